@@ -30,6 +30,8 @@ json style() {
             {"titleFontWeight", 500},
             {"labelLimit", 320},
             {"symbolOpacity", 1},
+            {"symbolBaseFillColor", palette::kInk},
+            {"symbolBaseStrokeColor", palette::kInk},
             {"layout", {{"top", {{"anchor", "start"}, {"bounds", "full"}}}}},
             {"labelColor", palette::kInk},
             {"titleColor", palette::kInk},
@@ -54,6 +56,10 @@ json runs_spec() {
   spec["data"] = {{"name", "runs"}};
   spec["params"] = {{{"name", "picked"}, {"value", nullptr}}};
   return spec;
+}
+
+void mark_per_run(json& spec, const std::vector<size_t>& layers) {
+  spec["usermeta"] = {{"mark_per_run", layers}};  // page_spec.js
 }
 
 json faded(double opacity) {
@@ -159,7 +165,7 @@ json dash_legend() {
   return {{"symbolType", "stroke"},
           {"symbolStrokeColor", palette::kInk},
           {"symbolStrokeWidth", 2},
-          {"symbolSize", 500}};
+          {"symbolSize", 225}};
 }
 
 std::string literal(const std::string& s) {

@@ -41,12 +41,17 @@ std::vector<Figure> timeline_figures(const ReportData& d,
 std::vector<Figure> training_figures(const ReportData& d);                 // figures_training.cpp
 std::vector<Figure> failure_figures(const ReportData& d);                  // figures_failures.cpp
 
+constexpr const char* kSpeedSection = "Throughput";  // the live page has it, too
+
 constexpr size_t kBars = 40;  // lines of a figure with a line for each layout or change
 
 /// The empty figure in the report's style: width of its container, `rows` of data as inline values.
 nlohmann::json base_spec(nlohmann::json rows);
 /// The same over the shared data set; marks of what was picked elsewhere stand out (see faded()).
 nlohmann::json runs_spec();
+/// Names the layers that have a mark for each run: where runs are many the page leaves out what lies on one
+/// place.
+void mark_per_run(nlohmann::json& spec, const std::vector<size_t>& layers);
 /// Opacity that falls when the page has picked other runs.
 nlohmann::json faded(double opacity = 1);
 /// The run of each layout that comes first in order of a field, a line for each; the axis that names them.

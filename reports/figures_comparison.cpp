@@ -88,7 +88,7 @@ Figure histogram(const Comparison& c, const std::string& id) {
       {"y", {{"aggregate", "count"}, {"type", "quantitative"}, {"title", "specifications"}}},
       {"color", verdict_colour()},
       {"tooltip", {{{"aggregate", "count"}, {"title", "specifications"}}, tip("verdict", "verdict")}}};
-  return {id, "Comparison", "How many changed by how much",
+  return {id, "Comparison", "Distribution of the changes",
           "All " + std::to_string(c.changes.size()) + " specifications that both sets have.", spec};
 }
 

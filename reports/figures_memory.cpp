@@ -23,7 +23,7 @@ std::vector<Figure> memory_figures(const ReportData&, const ChartData& s) {
   for (const NamedField& kind : s.memory) kinds.push_back(kind.name);
   json colour = nominal("part");
   colour["scale"] = palette::scale_of(kinds);
-  colour["legend"] = {{"columns", 3}};
+  colour["legend"] = {{"columns", 5}};
   json spec = layouts_spec("memory", true);
   spec["resolve"] = {{"scale", {{"color", "independent"}, {"shape", "independent"}}}};
   spec["layer"] = json::array();

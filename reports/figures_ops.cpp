@@ -21,7 +21,7 @@ json class_colour(const json& rows) {
       classes.push_back(row["class"].get<std::string>());
   json j = nominal("class");
   j["scale"] = palette::scale_of(classes);
-  j["legend"] = {{"columns", 4}};
+  j["legend"] = {{"columns", 5}};
   return j;
 }
 
@@ -65,7 +65,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
            {"thickness", 2.5},
            {"height", {{"band", 0.95}}}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted", "ms per step")}, {"tooltip", tips}}}});
-  return {"ops", kOpsSection, "The longest ops",
+  return {"ops", kOpsSection, "Longest ops",
           "Of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
               (predicted ? " Bar: measured; orange-red tick: predicted." : ""),
           spec};
@@ -118,10 +118,10 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
                         tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),
                         tip("ms", "ms per step", ".3~g")}}}}}};
   return {
-      {"roofline", kOpsSection, "How near the ops come to the machine's limits",
-       "Grey line: what one rank can reach by its peak and its share of memory bandwidth, both measured by "
-       "isobar calibrate. Dots near the line are done; large dots far below it are where time can be won. "
-       "An op can lie above the slope when its data is still in cache.",
+      {"roofline", kOpsSection, "Roofline of the ops",
+       "Grey line: the roofline of one rank, from the machine file: its peak FLOP/s and its share of memory "
+       "bandwidth. Ops near the line run at the machine's limit; large dots far below it have most to gain. "
+       "An op lies above the slope where its data is in cache. Area: time per step.",
        spec}};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <sstream>
 
 #include "reports/palette.h"
 #include "reports/subject.h"
@@ -20,8 +21,8 @@ p, figcaption, .note { max-width: 48rem; }
 .sub, .note, figcaption { color: var(--soft); font-size: .92rem; margin: .2rem 0 .8rem; overflow-wrap: anywhere; }
 .subject { max-width: 60rem; margin: .2rem 0; overflow-wrap: anywhere; }
 .story { padding-left: 1.4rem; max-width: 60rem; margin: .9rem 0; } .story li { margin: .4rem 0; overflow-wrap: anywhere; }
-.story code { background: var(--panel); padding: 0 .25rem; border-radius: 3px; font-size: .88em; }
-nav { font-size: .92rem; margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
+.story code { background: var(--panel); padding: 0 .25rem; border-radius: 3px; font-size: .88em; } .story code span { display: inline-block; max-width: 100%; }
+nav { font-size: .92rem; margin: .5rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
 a { color: var(--link); }
 #controls { border: 1px solid var(--line); border-radius: 6px; padding: .5rem .8rem; margin: 1rem 0; background: var(--panel); }
 #controls summary { cursor: pointer; font-weight: 600; }
@@ -91,14 +92,23 @@ void append_table(std::string& out, const Table& t) {
   out += "<section id=\"table-" + t.id + "\">\n<h3 id=\"title-" + t.id + "\">" + html_escape(t.title) +
          "</h3>\n";
   Table shown = t;
-  if (shown.rows.size() > kRows) {
+  if (!t.note.empty()) out += "<p class=\"note\">" + html_escape(t.note) + "</p>\n";
+  if (t.rows.size() > kRows) {  // page_tables.js takes this away where it shows more
     shown.rows.resize(kRows);
-    shown.note += (shown.note.empty() ? "" : ". ") + std::string("The first ") + std::to_string(kRows) +
-                  " of " + std::to_string(t.rows.size()) + " rows; all are in tables/" + t.id + ".csv";
+    out += "<p class=\"note cut\">The first " + std::to_string(kRows) + " of " +
+           std::to_string(t.rows.size()) + " rows; all are in tables/" + html_escape(t.id) + ".csv.</p>\n";
   }
-  if (!shown.note.empty()) out += "<p class=\"note\">" + html_escape(shown.note) + "</p>\n";
   out += "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"title-" + t.id + "\">" +
          to_html(shown) + "</div>\n</section>\n";
+}
+
+// Lines break between words alone, never at the hyphens of an option.
+std::string command_html(const std::string& command) {
+  std::string out;
+  std::istringstream words(command);
+  for (std::string word; words >> word;)
+    out += (out.empty() ? "<span>" : " <span>") + html_escape(word) + "</span>";
+  return "<code>" + out + "</code>";
 }
 
 void append_head(std::string& out, const ReportData& d, const std::vector<Sentence>& sentences) {
@@ -119,8 +129,8 @@ void append_head(std::string& out, const ReportData& d, const std::vector<Senten
     for (const Sentence& s : sentences) {
       const std::string head = html_escape(s.head);
       out += "<li><b>" + (s.anchor.empty() ? head : "<a href=\"#" + s.anchor + "\">" + head + "</a>") +
-             ".</b> " + html_escape(s.text) +
-             (s.command.empty() ? "" : " <code>" + html_escape(s.command) + "</code>") + "</li>\n";
+             ".</b> " + html_escape(s.text) + (s.command.empty() ? "" : " " + command_html(s.command)) +
+             "</li>\n";
     }
     out += "</ol>\n";
   }
@@ -161,9 +171,10 @@ std::string page_html(const ReportData& d, const ChartData& s, const std::vector
     return "section-" +
            std::to_string(std::find(sections.begin(), sections.end(), section) - sections.begin());
   };
-  out += "<nav>";
+  out += "<nav><span>Figures:</span> ";
   for (const std::string& section : sections)
     out += "<a href=\"#" + anchor(section) + "\">" + html_escape(section) + "</a> ";
+  out += "</nav>\n<nav><span>Tables:</span> ";
   for (const Table& t : tables) out += "<a href=\"#table-" + t.id + "\">" + html_escape(t.title) + "</a> ";
   out +=
       "</nav>\n<details id=\"controls\" open hidden><summary>Filter and pick</summary></details>\n"

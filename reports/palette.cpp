@@ -77,7 +77,7 @@ const std::map<std::string, const char*>& named() {
       {"measured (peak RSS)", kMeasured},
       {"predicted", kPredicted},
       {"held out", kPredicted},
-      {"fitted to", kFitted},
+      {"in the fit", kFitted},
       // verdicts
       {"faster", "#228833"},
       {"slower", "#BB5566"},

@@ -9,8 +9,9 @@ namespace isobar {
 std::string write_plain_page(const std::filesystem::path& out, const std::string& title,
                              const std::vector<Figure>& figures, const std::vector<Table>& tables) {
   std::string page =
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Isobar: " +
-      html_escape(title) + "</title>\n<style>" + page_style() + "</style>\n</head>\n<body>\n<h1>" +
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Isobar: " +
+      html_escape(title) + "</title>\n<style>" + page_style() + "</style>\n</head>\n<body>\n<main>\n<h1>" +
       html_escape(title) + "</h1>\n";
   clear_old(out);
   for (const Figure& f : figures) {
@@ -21,11 +22,13 @@ std::string write_plain_page(const std::filesystem::path& out, const std::string
     write_atomically(out / "figures" / (f.id + ".vl.json"), f.spec.dump() + "\n");
   }
   for (const Table& t : tables) {
-    page += "<h3>" + html_escape(t.title) + "</h3>\n<div class=\"scroll\">" + to_html(t) + "</div>\n";
+    page += "<h3 id=\"title-" + t.id + "\">" + html_escape(t.title) +
+            "</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"title-" + t.id +
+            "\">" + to_html(t) + "</div>\n";
     if (!t.note.empty()) page += "<p class=\"note\">" + html_escape(t.note) + "</p>\n";
     write_atomically(out / "tables" / (t.id + ".csv"), to_csv(t));
   }
-  write_atomically(out / "index.html", page + "</body>\n</html>\n");
+  write_atomically(out / "index.html", page + "</main>\n</body>\n</html>\n");
   return draw_figures(out, {}, true);
 }
 

@@ -23,24 +23,23 @@ namespace isobar {
 namespace {
 
 constexpr const char* kFitHelp =
-    R"(Fits what a machine's work costs to the runs of a sweep.
+    R"(Fits the coefficients of a machine file to the measured runs of a sweep.
 
 A step's prediction is a sum of counted terms (FLOPs, bytes, ops, messages, samples) times coefficients with
-units. The fit starts from the machine file (of `isobar calibrate`, or a spec sheet) and moves coefficients as far
-as the runs demand: op times first where runs have them, then whole steps. Twenty runs are enough. FITTED is a
-machine file too; in it every coefficient names the runs that set it, and what remains unexplained becomes the
-interval of every prediction.
+units. The fit takes the machine file (of `isobar calibrate`, or a spec sheet) as its prior and fits op times first,
+where runs have them, then whole steps. Twenty runs are enough. FITTED is a machine file too, in which every
+coefficient names the runs that determined it; the residuals set the width of every prediction's interval.
 
 With --holdout a random part of the runs, balanced over everything that the sweep varied, is kept out of the fit and
-then predicted: the honest test. It is written to DIR/holdout.json, which `isobar report` shows.
+then predicted: the test of the fit. It is written to DIR/holdout.json, which `isobar report` shows.
 
-Runs on accelerators, yours or others', come in by `isobar import` and are fitted from a cluster's machine file; the
-closed form of layouts prices them. Several tables may go into one directory: what sets one campaign's engine and
-cluster apart is then kept from the coefficients, and a prediction for yet another allows for as much.
+Runs on accelerators, yours or published ones, are read by `isobar import` and fitted with a cluster's machine file;
+the closed form predicts them. Several tables may go into one directory: differences between campaigns (engine,
+cluster) are then a random effect beside the coefficients, and predictions for another campaign are as much wider.
 
-With --engine the runs are of somebody else's engine, in a CSV table, and what is written is what `isobar predict
---fit` answers from: the published runs of that engine and its like say what is probable, one row moves the whole, a
-few more the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and
+With --engine the runs are of another engine, in a CSV table, and the file that is written is for `isobar predict
+--fit`: published runs of that engine and of similar ones are the prior; one row fits an overall scale, a few more
+the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and
 one of step_time_s, tokens_per_s_per_gpu, samples_per_s; dp, cp, vpp, kv_heads, ffn_hidden, vocab, precision, recompute,
 zero_stage, sequence_parallel, flash_attention, memory_gb … where they differ from what is usual
 (configs/published/README.md). How wrong such predictions are by the number of rows: isobar score --leave-out

@@ -204,7 +204,7 @@ TEST(Page, SharedRowsHoldWhatWasMeasuredAndPredicted) {
         near(row["predicted"], r->prediction->step_s * 1e3);
         near(row["low"], r->prediction->lower * 1e3);
         near(row["rate"], static_cast<double>(r->run.spec.train.global_batch) / r->run.step_s.median);
-        EXPECT_EQ(row["was"] == "fitted to", r->prediction->in_fit);
+        EXPECT_EQ(row["was"] == "in the fit", r->prediction->in_fit);
         double terms = 0;
         for (size_t t = 0; t < 4; ++t) terms += row["t" + std::to_string(t)].get<double>();
         near(terms, r->prediction->step_s * 1e3);
