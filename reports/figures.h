@@ -61,6 +61,10 @@ nlohmann::json layouts_axis(const std::string& field, bool descending);
 nlohmann::json layout_colour(const ReportData& d, bool legend = true);
 /// Precision as a shape.
 nlohmann::json precision_shape(const ReportData& d);
+/// A legend in as many columns as stand beside an axis whose labels have so many letters.
+nlohmann::json legend_of(const std::vector<std::string>& names, size_t axis_letters = 6);
+/// Letters of the longest name of a run.
+size_t letters_of_runs(const ChartData& s);
 /// A thin line at zero along `x` (a quantity over the field "zero").
 nlohmann::json zero_line(nlohmann::json x);
 /// Fold of these fields into rows {part, value}, with their names as `part`.
@@ -72,6 +76,8 @@ nlohmann::json quantity(const std::string& field, const std::string& title = "")
 nlohmann::json tip(const std::string& field, const std::string& title, const std::string& format = "");
 /// What to say of a run when it is hovered over.
 nlohmann::json run_tips(const ReportData& d);
+/// The axis of changes and errors in percent; zero has no sign.
+nlohmann::json signed_percent();
 /// The legend of lines told apart by their dashes.
 nlohmann::json dash_legend();
 /// Text as a literal in an expression of Vega.

@@ -19,7 +19,7 @@ json verdict_colour() {
 
 json percent_axis(const char* field) {
   json x = quantity(field, "change of the step time (left: faster)");
-  x["axis"] = {{"format", "+.0%"}};
+  x["axis"] = signed_percent();
   return x;
 }
 

@@ -14,14 +14,14 @@ using nlohmann::json;
 constexpr const char* kOpsSection = "Where the time goes";
 
 // The classes that are there, in order of their first row.
-json class_colour(const json& rows) {
+json class_colour(const json& rows, size_t axis_letters) {
   std::vector<std::string> classes;
   for (const json& row : rows)
     if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
       classes.push_back(row["class"].get<std::string>());
   json j = nominal("class");
   j["scale"] = palette::scale_of(classes);
-  j["legend"] = {{"columns", 5}};
+  j["legend"] = legend_of(classes, axis_letters);
   return j;
 }
 
@@ -50,7 +50,9 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
   tips.push_back(tip("gflops", "hardware GFLOP/s", ".3~g"));
   tips.push_back(tip("gbytes", "GB/s", ".3~g"));
   tips.push_back(tip("efficiency", "of the roofline", ".0%"));
-  const json colour = class_colour(rows);
+  size_t letters = 0;
+  for (const OpLine& l : lines) letters = std::max(letters, l.path.size());
+  const json colour = class_colour(rows, letters);
   json spec = base_spec(rows);
   spec["height"] = {{"step", 19}};
   spec["layer"] = json::array();
@@ -112,7 +114,7 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
                      {{"x", x},
                       {"y", y},
                       {"size", size},
-                      {"color", class_colour(rows)},
+                      {"color", class_colour(rows, 6)},
                       {"tooltip",
                        {tip("op", "op"), tip("kind", "kind"), tip("gflops", "hardware GFLOP/s", ".3~g"),
                         tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),

@@ -86,7 +86,7 @@ Figure residuals(const ReportData& d) {
   json y = nominal("layout");
   y["sort"] = {{"field", "layout_error"}, {"op", "max"}, {"order", "descending"}};
   json x = quantity("error", kErrorTitle);
-  x["axis"] = {{"format", "+.0%"}};
+  x["axis"] = signed_percent();
   json spec = runs_spec();
   spec["height"] = {{"step", 26}};
   spec["transform"] = {{{"filter", "isValid(datum.error)"}},
@@ -120,7 +120,7 @@ Figure by_term(const ReportData& d, const ChartData& s) {
   for (const NamedField& t : s.terms) names.push_back(t.name);
   json colour = nominal("part");
   colour["scale"] = palette::scale_of(names);
-  colour["legend"] = {{"columns", 4}};
+  colour["legend"] = legend_of(names, letters_of_runs(s));
   json spec = layouts_spec("measured", false);
   spec["transform"].push_back({{"filter", "isValid(datum.predicted)"}});
   json parts = folded(s.terms);

@@ -68,7 +68,7 @@ Figure throughput(const ReportData& d) {
   return {"throughput-by-layout", kSpeedSection, "Throughput by layout",
           std::string("One dot is one run (") + title_of(d.statistic) +
               "), over all other settings; further right is faster. The outlined dot is "
-              "the best run of its layout, the band behind it holds 80 % of that run's steps" +
+              "the best run of its layout, the band behind it spans the middle 80 % of that run's steps" +
               (predicted ? ", the open orange-red diamond is what was predicted for it." : "."),
           spec};
 }
@@ -223,7 +223,7 @@ Figure by_layout(const ReportData& d) {
   }
   return {"step-by-run", kSpeedSection, "Step time of each layout's fastest run",
           std::string("Bar: measured (") + title_of(d.statistic) +
-              "); its dark band holds 80 % of the steps." +
+              "); its dark band spans the middle 80 % of the steps." +
               (predicted ? " Orange-red: predicted, with its 80 % interval." : "") +
               " All runs are in the table below.",
           spec};

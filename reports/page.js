@@ -3,7 +3,7 @@
 // numbers: places in the columns of the data.
 "use strict";
 (() => {
-  const MANY = 1500; // runs; beyond it marks go on a canvas, and one stands for all that would lie on the same place
+  const MANY = 1500; // runs or other rows; beyond it marks go on a canvas, and one stands for all that would lie on the same place
   const { element } = pageTables;
   const byId = (id) => document.getElementById(id);
   const parse = (id) => JSON.parse(byId(id).textContent);
@@ -68,7 +68,7 @@
     }
     if (place.clientWidth < 560) screenSpec.narrow(spec, place.clientWidth);
     const { view } = await vegaEmbed(place, spec, {
-      renderer: many ? "canvas" : "svg",
+      renderer: many || (spec.data?.values?.length ?? 0) > MANY ? "canvas" : "svg",
       actions: { export: true, source: false, compiled: false, editor: false },
       logLevel: 1,
       downloadFileName: name,
@@ -80,7 +80,7 @@
     picture.setAttribute("aria-label", place.closest("section").querySelector("h3").textContent);
     for (const part of picture.children) part.setAttribute("aria-hidden", "true");
     figures.push({ place, view, follow: ofRuns ? follower(view, looks) : null });
-    view.addEventListener("click", (event, item) => onClick(view, event, item));
+    if (count) view.addEventListener("click", (event, item) => onClick(view, event, item));
     if (text.includes('"brush"')) view.addSignalListener("brush", later((_, extent) => onBrush(extent), 120));
     place.dataset.drawn = "yes";
   }

@@ -21,11 +21,12 @@ const screenSpec = (() => {
       ...spec.config.legend,
       columns: 1,
       labelLimit: Math.round(0.8 * width),
-      layout: { top: { direction: "vertical", anchor: "start", bounds: "full" } },
     };
     walk(spec, (o) => {
-      const long = (o.scale?.domain || []).some((word) => String(word).length > 16);
-      if (o.legend && o.legend.columns) o.legend.columns = Math.min(long ? 1 : 2, o.legend.columns);
+      const long = (o.scale?.domain || []).some((word) => String(word).length > 8);
+      if (o.legend?.columns) o.legend.columns = Math.min(long ? 1 : 2, o.legend.columns);
+      // "error (right: too long)" on two lines
+      if (o.encoding?.x?.title?.includes(" (")) o.encoding.x.title = o.encoding.x.title.split(/ (?=\()/);
     });
   }
 

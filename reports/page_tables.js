@@ -37,7 +37,8 @@ const pageTables = (() => {
   // So many digits, trailing zeros too: the tables written by the program have the same (tables.cpp).
   const decimals = (v, n) => Math.min(12, Math.max(0, n - 1 - Math.floor(Math.log10(Math.abs(v)))));
   const digits = (n) => (v) => (typeof v === "number" ? v.toFixed(v === 0 ? 0 : decimals(v, n)) : "–");
-  const percent = (v) => (typeof v === "number" ? (v > 0 ? "+" : "") + (100 * v).toFixed(1) : "–");
+  const signed = (text) => (/[1-9]/.test(text) ? (text < "0" ? "" : "+") + text : text.replace("-", ""));
+  const percent = (v) => (typeof v === "number" ? signed((100 * v).toFixed(1)) : "–");
   const word = (v) => v ?? "–";
   const COLUMNS = [
     ["run", "run", "", word],

@@ -230,9 +230,9 @@ struct Files {
   size_t planned = 0;  // trials
 };
 
-Files files_of(const ReportData& d) {
-  Files f{.results = shell_quoted(d.dirs[0].string())};
-  const nlohmann::json sweep = json_if_there(d.dirs[0] / "sweep.json");
+Files files_of(const ReportData& d, size_t set) {
+  Files f{.results = shell_quoted(d.dirs[set].string())};
+  const nlohmann::json sweep = json_if_there(d.dirs[set] / "sweep.json");
   const auto take = [&](const char* key, std::string& to) {
     if (const auto it = sweep.find(key); it != sweep.end() && it->is_string())
       to = shell_quoted(it->get<std::string>());
@@ -246,15 +246,33 @@ Files files_of(const ReportData& d) {
   return f;
 }
 
+// Of a comparison: the repetitions that tell a change from a slow day, else what keeps watch over it.
+void next_of_comparison(const ReportData& d, const std::vector<Comparison>& comparisons,
+                        std::vector<Sentence>& out) {
+  const Files f = files_of(d, d.sets.size() - 1);
+  const bool repeated =
+      std::all_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.repetitions; });
+  Sentence s{"What to run next", "", "comparison"};
+  if (repeated) {
+    s.text = "Nothing for this comparison. To check later changes against " + d.sets.back() + ":";
+    s.command = "isobar check " + f.results + " --reference reference.jsonl --update";
+  } else {
+    s.text = "Repetitions in each set, to measure the noise between runs; for " + d.sets.back() + ":";
+    s.command = "isobar sweep " + f.sweep + " --repeat 3 --results " + f.results;
+  }
+  out.push_back(std::move(s));
+}
+
 // The least that would settle what is open: trials that have not run, repetitions where the lead may be noise
 // or the machine was not quiet, held-out runs where predictions were not tested, a machine file where there
 // are none.
-void next(const ReportData& d, std::vector<Sentence>& out) {
+void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::vector<Sentence>& out) {
   const ReportRun* best = d.best();
-  if (!best || d.sets.size() > 1) return;
+  if (!best) return;
+  if (d.sets.size() > 1) return next_of_comparison(d, comparisons, out);
   const ReportRun* second = runner_up(d, *best);
   const double p = second ? chance_of_lead(d, *best, *second) : 0;
-  const Files f = files_of(d);
+  const Files f = files_of(d, 0);
   const std::string again = "isobar sweep " + f.sweep + " --repeat 3 --results " + f.results;
   Sentence s{"What to run next", "", "throughput-by-layout"};
   if (f.planned > d.runs.size()) {
@@ -294,7 +312,7 @@ std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& 
   bound(d, out);
   predictions(d, out);
   disturbed(d, out);
-  next(d, out);
+  next(d, comparisons, out);
   return out;
 }
 

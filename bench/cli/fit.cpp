@@ -119,7 +119,7 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
                 const RunToRun& between, const std::map<std::string, std::string>& names) {
   std::printf(
       "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
-      "Coefficients that they moved or made surer:\n",
+      "Coefficients that the runs changed, or whose intervals they narrowed:\n",
       m.fit->runs.size(), title_of(m.fit->statistic), words_of(between).c_str());
   std::printf("  %-24s %12s %12s %25s  %s\n", "coefficient", "before", "fitted", "80 % interval", "unit");
   for (size_t i = 0; i < kCoefs; ++i) {
@@ -129,14 +129,15 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
                 b.upper, info_of(i).unit);
   }
   for (const std::string& n : m.fit->notes) std::printf("note: %s\n", n.c_str());
-  std::printf("Spread left: %.1f %% in the logarithm; fitted runs: median error %.1f %%\n",
+  std::printf("Residual scatter of the log step time: %.1f %%; runs in the fit: median error %.1f %%\n",
               100 * m.fit->spread.at("all"), 100 * fitted.median_error);
   if (held_out.rows.empty()) return;
   std::printf("\n");
   print_rows(held_out, names);
   std::printf(
       "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90 %% of them below %.1f %%, bias %+.1f %%,\n"
-      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval holds %.0f %% of them\n",
+      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval covers %.0f %% of "
+      "them\n",
       held_out.rows.size(), 100 * held_out.median_error, 100 * held_out.mape, 100 * held_out.p90,
       100 * held_out.bias, held_out.rank_correlation, 100 * held_out.regret, 100 * held_out.coverage);
 }
@@ -202,7 +203,7 @@ void run_fit(const FitArguments& a) {
   std::fputs(text_of(memory).c_str(), stdout);
   if (repeated.runs > 0)
     std::printf(
-        "Over %zu random parts: median error %.1f to %.1f %% (middle one %.1f %%), the 80 %% interval holds "
+        "Over %zu random parts: median error %.1f to %.1f %% (middle %.1f %%), the 80 %% interval covers "
         "%.0f %%; regret of the first choice among all runs: middle %.1f %%, worst %.1f %%\n",
         repeated.median_errors.size(), 100 * repeated.median_errors.front(),
         100 * repeated.median_errors.back(), 100 * repeated.median_errors[repeated.median_errors.size() / 2],

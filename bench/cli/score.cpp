@@ -123,8 +123,10 @@ void print_news(const std::vector<ScoredRow>& rows) {
   for (const ScoredRow& r : rows)
     if (r.news_share > 0.5) widths[r.news].push_back(r.upper / r.lower);
   for (const auto& [what, w] : widths)
-    std::printf("    new to the fit, and most of the doubt: %s of %zu rows, upper over lower %.2f (median)\n",
-                what.c_str(), w.size(), quantile(w, 0.5));
+    std::printf(
+        "    not in the fit, and the largest share of the uncertainty: %s of %zu rows, upper over lower %.2f "
+        "(median)\n",
+        what.c_str(), w.size(), quantile(w, 0.5));
 }
 
 void print_reasons(const std::map<std::string, int>& refused) {
@@ -157,7 +159,8 @@ void print(const TableScore& s, const ScoreArguments& a) {
   if (s.memory) print_line("  memory", 0, *s.memory);
   if (const auto& c = s.outcomes) {
     std::printf(
-        "    will it fit: %.1f %% of %d right; ran out: %d called, %d missed; fitted: %d called, %d missed\n",
+        "    fits in memory: %.1f %% of %d predicted right; ran out: %d found, %d missed; fitted: %d found, "
+        "%d missed\n",
         100 * c->right(), c->rows(), c->failed_called, c->failed_missed, c->fitted_called, c->fitted_missed);
     for (size_t i = 0; i < c->misses.size(); ++i)
       std::printf("%s%s%s", i % 6 == 0 ? "      misses: " : " ", c->misses[i].c_str(),
@@ -224,7 +227,7 @@ void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
     print_news(out.open);
   }
   std::printf(
-      "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval holds %.0f %% of all "
+      "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval covers %.0f %% of all "
       "rows, %.0f %% of the campaign that has the least; upper over lower %.2f (median)\n",
       out.campaigns.size(), 100 * out.median_mape, 100 * out.coverage, 100 * out.least, out.width);
 }

@@ -18,7 +18,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import made_up  # noqa: E402
 from devtools import Browser, find_chromium  # noqa: E402
 from page_checks import (  # noqa: E402
-    accessible, all_drawn, canvas_tooltips, check, clipped_labels, dots, first_screen, legible, no_overflow, tooltips,
+    accessible, all_drawn, canvas_tooltips, check, clipped_labels, dots, first_screen, legible, no_overflow, stills,
+    tooltips,
 )  # fmt: skip
 
 MANY = 1500  # runs beyond which the page draws on canvas (page.js)
@@ -78,7 +79,7 @@ def use(page, made, keep):
     all_drawn(page)
     no_overflow(page, 1280)
     check(f"status is '{page.evaluate(STATUS)}'", f"{len(ok)} of {len(ok)} runs shown" in page.evaluate(STATUS))
-    check("a failed run does not say why", page.evaluate("document.body.innerText.includes('ran out of host memory')"))
+    check("a failed run does not say why", page.evaluate("document.querySelector('main').textContent.includes('ran out of host memory')"))
     if keep:
         page.screenshot(keep / "wide.png", whole=True)
 
@@ -99,7 +100,7 @@ def use(page, made, keep):
 
         settled(page, lambda: page.click(x, y))
         check(f"status is '{page.evaluate(STATUS)}'", "picked: " in page.evaluate(STATUS))
-        first = page.evaluate("document.querySelector('#table-runs tbody tr.picked').innerText")
+        first = page.evaluate("document.querySelector('#table-runs tbody tr.picked').textContent")
         check(f"the table's first row is not the picked run: {first}", named[0]["id"] in first)
         faded = page.evaluate(
             "[...document.querySelectorAll('#plot-predicted-measured g.mark-symbol.role-mark path')]"
@@ -114,7 +115,7 @@ def use(page, made, keep):
     bf16 = [m for m in ok if m["axes"]["policy.amp"] == "bf16"]
     settled(page, lambda: page.evaluate(chip("precision", "bf16")))
     check(f"status is '{page.evaluate(STATUS)}'", f"{len(bf16)} of {len(ok)} runs shown" in page.evaluate(STATUS))
-    rows = page.evaluate("[...document.querySelectorAll('#table-runs tbody tr')].map((r) => r.innerText)")
+    rows = page.evaluate("[...document.querySelectorAll('#table-runs tbody tr')].map((r) => r.textContent)")
     check(f"{len(rows)} rows", len(rows) == min(200, len(bf16)) and all("bf16" in r for r in rows))
     if few:
         points = page.evaluate("document.querySelectorAll('#plot-residuals g.mark-symbol.role-mark path').length")
@@ -155,6 +156,42 @@ def use(page, made, keep):
         settled(page, lambda: page.evaluate(chip("precision", "fp32")))
         settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
     return page.evaluate("clearTimeout(window.timer), window.longest") / 1e3
+
+
+def many_layouts(page, path):
+    """Long names and long legends, wide and narrow."""
+    for width, height in ((1280, 900), (390, 844)):
+        page.size(width, height, mobile=width < 600)
+        page.go(path)
+        page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+        all_drawn(page)
+        no_overflow(page, width)
+        legible(page, 9)
+        clipped_labels(page)
+        tooltips(page, width)
+        if width > 600:
+            first_screen(page, STORY)
+            stills(page, path.parent)
+
+
+def history(page, isobar, folder):
+    """The page of `isobar check`: step times over commits, on a phone in the dark."""
+    reference, out = folder / "reference.jsonl", folder / "history"
+    command = [isobar, "check", folder / "before", "--reference", reference]
+    subprocess.run([*command, "--update"], stdout=subprocess.DEVNULL, check=True)
+    command[2] = folder / "after"  # 20 % faster
+    subprocess.run([*command, "-o", out], stdout=subprocess.DEVNULL, check=True)
+    stills(page, out)
+    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.size(390, 844, mobile=True)
+    page.go(out / "index.html")
+    page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+    all_drawn(page)
+    no_overflow(page, 390)
+    legible(page, 9)
+    clipped_labels(page)
+    check("no mark of the history has a tooltip", tooltips(page, 390) > 10)
+    accessible(page, "history, dark, 390 pixels")
 
 
 def dark(page):
@@ -234,20 +271,27 @@ def main():
             first = float(page.evaluate("document.documentElement.dataset.first")) / 1e3
             longest = use(page, made, args.keep)
             if args.runs <= MANY:
+                stills(page, folder / "report")
                 narrow_and_print(page, folder / "report/index.html", args.keep)
+                made_up.write(args.isobar, folder / "layouts", 60, seed=3, axes=made_up.LAYOUTS)
+                report(args, [folder / "layouts"], folder / "of-layouts")
+                page.call("Emulation.setEmulatedMedia", media="")
+                many_layouts(page, folder / "of-layouts/index.html")
                 made_up.write(args.isobar, folder / "after", args.runs, seed=2, factor=0.8)
                 report(args, [folder / "before", folder / "after"], folder / "change")
-                page.call("Emulation.setEmulatedMedia", media="")
                 page.size(1280, 900)
                 page.go(folder / "change/index.html")
                 page.wait("document.documentElement.dataset.ready === 'yes'", 120)
                 all_drawn(page)
                 no_overflow(page, 1280)
+                clipped_labels(page)
+                first_screen(page, ["Change", *STORY])
                 text = page.evaluate("document.querySelector('.story').innerText")
                 change = re.search(r"takes ([\d.]+) % less time", text)
                 check(f"20 % less is not what the page says: {text}", change and abs(float(change[1]) - 20) < 2)
                 if args.keep:
                     page.screenshot(args.keep / "change.png", whole=True)
+                history(page, args.isobar, folder)
             check(f"the console complains: {page.complaints}", not page.complaints)
     print(
         f"{args.runs} runs: report written in {took:.1f} s, first figure after {first:.2f} s, all after {opened:.1f} s; "

@@ -58,6 +58,11 @@ TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
   write_atomically(dir.path / "holdout.json", holdout.dump());
   const ReportData d = collect({dir.path}, {});
   EXPECT_EQ(d.statistic, Statistic::p10);
+  // isobar check asks for no predictions, and for the statistic of its reference
+  const ReportData bare = collect({dir.path}, {.holdout = false, .statistic = Statistic::median});
+  EXPECT_EQ(bare.statistic, Statistic::median);
+  EXPECT_TRUE(bare.predicted().empty());
+  EXPECT_THROW(collect({dir.path}, {.statistic = Statistic::median}), ConfigError);
   for (const ReportRun* r : d.ok()) {
     EXPECT_DOUBLE_EQ(r->measured(), r->run.step_s.p10);
     EXPECT_DOUBLE_EQ(r->rate(), static_cast<double>(r->run.spec.train.global_batch) / r->run.step_s.p10);

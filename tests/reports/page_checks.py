@@ -52,6 +52,20 @@ def clipped_labels(page):
     check(f"labels are clipped: {clipped}", not clipped)
 
 
+def stills(page, folder):
+    """The figures' SVG files, drawn with the fonts of this browser: no text reaches out of its drawing."""
+    files = {path.stem: path.read_text(encoding="utf-8") for path in sorted((folder / "figures").glob("*.svg"))}
+    check(f"{folder} has no figures", files)
+    clipped = page.evaluate(
+        f"Object.entries({json.dumps(files)}).flatMap(([name, text]) => {{ const place = document.createElement('div');"
+        "place.innerHTML = text; document.body.append(place); const s = place.querySelector('svg').getBoundingClientRect();"
+        "const out = [...place.querySelectorAll('text')].filter((t) => { const r = t.getBoundingClientRect();"
+        "return r.width && (r.left < s.left - 1 || r.right > s.right + 1 || r.top < s.top - 1 || r.bottom > s.bottom + 1); });"
+        "const found = out.map((t) => name + ': ' + t.textContent); place.remove(); return found; })"
+    )
+    check(f"labels of SVG files are clipped: {clipped[:5]}", not clipped)
+
+
 def tooltips(page, width):
     """Over every mark of every figure that answers: the whole text, inside the window."""
     bad, shown = page.evaluate(

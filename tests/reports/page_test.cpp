@@ -316,7 +316,7 @@ TEST(Page, DrawnPageNeedsNothingFromOutside) {
     EXPECT_FALSE(std::regex_search(tag, std::regex("\\bhref=\"[^#]"))) << tag;
     EXPECT_FALSE(std::regex_search(names, std::regex("\\son\\w+="))) << tag;
   }
-  EXPECT_NE(page.find("vegaEmbed(plot"), std::string::npos);  // page.js is in it
+  EXPECT_NE(page.find("vegaEmbed(place"), std::string::npos);  // page.js is in it
   for (const std::string& id : r.figure_ids)
     EXPECT_GT(fs::file_size(out.path / "figures" / (id + ".svg")), 500u);
 }
