@@ -148,7 +148,7 @@ ChartData chart_data(const ReportData& d) {
       j["low"] = rounded(p->lower * kMs);
       j["high"] = rounded(p->upper * kMs);
       j["error"] = rounded(r->error());
-      j["was"] = p->in_fit ? "fitted to" : "held out";
+      j["was"] = p->in_fit ? "in the fit" : "held out";
       j["predicted_rate"] = rounded(batch / p->step_s);
       if (p->memory_total > 0) j["predicted_rss"] = rounded(static_cast<double>(p->memory_total) * kMB);
       std::map<size_t, double> parts;

@@ -147,7 +147,7 @@ ReportData collect(const std::vector<fs::path>& dirs, const CollectOptions& opti
     predict_runs(d, options);
     if (d.predictor->fit) choose(d.predictor->fit->statistic, options.machine.string());
   }
-  for (size_t i = 0; i < dirs.size() && options.machine.empty(); ++i) {
+  for (size_t i = 0; i < dirs.size() && options.machine.empty() && options.holdout; ++i) {
     const fs::path file = dirs[i] / "holdout.json";
     if (!fs::exists(file)) continue;
     const HoldoutFile h = read_holdout(file);

@@ -87,6 +87,7 @@ struct ReportData {
 struct CollectOptions {
   std::filesystem::path machine;  // predict with this file; "": take holdout.json from the directory
   std::function<Workspace(int threads)> workspace = {};  // of the engine that ran, for predicted memory
+  bool holdout = true;                                   // whether that file is taken
   std::optional<Statistic> statistic = std::nullopt;  // unset: what the predictions are of, else kStatistic
 };
 

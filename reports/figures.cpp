@@ -1,5 +1,7 @@
 #include "reports/figures.h"
 
+#include <algorithm>
+
 #include "reports/palette.h"
 
 namespace isobar {
@@ -20,7 +22,7 @@ json style() {
             {"tickColor", palette::kMuted},
             {"labelColor", palette::kInk},
             {"titleColor", palette::kInk}}},
-          {"axisY", {{"labelLimit", 300}}},
+          {"axisY", {{"labelLimit", 360}}},
           {"axisXQuantitative", {{"tickCount", 8}}},
           {"axisX", {{"labelOverlap", "greedy"}, {"labelSeparation", 6}}},
           {"legend",
@@ -30,7 +32,9 @@ json style() {
             {"titleFontWeight", 500},
             {"labelLimit", 320},
             {"symbolOpacity", 1},
-            {"layout", {{"top", {{"anchor", "start"}, {"bounds", "full"}}}}},
+            {"symbolBaseFillColor", palette::kInk},
+            {"symbolBaseStrokeColor", palette::kInk},
+            {"layout", {{"top", {{"direction", "vertical"}, {"anchor", "start"}, {"bounds", "full"}}}}},
             {"labelColor", palette::kInk},
             {"titleColor", palette::kInk},
             {"columns", 3}}},
@@ -54,6 +58,10 @@ json runs_spec() {
   spec["data"] = {{"name", "runs"}};
   spec["params"] = {{{"name", "picked"}, {"value", nullptr}}};
   return spec;
+}
+
+void mark_per_run(json& spec, const std::vector<size_t>& layers) {
+  spec["usermeta"] = {{"mark_per_run", layers}};  // page_spec.js
 }
 
 json faded(double opacity) {
@@ -87,8 +95,30 @@ json layouts_axis(const std::string& field, bool descending) {
 json layout_colour(const ReportData& d, bool legend) {
   json j = nominal("layout");
   j["scale"] = palette::layout_scale(d);
-  j["legend"] = legend ? json{{"columns", 4}} : json();
+  j["legend"] = legend ? legend_of(palette::layouts(d)) : json();
   return j;
+}
+
+json legend_of(const std::vector<std::string>& names, size_t axis_letters) {
+  // Pixels of a wide font, of a drawing (render.py) and of the most that an axis takes (style)
+  constexpr double kLetter = 7.3, kSymbol = 26, kDrawing = 740, kAxis = 360;
+  const double room = kDrawing - std::min(kAxis, kLetter * static_cast<double>(axis_letters));
+  size_t columns = 5;
+  for (; columns > 1; --columns) {
+    std::vector<size_t> longest(columns);
+    for (size_t i = 0; i < names.size(); ++i)
+      longest[i % columns] = std::max(longest[i % columns], names[i].size());
+    double width = 0;
+    for (const size_t letters : longest) width += kSymbol + kLetter * static_cast<double>(letters);
+    if (width <= room) break;
+  }
+  return {{"columns", columns}};
+}
+
+size_t letters_of_runs(const ChartData& s) {
+  size_t most = 0;
+  for (const json& row : s.rows) most = std::max(most, row["run"].get_ref<const std::string&>().size());
+  return most;
 }
 
 json precision_shape(const ReportData& d) {
@@ -155,11 +185,15 @@ json run_tips(const ReportData& d) {
   return t;
 }
 
+json signed_percent() {
+  return {{"format", "+.0%"}, {"labelExpr", "datum.value == 0 ? '0%' : datum.label"}};
+}
+
 json dash_legend() {
   return {{"symbolType", "stroke"},
           {"symbolStrokeColor", palette::kInk},
           {"symbolStrokeWidth", 2},
-          {"symbolSize", 500}};
+          {"symbolSize", 225}};
 }
 
 std::string literal(const std::string& s) {

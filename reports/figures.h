@@ -41,12 +41,17 @@ std::vector<Figure> timeline_figures(const ReportData& d,
 std::vector<Figure> training_figures(const ReportData& d);                 // figures_training.cpp
 std::vector<Figure> failure_figures(const ReportData& d);                  // figures_failures.cpp
 
+constexpr const char* kSpeedSection = "Throughput";  // the live page has it, too
+
 constexpr size_t kBars = 40;  // lines of a figure with a line for each layout or change
 
 /// The empty figure in the report's style: width of its container, `rows` of data as inline values.
 nlohmann::json base_spec(nlohmann::json rows);
 /// The same over the shared data set; marks of what was picked elsewhere stand out (see faded()).
 nlohmann::json runs_spec();
+/// Names the layers that have a mark for each run: where runs are many the page leaves out what lies on one
+/// place.
+void mark_per_run(nlohmann::json& spec, const std::vector<size_t>& layers);
 /// Opacity that falls when the page has picked other runs.
 nlohmann::json faded(double opacity = 1);
 /// The run of each layout that comes first in order of a field, a line for each; the axis that names them.
@@ -56,6 +61,10 @@ nlohmann::json layouts_axis(const std::string& field, bool descending);
 nlohmann::json layout_colour(const ReportData& d, bool legend = true);
 /// Precision as a shape.
 nlohmann::json precision_shape(const ReportData& d);
+/// A legend in as many columns as stand beside an axis whose labels have so many letters.
+nlohmann::json legend_of(const std::vector<std::string>& names, size_t axis_letters = 6);
+/// Letters of the longest name of a run.
+size_t letters_of_runs(const ChartData& s);
 /// A thin line at zero along `x` (a quantity over the field "zero").
 nlohmann::json zero_line(nlohmann::json x);
 /// Fold of these fields into rows {part, value}, with their names as `part`.
@@ -67,6 +76,8 @@ nlohmann::json quantity(const std::string& field, const std::string& title = "")
 nlohmann::json tip(const std::string& field, const std::string& title, const std::string& format = "");
 /// What to say of a run when it is hovered over.
 nlohmann::json run_tips(const ReportData& d);
+/// The axis of changes and errors in percent; zero has no sign.
+nlohmann::json signed_percent();
 /// The legend of lines told apart by their dashes.
 nlohmann::json dash_legend();
 /// Text as a literal in an expression of Vega.

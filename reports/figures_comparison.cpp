@@ -19,7 +19,7 @@ json verdict_colour() {
 
 json percent_axis(const char* field) {
   json x = quantity(field, "change of the step time (left: faster)");
-  x["axis"] = {{"format", "+.0%"}};
+  x["axis"] = signed_percent();
   return x;
 }
 
@@ -88,7 +88,7 @@ Figure histogram(const Comparison& c, const std::string& id) {
       {"y", {{"aggregate", "count"}, {"type", "quantitative"}, {"title", "specifications"}}},
       {"color", verdict_colour()},
       {"tooltip", {{{"aggregate", "count"}, {"title", "specifications"}}, tip("verdict", "verdict")}}};
-  return {id, "Comparison", "How many changed by how much",
+  return {id, "Comparison", "Distribution of the changes",
           "All " + std::to_string(c.changes.size()) + " specifications that both sets have.", spec};
 }
 

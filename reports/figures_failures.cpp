@@ -43,8 +43,8 @@ std::vector<Figure> failure_figures(const ReportData& d) {
       {"color", colour},
       {"tooltip",
        {tip("layout", "layout"), tip("class", "ended as"), {{"aggregate", "count"}, {"title", "runs"}}}}};
-  return {{"failures", "What failed", "What did not finish, by layout",
-           "Runs by the class that the program gave them; the table below says why each one failed.", spec}};
+  return {{"failures", "Failures", "Runs that did not finish, by layout",
+           "Number of runs by class of failure; the table of failed runs has the reason of each.", spec}};
 }
 
 }  // namespace isobar

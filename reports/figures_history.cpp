@@ -74,7 +74,7 @@ std::vector<Figure> history_figures(const CheckResult& c, const Reference& refer
   json y = quantity("change", "step time against the first");
   y["axis"] = {{"format", most - least < 0.3 ? "+.1%" : "+.0%"}};
   y["scale"] = {{"domain", {rounded(least), rounded(most)}}, {"nice", true}};
-  json colour = nominal("verdict", "now");
+  json colour = nominal("verdict", "verdict of this check");
   colour["scale"] = palette::scale_of({"slower", "faster", "as fast", "new", "not run"});
   colour["legend"] = {{"columns", 5}};
   const json tips = {tip("run", "run"),

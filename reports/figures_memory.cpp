@@ -23,7 +23,7 @@ std::vector<Figure> memory_figures(const ReportData&, const ChartData& s) {
   for (const NamedField& kind : s.memory) kinds.push_back(kind.name);
   json colour = nominal("part");
   colour["scale"] = palette::scale_of(kinds);
-  colour["legend"] = {{"columns", 3}};
+  colour["legend"] = legend_of(kinds, letters_of_runs(s));
   json spec = layouts_spec("memory", true);
   spec["resolve"] = {{"scale", {{"color", "independent"}, {"shape", "independent"}}}};
   spec["layer"] = json::array();
@@ -73,7 +73,7 @@ std::vector<Figure> memory_figures(const ReportData&, const ChartData& s) {
     } else {
       std::snprintf(
           text, sizeof text,
-          " The machine has %.3g GB for each rank, of which the fullest run takes %.2g %%: off the scale.",
+          " Not drawn: the machine's %.3g GB for each rank, of which the fullest run takes %.2g %%.",
           s.capacity_mb * 1e-3, 100 * most / s.capacity_mb);
     }
     capacity = text;

@@ -14,14 +14,14 @@ using nlohmann::json;
 constexpr const char* kOpsSection = "Where the time goes";
 
 // The classes that are there, in order of their first row.
-json class_colour(const json& rows) {
+json class_colour(const json& rows, size_t axis_letters) {
   std::vector<std::string> classes;
   for (const json& row : rows)
     if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
       classes.push_back(row["class"].get<std::string>());
   json j = nominal("class");
   j["scale"] = palette::scale_of(classes);
-  j["legend"] = {{"columns", 4}};
+  j["legend"] = legend_of(classes, axis_letters);
   return j;
 }
 
@@ -50,7 +50,9 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
   tips.push_back(tip("gflops", "hardware GFLOP/s", ".3~g"));
   tips.push_back(tip("gbytes", "GB/s", ".3~g"));
   tips.push_back(tip("efficiency", "of the roofline", ".0%"));
-  const json colour = class_colour(rows);
+  size_t letters = 0;
+  for (const OpLine& l : lines) letters = std::max(letters, l.path.size());
+  const json colour = class_colour(rows, letters);
   json spec = base_spec(rows);
   spec["height"] = {{"step", 19}};
   spec["layer"] = json::array();
@@ -65,7 +67,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
            {"thickness", 2.5},
            {"height", {{"band", 0.95}}}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted", "ms per step")}, {"tooltip", tips}}}});
-  return {"ops", kOpsSection, "The longest ops",
+  return {"ops", kOpsSection, "Longest ops",
           "Of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
               (predicted ? " Bar: measured; orange-red tick: predicted." : ""),
           spec};
@@ -112,16 +114,16 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
                      {{"x", x},
                       {"y", y},
                       {"size", size},
-                      {"color", class_colour(rows)},
+                      {"color", class_colour(rows, 6)},
                       {"tooltip",
                        {tip("op", "op"), tip("kind", "kind"), tip("gflops", "hardware GFLOP/s", ".3~g"),
                         tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),
                         tip("ms", "ms per step", ".3~g")}}}}}};
   return {
-      {"roofline", kOpsSection, "How near the ops come to the machine's limits",
-       "Grey line: what one rank can reach by its peak and its share of memory bandwidth, both measured by "
-       "isobar calibrate. Dots near the line are done; large dots far below it are where time can be won. "
-       "An op can lie above the slope when its data is still in cache.",
+      {"roofline", kOpsSection, "Roofline of the ops",
+       "Grey line: the roofline of one rank, from the machine file: its peak FLOP/s and its share of memory "
+       "bandwidth. Ops near the line run at the machine's limit; large dots far below it have most to gain. "
+       "An op lies above the slope where its data is in cache. Area: time per step.",
        spec}};
 }
 

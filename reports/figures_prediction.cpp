@@ -11,11 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kErrorTitle = "error of the predicted step (right: predicted too slow)";
+constexpr const char* kSection = "Accuracy of the predictions";
+constexpr const char* kErrorTitle = "error of the predicted step (right: too long)";
 
 json colour_of_was() {
   json j = nominal("was");
-  j["scale"] = palette::scale_of({"held out", "fitted to"});
+  j["scale"] = palette::scale_of({"held out", "in the fit"});
   return j;
 }
 
@@ -38,7 +39,7 @@ Figure scatter(const ReportData& d) {
   json x = axis("measured", "measured step [ms]");
   x["axis"] = {{"tickCount", 8}};
   json shape = nominal("was");
-  shape["scale"] = {{"domain", {"held out", "fitted to"}}, {"range", {"circle", "square"}}};
+  shape["scale"] = {{"domain", {"held out", "in the fit"}}, {"range", {"circle", "square"}}};
   json spec = runs_spec();
   spec["height"] = 420;
   spec["layer"] = {
@@ -71,22 +72,26 @@ Figure scatter(const ReportData& d) {
          {"shape", shape},
          {"opacity", faded(0.9)},
          {"tooltip", run_tips(d)}}}}};
-  return {"predicted-measured", "How good the predictions are", "Predicted against measured step time",
-          std::string("One point per run (") + title_of(d.statistic) +
-              "); upright bar: the 80 % interval of its prediction, level bar: that of its measurement. On "
-              "the dashed line prediction and "
-              "measurement agree. Runs held out were never seen by the fit: they are the honest test.",
-          spec};
+  mark_per_run(spec, {1, 2, 3});
+  return {
+      "predicted-measured", kSection, "Predicted against measured step time",
+      std::string("One point per run (") + title_of(d.statistic) +
+          "); vertical bar: the 80 % interval of its prediction, horizontal bar: that of its measurement. On "
+          "the dashed line prediction and measurement agree. Held-out runs were not used in the fit: "
+          "only they test it.",
+      spec};
 }
 
 Figure residuals(const ReportData& d) {
   json y = nominal("layout");
-  y["sort"] = {{"field", "error"}, {"op", "median"}, {"order", "descending"}};
+  y["sort"] = {{"field", "layout_error"}, {"op", "max"}, {"order", "descending"}};
   json x = quantity("error", kErrorTitle);
-  x["axis"] = {{"format", "+.0%"}};
+  x["axis"] = signed_percent();
   json spec = runs_spec();
   spec["height"] = {{"step", 26}};
-  spec["transform"] = {{{"filter", "isValid(datum.error)"}}};
+  spec["transform"] = {{{"filter", "isValid(datum.error)"}},
+                       {{"joinaggregate", {{{"op", "median"}, {"field", "error"}, {"as", "layout_error"}}}},
+                        {"groupby", {"layout"}}}};
   spec["layer"] = {
       zero_line(quantity("zero", kErrorTitle)),
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 42}}},
@@ -101,11 +106,11 @@ Figure residuals(const ReportData& d) {
            {"field", "error"},
            {"type", "quantitative"},
            {"title", kErrorTitle}}}}}}};
-  return {"residuals", "How good the predictions are", "Errors by layout",
+  mark_per_run(spec, {1});
+  return {"residuals", kSection, "Errors by layout",
           std::string("One dot per run (") + title_of(d.statistic) +
-              "), tick: their median. A layout whose dots all lie on one side is mispriced "
-              "as a "
-              "whole; dots on both sides are noise.",
+              "), tick: their median. Dots all on one side of zero: a bias of the model for that layout; on "
+              "both sides: scatter.",
           spec};
 }
 
@@ -115,6 +120,7 @@ Figure by_term(const ReportData& d, const ChartData& s) {
   for (const NamedField& t : s.terms) names.push_back(t.name);
   json colour = nominal("part");
   colour["scale"] = palette::scale_of(names);
+  colour["legend"] = legend_of(names, letters_of_runs(s));
   json spec = layouts_spec("measured", false);
   spec["transform"].push_back({{"filter", "isValid(datum.predicted)"}});
   json parts = folded(s.terms);
@@ -135,10 +141,9 @@ Figure by_term(const ReportData& d, const ChartData& s) {
            tip("share", "share of the step", ".1%"), tip("id", "id")}}}}},
       {{"mark", {{"type", "tick"}, {"color", palette::kInk}, {"thickness", 2}, {"height", {{"band", 0.9}}}}},
        {"encoding", {{"y", y}, {"x", quantity("measured", "step [ms]")}, {"tooltip", run_tips(d)}}}}};
-  return {"step-by-term", "Where the time goes", "What a step is made of",
+  return {"step-by-term", "Where the time goes", "Predicted step time by term",
           "Each bar is the predicted step of a layout's fastest run, split into its terms; the tick is the "
-          "measured "
-          "step (" +
+          "measured step (" +
               std::string(title_of(d.statistic)) + ").",
           spec};
 }

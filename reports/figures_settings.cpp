@@ -56,6 +56,7 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
          {"y", median("rate")},
          {"color", colour},
          {"strokeDash", dash("measured, median of a layout")}}}}};
+  mark_per_run(spec, {1});
   if (predicted)
     spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 2}}},
                              {"encoding",
@@ -63,9 +64,9 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
                                {"y", median("predicted_rate")},
                                {"color", colour},
                                {"strokeDash", dash("predicted, median of a layout")}}}});
-  return {{s.id, "What the settings do", s.title,
+  return {{s.id, "Effect of the settings", s.title,
            std::string("Rates are the ") + title_of(d.statistic) +
-               ". A thin line joins runs that agree in everything else; thick: the median of a layout" +
+               ". A thin line joins runs that differ in this setting alone; thick: the median of a layout" +
                (predicted ? ", dashed as predicted. " : ". ") + s.caption,
            spec}};
 }

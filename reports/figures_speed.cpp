@@ -10,8 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSpeedSection = "How fast";
-
 Figure throughput(const ReportData& d) {
   const bool predicted = !d.predicted().empty(), sets = d.sets.size() > 1;
   json y = nominal(sets ? "row" : "layout", "layout");
@@ -56,6 +54,7 @@ Figure throughput(const ReportData& d) {
          {"shape", shape},
          {"opacity", faded()},
          {"tooltip", run_tips(d)}}}}};
+  mark_per_run(spec, {0});
   if (predicted)
     spec["layer"].push_back(
         {{"transform", {{{"filter", "datum.of_layout == 1 && isValid(datum.predicted_rate)"}}}},
@@ -69,7 +68,7 @@ Figure throughput(const ReportData& d) {
   return {"throughput-by-layout", kSpeedSection, "Throughput by layout",
           std::string("One dot is one run (") + title_of(d.statistic) +
               "), over all other settings; further right is faster. The outlined dot is "
-              "the best run of its layout, the band behind it holds 80 % of that run's steps" +
+              "the best run of its layout, the band behind it spans the middle 80 % of that run's steps" +
               (predicted ? ", the open orange-red diamond is what was predicted for it." : "."),
           spec};
 }
@@ -98,8 +97,9 @@ Figure front(const ReportData& d, const ChartData& s) {
          {"stroke", palette::kInk},
          {"strokeWidth", 1.4}}},
        {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
+  mark_per_run(spec, {0});
   return {
-      "pareto-front", kSpeedSection, "Time, memory and cost: the best compromises",
+      "pareto-front", kSpeedSection, "Pareto front of time, memory and cost",
       std::string("Lower left is better; times are the ") + title_of(d.statistic) +
           ". Cost goes with time and ranks: " + s.cost_title +
           ". Outlined runs are on the Pareto front: no run is better in one of time, memory and cost without "
@@ -223,7 +223,7 @@ Figure by_layout(const ReportData& d) {
   }
   return {"step-by-run", kSpeedSection, "Step time of each layout's fastest run",
           std::string("Bar: measured (") + title_of(d.statistic) +
-              "); its dark band holds 80 % of the steps." +
+              "); its dark band spans the middle 80 % of the steps." +
               (predicted ? " Orange-red: predicted, with its 80 % interval." : "") +
               " All runs are in the table below.",
           spec};

@@ -21,8 +21,6 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr const char* kLiveSection = "How fast";  // its figures are drawn
-
 std::string text_of(const json& j) {
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -74,7 +72,7 @@ json figures_json(const fs::path& dir) {
   const ChartData s = chart_data(d);
   std::vector<std::string> problems;
   for (const Figure& f : figures(d, s, problems))
-    if (f.section == kLiveSection)
+    if (f.section == kSpeedSection)
       out.push_back(
           {{"id", f.id}, {"title", f.title}, {"caption", f.caption}, {"spec", self_contained(f, s)}});
   return out;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <sstream>
 
 #include "reports/palette.h"
 #include "reports/subject.h"
@@ -10,8 +11,8 @@ namespace isobar {
 namespace {
 
 constexpr const char* kStyle = R"(
-:root { color-scheme: light dark; --ink: #1b1c1d; --paper: #fff; --soft: #54575a; --line: #d3d5d7; --panel: #f6f7f7; --link: #005a8e; --pick: #fff2cc; --warn: #b34700; color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, "Liberation Sans", "DejaVu Sans", sans-serif; }
-@media screen and (prefers-color-scheme: dark) { :root { --ink: #e9eaeb; --paper: #16181b; --soft: #b1b4b7; --line: #3b3f44; --panel: #202327; --link: #7cc4f5; --pick: #4a3f14; --warn: #ff9a57; } }
+:root { color-scheme: light dark; --ink: #1b1c1d; --paper: #fff; --soft: #54575a; --line: #d3d5d7; --panel: #f6f7f7; --link: #005a8e; --pick: #fff2cc; --warn: #b34700; --shade: #0005; color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, "Liberation Sans", "DejaVu Sans", sans-serif; }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e9eaeb; --paper: #16181b; --soft: #b1b4b7; --line: #3b3f44; --panel: #202327; --link: #7cc4f5; --pick: #4a3f14; --warn: #ff9a57; --shade: #fff4; } }
 body { max-width: 1200px; margin: 0 auto; padding: 1.2rem 1rem 4rem; }
 h1 { font-size: 1.6rem; line-height: 1.2; margin: 0 0 .2rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.35rem; margin: 2.6rem 0 .2rem; border-top: 2px solid var(--ink); padding-top: .6rem; }
@@ -20,8 +21,8 @@ p, figcaption, .note { max-width: 48rem; }
 .sub, .note, figcaption { color: var(--soft); font-size: .92rem; margin: .2rem 0 .8rem; overflow-wrap: anywhere; }
 .subject { max-width: 60rem; margin: .2rem 0; overflow-wrap: anywhere; }
 .story { padding-left: 1.4rem; max-width: 60rem; margin: .9rem 0; } .story li { margin: .4rem 0; overflow-wrap: anywhere; }
-.story code { background: var(--panel); padding: 0 .25rem; border-radius: 3px; font-size: .88em; }
-nav { font-size: .92rem; margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
+.story code { background: var(--panel); padding: 0 .25rem; border-radius: 3px; font-size: .88em; } .story code span { display: inline-block; max-width: 100%; }
+nav { font-size: .92rem; margin: .5rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
 a { color: var(--link); }
 #controls { border: 1px solid var(--line); border-radius: 6px; padding: .5rem .8rem; margin: 1rem 0; background: var(--panel); }
 #controls summary { cursor: pointer; font-weight: 600; }
@@ -32,6 +33,8 @@ a { color: var(--link); }
 #status { position: sticky; top: 0; z-index: 5; background: var(--paper); border-bottom: 1px solid var(--line); padding: .35rem 0; font-size: .88rem; overflow-wrap: anywhere; }
 #status button { font: inherit; margin-left: .6rem; }
 [hidden] { display: none !important; }
+/* Nobody waits for the layout of tables that are not in view. */
+section[id^="table-"] { content-visibility: auto; contain-intrinsic-size: auto 34rem; }
 figure { margin: 0; }
 .plot { width: 100%; min-width: 0; } .plot svg, .plot canvas { max-width: 100%; }
 .plot > svg { height: auto; }
@@ -40,7 +43,7 @@ figure { margin: 0; }
 #tip dl { display: grid; grid-template-columns: auto 1fr; gap: 0 .7rem; margin: 0; } #tip dt { color: var(--soft); } #tip dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 .find { font: inherit; font-size: .88rem; color: var(--ink); background: var(--paper); border: 1px solid var(--soft); border-radius: 4px; padding: .15rem .5rem; margin: 0 0 .4rem; max-width: 100%; box-sizing: border-box; }
 /* Shades at the edges where there is more to scroll to */
-.scroll { overflow-x: auto; max-height: 34rem; border: 1px solid var(--line); border-radius: 4px; background: linear-gradient(90deg, var(--paper) 30%, transparent), linear-gradient(270deg, var(--paper) 30%, transparent) 100% 0, linear-gradient(90deg, #0005, transparent), linear-gradient(270deg, #0005, transparent) 100% 0; background-size: 40px 100%, 40px 100%, 12px 100%, 12px 100%; background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
+.scroll { overflow-x: auto; max-height: 34rem; border: 1px solid var(--line); border-radius: 4px; background: linear-gradient(90deg, var(--paper) 30%, transparent), linear-gradient(270deg, var(--paper) 30%, transparent) 100% 0, linear-gradient(90deg, var(--shade), transparent), linear-gradient(270deg, var(--shade), transparent) 100% 0; background-size: 40px 100%, 40px 100%, 12px 100%, 12px 100%; background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .22rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 th { position: sticky; top: 0; background: var(--panel); font-weight: 600; white-space: nowrap; }
@@ -60,7 +63,7 @@ th.n, td.n { text-align: right; }
   html[data-theme=dark] .plot { filter: invert(1) hue-rotate(180deg); }
   .scroll { max-height: none; overflow: visible; border: 0; background: none; } table { font-size: 6.5pt; width: auto; }
   th { position: static; white-space: normal; } td { white-space: normal; } th, td { padding: 1pt 2pt; overflow-wrap: anywhere; } td.long { min-width: 10rem; }
-  figure { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
+  section[id^="table-"] { content-visibility: visible; } figure { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
 }
 )";
 
@@ -91,26 +94,48 @@ void append_table(std::string& out, const Table& t) {
   out += "<section id=\"table-" + t.id + "\">\n<h3 id=\"title-" + t.id + "\">" + html_escape(t.title) +
          "</h3>\n";
   Table shown = t;
-  if (shown.rows.size() > kRows) {
+  if (!t.note.empty()) out += "<p class=\"note\">" + html_escape(t.note) + "</p>\n";
+  if (t.rows.size() > kRows) {  // page_tables.js takes this away where it shows more
     shown.rows.resize(kRows);
-    shown.note += (shown.note.empty() ? "" : ". ") + std::string("The first ") + std::to_string(kRows) +
-                  " of " + std::to_string(t.rows.size()) + " rows; all are in tables/" + t.id + ".csv";
+    out += "<p class=\"note cut\">The first " + std::to_string(kRows) + " of " +
+           std::to_string(t.rows.size()) + " rows; all are in tables/" + html_escape(t.id) + ".csv.</p>\n";
   }
-  if (!shown.note.empty()) out += "<p class=\"note\">" + html_escape(shown.note) + "</p>\n";
   out += "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"title-" + t.id + "\">" +
          to_html(shown) + "</div>\n</section>\n";
+}
+
+// Lines break between words alone, never at the hyphens of an option.
+std::string command_html(const std::string& command) {
+  std::string out;
+  std::istringstream words(command);
+  for (std::string word; words >> word;)
+    out += (out.empty() ? "<span>" : " <span>") + html_escape(word) + "</span>";
+  return "<code>" + out + "</code>";
+}
+
+std::string begin_of(const std::string& title) {
+  return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width, "
+         "initial-scale=1\">\n<!--isobar:csp-->\n<title>" +
+         html_escape(title) + " \u2013 Isobar</title>\n<style>" + kStyle +
+         "</style>\n</head>\n<body>\n<main>\n<h1>" + html_escape(title) + "</h1>\n";
+}
+
+// What the scripts read, and where they come.
+std::string end_with(const nlohmann::json& rows, const nlohmann::json& facets) {
+  std::string out;
+  for (const auto& [id, data] :
+       {std::pair{"runs-data", columns_of(rows)}, {"facets", facets}, {"theme", palette::on_dark()}})
+    out += std::string("<script type=\"application/json\" id=\"") + id + "\">" + script_json(data) +
+           "</script>\n";
+  return out + "</main>\n<!--isobar:scripts-->\n</body>\n</html>\n";
 }
 
 void append_head(std::string& out, const ReportData& d, const std::vector<Sentence>& sentences) {
   std::string name;
   for (const auto& dir : d.dirs) name += (name.empty() ? "" : " and ") + dir.lexically_normal().string();
-  out +=
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<!--isobar:csp-->\n";
-  out += "<title>" + html_escape(subject_of(d).title) + " \u2013 Isobar</title>\n<style>" + kStyle +
-         "</style>\n</head>\n<body>\n";
   const Subject subject = subject_of(d);
-  out += "<main>\n<h1>" + html_escape(subject.title) + "</h1>\n";
+  out += begin_of(subject.title);
   for (const std::string& line : subject.lines) out += "<p class=\"subject\">" + html_escape(line) + "</p>\n";
   out += "<p class=\"sub\">" + html_escape(name) + "; report of " + today() +
          (d.machine.empty() ? "" : "; predictions by " + html_escape(d.machine)) + "</p>\n";
@@ -119,8 +144,8 @@ void append_head(std::string& out, const ReportData& d, const std::vector<Senten
     for (const Sentence& s : sentences) {
       const std::string head = html_escape(s.head);
       out += "<li><b>" + (s.anchor.empty() ? head : "<a href=\"#" + s.anchor + "\">" + head + "</a>") +
-             ".</b> " + html_escape(s.text) +
-             (s.command.empty() ? "" : " <code>" + html_escape(s.command) + "</code>") + "</li>\n";
+             ".</b> " + html_escape(s.text) + (s.command.empty() ? "" : " " + command_html(s.command)) +
+             "</li>\n";
     }
     out += "</ol>\n";
   }
@@ -135,12 +160,12 @@ void append_head(std::string& out, const ReportData& d, const std::vector<Senten
   }
 }
 
-std::string facets_json(const ReportData& d) {
+nlohmann::json facets_json(const ReportData& d) {
   nlohmann::json out = nlohmann::json::array();
   for (size_t i = 0; i < d.facets.size(); ++i)
     out.push_back(
         {{"field", "f" + std::to_string(i)}, {"title", d.facets[i].title}, {"values", d.facets[i].values}});
-  return script_json(out);
+  return out;
 }
 
 }  // namespace
@@ -161,9 +186,10 @@ std::string page_html(const ReportData& d, const ChartData& s, const std::vector
     return "section-" +
            std::to_string(std::find(sections.begin(), sections.end(), section) - sections.begin());
   };
-  out += "<nav>";
+  out += "<nav><span>Figures:</span> ";
   for (const std::string& section : sections)
     out += "<a href=\"#" + anchor(section) + "\">" + html_escape(section) + "</a> ";
+  out += "</nav>\n<nav><span>Tables:</span> ";
   for (const Table& t : tables) out += "<a href=\"#table-" + t.id + "\">" + html_escape(t.title) + "</a> ";
   out +=
       "</nav>\n<details id=\"controls\" open hidden><summary>Filter and pick</summary></details>\n"
@@ -175,12 +201,15 @@ std::string page_html(const ReportData& d, const ChartData& s, const std::vector
   }
   out += "<h2>Tables</h2>\n";
   for (const Table& t : tables) append_table(out, t);
-  out +=
-      "<script type=\"application/json\" id=\"runs-data\">" + script_json(columns_of(s.rows)) + "</script>\n";
-  out += "<script type=\"application/json\" id=\"facets\">" + facets_json(d) + "</script>\n";
-  out += "<script type=\"application/json\" id=\"theme\">" + script_json(palette::on_dark()) + "</script>\n";
-  out += "</main>\n<!--isobar:scripts-->\n";
-  return out + "</body>\n</html>\n";
+  return out + end_with(s.rows, facets_json(d));
+}
+
+std::string page_html(const std::string& title, const std::vector<Figure>& figures,
+                      const std::vector<Table>& tables) {
+  std::string out = begin_of(title);
+  for (const Figure& f : figures) append_figure(out, f);
+  for (const Table& t : tables) append_table(out, t);
+  return out + end_with(nlohmann::json::array(), nlohmann::json::array());
 }
 
 }  // namespace isobar

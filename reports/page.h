@@ -19,6 +19,10 @@ namespace isobar {
 std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
                       const std::vector<Figure>& figures, const std::vector<Table>& tables);
 
+/// The same of figures and tables that are of no runs.
+std::string page_html(const std::string& title, const std::vector<Figure>& figures,
+                      const std::vector<Table>& tables);
+
 /// Of every page.
 const char* page_style();
 

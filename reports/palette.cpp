@@ -44,7 +44,7 @@ const std::map<std::string, const char*>& named() {
       {"transfers between stages", "#E2AFCB"},
       {"stage boundaries", "#C9A9BA"},
       {"compute slowed by communication", "#7A3B5E"},
-      {"pipeline bubble", "#C9CBCD"},
+      {"pipeline bubble", "#E3D3A8"},
       {"waiting for the slowest rank", "#B5A7A0"},
       {"data", "#56B4E9"},
       {"reading data", "#56B4E9"},
@@ -77,7 +77,7 @@ const std::map<std::string, const char*>& named() {
       {"measured (peak RSS)", kMeasured},
       {"predicted", kPredicted},
       {"held out", kPredicted},
-      {"fitted to", kFitted},
+      {"in the fit", kFitted},
       // verdicts
       {"faster", "#228833"},
       {"slower", "#BB5566"},
@@ -151,7 +151,7 @@ json on_dark() {
   return {{kInk, "#e9eaeb"},      {kPaper, "#16181b"},    {kGrid, "#34373b"},     {kMuted, "#a3a6a9"},
           {"#332288", "#9d94e6"}, {"#882255", "#c25584"}, {"#8C2D5F", "#cf6f9f"}, {"#117733", "#3fa866"},
           {"#0072B2", "#3a9bd6"}, {"#7A3B5E", "#b9769a"}, {"#9E3F78", "#c9679f"}, {"#AA3377", "#d0619f"},
-          {"#5F6163", "#8d9093"}, {"#D4D6D8", "#4a4e53"}, {"#C9CBCD", "#5a5e63"}};
+          {"#5F6163", "#8d9093"}, {"#D4D6D8", "#4a4e53"}};
 }
 
 json scale_of(const std::vector<std::string>& names) {

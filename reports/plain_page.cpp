@@ -8,24 +8,11 @@ namespace isobar {
 
 std::string write_plain_page(const std::filesystem::path& out, const std::string& title,
                              const std::vector<Figure>& figures, const std::vector<Table>& tables) {
-  std::string page =
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Isobar: " +
-      html_escape(title) + "</title>\n<style>" + page_style() + "</style>\n</head>\n<body>\n<h1>" +
-      html_escape(title) + "</h1>\n";
   clear_old(out);
-  for (const Figure& f : figures) {
-    page += "<figure id=\"" + f.id + "\"><h3>" + html_escape(f.title) +
-            "</h3>\n<div class=\"plot\"><!--isobar:figure " + f.id +
-            "-->not drawn<!--/isobar:figure--></div>\n" + "<figcaption>" + html_escape(f.caption) +
-            "</figcaption></figure>\n";
+  for (const Figure& f : figures)
     write_atomically(out / "figures" / (f.id + ".vl.json"), f.spec.dump() + "\n");
-  }
-  for (const Table& t : tables) {
-    page += "<h3>" + html_escape(t.title) + "</h3>\n<div class=\"scroll\">" + to_html(t) + "</div>\n";
-    if (!t.note.empty()) page += "<p class=\"note\">" + html_escape(t.note) + "</p>\n";
-    write_atomically(out / "tables" / (t.id + ".csv"), to_csv(t));
-  }
-  write_atomically(out / "index.html", page + "</body>\n</html>\n");
+  for (const Table& t : tables) write_atomically(out / "tables" / (t.id + ".csv"), to_csv(t));
+  write_atomically(out / "index.html", page_html(title, figures, tables));
   return draw_figures(out, {}, true);
 }
 

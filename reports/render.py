@@ -2,7 +2,7 @@
 """Draws a report: python render.py OUT [--png] [--pdf]
 
 Renders OUT/figures/*.vl.json to SVG (and PNG, PDF) and puts into OUT/index.html the drawings, the Vega bundle and
-page.js that make them interactive, and a policy that lets the page load nothing and run no other script.
+page*.js that make them interactive, and a policy that lets the page load nothing and run no other script.
 With --no-stills the page comes first and holds no drawings of its own: browsers draw them.
 Exit code 3: vl-convert is not installed.
 """
@@ -23,12 +23,17 @@ except ImportError:
     sys.exit(3)
 
 WIDTH = 760  # pixels of a drawing that cannot ask its container
+# Of drawings, whose text keeps the places that were measured here: the widest fonts first, what stands in for them is
+# narrower and clips nothing.
+FONT = "'DejaVu Sans', Verdana, 'Liberation Sans', Arial, sans-serif"
+PAGE = ("page_spec.js", "page_tables.js", "page.js")  # in this order
 
 
 def static(spec):
     """The specification with a width of its own."""
     spec = copy.deepcopy(spec)
     spec["width"] = WIDTH
+    spec.setdefault("config", {})["font"] = FONT
     return spec
 
 
@@ -65,7 +70,8 @@ def fill(out, drawings):
 
     page = re.sub(r"<!--isobar:figure ([\w-]+)-->.*?<!--/isobar:figure-->", drawing, page, flags=re.S)
     library, library_hash = script(bundle())
-    own, own_hash = script(pathlib.Path(__file__).with_name("page.js").read_text(encoding="utf-8"))
+    parts = [pathlib.Path(__file__).with_name(name).read_text(encoding="utf-8") for name in PAGE]
+    own, own_hash = script("\n".join(parts))
     policy = (
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
         f"script-src {library_hash} {own_hash} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:\">"

@@ -30,7 +30,7 @@ std::string steps_word(const ReportRun& r) {
 }
 
 std::string fitted_word(const ReportRun& r) {
-  return !r.prediction ? "" : r.prediction->in_fit ? "fitted" : "held out";
+  return !r.prediction ? "" : r.prediction->in_fit ? "in the fit" : "held out";
 }
 
 }  // namespace
@@ -40,9 +40,9 @@ Table runs_table(const ReportData& d) {
           "Runs: predicted against measured, fastest first",
           {text_column("run"), number_column("ranks"), number_column("threads"),
            number_column("rate", "samples/s"), number_column("measured", "ms"),
-           number_column("measured +-", "%"), number_column("predicted", "ms"), number_column("low", "ms"),
-           number_column("high", "ms"), number_column("error", "%"), text_column("in 80 %"),
-           text_column("run was"), text_column("steps"), text_column("id")},
+           number_column("measured \u00b1", "%"), number_column("predicted", "ms"),
+           number_column("low", "ms"), number_column("high", "ms"), number_column("error", "%"),
+           text_column("in 80 %"), text_column("run was"), text_column("steps"), text_column("id")},
           {},
           {}};
   for (const ReportRun* r : fastest_first(d)) {
@@ -58,22 +58,23 @@ Table runs_table(const ReportData& d) {
                             : "no"),
          text(fitted_word(*r)), text(steps_word(*r)), text(r->run.id)});
   }
-  t.note = "measured: " + std::string(title_of(d.statistic)) +
-           " after warm-up, and so the rate and what is predicted; measured +-: its own 80 % interval, from "
-           "its steps "
-           "and from repetitions, which differ by " +
-           number(100 * d.between.sigma, 1).text + " %" +
-           (d.between.df == 0 ? " (assumed: there are none)" : "") +
-           "; low to high: 80 % interval of the prediction";
+  t.note =
+      "measured: " + std::string(title_of(d.statistic)) +
+      " after warm-up, and so the rate and what is predicted; measured \u00b1: its own 80 % interval, from "
+      "its steps "
+      "and from repetitions, which differ by " +
+      number(100 * d.between.sigma, 1).text + " %" + (d.between.df == 0 ? " (assumed: there are none)" : "") +
+      "; low to high: 80 % interval of the prediction";
   if (!d.contended().empty())
-    t.note += "; contended: its steps scatter far more than its siblings', something else disturbed it";
+    t.note +=
+        "; contended: its steps scatter far more than those of comparable runs: other work disturbed it";
   return t;
 }
 
 Table score_table(const ReportData& d) {
   Table t{
       "score",
-      "What the predictions are worth",
+      "Accuracy of the predictions",
       {text_column("runs"), number_column("count"), number_column("median error", "%"),
        number_column("mean error", "%"), number_column("bias", "%"), number_column("inside interval", "%")},
       {},
@@ -81,7 +82,7 @@ Table score_table(const ReportData& d) {
   for (const bool in_fit : {false, true}) {
     const Score s = d.score(in_fit);
     if (s.runs == 0) continue;
-    t.rows.push_back({text(in_fit ? "fitted to" : "held out"), integer(static_cast<int64_t>(s.runs)),
+    t.rows.push_back({text(in_fit ? "in the fit" : "held out"), integer(static_cast<int64_t>(s.runs)),
                       number(s.median_error * 100, 1), number(s.mean_error * 100, 1),
                       signed_number(s.bias * 100, 1), number(s.coverage * 100, 0)});
   }
@@ -156,7 +157,7 @@ Table training_table(const ReportData& d) {
 
 Table failed_table(const ReportData& d) {
   Table t{"failed",
-          "What did not finish, and why",
+          "Runs that did not finish",
           {text_column("run"), text_column("class"), number_column("after", "s"), text_column("message"),
            text_column("id")},
           {},
@@ -210,7 +211,7 @@ Table provenance_table(const ReportData& d) {
 
 Table pareto_table(const ReportData& d, const ChartData& s) {
   Table t{"pareto",
-          "The best compromises of time, memory and cost",
+          "Pareto front of time, memory and cost",
           {text_column("run"), number_column("rate", "samples/s"), number_column("time of a sample", "ms"),
            number_column("memory of a rank", "MB"), number_column("cost", s.cost_title), text_column("id")},
           {},

@@ -70,7 +70,7 @@ void fastest(const ReportData& d, std::vector<Sentence>& out) {
       say("; 80 %% interval %s to %s)", significant(batch / best->measured_upper(), 4).text.c_str(),
           significant(batch / best->measured_lower(), 4).text.c_str());
   if (const ReportRun* next = runner_up(d, *best)) s += lead(d, *best, *next);
-  out.push_back({"Fastest", s + ".", "throughput-by-layout"});
+  out.push_back({"Best layout", s + ".", "throughput-by-layout"});
 }
 
 // What a step of the fastest run is spent on, by class of op, and what would be won if the class that wastes
@@ -113,11 +113,11 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
     if (c.least > 0 && (!gain || c.seconds - c.least > gain->seconds - gain->least))
       gain = &c, gain_name = name;
   if (gain)
-    s += ". The largest thing to gain: " + gain_name + " at the roofline would save " +
+    s += ". Largest potential gain: " + gain_name + " at the roofline would save " +
          significant(1e3 * (gain->seconds - gain->least), 3).text + " of " + significant(1e3 * step, 3).text +
          " ms a step";
   else if (!d.predictor)
-    s += ". How far that is from the machine's limits a report with --machine says";
+    s += ". A report with --machine adds the roofline";
   out.push_back({"What bounds it", s + ".", gain ? "roofline" : "ops"});
 }
 
@@ -136,11 +136,12 @@ std::string worst_predicted(const ReportData& d) {
   const auto worst = std::max_element(by_layout.begin(), by_layout.end(),
                                       [&](const auto& a, const auto& b) { return size(a) < size(b); });
   const auto side = [](double error) {
-    return percent(std::abs(error)) + (error < 0 ? " too fast" : " too slow");
+    return percent(std::abs(error)) + (error < 0 ? " too short" : " too long");
   };
   if (worst != by_layout.end() && by_layout.size() > 1)
-    s = " Worst is " + worst->first + ", predicted " + side(median_of(worst->second)) + " (median of " +
-        std::to_string(worst->second.size()) + (worst->second.size() == 1 ? " run)" : " runs)");
+    s = " Worst is " + worst->first + ", its step predicted " + side(median_of(worst->second)) +
+        " (median of " + std::to_string(worst->second.size()) +
+        (worst->second.size() == 1 ? " run)" : " runs)");
   const ReportRun* run = ops_run(d);
   if (!run) return s.empty() ? s : s + ".";
   OpLine op;
@@ -161,10 +162,10 @@ void predictions(const ReportData& d, std::vector<Sentence>& out) {
   const Score s = d.score(!held_out);
   if (s.runs == 0) return;
   std::string text =
-      say("On %zu run%s that the fit %s, the predicted step (%s) is off by %.1f %% (median); %.0f %% lie in "
+      say("On %zu run%s that %s, the predicted step (%s) is off by %.1f %% (median); %.0f %% lie in "
           "their 80 %% interval.",
-          s.runs, s.runs == 1 ? "" : "s", held_out ? "never saw" : "was made from", title_of(d.statistic),
-          100 * s.median_error, 100 * s.coverage);
+          s.runs, s.runs == 1 ? "" : "s", held_out ? "the fit did not use" : "the fit used",
+          title_of(d.statistic), 100 * s.median_error, 100 * s.coverage);
   text += worst_predicted(d);
   if (s.coverage < 0.7 && s.runs >= 10) text += " Its intervals are too narrow.";
   out.push_back({"What the predictor got wrong", text, "predicted-measured"});
@@ -205,9 +206,10 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
         [](const auto* a, const auto* b) { return a->run.contention.spread < b->run.contention.spread; });
     const auto repeats = std::count_if(d.runs.begin(), d.runs.end(),
                                        [](const ReportRun& r) { return !r.run.repeats.empty(); });
-    s = say("%zu of %zu runs were contended: their steps scatter far more than their siblings' (%s: by %.0f "
+    s = say("%zu of %zu runs were contended: their steps scatter far more than those of comparable runs (%s: "
+            "by %.0f "
             "%% "
-            "of the median, its siblings by %.0f %%). A fit gives them little weight",
+            "of the median, comparable runs by %.0f %%). A fit gives them little weight",
             marked.size(), d.ok().size(), worst->label.c_str(), 100 * worst->run.contention.spread,
             100 * worst->run.contention.siblings) +
         (repeats > 0 ? "; " + std::to_string(repeats) + (repeats == 1 ? " was" : " were") + " repeated."
@@ -220,8 +222,8 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
     s.back() = '.';
   }
   if (s.empty() && d.runs.size() > 1)
-    s = "Nothing: every run finished, and none scatters more than its siblings.";
-  if (!s.empty()) out.push_back({"Disturbed", s, classes.empty() ? "table-runs" : "table-failed"});
+    s = "Nothing: every run finished, and none scatters more than comparable runs.";
+  if (!s.empty()) out.push_back({"Disturbed or failed", s, classes.empty() ? "table-runs" : "table-failed"});
 }
 
 // The files of a results directory, as a command takes them.
@@ -230,9 +232,9 @@ struct Files {
   size_t planned = 0;  // trials
 };
 
-Files files_of(const ReportData& d) {
-  Files f{.results = shell_quoted(d.dirs[0].string())};
-  const nlohmann::json sweep = json_if_there(d.dirs[0] / "sweep.json");
+Files files_of(const ReportData& d, size_t set) {
+  Files f{.results = shell_quoted(d.dirs[set].string())};
+  const nlohmann::json sweep = json_if_there(d.dirs[set] / "sweep.json");
   const auto take = [&](const char* key, std::string& to) {
     if (const auto it = sweep.find(key); it != sweep.end() && it->is_string())
       to = shell_quoted(it->get<std::string>());
@@ -246,15 +248,33 @@ Files files_of(const ReportData& d) {
   return f;
 }
 
+// Of a comparison: the repetitions that tell a change from a slow day, else what keeps watch over it.
+void next_of_comparison(const ReportData& d, const std::vector<Comparison>& comparisons,
+                        std::vector<Sentence>& out) {
+  const Files f = files_of(d, d.sets.size() - 1);
+  const bool repeated =
+      std::all_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.repetitions; });
+  Sentence s{"What to run next", "", "comparison"};
+  if (repeated) {
+    s.text = "Nothing for this comparison. To check later changes against " + d.sets.back() + ":";
+    s.command = "isobar check " + f.results + " --reference reference.jsonl --update";
+  } else {
+    s.text = "Repetitions in each set, to measure the noise between runs; for " + d.sets.back() + ":";
+    s.command = "isobar sweep " + f.sweep + " --repeat 3 --results " + f.results;
+  }
+  out.push_back(std::move(s));
+}
+
 // The least that would settle what is open: trials that have not run, repetitions where the lead may be noise
 // or the machine was not quiet, held-out runs where predictions were not tested, a machine file where there
 // are none.
-void next(const ReportData& d, std::vector<Sentence>& out) {
+void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::vector<Sentence>& out) {
   const ReportRun* best = d.best();
-  if (!best || d.sets.size() > 1) return;
+  if (!best) return;
+  if (d.sets.size() > 1) return next_of_comparison(d, comparisons, out);
   const ReportRun* second = runner_up(d, *best);
   const double p = second ? chance_of_lead(d, *best, *second) : 0;
-  const Files f = files_of(d);
+  const Files f = files_of(d, 0);
   const std::string again = "isobar sweep " + f.sweep + " --repeat 3 --results " + f.results;
   Sentence s{"What to run next", "", "throughput-by-layout"};
   if (f.planned > d.runs.size()) {
@@ -266,7 +286,7 @@ void next(const ReportData& d, std::vector<Sentence>& out) {
              (p < kSure ? "of contended runs." : "not beyond noise.") + " This names the trials worth most:";
     s.command = again + " --machine " + f.machine + " --suggest 4";
   } else if (d.predicted().empty()) {
-    s.text = "A calibration of this machine, for predictions and rooflines beside the measurements:";
+    s.text = "A calibration of this machine: it adds predictions and rooflines to the report:";
     s.command = "isobar calibrate -o machine.yaml";
   } else if (d.score(false).runs == 0 && d.ok().size() >= 4) {
     s.text = "A fit that holds out half of the runs: only they test the predictions.";
@@ -294,7 +314,7 @@ std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& 
   bound(d, out);
   predictions(d, out);
   disturbed(d, out);
-  next(d, out);
+  next(d, comparisons, out);
   return out;
 }
 

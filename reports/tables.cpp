@@ -47,7 +47,10 @@ Cell number(double v, int decimals) {
   return cell(v, format("%.*f", decimals, v));
 }
 Cell signed_number(double v, int decimals) {
-  return cell(v, format("%+.*f", decimals, v));
+  std::string s = format("%+.*f", decimals, v);
+  // what rounds to zero has no sign
+  if (s.find_first_of("123456789") == std::string::npos) s.erase(0, 1);
+  return cell(v, std::move(s));
 }
 Cell significant(double v, int digits) {
   if (!std::isfinite(v) || v == 0) return number(v, 0);

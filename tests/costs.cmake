@@ -8,7 +8,8 @@ set(_costs
     engine/Signals.StopAllRanksAfterOneStepWithACheckpointToGoOnFrom=40 cluster/Pbs=90
     perfmodel/LayoutModel.NeverExceedsTheCeilingIsMonotoneAndTheSameTwice=33 sweep/Fuzz=32 cuda/Libraries=28 sweep/Chaos=28
     engine/Product.5=27 engine/Product.4=27 engine/SlowDisk.SoMayStartingReadingValidationAndResults=26
-    engine/Layouts.Fp16SkipsOverflowsOnAllRanksAlike=25 cuda/Resources=24 engine/Layouts.ZeroBubble=24 reports/Browser=21
+    engine/Layouts.Fp16SkipsOverflowsOnAllRanksAlike=25 cuda/Resources=24 engine/Layouts.ZeroBubble=24
+    reports/Browser=30 reports/BrowserManyRuns=15
     cpu/AttentionForward.TokensOfTheWeatherNetAtOneAndTwoThreads=17 engine/Layouts.ZeroStagesAreTheSameToTheBit=15
     sweep/RunnerTest.RanksOfARealMpiexecAreGoneAfterAHangACrashAndAKill=15
     sweep/RunnerTest.FaultsAreRecordedByClassAndTheSweepGoesOn=14 base/Child.DiesAlone=14 engine/Layouts.OtherLosses=14)

@@ -48,7 +48,7 @@ nlohmann::json json_of(const CheckResult& c, double tolerance) {
 }
 
 int run_check(const CheckArguments& a) {
-  const ReportData data = collect({a.dir}, {.statistic = a.statistic});
+  const ReportData data = collect({a.dir}, {.holdout = false, .statistic = a.statistic});
   const std::vector<ReferenceRun> runs = entries_of(data);
   if (runs.empty())
     throw ConfigError(a.dir, "", "holds no finished run", "see isobar report, which says why they failed");

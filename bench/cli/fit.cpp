@@ -23,25 +23,24 @@ namespace isobar {
 namespace {
 
 constexpr const char* kFitHelp =
-    R"(Fits what a machine's work costs to the runs of a sweep.
+    R"(Fits the coefficients of a machine file to the measured runs of a sweep.
 
 A step's prediction is a sum of counted terms (FLOPs, bytes, ops, messages, samples) times coefficients with
-units. The fit starts from the machine file (of `isobar calibrate`, or a spec sheet) and moves coefficients as far
-as the runs demand: op times first where runs have them, then whole steps. Twenty runs are enough. FITTED is a
-machine file too; in it every coefficient names the runs that set it, and what remains unexplained becomes the
-interval of every prediction.
+units. The fit takes the machine file (of `isobar calibrate`, or a spec sheet) as its prior and fits op times first,
+where runs have them, then whole steps. Twenty runs are enough. FITTED is a machine file too, in which every
+coefficient names the runs that determined it; the residuals set the width of every prediction's interval.
 
 With --holdout a random part of the runs, balanced over everything that the sweep varied, is kept out of the fit and
-then predicted: the honest test. It is written to DIR/holdout.json, which `isobar report` shows.
+then predicted: the test of the fit. It is written to DIR/holdout.json, which `isobar report` shows.
 
-Runs on accelerators, yours or others', come in by `isobar import` and are fitted from a cluster's machine file; the
-closed form of layouts prices them. Several tables may go into one directory: what sets one campaign's engine and
-cluster apart is then kept from the coefficients, and a prediction for yet another allows for as much.
+Runs on accelerators, yours or published ones, are read by `isobar import` and fitted with a cluster's machine file;
+the closed form predicts them. Several tables may go into one directory: differences between campaigns (engine,
+cluster) are then a random effect beside the coefficients, and predictions for another campaign are as much wider.
 
-With --engine the runs are of somebody else's engine, in a CSV table or as logs of Megatron-LM, NeMo, torchtitan,
-MLPerf or PyTorch traces (isobar import --help; --config RUN.yaml says what they leave out), and what is written is what `isobar predict
---fit` answers from: the published runs of that engine and its like say what is probable, one row moves the whole, a
-few more the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and
+With --engine the runs are of another engine, in a CSV table or as logs of Megatron-LM, NeMo, torchtitan, MLPerf or
+PyTorch traces (isobar import --help; --config RUN.yaml says what they leave out), and the file that is written is for
+`isobar predict --fit`: published runs of that engine and of similar ones are the prior; one row fits an overall scale,
+a few more the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and
 one of step_time_s, tokens_per_s_per_gpu, samples_per_s; dp, cp, vpp, kv_heads, ffn_hidden, vocab, precision, recompute,
 zero_stage, sequence_parallel, flash_attention, memory_gb … where they differ from what is usual
 (configs/published/README.md). How wrong such predictions are by the number of rows: isobar score --leave-out
@@ -123,7 +122,7 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
                 const RunToRun& between, const std::map<std::string, std::string>& names) {
   std::printf(
       "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
-      "Coefficients that they moved or made surer:\n",
+      "Coefficients that the runs changed, or whose intervals they narrowed:\n",
       m.fit->runs.size(), title_of(m.fit->statistic), words_of(between).c_str());
   std::printf("  %-24s %12s %12s %25s  %s\n", "coefficient", "before", "fitted", "80 % interval", "unit");
   for (size_t i = 0; i < kCoefs; ++i) {
@@ -133,14 +132,15 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
                 b.upper, info_of(i).unit);
   }
   for (const std::string& n : m.fit->notes) std::printf("note: %s\n", n.c_str());
-  std::printf("Spread left: %.1f %% in the logarithm; fitted runs: median error %.1f %%\n",
+  std::printf("Residual scatter of the log step time: %.1f %%; runs in the fit: median error %.1f %%\n",
               100 * m.fit->spread.at("all"), 100 * fitted.median_error);
   if (held_out.rows.empty()) return;
   std::printf("\n");
   print_rows(held_out, names);
   std::printf(
       "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90 %% of them below %.1f %%, bias %+.1f %%,\n"
-      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval holds %.0f %% of them\n",
+      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval covers %.0f %% of "
+      "them\n",
       held_out.rows.size(), 100 * held_out.median_error, 100 * held_out.mape, 100 * held_out.p90,
       100 * held_out.bias, held_out.rank_correlation, 100 * held_out.regret, 100 * held_out.coverage);
 }
@@ -206,7 +206,7 @@ void run_fit(const FitArguments& a) {
   std::fputs(text_of(memory).c_str(), stdout);
   if (repeated.runs > 0)
     std::printf(
-        "Over %zu random parts: median error %.1f to %.1f %% (middle one %.1f %%), the 80 %% interval holds "
+        "Over %zu random parts: median error %.1f to %.1f %% (middle %.1f %%), the 80 %% interval covers "
         "%.0f %%; regret of the first choice among all runs: middle %.1f %%, worst %.1f %%\n",
         repeated.median_errors.size(), 100 * repeated.median_errors.front(),
         100 * repeated.median_errors.back(), 100 * repeated.median_errors[repeated.median_errors.size() / 2],

@@ -23,7 +23,7 @@ json json_of(const std::vector<ScoredRow>& rows) {
 void print_scores(const char* how, const std::vector<ScoredRow>& rows) {
   size_t inside = 0;
   for (const ScoredRow& r : rows) inside += r.inside() ? 1 : 0;
-  std::printf("  %-28s mean error %.1f %%, the 80 %% interval holds %zu of %zu\n", how,
+  std::printf("  %-28s mean error %.1f %%, the 80 %% interval covers %zu of %zu\n", how,
               100 * score_rows(rows).mape, inside, rows.size());
 }
 

@@ -21,10 +21,9 @@ namespace isobar {
 namespace {
 
 constexpr const char* kOpenHelp =
-    R"(Serves what a browser of this machine needs, until Ctrl-C, and opens it where there is a desktop (xdg-open):
-the report's page of a report or a run, the live page of a sweep (as `isobar watch --serve`), a page from which the
-Perfetto UI opens a trace. Perfetto's page needs the network, unless the browser has it from before; the trace itself
-stays on this machine.
+    R"(Serves PATH to a browser on this machine until Ctrl-C, and opens it where there is a desktop (xdg-open): the page of
+a report or a run, the live page of a sweep (as `isobar watch --serve`), or a page that hands a trace to the Perfetto
+UI. The Perfetto UI is loaded from the network unless the browser has it cached; the trace stays on this machine.
 
 Examples:
   isobar open reports/out                 # a report, and its perfetto.json
@@ -32,7 +31,7 @@ Examples:
   isobar open runs/first                  # a run: RUN/report, RUN/trace.json
   isobar open runs/first/trace.json
 
-The address holds a random token: only whoever has it, on this machine, can read. From another machine:
+The address has a random token; only who has it, on this machine, can read the page. From another machine:
 ssh -L PORT:127.0.0.1:PORT with --port PORT, then the same address there.)";
 
 struct OpenArguments {

@@ -26,39 +26,39 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kPredictHelp =
-    R"(Says how long one optimizer step of CONFIG takes on a machine, where the time goes, how sure that is and how
-much memory one rank needs; nothing is run.
+    R"(Predicts the time of one optimizer step of CONFIG on a machine, term by term and with an 80 % interval, and the
+memory of one rank; nothing is run.
 
-The interval holds the truth in 80 of 100 cases. It is narrow for runs like those that the machine file was fitted
-to, wide for others, and widest for a spec sheet or a calibration alone; warnings say why.
+The interval is meant to cover 80 of 100 measurements. It is narrow for runs like those that the machine file was
+fitted to, wider for others, and widest for a spec sheet or a calibration alone; warnings say why.
 
 For a cluster of accelerators (configs/machines/dgx-h100.yaml …) --gpus searches every layout, policy and placement
-that fits, and says what would have to change for another to be the best; what --set says of layout.* and policy.*
-is kept to, the file's own layout is not. --fix and --exclude narrow the search: dp, tp, cp, pp, vpp, micro_batch,
+that fits, and says what would have to change for another to be the best. It keeps layout.* and policy.* as --set
+gives them, and ignores the layout of the file. --fix and --exclude narrow the search: dp, tp, cp, pp, vpp, micro_batch,
 zero (numbers and ranges like 2..8), schedule, recompute, cp_kind, order, sequence_parallel (words).
 Without --gpus the configuration's layout is predicted.
 
-What may not fit counts less: layouts are ranked by their step over the chance that the memory is enough, and those
-that are the same within what is known are listed with the runs that would tell them apart. --machine twice puts
-machines side by side: step, MFU, price and kWh, and the chance that one beats the first. --deadline 10d and
---budget 100k look for the fewest accelerators that train --tokens 1T so; failures and checkpoints count. --emit
+Layouts are ranked by step time divided by the probability that they fit in memory; those whose predictions cannot
+be told apart are listed with the runs that would decide between them. Two --machine are compared: step time, MFU,
+price and kWh, and the probability that each is faster than the first. --deadline 10d and --budget 100k search for
+the fewest accelerators that train --tokens 1T within them, with time for failures and checkpoints included. --emit
 prints the layout for megatron, nemo, torchtitan, deepspeed or isobar itself; -o DIR draws the search.
 
-What computes is what the machine file describes, unless the configuration or --set names run.device.
-A configuration that does not fit ends with exit code 4; the first lines say by how much, and the smallest
-change that fits.
+The device is that of the machine file (CPU cores or accelerators), unless the configuration or --set names
+run.device. A configuration that does not fit in memory ends with exit code 4; the first lines say by how much, and
+the smallest change that fits.
 
-What is priced is Isobar's own engine, unless --engine names another: megatron, deepspeed, nemo, mlperf, fsdp,
-nanotron, nersc (configs/engines), or unknown, a mixture of all. Its coefficients are learnt from the published
-runs of configs/published when it is asked for; the interval is what campaigns were off by that were left out.
---tuned says how tuned the software is; --fit learns from a few runs of your own (isobar fit RUNS.csv --engine E).
-With --gpus the layouts that a search finds for Isobar's own engine are priced again and ranked anew.
+Predictions are for Isobar's own engine, unless --engine names another: megatron, deepspeed, nemo, mlperf, fsdp,
+nanotron, nersc (configs/engines), or unknown, a mixture of all. Its coefficients are fitted to the published runs in
+configs/published; the width of the interval comes from campaigns that were left out of that fit. --tuned says how
+well tuned the software is; --fit uses a few runs of your own (isobar fit RUNS.csv --engine E). With --gpus the
+layouts that the search finds for Isobar's own engine are predicted again for E and ranked anew.
 
 Where policy.micro_batch is not given, or 0, a GPU's run takes the largest that fits its memory, as `isobar train`
 does; what is taken is printed.
 
-FLOP/s: model FLOPs are three times the forward pass's matrix products, hardware FLOPs what is executed,
-recomputation too; MFU and HFU are their shares of the peak.
+Model FLOPs are three times those of the forward pass's matrix products; hardware FLOPs are all that are executed,
+recomputation included. MFU and HFU are the respective FLOP/s as a share of the peak.
 
 Examples:
   isobar predict configs/models/gpt3-1t.yaml --machine configs/machines/dgx-b200.yaml --gpus 16384 --global-batch 4096

@@ -57,8 +57,8 @@ void print_one(const EngineOn& on, const Machine& m, const EngineLayout& l, bool
   std::printf("  step %s %s, 80 %% interval\n", with_interval(step.scaled(u.per_second)).c_str(), u.name);
   std::printf("  %s samples/s, %s tokens/s\n", with_interval(step.inverse(samples)).c_str(),
               rounded(step.inverse(samples * static_cast<double>(spec.net.tokens()))).c_str());
-  std::printf("  memory %s GB of %.3g: the chance that it fits is %.0f %%\n", with_interval(memory).c_str(),
-              1e-9 * on.memory(), 100 * fits);
+  std::printf("  memory %s GB of %.3g: it fits with a probability of %.0f %%\n",
+              with_interval(memory).c_str(), 1e-9 * on.memory(), 100 * fits);
   if (a.memory.value > on.memory()) std::printf("note: more likely than not it does not fit\n");
   if (chosen)
     std::printf("note: policy.micro_batch %ld, the largest that fits by this prediction\n",
@@ -90,7 +90,7 @@ void print_ranked(const std::vector<EngineLayout>& ranked, size_t shown, double 
                 with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(), 100 * ranked[i].fits,
                 text_of(layout_of(ranked[i].spec)).c_str());
   std::printf(
-      "  (80 %% intervals; fits: the chance that the memory is enough, of %.3g GB; ranked by step over "
+      "  (80 %% intervals; fits: the probability that the memory is enough, of %.3g GB; ranked by step over "
       "chance)\n\n",
       1e-9 * memory);
 }

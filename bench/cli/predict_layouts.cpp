@@ -68,13 +68,14 @@ void print_candidates(const char* title, const std::vector<LayoutCandidate>& lis
 
 void print_ties(const Ties& t, const std::vector<LayoutCandidate>& all) {
   std::printf(
-      "\n  with 80 %% the fastest is one of these %zu; the first is expected to lose %.2g %% to the best\n",
+      "\n  with a probability of 80 %% the fastest is one of these %zu; expected regret of the first: %.2g "
+      "%%\n",
       t.members.size(), 100 * t.loss);
   for (const Ties::Member& m : t.members)
     std::printf("    %3.0f %%  %8.3g s  %s\n", 100 * m.chance, all[m.index].cost.seconds,
                 text_of(all[m.index].layout).c_str());
   if (t.members.size() < 2) return;
-  std::printf("  runs that would tell most:\n");
+  std::printf("  most informative runs:\n");
   for (const size_t i : t.telling) std::printf("    %s\n", text_of(all[i].layout).c_str());
 }
 
@@ -224,9 +225,9 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     std::printf("%s on %ld x %s, global batch %ld\n%s\n", spec.file.c_str(), gpus, m.name.c_str(),
                 spec.train.global_batch, kWhose);
     if (!q.keep.all().empty()) std::printf("given %s; the rest is searched\n", q.keep.text().c_str());
-    std::printf(
-        "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld priced one by one\n\n",
-        r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
+    std::printf("%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld evaluated individually\n\n",
+                r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large,
+                r.priced);
     std::printf("best: %s\n\n", text_of(best.layout).c_str());
     print_prediction(p, found, m);
     print_candidates("next best", r.best, q.top);

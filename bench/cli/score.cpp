@@ -24,10 +24,10 @@ namespace {
 constexpr const char* kScoreHelp =
     R"(Without TABLES it runs every table that ships with Isobar (configs/published; its README.md has sources and columns).
 
-A step is counted from its row (FLOPs, bytes, messages, pipeline slots), and counts are multiplied by prices: how far
-an engine stays behind the spec sheet. Prices begin at the spec sheet, are moved by other campaigns, then by the
-training rows of the campaign at hand; a Gaussian process over the layout learns what that leaves unexplained. Nothing
-of the rows that are scored reaches the fit, nor a row of another table that repeats one of them.
+FLOPs, bytes, messages and pipeline slots of a step are counted from its row and multiplied by coefficients: how much
+slower an engine is than the spec sheet allows. Coefficients start at the spec sheet and are fitted to other campaigns,
+then to the training rows of the table itself; a Gaussian process over the layout models the residuals. The rows that
+are scored never enter the fit, nor do rows of other tables that repeat them.
 
 What is fitted to:
   (default)          --folds 5, and the shipped runs of other tables. Rows that repeat a specification stay together
@@ -35,25 +35,26 @@ What is fitted to:
   --leave-out WHAT   whole layouts (dp tp cp pp v), GPU counts or models (dealt to at most 12 parts); shipped runs of the
                      campaign that have what is left out are left out too
   --leave-out campaign   each engine and its tuning from all the others; a line a campaign, whatever tables it is in
-  --points N         N random rows of the table, five draws; of other campaigns only the prices are known
-  --leave-out campaign --points 1,3,10   so many random rows of each campaign that is left out are given, in ten
-                     draws, and the rest asked: what a stranger's first runs are worth
+  --points N         N random rows of the table, five draws; of other campaigns only the coefficients are used
+  --leave-out campaign --points 1,3,10   also so many random rows of the campaign that is left out, in ten draws; the
+                     others are scored: the error after a user's first runs
   --up-to N          runs on at most N nodes, scored on those of more
   --fit-on OTHER     these tables instead of the shipped ones, and nothing of TABLES; with --folds or --leave-out both
   --spec             spec sheet only; one scale a machine family, from other campaigns
 
 What is printed, in percent: mean, median, 90th percentile and bias of predicted over measured step time; over groups
 of at least five choices with the same model, machine, GPUs and batch (rows that repeat a specification are one), rank
-correlation (Spearman, of 1) and regret (extra time of what the predictor would have chosen); coverage, how many rows
-the 80 % interval holds. The same for peak memory, where rows have readings, and who ran out of memory, where tables
-tell. Rows that cannot be specified are refused with the reason. An interval is wider where the fit has not seen the
-layout, model, GPU count, precision, machine or campaign: by what such groups were off when they were held out of it.
+correlation (Spearman, at most 1) and regret (extra time of the choice with the shortest prediction); coverage, the
+share of rows inside the 80 % interval. The same for peak memory, where rows have it, and whether runs out of memory
+were predicted, where tables have them. Rows that cannot be specified are refused with the reason. Intervals are wider
+where layout, model, GPU count, precision, machine or campaign are not in the fit: by the errors of such groups when
+they were held out of it.
 
 Examples:
   isobar score                                                    # the scoreboard
-  isobar score mine.csv --leave-out layout                        # your runs, layouts that the fit never saw
-  isobar score mine.csv --points 20                               # what twenty runs are worth
-  isobar score --leave-out campaign --points 1,3,10,20            # what a few runs of an unseen campaign are worth
+  isobar score mine.csv --leave-out layout                        # your runs, whole layouts held out
+  isobar score mine.csv --points 20                               # the error after twenty runs
+  isobar score --leave-out campaign --points 1,3,10,20            # the same for campaigns left out
   isobar score configs/published/megatron_sc21.csv --spec --json)";
 
 struct ScoreArguments {
@@ -122,8 +123,10 @@ void print_news(const std::vector<ScoredRow>& rows) {
   for (const ScoredRow& r : rows)
     if (r.news_share > 0.5) widths[r.news].push_back(r.upper / r.lower);
   for (const auto& [what, w] : widths)
-    std::printf("    new to the fit, and most of the doubt: %s of %zu rows, upper over lower %.2f (median)\n",
-                what.c_str(), w.size(), quantile(w, 0.5));
+    std::printf(
+        "    not in the fit, and the largest share of the uncertainty: %s of %zu rows, upper over lower %.2f "
+        "(median)\n",
+        what.c_str(), w.size(), quantile(w, 0.5));
 }
 
 void print_reasons(const std::map<std::string, int>& refused) {
@@ -156,7 +159,8 @@ void print(const TableScore& s, const ScoreArguments& a) {
   if (s.memory) print_line("  memory", 0, *s.memory);
   if (const auto& c = s.outcomes) {
     std::printf(
-        "    will it fit: %.1f %% of %d right; ran out: %d called, %d missed; fitted: %d called, %d missed\n",
+        "    fits in memory: %.1f %% of %d predicted right; ran out: %d found, %d missed; fitted: %d found, "
+        "%d missed\n",
         100 * c->right(), c->rows(), c->failed_called, c->failed_missed, c->fitted_called, c->fitted_missed);
     for (size_t i = 0; i < c->misses.size(); ++i)
       std::printf("%s%s%s", i % 6 == 0 ? "      misses: " : " ", c->misses[i].c_str(),
@@ -223,7 +227,7 @@ void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
     print_news(out.open);
   }
   std::printf(
-      "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval holds %.0f %% of all "
+      "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval covers %.0f %% of all "
       "rows, %.0f %% of the campaign that has the least; upper over lower %.2f (median)\n",
       out.campaigns.size(), 100 * out.median_mape, 100 * out.coverage, 100 * out.least, out.width);
 }

@@ -54,12 +54,12 @@ A sweep file names a run configuration and what to vary:
   machine: ../machines/local.yaml    # forecasts; or a shipped one's name; or --machine
   probe_infeasible: 0.02             # share of the trials forecast not to fit that run all the same
   noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
-  repeat_contended: 1                # times that a trial is run once more whose steps scatter by more than 15 %
-                                     # and 3 times as much as its siblings' (0: never); both are kept
+  repeat_contended: 1                # repeats of a trial whose steps scatter by more than 15 % and 3 times as
+                                     # much as those of comparable trials (0: none); both results are kept
 
-The same in one line, of a run configuration or over a sweep file (which it then overrides):
+The same on the command line, over a run configuration, or over a sweep file whose keys it then overrides:
   isobar sweep configs/models/vit-demo.yaml gpus=1,2 amp=none,bf16 steps=12 --repeat 3 --results results/amp
-Several values are an axis, one is for all trials; --print shows the sweep file that these words compose.
+Several values make an axis, a single one is set for all trials; --print prints the composed sweep file.
 
 A value that no run can have is an error. A combination that the net cannot take is skipped: each reason is told with
 the first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
@@ -80,13 +80,13 @@ on from its last checkpoint, another starts anew. The command may be stopped: th
 follows them again. Several sweeps may share a results directory. Jobs that somebody cancels stay cancelled until the
 command is given again.
 
-A sweep need not run all of its trials. With a machine file (isobar calibrate), --suggest N names the N trials that would lower
-the expected regret of your choice most: what the layout that looks best now is expected to fall short of the best
-one. It fits the machine to what DIR holds, prints each trial with its predicted time, its chance to be the best and
-what it is worth, and runs nothing; --run runs them. --until 'regret<2%' goes on in rounds of N (4), fitting anew
-after each, until the expected regret is below that, all is measured, or DIR holds --max-trials. It can be killed and
-given again like any sweep. --rehearse S plays a finished sweep S times as if it had not run, and tells how many
-trials suggestions need and how many random order needs.
+A sweep need not run all of its trials. With a machine file (isobar calibrate), --suggest N names the N trials that
+would lower the expected regret most: the expected loss of the layout that looks best now against the best one. It
+fits the machine to the results in DIR, prints each trial with its predicted time, its probability of being the best
+and the regret it is expected to remove, and runs nothing; --run runs them. --until 'regret<2%' repeats this in rounds
+of N (4), with a new fit each, until the expected regret is below the bound, every trial is measured, or DIR has
+--max-trials. It can be killed and resumed like any sweep. --rehearse S replays a finished sweep with S seeds, and
+tells how many trials the suggestions need and how many a random order.
 
 Results: DIR/trials/<id>/result.jsonl (every measurement), DIR/index.sqlite (tables runs, ops and steps, made from
 them), DIR/sweep.json (the matrix), DIR/jobs/<name>/ (a cluster's jobs).

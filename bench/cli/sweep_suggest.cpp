@@ -193,7 +193,7 @@ void print_outlook(const Field& f, const Outlook& o, Statistic statistic) {
   const Belief& b = o.beliefs[o.choice];
   std::printf(
       "%lld of %lld trials measured (%s; %s). Best so far by fit and measurement:\n  %s: %.3f ms a step "
-      "(%.3f - %.3f), %s, best of all with a chance of %.0f %%; expected regret %.1f %%\n",
+      "(%.3f - %.3f), %s, the best with a probability of %.0f %%; expected regret %.1f %%\n",
       static_cast<long long>(f.measured_trials()), static_cast<long long>(f.trials()), title_of(statistic),
       words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.seconds, 1e3 * b.lower, 1e3 * b.upper,
       f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured", 100 * b.chance,

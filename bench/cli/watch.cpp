@@ -33,7 +33,7 @@ Examples:
   isobar watch results/demo --once      # one frame, e.g. from a script
   isobar watch results/demo --serve     # a page for the browser of this machine, until Ctrl-C
 
---serve prints an address with a random token: only whoever has it, on this machine, can read the page. From another
+--serve prints an address with a random token: only who has it, on this machine, can read the page. From another
 machine: ssh -L PORT:127.0.0.1:PORT, then the same address there.)";
 
 struct WatchArguments {

@@ -17,6 +17,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import made_up  # noqa: E402
 from devtools import Browser, find_chromium  # noqa: E402
+from page_checks import (  # noqa: E402
+    accessible, all_drawn, canvas_tooltips, check, clipped_labels, dots, first_screen, legible, no_overflow, stills,
+    tooltips,
+)  # fmt: skip
 
 MANY = 1500  # runs beyond which the page draws on canvas (page.js)
 
@@ -29,26 +33,26 @@ POINTS = """(() => {
     return [r.x + r.width / 2, r.y + r.height / 2];
   }).filter(([x, y]) => x > 0 && y > 0 && x < innerWidth && y < innerHeight);
 })()"""
+STORY = ["Best layout", "What bounds it", "What the predictor got wrong", "Disturbed or failed", "What to run next"]
 STATUS = "document.getElementById('status').textContent"
 
 
-def check(what, truth):
-    if not truth:
-        raise AssertionError(what)
-
-
-IN_VIEW = []  # seconds until the figures in view had changed, of each change
+IN_VIEW, ALL = [], []  # of each change: seconds until the figures in view, until all had changed
 
 
 def settled(page, action):
-    """Does something that changes the figures; returns the seconds until all of them have been drawn again."""
+    """Does something that changes the figures, and waits until all of them have been drawn again."""
     seen, before = (page.evaluate(f"document.documentElement.dataset.{k} || '0'") for k in ("seen", "updates"))
     begin = time.monotonic()
     action()
     page.wait(f"(document.documentElement.dataset.seen || '0') !== '{seen}'", 30)
     IN_VIEW.append(time.monotonic() - begin)
     page.wait(f"(document.documentElement.dataset.updates || '0') !== '{before}'", 30)
-    return time.monotonic() - begin
+    ALL.append(time.monotonic() - begin)
+
+
+def middle(seconds):
+    return f"{sorted(seconds)[len(seconds) // 2]:.2f} (worst {max(seconds):.2f})"
 
 
 def chip(facet, value):
@@ -56,91 +60,6 @@ def chip(facet, value):
         "[...document.querySelectorAll('.chip')].find((c) => "
         f"c.dataset.facet === '{facet}' && c.textContent === '{value}').click()"
     )
-
-
-def no_overflow(page, width):
-    got = page.evaluate("document.documentElement.scrollWidth")
-    check(f"the page is {got} pixels wide in a window of {width}", got <= width)
-    wide = page.evaluate(
-        "[...document.querySelectorAll('.plot svg, .plot canvas')].filter((e) => e.getBoundingClientRect().right > "
-        f"{width} + 1).map((e) => e.closest('.plot').id)"
-    )
-    check(f"figures reach beyond {width} pixels: {wide}", not wide)
-
-
-def all_drawn(page):
-    bare = page.evaluate(
-        "[...document.querySelectorAll('.plot')].filter((p) => p.dataset.drawn !== 'yes' || !p.querySelector('svg, "
-        "canvas')).map((p) => p.id)"
-    )
-    check(f"figures were not drawn: {bare}", not bare)
-
-
-def legible(page, least):
-    """Text of figures, in pixels as they are on the screen."""
-    small = page.evaluate(
-        "[...document.querySelectorAll('.plot svg text')].filter((t) => t.textContent && "
-        f"parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width / "
-        f"(t.ownerSVGElement.viewBox.baseVal.width || 1) < {least}).map((t) => t.textContent).slice(0, 5)"
-    )
-    check(f"text under {least} pixels: {small}", not small)
-
-
-def clipped_labels(page):
-    """Text of figures that reaches out of its drawing, which cuts it off."""
-    clipped = page.evaluate(
-        "[...document.querySelectorAll('.plot svg text')].filter((t) => { if (!t.textContent) return false;"
-        "const r = t.getBoundingClientRect(), s = t.ownerSVGElement.getBoundingClientRect();"
-        "return r.width && (r.left < s.left - 1 || r.right > s.right + 1 || r.top < s.top - 1 || r.bottom > s.bottom + 1); })"
-        ".map((t) => t.closest('.plot').id + ': ' + t.textContent).slice(0, 5)"
-    )
-    check(f"labels are clipped: {clipped}", not clipped)
-
-
-def tooltips(page, width):
-    """Over every mark of every figure that answers: the whole text, inside the window."""
-    bad, shown = page.evaluate(
-        "(async () => { const bad = []; let shown = 0; const tip = document.getElementById('tip');"
-        "for (const plot of document.querySelectorAll('.plot')) {"
-        "  plot.scrollIntoView({block: 'center'});"
-        "  for (const mark of plot.querySelectorAll('g.role-mark path, g.role-mark rect, g.role-mark line')) {"
-        "    const r = mark.getBoundingClientRect(); if (!r.width && !r.height) continue;"
-        "    const x = r.x + r.width / 2, y = r.y + r.height / 2;"
-        "    if (x < 0 || y < 0 || x >= innerWidth || y >= innerHeight) continue;"
-        "    tip.hidden = true;"
-        "    for (const kind of ['pointermove', 'mousemove', 'mouseover'])"
-        "      mark.dispatchEvent(new MouseEvent(kind, {clientX: x, clientY: y, bubbles: true, view: window}));"
-        "    if (tip.hidden) continue;"
-        "    shown++; const t = tip.getBoundingClientRect();"
-        "    const cut = t.left < 0 || t.top < 0 || t.right > innerWidth || t.bottom > innerHeight ||"
-        "      tip.scrollWidth > tip.clientWidth + 1 || tip.scrollHeight > tip.clientHeight + 1 || !tip.innerText.trim();"
-        "    if (cut) bad.push([plot.id, Math.round(t.left), Math.round(t.top), Math.round(t.right), Math.round(t.bottom)]);"
-        "  } } tip.hidden = true; scrollTo(0, 0); return [bad.slice(0, 5), shown]; })()"
-    )
-    check(f"tooltips are cut off in a window of {width}: {bad}", not bad)
-    return shown
-
-
-def find_axe():
-    """axe-core, of the Python package that bench/setup.sh --tests brings; None where it is not."""
-    root = pathlib.Path(__file__).resolve().parents[2]
-    found = sorted(root.glob(".venv-axe/lib/python3*/site-packages/axe_core_python/axe.min.js"))
-    return found[0] if found else None
-
-
-def accessible(page, what):
-    """None of axe-core's serious or critical rules is broken. Returns whether axe-core was there."""
-    axe = find_axe()
-    if not axe:
-        return False
-    page.evaluate(axe.read_text(encoding="utf-8") + "; true")
-    broken = page.evaluate(
-        "axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations"
-        ".filter((v) => ['serious', 'critical'].includes(v.impact))"
-        ".map((v) => v.id + ': ' + v.nodes.length + ' as ' + v.nodes[0].target + ' ' + v.nodes[0].failureSummary))"
-    )
-    check(f"{what}: axe-core finds {broken}", not broken)
-    return True
 
 
 def tooltip_of(page, figure):
@@ -160,10 +79,12 @@ def use(page, made, keep):
     all_drawn(page)
     no_overflow(page, 1280)
     check(f"status is '{page.evaluate(STATUS)}'", f"{len(ok)} of {len(ok)} runs shown" in page.evaluate(STATUS))
-    check("a failed run does not say why", page.evaluate("document.body.innerText.includes('ran out of host memory')"))
+    check("a failed run does not say why", page.evaluate("document.querySelector('main').textContent.includes('ran out of host memory')"))
     if keep:
         page.screenshot(keep / "wide.png", whole=True)
 
+    first_screen(page, STORY)
+    dots(page)
     few = len(ok) <= MANY
     if few:  # points on a canvas are no elements that one could find
         legible(page, 9)
@@ -179,7 +100,7 @@ def use(page, made, keep):
 
         settled(page, lambda: page.click(x, y))
         check(f"status is '{page.evaluate(STATUS)}'", "picked: " in page.evaluate(STATUS))
-        first = page.evaluate("document.querySelector('#table-runs tbody tr.picked').innerText")
+        first = page.evaluate("document.querySelector('#table-runs tbody tr.picked').textContent")
         check(f"the table's first row is not the picked run: {first}", named[0]["id"] in first)
         faded = page.evaluate(
             "[...document.querySelectorAll('#plot-predicted-measured g.mark-symbol.role-mark path')]"
@@ -187,19 +108,22 @@ def use(page, made, keep):
         )
         check(f"one point stands out in another figure, not {faded}", sum(o > 0.5 for o in faded) == 1)
         settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
+    else:
+        told = canvas_tooltips(page, ["throughput-by-layout", "predicted-measured"])
+        check(f"{told} places of canvases have a tooltip", told > 20)
 
     bf16 = [m for m in ok if m["axes"]["policy.amp"] == "bf16"]
-    seconds = [settled(page, lambda: page.evaluate(chip("precision", "bf16")))]
+    settled(page, lambda: page.evaluate(chip("precision", "bf16")))
     check(f"status is '{page.evaluate(STATUS)}'", f"{len(bf16)} of {len(ok)} runs shown" in page.evaluate(STATUS))
-    rows = page.evaluate("[...document.querySelectorAll('#table-runs tbody tr')].map((r) => r.innerText)")
+    rows = page.evaluate("[...document.querySelectorAll('#table-runs tbody tr')].map((r) => r.textContent)")
     check(f"{len(rows)} rows", len(rows) == min(200, len(bf16)) and all("bf16" in r for r in rows))
     if few:
         points = page.evaluate("document.querySelectorAll('#plot-residuals g.mark-symbol.role-mark path').length")
         check(f"{points} points for {len(bf16)} runs", points == len(bf16))
-    seconds.append(settled(page, lambda: page.evaluate(chip("loader workers", "2"))))
+    settled(page, lambda: page.evaluate(chip("loader workers", "2")))
     both = [m for m in bf16 if m["axes"]["data.workers"] == 2]
     check(f"status is '{page.evaluate(STATUS)}'", f"{len(both)} of {len(ok)} runs shown" in page.evaluate(STATUS))
-    seconds.append(settled(page, lambda: page.evaluate("document.getElementById('reset').click()")))
+    settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
     check(f"status is '{page.evaluate(STATUS)}'", f"{len(ok)} of {len(ok)} runs shown" in page.evaluate(STATUS))
 
     left, top, width, height = page.evaluate(
@@ -218,7 +142,7 @@ def use(page, made, keep):
             time.sleep(0.02)
         page.mouse("mouseReleased", left + 0.9 * width, top + 0.8 * height, button="left", clickCount=1)
 
-    seconds.append(settled(page, drag))
+    settled(page, drag)
     check(f"status is '{page.evaluate(STATUS)}'", re.search(r"picked: \d+ runs", page.evaluate(STATUS)))
     settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
 
@@ -227,10 +151,47 @@ def use(page, made, keep):
         "window.longest = 0; (() => { let last = performance.now(); const tick = () => { const now = performance.now();"
         "window.longest = Math.max(window.longest, now - last); last = now; window.timer = setTimeout(tick); }; tick(); })()"
     )
-    seconds.append(settled(page, lambda: page.evaluate(chip("precision", "fp32"))))
-    longest = page.evaluate("clearTimeout(window.timer), window.longest") / 1e3
-    settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
-    return max(seconds), longest
+    for figure in page.evaluate("[...document.querySelectorAll('script[data-figure]')].map((s) => s.dataset.figure)"):
+        page.evaluate(f"document.getElementById('plot-{figure}').scrollIntoView({{block: 'center'}})")
+        settled(page, lambda: page.evaluate(chip("precision", "fp32")))
+        settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
+    return page.evaluate("clearTimeout(window.timer), window.longest") / 1e3
+
+
+def many_layouts(page, path):
+    """Long names and long legends, wide and narrow."""
+    for width, height in ((1280, 900), (390, 844)):
+        page.size(width, height, mobile=width < 600)
+        page.go(path)
+        page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+        all_drawn(page)
+        no_overflow(page, width)
+        legible(page, 9)
+        clipped_labels(page)
+        tooltips(page, width)
+        if width > 600:
+            first_screen(page, STORY)
+            stills(page, path.parent)
+
+
+def history(page, isobar, folder):
+    """The page of `isobar check`: step times over commits, on a phone in the dark."""
+    reference, out = folder / "reference.jsonl", folder / "history"
+    command = [isobar, "check", folder / "before", "--reference", reference]
+    subprocess.run([*command, "--update"], stdout=subprocess.DEVNULL, check=True)
+    command[2] = folder / "after"  # 20 % faster
+    subprocess.run([*command, "-o", out], stdout=subprocess.DEVNULL, check=True)
+    stills(page, out)
+    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.size(390, 844, mobile=True)
+    page.go(out / "index.html")
+    page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+    all_drawn(page)
+    no_overflow(page, 390)
+    legible(page, 9)
+    clipped_labels(page)
+    check("no mark of the history has a tooltip", tooltips(page, 390) > 10)
+    accessible(page, "history, dark, 390 pixels")
 
 
 def dark(page):
@@ -307,26 +268,35 @@ def main():
             page = browser.open(folder / "report/index.html")
             page.wait("document.documentElement.dataset.ready === 'yes'", 120)
             opened = time.monotonic() - begin
-            slowest, longest = use(page, made, args.keep)
+            first = float(page.evaluate("document.documentElement.dataset.first")) / 1e3
+            longest = use(page, made, args.keep)
             if args.runs <= MANY:
+                stills(page, folder / "report")
                 narrow_and_print(page, folder / "report/index.html", args.keep)
+                made_up.write(args.isobar, folder / "layouts", 60, seed=3, axes=made_up.LAYOUTS)
+                report(args, [folder / "layouts"], folder / "of-layouts")
+                page.call("Emulation.setEmulatedMedia", media="")
+                many_layouts(page, folder / "of-layouts/index.html")
                 made_up.write(args.isobar, folder / "after", args.runs, seed=2, factor=0.8)
                 report(args, [folder / "before", folder / "after"], folder / "change")
-                page.call("Emulation.setEmulatedMedia", media="")
                 page.size(1280, 900)
                 page.go(folder / "change/index.html")
                 page.wait("document.documentElement.dataset.ready === 'yes'", 120)
                 all_drawn(page)
                 no_overflow(page, 1280)
+                clipped_labels(page)
+                first_screen(page, ["Change", *STORY])
                 text = page.evaluate("document.querySelector('.story').innerText")
                 change = re.search(r"takes ([\d.]+) % less time", text)
                 check(f"20 % less is not what the page says: {text}", change and abs(float(change[1]) - 20) < 2)
                 if args.keep:
                     page.screenshot(args.keep / "change.png", whole=True)
+                history(page, args.isobar, folder)
             check(f"the console complains: {page.complaints}", not page.complaints)
     print(
-        f"{args.runs} runs: report written in {took:.1f} s, page ready after {opened:.1f} s, slowest change of what is "
-        f"in view {max(IN_VIEW):.2f} s, of all figures {slowest:.2f} s, longest without an answer {longest:.2f} s"
+        f"{args.runs} runs: report written in {took:.1f} s, first figure after {first:.2f} s, all after {opened:.1f} s; "
+        f"{len(ALL)} changes: what is in view after {middle(IN_VIEW)} s, all figures after {middle(ALL)} s, longest "
+        f"without an answer {longest:.2f} s"
     )
     print("passed")
 

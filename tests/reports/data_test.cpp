@@ -58,6 +58,11 @@ TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
   write_atomically(dir.path / "holdout.json", holdout.dump());
   const ReportData d = collect({dir.path}, {});
   EXPECT_EQ(d.statistic, Statistic::p10);
+  // isobar check asks for no predictions, and for the statistic of its reference
+  const ReportData bare = collect({dir.path}, {.holdout = false, .statistic = Statistic::median});
+  EXPECT_EQ(bare.statistic, Statistic::median);
+  EXPECT_TRUE(bare.predicted().empty());
+  EXPECT_THROW(collect({dir.path}, {.statistic = Statistic::median}), ConfigError);
   for (const ReportRun* r : d.ok()) {
     EXPECT_DOUBLE_EQ(r->measured(), r->run.step_s.p10);
     EXPECT_DOUBLE_EQ(r->rate(), static_cast<double>(r->run.spec.train.global_batch) / r->run.step_s.p10);
@@ -71,7 +76,7 @@ TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
   for (const auto& row : runs.rows)
     EXPECT_NEAR(row[3].value * row[4].value, 1e3 * batch, 1e-6) << "rate and step are of two statistics";
   for (const Sentence& s : story(d, {}))
-    if (s.head == "Fastest" || s.head == "What the predictor got wrong") {
+    if (s.head == "Best layout" || s.head == "What the predictor got wrong") {
       EXPECT_NE(s.text.find(title), std::string::npos) << s.text;
     }
   std::vector<std::string> problems;
@@ -97,7 +102,7 @@ TEST(ReportData, ContendedRunsAreNamedAndKept) {
   EXPECT_EQ(d.ok().size(), 9u);
   EXPECT_NE(to_csv(runs_table(d)).find("contended"), std::string::npos);
   bool told = false;
-  for (const Sentence& s : story(d, {})) told = told || (s.head == "Disturbed" && s.text.find("1 of 9") == 0);
+  for (const Sentence& s : story(d, {})) told = told || (s.head == "Disturbed or failed" && s.text.find("1 of 9") == 0);
   EXPECT_TRUE(told);
   // Its own interval is that of one of its steps, the others' are those of their middle.
   for (const ReportRun* r : d.ok())

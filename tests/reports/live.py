@@ -20,7 +20,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import made_up  # noqa: E402
-from browser import check  # noqa: E402
+from page_checks import check  # noqa: E402
 from devtools import Browser, find_chromium  # noqa: E402
 
 

@@ -1,6 +1,6 @@
 """Results of sweeps that never ran: real trials of a real matrix (`isobar sweep --dry-run`), with made-up times.
 
-    write(isobar, folder, runs=72, seed=1)
+    write(isobar, folder, runs=72, seed=1)              # axes=LAYOUTS: of many layouts
 
 Two ranks are faster than one, bf16 than fp32, larger micro-batches a little; steps scatter by 4 % and runs by 2 %.
 Every 36th trial failed. The figures that a test expects are in the returned list: {id, axes, ok, step_s}.
@@ -31,15 +31,22 @@ def part_of(path):
     return {"kind": "block", "path": first} if first.startswith("block") else {}
 
 
-def matrix(isobar, folder, runs):
+AXES = "gpus: [1, 2], policy.amp: [none, bf16], data.workers: [0, 1, 2], policy.micro_batch: [1, 2, 4]"
+LAYOUTS = (
+    "layout.dp: [1, 2], layout.tp: [1, 2], layout.cp: [1, 2], layout.pp: [1, 2], policy.zero: [0, 1], "
+    "policy.cp_kind: [allgather, ring], policy.amp: [none, bf16]"
+)
+
+
+def matrix(isobar, folder, runs, axes):
     """Real trials: id, axes and full specification each."""
     base = pathlib.Path(__file__).resolve().parents[2] / "configs/models/vit-demo.yaml"
     sweep = folder / "sweep.yaml"
     folder.mkdir(parents=True, exist_ok=True)
     sweep.write_text(
         f"base: {base}\nset: {{train.global_batch: 8, run.threads: 1, data.train: '', data.valid: '', data.means: '', "
-        f"data.stds: ''}}\nsteps: {STEPS}\nwarmup: 2\naxes:\n  gpus: [1, 2]\n  policy.amp: [none, bf16]\n"
-        f"  data.workers: [0, 1, 2]\n  policy.micro_batch: [1, 2, 4]\nrepetitions: {math.ceil(runs / 36)}\n"
+        f"data.stds: ''}}\nsteps: {STEPS}\nwarmup: 2\naxes: {{{axes}}}\nrepetitions: {math.ceil(runs / 36)}\n"
+        "constraints: {max_ranks: 2}\n"
     )
     out = subprocess.run(
         [isobar, "sweep", sweep, "--dry-run", "--json"], capture_output=True, text=True, check=True
@@ -47,15 +54,15 @@ def matrix(isobar, folder, runs):
     return json.loads(out)["trials"][:runs]
 
 
-def write(isobar, folder, runs, seed, factor=1.0):
+def write(isobar, folder, runs, seed, factor=1.0, axes=AXES):
     rng = random.Random(seed)
     folder = pathlib.Path(folder)
     made, predicted = [], []
-    for number, trial in enumerate(matrix(isobar, folder, runs)):
+    for number, trial in enumerate(matrix(isobar, folder, runs, axes)):
         spec, axes = trial["spec"], trial["axes"]
-        ranks = spec["layout"]["dp"]
+        ranks = math.prod(spec["layout"][way] for way in ("dp", "tp", "cp", "pp"))
         step = 0.04 * factor / ranks**0.8 * (0.7 if spec["policy"]["amp"] == "bf16" else 1)
-        step *= (1.15 if spec["data"]["workers"] == 0 else 1) * spec["policy"]["micro_batch"] ** -0.05
+        step *= (1.15 if spec["data"]["workers"] == 0 else 1) * max(1, spec["policy"]["micro_batch"]) ** -0.05
         guess = step * rng.lognormvariate(0, 0.06)
         step *= rng.lognormvariate(0, 0.02)
         ok = number % 36 != 35

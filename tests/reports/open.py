@@ -21,7 +21,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from browser import check  # noqa: E402
+from page_checks import check  # noqa: E402
 from devtools import Browser, find_chromium  # noqa: E402
 
 # What ui.perfetto.dev does with its messages: PONG to PING, then one message with the trace. It begins to listen late.

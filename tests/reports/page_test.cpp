@@ -204,7 +204,7 @@ TEST(Page, SharedRowsHoldWhatWasMeasuredAndPredicted) {
         near(row["predicted"], r->prediction->step_s * 1e3);
         near(row["low"], r->prediction->lower * 1e3);
         near(row["rate"], static_cast<double>(r->run.spec.train.global_batch) / r->run.step_s.median);
-        EXPECT_EQ(row["was"] == "fitted to", r->prediction->in_fit);
+        EXPECT_EQ(row["was"] == "in the fit", r->prediction->in_fit);
         double terms = 0;
         for (size_t t = 0; t < 4; ++t) terms += row["t" + std::to_string(t)].get<double>();
         near(terms, r->prediction->step_s * 1e3);
@@ -316,7 +316,7 @@ TEST(Page, DrawnPageNeedsNothingFromOutside) {
     EXPECT_FALSE(std::regex_search(tag, std::regex("\\bhref=\"[^#]"))) << tag;
     EXPECT_FALSE(std::regex_search(names, std::regex("\\son\\w+="))) << tag;
   }
-  EXPECT_NE(page.find("vegaEmbed(plot"), std::string::npos);  // page.js is in it
+  EXPECT_NE(page.find("vegaEmbed(place"), std::string::npos);  // page.js is in it
   for (const std::string& id : r.figure_ids)
     EXPECT_GT(fs::file_size(out.path / "figures" / (id + ".svg")), 500u);
 }

@@ -1,0 +1,183 @@
+"""What must hold of a report's page, whatever is on it: browser.py and its siblings ask.
+
+    no_overflow(page, 1280)       # raises AssertionError with what is wrong
+"""
+
+import json
+import pathlib
+import random
+
+
+def check(what, truth):
+    if not truth:
+        raise AssertionError(what)
+
+
+def no_overflow(page, width):
+    got = page.evaluate("document.documentElement.scrollWidth")
+    check(f"the page is {got} pixels wide in a window of {width}", got <= width)
+    wide = page.evaluate(
+        "[...document.querySelectorAll('.plot svg, .plot canvas')].filter((e) => e.getBoundingClientRect().right > "
+        f"{width} + 1).map((e) => e.closest('.plot').id)"
+    )
+    check(f"figures reach beyond {width} pixels: {wide}", not wide)
+
+
+def all_drawn(page):
+    bare = page.evaluate(
+        "[...document.querySelectorAll('.plot')].filter((p) => p.dataset.drawn !== 'yes' || !p.querySelector('svg, "
+        "canvas')).map((p) => p.id)"
+    )
+    check(f"figures were not drawn: {bare}", not bare)
+
+
+def legible(page, least):
+    """Text of figures, in pixels as they are on the screen."""
+    small = page.evaluate(
+        "[...document.querySelectorAll('.plot svg text')].filter((t) => t.textContent && "
+        f"parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width / "
+        f"(t.ownerSVGElement.viewBox.baseVal.width || 1) < {least}).map((t) => t.textContent).slice(0, 5)"
+    )
+    check(f"text under {least} pixels: {small}", not small)
+
+
+def clipped_labels(page):
+    """Text of figures that reaches out of its drawing, which cuts it off."""
+    clipped = page.evaluate(
+        "[...document.querySelectorAll('.plot svg text')].filter((t) => { if (!t.textContent) return false;"
+        "const r = t.getBoundingClientRect(), s = t.ownerSVGElement.getBoundingClientRect();"
+        "return r.width && (r.left < s.left - 1 || r.right > s.right + 1 || r.top < s.top - 1 || r.bottom > s.bottom + 1); })"
+        ".map((t) => t.closest('.plot').id + ': ' + t.textContent).slice(0, 5)"
+    )
+    check(f"labels are clipped: {clipped}", not clipped)
+
+
+def stills(page, folder):
+    """The figures' SVG files, drawn with the fonts of this browser: no text reaches out of its drawing."""
+    files = {path.stem: path.read_text(encoding="utf-8") for path in sorted((folder / "figures").glob("*.svg"))}
+    check(f"{folder} has no figures", files)
+    clipped = page.evaluate(
+        f"Object.entries({json.dumps(files)}).flatMap(([name, text]) => {{ const place = document.createElement('div');"
+        "place.innerHTML = text; document.body.append(place); const s = place.querySelector('svg').getBoundingClientRect();"
+        "const out = [...place.querySelectorAll('text')].filter((t) => { const r = t.getBoundingClientRect();"
+        "return r.width && (r.left < s.left - 1 || r.right > s.right + 1 || r.top < s.top - 1 || r.bottom > s.bottom + 1); });"
+        "const found = out.map((t) => name + ': ' + t.textContent); place.remove(); return found; })"
+    )
+    check(f"labels of SVG files are clipped: {clipped[:5]}", not clipped)
+
+
+def tooltips(page, width):
+    """Over every mark of every figure that answers: the whole text, inside the window."""
+    bad, shown = page.evaluate(
+        "(async () => { const bad = []; let shown = 0; const tip = document.getElementById('tip');"
+        "for (const plot of document.querySelectorAll('.plot')) {"
+        "  plot.scrollIntoView({block: 'center'});"
+        "  for (const mark of plot.querySelectorAll('g.role-mark path, g.role-mark rect, g.role-mark line')) {"
+        "    const r = mark.getBoundingClientRect(); if (!r.width && !r.height) continue;"
+        "    const x = r.x + r.width / 2, y = r.y + r.height / 2;"
+        "    if (x < 0 || y < 0 || x >= innerWidth || y >= innerHeight) continue;"
+        "    tip.hidden = true;"
+        "    for (const kind of ['pointermove', 'mousemove', 'mouseover'])"
+        "      mark.dispatchEvent(new MouseEvent(kind, {clientX: x, clientY: y, bubbles: true, view: window}));"
+        "    if (tip.hidden) continue;"
+        "    shown++; const t = tip.getBoundingClientRect();"
+        "    const cut = t.left < 0 || t.top < 0 || t.right > innerWidth || t.bottom > innerHeight ||"
+        "      tip.scrollWidth > tip.clientWidth + 1 || tip.scrollHeight > tip.clientHeight + 1 || !tip.innerText.trim();"
+        "    if (cut) bad.push([plot.id, Math.round(t.left), Math.round(t.top), Math.round(t.right), Math.round(t.bottom)]);"
+        "  } } tip.hidden = true; scrollTo(0, 0); return [bad.slice(0, 5), shown]; })()"
+    )
+    check(f"tooltips are cut off in a window of {width}: {bad}", not bad)
+    return shown
+
+
+def first_screen(page, sentences):
+    """Subject and sentences stand on the first screen of a laptop, whole, and every sentence leads to something."""
+    page.size(1280, 800)
+    page.evaluate("scrollTo(0, 0)")
+    below = page.evaluate(
+        "[...document.querySelectorAll('h1, .subject, .story li')].filter((e) => { const r = e.getBoundingClientRect();"
+        "return r.top < 0 || r.bottom > innerHeight || !r.height; }).map((e) => e.innerText)"
+    )
+    check(f"not on the first screen: {below}", not below)
+    heads = page.evaluate("[...document.querySelectorAll('.story li a')].map((a) => a.innerText)")
+    check(f"the sentences are about {heads}", heads == sentences)
+    loose = page.evaluate(
+        "[...document.querySelectorAll('.story li b')].filter((b) => !b.querySelector('a[href^=\"#\"]') ||"
+        "!document.getElementById(b.querySelector('a').getAttribute('href').slice(1))).map((b) => b.innerText)"
+    )
+    check(f"these sentences lead nowhere: {loose}", not loose)
+    page.size(1280, 900)
+
+
+def dots(page):
+    """Of random runs each is drawn, or one of the same looks within a place of it; a picked one before others."""
+    rng = random.Random()
+    runs = [
+        (rng.lognormvariate(0, 1) if rng.random() < 0.9 else None, rng.gauss(0, 1), rng.choice("abc"), rng.random() < 0.01)
+        for _ in range(4000)
+    ]
+    columns = {name: [run[i] for run in runs] for i, name in enumerate(("x", "y", "kind"))}
+    columns["id"] = list(range(len(runs)))
+    shown = sorted(rng.sample(range(len(runs)), 3000))
+    drawn = page.evaluate(
+        f"[...screenSpec.dotsOf({json.dumps(columns)}, new Map([['x', 20], ['y', 10], ['kind', 0]]), {shown}, "
+        f"(i) => {json.dumps([run[3] for run in runs])}[i])]"
+    )
+    drawn = [i for i, here in enumerate(drawn) if here]
+    check(f"{len(drawn)} of {len(shown)} runs are drawn", set(drawn) <= set(shown) and len(drawn) < len(shown) / 3)
+    xs, ys = ([columns[axis][i] for i in shown if columns[axis][i] is not None] for axis in "xy")
+    reach = [(max(values) - min(values)) / (places - 1) for values, places in ((xs, 20), (ys, 10))]
+
+    def stands_for(a, b):
+        (x, y, kind, _), (x2, y2, kind2, _) = runs[a], runs[b]
+        near = (x is None) == (x2 is None) and (x is None or abs(x - x2) <= reach[0]) and abs(y - y2) <= reach[1]
+        return near and kind == kind2
+
+    for i in shown:
+        of = [j for j in drawn if (runs[j][3] or not runs[i][3]) and stands_for(i, j)]
+        check(f"nothing is drawn for {runs[i]}", of)
+    for values, axis in ((xs, "x"), (ys, "y")):
+        ends = {columns[axis][j] for j in drawn}
+        check(f"the axis {axis} does not reach its ends", {min(values), max(values)} <= ends)
+
+
+def canvas_tooltips(page, figures):
+    """Over a grid of places of these figures, drawn on canvas; returns how many places said something."""
+    bad, shown = page.evaluate(
+        "(async () => { const bad = []; let shown = 0; const tip = document.getElementById('tip');"
+        f"for (const figure of {json.dumps(figures)}) {{ const canvas = document.querySelector(`#plot-${{figure}} canvas`);"
+        "  canvas.scrollIntoView({block: 'center'}); const r = canvas.getBoundingClientRect();"
+        "  for (let x = r.left + 4; x < r.right; x += 41) for (let y = Math.max(0, r.top); y < Math.min(innerHeight, r.bottom); y += 7) {"
+        "    tip.hidden = true;"
+        "    for (const kind of ['pointermove'])"
+        "      canvas.dispatchEvent(new MouseEvent(kind, {clientX: x, clientY: y, bubbles: true, view: window}));"
+        "    if (tip.hidden) continue;"
+        "    shown++; const t = tip.getBoundingClientRect();"
+        "    if (t.left < 0 || t.top < 0 || t.right > innerWidth || t.bottom > innerHeight ||"
+        "      tip.scrollHeight > tip.clientHeight + 1 || !tip.innerText.trim()) bad.push([figure, tip.innerText]);"
+        "  } } tip.hidden = true; scrollTo(0, 0); return [bad.slice(0, 5), shown]; })()"
+    )
+    check(f"tooltips are cut off or say nothing of a run: {bad}", not bad)
+    return shown
+
+
+def find_axe():
+    """axe-core, of the Python package that bench/setup.sh --tests brings; None where it is not."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    found = sorted(root.glob(".venv-axe/lib/python3*/site-packages/axe_core_python/axe.min.js"))
+    return found[0] if found else None
+
+
+def accessible(page, what):
+    """None of axe-core's serious or critical rules is broken. Returns whether axe-core was there."""
+    axe = find_axe()
+    if not axe:
+        return False
+    page.evaluate(axe.read_text(encoding="utf-8") + "; true")
+    broken = page.evaluate(
+        "axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations"
+        ".filter((v) => ['serious', 'critical'].includes(v.impact))"
+        ".map((v) => v.id + ': ' + v.nodes.length + ' as ' + v.nodes[0].target + ' ' + v.nodes[0].failureSummary))"
+    )
+    check(f"{what}: axe-core finds {broken}", not broken)
+    return True
