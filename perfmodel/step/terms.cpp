@@ -10,10 +10,6 @@ void add(Counts& to, const Counts& from) {
   for (size_t i = 0; i < kCoefs; ++i) to[i] += from[i];
 }
 
-bool ends_with(const std::string& s, const std::string& tail) {
-  return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
-}
-
 }  // namespace
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
@@ -30,9 +26,9 @@ Counts count_read(const RunSpec& spec, int64_t samples) {
     n[index_of(Coef::read_row)] = static_cast<double>(samples);
     return n;
   }
-  const Coef source = spec.data.train.empty()             ? Coef::read_noise
-                      : ends_with(spec.data.train, ".nc") ? Coef::read_netcdf
-                                                          : Coef::read_hdf5;
+  const Coef source = spec.data.train.empty()            ? Coef::read_noise
+                      : spec.data.train.ends_with(".nc") ? Coef::read_netcdf
+                                                         : Coef::read_hdf5;
   n[index_of(source)] = bytes;
   n[index_of(Coef::read_sample)] = static_cast<double>(samples);
   return n;
