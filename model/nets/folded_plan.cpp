@@ -188,10 +188,11 @@ FoldedPlan fold_plan(const RunSpec& spec, int rank, const Workspace& workspace, 
   validate(spec);
   check_layout(spec);
   const int64_t parts = depth_of(spec.net) / (spec.layout.pp * spec.layout.vpp);
-  if (parts > most_whole && !names_parts(spec.train)) {
+  if (parts > most_whole && !names_parts(spec.train) && few_parts(spec.policy) <= kMostRound) {
     // Buffers begin on multiples of some bytes: several rounds may grow by the same where one does not.
     const int64_t first = first_round(spec, rank, workspace, std::min(parts, kMostRound));
-    for (int64_t round = first; first > 0 && round <= kMostRoundsTogether * first; round *= 2)
+    const int64_t most = std::min(kMostRound, kMostRoundsTogether * first);
+    for (int64_t round = first; first > 0 && round <= most; round *= 2)
       if (std::optional<FoldedPlan> f = folded(spec, rank, workspace, round)) return *std::move(f);
   }
   return whole(spec, rank, workspace);

@@ -155,10 +155,6 @@ std::optional<Accelerator> accelerator_of(const json& j, const std::string& file
   return a;
 }
 
-bool ends_with(const std::string& s, const std::string& tail) {
-  return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
-}
-
 // Best rate of one core that any case reached. A case made to reach the peak may still have been disturbed;
 // of products alone nobody knows how far from the peak they are.
 Peak best_flops(const std::vector<Case>& cases, DType dtype, bool tf32 = false) {
@@ -214,7 +210,7 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
     n[index_of(Coef::checkpoint)] = c.work.bytes();
     return n;
   }
-  if (c.kind.rfind("read_", 0) == 0) {
+  if (c.kind.starts_with("read_")) {
     if (const auto source = coef_named("read." + c.kind.substr(5));
         source && *source != Coef::read_sample && *source != Coef::read_row) {
       n[index_of(*source)] = c.work.bytes();
@@ -288,7 +284,7 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   if (peaks["bf16"].value <= 0) peaks["bf16"] = {peaks["f32"].value, {"assumed: that of f32"}};
   if (const Peak tf32 = best_flops(cases, DType::f32, true); tf32.value > 0) peaks["tf32"] = tf32;
   Machine m = machine_from_spec(accelerator ? accelerator->name : id.host, id, peaks, accelerator);
-  std::erase_if(cases, [](const Case& c) { return ends_with(c.name, "/warm"); });
+  std::erase_if(cases, [](const Case& c) { return c.name.ends_with("/warm"); });
 
   // Log sigma of a benchmark against the model of its op: its own, and what all cases of a kind have in
   // common, which no number of them averages out.

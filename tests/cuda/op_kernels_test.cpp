@@ -28,7 +28,7 @@ TEST_P(CudaOp, IsItsReferenceInAllTypes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backend, CudaOp, ::testing::ValuesIn(kinds_of(kCuda)),
+INSTANTIATE_TEST_SUITE_P(Backend, CudaOp, ::testing::ValuesIn(isobar::testing::kinds_of(kCuda)),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

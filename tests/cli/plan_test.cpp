@@ -1,0 +1,37 @@
+// `isobar plan` of a net far too deep to be planned block by block.
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/shell.h"
+
+namespace isobar {
+namespace {
+
+// Two seconds of processor time and 500 MB, which the kernel holds it to.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+const std::string kLimits;  // sanitizers take memory of their own
+#else
+const std::string kLimits = "ulimit -t 2 -d 488281 && ";
+#endif
+
+class PlanCommand : public InDirectory {};
+
+TEST_F(PlanCommand, TakesAHundredThousandBlocksInTwoSecondsAndHalfAGigabyte) {
+  const auto plan = [&](const std::string& more) {
+    return shell(at(kLimits + isobar_command() + " plan " + more + " 2>&1"));
+  };
+  for (const std::string& of : {shipped("models/llama3-8b.yaml"), std::string("base.yaml")}) {
+    const Answer a = plan(of + " --totals --set net.depth=100000");
+    EXPECT_EQ(a.code, 0) << a.out;
+    EXPECT_NE(a.out.find("note: planned with net.depth "), std::string::npos) << a.out;
+  }
+  // From one depth to twice that everything but the ends is there twice.
+  const auto parameters = [&](const std::string& depth) {
+    const Answer a = plan("base.yaml --totals --json --set net.depth=" + depth);
+    EXPECT_EQ(a.code, 0) << a.out;
+    return nlohmann::json::parse(a.out).at("parameters").get<int64_t>();
+  };
+  EXPECT_EQ(parameters("100000") - parameters("50000"), 500 * (parameters("300") - parameters("200")));
+}
+
+}  // namespace
+}  // namespace isobar
