@@ -280,22 +280,10 @@ void CfFields::read_run(const Run& run, int64_t t, const GridWindow& window, con
   const int64_t n = product(count);
   const Index strides = strides_of(count);
   const int64_t level_stride = v.level >= 0 ? strides[v.level] : 0;
-  // What lies as it is wanted, numbers and places, is read to where it is wanted.
-  float* const wanted = out + run.first_channel * plane;
-  const bool in_place = !south_first_ && v.array->element() == Element::f32 && v.packing.scale == 1 &&
-                        v.packing.offset == 0 && strides[v.row] == window.width && strides[v.column] == 1 &&
-                        (run.levels == 1 || level_stride == plane);
-  if (!in_place) raw.resize(n * size_of(v.array->element())), unpacked.resize(n);
-  void* const as_stored = in_place ? static_cast<void*>(wanted) : raw.data();
-  float* const numbers = in_place ? wanted : unpacked.data();
-  try {
-    v.array->read(start, count, as_stored);
-  } catch (const ArrayError& e) {
-    fail(t, run.first_channel, e.what(), e.mend);
-  }
-  // The slab in file order becomes [level, row, column], north first.
-  const int64_t bad = unpack(as_stored, v.array->element(), n, v.packing, numbers, gaps);
-  if (bad >= 0) {
+  const auto unpack_from = [&](const void* stored, int64_t first, int64_t many, float* to) {
+    int64_t bad = unpack(stored, v.array->element(), many, v.packing, to, gaps);
+    if (bad < 0) return;
+    bad += first;
     const int64_t level = v.level >= 0 ? bad / level_stride % run.levels : 0;
     int64_t row = bad / strides[v.row] % window.height;
     if (south_first_) row = window.height - 1 - row;
@@ -304,13 +292,43 @@ void CfFields::read_run(const Run& run, int64_t t, const GridWindow& window, con
              std::to_string(window.row + row) + ", column " +
              std::to_string(window.column + bad / strides[v.column] % window.width),
          "training needs complete fields: fill or drop this step, or say data.mask: missing");
+  };
+  // What lies as it is wanted, numbers and places, is read to where it is wanted, and finished as it comes.
+  const bool in_place = !south_first_ && v.array->element() == Element::f32 && v.packing.scale == 1 &&
+                        v.packing.offset == 0 && strides[v.row] == window.width && strides[v.column] == 1 &&
+                        (run.levels == 1 || level_stride == plane);
+  float* const wanted = out + run.first_channel * plane;
+  bool filled = false;
+  const auto finish_as_it_comes = [&](int64_t first, int64_t many, bool swapped) {
+    Stretch s{first, many, swapped};
+    if (gaps || v.packing.marks_more()) {
+      if (swapped) swap_bytes(wanted + first, many, sizeof(float)), s.swapped = false;
+      unpack_from(wanted + first, first, many, wanted + first);
+    } else {
+      s.fill = static_cast<float>(v.packing.missing[0]);
+    }
+    if (!gaps) filled = finish_stretch(t, run.first_channel, window, norm, wanted, s) || filled;
+  };
+  try {
+    if (in_place) v.array->read_told(start, count, wanted, finish_as_it_comes);
+    if (in_place && !filled) return;
+    // What is missing is told by its place; a fill value that no float is, is not missing.
+    raw.resize(n * size_of(v.array->element())), unpacked.resize(n);
+    v.array->read(start, count, raw.data());
+  } catch (const ArrayError& e) {
+    fail(t, run.first_channel, e.what(), e.mend);
   }
+  // The slab in file order becomes [level, row, column], north first.
+  unpack_from(raw.data(), 0, n, unpacked.data());
   for (int64_t l = 0; l < run.levels; ++l) {
-    float* to = out + (run.first_channel + l) * plane;
-    for (int64_t i = 0; i < window.height && !in_place; ++i) {
+    float* to = wanted + l * plane;
+    for (int64_t i = 0; i < window.height; ++i) {
       const int64_t row = south_first_ ? window.height - 1 - i : i;
       const float* from = unpacked.data() + l * level_stride + row * strides[v.row];
-      for (int64_t j = 0; j < window.width; ++j) to[i * window.width + j] = from[j * strides[v.column]];
+      if (strides[v.column] == 1)
+        std::copy_n(from, window.width, to + i * window.width);
+      else
+        for (int64_t j = 0; j < window.width; ++j) to[i * window.width + j] = from[j * strides[v.column]];
     }
     if (!gaps) finish_plane(t, run.first_channel + l, window, norm, to);
   }

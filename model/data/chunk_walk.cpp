@@ -32,6 +32,12 @@ void visit_chunks(const Index& dims, const Index& chunk, const Index& start, con
   }
 }
 
+bool in_one_chunk(const Index& chunk, const Index& start, const Index& count) {
+  for (size_t k = 0; k < chunk.size(); ++k)
+    if (count[k] < 1 || start[k] / chunk[k] != (start[k] + count[k] - 1) / chunk[k]) return false;
+  return true;
+}
+
 int64_t offset_of(const Index& index, const Index& strides) {
   int64_t offset = 0;
   for (size_t k = 0; k < index.size(); ++k) offset += index[k] * strides[k];

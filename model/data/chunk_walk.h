@@ -21,6 +21,9 @@ struct ChunkPart {
 void visit_chunks(const Index& dims, const Index& chunk, const Index& start, const Index& count,
                   const std::function<void(const ChunkPart&)>& visit);
 
+/// Whether a box that is not empty lies in one of them
+bool in_one_chunk(const Index& chunk, const Index& start, const Index& count);
+
 /// The sum of index times stride
 int64_t offset_of(const Index& index, const Index& strides);
 

@@ -24,6 +24,9 @@ struct Packing {
   std::array<double, 4> missing = {none, none, none, none};  // packed values that mean "no data"
   double lowest = -std::numeric_limits<double>::infinity();  // valid_range, in packed values
   double highest = std::numeric_limits<double>::infinity();
+  /// Whether any number of a file means "no data"
+  bool marks() const;
+  bool marks_more() const;  // besides missing[0]
 };
 
 /// Whether a packed value means "no data".

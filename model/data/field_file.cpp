@@ -93,19 +93,31 @@ void FieldFile::fail(int64_t t, int64_t c, const std::string& what, const std::s
   throw ConfigError(info_.path, info_.key, where + ": " + what, mend);
 }
 
-void FieldFile::finish_plane(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm,
-                             float* plane) const {
-  const int64_t n = window.height * window.width;
+bool FieldFile::finish_stretch(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm,
+                               float* planes, Stretch s) const {
+  const int64_t plane = window.height * window.width;
   const bool scale = norm && !norm->mean.empty();
-  // Statistics are finite and std is not zero, so a value that was not finite still is not: find it
-  // afterwards.
-  if (scale ? normalise(plane, n, norm->mean[c], norm->std[c]) : are_finite(plane, n)) return;
-  const auto at = std::find_if(plane, plane + n, [](float x) { return !std::isfinite(x); }) - plane;
-  fail(t, c,
-       std::string(std::isnan(plane[at]) ? "NaN" : "an infinite value") + " at row " +
-           std::to_string(window.row + at / window.width) + ", column " +
-           std::to_string(window.column + at % window.width),
-       "training needs complete fields: fill or drop this step, or say data.mask: missing");
+  bool filled = false;
+  while (s.n > 0) {
+    const int64_t of = s.first / plane, n = std::min(s.n, (of + 1) * plane - s.first);
+    float* const x = planes + s.first;
+    Finish how{.swapped = s.swapped, .fill = s.fill};
+    if (scale) how.scale = true, how.mean = norm->mean[c + of], how.std = norm->std[c + of];
+    const Finished done = finish(x, n, how);
+    filled = filled || done.filled;
+    if (!done.finite) {
+      // Statistics are finite and std is not zero, so a value that was not finite still is not.
+      const auto bad = std::find_if(x, x + n, [](float v) { return !std::isfinite(v); }) - x;
+      const int64_t at = s.first % plane + bad;
+      fail(t, c + of,
+           std::string(std::isnan(x[bad]) ? "NaN" : "an infinite value") + " at row " +
+               std::to_string(window.row + at / window.width) + ", column " +
+               std::to_string(window.column + at % window.width),
+           "training needs complete fields: fill or drop this step, or say data.mask: missing");
+    }
+    s.first += n, s.n -= n;
+  }
+  return filled;
 }
 
 std::vector<std::string> field_parts(const std::string& path) {

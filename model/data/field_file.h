@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,7 +72,18 @@ class FieldFile {
                          bool gaps) const = 0;
   /// Normalises one channel in place and refuses what is not finite.
   void finish_plane(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm,
-                    float* plane) const;
+                    float* plane) const {
+    finish_stretch(t, c, window, norm, plane, {0, window.height * window.width, false});
+  }
+  /// The same of a stretch (RawArray::read_told) of the planes of channels `c` and on.
+  struct Stretch {
+    int64_t first, n;
+    bool swapped;
+    float fill = std::numeric_limits<float>::quiet_NaN();  // what is looked for, as well
+  };
+  /// Whether something was `fill`.
+  bool finish_stretch(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm, float* planes,
+                      Stretch s) const;
   [[noreturn]] void fail(int64_t t, int64_t c, const std::string& what, const std::string& mend) const;
   FieldInfo info_;
 };

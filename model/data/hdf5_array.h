@@ -22,6 +22,7 @@
 #include "model/data/chunk_cache.h"
 #include "model/data/filters.h"
 #include "model/data/raw_array.h"
+#include "model/data/slab.h"
 
 namespace isobar {
 
@@ -37,6 +38,7 @@ class Hdf5Array : public RawArray {
   Index chunk() const override { return chunk_; }
   StorageLayout layout() const override;
   void read(const Index& start, const Index& count, void* out) const override;
+  void read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const override;
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
   /// Text attributes of the dataset: one string, or one per element of a string array; {} when there is none.
@@ -54,7 +56,8 @@ class Hdf5Array : public RawArray {
   void require_all_of_compact(int64_t set, int64_t dcpl, int64_t element_bytes) const;
   void walk_index() const;
   void read_locked(const Index& start, const Index& count, void* out) const;
-  void read_chunks(const Index& start, const Index& count, std::byte* out) const;
+  void read_chunks(const Index& start, const Index& count, std::byte* out,
+                   const BytesArrived& arrived = {}) const;
   Stored find_chunk(int64_t number) const;
   void look_up(int64_t number) const;
   Index origin_of(int64_t number) const;

@@ -14,14 +14,15 @@ constexpr int64_t kLookedUpAtOnce = 64;
 
 }  // namespace
 
-void Hdf5Array::read_chunks(const Index& start, const Index& count, std::byte* out) const {
+void Hdf5Array::read_chunks(const Index& start, const Index& count, std::byte* out,
+                            const BytesArrived& arrived) const {
   const int64_t size = size_of(element_);
   const Index out_strides = strides_of(count), chunk_strides = strides_of(chunk_);
   visit_chunks(dims_, chunk_, start, count, [&](const ChunkPart& part) {
     const Stored stored = find_chunk(part.number);
     if (filters_.empty())  // the wanted part alone, straight from the file
       return read_box(input_.fd(), static_cast<int64_t>(stored.address), chunk_, part.from, part.count, size,
-                      out + offset_of(part.to, out_strides) * size, out_strides);
+                      out + offset_of(part.to, out_strides) * size, out_strides, arrived);
     copy_decoded(
         part, {this, chunk_, chunk_strides, size}, *cache_, [&](std::byte* to) { decode(stored, to); }, out,
         out_strides);

@@ -47,11 +47,15 @@ class Hdf5Fields : public FieldFile {
     const int64_t plane = w.height * w.width, all = info_.shape.channels, step = by_channel_ ? 1 : all;
     for (int64_t c = 0; c < all; c += step) {
       try {
-        read_raw({t, c, w.row, w.column}, {1, step, w.height, w.width}, out + c * plane);
+        read_raw({t, c, w.row, w.column}, {1, step, w.height, w.width}, out + c * plane, [&](Stretch s) {
+          if (!gaps)
+            finish_stretch(t, c, w, norm, out + c * plane, s);
+          else if (s.swapped)
+            swap_bytes(out + c * plane + s.first, s.n, sizeof(float));
+        });
       } catch (const ArrayError& e) {
         fail(t, by_channel_ ? c : -1, e.what(), e.mend);
       }
-      for (int64_t k = c; k < c + step && !gaps; ++k) finish_plane(t, k, w, norm, out + k * plane);
     }
   }
 
@@ -73,12 +77,17 @@ class Hdf5Fields : public FieldFile {
       throw ConfigError(info_.path, info_.key, e.what(), e.mend);
     }
   }
-  void read_raw(const Index& start, const Index& count, float* out) const {
-    if (array_->element() == Element::f32) return array_->read(start, count, out);
+  template <class Done>
+  void read_raw(const Index& start, const Index& count, float* out, const Done& done) const {
+    if (array_->element() == Element::f32)
+      return array_->read_told(start, count, out, [&](int64_t first, int64_t n, bool swapped) {
+        done(Stretch{first, n, swapped});
+      });
     thread_local std::vector<std::byte> raw;
     raw.resize(product(count) * size_of(array_->element()));
     array_->read(start, count, raw.data());
     unpack(raw.data(), array_->element(), product(count), Packing{}, out);
+    done(Stretch{0, product(count), false});
   }
 
   std::unique_ptr<Hdf5Array> array_;

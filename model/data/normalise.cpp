@@ -1,7 +1,7 @@
 #include "model/data/normalise.h"
 
-#include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace isobar {
 
@@ -9,52 +9,60 @@ namespace {
 
 #define ISOBAR_ALWAYS_INLINE inline __attribute__((always_inline))
 
-// Without its sign a float is the larger, the larger its bits are; infinity and NaN begin here.
-constexpr uint32_t kInfinite = 0x7f800000u << 1;
-
-ISOBAR_ALWAYS_INLINE uint32_t size_of_bits(float x) {
-  return std::bit_cast<uint32_t>(x) << 1;
-}
-
-ISOBAR_ALWAYS_INLINE bool normalise_all(float* x, int64_t n, float mean, float std) {
-  uint32_t most = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    most = std::max(most, size_of_bits(x[i]));
-    x[i] = (x[i] - mean) / std;
+template <bool kSwapped, bool kScale, bool kFill>
+ISOBAR_ALWAYS_INLINE void finish_one(float* x, const Finish& how, float& zero, uint32_t& filled) {
+  float v = *x;
+  if constexpr (kSwapped) v = std::bit_cast<float>(__builtin_bswap32(std::bit_cast<uint32_t>(v)));
+  if constexpr (kScale) {
+    *x = (v - how.mean) / how.std;
+  } else if constexpr (kSwapped) {
+    *x = v;
   }
-  return most < kInfinite;
+  zero += v * 0.0f;  // NaN of what is not finite
+  if constexpr (kFill) filled |= static_cast<uint32_t>(v == how.fill);
 }
 
-ISOBAR_ALWAYS_INLINE bool all_finite(const float* x, int64_t n) {
-  constexpr int64_t kTogether = 64;  // several registers of maxima, none of which waits for another
-  uint32_t most[kTogether] = {}, rest = 0;
+template <bool kSwapped, bool kScale, bool kFill>
+ISOBAR_ALWAYS_INLINE Finished finish_all(float* x, int64_t n, const Finish& of_caller) {
+  const Finish how = of_caller;      // which x cannot alias
+  constexpr int64_t kTogether = 64;  // several registers of sums, none of which waits for another
+  float zeros[kTogether] = {}, zero = 0;
+  uint32_t fills[kTogether] = {}, filled = 0;
   int64_t i = 0;
   for (; i + kTogether <= n; i += kTogether)
-    for (int64_t k = 0; k < kTogether; ++k) most[k] = std::max(most[k], size_of_bits(x[i + k]));
-  for (; i < n; ++i) rest = std::max(rest, size_of_bits(x[i]));
-  for (const uint32_t m : most) rest = std::max(rest, m);
-  return rest < kInfinite;
+    for (int64_t k = 0; k < kTogether; ++k)
+      finish_one<kSwapped, kScale, kFill>(x + i + k, how, zeros[k], fills[k]);
+  for (; i < n; ++i) finish_one<kSwapped, kScale, kFill>(x + i, how, zero, filled);
+  for (const float z : zeros) zero += z;
+  for (const uint32_t f : fills) filled |= f;
+  return {zero == 0, filled != 0};
+}
+
+template <bool kSwapped, bool kScale>
+ISOBAR_ALWAYS_INLINE Finished finish_looking(float* x, int64_t n, const Finish& how) {
+  return std::isnan(how.fill) ? finish_all<kSwapped, kScale, false>(x, n, how)
+                              : finish_all<kSwapped, kScale, true>(x, n, how);
+}
+
+ISOBAR_ALWAYS_INLINE Finished finish_as(float* x, int64_t n, const Finish& how) {
+  if (how.swapped)
+    return how.scale ? finish_looking<true, true>(x, n, how) : finish_looking<true, false>(x, n, how);
+  return how.scale ? finish_looking<false, true>(x, n, how) : finish_looking<false, false>(x, n, how);
 }
 
 // The same lines compiled for wider vectors. Not by target_clones: its resolvers run before sanitizers are
 // ready.
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) bool normalise_wide(float* x, int64_t n, float mean, float std) {
-  return normalise_all(x, n, mean, std);
-}
-__attribute__((target("avx2"))) bool finite_wide(const float* x, int64_t n) {
-  return all_finite(x, n);
+__attribute__((target("avx2,fma"))) Finished finish_wide(float* x, int64_t n, const Finish& how) {
+  return finish_as(x, n, how);
 }
 bool has_wide() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  static const bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
   return has;
 }
 #else
-bool normalise_wide(float* x, int64_t n, float mean, float std) {
-  return normalise_all(x, n, mean, std);
-}
-bool finite_wide(const float* x, int64_t n) {
-  return all_finite(x, n);
+Finished finish_wide(float* x, int64_t n, const Finish& how) {
+  return finish_as(x, n, how);
 }
 bool has_wide() {
   return false;
@@ -63,12 +71,8 @@ bool has_wide() {
 
 }  // namespace
 
-bool normalise(float* x, int64_t n, float mean, float std) {
-  return has_wide() ? normalise_wide(x, n, mean, std) : normalise_all(x, n, mean, std);
-}
-
-bool are_finite(const float* x, int64_t n) {
-  return has_wide() ? finite_wide(x, n) : all_finite(x, n);
+Finished finish(float* x, int64_t n, const Finish& how) {
+  return has_wide() ? finish_wide(x, n, how) : finish_as(x, n, how);
 }
 
 }  // namespace isobar

@@ -3,6 +3,7 @@
 //
 //   array->read({t, 0, 0, 0}, {1, C, H, W}, out);   // C order, element() as in the file, native endianness
 #pragma once
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -32,6 +33,10 @@ struct StorageLayout {
   bool parallel() const { return locked_because.empty(); }
 };
 
+/// A stretch of what is read is there, and in cache: `n` elements from number `first` on. `swapped`: their
+/// bytes are still in the file's order, which is not the machine's.
+using Arrived = std::function<void(int64_t first, int64_t n, bool swapped)>;
+
 class RawArray {
  public:
   virtual ~RawArray() = default;
@@ -42,6 +47,14 @@ class RawArray {
   virtual StorageLayout layout() const = 0;
   /// Reads prod(count) elements. Thread-safe. Throws ArrayError.
   virtual void read(const Index& start, const Index& count, void* out) const = 0;
+  /// The same, and tells of every element once, in order: whoever has more to do with them need not fetch
+  /// them from memory again.
+  virtual void read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const {
+    read(start, count, out);
+    int64_t n = 1;
+    for (const int64_t c : count) n *= c;
+    arrived(0, n, false);
+  }
   /// Has the HDF5 library do what it will be asked for when the data are read: walk over the index of chunks
   /// or, where it reads the data itself, read them (up to about `most_bytes`, spread over the first axis).
   /// `alive` is called again and again. Throws ArrayError.

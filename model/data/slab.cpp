@@ -76,6 +76,7 @@ struct Box {
   int64_t size;
   const Index& out_strides;
   std::vector<std::byte>& scratch;
+  const BytesArrived& arrived;
 };
 
 /// Reads the part of the box below `axis`; `offset` is the file position of its first element.
@@ -87,7 +88,7 @@ void read_axes(const Box& b, size_t axis, int64_t offset, std::byte* out) {
   }
   span *= b.size;
   const bool dense_out = adjacent_axes(b.count, b.out_strides, axis) == b.count.size() - axis;
-  if (span == wanted && dense_out) return read_exactly(b.fd, out, wanted, offset);
+  if (span == wanted && dense_out) return read_exactly(b.fd, out, wanted, offset, b.arrived);
 
   constexpr int64_t small = 256 << 10;  // below it one call is cheaper than many, whatever it wastes
   const bool last = axis == b.count.size();
@@ -97,6 +98,7 @@ void read_axes(const Box& b, size_t axis, int64_t offset, std::byte* out) {
     const auto from = static_cast<Index::difference_type>(axis);
     const auto tail = [&](const Index& v) { return Index(v.begin() + from, v.end()); };
     copy_box(tail(b.count), b.size, b.scratch.data(), tail(b.strides), out, tail(b.out_strides));
+    if (b.arrived) b.arrived(out, wanted);
     return;
   }
   for (int64_t i = 0; i < b.count[axis]; ++i)
@@ -112,26 +114,32 @@ void copy_box(const Index& count, int64_t size, const std::byte* from, const Ind
   copy_axes(count, size, from, from_strides, to, to_strides, 0, count.size() - run);
 }
 
-void read_exactly(int fd, void* out, int64_t bytes, int64_t offset) {
-  auto* at = static_cast<char*>(out);
+void read_exactly(int fd, void* out, int64_t bytes, int64_t offset, const BytesArrived& arrived) {
+  constexpr int64_t kStretch = 256 << 10;  // of a second-level cache; a call costs little beside it
+  auto* at = static_cast<std::byte*>(out);
+  const std::byte* told = at;
   while (bytes > 0) {
-    const ssize_t n = ::pread(fd, at, bytes, offset);
+    const ssize_t n = ::pread(fd, at, arrived ? std::min(bytes, told + kStretch - at) : bytes, offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw ArrayError(std::string("read failed: ") + std::strerror(errno), "check the disk");
     if (n == 0)
       throw ArrayError("the file ends at byte " + std::to_string(offset) + ", before its data do (truncated)",
                        "copy or download it again");
     at += n, bytes -= n, offset += n;
+    if (arrived && (bytes == 0 || at - told == kStretch)) {
+      arrived(told, at - told);
+      told = at;
+    }
   }
 }
 
 void read_box(int fd, int64_t offset, const Index& dims, const Index& start, const Index& count, int64_t size,
-              std::byte* out, const Index& out_strides) {
+              std::byte* out, const Index& out_strides, const BytesArrived& arrived) {
   if (product(count) == 0) return;
   thread_local std::vector<std::byte> scratch;
   const Index strides = strides_of(dims);
   for (size_t k = 0; k < dims.size(); ++k) offset += start[k] * strides[k] * size;
-  read_axes({fd, strides, start, count, size, out_strides, scratch}, 0, offset, out);
+  read_axes({fd, strides, start, count, size, out_strides, scratch, arrived}, 0, offset, out);
 }
 
 }  // namespace isobar

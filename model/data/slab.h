@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "model/data/raw_array.h"
@@ -24,12 +25,17 @@ Index strides_of(const Index& dims);  // in elements, C order
 void copy_box(const Index& count, int64_t size, const std::byte* from, const Index& from_strides,
               std::byte* to, const Index& to_strides);
 
-/// Reads exactly `bytes` at `offset`; throws ArrayError on a short read (a truncated file) or an I/O error.
-void read_exactly(int fd, void* out, int64_t bytes, int64_t offset);
+/// Some bytes of what is read are there, and in cache.
+using BytesArrived = std::function<void(const std::byte* at, int64_t bytes)>;
+
+/// Reads exactly `bytes` at `offset`, with `arrived` in stretches that it tells of; throws ArrayError on a
+/// short read (a truncated file) or an I/O error.
+void read_exactly(int fd, void* out, int64_t bytes, int64_t offset, const BytesArrived& arrived = {});
 
 /// Reads the box (start, count) of an array of `dims` that lies contiguous at `offset` into `out`, whose
-/// strides are `out_strides`. Neighbouring runs are read as one when that wastes little.
+/// strides are `out_strides`. Neighbouring runs are read as one when that wastes little. `arrived` is told of
+/// every byte once, in order, where `out` is dense.
 void read_box(int fd, int64_t offset, const Index& dims, const Index& start, const Index& count, int64_t size,
-              std::byte* out, const Index& out_strides);
+              std::byte* out, const Index& out_strides, const BytesArrived& arrived = {});
 
 }  // namespace isobar

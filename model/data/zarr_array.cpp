@@ -102,21 +102,51 @@ void ZarrArray::read(const Index& start, const Index& count, void* out) const {
   });
 }
 
+void ZarrArray::read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const {
+  const bool as_it_is = about_.codecs.chain.empty() && count == about_.chunk &&
+                        strides_ == strides_of(count) && in_one_chunk(about_.chunk, start, count);
+  if (!as_it_is) return RawArray::read_told(start, count, out, arrived);
+  require_inside(about_.dims, start, count);
+  auto* bytes = static_cast<std::byte*>(out);
+  Index at = start;
+  for (size_t k = 0; k < at.size(); ++k) at[k] /= about_.chunk[k];
+  const int64_t size = size_of(element());
+  const auto told = [&](const std::byte* from, int64_t n) {
+    arrived((from - bytes) / size, n / size, about_.swap);
+  };
+  if (read_as_it_is(at, bytes, told)) return;
+  fill(bytes);
+  arrived(0, product(count), false);
+}
+
+void ZarrArray::fill(std::byte* out) const {
+  const int64_t n = product(about_.chunk), size = size_of(element());
+  for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * size, fill_.data(), fill_.size());
+}
+
+bool ZarrArray::read_as_it_is(const Index& at, std::byte* out, const BytesArrived& arrived) const {
+  Held held;
+  try {
+    return find(at, held) &&
+           store_->read_to(held.key, held.part, out, product(about_.chunk) * size_of(element()), arrived);
+  } catch (const ArrayError& e) {
+    throw ArrayError("'" + (held.key.empty() ? about_.name : held.key) + "': " + e.what(), e.mend);
+  }
+}
+
 void ZarrArray::decode(const Index& at, std::byte* out) const {
   thread_local std::vector<std::byte> bytes;
   const int64_t n = product(about_.chunk), size = size_of(element());
-  Held held;
-  try {
-    const bool as_it_is = about_.codecs.chain.empty();
-    const bool there = find(at, held) && (as_it_is ? store_->read_to(held.key, held.part, out, n * size)
-                                                   : store_->read(held.key, held.part, bytes));
-    if (!there) {
-      for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * size, fill_.data(), fill_.size());
-      return;
+  if (about_.codecs.chain.empty()) {
+    if (!read_as_it_is(at, out)) return fill(out);
+  } else {
+    Held held;
+    try {
+      if (!find(at, held) || !store_->read(held.key, held.part, bytes)) return fill(out);
+      about_.codecs.decode(bytes, out, n * size);
+    } catch (const ArrayError& e) {
+      throw ArrayError("'" + (held.key.empty() ? about_.name : held.key) + "': " + e.what(), e.mend);
     }
-    if (!as_it_is) about_.codecs.decode(bytes, out, n * size);
-  } catch (const ArrayError& e) {
-    throw ArrayError("'" + (held.key.empty() ? about_.name : held.key) + "': " + e.what(), e.mend);
   }
   if (about_.swap) swap_bytes(out, n, size);
 }

@@ -25,6 +25,7 @@ class ZarrArray : public RawArray {
   Index chunk() const override { return about_.chunk; }
   StorageLayout layout() const override;
   void read(const Index& start, const Index& count, void* out) const override;
+  void read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const override;
 
  private:
   struct Place {  // of a chunk in a shard
@@ -39,6 +40,9 @@ class ZarrArray : public RawArray {
   bool find(const Index& at, Held& held) const;
   std::shared_ptr<const std::vector<Place>> index_of(const std::string& shard) const;
   void decode(const Index& at, std::byte* out) const;
+  void fill(std::byte* out) const;  // a chunk of nothing but the fill value
+  /// False where the store has no such chunk, and all of it is the fill value.
+  bool read_as_it_is(const Index& at, std::byte* out, const BytesArrived& arrived = {}) const;
 
   std::shared_ptr<const ZarrStore> store_;
   ZarrMetadata about_;

@@ -13,8 +13,6 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
-#include "model/data/raw_array.h"
-#include "model/data/slab.h"
 
 namespace isobar {
 
@@ -52,17 +50,20 @@ class ZarrDirectory : public ZarrStore {
   explicit ZarrDirectory(const fs::path& root) : root_(root.string() + "/") {}
 
   bool read(const std::string& key, Part part, std::vector<std::byte>& out) const override {
-    return read_as(key, part, [&](int64_t bytes) {
+    const auto place = [&](int64_t bytes) {
       out.resize(static_cast<size_t>(bytes));
       return out.data();
-    });
+    };
+    return read_as(key, part, place, {});
   }
 
-  bool read_to(const std::string& key, Part part, std::byte* out, int64_t bytes) const override {
-    return read_as(key, part, [&](int64_t has) {
+  bool read_to(const std::string& key, Part part, std::byte* out, int64_t bytes,
+               const BytesArrived& arrived) const override {
+    const auto place = [&](int64_t has) {
       require_bytes(has, bytes);
       return out;
-    });
+    };
+    return read_as(key, part, place, arrived);
   }
 
   bool has_parts(const std::string&) const override { return true; }
@@ -78,7 +79,7 @@ class ZarrDirectory : public ZarrStore {
  private:
   /// `place`(bytes): where they are wanted
   template <class Place>
-  bool read_as(const std::string& key, Part part, const Place& place) const {
+  bool read_as(const std::string& key, Part part, const Place& place, const BytesArrived& arrived) const {
     const std::string path = root_ + key;
     const ChunkFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe does not wait so
     if (file.fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return false;
@@ -86,7 +87,7 @@ class ZarrDirectory : public ZarrStore {
     if (file.fd < 0 || ::fstat(file.fd, &about) != 0 || !S_ISREG(about.st_mode))
       throw ArrayError("'" + key + "' cannot be opened as a file", "check its permissions");
     part = within(key, part, about.st_size);
-    read_exactly(file.fd, place(part.bytes), part.bytes, part.offset);
+    read_exactly(file.fd, place(part.bytes), part.bytes, part.offset, arrived);
     return true;
   }
 
@@ -215,11 +216,13 @@ bool zip_holds_group(const fs::path& path) {
 
 }  // namespace
 
-bool ZarrStore::read_to(const std::string& key, Part part, std::byte* out, int64_t bytes) const {
+bool ZarrStore::read_to(const std::string& key, Part part, std::byte* out, int64_t bytes,
+                        const BytesArrived& arrived) const {
   thread_local std::vector<std::byte> held;
   if (!read(key, part, held)) return false;
   require_bytes(static_cast<int64_t>(held.size()), bytes);
   std::memcpy(out, held.data(), held.size());
+  if (arrived) arrived(out, bytes);
   return true;
 }
 

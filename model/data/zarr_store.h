@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "model/data/slab.h"
+
 namespace isobar {
 
 class ZarrStore {
@@ -22,8 +24,9 @@ class ZarrStore {
   virtual ~ZarrStore() = default;
   /// False where there is no such key. Thread-safe. Throws ArrayError: unreadable, or shorter than the part.
   virtual bool read(const std::string& key, Part part, std::vector<std::byte>& out) const = 0;
-  /// The same of a part, or of all, that has `bytes`, to where it is wanted.
-  virtual bool read_to(const std::string& key, Part part, std::byte* out, int64_t bytes) const;
+  /// The same of a part, or of all, that has `bytes`, to where it is wanted; `arrived` as of read_exactly.
+  virtual bool read_to(const std::string& key, Part part, std::byte* out, int64_t bytes,
+                       const BytesArrived& arrived = {}) const;
   /// Whether a part is read without all that comes before it: not of what is deflated in a zip.
   virtual bool has_parts(const std::string& key) const = 0;
   /// What lies right below the root, sorted.

@@ -227,6 +227,38 @@ TEST(Slab, BoxesWithLargeGapsAreReadRunByRun) {
       }
 }
 
+// Boxes that are one stretch of the file, rows of it, and single values far apart.
+TEST(Slab, EveryByteIsToldOfOnceInOrderWhenItIsThere) {
+  TempDir dir;
+  const Index dims = {3, 5, 170, 300};
+  std::vector<float> data = random_floats(product(dims));
+  std::ofstream(dir / "raw", std::ios::binary)
+      .write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size() * 4));
+  const int fd = ::open((dir / "raw").c_str(), O_RDONLY);
+  for (int round = 0; round < 60; ++round) {
+    Index start(4), count(4);
+    for (size_t k = 0; k < 4; ++k) {
+      const bool whole = random_int(0, 2) > 0, one = random_int(0, 3) == 0;
+      start[k] = whole && !one ? 0 : random_int(0, dims[k] - 1);
+      count[k] = one ? 1 : whole ? dims[k] : random_int(1, dims[k] - start[k]);
+    }
+    std::vector<float> got(product(count), -1), told;
+    auto* const out = reinterpret_cast<std::byte*>(got.data());
+    read_box(fd, 0, dims, start, count, 4, out, strides_of(count), [&](const std::byte* at, int64_t bytes) {
+      ASSERT_EQ(at - out, static_cast<int64_t>(told.size()) * 4);
+      const auto* from = reinterpret_cast<const float*>(at);
+      told.insert(told.end(), from, from + bytes / 4);
+    });
+    ASSERT_EQ(told, got);
+    std::vector<float> want(got.size());
+    const int64_t first = start[0] * 255000 + start[1] * 51000 + start[2] * 300 + start[3];
+    copy_box(count, 4, reinterpret_cast<const std::byte*>(data.data() + first), strides_of(dims),
+             reinterpret_cast<std::byte*>(want.data()), strides_of(count));
+    ASSERT_EQ(got, want);
+  }
+  ::close(fd);
+}
+
 template <class T>
 void check_unpack(Element e) {
   const int64_t n = 100;
@@ -255,6 +287,15 @@ TEST(Element, UnpackScalesAndFindsTheFirstMissingValue) {
   check_unpack<uint64_t>(Element::u64);
   check_unpack<float>(Element::f32);
   check_unpack<double>(Element::f64);
+}
+
+TEST(Element, AMissingValueBesideAFillOfNaNIsFound) {
+  std::vector<float> x(100, 1), out(100);
+  Packing p;
+  p.missing[1] = -999;  // missing_value; _FillValue, in front of it, is NaN
+  EXPECT_EQ(unpack(x.data(), Element::f32, 100, p, out.data()), -1);
+  x[42] = -999;
+  EXPECT_EQ(unpack(x.data(), Element::f32, 100, p, out.data()), 42);
 }
 
 }  // namespace
