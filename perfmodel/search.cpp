@@ -290,6 +290,11 @@ class Search {
     RunSpec offloaded = spec_;
     offloaded.policy.offload_optimizer = true;
     if (!spec_.policy.offload_optimizer && fits(offloaded)) out = "set policy.offload_optimizer=true";
+    RunSpec more_offloaded = offloaded;
+    more_offloaded.policy.zero = 3;
+    more_offloaded.policy.offload_parameters = true;
+    if (out.empty() && !spec_.policy.offload_parameters && fits(more_offloaded))
+      out = "set policy.offload_parameters=true with policy.zero=3";
     RunSpec more = spec_;
     for (int64_t times = 2; times <= kMostTimes; times *= 2) {
       more.layout.dp = times * spec_.layout.world();

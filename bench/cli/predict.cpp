@@ -274,6 +274,8 @@ void add_predict_command(CLI::App& app) {
       ->add_option("--space", a->question.space,
                    "all, or 1d: tp with sequence parallelism, dp with ZeRO 1, pp by 1F1B, no recomputation")
       ->check(CLI::IsMember({"all", "1d"}));
+  predict_command->add_flag("--offload", a->question.offload,
+                            "Also the best layouts with moments, and with parameters, in host memory");
   predict_command->add_flag("--pareto", a->question.pareto, "Also the Pareto front of time and memory");
   predict_command
       ->add_option(
@@ -337,6 +339,11 @@ void add_predict_command(CLI::App& app) {
          {"--fit", several, one, alone},
          {"--rates", foreign, own, "leave it or --engine out"},
          {"--pareto", foreign, own, "leave it or --engine out"},
+         {"--offload", foreign, own, "leave it or --engine out"},
+         {"--offload", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--offload", several, one, alone},
+         {"--offload", plans, "is of one number", "leave it out"},
+         {"--offload", !a->emit.empty(), "is of a search", "leave --emit out"},
          {"--rates", several, one, alone},
          {"--pareto", several, one, alone},
          {"--whatif", several, one, alone},

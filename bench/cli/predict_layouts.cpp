@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "bench/cli/choice.h"
+#include "bench/cli/offloaded.h"
 #include "bench/cli/rates_text.h"
 #include "bench/cli/schedule.h"
 #include "bench/cli/step_text.h"
@@ -213,6 +214,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
       j["expected_loss"] = tied.loss;
       for (const size_t i : tied.telling) j["telling"].push_back(json_of(r.variants[i]));
       for (const LayoutCandidate& c : r.pareto) j["pareto"].push_back(json_of(c));
+      if (q.offload) j["offloaded"] = to_json(offloaded(spec, m, space_of(q)));
       for (const Turn& t : changes)
         j["would_change"].push_back({{"quantity", t.quantity},
                                      {"factor", t.factor},
@@ -233,6 +235,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     print_candidates("next best", r.best, q.top);
     print_ties(tied, r.variants);
     if (q.pareto) print_candidates("pareto", r.pareto, 40);
+    if (q.offload) std::fputs(to_text(offloaded(spec, m, space_of(q))).c_str(), stdout);
     std::printf("\n  another layout would win with\n");
     for (const Turn& t : changes)
       std::printf("    %-10s x %-6.3g %8.3g s  %s\n", t.quantity.c_str(), t.factor, t.seconds,

@@ -13,6 +13,7 @@ struct LayoutQuestion {
   std::vector<int64_t> gpus;  // {}: the layout of the configuration
   size_t top = 5;
   bool pareto = false, json = false;
+  bool offload = false;               // of a search: what waits in host memory, too
   bool rates = false;                 // what each price is and where it is from, too
   std::string space = "all";          // all | 1d (SearchSpace::one_d)
   double tokens = 0, samples = 0;     // what a training goes through; 0: none asked for

@@ -244,7 +244,7 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
 }
 
 double far_variance(const Quantity& q, const Sample& s, double log_value) {
-  constexpr double kFar = 0.35;  // log sigma per e-fold: by campaigns left out
+  constexpr double kFar = 0.8;  // log sigma per e-fold: by campaigns left out
   if (&q != &kStepSeconds) return 0;
   // The slots of a pipeline's bubble are counted as surely as its products.
   const StepCounts& c = s.counts;

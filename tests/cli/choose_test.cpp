@@ -113,6 +113,18 @@ TEST_F(Choose, WhatIfsStandBesideTheMachineAsItIs) {
     EXPECT_NE(a.out.find(row), std::string::npos) << row << a.out;
 }
 
+// What waits in host memory takes less of the accelerator's, and is no faster.
+TEST_F(Choose, OffloadIsListedBesideTheSearch) {
+  const json j = data(kLlama + "--gpus 8 --machine dgx-h100 --set policy.amp=bf16 --offload");
+  ASSERT_EQ(j.at("offloaded").size(), 2u) << j;
+  for (const json& one : j.at("offloaded")) {
+    EXPECT_GE(one.at("step_s").get<double>(), 0.999 * j.at("step_s").get<double>()) << one;
+    EXPECT_GT(one.at("chance_to_fit"), 0) << one;
+  }
+  EXPECT_NE(j.at("offloaded")[1].at("layout").get<std::string>().find("zero 3"), std::string::npos) << j;
+  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --offload").code, 2);
+}
+
 // A training that is twice as long takes twice the days at the same rate; half the price costs half.
 TEST_F(Choose, WhatIfsOfTokensAndPricesChangeDaysAndBills) {
   const Answer a =

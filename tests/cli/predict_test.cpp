@@ -288,8 +288,8 @@ TEST(PredictCommand, RefusesWhatAnEngineHasNot) {
 // A dry run's forecasts are what predict says of each trial; what the engine has not is skipped with its
 // reason.
 TEST(SweepCommand, ForecastsAnotherEnginesRuns) {
-  const Words common = {"--machine", "dgx-h100", "--engine", "nemo", "--json"};
-  const Ended e = run(Words{"sweep", kModels + "llama3-8b.yaml", "gpus=16", "tp=2,4", "zero=1,3",
+  const Words common = {"--machine", kMachines + "dgx-h100.yaml", "--engine", "nemo", "--json"};
+  const Ended e = run(Words{"sweep", kModels + "llama3-8b.yaml", "gpus=16", "tp=2,4", "policy.zero=1,3",
                             "train.global_batch=32", "policy.amp=bf16", "policy.micro_batch=1", "--dry-run"} +
                       common);
   ASSERT_EQ(e.code, 0) << e.text;

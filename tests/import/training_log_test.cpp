@@ -115,7 +115,7 @@ TEST(TrainingLog, WhatALogLeavesOutAConfigurationSays) {
   const std::string lora = config("train: {global_batch: 8}\nlayout: {dp: 2, tp: 4}\npolicy: {amp: bf16}\n");
   const LoggedRun m = read_training_log({log("mlperf")}, lora);
   EXPECT_EQ(m.steps.size(), 3u);
-  EXPECT_NEAR(row_of(m, "dgx-h100.yaml").step_s, 202.8 * 8 / 192, 1e-9);
+  EXPECT_NEAR(row_of(m, "dgx-h100.yaml").step_s, 202.8 * 8 / 192, 1e-8);
 }
 
 TEST(TrainingLog, TracesOfPyTorchGiveSteps) {
@@ -157,7 +157,7 @@ TEST(TrainingLog, DamagedLogsAreAnsweredOrRefused) {
   std::mt19937_64 random(seed);
   for (const char* name : {"megatron", "nemo1", "nemo2", "torchtitan", "mlperf"}) {
     const std::string good = read_file(log(name));
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 25; ++i) {
       std::string bad = good.substr(0, random() % good.size());
       for (int k = 0; k < 4 && !bad.empty(); ++k)
         bad[random() % bad.size()] = static_cast<char>(random() % 256);
