@@ -40,6 +40,7 @@
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
 #include "model/nets/memory_ladder.h"
+#include "model/nets/regional_gnn.h"
 
 namespace isobar {
 namespace {
@@ -74,7 +75,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     curves_.name(data_->channels().targets);
     say_header();
     weighted_.train = with_channel_loss(spec, data_->net_channels().targets);
-    weighted_.train.latitudes = data_->latitudes();
+    weighted_.train.latitudes = loss_latitudes(spec, data_->latitudes());
     say_weights();
     with_memory_advice([&] {
       processor_ = make_processor(device_, weighted_, plan_, mpi, threads_, !options.trace.empty());
@@ -366,10 +367,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t steps = spec_.learnt_steps();
     std::vector<double> all(sums.size(), 0.0);
     for (int64_t k = 0; k < steps; ++k)
-      add_persistence_rmse(spec_.net, weighted_.train.latitudes, samples, batch.at("input"),
-                           batch.at(step_tensor("target", k)),
-                           spec_.masks_targets() ? batch.at(step_tensor("mask", k)) : nullptr, persistent,
-                           all);
+      add_persistence_rmse(
+          spec_, weighted_.train.latitudes, samples, batch.at("input"), batch.at(step_tensor("target", k)),
+          spec_.masks_targets() ? batch.at(step_tensor("mask", k)) : nullptr, persistent, all);
     for (size_t c = 0; c < sums.size(); ++c) sums[c] += all[c] / static_cast<double>(steps);
   }
 
