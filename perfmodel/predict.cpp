@@ -93,6 +93,10 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   p.tokens_per_s = p.samples_per_s * static_cast<double>(spec.net.tokens());
   p.correction = e.seconds / e.physics;
   p.terms = terms_of(s, p.correction);
+  for (size_t l = 0; l < s.by_lane.size(); ++l)
+    if (s.by_lane[l] > 0)
+      p.lanes.push_back(
+          {name_of(static_cast<Lane>(l)), s.by_lane[l] * p.correction, s.exposed_by_lane[l] * p.correction});
   p.counts = terms.total;
   for (const StageProgram& stage : stages)  // each speaks for the other ranks of its stage
     p.hardware_flops += totals(stage.plan, spec.micro_batch()).step.flops *

@@ -45,6 +45,11 @@ struct Prediction {
   double samples_per_s = 0, tokens_per_s = 0;
   double correction = 1;    // factor by which runs of this kind deviated from the counted terms
   std::vector<Term> terms;  // add up to step_s
+  struct LaneTime {
+    std::string lane;
+    double seconds = 0, exposed = 0;  // its collectives; of them, what computation waits for
+  };
+  std::vector<LaneTime> lanes;  // of a rank's step, those with any; on cores, by plans
   std::vector<std::pair<std::string, int64_t>> memory;  // bytes of the fullest rank by category
   int64_t memory_total = 0;                             // bytes of the fullest rank
   double memory_there = 0;                              // bytes that a rank has for itself

@@ -82,9 +82,10 @@ struct Scratch {  // a directory that goes away: beside the machine file, as run
 };
 
 /// Runs this program's part on several ranks under mpiexec; its JSON comes back through a file.
-nlohmann::json measure_on_ranks(int ranks, const fs::path& file) {
+nlohmann::json measure_on_ranks(int ranks, const fs::path& file, const std::string& config) {
   std::vector<std::string> args = mpiexec_command(ranks);
   args.insert(args.end(), {"calibrate", "-o", "-", "--ranks-part", file.string()});
+  if (!config.empty()) args.insert(args.end(), {"--for", config});
   const int code = run_ranks(std::move(args), "");
   if (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP) throw ExitCode{code};
   if (code != 0)
@@ -93,12 +94,24 @@ nlohmann::json measure_on_ranks(int ranks, const fs::path& file) {
   return nlohmann::json::parse(read_file(file));
 }
 
-void run_ranks_part(const std::string& file) {
+/// What a configuration, or every trial of a sweep, computes with.
+std::vector<RunSpec> specs_of(const std::string& config) {
+  if (!load_yaml(config).contains("base")) return {load_run_spec(config)};
+  std::vector<RunSpec> out;
+  for (const Trial& t : expand(load_sweep_spec(config)).trials) out.push_back(t.spec);
+  return out;
+}
+
+void run_ranks_part(const std::string& file, const std::string& config) {
   const Mpi mpi;
   register_collective_cases(mpi, 1);
   register_checkpoint_cases(fs::path(file).parent_path() / "run", mpi);
   for (const RunSpec& spec : specimens())  // what an op costs while the other ranks' ops run beside it
     if (spec.train.global_batch == 8) register_op_cases(spec, 1, mpi.size());
+  std::set<std::string> known;
+  for (const RunSpec& spec : meeting_specimens(mpi.size())) register_lockstep_case(spec, mpi, known);
+  if (!config.empty())
+    for (const RunSpec& spec : specs_of(config)) register_lockstep_case(spec, mpi, known);
   const nlohmann::json j = run_registered(std::to_string(mpi.size()) + " ranks", mpi.rank() == 0);
   if (mpi.rank() == 0) write_atomically(file, j.dump());
 }
@@ -125,14 +138,6 @@ void run_network(const CalibrateArguments& a) {
   else
     std::printf("network: %.0f us a message, %.2f Gbit/s -> %s\n", 1e6 * machine[Coef::message_net].value,
                 8e-9 / machine[Coef::wire_net].value, a.out.c_str());
-}
-
-/// What a configuration, or every trial of a sweep, computes with.
-std::vector<RunSpec> specs_of(const std::string& config) {
-  if (!load_yaml(config).contains("base")) return {load_run_spec(config)};
-  std::vector<RunSpec> out;
-  for (const Trial& t : expand(load_sweep_spec(config)).trials) out.push_back(t.spec);
-  return out;
 }
 
 /// Times the ops of `config` with their own shapes, one specification after the other, so that no two arenas
@@ -237,7 +242,7 @@ void run_device(const CalibrateArguments&) {
 
 void run_calibrate(const CalibrateArguments& a) {
   if (a.device != "cpu") return run_device(a);
-  if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part);
+  if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part, a.config);
   if (Mpi::started_by_launcher()) return run_network(a);
   const Scratch scratch(a.out);
   const int all = cores();
@@ -253,7 +258,7 @@ void run_calibrate(const CalibrateArguments& a) {
   register_checkpoint_cases(scratch.path / "run", alone);
   nlohmann::json j = run_registered("ops");
   if (a.ranks > 1) {
-    const nlohmann::json part = measure_on_ranks(a.ranks, scratch.path / "ranks.json");
+    const nlohmann::json part = measure_on_ranks(a.ranks, scratch.path / "ranks.json", a.config);
     for (const auto& b : part.at("benchmarks")) j["benchmarks"].push_back(b);
   }
   if (!a.config.empty()) measure_shapes(a.config, j["benchmarks"]);

@@ -4,6 +4,7 @@
 
 #include "bench/cli/commands.h"
 #include "model/base/error.h"
+#include "model/base/files.h"
 #include "model/base/hash.h"
 #include "model/engine/host.h"
 #include "model/engine/processor.h"
@@ -13,6 +14,7 @@
 #include "model/nets/graph_cut.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/work.h"
+#include "reports/graph_picture.h"
 
 namespace isobar {
 namespace {
@@ -22,6 +24,7 @@ struct PlanArguments {
   std::vector<std::string> set;
   int rank = 0;
   bool json = false, totals = false;
+  std::string picture;  // SVG
 };
 
 nlohmann::json ops_json(const Plan& plan) {
@@ -81,30 +84,50 @@ std::string checked_text(const RunSpec& all, const RunSpec& part) {
 }
 
 void print_cut(const RunSpec& spec) {
-  const std::vector<CutOfEdges> cuts = graph_cut(spec.net, spec.layout.cp);
+  const std::vector<GraphCut> cuts = graph_cuts(spec.net, spec.layout.cp);
   if (cuts.empty()) return;
   std::printf("\ngraph cut over cp %-12s %12s %12s %12s %25s\n", std::to_string(spec.layout.cp).c_str(),
               "edges", "cut", "halo rows", "edges of a rank");
-  for (const CutOfEdges& c : cuts)
-    std::printf("  %-27s %12ld %12ld %12ld %12ld to %9ld\n", c.edges.c_str(), c.all, c.cut, c.halo, c.least,
-                c.most);
+  for (const GraphCut& cut : cuts) {
+    std::printf("by %s%s\n", cut.partition.c_str(), cut.used ? "" : ", for comparison");
+    for (const CutOfEdges& c : cut.edges)
+      std::printf("  %-27s %12ld %12ld %12ld %12ld to %9ld\n", c.edges.c_str(), c.all, c.cut, c.halo, c.least,
+                  c.most);
+  }
 }
 
 nlohmann::json cut_json(const RunSpec& spec) {
   nlohmann::json all = nlohmann::json::array();
-  for (const CutOfEdges& c : graph_cut(spec.net, spec.layout.cp))
-    all.push_back({{"edges", c.edges},
-                   {"count", c.all},
-                   {"cut", c.cut},
-                   {"halo_rows", c.halo},
-                   {"least_of_a_rank", c.least},
-                   {"most_of_a_rank", c.most}});
+  for (const GraphCut& cut : graph_cuts(spec.net, spec.layout.cp))
+    for (const CutOfEdges& c : cut.edges)
+      all.push_back({{"partition", cut.partition},
+                     {"used", cut.used},
+                     {"edges", c.edges},
+                     {"count", c.all},
+                     {"cut", c.cut},
+                     {"halo_rows", c.halo},
+                     {"least_of_a_rank", c.least},
+                     {"most_of_a_rank", c.most}});
   return all;
+}
+
+void draw(const RunSpec& spec, const std::string& file) {
+  if (!spec.net.has_edges())
+    throw ConfigError("--picture", file, "is of a net's graph, and a " + spec.net.kind() + " has none",
+                      "leave it out");
+  std::string title = spec.net.kind() + ", " + spec.file;
+  if (spec.layout.cp > 1) {
+    title += ", over cp " + std::to_string(spec.layout.cp);
+    for (const GraphCut& cut : graph_cuts(spec.net, spec.layout.cp))
+      if (cut.used) title += " by " + cut.partition;
+  }
+  write_atomically(file, graph_svg(graph_picture(spec.net, spec.layout.cp), title));
 }
 
 void run_plan(const PlanArguments& a) {
   const MicroBatchChoice micro_batch = planned_micro_batch(load_run_spec(a.config, a.set));
   const RunSpec& spec = micro_batch.spec;
+  if (!a.picture.empty()) draw(spec, a.picture);
   if (a.rank < 0 || a.rank >= spec.layout.world())
     throw ConfigError("--rank", "",
                       std::to_string(a.rank) + " is not in 0 … " + std::to_string(spec.layout.world() - 1),
@@ -157,9 +180,12 @@ void add_plan_command(CLI::App& app) {
   c->add_option("--rank", a->rank, "Rank of the layout");
   c->add_flag("--totals", a->totals, "Print the totals only");
   c->add_flag("--json", a->json, "Print JSON on stdout");
+  c->add_option("--picture", a->picture,
+                "Draw the net's graph and its cut over layout.cp into this SVG file");
   c->footer(
       "  isobar plan configs/models/vit-1536.yaml --totals\n"
-      "  isobar plan configs/models/vit-384.yaml --set layout.dp=2 --set policy.amp=bf16 --rank 1\n\n"
+      "  isobar plan configs/models/vit-384.yaml --set layout.dp=2 --set policy.amp=bf16 --rank 1\n"
+      "  isobar plan configs/models/regional-gnn.yaml --totals --set layout.cp=4 --picture cut.svg\n\n"
       "A routine is emitted once; the last lines say in which order a step invokes them: forward(1)@0 is "
       "micro-batch 1\n"
       "in slot 0 of the saved activations. The plans of all ranks are checked against one "

@@ -22,6 +22,10 @@ void print_terms(const Prediction& p, const Machine& m) {
   if (p.correction != 1)
     std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n",
                 100 * (p.correction - 1));
+  for (const Prediction::LaneTime& l : p.lanes)
+    std::printf("  (collectives of %s: %s %s, %.0f %% hidden under computation)\n", l.lane.c_str(),
+                rounded_part(u.per_second * l.seconds, step).c_str(), u.name,
+                100 * (1 - l.exposed / l.seconds));
   std::printf("\n");
 }
 
@@ -73,6 +77,9 @@ nlohmann::json json_of(const Prediction& p, const RunSpec& spec, const Machine& 
   nlohmann::json terms = nlohmann::json::array(), memory = nlohmann::json::object();
   for (const Term& t : p.terms) terms.push_back({{"name", t.name}, {"seconds", t.seconds}});
   for (const auto& [name, bytes] : p.memory) memory[name] = bytes;
+  nlohmann::json lanes = nlohmann::json::object();
+  for (const Prediction::LaneTime& l : p.lanes)
+    lanes[l.lane] = {{"seconds", l.seconds}, {"exposed_s", l.exposed}};
   const Rates r = rates_of(p, spec, m);
   return {{"machine", m.name},
           {"device", name_of(p.device)},
@@ -92,6 +99,7 @@ nlohmann::json json_of(const Prediction& p, const RunSpec& spec, const Machine& 
           {"mfu", r.mfu},
           {"hfu", r.hfu},
           {"correction", p.correction},
+          {"lanes", lanes},
           {"terms", terms},
           {"memory_bytes", memory},
           {"memory_total_bytes", p.memory_total},

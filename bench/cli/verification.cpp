@@ -43,7 +43,8 @@ bool inside(const std::vector<double>& region, double latitude, double longitude
   return latitude <= region[0] && latitude >= region[2] && east_of_west(longitude) <= wide;
 }
 
-// Of a region's net its points count alike, as in its own metric; of a region that is asked for by area.
+// Of a region's net its points count as in its own metric: alike, or by area where it was trained so; of a
+// region that is asked for by area.
 std::vector<double> weights_of(const VerifyQuestion& q, const NetAndData& n,
                                const std::optional<GridBox>& predicted) {
   const FieldShape s = n.set->shape().target;
@@ -67,7 +68,7 @@ std::vector<double> weights_of(const VerifyQuestion& q, const NetAndData& n,
     else if (!is_predicted)
       throw ConfigError(n.checkpoint.string(), "--region", "reaches beyond what this net predicts",
                         "make it smaller, or leave it out");
-    else if (q.region.empty() && predicted)
+    else if (q.region.empty() && predicted && !n.state.spec.train.latitude_weights)
       weight = 1;
     sum += weight;
   }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
@@ -38,6 +39,12 @@ void register_checkpoint_cases(const std::filesystem::path& scratch, const Mpi& 
 /// Collectives of several sizes through the executor; every rank registers and runs the same. Between hosts
 /// all-reduces of f32 tell what a message and a byte cost; inside one, sums are told from copies.
 void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts = false);
+
+/// Steps of two small nets whose ranks meet between ops: a graph that is cut, a transformer under tp.
+std::vector<RunSpec> meeting_specimens(int64_t ranks);
+/// What ranks wait for one another in steps of this run, whose world must be the ranks that register it, all
+/// of one tp or cp group. False where it is none, or among `known`, which grows.
+bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::string>& known);
 
 /// Registers one, so that run_registered's progress knows of it.
 benchmark::internal::Benchmark* register_case(const std::string& name,

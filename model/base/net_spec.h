@@ -132,6 +132,8 @@ struct RegionalGnnSpec : Images {
   int64_t num_gnn_layers = 12;                          // message passing steps, each with its own weights
   int64_t mlp_hidden_size = 256, mlp_num_hidden_layers = 2;
   double norm_eps = 1e-5;
+  // Which nodes each rank of context parallelism has. bands: of latitude | metis: METIS' cut of the graph
+  std::string partition = "bands";
 
   GridBox box(const std::vector<double>& region) const {
     const auto first = [&](double x) { return static_cast<int64_t>(std::ceil(x / spacing - 1e-6)); };

@@ -79,6 +79,7 @@ void validate_net(const RegionalGnnSpec& n, const SpecCheck& check) {
                 {n.mlp_num_hidden_layers, "net.mlp_num_hidden_layers"}},
                check);
   check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+  check.one_of(n.partition, {"bands", "metis"}, "net.partition");
   check.that(n.spacing >= 1e-4 && n.spacing <= 90, "net.spacing", "is not in [0.0001, 90]",
              "give the grid's step in degrees, e.g. 0.25");
   check.that(std::abs(n.north) <= 90, "net.north", "is not in [-90, 90]",

@@ -6,16 +6,28 @@
 #include "model/nets/regional_gnn.h"
 
 namespace isobar {
+namespace {
 
-void add_persistence_rmse(const NetSpec& net, const std::vector<double>& latitudes, int64_t batch,
+// Of a region's rows
+std::vector<double> weights_of(const RunSpec& spec, const GridBox& region) {
+  if (!spec.train.latitude_weights) return std::vector<double>(static_cast<size_t>(region.rows), 1.0);
+  const RegionalGnnSpec& n = spec.net.regional_gnn();
+  std::vector<double> latitudes;
+  for (int64_t r = 0; r < region.rows; ++r)
+    latitudes.push_back(n.north - n.spacing * static_cast<double>(region.row + r));
+  return row_weights(region.rows, latitudes);
+}
+
+}  // namespace
+
+void add_persistence_rmse(const RunSpec& spec, const std::vector<double>& latitudes, int64_t batch,
                           const float* input, const float* target, const float* mask,
                           const std::vector<int64_t>& persistent, std::vector<double>& sums) {
-  const Images& grid = *net.images();
+  const Images& grid = *spec.net.images();
   const int64_t H = grid.img_height, W = grid.img_width, C = grid.out_channels;
-  const std::optional<GridBox> region = predicted_region(net);
+  const std::optional<GridBox> region = predicted_region(spec.net);
   const GridBox box = region.value_or(GridBox{0, 0, H, W});
-  const std::vector<double> weight =
-      region ? std::vector<double>(static_cast<size_t>(box.rows), 1.0) : row_weights(box.rows, latitudes);
+  const std::vector<double> weight = region ? weights_of(spec, box) : row_weights(box.rows, latitudes);
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t c = 0; c < C; ++c) {
       double sum = 0, points = 0;

@@ -37,6 +37,7 @@
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
 #include "model/nets/memory_ladder.h"
+#include "model/nets/regional_gnn.h"
 
 namespace isobar {
 namespace {
@@ -69,7 +70,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     curves_.name(data_->channels().targets);
     say_header();
     weighted_.train = with_channel_loss(spec, data_->net_channels().targets);
-    weighted_.train.latitudes = data_->latitudes();
+    weighted_.train.latitudes = loss_latitudes(spec, data_->latitudes());
     say_weights();
     with_memory_advice([&] {
       processor_ = make_processor(device_, weighted_, plan_, mpi, threads_, !options.trace.empty());

@@ -23,7 +23,7 @@ RunSpec alone(const RunSpec& trained, int64_t batch) {
   s.train.loss = trained.train.loss;
   s.train.loss_weights = trained.train.loss_weights;
   s.train.latitude_weights = trained.train.latitude_weights;
-  s.train.latitudes = trained.train.latitudes;
+  s.train.latitudes = loss_latitudes(s, trained.train.latitudes);
   s.train.intense_above = trained.train.intense_above;
   s.train.intense_weights = trained.train.intense_weights;
   s.train.huber_delta = trained.train.huber_delta;

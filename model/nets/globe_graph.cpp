@@ -177,6 +177,15 @@ std::vector<int64_t> received(const GlobeGraph& g, int64_t nodes) {
   return all;
 }
 
+GlobeCut cut_of(const EdgeSet& grid_to_mesh, const EdgeSet& mesh, const EdgeSet& mesh_to_grid,
+                const std::vector<int64_t>& grid_parts, const std::vector<int64_t>& mesh_parts) {
+  return {.grid = grid_parts,
+          .mesh = mesh_parts,
+          .grid_to_mesh = cut_edges(grid_to_mesh, grid_parts, mesh_parts),
+          .level = cut_edges(mesh, mesh_parts, mesh_parts),
+          .mesh_to_grid = cut_edges(mesh_to_grid, mesh_parts, grid_parts)};
+}
+
 }  // namespace
 
 // The last one lives on: plans of other ranks and layouts ask for it again.
@@ -205,14 +214,21 @@ std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks)
   static Memo<std::pair<Key, int64_t>, std::shared_ptr<const GlobeCut>> known;
   return known({key_of(n), ranks}, [&] {
     const auto g = globe_graph(n);
-    GlobeCut cut;
-    cut.grid = split_evenly(n.tokens(), ranks);
-    cut.mesh = split_by_weight(received(*g, n.mesh_nodes()), ranks);
-    cut.grid_to_mesh = cut_edges(g->grid_to_mesh, cut.grid, cut.mesh);
-    cut.level = cut_edges(g->mesh, cut.mesh, cut.mesh);
-    cut.mesh_to_grid = cut_edges(g->mesh_to_grid, cut.mesh, cut.grid);
-    return std::make_shared<const GlobeCut>(std::move(cut));
+    return std::make_shared<const GlobeCut>(cut_of(g->grid_to_mesh, g->mesh, g->mesh_to_grid,
+                                                   split_evenly(n.tokens(), ranks),
+                                                   split_by_weight(received(*g, n.mesh_nodes()), ranks)));
   });
+}
+
+GlobeCut globe_cut_by_metis(const GraphcastSpec& n, int64_t ranks) {
+  const auto g = globe_graph(n);
+  const std::vector<Partition> kinds = metis_partition(
+      {n.tokens(), n.mesh_nodes()},
+      {{0, std::vector<int64_t>(static_cast<size_t>(n.tokens()), 1)}, {1, received(*g, n.mesh_nodes())}},
+      {{&g->grid_to_mesh, 0, 1}, {&g->mesh, 1, 1}, {&g->mesh_to_grid, 1, 0}}, ranks);
+  const Partition &grid = kinds[0], &mesh = kinds[1];
+  return cut_of(renumbered(g->grid_to_mesh, grid, mesh), renumbered(g->mesh, mesh, mesh),
+                renumbered(g->mesh_to_grid, mesh, grid), grid.parts, mesh.parts);
 }
 
 }  // namespace isobar

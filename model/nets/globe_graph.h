@@ -17,6 +17,7 @@
 
 #include "model/base/net_spec.h"
 #include "model/nets/edge_cut.h"
+#include "model/nets/partition.h"
 
 namespace isobar {
 
@@ -39,6 +40,9 @@ struct GlobeCut {
 
 std::shared_ptr<const GlobeGraph> globe_graph(const GraphcastSpec& n);
 std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks);
+/// By METIS, grid and mesh each dealt out by itself: to be held against the bands, which the net is cut into.
+/// Its grid points would lie apart in the fields that ranks read.
+GlobeCut globe_cut_by_metis(const GraphcastSpec& n, int64_t ranks);
 int64_t grid_to_mesh_edges(const GraphcastSpec& n);
 
 /// Made when somebody first looks.

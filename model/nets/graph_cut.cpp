@@ -1,8 +1,11 @@
 #include "model/nets/graph_cut.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "model/nets/globe_graph.h"
+#include "model/nets/globe_mesh.h"
 #include "model/nets/region_graph.h"
 
 namespace isobar {
@@ -18,24 +21,98 @@ CutOfEdges sum_of(const std::string& edges, const std::vector<EdgeCut>& cuts) {
   return sum;
 }
 
-std::vector<CutOfEdges> cut_of(const GraphcastSpec& n, int64_t ranks) {
-  const auto cut = globe_cut(n, ranks);
-  return {sum_of("grid to mesh", cut->grid_to_mesh), sum_of("mesh", cut->level),
-          sum_of("mesh to grid", cut->mesh_to_grid)};
+// ---- cuts ----
+
+std::vector<CutOfEdges> edges_of(const GlobeCut& cut) {
+  return {sum_of("grid to mesh", cut.grid_to_mesh), sum_of("mesh", cut.level),
+          sum_of("mesh to grid", cut.mesh_to_grid)};
 }
 
-std::vector<CutOfEdges> cut_of(const RegionalGnnSpec& n, int64_t ranks) {
+std::vector<GraphCut> cuts_of(const GraphcastSpec& n, int64_t ranks) {
+  std::vector<GraphCut> out{{"bands", true, edges_of(*globe_cut(n, ranks))}};
+  if (has_metis()) out.push_back({"metis", false, edges_of(globe_cut_by_metis(n, ranks))});
+  return out;
+}
+
+std::vector<GraphCut> cuts_of(const RegionalGnnSpec& n, int64_t ranks) {
+  std::vector<GraphCut> out;
+  for (const char* partition : {"bands", "metis"}) {
+    RegionalGnnSpec by = n;
+    by.partition = partition;
+    if (by.partition != n.partition && by.partition == "metis" && !has_metis()) continue;
+    const auto cut = region_cut(by, ranks);
+    out.push_back({partition,
+                   by.partition == n.partition,
+                   {sum_of("intra", cut->intra), sum_of("boundary", cut->boundary)}});
+  }
+  return out;
+}
+
+// ---- pictures ----
+
+// Rank of each node, by its own number
+std::vector<int64_t> ranks_of(const Partition& p) {
+  std::vector<int64_t> rank(static_cast<size_t>(p.nodes()));
+  size_t place = 0;
+  for (size_t r = 0; r < p.parts.size(); ++r)
+    for (int64_t i = 0; i < p.parts[r]; ++i, ++place)
+      rank[p.order.empty() ? place : static_cast<size_t>(p.order[place])] = static_cast<int64_t>(r);
+  return rank;
+}
+
+GraphPicture picture(const RegionalGnnSpec& n, int64_t ranks) {
   const auto cut = region_cut(n, ranks);
-  return {sum_of("intra", cut->intra), sum_of("boundary", cut->boundary)};
+  const RegionGraph g = region_graph(n);
+  GraphPicture out;
+  const auto put = [&](const GridBox& box, const Partition& p, bool receives) {
+    const std::vector<int64_t> rank = ranks_of(p);
+    for (int64_t i = 0; i < box.points(); ++i)
+      out.nodes.push_back({n.north - n.spacing * static_cast<double>(box.row + i / box.columns),
+                           n.west + n.spacing * static_cast<double>(box.column + i % box.columns),
+                           rank[static_cast<size_t>(i)], receives});
+  };
+  put(n.downstream_box(), cut->down, true);
+  put(n.upstream_box(), cut->up, false);
+  const auto up = static_cast<int32_t>(n.tokens());
+  for (size_t e = 0; e < g.intra.senders.size(); ++e)
+    out.edges.push_back({g.intra.senders[e], g.intra.receivers[e]});
+  for (size_t e = 0; e < g.boundary.senders.size(); ++e)
+    out.edges.push_back({up + g.boundary.senders[e], g.boundary.receivers[e]});
+  return out;
+}
+
+GraphPicture picture(const GraphcastSpec& n, int64_t ranks) {
+  const GlobeMesh mesh(n.mesh_level);
+  const Partition bands{.parts =
+                            ranks > 1 ? globe_cut(n, ranks)->mesh : std::vector<int64_t>{n.mesh_nodes()}};
+  const std::vector<int64_t> rank = ranks_of(bands);
+  constexpr double kDegrees = 180 / std::numbers::pi;
+  GraphPicture out;
+  for (size_t i = 0; i < rank.size(); ++i) {
+    const Point3& p = mesh.nodes()[i];
+    out.nodes.push_back(
+        {kDegrees * std::asin(std::clamp(p.z, -1.0, 1.0)), kDegrees * std::atan2(p.y, p.x), rank[i], true});
+  }
+  for (const auto& [from, to] : mesh.edges()) out.edges.push_back({from, to});
+  return out;
 }
 
 }  // namespace
 
-std::vector<CutOfEdges> graph_cut(const NetSpec& net, int64_t ranks) {
+std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks) {
   if (ranks == 1) return {};
-  return net.visit([&](const auto& n) -> std::vector<CutOfEdges> {
-    if constexpr (requires { cut_of(n, ranks); })
-      return cut_of(n, ranks);
+  return net.visit([&](const auto& n) -> std::vector<GraphCut> {
+    if constexpr (requires { cuts_of(n, ranks); })
+      return cuts_of(n, ranks);
+    else
+      return {};
+  });
+}
+
+GraphPicture graph_picture(const NetSpec& net, int64_t ranks) {
+  return net.visit([&](const auto& n) -> GraphPicture {
+    if constexpr (requires { picture(n, ranks); })
+      return picture(n, ranks);
     else
       return {};
   });

@@ -1,4 +1,7 @@
-// What a cut of a net's graph over cp ranks costs, for people.
+// What cuts of a net's graph over cp ranks cost, for people, and where its nodes lie.
+//
+//   for (const GraphCut& c : graph_cuts(spec.net, 4))   // by bands of latitude, and by METIS where it is
+//   graph_picture(spec.net, 4)                          // drawn by reports/graph_picture.h
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,8 +17,28 @@ struct CutOfEdges {
   int64_t halo = 0;             // rows of senders that are exchanged, of all ranks together
   int64_t most = 0, least = 0;  // edges of a rank
 };
+struct GraphCut {
+  std::string partition;  // bands | metis
+  bool used = false;      // it is the one that this net is cut by
+  std::vector<CutOfEdges> edges;
+};
 
-/// By type of edge; {}: one rank, or a net without a graph
-std::vector<CutOfEdges> graph_cut(const NetSpec& net, int64_t ranks);
+/// {}: one rank, or a net without a graph
+std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks);
+
+struct GraphPicture {
+  struct Node {
+    double latitude, longitude;  // degrees
+    int64_t rank;
+    bool receives;  // false: of a kind that only sends
+  };
+  struct Edge {
+    int32_t from, to;  // nodes
+  };
+  std::vector<Node> nodes;
+  std::vector<Edge> edges;
+};
+/// As the net is cut over so many ranks (1: whole). Of a graphcast its mesh alone. {}: a net without a graph
+GraphPicture graph_picture(const NetSpec& net, int64_t ranks);
 
 }  // namespace isobar

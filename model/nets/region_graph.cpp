@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "model/base/error.h"
 #include "model/nets/memo.h"
 #include "model/plan/layout.h"
 
@@ -92,6 +93,13 @@ EdgeSet edges(const RegionGrid& grid, const GridBox& from, const GridBox& to, in
   return e;
 }
 
+// Edges, by receiver
+std::vector<int64_t> received(const EdgeSet& e) {
+  std::vector<int64_t> n(e.receiver_offsets.size() - 1, 0);
+  for (const int32_t r : e.receivers) ++n[static_cast<size_t>(r)];
+  return n;
+}
+
 }  // namespace
 
 RegionGraph region_graph(const RegionalGnnSpec& n) {
@@ -103,20 +111,40 @@ RegionGraph region_graph(const RegionalGnnSpec& n) {
 
 std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ranks) {
   using Key = std::tuple<double, double, double, std::vector<double>, std::vector<double>, double, int64_t,
-                         int64_t, int64_t>;
+                         int64_t, int64_t, std::string>;
   static Memo<Key, std::shared_ptr<const RegionCut>> known;
   const Key key{n.north,     n.west,
                 n.spacing,   n.downstream,
                 n.upstream,  n.boundary_longitude,
                 n.neighbors, n.boundary_neighbors,
-                ranks};
+                ranks,       n.partition};
+  if (n.partition == "metis" && !has_metis())
+    throw ConfigError("", "net.partition", "is metis, and this program was built without METIS",
+                      "install libmetis-dev and build again, or set it to bands");
   return known(key, [&] {
-    const RegionGraph g = region_graph(n);
-    const std::vector<int64_t> down = split_evenly(n.tokens(), ranks),
-                               up = split_evenly(n.upstream_box().points(), ranks);
-    return std::make_shared<const RegionCut>(
-        RegionCut{cut_edges(g.intra, down, down), cut_edges(g.boundary, up, down)});
+    RegionGraph g = region_graph(n);
+    RegionCut cut{{.parts = split_evenly(n.tokens(), ranks)},
+                  {.parts = split_evenly(n.upstream_box().points(), ranks)}};
+    if (n.partition == "metis") {
+      const int64_t up = n.upstream_box().points();
+      std::vector<Partition> kinds = metis_partition({n.tokens(), up},
+                                                     {{0, received(g.intra)},
+                                                      {0, received(g.boundary)},
+                                                      {1, std::vector<int64_t>(static_cast<size_t>(up), 1)}},
+                                                     {{&g.intra, 0, 0}, {&g.boundary, 1, 0}}, ranks);
+      cut.down = std::move(kinds[0]), cut.up = std::move(kinds[1]);
+      g = numbered(std::move(g), cut);
+    }
+    cut.intra = cut_edges(g.intra, cut.down.parts, cut.down.parts);
+    cut.boundary = cut_edges(g.boundary, cut.up.parts, cut.down.parts);
+    return std::make_shared<const RegionCut>(std::move(cut));
   });
+}
+
+RegionGraph numbered(RegionGraph g, const RegionCut& cut) {
+  if (!cut.down.order.empty()) g.intra = renumbered(g.intra, cut.down, cut.down);
+  if (!cut.down.order.empty() || !cut.up.order.empty()) g.boundary = renumbered(g.boundary, cut.up, cut.down);
+  return g;
 }
 
 }  // namespace isobar

@@ -15,6 +15,7 @@
 
 #include "model/base/net_spec.h"
 #include "model/nets/edge_cut.h"
+#include "model/nets/partition.h"
 
 namespace isobar {
 
@@ -27,23 +28,35 @@ struct RegionGraph {
 
 RegionGraph region_graph(const RegionalGnnSpec& n);
 
-/// Cut over ranks: both regions into runs of points as even as can be, bands of latitude. By rank.
+/// Cut over ranks as net.partition says: both regions into runs of points as even as can be, bands of
+/// latitude; or as METIS deals them out, evenly by the edges of each type that are received, and by upstream
+/// points. By rank.
 struct RegionCut {
+  Partition down, up;
   std::vector<EdgeCut> intra, boundary;
 };
+/// Throws ConfigError where the program has no METIS to ask.
 std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ranks);
 
-/// Built when somebody first looks, once for all that share it.
+/// The same graph with its nodes numbered as they are dealt out.
+RegionGraph numbered(RegionGraph graph, const RegionCut& cut);
+
+/// Built when somebody first looks, once for all that share it; numbered as `cut` (may be absent) has it.
 class LazyRegionGraph {
  public:
-  explicit LazyRegionGraph(RegionalGnnSpec spec) : spec_(std::move(spec)) {}
+  LazyRegionGraph(RegionalGnnSpec spec, std::shared_ptr<const RegionCut> cut)
+      : spec_(std::move(spec)), cut_(std::move(cut)) {}
   const RegionGraph& operator()() const {
-    std::call_once(once_, [this] { graph_ = region_graph(spec_); });
+    std::call_once(once_, [this] {
+      graph_ = region_graph(spec_);
+      if (cut_) graph_ = numbered(std::move(graph_), *cut_);
+    });
     return graph_;
   }
 
  private:
   const RegionalGnnSpec spec_;
+  const std::shared_ptr<const RegionCut> cut_;
   mutable std::once_flag once_;
   mutable RegionGraph graph_;
 };

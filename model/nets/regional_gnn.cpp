@@ -29,16 +29,22 @@ void emit_crop(Builder& b, const std::string& path, int64_t images, const Images
          {x.slice(first, x.count - first)}, {y});
 }
 
+View index_constant(Builder& b, const std::string& name, const std::vector<int32_t>& rows) {
+  return b.constant(name, DType::i32, static_cast<int64_t>(rows.size()),
+                    [rows](void* to) { std::copy(rows.begin(), rows.end(), static_cast<int32_t*>(to)); });
+}
+
 class GraphEmbed : public NetPart {
  public:
-  GraphEmbed(Emission& e, const Sharding& at, const RegionalGnnSpec& n, EdgeConstants& intra,
-             EdgeConstants& boundary)
+  /// `cut`: nullptr where the graph is whole
+  GraphEmbed(Emission& e, const Sharding& at, const RegionalGnnSpec& n, const RegionCut* cut,
+             EdgeConstants& intra, EdgeConstants& boundary)
       : NetPart(0, "embed"),
         e_(e),
         b_(e.b),
-        at_(at),
         n_(n),
-        nodes_{{"down", n.downstream_box(), e, at, n}, {"up", n.upstream_box(), e, at, n}},
+        nodes_{{"down", n.downstream_box(), e, at, n, cut ? &cut->down : nullptr},
+               {"up", n.upstream_box(), e, at, n, cut ? &cut->up : nullptr}},
         features_{&intra, &boundary},
         edges_{{e, at, "embed/intra", "embed.intra", intra.edges, intra.width, shape_of(n)},
                {e, at, "embed/boundary", "embed.boundary", boundary.edges, boundary.width, shape_of(n)}} {}
@@ -68,25 +74,41 @@ class GraphEmbed : public NetPart {
 
  private:
   struct Nodes {
-    Nodes(const std::string& name, const GridBox& box, Emission& e, const Sharding& at,
-          const RegionalGnnSpec& n)
+    Nodes(const std::string& name, const GridBox& box, Emission& e, const Sharding& of_ranks,
+          const RegionalGnnSpec& n, const Partition* dealt)
         : name("embed/" + name),
           box(box),
-          rows(at.with_tokens(box.points()).rows),
-          mlp(e, at, this->name, "embed." + name, {{"0", n.in_channels}}, shape_of(n)) {}
+          at(dealt ? of_ranks.with_parts(dealt->parts) : of_ranks.with_tokens(box.points())),
+          rows(at.rows),
+          own(dealt ? dealt->order : std::vector<int32_t>{}),
+          mlp(e, of_ranks, this->name, "embed." + name, {{"0", n.in_channels}}, shape_of(n)) {
+      if (!own.empty()) own = {own.begin() + at.token0, own.begin() + at.token0 + at.tokens};
+    }
     const std::string name;
     const GridBox box;
+    const Sharding at;
     const int64_t rows;
+    std::vector<int32_t> own;  // points of this rank; {}: those from at.token0 on
     GraphMlp mlp;
     View x;  // [rows, C] act
+    View points;
   };
   void forward(Nodes& x, const View& y) {
     const ImageShape region{n_.in_channels, x.box.rows, x.box.columns, 1};
-    const View fields = b_.scratch(x.name + ".fields", DType::f32, at_.batch * region.size());
-    emit_crop(b_, x.name + "/crop", at_.batch * n_.in_channels, n_, x.box, input_, fields);
+    const View fields = b_.scratch(x.name + ".fields", DType::f32, x.at.batch * region.size());
+    emit_crop(b_, x.name + "/crop", x.at.batch * n_.in_channels, n_, x.box, input_, fields);
     x.x = b_.saved(x.name + ".x", e_.act, x.rows * n_.in_channels);
-    b_.emit(OpKind::patch_gather, x.name + "/points", image_attrs(region, at_.with_tokens(x.box.points())),
-            {fields}, {x.x});
+    Attrs points = image_attrs(region, x.at);
+    if (x.own.empty()) {
+      b_.emit(OpKind::patch_gather, x.name + "/points", points, {fields}, {x.x});
+    } else {  // all of the region, of which this rank's
+      points.m = x.at.batch * x.box.points(), points.token0 = 0, points.tokens = x.box.points();
+      const View all = b_.scratch(x.name + ".points", e_.act, points.m * n_.in_channels);
+      b_.emit(OpKind::patch_gather, x.name + "/points", points, {fields}, {all});
+      if (!x.points) x.points = index_constant(b_, x.name + ".own", x.own);
+      b_.emit(OpKind::gather, x.name + "/own", {.m = x.rows, .n = n_.in_channels, .batch = x.at.batch},
+              {View{}, all, x.points, View{}, View{}}, {x.x});
+    }
     x.mlp.first("/forward", {x.x}, x.rows, true);
     x.mlp.rest("/forward", x.rows, true);
     x.mlp.norm("/forward", x.rows, {}, {}, y, true);
@@ -99,7 +121,6 @@ class GraphEmbed : public NetPart {
 
   Emission& e_;
   Builder& b_;
-  const Sharding& at_;
   const RegionalGnnSpec n_;
   Nodes nodes_[2];
   EdgeConstants* features_[2];
@@ -109,14 +130,16 @@ class GraphEmbed : public NetPart {
 
 class GraphHead : public NetPart {
  public:
-  GraphHead(int index, Emission& e, const Sharding& at, const RegionalGnnSpec& n)
+  /// `order`: which point each predicted one is; {}: in their own order
+  GraphHead(int index, Emission& e, const Sharding& at, const RegionalGnnSpec& n, std::vector<int32_t> order)
       : NetPart(index, "head"),
         e_(e),
         b_(e.b),
         at_(at),
         n_(n),
         box_(n.downstream_box()),
-        predicted_{n.out_channels, 1, box_.points(), 1},
+        predicted_{n.out_channels, rows_of_loss(e.spec, box_), box_.points() / rows_of_loss(e.spec, box_), 1},
+        order_(std::move(order)),
         loss_(e, at, predicted_),
         mlp_(e, at, "head", "head", {{"0", n.latent_size}}, to_channels(n)) {}
   void set_target(const View& v) { target_ = v; }
@@ -136,12 +159,8 @@ class GraphHead : public NetPart {
     x_ = as_act(e_, "head/cast", "head.x", in[0].x, true);
     mlp_.first("/forward", {x_}, at_.rows, true);
     pred_ = mlp_.rest("/forward", at_.rows, true);
-    wanted_ = b_.saved("head.target", DType::f32, at_.batch * predicted_.size());
-    emit_crop(b_, "head/crop", at_.batch * n_.out_channels, n_, box_, target_, wanted_);
-    if (mask_) {
-      counts_ = b_.saved("head.mask", DType::f32, wanted_.count);
-      emit_crop(b_, "head/mask/crop", at_.batch * n_.out_channels, n_, box_, mask_, counts_);
-    }
+    wanted_ = predicted_part("head", "head.target", target_);
+    if (mask_) counts_ = predicted_part("head/mask", "head.mask", mask_);
     loss_.forward(pred_, wanted_, counts_);
     return {};
   }
@@ -157,15 +176,32 @@ class GraphHead : public NetPart {
     s.out = n.out_channels, s.norm = false;
     return s;
   }
+  // Points lie in a line. Where they count by their latitudes each is a row of its own (loss_latitudes()).
+  static int64_t rows_of_loss(const RunSpec& spec, const GridBox& box) {
+    return spec.train.latitude_weights ? box.points() : 1;
+  }
+  /// Of a target or its mask the points of the region, in the order of their predictions
+  View predicted_part(const std::string& path, const std::string& name, const View& of) {
+    const int64_t images = at_.batch * n_.out_channels, points = box_.points();
+    const View lies = b_.saved(name, DType::f32, images * points);
+    const View cropped = order_.empty() ? lies : b_.scratch(name + ".cropped", DType::f32, lies.count);
+    emit_crop(b_, path + "/crop", images, n_, box_, of, cropped);
+    if (order_.empty()) return lies;
+    if (!points_) points_ = index_constant(b_, "head.points", order_);
+    b_.emit(OpKind::gather, path + "/points", {.m = images * points, .n = 1, .batch = images},
+            {View{}, cropped, points_, View{}, View{}}, {lies});
+    return lies;
+  }
   Emission& e_;
   Builder& b_;
   const Sharding& at_;
   const RegionalGnnSpec n_;
   const GridBox box_;
   const ImageShape predicted_;
+  const std::vector<int32_t> order_;
   PixelLoss loss_;
   GraphMlp mlp_;
-  View target_, mask_, x_, pred_;
+  View target_, mask_, x_, pred_, points_;
   View wanted_, counts_;  // of the target and its mask, the downstream points
 };
 
@@ -178,23 +214,24 @@ std::string step_path(int64_t i) {
 class RegionalGnn : public Net {
  public:
   RegionalGnn(const RegionalGnnSpec& n, Emission& e, const Sharding& at)
-      : at_(at),
+      : cut_(at.cp > 1 ? region_cut(n, at.cp) : nullptr),
+        at_(cut_ ? at.with_parts(cut_->down.parts) : at),
         read_(image_read(n, 1)),
         nodes_(n.tokens()),
-        graph_(std::make_shared<LazyRegionGraph>(n)),
-        cut_(at.cp > 1 ? region_cut(n, at.cp) : nullptr),
+        graph_(std::make_shared<LazyRegionGraph>(n, cut_)),
         intra_(edges(e, "intra", &RegionGraph::intra, &RegionCut::intra, n.tokens(), n.intra_edges())),
         boundary_(edges(e, "boundary", &RegionGraph::boundary, &RegionCut::boundary,
                         n.upstream_box().points(), n.boundary_edges())) {
     const auto steps = static_cast<int>(n.num_gnn_layers);
-    auto embed = std::make_unique<GraphEmbed>(e, at, n, intra_, boundary_);
+    auto embed = std::make_unique<GraphEmbed>(e, at_, n, cut_.get(), intra_, boundary_);
     embed_ = embed.get();
     parts_.push_back(std::move(embed));
     for (int i = 0; i < steps; ++i)
-      parts_.push_back(std::make_unique<MessageStep>(i + 1, step_path(i), "steps." + std::to_string(i), e, at,
-                                                     intra_, boundary_, n.latent_size, shape_of(n),
+      parts_.push_back(std::make_unique<MessageStep>(i + 1, step_path(i), "steps." + std::to_string(i), e,
+                                                     at_, intra_, boundary_, n.latent_size, shape_of(n),
                                                      i + 1 == steps));
-    auto head = std::make_unique<GraphHead>(steps + 1, e, at, n);
+    auto head =
+        std::make_unique<GraphHead>(steps + 1, e, at_, n, cut_ ? cut_->down.order : std::vector<int32_t>{});
     head_ = head.get();
     parts_.push_back(std::move(head));
     const int64_t rows[4] = {intra_.receivers, boundary_.senders, intra_.edges, boundary_.edges};
@@ -204,7 +241,7 @@ class RegionalGnn : public Net {
             {MessageStep::kStreams[i], to - 1, to, DType::f32, at.batch * rows[i] * n.latent_size});
     streams_.push_back({MessageStep::kStreams[MessageStep::kDown], steps, steps + 1, DType::f32,
                         at.batch * rows[0] * n.latent_size});
-    batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at, steps + 1);
+    batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at_, steps + 1);
     for (BatchTensor& t : batch_) t.kept = false;  // the part of targets that counts is
     metrics_ = image_metrics(head_->predicted());
   }
@@ -226,11 +263,11 @@ class RegionalGnn : public Net {
         cut_ ? std::shared_ptr<const EdgeCut>(cut_, &((*cut_).*cut)[static_cast<size_t>(at_.at.cp)])
              : nullptr);
   }
-  const Sharding& at_;
+  const std::shared_ptr<const RegionCut> cut_;
+  const Sharding at_;  // of downstream nodes
   const ImageShape read_;
   const int64_t nodes_;                                 // downstream
   const std::shared_ptr<const LazyRegionGraph> graph_;  // of all constants of this plan
-  const std::shared_ptr<const RegionCut> cut_;
   EdgeConstants intra_, boundary_;
   GraphEmbed* embed_;
   GraphHead* head_;
@@ -259,6 +296,20 @@ RegionalGnnSpec distinct_parts(RegionalGnnSpec n) {
 std::optional<GridBox> predicted_region(const NetSpec& net) {
   if (net.kind() != RegionalGnnSpec::kKind) return std::nullopt;
   return net.regional_gnn().downstream_box();
+}
+
+std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_rows) {
+  const std::optional<GridBox> region = predicted_region(spec.net);
+  if (!region) return of_rows;
+  const RegionalGnnSpec& n = spec.net.regional_gnn();
+  const std::vector<int32_t> order =
+      spec.layout.cp > 1 ? region_cut(n, spec.layout.cp)->down.order : std::vector<int32_t>{};
+  std::vector<double> out;
+  for (int64_t i = 0; i < region->points(); ++i) {
+    const int64_t point = order.empty() ? i : order[static_cast<size_t>(i)];
+    out.push_back(n.north - n.spacing * static_cast<double>(region->row + point / region->columns));
+  }
+  return out;
 }
 
 NetLimits limits_of(const RegionalGnnSpec& n) {

@@ -31,6 +31,7 @@ struct Case {
   Work work;
   int64_t threads = 1, ranks = 1;
   bool own_shape = false;
+  double compute_s = 0;  // lockstep: beside the waits
 };
 
 double number(const json& j, const char* key, double otherwise) {
@@ -79,6 +80,7 @@ Case read_case(const json& b, const std::string& file, const std::string& name) 
   c.threads = std::llround(number(b, "threads", 1));
   c.ranks = std::llround(number(b, "ranks", 1));
   c.own_shape = number(b, "own_shape", 0) > 0;
+  c.compute_s = number(b, "compute_s", 0);
   if (c.threads < 1 || c.ranks < 1 || !(c.ops >= 1))
     throw ConfigError(file, name, "has threads, ranks or ops below 1", "correct the counters");
   return c;
@@ -224,6 +226,24 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
                     "read_table, checkpoint, step, launch, peak or stream");
 }
 
+// What ranks that meet between ops wait for one another, and for their transfers. How late one is changes
+// from run to run far more than what an op takes.
+Observation waits_of(const Case& c, const std::string& file) {
+  constexpr double kScatter = 0.4;  // log sigma
+  if (c.ranks < 2 || !(c.compute_s > 0) || !(c.work.messages > 0))
+    throw ConfigError(file, c.name, "has counters that say that nobody waits",
+                      "set ranks, compute_s, messages and wire_bytes");
+  Counts n{};
+  n[index_of(Coef::message_host)] = c.work.messages;
+  n[index_of(Coef::wire_host)] = c.work.wire_bytes;
+  const double share = c.compute_s * std::log2(static_cast<double>(c.ranks));
+  const Conditions where{.ranks = c.ranks, .ranks_on_host = c.ranks, .cores = c.ranks};
+  return {[n, share, where](const Counts& k) {
+            return k[index_of(Coef::lockstep)] * share + seconds(n, rates(k, where));
+          },
+          c.seconds, kScatter};
+}
+
 // A coefficient of the machine from what was solved for. The benchmarks that feel it most are its source;
 // what none felt has moved with its family only.
 void take(Machine& m, size_t coef, const Solution& s, const std::vector<std::string>& names) {
@@ -294,6 +314,11 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   std::vector<Observation> observations;
   std::vector<std::string> names;
   for (const Case& c : cases) {
+    if (c.kind == "lockstep") {
+      observations.push_back(waits_of(c, file));
+      names.push_back(c.name);
+      continue;
+    }
     const double cache = cache_share(m, c.ranks);
     const auto n = counts_of(c, cache, file);
     if (!n) continue;

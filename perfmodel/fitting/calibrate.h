@@ -4,14 +4,16 @@
 //   save_machine(m, "configs/machines/local.yaml");
 //
 // A benchmark's name begins with KIND/DTYPE: KIND is the name of an op (gemm, attention, residual_norm, ...,
-// all_reduce), or read_noise, read_hdf5, read_netcdf, read_zarr (not compressed), read_decode (a Zarr that
-// is), read_table (CPU time of one loader thread), or checkpoint (all ranks together, on disk), or peak (in
-// cache, one core) or stream (memory, all cores); DTYPE is f32 or bf16. The rest of the name is free.
-// Counters, all of ONE iteration (plain numbers, not rates):
+// all_reduce), or lockstep (what ranks that meet between ops wait in a step), or read_noise, read_hdf5,
+// read_netcdf, read_zarr (not compressed), read_decode (a Zarr that is), read_table (CPU time of one loader
+// thread), or checkpoint (all ranks together, on disk), or peak (in cache, one core) or stream (memory, all
+// cores); DTYPE is f32 or bf16. The rest of the name is free. Counters, all of ONE iteration (plain numbers,
+// not rates):
 //
 //   ops: all kinds: how many ops an iteration runs (default 1)
 //   flops, vector_flops, bytes: of Work (model/plan/work.h), all ops of the iteration
-//   wire_bytes, messages: all_reduce: of Work
+//   wire_bytes, messages: all_reduce: of Work; lockstep: of all transfers of a step
+//   compute_s: lockstep: seconds of its ops, ranks on average
 //   bytes, samples: read_*: of fields that are made or read, input and target
 //   bytes: checkpoint: of its files
 //   own_shape: 1: an op of a run at hand (isobar calibrate --for): machine files keep its time by its name

@@ -190,7 +190,8 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   const StageTimes& t = times_of(l, at);
   const double m = micro_batches(l);
   const double uneven = machine_[Coef::imbalance].value *
-                        std::log2(static_cast<double>(l.dp) * static_cast<double>(l.tp) * l.cp);
+                            std::log2(static_cast<double>(l.dp) * static_cast<double>(l.tp) * l.cp) +
+                        machine_[Coef::lockstep].value * std::log2(static_cast<double>(l.tp) * l.cp);
   Step& step = step_of(l, at, t);
   // Whom the others wait for is not up to its micro-batches alone: the stage that makes the step longest.
   const LayoutCost before = c;

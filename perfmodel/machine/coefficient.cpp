@@ -54,6 +54,7 @@ constexpr CoefficientInfo kCoefficients[] = {
     {"read.steal", "1", "", "steal", nullptr, Coef::steal, R::sharing},
     {"overlap.slowdown", "1", "", "overlap", nullptr, Coef::overlap_slowdown, R::sharing},
     {"ranks.imbalance", "1", "", "imbalance", nullptr, Coef::imbalance, R::sharing},
+    {"ranks.lockstep", "1", "", "imbalance", nullptr, Coef::lockstep, R::sharing},
     {"write.commit", "s", "", "commit", nullptr, Coef::commit, R::write},
     {"write.checkpoint", "s/B", "", "checkpoint", nullptr, Coef::checkpoint, R::write},
     {"process.memory", "B", "", "process", nullptr, Coef::process, R::bytes},

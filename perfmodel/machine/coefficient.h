@@ -63,6 +63,7 @@ enum class Coef : int32_t {
   steal,
   overlap_slowdown,
   imbalance,
+  lockstep,
   commit,
   checkpoint,
   process,

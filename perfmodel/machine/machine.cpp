@@ -102,6 +102,7 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::overlap_slowdown:
       return {0.4, 0.8};
     case Coef::imbalance:
+    case Coef::lockstep:
       return {0.02, 0.8};
     case Coef::commit:  // seven fsyncs in a row, of 1 ms (flash) to 10 ms (a turning disk)
       return {2e-2, 1.0};
@@ -184,6 +185,7 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
     case Coef::share_compute:  // accelerators share nothing but links
     case Coef::share_memory:
     case Coef::threads_serial:
+    case Coef::lockstep:  // streams keep their own time: what ranks wait in collectives is their prices'
       return {1e-9, 0.8};
     case Coef::overlap_slowdown:
       return {0.2, 0.6};

@@ -17,6 +17,7 @@ Conditions conditions_of(const RunSpec& spec, const Machine& m, int64_t ranks_on
   const int64_t here = ranks_on_host > 0 ? std::min(ranks_on_host, world) : world;
   return {.ranks = world,
           .stages = spec.layout.pp,
+          .meeting = spec.layout.tp * spec.layout.cp,
           .ranks_on_host = here,
           .threads = threads > 0 ? threads : threads_of(spec, m.identity.cores, here),
           .cores = m.identity.cores,

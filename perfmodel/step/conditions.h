@@ -18,6 +18,7 @@ namespace isobar {
 struct Conditions {
   int64_t ranks = 1;                                     // world size
   int64_t stages = 1;                                    // of its pipeline
+  int64_t meeting = 1;                                   // ranks that meet between ops: tp x cp
   int64_t ranks_on_host = 1;                             // those that share this rank's host
   int64_t threads = 1;                                   // compute threads of each rank
   int64_t cores = 1;                                     // of the host
@@ -28,8 +29,19 @@ struct Conditions {
   /// What the slowest rank costs, in shares of compute for each doubling of those that wait for one another
   /// in every micro-batch or step. Stages of a pipeline have the schedule's slack between them.
   double doublings() const { return std::log2(static_cast<double>(ranks) / static_cast<double>(stages)); }
-  /// Compute goes on beside transfers. Cores that all compute make the transfers themselves.
+  /// In shares of compute, all that ranks wait for one another: at the end of a step, and those that meet
+  /// between ops there, too, where the slower of each stretch counts, whichever rank that is.
+  double waits(const Counts& k) const {
+    return k[index_of(Coef::imbalance)] * doublings() +
+           k[index_of(Coef::lockstep)] * std::log2(static_cast<double>(meeting));
+  }
+  /// Compute goes on beside transfers inside the host. Cores that all compute make those themselves.
   bool overlaps() const { return processors > 0 || core_for_communication(threads, ranks_on_host, cores); }
+  /// Of a transfer of these counts: whether its rank's compute stands still meanwhile. What crosses the
+  /// network is moved by it, and MPI is asked between ops.
+  bool stops_compute(const Counts& transfer) const {
+    return !overlaps() && transfer[index_of(Coef::message_host)] + transfer[index_of(Coef::wire_host)] > 0;
+  }
 };
 
 /// Of the ranks of a cluster of accelerators: as many on a host as it connects. `stages`: of each pipeline.

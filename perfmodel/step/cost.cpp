@@ -3,47 +3,55 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 namespace isobar {
 namespace {
 
 // One clock for compute and one for each lane of collectives; they meet where lists say so.
 struct Clocks {
-  double compute = 0, exposed = 0, slowdown = 0, communication = 0;
+  double compute = 0, slowdown = 0;
+  LaneSeconds communication{}, exposed{};
 };
 
-// `overlaps`: compute goes on while a lane is busy, at 1 / (1 + slowdown) of its speed.
-Clocks run_chunks(const StepTerms& t, const Counts& rate, bool overlaps, double slowdown) {
+// Compute goes on while a lane is busy, at 1 / (1 + slowdown) of its speed, unless its core makes the
+// transfer.
+Clocks run_chunks(const StepTerms& t, const Counts& rate, double slowdown) {
+  struct End {
+    double at = 0;
+    size_t lane = 0;
+  };
   Clocks c;
-  double now = 0, busy_until = 0;
-  std::array<double, kLanes> lane_free{};
-  std::vector<double> ends;
+  double now = 0;
+  End busy, stopped;
+  LaneSeconds lane_free{};
+  std::vector<End> ends;
+  const auto wait_for = [&](const End& e) {
+    c.exposed[e.lane] += std::max(0.0, e.at - now);
+    now = std::max(now, e.at);
+  };
   for (const Chunk& chunk : t.chunks) {
-    for (int j : chunk.join) {
-      c.exposed += std::max(0.0, ends[j] - now);
-      now = std::max(now, ends[j]);
-    }
-    if (!overlaps && busy_until > now) {
-      c.exposed += busy_until - now;
-      now = busy_until;
-    }
+    for (int j : chunk.join) wait_for(ends[static_cast<size_t>(j)]);
+    wait_for(stopped);
     const double work = seconds(chunk.compute, rate);
     c.compute += work;
-    const double shared = std::min(work, std::max(0.0, busy_until - now) / (1 + slowdown));
+    const double shared = std::min(work, std::max(0.0, busy.at - now) / (1 + slowdown));
     c.slowdown += shared * slowdown;
     now += work + shared * slowdown;
     for (const Collective& collective : chunk.collectives) {
       const double s = seconds(collective.counts, rate);
-      c.communication += s;
-      double& free = lane_free[static_cast<size_t>(collective.lane)];
+      const auto lane = static_cast<size_t>(collective.lane);
+      c.communication[lane] += s;
+      double& free = lane_free[lane];
       free = std::max(free, now);
-      for (int j : collective.after) free = std::max(free, ends[j]);
+      for (int j : collective.after) free = std::max(free, ends[static_cast<size_t>(j)].at);
       free += s;
-      ends.push_back(free);
-      busy_until = std::max(busy_until, free);
+      ends.push_back({free, lane});
+      if (free > busy.at) busy = ends.back();
+      if (free > stopped.at && t.where.stops_compute(collective.counts)) stopped = ends.back();
     }
   }
-  c.exposed += std::max(0.0, busy_until - now);
+  wait_for(busy);
   return c;
 }
 
@@ -127,19 +135,21 @@ ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
 StepCost step_cost(const StepTerms& t, const Counts& k) {
   const Counts rate = rates(k, t.where);
   StepCost s;
-  const Clocks c = run_chunks(t, rate, t.where.overlaps(), k[index_of(Coef::overlap_slowdown)]);
+  const Clocks c = run_chunks(t, rate, k[index_of(Coef::overlap_slowdown)]);
   for (size_t i = 0; i < kCoefs; ++i) s.parts[i] = t.total[i] * rate[i];
   s.compute = c.compute;
-  s.communication = c.communication;
-  s.exposed = c.exposed;
+  s.by_lane = c.communication;
+  s.exposed_by_lane = c.exposed;
+  s.communication = std::accumulate(c.communication.begin(), c.communication.end(), 0.0);
+  s.exposed = std::accumulate(c.exposed.begin(), c.exposed.end(), 0.0);
   s.slowdown = c.slowdown;
   // Transfers between stages that the pipeline hides run beside compute.
   const double transfers = seconds(t.transfers, rate), slower = k[index_of(Coef::overlap_slowdown)];
   s.communication += transfers;
   s.bubble = seconds(t.bubble, rate);
-  s.slowdown += transfers * (t.where.overlaps() ? slower / (1 + slower) : 1);
+  s.slowdown += transfers * (t.where.stops_compute(t.transfers) ? 1 : slower / (1 + slower));
   s.step = s.part(Coef::step);
-  s.imbalance = k[index_of(Coef::imbalance)] * t.where.doublings() * c.compute;
+  s.imbalance = t.where.waits(k) * c.compute;
   const ReadTime read = read_time(t, k, rate);
   s.read_serial = read.serial;
   s.stolen = read.stolen;

@@ -6,8 +6,11 @@
 //
 // Sharing: t threads of one rank take (1 + serial (t - 1)) / t of one thread's time; with A busy cores on a
 // host of C everything slows by 1 + share (A - 1) / (C - 1); more threads than cores take turns.
-// Where no core is left for communication, compute stands still while a transfer is under way.
+// Where no core is left for communication, compute stands still while a transfer inside the host is under
+// way; one over the network is the network's to move.
 #pragma once
+#include <array>
+
 #include "perfmodel/step/terms.h"
 
 namespace isobar {
@@ -24,15 +27,19 @@ struct ReadTime {
 };
 ReadTime read_time(const StepTerms& terms, const Counts& coefficients, const Counts& rates);
 
+using LaneSeconds = std::array<double, kLanes>;
+
 struct StepCost {
   double total = 0;          // seconds of one optimizer step
   Counts parts{};            // seconds by coefficient: compute, wire (busy, hidden or not), step
   double compute = 0;        // all compute ops
   double communication = 0;  // all collectives, hidden or not
   double exposed = 0;        // compute waits for communication
-  double slowdown = 0;       // compute is slower while communication runs
-  double bubble = 0;         // waiting for other stages of the pipeline to fill and to drain
-  double imbalance = 0;      // waiting for the slowest rank
+  LaneSeconds by_lane{},
+      exposed_by_lane{};  // of both the shares of each lane; sends and receives are of none
+  double slowdown = 0;    // compute is slower while communication runs
+  double bubble = 0;      // waiting for other stages of the pipeline to fill and to drain
+  double imbalance = 0;   // waiting for the slowest rank
   double read_serial = 0, stolen = 0;
   double data_wait = 0;  // loader workers are the bottleneck
   double step = 0;       // per-step constant

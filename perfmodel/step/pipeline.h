@@ -6,6 +6,9 @@
 // The slowest stage is busy all the time but while the pipeline fills and drains. Then the others do, one
 // after the other, one micro-batch of one chunk each: with equal stages that is the (p - 1) / (m v) of
 // Narayanan 2021.
+//
+// A stage is counted as one of its ranks has it; of a graph that is cut over cp, whose ranks have unequal
+// parts, as the slower of them between every two meetings.
 #pragma once
 #include <vector>
 

@@ -49,6 +49,7 @@ struct Rank {
   const Plan* plan;
   const Program* program;
   std::vector<double> cost;          // seconds by instr
+  std::vector<bool> stops;           // by instr: its own core makes this transfer
   double launch = 0;                 // the host launches one op after the other, each in so many seconds
   std::optional<Producer> producer;  // loader threads, where this rank has some that read
   std::vector<int32_t> meeting;      // by group of the plan: index among meetings; -1: no other rank replayed
@@ -64,12 +65,17 @@ struct Rank {
       if (running[l].instr >= 0 && !running[l].waiting) return true;
     return false;
   }
+  bool standing_still() const {
+    for (int l = 1; l < kLanes; ++l)
+      if (running[l].instr >= 0 && !running[l].waiting && stops[static_cast<size_t>(running[l].instr)])
+        return true;
+    return false;
+  }
 };
 
 class Replayer {
  public:
-  Replayer(std::vector<Rank> ranks, bool overlaps, double slowdown)
-      : ranks_(std::move(ranks)), overlaps_(overlaps), slowdown_(slowdown) {
+  Replayer(std::vector<Rank> ranks, double slowdown) : ranks_(std::move(ranks)), slowdown_(slowdown) {
     std::set<int> replayed;
     for (const Rank& r : ranks_) replayed.insert(r.plan->rank);
     std::map<std::pair<std::string, std::vector<int>>, int32_t> known;
@@ -105,9 +111,9 @@ class Replayer {
       for (Rank& r : ranks_) begin_ready(r, now, data_wait);
       double next = std::numeric_limits<double>::infinity();
       for (const Rank& r : ranks_) {
-        const bool communicating = r.communicating();
+        const bool communicating = r.communicating(), still = r.standing_still();
         for (const Running& x : r.running)
-          if (x.instr >= 0 && !x.waiting && !stopped(r, x, communicating))
+          if (x.instr >= 0 && !x.waiting && !stopped(r, x, still))
             next = std::min(next, x.delay > 0 ? x.delay : x.work * stretch(r, x, communicating));
       }
       if (!std::isfinite(next)) throw std::logic_error("the program waits for itself");
@@ -123,19 +129,19 @@ class Replayer {
     std::vector<Running*> arrived;
   };
 
-  bool stopped(const Rank& r, const Running& x, bool communicating) const {
-    return communicating && !overlaps_ && !is_collective(r.op(x.instr).kind);
+  static bool stopped(const Rank& r, const Running& x, bool still) {
+    return still && !is_collective(r.op(x.instr).kind);
   }
   double stretch(const Rank& r, const Running& x, bool communicating) const {
     return communicating && !is_collective(r.op(x.instr).kind) ? 1 + slowdown_ : 1;
   }
 
   size_t advance(Rank& r, double next, double start, double now, std::vector<Span>* spans) const {
-    const bool communicating = r.communicating();
+    const bool communicating = r.communicating(), still = r.standing_still();
     size_t ended = 0;
     for (int l = 0; l < kLanes; ++l) {
       Running& x = r.running[l];
-      if (x.instr < 0 || x.waiting || stopped(r, x, communicating)) continue;
+      if (x.instr < 0 || x.waiting || stopped(r, x, still)) continue;
       double& part = x.delay > 0 ? x.delay : x.work;
       const double rest = part - (x.delay > 0 ? next : next / stretch(r, x, communicating));
       part = rest <= 1e-15 ? 0 : rest;  // below the clock's resolution
@@ -200,7 +206,6 @@ class Replayer {
 
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;
-  bool overlaps_;
   double slowdown_;
   double started_ = 0;  // of the step: the host is in step with the device
 };
@@ -210,9 +215,11 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
             const Conditions& where, double cache_share, double& compute) {
   const Counts rate = rates(k, where);
   std::vector<double> by_op;
+  std::vector<bool> stops;  // by op
   by_op.reserve(plan.ops.size());
   bool reads = false;
   for (const Op& op : plan.ops) {
+    stops.push_back(is_collective(op.kind) && where.stops_compute(count_op(op, plan, cache_share, where)));
     by_op.push_back(where.processors > 0 ? op_seconds(shape_of(op, plan, where), rate, where, cache_share)
                                          : seconds(count_op(op, plan, cache_share, where), rate));
     reads |= op.kind == OpKind::fetch;
@@ -227,9 +234,11 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
   const auto batches = static_cast<double>(spec.micro_batches());
 
   std::vector<double> cost;
+  std::vector<bool> stops_by_instr;
   cost.reserve(program.instrs.size());
   compute = 0;
   for (const Instr& i : program.instrs) {
+    stops_by_instr.push_back(stops[static_cast<size_t>(i.op)]);
     cost.push_back(by_op[i.op]);
     if (!is_collective(plan.ops[i.op].kind)) compute += by_op[i.op];
   }
@@ -238,7 +247,7 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
     if (!is_collective(kind)) cost[i] *= 1 + read.stolen / compute;
     if (kind == OpKind::fetch) cost[i] += read.serial / batches;
   }
-  Rank out{.plan = &plan, .program = &program, .cost = std::move(cost)};
+  Rank out{.plan = &plan, .program = &program, .cost = std::move(cost), .stops = std::move(stops_by_instr)};
   if (where.processors > 0) out.launch = rate[index_of(Coef::host_op)];
   if (spec.data.workers > 0 && reads)
     out.producer.emplace(read.supply / batches, std::max<int64_t>(1, spec.data.workers * spec.data.prefetch));
@@ -254,9 +263,8 @@ Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, cons
     ranks.push_back(priced(spec, *plan, *program, k, where, cache_share, own));
     compute = std::max(compute, own);
   }
-  const double tail =
-      rates(k, where)[index_of(Coef::step)] + k[index_of(Coef::imbalance)] * where.doublings() * compute;
-  Replayer replayer(std::move(ranks), where.overlaps(), k[index_of(Coef::overlap_slowdown)]);
+  const double tail = rates(k, where)[index_of(Coef::step)] + where.waits(k) * compute;
+  Replayer replayer(std::move(ranks), k[index_of(Coef::overlap_slowdown)]);
   // The first steps fill or drain the loader's slots; then every step is like the one before.
   const int64_t slots = std::max<int64_t>(1, spec.data.workers * spec.data.prefetch);
   const int64_t warm = 2 + slots / spec.micro_batches(), steady = 4;

@@ -1,6 +1,6 @@
 // The full gear: the linked program replayed as events. Lanes are in-order queues; an op begins when its lane
 // is free and its waits are over; compute runs slower while a collective is under way, or
-// stands still where no core is left for it (Conditions::overlaps); loader workers fill
+// stands still where its core makes the transfer (Conditions::stops_compute); loader workers fill
 // batch slots beside it. Gives the same Span records that the engine measures.
 //
 //   Replay r = simulate(spec, plan, link(plan, plan.train), machine.values(), where, cache_share);

@@ -5,7 +5,7 @@
 //   t.total[index_of(Coef::gemm_f32)]          // matrix FLOPs of the step in f32
 //
 // Ranks that differ by their data, tensor or context coordinate are alike, so the first of them speaks for
-// all; stages of a pipeline are not, and are brought together in pipeline.h.
+// all; parts of a cut graph and stages of a pipeline are not, and are brought together in pipeline.h.
 #pragma once
 #include <cstdint>
 #include <string>

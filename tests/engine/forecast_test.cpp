@@ -156,6 +156,59 @@ TEST(Forecast, ARegionIsWeighedByItsOwnLatitudes) {
   EXPECT_NEAR(judged.at("persistence_rmse").at(0).get<double>() * std / persistence, 1, 1e-4);
 }
 
+// Of a net that predicts for a region: its points count alike, or by their latitudes where the loss is to.
+TEST(Forecast, ARegionsPointsCountAsItWasTrained) {
+  const Folder dir;
+  const test::NetcdfOptions o{
+      .steps = 20, .rows = 16, .columns = 24, .south_first = true};  // 65 to 50 degrees
+  test::write_netcdf(dir / "era.nc", o, {test::random_packed(o)});
+  const std::vector<double> packed = variable(dir / "era.nc", "t");
+  for (const char* weighted : {"true", "false"}) {
+    const std::string out = dir / (std::string("run-") + weighted);
+    const Ended trained =
+        Child(train_words(source_dir() + "/configs/models/regional-gnn-tiny.yaml",
+                          {"data.train=" + (dir / "era.nc"), "data.train_fraction=0.5", "data.dt=2",
+                           "net.in_channels=1", "net.out_channels=1", "net.img_height=16", "net.img_width=24",
+                           "net.north=65", "net.downstream=[51, 62, 4, 12]", "net.upstream=[50, 64, 0, 4]",
+                           "net.boundary_longitude=4", "train.global_batch=4", "train.steps=2",
+                           std::string("train.latitude_weights=") + weighted, "train.checkpoint_every=2",
+                           "run.threads=1", "layout.cp=2", "run.out=" + out},
+                          {"--ranks", "2"}))
+            .wait();
+    ASSERT_EQ(trained.code, 0) << trained.text;
+    const Ended e = forecast({out, "-o", dir / "out.nc", "--json"});
+    ASSERT_EQ(e.code, 0) << e.text;
+    const json said = json::parse(e.text), judged = last_validation(out);
+    const std::vector<double> got = variable(dir / "out.nc", "t");
+    const size_t points = 16 * 24;
+    double rmse = 0, squares = 0, persistence = 0;
+    for (size_t i = 0; i < 8; ++i) {
+      double sum = 0, same = 0, total = 0;
+      for (size_t y = 1; y <= 12; ++y)  // in the file's order: 51 to 62 degrees
+        for (size_t x = 4; x <= 12; ++x) {
+          const double weight = weighted == std::string("true")
+                                    ? std::cos((50 + static_cast<double>(y)) * std::numbers::pi / 180)
+                                    : 1;
+          const auto truth = [&](size_t step) {
+            return packed[step * points + y * 24 + x] * o.scale + o.offset;
+          };
+          sum += weight * std::pow(got[i * points + (15 - y) * 24 + x] - truth(12 + i), 2);
+          same += weight * std::pow(truth(10 + i) - truth(12 + i), 2);
+          total += weight;
+        }
+      rmse += std::sqrt(sum / total) / 8, squares += sum / total / 8,
+          persistence += std::sqrt(same / total) / 8;
+    }
+    const json& channel = said.at("channels").at(0);
+    const double std = channel.at("rmse").get<double>() / channel.at("rmse_normalised").get<double>();
+    EXPECT_NEAR(channel.at("rmse").get<double>() / rmse, 1, 1e-4) << weighted;
+    EXPECT_NEAR(said.at("loss").get<double>() * std * std / squares, 1, 1e-4) << weighted;
+    EXPECT_NEAR(judged.at("rmse").at(0).get<double>() * std / rmse, 1, 1e-4) << weighted;
+    EXPECT_NEAR(judged.at("loss").get<double>() * std * std / squares, 1, 1e-4) << weighted;
+    EXPECT_NEAR(judged.at("persistence_rmse").at(0).get<double>() * std / persistence, 1, 1e-4) << weighted;
+  }
+}
+
 // Coordinates are those of the file that was read, times those of the targets.
 TEST(Forecast, LiesWhereAndWhenTheTargetsDo) {
   const Folder dir;

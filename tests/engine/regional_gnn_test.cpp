@@ -1,6 +1,7 @@
 // A graph network under every axis that it takes: trained like one rank. Four streams cross each cut; nobody
 // reads what the last step's upstream nodes would become.
 #include "model/nets/build.h"
+#include "model/nets/partition.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {
@@ -75,6 +76,30 @@ TEST(RegionalGnnTraining, IsTheSameWhereTheGraphIsCut) {
   graph_like_one_rank({"layout.cp=2", "layout.pp=3", "policy.micro_batch=2", "policy.schedule=zb-h1"});
   graph_like_one_rank(
       {"layout.cp=2", "layout.dp=2", "layout.pp=2", "policy.micro_batch=2", "policy.recompute=full"});
+}
+
+// Nodes as METIS deals them out: they lie apart in the fields, and ranks have unequal parts of both regions.
+TEST(RegionalGnnTraining, IsTheSameWhereMetisCutsTheGraph) {
+  if (!has_metis()) GTEST_SKIP() << "built without METIS";
+  graph_like_one_rank({"layout.cp=2", "net.partition=metis", "policy.micro_batch=6"});
+  graph_like_one_rank({"layout.cp=3", "net.partition=metis", "policy.micro_batch=4", "policy.edge_chunks=2"});
+  graph_like_one_rank({"layout.cp=2", "layout.dp=2", "layout.tp=2", "net.partition=metis",
+                       "policy.micro_batch=3", "policy.zero=3", "policy.bucket_mb=0.02"});
+  graph_like_one_rank(
+      {"layout.cp=2", "layout.pp=2", "net.partition=metis", "policy.micro_batch=2", "policy.recompute=full"});
+}
+
+// Points count by their own latitudes, wherever a cut has put them.
+TEST(RegionalGnnTraining, CountsItsPointsByTheirLatitudes) {
+  static const TestNet weighted = [] {
+    TestNet net = kGraph;
+    net.set.push_back("train.latitude_weights=true");
+    return net;
+  }();
+  EXPECT_NE(one_rank(weighted).record.losses.at(1), one_rank(kGraph).record.losses.at(1));
+  expect_like_one_rank({"layout.cp=2", "policy.micro_batch=3"}, weighted);
+  if (has_metis())
+    expect_like_one_rank({"layout.cp=3", "net.partition=metis", "policy.micro_batch=4"}, weighted);
 }
 
 // Pieces of the edges, uneven ones, too; of several samples, computed again within what is computed again.

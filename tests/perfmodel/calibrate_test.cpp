@@ -93,6 +93,14 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
   for (const double bytes : {1e5, 1e8})
     add("checkpoint/f32/" + std::to_string(bytes), {{"bytes", bytes}},
         truth[Coef::commit].value + bytes * truth[Coef::checkpoint].value);
+  for (const double computes : {0.01, 0.05, 0.2}) {  // seconds of a step whose ranks meet between ops
+    Counts n{};
+    n[index_of(Coef::message_host)] = 32;
+    n[index_of(Coef::wire_host)] = 1e6;
+    add("lockstep/f32/" + std::to_string(computes),
+        {{"compute_s", computes}, {"ranks", 2}, {"messages", 32}, {"wire_bytes", 1e6}},
+        computes * truth[Coef::lockstep].value + seconds(n, truth.values()));
+  }
   add("peak/f32", {{"flops", 1e9}, {"threads", 1}}, 1e9 / truth.peaks.at("f32").value);
   add("peak/bf16", {{"flops", 1e9}, {"threads", 1}}, 1e9 / truth.peaks.at("bf16").value);
   add("stream/f32", {{"bytes", 1e9}, {"threads", 2}}, 1e9 / truth.peaks.at("memory").value);
@@ -114,6 +122,9 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
       EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.3) << info_of(c).name << " seed " << seed;
       EXPECT_EQ(m[c].provenance.at(0).substr(0, 11), "checkpoint/");
     }
+    // Three cases that scatter widely, and the spec sheet's prior
+    EXPECT_NEAR(std::log(m[Coef::lockstep].value / truth[Coef::lockstep].value), 0, 0.4) << "seed " << seed;
+    EXPECT_EQ(m[Coef::lockstep].provenance.at(0).substr(0, 9), "lockstep/");
     EXPECT_EQ(m.identity.cores, 2);
     EXPECT_EQ(m.identity.cpu, "Some CPU");
     EXPECT_EQ(m.identity.cache_bytes, 32000000);

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include "support.h"
 #include "tests/paths.h"
@@ -214,6 +217,77 @@ TEST(Cost, TensorParallelismAcrossASlowLinkLosesToInside) {
   EXPECT_GT(across.first, 1.2 * inside.first);
   EXPECT_GT(across.second, 1.2 * inside.second);
   EXPECT_EQ(seconds_of("tp-dp-cp-pp", 4), seconds_of("dp-tp-cp-pp", 4));
+}
+
+// A core that all compute keeps busy makes the transfers inside its host itself; what crosses the network
+// passes beside it. In both gears.
+TEST(Cost, TheNetworkMovesWhatCoresHaveNoTimeFor) {
+  RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml",
+                            {"layout.cp=2", "run.threads=1", "policy.edge_chunks=2", "train.global_batch=8"});
+  Machine m = test::machine();
+  for (const Coef c : {Coef::message_host, Coef::message_net}) m[c].value = 1e-6;
+  m[Coef::wire_net].value = m[Coef::wire_host].value =
+      1e-12;  // the wire itself takes no time worth speaking of
+  m[Coef::overlap_slowdown].value = m[Coef::lockstep].value = m[Coef::imbalance].value = 1e-12;
+  const auto cp = static_cast<size_t>(Lane::cp);
+  const auto exposed = [&](int64_t ranks_on_host) {
+    Conditions where = conditions_of(s, m, ranks_on_host, 1);
+    where.cores = ranks_on_host;  // none to spare
+    const StepTerms t = count_pipeline(s, stages_of(s, {}), where, cache_share(m, ranks_on_host), m.values());
+    const StepCost c = step_cost(t, m.values());
+    EXPECT_NEAR(c.exposed, std::accumulate(c.exposed_by_lane.begin(), c.exposed_by_lane.end(), 0.0), 1e-15);
+    const double full =
+        simulate(s, stages_of(s, {}), m.values(), where, cache_share(m, ranks_on_host)).step_s;
+    EXPECT_NEAR(c.total / full, 1, 0.1);  // which replays the first rank
+    return c.exposed_by_lane[cp] / c.by_lane[cp];
+  };
+  EXPECT_GT(exposed(2), 0.9);
+  EXPECT_LT(exposed(1), 0.5);
+}
+
+// Parts of a graph are unequal: of each stretch between two meetings the slower rank's work counts.
+TEST(Cost, OfACutGraphTheSlowerRankOfEachStretchCounts) {
+  const RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml",
+                                  {"layout.cp=3", "run.threads=1", "train.global_batch=4"});
+  const Machine m = test::machine();
+  const Conditions where = conditions_of(s, m, 3, 1);
+  const double cache = cache_share(m, 3);
+  const StepTerms together = count_pipeline(s, stages_of(s, {}), where, cache, m.values());
+  std::vector<StepTerms> alone;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Plan plan = build_plan(s, rank, {});
+    alone.push_back(count_terms(s, plan, link_step(s, plan, 1), where, cache));
+  }
+  const Counts rate = rates(m.values(), where);
+  double sum_of_maxima = 0, slowest = 0;
+  for (size_t i = 0; i < together.chunks.size(); ++i) {
+    double most = 0;
+    for (const StepTerms& t : alone) {
+      ASSERT_EQ(t.chunks.size(), together.chunks.size());
+      most = std::max(most, seconds(t.chunks[i].compute, rate));
+    }
+    EXPECT_DOUBLE_EQ(seconds(together.chunks[i].compute, rate), most);
+    sum_of_maxima += most;
+  }
+  for (const StepTerms& t : alone) slowest = std::max(slowest, step_cost(t, m.values()).compute);
+  EXPECT_GT(sum_of_maxima, slowest) << "25 nodes over 3 ranks";
+  EXPECT_NEAR(step_cost(together, m.values()).compute, sum_of_maxima, 1e-12);
+}
+
+// Ranks that meet between ops wait for one another there; replicas, which meet at the end, do not.
+TEST(Cost, RanksThatMeetBetweenOpsWaitThere) {
+  Machine m = test::machine();
+  const auto imbalance = [&](const std::vector<std::string>& layout) {
+    std::vector<std::string> set{"run.threads=1"};
+    set.insert(set.end(), layout.begin(), layout.end());
+    const RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", set);
+    const StepCost c = step_cost(terms_of(s, m, 1, s.layout.world()), m.values());
+    return c.imbalance / c.compute;
+  };
+  const double once = m[Coef::imbalance].value, between = m[Coef::lockstep].value = 0.1;
+  EXPECT_NEAR(imbalance({"layout.dp=4"}), 2 * once, 1e-12);
+  EXPECT_NEAR(imbalance({"layout.cp=2"}), once + between, 1e-12);
+  EXPECT_NEAR(imbalance({"layout.cp=2", "layout.tp=2", "layout.dp=2"}), 3 * once + 2 * between, 1e-12);
 }
 
 TEST(Terms, AreNeverNegativeAndChunksAddUpToTheTotal) {

@@ -84,6 +84,7 @@ inline Conditions conditions(const RunSpec& s, const Machine& m) {
   return {
       .ranks = s.layout.world(),
       .stages = s.layout.pp,
+      .meeting = s.layout.tp * s.layout.cp,
       .ranks_on_host = s.layout.world(),
       .threads = s.run.threads ? s.run.threads : std::max<int64_t>(1, m.identity.cores / s.layout.world()),
       .cores = m.identity.cores};
