@@ -28,13 +28,13 @@ std::vector<CutOfEdges> edges_of(const GlobeCut& cut) {
           sum_of("mesh to grid", cut.mesh_to_grid)};
 }
 
-std::vector<GraphCut> cuts_of(const GraphcastSpec& n, int64_t ranks) {
+std::vector<GraphCut> cuts_by_kind(const GraphcastSpec& n, int64_t ranks) {
   std::vector<GraphCut> out{{"bands", true, edges_of(*globe_cut(n, ranks))}};
   if (has_metis()) out.push_back({"metis", false, edges_of(globe_cut_by_metis(n, ranks))});
   return out;
 }
 
-std::vector<GraphCut> cuts_of(const RegionalGnnSpec& n, int64_t ranks) {
+std::vector<GraphCut> cuts_by_kind(const RegionalGnnSpec& n, int64_t ranks) {
   std::vector<GraphCut> out;
   for (const char* partition : {"bands", "metis"}) {
     RegionalGnnSpec by = n;
@@ -102,8 +102,8 @@ GraphPicture picture(const GraphcastSpec& n, int64_t ranks) {
 std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks) {
   if (ranks == 1) return {};
   return net.visit([&](const auto& n) -> std::vector<GraphCut> {
-    if constexpr (requires { cuts_of(n, ranks); })
-      return cuts_of(n, ranks);
+    if constexpr (requires { cuts_by_kind(n, ranks); })
+      return cuts_by_kind(n, ranks);
     else
       return {};
   });
