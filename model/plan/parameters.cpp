@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -200,14 +199,16 @@ void Parameters::drop_unread_gathers() {
   std::vector<Op>& ops = b_.plan.ops;
   for (const Lane lane : {Lane::dp, Lane::h2d}) {
     const auto begin = ops.begin() + b_.plan.routines.back().first;
-    std::set<int32_t> read;
+    const auto brings = [&](const Op& op) {
+      return op.lane == lane && (op.kind == OpKind::all_gather || op.kind == OpKind::copy);
+    };
+    if (std::none_of(begin, ops.end(), brings)) continue;
+    std::vector<bool> read(b_.plan.buffers.size());
     for (auto op = begin; op != ops.end(); ++op)
-      for (const View& v : op->reads) read.insert(v.buffer);
+      for (const View& v : op->reads)
+        if (v) read[v.buffer] = true;
     ops.erase(std::remove_if(begin, ops.end(),
-                             [&](const Op& op) {
-                               const bool brings = op.kind == OpKind::all_gather || op.kind == OpKind::copy;
-                               return brings && op.lane == lane && read.count(op.writes[0].buffer) == 0;
-                             }),
+                             [&](const Op& op) { return brings(op) && !read[op.writes[0].buffer]; }),
               ops.end());
   }
 }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 #include <stdexcept>
 
 #include "model/plan/plan.h"
@@ -18,7 +17,8 @@ struct Life {
 // First and last op of each scratch buffer of a routine. One that a routine reads must be its own: what
 // another one wrote is gone.
 std::vector<Life> lifetimes(const Plan& plan, int32_t routine) {
-  std::map<int32_t, Life> lives;
+  std::vector<Life> lives;
+  std::vector<int32_t> at(plan.buffers.size(), -1);  // where in `lives`, by buffer
   const Routine& r = plan.routines[routine];
   for (int32_t i = r.first; i < r.first + r.count; ++i) {
     for (const auto* operands : {&plan.ops[i].reads, &plan.ops[i].writes}) {
@@ -27,15 +27,15 @@ std::vector<Life> lifetimes(const Plan& plan, int32_t routine) {
         if (plan.buffers[v.buffer].routine != routine)
           throw std::logic_error(plan.ops[i].path + " uses " + plan.buffers[v.buffer].name +
                                  ", scratch of another routine: it should be saved");
-        auto [life, fresh] = lives.try_emplace(v.buffer, Life{v.buffer, i, i});
-        life->second.last = i;
+        if (at[v.buffer] < 0) {
+          at[v.buffer] = static_cast<int32_t>(lives.size());
+          lives.push_back({v.buffer, i, i});
+        }
+        lives[at[v.buffer]].last = i;
       }
     }
   }
-  std::vector<Life> out;
-  out.reserve(lives.size());
-  for (const auto& [buffer, life] : lives) out.push_back(life);
-  return out;
+  return lives;
 }
 
 // Places the scratch of one routine at offsets from 0; returns the bytes it takes. Buffers come in order of

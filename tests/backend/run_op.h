@@ -27,7 +27,7 @@ class OpInPlan {
     for (const Operand& o : c.reads) reads_.push_back(hold(o));
     for (const Operand& o : c.writes)
       writes_.push_back(o.shares >= 0 ? reads_[static_cast<size_t>(o.shares)] : hold(o));
-    b.begin("op", Pass::forward);
+    const int routine = b.begin("op", Pass::forward);
     if (c.kind == OpKind::attention || c.kind == OpKind::attention_backward)
       b.emit_with_workspace(c.kind, "op", c.a, reads_, writes_);
     else
@@ -38,6 +38,7 @@ class OpInPlan {
       b.emit(OpKind::loss_sums, "other", c.a, {any, any}, {any});
     }
     b.end();
+    b.plan.train.push_back({routine, 0, 0});
     plan_ = std::move(b.plan);
     place(plan_);
     check_operands(plan_.ops[0]);

@@ -73,6 +73,8 @@ CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& tr
         std::make_unique<DeviceArena>(static_cast<int64_t>(sizeof(float) * rows.size()));
     ISOBAR_CUDA(cudaMemcpy(held->data(), rows.data(), sizeof(float) * rows.size(), cudaMemcpyHostToDevice));
   }
+  // The copies may still be on their way, and the lanes' streams do not wait for the null stream.
+  ISOBAR_CUDA(cudaStreamSynchronize(nullptr));
 }
 
 CudaBackend::~CudaBackend() = default;
