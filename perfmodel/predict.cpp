@@ -39,19 +39,21 @@ void say_how_read(const RunSpec& spec, const StepTerms& terms, const Machine& m,
                   std::vector<std::string>& out) {
   const Coef decode = Coef::read_decode;
   const Counts rate = rates(m.values(), terms.where);
-  const auto is_own = [](const std::string& from) {
-    return from.find("/" + std::string(kOwnData)) != std::string::npos;
+  const auto is_made = [&](const std::string& from) {  // a fit by runs is of their data
+    return from == "spec" ||
+           (from.starts_with(read_kind(spec)) && from.find("/" + std::string(kOwnData)) == std::string::npos);
   };
   const std::vector<std::string>& from = m[decode].provenance;
-  if (terms.read[index_of(decode)] > 0 && std::none_of(from.begin(), from.end(), is_own))
+  if (terms.read[index_of(decode)] > 0 && std::all_of(from.begin(), from.end(), is_made))
     out.push_back(
         spec.data.train +
         " is priced as chunks of one step that zstd compressed: isobar calibrate --for CONFIG times "
         "it as it is");
-  for (size_t i = 0; i < kCoefs; ++i) {
-    const double share = terms.read[i] * rate[i] / s.total;
-    if (!m.coefficients[i].measured() && share > 0.05)
-      out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and reading takes " +
+  for (const Coef c : {Coef::read_noise, Coef::read_hdf5, Coef::read_netcdf, Coef::read_zarr, decode,
+                       Coef::read_sample, Coef::read_table, Coef::read_row}) {
+    const double share = terms.read[index_of(c)] * rate[index_of(c)] / s.total;
+    if (!m[c].measured() && share > 0.05)
+      out.push_back(std::string(info_of(c).name) + " was never measured on this machine, and reading takes " +
                     short_number(std::round(100 * share)) + " % of a step's time by it");
   }
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "model/data/cf_axes.h"
@@ -88,6 +89,68 @@ TEST(Netcdf, ClassicFilesWithRecordsReadInParallel) {
         expect_config_error([&] { open_fields(dir / "a.nc", "data.train", {}); },
                             {"a.nc", "'data.train'", "truncated"});
       }
+}
+
+// Floats as they are wanted are read in place, in stretches, of either byte order: fields larger than one.
+TEST(Netcdf, PlainFloatsAreExactAndTheirFillValueIsFoundByItsPlace) {
+  constexpr int64_t T = 2, H = 301, W = 401;
+  TempDir dir;
+  for (const int format : {int{NC_NETCDF4}, int{NC_CDF5}}) {
+    const std::vector<float> values = random_floats(T * H * W, 280, 10);
+    const int64_t row = random_int(0, H - 1), column = random_int(0, W - 1);
+    const size_t at = static_cast<size_t>((H + row) * W + column);  // of the second step
+    for (const bool missing : {false, true}) {
+      std::vector<float> written = values;
+      if (missing) written[at] = NC_FILL_FLOAT;
+      int nc = 0, dims[3], axes[3], v = 0;
+      const char* const names[] = {"time", "latitude", "longitude"};
+      const char* const units[] = {"hours since 2019-01-01", "degrees_north", "degrees_east"};
+      const size_t sizes[] = {T, H, W};
+      NC(nc_create((dir / "a.nc").c_str(), NC_CLOBBER | format, &nc));
+      for (int k = 0; k < 3; ++k) {
+        NC(nc_def_dim(nc, names[k], sizes[k], &dims[k]));
+        NC(nc_def_var(nc, names[k], NC_DOUBLE, 1, &dims[k], &axes[k]));
+        NC(nc_put_att_text(nc, axes[k], "units", std::strlen(units[k]), units[k]));
+      }
+      NC(nc_def_var(nc, "t", NC_FLOAT, 3, dims, &v));
+      NC(nc_enddef(nc));
+      for (int k = 0; k < 3; ++k) {
+        std::vector<double> axis(sizes[k]);
+        for (size_t i = 0; i < axis.size(); ++i)
+          axis[i] = k == 1 ? 90 - static_cast<double>(i) / 4 : static_cast<double>(i) / 4;
+        NC(nc_put_var_double(nc, axes[k], axis.data()));
+      }
+      NC(nc_put_var_float(nc, v, written.data()));
+      NC(nc_close(nc));
+      const FieldFiles files = open_fields(dir / "a.nc", "", {});
+      const FieldShape shape{1, H, W};
+      const Statistics norm{{281.5f}, {9.5f}};
+      for (int64_t t = 0; t < T; ++t)
+        for (const Statistics* n : {static_cast<const Statistics*>(nullptr), &norm}) {
+          std::vector<float> got(H * W);
+          if (missing && t == 1) {
+            expect_config_error([&] { files[0]->read(t, shape, n, got.data()); },
+                                {"time step 1", "'t'", "missing value",
+                                 "row " + std::to_string(row) + ", column " + std::to_string(column)});
+            continue;
+          }
+          files[0]->read(t, shape, n, got.data());
+          for (int64_t i = 0; i < H * W; ++i) {
+            const float x = values[static_cast<size_t>(t * H * W + i)];
+            ASSERT_EQ(got[static_cast<size_t>(i)], n ? (x - 281.5f) / 9.5f : x);
+          }
+        }
+      std::vector<float> gaps(H * W);
+      files[0]->read_with_gaps(1, shape, gaps.data());
+      for (size_t i = 0; i < gaps.size(); ++i) {
+        const size_t of = static_cast<size_t>(H * W) + i;
+        if (missing && of == at)
+          ASSERT_TRUE(std::isnan(gaps[i]));
+        else
+          ASSERT_EQ(gaps[i], values[of]);
+      }
+    }
+  }
 }
 
 TEST(Netcdf, ChunkedAndCompressedFilesReadInParallel) {

@@ -1,20 +1,28 @@
 // How fast fields are delivered: bytes of f32 a second by format and number of reading threads, beside the
-// same bytes read raw from one file. What is read lies in the page cache: decoding is measured, no disk.
+// same bytes read raw and the decompressor alone. What is read lies in the page cache: no disk is measured.
 //
-//   archive_benchmark [FOLDER]                 # makes 200 MB there [a folder of its own]; one line a case
+//   archive_benchmark [FOLDER]                 # makes 700 MB there [a folder of its own]; one line a case
 //
-// bench/results/archives-*.json keeps the medians. "raw": one file, a step at a time; "raw, its chunks": the
-// files of the Zarr that is not compressed, opened, read and closed, as any reader of it has to.
+// bench/results/archives-*.json keeps the medians. Each format that is not compressed has its like, "…, raw":
+// the same bytes of the same files, one pread for each field of a step, and nothing done to them; those of a
+// Zarr's chunks are opened and closed, as any reader has to. (Page caches of files that are written
+// differently are read at different rates.) "raw, a step": one large file, one pread a step. "alone": the
+// chunks of a compressed Zarr lie in memory, and are only decompressed.
 #include <benchmark/benchmark.h>
+#include <blosc.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <thread>
 
+#include "model/base/files.h"
 #include "model/data/convert.h"
+#include "model/data/element.h"
 #include "model/data/field_file.h"
 #include "model/data/synth.h"
 
@@ -59,15 +67,21 @@ void read_archive(benchmark::State& state, const std::string& path, bool normali
   state.SetBytesProcessed(state.iterations() * kShape.size() * 4);
 }
 
+/// The first chunks of a Zarr's fields
+std::vector<std::string> first_chunks(const std::string& store) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(store))
+    for (const char* first : {"0.0.0", "c/0/0/0"})  // of version 2 and 3
+      if (entry.is_directory() && fs::exists(entry.path() / first)) names.push_back(entry.path() / first);
+  return names;
+}
+
 /// The files of a Zarr that is not compressed, and nothing but them: opened, read and closed.
 void read_chunks(benchmark::State& state, const std::string& store) {
   std::vector<float> fields(static_cast<size_t>(kShape.size()));
   const size_t bytes = fields.size() * sizeof(float) / static_cast<size_t>(kShape.channels);
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(store))
-    if (entry.is_directory() && fs::exists(entry.path() / "0.0.0"))
-      names.push_back(entry.path().string() + "/");
-  std::erase_if(names, [&](const std::string& n) { return fs::file_size(n + "0.0.0") != bytes; });
+  std::vector<std::string> names = first_chunks(store);
+  for (std::string& n : names) n.resize(n.size() - std::string("0.0.0").size());
   int64_t t = state.thread_index();
   for (auto _ : state) {
     size_t at = 0;
@@ -82,19 +96,62 @@ void read_chunks(benchmark::State& state, const std::string& store) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes * names.size()));
 }
 
-void read_raw(benchmark::State& state, const std::string& path) {
+/// Where the fields of a step lie in a file: of the first step, and how far the next one is.
+struct Places {
+  int64_t first, next;
+};
+
+/// Found by their bytes.
+std::vector<Places> places_of(const std::string& path, const FieldFile& made, bool swapped) {
+  const std::string bytes = read_file(path);
+  const int64_t plane = kShape.size() / kShape.channels;
+  const auto place = [&](int64_t t, int64_t channel) {
+    std::vector<float> fields(static_cast<size_t>(kShape.size()));
+    made.read(t, kShape, nullptr, fields.data());
+    float* const field = fields.data() + channel * plane;
+    if (swapped) swap_bytes(field, plane, sizeof(float));
+    const size_t at = bytes.find(reinterpret_cast<const char*>(field), 0, static_cast<size_t>(plane) * 4);
+    if (at == std::string::npos) throw std::runtime_error(path + " does not hold its fields as they are");
+    return static_cast<int64_t>(at);
+  };
+  std::vector<Places> out;
+  for (int64_t c = 0; c < kShape.channels; ++c) out.push_back({place(0, c), place(1, c) - place(0, c)});
+  return out;
+}
+
+void read_raw(benchmark::State& state, const std::string& path, const std::vector<Places>& places) {
   const int fd = ::open(path.c_str(), O_RDONLY);
   std::vector<float> fields(static_cast<size_t>(kShape.size()));
-  const size_t bytes = fields.size() * sizeof(float);
+  const auto bytes = fields.size() * sizeof(float) / places.size();
+  auto* const out = reinterpret_cast<std::byte*>(fields.data());
   int64_t t = state.thread_index();
   for (auto _ : state) {
-    if (::pread(fd, fields.data(), bytes, static_cast<off_t>(bytes) * (t % kSteps)) !=
-        static_cast<ssize_t>(bytes))
-      state.SkipWithError("short read");
+    for (size_t p = 0; p < places.size(); ++p)
+      if (::pread(fd, out + p * bytes, bytes, places[p].first + t % kSteps * places[p].next) !=
+          static_cast<ssize_t>(bytes))
+        state.SkipWithError("short read");
     t += state.threads();
   }
   ::close(fd);
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes));
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(fields.size() * sizeof(float)));
+}
+
+/// The chunks of one step of a Zarr in memory, decompressed by what has compressed them.
+void decompress(benchmark::State& state, const std::string& store, const std::string& compressor) {
+  const size_t bytes = static_cast<size_t>(kShape.size() / kShape.channels) * sizeof(float);
+  std::vector<std::string> chunks;
+  for (const std::string& chunk : first_chunks(store)) chunks.push_back(read_file(chunk));
+  std::vector<std::byte> out(bytes);
+  const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> zstd(ZSTD_createDCtx(), ZSTD_freeDCtx);
+  for (auto _ : state)
+    for (const std::string& c : chunks) {
+      const size_t n =
+          compressor == "zstd"
+              ? ZSTD_decompressDCtx(zstd.get(), out.data(), bytes, c.data(), c.size())
+              : static_cast<size_t>(std::max(0, blosc_decompress_ctx(c.data(), out.data(), bytes, 1)));
+      if (n != bytes) state.SkipWithError("does not decompress");
+    }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes * chunks.size()));
 }
 
 void run(const fs::path& folder) {
@@ -115,23 +172,30 @@ void run(const fs::path& folder) {
   }
   out.close();
   const auto measure = [](const std::string& name, const auto& body) {
-    for (const int threads : {1, 2, 4})
+    for (int threads = 1; threads <= static_cast<int>(std::thread::hardware_concurrency()); threads *= 2)
       benchmark::RegisterBenchmark(name.c_str(), body)
           ->Threads(threads)
           ->UseRealTime()
-          ->MinTime(0.5)
-          ->Repetitions(3)
+          ->MinTime(0.2)
+          ->Repetitions(5)
           ->ReportAggregatesOnly();
   };
-  measure("raw", [raw](benchmark::State& s) { read_raw(s, raw); });
+  const std::vector<Places> whole{{0, kShape.size() * static_cast<int64_t>(sizeof(float))}};
+  measure("raw, a step", [=](benchmark::State& s) { read_raw(s, raw, whole); });
   for (const Case& c : kCases) {
     const std::string path =
         (folder / (c.format + c.compressor + std::to_string(c.steps_a_chunk) + ending(c.format))).string();
     convert(source, {}, path,
             {.format = c.format, .chunks = {.steps = c.steps_a_chunk, .compressor = c.compressor}});
     measure(c.name, [path](benchmark::State& s) { read_archive(s, path, false); });
+    if (!c.format.starts_with("zarr")) {
+      const std::vector<Places> places = places_of(path, *made[0], c.format == "netcdf3");
+      measure(c.name + ", raw", [=](benchmark::State& s) { read_raw(s, path, places); });
+    }
+    if (c.name == "zarr2/blosc" || c.name == "zarr3/zstd")
+      measure(c.compressor + " alone", [path, c](benchmark::State& s) { decompress(s, path, c.compressor); });
     if (c.name != "zarr2/none") continue;
-    measure("raw, its chunks", [path](benchmark::State& s) { read_chunks(s, path); });
+    measure(c.name + ", raw", [path](benchmark::State& s) { read_chunks(s, path); });
     measure(c.name + ", normalised", [path](benchmark::State& s) { read_archive(s, path, true); });
   }
   benchmark::RunSpecifiedBenchmarks();
