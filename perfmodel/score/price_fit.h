@@ -49,7 +49,10 @@ double far_variance(const Quantity& quantity, const Sample& sample, double log_v
 struct Spread {
   double below, above;
 };
-Spread unseen_spread(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);
+/// `far`: log sigma an e-fold of that distance, by campaigns left out.
+constexpr double kFar = 0.8;
+Spread unseen_spread(const Quantity& quantity, const Sample& sample, const PriceBelief& belief,
+                     double far = kFar);
 /// Logarithms of prices that suit these samples best, bounds among them.
 Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
 
