@@ -133,6 +133,45 @@ EngineLayout EngineOn::own(RunSpec spec) const {
   return parts_->layout(spec);
 }
 
+std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) const {
+  constexpr int64_t kMostTimes = 4096;
+  std::optional<Change> best;
+  const auto consider = [&](RunSpec one, const std::string& key, const std::string& value) {
+    try {
+      validate(one);
+      const EngineLayout l = parts_->layout(one);
+      if (l.answer.memory.value > memory()) return;
+      if (!best || l.answer.step.value < best->layout.answer.step.value) best = {{key + "=" + value}, l};
+    } catch (const ConfigError&) {  // what the net or the engine has not
+    }
+  };
+  for (const char* recompute : {"selective", "full"}) {
+    RunSpec one = given;
+    one.policy.recompute = recompute;
+    if (given.policy.recompute != "full") consider(one, "policy.recompute", recompute);
+  }
+  for (int64_t b = given.micro_batch() / 2; b >= 1; b /= 2) {
+    RunSpec one = given;
+    one.policy.micro_batch = b;
+    if (given.train.global_batch % (given.layout.dp * b) == 0)
+      consider(one, "policy.micro_batch", std::to_string(b));
+  }
+  for (int64_t zero = given.policy.zero + 1; zero <= 3; ++zero) {
+    RunSpec one = given;
+    one.policy.zero = zero;
+    consider(one, "policy.zero", std::to_string(zero));
+  }
+  for (int64_t times = 2; times <= kMostTimes && !best; times *= 2)
+    for (int64_t LayoutSpec::*axis : {&LayoutSpec::dp, &LayoutSpec::tp, &LayoutSpec::pp}) {
+      RunSpec one = given;
+      one.layout.*axis *= times;
+      if (one.train.global_batch % (one.layout.dp * one.micro_batch()) != 0) continue;
+      const char* name = axis == &LayoutSpec::dp ? "dp" : axis == &LayoutSpec::tp ? "tp" : "pp";
+      consider(one, std::string("layout.") + name, std::to_string(one.layout.*axis));
+    }
+  return best;
+}
+
 Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
   constexpr double kSure = 0.8;
   std::vector<PublishedRun> runs;

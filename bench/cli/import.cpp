@@ -158,6 +158,7 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
     refuse_others(command, "a machine or model of another program", "");
     peers(a);
   } else {
+    refuse_others(command, "a file of no kind that is known", "");
     throw ConfigError(file, "", "is of no kind that is known",
                       "see isobar import --help for those there are");
   }

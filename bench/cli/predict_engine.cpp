@@ -65,14 +65,31 @@ void print_one(const EngineOn& on, const Machine& m, const EngineLayout& l, bool
                 spec.policy.micro_batch);
 }
 
+void print_change(const std::optional<EngineOn::Change>& c) {
+  if (!c) {
+    std::printf("no change of one key fits, on up to 4,096 times as many accelerators\n");
+    return;
+  }
+  const TimeUnit u = unit_of(c->layout.answer.step.value);
+  std::printf("smallest change that fits: --set %s  (%s %s a step, %s GB a rank, %ld accelerators)\n",
+              c->set.front().c_str(), rounded(known_of(c->layout.answer.step).scaled(u.per_second)).c_str(),
+              u.name, rounded(known_of(c->layout.answer.memory).scaled(1e-9)).c_str(),
+              c->layout.spec.layout.world());
+}
+
 void one_layout(const RunSpec& given, const EngineOn& on, const Machine& m, const LayoutQuestion& q) {
   const EngineLayout l = on.own(given);
+  std::optional<EngineOn::Change> change;
+  const bool large = l.answer.memory.value > on.memory();
+  if (large) change = on.smallest_change(l.spec);
   if (q.json) {
     json j = json_of(on, m, l);
+    if (change) j["smallest_change"] = {{"set", change->set}, {"step_s", change->layout.answer.step.value}};
     if (has_training(q)) j["budget"] = json_of(training_of(choice_of(l, on, m), q));
     std::printf("%s\n", j.dump(1).c_str());
   } else {
     print_one(on, m, l, given.policy.micro_batch == 0);
+    if (large) print_change(change);
     if (has_training(q)) std::printf("\n  %s\n", text_of(training_of(choice_of(l, on, m), q), m).c_str());
   }
   // What other engines need is known to a factor: only what is surely too much ends with the exit code.

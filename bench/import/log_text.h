@@ -4,6 +4,7 @@
 //   for (const std::string& line : log_lines(text))
 //     if (auto ms = number_after(line, "elapsed time per iteration (ms):")) ...
 #pragma once
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -49,7 +50,7 @@ inline std::optional<double> number_after(const std::string& line, const std::st
   }
   char* end = nullptr;
   const double v = std::strtod(digits.c_str(), &end);
-  if (end == digits.c_str()) return std::nullopt;
+  if (end == digits.c_str() || !std::isfinite(v)) return std::nullopt;
   return v;
 }
 

@@ -136,7 +136,7 @@ void read_megatron_log(const std::string& text, LoggedRun& r) {
     if (own) last = *own;
     // Batches that grow at a training's begin are no steps of the batch that the arguments name.
     if (own && batch > 0 && *own != batch) continue;
-    r.steps.push_back(1e-3 * *ms);
+    if (*ms > 0) r.steps.push_back(1e-3 * *ms);
   }
   if (r.steps.empty() && last > 0)
     throw ConfigError(r.file, "global batch size",

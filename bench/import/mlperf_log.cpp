@@ -29,7 +29,8 @@ std::optional<LoggedEvent> event_in(const std::string& line) {
   if (!text) return std::nullopt;
   const json j = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!j.is_object() || !j.contains("key") || !j["key"].is_string()) return std::nullopt;
-  LoggedEvent e{j["key"].get<std::string>(), 1e-3 * number_in(j, "time_ms").value_or(0), number_in(j, "value"), {}};
+  LoggedEvent e{
+      j["key"].get<std::string>(), 1e-3 * number_in(j, "time_ms").value_or(0), number_in(j, "value"), {}};
   if (j.contains("metadata")) e.samples = number_in(j["metadata"], "samples_count");
   return e;
 }

@@ -20,6 +20,8 @@ using Eigen::VectorXd;
 constexpr double kFewErrors = 12;
 constexpr double kFew = 5;  // different runs, that the fit of everything else takes up
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
+constexpr double kFarOfFew =
+    0.35;                     // log sigma an e-fold that prices of a few runs leave: by campaigns left out
 constexpr double kScale = 3;  // of lengths, in octaves, before any run has said otherwise
 constexpr double kRoot3 = 1.7320508075688772;
 
@@ -368,11 +370,11 @@ Estimated CampaignFit::predict(const Sample& s) const {
     share = beyond / (variance + beyond);
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
     const double few = kFew / (kFew + different_);
-    variance += few * few * far_variance(quantity_, s, mean);
+    variance += few * few * far_variance(quantity_, s, mean, kFarOfFew);
     const double own = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
     // A few runs take doubt away, and add none to what there was without them: but where they contradict the
     // belief, its interval stays as likely as theirs.
-    const Spread before = unseen_spread(quantity_, s, belief_);
+    const Spread before = unseen_spread(quantity_, s, belief_, kFarOfFew);
     const double moved = mean - quantity_.log_value(s, belief_.mean);
     const double share_of_prior = std::min(1.0, kFew / different_);
     const auto at_most = [&](double prior) {

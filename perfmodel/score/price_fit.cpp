@@ -243,19 +243,18 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
   return all;
 }
 
-double far_variance(const Quantity& q, const Sample& s, double log_value) {
-  constexpr double kFar = 0.8;  // log sigma per e-fold: by campaigns left out
+double far_variance(const Quantity& q, const Sample& s, double log_value, double sigma) {
   if (&q != &kStepSeconds) return 0;
   // The slots of a pipeline's bubble are counted as surely as its products.
   const StepCounts& c = s.counts;
   const double sure = c.ceiling_s * (1 + c.fill / c.micro_batches);
-  return std::pow(kFar * (log_value - std::log(sure)), 2);
+  return std::pow(sigma * (log_value - std::log(sure)), 2);
 }
 
-Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief) {
+Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief, double far) {
   const double middle = q.log_value(s, belief.mean);
   double below = std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
-  below += far_variance(q, s, middle);
+  below += far_variance(q, s, middle, far);
   double above = below;
   for (Eigen::Index k = 0; k < belief.axes.cols(); ++k) {
     const double one = q.log_value(s, belief.mean + kNormal80 * belief.axes.col(k)) - middle;

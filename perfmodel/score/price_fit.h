@@ -41,14 +41,18 @@ PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaign
 PriceBelief spec_belief(const Quantity& quantity);
 /// A step is as unsure as it is far from its products at the peak and its pipeline's bubble: variance of one
 /// of so long.
-double far_variance(const Quantity& quantity, const Sample& sample, double log_value);
+/// `sigma`: of a step that takes e times as long.
+double far_variance(const Quantity& quantity, const Sample& sample, double log_value, double sigma);
 /// Log sigmas of a run whose campaign nobody has seen: what its prices may be, each main axis of their doubt
 /// tried both ways (what hides under the products at the likeliest prices surfaces at others), what prices do
 /// not explain, and that a step is as unsure as it is far from its products at the peak.
 struct Spread {
   double below, above;
 };
-Spread unseen_spread(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);
+/// `far`: log sigma an e-fold of that distance, by campaigns left out.
+constexpr double kFar = 0.8;
+Spread unseen_spread(const Quantity& quantity, const Sample& sample, const PriceBelief& belief,
+                     double far = kFar);
 /// Logarithms of prices that suit these samples best, bounds among them.
 Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"gemm", 1.08, 0.15, 0.10, -0.10},      {"gemm.low", 1.2, 0.15, 0.10, -0.15},
     {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},    {"gemm.width", 60, 0.8, 0.6, 0},
-    {"gemm.tokens", 200, 0.8, 0.8, 0},      {"attention", 1.7, 0.4, 0.3, -0.3},
+    {"gemm.tokens", 200, 0.8, 0.8, 0},      {"attention", 1.9, 0.4, 0.3, -0.3},
     {"attention.keys", 200, 0.5, 0.3, 0},   {"attention.v1", 1.5, 0.3, 0.2, 0},
     {"scores", 1.4, 0.3, 0.2, -0.2},        {"ragged_heads", 2.0, 0.5, 0.3, 0},
     {"scores.torch", 1.15, 0.5, 0.4, -0.3}, {"scores.fused", 1.15, 0.5, 0.4, -0.2},
@@ -24,7 +24,7 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"tp.nic", 1.6, 0.5, 0.5, -0.3},        {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
     {"tp.latency", 30e-6, 0.8, 0.6, -0.6},  {"tp.hop", 50e-6, 0.8, 1.5, -0.6},
     {"cp.link", 1.5, 0.5, 0.4, -0.5},       {"ep.link", 2.0, 0.5, 0.4, -0.5},
-    {"dp.link", 1.5, 0.5, 0.4, -0.3},       {"dp.nic", 1.6, 0.5, 0.5, -0.5},
+    {"dp.link", 1.5, 0.5, 0.4, -0.3},       {"dp.nic", 1.6, 0.5, 0.6, -0.5},
     {"dp.latency", 200e-6, 1.0, 0.8, -0.5}, {"dp.hidden", 0.4, 0.7, 0.6, 0.5},
     {"pp.link", 2.0, 0.6, 0.5, -0.3},       {"pp.latency", 100e-6, 1.0, 1.0, -1.0},
     {"zero3.link", 1.5, 0.5, 0.4, -0.3},    {"zero3.nic", 1.6, 0.5, 2.0, -0.8},
@@ -87,13 +87,12 @@ double layer_parameters(const PublishedRun& r) {
   return r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn;
 }
 
-/// What flash kernels compute at, of the peak: those written for Ampere (FlashAttention-2: 200 of an A100's
-/// 312 TFLOP/s) reach on Hopper, whose products they do not use, half as large a share (335 of 989; Dao
-/// 2023).
-double flash_rate(const PublishedRun& r, Precision p) {
+/// What share of the peak's products flash kernels can use: those written for Ampere (FlashAttention-2: 200
+/// of an A100's 312 TFLOP/s) reach on Hopper half as large a share (335 of 989; Dao 2023).
+double usable_by_flash(const PublishedRun& r) {
   constexpr double kOldOnNew = 0.53;
-  const bool of_hopper = r.gpu->fp8 > 1.5 * r.gpu->half;
-  return r.gpu->peak(p) * (of_hopper && !r.habits.hopper_attention ? kOldOnNew : 1);
+  const bool hopper = r.gpu->fp8 > 1.5 * r.gpu->half;
+  return hopper && !r.habits.hopper_attention ? kOldOnNew : 1;
 }
 
 StepCounts count_step(const PublishedRun& r) {
@@ -132,9 +131,10 @@ StepCounts count_step(const PublishedRun& r) {
   const double score_passes = 1 + (flash ? 2.5 : 2) + (selective && !flash ? 1 : full);
   (flash ? c.attention_s : c.scores_s) = score_flops * score_passes /
                                          (r.attention == AttentionKernel::memory_efficient ? g.accurate_fp32()
-                                          : flash ? flash_rate(r, wide)
-                                                  : g.reached(wide));
+                                          : flash                                          ? g.peak(wide)
+                                                                                           : g.reached(wide));
   c.keys = r.attended / r.cp * causal;
+  c.usable = usable_by_flash(r);
   c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
   if (!flash) {
@@ -251,7 +251,7 @@ double device_seconds(const StepCounts& c, const Prices& price) {
   const double gemm =
       p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1) * (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
   return c.gemm_s * gemm * shape +
-         c.attention_s * p(Price::attention) * (1 + p(Price::attention_keys) / c.keys) *
+         c.attention_s / c.usable * p(Price::attention) * (1 + p(Price::attention_keys) / c.keys) *
              (c.v1 > 0 ? p(Price::attention_v1) : 1) +
          c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
          c.torch_s * p(Price::scores_torch) + c.fused_s * p(Price::scores_fused) +

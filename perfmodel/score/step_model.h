@@ -75,6 +75,7 @@ struct StepCounts {
   double low = 0, fp4 = 0;           // 1: fp8 or fp4; fp4
   double width = 1, tokens = 1;      // of the local products
   double attention_s = 0, keys = 1;  // keys that a query meets on the mean
+  double usable = 1;                 // share of the peak that flash kernels are written for
   double scores_s = 0;               // unfused attention, at the matrix peak
   double v1 = 0;                     // 1: flash-attention 1
   double ragged = 0;                 // 1: head dimension no multiple of 8

@@ -282,12 +282,13 @@ TEST(PredictCommand, RefusesWhatAnEngineHasNot) {
       run({"predict", kModels + "gpt3-1t.yaml", "--machine", gpu, "--engine", "nemo", "--set", "layout.dp=1",
            "--set", "layout.tp=1", "--set", "layout.pp=1", "--set", "policy.sequence_parallel=false"});
   EXPECT_EQ(large.code, 4) << large.text;
+  EXPECT_NE(large.text.find("smallest change that fits"), std::string::npos) << large.text;
   refused({kMachines + "example-2core.yaml", "--engine", "nemo"}, "--engine", "example-2core.yaml");
 }
 
 // A dry run's forecasts are what predict says of each trial; what the engine has not is skipped with its
 // reason.
-TEST(SweepCommand, ForecastsAnotherEnginesRuns) {
+TEST(SweepForecast, OfAnotherEnginesRuns) {
   const Words common = {"--machine", kMachines + "dgx-h100.yaml", "--engine", "nemo", "--json"};
   const Ended e = run(Words{"sweep", kModels + "llama3-8b.yaml", "gpus=16", "tp=2,4", "policy.zero=1,3",
                             "train.global_batch=32", "policy.amp=bf16", "policy.micro_batch=1", "--dry-run"} +

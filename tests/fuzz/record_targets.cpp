@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "bench/import/import.h"
+#include "bench/import/training_log.h"
 #include "bench/sweep/results.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
@@ -113,6 +114,9 @@ std::vector<Target> record_targets(const fs::path& source, const fs::path& folde
     put(folder / run / "status.json", status);
   }
   const std::string config = source / "configs/models/vit-tiny.yaml", out = folder / "imported";
+  std::vector<std::string> logs;
+  for (const char* program : {"megatron", "nemo1", "nemo2", "torchtitan", "mlperf"})
+    logs.push_back(read_file(source / "tests/fixtures/logs" / (std::string(program) + ".log")));
   return {{"safetensors", "mutated.safetensors", tensors, false, [](const auto& f) { read_safetensors(f); }},
           checkpoint_target(folder),
           {"result.jsonl", "r1/result.jsonl", {kResult}, true, read_run},
@@ -126,6 +130,8 @@ std::vector<Target> record_targets(const fs::path& source, const fs::path& folde
            true,
            [config, out](const auto& f) { import_kineto({f}, config, out); }},
           {"nccl-tests", "mutated.log", {kLog}, true, [](const auto& f) { to_csv(read_nccl_tests(f, "")); }},
+          {"training logs", "training.log", logs, true,
+           [](const auto& f) { table_of({read_training_log({f}, "")}); }},
           {"calculon", "peer.json", {kPeer, kPeerModel}, true, read_peer}};
 }
 
