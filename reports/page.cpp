@@ -33,8 +33,8 @@ a { color: var(--link); }
 #status { position: sticky; top: 0; z-index: 5; background: var(--paper); border-bottom: 1px solid var(--line); padding: .35rem 0; font-size: .88rem; overflow-wrap: anywhere; }
 #status button { font: inherit; margin-left: .6rem; }
 [hidden] { display: none !important; }
-/* Nobody waits for the layout of tables that are not in view. */
-section[id^="table-"] { content-visibility: auto; contain-intrinsic-size: auto 34rem; }
+/* Figures do not wait for the layout of tables that are not in view. */
+html:not([data-ready]) section[id^="table-"] { content-visibility: auto; contain-intrinsic-size: auto 34rem; }
 figure { margin: 0; }
 .plot { width: 100%; min-width: 0; } .plot svg, .plot canvas { max-width: 100%; }
 .plot > svg { height: auto; }
@@ -63,7 +63,7 @@ th.n, td.n { text-align: right; }
   html[data-theme=dark] .plot { filter: invert(1) hue-rotate(180deg); }
   .scroll { max-height: none; overflow: visible; border: 0; background: none; } table { font-size: 6.5pt; width: auto; }
   th { position: static; white-space: normal; } td { white-space: normal; } th, td { padding: 1pt 2pt; overflow-wrap: anywhere; } td.long { min-width: 10rem; }
-  section[id^="table-"] { content-visibility: visible; } figure { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
+  figure { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
 }
 )";
 

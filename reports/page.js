@@ -66,6 +66,7 @@
       const used = fields.filter((f) => f === "id" || text.includes(`"${f}"`) || text.includes(`datum.${f}`));
       spec.datasets = { runs: rowsOf(used, looks && screenSpec.dotsOf(columns, looks, everyRun, null)) };
     }
+    screenSpec.fitLegends(spec, place.clientWidth);
     if (place.clientWidth < 560) screenSpec.narrow(spec, place.clientWidth);
     const { view } = await vegaEmbed(place, spec, {
       renderer: many || (spec.data?.values?.length ?? 0) > MANY ? "canvas" : "svg",

@@ -10,21 +10,25 @@ const screenSpec = (() => {
   function walk(o, see) {
     if (!isObject(o)) return;
     if (!Array.isArray(o)) see(o);
-    for (const [key, value] of Object.entries(o)) if (key !== "values" && key !== "config") walk(value, see);
+    for (const [key, value] of Object.entries(o)) if (!["values", "datasets", "config"].includes(key)) walk(value, see);
+  }
+
+  // Legends in as many columns as fit beside the labels of an axis.
+  function fitLegends(spec, width) {
+    const room = width - Math.min(380, 0.44 * width);
+    walk(spec, (o) => {
+      if (!o.legend?.columns) return;
+      const letters = Math.max(...(o.scale?.domain || [""]).map((word) => String(word).length));
+      o.legend.columns = Math.max(1, Math.min(5, Math.floor(room / (26 + 7.3 * letters))));
+    });
   }
 
   // On a narrow screen labels get less room than marks.
   function narrow(spec, width) {
     spec.config.axisY = { ...spec.config.axisY, labelLimit: Math.round(0.44 * width), labelFontSize: 10.5 };
     spec.config.axisXQuantitative = { ...spec.config.axisXQuantitative, tickCount: 4 };
-    spec.config.legend = {
-      ...spec.config.legend,
-      columns: 1,
-      labelLimit: Math.round(0.8 * width),
-    };
+    spec.config.legend = { ...spec.config.legend, columns: 1, labelLimit: Math.round(0.8 * width) };
     walk(spec, (o) => {
-      const long = (o.scale?.domain || []).some((word) => String(word).length > 8);
-      if (o.legend?.columns) o.legend.columns = Math.min(long ? 1 : 2, o.legend.columns);
       // "error (right: too long)" on two lines
       if (o.encoding?.x?.title?.includes(" (")) o.encoding.x.title = o.encoding.x.title.split(/ (?=\()/);
     });
@@ -100,5 +104,5 @@ const screenSpec = (() => {
     return dots;
   }
 
-  return { narrow, takeTips, filterByMask, thin, dotsOf };
+  return { fitLegends, narrow, takeTips, filterByMask, thin, dotsOf };
 })();

@@ -254,7 +254,9 @@ void next_of_comparison(const ReportData& d, const std::vector<Comparison>& comp
   const Files f = files_of(d, d.sets.size() - 1);
   const bool repeated =
       std::all_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.repetitions; });
-  Sentence s{"What to run next", "", "comparison"};
+  const bool drawn = std::any_of(comparisons.begin(), comparisons.end(),
+                                 [](const Comparison& c) { return !c.changes.empty(); });
+  Sentence s{"What to run next", "", drawn ? "comparison" : ""};
   if (repeated) {
     s.text = "Nothing for this comparison. To check later changes against " + d.sets.back() + ":";
     s.command = "isobar check " + f.results + " --reference reference.jsonl --update";

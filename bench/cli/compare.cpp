@@ -115,8 +115,9 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
     std::vector<Cell> cells{text(r.name), text(text_of(layout_of(c.spec))),
                             text(c.machine.accelerator ? c.machine.accelerator->currency : "")};
     const auto add = [&](double v) { cells.push_back(significant(v, 9)); };
-    for (const double v : {static_cast<double>(c.ranks()), c.step.value, c.step.lower, c.step.upper, c.mfu,
-                           c.memory.value, c.there, c.fits, c.samples_per_s().value})
+    cells.push_back(integer(c.ranks()));
+    for (const double v : {c.step.value, c.step.lower, c.step.upper, c.mfu, c.memory.value, c.there, c.fits,
+                           c.samples_per_s().value})
       add(v);
     for (const Known& k : {c.price().scaled(paid.samples), c.kwh().scaled(paid.samples)})
       for (const double v : {k.value, k.lower, k.upper}) add(v > 0 ? v : kNone);

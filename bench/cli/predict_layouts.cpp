@@ -227,9 +227,9 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     std::printf("%s on %ld x %s, global batch %ld\n%s\n", spec.file.c_str(), gpus, m.name.c_str(),
                 spec.train.global_batch, kWhose);
     if (!q.keep.all().empty()) std::printf("given %s; the rest is searched\n", q.keep.text().c_str());
-    std::printf("%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld evaluated individually\n\n",
-                r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large,
-                r.priced);
+    std::printf(
+        "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld evaluated individually\n\n",
+        r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
     std::printf("best: %s\n\n", text_of(best.layout).c_str());
     print_prediction(p, found, m);
     print_candidates("next best", r.best, q.top);

@@ -1,6 +1,7 @@
 #include "bench/cli/predict_page.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -36,12 +37,12 @@ json row_of(const Spot& s) {
 }
 
 json tips() {
-  return {tip("layout", "layout"), tip("step_s", "step s", ".3g"), tip("memory_gb", "memory GB", ".3g"),
-          tip("chance_to_fit", "chance to fit", ".0%")};
+  return {tip("layout", "layout"), tip("step_s", "step [s]", ".3g"), tip("memory_gb", "memory [GB]", ".3g"),
+          tip("chance_to_fit", "probability of fit", ".0%")};
 }
 
 json ordinal(const char* field) {
-  return {{"field", field}, {"type", "ordinal"}, {"title", field}};
+  return {{"field", field}, {"type", "ordinal"}, {"title", field}, {"axis", {{"labelAngle", 0}}}};
 }
 
 Figure heat_map(const std::vector<Spot>& spots) {
@@ -51,24 +52,31 @@ Figure heat_map(const std::vector<Spot>& spots) {
     if (!at || s.seconds / s.fits < at->seconds / at->fits) at = &s;
   }
   json rows = json::array();
-  for (const auto& [axes, s] : best) rows.push_back(row_of(*s));
+  double middle = 0;  // of the colours, which are of log step time
+  for (const auto& [axes, s] : best) {
+    rows.push_back(row_of(*s));
+    middle += std::log(s->seconds) / static_cast<double>(best.size());
+  }
   json spec = base_spec(rows);
   spec["height"] = 260;
-  json color = quantity("step_s", "step s");
+  json color = quantity("step_s", "step [s]");
   color["scale"] = {{"scheme", "viridis"}, {"reverse", true}, {"type", "log"}};
   color["legend"] = {{"format", ".2~g"}};
   const json x = ordinal("tp"), y = ordinal("pp");
   spec["layer"] = {
       {{"mark", "rect"}, {"encoding", {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}}}},
-      {{"mark", {{"type", "text"}, {"fill", "white"}, {"stroke", "black"}, {"strokeWidth", 0.3}}},
+      {{"mark", "text"},
        {"encoding",
         {{"x", x},
          {"y", y},
+         {"color",
+          {{"condition", {{"test", "log(datum.step_s) > " + std::to_string(middle)}, {"value", "white"}}},
+           {"value", "black"}}},
          {"text", {{"field", "step_s"}, {"type", "quantitative"}, {"format", ".2~g"}}}}}}};
-  return {"heat", "search", "The best step of each tensor and pipeline cut",
-          "Each cell is the best layout with that tp and pp, whatever its dp, cp and policy; where there is "
-          "none, none "
-          "fits or none is legal.",
+  return {"heat", "search", "Best step time by tensor and pipeline parallelism",
+          "Each cell is the best layout with that tp and pp, of any dp, cp and policy. Empty: none fits or "
+          "none is "
+          "legal.",
           spec};
 }
 
@@ -82,7 +90,7 @@ Figure pareto(const std::vector<Spot>& spots) {
   }
   json spec = base_spec(rows);
   spec["height"] = 320;
-  json x = quantity("memory_gb", "memory of the fullest rank, GB"), y = quantity("step_s", "step s");
+  json x = quantity("memory_gb", "memory of the fullest rank [GB]"), y = quantity("step_s", "step [s]");
   x["scale"] = {{"zero", false}}, y["scale"] = {{"zero", false}};
   json color = nominal("front", "on the front");
   color["scale"] = {{"domain", {true, false}}, {"range", {"#D55E00", "#9a9a9a"}}};
@@ -133,7 +141,7 @@ Table spots_table(const std::vector<Spot>& spots) {
   Table t{.id = "layouts", .title = "The best layout of each (dp, tp, cp, pp)"};
   for (const char* name : {"dp", "tp", "cp", "pp"}) t.columns.push_back(number_column(name));
   t.columns.insert(t.columns.end(), {number_column("step", "s"), number_column("memory", "GB"),
-                                     number_column("chance to fit"), text_column("layout")});
+                                     number_column("probability of fit"), text_column("layout")});
   for (const Spot& s : spots)
     t.rows.push_back({integer(s.layout.dp), integer(s.layout.tp), integer(s.layout.cp), integer(s.layout.pp),
                       significant(s.seconds, 3), significant(1e-9 * s.bytes, 3), number(s.fits, 2),

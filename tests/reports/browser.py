@@ -40,15 +40,17 @@ STATUS = "document.getElementById('status').textContent"
 IN_VIEW, ALL = [], []  # of each change: seconds until the figures in view, until all had changed
 
 
-def settled(page, action):
+def settled(page, action, timed=True):
     """Does something that changes the figures, and waits until all of them have been drawn again."""
     seen, before = (page.evaluate(f"document.documentElement.dataset.{k} || '0'") for k in ("seen", "updates"))
     begin = time.monotonic()
     action()
     page.wait(f"(document.documentElement.dataset.seen || '0') !== '{seen}'", 30)
-    IN_VIEW.append(time.monotonic() - begin)
+    in_view = time.monotonic() - begin
     page.wait(f"(document.documentElement.dataset.updates || '0') !== '{before}'", 30)
-    ALL.append(time.monotonic() - begin)
+    if timed:
+        IN_VIEW.append(in_view)
+        ALL.append(time.monotonic() - begin)
 
 
 def middle(seconds):
@@ -142,7 +144,7 @@ def use(page, made, keep):
             time.sleep(0.02)
         page.mouse("mouseReleased", left + 0.9 * width, top + 0.8 * height, button="left", clickCount=1)
 
-    settled(page, drag)
+    settled(page, drag, timed=False)  # its seconds are those of the mouse
     check(f"status is '{page.evaluate(STATUS)}'", re.search(r"picked: \d+ runs", page.evaluate(STATUS)))
     settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
 
