@@ -13,7 +13,7 @@
 namespace isobar {
 namespace {
 
-constexpr double kWidth = 1200, kMargin = 12, kText = 22;
+constexpr double kWidth = 1200, kMargin = 12, kText = 22, kLegend = 72;
 constexpr size_t kMostInside = 20000;  // edges inside ranks that can still be told apart
 
 // Degrees to points of the page: a plate carree
@@ -30,8 +30,8 @@ class Page {
         std::clamp(0.35 * kWidth / std::sqrt(static_cast<double>(nodes.size()) * kWidth / height_), 0.5, 6.0);
   }
   double x(const GraphPicture::Node& n) const { return kMargin + scale_ * (n.longitude - west_); }
-  double y(const GraphPicture::Node& n) const { return 2 * kText + kMargin + scale_ * (north_ - n.latitude); }
-  double height() const { return height_ + 2 * kText; }
+  double y(const GraphPicture::Node& n) const { return 3 * kText + kMargin + scale_ * (north_ - n.latitude); }
+  double height() const { return height_ + 3 * kText; }
   double radius() const { return radius_; }
 
  private:
@@ -83,6 +83,10 @@ std::string graph_svg(const GraphPicture& g, const std::string& title) {
                         ", " + std::to_string(between.size()) + " between ranks";
   if (left_out > 0) caption += "; " + std::to_string(left_out) + " edges over 180 E left out";
   put_text(svg, 1.7 * kText, caption);
+  for (int64_t r = 0; r < ranks; ++r)
+    put(svg, "<text x=\"%.0f\" y=\"%.0f\" fill=\"%s\">&#9679; %s</text>\n",
+        kMargin + kLegend * static_cast<double>(r), 2.6 * kText,
+        colours.at(static_cast<size_t>(r)).get<std::string>().c_str(), names[static_cast<size_t>(r)].c_str());
   const auto lines = [&](const std::set<std::pair<int32_t, int32_t>>& edges, const char* colour,
                          double width) {
     put(svg, "<g stroke=\"%s\" stroke-width=\"%.2f\">\n", colour, width);

@@ -43,7 +43,8 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts =
 /// Steps of two small nets whose ranks meet between ops: a graph that is cut, a transformer under tp.
 std::vector<RunSpec> meeting_specimens(int64_t ranks);
 /// What ranks wait for one another in steps of this run, whose world must be the ranks that register it, all
-/// of one tp or cp group. False where it is none, or among `known`, which grows.
+/// of one tp or cp group. False where it is none, among `known` (which grows), or where ranks share
+/// cores.
 bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::string>& known);
 
 /// Registers one, so that run_registered's progress knows of it.

@@ -41,51 +41,16 @@ double exposed_transfers(const RunSpec& s) {
   return 2 * (p * v - 1) * (s.policy.schedule == "1f1b" ? std::max(1.0, m / p) : 1);
 }
 
-void replace(Counts& in, const Counts& old, const Counts& by) {
-  add(in, by, 1);
-  add(in, old, -1);
-}
-
-// What two ranks do between the same meetings: of each stretch the one that takes longer, as the other waits.
-void take_slower(StepTerms& t, const StepTerms& other, const Counts& rate) {
-  for (size_t i = 0; i < t.chunks.size(); ++i) {
-    Chunk& mine = t.chunks[i];
-    const Chunk& theirs = other.chunks[i];
-    const auto take = [&](Counts& own, const Counts& of_other) {
-      if (seconds(of_other, rate) <= seconds(own, rate)) return;
-      replace(t.total, own, of_other);
-      replace(t.micro, own, of_other);
-      own = of_other;
-    };
-    take(mine.compute, theirs.compute);
-    for (size_t c = 0; c < mine.collectives.size(); ++c)
-      take(mine.collectives[c].counts, theirs.collectives[c].counts);
-  }
-}
-
-bool meet_alike(const StepTerms& a, const StepTerms& b) {
-  return std::equal(a.chunks.begin(), a.chunks.end(), b.chunks.begin(), b.chunks.end(),
-                    [](const Chunk& x, const Chunk& y) {
-                      return x.join == y.join && x.collectives.size() == y.collectives.size();
-                    });
-}
-
-// Of a stage. The parts of a graph that its ranks have are unequal: the step is as long as the slower ones
-// make it between every two exchanges. Where they meet at other places (one reads no halo) it is the slowest
-// rank's.
-StepTerms count_cut(const RunSpec& spec, const StageProgram& stage, int64_t stages, const Conditions& where,
-                    double cache_share, const Counts& k) {
+// Of a stage. The parts of a graph that its ranks have are unequal, and all wait for the slowest.
+StepTerms slowest_of_cut(const RunSpec& spec, const StageProgram& stage, int64_t stages,
+                         const Conditions& where, double cache_share, const Counts& k) {
   StepTerms t = count_terms(spec, stage.plan, stage.program, where, cache_share);
   if (spec.layout.cp == 1 || !spec.net.has_edges()) return t;
-  const Counts rate = rates(k, where);
   for (const int rank : group_of(spec.layout, "cp", stage.plan.rank)) {
     if (rank == stage.plan.rank) continue;
     const Plan plan = build_plan(spec, rank, {});
     StepTerms other = count_terms(spec, plan, link_step(spec, plan, stages), where, cache_share);
-    if (meet_alike(t, other))
-      take_slower(t, other, rate);
-    else if (step_seconds(other, k) > step_seconds(t, k))
-      t = std::move(other);
+    if (step_seconds(other, k) > step_seconds(t, k)) t = std::move(other);
   }
   return t;
 }
@@ -107,7 +72,7 @@ StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& s
                          const Conditions& where, double cache_share, const Counts& k) {
   std::vector<StepTerms> terms;
   for (const StageProgram& s : stages) {
-    terms.push_back(count_cut(spec, s, static_cast<int64_t>(stages.size()), where, cache_share, k));
+    terms.push_back(slowest_of_cut(spec, s, static_cast<int64_t>(stages.size()), where, cache_share, k));
     if (!reads(s.plan)) terms.back().read = {};
   }
   if (terms.size() == 1) return terms[0];

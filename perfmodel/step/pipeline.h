@@ -8,7 +8,7 @@
 // Narayanan 2021.
 //
 // A stage is counted as one of its ranks has it; of a graph that is cut over cp, whose ranks have unequal
-// parts, as the slower of them between every two meetings.
+// parts, as the slowest has it.
 #pragma once
 #include <vector>
 

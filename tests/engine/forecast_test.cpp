@@ -176,10 +176,10 @@ TEST(Forecast, ARegionsPointsCountAsItWasTrained) {
                           {"--ranks", "2"}))
             .wait();
     ASSERT_EQ(trained.code, 0) << trained.text;
-    const Ended e = forecast({out, "-o", dir / "out.nc", "--json"});
+    const Ended e = forecast({out, "-o", out + ".nc", "--json"});
     ASSERT_EQ(e.code, 0) << e.text;
     const json said = json::parse(e.text), judged = last_validation(out);
-    const std::vector<double> got = variable(dir / "out.nc", "t");
+    const std::vector<double> got = variable(out + ".nc", "t");
     const size_t points = 16 * 24;
     double rmse = 0, squares = 0, persistence = 0;
     for (size_t i = 0; i < 8; ++i) {
