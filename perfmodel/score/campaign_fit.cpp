@@ -374,7 +374,7 @@ Estimated CampaignFit::predict(const Sample& s) const {
     const double own = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
     // A few runs take doubt away, and add none to what there was without them: but where they contradict the
     // belief, its interval stays as likely as theirs.
-    const Spread before = unseen_spread(quantity_, s, belief_, kFarOfFew);
+    const Spread before = unseen_spread(quantity_, s, belief_);
     const double moved = mean - quantity_.log_value(s, belief_.mean);
     const double share_of_prior = std::min(1.0, kFew / different_);
     const auto at_most = [&](double prior) {

@@ -251,10 +251,11 @@ double far_variance(const Quantity& q, const Sample& s, double log_value, double
   return std::pow(sigma * (log_value - std::log(sure)), 2);
 }
 
-Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief, double far) {
+Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief) {
+  constexpr double kFar = 0.5;  // log sigma an e-fold: by campaigns left out
   const double middle = q.log_value(s, belief.mean);
   double below = std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
-  below += far_variance(q, s, middle, far);
+  below += far_variance(q, s, middle, kFar);
   double above = below;
   for (Eigen::Index k = 0; k < belief.axes.cols(); ++k) {
     const double one = q.log_value(s, belief.mean + kNormal80 * belief.axes.col(k)) - middle;

@@ -49,10 +49,7 @@ double far_variance(const Quantity& quantity, const Sample& sample, double log_v
 struct Spread {
   double below, above;
 };
-/// `far`: log sigma an e-fold of that distance, by campaigns left out.
-constexpr double kFar = 0.8;
-Spread unseen_spread(const Quantity& quantity, const Sample& sample, const PriceBelief& belief,
-                     double far = kFar);
+Spread unseen_spread(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);
 /// Logarithms of prices that suit these samples best, bounds among them.
 Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
 
