@@ -372,16 +372,19 @@ Estimated CampaignFit::predict(const Sample& s) const {
     const double few = kFew / (kFew + different_);
     variance += few * few * far_variance(quantity_, s, mean, kFarOfFew);
     const double own = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
-    // A few runs take doubt away, and add none to what there was without them: but where they contradict the
-    // belief, its interval stays as likely as theirs.
+    // A few runs take doubt away, and add none to what there was without them. Where they contradict the
+    // belief, its end on that side stays as likely as theirs, as far as the other side leaves room for it.
     const Spread before = unseen_spread(quantity_, s, belief_);
+    const double above = belief_.tails.high * before.above, below = -belief_.tails.low * before.below;
     const double moved = mean - quantity_.log_value(s, belief_.mean);
     const double share_of_prior = std::min(1.0, kFew / different_);
-    const auto at_most = [&](double prior) {
-      return share_of_prior * std::min(own, prior) + (1 - share_of_prior) * own;
+    const auto with_prior = [&](double prior, double other_side, double stretch) {
+      const double room = std::max(0.0, other_side - own);
+      return share_of_prior * std::min(own, prior + std::min(std::max(0.0, stretch), room)) +
+             (1 - share_of_prior) * own;
     };
-    high = at_most(belief_.tails.high * before.above + std::max(0.0, -moved));
-    low = -at_most(-belief_.tails.low * before.below + std::max(0.0, moved));
+    high = with_prior(above, below, -moved);
+    low = -with_prior(below, above, moved);
   }
   // Nothing runs above the peak.
   const double least = &quantity_ == &kStepSeconds ? s.counts.ceiling_s : 0;

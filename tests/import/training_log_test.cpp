@@ -18,7 +18,6 @@
 namespace isobar {
 namespace {
 
-
 std::string log(const std::string& name) {
   return source_dir() + "/tests/fixtures/logs/" + name + ".log";
 }

@@ -102,7 +102,8 @@ TEST(ReportData, ContendedRunsAreNamedAndKept) {
   EXPECT_EQ(d.ok().size(), 9u);
   EXPECT_NE(to_csv(runs_table(d)).find("contended"), std::string::npos);
   bool told = false;
-  for (const Sentence& s : story(d, {})) told = told || (s.head == "Disturbed or failed" && s.text.find("1 of 9") == 0);
+  for (const Sentence& s : story(d, {}))
+    told = told || (s.head == "Disturbed or failed" && s.text.find("1 of 9") == 0);
   EXPECT_TRUE(told);
   // Its own interval is that of one of its steps, the others' are those of their middle.
   for (const ReportRun* r : d.ok())
