@@ -24,6 +24,8 @@ struct Ties {
   std::vector<size_t> telling;  // indices
 };
 
+/// Those of which with 80 % one is the fastest, by each one's chance of it; none is said to tell.
+Ties likeliest(const std::vector<double>& chances, double loss);
 /// Times alone: the chance to fit is the search's. The model's coefficients stay the machine's.
 Ties ties(LayoutModel& model, const std::vector<LayoutCandidate>& candidates, size_t runs);
 

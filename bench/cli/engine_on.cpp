@@ -173,21 +173,13 @@ std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) 
 }
 
 Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
-  constexpr double kSure = 0.8;
   std::vector<PublishedRun> runs;
   for (const EngineLayout& l : layouts)
     runs.push_back(
         run_of(l.spec, parts_->machine, parts_->chip, parts_->engine ? parts_->engine->habits : Habits{}));
   const EngineModel::Fastest f = parts_->model.fastest(runs);
-  Ties t{.loss = f.loss};
-  for (size_t i = 0; i < runs.size(); ++i) t.members.push_back({i, f.chances[i]});
-  std::stable_sort(t.members.begin(), t.members.end(),
-                   [](const Ties::Member& a, const Ties::Member& b) { return a.chance > b.chance; });
-  double sum = 0;
-  size_t most = 0;
-  while (most < t.members.size() && sum < kSure) sum += t.members[most++].chance;
-  t.members.resize(most);
-  for (size_t i = 0; i < std::min<size_t>(2, most); ++i) t.telling.push_back(t.members[i].index);
+  Ties t = likeliest(f.chances, f.loss);
+  for (size_t i = 0; i < std::min<size_t>(2, t.members.size()); ++i) t.telling.push_back(t.members[i].index);
   return t;
 }
 
