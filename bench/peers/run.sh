@@ -3,6 +3,7 @@
 #
 #   bench/peers/run.sh             # vit-small and vit-384, fp32 and bf16, all cores; some 20 minutes on 2
 #   bench/peers/run.sh --help      # other configs, threads, rounds (arguments of compare.py)
+#   bench/peers/run.sh --attention # attention alone, by tokens and head size, on one core (attention.py)
 #   bench/peers/run.sh --setup-only
 #
 # PyTorch comes from the package index into .venv-peers (some gigabytes, once), apart from everything else. With it
@@ -19,4 +20,8 @@ else
   setup_isobar
 fi
 python_env .venv-peers "$TORCH" numpy h5py safetensors || die "PyTorch could not be installed (see above)."
-[[ "${1:-}" == --setup-only ]] || exec .venv-peers/bin/python bench/peers/compare.py "$@"
+case "${1:-}" in
+  --setup-only) ;;
+  --attention) cmake --build build --target attention_benchmark && exec .venv-peers/bin/python bench/peers/attention.py "${@:2}" ;;
+  *) exec .venv-peers/bin/python bench/peers/compare.py "$@" ;;
+esac

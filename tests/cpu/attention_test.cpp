@@ -277,26 +277,42 @@ TEST(AttentionForward, TokensOfTheWeatherNetAtOneAndTwoThreads) {
     }
 }
 
+// How attention on tiles runs: by the instructions, or by what stands for them with this CPU's best vectors
+// or any CPU's
+struct TilesOf {
+  const char* name;
+  Isa isa;
+  bool plain;
+};
+
+std::vector<TilesOf> tiles() {
+  std::vector<TilesOf> all{{"plain tiles, portable vectors", Isa::portable, true}};
+  if (best_isa() >= Isa::avx512_bf16)
+    all.push_back({"plain tiles, AVX-512's vectors", Isa::avx512_bf16, true});
+  if (best_isa() >= Isa::amx) all.push_back({"AMX", Isa::amx, false});
+  return all;
+}
+
 // Products on tiles: the instructions where there are some, and what stands for them everywhere. Odd numbers
 // of tokens, fewer and more than a block of keys, keys that some queries do not see and queries that see
 // none.
 TEST(AttentionOnTiles, IsTheTextbookForAnyShape) {
   Random random;
-  for (const bool plain : {false, true}) {
-    if (!plain && best_isa() < Isa::amx) continue;
+  for (const TilesOf& how : tiles()) {
     for (const int64_t d : {32, 48, 64, 96, 128, 192, 16, 7, 33})
       for (const auto& [tq, tk] :
            {std::pair<int64_t, int64_t>{random.integer(1, 100), random.integer(1, 130)},
             {65, 97},
-            {31, 385}}) {
-        if (tk > 130 && d > 64) continue;  // a span of keys and a bit: once is enough
+            {31, 385},
+            {20, 1633}}) {
+        if (tk > 130 && d > 64) continue;   // a span of keys and a bit: once is enough
+        if (tk > 385 && d != 16) continue;  // … and of the forward's
         Case c = random_case(random, DType::bf16, d, tq, tk);
-        const Running running(best_isa(), static_cast<int>(random.integer(1, 2)));
-        if (plain) use_plain_tiles();
-        SCOPED_TRACE(std::string(plain ? "plain tiles" : "AMX") + ", d " + std::to_string(d) + " tq " +
-                     std::to_string(tq) + " tk " + std::to_string(tk) + " heads " +
-                     std::to_string(c.a.heads) + "/" + std::to_string(c.a.kv_heads) + " causal " +
-                     std::to_string(c.a.causal));
+        const Running running(how.isa, static_cast<int>(random.integer(1, 2)));
+        if (how.plain) use_plain_tiles();
+        SCOPED_TRACE(std::string(how.name) + ", d " + std::to_string(d) + " tq " + std::to_string(tq) +
+                     " tk " + std::to_string(tk) + " heads " + std::to_string(c.a.heads) + "/" +
+                     std::to_string(c.a.kv_heads) + " causal " + std::to_string(c.a.causal));
         check_forward(c);
         if (HasFatalFailure()) return;
         check_backward(c);
@@ -307,22 +323,70 @@ TEST(AttentionOnTiles, IsTheTextbookForAnyShape) {
 
 // The maximum that exponentials are taken against stays while scores rise a little, and follows when they
 // rise more: keys grow along the sequence.
+void check_rising_scores(Random& random, DType act) {
+  for (const double most : {2.0, 40.0, 1000.0}) {
+    Case c = random_case(random, act, 16, 40, 500);
+    for (int64_t j = 0; j < c.k.size(); ++j)
+      c.k.set(j, c.k[j] * most * static_cast<double>(j) / static_cast<double>(c.k.size()));
+    SCOPED_TRACE("up to " + std::to_string(most));
+    check_forward(c);
+    if (::testing::Test::HasFatalFailure()) return;
+    if (most < 1000) check_backward(c);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 TEST(AttentionOnTiles, ScoresThatRiseFromBlockToBlock) {
   Random random;
-  for (const bool plain : {false, true}) {
-    if (!plain && best_isa() < Isa::amx) continue;
-    for (const double most : {2.0, 40.0, 1000.0}) {
-      Case c = random_case(random, DType::bf16, 16, 40, 500);
-      for (int64_t j = 0; j < c.k.size(); ++j)
-        c.k.set(j, c.k[j] * most * static_cast<double>(j) / static_cast<double>(c.k.size()));
-      const Running running(best_isa(), 1);
-      if (plain) use_plain_tiles();
-      SCOPED_TRACE(std::string(plain ? "plain tiles" : "AMX") + ", up to " + std::to_string(most));
-      check_forward(c);
-      if (HasFatalFailure()) return;
-      if (most < 1000) check_backward(c);
+  for (const TilesOf& how : tiles()) {
+    const Running running(how.isa, 1);
+    if (how.plain) use_plain_tiles();
+    SCOPED_TRACE(how.name);
+    check_rising_scores(random, DType::bf16);
+    if (HasFatalFailure()) return;
+  }
+}
+TEST(AttentionForward, ScoresThatRiseFromBlockToBlock) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const DType act : kActs) {
+      const Running running(isa, 1);
+      SCOPED_TRACE(std::string(name_of(isa)) + " " + isobar::name_of(act));
+      check_rising_scores(random, act);
       if (HasFatalFailure()) return;
     }
+}
+
+// All but dq: of a head whose keys several threads share it is a sum of their parts.
+void expect_same_bits_of_any_threads(const Case& c, const TilesOf& how) {
+  const Attention& a = c.a;
+  std::vector<Buffer> first;
+  for (const int threads : {1, 2, 3, 5}) {
+    const Running running(how.isa, threads);
+    if (how.plain) use_plain_tiles();
+    Buffer o(a.act, a.batch * a.tq * a.ld_o), lse(DType::f32, a.batch * a.heads * a.tq);
+    Buffer dq(a.act, c.q.size()), dk(a.act, c.k.size()), dv(a.act, c.v.size());
+    Buffer work(DType::f32,
+                std::max(attention_workspace(a, false, threads), attention_workspace(a, true, threads)) / 4);
+    attention_forward(a, c.q.data(), c.k.data(), c.v.data(), o.data(), lse.f32(), work.data());
+    attention_backward(a, c.q.data(), c.k.data(), c.v.data(), o.data(), lse.f32(), c.d_o.data(), dq.data(),
+                       dk.data(), dv.data(), a.ld_q, a.ld_kv, work.data());
+    if (first.empty()) {
+      for (Buffer* x : {&o, &lse, &dk, &dv}) first.push_back(std::move(*x));
+      continue;
+    }
+    EXPECT_TRUE(o.same_bits(first[0]) && lse.same_bits(first[1])) << how.name << ", threads " << threads;
+    EXPECT_TRUE(dk.same_bits(first[2]) && dv.same_bits(first[3])) << how.name << ", threads " << threads;
+  }
+}
+
+TEST(Attention, AnyNumberOfThreadsGivesTheSameBits) {
+  Random random;
+  for (const DType act : kActs) {
+    const Case c = random_case(random, act, 16, 150, 500);
+    for (const Isa isa : isas()) expect_same_bits_of_any_threads(c, {name_of(isa), isa, false});
+    if (act == DType::bf16)
+      for (const TilesOf& how : tiles()) expect_same_bits_of_any_threads(c, how);
   }
 }
 

@@ -22,7 +22,7 @@ template <class V, class E, int N>
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
   constexpr int64_t kPack = kPackOf<E>;
-  constexpr int kDegree = kPack == 1 ? 6 : 4;
+  constexpr int kDegree = kPack == 1 ? 5 : 4;
   const Reg f = V::set1(factor);
   Reg shift[N];
 #pragma GCC unroll 4
@@ -31,7 +31,7 @@ template <class V, class E, int N>
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
       float* s = scores + k * kQueryTile + v * W;
-      const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, shift[v]));
+      const Reg p = exp2_flushed<V, kDegree>(V::fma(V::load(s), f, shift[v]));
       V::store(s, as_operand<V, E>(p));
       if constexpr (kPack == 2) V::store_bf16(p_rows + (k * kQueryTile + v * W) * 2, p);
     }
@@ -160,7 +160,7 @@ void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBu
   const float* do_pairs = w.do_pairs + at * w.pairs_stride;
   matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
                              w.scores, Q, Into::kStore);
-  if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, key0, keys, w.scores);
+  if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, Q, key0, keys, w.scores, Q);
   probabilities<V, E>(keys, width, a.scale * kLog2e, w.lse2 + at * Q, w.scores, w.p_rows);
   const int64_t depth = ceil_div(queries, kPack);
   matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.p_rows, Q / kPack, do_pairs, s.d_pad,

@@ -11,81 +11,117 @@ constexpr float kMasked = -1e38f;  // finite, so that no inf - inf arises; 2^kMa
 constexpr float kNothingYet =
     -1e30f;  // running maximum before the first key: far above kMasked, below any score
 
-// Hide the keys that queries query0 … must not see in S^T rows key0 … key0 + keys - 1
-inline void mask_causal(const Attention& a, int64_t query0, int64_t key0, int64_t keys, float* scores) {
+constexpr float kLead =
+    15.0f;  // in units of log2: how far scores may rise above the maximum so far; f16 holds 2^15
+
+// Hide the keys that queries query0 … query0 + queries - 1 must not see in S^T rows key0 … key0 + keys - 1
+inline void mask_causal(const Attention& a, int64_t query0, int64_t queries, int64_t key0, int64_t keys,
+                        float* scores, int64_t stride) {
   for (int64_t k = 0; k < keys; ++k) {
-    const int64_t first_seeing = std::clamp<int64_t>(key0 + k - (a.tk - a.tq) - query0, 0, kQueryTile);
-    for (int64_t i = 0; i < first_seeing; ++i) scores[k * kQueryTile + i] = kMasked;
+    const int64_t first_seeing = std::clamp<int64_t>(key0 + k - (a.tk - a.tq) - query0, 0, queries);
+    for (int64_t i = 0; i < first_seeing; ++i) scores[k * stride + i] = kMasked;
   }
 }
 
-// N vectors of queries: the online softmax below
+// The softmax passes over the scores once: it exponentiates against the maximum so far, and only where the
+// sum shows that some score exceeds that by kLead is the block done again, against a new maximum, and what
+// was summed before shrinks. After a query's first block that seldom happens, and exponentials of up to
+// 2^kLead are as exact as others.
+
+template <class V, int kDegree>
+[[gnu::always_inline]] inline typename V::Reg exponential(typename V::Reg score, typename V::Reg factor,
+                                                          typename V::Reg shift) {
+  typename V::Reg x = V::fma(score, factor, shift);
+  if constexpr (!V::kByFloor) x = V::min(V::set1(126.0f), x);  // in this order of NaN NaN
+  return exp2_flushed<V, kDegree>(x);
+}
+
+// S^T [keys][stride] -> P^T relative to row_max (in units of log2), in pairs of keys where E is bf16; its
+// sums over keys are added to `sums`. N vectors of queries
 template <class V, class E, int N>
-[[gnu::always_inline]] inline void softmax_columns(int64_t keys, float factor, const float* scores,
-                                                   float* probabilities, float* row_max, float* row_sum,
-                                                   float* rescale) {
+[[gnu::always_inline]] inline void exponential_columns(int64_t keys, int64_t stride, float factor,
+                                                       const float* row_max, const float* scores,
+                                                       float* probabilities, float* sums) {
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
   constexpr int64_t kPack = kPackOf<E>;
-  constexpr int kDegree = kPack == 1 ? 6 : 4;
+  constexpr int kDegree = kPack == 1 ? 5 : 4;
   const Reg f = V::set1(factor);
-  Reg top[N], sum[N];
-#pragma GCC unroll 4
-  for (int v = 0; v < N; ++v) top[v] = V::set1(-3e38f);
-  for (int64_t k = 0; k < keys; ++k)
-#pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) top[v] = V::max(top[v], V::load(scores + k * kQueryTile + v * W));
+  Reg shift[N], sum[N];
 #pragma GCC unroll 4
   for (int v = 0; v < N; ++v) {
-    const Reg old = V::load(row_max + v * W);
-    top[v] = V::max(old, V::mul(top[v], f));
-    const Reg shrink = exp2<V>(V::sub(old, top[v]));
-    V::store(rescale + v * W, shrink);
-    V::store(row_max + v * W, top[v]);
-    sum[v] = V::mul(V::load(row_sum + v * W), shrink);
-    top[v] = V::sub(V::zero(), top[v]);
+    shift[v] = V::sub(V::zero(), V::load(row_max + v * W));
+    sum[v] = V::load(sums + v * W);
   }
   int64_t k = 0;
-  for (; k + kPack <= keys; k += kPack) {
+  for (; k + kPack <= keys; k += kPack)
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
-      const float* s = scores + k * kQueryTile + v * W;
-      const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, top[v]));
+      const float* s = scores + k * stride + v * W;
+      const Reg p = exponential<V, kDegree>(V::load(s), f, shift[v]);
       if constexpr (kPack == 1) {
         sum[v] = V::add(sum[v], p);
-        V::store(probabilities + k * kQueryTile + v * W, as_operand<V, E>(p));
+        V::store(probabilities + k * stride + v * W, as_operand<V, E>(p));
       } else {
-        const Reg next = exp2<V, kDegree>(V::fma(V::load(s + kQueryTile), f, top[v]));
+        const Reg next = exponential<V, kDegree>(V::load(s + stride), f, shift[v]);
         sum[v] = V::add(sum[v], V::add(p, next));
-        V::store_pairs(probabilities + k / 2 * kQueryTile + v * W, V::round_two(p, next));
+        V::store_as_pairs(probabilities + k / 2 * stride + v * W, p, next);
       }
     }
-  }
-  if (k < keys) {  // bf16 only: the last key alone
+  if (k < keys)  // bf16 only: the last key alone
     for (int v = 0; v < N; ++v) {
-      const Reg p = exp2<V, kDegree>(V::fma(V::load(scores + k * kQueryTile + v * W), f, top[v]));
+      const Reg p = exponential<V, kDegree>(V::load(scores + k * stride + v * W), f, shift[v]);
       sum[v] = V::add(sum[v], p);
-      V::store_pairs(probabilities + k / 2 * kQueryTile + v * W, V::round_two(p, V::zero()));
+      V::store_as_pairs(probabilities + k / 2 * stride + v * W, p, V::zero());
     }
-  }
 #pragma GCC unroll 4
-  for (int v = 0; v < N; ++v) V::store(row_sum + v * W, sum[v]);
+  for (int v = 0; v < N; ++v) V::store(sums + v * W, sum[v]);
 }
 
-// scores [keys][64] -> probabilities (lanes) relative to the running maximum; updates row_max (in units of
-// log2), row_sum and rescale, the factor by which everything summed before has to shrink. width: queries in
-// use
+// width: queries in use, whole vectors
 template <class V, class E>
-[[gnu::noinline]] void online_softmax(int64_t keys, int64_t width, float factor, const float* scores,
-                                      float* probabilities, float* row_max, float* row_sum, float* rescale) {
-  constexpr int N = 4;  // vectors at a time: enough independent chains to fill the pipes
+[[gnu::noinline]] void exponentials(int64_t keys, int64_t width, int64_t stride, float factor,
+                                    const float* row_max, const float* scores, float* probabilities,
+                                    float* sums) {
+  constexpr int W = V::kWidth;
   int64_t j = 0;
-  for (; j + N * V::kWidth <= width; j += N * V::kWidth)
-    softmax_columns<V, E, N>(keys, factor, scores + j, probabilities + j, row_max + j, row_sum + j,
-                             rescale + j);
-  for (; j < width; j += V::kWidth)
-    softmax_columns<V, E, 1>(keys, factor, scores + j, probabilities + j, row_max + j, row_sum + j,
-                             rescale + j);
+  for (; j + 4 * W <= width; j += 4 * W)
+    exponential_columns<V, E, 4>(keys, stride, factor, row_max + j, scores + j, probabilities + j, sums + j);
+  for (; j + 2 * W <= width; j += 2 * W)
+    exponential_columns<V, E, 2>(keys, stride, factor, row_max + j, scores + j, probabilities + j, sums + j);
+  for (; j < width; j += W)
+    exponential_columns<V, E, 1>(keys, stride, factor, row_max + j, scores + j, probabilities + j, sums + j);
+}
+
+// Whether a score may have exceeded the maximum so far by kLead
+template <class V>
+bool exceeds(int64_t width, const float* sums) {
+  const typename V::Reg most = V::set1(std::exp2(kLead));
+  bool any = false;
+  for (int64_t j = 0; j < width; j += V::kWidth) any |= V::any_above(V::load(sums + j), most);
+  return any;
+}
+
+// row_max becomes no less than the scores of a block; row_sum shrinks accordingly, and so must what else was
+// summed, by `rescale`
+template <class V>
+[[gnu::noinline]] void raise_maximum(int64_t keys, int64_t width, int64_t stride, float factor,
+                                     const float* scores, float* row_max, float* row_sum, float* rescale) {
+  using Reg = typename V::Reg;
+  for (int64_t j = 0; j < width; j += V::kWidth) {
+    Reg top = V::set1(-3e38f);
+    for (int64_t k = 0; k < keys; ++k) top = V::max(top, V::load(scores + k * stride + j));
+    const Reg old = V::load(row_max + j), larger = V::max(old, V::mul(top, V::set1(factor)));
+    const Reg shrink = exp2<V>(V::sub(old, larger));
+    V::store(row_max + j, larger);
+    V::store(rescale + j, shrink);
+    V::store(row_sum + j, V::mul(V::load(row_sum + j), shrink));
+  }
+}
+
+template <class V>
+void add_to(int64_t n, const float* x, float* y) {
+  for (int64_t j = 0; j < n; j += V::kWidth) V::store(y + j, V::add(V::load(y + j), V::load(x + j)));
 }
 
 // o and lse of one tile from the sums
@@ -131,16 +167,30 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
   using E = typename Dot::Element;
   const ForwardBuffers& w = t.w;
   const int64_t width = tile_width(t.queries);
+  const float factor = a.scale * kLog2e;
   for (end = std::min(end, t.seen); key0 < end; key0 += kKeyBlock) {
     const int64_t keys = std::min(kKeyBlock, end - key0);
-    matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
-                               kQueryTile, w.scores, kQueryTile, Into::kStore);
-    if (key0 + keys > t.seen_by_all) mask_causal(a, t.query0, key0, keys, w.scores);
-    online_softmax<V, E>(keys, width, a.scale * kLog2e, w.scores, w.probabilities, w.row_max, w.row_sum,
-                         w.rescale);
+    alignas(64) float sums[kQueryTile];
+    const auto scores = [&] {
+      std::fill_n(sums, kQueryTile, 0.0f);
+      matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
+                                 kQueryTile, w.scores, kQueryTile, Into::kStore);
+      if (key0 + keys > t.seen_by_all) mask_causal(a, t.query0, kQueryTile, key0, keys, w.scores, kQueryTile);
+    };
+    const auto exponentiate = [&] {
+      exponentials<V, E>(keys, width, kQueryTile, factor, w.row_max, w.scores, w.probabilities, sums);
+    };
+    scores();
+    Into into = key0 == 0 ? Into::kStore : Into::kAdd;
+    if (key0 > 0) exponentiate();
+    if (key0 == 0 || exceeds<V>(width, sums)) {
+      if (key0 > 0) scores(), into = Into::kScaleAdd;  // f32's probabilities have overwritten them
+      raise_maximum<V>(keys, width, kQueryTile, factor, w.scores, w.row_max, w.row_sum, w.rescale);
+      exponentiate();
+    }
+    add_to<V>(width, sums, w.row_sum);
     matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,
-                              w.probabilities, kQueryTile, w.o_transposed, kQueryTile,
-                              key0 == 0 ? Into::kStore : Into::kScaleAdd, w.rescale);
+                              w.probabilities, kQueryTile, w.o_transposed, kQueryTile, into, w.rescale);
   }
 }
 

@@ -2,11 +2,11 @@
 // their sizes rounded up to whole tiles with zeros. Included like them, after them and tiles.h.
 //
 // What differs is that products take whole tiles, V and K are read transposed (rows of d, pairs of keys), and
-// that the softmax passes over the scores once: it exponentiates against the maximum so far and begins again
-// only where a score exceeds that by kLead, which after a query's first block seldom happens. Until then
-// nothing that was summed has to shrink: exponentials of up to 2^kLead are as exact as others.
+// that products and exponentials take turns by patches of 32 keys x 32 queries: the tile unit works by
+// itself, so while vectors exponentiate one patch it multiplies the next one's scores and the block's before
+// into O. (A head size of 48 counts as 64 in products that sum over it: a tile's multiplication takes a cycle
+// for each row of its left operand, however many pairs the row holds.)
 
-constexpr float kLead = 16.0f;     // in units of log2
 constexpr int64_t kTileKeys = 32;  // keys or queries: a tile's 16 pairs
 
 constexpr int64_t whole(int64_t n, int64_t unit) {
@@ -63,95 +63,206 @@ inline void pack_tile_transposed(const char* src, int64_t ld, int64_t n, int64_t
   for (int64_t c = whole(d, 4); c < d_pad; ++c) std::memset(dst + c * stride, 0, rows / 2 * 4);
 }
 
-// Scores of keys that are none: their probabilities are 0.
-inline void hide_rows(int64_t keys, int64_t rows, float* scores) {
-  for (int64_t i = keys * kQueryTile; i < rows * kQueryTile; ++i) scores[i] = kMasked;
+// V lies block after block of keys, each transposed, [d_pad][pairs of keys]: rows of a tile are near each
+// other.
+inline int64_t value_stride(const Attention& a, int64_t key0) {
+  return std::min(kKeyBlock, whole(a.tk - key0, kTileKeys)) / 2;
 }
 
-// One pass: P^T relative to `shift`, in pairs of keys, its sums and the scores' largest; N vectors of queries
-template <class V, int N>
-[[gnu::always_inline]] inline void exponentials(int64_t keys, float factor, const float* scores,
-                                                float* probabilities, const float* row_max,
-                                                typename V::Reg* sum, typename V::Reg* top) {
-  using Reg = typename V::Reg;
-  constexpr int W = V::kWidth;
-  const Reg f = V::set1(factor);
-  Reg shift[N];
-#pragma GCC unroll 4
-  for (int v = 0; v < N; ++v) {
-    shift[v] = V::sub(V::zero(), V::load(row_max + v * W));
-    sum[v] = V::zero();
-    top[v] = V::set1(-3e38f);
-  }
-  for (int64_t k = 0; k < keys; k += 2)
-#pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) {
-      const float* s = scores + k * kQueryTile + v * W;
-      const Reg s0 = V::load(s), s1 = V::load(s + kQueryTile);
-      top[v] = V::max(V::max(top[v], s0), s1);
-      const Reg p0 = exp2<V, 4>(V::fma(s0, f, shift[v])), p1 = exp2<V, 4>(V::fma(s1, f, shift[v]));
-      sum[v] = V::add(sum[v], V::add(p0, p1));
-      V::store_pairs(probabilities + k / 2 * kQueryTile + v * W, V::round_two(p0, p1));
-    }
-}
-
-// As online_softmax, of `first` block or a later one; whether what was summed before has to shrink (by
-// `rescale`). N vectors of queries
-template <class V, int N>
-[[gnu::always_inline]] inline bool lazy_softmax_columns(int64_t keys, bool first, float factor,
-                                                        const float* scores, float* probabilities,
-                                                        float* row_max, float* row_sum, float* rescale) {
-  using Reg = typename V::Reg;
-  constexpr int W = V::kWidth;
-  Reg sum[N], top[N];
-  bool again = first;
-  if (first) {  // nothing yet to exponentiate against
-#pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) top[v] = V::set1(-3e38f);
-    for (int64_t k = 0; k < keys; ++k)
-#pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) top[v] = V::max(top[v], V::load(scores + k * kQueryTile + v * W));
-  } else {
-    exponentials<V, N>(keys, factor, scores, probabilities, row_max, sum, top);
-    for (int v = 0; v < N; ++v)
-      again |=
-          V::any_above(V::mul(top[v], V::set1(factor)), V::add(V::load(row_max + v * W), V::set1(kLead)));
-  }
-  if (again) {
-    for (int v = 0; v < N; ++v) {
-      const Reg old = V::load(row_max + v * W), larger = V::max(old, V::mul(top[v], V::set1(factor)));
-      const Reg shrink = exp2<V>(V::sub(old, larger));
-      V::store(row_max + v * W, larger);
-      V::store(rescale + v * W, shrink);
-      V::store(row_sum + v * W, V::mul(V::load(row_sum + v * W), shrink));
-    }
-    exponentials<V, N>(keys, factor, scores, probabilities, row_max, sum, top);
-  }
-  for (int v = 0; v < N; ++v) V::store(row_sum + v * W, V::add(V::load(row_sum + v * W), sum[v]));
-  return again;
-}
-
-// scores [keys][64] -> probabilities, and what was summed before shrinks: o_transposed [d][64] and row_sum
 template <class V>
-[[gnu::noinline]] void lazy_softmax(int64_t keys, int64_t width, bool first, float factor, int64_t d,
-                                    const ForwardBuffers& w) {
-  constexpr int N = 64 / V::kWidth < 4 ? 64 / V::kWidth : 4;
-  for (int64_t j = 0; j < width;) {
-    const bool many = j + N * V::kWidth <= width;
-    const int64_t step = many ? N * V::kWidth : V::kWidth;
-    const bool shrinks =
-        many ? lazy_softmax_columns<V, N>(keys, first, factor, w.scores + j, w.probabilities + j,
-                                          w.row_max + j, w.row_sum + j, w.rescale + j)
-             : lazy_softmax_columns<V, 1>(keys, first, factor, w.scores + j, w.probabilities + j,
-                                          w.row_max + j, w.row_sum + j, w.rescale + j);
-    if (shrinks && !first)
-      for (int64_t c = 0; c < d; ++c)
-        for (int64_t i = j; i < j + step; i += V::kWidth) {
-          float* o = w.o_transposed + c * kQueryTile + i;
-          V::store(o, V::mul(V::load(o), V::load(w.rescale + i)));
-        }
-    j += step;
+void pack_values(const Attention& a, const AttentionSizes& s, const char* src, float* dst) {
+  for (int64_t key0 = 0; key0 < a.tk; key0 += kKeyBlock) {
+    const int64_t stride = value_stride(a, key0);
+    pack_tile_transposed<V>(src + key0 * a.ld_kv * 2, a.ld_kv, std::min(kKeyBlock, a.tk - key0), 2 * stride,
+                            a.d, s.d_pad, stride, dst + key0 / 2 * s.d_pad);
   }
+}
+
+// Keys or queries of a patch
+constexpr int64_t kPatch = 32;
+constexpr int64_t kPatches = kKeyBlock / kPatch;
+
+// Hide what a patch's queries must not see: keys after `end`, and those that only later queries see
+inline void mask_patch(const Attention& a, int64_t query0, int64_t seen_by_all, int64_t key0, int64_t end,
+                       float* scores) {
+  if (a.causal && key0 + kPatch > seen_by_all) mask_causal(a, query0, kPatch, key0, kPatch, scores, kPatch);
+  for (int64_t i = std::max<int64_t>(end - key0, 0) * kPatch; i < kPatch * kPatch; ++i) scores[i] = kMasked;
+}
+
+inline void whole_block(const auto& tiles, const TileBlock& b) {
+  using Tiles = std::remove_cvref_t<decltype(tiles)>;
+  b.begin<Tiles>();
+  b.end<Tiles>();
+}
+
+// A block of keys for half a tile of queries: what the pipeline below goes through
+struct ForwardItem {
+  const QueryTileAt* tile = nullptr;
+  int64_t query = 0, width = 0;  // first query within the tile; columns
+  int64_t key0 = 0, end = 0, seen_by_all = 0;
+  float* p = nullptr;  // its probabilities, [48][32] in pairs of keys
+
+  int64_t patches() const { return ceil_div(end - key0, kPatch); }
+};
+
+template <class V, class Tiles>
+class ForwardPipeline {
+ public:
+  ForwardPipeline(const Attention& a, const AttentionSizes& s, const ForwardBuffers& w)
+      : a_(a), s_(s), w_(w), factor_(a.scale * kLog2e), out_blocks_(ceil_div(s.d_pad, kPatch)) {}
+
+  // The tile's keys of key0 … end - 1: blocks in their order, of each both halves of the queries
+  void attend(const QueryTileAt& t, int64_t key0, int64_t end) {
+    for (end = std::min(end, t.seen); key0 < end; key0 += kKeyBlock)
+      for (int64_t query = 0; query < t.queries; query += kPatch) {
+        const int64_t first = t.query0 + query, count = std::min(kPatch, t.queries - query);
+        const int64_t stop = std::min({end, key0 + kKeyBlock, visible_keys(a_, first + count - 1)});
+        if (key0 < stop)
+          push({&t, query, tile_width(count), key0, stop, visible_keys(a_, first),
+                w_.probabilities + (parity_ ^= 1) * (kKeyBlock / 2 * kPatch)});
+      }
+  }
+  // Before the tiles' sums are read
+  void finish() {
+    push({});
+    for (int64_t c = 0; c < kPatches; ++c) add_output(before_, c, false, 0, nullptr);
+    before_ = {};
+  }
+
+ private:
+  void push(const ForwardItem& after) {
+    if (now_.tile != nullptr) process(after);
+    now_ = after;
+  }
+
+  void process(const ForwardItem& after) {
+    const ForwardItem& now = now_;
+    const bool fresh = now.key0 == 0;
+    // the next one's first patch of scores, unless it begins with its maximum
+    const ForwardItem* follows = !fresh && after.tile != nullptr && after.key0 > 0 ? &after : nullptr;
+    alignas(64) float sums[kPatch] = {};
+    if (fresh) {
+      for (int64_t c = 0; c < kPatches; ++c) add_output(before_, c, false, 0, nullptr);
+    } else {
+      if (!ready_) whole_block(Tiles(), scores(now, 0, ring(0)));
+      for (int64_t c = 0; c < now.patches(); ++c) patch(follows, c, sums);
+      turn_ ^= now.patches() & 1;
+    }
+    ready_ = follows != nullptr;
+    if (fresh || exceeds<V>(now.width, sums)) again(now, sums);
+    add_to<V>(now.width, sums, now.tile->w.row_sum + now.query);
+    before_ = now;
+  }
+
+  float* ring(int64_t c) const { return w_.scores + ((turn_ + c) & 1) * (kPatch * kPatch); }
+
+  TileBlock scores(const ForwardItem& i, int64_t c, float* out) const {
+    const float* k = w_.k_rows + (i.key0 + c * kPatch) * s_.tile_lanes;
+    return {kPatch,     i.width, s_.tile_lanes, k,    s_.tile_lanes, i.tile->w.q_columns + i.query,
+            kQueryTile, out,     kPatch,        false};
+  }
+  void mask(const ForwardItem& i, int64_t c, float* scores) const {
+    mask_patch(a_, i.tile->query0 + i.query, i.seen_by_all, i.key0 + c * kPatch, i.end, scores);
+  }
+  void exponentiate(const ForwardItem& i, int64_t key, int64_t keys, const float* scores, float* sums) const {
+    exponentials<V, bf16>(keys, i.width, kPatch, factor_, i.tile->w.row_max + i.query,
+                          scores + key % kPatch * kPatch, i.p + key / 2 * kPatch, sums);
+  }
+
+  void second_half(int64_t c, float* sums) const {
+    exponentiate(now_, c * kPatch + kPatch / 2, kPatch / 2, ring(c), sums);
+  }
+
+  // The c-th share of O^T += V^T P^T of an item, and during the last block of it (or without any) the second
+  // half of the patch `meanwhile`
+  void add_output(const ForwardItem& i, int64_t c, bool exponentials, int64_t meanwhile, float* sums) const {
+    const int64_t first = out_blocks_ * c / kPatches, last = out_blocks_ * (c + 1) / kPatches;
+    if (i.tile == nullptr || first == last) {
+      if (exponentials) second_half(meanwhile, sums);
+      return;
+    }
+    const int64_t v_stride = value_stride(a_, i.key0);
+    for (int64_t m = first; m < last; ++m) {
+      const int64_t row = m * kPatch;
+      const TileBlock b{s_.d_pad - row,
+                        i.width,
+                        i.patches() * (kPatch / 2),
+                        w_.v_pairs + i.key0 / 2 * s_.d_pad + row * v_stride,
+                        v_stride,
+                        i.p,
+                        kPatch,
+                        i.tile->w.o_transposed + row * kQueryTile + i.query,
+                        kQueryTile,
+                        true};
+      b.begin<Tiles>();
+      if (m == last - 1 && exponentials) second_half(meanwhile, sums);
+      b.end<Tiles>();
+    }
+  }
+
+  // Exponentiates a patch of `now` while its successor's scores, and what is left of the item before, are
+  // multiplied
+  void patch(const ForwardItem* after, int64_t c, float* sums) const {
+    mask(now_, c, ring(c));
+    const bool last = c + 1 == now_.patches(), follows = !last || after != nullptr;
+    const TileBlock following =
+        last && follows ? scores(*after, 0, ring(c + 1)) : scores(now_, c + 1, ring(c + 1));
+    if (follows) following.begin<Tiles>();
+    exponentiate(now_, c * kPatch, kPatch / 2, ring(c), sums);
+    if (follows) following.end<Tiles>();
+    add_output(before_, c, true, c, sums);
+    if (last)
+      for (int64_t rest = c + 1; rest < kPatches; ++rest) add_output(before_, rest, false, 0, nullptr);
+  }
+
+  // An item whose maximum is not known yet, or was exceeded
+  void again(const ForwardItem& i, float* sums) const {
+    float* s = w_.scores + 2 * kPatch * kPatch;
+    const QueryTileAt& t = *i.tile;
+    for (int64_t c = 0; c < i.patches(); ++c) {
+      whole_block(Tiles(), scores(i, c, s + c * kPatch * kPatch));
+      mask(i, c, s + c * kPatch * kPatch);
+    }
+    raise_maximum<V>(i.patches() * kPatch, i.width, kPatch, factor_, s, t.w.row_max + i.query,
+                     t.w.row_sum + i.query, w_.rescale);
+    if (i.key0 > 0)
+      for (int64_t row = 0; row < s_.d_pad; ++row)
+        for (int64_t j = 0; j < i.width; j += V::kWidth) {
+          float* o = t.w.o_transposed + row * kQueryTile + i.query + j;
+          V::store(o, V::mul(V::load(o), V::load(w_.rescale + j)));
+        }
+    std::fill_n(sums, kPatch, 0.0f);
+    for (int64_t c = 0; c < i.patches(); ++c)
+      exponentiate(i, c * kPatch, kPatch, s + c * kPatch * kPatch, sums);
+  }
+
+  const Attention& a_;
+  const AttentionSizes& s_;
+  const ForwardBuffers& w_;
+  float factor_;
+  int64_t out_blocks_;
+  ForwardItem before_, now_;
+  bool ready_ = false;  // the scores of now's first patch
+  int64_t turn_ = 0;    // which half of the ring holds them
+  int64_t parity_ = 0;  // which half of the probabilities the last item has
+};
+
+// Spans of keys that some tiles of queries go through together: longer than the backward's, since only K and
+// V have to stay in L2.
+constexpr int64_t kForwardSpans = 4;
+
+inline QueryTileAt begin_query_tile(const AttentionArgs& args, const AttentionSizes& s,
+                                    const ForwardBuffers& w, int64_t unit) {
+  const Attention& a = args.shape;
+  const int64_t batch = unit / s.query_tiles / a.heads, head = unit / s.query_tiles % a.heads;
+  const int64_t query0 = unit % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
+  const int64_t row0 = batch * a.tq + query0;
+  pack_tile_columns(element<bf16>(args.q, row0 * a.ld_q + head * a.d), a.ld_q, queries, a.d, s.tile_lanes,
+                    w.q_columns);
+  std::fill_n(w.row_max, kQueryTile, kNothingYet);
+  std::fill_n(w.row_sum, kQueryTile, 0.0f);
+  std::fill_n(w.o_transposed, s.d_pad * kQueryTile, 0.0f);
+  return {batch, head, query0, queries, visible_keys(a, query0 + queries - 1), visible_keys(a, query0), w};
 }
 
 // units [first, last): unit = (batch * heads + head) * query_tiles + tile
@@ -160,175 +271,30 @@ void attention_forward_tiles(const AttentionArgs& args, int64_t first, int64_t l
   const Attention& a = args.shape;
   const AttentionSizes s(a);
   const ForwardBuffers w(a, s, workspace);
-  const float factor = a.scale * kLog2e;
-  const int64_t all_keys = whole(a.tk, kTileKeys), v_stride = all_keys / 2;
+  const int64_t all_keys = whole(a.tk, kTileKeys), span = kForwardSpans * s.key_span;
   int64_t packed = -1;
   Tiles::begin();
-  for (int64_t unit = first; unit < last; ++unit) {
-    const int64_t tile = unit % s.query_tiles, batch = unit / s.query_tiles / a.heads;
+  ForwardPipeline<V, Tiles> pipeline(a, s, w);
+  for (int64_t unit = first; unit < last;) {
+    const int64_t batch = unit / s.query_tiles / a.heads;
     const int64_t head = unit / s.query_tiles % a.heads, kv_head = head / s.group;
     if (packed != batch * a.kv_heads + kv_head) {
       packed = batch * a.kv_heads + kv_head;
       const int64_t origin = batch * a.tk * a.ld_kv + kv_head * a.d;
       pack_tile_rows(element<bf16>(args.k, origin), a.ld_kv, a.tk, all_keys, a.d, s.tile_lanes, w.k_rows);
-      pack_tile_transposed<V>(element<bf16>(args.v, origin), a.ld_kv, a.tk, all_keys, a.d, s.d_pad, v_stride,
-                              w.v_pairs);
+      pack_values<V>(a, s, element<bf16>(args.v, origin), w.v_pairs);
     }
-    const int64_t query0 = tile * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
-    const int64_t width = tile_width(queries), row0 = batch * a.tq + query0;
-    pack_tile_columns(element<bf16>(args.q, row0 * a.ld_q + head * a.d), a.ld_q, queries, a.d, s.tile_lanes,
-                      w.q_columns);
-    std::fill_n(w.row_max, kQueryTile, kNothingYet);
-    std::fill_n(w.row_sum, kQueryTile, 0.0f);
-
-    const int64_t seen = visible_keys(a, query0 + queries - 1);
-    const int64_t seen_by_all = visible_keys(a, query0);
-    if (seen == 0) std::fill_n(w.o_transposed, s.d_pad * kQueryTile, 0.0f);
-    for (int64_t key0 = 0; key0 < seen; key0 += kKeyBlock) {
-      const int64_t keys = std::min(kKeyBlock, seen - key0), rows = whole(keys, kTileKeys);
-      tile_product<Tiles>(rows, width, s.tile_lanes, w.k_rows + key0 * s.tile_lanes, s.tile_lanes,
-                          w.q_columns, kQueryTile, w.scores, kQueryTile, false);
-      if (key0 + keys > seen_by_all) mask_causal(a, query0, key0, keys, w.scores);
-      hide_rows(keys, rows, w.scores);
-      lazy_softmax<V>(rows, width, key0 == 0, factor, s.d_pad, w);
-      tile_product<Tiles>(s.d_pad, width, rows / 2, w.v_pairs + key0 / 2, v_stride, w.probabilities,
-                          kQueryTile, w.o_transposed, kQueryTile, key0 > 0);
-    }
-    write_output<V, bf16>(args, w, batch, head, query0, queries);
-  }
-  Tiles::end();
-}
-
-// ---- backward ----
-
-// scores and dP -> P in rows, dS in rows and in pairs of keys, in one pass; N vectors of queries
-template <class V, int N>
-[[gnu::always_inline]] inline void gradient_columns(int64_t keys, float factor, const float* lse2,
-                                                    const float* delta, const float* scores,
-                                                    const float* grads, char* p_rows, char* ds_rows,
-                                                    float* ds_pairs) {
-  using Reg = typename V::Reg;
-  constexpr int W = V::kWidth;
-  const Reg f = V::set1(factor);
-  Reg shift[N], minus[N];
-#pragma GCC unroll 4
-  for (int v = 0; v < N; ++v) {
-    shift[v] = V::sub(V::zero(), V::load(lse2 + v * W));
-    minus[v] = V::load(delta + v * W);
-  }
-  for (int64_t k = 0; k < keys; k += 2)
-#pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) {
-      const int64_t at = k * kQueryTile + v * W, next = at + kQueryTile;
-      const Reg p0 = exp2<V, 4>(V::fma(V::load(scores + at), f, shift[v]));
-      const Reg p1 = exp2<V, 4>(V::fma(V::load(scores + next), f, shift[v]));
-      const typename V::Rounded p = V::round_two(p0, p1);
-      V::store_even(p_rows + at * 2, p);
-      V::store_odd(p_rows + next * 2, p);
-      const Reg d0 = V::mul(p0, V::sub(V::load(grads + at), minus[v]));
-      const Reg d1 = V::mul(p1, V::sub(V::load(grads + next), minus[v]));
-      const typename V::Rounded ds = V::round_two(d0, d1);
-      V::store_even(ds_rows + at * 2, ds);
-      V::store_odd(ds_rows + next * 2, ds);
-      V::store_pairs(ds_pairs + k / 2 * kQueryTile + v * W, ds);
-    }
-}
-
-template <class V>
-[[gnu::noinline]] void gradients(int64_t keys, int64_t width, float factor, const float* lse2,
-                                 const float* delta, const BackwardBuffers& w) {
-  constexpr int N = 2;
-  char *p = reinterpret_cast<char*>(w.p_rows), *ds = reinterpret_cast<char*>(w.ds_rows);
-  int64_t j = 0;
-  for (; j + N * V::kWidth <= width; j += N * V::kWidth)
-    gradient_columns<V, N>(keys, factor, lse2 + j, delta + j, w.scores + j, w.grads + j, p + j * 2,
-                           ds + j * 2, w.ds_pairs + j);
-  for (; j < width; j += V::kWidth)
-    gradient_columns<V, 1>(keys, factor, lse2 + j, delta + j, w.scores + j, w.grads + j, p + j * 2,
-                           ds + j * 2, w.ds_pairs + j);
-}
-
-// As pack_queries, in whole tiles
-template <class V>
-void pack_tile_queries(const AttentionArgs& args, const AttentionSizes& s, const BackwardBuffers& w,
-                       int64_t batch, int64_t kv_head) {
-  const Attention& a = args.shape;
-  for (int64_t at = 0; at < s.group * s.query_tiles; ++at) {
-    const int64_t head = kv_head * s.group + at / s.query_tiles;
-    const int64_t query0 = at % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
-    const int64_t row0 = batch * a.tq + query0, rows = whole(queries, kTileKeys);
-    const char* q = element<bf16>(args.q, row0 * a.ld_q + head * a.d);
-    const char* d_o = element<bf16>(args.d_o, row0 * a.ld_o + head * a.d);
-    pack_tile_columns(q, a.ld_q, queries, a.d, s.tile_lanes, w.q_columns + at * w.columns_stride);
-    pack_tile_columns(d_o, a.ld_o, queries, a.d, s.tile_lanes, w.do_columns + at * w.columns_stride);
-    pack_tile_pairs<V>(q, a.ld_q, queries, rows, a.d, s.d_pad, w.q_pairs + at * w.pairs_stride);
-    pack_tile_pairs<V>(d_o, a.ld_o, queries, rows, a.d, s.d_pad, w.do_pairs + at * w.pairs_stride);
-    query_statistics<V, bf16>(args, w, at, batch, head, query0, queries);
-  }
-}
-
-// One tile: queries of tile `at`, keys key0 … of the span that begins at span0
-template <class V, class Tiles>
-void backward_tiles(const Attention& a, const AttentionSizes& s, const BackwardBuffers& w, int64_t at,
-                    int64_t query0, int64_t queries, int64_t span0, int64_t key0, int64_t keys,
-                    int64_t k_stride, float* dq) {
-  constexpr int64_t Q = kQueryTile;
-  const int64_t rows = whole(keys, kTileKeys), width = whole(queries, kTileKeys), in_span = key0 - span0;
-  const float *k = w.k_rows + in_span * s.tile_lanes, *v = w.v_rows + in_span * s.tile_lanes;
-  tile_product<Tiles>(rows, width, s.tile_lanes, k, s.tile_lanes, w.q_columns + at * w.columns_stride, Q,
-                      w.scores, Q, false);
-  if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, key0, keys, w.scores);
-  hide_rows(keys, rows, w.scores);
-  tile_product<Tiles>(rows, width, s.tile_lanes, v, s.tile_lanes, w.do_columns + at * w.columns_stride, Q,
-                      w.grads, Q, false);
-  gradients<V>(rows, width, a.scale * kLog2e, w.lse2 + at * Q, w.delta + at * Q, w);
-  tile_product<Tiles>(rows, s.d_pad, width / 2, w.p_rows, Q / 2, w.do_pairs + at * w.pairs_stride, s.d_pad,
-                      w.dv + in_span * s.d_pad, s.d_pad, true);
-  tile_product<Tiles>(rows, s.d_pad, width / 2, w.ds_rows, Q / 2, w.q_pairs + at * w.pairs_stride, s.d_pad,
-                      w.dk + in_span * s.d_pad, s.d_pad, true);
-  tile_product<Tiles>(s.d_pad, width, rows / 2, w.k_pairs + in_span / 2, k_stride, w.ds_pairs, Q, dq, Q,
-                      true);
-}
-
-// units [first, last): unit = (batch * kv_heads + kv head) * key_spans + span
-template <class V, class Tiles>
-void attention_backward_tiles(const AttentionArgs& args, int64_t first, int64_t last, float* workspace) {
-  const Attention& a = args.shape;
-  const AttentionSizes s(a);
-  const BackwardBuffers w(a, s, workspace);
-  const int64_t tiles = s.group * s.query_tiles;
-  int64_t packed = -1;
-  float* dq = nullptr;
-  Tiles::begin();
-  for (int64_t unit = first; unit < last; ++unit) {
-    const int64_t group = unit / s.key_spans, span = unit % s.key_spans;
-    const int64_t batch = group / a.kv_heads, kv_head = group % a.kv_heads;
-    if (packed != group) {
-      packed = group;
-      pack_tile_queries<V>(args, s, w, batch, kv_head);
-      dq = w.dq[dq_slot(s, first, group)];
-      std::fill_n(dq, tiles * w.dq_stride, 0.0f);
-    }
-    const int64_t span0 = span * s.key_span, span_keys = std::min(s.key_span, a.tk - span0);
-    const int64_t rows = whole(span_keys, kTileKeys), k_stride = rows / 2;
-    const int64_t origin = (batch * a.tk + span0) * a.ld_kv + kv_head * a.d;
-    const char *k = element<bf16>(args.k, origin), *v = element<bf16>(args.v, origin);
-    pack_tile_rows(k, a.ld_kv, span_keys, rows, a.d, s.tile_lanes, w.k_rows);
-    pack_tile_transposed<V>(k, a.ld_kv, span_keys, rows, a.d, s.d_pad, k_stride, w.k_pairs);
-    pack_tile_rows(v, a.ld_kv, span_keys, rows, a.d, s.tile_lanes, w.v_rows);
-    std::fill_n(w.dk, rows * s.d_pad, 0.0f);
-    std::fill_n(w.dv, rows * s.d_pad, 0.0f);
-    for (int64_t at = 0; at < tiles; ++at) {
-      const int64_t query0 = at % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
-      const int64_t end = std::min(span0 + span_keys, visible_keys(a, query0 + queries - 1));
-      for (int64_t key0 = span0; key0 < end; key0 += kKeyBlock)
-        backward_tiles<V, Tiles>(a, s, w, at, query0, queries, span0, key0, std::min(kKeyBlock, end - key0),
-                                 k_stride, dq + at * w.dq_stride);
-    }
-    write_span<V, bf16>(args, s, w, batch, kv_head, span0, span_keys);
-    if (span == s.key_spans - 1 && first <= group * s.key_spans)
-      for (int64_t at = 0; at < tiles; ++at)
-        write_dq_tile<V, bf16>(args, s, group, at, dq + at * w.dq_stride);
+    const int64_t left_of_head = s.query_tiles - unit % s.query_tiles;
+    const int64_t count = std::min({kTilesTogether, left_of_head, last - unit});
+    QueryTileAt tiles[kTilesTogether];
+    for (int64_t i = 0; i < count; ++i) tiles[i] = begin_query_tile(args, s, w.of_tile(i), unit + i);
+    for (int64_t key0 = 0; key0 < a.tk; key0 += span)
+      for (int64_t i = 0; i < count; ++i) pipeline.attend(tiles[i], key0, std::min(key0 + span, a.tk));
+    pipeline.finish();
+    for (int64_t i = 0; i < count; ++i)
+      write_output<V, bf16>(args, tiles[i].w, tiles[i].batch, tiles[i].head, tiles[i].query0,
+                            tiles[i].queries);
+    unit += count;
   }
   Tiles::end();
 }

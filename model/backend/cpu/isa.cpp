@@ -116,6 +116,12 @@ void use_isa(Isa isa) {
 }
 
 void use_plain_tiles() {
+#if defined(__x86_64__)
+  if (current_isa() >= Isa::avx512_bf16) {
+    choice().table = &plain_tile_avx512_kernels();
+    return;
+  }
+#endif
   choice().table = &plain_tile_kernels();
 }
 

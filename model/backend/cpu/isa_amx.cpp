@@ -38,6 +38,7 @@ namespace {
 #include "model/backend/cpu/attention_backward.h"
 #include "model/backend/cpu/tiles.h"
 #include "model/backend/cpu/attention_tiles.h"
+#include "model/backend/cpu/attention_tiles_backward.h"
 // clang-format on
 
 // The instructions themselves: see PlainTiles
@@ -82,6 +83,17 @@ const KernelTable& amx_kernels() {
       tile_product<AmxTiles>(m, n, pairs, a, lda, b, ldb, c, ldc, add);
       AmxTiles::end();
     };
+    return t;
+  }();
+  return kTable;
+}
+
+const KernelTable& plain_tile_avx512_kernels() {
+  static const KernelTable kTable = [] {
+    KernelTable t = avx512_bf16_kernels();
+    t.attention_forward[of(DType::bf16)] = attention_forward_tiles<Avx512<true>, PlainTiles>;
+    t.attention_backward[of(DType::bf16)] = attention_backward_tiles<Avx512<true>, PlainTiles>;
+    t.tile_product = tile_product<PlainTiles>;
     return t;
   }();
   return kTable;

@@ -15,6 +15,7 @@ namespace {
 #include "model/backend/cpu/kernels_of_isa.h"
 #include "model/backend/cpu/tiles.h"
 #include "model/backend/cpu/attention_tiles.h"
+#include "model/backend/cpu/attention_tiles_backward.h"
 // clang-format on
 }  // namespace
 

@@ -90,7 +90,9 @@ const KernelTable& avx2_kernels();
 const KernelTable& avx512_kernels();
 const KernelTable& avx512_bf16_kernels();
 const KernelTable& amx_kernels();         // those, and attention in bf16 on tiles
-const KernelTable& plain_tile_kernels();  // the same attention on any CPU, slowly
+// The same attention without the instructions, slowly: on any CPU, and with AVX-512's vectors
+const KernelTable& plain_tile_kernels();
+const KernelTable& plain_tile_avx512_kernels();
 
 /// The best that this CPU has and ISOBAR_MAX_ISA (portable, avx2, avx512, avx512_bf16, amx; read once)
 /// allows.
@@ -98,7 +100,7 @@ Isa best_isa();
 /// What runs now: best_isa() unless a test chose less.
 Isa current_isa();
 void use_isa(Isa isa);   // for tests; throws std::invalid_argument when the CPU lacks it
-void use_plain_tiles();  // for tests, until the next use_isa
+void use_plain_tiles();  // for tests, until the next use_isa; with the vectors of what runs now
 const KernelTable& kernels();
 
 }  // namespace isobar::cpu

@@ -71,16 +71,13 @@ template <class V, class Dot, bool kAcross, int kVectors>
   constexpr int kRows = V::tile_rows(kVectors);
   const int64_t row_step = kAcross ? 1 : lda;
   int64_t i = 0;
-  for (; i + kRows <= m; i += kRows)
+  for (; i + kRows <= m && !(kRows == 6 && m - i == 8); i += kRows)  // 8 are 4 + 4: 2 are too few to be fast
     register_tile<V, Dot, kAcross, kRows, kVectors>(depth, a + i * row_step, lda, b, ldb, c + i * ldc, ldc,
                                                     into, alpha);
-  if constexpr (kRows > 4) {
-    if (i + 4 <= m) {
+  if constexpr (kRows > 4)
+    for (; i + 4 <= m; i += 4)
       register_tile<V, Dot, kAcross, 4, kVectors>(depth, a + i * row_step, lda, b, ldb, c + i * ldc, ldc,
                                                   into, alpha);
-      i += 4;
-    }
-  }
   if (i + 2 <= m) {
     register_tile<V, Dot, kAcross, 2, kVectors>(depth, a + i * row_step, lda, b, ldb, c + i * ldc, ldc, into,
                                                 alpha);

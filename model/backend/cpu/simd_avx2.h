@@ -36,6 +36,19 @@ struct Avx2 {
     const Reg kept = _mm256_cmp_ps(n, _mm256_set1_ps(least), _CMP_NLT_UQ);
     return _mm256_mul_ps(a, _mm256_and_ps(_mm256_castsi256_ps(bits), kept));
   }
+  // x = n + fraction with |fraction| <= 1/2; a 2^n, 0 where n < -126; x <= 126
+  static constexpr bool kByFloor = false;
+  struct Split {
+    Reg fraction, power;
+  };
+  static Split split(Reg x) {
+    const Reg magic = _mm256_set1_ps(12582912.0f + 127.0f);      // leaves n + 127 in the last bits
+    const Reg kept = _mm256_max_ps(_mm256_set1_ps(-127.0f), x);  // in this order of NaN NaN
+    const Reg shifted = _mm256_add_ps(kept, magic);
+    const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+    return {_mm256_sub_ps(kept, _mm256_sub_ps(shifted, magic)), _mm256_castsi256_ps(power)};
+  }
+  static Reg times_power(Reg a, Reg power) { return _mm256_mul_ps(a, power); }
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return _mm256_blendv_ps(otherwise, if_negative, x);
   }
@@ -109,4 +122,5 @@ struct Avx2 {
   static void store_pairs(void* p, Rounded r) {
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_or_si256(r.even, _mm256_slli_epi32(r.odd, 16)));
   }
+  static void store_as_pairs(void* p, Reg even, Reg odd) { store_pairs(p, round_two(even, odd)); }
 };

@@ -42,6 +42,17 @@ struct Portable {
     const Int shifted = __builtin_convertvector(max(n, set1(least)), Int) + 127;
     return n < set1(least) ? zero() : a * floats(shifted << 23);
   }
+  // x = n + fraction with |fraction| <= 1/2; a 2^n, 0 where n < -126; x <= 126
+  static constexpr bool kByFloor = false;
+  struct Split {
+    Reg fraction, power;
+  };
+  static Split split(Reg x) {
+    const Reg kept = x < set1(-127.0f) ? set1(-127.0f) : x;  // NaN stays NaN
+    const Reg shifted = kept + set1(12582912.0f + 127.0f);   // leaves n + 127 in the last bits
+    return {kept - (shifted - set1(12582912.0f + 127.0f)), floats(bits(shifted) << 23)};
+  }
+  static Reg times_power(Reg a, Reg power) { return a * power; }
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return bits(x) < 0 ? if_negative : otherwise;
   }
@@ -96,4 +107,5 @@ struct Portable {
   static void store_even(void* p, Rounded r) { store_rounded(p, r.even, kWidth); }
   static void store_odd(void* p, Rounded r) { store_rounded(p, r.odd, kWidth); }
   static void store_pairs(void* p, Rounded r) { store(p, floats(r.even | (r.odd << 16))); }
+  static void store_as_pairs(void* p, Reg even, Reg odd) { store_pairs(p, round_two(even, odd)); }
 };

@@ -54,10 +54,10 @@ struct PlainTiles {
 };
 
 // C[m, n] (+)= A[m, depth] B[depth, n] over whole tiles: m and n multiples of 16, depth (pairs) too. kM x kN
-// tiles of C stay in registers 0 to 3 while A's pass through 4 and 5, B's through 6 and 7.
+// tiles of C stay in registers 0 to 3 while A's pass through 4 and 5, B's through 6 and 7. Three steps, so
+// that arithmetic on vectors may stand between them: the tile unit works by itself meanwhile.
 template <class Tiles, int kM, int kN>
-[[gnu::always_inline]] inline void tile_block(int64_t depth, const float* a, int64_t lda, const float* b,
-                                              int64_t ldb, float* c, int64_t ldc, bool add) {
+[[gnu::always_inline]] inline void tile_begin(const float* c, int64_t ldc, bool add) {
   static_assert(kM >= 1 && kM <= 2 && kN >= 1 && kN <= 2);
   if (add) {
     Tiles::template load<0>(c, ldc);
@@ -70,6 +70,11 @@ template <class Tiles, int kM, int kN>
     if constexpr (kM == 2) Tiles::template zero<2>();
     if constexpr (kM == 2 && kN == 2) Tiles::template zero<3>();
   }
+}
+
+template <class Tiles, int kM, int kN>
+[[gnu::always_inline]] inline void tile_multiply(int64_t depth, const float* a, int64_t lda, const float* b,
+                                                 int64_t ldb) {
   for (int64_t p = 0; p < depth; p += 16) {
     Tiles::template load<4>(a + p, lda);
     Tiles::template load<6>(b + p * ldb, ldb);
@@ -84,26 +89,60 @@ template <class Tiles, int kM, int kN>
       if constexpr (kN == 2) Tiles::template mac<3, 5, 7>();
     }
   }
+}
+
+template <class Tiles, int kM, int kN>
+[[gnu::always_inline]] inline void tile_end(float* c, int64_t ldc) {
   Tiles::template store<0>(c, ldc);
   if constexpr (kN == 2) Tiles::template store<1>(c + 16, ldc);
   if constexpr (kM == 2) Tiles::template store<2>(c + 16 * ldc, ldc);
   if constexpr (kM == 2 && kN == 2) Tiles::template store<3>(c + 16 * ldc + 16, ldc);
 }
 
+// f<kM, kN>() for m and n of 16, or more: then of 32
+template <class F>
+[[gnu::always_inline]] inline void for_tiles(int64_t m, int64_t n, const F& f) {
+  if (m > 16 && n > 16)
+    f.template operator()<2, 2>();
+  else if (m > 16)
+    f.template operator()<2, 1>();
+  else if (n > 16)
+    f.template operator()<1, 2>();
+  else
+    f.template operator()<1, 1>();
+}
+
+// One block of at most 2 x 2 tiles of a product, to be begun and ended apart
+struct TileBlock {
+  int64_t m, n, depth;
+  const float* a;
+  int64_t lda;
+  const float* b;
+  int64_t ldb;
+  float* c;
+  int64_t ldc;
+  bool add;
+
+  template <class Tiles>
+  [[gnu::noinline]] void begin() const {
+    for_tiles(m, n, [&]<int kM, int kN>() {
+      tile_begin<Tiles, kM, kN>(c, ldc, add);
+      tile_multiply<Tiles, kM, kN>(depth, a, lda, b, ldb);
+    });
+  }
+  template <class Tiles>
+  [[gnu::noinline]] void end() const {
+    for_tiles(m, n, [&]<int kM, int kN>() { tile_end<Tiles, kM, kN>(c, ldc); });
+  }
+};
+
 template <class Tiles>
 void tile_product(int64_t m, int64_t n, int64_t depth, const float* a, int64_t lda, const float* b,
                   int64_t ldb, float* c, int64_t ldc, bool add) {
   for (int64_t j = 0; j < n; j += 32)
     for (int64_t i = 0; i < m; i += 32) {
-      const float* ai = a + i * lda;
-      float* cij = c + i * ldc + j;
-      if (i + 16 < m && j + 16 < n)
-        tile_block<Tiles, 2, 2>(depth, ai, lda, b + j, ldb, cij, ldc, add);
-      else if (i + 16 < m)
-        tile_block<Tiles, 2, 1>(depth, ai, lda, b + j, ldb, cij, ldc, add);
-      else if (j + 16 < n)
-        tile_block<Tiles, 1, 2>(depth, ai, lda, b + j, ldb, cij, ldc, add);
-      else
-        tile_block<Tiles, 1, 1>(depth, ai, lda, b + j, ldb, cij, ldc, add);
+      const TileBlock block{m - i, n - j, depth, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add};
+      block.begin<Tiles>();
+      block.end<Tiles>();
     }
 }
