@@ -83,10 +83,11 @@ template <class V, class E>
 [[gnu::noinline]] void exponentials(int64_t keys, int64_t width, int64_t stride, float factor,
                                     const float* row_max, const float* scores, float* probabilities,
                                     float* sums) {
-  constexpr int W = V::kWidth;
+  constexpr int W = V::kWidth, kMost = V::kTileVectors;  // as many as registers allow
   int64_t j = 0;
-  for (; j + 4 * W <= width; j += 4 * W)
-    exponential_columns<V, E, 4>(keys, stride, factor, row_max + j, scores + j, probabilities + j, sums + j);
+  for (; j + kMost * W <= width; j += kMost * W)
+    exponential_columns<V, E, kMost>(keys, stride, factor, row_max + j, scores + j, probabilities + j,
+                                     sums + j);
   for (; j + 2 * W <= width; j += 2 * W)
     exponential_columns<V, E, 2>(keys, stride, factor, row_max + j, scores + j, probabilities + j, sums + j);
   for (; j < width; j += W)
