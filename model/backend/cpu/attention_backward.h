@@ -21,31 +21,30 @@ template <class V, class E, int N>
                                                        float* scores, char* p_rows) {
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
-  constexpr int64_t kPack = kPackOf<E>;
-  constexpr int kDegree = kPack == 1 ? 5 : 4;
   const Reg f = V::set1(factor);
-  Reg shift[N];
+  Reg shift[N], p[N];
 #pragma GCC unroll 4
   for (int v = 0; v < N; ++v) shift[v] = V::sub(V::zero(), V::load(lse2 + v * W));
-  for (int64_t k = 0; k < keys; ++k)
+  for (int64_t k = 0; k < keys; ++k) {
+    exponentials_of<V, E>(scores + k * kQueryTile, f, shift, p);
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
-      float* s = scores + k * kQueryTile + v * W;
-      const Reg p = exp2_flushed<V, kDegree>(V::fma(V::load(s), f, shift[v]));
-      V::store(s, as_operand<V, E>(p));
-      if constexpr (kPack == 2) V::store_bf16(p_rows + (k * kQueryTile + v * W) * 2, p);
+      const int64_t at = k * kQueryTile + v * W;
+      V::store(scores + at, as_operand<V, E>(p[v]));
+      if constexpr (kPackOf<E> == 2) V::store_bf16(p_rows + at * 2, p[v]);
     }
+  }
 }
 
 template <class V, class E>
 [[gnu::noinline]] void probabilities(int64_t keys, int64_t width, float factor, const float* lse2,
                                      float* scores, float* p_rows) {
+  constexpr int N = V::kTileVectors, W = V::kWidth;
   char* rows = reinterpret_cast<char*>(p_rows);
   int64_t j = 0;
-  for (; j + 4 * V::kWidth <= width; j += 4 * V::kWidth)
-    probability_columns<V, E, 4>(keys, factor, lse2 + j, scores + j, rows + j * 2);
-  for (; j < width; j += V::kWidth)
-    probability_columns<V, E, 1>(keys, factor, lse2 + j, scores + j, rows + j * 2);
+  for (; j + N * W <= width; j += N * W)
+    probability_columns<V, E, N>(keys, factor, lse2 + j, scores + j, rows + j * 2);
+  for (; j < width; j += W) probability_columns<V, E, 1>(keys, factor, lse2 + j, scores + j, rows + j * 2);
 }
 
 // grads: dP -> dS (f32 in place, or bf16 rows and pairs), N vectors of queries

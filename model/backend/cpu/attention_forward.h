@@ -28,12 +28,17 @@ inline void mask_causal(const Attention& a, int64_t query0, int64_t queries, int
 // was summed before shrinks. After a query's first block that seldom happens, and exponentials of up to
 // 2^kLead are as exact as others.
 
-template <class V, int kDegree>
-[[gnu::always_inline]] inline typename V::Reg exponential(typename V::Reg score, typename V::Reg factor,
-                                                          typename V::Reg shift) {
-  typename V::Reg x = V::fma(score, factor, shift);
-  if constexpr (!V::kByFloor) x = V::min(V::set1(126.0f), x);  // in this order of NaN NaN
-  return exp2_flushed<V, kDegree>(x);
+// The exponentials of N vectors of scores, at s and W lanes on, of E's precision
+template <class V, class E, int N>
+[[gnu::always_inline]] inline void exponentials_of(const float* s, typename V::Reg factor,
+                                                   const typename V::Reg (&shift)[N],
+                                                   typename V::Reg (&p)[N]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < N; ++v) {
+    p[v] = V::fma(V::load(s + v * V::kWidth), factor, shift[v]);
+    if constexpr (!V::kByFloor) p[v] = V::min(V::set1(126.0f), p[v]);  // in this order of NaN NaN
+  }
+  exp2_flushed<V, kPackOf<E> == 1 ? 5 : 4>(p);
 }
 
 // S^T [keys][stride] -> P^T relative to row_max (in units of log2), in pairs of keys where E is bf16; its
@@ -45,35 +50,35 @@ template <class V, class E, int N>
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
   constexpr int64_t kPack = kPackOf<E>;
-  constexpr int kDegree = kPack == 1 ? 5 : 4;
   const Reg f = V::set1(factor);
-  Reg shift[N], sum[N];
+  Reg shift[N], sum[N], p[N], next[N];
 #pragma GCC unroll 4
   for (int v = 0; v < N; ++v) {
     shift[v] = V::sub(V::zero(), V::load(row_max + v * W));
     sum[v] = V::load(sums + v * W);
   }
   int64_t k = 0;
-  for (; k + kPack <= keys; k += kPack)
+  for (; k + kPack <= keys; k += kPack) {
+    exponentials_of<V, E>(scores + k * stride, f, shift, p);
+    if constexpr (kPack == 2) exponentials_of<V, E>(scores + (k + 1) * stride, f, shift, next);
+    float* out = probabilities + k / kPack * stride;
 #pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) {
-      const float* s = scores + k * stride + v * W;
-      const Reg p = exponential<V, kDegree>(V::load(s), f, shift[v]);
+    for (int v = 0; v < N; ++v)
       if constexpr (kPack == 1) {
-        sum[v] = V::add(sum[v], p);
-        V::store(probabilities + k * stride + v * W, as_operand<V, E>(p));
+        sum[v] = V::add(sum[v], p[v]);
+        V::store(out + v * W, as_operand<V, E>(p[v]));
       } else {
-        const Reg next = exponential<V, kDegree>(V::load(s + stride), f, shift[v]);
-        sum[v] = V::add(sum[v], V::add(p, next));
-        V::store_as_pairs(probabilities + k / 2 * stride + v * W, p, next);
+        sum[v] = V::add(sum[v], V::add(p[v], next[v]));
+        V::store_as_pairs(out + v * W, p[v], next[v]);
       }
-    }
-  if (k < keys)  // bf16 only: the last key alone
+  }
+  if (k < keys) {  // bf16 only: the last key alone
+    exponentials_of<V, E>(scores + k * stride, f, shift, p);
     for (int v = 0; v < N; ++v) {
-      const Reg p = exponential<V, kDegree>(V::load(scores + k * stride + v * W), f, shift[v]);
-      sum[v] = V::add(sum[v], p);
-      V::store_as_pairs(probabilities + k / 2 * stride + v * W, p, V::zero());
+      sum[v] = V::add(sum[v], p[v]);
+      V::store_as_pairs(probabilities + k / 2 * stride + v * W, p[v], V::zero());
     }
+  }
 #pragma GCC unroll 4
   for (int v = 0; v < N; ++v) V::store(sums + v * W, sum[v]);
 }

@@ -15,23 +15,25 @@ template <class V, int N>
     shift[v] = V::sub(V::zero(), V::load(lse2 + v * W));
     minus[v] = V::load(delta + v * W);
   }
-  for (int64_t k = 0; k < keys; k += 2)
+  Reg p0[N], p1[N];
+  for (int64_t k = 0; k < keys; k += 2) {
+    exponentials_of<V, bf16>(scores + k * kPatch, f, shift, p0);
+    exponentials_of<V, bf16>(scores + (k + 1) * kPatch, f, shift, p1);
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
       const int64_t at = k * kPatch + v * W, next = at + kPatch;
       const int64_t row = k * kQueryTile + v * W, next_row = row + kQueryTile;
-      const Reg p0 = exp2_flushed<V, 4>(V::fma(V::load(scores + at), f, shift[v]));
-      const Reg p1 = exp2_flushed<V, 4>(V::fma(V::load(scores + next), f, shift[v]));
-      const typename V::Rounded p = V::round_two(p0, p1);
+      const typename V::Rounded p = V::round_two(p0[v], p1[v]);
       V::store_even(p_rows + row * 2, p);
       V::store_odd(p_rows + next_row * 2, p);
-      const Reg d0 = V::mul(p0, V::sub(V::load(grads + at), minus[v]));
-      const Reg d1 = V::mul(p1, V::sub(V::load(grads + next), minus[v]));
+      const Reg d0 = V::mul(p0[v], V::sub(V::load(grads + at), minus[v]));
+      const Reg d1 = V::mul(p1[v], V::sub(V::load(grads + next), minus[v]));
       const typename V::Rounded ds = V::round_two(d0, d1);
       V::store_even(ds_rows + row * 2, ds);
       V::store_odd(ds_rows + next_row * 2, ds);
       V::store_pairs(ds_pairs + k / 2 * kQueryTile + v * W, ds);
     }
+  }
 }
 
 template <class V>

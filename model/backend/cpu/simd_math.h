@@ -24,10 +24,11 @@ inline typename V::Reg exp2(typename V::Reg x) {
   return V::ldexp_or_zero(V::fma(p, f, V::set1(1.0f)), n, -100.0f);
 }
 
-// The same for attention's scores, where denormals are flushed (base/denormals.h): 0 below 2^-126. Relative
-// error 9e-8 + rounding (kDegree 5) or 3e-6 (kDegree 4). x <= 126 but where V is by floor, there any.
-template <class V, int kDegree>
-[[gnu::always_inline]] inline typename V::Reg exp2_flushed(typename V::Reg x) {
+// The same for attention's scores, in place and where denormals are flushed (base/denormals.h): 0 below
+// 2^-126. Relative error 9e-8 + rounding (kDegree 5) or 3e-6 (kDegree 4). x <= 126 but where V is by floor,
+// there any. N registers side by side: each alone is one long chain of operations that wait for each other.
+template <class V, int kDegree, int N>
+[[gnu::always_inline]] inline void exp2_flushed(typename V::Reg (&x)[N]) {
   static_assert(kDegree == 4 || kDegree == 5);
   constexpr float kTerms[4][5] = {
       // degree 4, 5 on [-1/2, 1/2]; the same on [0, 1]
@@ -36,11 +37,19 @@ template <class V, int kDegree>
       {6.9304484e-1f, 2.4128030e-1f, 5.2242272e-2f, 1.3426811e-2f},
       {6.9315130e-1f, 2.4016444e-1f, 5.5799931e-2f, 9.0170046e-3f, 1.8671421e-3f}};
   constexpr int kWhich = 2 * V::kByFloor + kDegree - 4;
-  const typename V::Split s = V::split(x);
-  typename V::Reg p = V::set1(kTerms[kWhich][kDegree - 1]);
+  typename V::Split s[N];
 #pragma GCC unroll 8
-  for (int i = kDegree - 2; i >= 0; --i) p = V::fma(p, s.fraction, V::set1(kTerms[kWhich][i]));
-  return V::times_power(V::fma(p, s.fraction, V::set1(1.0f)), s.power);
+  for (int v = 0; v < N; ++v) s[v] = V::split(x[v]);
+#pragma GCC unroll 8
+  for (int v = 0; v < N; ++v) x[v] = V::set1(kTerms[kWhich][kDegree - 1]);
+#pragma GCC unroll 8
+  for (int i = kDegree - 2; i >= 0; --i)
+#pragma GCC unroll 8
+    for (int v = 0; v < N; ++v) x[v] = V::fma(x[v], s[v].fraction, V::set1(kTerms[kWhich][i]));
+#pragma GCC unroll 8
+  for (int v = 0; v < N; ++v) x[v] = V::fma(x[v], s[v].fraction, V::set1(1.0f));
+#pragma GCC unroll 8
+  for (int v = 0; v < N; ++v) x[v] = V::times_power(x[v], s[v].power);
 }
 
 // Phi(-|u|), the tail of the normal distribution, and exp(-u^2/2): erfc by Abramowitz & Stegun 7.1.26,
