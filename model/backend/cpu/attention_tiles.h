@@ -4,8 +4,9 @@
 // What differs is that products take whole tiles, V and K are read transposed (rows of d, pairs of keys), and
 // that products and exponentials take turns by patches of 32 keys x 32 queries: the tile unit works by
 // itself, so while vectors exponentiate one patch it multiplies the next one's scores and the block's before
-// into O. (A head size of 48 counts as 64 in products that sum over it: a tile's multiplication takes a cycle
-// for each row of its left operand, however many pairs the row holds.)
+// into O. (A head size of 48 counts as 64 in products that sum over it. Its 24 pairs are two multiplications
+// of tiles as 32 are, and by Intel's figures each takes a cycle a row of its left operand: shorter rows would
+// save bytes, no time.)
 
 constexpr int64_t kTileKeys = 32;  // keys or queries: a tile's 16 pairs
 
@@ -89,12 +90,6 @@ inline void mask_patch(const Attention& a, int64_t query0, int64_t seen_by_all, 
   for (int64_t i = std::max<int64_t>(end - key0, 0) * kPatch; i < kPatch * kPatch; ++i) scores[i] = kMasked;
 }
 
-inline void whole_block(const auto& tiles, const TileBlock& b) {
-  using Tiles = std::remove_cvref_t<decltype(tiles)>;
-  b.begin<Tiles>();
-  b.end<Tiles>();
-}
-
 // A block of keys for half a tile of queries: what the pipeline below goes through
 struct ForwardItem {
   const QueryTileAt* tile = nullptr;
@@ -144,7 +139,7 @@ class ForwardPipeline {
     if (fresh) {
       for (int64_t c = 0; c < kPatches; ++c) add_output(before_, c, false, 0, nullptr);
     } else {
-      if (!ready_) whole_block(Tiles(), scores(now, 0, ring(0)));
+      if (!ready_) scores(now, 0, ring(0)).template whole<Tiles>();
       for (int64_t c = 0; c < now.patches(); ++c) patch(follows, c, sums);
       turn_ ^= now.patches() & 1;
     }
@@ -220,7 +215,7 @@ class ForwardPipeline {
     float* s = w_.scores + 2 * kPatch * kPatch;
     const QueryTileAt& t = *i.tile;
     for (int64_t c = 0; c < i.patches(); ++c) {
-      whole_block(Tiles(), scores(i, c, s + c * kPatch * kPatch));
+      scores(i, c, s + c * kPatch * kPatch).template whole<Tiles>();
       mask(i, c, s + c * kPatch * kPatch);
     }
     raise_maximum<V>(i.patches() * kPatch, i.width, kPatch, factor_, s, t.w.row_max + i.query,

@@ -100,7 +100,7 @@ class BackwardPipeline {
   // Before dK, dV and dQ are read
   void finish() {
     push({});
-    for (int64_t i = 0; i < outputs(before_); ++i) whole_block(Tiles(), output(before_, i));
+    for (int64_t i = 0; i < outputs(before_); ++i) output(before_, i).template whole<Tiles>();
     before_ = {};
   }
 
@@ -109,8 +109,8 @@ class BackwardPipeline {
 
   void process(const BackwardItem& after) {
     if (!ready_) {
-      whole_block(Tiles(), scores(now_, 0, ring(0)));
-      whole_block(Tiles(), grads(now_, 0));
+      scores(now_, 0, ring(0)).template whole<Tiles>();
+      grads(now_, 0).template whole<Tiles>();
     }
     const int64_t patches = now_.patches(), left = outputs(before_);
     for (int64_t c = 0; c < patches; ++c) patch(after, c, left * c / patches, left * (c + 1) / patches);
@@ -141,7 +141,7 @@ class BackwardPipeline {
                    now_.pairs + (key + step * kKeys) / 2 * Q + query);
       if (block.m > 0) block.end<Tiles>();
     }
-    for (; first < last; ++first) whole_block(Tiles(), output(before_, first));
+    for (; first < last; ++first) output(before_, first).template whole<Tiles>();
   }
 
   float* ring(int64_t c) const { return w_.scores + ((turn_ + c) & 1) * kSize; }

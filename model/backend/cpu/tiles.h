@@ -134,6 +134,11 @@ struct TileBlock {
   [[gnu::noinline]] void end() const {
     for_tiles(m, n, [&]<int kM, int kN>() { tile_end<Tiles, kM, kN>(c, ldc); });
   }
+  template <class Tiles>
+  void whole() const {
+    begin<Tiles>();
+    end<Tiles>();
+  }
 };
 
 template <class Tiles>
@@ -142,7 +147,6 @@ void tile_product(int64_t m, int64_t n, int64_t depth, const float* a, int64_t l
   for (int64_t j = 0; j < n; j += 32)
     for (int64_t i = 0; i < m; i += 32) {
       const TileBlock block{m - i, n - j, depth, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add};
-      block.begin<Tiles>();
-      block.end<Tiles>();
+      block.whole<Tiles>();
     }
 }
