@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/base/latitude.h"
 #include "model/nets/globe_graph.h"
 #include "model/nets/region_graph.h"
 #include "model/nets/regional_gnn.h"
@@ -40,7 +41,7 @@ std::vector<int32_t> predicted_order(const RunSpec& spec) {
 std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_rows) {
   const std::vector<int32_t> order = predicted_order(spec);
   const std::optional<GridBox> region = predicted_region(spec.net);
-  if (!region && (order.empty() || of_rows.empty())) return of_rows;
+  if (!region && order.empty()) return of_rows;
   const int64_t points = region ? region->points() : static_cast<int64_t>(order.size());
   std::vector<double> out;
   for (int64_t i = 0; i < points; ++i) {
@@ -49,7 +50,9 @@ std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_r
       const RegionalGnnSpec& n = spec.net.regional_gnn();
       out.push_back(n.north - n.spacing * static_cast<double>(region->row + point / region->columns));
     } else {
-      out.push_back(of_rows.at(static_cast<size_t>(point / spec.net.images()->img_width)));
+      const int64_t rows = spec.net.images()->img_height, row = point / spec.net.images()->img_width;
+      const bool known = static_cast<int64_t>(of_rows.size()) >= rows;  // as row_weights() takes them
+      out.push_back(known ? of_rows[static_cast<size_t>(row)] : pole_to_pole(rows, row));
     }
   }
   return out;

@@ -163,6 +163,7 @@ TEST(Partition, LossesCountByTheLatitudesOfTheirPoints) {
   const std::vector<int32_t> of = globe_cut(globe.net.graphcast(), 3)->grid.order;
   ASSERT_EQ(points.size(), 84u);
   for (size_t i = 0; i < 84; ++i) EXPECT_EQ(points[i], rows[static_cast<size_t>(of.at(i) / 12)]);
+  EXPECT_EQ(loss_latitudes(globe, {}), points) << "from pole to pole where no file says";
   globe.net.graphcast().partition = "bands";
   EXPECT_EQ(loss_latitudes(globe, rows), rows);
   const RunSpec vit = load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {});
