@@ -7,6 +7,7 @@
 #include "model/nets/globe_graph.h"
 #include "model/nets/globe_mesh.h"
 #include "model/nets/region_graph.h"
+#include "model/plan/layout.h"
 
 namespace isobar {
 namespace {
@@ -32,6 +33,24 @@ std::vector<CutOfEdges> cut_edges_of(const GraphcastSpec& n, int64_t ranks) {
 std::vector<CutOfEdges> cut_edges_of(const RegionalGnnSpec& n, int64_t ranks) {
   const auto cut = region_cut(n, ranks);
   return {sum_of("intra", cut->intra), sum_of("boundary", cut->boundary)};
+}
+
+// Updates of edges in a forward pass, by rank
+std::vector<int64_t> updates_of(const GraphcastSpec& n, int64_t ranks) {
+  const auto cut = globe_cut(n, ranks);
+  std::vector<int64_t> out;
+  for (size_t r = 0; r < cut->level.size(); ++r)
+    out.push_back(cut->grid_to_mesh[r].edges + n.num_gnn_layers * cut->level[r].edges +
+                  cut->mesh_to_grid[r].edges);
+  return out;
+}
+
+std::vector<int64_t> updates_of(const RegionalGnnSpec& n, int64_t ranks) {
+  const auto cut = region_cut(n, ranks);
+  std::vector<int64_t> out;
+  for (size_t r = 0; r < cut->intra.size(); ++r)
+    out.push_back(n.num_gnn_layers * (cut->intra[r].edges + cut->boundary[r].edges));
+  return out;
 }
 
 // As the net says, and beside it the other way where the program has it
@@ -104,6 +123,20 @@ std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks) {
       return cuts_by_kind(n, ranks);
     else
       return {};
+  });
+}
+
+int busiest_rank(const RunSpec& spec) {
+  if (spec.layout.cp == 1) return 0;
+  return spec.net.visit([&](const auto& n) {
+    if constexpr (requires { updates_of(n, spec.layout.cp); }) {
+      const std::vector<int64_t> updates = updates_of(n, spec.layout.cp);
+      return group_of(
+          spec.layout, "cp",
+          0)[static_cast<size_t>(std::max_element(updates.begin(), updates.end()) - updates.begin())];
+    } else {
+      return 0;
+    }
   });
 }
 
