@@ -65,7 +65,8 @@ double capacity_of(const ReportData& d) {  // MB a rank
 }
 
 // Of a run in a setting's figure: its line, which joins runs that agree in all else; its rate, measured and
-// predicted, over that of the runs of its line with the setting's first value. NaN: there are none.
+// predicted, over that of the runs of its line with the setting's first value, contended ones left out where
+// there are others. NaN: there are none.
 struct Effect {
   std::string line;
   double gain = NAN, predicted = NAN;
@@ -83,11 +84,18 @@ std::map<const ReportRun*, Effect> effects_of(const ReportData& d, const std::st
   std::map<const ReportRun*, Effect> out;
   int number = 0;
   for (const auto& [others, runs] : lines) {
-    double base = 0, predicted = 0, count = 0,
-           predictions = 0;  // step times: sums over the runs with the first value
-    for (const ReportRun* r : runs) {
-      const auto it = r->axes.find(key);
-      if (values.empty() || it == r->axes.end() || it->second != values[0]) continue;
+    const auto with_first_value = [&](bool contended) {
+      std::vector<const ReportRun*> out;
+      for (const ReportRun* r : runs)
+        if (const auto it = r->axes.find(key); r->run.contention.marked == contended && !values.empty() &&
+                                               it != r->axes.end() && it->second == values[0])
+          out.push_back(r);
+      return out;
+    };
+    std::vector<const ReportRun*> first = with_first_value(false);
+    if (first.empty()) first = with_first_value(true);  // there are only runs that other work disturbed
+    double base = 0, predicted = 0, count = 0, predictions = 0;  // step times: sums
+    for (const ReportRun* r : first) {
       base += r->measured(), ++count;
       if (r->prediction) predicted += r->prediction->step_s, ++predictions;
     }
