@@ -152,7 +152,9 @@ def canvas_tooltips(page):
         "  const figure = plot.id.slice(5), script = document.querySelector(`script[data-figure='${figure}']`);"
         "  if (!canvas || !script.textContent.includes('\"tooltip\"')) continue;"
         "  canvas.scrollIntoView({block: 'center'}); const r = canvas.getBoundingClientRect(); told[figure] = 0;"
-        "  for (let x = r.left + 4; x < r.right && told[figure] < 60; x += 29) for (let y = Math.max(0, r.top); y < Math.min(innerHeight, r.bottom); y += 7) {"
+        "  const xs = []; for (let x = r.left + 4; x < r.right; x += 29) xs.push(x);"
+        "  xs.sort((a, b) => Math.abs(b - innerWidth / 2) - Math.abs(a - innerWidth / 2));"  # edges first
+        "  for (const x of xs) for (let y = Math.max(0, r.top); told[figure] < 60 && y < Math.min(innerHeight, r.bottom); y += 7) {"
         "    tip.hidden = true;"
         "    canvas.dispatchEvent(new MouseEvent('pointermove', {clientX: x, clientY: y, bubbles: true, view: window}));"
         "    if (tip.hidden) continue;"
