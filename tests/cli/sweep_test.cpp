@@ -95,7 +95,7 @@ TEST_F(SweepCommand, FourAxesInOneCommandAndACheckInAnother) {
   EXPECT_EQ(finished(), 16u) << swept.out;
   EXPECT_EQ(isobar("check r --reference reference.jsonl --update").code, 0);
   EXPECT_EQ(isobar("check r --reference reference.jsonl").code, 0);
-  ::setenv("FAKE_STEP_MS", "4", 1);
+  ::setenv("FAKE_SPEEDS", "1.2", 1);
   const Answer later =
       isobar("sweep base.yaml gpus=1,2 amp=bf16 workers=0 micro_batch=1 steps=12" + trainer + "slow");
   EXPECT_EQ(later.code, 0) << later.out;
