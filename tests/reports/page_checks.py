@@ -142,9 +142,9 @@ def dots(page):
 
 
 def canvas_tooltips(page):
-    """Over a grid of places of every figure that is drawn on canvas and has tooltips: whole, inside the window.
+    """Over random coloured pixels of every figure that is drawn on canvas and has tooltips: whole, inside the window.
 
-    Returns by figure how many places said something; some 60 are enough.
+    Returns by figure how many places said something; 60 are enough.
     """
     bad, told = page.evaluate(
         "(async () => { const bad = [], told = {}; const tip = document.getElementById('tip');"
@@ -152,9 +152,14 @@ def canvas_tooltips(page):
         "  const figure = plot.id.slice(5), script = document.querySelector(`script[data-figure='${figure}']`);"
         "  if (!canvas || !script.textContent.includes('\"tooltip\"')) continue;"
         "  canvas.scrollIntoView({block: 'center'}); const r = canvas.getBoundingClientRect(); told[figure] = 0;"
-        "  const xs = []; for (let x = r.left + 4; x < r.right; x += 29) xs.push(x);"
-        "  xs.sort((a, b) => Math.abs(b - innerWidth / 2) - Math.abs(a - innerWidth / 2));"  # edges first
-        "  for (const x of xs) for (let y = Math.max(0, r.top); told[figure] < 60 && y < Math.min(innerHeight, r.bottom); y += 7) {"
+        "  const { width, height } = canvas, { data } = canvas.getContext('2d').getImageData(0, 0, width, height);"
+        "  const places = [];"
+        "  for (let i = 0; i < width * height; ++i) { const [a, b, c] = [data[4 * i], data[4 * i + 1], data[4 * i + 2]];"
+        "    if (Math.max(a, b, c) - Math.min(a, b, c) > 60) places.push([i % width, Math.floor(i / width)]); }"
+        "  for (let tries = 0; tries < 4000 && told[figure] < 60 && places.length; ++tries) {"
+        "    const [px, py] = places[Math.floor(Math.random() * places.length)];"
+        "    const x = r.left + (px + 0.5) * r.width / width, y = r.top + (py + 0.5) * r.height / height;"
+        "    if (y < 0 || y >= innerHeight) continue;"
         "    tip.hidden = true;"
         "    canvas.dispatchEvent(new MouseEvent('pointermove', {clientX: x, clientY: y, bubbles: true, view: window}));"
         "    if (tip.hidden) continue;"
