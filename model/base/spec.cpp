@@ -137,6 +137,7 @@ void visit_net(Visitor&& v, GraphcastSpec& n) {
   v("net.mlp_hidden_size", n.mlp_hidden_size);
   v("net.mlp_num_hidden_layers", n.mlp_num_hidden_layers);
   v("net.norm_eps", n.norm_eps);
+  v("net.partition", n.partition);
 }
 
 template <class Visitor>
