@@ -7,7 +7,8 @@
 
 namespace isobar {
 
-/// "did you mean 'x'?" where an allowed word is near enough, else `otherwise`. yaml.h's nearest() always has one.
+/// "did you mean 'x'?" where an allowed word is near enough, else `otherwise`. yaml.h's nearest() always has
+/// one.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& allowed,
                          const std::string& otherwise);
 
