@@ -89,7 +89,7 @@ const KernelTable& portable_kernels();
 const KernelTable& avx2_kernels();
 const KernelTable& avx512_kernels();
 const KernelTable& avx512_bf16_kernels();
-const KernelTable& amx_kernels();         // those, and attention in bf16 on tiles
+const KernelTable& amx_kernels();  // those, and attention in bf16 on tiles
 // The same attention without the instructions, slowly: on any CPU, and with AVX-512's vectors
 const KernelTable& plain_tile_kernels();
 const KernelTable& plain_tile_avx512_kernels();
