@@ -19,6 +19,14 @@ inline void mask_causal(const Attention& a, int64_t query0, int64_t key0, int64_
   }
 }
 
+// The last key's probability comes last_counts times: its score in S^T rows key0 … key0 + keys - 1 is larger
+// by the logarithm.
+inline void weigh_last(const Attention& a, int64_t key0, int64_t keys, float* scores) {
+  if (a.last_counts == 1 || key0 + keys < a.tk) return;
+  const float more = std::log(static_cast<float>(a.last_counts)) / a.scale;
+  for (int64_t i = 0; i < kQueryTile; ++i) scores[(keys - 1) * kQueryTile + i] += more;
+}
+
 // N vectors of queries: the online softmax below
 template <class V, class E, int N>
 [[gnu::always_inline]] inline void softmax_columns(int64_t keys, float factor, const float* scores,
@@ -136,6 +144,7 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
     matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
                                kQueryTile, w.scores, kQueryTile, Into::kStore);
     if (key0 + keys > t.seen_by_all) mask_causal(a, t.query0, key0, keys, w.scores);
+    weigh_last(a, key0, keys, w.scores);
     online_softmax<V, E>(keys, width, a.scale * kLog2e, w.scores, w.probabilities, w.row_max, w.row_sum,
                          w.rescale);
     matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,

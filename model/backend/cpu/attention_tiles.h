@@ -189,6 +189,7 @@ void attention_forward_tiles(const AttentionArgs& args, int64_t first, int64_t l
       tile_product<Tiles>(rows, width, s.tile_lanes, w.k_rows + key0 * s.tile_lanes, s.tile_lanes,
                           w.q_columns, kQueryTile, w.scores, kQueryTile, false);
       if (key0 + keys > seen_by_all) mask_causal(a, query0, key0, keys, w.scores);
+      weigh_last(a, key0, keys, w.scores);
       hide_rows(keys, rows, w.scores);
       lazy_softmax<V>(rows, width, key0 == 0, factor, s.d_pad, w);
       tile_product<Tiles>(s.d_pad, width, rows / 2, w.v_pairs + key0 / 2, v_stride, w.probabilities,
@@ -278,6 +279,7 @@ void backward_tiles(const Attention& a, const AttentionSizes& s, const BackwardB
   tile_product<Tiles>(rows, width, s.tile_lanes, k, s.tile_lanes, w.q_columns + at * w.columns_stride, Q,
                       w.scores, Q, false);
   if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, key0, keys, w.scores);
+  weigh_last(a, key0, keys, w.scores);
   hide_rows(keys, rows, w.scores);
   tile_product<Tiles>(rows, width, s.tile_lanes, v, s.tile_lanes, w.do_columns + at * w.columns_stride, Q,
                       w.grads, Q, false);
