@@ -120,7 +120,7 @@ struct Attrs {
                         // dropout: rows of a micro-batch, of all ranks together
   int64_t row0 = 0;     // of these rows within a period; images: of these rows within batch * tokens
   float rate = 0;       // dropout: share of the elements that become zero; average: of what is new
-  int64_t each = 1;     // dropout: neighbours that share a number; n counts numbers then
+  int64_t each = 1;     // dropout: neighbours to a number, n counts those; attention: times of the last key
   int64_t stream = 0;   // dropout: of random numbers, with train.seed and the step
   int64_t column0 = 0;  // cross_entropy: the class that the first column stands for
   bool first = false;   // residual_norm_backward, attention_merge: written, not added to

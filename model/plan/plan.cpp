@@ -74,8 +74,9 @@ std::string shape_text(const Op& op) {
     case OpKind::attention:
     case OpKind::attention_backward:
     case OpKind::attention_merge:
-      std::snprintf(s, sizeof s, "b%ld h%ld/%ld q%ld k%ld d%ld%s%s", a.batch, a.heads, a.kv_heads, a.tq, a.tk,
-                    a.d, a.causal ? " causal" : "", a.tf32 ? " tf32" : "");
+      std::snprintf(s, sizeof s, "b%ld h%ld/%ld q%ld k%ld d%ld%s%s%s", a.batch, a.heads, a.kv_heads, a.tq,
+                    a.tk, a.d, a.causal ? " causal" : "", a.tf32 ? " tf32" : "",
+                    a.each == 1 ? "" : (" last x" + std::to_string(a.each)).c_str());
       break;
     case OpKind::patch_gather:
     case OpKind::loss_sums:

@@ -38,6 +38,7 @@ void gemm(Random& random, std::vector<OpCase>& to) {
 struct Shape {
   int64_t batch, heads, kv_heads, tq, tk, d;
   bool causal;
+  int64_t last_counts = 1;
   double scale() const { return 1 / std::sqrt(static_cast<double>(d)); }
 };
 
@@ -55,7 +56,7 @@ Numbers attention_of(const Shape& s, const Numbers& q, const Numbers& k, const N
         for (int64_t j = 0; j < seen; ++j) {
           double dot = 0;
           for (int64_t c = 0; c < s.d; ++c) dot += q[at + c] * k[of_key(j) + c];
-          sum += p[j] = std::exp(dot * s.scale());
+          sum += p[j] = (j + 1 < s.tk ? 1.0 : static_cast<double>(s.last_counts)) * std::exp(dot * s.scale());
         }
         for (int64_t j = 0; j < seen; ++j)
           for (int64_t c = 0; c < s.d; ++c) o[at + c] += p[j] / sum * v[of_key(j) + c];
@@ -67,8 +68,8 @@ Numbers attention_of(const Shape& s, const Numbers& q, const Numbers& k, const N
 
 void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
-    for (const Shape& s :
-         {Shape{2, 2, 2, 9, 9, 8, false}, Shape{1, 2, 1, 7, 19, 16, true}, Shape{1, 1, 1, 1, 5, 24, false}}) {
+    for (const Shape& s : {Shape{2, 2, 2, 9, 9, 8, false}, Shape{1, 2, 1, 7, 19, 16, true},
+                           Shape{1, 1, 1, 1, 5, 24, false}, Shape{2, 2, 1, 21, 21, 8, false, 7}}) {
       const int64_t queries = s.batch * s.tq * s.heads * s.d, keys = s.batch * s.tk * s.kv_heads * s.d;
       const Attrs a{.batch = s.batch,
                     .heads = s.heads,
@@ -80,13 +81,15 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
                     .ld_kv = s.kv_heads * s.d,
                     .ld_o = s.heads * s.d,
                     .causal = s.causal,
-                    .scale = static_cast<float>(s.scale())};
+                    .scale = static_cast<float>(s.scale()),
+                    .each = s.last_counts};
       const Operand q = normals(random, act, queries), k = normals(random, act, keys),
                     v = normals(random, act, keys);
       const Numbers all = attention_of(s, q.before, k.before, v.before);
       const Numbers o(all.begin(), all.begin() + queries), lse(all.begin() + queries, all.end());
       const std::string what = std::string(name_of(act)) + " " + std::to_string(s.tq) + " queries, " +
-                               std::to_string(s.tk) + " keys" + (s.causal ? ", causal" : "");
+                               std::to_string(s.tk) + " keys" + (s.causal ? ", causal" : "") +
+                               (s.last_counts > 1 ? ", the last counts more" : "");
       // Probabilities are rounded before they are multiplied.
       const double allowed = act == DType::f32 ? 1e-5 : 4 * cpu::testing::roundoff(act);
       if (kind == OpKind::attention) {

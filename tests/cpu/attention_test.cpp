@@ -25,7 +25,8 @@ Case random_case(Random& random, DType act, int64_t d, int64_t tq, int64_t tk) {
               .act = act,
               .ld_q = heads * d + gap,
               .ld_kv = kv_heads * d * 2 + gap,
-              .ld_o = heads * d + gap};
+              .ld_o = heads * d + gap,
+              .last_counts = random.coin() ? 1 : random.integer(2, 100)};
   return {a, random.buffer(act, batch * tq * a.ld_q), random.buffer(act, batch * tk * a.ld_kv),
           random.buffer(act, batch * tk * a.ld_kv), random.buffer(act, batch * tq * a.ld_o)};
 }
@@ -59,6 +60,7 @@ Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Bu
       s_abs += std::abs(term);
     }
     r.p[j] = visible(a, i, j) ? s * static_cast<double>(a.scale) : -INFINITY;
+    if (j + 1 == a.tk) r.p[j] += std::log(static_cast<double>(a.last_counts));
     top = std::max(top, r.p[j]);
     largest = std::max(largest, s_abs * static_cast<double>(a.scale));
   }

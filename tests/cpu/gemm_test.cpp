@@ -94,6 +94,28 @@ TEST(Gemm, IsTheProductForEveryNumberOfTerms) {
       }
 }
 
+// Where rows of both operands go along the sum, the smaller one of large products is turned round first.
+TEST(Gemm, IsTheProductOfMatricesThatAreTurned) {
+  Random random;
+  for (const bool tall : {false, true})
+    for (int round = 0; round < 6; ++round) {
+      const Running running(best_isa(), 1 + round % 2);
+      const Gemm g{.m = tall ? random.integer(100, 300) : random.integer(1, 90),
+                   .n = tall ? random.integer(1, 90) : random.integer(200, 300),
+                   .k = tall ? random.integer(30, 90) : random.integer(200, 300),
+                   .trans_b = true,
+                   .a = DType::f32,
+                   .b = DType::f32,
+                   .c = DType::f32,
+                   .bias = round % 3 == 1,
+                   .accumulate = round % 3 == 2,
+                   .scale = round % 3 == 0 ? 0.375f : 1};
+      SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " + std::to_string(g.k));
+      check(random, g);
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Layers of small nets have a kernel of their own where there are rows enough; a row's bits do not know how
 // many others there are, nor the threads.
 TEST(Gemm, LinearLayersOfSmallNets) {

@@ -103,8 +103,12 @@ void expect_windows(const Sizes3& grid, const Sizes3& window, bool shifted, int6
       std::multiset<int64_t> members;
       int64_t sample = -1;
       for (int64_t k = place; k < place + run.length; ++k) {
-        members.insert(from[k] < 0 ? -1 : from[k] % rows);
-        if (from[k] < 0) continue;
+        if (from[k] < 0) {
+          ASSERT_EQ(k, place + run.length - 1) << "one row stands for the padding, the last one";
+          for (int64_t pad = 0; pad < run.last_counts; ++pad) members.insert(-1);
+          continue;
+        }
+        members.insert(from[k] % rows);
         ASSERT_EQ(to[from[k]], k);
         ASSERT_TRUE(sample < 0 || sample == from[k] / rows) << "two samples in a segment";
         sample = from[k] / rows, ++seen;

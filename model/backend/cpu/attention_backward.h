@@ -160,6 +160,7 @@ void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBu
   matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
                              w.scores, Q, Into::kStore);
   if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, Q, key0, keys, w.scores, Q);
+  weigh_last(a, Q, key0, keys, w.scores, Q);
   probabilities<V, E>(keys, width, a.scale * kLog2e, w.lse2 + at * Q, w.scores, w.p_rows);
   const int64_t depth = ceil_div(queries, kPack);
   matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.p_rows, Q / kPack, do_pairs, s.d_pad,

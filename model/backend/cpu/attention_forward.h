@@ -23,6 +23,15 @@ inline void mask_causal(const Attention& a, int64_t query0, int64_t queries, int
   }
 }
 
+// The last key's probability comes last_counts times: its score in S^T rows key0 … key0 + keys - 1 is larger
+// by the logarithm.
+inline void weigh_last(const Attention& a, int64_t queries, int64_t key0, int64_t keys, float* scores,
+                       int64_t stride) {
+  if (a.last_counts == 1 || keys <= 0 || key0 + keys < a.tk) return;
+  const float more = std::log(static_cast<float>(a.last_counts)) / a.scale;
+  for (int64_t i = 0; i < queries; ++i) scores[(keys - 1) * stride + i] += more;
+}
+
 // The softmax passes over the scores once: it exponentiates against the maximum so far, and only where the
 // sum shows that some score exceeds that by kLead is the block done again, against a new maximum, and what
 // was summed before shrinks. After a query's first block that seldom happens, and exponentials of up to
@@ -182,6 +191,7 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
       matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
                                  kQueryTile, w.scores, kQueryTile, Into::kStore);
       if (key0 + keys > t.seen_by_all) mask_causal(a, t.query0, kQueryTile, key0, keys, w.scores, kQueryTile);
+      weigh_last(a, kQueryTile, key0, keys, w.scores, kQueryTile);
     };
     const auto exponentiate = [&] {
       exponentials<V, E>(keys, width, kQueryTile, factor, w.row_max, w.scores, w.probabilities, sums);

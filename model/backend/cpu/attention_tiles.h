@@ -83,10 +83,12 @@ void pack_values(const Attention& a, const AttentionSizes& s, const char* src, f
 constexpr int64_t kPatch = 32;
 constexpr int64_t kPatches = kKeyBlock / kPatch;
 
-// Hide what a patch's queries must not see: keys after `end`, and those that only later queries see
+// Hide what a patch's queries must not see: keys after `end`, and those that only later queries see; the last
+// key counts as often as it is there
 inline void mask_patch(const Attention& a, int64_t query0, int64_t seen_by_all, int64_t key0, int64_t end,
                        float* scores) {
   if (a.causal && key0 + kPatch > seen_by_all) mask_causal(a, query0, kPatch, key0, kPatch, scores, kPatch);
+  weigh_last(a, kPatch, key0, std::min(kPatch, end - key0), scores, kPatch);
   for (int64_t i = std::max<int64_t>(end - key0, 0) * kPatch; i < kPatch * kPatch; ++i) scores[i] = kMasked;
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 cpu::Attention attention_of(const Op& op, DType act) {
   const Attrs& a = op.a;
-  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
-          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
+  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,    a.scale,
+          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, a.each};
 }
 
 // With a scaled loss kStep counts the steps before this one until the step's end.

@@ -51,7 +51,8 @@ struct Attention {
   DType act;
   // elements between rows (tokens) of q, of k and v, of o and d_o; head h starts at column h*d
   int64_t ld_q, ld_kv, ld_o;
-  bool tf32 = false;  // f32 only: operands of all products are rounded to tf32 first
+  bool tf32 = false;        // f32 only: operands of all products are rounded to tf32 first
+  int64_t last_counts = 1;  // as if so many keys, and values, like the last one of each sample were there
 };
 // q [batch*tq, ld_q], k and v [batch*tk, ld_kv], o [batch*tq, ld_o], lse [batch, heads, tq] f32
 void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,

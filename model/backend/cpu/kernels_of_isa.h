@@ -50,7 +50,7 @@ constexpr KernelTable make_table() {
                {cast_part<V, f16, f32>, cast_part<V, f16, bf16>, cast_part<V, f16, f16>}},
       .round_tf32 = round_tf32_part<V>,
       .add = add_part<V>,
-      .transpose = transpose,
+      .transpose = transpose<V>,
       .normalise = normalise_part<V>,
       .residual_add = {residual_add_part<V, f32>, residual_add_part<V, bf16>, residual_add_part<V, f16>},
       .squared_sum = squared_sum_part<V>,

@@ -196,7 +196,8 @@ void SwinBlock::each_run(const Share& share, F&& f) const {
               .ld_q = 3 * width_,
               .ld_kv = 3 * width_,
               .ld_o = width_,
-              .scale = 1.0f / std::sqrt(static_cast<float>(d))},
+              .scale = 1.0f / std::sqrt(static_cast<float>(d)),
+              .each = run.last_counts},
         row, run.rows());
     row += run.rows();
   }

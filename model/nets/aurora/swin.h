@@ -5,7 +5,8 @@
 //   y  = x' + AdaLN(MLP(x'), s)                        that goes from block to block
 //
 // Rows are gathered into windows as they enter attention's products and put back as they leave: zeros that
-// pad the grid take part as the published model's do. All samples of a micro-batch share one lead time.
+// pad the grid take part as the published model's do, all of a window's as one row that counts so often.
+// All samples of a micro-batch share one lead time.
 #pragma once
 #include <optional>
 #include <string>

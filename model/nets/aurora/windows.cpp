@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace isobar::aurora {
 namespace {
@@ -79,19 +80,30 @@ bool WindowOrder::shared(const Segment& latitudes) const {
                      [&](int32_t row) { return row >= 0 && (row < first_ || row >= end_); });
 }
 
+// Those that are shared last, of either the longest first
+bool WindowOrder::Kind::operator<(const Kind& k) const {
+  return std::make_tuple(shared, -rows, volume) < std::make_tuple(k.shared, -k.rows, k.volume);
+}
+
+WindowOrder::Kind WindowOrder::kind_along(size_t axis, const Segment& s) const {
+  return {axis == 1 && shared(s), std::count_if(s.begin(), s.end(), [](int32_t place) { return place >= 0; }),
+          static_cast<int64_t>(s.size())};
+}
+
 void WindowOrder::count_runs() {
-  using Counts = std::map<std::pair<bool, int64_t>, int64_t>;  // by shared, -length
-  Counts segments{{{false, -1}, 1}};
+  std::map<Kind, int64_t> segments{{{false, 1, 1}, 1}};
   for (size_t axis = 0; axis < 3; ++axis) {
-    Counts longer;
+    std::map<Kind, int64_t> longer;
     for (const auto& [kind, count] : segments)
-      for (const Segment& s : axes_[axis])
-        longer[{kind.first || (axis == 1 && shared(s)), kind.second * static_cast<int64_t>(s.size())}] +=
-            count;
+      for (const Segment& s : axes_[axis]) longer[kind * kind_along(axis, s)] += count;
     segments = std::move(longer);
   }
   runs_.clear();
-  for (const auto& [kind, count] : segments) runs_.push_back({batch_ * count, -kind.second, kind.first});
+  for (const auto& [kind, count] : segments)
+    runs_.push_back({.segments = batch_ * count,
+                     .length = kind.length(),
+                     .last_counts = std::max<int64_t>(1, kind.volume - kind.rows),
+                     .shared = kind.shared});
 }
 
 int64_t WindowOrder::rows() const {
@@ -107,25 +119,24 @@ int64_t WindowOrder::own_rows() const {
 }
 
 std::vector<int32_t> WindowOrder::from() const {
-  std::map<std::pair<bool, int64_t>, int64_t> next;  // place of the next segment of each run
-  int64_t place = 0;
-  for (const WindowRun& r : runs_) next[{r.shared, r.length}] = place, place += r.rows();
-  std::vector<int32_t> from(static_cast<size_t>(place));
+  std::map<Kind, std::vector<int32_t>> by_kind;
   for (int64_t sample = 0; sample < batch_; ++sample)
     for (const Segment& levels : axes_[0])
       for (const Segment& rows : axes_[1])
         for (const Segment& columns : axes_[2]) {
-          const auto length = static_cast<int64_t>(levels.size() * rows.size() * columns.size());
-          int64_t& at = next[{shared(rows), length}];
-          int32_t* out = from.data() + at;
-          at += length;
+          const Kind kind = kind_along(0, levels) * kind_along(1, rows) * kind_along(2, columns);
+          std::vector<int32_t>& out = by_kind[kind];
           for (const int64_t c : levels)
             for (const int64_t h : rows)
               for (const int64_t w : columns)
-                *out++ = c < 0 || h < 0 || w < 0
-                             ? -1
-                             : static_cast<int32_t>(((sample * grid_[0] + c) * grid_[1] + h) * grid_[2] + w);
+                if (c >= 0 && h >= 0 && w >= 0)
+                  out.push_back(
+                      static_cast<int32_t>(((sample * grid_[0] + c) * grid_[1] + h) * grid_[2] + w));
+          if (kind.padded()) out.push_back(-1);
         }
+  std::vector<int32_t> from;
+  from.reserve(static_cast<size_t>(rows()));
+  for (const auto& [kind, rows] : by_kind) from.insert(from.end(), rows.begin(), rows.end());
   return from;
 }
 

@@ -3,13 +3,14 @@
 //
 //   WindowOrder order({4, 45, 90}, {2, 6, 12}, true, batch);
 //   order.runs()      // {{512, 144}, {96, 72}, …}: segments of so many rows each, in this order
-//   order.from()      // [rows()] the grid's row that lies at each place of a segment; -1: a row of zeros
+//   order.from()      // [rows()] the grid's row that lies at each place of a segment; -1: zeros
 //   order.to()        // [grid rows] the place of each row of the grid
 //
 // No mask is needed: the regions that a shifted window's mask keeps apart are segments of their own, and
 // segments of one length stand together, so that attention over them is one op a length. Windows that are
-// not shifted hold the zeros that pad the grid, which take part as keys; shifted ones keep them apart, so
-// there they are left out. Longitudes are a circle: only levels and latitudes keep wrapped rows apart.
+// not shifted hold the zeros that pad the grid, which take part as keys: all of them are the same key, so one
+// row at the segment's end stands for them and counts as often as there are. Shifted windows keep them apart,
+// so there they are left out. Longitudes are a circle: only levels and latitudes keep wrapped rows apart.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -31,7 +32,8 @@ struct Bands {
 
 struct WindowRun {
   int64_t segments, length;
-  bool shared = false;  // of a rank's windows, those that have rows of another band
+  int64_t last_counts = 1;  // rows of zeros that the last row of a segment stands for
+  bool shared = false;      // of a rank's windows, those that have rows of another band
   int64_t rows() const { return segments * length; }
 };
 
@@ -51,6 +53,15 @@ class WindowOrder {
 
  private:
   using Segment = std::vector<int32_t>;  // places along one axis; -1: padding
+  struct Kind {                          // windows of one kind stand together
+    bool shared;
+    int64_t rows, volume;  // of the grid; with padding
+    bool padded() const { return rows < volume; }
+    int64_t length() const { return rows + (padded() ? 1 : 0); }
+    bool operator<(const Kind& k) const;
+    Kind operator*(const Kind& k) const { return {shared || k.shared, rows * k.rows, volume * k.volume}; }
+  };
+  Kind kind_along(size_t axis, const Segment& s) const;
   bool shared(const Segment& latitudes) const;
   void count_runs();
   static std::vector<Segment> along(int64_t size, int64_t window, int64_t shift, bool circle, bool shifted);

@@ -56,8 +56,9 @@ __device__ void weights_and_slopes(const Attention& a, const TileShape& s, const
   const float row_lse = query < a.tq ? lse[query] : 0.0f, row_delta = query < a.tq ? delta[query] : 0.0f;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const bool seen = sees(a, query, key0 + tx + 8 * j);
-    const float p = seen ? expf(score[j] * a.scale - row_lse) : 0.0f;
+    const int64_t key = key0 + tx + 8 * j;
+    const bool seen = sees(a, query, key);
+    const float p = seen ? expf((score[j] + more_of(a, key)) * a.scale - row_lse) : 0.0f;
     t.weights[ty * kPairs + tx + 8 * j] = s.operand(p);
     t.slopes[ty * kPairs + tx + 8 * j] = seen ? s.operand(p * (dp[j] - row_delta) * a.scale) : 0.0f;
   }

@@ -57,6 +57,11 @@ __device__ inline bool sees(const Attention& a, int64_t query, int64_t key) {
   return query < a.tq && key < a.tk && (!a.causal || key <= query + a.tk - a.tq);
 }
 
+// What is added to the key's scores before they are scaled
+__device__ inline float more_of(const Attention& a, int64_t key) {
+  return key == a.tk - 1 ? a.last_more : 0.0f;
+}
+
 /// f(kColumns) for the fewest columns a thread that eight threads cover d with
 template <class F>
 void by_head_dim(const Attention& a, F&& f) {

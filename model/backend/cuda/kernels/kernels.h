@@ -184,6 +184,8 @@ struct Attention {
   int64_t ld_q, ld_kv, ld_o;
   bool tf32;
   bool deterministic = false;  // asks cuDNN for sums in a fixed order; our own kernels have no others
+  float last_more =
+      0;  // added to the last key's scores before they are scaled: it counts exp(scale x this) times
 };
 constexpr int64_t kMaxHeadDim = 256;  // d, of all that follow
 /// f32 arithmetic, no tensor cores: for strict f32, and what the others are checked by

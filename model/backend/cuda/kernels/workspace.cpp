@@ -1,5 +1,7 @@
 #include "model/backend/cuda/kernels/workspace.h"
 
+#include <cmath>
+
 #include "model/backend/cuda/kernels/attention_path.h"
 
 namespace isobar {
@@ -10,8 +12,11 @@ int64_t cuda::tokens_of(const Attrs& a) {
 }
 
 cuda::Attention cuda::attention_of(const Attrs& a, DType act, bool deterministic) {
-  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,    a.scale,
-          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, deterministic};
+  return {a.batch, a.heads,       a.kv_heads,
+          a.tq,    a.tk,          a.d,
+          a.scale, a.causal,      act,
+          a.ld_q,  a.ld_kv,       a.ld_o,
+          a.tf32,  deterministic, a.each == 1 ? 0.0f : std::log(static_cast<float>(a.each)) / a.scale};
 }
 
 Workspace cuda_workspace(int capability, bool deterministic) {
