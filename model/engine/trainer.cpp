@@ -189,6 +189,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (!log_.on()) return;
     StartRecord start =
         start_of_run(spec_, plan_, mpi_.size(), mpi_.ranks_on_host(), threads_, resume_ != nullptr);
+    if (!device_.gpu) start.kernels = cpu_kernels(plan_);
     if (!options_.about.empty()) start.provenance["about"] = options_.about;
     log_.write(std::move(start));
     write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", to_json(spec_).dump(1) + "\n");
