@@ -45,6 +45,10 @@ int cores() {
   return usable;
 }
 
+int cores_of(const Mpi& mpi) {
+  return cores() * mpi.ranks_on_host() / mpi.ranks_on_cores();
+}
+
 std::string cpu_name() {
   std::ifstream in("/proc/cpuinfo");
   std::map<std::string, std::string> first;  // of each key

@@ -512,7 +512,7 @@ std::string class_of(const std::exception& e) {
 
 int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
   if (spec.run.threads > 0) return static_cast<int>(spec.run.threads);
-  return std::max(1, cores() / mpi.ranks_on_host());
+  return std::max(1, cores_of(mpi) / mpi.ranks_on_host());
 }
 
 EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mpi) {
