@@ -70,53 +70,50 @@ void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const
                         const float* rstd, const float* gamma, const void* dh, void* dx, bool first,
                         void* dy_act, float* sums) {
   using Reg = typename V::Reg;
+  constexpr int64_t kRows = 4;  // x, dh and dx of so many rows stay in L1 between the two passes
   const int64_t cols = p.cols;
   const Reg inverse_cols = V::set1(1.0f / static_cast<float>(cols));
   std::fill_n(sums, 3 * cols, 0.0f);
-  const auto block = [&](int64_t r0, auto count) __attribute__((always_inline)) {
-    constexpr int kRows = decltype(count)::value;
+  for (int64_t r0 = row0; r0 < row1; r0 += kRows) {
+    const int64_t rows = std::min(kRows, row1 - r0);
     // dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma; = rstd g - a - b x
-    Reg constant[kRows], slope[kRows], scale[kRows], shift[kRows], sum[kRows], dot[kRows];
-    for (int i = 0; i < kRows; ++i) {  // from memory, front to back
-      scale[i] = V::set1(rstd[r0 + i]), shift[i] = V::set1(-mean[r0 + i] * rstd[r0 + i]);
-      sum[i] = dot[i] = V::zero();
-      for_vectors<V>(
-          cols, [&](int64_t j, int64_t m) __attribute__((always_inline)) {
-            const int64_t at = (r0 + i) * cols + j;
-            const Reg g = V::mul(load_act<V, kAct>(dh, at, m), load_act<V, DType::f32>(gamma, j, m));
-            sum[i] = V::add(sum[i], g);
-            dot[i] = V::fma(g, V::fma(load_act<V, kX>(x, at, m), scale[i], shift[i]), dot[i]);
-          });
+    Reg constant[kRows], slope[kRows];
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t r = r0 + i;
+      const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
+      Reg sum = V::zero(), dot = V::zero();
+      for (int64_t j = 0; j < cols; j += V::kWidth) {
+        const int64_t m = lanes_left<V>(j, cols);
+        const Reg g = V::mul(load_act<V, kAct>(dh, r * cols + j, m), load_act<V, DType::f32>(gamma, j, m));
+        sum = V::add(sum, g);
+        dot = V::fma(g, V::fma(load_act<V, kX>(x, r * cols + j, m), scale, shift), dot);
+      }
+      const Reg mean_g = V::mul(V::set1(V::sum(sum)), inverse_cols);
+      const Reg mean_gx = V::mul(V::set1(V::sum(dot)), inverse_cols);
+      slope[i] = V::mul(mean_gx, scale);  // times xhat
+      constant[i] = V::mul(mean_g, scale);
     }
-    for (int i = 0; i < kRows; ++i) {
-      const Reg mean_g = V::mul(V::set1(V::sum(sum[i])), inverse_cols);
-      const Reg mean_gx = V::mul(V::set1(V::sum(dot[i])), inverse_cols);
-      slope[i] = V::mul(mean_gx, scale[i]);  // times xhat
-      constant[i] = V::mul(mean_g, scale[i]);
+    for (int64_t j = 0; j < cols; j += V::kWidth) {
+      const int64_t m = lanes_left<V>(j, cols);
+      const Reg w = load_act<V, DType::f32>(gamma, j, m);
+      Reg dgamma = load_act<V, DType::f32>(sums, j, m), dbeta = load_act<V, DType::f32>(sums, cols + j, m);
+      Reg dbias = load_act<V, DType::f32>(sums, 2 * cols + j, m);
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t r = r0 + i, at = r * cols + j;
+        const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
+        const Reg normal = V::fma(load_act<V, kX>(x, at, m), scale, shift);
+        const Reg d = load_act<V, kAct>(dh, at, m);
+        dgamma = V::fma(d, normal, dgamma);
+        dbeta = V::add(dbeta, d);
+        Reg g = V::sub(V::mul(V::mul(d, w), scale), V::fma(slope[i], normal, constant[i]));
+        if (!first) g = V::add(g, load_act<V, kX>(dx, at, m));
+        store_act<V, kX>(dx, at, g, m);
+        if (dy_act != nullptr) store_act<V, kAct>(dy_act, at, g, m);
+        dbias = V::add(dbias, g);
+      }
+      store_act<V, DType::f32>(sums, j, dgamma, m);
+      store_act<V, DType::f32>(sums, cols + j, dbeta, m);
+      store_act<V, DType::f32>(sums, 2 * cols + j, dbias, m);
     }
-    for_vectors<V>(
-        cols, [&](int64_t j, int64_t m) __attribute__((always_inline)) {
-          const Reg w = load_act<V, DType::f32>(gamma, j, m);
-          Reg dgamma = load_act<V, DType::f32>(sums, j, m),
-              dbeta = load_act<V, DType::f32>(sums, cols + j, m);
-          Reg dbias = load_act<V, DType::f32>(sums, 2 * cols + j, m);
-#pragma GCC unroll 4
-          for (int i = 0; i < kRows; ++i) {
-            const int64_t at = (r0 + i) * cols + j;
-            const Reg normal = V::fma(load_act<V, kX>(x, at, m), scale[i], shift[i]);
-            const Reg d = load_act<V, kAct>(dh, at, m);
-            dgamma = V::fma(d, normal, dgamma);
-            dbeta = V::add(dbeta, d);
-            Reg g = V::sub(V::mul(V::mul(d, w), scale[i]), V::fma(slope[i], normal, constant[i]));
-            if (!first) g = V::add(g, load_act<V, kX>(dx, at, m));
-            store_act<V, kX>(dx, at, g, m);
-            if (dy_act != nullptr) store_act<V, kAct>(dy_act, at, g, m);
-            dbias = V::add(dbias, g);
-          }
-          store_act<V, DType::f32>(sums, j, dgamma, m);
-          store_act<V, DType::f32>(sums, cols + j, dbeta, m);
-          store_act<V, DType::f32>(sums, 2 * cols + j, dbias, m);
-        });
-  };
-  for_row_blocks<4>(row0, row1, block);  // so many stay in L1 between the two passes
+  }
 }

@@ -43,6 +43,9 @@ template <class V, class F>
   if (i < n) f(i, n - i);
 }
 
+constexpr int64_t kRowBlock =
+    8;  // rows whose column sums are gathered in registers before touching the partial
+
 // ---- elementwise ----
 // Degree of the polynomial in exp2: what bf16 keeps needs no more.
 constexpr int degree_for(DType act) {
@@ -84,28 +87,18 @@ void activation_backward_rows(int64_t rows, int64_t cols, const void* u, const v
         });
 }
 
-// body(first row, rows as a constant), rows in their order: kRows at a time, the last ones one by one. Each
-// row of a block is then read by instructions of its own, which is what prefetchers go by.
-template <int kRows, class Body>
-[[gnu::always_inline]] inline void for_row_blocks(int64_t row0, int64_t row1, const Body& body) {
-  int64_t r = row0;
-  for (; r + kRows <= row1; r += kRows) body(r, std::integral_constant<int, kRows>());
-  for (; r < row1; ++r) body(r, std::integral_constant<int, 1>());
-}
-
 template <class V, DType kAct>
 void column_sum_rows(int64_t rows, int64_t cols, const void* x, float* column_sums) {
   std::fill_n(column_sums, cols, 0.0f);
-  for_row_blocks<4>(
-      0, rows, [&](int64_t r, auto count) __attribute__((always_inline)) {
-        for_vectors<V>(
-            cols, [&](int64_t j, int64_t m) __attribute__((always_inline)) {
-              typename V::Reg sum = load_act<V, DType::f32>(column_sums, j, m);
-#pragma GCC unroll 4
-              for (int i = 0; i < count; ++i) sum = V::add(sum, load_act<V, kAct>(x, (r + i) * cols + j, m));
-              store_act<V, DType::f32>(column_sums, j, sum, m);
-            });
-      });
+  for (int64_t r0 = 0; r0 < rows; r0 += kRowBlock) {
+    const int64_t r1 = std::min(rows, r0 + kRowBlock);
+    for_vectors<V>(
+        cols, [&](int64_t j, int64_t m) __attribute__((always_inline)) {
+          typename V::Reg sum = load_act<V, DType::f32>(column_sums, j, m);
+          for (int64_t r = r0; r < r1; ++r) sum = V::add(sum, load_act<V, kAct>(x, r * cols + j, m));
+          store_act<V, DType::f32>(column_sums, j, sum, m);
+        });
+  }
 }
 
 template <class V>
