@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/base/spec.h"
+#include "model/engine/cpu_places.h"
 
 namespace isobar {
 
@@ -31,6 +32,7 @@ std::vector<Check> examine(const Examination& e);
 
 // ---- its parts, in that order ----
 std::vector<Check> examine_processor();  // and memory, libraries of kernels
+Check examine_threads(const CpuPlaces& p);
 std::vector<Check> examine_cores();
 std::vector<Check> examine_clocks(const std::filesystem::path& sys = "/sys");
 std::vector<Check> examine_limits();

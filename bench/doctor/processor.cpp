@@ -5,6 +5,7 @@
 
 #include "bench/doctor/check.h"
 #include "model/backend/cpu/kernels.h"
+#include "model/engine/cpu_places.h"
 #include "model/engine/host.h"
 
 namespace isobar {
@@ -18,6 +19,11 @@ bool matrix_product_works() {
   return c[0] == 19 && c[1] == 22 && c[2] == 43 && c[3] == 50;
 }
 
+// Of a layer of a usual size; a run's record has the kernel of each of its ops.
+std::string product_kernel(DType t) {
+  return cpu::gemm_kernel({1024, 1024, 1024, false, true, t, t, t, true, false});
+}
+
 }  // namespace
 
 std::vector<Check> examine_processor() {
@@ -25,11 +31,15 @@ std::vector<Check> examine_processor() {
   const nlohmann::json p = provenance();
   out.push_back({"processor", cpu_name() + ", " + std::to_string(cores()) + " cores, kernels of " +
                                   p["kernels"].get<std::string>()});
+  out.push_back(examine_threads(cpu_places()));
   char memory[32];
   std::snprintf(memory, sizeof memory, "%.1f GiB",
                 static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
                     static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / (1 << 30));
   out.push_back({"memory", memory});
+  out.push_back({"kernels", "products f32: " + product_kernel(DType::f32) +
+                                "; bf16: " + product_kernel(DType::bf16) + "; all others: own, " +
+                                p["kernels"].get<std::string>()});
   const bool product = matrix_product_works();
   out.push_back(
       {"oneDNN",

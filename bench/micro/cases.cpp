@@ -179,7 +179,7 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
               Comm comm(plan.groups);
               // Moved by the thread that waits for it. Handing it to a communication thread costs what a step
               // hides: there that thread is awake when the first gradients are ready.
-              Waiting waiting = waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores());
+              Waiting waiting = waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores_of(mpi));
               waiting.comm_thread = false;
               Executor run(plan, backend, &comm, waiting);
               run(program, 0);

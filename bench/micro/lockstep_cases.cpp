@@ -71,7 +71,7 @@ class MeetingRun {
  private:
   // As of the other cases of collectives: moved by the thread that computes
   static Waiting waiting(const Mpi& mpi) {
-    Waiting w = waiting_among(1, mpi.size(), mpi.ranks_on_host(), cores());
+    Waiting w = waiting_among(1, mpi.size(), mpi.ranks_on_host(), cores_of(mpi));
     w.comm_thread = false;
     return w;
   }
@@ -114,7 +114,7 @@ bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::s
   const LayoutSpec& l = spec.layout;
   if (mpi.size() == 1 || l.world() != mpi.size() || l.tp * l.cp != l.world() || spec.run.threads > 1)
     return false;
-  if (mpi.ranks_on_host() > cores()) return false;  // ranks that take turns on a core wait for that
+  if (mpi.ranks_on_host() > cores_of(mpi)) return false;  // ranks that take turns on a core wait for that
   const std::string precision = case_precision(spec);
   if (precision.empty()) return false;
   std::string name = "lockstep/" + precision + "/" + spec.net.kind();

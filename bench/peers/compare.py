@@ -117,11 +117,6 @@ def compare(args, config, batch, amp, threads, cores):
             "ratio_by_round": rounds}, start["provenance"], modes[mode]
 
 
-def cpu_name():
-    match = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    return match.group(1).strip() if match else "cpu"
-
-
 def print_table(rows):
     print(f"\n{'net':<12}{'batch':>6}{'precision':>11}{'threads':>9}{'isobar s':>11}{'p10-p90':>16}{'torch s':>10}"
           f"{'p10-p90':>16}  {'mode':<8}{'ratio':>6}  {'by round':<12}"
@@ -162,12 +157,12 @@ def main():
                 row, provenance, torch = compare(args, config, batch, amp, threads, cores)
                 rows.append(row)
     print_table(rows)
-    slug = re.sub(r"[^a-z0-9]+", "-", f"{cpu_name()} {os.cpu_count()} cores".lower()).strip("-")
+    slug = re.sub(r"[^a-z0-9]+", "-", f"{provenance['cpu']} {os.cpu_count()} cores".lower()).strip("-")
     output = args.output or ROOT / "bench" / "results" / f"peers-{slug}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     provenance = {k: v for k, v in provenance.items() if k not in ("host", "env")}
     output.write_text(json.dumps({"schema": 1, "time_utc": datetime.datetime.now(datetime.timezone.utc).isoformat("T", "seconds"),
-                                  "cpu": cpu_name(), "cores": os.cpu_count(), "isobar": provenance,
+                                  "cpu": provenance["cpu"], "cores": os.cpu_count(), "isobar": provenance,
                                   "torch": {"version": torch["torch"], "cpu_capability": torch["cpu_capability"],
                                             "env": PEER_ENV}, "rows": rows}, indent=1) + "\n")
     print(f"written to {output}")

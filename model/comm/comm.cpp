@@ -1,5 +1,7 @@
 #include "model/comm/comm.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -28,6 +30,16 @@ void finish(MPI_Request request, const char* what) {
 }
 
 }  // namespace
+
+int sharing_cores(const std::vector<cpu_set_t>& ranks, size_t mine) {
+  int sharing = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    cpu_set_t both;
+    CPU_AND(&both, &ranks[i], &ranks[mine]);
+    sharing += i == mine || CPU_COUNT(&both) > 0 ? 1 : 0;
+  }
+  return sharing;
+}
 
 bool Mpi::started_by_launcher() {
   const Launch launch = launch_of(::getenv);
@@ -59,6 +71,12 @@ Mpi::Mpi() {
        "MPI_Comm_split_type");
   MPI_Comm_size(host, &on_host_);
   MPI_Comm_rank(host, &rank_on_host_);
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  sched_getaffinity(0, sizeof own, &own);  // where it says nothing a rank shares with nobody else
+  std::vector<cpu_set_t> all(static_cast<size_t>(on_host_));
+  must(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, host), "MPI_Allgather");
+  on_cores_ = sharing_cores(all, static_cast<size_t>(rank_on_host_));
   MPI_Comm_free(&host);
 }
 

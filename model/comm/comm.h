@@ -5,6 +5,8 @@
 //   Comm comm(plan.groups);
 //   Requests r = comm.post(op, in, {in_count, out_count}, out, DType::f32);   while (!comm.test(r)) …;
 #pragma once
+#include <sched.h>
+
 #include <mpi.h>
 
 #include <cstdint>
@@ -15,6 +17,9 @@
 #include "model/plan/plan.h"
 
 namespace isobar {
+
+/// How many of a host's ranks, by the cores that each may use, share one with rank `mine`, itself too.
+int sharing_cores(const std::vector<cpu_set_t>& ranks, size_t mine);
 
 class Mpi {  // the process's MPI session; a process that was not started by a launcher is a world of one,
              // without MPI
@@ -27,6 +32,8 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   int size() const { return size_; }
   int ranks_on_host() const { return on_host_; }
   int rank_on_host() const { return rank_on_host_; }
+  /// Of those the ones that may run on a core of this rank's, itself too: fewer where a launcher binds ranks.
+  int ranks_on_cores() const { return on_cores_; }
   /// By mpiexec, srun, PALS or Flux. Throws ConfigError where it started processes that MPI cannot join
   /// (launcher.h); so does the constructor where MPI's world is another than the launcher's.
   static bool started_by_launcher();
@@ -40,7 +47,7 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   [[noreturn]] void abort(int code) const;
 
  private:
-  int rank_ = 0, size_ = 1, on_host_ = 1, rank_on_host_ = 0;
+  int rank_ = 0, size_ = 1, on_host_ = 1, rank_on_host_ = 0, on_cores_ = 1;
   bool active_ = false;
 };
 

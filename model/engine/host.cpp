@@ -7,12 +7,14 @@
 
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "isobar_version.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/comm/comm.h"
+#include "model/engine/cpu_places.h"
 
 extern char** environ;
 
@@ -39,15 +41,24 @@ int64_t file_resident_bytes() {
 }
 
 int cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  static const int usable = cpu_places().usable();
+  return usable;
+}
+
+int cores_of(const Mpi& mpi) {
+  return cores() * mpi.ranks_on_host() / mpi.ranks_on_cores();
 }
 
 std::string cpu_name() {
   std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown";
+  std::map<std::string, std::string> first;  // of each key
+  for (std::string line; std::getline(in, line) && !line.empty();)
+    if (const size_t colon = line.find(':'); colon + 2 <= line.size())
+      first.emplace(line.substr(0, line.find_last_not_of("\t ", colon - 1) + 1), line.substr(colon + 2));
+  if (!first.contains("model name")) return "unknown";
+  // Virtual machines call several generations by one name, such as "AMD EPYC".
+  if (!first.contains("cpu family") || !first.contains("model")) return first["model name"];
+  return first["model name"] + " (family " + first["cpu family"] + " model " + first["model"] + ")";
 }
 
 std::string host_name() {

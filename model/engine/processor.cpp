@@ -32,7 +32,7 @@ class CpuProcessor : public Processor {
         backend_(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr),
         comm_(mpi.size() > 1 ? std::make_unique<Comm>(plan.groups) : nullptr),
         executor_(plan, backend_, comm_.get(),
-                  waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores())) {}
+                  waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores_of(mpi))) {}
   Backend& backend() override { return backend_; }
   Runner& runner() override { return executor_; }
 

@@ -189,6 +189,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (!log_.on()) return;
     StartRecord start =
         start_of_run(spec_, plan_, mpi_.size(), mpi_.ranks_on_host(), threads_, resume_ != nullptr);
+    if (!device_.gpu) start.kernels = cpu_kernels(plan_);
     if (!options_.about.empty()) start.provenance["about"] = options_.about;
     log_.write(std::move(start));
     write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", to_json(spec_).dump(1) + "\n");
@@ -511,7 +512,7 @@ std::string class_of(const std::exception& e) {
 
 int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
   if (spec.run.threads > 0) return static_cast<int>(spec.run.threads);
-  return std::max(1, cores() / mpi.ranks_on_host());
+  return std::max(1, cores_of(mpi) / mpi.ranks_on_host());
 }
 
 EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mpi) {

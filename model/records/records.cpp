@@ -25,6 +25,7 @@ void fields(auto& f, Is<StartRecord> auto& r) {
   f("parameters", r.parameters);
   f("flops_forward_per_sample", r.flops_forward_per_sample);
   f("memory", r.memory);
+  f("kernels", r.kernels);
   f("provenance", r.provenance);
 }
 

@@ -45,6 +45,9 @@ struct StartRecord {
   std::optional<int64_t> parameters;
   std::optional<double> flops_forward_per_sample;
   std::optional<MemoryRecord> memory;
+  // By kind and type of op ("gemm bf16"): how many ops of rank 0 run by which kernel. Of CPUs: a GPU's are in
+  // the record of the device.
+  std::optional<nlohmann::json> kernels;
   nlohmann::json provenance = nlohmann::json::object();  // commit, host, versions: shown, not computed with
 };
 

@@ -131,6 +131,44 @@ TEST_F(Doctor, TimesTheCoresTheClockAndTheLink) {
   EXPECT_FALSE(found["time of day"].empty());
 }
 
+// Copies of what Linux tells of cores and control groups.
+TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
+  const auto says = [&](const std::string& file, const std::string& text) {
+    std::filesystem::create_directories((dir_ / file).parent_path());
+    write_atomically(dir_ / file, text + "\n");
+  };
+  EXPECT_EQ(cpu_places({0, 1, 2}, dir_).usable(), 3);  // where nothing is told
+  for (int c = 0; c < 8; ++c) {                        // two sockets of two cores of two threads each
+    const std::string cpu = "sys/devices/system/cpu/cpu" + std::to_string(c);
+    says(cpu + "/topology/thread_siblings_list", std::to_string(c % 4) + "," + std::to_string(c % 4 + 4));
+    std::filesystem::create_directories(dir_ / cpu / (c % 4 < 2 ? "node0" : "node1"));
+  }
+  const auto places = [&](const std::vector<int>& cpus) { return cpu_places(cpus, dir_); };
+  EXPECT_EQ(places({0, 4}).usable(), 1);
+  EXPECT_EQ(places({0, 1, 5}).usable(), 2);
+  EXPECT_EQ(examine_threads(places({0, 1, 4, 5})).health, Health::ok);
+  Check all = examine_threads(places({0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(all.found, "8 hardware threads of 4 cores in 2 NUMA nodes: runs take 4");
+  EXPECT_EQ(all.health, Health::look);
+  EXPECT_NE(all.mend.find("mpiexec -n 2 --map-by numa --bind-to numa"), std::string::npos) << all.mend;
+
+  says("proc/self/cgroup", "0::/job/step");  // the least of a group and of those above it
+  says("sys/fs/cgroup/job/step/cpu.max", "max 100000");
+  EXPECT_EQ(places({0, 1, 2, 3}).usable(), 4);
+  says("sys/fs/cgroup/job/cpu.max", "250000 100000");
+  all = examine_threads(places({0, 1, 2, 3}));
+  EXPECT_EQ(
+      all.found,
+      "4 hardware threads of 4 cores in 2 NUMA nodes, the control group allows 2.5 of them: runs take 2");
+  EXPECT_EQ(all.health, Health::look);
+  says("proc/self/cgroup", "9:name=systemd:/\n2:cpu,cpuacct:/docker\n0::/");  // the first version
+  says("sys/fs/cgroup/cpu/docker/cpu.cfs_period_us", "100000");
+  says("sys/fs/cgroup/cpu/docker/cpu.cfs_quota_us", "-1");
+  EXPECT_EQ(places({0, 1, 2, 3}).usable(), 4);
+  says("sys/fs/cgroup/cpu/docker/cpu.cfs_quota_us", "50000");
+  EXPECT_EQ(places({0, 1, 2, 3}).usable(), 1);
+}
+
 // A copy of what Linux tells of cores' frequencies.
 TEST_F(Doctor, NamesCoresWhoseFrequencyIsHeldDown) {
   const auto core = [&](int n, const std::string& driver, const std::string& governor, int may) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "model/base/error.h"
+#include "model/comm/comm.h"
 
 namespace isobar {
 namespace {
@@ -17,6 +18,19 @@ Environment in(const Variables& v) {
     const auto at = v.find(name);
     return at == v.end() ? nullptr : at->second.c_str();
   };
+}
+
+TEST(Launcher, RanksThatAreBoundApartShareNoCores) {
+  const auto on = [](const std::vector<int>& cores) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int c : cores) CPU_SET(c, &set);
+    return set;
+  };
+  EXPECT_EQ(sharing_cores({on({0, 1}), on({0, 1})}, 0), 2);
+  EXPECT_EQ(sharing_cores({on({0, 1}), on({2, 3}), on({2, 3})}, 0), 1);
+  EXPECT_EQ(sharing_cores({on({0, 1}), on({2, 3}), on({2, 3})}, 2), 2);
+  EXPECT_EQ(sharing_cores({on({}), on({})}, 1), 1);  // nothing is known
 }
 
 std::string refusal(const Variables& v, int64_t mpi_size) {

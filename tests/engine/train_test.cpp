@@ -97,8 +97,29 @@ TEST(Train, TheSameRunTwiceIsBitIdentical) {
                        second = trained(b, set, {"--ranks", ranks});
       EXPECT_EQ(first.losses, second.losses);
       EXPECT_EQ(first.start["plan_hash"], second.start["plan_hash"]);
+      EXPECT_FALSE(first.start["kernels"].empty());
+      EXPECT_EQ(first.start["kernels"], second.start["kernels"]);
       expect_same_checkpoint(a, b, 20);
     }
+}
+
+TEST(Train, TheRecordNamesTheKernelOfEachKindOfOp) {
+  const Folder dir;
+  const auto kernels = [&](const char* isa) {
+    ::setenv("ISOBAR_MAX_ISA", isa, 1);
+    const json k = trained(dir / isa, {"train.steps=1", "policy.amp=bf16"}).start["kernels"];
+    ::unsetenv("ISOBAR_MAX_ISA");
+    return k;
+  };
+  for (const char* isa : {"portable", "avx2"}) {
+    const json k = kernels(isa);
+    ASSERT_TRUE(k.is_object()) << k;
+    EXPECT_TRUE(k["gemm bf16"].begin().key().starts_with("oneDNN ")) << k;
+    EXPECT_TRUE(k["gemm bf16"].begin().key().ends_with("sgemm of rounded operands")) << k;
+    EXPECT_TRUE(k["attention bf16"].contains(std::string("own, ") + isa + " on rounded operands")) << k;
+    EXPECT_TRUE(k["residual_norm bf16"].contains(std::string("own, ") + isa)) << k;
+    EXPECT_GT(k["residual_norm_backward bf16"][std::string("own, ") + isa].get<int64_t>(), 1) << k;
+  }
 }
 
 TEST(Train, OverlapAndSerialLanesAreBitIdentical) {

@@ -20,7 +20,7 @@ R read(const json& j, std::vector<std::string>* problems = nullptr) {
 
 // Lines as engines of this format wrote them: all keys of all events.
 const char* const kLines[] = {
-    R"({"event":"run_start","flops_forward_per_sample":1e9,"memory":{"arena":100,"by_category":{"loader":5,"params":10},"host":3,"total":108},"parameters":1000,"plan_hash":"ab","provenance":{"host":"h"},"ranks":2,"ranks_on_host":2,"resumed":false,"schema":1,"spec":{"net":{"depth":1}},"threads":1,"time_utc":"2026-01-01T00:00:00Z"})",
+    R"({"event":"run_start","flops_forward_per_sample":1e9,"kernels":{"gemm f32":{"oneDNN":3}},"memory":{"arena":100,"by_category":{"loader":5,"params":10},"host":3,"total":108},"parameters":1000,"plan_hash":"ab","provenance":{"host":"h"},"ranks":2,"ranks_on_host":2,"resumed":false,"schema":1,"spec":{"net":{"depth":1}},"threads":1,"time_utc":"2026-01-01T00:00:00Z"})",
     R"({"event":"device","gpu":{"device":"H100"}})",
     R"({"changed":{"train.lr":[0.1,0.2]},"checked":true,"event":"resume","path":"c/step-2","step":2})",
     R"({"data_wait_s":0.0,"epoch":0,"event":"step","grad_norm":1.5,"loss":0.5,"loss_scale":1024.0,"lr":0.001,"rmse":0.25,"rss_bytes":1000,"samples_per_s":80.0,"seconds":0.1,"skipped":true,"step":1})",

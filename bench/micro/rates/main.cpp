@@ -1,13 +1,13 @@
-// How near each op of a training step comes to what this CPU can do: a table, one line an op, by its share of
-// the step.
+// How near each op of a training step comes to what this CPU can do: its roofline as two tables, one line a
+// class of ops and one line an op, by their share of the step.
 //
 //   build/op_rates configs/models/vit-384.yaml policy.amp=bf16 --threads 2   # keys as `--set` takes them
 //   build/op_rates configs/models/vit-384.yaml --json > rates.json           # as bench/results keeps it
 //
 // Ops are timed within their step (timed_step.h): their operands are where the ops before left them. Work is
-// the plan's (work.h). Ceilings, measured on the same threads before: products of 512 x 512 x 512 of the
-// step's type for products and attention, a copy of 128 MiB for the rest. An op whose operands lie in a cache
-// can be above the latter.
+// the plan's (work.h). Ceilings, measured on the same threads before: of a product the same product by oneDNN
+// alone, again and again on operands that stay where they are; of attention products of 512 x 512 x 512 in
+// the step's type; of the rest a copy of 128 MiB, which an op whose operands lie in a cache can be above.
 #include <omp.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 #include "bench/micro/inputs.h"
 #include "bench/micro/timed_step.h"
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/engine/host.h"
 #include "model/plan/op_table.h"
@@ -59,64 +59,107 @@ Asked read(int argc, char** argv) {
 }
 
 template <class F>
-double best_seconds(int times, const F& f) {
+double best_seconds(const F& f) {  // of some 50 ms
+  using Clock = std::chrono::steady_clock;
   double best = 1e300;
-  for (int i = 0; i < times; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+  const auto end = Clock::now() + std::chrono::milliseconds(50);
+  for (int i = 0; i < 4 || Clock::now() < end; ++i) {
+    const auto begin = Clock::now();
     f();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return best;
 }
 
-double product_rate(DType t) {
-  constexpr int64_t n = 512;
-  std::vector<float> a(n * n), b(n * n), c(n * n);  // as many bits as either type needs
-  fill({}, t, n * n, 0, a.data());
-  fill({}, t, n * n, 1, b.data());
-  const cpu::Gemm g{n, n, n, false, true, t, t, t, false, false};
-  return 2.0 * n * n * n / best_seconds(30, [&] { cpu::gemm(g, a.data(), b.data(), nullptr, c.data()); });
+// By the library, whatever the step uses
+double product_rate(const cpu::Gemm& g) {
+  const auto floats = [](int64_t n) { return std::vector<float>(static_cast<size_t>(n)); };  // fits any type
+  std::vector<float> a = floats(g.m * g.k), b = floats(g.k * g.n), c = floats(g.m * g.n), bias = floats(g.n);
+  fill({}, g.a, g.m * g.k, 0, a.data());
+  fill({}, g.b, g.k * g.n, 1, b.data());
+  return 2.0 * static_cast<double>(g.m * g.n * g.k) /
+         best_seconds([&] { cpu::gemm_by_library(g, a.data(), b.data(), bias.data(), c.data()); });
 }
 
 double copy_rate() {  // bytes read and written
   constexpr int64_t n = int64_t{1} << 25;
   std::vector<float> x(n, 1.0f), y(n);
   const cpu::Copy c{{1, 1, 1}, {}, {}, n, DType::f32};
-  return 2.0 * n * sizeof(float) / best_seconds(6, [&] { cpu::copy(c, x.data(), y.data()); });
+  return 2.0 * n * sizeof(float) / best_seconds([&] { cpu::copy(c, x.data(), y.data()); });
 }
 
-bool multiplies(const Work& w) {
-  return w.flops > 0;
+struct Ceilings {
+  double products, copies;                // FLOP/s, B/s
+  std::map<std::string, double> of_name;  // FLOP/s of products, by the library alone
+};
+
+Ceilings ceilings(const TimedStep& step, DType t) {
+  Ceilings c{product_rate({512, 512, 512, false, true, t, t, t, false, false}), copy_rate(), {}};
+  for (const Op* op : step.distinct())
+    if (op->kind == OpKind::gemm)
+      c.of_name[step.name(*op)] = product_rate(CpuBackend::gemm_of(*op, step.plan));
+  return c;
+}
+
+// Products by what they are for, which is told by how their operands lie: NT forward, NN and TN backward
+std::string class_of(const Op& op) {
+  if (op.kind != OpKind::gemm) return std::string(name_of(op.kind));
+  return std::string("gemm ") + (op.a.trans_a ? 'T' : 'N') + (op.a.trans_b ? 'T' : 'N');
+}
+
+// Sums over a step; `best`: seconds at the ceilings
+struct Sum {
+  double seconds = 0, flops = 0, bytes = 0, best = 0;
+  int calls = 0;
+};
+
+nlohmann::json row_of(const std::string& name, const Sum& s) {  // of one call
+  return {{"op", name},
+          {"calls", s.calls},
+          {"seconds", s.seconds / s.calls},
+          {"flops", s.flops / s.calls},
+          {"bytes", s.bytes / s.calls},
+          {"share_of_ceiling", s.best / s.seconds}};
+}
+
+double of_step(const nlohmann::json& row) {
+  return row["seconds"].get<double>() * row["calls"].get<int>();
+}
+
+nlohmann::json by_time(std::vector<nlohmann::json> rows) {
+  std::sort(rows.begin(), rows.end(),
+            [](const nlohmann::json& a, const nlohmann::json& b) { return of_step(a) > of_step(b); });
+  return rows;
 }
 
 nlohmann::json rates(const Asked& asked) {
   const RunSpec spec = load_run_spec(asked.config, asked.overrides);
-  TimedStep step(spec, asked.threads);
   omp_set_num_threads(asked.threads);
-  const DType t = spec.policy.amp == "bf16" ? DType::bf16 : DType::f32;
-  const double products = product_rate(t), copies = copy_rate();
+  TimedStep step(spec, asked.threads);
+  const Ceilings c = ceilings(step, spec.policy.amp == "bf16" ? DType::bf16 : DType::f32);
   std::map<std::string, int> calls;
   step.run([&](const Op& op, double) { ++calls[step.name(op)]; });
-  nlohmann::json rows = nlohmann::json::array();
+  std::vector<nlohmann::json> rows, classes;
+  std::map<std::string, Sum> sums;
   double total = 0;
   for (const Op* op : step.distinct()) {
     const std::string name = step.name(*op);
     double seconds = step.seconds(name, 0);
     for (int r = 1; r < TimedStep::kRepetitions; ++r) seconds = std::min(seconds, step.seconds(name, r));
     const Work w = work(*op, step.plan);
-    const double rate = (multiplies(w) ? w.flops : w.bytes()) / seconds;
-    total += seconds * calls[name];
-    rows.push_back({{"op", name},
-                    {"calls", calls[name]},
-                    {"seconds", seconds},
-                    {"flops", w.flops},
-                    {"bytes", w.bytes()},
-                    {"share_of_ceiling", rate / (multiplies(w) ? products : copies)}});
+    const auto known = c.of_name.find(name);
+    const double best = known != c.of_name.end() ? w.flops / known->second
+                        : w.flops > 0            ? w.flops / c.products
+                                                 : w.bytes() / c.copies;
+    const double n = calls[name];
+    const Sum of_all{n * seconds, n * w.flops, n * w.bytes(), n * best, calls[name]};
+    rows.push_back(row_of(name, of_all));
+    Sum& s = sums[class_of(*op)];
+    s = {s.seconds + of_all.seconds, s.flops + of_all.flops, s.bytes + of_all.bytes, s.best + of_all.best,
+         s.calls + of_all.calls};
+    total += of_all.seconds;
   }
-  std::sort(rows.begin(), rows.end(), [](const nlohmann::json& a, const nlohmann::json& b) {
-    return a["seconds"].get<double>() * a["calls"].get<int>() >
-           b["seconds"].get<double>() * b["calls"].get<int>();
-  });
+  for (const auto& [name, sum] : sums) classes.push_back(row_of(name, sum));
   const nlohmann::json machine = provenance();
   return {{"config", asked.config},
           {"overrides", asked.overrides},
@@ -125,28 +168,36 @@ nlohmann::json rates(const Asked& asked) {
           {"bf16_mode", machine["bf16_mode"]},
           {"commit", machine["commit"]},
           {"onednn", machine["onednn"]},
-          {"product_flops_per_second", products},
-          {"copy_bytes_per_second", copies},
+          {"product_flops_per_second", c.products},
+          {"copy_bytes_per_second", c.copies},
           {"step_seconds", total},
-          {"ops", rows}};
+          {"classes", by_time(std::move(classes))},
+          {"ops", by_time(std::move(rows))}};
+}
+
+void print_rows(const nlohmann::json& rows, double step, const char* what) {
+  std::printf("%7s %5s %9s %10s %9s  %s\n", "step %", "calls", "us each", "rate", "ceiling %", what);
+  for (const auto& o : rows) {
+    const double seconds = o["seconds"].get<double>(), flops = o["flops"].get<double>();
+    char text[32];
+    std::snprintf(text, sizeof text, "%.0f %s",
+                  (flops > 0 ? flops : o["bytes"].get<double>()) / seconds / 1e9,
+                  flops > 0 ? "GF/s" : "GB/s");
+    std::printf("%7.2f %5d %9.1f %10s %9.0f  %s\n", 100 * of_step(o) / step, o["calls"].get<int>(),
+                1e6 * seconds, text, 100 * o["share_of_ceiling"].get<double>(),
+                o["op"].get<std::string>().c_str());
+  }
 }
 
 void print(const nlohmann::json& r) {
+  const double step = r["step_seconds"].get<double>();
   std::printf("%s, %d threads: products %.0f GFLOP/s, copies %.1f GB/s, step %.1f ms\n",
               r["cpu"].get<std::string>().c_str(), r["threads"].get<int>(),
               r["product_flops_per_second"].get<double>() / 1e9,
-              r["copy_bytes_per_second"].get<double>() / 1e9, r["step_seconds"].get<double>() * 1e3);
-  std::printf("%7s %5s %9s %10s %9s  %s\n", "step %", "calls", "us", "rate", "ceiling %", "op");
-  for (const auto& o : r["ops"]) {
-    const double seconds = o["seconds"].get<double>(), flops = o["flops"].get<double>();
-    const double rate = (flops > 0 ? flops : o["bytes"].get<double>()) / seconds / 1e9;
-    char text[32];
-    std::snprintf(text, sizeof text, "%.0f %s", rate, flops > 0 ? "GF/s" : "GB/s");
-    std::printf("%7.2f %5d %9.1f %10s %9.0f  %s\n",
-                100 * seconds * o["calls"].get<int>() / r["step_seconds"].get<double>(),
-                o["calls"].get<int>(), seconds * 1e6, text, 100 * o["share_of_ceiling"].get<double>(),
-                o["op"].get<std::string>().c_str());
-  }
+              r["copy_bytes_per_second"].get<double>() / 1e9, step * 1e3);
+  print_rows(r["classes"], step, "class");
+  std::printf("\n");
+  print_rows(r["ops"], step, "op");
 }
 
 }  // namespace

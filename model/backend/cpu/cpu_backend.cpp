@@ -39,6 +39,23 @@ Workspace cpu_workspace(int threads) {
   };
 }
 
+cpu::Gemm CpuBackend::gemm_of(const Op& op, const Plan& plan) {
+  const Attrs& a = op.a;
+  const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
+  return {a.m,
+          a.n,
+          a.k,
+          a.trans_a,
+          a.trans_b,
+          type(op.reads[0]),
+          type(op.reads[1]),
+          type(op.writes[0]),
+          static_cast<bool>(op.reads[2]),
+          a.accumulate,
+          a.tf32,
+          a.scale == 0 ? 1.0f : a.scale};
+}
+
 cpu::Loss CpuBackend::loss_of(const Attrs& image, bool masked, const float* mask) {
   using Kind = cpu::Loss::Kind;
   const Kind kind = train_.loss == "mae"          ? Kind::mae
@@ -130,10 +147,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       return cpu::unroll(patch(type(op.reads[0])), {a.n, a.history, type(op.writes[0])}, in(0), out(0),
                          out(1));
     case OpKind::gemm:
-      return cpu::gemm(
-          {a.m, a.n, a.k, a.trans_a, a.trans_b, type(op.reads[0]), type(op.reads[1]), type(op.writes[0]),
-           static_cast<bool>(op.reads[2]), a.accumulate, a.tf32, a.scale == 0 ? 1.0f : a.scale},
-          in(0), in(1), fin(2), out(0));
+      return cpu::gemm(gemm_of(op, plan_), in(0), in(1), fin(2), out(0));
     case OpKind::attention:
       check_workspace(op);
       return cpu::attention_forward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), out(0), fout(1),

@@ -1,6 +1,7 @@
 // Ops on the CPU: each is one kernel of kernels.h, and so is a run of small layers.
 #pragma once
 #include <map>
+#include <string>
 #include <vector>
 
 #include "model/backend/backend.h"
@@ -21,6 +22,7 @@ class CpuBackend : public Backend {
   void launch(const Op& op, int32_t micro, int32_t slot) override;
   void launch(const Program& program, const RowRun& run);
   const char* name() const override { return "cpu"; }
+  static cpu::Gemm gemm_of(const Op& op, const Plan& plan);
 
  private:
   /// `mask`: null where the op has none
@@ -29,6 +31,10 @@ class CpuBackend : public Backend {
   const std::vector<float> loss_weights_, above_, intense_;  // by channel
   std::map<int64_t, std::vector<double>> rows_;              // of images by their height: base/latitude.h
 };
+
+/// By which kernels this CPU computes a plan: of each kind and type ("gemm bf16") how many ops go which way
+/// ("oneDNN 2.6.3, brg:avx512_core_bf16"). A function of plan, CPU, ISOBAR_MAX_ISA and library.
+std::map<std::string, std::map<std::string, int64_t>> cpu_kernels(const Plan& plan);
 
 /// Scratch that the CPU kernels want for an op, with `threads` OpenMP threads.
 Workspace cpu_workspace(int threads);

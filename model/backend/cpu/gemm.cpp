@@ -247,18 +247,33 @@ void run_emulated(const Gemm& g, const void* a, const void* b, const float* bias
 }  // namespace
 
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C) {
+  if (small_linear(g)) {
+    const Layer one{g.n, g.k, static_cast<const float*>(B), bias, {}};
+    layers(g.m, {&one, 1}, static_cast<const float*>(A), static_cast<float*>(C));
+  } else {
+    gemm_by_library(g, A, B, bias, C);
+  }
+}
+
+void gemm_by_library(const Gemm& g, const void* A, const void* B, const float* bias, void* C) {
   if (g.bias && g.scale != 1) throw std::logic_error("a scaled product has no bias");
   prepare_threads();
   if (emulated(g)) {
     run_emulated(g, A, B, bias, C);
   } else if (is_bf16(g)) {
     run_primitive(g, A, B, bias, C);
-  } else if (small_linear(g)) {
-    const Layer one{g.n, g.k, static_cast<const float*>(B), bias, {}};
-    layers(g.m, {&one, 1}, static_cast<const float*>(A), static_cast<float*>(C));
   } else {
     run_f32(g, static_cast<const float*>(A), static_cast<const float*>(B), bias, static_cast<float*>(C));
   }
+}
+
+std::string gemm_kernel(const Gemm& g) {
+  const dnnl_version_t* v = dnnl_version();
+  const std::string library =
+      "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+  if (emulated(g)) return library + ", sgemm of rounded operands";
+  if (small_linear(g)) return std::string("own, ") + name_of(current_isa());
+  return library + ", " + (is_bf16(g) ? describe(g).impl_info_str() : "sgemm");
 }
 
 int64_t gemm_workspace(const Gemm& g) {

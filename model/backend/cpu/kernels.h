@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "model/base/activation.h"
 #include "model/base/dtype.h"
@@ -25,6 +26,10 @@ struct Gemm {  // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
   float scale = 1;    // of the product, which then has no bias
 };
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
+// The same, always by oneDNN (or its emulation): what own kernels are measured against
+void gemm_by_library(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
+// What computes it: "oneDNN 2.6.3, brg:avx512_core_bf16"
+std::string gemm_kernel(const Gemm& g);
 // bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated product.
 // What dnnl_sgemm packs into (f32) is not known and not counted.
 int64_t gemm_workspace(const Gemm& g);

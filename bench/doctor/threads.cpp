@@ -1,0 +1,29 @@
+// How many threads runs take here, and why not more.
+#include <cstdio>
+
+#include "bench/doctor/check.h"
+
+namespace isobar {
+
+Check examine_threads(const CpuPlaces& p) {
+  char text[160];
+  std::snprintf(text, sizeof text, "%d hardware threads of %d cores in %d NUMA node%s", p.threads, p.cores,
+                p.nodes, p.nodes > 1 ? "s" : "");
+  Check c{"threads", text};
+  if (p.quota) {
+    std::snprintf(text, sizeof text, ", the control group allows %.3g of them", *p.quota);
+    c.found += text;
+  }
+  c.found += ": runs take " + std::to_string(p.usable());
+  if (p.usable() < p.cores) {
+    c.health = Health::look;
+    c.mend = "a container or job with a larger limit (docker --cpus, cpu.max) would use more cores";
+  } else if (p.nodes > 1) {
+    c.health = Health::look;
+    c.mend = "another node's memory is further away: measure a rank for each node, bound to it (mpiexec -n " +
+             std::to_string(p.nodes) + " --map-by numa --bind-to numa), beside one rank";
+  }
+  return c;
+}
+
+}  // namespace isobar

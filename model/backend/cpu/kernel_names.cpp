@@ -1,0 +1,54 @@
+// By which kernels this CPU computes a plan: for people and records, never asked while a step runs.
+#include <sstream>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/backend/cpu/kernel_table.h"
+
+namespace isobar {
+namespace {
+
+// The 16-bit type among an op's operands, else f32; tf32 where its products are
+std::string type_name(const Op& op, const Plan& plan) {
+  if (op.a.tf32) return "tf32";
+  for (const auto* views : {&op.reads, &op.writes})
+    for (const View& v : *views)
+      if (v && size_of(plan.buffers[v.buffer].dtype) == 2) return name_of(plan.buffers[v.buffer].dtype);
+  return "f32";
+}
+
+std::string kernel_of(const Op& op, const Plan& plan) {
+  if (is_collective(op.kind)) return "MPI";
+  if (op.kind == OpKind::gemm) return cpu::gemm_kernel(CpuBackend::gemm_of(op, plan));
+  const std::string own = std::string("own, ") + cpu::name_of(cpu::current_isa());
+  if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return own;
+  const DType t = plan.buffers[op.reads[0].buffer].dtype;
+  const bool native =
+      t == DType::f32 ? !op.a.tf32 : t == DType::bf16 && cpu::current_isa() >= cpu::Isa::avx512_bf16;
+  return own + (native ? "" : " on rounded operands");
+}
+
+// What decides, so that a library is asked once for each
+std::string shape_of(const Op& op, const std::string& type) {
+  std::ostringstream s;
+  const Attrs& a = op.a;
+  s << name_of(op.kind) << ' ' << type << ' ' << a.m << ' ' << a.n << ' ' << a.k << ' ' << a.trans_a
+    << a.trans_b << a.accumulate << ' ' << a.scale << ' ' << (op.reads.size() > 2 && op.reads[2]);
+  return s.str();
+}
+
+}  // namespace
+
+std::map<std::string, std::map<std::string, int64_t>> cpu_kernels(const Plan& plan) {
+  std::map<std::string, std::map<std::string, int64_t>> out;
+  std::map<std::string, std::string> known;
+  for (const Op& op : plan.ops) {
+    if (op.kind == OpKind::fetch) continue;
+    const std::string type = type_name(op, plan);
+    std::string& kernel = known[shape_of(op, type)];
+    if (kernel.empty()) kernel = kernel_of(op, plan);
+    ++out[std::string(name_of(op.kind)) + " " + type][kernel];
+  }
+  return out;
+}
+
+}  // namespace isobar
