@@ -187,7 +187,7 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
   };
   if (bytes(spec) <= limit) return spec;
   RunSpec part = with_few_micro_batches(spec);
-  // Of the same programs two are enough to meet each other; more of them fill the room that there is.
+  // Of the same programs two are enough to meet each other; more of them fill half of the room that there is.
   const auto room = [&](const RunSpec& s) {
     return static_cast<int64_t>(limit / bytes(s) * real(s.layout.dp));
   };
@@ -200,7 +200,7 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
            bytes(part), "make tp, cp or pp smaller", kMostWorldBytes);
   // Groups grow with the replicas, and with them what each rank holds.
   for (int64_t dp = replicas; dp > part.layout.dp; dp /= 2)
-    if (const RunSpec more = with_replicas(part, dp); bytes(more) <= limit) return more;
+    if (const RunSpec more = with_replicas(part, dp); bytes(more) <= limit / 2) return more;
   return part;
 }
 

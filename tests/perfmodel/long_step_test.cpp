@@ -16,7 +16,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 RunSpec spec_of(const std::string& model, const Words& more) {
-  Words words = {"run.threads=1"};
+  Words words = {"run.threads=1", "run.device=auto"};
   words.insert(words.end(), more.begin(), more.end());
   return load_run_spec(source_dir() + "/configs/models/" + model + ".yaml", words);
 }
@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
              {"net.depth=200", "layout.dp=4", "policy.zero=3", "train.global_batch=64",
               "policy.micro_batch=1"}},
         Long{"vit-tiny",
-             {"net.depth=61", "layout.tp=2", "policy.sequence_parallel=true", "train.global_batch=4"}},
+             {"net.depth=61", "layout.tp=2", "policy.sequence_parallel=true", "policy.bucket_mb=0.001",
+              "train.global_batch=4"}},
         Long{"vit-tiny", {"net.depth=203", "layout.pp=4", "train.global_batch=64", "policy.micro_batch=1"}},
         Long{"vit-tiny", {"layout.pp=2", "layout.dp=2", "train.global_batch=400", "policy.micro_batch=2"}},
         Long{"regional-gnn-tiny", {"net.num_gnn_layers=61", "train.global_batch=4"}}));
