@@ -65,6 +65,27 @@ double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<Holdout
   return 1 - chosen / best;
 }
 
+// The same, of specifications: each by the median of its repetitions, which are one or more.
+void judge_settings(const std::vector<MeasuredRun>& runs, Holdout& h) {
+  std::vector<double> errors, repeats;
+  for (const Unit& u : units_of(runs, Together::specification)) {
+    std::vector<double> measured, predicted;
+    for (const size_t i : u.runs) {
+      measured.push_back(h.rows[i].measured);
+      predicted.push_back(h.rows[i].predicted);
+    }
+    errors.push_back(std::abs(quantile(predicted, 0.5) / quantile(measured, 0.5) - 1));
+    for (size_t k = 0; measured.size() > 1 && k < measured.size(); ++k) {
+      std::vector<double> others = measured;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+      repeats.push_back(std::abs(measured[k] / quantile(others, 0.5) - 1));
+    }
+  }
+  h.settings = errors.size();
+  h.settings_error = quantile(errors, 0.5);
+  if (!repeats.empty()) h.repeat_error = quantile(repeats, 0.5);
+}
+
 }  // namespace
 
 HeldOut split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed, Together together) {
@@ -143,6 +164,7 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   h.p90 = quantile(errors, 0.9);
   h.mape = std::accumulate(errors.begin(), errors.end(), 0.0) / n;
   h.rank_correlation = spearman(measured, predicted);
+  judge_settings(runs, h);
   return h;
 }
 
@@ -156,7 +178,11 @@ nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const
             {"bias", h.bias},
             {"coverage", h.coverage},
             {"rank_correlation", h.rank_correlation},
-            {"regret", h.regret}};
+            {"regret", h.regret},
+            {"settings", h.settings},
+            {"settings_median_error", h.settings_error},
+            {"repeat_median_error",
+             h.settings < h.rows.size() ? nlohmann::json(h.repeat_error) : nlohmann::json()}};
   };
   nlohmann::json rows = nlohmann::json::array();
   for (const Holdout* h : {&held_out, &fitted})

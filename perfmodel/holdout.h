@@ -47,6 +47,13 @@ struct Holdout {
   double coverage = 0;                         // share of runs inside their 80 % interval
   double rank_correlation = 0;                 // Spearman
   double regret = 0;  // of whoever takes the first choice: its measured throughput is short of the best by
+
+  // Where specifications were run several times (settings < rows): what a machine shared with others does to
+  // one run is no error of a prediction, and the middle of several has less of it.
+  size_t settings = 0;        // specifications
+  double settings_error = 0;  // median of |predicted / median of the repetitions - 1|
+  double repeat_error = 0;  // median of |run / median of its other repetitions - 1|: what foretelling single
+                            // runs by themselves would give
 };
 Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine);
 

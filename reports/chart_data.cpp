@@ -65,21 +65,65 @@ double capacity_of(const ReportData& d) {  // MB a rank
   return memory_of_rank(m, ranks) * kMB;
 }
 
-// Runs that agree in all but one setting share a number: a line of that setting's figure.
-std::map<const ReportRun*, std::string> lines_of(const ReportData& d, const std::string& key) {
-  std::map<const ReportRun*, std::string> out;
-  std::map<std::string, int> number;
+// Of a run in a setting's figure: its line, which joins runs that agree in all else; its rate, measured and
+// predicted, over that of the runs of its line with the setting's first value, contended ones left out where
+// there are others. NaN: there are none.
+struct Effect {
+  std::string line;
+  double gain = NAN, predicted = NAN;
+};
+
+std::map<const ReportRun*, Effect> effects_of(const ReportData& d, const std::string& key) {
+  const std::vector<std::string> values = values_of(d, key);
+  std::map<std::string, std::vector<const ReportRun*>> lines;
   for (const ReportRun* r : d.ok()) {
     std::string others = r->set;
     for (const auto& [k, v] : r->axes)
       if (k != key) others.append(1, '\n').append(k).append(1, '=').append(v);
-    const int n = number.emplace(others, static_cast<int>(number.size())).first->second;
-    out[r] = std::to_string(n);
+    lines[others].push_back(r);
+  }
+  std::map<const ReportRun*, Effect> out;
+  int number = 0;
+  for (const auto& [others, runs] : lines) {
+    const auto with_first_value = [&](bool contended) {
+      std::vector<const ReportRun*> out;
+      for (const ReportRun* r : runs)
+        if (const auto it = r->axes.find(key); r->run.contention.marked == contended && !values.empty() &&
+                                               it != r->axes.end() && it->second == values[0])
+          out.push_back(r);
+      return out;
+    };
+    std::vector<const ReportRun*> first = with_first_value(false);
+    if (first.empty()) first = with_first_value(true);  // there are only runs that other work disturbed
+    double base = 0, predicted = 0, count = 0, predictions = 0;  // step times: sums
+    for (const ReportRun* r : first) {
+      base += r->measured(), ++count;
+      if (r->prediction) predicted += r->prediction->step_s, ++predictions;
+    }
+    for (const ReportRun* r : runs)
+      out[r] = {std::to_string(number), count > 0 ? base / count / r->measured() : NAN,
+                r->prediction && predictions > 0 ? predicted / predictions / r->prediction->step_s : NAN};
+    ++number;
   }
   return out;
 }
 
 }  // namespace
+
+std::vector<std::string> values_of(const ReportData& d, const std::string& key) {
+  std::set<std::string> values;
+  for (const ReportRun* r : d.ok())
+    if (const auto it = r->axes.find(key); it != r->axes.end()) values.insert(it->second);
+  std::vector<std::string> out(values.begin(), values.end());
+  const std::vector<std::string> words = {"none", "fp32", "tf32", "fp16", "bf16", "fp8"};
+  const auto place = [&](const std::string& v) {
+    const auto word = std::find(words.begin(), words.end(), v);
+    return word != words.end() ? static_cast<double>(word - words.begin()) : std::strtod(v.c_str(), nullptr);
+  };
+  std::stable_sort(out.begin(), out.end(),
+                   [&](const std::string& a, const std::string& b) { return place(a) < place(b); });
+  return out;
+}
 
 json rounded(double v) {
   if (!std::isfinite(v)) return nullptr;
@@ -111,8 +155,10 @@ ChartData chart_data(const ReportData& d) {
   out.capacity_mb = capacity_of(d);
 
   const std::set<const ReportRun*> front = front_of(d.ok(), d);
-  const auto by_workers = lines_of(d, "data.workers"), by_amp = lines_of(d, "policy.amp"),
-             by_micro_batch = lines_of(d, "policy.micro_batch");
+  const std::pair<const char*, std::map<const ReportRun*, Effect>> effects[] = {
+      {"workers", effects_of(d, "data.workers")},
+      {"amp", effects_of(d, "policy.amp")},
+      {"micro_batch", effects_of(d, "policy.micro_batch")}};
   for (const ReportRun* r : d.ok()) {
     const auto batch = static_cast<double>(r->run.spec.train.global_batch);
     const double rate = r->rate();
@@ -133,10 +179,13 @@ ChartData chart_data(const ReportData& d) {
               {"p90", rounded(r->run.step_s.p90 * kMs)},
               {"sample_ms", rounded(kMs / rate)},
               {"cost", rounded(static_cast<double>(r->run.ranks) * price * per / rate)},
-              {"line_workers", by_workers.at(r)},
-              {"line_amp", by_amp.at(r)},
-              {"line_micro_batch", by_micro_batch.at(r)},
               {"front", front.count(r) ? "on the front" : "beaten"}};
+    for (const auto& [field, effect] : effects) {
+      const Effect& e = effect.at(r);
+      j[std::string("line_") + field] = e.line;
+      if (std::isfinite(e.gain)) j[std::string("gain_") + field] = rounded(e.gain);
+      if (std::isfinite(e.predicted)) j[std::string("predicted_gain_") + field] = rounded(e.predicted);
+    }
     if (d.sets.size() > 1) j["set"] = r->set;
     if (r->run.step_s.p90 > 0) j["rate_low"] = rounded(batch / r->run.step_s.p90);
     if (r->run.step_s.p10 > 0) j["rate_high"] = rounded(batch / r->run.step_s.p10);

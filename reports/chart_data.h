@@ -38,6 +38,9 @@ struct ChartData {
 };
 
 ChartData chart_data(const ReportData& d);
+/// Values of a setting among the runs: numbers by size, precisions from none on. Empty where it does not
+/// vary.
+std::vector<std::string> values_of(const ReportData& d, const std::string& key);
 
 /// Rows as {"field": [value of row 0, value of row 1, ...]}: a third of the size.
 nlohmann::json columns_of(const nlohmann::json& rows);

@@ -134,7 +134,7 @@ Table history_table(const Reference& reference, const std::vector<ReferenceRun>&
           ""};
   const auto add = [&t](const ReferenceRun& r, int64_t update) {
     t.rows.push_back({text(r.measured.label), integer(update), text(r.commit), text(r.time_utc), text(r.cpu),
-                      significant(std::exp(r.measured.log_s) * 1e3, 6)});
+                      significant(std::exp(r.measured.log_s) * 1e3, 4)});
   };
   for (const ReferenceRun& r : reference.runs) add(r, r.update);
   for (const ReferenceRun& r : runs) add(r, reference.updates() + 1);

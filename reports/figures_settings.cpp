@@ -1,5 +1,6 @@
 // What single settings do: throughput along one of them while all others stand still.
-#include <set>
+#include <string>
+#include <vector>
 
 #include "reports/figures.h"
 
@@ -10,13 +11,13 @@ using nlohmann::json;
 
 struct Setting {
   const char *key, *field, *id, *title, *x, *caption;
+  const char *with, *what;  // the setting's first value in words: "with 0 loader workers"
 };
 
 std::vector<Figure> curve(const ReportData& d, const Setting& s) {
-  std::set<std::string> values;
-  for (const ReportRun* r : d.ok())
-    if (const auto it = r->axes.find(s.key); it != r->axes.end()) values.insert(it->second);
+  const std::vector<std::string> values = values_of(d, s.key);
   if (values.size() < 2) return {};
+  const std::string first = values[0] == "none" ? "fp32" : values[0];
   const bool predicted = !d.predicted().empty();
   json spec = runs_spec();
   spec["height"] = 300;
@@ -26,11 +27,17 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
             {"axis", {{"labelAngle", 0}}},
             {"scale", {{"padding", 0.3}}}};
   if (std::string(s.field) == "amp") x["sort"] = {"fp32", "tf32", "fp16", "bf16", "fp8"};
-  json y = quantity("rate", "samples/s");
-  y["scale"] = {{"zero", true}};
-  const auto median = [](const char* field) {
-    json j = {{"aggregate", "median"}, {"field", field}, {"type", "quantitative"}, {"title", "samples/s"}};
-    j["scale"] = {{"zero", true}};
+  const std::string gain = std::string("gain_") + s.field, predicted_gain = "predicted_" + gain;
+  const auto share = [](const std::string& field) {
+    json j = quantity(field, "rate");
+    j["axis"] = {{"format", "%"}};
+    j["scale"] = {{"zero", false}};
+    return j;
+  };
+  const json y = share(gain);
+  const auto median = [&](const std::string& field) {
+    json j = share(field);
+    j["aggregate"] = "median";
     return j;
   };
   const std::string line = std::string("line_") + s.field;
@@ -46,14 +53,14 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
   const json colour = layout_colour(d);
   spec["layer"] = {
       {{"mark", {{"type", "line"}, {"strokeWidth", 1}, {"opacity", 0.25}}},
-       {"encoding", {{"x", x}, {"y", median("rate")}, {"color", colour}, {"detail", nominal(line)}}}},
+       {"encoding", {{"x", x}, {"y", median(gain)}, {"color", colour}, {"detail", nominal(line)}}}},
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
        {"encoding",
         {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.7)}, {"tooltip", run_tips(d)}}}},
       {{"mark", {{"type", "line"}, {"strokeWidth", 3}}},
        {"encoding",
         {{"x", x},
-         {"y", median("rate")},
+         {"y", median(gain)},
          {"color", colour},
          {"strokeDash", dash("measured, median of a layout")}}}}};
   mark_per_run(spec, {1});
@@ -61,11 +68,12 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
     spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 2}}},
                              {"encoding",
                               {{"x", x},
-                               {"y", median("predicted_rate")},
+                               {"y", median(predicted_gain)},
                                {"color", colour},
                                {"strokeDash", dash("predicted, median of a layout")}}}});
   return {{s.id, "Effect of the settings", s.title,
-           std::string("Rates are the ") + title_of(d.statistic) +
+           std::string("100 % is the rate (") + title_of(d.statistic) + ") of the same run " + s.with +
+               first + s.what +
                ". A thin line joins runs that differ in this setting alone; thick: the median of a layout" +
                (predicted ? ", dashed as predicted. " : ". ") + s.caption,
            spec}};
@@ -73,9 +81,12 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
 
 constexpr Setting kSettings[] = {
     {"data.workers", "workers", "loader-workers", "Loader workers", "loader workers",
-     "Workers read and decode beside training; with 0 the training thread reads."},
-    {"policy.amp", "amp", "precision", "Precision (AMP)", "precision", "fp32: no mixed precision."},
-    {"policy.micro_batch", "micro_batch", "micro-batch", "Micro-batch", "samples per micro-batch", ""}};
+     "Workers read and decode beside training; with 0 the training thread reads.", "with ",
+     " loader workers"},
+    {"policy.amp", "amp", "precision", "Precision (AMP)", "precision", "fp32: no mixed precision.", "in ",
+     ""},
+    {"policy.micro_batch", "micro_batch", "micro-batch", "Micro-batch", "samples per micro-batch", "",
+     "with a micro-batch of ", ""}};
 
 }  // namespace
 

@@ -26,8 +26,9 @@ nav { font-size: .92rem; margin: .5rem 0; display: flex; flex-wrap: wrap; gap: .
 a { color: var(--link); }
 #controls { border: 1px solid var(--line); border-radius: 6px; padding: .5rem .8rem; margin: 1rem 0; background: var(--panel); }
 #controls summary { cursor: pointer; font-weight: 600; }
-.facet { display: flex; flex-wrap: wrap; gap: .3rem; align-items: baseline; margin: .4rem 0; }
-.facet > span { font-size: .85rem; color: var(--soft); min-width: 6.5rem; }
+#controls .note { max-width: none; margin: .4rem 0 0; }
+.facet { display: inline-flex; flex-wrap: wrap; gap: .3rem; align-items: baseline; margin: .4rem 1.6rem .1rem 0; }
+.facet > span { font-size: .85rem; color: var(--soft); }
 .chip { font: inherit; font-size: .85rem; padding: .1rem .6rem; border: 1px solid var(--soft); border-radius: 99px; color: var(--ink); background: var(--paper); cursor: pointer; overflow-wrap: anywhere; }
 .chip[aria-pressed=true] { background: var(--link); border-color: var(--link); color: var(--paper); }
 #status { position: sticky; top: 0; z-index: 5; background: var(--paper); border-bottom: 1px solid var(--line); padding: .35rem 0; font-size: .88rem; overflow-wrap: anywhere; }
@@ -113,6 +114,13 @@ std::string command_html(const std::string& command) {
   return "<code>" + out + "</code>";
 }
 
+// A number and its percent sign stay on one line.
+std::string prose_html(const std::string& text) {
+  std::string out = html_escape(text);
+  for (size_t at = 0; (at = out.find(" %", at)) != std::string::npos;) out.replace(at, 1, "&nbsp;");
+  return out;
+}
+
 std::string begin_of(const std::string& title) {
   return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, "
@@ -144,7 +152,7 @@ void append_head(std::string& out, const ReportData& d, const std::vector<Senten
     for (const Sentence& s : sentences) {
       const std::string head = html_escape(s.head);
       out += "<li><b>" + (s.anchor.empty() ? head : "<a href=\"#" + s.anchor + "\">" + head + "</a>") +
-             ".</b> " + html_escape(s.text) + (s.command.empty() ? "" : " " + command_html(s.command)) +
+             ".</b> " + prose_html(s.text) + (s.command.empty() ? "" : " " + command_html(s.command)) +
              "</li>\n";
     }
     out += "</ol>\n";

@@ -205,7 +205,33 @@
 
   // ---- filters ----
 
+  // They stand in the address, behind #, so that who gets it sees the same runs.
+  function remember() {
+    const pairs = facets.flatMap((facet, i) => [...chosen[i]].map((v) => [facet.title, v]));
+    const here = location.href.split("#")[0];
+    if (pairs.length) history.replaceState(null, "", `${here}#${new URLSearchParams(pairs)}`);
+    else if (location.hash.includes("=")) history.replaceState(null, "", here);
+  }
+
+  function recall() {
+    if (!location.hash.includes("=")) return; // a place on the page
+    const wanted = new URLSearchParams(location.hash.slice(1));
+    facets.forEach((facet, i) => {
+      chosen[i] = new Set(wanted.getAll(facet.title).filter((v) => facet.values.includes(v)));
+    });
+    showChosen();
+    filter();
+  }
+
+  function showChosen() {
+    for (const chip of document.querySelectorAll(".chip")) {
+      const i = facets.findIndex((facet) => facet.title === chip.dataset.facet);
+      chip.setAttribute("aria-pressed", String(chosen[i].has(chip.textContent)));
+    }
+  }
+
   function filter() {
+    remember();
     mask = new Uint8Array(count).fill(1);
     facets.forEach((facet, f) => {
       if (!chosen[f].size) return;
@@ -227,7 +253,7 @@
         chip.dataset.facet = facet.title;
         chip.addEventListener("click", () => {
           if (!chosen[i].delete(value)) chosen[i].add(value);
-          chip.setAttribute("aria-pressed", String(chosen[i].has(value)));
+          showChosen();
           filter();
         });
         line.append(chip);
@@ -240,7 +266,7 @@
         textContent:
           "Choose values to show only runs that have them, in every figure of runs. Click a mark to pick its run: it " +
           "stands out in all figures and comes first in the table of runs. Shift adds to the choice; where the text " +
-          "says so, drag a rectangle. In names, mb is samples per micro-batch and w is loader workers." +
+          "says so, drag a rectangle. The page's address keeps the filter. In names, mb is samples per micro-batch and w is loader workers." +
           (count > MANY ? " Where many runs lie on the same place of a figure, one dot stands for them." : ""),
       }),
     );
@@ -257,7 +283,7 @@
     const reset = element("button", { type: "button", id: "reset", textContent: "Show all" });
     reset.addEventListener("click", () => {
       chosen.forEach((set) => set.clear());
-      for (const chip of document.querySelectorAll(".chip")) chip.setAttribute("aria-pressed", "false");
+      showChosen();
       picked = null;
       filter();
     });
@@ -296,6 +322,8 @@
     if (count > 1) {
       buildControls();
       describe();
+      recall();
+      addEventListener("hashchange", recall);
       if (ofRuns) {
         const fill = pageTables.runsTable(ofRuns, columns, (i) => pick({ [columns.id[i]]: 1 }));
         table = { place: ofRuns, follow: () => fill(mask, picked && isPicked) };

@@ -57,8 +57,8 @@ std::string lead(const ReportData& d, const ReportRun& best, const ReportRun& ne
   std::string s = ", " + percent(best.rate() / next.rate() - 1) + " more than the best of another layout (" +
                   next.label + ")";
   if (std::isnan(p)) return s + "; too few steps to say whether that is noise";
-  return s + (p < kSure ? say(": more than the noise of their steps (p = %.2g)", p)
-                        : say(": that may be noise (p = %.2g)", p));
+  const std::string chance = p < 0.001 ? "p < 0.001" : say("p = %.2g", p);
+  return s + (p < kSure ? ": more than the noise of their steps (" : ": that may be noise (") + chance + ")";
 }
 
 void fastest(const ReportData& d, std::vector<Sentence>& out) {
@@ -112,8 +112,12 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
   for (const auto& [name, c] : classes)
     if (c.least > 0 && (!gain || c.seconds - c.least > gain->seconds - gain->least))
       gain = &c, gain_name = name;
+  // Where communication or data take most, the roofline says nothing of what could be won there.
   if (gain)
-    s += ". Largest potential gain: " + gain_name + " at the roofline would save " +
+    s += (most->second.least > 0 ? ". Largest potential gain: "
+                                 : ". Of the computation, most is to be gained from ") +
+         gain_name +
+         (most->second.least > 0 ? " at the roofline would save " : ": at the roofline that saves ") +
          significant(1e3 * (gain->seconds - gain->least), 3).text + " of " + significant(1e3 * step, 3).text +
          " ms a step";
   else if (!d.predictor)

@@ -114,18 +114,26 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
     const Beats b = beats(r, rows.front());
     std::vector<Cell> cells{text(r.name), text(text_of(layout_of(c.spec))),
                             text(c.machine.accelerator ? c.machine.accelerator->currency : "")};
-    const auto add = [&](double v) { cells.push_back(significant(v, 9)); };
+    // Programs get all digits, people those that the interval of `k` knows.
+    const auto add = [&](double v, const Known& k) {
+      cells.push_back(std::isnan(v) ? number(kNone, 0) : Cell{rounded(v, last_place(k)), v, true});
+    };
+    const auto add_interval = [&](const Known& k) {
+      for (const double v : {k.value, k.lower, k.upper}) add(v > 0 ? v : kNone, k);
+    };
     cells.push_back(integer(c.ranks()));
-    for (const double v : {c.step.value, c.step.lower, c.step.upper, c.mfu, c.memory.value, c.there, c.fits,
-                           c.samples_per_s().value})
-      add(v);
-    for (const Known& k : {c.price().scaled(paid.samples), c.kwh().scaled(paid.samples)})
-      for (const double v : {k.value, k.lower, k.upper}) add(v > 0 ? v : kNone);
-    add(b.faster);
-    add(b.cheaper);
+    add_interval(c.step);
+    cells.push_back(number(c.mfu, 3));
+    add(c.memory.value, c.memory);
+    add(c.there, c.memory);
+    cells.push_back(number(c.fits, 2));
+    add(c.samples_per_s().value, c.samples_per_s());
+    add_interval(c.price().scaled(paid.samples));
+    add_interval(c.kwh().scaled(paid.samples));
+    cells.push_back(number(b.faster, 2));
+    cells.push_back(number(b.cheaper, 2));
     if (trains)
-      for (const Known& k : {r.training->days, r.training->price})
-        for (const double v : {k.value, k.lower, k.upper}) add(v > 0 ? v : kNone);
+      for (const Known& k : {r.training->days, r.training->price}) add_interval(k);
     t.rows.push_back(std::move(cells));
   }
   return t;

@@ -10,7 +10,7 @@ void add_field_options(CLI::App& command, const std::shared_ptr<FieldChoice>& ch
   FieldChoice& c = *choice;
   command.add_option("--variables", c.variables, "Only these: t2m,z@500/850")->delimiter(',');
   command.add_option("--region", c.region, "North,west,south,east in degrees")->delimiter(',')->expected(4);
-  command.add_option("--stride", c.stride, "Every so many rows and columns")->check(CLI::Range(1, 1 << 20));
+  command.add_option("--stride", c.stride, "Take every Nth row and column")->check(CLI::Range(1, 1 << 20));
   command.add_option("--dates", c.dates, "First,last: 2010,2015 or 2019-03-01,2019-03-25T18")
       ->delimiter(',')
       ->expected(2);
@@ -18,11 +18,12 @@ void add_field_options(CLI::App& command, const std::shared_ptr<FieldChoice>& ch
       ->check(CLI::NonNegativeNumber);
   command.add_option("--static-fields", c.static_fields, "Variables without a time axis, as channels")
       ->delimiter(',');
-  command.add_option("--static-file", c.static_file, "Where these and the mask are");
+  command.add_option("--static-file", c.static_file, "File that holds them and the mask");
   command.add_option("--forcings", c.forcings, "Computed channels: time_of_day,day_of_year,solar_zenith")
       ->delimiter(',')
       ->check(CLI::IsMember({"time_of_day", "day_of_year", "solar_zenith"}));
-  command.add_option("--mask", c.mask, "fill, or a static variable that is 0 where nothing is");
+  command.add_option("--mask", c.mask,
+                     "fill, missing, or a static variable that is below 0.5 where points do not count");
 }
 
 void add_convert(CLI::App& data) {

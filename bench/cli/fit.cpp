@@ -31,7 +31,9 @@ where runs have them, then whole steps. Twenty runs are enough. FITTED is a mach
 coefficient names the runs that determined it; the residuals set the width of every prediction's interval.
 
 With --holdout a random part of the runs, balanced over everything that the sweep varied, is kept out of the fit and
-then predicted: the test of the fit. It is written to DIR/holdout.json, which `isobar report` shows.
+then predicted: the test of the fit. It is written to DIR/holdout.json, which `isobar report` shows. Repetitions of a
+setting are held out together; each setting is then judged by the median of its repetitions as well, beside how far
+single repetitions differ.
 
 Runs on accelerators, yours or published ones, are read by `isobar import` and fitted with a cluster's machine file;
 the closed form predicts them. Several tables may go into one directory: differences between campaigns (engine,
@@ -143,11 +145,19 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
       "them\n",
       held_out.rows.size(), 100 * held_out.median_error, 100 * held_out.mape, 100 * held_out.p90,
       100 * held_out.bias, held_out.rank_correlation, 100 * held_out.regret, 100 * held_out.coverage);
+  if (held_out.settings < held_out.rows.size())
+    std::printf(
+        "Their %zu settings, each by the median of its repetitions: median error %.1f %%. One repetition "
+        "differs "
+        "from the median of its others by %.1f %% (median): no prediction of single runs can be expected to "
+        "do better\n",
+        held_out.settings, 100 * held_out.settings_error, 100 * held_out.repeat_error);
 }
 
 struct Repeated {  // the held-out test over several random parts: one part of few runs says little about an
                    // interval
-  std::vector<double> median_errors, regrets;  // of the held-out runs; of all runs of the sweep
+  std::vector<double> median_errors, settings_errors;  // of the held-out runs; of their settings
+  std::vector<double> regrets;                         // of all runs of the sweep
   size_t inside = 0, runs = 0;
   double coverage() const { return static_cast<double>(inside) / static_cast<double>(runs); }
 };
@@ -160,10 +170,12 @@ Repeated repeat(FitArguments a, const std::vector<MeasuredRun>& runs, const Mach
     const Holdout h = hold_out(pick(runs, split.test), m);
     out.regrets.push_back(hold_out(runs, m).regret);
     out.median_errors.push_back(h.median_error);
+    if (h.settings < h.rows.size()) out.settings_errors.push_back(h.settings_error);
     for (const HoldoutRow& r : h.rows) out.inside += r.inside() ? 1 : 0;
     out.runs += h.rows.size();
   }
   std::sort(out.median_errors.begin(), out.median_errors.end());
+  std::sort(out.settings_errors.begin(), out.settings_errors.end());
   std::sort(out.regrets.begin(), out.regrets.end());
   return out;
 }
@@ -192,6 +204,7 @@ void run_fit(const FitArguments& a) {
                      {"peak_p90", memory.p90}, {"peak_bias", memory.bias}};
     if (repeated.runs > 0)
       out["splits"] = {{"median_errors", repeated.median_errors},
+                       {"settings_median_errors", repeated.settings_errors},
                        {"coverage", repeated.coverage()},
                        {"regrets", repeated.regrets}};
     for (size_t i = 0; i < kCoefs; ++i) {
@@ -212,6 +225,10 @@ void run_fit(const FitArguments& a) {
         100 * repeated.median_errors.back(), 100 * repeated.median_errors[repeated.median_errors.size() / 2],
         100 * repeated.coverage(), 100 * repeated.regrets[repeated.regrets.size() / 2],
         100 * repeated.regrets.back());
+  if (!repeated.settings_errors.empty())
+    std::printf("Of settings by the median of their repetitions: %.1f to %.1f %% (middle %.1f %%)\n",
+                100 * repeated.settings_errors.front(), 100 * repeated.settings_errors.back(),
+                100 * repeated.settings_errors[repeated.settings_errors.size() / 2]);
   std::printf("Machine: %s%s\n", a.out.c_str(),
               test.empty() ? "" : ("; held-out runs: " + holdout.string()).c_str());
 }

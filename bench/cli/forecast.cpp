@@ -247,9 +247,9 @@ void add_forecast_command(CLI::App& app) {
       "over "
       "others\n(--data), which are read and normalised as in training: of the same kind, with the same "
       "channels. "
-      "The file holds each\ntarget in its own units; what is printed is the error against what came, with "
+      "The file holds each\ntarget in its own units; what is printed is the error against the truth, with "
       "the "
-      "formulas of the validation.\nOf a net that classifies it holds the most probable class and the "
+      "formulas of the validation.\nFor a classifier it holds the most probable class and the "
       "probability of "
       "each.\n\n"
       "  isobar forecast runs/first -o forecast.nc                       the last checkpoint of a run\n"
@@ -259,9 +259,8 @@ void add_forecast_command(CLI::App& app) {
   command->add_option("checkpoint", a->from, "A run's directory, or one checkpoint")->required();
   command->add_option("-o,--out", a->out, "netCDF file to write, or NumPy's .npz")->required();
   command->add_option("--data", a->data, "Files to read, as data.valid [the run's validation data]");
-  command->add_option("--samples", a->samples, "Only the first so many [all]")->check(CLI::Range(1, 1 << 30));
-  command
-      ->add_option("--steps", a->steps, "So many steps of data.dt, each prediction being the next input [1]")
+  command->add_option("--samples", a->samples, "Only the first N [all]")->check(CLI::Range(1, 1 << 30));
+  command->add_option("--steps", a->steps, "Steps of data.dt, each prediction being the next input [1]")
       ->check(CLI::Range(1, 10000));
   command->add_option("--batch", a->batch, "Samples at once [1; 256 rows of a table]")
       ->check(CLI::Range(1, 1 << 20));

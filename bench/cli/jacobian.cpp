@@ -153,11 +153,12 @@ void add_jacobian_command(CLI::App& app) {
   command->footer(
       "d(prediction)/d(input) of a checkpoint's net for each sample of the data, by its backward pass in "
       "fp32: a "
-      "netCDF file\nwith a variable d_TARGET_d_INPUT in physical units; printed is what they say together, "
+      "netCDF file\nwith a variable d_TARGET_d_INPUT in physical units; printed are statistics over the "
+      "samples, "
       "normalised by the standard\ndeviations of both sides, so that inputs can be compared. Of a net of "
       "fields it "
       "is that of each target at one point,\na field of each input (of which the printed sensitivity is the "
-      "sum). Of a net that classifies it is that of the logits.\n\n"
+      "sum). For a classifier it is that of the logits.\n\n"
       "  isobar jacobian runs/emulator -o jacobian.nc\n"
       "  isobar jacobian runs/first -o jacobian.nc --point 90,180 --samples 4");
   command->add_option("checkpoint", a->from, "A run's directory, or one checkpoint")->required();

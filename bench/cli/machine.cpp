@@ -61,6 +61,7 @@ void add_machine_command(CLI::App& app) {
   fresh->add_option("-o,--out", a->out, "The file to write")->required();
   fresh->callback([a] { write_new(*a); });
   CLI::App* keys = machine->add_subcommand("keys", "List every key with its unit and its plausible range");
+  keys->footer("What the keys mean: configs/README.md, \"Machines\".");
   keys->callback([] { print_keys(); });
 }
 

@@ -6,6 +6,7 @@
 #include "bench/cli/output.h"
 #include "bench/cli/rank_output.h"
 #include "bench/cli/submit_train.h"
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "model/engine/trainer.h"
@@ -27,13 +28,38 @@ void refuse_unknown_command(const CLI::App& app, char** words) {
   throw ConfigError("'" + word + "'", "", "is no command", "did you mean '" + nearest(word, known) + "'?");
 }
 
+/// What is meant by a word that the command does not take; "" where that cannot be told.
+std::string mend_of(const std::string& word, const CLI::App& command) {
+  std::vector<std::string> options;
+  for (const CLI::Option* o : command.get_options())
+    for (const std::string& name : o->get_lnames()) options.push_back("--" + name);
+  const bool sets = std::find(options.begin(), options.end(), "--set") != options.end();
+  if (!word.starts_with("-"))
+    return sets && word.find('=') != std::string::npos ? "write --set " + word : std::string();
+  if (word == "--set" && command.get_name() == "sweep")
+    return "write KEY=VALUES without --set: layout.tp=1,2,4";
+  return did_you_mean(word.substr(0, word.find('=')), options, "");
+}
+
 /// One line, as for any other bad input.
 std::string usage_error(const CLI::App* app, const CLI::Error& e) {
   std::string command = "isobar", what = e.what();
-  for (auto chosen = app->get_subcommands(); !chosen.empty(); chosen = chosen.front()->get_subcommands())
-    command += " " + chosen.front()->get_name();
+  const CLI::App* last = app;
+  for (auto chosen = app->get_subcommands(); !chosen.empty(); chosen = last->get_subcommands()) {
+    last = chosen.front();
+    command += " " + last->get_name();
+  }
   while (!what.empty() && what.back() == '\n') what.pop_back();
-  return command + ": " + what + " -> see " + command + " --help\n";
+  // A mistyped option is told before what is missing because of it.
+  std::vector<std::string> unknown = app->remaining(true);
+  std::stable_partition(unknown.begin(), unknown.end(),
+                        [](const std::string& w) { return w.starts_with("-"); });
+  if (!unknown.empty()) {
+    const std::string mend = mend_of(unknown[0], *last);
+    return command + ": " + showable(unknown[0]) + " is not one of its options or arguments -> " +
+           (mend.empty() ? "see " + command + " --help" : mend) + "\n";
+  }
+  return command + ": " + showable(what) + " -> see " + command + " --help\n";
 }
 
 int run(int argc, char** argv) {

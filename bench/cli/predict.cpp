@@ -259,13 +259,13 @@ void add_predict_command(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 20));
   predict_command->add_option("--ranks-on-host", a->ranks_on_host, "Ranks that share one host (default: all)")
       ->check(CLI::Range(1, 1 << 20));
-  predict_command->add_option("--gpus", a->question.gpus, "Search the layouts of so many; may be repeated")
+  predict_command->add_option("--gpus", a->question.gpus, "Search the layouts of this many; may be repeated")
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1 << 20));
   predict_command
-      ->add_option("--fix", a->fix, "Of a search: only layouts with tp=8, or pp=2..8; several with commas")
+      ->add_option("--fix", a->fix, "In a search, only layouts with tp=8, or pp=2..8; several with commas")
       ->allow_extra_args(false);
-  predict_command->add_option("--exclude", a->exclude, "Of a search: none with zero=3; several with commas")
+  predict_command->add_option("--exclude", a->exclude, "In a search, none with zero=3; several with commas")
       ->allow_extra_args(false);
   predict_command->add_option("--global-batch", a->global_batch, "Samples per optimizer step")
       ->check(CLI::Range(1, 1 << 24));

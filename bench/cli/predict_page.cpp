@@ -7,6 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "reports/palette.h"
 #include "reports/plain_page.h"
 
 namespace isobar {
@@ -93,7 +94,7 @@ Figure pareto(const std::vector<Spot>& spots) {
   json x = quantity("memory_gb", "memory of the fullest rank [GB]"), y = quantity("step_s", "step [s]");
   x["scale"] = {{"zero", false}}, y["scale"] = {{"zero", false}};
   json color = nominal("front", "on the front");
-  color["scale"] = {{"domain", {true, false}}, {"range", {"#D55E00", "#9a9a9a"}}};
+  color["scale"] = {{"domain", {true, false}}, {"range", {palette::kPredicted, palette::kFitted}}};
   spec["mark"] = {{"type", "point"}, {"filled", true}, {"size", 45}};
   spec["encoding"] = {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}};
   return {"pareto", "search", "Time against memory",
@@ -123,11 +124,11 @@ Figure scaling(const std::vector<LayoutChoice>& curve) {
   const json high = {{"field", "upper"}};
   low["title"] = "samples/s";
   spec["layer"] = {
-      {{"mark", {{"type", "area"}, {"opacity", 0.25}, {"color", "#0072B2"}}},
+      {{"mark", {{"type", "area"}, {"opacity", 0.25}, {"color", palette::kPredicted}}},
        {"encoding", {{"x", x}, {"y", low}, {"y2", high}}}},
-      {{"mark", {{"type", "line"}, {"strokeDash", {4, 4}}, {"color", "#888"}}},
+      {{"mark", {{"type", "line"}, {"strokeDash", {4, 4}}, {"color", palette::kFitted}}},
        {"encoding", {{"x", x}, {"y", ideal}}}},
-      {{"mark", {{"type", "line"}, {"point", true}, {"color", "#0072B2"}}},
+      {{"mark", {{"type", "line"}, {"point", true}, {"color", palette::kPredicted}}},
        {"encoding",
         {{"x", x}, {"y", y}, {"tooltip", {tip("layout", "layout"), tip("rate", "samples/s", ".3g")}}}}}};
   return {"scaling", "search", "Scaling at one global batch",
@@ -204,9 +205,9 @@ void write_machines_page(const std::filesystem::path& out, const std::string& ti
        low = quantity("lower", "samples/s");
   y["sort"] = nullptr;
   spec["layer"] = {
-      {{"mark", {{"type", "rule"}, {"strokeWidth", 3}, {"color", "#0072B2"}}},
+      {{"mark", {{"type", "rule"}, {"strokeWidth", 3}, {"color", palette::kPredicted}}},
        {"encoding", {{"y", y}, {"x", low}, {"x2", {{"field", "upper"}}}}}},
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}, {"color", "#0072B2"}}},
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}, {"color", palette::kPredicted}}},
        {"encoding",
         {{"y", y}, {"x", x}, {"tooltip", {tip("layout", "layout"), tip("rate", "samples/s", ".3g")}}}}}};
   const Figure figure{"machines", "machines", "Machines side by side",

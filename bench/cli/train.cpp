@@ -245,7 +245,8 @@ void add_train_command(CLI::App& app, Submit submit) {
   CLI::App* c = app.add_subcommand("train", "Train a net; with --ranks on several processes over MPI");
   c->add_option("config", a->config, "Run configuration (YAML), e.g. configs/models/vit-tiny.yaml")
       ->required();
-  c->add_option("--ranks", a->ranks, "Start under mpiexec with so many ranks (data parallel)")
+  c->add_option("--ranks", a->ranks,
+                "Start so many ranks under mpiexec; dp is what tp, cp and pp leave of them")
       ->check(CLI::Range(1, 1 << 20));
   c->add_option("--set", a->set, "Override a key: --set train.global_batch=8 (repeatable)")
       ->allow_extra_args(false)

@@ -117,7 +117,7 @@ void add_verify_command(CLI::App& app) {
   command->footer(
       "Rolls the net of a checkpoint forward from every sample of its validation data (or --data), each "
       "prediction "
-      "being the next input,\nand compares each lead with what came: RMSE, MAE, bias and correlation "
+      "being the next input,\nand compares each lead with the truth: RMSE, MAE, bias and correlation "
       "weighted by "
       "area, the anomaly correlation (ACC)\nagainst the climatology, with --threshold by class of the "
       "truth the RMSE and the critical success index (CSI).\nBeside it stand persistence (nothing "
@@ -128,7 +128,8 @@ void add_verify_command(CLI::App& app) {
       "errors by date.\n\n"
       "  isobar verify runs/first --steps 4 -o reports/out/skill         leads of 1 to 4 data.dt\n"
       "  isobar verify runs/first --data era5-2020.zarr --climatology era5-1990-2019.zarr\n"
-      "  isobar verify runs/first --threshold t2m=273.15                 apart: frost and what is warmer\n"
+      "  isobar verify runs/first --threshold t2m=273.15                 frost and what is warmer, each by "
+      "itself\n"
       "  isobar verify runs/rain --threshold tp=1 --threshold tp=10 --threshold tp=25\n"
       "  isobar verify runs/first --region 55,-4,51,1                    only what lies there counts");
   command->add_option("checkpoint", a->question.from, "A run's directory, or one checkpoint")->required();
@@ -148,7 +149,7 @@ void add_verify_command(CLI::App& app) {
                    "North,west,south,east in degrees: only its points count [all that are predicted]")
       ->delimiter(',')
       ->expected(4);
-  command->add_option("--samples", a->question.samples, "Only the first so many [all]")
+  command->add_option("--samples", a->question.samples, "Only the first N [all]")
       ->check(CLI::Range(1, 1 << 30));
   command->add_option("--threads", a->threads, "Threads [all cores]")->check(CLI::Range(1, 4096));
   command->add_option("-o,--out", a->out, "Directory of a page with figures and CSV tables");

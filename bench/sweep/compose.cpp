@@ -29,8 +29,10 @@ const std::vector<std::string>& sweep_keys() {
   return keys;
 }
 
-// Names that people type for the axes they sweep most.
-std::string full_key(const std::string& name) {
+namespace {
+
+// Names that people type for the axes they sweep most, with their keys.
+const std::map<std::string, std::string>& short_keys() {
   static const std::map<std::string, std::string> names = {{"gpus", kRanksKey},
                                                            {"ranks", kRanksKey},
                                                            {"dp", "layout.dp"},
@@ -42,8 +44,20 @@ std::string full_key(const std::string& name) {
                                                            {"workers", "data.workers"},
                                                            {"global_batch", "train.global_batch"},
                                                            {"batch", "train.global_batch"}};
-  const auto it = names.find(name);
-  return it == names.end() ? name : it->second;
+  return names;
+}
+
+}  // namespace
+
+std::string full_key(const std::string& name) {
+  const auto it = short_keys().find(name);
+  return it == short_keys().end() ? name : it->second;
+}
+
+std::vector<std::string> short_names() {
+  std::vector<std::string> out;
+  for (const auto& one : short_keys()) out.push_back(one.first);
+  return out;
 }
 
 namespace {

@@ -21,5 +21,7 @@ std::string sweep_file_text(nlohmann::json sweep, const std::string& path, const
 const std::vector<std::string>& sweep_keys();
 /// The key that is meant by a name that people type for the axes they sweep most: gpus, tp, amp, batch …
 std::string full_key(const std::string& name);
+/// The names that full_key completes: gpus, tp, amp …
+std::vector<std::string> short_names();
 
 }  // namespace isobar

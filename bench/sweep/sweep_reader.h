@@ -9,6 +9,7 @@
 #include "bench/sweep/compose.h"
 #include "bench/sweep/condition.h"
 #include "bench/sweep/spec.h"
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/spec.h"
 #include "model/base/validate.h"
@@ -172,8 +173,14 @@ class SweepReader {
     if (key == "run.out")
       fail(shown + "." + key, "is chosen by the sweep", "remove it: every trial has a directory of its own");
     const size_t dot = key.find('.');
-    if (dot == std::string::npos || dot == 0)
-      fail(shown + "." + key, "is not a key of a run", "write e.g. train.global_batch, layout.dp or gpus");
+    if (dot == std::string::npos || dot == 0) {
+      std::vector<std::string> words = short_names();
+      words.insert(words.end(), sweep_keys().begin(), sweep_keys().end());
+      const std::string mend = did_you_mean(key, words, "");
+      if (mend.empty())
+        run_spec_from_json({{key, value}}, file_ + ": " + shown);  // says which key is like it
+      fail(shown + "." + key, "is not a key of a run", mend);
+    }
     json one;
     const std::vector<std::string> kinds = net_kinds_with(key);
     if (!kinds.empty()) one["net"]["kind"] = kinds[0];  // any that has the key

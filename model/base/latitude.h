@@ -10,6 +10,11 @@
 
 namespace isobar {
 
+/// Degrees of the j-th of `height` rows that go from +90 to -90.
+inline double pole_to_pole(int64_t height, int64_t j) {
+  return height == 1 ? 0.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1);
+}
+
 /// w_j = H cos(lat_j) / sum_i cos(lat_i) (WeatherBench 2, Rasp 2024, eq. 1): their mean is 1. `latitudes`:
 /// degrees, of rows from the north; more than `height` are of rows that are cut off at the end, fewer are not
 /// known: then rows go from +90 to -90.
@@ -17,11 +22,9 @@ inline std::vector<double> row_weights(int64_t height, const std::vector<double>
   std::vector<double> w(static_cast<size_t>(height));
   double sum = 0;
   for (int64_t j = 0; j < height; ++j) {
-    const double pole_to_pole =
-        height == 1 ? 0.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1);
     const bool known = static_cast<int64_t>(latitudes.size()) >= height;
     const auto at = static_cast<size_t>(j);
-    w[at] = std::cos((known ? latitudes[at] : pole_to_pole) * std::numbers::pi / 180.0);
+    w[at] = std::cos((known ? latitudes[at] : pole_to_pole(height, j)) * std::numbers::pi / 180.0);
     sum += w[at];
   }
   for (double& x : w) x *= static_cast<double>(height) / sum;

@@ -4,6 +4,7 @@
 #include <map>
 #include <regex>
 
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 
@@ -136,6 +137,7 @@ void visit_net(Visitor&& v, GraphcastSpec& n) {
   v("net.mlp_hidden_size", n.mlp_hidden_size);
   v("net.mlp_num_hidden_layers", n.mlp_num_hidden_layers);
   v("net.norm_eps", n.norm_eps);
+  v("net.partition", n.partition);
 }
 
 template <class Visitor>
@@ -420,13 +422,21 @@ std::vector<std::string> with_ranges(const std::vector<std::string>& names) {
 
 void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const std::string& file) {
   auto known = keys_of(kind);
-  std::vector<std::string> sections;
-  sections.reserve(known.size());
-  for (const auto& [section, names] : known) sections.push_back(section);
+  const std::string list_keys = "`isobar config show FILE` lists all keys";
+  std::vector<std::string> sections, keys;
+  for (const auto& [section, names] : known) {
+    sections.push_back(section);
+    for (const std::string& name : names) keys.push_back(section + "." + name);
+  }
   for (const auto& [section, body] : j.items()) {
-    if (!known.contains(section))
-      throw ConfigError(file, key_named(section), "is not a known section",
-                        "did you mean '" + nearest(section, sections) + "'?");
+    if (!known.contains(section)) {
+      const std::string one = body.is_object() && body.size() == 1 ? section + "." + body.begin().key() : "";
+      std::vector<std::string> allowed = one.empty() ? sections : keys;
+      if (!body.is_object()) allowed.insert(allowed.end(), keys.begin(), keys.end());
+      const std::string word = one.empty() ? section : one;
+      throw ConfigError(file, key_named(word), one.empty() ? "is not a known section" : "is not a known key",
+                        did_you_mean(word, allowed, did_you_mean(section, sections, list_keys)));
+    }
     if (!body.is_object())
       throw ConfigError(file, key_named(section), "must hold keys of its own",
                         "indent them below `" + section + ":`");
@@ -434,9 +444,16 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const
       const auto& names = known[section];
       if (has(names, item.key())) continue;
       const std::vector<std::string> others = net_kinds_with(section + "." + item.key());
-      if (others.empty())
-        throw ConfigError(file, section + "." + item.key(), "is not a known key",
-                          "did you mean '" + section + "." + nearest(item.key(), names) + "'?");
+      if (others.empty()) {
+        const std::string word = section + "." + item.key();
+        std::vector<std::string> of_all_kinds;
+        for (const std::string& one : NetSpec::kinds())
+          for (const auto& [its_section, its_names] : keys_of(one))
+            for (const std::string& name : its_names) of_all_kinds.push_back(its_section + "." + name);
+        const std::string elsewhere = did_you_mean(word, of_all_kinds, list_keys);
+        throw ConfigError(file, word, "is not a known key",
+                          did_you_mean(word, keys, did_you_mean(item.key(), keys, elsewhere)));
+      }
       std::string list;
       for (const auto& k : others) list += (list.empty() ? "" : " and ") + k;
       throw ConfigError(

@@ -141,6 +141,7 @@ void validate_net(const GraphcastSpec& n, const SpecCheck& check) {
   check.that(n.radius > 0 && n.radius <= 2, "net.radius", "is not in (0, 2]",
              "give a part of the mesh's longest edge, e.g. 0.6");
   check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+  check.one_of(n.partition, {"bands", "metis"}, "net.partition");
 }
 
 // ---- … and together ----

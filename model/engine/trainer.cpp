@@ -37,7 +37,7 @@
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
 #include "model/nets/memory_ladder.h"
-#include "model/nets/regional_gnn.h"
+#include "model/nets/points.h"
 
 namespace isobar {
 namespace {

@@ -116,7 +116,7 @@ void Validation::add_persistence(int64_t samples, const Batch& batch) {
   std::vector<double> all(persistence_.size(), 0.0);
   for (int64_t k = 0; k < steps; ++k)
     add_persistence_rmse(
-        spec_, spec_.train.latitudes, samples, batch.at("input"), batch.at(step_tensor("target", k)),
+        spec_, data_.latitudes(), samples, batch.at("input"), batch.at(step_tensor("target", k)),
         spec_.masks_targets() ? batch.at(step_tensor("mask", k)) : nullptr, persistent_, all);
   for (size_t c = 0; c < all.size(); ++c) persistence_[c] += all[c] / static_cast<double>(steps);
 }

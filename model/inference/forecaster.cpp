@@ -12,6 +12,7 @@
 #include "model/inference/params.h"
 #include "model/inference/trained_weights.h"
 #include "model/nets/build.h"
+#include "model/nets/points.h"
 #include "model/nets/regional_gnn.h"
 
 namespace isobar {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <mutex>
 #include <numbers>
+#include <string>
 #include <tuple>
 
 #include "model/nets/globe_mesh.h"
@@ -177,15 +178,6 @@ std::vector<int64_t> received(const GlobeGraph& g, int64_t nodes) {
   return all;
 }
 
-GlobeCut cut_of(const EdgeSet& grid_to_mesh, const EdgeSet& mesh, const EdgeSet& mesh_to_grid,
-                const std::vector<int64_t>& grid_parts, const std::vector<int64_t>& mesh_parts) {
-  return {.grid = grid_parts,
-          .mesh = mesh_parts,
-          .grid_to_mesh = cut_edges(grid_to_mesh, grid_parts, mesh_parts),
-          .level = cut_edges(mesh, mesh_parts, mesh_parts),
-          .mesh_to_grid = cut_edges(mesh_to_grid, mesh_parts, grid_parts)};
-}
-
 }  // namespace
 
 // The last one lives on: plans of other ranks and layouts ask for it again.
@@ -211,24 +203,41 @@ int64_t grid_to_mesh_edges(const GraphcastSpec& n) {
 }
 
 std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks) {
-  static Memo<std::pair<Key, int64_t>, std::shared_ptr<const GlobeCut>> known;
-  return known({key_of(n), ranks}, [&] {
+  static Memo<std::tuple<Key, int64_t, std::string>, std::shared_ptr<const GlobeCut>> known;
+  require_metis(n.partition);
+  return known({key_of(n), ranks, n.partition}, [&] {
     const auto g = globe_graph(n);
-    return std::make_shared<const GlobeCut>(cut_of(g->grid_to_mesh, g->mesh, g->mesh_to_grid,
-                                                   split_evenly(n.tokens(), ranks),
-                                                   split_by_weight(received(*g, n.mesh_nodes()), ranks)));
+    GlobeCut cut{.grid = {.parts = split_evenly(n.tokens(), ranks)},
+                 .mesh = {.parts = split_by_weight(received(*g, n.mesh_nodes()), ranks)}};
+    const auto cut_all = [&](const GlobeGraph& of) {
+      cut.grid_to_mesh = cut_edges(of.grid_to_mesh, cut.grid.parts, cut.mesh.parts);
+      cut.level = cut_edges(of.mesh, cut.mesh.parts, cut.mesh.parts);
+      cut.mesh_to_grid = cut_edges(of.mesh_to_grid, cut.mesh.parts, cut.grid.parts);
+    };
+    if (n.partition == "metis") {
+      std::vector<Partition> kinds = metis_partition(
+          {n.tokens(), n.mesh_nodes()},
+          {{0, std::vector<int64_t>(static_cast<size_t>(n.tokens()), 1)}, {1, received(*g, n.mesh_nodes())}},
+          {{&g->grid_to_mesh, 0, 1}, {&g->mesh, 1, 1}, {&g->mesh_to_grid, 1, 0}}, ranks);
+      cut.grid = std::move(kinds[0]), cut.mesh = std::move(kinds[1]);
+      cut_all(numbered(*g, cut));
+    } else {
+      cut_all(*g);
+    }
+    return std::make_shared<const GlobeCut>(std::move(cut));
   });
 }
 
-GlobeCut globe_cut_by_metis(const GraphcastSpec& n, int64_t ranks) {
-  const auto g = globe_graph(n);
-  const std::vector<Partition> kinds = metis_partition(
-      {n.tokens(), n.mesh_nodes()},
-      {{0, std::vector<int64_t>(static_cast<size_t>(n.tokens()), 1)}, {1, received(*g, n.mesh_nodes())}},
-      {{&g->grid_to_mesh, 0, 1}, {&g->mesh, 1, 1}, {&g->mesh_to_grid, 1, 0}}, ranks);
-  const Partition &grid = kinds[0], &mesh = kinds[1];
-  return cut_of(renumbered(g->grid_to_mesh, grid, mesh), renumbered(g->mesh, mesh, mesh),
-                renumbered(g->mesh_to_grid, mesh, grid), grid.parts, mesh.parts);
+GlobeGraph numbered(const GlobeGraph& g, const GlobeCut& cut) {
+  GlobeGraph out{.grid_to_mesh = renumbered(g.grid_to_mesh, cut.grid, cut.mesh),
+                 .mesh = renumbered(g.mesh, cut.mesh, cut.mesh),
+                 .mesh_to_grid = renumbered(g.mesh_to_grid, cut.mesh, cut.grid),
+                 .grid_planes = g.grid_planes};
+  if (cut.mesh.order.empty()) out.mesh_features = g.mesh_features;
+  for (const int32_t node : cut.mesh.order)
+    for (int64_t f = 0; f < GlobeGraph::kNodeFeatures; ++f)
+      out.mesh_features.push_back(g.mesh_features[static_cast<size_t>(node * GlobeGraph::kNodeFeatures + f)]);
+  return out;
 }
 
 }  // namespace isobar

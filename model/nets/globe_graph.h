@@ -31,31 +31,39 @@ struct GlobeGraph {
   std::vector<float> mesh_features;  // [nodes, 3]
 };
 
-/// Cut over ranks: the grid into runs of points as even as can be, the mesh so that each rank's nodes receive
-/// as much: bands of latitude, both. By rank.
+/// Cut over ranks, the grid's points as even as can be, the mesh so that each rank's nodes receive as much,
+/// as net.partition says: both into bands of latitude, or as METIS deals them out, each by itself. By rank.
 struct GlobeCut {
-  std::vector<int64_t> grid, mesh;  // nodes
+  Partition grid, mesh;
   std::vector<EdgeCut> grid_to_mesh, level, mesh_to_grid;
 };
 
 std::shared_ptr<const GlobeGraph> globe_graph(const GraphcastSpec& n);
+/// Throws ConfigError where the program has no METIS to ask.
 std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks);
-/// By METIS, grid and mesh each dealt out by itself: to be held against the bands, which the net is cut into.
-/// Its grid points would lie apart in the fields that ranks read.
-GlobeCut globe_cut_by_metis(const GraphcastSpec& n, int64_t ranks);
 int64_t grid_to_mesh_edges(const GraphcastSpec& n);
 
-/// Made when somebody first looks.
+/// The same graph with its nodes numbered as they are dealt out. Places of the grid's points (grid_planes)
+/// stay as they lie in fields.
+GlobeGraph numbered(const GlobeGraph& graph, const GlobeCut& cut);
+
+/// Made when somebody first looks; numbered as `cut` (may be absent) has it.
 class LazyGlobeGraph {
  public:
-  explicit LazyGlobeGraph(GraphcastSpec spec) : spec_(std::move(spec)) {}
+  LazyGlobeGraph(GraphcastSpec spec, std::shared_ptr<const GlobeCut> cut)
+      : spec_(std::move(spec)), cut_(std::move(cut)) {}
   const GlobeGraph& operator()() const {
-    std::call_once(once_, [this] { graph_ = globe_graph(spec_); });
+    std::call_once(once_, [this] {
+      graph_ = globe_graph(spec_);
+      if (cut_ && !cut_->mesh.order.empty())
+        graph_ = std::make_shared<const GlobeGraph>(numbered(*graph_, *cut_));
+    });
     return *graph_;
   }
 
  private:
   const GraphcastSpec spec_;
+  const std::shared_ptr<const GlobeCut> cut_;
   mutable std::once_flag once_;
   mutable std::shared_ptr<const GlobeGraph> graph_;
 };

@@ -7,6 +7,7 @@
 #include "model/nets/globe_graph.h"
 #include "model/nets/globe_mesh.h"
 #include "model/nets/region_graph.h"
+#include "model/plan/layout.h"
 
 namespace isobar {
 namespace {
@@ -23,27 +24,44 @@ CutOfEdges sum_of(const std::string& edges, const std::vector<EdgeCut>& cuts) {
 
 // ---- cuts ----
 
-std::vector<CutOfEdges> edges_of(const GlobeCut& cut) {
-  return {sum_of("grid to mesh", cut.grid_to_mesh), sum_of("mesh", cut.level),
-          sum_of("mesh to grid", cut.mesh_to_grid)};
+std::vector<CutOfEdges> cut_edges_of(const GraphcastSpec& n, int64_t ranks) {
+  const auto cut = globe_cut(n, ranks);
+  return {sum_of("grid to mesh", cut->grid_to_mesh), sum_of("mesh", cut->level),
+          sum_of("mesh to grid", cut->mesh_to_grid)};
 }
 
-std::vector<GraphCut> cuts_by_kind(const GraphcastSpec& n, int64_t ranks) {
-  std::vector<GraphCut> out{{"bands", true, edges_of(*globe_cut(n, ranks))}};
-  if (has_metis()) out.push_back({"metis", false, edges_of(globe_cut_by_metis(n, ranks))});
+std::vector<CutOfEdges> cut_edges_of(const RegionalGnnSpec& n, int64_t ranks) {
+  const auto cut = region_cut(n, ranks);
+  return {sum_of("intra", cut->intra), sum_of("boundary", cut->boundary)};
+}
+
+// Updates of edges in a forward pass, by rank
+std::vector<int64_t> updates_of(const GraphcastSpec& n, int64_t ranks) {
+  const auto cut = globe_cut(n, ranks);
+  std::vector<int64_t> out;
+  for (size_t r = 0; r < cut->level.size(); ++r)
+    out.push_back(cut->grid_to_mesh[r].edges + n.num_gnn_layers * cut->level[r].edges +
+                  cut->mesh_to_grid[r].edges);
   return out;
 }
 
-std::vector<GraphCut> cuts_by_kind(const RegionalGnnSpec& n, int64_t ranks) {
+std::vector<int64_t> updates_of(const RegionalGnnSpec& n, int64_t ranks) {
+  const auto cut = region_cut(n, ranks);
+  std::vector<int64_t> out;
+  for (size_t r = 0; r < cut->intra.size(); ++r)
+    out.push_back(n.num_gnn_layers * (cut->intra[r].edges + cut->boundary[r].edges));
+  return out;
+}
+
+// As the net says, and beside it the other way where the program has it
+template <class Graph>
+std::vector<GraphCut> cuts_by_kind(const Graph& n, int64_t ranks) {
   std::vector<GraphCut> out;
   for (const char* partition : {"bands", "metis"}) {
-    RegionalGnnSpec by = n;
+    Graph by = n;
     by.partition = partition;
     if (by.partition != n.partition && by.partition == "metis" && !has_metis()) continue;
-    const auto cut = region_cut(by, ranks);
-    out.push_back({partition,
-                   by.partition == n.partition,
-                   {sum_of("intra", cut->intra), sum_of("boundary", cut->boundary)}});
+    out.push_back({partition, by.partition == n.partition, cut_edges_of(by, ranks)});
   }
   return out;
 }
@@ -83,9 +101,8 @@ GraphPicture picture(const RegionalGnnSpec& n, int64_t ranks) {
 
 GraphPicture picture(const GraphcastSpec& n, int64_t ranks) {
   const GlobeMesh mesh(n.mesh_level);
-  const Partition bands{.parts =
-                            ranks > 1 ? globe_cut(n, ranks)->mesh : std::vector<int64_t>{n.mesh_nodes()}};
-  const std::vector<int64_t> rank = ranks_of(bands);
+  const std::vector<int64_t> rank =
+      ranks_of(ranks > 1 ? globe_cut(n, ranks)->mesh : Partition{.parts = {n.mesh_nodes()}});
   constexpr double kDegrees = 180 / std::numbers::pi;
   GraphPicture out;
   for (size_t i = 0; i < rank.size(); ++i) {
@@ -102,10 +119,24 @@ GraphPicture picture(const GraphcastSpec& n, int64_t ranks) {
 std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks) {
   if (ranks == 1) return {};
   return net.visit([&](const auto& n) -> std::vector<GraphCut> {
-    if constexpr (requires { cuts_by_kind(n, ranks); })
+    if constexpr (requires { cut_edges_of(n, ranks); })
       return cuts_by_kind(n, ranks);
     else
       return {};
+  });
+}
+
+int busiest_rank(const RunSpec& spec) {
+  if (spec.layout.cp == 1) return 0;
+  return spec.net.visit([&](const auto& n) {
+    if constexpr (requires { updates_of(n, spec.layout.cp); }) {
+      const std::vector<int64_t> updates = updates_of(n, spec.layout.cp);
+      return group_of(
+          spec.layout, "cp",
+          0)[static_cast<size_t>(std::max_element(updates.begin(), updates.end()) - updates.begin())];
+    } else {
+      return 0;
+    }
   });
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/net_spec.h"
+#include "model/base/spec.h"
 
 namespace isobar {
 
@@ -25,6 +25,11 @@ struct GraphCut {
 
 /// {}: one rank, or a net without a graph
 std::vector<GraphCut> graph_cuts(const NetSpec& net, int64_t ranks);
+
+/// Of the ranks that share the first samples on the first stage the one with most to do, whom the others wait
+/// for: whose edges are updated most often in a step, as other things are dealt out evenly. 0 but where a
+/// graph is cut.
+int busiest_rank(const RunSpec& spec);
 
 struct GraphPicture {
   struct Node {

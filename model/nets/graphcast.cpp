@@ -8,6 +8,7 @@
 #include "model/nets/globe_graph.h"
 #include "model/nets/graphcast_parts.h"
 #include "model/nets/pixels.h"
+#include "model/nets/points.h"
 
 namespace isobar {
 namespace {
@@ -20,14 +21,16 @@ MlpShape mlp_shape(const GraphcastSpec& n) {
 
 class GlobeEmbed : public NetPart {
  public:
+  /// `order`: of the grid's points, see OwnPoints
   GlobeEmbed(const GraphcastSpec& n, const GlobeNet& net, std::shared_ptr<const LazyGlobeGraph> graph,
-             int64_t first_node)
+             std::vector<int32_t> order, int64_t first_node)
       : NetPart(0, "embed"),
         e_(net.e),
         b_(net.e.b),
         at_(net.at),
         graph_(std::move(graph)),
         points_{n.in_channels + kPlaces, n.img_height, n.img_width, 1},
+        own_(b_, at_, "embed/grid", std::move(order)),
         nodes_(net.mesh),
         first_node_(first_node),
         grid_(net.e, net.at, "embed/grid", "embed.grid", {{"0", points_.channels}}, net.shape),
@@ -45,7 +48,7 @@ class GlobeEmbed : public NetPart {
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
     const View grid = how.lies(0), mesh = how.lies(1);
     x_ = b_.saved("embed/grid.x", e_.act, at_.rows * points_.channels);
-    b_.emit(OpKind::patch_gather, "embed/grid/points", image_attrs(points_, at_), {with_places()}, {x_});
+    own_.read(points_, with_places(), e_.act, x_);
     grid_.first("/forward", {x_}, at_.rows, true);
     grid_.rest("/forward", at_.rows, true);
     grid_.norm("/forward", at_.rows, {}, {}, grid, true);
@@ -98,6 +101,7 @@ class GlobeEmbed : public NetPart {
   const Sharding& at_;
   const std::shared_ptr<const LazyGlobeGraph> graph_;
   const ImageShape points_;
+  OwnPoints own_;
   const int64_t nodes_, first_node_;  // of the mesh, this rank's
   GraphMlp grid_;
   FeatureEmbed mesh_;
@@ -106,13 +110,15 @@ class GlobeEmbed : public NetPart {
 
 class GlobeHead : public NetPart {
  public:
-  GlobeHead(int index, const GraphcastSpec& n, const GlobeNet& net)
+  GlobeHead(int index, const GraphcastSpec& n, const GlobeNet& net, std::vector<int32_t> order)
       : NetPart(index, "head"),
         e_(net.e),
         b_(net.e.b),
         at_(net.at),
         D_(net.latent),
-        loss_(e_, at_, image_predicted(n, 1)),
+        points_(b_, at_, "head", std::move(order)),
+        predicted_(predicted_as(e_.spec, n, points_.apart())),
+        loss_(e_, at_, predicted_),
         mlp_(e_, at_, "head", "head", {{"0", D_}}, to_channels(net.shape, n.out_channels)) {}
   void set_target(const View& v) { target_ = v; }
   void set_mask(const View& v) { mask_ = v; }
@@ -130,12 +136,18 @@ class GlobeHead : public NetPart {
     x_ = as_act(e_, "head/cast", "head.x", in[0].x, true);
     mlp_.first("/forward", {x_}, at_.rows, true);
     pred_ = mlp_.rest("/forward", at_.rows, true);
-    loss_.forward(pred_, target_, mask_);
+    wanted_ = target_, counts_ = mask_;
+    if (points_.apart()) {
+      const int64_t images = at_.batch * predicted_.channels;
+      wanted_ = points_.in_order("head/target", "head.target", images, target_);
+      if (mask_) counts_ = points_.in_order("head/mask", "head.mask", images, mask_);
+    }
+    loss_.forward(pred_, wanted_, counts_);
     return {};
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const View du = mlp_.backward(loss_.backward(pred_, target_, mask_), at_.rows);
+    const View du = mlp_.backward(loss_.backward(pred_, wanted_, counts_), at_.rows);
     mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
   }
 
@@ -147,10 +159,20 @@ class GlobeHead : public NetPart {
   Emission& e_;
   Builder& b_;
   const Sharding& at_;
+  // Points that lie apart lie in a line. Where they count by their latitudes each is a row of its own
+  // (loss_latitudes()).
+  static ImageShape predicted_as(const RunSpec& spec, const GraphcastSpec& n, bool apart) {
+    if (!apart) return image_predicted(n, 1);
+    const int64_t rows = spec.train.latitude_weights ? n.tokens() : 1;
+    return {n.out_channels, rows, n.tokens() / rows, 1};
+  }
   const int64_t D_;
+  OwnPoints points_;
+  const ImageShape predicted_;
   PixelLoss loss_;
   GraphMlp mlp_;
   View target_, mask_, x_, pred_;
+  View wanted_, counts_;  // the target and its mask in the order of predictions
 };
 
 std::string globe_step_path(int64_t i) {
@@ -162,27 +184,28 @@ std::string globe_step_path(int64_t i) {
 class Graphcast : public Net {
  public:
   Graphcast(const GraphcastSpec& n, Emission& e, const Sharding& at)
-      : at_(at),
+      : cut_(at.cp > 1 ? globe_cut(n, at.cp) : nullptr),
+        at_(cut_ ? at.with_parts(cut_->grid.parts) : at),
         read_(image_read(n, 1)),
-        graph_(std::make_shared<LazyGlobeGraph>(n)),
-        cut_(at.cp > 1 ? globe_cut(n, at.cp) : nullptr),
+        graph_(std::make_shared<LazyGlobeGraph>(n, cut_)),
         up_(edges(e, "grid_to_mesh", &GlobeGraph::grid_to_mesh, &GlobeCut::grid_to_mesh, n.tokens(),
                   n.mesh_nodes(), up_edges(n, e))),
         level_(edges(e, "mesh", &GlobeGraph::mesh, &GlobeCut::level, n.mesh_nodes(), n.mesh_nodes(),
                      n.mesh_edges())),
         down_(edges(e, "mesh_to_grid", &GlobeGraph::mesh_to_grid, &GlobeCut::mesh_to_grid, n.mesh_nodes(),
                     n.tokens(), n.mesh_to_grid_edges())) {
-    const GlobeNet net{e,   at,     n.latent_size, mlp_shape(n), down_.receivers, up_.receivers,
+    const std::vector<int32_t> order = cut_ ? cut_->grid.order : std::vector<int32_t>{};
+    const GlobeNet net{e,   at_,    n.latent_size, mlp_shape(n), down_.receivers, up_.receivers,
                        up_, level_, down_};
     const auto steps = static_cast<int>(n.num_gnn_layers);
-    embed_ =
-        add(std::make_unique<GlobeEmbed>(n, net, graph_, level_.cut() ? level_.cut()->first_receiver : 0));
+    embed_ = add(
+        std::make_unique<GlobeEmbed>(n, net, graph_, order, level_.cut() ? level_.cut()->first_receiver : 0));
     const int encode = add(std::make_unique<GlobeEncode>(1, net))->index();
     for (int i = 0; i < steps; ++i)
       add(std::make_unique<GlobeStep>(encode + 1 + i, globe_step_path(i), "steps." + std::to_string(i), net,
                                       i + 1 == steps));
     const int decode = add(std::make_unique<GlobeDecode>(encode + steps + 1, net))->index();
-    head_ = add(std::make_unique<GlobeHead>(decode + 1, n, net));
+    head_ = add(std::make_unique<GlobeHead>(decode + 1, n, net, order));
 
     const auto stream = [&](const char* name, int from, int to, int64_t rows) {
       streams_.push_back({name, from, to, DType::f32, at.batch * rows * n.latent_size});
@@ -195,7 +218,9 @@ class Graphcast : public Net {
       if (to < decode) stream("edges", to - 1, to, level_.edges);
     }
     stream("grid", decode, decode + 1, net.grid);
-    batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at, decode + 1);
+    batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at_, decode + 1);
+    for (BatchTensor& t : batch_)
+      t.kept = t.kept && order.empty();  // targets in the order of predictions are
     metrics_ = image_metrics(image_predicted(n, 1));
   }
   Attrs fetch() const override { return image_attrs(read_, at_); }
@@ -231,10 +256,10 @@ class Graphcast : public Net {
     return edges;
   }
 
-  const Sharding& at_;
+  const std::shared_ptr<const GlobeCut> cut_;
+  const Sharding at_;  // of the grid's points
   const ImageShape read_;
   const std::shared_ptr<const LazyGlobeGraph> graph_;
-  const std::shared_ptr<const GlobeCut> cut_;
   EdgeConstants up_, level_, down_;
   GlobeEmbed* embed_;
   GlobeHead* head_;

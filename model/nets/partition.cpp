@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "model/base/error.h"
+
 #ifdef ISOBAR_WITH_METIS
 #include <metis.h>
 #endif
@@ -21,6 +23,12 @@ std::vector<int32_t> Partition::places() const {
   for (size_t place = 0; place < order.size(); ++place)
     at[static_cast<size_t>(order[place])] = static_cast<int32_t>(place);
   return at;
+}
+
+void require_metis(const std::string& partition) {
+  if (partition == "metis" && !has_metis())
+    throw ConfigError("", "net.partition", "is metis, and this program was built without METIS",
+                      "install libmetis-dev and build again, or set it to bands");
 }
 
 EdgeSet renumbered(const EdgeSet& edges, const Partition& senders, const Partition& receivers) {

@@ -10,6 +10,7 @@
 // by itself. Its random numbers begin from one seed, so every rank finds the same.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/nets/edge_set.h"
@@ -37,6 +38,8 @@ struct Evenly {
 
 /// Whether METIS was there when this program was built.
 bool has_metis();
+/// Throws ConfigError where net.partition asks for it and it was not.
+void require_metis(const std::string& partition);
 /// `nodes`: of each kind. A rank may get none of a kind where there are few.
 std::vector<Partition> metis_partition(const std::vector<int64_t>& nodes, const std::vector<Evenly>& evenly,
                                        const std::vector<EdgesBetween>& edges, int64_t ranks);

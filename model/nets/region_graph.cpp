@@ -6,7 +6,6 @@
 #include <tuple>
 #include <vector>
 
-#include "model/base/error.h"
 #include "model/nets/memo.h"
 #include "model/plan/layout.h"
 
@@ -118,9 +117,7 @@ std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ra
                 n.upstream,  n.boundary_longitude,
                 n.neighbors, n.boundary_neighbors,
                 ranks,       n.partition};
-  if (n.partition == "metis" && !has_metis())
-    throw ConfigError("", "net.partition", "is metis, and this program was built without METIS",
-                      "install libmetis-dev and build again, or set it to bands");
+  require_metis(n.partition);
   return known(key, [&] {
     RegionGraph g = region_graph(n);
     RegionCut cut{{.parts = split_evenly(n.tokens(), ranks)},

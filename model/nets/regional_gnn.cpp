@@ -7,6 +7,7 @@
 #include "model/nets/feature_embed.h"
 #include "model/nets/message_passing.h"
 #include "model/nets/pixels.h"
+#include "model/nets/points.h"
 #include "model/nets/region_graph.h"
 
 namespace isobar {
@@ -27,11 +28,6 @@ void emit_crop(Builder& b, const std::string& path, int64_t images, const Images
           .from = {from.pixels(), from.img_width, 0},
           .to = {box.points(), box.columns, 0}},
          {x.slice(first, x.count - first)}, {y});
-}
-
-View index_constant(Builder& b, const std::string& name, const std::vector<int32_t>& rows) {
-  return b.constant(name, DType::i32, static_cast<int64_t>(rows.size()),
-                    [rows](void* to) { std::copy(rows.begin(), rows.end(), static_cast<int32_t*>(to)); });
 }
 
 class GraphEmbed : public NetPart {
@@ -80,35 +76,22 @@ class GraphEmbed : public NetPart {
           box(box),
           at(dealt ? of_ranks.with_parts(dealt->parts) : of_ranks.with_tokens(box.points())),
           rows(at.rows),
-          own(dealt ? dealt->order : std::vector<int32_t>{}),
-          mlp(e, of_ranks, this->name, "embed." + name, {{"0", n.in_channels}}, shape_of(n)) {
-      if (!own.empty()) own = {own.begin() + at.token0, own.begin() + at.token0 + at.tokens};
-    }
+          points(e.b, at, this->name, dealt ? dealt->order : std::vector<int32_t>{}),
+          mlp(e, of_ranks, this->name, "embed." + name, {{"0", n.in_channels}}, shape_of(n)) {}
     const std::string name;
     const GridBox box;
     const Sharding at;
     const int64_t rows;
-    std::vector<int32_t> own;  // points of this rank; {}: those from at.token0 on
+    OwnPoints points;
     GraphMlp mlp;
     View x;  // [rows, C] act
-    View points;
   };
   void forward(Nodes& x, const View& y) {
     const ImageShape region{n_.in_channels, x.box.rows, x.box.columns, 1};
     const View fields = b_.scratch(x.name + ".fields", DType::f32, x.at.batch * region.size());
     emit_crop(b_, x.name + "/crop", x.at.batch * n_.in_channels, n_, x.box, input_, fields);
     x.x = b_.saved(x.name + ".x", e_.act, x.rows * n_.in_channels);
-    Attrs points = image_attrs(region, x.at);
-    if (x.own.empty()) {
-      b_.emit(OpKind::patch_gather, x.name + "/points", points, {fields}, {x.x});
-    } else {  // all of the region, of which this rank's
-      points.m = x.at.batch * x.box.points(), points.token0 = 0, points.tokens = x.box.points();
-      const View all = b_.scratch(x.name + ".points", e_.act, points.m * n_.in_channels);
-      b_.emit(OpKind::patch_gather, x.name + "/points", points, {fields}, {all});
-      if (!x.points) x.points = index_constant(b_, x.name + ".own", x.own);
-      b_.emit(OpKind::gather, x.name + "/own", {.m = x.rows, .n = n_.in_channels, .batch = x.at.batch},
-              {View{}, all, x.points, View{}, View{}}, {x.x});
-    }
+    x.points.read(region, fields, e_.act, x.x);
     x.mlp.first("/forward", {x.x}, x.rows, true);
     x.mlp.rest("/forward", x.rows, true);
     x.mlp.norm("/forward", x.rows, {}, {}, y, true);
@@ -139,7 +122,7 @@ class GraphHead : public NetPart {
         n_(n),
         box_(n.downstream_box()),
         predicted_{n.out_channels, rows_of_loss(e.spec, box_), box_.points() / rows_of_loss(e.spec, box_), 1},
-        order_(std::move(order)),
+        points_(e.b, at, "head", std::move(order)),
         loss_(e, at, predicted_),
         mlp_(e, at, "head", "head", {{"0", n.latent_size}}, to_channels(n)) {}
   void set_target(const View& v) { target_ = v; }
@@ -183,14 +166,10 @@ class GraphHead : public NetPart {
   /// Of a target or its mask the points of the region, in the order of their predictions
   View predicted_part(const std::string& path, const std::string& name, const View& of) {
     const int64_t images = at_.batch * n_.out_channels, points = box_.points();
-    const View lies = b_.saved(name, DType::f32, images * points);
-    const View cropped = order_.empty() ? lies : b_.scratch(name + ".cropped", DType::f32, lies.count);
+    const View cropped = points_.apart() ? b_.scratch(name + ".cropped", DType::f32, images * points)
+                                         : b_.saved(name, DType::f32, images * points);
     emit_crop(b_, path + "/crop", images, n_, box_, of, cropped);
-    if (order_.empty()) return lies;
-    if (!points_) points_ = index_constant(b_, "head.points", order_);
-    b_.emit(OpKind::gather, path + "/points", {.m = images * points, .n = 1, .batch = images},
-            {View{}, cropped, points_, View{}, View{}}, {lies});
-    return lies;
+    return points_.apart() ? points_.in_order(path, name, images, cropped) : cropped;
   }
   Emission& e_;
   Builder& b_;
@@ -198,10 +177,10 @@ class GraphHead : public NetPart {
   const RegionalGnnSpec n_;
   const GridBox box_;
   const ImageShape predicted_;
-  const std::vector<int32_t> order_;
+  OwnPoints points_;
   PixelLoss loss_;
   GraphMlp mlp_;
-  View target_, mask_, x_, pred_, points_;
+  View target_, mask_, x_, pred_;
   View wanted_, counts_;  // of the target and its mask, the downstream points
 };
 
@@ -296,20 +275,6 @@ RegionalGnnSpec distinct_parts(RegionalGnnSpec n) {
 std::optional<GridBox> predicted_region(const NetSpec& net) {
   if (net.kind() != RegionalGnnSpec::kKind) return std::nullopt;
   return net.regional_gnn().downstream_box();
-}
-
-std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_rows) {
-  const std::optional<GridBox> region = predicted_region(spec.net);
-  if (!region) return of_rows;
-  const RegionalGnnSpec& n = spec.net.regional_gnn();
-  const std::vector<int32_t> order =
-      spec.layout.cp > 1 ? region_cut(n, spec.layout.cp)->down.order : std::vector<int32_t>{};
-  std::vector<double> out;
-  for (int64_t i = 0; i < region->points(); ++i) {
-    const int64_t point = order.empty() ? i : order[static_cast<size_t>(i)];
-    out.push_back(n.north - n.spacing * static_cast<double>(region->row + point / region->columns));
-  }
-  return out;
 }
 
 NetLimits limits_of(const RegionalGnnSpec& n) {

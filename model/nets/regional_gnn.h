@@ -26,9 +26,4 @@ NetLimits limits_of(const RegionalGnnSpec& n);
 /// Of a net that predicts for a part of its grid: that part. Its prediction is a line of those points.
 std::optional<GridBox> predicted_region(const NetSpec& net);
 
-/// Latitudes of the rows that the net's loss counts by: those of its fields, `of_rows`; of a net that
-/// predicts for a region those of its points, by the net's own grid, in the order in which this layout
-/// predicts them.
-std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_rows);
-
 }  // namespace isobar

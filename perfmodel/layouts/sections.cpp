@@ -11,6 +11,7 @@
 #include "model/base/error.h"
 #include "model/base/name_pattern.h"
 #include "model/nets/build.h"
+#include "model/nets/graph_cut.h"
 #include "model/nets/parts.h"
 #include "perfmodel/layouts/stage_kinds.h"
 #include "perfmodel/step/shapes.h"
@@ -23,9 +24,10 @@ struct Both {
   Program program;
 };
 
+// Ranks that share a sample wait for the one that has most of it.
 Both of_samples(RunSpec spec, int64_t samples) {
   spec.train.global_batch = spec.policy.micro_batch = samples;
-  Both b{build_plan(spec, 0, {}), {}};
+  Both b{build_plan(spec, busiest_rank(spec), {}), {}};
   b.program = link(b.plan, b.plan.train);
   return b;
 }

@@ -57,9 +57,10 @@ StepTerms slowest_of_cut(const RunSpec& spec, const StageProgram& stage, int64_t
 
 }  // namespace
 
-std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace) {
+std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace, int first) {
   std::vector<StageProgram> out;
-  const std::vector<int> ranks = spec.layout.pp > 1 ? group_of(spec.layout, "pp", 0) : std::vector<int>{0};
+  const std::vector<int> ranks =
+      spec.layout.pp > 1 ? group_of(spec.layout, "pp", first) : std::vector<int>{first};
   for (int rank : ranks) {
     StageProgram stage{build_plan(spec, rank, workspace), {}};
     stage.program = link_step(spec, stage.plan, static_cast<int64_t>(ranks.size()));

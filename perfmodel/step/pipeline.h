@@ -21,8 +21,8 @@ struct StageProgram {
   Program program;  // of a training step
 };
 
-/// One rank of each stage of rank 0's pipeline; rank 0 alone without one.
-std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace);
+/// One rank of each stage of the pipeline that begins with rank `first`; that rank alone without one.
+std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace, int first = 0);
 
 /// Terms of the slowest stage at these prices, with what it waits for the others.
 StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& stages,

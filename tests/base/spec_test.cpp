@@ -49,7 +49,12 @@ TEST_F(Spec, EveryMistakeNamesFileKeyAndMend) {
   const Case cases[] = {
       // unknown keys, with what was probably meant
       {"net: {embed_dm: 64}", "'net.embed_dm'", "did you mean 'net.embed_dim'?"},
-      {"trian: {lr: 1}", "'trian'", "did you mean 'train'?"},
+      {"trian: {lr: 1}", "'trian.lr'", "did you mean 'train'?"},
+      {"trian: {lr: 1, steps: 2}", "'trian'", "did you mean 'train'?"},
+      {"layot: {tp: 2}", "'layot.tp'", "did you mean 'layout.tp'?"},
+      {"tp: 2", "'tp'", "did you mean 'layout.tp'?"},
+      {"train: {bach: 8}", "'train.bach'", "did you mean 'train.global_batch'?"},
+      {"policy: {overlap: true, qwertz: 1}", "'policy.qwertz'", "`isobar config show FILE` lists all keys"},
       {"train: {global_bach: 8}", "'train.global_bach'", "did you mean 'train.global_batch'?"},
       {"policy: {micro_batches: 2}", "'policy.micro_batches'", "did you mean 'policy.micro_batch'?"},
       {"net: 3", "'net'", "indent them below `net:`"},

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "tests/cli/shell.h"
@@ -271,6 +272,11 @@ TEST_F(Choose, ASearchIsAPageWithItsData) {
     least = std::min(least, one.at("step_s").get<double>() / one.at("chance_to_fit").get<double>());
   EXPECT_NEAR(least / best.at("step_s").get<double>(), 1, 0.02);
   EXPECT_GE(all.at("scaling").size(), 4u);
+  // People read the digits that are known: no cell of the page has more than four behind a point.
+  const std::string page = read_file(dir_ / "out/index.html");
+  const std::string cells = page.substr(page.find("<table"), page.rfind("</table>") - page.find("<table"));
+  EXPECT_FALSE(std::regex_search(cells, std::regex(R"(>[0-9]*\.[0-9]{5,}<)"))) << cells;
+  EXPECT_FALSE(std::regex_search(cells, std::regex(R"(>[1-9][0-9.]{5,}[1-9]<)"))) << cells;
   for (const char* file : {"index.html", "figures/heat.vl.json", "figures/pareto.vl.json",
                            "figures/scaling.vl.json", "tables/layouts.csv", "tables/scaling.csv"})
     EXPECT_TRUE(std::filesystem::exists(dir_ / "out" / file)) << file;

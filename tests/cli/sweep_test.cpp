@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "model/base/files.h"
 #include "tests/paths.h"
@@ -81,6 +84,49 @@ class SweepCommand : public ::testing::Test {
 
   fs::path dir_;
 };
+
+// Two tasks of reports/README.md, a command each: a sweep over four axes without a sweep file, and whether
+// anything has become slower since.
+TEST_F(SweepCommand, FourAxesInOneCommandAndACheckInAnother) {
+  const std::string four = "sweep base.yaml gpus=1,2 amp=none,bf16 workers=0,2 micro_batch=1,2 steps=12",
+                    trainer = " --trainer " + build_dir() + "/fake_train --results ";
+  const Answer swept = isobar(four + trainer + "r");
+  EXPECT_EQ(swept.code, 0) << swept.out;
+  EXPECT_EQ(finished(), 16u) << swept.out;
+  EXPECT_EQ(isobar("check r --reference reference.jsonl --update").code, 0);
+  EXPECT_EQ(isobar("check r --reference reference.jsonl").code, 0);
+  ::setenv("FAKE_SPEEDS", "1.2", 1);
+  const Answer later =
+      isobar("sweep base.yaml gpus=1,2 amp=bf16 workers=0 micro_batch=1 steps=12" + trainer + "slow");
+  EXPECT_EQ(later.code, 0) << later.out;
+  const Answer slower = isobar("check slow --reference reference.jsonl");
+  EXPECT_EQ(slower.code, 1) << slower.out;
+  EXPECT_NE(slower.out.find("slower"), std::string::npos) << slower.out;
+}
+
+// An axis, a setting or an option that nobody knows: which one was meant.
+TEST_F(SweepCommand, MistypedWordsAreToldWhatTheyAreLike) {
+  for (const auto& [words, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"sweep base.yaml layot.tp=1,2 --dry-run", "did you mean 'layout.tp'?"},
+           {"sweep base.yaml gpu=1,2 --dry-run", "did you mean 'gpus'?"},
+           {"sweep base.yaml step=12 tp=1,2 --dry-run", "did you mean 'steps'?"},
+           {"sweep base.yaml zero_=1,2 --dry-run", "did you mean 'policy.zero'?"},
+           {"sweep base.yaml layout.tp=1,2 --repat 3", "did you mean '--repeat'?"},
+           {"sweep base.yaml --set layout.tp=1,2", "write KEY=VALUES without --set"},
+           {"train base.yaml layout.tp=2", "write --set layout.tp=2"},
+           {"train base.yaml --set tp=2", "did you mean 'layout.tp'?"},
+           {"plan base.yaml --set train.bach=2", "did you mean 'train.global_batch'?"},
+           {"predict base.yaml --machne m.yaml", "did you mean '--machine'?"},
+           {"check r --refrence f.jsonl", "did you mean '--reference'?"},
+           {"config dif base.yaml base.yaml", "did you mean 'diff'?"},
+           {"config show base.yaml --st layot.tp=2", "did you mean '--set'?"},
+           {"train base.yaml --tagg slow", "did you mean '--tag'?"}}) {
+    const Answer a = isobar(words);
+    EXPECT_EQ(a.code, 2) << words << ": " << a.out;
+    EXPECT_NE(a.out.find(meant), std::string::npos) << words << ": " << a.out;
+    EXPECT_EQ(std::count(a.out.begin(), a.out.end(), '\n'), 1) << a.out;
+  }
+}
 
 TEST_F(SweepCommand, SuggestNamesTrialsAndRunsThemOnlyWhenAsked) {
   const Answer named = sweep("--suggest 3");

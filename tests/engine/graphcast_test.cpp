@@ -1,6 +1,7 @@
 // GraphCast under every axis that it takes: trained like one rank. The grid's stream goes round the steps,
 // over every cut of a pipeline.
 #include "model/nets/build.h"
+#include "model/nets/partition.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {
@@ -56,6 +57,23 @@ TEST(GraphcastTraining, IsTheSameWhereTheGraphIsCut) {
   globe_like_one_rank({"layout.cp=3", "policy.micro_batch=12"});
   globe_like_one_rank({"layout.cp=5", "policy.micro_batch=2"});
   globe_like_one_rank({"layout.cp=8", "policy.micro_batch=6"});
+}
+
+// A rank's points lie apart in the fields, its nodes anywhere on the globe.
+TEST(GraphcastTraining, IsTheSameWhereMetisCutsTheGraph) {
+  if (!has_metis()) GTEST_SKIP() << "built without METIS";
+  globe_like_one_rank({"layout.cp=2", "net.partition=metis", "policy.micro_batch=6"});
+  globe_like_one_rank({"layout.cp=5", "net.partition=metis", "policy.micro_batch=2", "policy.edge_chunks=2"});
+  globe_like_one_rank({"layout.cp=2", "layout.dp=2", "layout.tp=2", "net.partition=metis", "policy.zero=3",
+                       "policy.micro_batch=2", "policy.bucket_mb=0.02"});
+  globe_like_one_rank(
+      {"layout.cp=2", "layout.pp=3", "net.partition=metis", "policy.micro_batch=2", "policy.recompute=full"});
+  static const TestNet weighted = [] {
+    TestNet net = kGlobe;
+    net.set.push_back("train.latitude_weights=true");
+    return net;
+  }();
+  expect_like_one_rank({"layout.cp=3", "net.partition=metis", "policy.micro_batch=4"}, weighted);
 }
 
 TEST(GraphcastTraining, IsTheSameInChunksOfEdges) {

@@ -325,6 +325,29 @@ TEST(Holdout, RegretIsWhatTheFirstChoiceLoses) {
   EXPECT_LE(regret, 0.2 + 1e-12);
 }
 
+TEST(Holdout, SettingsAreJudgedByTheMedianOfTheirRepetitions) {
+  std::mt19937_64 random(10);
+  const auto once = runs_on(test::machine(), 0, random);
+  const Holdout alone = hold_out(once, test::machine());
+  EXPECT_EQ(alone.settings, once.size());
+  EXPECT_EQ(alone.settings_error, alone.median_error) << "one run is its own median";
+
+  std::vector<MeasuredRun> thrice;  // 20 % too fast, 10 % too slow, and disturbed: the middle tells
+  for (size_t i = 0; i < once.size(); ++i)
+    for (const double factor : {0.8, 1.1, 3.0}) {
+      MeasuredRun r = once[i];
+      r.id += "/" + std::to_string(thrice.size());
+      r.spec.train.seed += thrice.size();
+      r.step_s = factor * alone.rows[i].predicted;
+      thrice.push_back(std::move(r));
+    }
+  const Holdout h = hold_out(thrice, test::machine());
+  EXPECT_EQ(h.settings, once.size());
+  EXPECT_NEAR(h.settings_error, 1 - 1 / 1.1, 1e-9);
+  // 0.8 beside the median of {1.1, 3}, 1.1 beside that of {0.8, 3}, 3 beside that of {0.8, 1.1}
+  EXPECT_NEAR(h.repeat_error, 1 - 0.8 / 2.05, 1e-9);
+}
+
 TEST(Holdout, JsonTellsFittedRunsFromHeldOutOnes) {
   std::mt19937_64 random(7);
   const auto runs = runs_on(test::machine(), 0.02, random);

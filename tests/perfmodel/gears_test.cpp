@@ -8,6 +8,7 @@
 #include <random>
 
 #include "model/base/error.h"
+#include "model/nets/graph_cut.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/search.h"
 #include "perfmodel/step/simulate.h"
@@ -91,7 +92,7 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     s.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 2, 3});
   }
   if (kind == "regional-gnn" || kind == "graphcast")
-    s.layout.cp = 1, s.policy.sequence_parallel = false, (cut ? s.layout.pp : s.layout.tp) = 1;
+    s.policy.sequence_parallel = false, (cut ? s.layout.pp : s.layout.tp) = 1;
   if (kind == "aurora") s.policy.sequence_parallel = false;
   if (kind == "mlp") {  // which nothing else cuts; a sample is a row
     s.layout.tp = s.layout.cp = 1;
@@ -146,7 +147,9 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
 
 double replayed(const RunSpec& s, const Machine& m) {
   const Conditions where = conditions_of(*m.accelerator, s.layout.world(), s.layout.pp);
-  return simulate(s, stages_of(s, {}), m.values(), where, std::numeric_limits<double>::infinity()).step_s;
+  return simulate(s, stages_of(s, {}, busiest_rank(s)), m.values(), where,
+                  std::numeric_limits<double>::infinity())
+      .step_s;
 }
 
 struct Gap {
@@ -237,7 +240,7 @@ TEST(Gears, AgreeOnAdaptersAndFrozenParts) {
 // In a pipeline that recomputes the fast gear is too slow by a tenth: it has what is made again wait for the
 // gradient, which only what comes after it needs. 1,000 draws gave a median of 0.5 % and a p95 of 8 %.
 TEST(Gears, AgreeOnGraphNetworks) {
-  expect_agreement({"regional-gnn"}, 600, {0, 1, 2, 3}, 0.02, 0.12);
+  expect_agreement({"regional-gnn"}, 400, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
 // MLPs cut by tensor parallelism, without pipelines. 1,000 draws gave a p95 of 0.8 %.

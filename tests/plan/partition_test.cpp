@@ -9,7 +9,9 @@
 #include <random>
 
 #include "model/base/spec.h"
+#include "model/nets/globe_graph.h"
 #include "model/nets/graph_cut.h"
+#include "model/nets/points.h"
 #include "model/nets/region_graph.h"
 #include "model/nets/regional_gnn.h"
 #include "tests/paths.h"
@@ -87,6 +89,18 @@ TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
           << ranks;
     }
   }
+  GraphcastSpec globe;
+  globe.img_height = 37, globe.img_width = 72, globe.mesh_level = 3, globe.partition = "metis";
+  const auto cut = globe_cut(globe, 4);
+  for (const Partition* p : {&cut->grid, &cut->mesh}) {
+    std::vector<int32_t> nodes = p->order;
+    std::sort(nodes.begin(), nodes.end());
+    for (size_t i = 0; i < nodes.size(); ++i) ASSERT_EQ(nodes[i], static_cast<int32_t>(i));
+  }
+  EXPECT_EQ(cut->grid.nodes(), globe.tokens());
+  EXPECT_EQ(cut->mesh.nodes(), globe.mesh_nodes());
+  for (const int64_t points : cut->grid.parts)
+    EXPECT_LT(static_cast<double>(points), 1.1 * static_cast<double>(globe.tokens()) / 4);
   // The same for whoever asks: another cut in between changes nothing.
   const EdgeSet ring = [] {
     EdgeSet e;
@@ -118,6 +132,14 @@ TEST(Partition, BothCutsAreToldAndMetisExchangesFewerRows) {
   for (const GraphCut& c : cuts)
     for (const CutOfEdges& e : c.edges) halo[c.partition] += e.halo;
   EXPECT_LT(halo.at("metis"), halo.at("bands"));
+  GraphcastSpec globe;
+  globe.img_height = 37, globe.img_width = 72, globe.mesh_level = 3, globe.partition = "metis";
+  halo.clear();
+  for (const GraphCut& c : graph_cuts(globe, 4)) {
+    EXPECT_EQ(c.used, c.partition == "metis");
+    for (const CutOfEdges& e : c.edges) halo[c.partition] += e.halo;
+  }
+  EXPECT_LT(halo.at("metis"), halo.at("bands"));
   const GraphPicture picture = graph_picture(source(), 4);
   EXPECT_EQ(picture.nodes.size(), 3721u + 16261u);
   EXPECT_EQ(picture.edges.size(), 29768u + 9760u);
@@ -134,6 +156,16 @@ TEST(Partition, LossesCountByTheLatitudesOfTheirPoints) {
   const std::vector<double> dealt = loss_latitudes(s, {});
   const std::vector<int32_t> order = region_cut(s.net.regional_gnn(), 2)->down.order;
   for (size_t i = 0; i < 25; ++i) EXPECT_EQ(dealt.at(i), in_order.at(static_cast<size_t>(order.at(i))));
+  RunSpec globe = load_run_spec(source_dir() + "/configs/models/graphcast-tiny.yaml",
+                                {"layout.cp=3", "net.partition=metis"});
+  const std::vector<double> rows{90, 60, 30, 0, -30, -60, -90};
+  const std::vector<double> points = loss_latitudes(globe, rows);
+  const std::vector<int32_t> of = globe_cut(globe.net.graphcast(), 3)->grid.order;
+  ASSERT_EQ(points.size(), 84u);
+  for (size_t i = 0; i < 84; ++i) EXPECT_EQ(points[i], rows[static_cast<size_t>(of.at(i) / 12)]);
+  EXPECT_EQ(loss_latitudes(globe, {}), points) << "from pole to pole where no file says";
+  globe.net.graphcast().partition = "bands";
+  EXPECT_EQ(loss_latitudes(globe, rows), rows);
   const RunSpec vit = load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {});
   EXPECT_EQ(loss_latitudes(vit, {3, 2, 1}), (std::vector<double>{3, 2, 1}));
 }

@@ -55,6 +55,45 @@ TEST(ChartData, FrontHoldsExactlyTheRunsThatNothingBeats) {
   EXPECT_LE(said, on_front);
 }
 
+// What a setting does is told of runs that agree in all else: mixing precisions, of which one value has a run
+// more, would make an effect of that.
+TEST(ChartData, EffectsCompareRunsThatDifferInOneSettingAlone) {
+  ReportData d;
+  d.sets = {"only"};
+  const auto add = [&](const char* amp, const char* workers, double step) {
+    ReportRun r;
+    r.set = "only";
+    r.run.id = std::to_string(d.runs.size());
+    r.run.run_class = RunClass::ok;
+    r.run.step_s.median = step;
+    r.run.spec.train.global_batch = 8;
+    r.axes = {{"policy.amp", amp}, {"data.workers", workers}};
+    r.prediction = RunPrediction{};
+    r.prediction->step_s = 2 * step;
+    d.runs.push_back(r);
+  };
+  add("none", "10", 0.08);
+  add("none", "2", 0.10);
+  add("none", "2", 0.12);  // a repetition: 0.11 on the mean
+  add("bf16", "2", 0.05);
+  add("bf16", "10", 0.04);
+  add("tf32", "10", 0.07);  // nothing to compare with
+  EXPECT_EQ(values_of(d, "data.workers"), (std::vector<std::string>{"2", "10"}));
+  EXPECT_EQ(values_of(d, "policy.amp"), (std::vector<std::string>{"none", "tf32", "bf16"}));
+  const json rows = chart_data(d).rows;
+  const double expected[] = {0.11 / 0.08, 0.11 / 0.10, 0.11 / 0.12, 1, 0.05 / 0.04};
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(rows[i]["gain_workers"].get<double>(), expected[i], 1e-5) << i;
+    EXPECT_NEAR(rows[i]["predicted_gain_workers"].get<double>(), expected[i], 1e-5) << i;
+  }
+  EXPECT_FALSE(rows[5].contains("gain_workers"));
+  EXPECT_EQ(rows[0]["line_workers"], rows[2]["line_workers"]);
+  EXPECT_NE(rows[0]["line_workers"], rows[3]["line_workers"]);
+  EXPECT_NEAR(rows[4]["gain_amp"].get<double>(), 0.08 / 0.04, 1e-5);
+  d.runs[2].run.contention.marked = true;  // the repetition was disturbed: the other stands alone
+  EXPECT_NEAR(chart_data(d).rows[0]["gain_workers"].get<double>(), 0.10 / 0.08, 1e-5);
+}
+
 TEST(ChartData, ColumnsAreTheRowsAgain) {
   const json rows = {{{"a", 1}, {"b", "x"}}, {{"b", "y"}}, {{"a", 3}, {"c", true}}};
   const json columns = columns_of(rows);

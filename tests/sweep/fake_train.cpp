@@ -6,8 +6,8 @@
 //
 // FAKE_LOG=FILE gets a line at every start and end, so that a test can count executions independently of the
 // sweep's own books; FAKE_STEP_MS is the time of a step; with FAKE_MPI the ranks are started by the real
-// mpiexec; with FAKE_SPEEDS the times that it writes depend on the run, as a real trainer's do. A trial that
-// FAKE_CONTENDED names says that its steps scattered widely.
+// mpiexec; with FAKE_SPEEDS the times that it writes depend on the run, as a real trainer's do, times its
+// value. A trial that FAKE_CONTENDED names says that its steps scattered widely.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -105,12 +105,14 @@ void misbehave(Fault fault, const std::string& results) {
 
 // Seconds that a step is said to have taken: less with ranks, micro-batches and bf16, and a little noise.
 double seconds_of(const isobar::RunSpec& spec, int64_t ranks, int64_t step) {
-  if (!std::getenv("FAKE_SPEEDS")) return 0.001 * static_cast<double>(step);
+  const char* times = std::getenv("FAKE_SPEEDS");
+  if (!times) return 0.001 * static_cast<double>(step);
   const double micro_batches = static_cast<double>(spec.train.global_batch) /
                                static_cast<double>(ranks * std::max<int64_t>(1, spec.policy.micro_batch));
   const double samples = static_cast<double>(spec.train.global_batch) / static_cast<double>(ranks);
   const double noise = 1 + 0.01 * static_cast<double>((step * 7919) % 13 - 6) / 6;
-  return (2e-3 * samples * (spec.policy.amp == "none" ? 1.0 : 0.6) + 1e-3 * micro_batches + 5e-4) * noise;
+  return (2e-3 * samples * (spec.policy.amp == "none" ? 1.0 : 0.6) + 1e-3 * micro_batches + 5e-4) * noise *
+         std::atof(times);
 }
 
 int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
