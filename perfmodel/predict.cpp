@@ -6,9 +6,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "model/plan/work.h"
 #include "perfmodel/layout_predict.h"
-#include "perfmodel/step/pipeline.h"
+#include "perfmodel/step/long_step.h"
 
 namespace isobar {
 namespace {
@@ -80,10 +79,10 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   p.where = conditions_of(spec, m, options.ranks_on_host, options.threads);
   const Workspace workspace =
       options.workspace ? options.workspace(static_cast<int>(p.where.threads)) : Workspace{};
-  const std::vector<StageProgram> stages = stages_of(spec, workspace);
   const Memory memory = fullest(spec, workspace);
-  const StepTerms terms =
-      count_pipeline(spec, stages, p.where, cache_share(m, p.where.ranks_on_host), m.values());
+  const CountedStep step =
+      count_step(spec, workspace, p.where, cache_share(m, p.where.ranks_on_host), m.values());
+  const StepTerms& terms = step.terms;
   const StepCost s = step_cost(terms, m.values());
   const Estimate e = estimate(spec, terms, m);
   p.step_s = e.seconds;
@@ -100,9 +99,7 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
       p.lanes.push_back(
           {name_of(static_cast<Lane>(l)), s.by_lane[l] * p.correction, s.exposed_by_lane[l] * p.correction});
   p.counts = terms.total;
-  for (const StageProgram& stage : stages)  // each speaks for the other ranks of its stage
-    p.hardware_flops += totals(stage.plan, spec.micro_batch()).step.flops *
-                        static_cast<double>(spec.layout.world()) / static_cast<double>(stages.size());
+  p.hardware_flops = step.flops;
   for (int k = 0; k < kBufferKinds; ++k)
     if (memory.by_kind[k] > 0) p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), memory.by_kind[k]);
   p.memory.emplace_back("loader", memory.loader);
@@ -110,8 +107,7 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
   p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
   p.memory_there = memory_of_rank(m, p.where.ranks_on_host);
-  p.checkpoint =
-      checkpoint_cost(spec, static_cast<double>(stages[0].plan.parameter_count()), m, p.where.ranks_on_host);
+  p.checkpoint = checkpoint_cost(spec, step.parameters, m, p.where.ranks_on_host);
   p.warnings = warnings_on_cores(spec, terms, m, s);
   return p;
 }

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/nets/build.h"
+#include "model/nets/device_memory.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
@@ -253,7 +253,7 @@ class Search {
     int64_t arena = 0;
     const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
     const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
-    for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.arena);
+    for (const int stage : stages) arena = std::max(arena, placed_memory(s, pipeline[stage], {}).arena);
     return arena;
   }
 

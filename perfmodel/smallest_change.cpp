@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "model/base/error.h"
-#include "model/nets/build.h"
+#include "model/nets/device_memory.h"
 #include "model/nets/legal_layout.h"
 #include "perfmodel/layouts/layout_model.h"
 
@@ -92,7 +92,7 @@ class Neighbours {
     std::stable_sort(fitting.begin(), fitting.end(),
                      [](const Change& a, const Change& b) { return a.seconds < b.seconds; });
     for (const Change& c : fitting) try {
-        build_plan(c.spec, 0, {});  // what the closed form does not look at
+        placed_memory(c.spec, 0, {});  // what the closed form does not look at
         SmallestChange out{c.spec, {}, predict(c.spec, models_[0]->machine(), options_)};
         if (out.prediction.fits()) return out;
       } catch (const ConfigError&) {

@@ -7,12 +7,13 @@
 #include <set>
 #include <tuple>
 
+#include "reports/units.h"
+
 namespace isobar {
 namespace {
 
 using nlohmann::json;
 
-constexpr double kMs = 1e3, kMB = 1e-6;
 constexpr size_t kTerms = 8;  // as many as there are colours to tell apart
 
 // Terms of all runs by how much they weigh; beyond kTerms they are one, "other".

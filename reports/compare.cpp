@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "reports/statistics.h"
+#include "reports/units.h"
 
 namespace isobar {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLevel = 0.05;
 
 std::vector<double> logs_of(const Repetitions& g) {

@@ -5,12 +5,10 @@
 #include <limits>
 #include <set>
 
+#include "reports/units.h"
+
 namespace isobar {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kMs = 1e3;
-constexpr double kMB = 1e-6;
 
 double or_nan(bool known, double v) {
   return known ? v : kNaN;

@@ -77,7 +77,7 @@ class Header {
   size_t at_ = 0;
 };
 
-bool element_of(int type, Element& e) {
+bool element_of_code(int type, Element& e) {
   constexpr Element elements[] = {Element::i8,  Element::i8,  Element::i8,  Element::i16,
                                   Element::i32, Element::f32, Element::f64, Element::u8,
                                   Element::u16, Element::u32, Element::i64, Element::u64};
@@ -134,7 +134,8 @@ void ClassicArray::parse(const std::string& name) {
     record_ = record;
     begin_ = begin;
     Header::size_of_type(type);
-    if (!element_of(type, element_)) throw ArrayError("'" + name + "' holds text", "name another variable");
+    if (!element_of_code(type, element_))
+      throw ArrayError("'" + name + "' holds text", "name another variable");
   }
   if (!found) throw ArrayError("has no variable '" + name + "'", "name one of its variables");
 

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double kHoursPerStep = 6;
-constexpr int64_t kStatisticsSteps = 128;
+constexpr int64_t kSampledSteps = 128;
 
 void check(const std::string& dir, const SyntheticOptions& o) {
   const auto refuse = [&](const std::string& key, const std::string& what, const std::string& mend) {
@@ -60,7 +60,7 @@ void write_time_means(const std::string& train, FieldShape shape, const std::str
     int64_t n = 0;
     for (const TimeSegment& s : segments) {
       const int64_t stride =
-          std::max<int64_t>(1, s.steps * static_cast<int64_t>(segments.size()) / kStatisticsSteps);
+          std::max<int64_t>(1, s.steps * static_cast<int64_t>(segments.size()) / kSampledSteps);
       for (int64_t t = 0; t < s.steps; t += stride) {
         s.file->read(s.first + t, shape, nullptr, fields.data());
         for (int64_t i = 0; i < shape.size(); ++i) sum[i] += static_cast<double>(fields[i]);
@@ -135,7 +135,7 @@ void make_synthetic(const std::string& dir, const SyntheticOptions& o) {
   if (todo.empty() && fs::exists(stats + "/global_stds.npy") && fs::exists(stats + "/time_means.npy")) return;
   fs::create_directories(stats);
   write_time_means(train, shape, stats + "/time_means.npy");
-  write_statistics(stats, compute_statistics(train, {}, kStatisticsSteps, o.show_progress));
+  write_statistics(stats, compute_statistics(train, {}, kSampledSteps, o.show_progress));
 }
 
 }  // namespace isobar

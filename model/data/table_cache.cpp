@@ -31,7 +31,7 @@ constexpr int kVersion = 1;        // of the rules by which rows are gathered, a
 constexpr double kLongest = 3600;  // s that another may take to gather
 constexpr size_t kHeader = 4096;   // bytes before the numbers: a page
 
-struct Header {
+struct CacheHeader {
   char magic[16];
   int64_t rows, columns, missing, masked, thinned;
 };
@@ -58,7 +58,7 @@ std::string name_of_table(const std::string& path, const std::string& key,
 
 // Mapped before it has its name: nobody who makes room can take it away.
 std::shared_ptr<const MappedTable> write_table(const fs::path& file, const SampleTable& t, int64_t columns) {
-  Header h{};
+  CacheHeader h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.rows = t.rows, h.columns = columns;
   h.missing = t.left_out.missing, h.masked = t.left_out.masked, h.thinned = t.left_out.thinned;
@@ -163,7 +163,7 @@ MappedTable::MappedTable(const std::string& file) : path_(file) {
   if (const fs::path half(file); half.extension() == ".half") path_ = half.parent_path() / half.stem();
   const InputFile in(file);
   bytes_ = static_cast<size_t>(in.size());
-  Header h{};
+  CacheHeader h{};
   const bool read = ::pread(in.fd(), &h, sizeof h, 0) == static_cast<ssize_t>(sizeof h);
   // Renamed when it was whole, so one of another length was damaged afterwards.
   constexpr int64_t kMost = int64_t{1} << 40;

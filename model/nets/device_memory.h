@@ -37,6 +37,8 @@ struct DeviceMemory {  // of the fullest rank, bytes
 /// The ranks of which one needs the most memory: tokens, rows and shards may be cut unevenly. Replicas that
 /// shard nothing are alike; of large worlds the first and the last of every axis are taken, and all stages.
 std::vector<int> ranks_to_place(const RunSpec& spec);
+/// Memory of one rank's plan, folded where its net is very deep (folded_plan.h).
+Memory placed_memory(const RunSpec& spec, int rank, const Workspace& workspace);
 /// Memory of the rank whose plan needs the most, device and host together.
 Memory fullest(const RunSpec& spec, const Workspace& workspace);
 /// The same of its device. Throws ConfigError for what build_plan() refuses.

@@ -11,6 +11,7 @@
 #include "model/nets/adapter.h"
 #include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
+#include "model/nets/plan_size.h"
 
 namespace isobar {
 namespace {
@@ -20,25 +21,6 @@ constexpr size_t kPlans = 8;  // … and then so many plans hold it to that: whe
                               // what lay there before, and comes back to the same after some rounds
 constexpr int64_t kMostRound = 1024;  // parts; longer rhythms are not looked for
 constexpr int64_t kMostRoundsTogether = 16;
-
-// ---- a net of another depth ----
-
-// Of kinds whose parts between the ends are all alike; else 0
-int64_t depth_of(const NetSpec& net) {
-  return net.visit([](const auto& n) -> int64_t {
-    if constexpr (requires { n.depth; })
-      return n.depth;
-    else
-      return 0;
-  });
-}
-
-RunSpec with_depth(RunSpec spec, int64_t depth) {
-  spec.net.visit([&](auto& n) {
-    if constexpr (requires { n.depth; }) n.depth = depth;
-  });
-  return spec;
-}
 
 bool names_parts(const TrainSpec& t) {
   return !t.freeze.empty() || !t.lr_factors.empty() || !t.lora_targets.empty() ||
@@ -100,7 +82,7 @@ int64_t first_round(const RunSpec& spec, int rank, const Workspace& workspace, i
     return together;  // nothing is exchanged in buckets
   for (int64_t parts = 2 * kFewRounds; parts <= most; parts *= 2)
     if (const int64_t round =
-            parts_of_units(spec, build_plan(with_depth(spec, parts * chunks), rank, workspace)))
+            parts_of_units(spec, build_plan(with_equal_parts(spec, parts * chunks), rank, workspace)))
       return std::lcm(round, together);
   return 0;
 }
@@ -162,14 +144,14 @@ int64_t few_parts(const PolicySpec& p) {
 
 std::optional<FoldedPlan> folded(const RunSpec& spec, int rank, const Workspace& workspace, int64_t round) {
   const PolicySpec& p = spec.policy;
-  const int64_t chunks = spec.layout.pp * spec.layout.vpp, depth = depth_of(spec.net);
+  const int64_t chunks = spec.layout.pp * spec.layout.vpp, depth = equal_parts(spec.net);
   const int64_t few = few_parts(p) + kFewRounds * round;
   const int64_t rounds = (depth / chunks - few) / round;
   if (rounds <= static_cast<int64_t>(kPlans)) return std::nullopt;
   std::vector<FoldedPlan> plans;
   for (int64_t lacking = rounds; plans.size() < kPlans; --lacking) {
     // Each chunk lacks as many: what is left over when parts are dealt out stays the same (cuts_of).
-    plans.push_back(whole(with_depth(spec, depth - lacking * round * chunks), rank, workspace));
+    plans.push_back(whole(with_equal_parts(spec, depth - lacking * round * chunks), rank, workspace));
     if (plans.size() == 1) continue;
     Plan& before = plans.rbegin()[1].plan;
     if (!longer_of_the_same(before, plans.back().plan)) return std::nullopt;
@@ -178,17 +160,22 @@ std::optional<FoldedPlan> folded(const RunSpec& spec, int rank, const Workspace&
   if (!grow(plans, rounds, counts_in) || !grow(plans, rounds, work_in)) return std::nullopt;
   plans[0].round = round;
   plans[0].rounds = rounds;
-  plans[0].to_check = with_depth(spec, chunks * few_parts(p) + depth % chunks);
+  plans[0].to_check = with_equal_parts(spec, chunks * few_parts(p) + depth % chunks);
   return std::move(plans[0]);
 }
 
 }  // namespace
 
+bool is_deep(const RunSpec& spec, int64_t most_whole) {
+  return equal_parts(spec.net) / (spec.layout.pp * spec.layout.vpp) > most_whole &&
+         !names_parts(spec.train) && few_parts(spec.policy) <= kMostRound;
+}
+
 FoldedPlan fold_plan(const RunSpec& spec, int rank, const Workspace& workspace, int64_t most_whole) {
   validate(spec);
   check_layout(spec);
-  const int64_t parts = depth_of(spec.net) / (spec.layout.pp * spec.layout.vpp);
-  if (parts > most_whole && !names_parts(spec.train) && few_parts(spec.policy) <= kMostRound) {
+  if (is_deep(spec, most_whole)) {
+    const int64_t parts = equal_parts(spec.net) / (spec.layout.pp * spec.layout.vpp);
     // Buffers begin on multiples of some bytes: several rounds may grow by the same where one does not.
     const int64_t first = first_round(spec, rank, workspace, std::min(parts, kMostRound));
     const int64_t most = std::min(kMostRound, kMostRoundsTogether * first);

@@ -9,6 +9,7 @@
 // one, needs it whole (build_plan).
 #pragma once
 #include "model/base/spec.h"
+#include "model/nets/plan_size.h"
 #include "model/plan/plan.h"
 #include "model/plan/work.h"
 
@@ -26,7 +27,8 @@ struct FoldedPlan {
   double forward_flops = 0;  // matrix FLOPs of one sample through the net
 };
 
-inline constexpr int64_t kMostPartsWhole = 1000;  // equal parts of a chunk; of more a net is folded
+/// Whether a chunk has more equal parts than are planned one by one, and nothing tells them apart.
+bool is_deep(const RunSpec& spec, int64_t most_whole = kMostPartsWhole);
 
 /// Throws what build_plan() throws. Where plans of more rounds do not grow by the same each time, or names in
 /// train.* may tell equal parts apart, the plan is whole, and as large as build_plan() lets it be.

@@ -73,7 +73,39 @@ RunSpec with_replicas(RunSpec s, int64_t dp) {
   return s;
 }
 
+int64_t* longest_run(NetSpec& net) {
+  return net.visit([](auto& n) -> int64_t* {
+    if constexpr (requires { n.num_gnn_layers; }) {
+      return &n.num_gnn_layers;
+    } else if constexpr (requires { n.bottleneck_depth; }) {
+      return std::max({&n.encoder_depth, &n.bottleneck_depth, &n.decoder_depth},
+                      [](const int64_t* a, const int64_t* b) { return *a < *b; });
+    } else if constexpr (requires { n.encoder_depths; }) {
+      int64_t* longest = nullptr;
+      for (auto* depths : {&n.encoder_depths, &n.decoder_depths})
+        for (int64_t& d : *depths)
+          if (!longest || d > *longest) longest = &d;
+      return longest;
+    } else if constexpr (requires { n.depth; }) {
+      return &n.depth;
+    } else {
+      return nullptr;
+    }
+  });
+}
+
 }  // namespace
+
+int64_t equal_parts(const NetSpec& net) {
+  NetSpec copy = net;
+  const int64_t* run = longest_run(copy);
+  return run ? *run : 0;
+}
+
+RunSpec with_equal_parts(RunSpec spec, int64_t parts) {
+  if (int64_t* run = longest_run(spec.net)) *run = parts;
+  return spec;
+}
 
 double plan_bytes(const RunSpec& s) {
   const LayoutSpec& l = s.layout;
@@ -133,13 +165,19 @@ void check_step_size(const RunSpec& s, const Plan& plan, int64_t ranks) {
 
 // Twice as many micro-batches as a pipeline holds, and the first and last beside them: a step's rhythm
 // repeats.
-RunSpec with_few_micro_batches(RunSpec s) {
-  const int64_t few =
-      2 * s.layout.pp * s.layout.vpp + s.layout.pp;  // a multiple of pp, as interleaving wants
-  if (s.micro_batches() <= few) return s;
+int64_t few_micro_batches(const RunSpec& s) {
+  return 2 * s.layout.pp * s.layout.vpp + s.layout.pp;  // a multiple of pp, as interleaving wants
+}
+
+RunSpec with_micro_batches(RunSpec s, int64_t micro_batches) {
   s.policy.micro_batch = s.micro_batch();
-  s.train.global_batch = s.layout.dp * s.policy.micro_batch * few;
+  s.train.global_batch = s.layout.dp * s.policy.micro_batch * micro_batches;
   return s;
+}
+
+RunSpec with_few_micro_batches(RunSpec s) {
+  const int64_t few = few_micro_batches(s);
+  return s.micro_batches() <= few ? s : with_micro_batches(std::move(s), few);
 }
 
 RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
@@ -149,7 +187,7 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
   };
   if (bytes(spec) <= limit) return spec;
   RunSpec part = with_few_micro_batches(spec);
-  // Of the same programs two are enough to meet each other; more of them fill the room that there is.
+  // Of the same programs two are enough to meet each other; more of them fill half of the room that there is.
   const auto room = [&](const RunSpec& s) {
     return static_cast<int64_t>(limit / bytes(s) * real(s.layout.dp));
   };
@@ -162,7 +200,7 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
            bytes(part), "make tp, cp or pp smaller", kMostWorldBytes);
   // Groups grow with the replicas, and with them what each rank holds.
   for (int64_t dp = replicas; dp > part.layout.dp; dp /= 2)
-    if (const RunSpec more = with_replicas(part, dp); bytes(more) <= limit) return more;
+    if (const RunSpec more = with_replicas(part, dp); bytes(more) <= limit / 2) return more;
   return part;
 }
 

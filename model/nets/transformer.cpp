@@ -1,6 +1,5 @@
 #include "model/nets/transformer.h"
 
-#include <cstdio>
 #include <optional>
 
 #include "model/nets/block.h"
@@ -107,15 +106,14 @@ class LanguageModel : public Transformer {
 // ---- what a search asks ----
 
 std::string block_path(int64_t i) {
-  char path[32];
-  std::snprintf(path, sizeof path, "block%02ld", static_cast<long>(i));
-  return path;
+  return (i < 10 ? "block0" : "block") + std::to_string(i);
 }
 
 namespace {
 
 std::vector<Part> chain(int64_t depth) {
   std::vector<Part> parts{{"embed", "embed", 0}};
+  parts.reserve(static_cast<size_t>(depth) + 2);
   for (int64_t i = 0; i < depth; ++i) parts.push_back({"block", block_path(i), 1});
   parts.push_back({"head", "head", static_cast<int32_t>(parts.size())});
   return parts;

@@ -15,7 +15,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/cost.h"
-#include "perfmodel/step/pipeline.h"
+#include "perfmodel/step/long_step.h"
 
 namespace isobar {
 namespace {
@@ -183,8 +183,7 @@ double cache_share(const Machine& machine, int64_t ranks_on_host) {
 
 StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host) {
   const Conditions where = conditions_of(spec, machine, ranks_on_host, threads);
-  return count_pipeline(spec, stages_of(spec, {}), where, cache_share(machine, ranks_on_host),
-                        machine.values());
+  return count_step(spec, {}, where, cache_share(machine, ranks_on_host), machine.values()).terms;
 }
 
 std::string kind_of(const StepTerms& t) {

@@ -8,6 +8,7 @@
 // all; parts of a cut graph and stages of a pipeline are not, and are brought together in pipeline.h.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,13 @@ struct Chunk {
   std::vector<Collective> collectives{};  // launched when the chunk is over
 };
 
+struct Growth;
+
 struct StepTerms {
   Conditions where;
   std::vector<Chunk> chunks;
-  Counts total{};       // of all chunks, their collectives, transfers and the step itself
+  std::shared_ptr<const Growth> growth{};  // instead of the chunks of a very long step
+  Counts total{};                          // of all chunks, their collectives, transfers and the step itself
   Counts micro{};       // of the total, what every micro-batch repeats and the next stage waits for
   Counts transfers{};   // of the total, sends and receives on lanes of their own: in no chunk
   Counts bubble{};      // what the other stages of the pipeline do while this one has nothing to do
@@ -43,6 +47,14 @@ struct StepTerms {
   double flops_f32 = 0, flops_bf16 = 0;  // for the ceiling
   int64_t samples = 0;                   // global batch
 };
+
+/// Of two steps of which the longer has a round more of what repeats itself (parts, micro-batches): a step of
+/// so many rounds more than the shorter one, which grows by the same each time.
+struct Growth {
+  StepTerms few, more;
+  double rounds = 0;
+};
+StepTerms grown(StepTerms few, StepTerms more, double rounds);
 
 StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& program, const Conditions& where,
                       double cache_share);

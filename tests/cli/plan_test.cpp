@@ -33,5 +33,16 @@ TEST_F(PlanCommand, TakesAHundredThousandBlocksInTwoSecondsAndHalfAGigabyte) {
   EXPECT_EQ(parameters("100000") - parameters("50000"), 500 * (parameters("300") - parameters("200")));
 }
 
+TEST_F(PlanCommand, WhatIsHugeIsPredictedWithinTheSameLimits) {
+  for (const char* machine : {"machines/example-2core.yaml", "machines/dgx-h100.yaml"})
+    for (const char* size : {"net.depth=100000", "train.global_batch=1048576",  // 131,072 micro-batches
+                             "layout.dp=65536 --set train.global_batch=65536"}) {
+      const Answer a = shell(at(kLimits + isobar_command() + " predict " + shipped("models/llama3-8b.yaml") +
+                                " --machine " + shipped(machine) + " --set " + size + " 2>&1"));
+      EXPECT_EQ(a.code, 4) << machine << " " << size << "\n" << a.out;  // and does not fit
+      EXPECT_NE(a.out.find("one optimizer step"), std::string::npos) << a.out;
+    }
+}
+
 }  // namespace
 }  // namespace isobar

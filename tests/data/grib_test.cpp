@@ -19,7 +19,7 @@
 namespace isobar::test {
 namespace {
 
-constexpr int64_t kRows = 5, kColumns = 8;
+constexpr int64_t kLatitudes = 5, kLongitudes = 8;
 
 struct Message {
   std::string name = "t", levels = "isobaricInhPa";
@@ -29,7 +29,7 @@ struct Message {
 };
 
 std::vector<double> random_values(std::mt19937_64& random, double around = 280) {
-  std::vector<double> out(kRows * kColumns);
+  std::vector<double> out(kLatitudes * kLongitudes);
   for (double& x : out) x = around + std::normal_distribution<double>(0, 10)(random);
   return out;
 }
@@ -48,7 +48,7 @@ void append(const std::string& path, const Message& m, const char* sample = "reg
     ASSERT_EQ(codes_set_string(h, key, value.c_str(), &size), 0) << key;
   };
   if (!m.values.empty()) {
-    whole("Ni", kColumns), whole("Nj", kRows);
+    whole("Ni", kLongitudes), whole("Nj", kLatitudes);
     number("latitudeOfFirstGridPointInDegrees", 60), number("latitudeOfLastGridPointInDegrees", 58);
     number("longitudeOfFirstGridPointInDegrees", 358), number("longitudeOfLastGridPointInDegrees", 1.5);
     number("iDirectionIncrementInDegrees", 0.5), number("jDirectionIncrementInDegrees", 0.5);
@@ -107,10 +107,10 @@ TEST_F(Grib, FieldsComeByNameLevelPlaceAndTime) {
   EXPECT_EQ(info.format, "GRIB 2");
   EXPECT_EQ(info.steps, 12);
   ASSERT_EQ(info.shape.channels, 8);
-  EXPECT_EQ(info.shape.height, kRows);
-  EXPECT_EQ(info.shape.width, kColumns);
+  EXPECT_EQ(info.shape.height, kLatitudes);
+  EXPECT_EQ(info.shape.width, kLongitudes);
   EXPECT_EQ(info.latitude, (std::vector<double>{60, 59.5, 59, 58.5, 58}));
-  for (int64_t x = 0; x < kColumns; ++x)
+  for (int64_t x = 0; x < kLongitudes; ++x)
     EXPECT_NEAR(info.longitude[x], 358 + 0.5 * static_cast<double>(x), 1e-9);
   for (int64_t t = 0; t < 12; ++t)  // 2020-02-28 18:00 is 439,698 hours after 1970
     EXPECT_EQ(info.times[t], 439698 + 6.0 * static_cast<double>(t));
@@ -118,8 +118,9 @@ TEST_F(Grib, FieldsComeByNameLevelPlaceAndTime) {
     const std::vector<float> got = read(*fields, t);
     for (int64_t c = 0; c < 8; ++c) {
       const std::vector<double>& wanted = truth.at({info.channels[c], t});
-      for (int64_t i = 0; i < kRows * kColumns; ++i)
-        ASSERT_NEAR(got[c * kRows * kColumns + i], wanted[i], 5e-5) << info.channels[c] << " at " << t;
+      for (int64_t i = 0; i < kLatitudes * kLongitudes; ++i)
+        ASSERT_NEAR(got[c * kLatitudes * kLongitudes + i], wanted[i], 5e-5)
+            << info.channels[c] << " at " << t;
     }
   }
   const auto one = open({{"t850"}});
@@ -143,9 +144,9 @@ TEST_F(Grib, SouthFirstAndGribOneToo) {
     const auto fields = open();
     EXPECT_EQ(fields->info().latitude.front(), 60);
     const std::vector<float> got = read(*fields, 0);
-    for (int64_t y = 0; y < kRows; ++y)
-      for (int64_t x = 0; x < kColumns; ++x)
-        ASSERT_NEAR(got[y * kColumns + x], values[(kRows - 1 - y) * kColumns + x], 5e-5) << sample;
+    for (int64_t y = 0; y < kLatitudes; ++y)
+      for (int64_t x = 0; x < kLongitudes; ++x)
+        ASSERT_NEAR(got[y * kLongitudes + x], values[(kLatitudes - 1 - y) * kLongitudes + x], 5e-5) << sample;
   }
 }
 
@@ -177,7 +178,7 @@ TEST_F(Grib, WhatTheBitmapLeavesOutIsMissing) {
                   codes_set_double(h, "missingValue", 9999);
                 }});
   const auto fields = open();
-  std::vector<float> out(kRows * kColumns);
+  std::vector<float> out(kLatitudes * kLongitudes);
   fields->read_with_gaps(0, fields->info().shape, out.data());
   for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i == 11) << i;
   expect_config_error([&] { read(*fields, 0); }, {file, "row 1, column 3"});

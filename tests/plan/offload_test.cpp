@@ -17,7 +17,7 @@ Words and_more(Words words, const Words& more) {
   return words;
 }
 
-int64_t bytes_of(const Plan& plan, BufferKind kind) {
+int64_t declared_bytes(const Plan& plan, BufferKind kind) {
   int64_t all = 0;
   for (const Buffer& b : plan.buffers)
     if (b.kind == kind) all += b.bytes();
@@ -44,9 +44,10 @@ TEST(OffloadedParameters, LieInHostMemory) {
       const Plan plan = plan_of("vit-tiny", words);
       const int64_t elements = plan.params_all.count,
                     halves = plan.params16_all ? plan.params16_all.count : 0;
-      EXPECT_EQ(bytes_of(plan, BufferKind::params), 0);
-      EXPECT_EQ(bytes_of(plan, BufferKind::params16), 0);
-      EXPECT_EQ(bytes_of(plan, BufferKind::host), 4 * elements + 2 * halves + (moments ? 8 * elements : 0));
+      EXPECT_EQ(declared_bytes(plan, BufferKind::params), 0);
+      EXPECT_EQ(declared_bytes(plan, BufferKind::params16), 0);
+      EXPECT_EQ(declared_bytes(plan, BufferKind::host),
+                4 * elements + 2 * halves + (moments ? 8 * elements : 0));
       EXPECT_EQ(halves > 0, sixteen);
       words.erase(words.begin() + 2);
       const Plan there = plan_of("vit-tiny", words);
