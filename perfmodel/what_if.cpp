@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "perfmodel/search.h"

@@ -57,7 +57,7 @@ std::string lead(const ReportData& d, const ReportRun& best, const ReportRun& ne
   std::string s = ", " + percent(best.rate() / next.rate() - 1) + " more than the best of another layout (" +
                   next.label + ")";
   if (std::isnan(p)) return s + "; too few steps to say whether that is noise";
-  const std::string chance = p < 0.001 ? "p < 0.001" : say("p = %.2g", p);
+  const std::string chance = p < 0.001 ? "p\u00a0<\u00a00.001" : say("p = %.2g", p);
   return s + (p < kSure ? ": more than the noise of their steps (" : ": that may be noise (") + chance + ")";
 }
 

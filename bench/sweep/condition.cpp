@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "bench/sweep/spec.h"
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 

@@ -7,6 +7,7 @@
 
 #include "bench/sweep/compose.h"
 #include "bench/sweep/sweep_reader.h"
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/spec.h"

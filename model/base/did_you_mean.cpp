@@ -41,6 +41,14 @@ std::string last_part(const std::string& key) {
 
 }  // namespace
 
+std::string nearest(const std::string& word, const std::vector<std::string>& allowed) {
+  const auto best =
+      std::min_element(allowed.begin(), allowed.end(), [&](const std::string& a, const std::string& b) {
+        return edit_distance(word, a) < edit_distance(word, b);
+      });
+  return best == allowed.end() ? "" : *best;
+}
+
 // Near is a letter away, of longer words two or a third of the letters; or what the word abbreviates, the
 // shortest first. A word without a dot may be the last part of a key.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& allowed,

@@ -7,8 +7,10 @@
 
 namespace isobar {
 
-/// "did you mean 'x'?" where an allowed word is near enough, else `otherwise`. yaml.h's nearest() always has
-/// one.
+/// The allowed word nearest to `word` (edit distance), however far that is; "" where none is allowed.
+std::string nearest(const std::string& word, const std::vector<std::string>& allowed);
+
+/// "did you mean 'x'?" where an allowed word is near enough, else `otherwise`.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& allowed,
                          const std::string& otherwise);
 

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <numeric>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -260,30 +259,6 @@ void apply_override(nlohmann::json& j, const std::string& assignment) {
     begin = dot + 1;
   }
   *at = parse_yaml(assignment.substr(eq + 1), "--set " + key);
-}
-
-std::string nearest(const std::string& word, const std::vector<std::string>& allowed) {
-  std::string best;
-  size_t best_distance = SIZE_MAX;
-  for (const std::string& candidate : allowed) {
-    std::vector<size_t> row(candidate.size() + 1);
-    std::iota(row.begin(), row.end(), 0);
-    for (size_t i = 1; i <= word.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j <= candidate.size(); ++j) {
-        const size_t next =
-            std::min({row[j] + 1, row[j - 1] + 1, diagonal + (word[i - 1] != candidate[j - 1])});
-        diagonal = row[j];
-        row[j] = next;
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 }  // namespace isobar

@@ -20,7 +20,4 @@ void apply_override(nlohmann::json& j, const std::string& assignment);
 /// `over` replaces `base` key by key; maps merge, all else is replaced.
 void merge_into(nlohmann::json& base, const nlohmann::json& over);
 
-/// The allowed word nearest to `word` (edit distance), for "did you mean".
-std::string nearest(const std::string& word, const std::vector<std::string>& allowed);
-
 }  // namespace isobar

@@ -1,6 +1,7 @@
 // Reading machine files: every field checked, and what is wrong named by file and key.
 #include <algorithm>
 
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "perfmodel/machine/bounds.h"

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "perfmodel/machine/machine_file.h"

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "perfmodel/machine/shipped.h"

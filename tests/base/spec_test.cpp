@@ -1,6 +1,7 @@
 // What a user can write wrong in a run file, and what each mistake is answered with: one ConfigError that
 // names file, key and mend. Then inheritance, overrides and the round trip through JSON.
 #include "model/base/spec.h"
+#include "model/base/did_you_mean.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -43,6 +43,7 @@ struct Wanted {  // one attention, and who wants it first
 std::vector<Wanted> wanted_on(const Gpu& gpu, bool deterministic) {
   std::map<std::string, Wanted> all;
   const auto add = [&](const Attention& a, bool backward, int64_t declared, const std::string& who) {
+    if (a.last_more != 0) return;    // cuDNN knows no weights of keys: own kernels (cudnn_takes)
     if (backward || !deterministic)  // forward there is one way
       all.try_emplace(cells_of(a, backward), Wanted{a, backward, declared, who});
   };
