@@ -1,7 +1,6 @@
 // What a user can write wrong in a run file, and what each mistake is answered with: one ConfigError that
 // names file, key and mend. Then inheritance, overrides and the round trip through JSON.
 #include "model/base/spec.h"
-#include "model/base/did_you_mean.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "tests/paths.h"
