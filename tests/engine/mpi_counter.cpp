@@ -119,6 +119,12 @@ int MPI_Gather(const void* in, int n, MPI_Datatype t, void* out, int each, MPI_D
   return PMPI_Gather(in, n, t, out, each, of, root, comm);
 }
 
+int MPI_Allgather(const void* in, int n, MPI_Datatype t, void* out, int each, MPI_Datatype of,
+                  MPI_Comm comm) {
+  saw(comm, "MPI_Allgather" + bytes(n, t));
+  return PMPI_Allgather(in, n, t, out, each, of, comm);
+}
+
 int MPI_Igather(const void* in, int n, MPI_Datatype t, void* out, int each, MPI_Datatype of, int root,
                 MPI_Comm comm, MPI_Request* r) {
   saw(comm, "MPI_Igather root " + std::to_string(root) + bytes(n, t));
