@@ -213,8 +213,8 @@ struct GraphcastSpec : Images {
   int64_t num_gnn_layers = 16;  // message passing steps on the mesh, each with its own weights
   int64_t mlp_hidden_size = 512, mlp_num_hidden_layers = 1;
   double norm_eps = 1e-5;
-  // Which grid points and mesh nodes each rank of context parallelism has. bands: of latitude, grid and mesh each
-  // as even as can be | metis: METIS' cut of the graph
+  // Which grid points and mesh nodes each rank of context parallelism has. bands: of latitude, grid and mesh
+  // each as even as can be | metis: METIS' cut of the graph
   std::string partition = "bands";
 
   int64_t mesh_nodes() const { return 10 * (int64_t{1} << (2 * mesh_level)) + 2; }

@@ -47,7 +47,7 @@ template <class V, class E, int N>
     p[v] = V::fma(V::load(s + v * V::kWidth), factor, shift[v]);
     if constexpr (!V::kByFloor) p[v] = V::min(V::set1(126.0f), p[v]);  // in this order of NaN NaN
   }
-  exp2_flushed<V, kPackOf<E> == 1 ? 5 : 4>(p);
+  exp2_flushed<V, kPackOf<E> == 1 ? 6 : 4>(p);
 }
 
 // S^T [keys][stride] -> P^T relative to row_max (in units of log2), in pairs of keys where E is bf16; its

@@ -25,18 +25,18 @@ inline typename V::Reg exp2(typename V::Reg x) {
 }
 
 // The same for attention's scores, in place and where denormals are flushed (base/denormals.h): 0 below
-// 2^-126. Relative error 9e-8 + rounding (kDegree 5) or 3e-6 (kDegree 4). x <= 126 but where V is by floor,
+// 2^-126. Relative error 2e-9 + rounding (kDegree 6) or 3e-6 (kDegree 4). x <= 126 but where V is by floor,
 // there any. N registers side by side: each alone is one long chain of operations that wait for each other.
 template <class V, int kDegree, int N>
 [[gnu::always_inline]] inline void exp2_flushed(typename V::Reg (&x)[N]) {
-  static_assert(kDegree == 4 || kDegree == 5);
-  constexpr float kTerms[4][5] = {
-      // degree 4, 5 on [-1/2, 1/2]; the same on [0, 1]
+  static_assert(kDegree == 4 || kDegree == 6);
+  constexpr float kTerms[4][6] = {
+      // degree 4, 6 on [-1/2, 1/2]; the same on [0, 1]
       {6.9311360e-1f, 2.4020711e-1f, 5.5976884e-2f, 9.7829126e-3f},
-      {6.9314700e-1f, 2.4022243e-1f, 5.5507336e-2f, 9.6715165e-3f, 1.3264739e-3f},
+      {6.9314720e-1f, 2.4022648e-1f, 5.5503325e-2f, 9.6184374e-3f, 1.3398874e-3f, 1.5353362e-4f},
       {6.9304484e-1f, 2.4128030e-1f, 5.2242272e-2f, 1.3426811e-2f},
-      {6.9315130e-1f, 2.4016444e-1f, 5.5799931e-2f, 9.0170046e-3f, 1.8671421e-3f}};
-  constexpr int kWhich = 2 * V::kByFloor + kDegree - 4;
+      {6.9314704e-1f, 2.4022931e-1f, 5.5485281e-2f, 9.6754516e-3f, 1.2467846e-3f, 2.1612915e-4f}};
+  constexpr int kWhich = 2 * V::kByFloor + (kDegree == 6);
   typename V::Split s[N];
 #pragma GCC unroll 8
   for (int v = 0; v < N; ++v) s[v] = V::split(x[v]);
