@@ -3,8 +3,8 @@
 // lane's transfers are posted in order, one at a time, and no lane waits for another (copies of what is
 // offloaded are made on the spot). Nothing holds the lanes together but each op's waits.
 //
-//   Executor run(plan, backend, comm, waiting_among(threads, mpi.size(), mpi.ranks_on_host(),
-//   cores_of(mpi))); run(step_program, step);        // returns when every lane is done
+//   Executor run(plan, backend, comm, waiting_among(threads, ranks, on_host, cores_of(mpi)));
+//   run(step_program, step);  // returns when every lane is done
 //
 // Keeps seconds per op (always) and spans (while a recorder is set). A failure on either thread ends the run
 // of the program on both and is thrown here.
