@@ -65,12 +65,15 @@ double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<Holdout
   return 1 - chosen / best;
 }
 
-// The same, of specifications: each by the median of its repetitions, which are one or more.
+// The same, of specifications: each by the median of its repetitions, which are one or more. Contended ones
+// count where there are no others.
 void judge_settings(const std::vector<MeasuredRun>& runs, Holdout& h) {
   std::vector<double> errors, repeats;
   for (const Unit& u : units_of(runs, Together::specification)) {
     std::vector<double> measured, predicted;
+    const bool all = std::all_of(u.runs.begin(), u.runs.end(), [&](size_t i) { return runs[i].contended; });
     for (const size_t i : u.runs) {
+      if (runs[i].contended && !all) continue;
       measured.push_back(h.rows[i].measured);
       predicted.push_back(h.rows[i].predicted);
     }

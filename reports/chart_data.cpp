@@ -88,7 +88,7 @@ std::map<const ReportRun*, Effect> effects_of(const ReportData& d, const std::st
     const auto with_first_value = [&](bool contended) {
       std::vector<const ReportRun*> out;
       for (const ReportRun* r : runs)
-        if (const auto it = r->axes.find(key); r->run.contention.marked == contended && !values.empty() &&
+        if (const auto it = r->axes.find(key); r->run.contention.marked() == contended && !values.empty() &&
                                                it != r->axes.end() && it->second == values[0])
           out.push_back(r);
       return out;
@@ -174,7 +174,7 @@ ChartData chart_data(const ReportData& d) {
               {"measured", rounded(r->measured() * kMs)},
               {"measured_low", rounded(r->measured_lower() * kMs)},
               {"measured_high", rounded(r->measured_upper() * kMs)},
-              {"steady", r->run.contention.marked ? "contended" : "undisturbed"},
+              {"steady", r->run.contention.marked() ? "contended" : "undisturbed"},
               {"p10", rounded(r->run.step_s.p10 * kMs)},
               {"p90", rounded(r->run.step_s.p90 * kMs)},
               {"sample_ms", rounded(kMs / rate)},

@@ -81,7 +81,7 @@ std::vector<const ReportRun*> ReportData::predicted() const {
 std::vector<const ReportRun*> ReportData::contended() const {
   std::vector<const ReportRun*> out;
   for (const ReportRun* r : ok())
-    if (r->run.contention.marked) out.push_back(r);
+    if (r->run.contention.marked()) out.push_back(r);
   return out;
 }
 

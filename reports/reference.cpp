@@ -101,7 +101,7 @@ std::string experiment_id(const ReportRun& r) {
 std::vector<ReferenceRun> entries_of(const ReportData& d) {
   std::vector<ReferenceRun> out;
   for (const ReportRun* r : d.ok()) {
-    if (r->run.contention.marked) continue;
+    if (r->run.contention.marked()) continue;
     const json& p = r->run.provenance;
     out.push_back({.experiment = experiment_id(*r),
                    .measured = measured(*r),

@@ -23,7 +23,7 @@ std::vector<const ReportRun*> fastest_first(const ReportData& d) {
 
 std::string steps_word(const ReportRun& r) {
   const std::string again = r.run.repeats.empty() ? "" : "repeat of " + r.run.repeats;
-  const std::string marked = r.run.contention.marked ? "contended" : "";
+  const std::string marked = r.run.contention.marked() ? "contended" : "";
   return marked + (marked.empty() || again.empty() ? "" : ", ") + again;
 }
 
@@ -65,7 +65,9 @@ Table runs_table(const ReportData& d) {
       "; low to high: 80 % interval of the prediction";
   if (!d.contended().empty())
     t.note +=
-        "; contended: its steps scatter far more than those of comparable runs: other work disturbed it";
+        "; contended: its steps scatter far more than those of comparable runs (other work disturbed it), or "
+        "its "
+        "cores lay further apart than those of its repetitions, as a hypervisor may place them";
   return t;
 }
 

@@ -205,17 +205,15 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
     ++classes[r->run.run_class == RunClass::ok ? "ok, untimed" : name_of(r->run.run_class)];
   std::string s;
   if (!marked.empty()) {
-    const ReportRun* worst = *std::max_element(
-        marked.begin(), marked.end(),
-        [](const auto* a, const auto* b) { return a->run.contention.spread < b->run.contention.spread; });
+    const auto by = [](const ReportRun* r) {
+      return std::max(r->run.contention.spread, r->run.contention.slower - 1);
+    };
+    const ReportRun* worst = *std::max_element(marked.begin(), marked.end(),
+                                               [&](const auto* a, const auto* b) { return by(a) < by(b); });
     const auto repeats = std::count_if(d.runs.begin(), d.runs.end(),
                                        [](const ReportRun& r) { return !r.run.repeats.empty(); });
-    s = say("%zu of %zu runs were contended: their steps scatter far more than those of comparable runs (%s: "
-            "by %.0f "
-            "%% "
-            "of the median, comparable runs by %.0f %%). A fit gives them little weight",
-            marked.size(), d.ok().size(), worst->label.c_str(), 100 * worst->run.contention.spread,
-            100 * worst->run.contention.siblings) +
+    s = say("%zu of %zu runs were disturbed, most of all %s (%s). A fit gives them little weight",
+            marked.size(), d.ok().size(), worst->label.c_str(), words_of(worst->run.contention).c_str()) +
         (repeats > 0 ? "; " + std::to_string(repeats) + (repeats == 1 ? " was" : " were") + " repeated."
                      : ".");
   }
@@ -287,7 +285,7 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
     s.text = say("The rest of the sweep: %zu of its %zu trials have no result yet.",
                  f.planned - d.runs.size(), f.planned);
     s.command = "isobar sweep " + f.sweep + " --results " + f.results;
-  } else if (second && (!(p < kSure) || best->run.contention.marked || second->run.contention.marked)) {
+  } else if (second && (!(p < kSure) || best->run.contention.marked() || second->run.contention.marked())) {
     s.text = "Repetitions of " + best->name + " and " + second->name + ", on a quiet machine: the lead is " +
              (p < kSure ? "of contended runs." : "not beyond noise.") + " This names the trials worth most:";
     s.command = again + " --machine " + f.machine + " --suggest 4";

@@ -137,7 +137,7 @@ void SweepWatch::refresh() {
   read_matrix();
   for (size_t i = 0; i < state_.trials.size(); ++i)
     if (!state_.trials[i].final) read_trial(i);
-  std::vector<Scatter> scatter;
+  std::vector<Signs> scatter;
   for (const WatchedTrial& t : state_.trials) {
     const bool timed = t.final && (t.state == "ok" || t.state == "noisy") && t.step_s.median > 0;
     scatter.push_back({t.ranks, timed ? t.step_s.spread() : -1});
@@ -175,7 +175,7 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
   for (const auto& [state, n] : s.counts)
     counts += (counts.empty() ? "" : "   ") + std::to_string(n) + " " + state;
   const auto contended = std::count_if(s.trials.begin(), s.trials.end(),
-                                       [](const WatchedTrial& t) { return t.contention.marked; });
+                                       [](const WatchedTrial& t) { return t.contention.marked(); });
   if (contended > 0) counts += "   (" + std::to_string(contended) + " contended)";
   line(counts);
   if (const WatchedTrial* best = s.fastest())
@@ -213,7 +213,7 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
     std::string text;
     if (t.samples_per_s > 0) text += "  " + significant(t.samples_per_s, 4).text + " samples/s";
     if (t.wall_s > 0) text += "  in " + duration_words(t.wall_s);
-    if (t.contention.marked) text += "  contended";
+    if (t.contention.marked()) text += "  contended";
     return around(t.state, t.label, text, room);
   });
   if (lines.size() > o.rows) lines.resize(o.rows);

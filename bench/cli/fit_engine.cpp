@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-json json_of(const std::vector<ScoredRow>& rows) {
+json json_of_scores(const std::vector<ScoredRow>& rows) {
   const Scores s = score_rows(rows);
   return {{"rows", s.rows}, {"mape", 100 * s.mape}, {"coverage", 100 * s.coverage}};
 }
@@ -67,9 +67,12 @@ void fit_own_runs(const OwnRunsQuestion& q) {
   const std::vector<ScoredRow> left_out = model.left_out();
   save_own_runs(own, q.out);
   if (q.json) {
-    const json j = {
-        {"file", q.out},       {"engine", q.engine},         {"machine", machine.name},
-        {"runs", runs.size()}, {"without", json_of(before)}, {"from_the_others", json_of(left_out)}};
+    const json j = {{"file", q.out},
+                    {"engine", q.engine},
+                    {"machine", machine.name},
+                    {"runs", runs.size()},
+                    {"without", json_of_scores(before)},
+                    {"from_the_others", json_of_scores(left_out)}};
     std::printf("%s\n", j.dump(1).c_str());
     return;
   }

@@ -36,7 +36,7 @@ struct Arguments {
   bool force = false, json = false;
 };
 
-class Scores {  // means over samples
+class ForecastScores {  // means over samples
  public:
   void add(const Forecaster& net) {
     const auto samples = static_cast<double>(net.batch());
@@ -69,7 +69,7 @@ std::vector<std::string> names_of_outputs(const CheckpointState& state) {
   return names;
 }
 
-void say_classes(const Arguments& a, const NetAndData& from, const Scores& scores) {
+void say_classes(const Arguments& a, const NetAndData& from, const ForecastScores& scores) {
   if (a.json) {
     std::cout << nlohmann::json{{"checkpoint", from.checkpoint.string()},
                                 {"out", a.out},
@@ -91,7 +91,7 @@ void say_classes(const Arguments& a, const NetAndData& from, const Scores& score
       scores.most_frequent(), a.out.c_str());
 }
 
-Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) {
+ForecastScores write_forecasts(const Arguments& a, const NetAndData& from, int threads) {
   const auto& [checkpoint, state, opened] = from;
   const Dataset& set = *opened;
   const SampleShape shape = set.shape();
@@ -111,7 +111,7 @@ Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) 
     classes.emplace(a.out, about, set.size(), state.channels.targets.at(0).name, names_of_outputs(state));
   else
     fields.emplace(a.out, about, set.size(), shape, set.channels().targets, set.coordinates());
-  Scores scores;
+  ForecastScores scores;
   Progress bar("forecasts", set.size(), !a.json);
   std::vector<float> input(net->batch() * in), target(net->batch() * out),
       prediction(net->batch() * net->output().size()), mask(net->reads_mask() ? net->batch() * out : 0);
@@ -202,7 +202,7 @@ void run_forecast(Arguments a) {
   omp_set_num_threads(threads);
   if (a.batch == 0) a.batch = shape.of_table ? 256 : 1;
   if (a.steps > 1) return run_steps(a, opened, threads);
-  const Scores scores = write_forecasts(a, opened, threads);
+  const ForecastScores scores = write_forecasts(a, opened, threads);
 
   if (shape.classes > 0) return say_classes(a, opened, scores);
   const std::vector<std::string> names = set->channels().targets;

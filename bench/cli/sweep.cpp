@@ -55,7 +55,8 @@ A sweep file names a run configuration and what to vary:
   probe_infeasible: 0.02             # share of the trials forecast not to fit that run all the same
   noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
   repeat_contended: 1                # repeats of a trial whose steps scatter by more than 15 % and 3 times as
-                                     # much as those of comparable trials (0: none); both results are kept
+                                     # much as those of comparable trials, or whose cores lay apart (0: none);
+                                     # both results are kept
 
 The same on the command line, over a run configuration, or over a sweep file whose keys it then overrides:
   isobar sweep configs/models/vit-demo.yaml gpus=1,2 amp=none,bf16 steps=12 --repeat 3 --results results/amp

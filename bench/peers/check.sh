@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # This build's step times beside the last ones stored for the same kind of CPU: prints a table for each net, and fails
-# where a step takes 10 % longer, and more than noise. By hand, while nothing else runs: three minutes on two cores.
+# where a step takes 10 % longer, and more than noise. By hand, while nothing else runs: four minutes on two cores.
 #
 #   bench/peers/check.sh                    # vit-small and vit-384, fp32 and bf16, all cores
+#   bench/peers/check.sh --net vit-small    # one of them
 #   bench/peers/check.sh --update           # stores these times as what the next ones are held against
 #   bench/peers/check.sh --references DIR   # elsewhere than bench/results
 set -euo pipefail
@@ -10,11 +11,17 @@ source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 cd "$ISOBAR_ROOT"
 
 REFERENCES=bench/results
+nets=(vit-small:4:60 vit-384:1:4)  # name, batch, steps
 how=(--tolerance 10)
 while (($# > 0)); do
   case "$1" in
     --update) how=(--update) ;;
     --references) REFERENCES="${2:?--references needs a folder}"; shift ;;
+    --net)
+      read -ra nets <<<"$(printf '%s\n' "${nets[@]}" | grep "^${2:?--net needs a name}:" || true)"
+      ((${#nets[@]} > 0)) || die "check.sh: --net $2 is none of vit-small, vit-384"
+      shift
+      ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "check.sh: unknown argument '$1' (see --help)" ;;
   esac
@@ -25,7 +32,7 @@ done
 results="$(mktemp -d "${TMPDIR:-/tmp}/isobar-steps-XXXXXX")"
 trap 'rm -rf "$results"' EXIT
 code=0
-for net in vit-small:4:60 vit-384:1:4; do  # name, batch, steps
+for net in "${nets[@]}"; do
   IFS=: read -r name batch steps <<<"$net"
   headline "$name"
   cat >"$results/$name.yaml" <<SWEEP

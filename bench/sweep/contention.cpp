@@ -5,12 +5,14 @@
 #include <map>
 
 #include "bench/sweep/results.h"
+#include "model/base/step_stats.h"
 
 namespace isobar {
 namespace {
 
 constexpr double kLeast = 0.15, kTimes = 3;
 constexpr size_t kSiblings = 4;
+constexpr double kFar = 2;  // round trips: 60-90 ns inside one core complex, 330-360 between two (Zen 4)
 
 // The median of sorted values but the one at `own`.
 double median_without(const std::vector<double>& sorted, size_t own) {
@@ -19,20 +21,65 @@ double median_without(const std::vector<double>& sorted, size_t own) {
   return (at((n - 1) / 2) + at(n / 2)) / 2;
 }
 
+// Sets trip_ns, least_trip_ns and slower of those that are far.
+void find_far(const std::vector<Signs>& trials, std::vector<Contention>& out) {
+  std::map<std::string, double> least;  // of each host
+  for (const Signs& t : trials)
+    if (t.spread >= 0 && t.trip_ns > 0) {
+      const auto [at, first] = least.try_emplace(t.host, t.trip_ns);
+      at->second = std::min(at->second, t.trip_ns);
+    }
+  std::map<std::string, std::vector<double>> near;  // step times of each experiment
+  std::vector<size_t> far;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const Signs& t = trials[i];
+    if (t.spread < 0 || t.trip_ns <= 0) continue;
+    if (t.trip_ns > kFar * least.at(t.host))
+      far.push_back(i);
+    else
+      near[t.host + t.experiment].push_back(t.step_s);
+  }
+  std::vector<double> seen;
+  std::vector<size_t> alone;
+  for (const size_t i : far) {
+    const Signs& t = trials[i];
+    out[i].trip_ns = t.trip_ns, out[i].least_trip_ns = least.at(t.host);
+    const auto same = near.find(t.host + t.experiment);
+    if (same == near.end()) {
+      alone.push_back(i);
+      continue;
+    }
+    out[i].slower = t.step_s / quantile(same->second, 0.5);
+    seen.push_back(out[i].slower);
+  }
+  for (const size_t i : alone)
+    if (!seen.empty()) out[i].slower = quantile(seen, 0.5);
+}
+
 }  // namespace
 
+bool Contention::far() const {
+  return slower > 1 + kLeast;
+}
+
 std::string words_of(const Contention& c) {
-  if (!c.marked) return "";
   char text[96];
+  if (c.far()) {
+    std::snprintf(text, sizeof text,
+                  "contended: its cores lay %.0f ns apart, others' %.0f: %.1f times the time", c.trip_ns,
+                  c.least_trip_ns, c.slower);
+    return text;
+  }
+  if (!c.scattered) return "";
   std::snprintf(text, sizeof text, "contended: its steps scatter by %.0f %%, its siblings' by %.0f %%",
                 100 * c.spread, 100 * c.siblings);
   return text;
 }
 
-std::vector<Contention> contention_of(const std::vector<Scatter>& trials) {
+std::vector<Contention> contention_of(const std::vector<Signs>& trials) {
   std::vector<double> all;
   std::map<int64_t, std::vector<double>> by_ranks;
-  for (const Scatter& t : trials) {
+  for (const Signs& t : trials) {
     if (t.spread < 0) continue;
     all.push_back(t.spread);
     by_ranks[t.ranks].push_back(t.spread);
@@ -49,18 +96,24 @@ std::vector<Contention> contention_of(const std::vector<Scatter>& trials) {
     if (siblings.size() <= kSiblings) continue;
     const auto own = std::lower_bound(siblings.begin(), siblings.end(), c.spread) - siblings.begin();
     c.siblings = median_without(siblings, static_cast<size_t>(own));
-    c.marked = c.spread > kLeast && c.spread > kTimes * c.siblings;
+    c.scattered = c.spread > kLeast && c.spread > kTimes * c.siblings;
   }
+  find_far(trials, out);
   return out;
 }
 
 void mark_contended(std::vector<RunRecord>& runs) {
-  std::vector<Scatter> scatter;
+  std::vector<Signs> signs;
   for (const RunRecord& r : runs) {
     const bool timed = (r.run_class == RunClass::ok || r.run_class == RunClass::noisy) && r.step_s.median > 0;
-    scatter.push_back({r.ranks, timed ? r.step_s.spread() : -1});
+    Signs s{.ranks = r.ranks, .spread = timed ? r.step_s.spread() : -1, .step_s = r.step_s.median};
+    s.experiment = experiment_of(r.spec);
+    for (const RankRecord& rank : r.ranks_told.ranks)
+      if (const double trip = rank.core_trip_ns.value_or(0); trip > s.trip_ns)
+        s.trip_ns = trip, s.host = rank.host;
+    signs.push_back(std::move(s));
   }
-  const std::vector<Contention> marks = contention_of(scatter);
+  const std::vector<Contention> marks = contention_of(signs);
   for (size_t i = 0; i < runs.size(); ++i) runs[i].contention = marks[i];
 }
 

@@ -30,7 +30,7 @@ std::vector<Trial> wanted_repeats(const Matrix& m, const std::vector<RunRecord>&
   for (const Trial& t : m.trials) {
     if (!t.repeats.empty()) continue;
     auto last = by_id.find(t.id);
-    for (int64_t n = 1; n <= most && last != by_id.end() && last->second->contention.marked; ++n) {
+    for (int64_t n = 1; n <= most && last != by_id.end() && last->second->contention.marked(); ++n) {
       Trial again = t;
       again.id = trial_id(t.spec, t.repetition, n);
       again.repeats = t.id;

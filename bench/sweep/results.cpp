@@ -142,13 +142,14 @@ std::string experiment_of(const RunSpec& spec) {
 }
 
 double step_error(const RunRecord& r, Statistic statistic) {
-  return r.contention.marked ? contended_error(r.step_s) : own_error(r.measured_steps(), r.step_s, statistic);
+  if (!r.contention.marked()) return own_error(r.measured_steps(), r.step_s, statistic);
+  return std::max(contended_error(r.step_s), std::log(r.contention.slower));
 }
 
 RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic statistic) {
   std::map<std::string, std::vector<double>> groups;  // of one specification, measured by one engine
   for (const RunRecord* r : runs) {
-    if (r->run_class != RunClass::ok || r->contention.marked || r->step_s.of(statistic) <= 0) continue;
+    if (r->run_class != RunClass::ok || r->contention.marked() || r->step_s.of(statistic) <= 0) continue;
     groups[experiment_of(r->spec) + text_in(r->provenance, "source")].push_back(
         std::log(r->step_s.of(statistic)));
   }

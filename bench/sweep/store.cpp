@@ -153,7 +153,7 @@ std::vector<RunColumn> run_columns(const RunRecord& r) {
       {"samples_per_s", "REAL", r.rate(kStatistic) > 0 ? finite(r.rate(kStatistic)) : json(nullptr)},
       {"spread", "REAL", r.step_s.median > 0 ? finite(r.step_s.spread()) : json(nullptr)},
       {"siblings_spread", "REAL", r.contention.siblings > 0 ? json(r.contention.siblings) : json(nullptr)},
-      {"contended", "INTEGER", r.contention.marked},
+      {"contended", "INTEGER", r.contention.marked()},
       {"repeats", "TEXT", r.repeats.empty() ? json(nullptr) : json(r.repeats)},
       {"data_wait_s", "REAL", finite(r.data_wait_s)},
       {"final_loss", "REAL", finite(r.final_loss)},

@@ -131,11 +131,12 @@ std::string note_of(const RunRecord& r) {
 std::string contended_line(const SweepOutcome& o) {
   int64_t marked = 0, repeats = 0;
   for (const RunRecord& r : o.runs) {
-    marked += r.contention.marked ? 1 : 0;
+    marked += r.contention.marked() ? 1 : 0;
     repeats += r.repeats.empty() ? 0 : 1;
   }
   if (marked == 0 && repeats == 0) return "";
-  return std::to_string(marked) + " contended (their steps scatter far more than their siblings'), " +
+  return std::to_string(marked) +
+         " contended (their steps scatter far more than their siblings', or their cores lay far apart), " +
          std::to_string(repeats) +
          " repeats of such; both are kept, and a fit gives the contended little weight\n";
 }
@@ -301,7 +302,7 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
          {"step_s",
           {{"median", r.step_s.median}, {"p10", r.step_s.p10}, {"p90", r.step_s.p90}, {"min", r.step_s.min}}},
          {"samples_per_s", r.rate(statistic)},
-         {"contended", r.contention.marked},
+         {"contended", r.contention.marked()},
          {"spread", r.step_s.spread()},
          {"siblings_spread", r.contention.siblings},
          {"repeats", r.repeats},

@@ -13,6 +13,7 @@
 #include <thread>
 #include <tuple>
 
+#include "model/base/cpus.h"
 #include "model/base/denormals.h"
 #include "model/base/error.h"
 #include "model/comm/launcher.h"
@@ -41,13 +42,25 @@ int sharing_cores(const std::vector<cpu_set_t>& ranks, size_t mine) {
   return sharing;
 }
 
+int order_on_cores(const std::vector<cpu_set_t>& ranks, size_t mine) {
+  int order = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    cpu_set_t both;
+    CPU_AND(&both, &ranks[i], &ranks[mine]);
+    if (i == mine || CPU_COUNT(&both) == 0) continue;
+    if (!CPU_EQUAL(&ranks[i], &ranks[mine])) return -1;
+    order += i < mine ? 1 : 0;
+  }
+  return order;
+}
+
 bool Mpi::started_by_launcher() {
   const Launch launch = launch_of(::getenv);
   check_joined(launch, version());
   return launch.started();
 }
 
-Mpi::Mpi() {
+Mpi::Mpi() : host_cpus_(process_cpus()) {
   if (!started_by_launcher()) return;
   flush_denormals();                                 // MPI's own threads inherit it
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);  // Open MPI yields within MPI_Test otherwise (pause.h)
@@ -73,10 +86,15 @@ Mpi::Mpi() {
   MPI_Comm_rank(host, &rank_on_host_);
   cpu_set_t own;
   CPU_ZERO(&own);
-  sched_getaffinity(0, sizeof own, &own);  // where it says nothing a rank shares with nobody else
+  for (const int c : process_cpus()) CPU_SET(c, &own);  // none are told: a rank shares with nobody else
   std::vector<cpu_set_t> all(static_cast<size_t>(on_host_));
   must(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, host), "MPI_Allgather");
   on_cores_ = sharing_cores(all, static_cast<size_t>(rank_on_host_));
+  rank_on_cores_ = order_on_cores(all, static_cast<size_t>(rank_on_host_));
+  host_cpus_.clear();
+  for (int c = 0; c < CPU_SETSIZE; ++c)
+    if (std::any_of(all.begin(), all.end(), [c](const cpu_set_t& s) { return CPU_ISSET(c, &s); }))
+      host_cpus_.push_back(c);
   MPI_Comm_free(&host);
 }
 

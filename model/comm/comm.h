@@ -20,6 +20,8 @@ namespace isobar {
 
 /// How many of a host's ranks, by the cores that each may use, share one with rank `mine`, itself too.
 int sharing_cores(const std::vector<cpu_set_t>& ranks, size_t mine);
+/// The how manieth of them it is; -1: they share some cores only.
+int order_on_cores(const std::vector<cpu_set_t>& ranks, size_t mine);
 
 class Mpi {  // the process's MPI session; a process that was not started by a launcher is a world of one,
              // without MPI
@@ -34,6 +36,9 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   int rank_on_host() const { return rank_on_host_; }
   /// Of those the ones that may run on a core of this rank's, itself too: fewer where a launcher binds ranks.
   int ranks_on_cores() const { return on_cores_; }
+  int rank_on_cores() const { return rank_on_cores_; }  // among those; -1: they share some cores only
+  /// CPUs by number that this host's ranks may run on, together
+  const std::vector<int>& host_cpus() const { return host_cpus_; }
   /// By mpiexec, srun, PALS or Flux. Throws ConfigError where it started processes that MPI cannot join
   /// (launcher.h); so does the constructor where MPI's world is another than the launcher's.
   static bool started_by_launcher();
@@ -47,8 +52,9 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   [[noreturn]] void abort(int code) const;
 
  private:
-  int rank_ = 0, size_ = 1, on_host_ = 1, rank_on_host_ = 0, on_cores_ = 1;
+  int rank_ = 0, size_ = 1, on_host_ = 1, rank_on_host_ = 0, on_cores_ = 1, rank_on_cores_ = 0;
   bool active_ = false;
+  std::vector<int> host_cpus_;
 };
 
 struct Requests {  // what one op has in flight; it is over when all of them are

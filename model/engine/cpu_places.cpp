@@ -1,11 +1,12 @@
 #include "model/engine/cpu_places.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
+
+#include "model/base/cpus.h"
 
 namespace isobar {
 namespace {
@@ -54,6 +55,10 @@ std::optional<double> quota(const fs::path& root) {
   return least;
 }
 
+fs::path cpu_folder(const fs::path& root, int cpu) {
+  return root / ("sys/devices/system/cpu/cpu" + std::to_string(cpu));
+}
+
 std::string node_of(const fs::path& cpu) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(cpu, none))
@@ -67,25 +72,27 @@ int CpuPlaces::usable() const {
   return quota ? std::clamp(static_cast<int>(*quota), 1, cores) : cores;
 }
 
-CpuPlaces cpu_places(const std::vector<int>& allowed, const fs::path& root) {
-  std::set<std::string> cores, nodes;
+std::vector<std::vector<int>> cpus_of_cores(const std::vector<int>& allowed, const fs::path& root) {
+  std::map<std::string, size_t> known;  // by its list of hardware threads
+  std::vector<std::vector<int>> out;
   for (const int c : allowed) {
-    const fs::path cpu = root / ("sys/devices/system/cpu/cpu" + std::to_string(c));
-    const std::string siblings = first_line(cpu / "topology/thread_siblings_list");
-    cores.insert(siblings.empty() ? std::to_string(c) : siblings);
-    nodes.insert(node_of(cpu));
+    const std::string siblings = first_line(cpu_folder(root, c) / "topology/thread_siblings_list");
+    const auto [at, first] = known.try_emplace(siblings.empty() ? std::to_string(c) : siblings, out.size());
+    if (first) out.emplace_back();
+    out[at->second].push_back(c);
   }
+  return out;
+}
+
+CpuPlaces cpu_places(const std::vector<int>& allowed, const fs::path& root) {
+  std::set<std::string> nodes;
+  for (const int c : allowed) nodes.insert(node_of(cpu_folder(root, c)));
   const auto count = [](const auto& all) { return std::max(1, static_cast<int>(all.size())); };
-  return {count(allowed), count(cores), count(nodes), quota(root)};
+  return {count(allowed), count(cpus_of_cores(allowed, root)), count(nodes), quota(root)};
 }
 
 CpuPlaces cpu_places() {
-  cpu_set_t set;
-  std::vector<int> allowed;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int c = 0; c < CPU_SETSIZE; ++c)
-      if (CPU_ISSET(c, &set)) allowed.push_back(c);
-  return cpu_places(allowed);
+  return cpu_places(process_cpus());
 }
 
 }  // namespace isobar

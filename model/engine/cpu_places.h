@@ -20,6 +20,11 @@ struct CpuPlaces {
   int usable() const;
 };
 
+/// Of `allowed`, CPUs by number, those of each core: several where it has hardware threads. In order of the
+/// first ones.
+std::vector<std::vector<int>> cpus_of_cores(const std::vector<int>& allowed,
+                                            const std::filesystem::path& root = "/");
+
 /// `allowed`: CPUs by number. `root`: what is above /sys and /proc; what is not told there is taken as one
 /// thread a core, one node, no limit.
 CpuPlaces cpu_places(const std::vector<int>& allowed, const std::filesystem::path& root = "/");

@@ -1,10 +1,10 @@
 #include "model/engine/host.h"
 
 #include <dnnl.h>
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 #include <map>
@@ -13,6 +13,7 @@
 #include "isobar_version.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/kernels.h"
+#include "model/base/cpus.h"
 #include "model/comm/comm.h"
 #include "model/engine/cpu_places.h"
 
@@ -68,15 +69,15 @@ std::string host_name() {
 }
 
 double cores_mhz() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
+  const std::vector<int> own = process_cpus();
   std::ifstream in("/proc/cpuinfo");
   int core = -1, counted = 0;
   double sum = 0;
   for (std::string line; std::getline(in, line);) {
     const size_t colon = line.find(':');
     if (line.starts_with("processor")) core = std::stoi(line.substr(colon + 1));
-    if (!line.starts_with("cpu MHz") || core < 0 || !CPU_ISSET(core, &set)) continue;
+    if (!line.starts_with("cpu MHz") || core < 0 || !std::binary_search(own.begin(), own.end(), core))
+      continue;
     sum += std::stod(line.substr(colon + 1)), ++counted;
   }
   return counted > 0 ? sum / counted : 0;

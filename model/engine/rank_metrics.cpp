@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/engine/core_hops.h"
 #include "model/engine/host.h"
 
 namespace isobar {
@@ -15,7 +16,16 @@ EnergyCounters counters_of(const Processor& processor, const Mpi& mpi, bool gpu)
 }  // namespace
 
 RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu)
-    : plan_(plan), processor_(processor), mpi_(mpi), gpu_(gpu), meter_(counters_of(processor, mpi, gpu)) {}
+    : plan_(plan), processor_(processor), mpi_(mpi), gpu_(gpu), meter_(counters_of(processor, mpi, gpu)) {
+  measure_cores();
+}
+
+// Nobody trains meanwhile: before the first step and where ranks stop to tell.
+void RankMetrics::measure_cores() {
+  if (gpu_ || mpi_.rank_on_host() != 0 || mpi_.ranks_on_host() > cores_of(mpi_)) return;
+  if (const auto trip = core_round_trip_ns(mpi_.host_cpus()))
+    core_trip_ns_ = std::max(core_trip_ns_.value_or(0), *trip);
+}
 
 void RankMetrics::reset() {
   meter_.reset();
@@ -48,6 +58,7 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
     r.mhz = processor_.mhz();
   else if (const double mhz = cores_mhz(); mhz > 0)
     r.mhz = mhz;
+  r.core_trip_ns = core_trip_ns_;
   RanksRecord out{.step = step, .steps = steps_};
   if (meter_.on() && meter_.seconds() > 0) {
     r.watts = meter_.joules() / meter_.seconds();
@@ -62,6 +73,7 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
 
 RanksRecord RankMetrics::report(int64_t step, const Runner& runner) {
   meter_.pause();
+  measure_cores();
   std::vector<RanksRecord> all;
   for (const std::string& line : mpi_.to_first(to_json(Record(own(step, runner))).dump()))
     all.push_back(std::get<RanksRecord>(record_from_json(nlohmann::json::parse(line), {.file = "a rank"})));

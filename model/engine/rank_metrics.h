@@ -7,6 +7,7 @@
 //   log.write(metrics.report(step, runner));      // collective; rank 0 has all
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "model/backend/runner.h"
 #include "model/comm/comm.h"
@@ -28,12 +29,14 @@ class RankMetrics {
   RanksRecord report(int64_t step, const Runner& runner);
 
  private:
+  void measure_cores();
   RanksRecord own(int64_t step, const Runner& runner) const;
   const Plan& plan_;
   const Processor& processor_;
   const Mpi& mpi_;
   const bool gpu_;
-  EnergyMeter meter_;  // of a GPU's rank its own, of a host's first rank the host's
+  EnergyMeter meter_;                   // of a GPU's rank its own, of a host's first rank the host's
+  std::optional<double> core_trip_ns_;  // of the host's first rank: the longest so far
   int64_t steps_ = 0;
   double step_s_ = 0, data_wait_s_ = 0;  // sums
 };

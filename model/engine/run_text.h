@@ -8,8 +8,10 @@
 //   …
 #pragma once
 #include <string>
+#include <vector>
 
 #include "model/base/spec.h"
+#include "model/data/left_out.h"
 #include "model/records/records.h"
 
 namespace isobar {

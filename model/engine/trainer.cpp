@@ -17,6 +17,7 @@
 #include "model/engine/executor.h"
 #include "model/engine/host.h"
 #include "model/engine/mpi_meeting.h"
+#include "model/engine/own_cores.h"
 #include "model/engine/processor.h"
 #include "model/engine/rank_data.h"
 #include "model/engine/rank_metrics.h"
@@ -63,6 +64,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         plan_(build_plan(spec, mpi.rank(), workspace_of(device_, spec, threads_))),
         train_program_(link_step(spec, plan_)) {
     omp_set_num_threads(threads_);
+    if (!device_.gpu) own_cores_.emplace(mpi, threads_);
     log_start();  // before anything slow
     const Statistics known = statistics();
     data_.emplace(spec, plan_, mpi.rank(), known.mean.empty() ? nullptr : &known);
@@ -443,7 +445,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const std::string micro_batch_;  // how it was chosen
   const Plan plan_;
   const Program train_program_;
-  std::vector<Program> shorter_;  // of roll-outs that are still growing, by steps - 1
+  std::vector<Program> shorter_;       // of roll-outs that are still growing, by steps - 1
+  std::optional<OwnCores> own_cores_;  // before all that starts threads
   std::optional<RankData> data_;
   std::unique_ptr<Processor> processor_;
   Backend* backend_ = nullptr;

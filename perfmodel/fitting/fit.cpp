@@ -153,7 +153,7 @@ void note_contended(const std::vector<MeasuredRun>& runs, const std::vector<std:
   char text[160];
   std::snprintf(
       text, sizeof text,
-      "%zu of %zu runs were contended (their steps scatter far more than their siblings') and weigh "
+      "%zu of %zu runs were contended (other work disturbed them, or their cores lay far apart) and weigh "
       "%.2g of an ordinary one: ",
       n, runs.size(), weight / static_cast<double>(n));
   record.notes.push_back(text + names);

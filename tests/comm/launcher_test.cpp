@@ -31,6 +31,10 @@ TEST(Launcher, RanksThatAreBoundApartShareNoCores) {
   EXPECT_EQ(sharing_cores({on({0, 1}), on({2, 3}), on({2, 3})}, 0), 1);
   EXPECT_EQ(sharing_cores({on({0, 1}), on({2, 3}), on({2, 3})}, 2), 2);
   EXPECT_EQ(sharing_cores({on({}), on({})}, 1), 1);  // nothing is known
+  EXPECT_EQ(order_on_cores({on({0, 1}), on({2, 3}), on({0, 1})}, 0), 0);
+  EXPECT_EQ(order_on_cores({on({0, 1}), on({2, 3}), on({0, 1})}, 1), 0);
+  EXPECT_EQ(order_on_cores({on({0, 1}), on({2, 3}), on({0, 1})}, 2), 1);
+  EXPECT_EQ(order_on_cores({on({0, 1}), on({1, 2})}, 1), -1);
 }
 
 std::string refusal(const Variables& v, int64_t mpi_size) {

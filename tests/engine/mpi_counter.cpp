@@ -7,6 +7,7 @@
 //   comm 3 0 2                            communicator 3 was made of world ranks 0 and 2
 //   call 3 MPI_Iallreduce 32768           … and used
 //   call 0 MPI_Ibarrier                   0 is the world
+//   call host MPI_Allgather 128           among the ranks of one host; beats: the watchdog's
 // Calls that are neither counted here nor named in wire_test.cpp make that test fail: nothing gets by unseen.
 #include <mpi.h>
 
@@ -14,7 +15,6 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 
 namespace {
@@ -22,7 +22,8 @@ namespace {
 std::mutex mutex;
 std::string lines;
 std::map<MPI_Comm, int> ids = {{MPI_COMM_WORLD, 0}};  // handles are used again after MPI_Comm_free
-std::set<MPI_Comm> beats;  // the watchdog's, which alone is a duplicate of the world
+// The watchdog's, which alone is a duplicate of the world: beats; of the ranks that share memory: host
+std::map<MPI_Comm, std::string> named;
 int made = 0;
 
 std::string bytes(long long count, MPI_Datatype type) {
@@ -42,9 +43,10 @@ std::string bytes(const int* counts, MPI_Datatype type, MPI_Comm comm) {
 void saw(MPI_Comm comm, const std::string& call) {
   const std::lock_guard lock(mutex);
   const auto id = ids.find(comm);
-  const std::string name = beats.count(comm) ? "beats"
-                           : id == ids.end() ? "unknown"
-                                             : std::to_string(id->second);
+  const auto other = named.find(comm);
+  const std::string name = other != named.end() ? other->second
+                           : id == ids.end()    ? "unknown"
+                                                : std::to_string(id->second);
   lines += "call " + name + " " + call + "\n";
 }
 
@@ -82,7 +84,8 @@ int MPI_Comm_create_group(MPI_Comm of, MPI_Group group, int tag, MPI_Comm* comm)
 int MPI_Comm_split_type(MPI_Comm of, int type, int key, MPI_Info info, MPI_Comm* comm) {
   saw(of, "MPI_Comm_split_type");
   const int code = PMPI_Comm_split_type(of, type, key, info, comm);
-  saw_new(*comm);
+  const std::lock_guard lock(mutex);
+  named[*comm] = "host";
   return code;
 }
 
@@ -90,7 +93,7 @@ int MPI_Comm_dup(MPI_Comm of, MPI_Comm* comm) {
   saw(of, "MPI_Comm_dup");
   const int code = PMPI_Comm_dup(of, comm);
   const std::lock_guard lock(mutex);
-  beats.insert(*comm);
+  named[*comm] = "beats";
   return code;
 }
 
@@ -98,7 +101,7 @@ int MPI_Comm_free(MPI_Comm* comm) {
   {
     const std::lock_guard lock(mutex);
     ids.erase(*comm);
-    beats.erase(*comm);
+    named.erase(*comm);
   }
   return PMPI_Comm_free(comm);
 }

@@ -27,6 +27,7 @@ struct Seen {                     // by one rank
   Calls world;                    // calls on MPI_COMM_WORLD
   Calls unknown;                  // … on communicators that nobody was seen to make
   Calls beats;                    // … on the watchdog's
+  Calls host;                     // … among the ranks of one host
 };
 
 // An odd number of blocks, and tokens (35) that do not divide by 2, 3 or 4.
@@ -73,6 +74,7 @@ inline Seen read_seen(const std::string& path) {
     (id == "0"         ? seen.world
      : id == "unknown" ? seen.unknown
      : id == "beats"   ? seen.beats
+     : id == "host"    ? seen.host
                        : channels[id].second)
         .push_back(call);
   }

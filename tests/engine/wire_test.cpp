@@ -5,6 +5,8 @@
 // start-up and the few named here apart. Below that, Open MPI's own monitoring of point-to-point traffic says
 // what its algorithms really sent; and per-block counts and volumes are held to closed forms that know no
 // plan.
+#include <sched.h>
+
 #include <cstdio>
 #include <set>
 
@@ -16,6 +18,11 @@ namespace {
 
 Plan plan_of(const RunSpec& spec, int rank) {
   return build_plan(spec, rank, cpu_workspace(1));
+}
+
+// Each rank of a host tells the others which cores are its own.
+Calls cores_told() {
+  return {"MPI_Allgather " + std::to_string(sizeof(cpu_set_t))};
 }
 
 // Bytes of the only calls that the longer run adds on MPI_COMM_WORLD: every rank's measurements, their length
@@ -62,6 +69,7 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false,
     EXPECT_EQ(seen.channels, plan_says.channels);
     EXPECT_EQ(seen.unknown, Calls{});
     EXPECT_EQ(seen.beats, Calls{"MPI_Iallreduce 56"});
+    EXPECT_EQ(seen.host, cores_told());
     Calls start_up;
     for (const std::string& call : seen.world) start_up.push_back(parse(call).name);
     // Which ranks share this host; data files have been found harmless; where to start from, its length and
@@ -194,6 +202,7 @@ TEST_F(Wire, AllThatIsNotAStepIsNamed) {
     EXPECT_EQ(all.ranks[r].channels,
               said(plan, {{&plan.init, 1}, {&plan.train, 2}, {&plan.eval, 3}}).channels);
     EXPECT_EQ(all.ranks[r].unknown, Calls{});
+    EXPECT_EQ(all.ranks[r].host, cores_told());
     std::map<std::string, int> world;
     for (const std::string& call : all.ranks[r].world) ++world[parse(call).name];
     EXPECT_EQ(world["MPI_Comm_split_type"], 1);

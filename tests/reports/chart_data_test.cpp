@@ -90,7 +90,7 @@ TEST(ChartData, EffectsCompareRunsThatDifferInOneSettingAlone) {
   EXPECT_EQ(rows[0]["line_workers"], rows[2]["line_workers"]);
   EXPECT_NE(rows[0]["line_workers"], rows[3]["line_workers"]);
   EXPECT_NEAR(rows[4]["gain_amp"].get<double>(), 0.08 / 0.04, 1e-5);
-  d.runs[2].run.contention.marked = true;  // the repetition was disturbed: the other stands alone
+  d.runs[2].run.contention.scattered = true;  // the repetition was disturbed: the other stands alone
   EXPECT_NEAR(chart_data(d).rows[0]["gain_workers"].get<double>(), 0.10 / 0.08, 1e-5);
 }
 

@@ -31,7 +31,7 @@ TEST(Watch, NamesContendedTrialsAndTheFastestByTheStatisticOfItsSteps) {
   watch.refresh();
   for (const WatchedTrial& t : watch.state().trials) {
     EXPECT_EQ(t.state, "ok");
-    EXPECT_EQ(t.contention.marked, t.id == "trial5") << t.id;
+    EXPECT_EQ(t.contention.marked(), t.id == "trial5") << t.id;
   }
   ASSERT_NE(watch.state().fastest(), nullptr);
   EXPECT_EQ(watch.state().fastest()->id, "trial0");

@@ -10,11 +10,11 @@
 namespace isobar {
 namespace {
 
-std::vector<size_t> marked(const std::vector<Scatter>& trials) {
+std::vector<size_t> marked(const std::vector<Signs>& trials) {
   std::vector<size_t> out;
   const std::vector<Contention> all = contention_of(trials);
   for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].marked) out.push_back(i);
+    if (all[i].marked()) out.push_back(i);
   return out;
 }
 
@@ -30,7 +30,7 @@ TEST(Contention, MarksWhatScattersFarMoreThanItsSiblings) {
 }
 
 TEST(Contention, SiblingsHaveAsManyRanksWhereThereAreEnough) {
-  std::vector<Scatter> trials;
+  std::vector<Signs> trials;
   for (int i = 0; i < 6; ++i) {
     trials.push_back({1, 0.05});
     trials.push_back({4, 0.4});  // four ranks on two cores always scatter
@@ -47,6 +47,38 @@ TEST(Contention, TheMedianLeavesTheTrialItselfOut) {
   EXPECT_DOUBLE_EQ(c[0].siblings, 0.25);
   EXPECT_DOUBLE_EQ(c[1].siblings, 0.35);
   EXPECT_DOUBLE_EQ(c[3].siblings, 0.3);
+}
+
+Signs near_or_far(const std::string& experiment, double step_s, double trip_ns) {
+  return {.ranks = 1,
+          .spread = 0.05,
+          .step_s = step_s,
+          .trip_ns = trip_ns,
+          .experiment = experiment,
+          .host = "here"};
+}
+
+TEST(Contention, MarksWhatFarCoresSlowed) {
+  std::vector<Signs> trials = {
+      near_or_far("a", 1.0, 65),  near_or_far("a", 1.1, 90),
+      near_or_far("a", 2.1, 340), near_or_far("b", 3.0, 70),
+      near_or_far("b", 4.5, 350), near_or_far("b", 3.0, 330),  // another way of being far, which cost nothing
+      near_or_far("c", 9.0, 360)};
+  std::vector<Contention> c = contention_of(trials);
+  EXPECT_EQ(marked(trials), (std::vector<size_t>{2, 4, 6})) << "the last as the others in the median";
+  EXPECT_DOUBLE_EQ(c[2].slower, 2);
+  EXPECT_DOUBLE_EQ(c[4].slower, 1.5);
+  EXPECT_DOUBLE_EQ(c[6].slower, 1.5);
+  EXPECT_EQ(words_of(c[2]), "contended: its cores lay 340 ns apart, others' 65: 2.0 times the time");
+
+  // Long steps do not feel it; and where no repetition shows what it costs nobody is suspected.
+  EXPECT_EQ(marked({near_or_far("a", 1.0, 65), near_or_far("a", 1.1, 340)}), std::vector<size_t>{});
+  EXPECT_EQ(marked({near_or_far("a", 1.0, 65), near_or_far("b", 2.0, 340)}), std::vector<size_t>{});
+  // Another host's cores are no measure, and what was not measured is neither near nor far.
+  trials = {near_or_far("a", 1.0, 65), near_or_far("a", 2.0, 340), near_or_far("a", 2.0, 0)};
+  EXPECT_EQ(marked(trials), (std::vector<size_t>{1}));
+  trials[0].host = "there";
+  EXPECT_EQ(marked(trials), std::vector<size_t>{});
 }
 
 class RepeatsTest : public SweepTest {
@@ -74,11 +106,11 @@ TEST_F(RepeatsTest, AContendedTrialIsRunOnceMoreAndBothAreKept) {
   EXPECT_TRUE(o.complete());
   const RunRecord &first = o.runs[2], &again = o.runs[6];
   EXPECT_EQ(first.run_class, RunClass::ok) << "a mark is no class";
-  EXPECT_TRUE(first.contention.marked);
+  EXPECT_TRUE(first.contention.marked());
   EXPECT_EQ(again.repeats, disturbed.id);
   EXPECT_NE(again.id, disturbed.id);
   EXPECT_EQ(experiment_of(again.spec), experiment_of(first.spec));
-  EXPECT_FALSE(again.contention.marked);
+  EXPECT_FALSE(again.contention.marked());
   EXPECT_EQ(first.attempt, 1) << "the disturbed run was overwritten";
   EXPECT_EQ(whole_.trials.size(), 7u);
   EXPECT_EQ(load_runs(scratch_ / "results").size(), 7u);

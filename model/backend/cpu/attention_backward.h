@@ -26,7 +26,7 @@ template <class V, class E, int N>
 #pragma GCC unroll 4
   for (int v = 0; v < N; ++v) shift[v] = V::sub(V::zero(), V::load(lse2 + v * W));
   for (int64_t k = 0; k < keys; ++k) {
-    exponentials_of<V, E>(scores + k * kQueryTile, f, shift, p);
+    exponentials_of<V, E, kScaledQueries<E>>(scores + k * kQueryTile, f, shift, p);
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
       const int64_t at = k * kQueryTile + v * W;
@@ -39,7 +39,7 @@ template <class V, class E, int N>
 template <class V, class E>
 [[gnu::noinline]] void probabilities(int64_t keys, int64_t width, float factor, const float* lse2,
                                      float* scores, float* p_rows) {
-  constexpr int N = V::kTileVectors, W = V::kWidth;
+  constexpr int N = kPackOf<E> == 1 ? 4 : V::kTileVectors, W = V::kWidth;
   char* rows = reinterpret_cast<char*>(p_rows);
   int64_t j = 0;
   for (; j + N * W <= width; j += N * W)
@@ -137,6 +137,7 @@ void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const Back
       const char* q = element<E>(args.q, row0 * a.ld_q + head * a.d);
       const char* d_o = element<E>(args.d_o, row0 * a.ld_o + head * a.d);
       pack_columns<E>(q, a.ld_q, queries, a.d, w.q_columns + at * w.columns_stride);
+      scale_queries<V, E>(a, s.d_lanes * kQueryTile, w.q_columns + at * w.columns_stride);
       pack_columns<E>(d_o, a.ld_o, queries, a.d, w.do_columns + at * w.columns_stride);
       pack_pairs<V, E>(q, a.ld_q, queries, a.d, s.d_pad, w.q_pairs + at * w.pairs_stride);
       pack_pairs<V, E>(d_o, a.ld_o, queries, a.d, s.d_pad, w.do_pairs + at * w.pairs_stride);
@@ -157,11 +158,14 @@ void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBu
   const float* do_columns = w.do_columns + at * w.columns_stride;
   const float* q_pairs = w.q_pairs + at * w.pairs_stride;
   const float* do_pairs = w.do_pairs + at * w.pairs_stride;
+  const float factor = score_factor<E>(a);
+  alignas(64) float shift[Q];
+  if constexpr (kScaledQueries<E>) negate<V>(Q, w.lse2 + at * Q, shift);
   matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
-                             w.scores, Q, Into::kStore);
+                             w.scores, Q, kScaledQueries<E> ? Into::kAddRow : Into::kStore, shift);
   if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, Q, key0, keys, w.scores, Q);
-  weigh_last(a, Q, key0, keys, w.scores, Q);
-  probabilities<V, E>(keys, width, a.scale * kLog2e, w.lse2 + at * Q, w.scores, w.p_rows);
+  weigh_last(a, factor, Q, key0, keys, w.scores, Q);
+  probabilities<V, E>(keys, width, factor, w.lse2 + at * Q, w.scores, w.p_rows);
   const int64_t depth = ceil_div(queries, kPack);
   matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.p_rows, Q / kPack, do_pairs, s.d_pad,
                              w.dv + in_span * s.d_pad, s.d_pad, Into::kAdd);

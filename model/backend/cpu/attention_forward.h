@@ -25,10 +25,10 @@ inline void mask_causal(const Attention& a, int64_t query0, int64_t queries, int
 
 // The last key's probability comes last_counts times: its score in S^T rows key0 … key0 + keys - 1 is larger
 // by the logarithm.
-inline void weigh_last(const Attention& a, int64_t queries, int64_t key0, int64_t keys, float* scores,
-                       int64_t stride) {
+inline void weigh_last(const Attention& a, float factor, int64_t queries, int64_t key0, int64_t keys,
+                       float* scores, int64_t stride) {
   if (a.last_counts == 1 || keys <= 0 || key0 + keys < a.tk) return;
-  const float more = std::log(static_cast<float>(a.last_counts)) / a.scale;
+  const float more = std::log2(static_cast<float>(a.last_counts)) / factor;
   for (int64_t i = 0; i < queries; ++i) scores[(keys - 1) * stride + i] += more;
 }
 
@@ -37,14 +37,36 @@ inline void weigh_last(const Attention& a, int64_t queries, int64_t key0, int64_
 // was summed before shrinks. After a query's first block that seldom happens, and exponentials of up to
 // 2^kLead are as exact as others.
 
-// The exponentials of N vectors of scores, at s and W lanes on, of E's precision
-template <class V, class E, int N>
+// Where operands are f32, a tile's queries are scaled instead of its scores, and the product that gives the
+// scores adds minus the maximum to them as it stores them: exponentials are short of FMA units, not of
+// adders.
+template <class E>
+constexpr bool kScaledQueries = kPackOf<E> == 1;
+
+// What scores are still to be multiplied by, to be in units of log2
+template <class E>
+inline float score_factor(const Attention& a) {
+  return kScaledQueries<E> ? 1.0f : a.scale * kLog2e;
+}
+
+template <class V, class E>
+inline void scale_queries(const Attention& a, int64_t lanes, float* q_columns) {
+  if constexpr (kScaledQueries<E>) {
+    const typename V::Reg f = V::set1(a.scale * kLog2e);
+    for (int64_t i = 0; i < lanes; i += V::kWidth) V::store(q_columns + i, V::mul(V::load(q_columns + i), f));
+  }
+}
+
+// The exponentials of N vectors of scores, at s and W lanes on, of E's precision; kShifted: the scores are in
+// units of log2 and relative to the maximum
+template <class V, class E, bool kShifted, int N>
 [[gnu::always_inline]] inline void exponentials_of(const float* s, typename V::Reg factor,
                                                    const typename V::Reg (&shift)[N],
                                                    typename V::Reg (&p)[N]) {
 #pragma GCC unroll 4
   for (int v = 0; v < N; ++v) {
-    p[v] = V::fma(V::load(s + v * V::kWidth), factor, shift[v]);
+    p[v] = V::load(s + v * V::kWidth);
+    if constexpr (!kShifted) p[v] = V::fma(p[v], factor, shift[v]);
     if constexpr (!V::kByFloor) p[v] = V::min(V::set1(126.0f), p[v]);  // in this order of NaN NaN
   }
   exp2_flushed<V, kPackOf<E> == 1 ? 6 : 4>(p);
@@ -52,7 +74,7 @@ template <class V, class E, int N>
 
 // S^T [keys][stride] -> P^T relative to row_max (in units of log2), in pairs of keys where E is bf16; its
 // sums over keys are added to `sums`. N vectors of queries
-template <class V, class E, int N>
+template <class V, class E, bool kShifted, int N>
 [[gnu::always_inline]] inline void exponential_columns(int64_t keys, int64_t stride, float factor,
                                                        const float* row_max, const float* scores,
                                                        float* probabilities, float* sums) {
@@ -68,8 +90,8 @@ template <class V, class E, int N>
   }
   int64_t k = 0;
   for (; k + kPack <= keys; k += kPack) {
-    exponentials_of<V, E>(scores + k * stride, f, shift, p);
-    if constexpr (kPack == 2) exponentials_of<V, E>(scores + (k + 1) * stride, f, shift, next);
+    exponentials_of<V, E, kShifted>(scores + k * stride, f, shift, p);
+    if constexpr (kPack == 2) exponentials_of<V, E, kShifted>(scores + (k + 1) * stride, f, shift, next);
     float* out = probabilities + k / kPack * stride;
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v)
@@ -82,7 +104,7 @@ template <class V, class E, int N>
       }
   }
   if (k < keys) {  // bf16 only: the last key alone
-    exponentials_of<V, E>(scores + k * stride, f, shift, p);
+    exponentials_of<V, E, kShifted>(scores + k * stride, f, shift, p);
     for (int v = 0; v < N; ++v) {
       sum[v] = V::add(sum[v], p[v]);
       V::store_as_pairs(probabilities + k / 2 * stride + v * W, p[v], V::zero());
@@ -93,19 +115,22 @@ template <class V, class E, int N>
 }
 
 // width: queries in use, whole vectors
-template <class V, class E>
+template <class V, class E, bool kShifted>
 [[gnu::noinline]] void exponentials(int64_t keys, int64_t width, int64_t stride, float factor,
                                     const float* row_max, const float* scores, float* probabilities,
                                     float* sums) {
-  constexpr int W = V::kWidth, kMost = V::kTileVectors;  // as many as registers allow
+  constexpr int W = V::kWidth;
+  constexpr int kMost = kPackOf<E> == 1 ? 4 : V::kTileVectors;  // side by side; of pairs what registers allow
   int64_t j = 0;
   for (; j + kMost * W <= width; j += kMost * W)
-    exponential_columns<V, E, kMost>(keys, stride, factor, row_max + j, scores + j, probabilities + j,
-                                     sums + j);
+    exponential_columns<V, E, kShifted, kMost>(keys, stride, factor, row_max + j, scores + j,
+                                               probabilities + j, sums + j);
   for (; j + 2 * W <= width; j += 2 * W)
-    exponential_columns<V, E, 2>(keys, stride, factor, row_max + j, scores + j, probabilities + j, sums + j);
+    exponential_columns<V, E, kShifted, 2>(keys, stride, factor, row_max + j, scores + j, probabilities + j,
+                                           sums + j);
   for (; j < width; j += W)
-    exponential_columns<V, E, 1>(keys, stride, factor, row_max + j, scores + j, probabilities + j, sums + j);
+    exponential_columns<V, E, kShifted, 1>(keys, stride, factor, row_max + j, scores + j, probabilities + j,
+                                           sums + j);
 }
 
 // Whether a score may have exceeded the maximum so far by kLead
@@ -139,6 +164,11 @@ void add_to(int64_t n, const float* x, float* y) {
   for (int64_t j = 0; j < n; j += V::kWidth) V::store(y + j, V::add(V::load(y + j), V::load(x + j)));
 }
 
+template <class V>
+void negate(int64_t n, const float* x, float* y) {
+  for (int64_t j = 0; j < n; j += V::kWidth) V::store(y + j, V::sub(V::zero(), V::load(x + j)));
+}
+
 // o and lse of one tile from the sums
 template <class V, class E>
 void write_output(const AttentionArgs& args, const ForwardBuffers& w, int64_t batch, int64_t head,
@@ -161,7 +191,7 @@ struct QueryTileAt {
   ForwardBuffers w;
 };
 
-template <class E>
+template <class V, class E>
 QueryTileAt begin_tile(const AttentionArgs& args, const AttentionSizes& s, const ForwardBuffers& w,
                        int64_t unit) {
   const Attention& a = args.shape;
@@ -169,6 +199,7 @@ QueryTileAt begin_tile(const AttentionArgs& args, const AttentionSizes& s, const
   const int64_t query0 = unit % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
   const int64_t row0 = batch * a.tq + query0;
   pack_columns<E>(element<E>(args.q, row0 * a.ld_q + head * a.d), a.ld_q, queries, a.d, w.q_columns);
+  scale_queries<V, E>(a, s.d_lanes * kQueryTile, w.q_columns);
   std::fill_n(w.row_max, kQueryTile, kNothingYet);
   std::fill_n(w.row_sum, kQueryTile, 0.0f);
   std::fill_n(w.o_transposed, a.d * kQueryTile, 0.0f);
@@ -182,28 +213,31 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
   using E = typename Dot::Element;
   const ForwardBuffers& w = t.w;
   const int64_t width = tile_width(t.queries);
-  const float factor = a.scale * kLog2e;
+  const float factor = score_factor<E>(a);
   for (end = std::min(end, t.seen); key0 < end; key0 += kKeyBlock) {
     const int64_t keys = std::min(kKeyBlock, end - key0);
-    alignas(64) float sums[kQueryTile];
-    const auto scores = [&] {
+    alignas(64) float sums[kQueryTile], shift[kQueryTile];
+    const auto scores = [&](Into as, const float* row) {
       std::fill_n(sums, kQueryTile, 0.0f);
       matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
-                                 kQueryTile, w.scores, kQueryTile, Into::kStore);
+                                 kQueryTile, w.scores, kQueryTile, as, row);
       if (key0 + keys > t.seen_by_all) mask_causal(a, t.query0, kQueryTile, key0, keys, w.scores, kQueryTile);
-      weigh_last(a, kQueryTile, key0, keys, w.scores, kQueryTile);
+      weigh_last(a, factor, kQueryTile, key0, keys, w.scores, kQueryTile);
     };
-    const auto exponentiate = [&] {
-      exponentials<V, E>(keys, width, kQueryTile, factor, w.row_max, w.scores, w.probabilities, sums);
-    };
-    scores();
-    Into into = key0 == 0 ? Into::kStore : Into::kAdd;
-    if (key0 > 0) exponentiate();
-    if (key0 == 0 || exceeds<V>(width, sums)) {
-      if (key0 > 0) scores(), into = Into::kScaleAdd;  // f32's probabilities have overwritten them
-      raise_maximum<V>(keys, width, kQueryTile, factor, w.scores, w.row_max, w.row_sum, w.rescale);
-      exponentiate();
+    bool higher = key0 == 0;
+    if (!higher) {
+      if constexpr (kScaledQueries<E>) negate<V>(kQueryTile, w.row_max, shift);
+      scores(kScaledQueries<E> ? Into::kAddRow : Into::kStore, shift);
+      exponentials<V, E, kScaledQueries<E>>(keys, width, kQueryTile, factor, w.row_max, w.scores,
+                                            w.probabilities, sums);
+      higher = exceeds<V>(width, sums);
     }
+    if (higher) {
+      scores(Into::kStore, nullptr);  // f32's probabilities have overwritten them
+      raise_maximum<V>(keys, width, kQueryTile, factor, w.scores, w.row_max, w.row_sum, w.rescale);
+      exponentials<V, E, false>(keys, width, kQueryTile, factor, w.row_max, w.scores, w.probabilities, sums);
+    }
+    const Into into = key0 == 0 ? Into::kStore : higher ? Into::kScaleAdd : Into::kAdd;
     add_to<V>(width, sums, w.row_sum);
     matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,
                               w.probabilities, kQueryTile, w.o_transposed, kQueryTile, into, w.rescale);
@@ -231,7 +265,7 @@ void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t la
     const int64_t left_of_head = s.query_tiles - unit % s.query_tiles;
     const int64_t count = std::min({kTilesTogether, left_of_head, last - unit});
     QueryTileAt tiles[kTilesTogether];
-    for (int64_t i = 0; i < count; ++i) tiles[i] = begin_tile<E>(args, s, w.of_tile(i), unit + i);
+    for (int64_t i = 0; i < count; ++i) tiles[i] = begin_tile<V, E>(args, s, w.of_tile(i), unit + i);
     for (int64_t key0 = 0; key0 < a.tk; key0 += s.key_span)
       for (int64_t i = 0; i < count; ++i) attend<V, Dot>(a, s, tiles[i], key0, key0 + s.key_span);
     for (int64_t i = 0; i < count; ++i)

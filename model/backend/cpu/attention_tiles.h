@@ -88,7 +88,7 @@ constexpr int64_t kPatches = kKeyBlock / kPatch;
 inline void mask_patch(const Attention& a, int64_t query0, int64_t seen_by_all, int64_t key0, int64_t end,
                        float* scores) {
   if (a.causal && key0 + kPatch > seen_by_all) mask_causal(a, query0, kPatch, key0, kPatch, scores, kPatch);
-  weigh_last(a, kPatch, key0, std::min(kPatch, end - key0), scores, kPatch);
+  weigh_last(a, a.scale * kLog2e, kPatch, key0, std::min(kPatch, end - key0), scores, kPatch);
   for (int64_t i = std::max<int64_t>(end - key0, 0) * kPatch; i < kPatch * kPatch; ++i) scores[i] = kMasked;
 }
 
@@ -162,8 +162,8 @@ class ForwardPipeline {
     mask_patch(a_, i.tile->query0 + i.query, i.seen_by_all, i.key0 + c * kPatch, i.end, scores);
   }
   void exponentiate(const ForwardItem& i, int64_t key, int64_t keys, const float* scores, float* sums) const {
-    exponentials<V, bf16>(keys, i.width, kPatch, factor_, i.tile->w.row_max + i.query,
-                          scores + key % kPatch * kPatch, i.p + key / 2 * kPatch, sums);
+    exponentials<V, bf16, false>(keys, i.width, kPatch, factor_, i.tile->w.row_max + i.query,
+                                 scores + key % kPatch * kPatch, i.p + key / 2 * kPatch, sums);
   }
 
   void second_half(int64_t c, float* sums) const {

@@ -17,8 +17,8 @@ template <class V, int N>
   }
   Reg p0[N], p1[N];
   for (int64_t k = 0; k < keys; k += 2) {
-    exponentials_of<V, bf16>(scores + k * kPatch, f, shift, p0);
-    exponentials_of<V, bf16>(scores + (k + 1) * kPatch, f, shift, p1);
+    exponentials_of<V, bf16, false>(scores + k * kPatch, f, shift, p0);
+    exponentials_of<V, bf16, false>(scores + (k + 1) * kPatch, f, shift, p1);
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
       const int64_t at = k * kPatch + v * W, next = at + kPatch;

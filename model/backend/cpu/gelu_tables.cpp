@@ -6,12 +6,12 @@ namespace isobar::cpu {
 namespace {
 
 // The polynomial through f at Chebyshev's nodes around `centre`, by Newton's divided differences
-template <class F>
-void fit_segment(const F& f, double centre, int segment, SegmentTable& table) {
-  constexpr int kNodes = SegmentTable::kDegree + 1;
+template <class F, int kDegree>
+void fit_segment(const F& f, double centre, int segment, SegmentTable<kDegree>& table) {
+  constexpr int kNodes = kDegree + 1;
   double at[kNodes], difference[kNodes], sum[kNodes] = {};
   for (int i = 0; i < kNodes; ++i) {
-    at[i] = static_cast<double>(SegmentTable::kSpacing) / 2 * std::cos(M_PI * (i + 0.5) / kNodes);
+    at[i] = static_cast<double>(kSegmentSpacing) / 2 * std::cos(M_PI * (i + 0.5) / kNodes);
     difference[i] = f(centre + at[i]);
   }
   for (int order = 1; order < kNodes; ++order)
@@ -24,11 +24,10 @@ void fit_segment(const F& f, double centre, int segment, SegmentTable& table) {
   for (int i = 0; i < kNodes; ++i) table.coefficients[i][segment] = static_cast<float>(sum[i]);
 }
 
-template <class F>
-SegmentTable table_of(const F& f) {
-  SegmentTable t{};
-  for (int s = 0; s + 1 < SegmentTable::kSegments; ++s)
-    fit_segment(f, static_cast<double>(SegmentTable::kSpacing) * s, s, t);
+template <int kDegree, class F>
+SegmentTable<kDegree> table_of(const F& f) {
+  SegmentTable<kDegree> t{};
+  for (int s = 0; s + 1 < kSegments; ++s) fit_segment(f, static_cast<double>(kSegmentSpacing) * s, s, t);
   return t;
 }
 
@@ -38,15 +37,22 @@ double normal_tail(double a) {
 
 }  // namespace
 
-const SegmentTable& normal_tail_table() {
-  static const SegmentTable table = table_of(normal_tail);
+template <int kDegree>
+const SegmentTable<kDegree>& normal_tail_table() {
+  static const auto table = table_of<kDegree>(normal_tail);
   return table;
 }
 
-const SegmentTable& gelu_slope_table() {
-  static const SegmentTable table =
-      table_of([](double a) { return normal_tail(a) - a * std::exp(-a * a / 2) / std::sqrt(2 * M_PI); });
+template <int kDegree>
+const SegmentTable<kDegree>& gelu_slope_table() {
+  static const auto table = table_of<kDegree>(
+      [](double a) { return normal_tail(a) - a * std::exp(-a * a / 2) / std::sqrt(2 * M_PI); });
   return table;
 }
+
+template const SegmentTable<kFineDegree>& normal_tail_table();
+template const SegmentTable<kFineDegree>& gelu_slope_table();
+template const SegmentTable<kCoarseDegree>& normal_tail_table();
+template const SegmentTable<kCoarseDegree>& gelu_slope_table();
 
 }  // namespace isobar::cpu

@@ -4,18 +4,23 @@
 
 namespace isobar::cpu {
 
+constexpr int kSegments = 32;  // two registers of 16 lanes hold a coefficient of all of them
+constexpr float kSegmentSpacing = 0.25f;
+template <int kDegree>
 struct SegmentTable {
-  static constexpr int kSegments = 32;  // two registers of 16 lanes hold a coefficient of all of them
-  static constexpr int kDegree = 4;
-  static constexpr float kSpacing = 0.25f;
   // [i][s]: of (a - s / 4)^i. Those of the last segment, where the functions are below 1e-12, are zeros.
   alignas(64) float coefficients[kDegree + 1][kSegments];
 };
+constexpr int kFineDegree = 4;    // for f32 and f16
+constexpr int kCoarseDegree = 3;  // for bf16, whose half of a last bit is 2e-3
 
 /// Phi(-a), the tail of the normal distribution: GELU(u) = max(u, 0) - |u| Phi(-|u|).
-/// In f32: |error| <= 5e-8 everywhere, relative 1.5e-7 up to a = 1 and 1e-4 up to 5.
-const SegmentTable& normal_tail_table();
-/// Phi(-a) - a exp(-a^2 / 2) / sqrt(2 pi): GELU'(-a), and 1 - GELU'(a). |error| <= 2e-7.
-const SegmentTable& gelu_slope_table();
+/// In f32, of degree 4: |error| <= 5e-8 everywhere, relative 1.5e-7 up to a = 1 and 1e-4 up to 5; of degree
+/// 3: |error| <= 1e-6, relative 5e-6 up to a = 1 and 4e-4 up to 4.
+template <int kDegree>
+const SegmentTable<kDegree>& normal_tail_table();
+/// Phi(-a) - a exp(-a^2 / 2) / sqrt(2 pi): GELU'(-a), and 1 - GELU'(a). |error| <= 2e-7; of degree 3 5e-6.
+template <int kDegree>
+const SegmentTable<kDegree>& gelu_slope_table();
 
 }  // namespace isobar::cpu

@@ -64,6 +64,12 @@ void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const 
   }
 }
 
+// Rows are too short for the hardware to see where they go on: what is read next is asked for ahead of time.
+template <DType kType>
+inline void prefetch(const void* base, int64_t i) {
+  __builtin_prefetch(static_cast<const char*>(base) + i * (kType == DType::f32 ? 4 : 2));
+}
+
 // rows [row0, row1); sums: partials of dgamma, dbeta, dbias, [3][cols], written; kX: of x and dx
 template <class V, DType kAct, DType kX>
 void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const void* x, const float* mean,
@@ -83,10 +89,13 @@ void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const
       const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
       Reg sum = V::zero(), dot = V::zero();
       for (int64_t j = 0; j < cols; j += V::kWidth) {
-        const int64_t m = lanes_left<V>(j, cols);
-        const Reg g = V::mul(load_act<V, kAct>(dh, r * cols + j, m), load_act<V, DType::f32>(gamma, j, m));
+        const int64_t m = lanes_left<V>(j, cols), at = r * cols + j;
+        prefetch<kX>(x, at + kRows * cols), prefetch<kAct>(dh, at + kRows * cols);
+        prefetch<kX>(dx, at);
+        if (dy_act != nullptr) prefetch<kAct>(dy_act, at);
+        const Reg g = V::mul(load_act<V, kAct>(dh, at, m), load_act<V, DType::f32>(gamma, j, m));
         sum = V::add(sum, g);
-        dot = V::fma(g, V::fma(load_act<V, kX>(x, r * cols + j, m), scale, shift), dot);
+        dot = V::fma(g, V::fma(load_act<V, kX>(x, at, m), scale, shift), dot);
       }
       const Reg mean_g = V::mul(V::set1(V::sum(sum)), inverse_cols);
       const Reg mean_gx = V::mul(V::set1(V::sum(dot)), inverse_cols);

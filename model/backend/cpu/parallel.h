@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "model/backend/cpu/thread_places.h"
 #include "model/base/denormals.h"
 #include "model/base/team.h"
 
@@ -42,6 +43,7 @@ void on_threads(int threads, const Body& body) {
 #pragma omp parallel num_threads(threads)
   {
     flush_denormals();  // a thread of OpenMP's may be older than its master's setting
+    keep_place(omp_get_thread_num());
     body(omp_get_thread_num(), omp_get_num_threads());
   }
 }

@@ -167,24 +167,23 @@ struct SlopeOf {
 };
 
 // A function of a >= 0 by its table (gelu_tables.h)
-template <class V>
+template <class V, int kDegree>
 struct BySegments {
   using Reg = typename V::Reg;
-  static constexpr int kTerms = SegmentTable::kDegree + 1;
+  static constexpr int kTerms = kDegree + 1;
   Reg coefficients[kTerms][2];
 
-  explicit BySegments(const SegmentTable& table) {
-    static_assert(SegmentTable::kSegments == 2 * V::kWidth);
+  explicit BySegments(const SegmentTable<kDegree>& table) {
+    static_assert(kSegments == 2 * V::kWidth);
     for (int i = 0; i < kTerms; ++i)
       for (int half = 0; half < 2; ++half)
         coefficients[i][half] = V::load(table.coefficients[i] + half * V::kWidth);
   }
   Reg operator()(Reg a) const {
-    constexpr float kSpacing = SegmentTable::kSpacing;
-    const Reg last = V::set1(kSpacing * (SegmentTable::kSegments - 1));
-    const Reg within = V::min(last, a);                 // in this order of NaN NaN
-    const Reg magic = V::set1(12582912.0f * kSpacing);  // what is added to it is rounded to a multiple
-    const Reg shifted = V::add(within, magic);          // … whose number is in the last bits
+    const Reg last = V::set1(kSegmentSpacing * (kSegments - 1));
+    const Reg within = V::min(last, a);                        // in this order of NaN NaN
+    const Reg magic = V::set1(12582912.0f * kSegmentSpacing);  // what is added to it is rounded to a multiple
+    const Reg shifted = V::add(within, magic);                 // … whose number is in the last bits
     const Reg x = V::sub(within, V::sub(shifted, magic));
     Reg sum = V::look_up(coefficients[kTerms - 1], shifted);
 #pragma GCC unroll 8
@@ -193,11 +192,16 @@ struct BySegments {
   }
 };
 
+// of a table, where exp2 would have kDegree
+constexpr int table_degree(int degree) {
+  return degree == 4 ? kCoarseDegree : kFineDegree;
+}
+
 // GELU in 16 operations a register instead of 25 with a division among them, its slope in 16 instead of 33
 template <class V, int kDegree>
 requires V::kLooksUp struct ActivationOf<V, Activation::gelu, kDegree> {
   using Reg = typename V::Reg;
-  const BySegments<V> tail{normal_tail_table()};
+  const BySegments<V, table_degree(kDegree)> tail{normal_tail_table<table_degree(kDegree)>()};
   Reg operator()(Reg u) const {
     const Reg a = V::abs(u);
     return V::sub(V::max(u, V::zero()), V::mul(a, tail(a)));
@@ -206,7 +210,7 @@ requires V::kLooksUp struct ActivationOf<V, Activation::gelu, kDegree> {
 template <class V, int kDegree>
 requires V::kLooksUp struct SlopeOf<V, Activation::gelu, kDegree> {
   using Reg = typename V::Reg;
-  const BySegments<V> below{gelu_slope_table()};
+  const BySegments<V, table_degree(kDegree)> below{gelu_slope_table<table_degree(kDegree)>()};
   Reg operator()(Reg u) const {
     const Reg s = below(V::abs(u));
     return V::select_negative(u, s, V::sub(V::set1(1.0f), s));

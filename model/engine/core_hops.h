@@ -1,0 +1,20 @@
+// How far a host's cores are from one another: the round trip of a cache line that two cores write by turns.
+// 50-100 ns inside one core complex, 200-400 ns between two of them or between sockets. Every barrier of a
+// step's threads costs such trips, so short steps take up to twice as long where they are far.
+//
+//   core_round_trip_ns({0, 1})       // 65
+//
+// On real hosts that is a constant. Under a virtual machine it is not: the hypervisor moves virtual
+// processors from one core complex to another as it likes, and a process finds them near or far.
+#pragma once
+#include <optional>
+#include <vector>
+
+namespace isobar {
+
+/// Nanoseconds from the first to the farthest of these CPUs (by number; of more than 16 some, evenly), each
+/// by its quickest of several tries, so that what else runs there does not count. Takes at most 5 ms a pair.
+/// None where there are fewer than two or threads cannot be bound to them.
+std::optional<double> core_round_trip_ns(const std::vector<int>& cpus);
+
+}  // namespace isobar
