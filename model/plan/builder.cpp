@@ -61,7 +61,7 @@ View Builder::add(const std::string& name, BufferKind kind, DType t, int64_t cou
     b.chunk = plan.routines[routine_].chunk;
   }
   b.part = part_;
-  plan.buffers.push_back(b);
+  plan.buffers.push_back(std::move(b));
   return {static_cast<int32_t>(plan.buffers.size()) - 1, 0, count};
 }
 
@@ -116,7 +116,7 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
 
 int64_t Builder::workspace_of(OpKind kind, const std::string& path, const Attrs& a,
                               const std::vector<View>& reads, const std::vector<View>& writes) const {
-  return workspace_({kind, Lane::compute, a, reads, writes, path});
+  return workspace_ ? workspace_({kind, Lane::compute, a, reads, writes, path}) : 0;
 }
 
 void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,

@@ -23,11 +23,10 @@ class Accesses {
 
   /// Records an access of [begin, end) by `instr` on `lane` and raises `waits` to what it must wait for.
   void access(int64_t begin, int64_t end, bool write, int32_t instr, int lane, LaneTable& waits) {
-    split(begin);
-    split(end);
-    const auto first = ranges_.find(begin);
+    const auto first = from(begin);
     auto it = first;
     for (; it != ranges_.end() && it->first < end; ++it) {
+      if (it->second.first > end) cut(it, end);
       State& s = it->second.second;
       if (s.writer >= 0) raise(waits, s.writer_lane, s.writer);
       if (!write) {
@@ -55,13 +54,18 @@ class Accesses {
     s.readers.fill(-1);
     return s;
   }
-  void split(int64_t at) {
-    auto it = std::prev(ranges_.upper_bound(at));
-    if (it->first == at || it->second.first <= at) return;
-    ranges_[at] = it->second;
-    it->second.first = at;
+  using Ranges = std::map<int64_t, std::pair<int64_t, State>>;  // begin -> (end, state)
+  // What begins there, cut from the range that holds it
+  Ranges::iterator from(int64_t begin) {
+    const auto it = std::prev(ranges_.upper_bound(begin));
+    return it->first == begin || it->second.first <= begin ? it : cut(it, begin);
   }
-  std::map<int64_t, std::pair<int64_t, State>> ranges_;  // begin -> (end, state)
+  Ranges::iterator cut(Ranges::iterator it, int64_t at) {  // in two; the second
+    const auto second = ranges_.emplace_hint(std::next(it), at, it->second);
+    it->second.first = at;
+    return second;
+  }
+  Ranges ranges_;
 };
 
 }  // namespace
@@ -137,10 +141,14 @@ void relink(const Plan& plan, Program& program) {
     touch(op.reads, false);
     touch(op.writes, true);
     std::array<int, kLanes> latest_first;
-    std::iota(latest_first.begin(), latest_first.end(), 0);
-    std::sort(latest_first.begin(), latest_first.end(), [&](int a, int b) { return waits[a] > waits[b]; });
-    for (const int other : latest_first) {
-      if (other == lane || waits[other] <= known[lane][other]) continue;
+    int news = 0;  // lanes of which this one does not know it
+    for (int l = 0; l < kLanes; ++l)
+      if (l != lane && waits[l] > known[lane][l]) latest_first[news++] = l;
+    std::sort(latest_first.begin(), latest_first.begin() + news,
+              [&](int a, int b) { return waits[a] > waits[b]; });
+    for (int i = 0; i < news; ++i) {
+      const int other = latest_first[i];
+      if (waits[other] <= known[lane][other]) continue;
       instr.waits.push_back(waits[other]);
       for (int l = 0; l < kLanes; ++l) raise(known[lane], l, knew[waits[other]][l]);
     }

@@ -205,6 +205,7 @@ class Workspace {
   requires std::is_invocable_r_v<int64_t, F, const Op&> Workspace(F bytes, int64_t align = kCacheLine)
       : align(align), bytes_(std::move(bytes)) {}
   int64_t operator()(const Op& op) const { return bytes_ ? bytes_(op) : 0; }
+  explicit operator bool() const { return static_cast<bool>(bytes_); }  // whether any op may want scratch
 
   static constexpr int64_t kCacheLine = 64;  // bytes: what AVX-512 loads like
   int64_t align = kCacheLine;

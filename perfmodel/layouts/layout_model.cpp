@@ -5,7 +5,6 @@
 
 #include "model/base/error.h"
 #include "model/nets/parts.h"
-#include "perfmodel/step/cost.h"
 #include "perfmodel/step/utilization.h"
 
 namespace isobar {
@@ -59,6 +58,7 @@ void LayoutModel::set_coefficients(const Counts& coefficients) {
   known_.clear();
   unit_times_.clear();
   last_ = nullptr;
+  last_read_ = -1;
 }
 
 size_t LayoutModel::Hash::operator()(const Key& k) const {
@@ -186,6 +186,18 @@ double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
   return micro_batches(l) * std::max(most, all / l.pp);
 }
 
+const ReadTime& LayoutModel::read_of(const Layout& l) {
+  const int64_t samples = spec_.train.global_batch / l.dp;
+  if (samples == last_read_) return read_;
+  StepTerms reading;
+  reading.where = where_;
+  reading.workers = spec_.data.workers;
+  reading.read = count_read(spec_, samples);
+  read_ = read_time(reading, machine_.values(), k_);
+  last_read_ = samples;
+  return read_;
+}
+
 void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts) {
   const StageTimes& t = times_of(l, at);
   const double m = micro_batches(l);
@@ -222,11 +234,7 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   c.imbalance = uneven * (c.compute + c.optimizer);
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
-  StepTerms reading;
-  reading.where = where_;
-  reading.workers = spec_.data.workers;
-  reading.read = count_read(spec_, spec_.train.global_batch / l.dp);
-  const ReadTime read = read_time(reading, machine_.values(), k_);
+  const ReadTime& read = read_of(l);
   c.data = read.serial + std::max(0.0, read.supply - c.seconds);
   c.seconds += c.data;
   c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp * t.of(net_.counts, &SectionTime::flops);

@@ -18,6 +18,7 @@
 #include "perfmodel/layouts/layout_waits.h"
 #include "perfmodel/layouts/stage_kinds.h"
 #include "perfmodel/machine/machine.h"
+#include "perfmodel/step/cost.h"
 
 namespace isobar {
 
@@ -119,6 +120,7 @@ class LayoutModel {
   const StageKinds& stages_of(const Layout& l);
   // Under full recomputation parts of two kinds: in groups, or some of them not at all.
   int mixed_with() const;  // SectionKey::recompute of the other kind
+  const ReadTime& read_of(const Layout& l);
   StageTimes price(const Key& key, Counts* counts);
   StageTimes price_mixed(const Key& key, Counts* counts);
   Key key_of(const Layout& l, const Placements& at);
@@ -183,6 +185,8 @@ class LayoutModel {
   // Units of the layouts with these axes, by kind of stage, chunks, ZeRO and placement.
   std::array<int32_t, 5> unit_axes_{};
   std::unordered_map<uint64_t, UnitTimes> unit_times_;
+  int64_t last_read_ = -1;  // samples of a rank, and how long reading them takes
+  ReadTime read_;
   Key last_key_{};
   const StageTimes* last_ = nullptr;
   SectionKey last_section_{};

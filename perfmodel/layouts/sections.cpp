@@ -19,17 +19,10 @@
 namespace isobar {
 namespace {
 
-struct Both {
-  Plan plan;
-  Program program;
-};
-
 // Ranks that share a sample wait for the one that has most of it.
-Both of_samples(RunSpec spec, int64_t samples) {
+Plan plan_of_samples(RunSpec spec, int64_t samples) {
   spec.train.global_batch = spec.policy.micro_batch = samples;
-  Both b{build_plan(spec, busiest_rank(spec), {}), {}};
-  b.program = link(b.plan, b.plan.train);
-  return b;
+  return build_plan(spec, busiest_rank(spec), {});
 }
 
 std::vector<NetStream> streams_of_samples(RunSpec spec, double samples) {
@@ -55,24 +48,25 @@ Op without_operands(const Op& op) {
   return {.kind = op.kind, .lane = op.lane, .a = op.a, .reads = {}, .writes = {}, .path = {}};
 }
 
-void cut_ops(const Both& one, const Both& two, const Priced& priced, bool named, NetSections& out) {
-  const Conditions where{.ranks = one.plan.world, .ranks_on_host = one.plan.world};
-  std::vector<std::pair<const Section*, int32_t>> place(one.program.instrs.size(), {nullptr, 0});
-  for (size_t i = 0; i < one.program.instrs.size(); ++i) {
-    const Instr& instr = one.program.instrs[i];
-    const Pass pass = one.plan.routines[one.plan.train[instr.invocation].routine].pass;
+void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named, NetSections& out) {
+  const Conditions where{.ranks = one.world, .ranks_on_host = one.world};
+  const Program program = link(one, one.train);
+  std::vector<std::pair<const Section*, int32_t>> place(program.instrs.size(), {nullptr, 0});
+  for (size_t i = 0; i < program.instrs.size(); ++i) {
+    const Instr& instr = program.instrs[i];
+    const Pass pass = one.routines[one.train[instr.invocation].routine].pass;
     if (pass != Pass::forward && pass != Pass::backward) continue;
-    const Op& op = one.plan.ops[instr.op];
+    const Op& op = one.ops[instr.op];
     const int32_t part = priced(op.part);
     if (part < 0) continue;  // reductions over data-parallel ranks are of no part: they go by layout
     Section& section = pass == Pass::forward ? out.parts[part].forward : out.parts[part].backward;
-    const Op& same = two.plan.ops[two.program.instrs.at(i).op];
+    const Op& same = two.ops.at(instr.op);
     if (same.path != op.path)  // or the line through both is of nothing
       throw std::logic_error("of " + std::to_string(static_cast<int64_t>(out.two)) + " samples a plan has " +
                              same.path + " where it has " + op.path + " of " +
                              std::to_string(static_cast<int64_t>(out.one)));
-    SectionOp s{.one = shape_of(op, one.plan, where),
-                .two = shape_of(same, two.plan, where),
+    SectionOp s{.one = shape_of(op, one, where),
+                .two = shape_of(same, two, where),
                 .lane = op.lane,
                 .weight = op.weight_gradient};
     if (named && !is_collective(op.kind))
@@ -139,8 +133,8 @@ void count_parameters(const Plan& plan, const Priced& priced, NetSections& out) 
 
 // What both plans have counted, at any number of samples
 template <class Count>
-Line line_through(const NetSections& n, const Both& one, const Both& two, const Count& count) {
-  const double first = count(one.plan), second = count(two.plan);
+Line line_through(const NetSections& n, const Plan& one, const Plan& two, const Count& count) {
+  const double first = count(one), second = count(two);
   const double slope = n.two > n.one ? (second - first) / (n.two - n.one) : 0;
   return {first - slope * n.one, slope};
 }
@@ -159,7 +153,7 @@ double operands(const Plan& plan, const Priced& priced, int32_t part, double tp)
   return bytes;
 }
 
-void count_memory(const Both& one, const Both& two, const Priced& priced, double tp, NetSections& out) {
+void count_memory(const Plan& one, const Plan& two, const Priced& priced, double tp, NetSections& out) {
   const auto through = [&](const auto& count) { return line_through(out, one, two, count); };
   for (int32_t part = 0; part < static_cast<int32_t>(out.parts.size()); ++part) {
     out.parts[part].saved = through([&](const Plan& plan) {
@@ -178,7 +172,7 @@ void count_memory(const Both& one, const Both& two, const Priced& priced, double
   });
   out.replayed = through(
       [](const Plan& plan) { return static_cast<double>(plan.replayed.count * size_of(DType::f32)); });
-  out.constants = static_cast<double>(one.plan.memory.by_kind[static_cast<int>(BufferKind::constants)]);
+  out.constants = static_cast<double>(one.memory.by_kind[static_cast<int>(BufferKind::constants)]);
   const auto over = [&](int32_t cut, bool jumps) {
     return through([cut, jumps](const Plan& plan) {
       double bytes = 0;
@@ -187,7 +181,7 @@ void count_memory(const Both& one, const Both& two, const Priced& priced, double
       return bytes;
     });
   };
-  for (int32_t cut = 0; cut < static_cast<int32_t>(one.plan.parts.size()); ++cut) {
+  for (int32_t cut = 0; cut < static_cast<int32_t>(one.parts.size()); ++cut) {
     out.crossing.push_back(over(cut, true));
     out.handed_on.push_back(over(cut, false));
   }
@@ -350,12 +344,12 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   const RunSpec spec = spec_of(key);
   auto out = std::make_unique<NetSections>();
   std::tie(out->one, out->two) = samples_of(key);
-  const Both one = of_samples(spec, static_cast<int64_t>(out->one));
-  const Both two = out->two > out->one ? of_samples(spec, static_cast<int64_t>(out->two)) : one;
+  const Plan one = plan_of_samples(spec, static_cast<int64_t>(out->one));
+  const Plan two = out->two > out->one ? plan_of_samples(spec, static_cast<int64_t>(out->two)) : one;
   out->parts.resize(representatives_.size());
   const Priced priced(distinct_, representatives_);
   cut_ops(one, two, priced, named_, *out);
-  count_parameters(one.plan, priced, *out);
+  count_parameters(one, priced, *out);
   count_memory(one, two, priced, static_cast<double>(key.tp), *out);
   known = std::move(out);
   return *known;

@@ -10,7 +10,9 @@
 namespace isobar {
 namespace {
 
-// In the order of Price. spec, log sigma, log sigma between campaigns, effect of tuning.
+// In the order of Price. spec, log sigma, log sigma between campaigns, effect of tuning. A pipeline's host
+// either runs ahead of its launches or waits for each (for sizes that are sent first, for a lock): nothing,
+// or milliseconds, so that engines lie further apart in launch.tp than in any other price.
 constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"gemm", 1.08, 0.15, 0.10, -0.10},      {"gemm.low", 1.2, 0.15, 0.10, -0.15},
     {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},    {"gemm.width", 60, 0.8, 0.6, 0},
@@ -20,7 +22,7 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"scores.torch", 1.15, 0.5, 0.4, -0.3}, {"scores.fused", 1.15, 0.5, 0.4, -0.2},
     {"pointwise", 1.5, 0.4, 0.4, -0.8},     {"rms.saved", 0.7, 0.3, 0.2, 0},
     {"compiled", 0.65, 0.3, 0.2, 0},        {"launch", 600e-6, 0.8, 0.8, -1.5},
-    {"launch.tp", 100e-6, 1.0, 1.5, -1.5},  {"tp.link", 1.5, 0.4, 0.3, -0.3},
+    {"launch.tp", 100e-6, 1.0, 3.3, -1.5},  {"tp.link", 1.5, 0.4, 0.3, -0.3},
     {"tp.nic", 1.6, 0.5, 0.5, -0.3},        {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
     {"tp.latency", 30e-6, 0.8, 0.6, -0.6},  {"tp.hop", 50e-6, 0.8, 1.5, -0.6},
     {"cp.link", 1.5, 0.5, 0.4, -0.5},       {"ep.link", 2.0, 0.5, 0.4, -0.5},

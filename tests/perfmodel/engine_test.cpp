@@ -93,7 +93,7 @@ TEST(CampaignsOut, AreMissedByLittle) {
   EXPECT_LE(of("mlperf").scores.mape, 0.20);
   EXPECT_LE(of("Megatron-Core recipes").scores.mape, 0.12);
   EXPECT_LE(of("nersc-vit").scores.mape, 0.15);
-  EXPECT_GE(left_out().least, 0.50);  // of every campaign's rows so many lie in their intervals
+  EXPECT_GE(left_out().least, 0.60);  // of every campaign's rows so many lie in their intervals
   EXPECT_GE(left_out().coverage, 0.75);
   EXPECT_LE(left_out().coverage, 0.85);
 }
@@ -165,6 +165,46 @@ TEST(EngineModel, NerscsModelParallelRunsWithoutARunOfTheirs) {
   EXPECT_NEAR(on_16.memory.value / 1073741824 / 38.8, 1, 0.10);
   EXPECT_TRUE(tp4.lower < 64 / 72.4 && 64 / 72.4 < tp4.upper);
   EXPECT_TRUE(four.lower < 64 / 51.3 && 64 / 51.3 < four.upper);
+}
+
+// No shipped row of FSDP has a memory reading. Its states follow in closed form: master weights, gradients
+// and two moments in fp32, 16 bytes a parameter over all ranks; what activations take is the same on any
+// number of them. torchtitan prints 82 GiB of Llama 3.1 8B on 8 H100, 77 compiled (its performance page: two
+// samples a rank, selective recomputation of operators).
+TEST(EngineModel, FsdpHoldsItsSharesAndWhatTorchtitanPrints) {
+  const ForeignEngine& titan = engine_named("torchtitan");
+  const EngineModel model(library(), &titan);
+  const Machine m = load_machine(kConfigs + "machines/dgx-h100.yaml");
+  const ChipSpec chip = chip_of(m);
+  const auto bytes = [&](const std::string& net, int64_t ranks, int64_t each, const std::string& recompute) {
+    const std::string dp = std::to_string(ranks);
+    return model
+        .predict(
+            asked(net,
+                  {"layout.dp=" + dp, "layout.tp=1", "layout.cp=1", "layout.pp=1", "layout.vpp=1",
+                   "policy.schedule=1f1b", "policy.sequence_parallel=false", "policy.zero=3",
+                   "policy.amp=bf16", "policy.micro_batch=" + std::to_string(each),
+                   "policy.recompute=" + recompute, "train.global_batch=" + std::to_string(ranks * each)},
+                  m, chip, titan.habits))
+        .memory.value;
+  };
+  const double read = bytes("llama3-8b.yaml", 8, 2, "selective") / 1073741824;
+  RecordProperty("gib_8b", std::to_string(read));
+  EXPECT_NEAR(read / 82, 1, 0.10);
+  EXPECT_NEAR(read / 77, 1, 0.10);
+  struct Shrunk {
+    const char* net;
+    double parameters;  // of Meta's checkpoints
+    int64_t few, many;
+  };
+  for (const Shrunk& s :
+       {Shrunk{"llama3-8b.yaml", 8030261248.0, 8, 64}, {"llama3-70b.yaml", 70553706496.0, 64, 512}}) {
+    const double less = bytes(s.net, s.few, 1, "full") - bytes(s.net, s.many, 1, "full");
+    const double shares =
+        16 * s.parameters * (1 / static_cast<double>(s.few) - 1 / static_cast<double>(s.many));
+    RecordProperty(std::string("shares_") + s.net, std::to_string(less / shares));
+    EXPECT_NEAR(less / shares, 1, 0.10) << s.net;
+  }
 }
 
 TEST(EngineModel, MoreTunedIsFasterAndSurer) {
