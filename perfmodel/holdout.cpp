@@ -66,17 +66,17 @@ double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<Holdout
 }
 
 // The same, of specifications: each by the median of its repetitions, which are one or more. Contended ones
-// count where there are no others.
+// do not count: of a setting that has no others nobody knows what it takes undisturbed.
 void judge_settings(const std::vector<MeasuredRun>& runs, Holdout& h) {
   std::vector<double> errors, repeats;
   for (const Unit& u : units_of(runs, Together::specification)) {
     std::vector<double> measured, predicted;
-    const bool all = std::all_of(u.runs.begin(), u.runs.end(), [&](size_t i) { return runs[i].contended; });
     for (const size_t i : u.runs) {
-      if (runs[i].contended && !all) continue;
+      if (runs[i].contended) continue;
       measured.push_back(h.rows[i].measured);
       predicted.push_back(h.rows[i].predicted);
     }
+    if (measured.empty()) continue;
     errors.push_back(std::abs(quantile(predicted, 0.5) / quantile(measured, 0.5) - 1));
     for (size_t k = 0; measured.size() > 1 && k < measured.size(); ++k) {
       std::vector<double> others = measured;
@@ -85,7 +85,7 @@ void judge_settings(const std::vector<MeasuredRun>& runs, Holdout& h) {
     }
   }
   h.settings = errors.size();
-  h.settings_error = quantile(errors, 0.5);
+  if (!errors.empty()) h.settings_error = quantile(errors, 0.5);
   if (!repeats.empty()) h.repeat_error = quantile(repeats, 0.5);
 }
 

@@ -145,9 +145,10 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
       "them\n",
       held_out.rows.size(), 100 * held_out.median_error, 100 * held_out.mape, 100 * held_out.p90,
       100 * held_out.bias, held_out.rank_correlation, 100 * held_out.regret, 100 * held_out.coverage);
-  if (held_out.settings < held_out.rows.size())
+  if (held_out.settings > 0 && held_out.settings < held_out.rows.size())
     std::printf(
-        "Their %zu settings, each by the median of its repetitions: median error %.1f %%. One repetition "
+        "Their %zu settings, each by the median of its undisturbed repetitions: median error %.1f %%. One "
+        "repetition "
         "differs "
         "from the median of its others by %.1f %% (median): no prediction of single runs can be expected to "
         "do better\n",
@@ -170,7 +171,7 @@ Repeated repeat(FitArguments a, const std::vector<MeasuredRun>& runs, const Mach
     const Holdout h = hold_out(pick(runs, split.test), m);
     out.regrets.push_back(hold_out(runs, m).regret);
     out.median_errors.push_back(h.median_error);
-    if (h.settings < h.rows.size()) out.settings_errors.push_back(h.settings_error);
+    if (h.settings > 0 && h.settings < h.rows.size()) out.settings_errors.push_back(h.settings_error);
     for (const HoldoutRow& r : h.rows) out.inside += r.inside() ? 1 : 0;
     out.runs += h.rows.size();
   }
