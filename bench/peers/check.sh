@@ -18,8 +18,11 @@ while (($# > 0)); do
     --update) how=(--update) ;;
     --references) REFERENCES="${2:?--references needs a folder}"; shift ;;
     --net)
-      read -ra nets <<<"$(printf '%s\n' "${nets[@]}" | grep "^${2:?--net needs a name}:" || true)"
-      ((${#nets[@]} > 0)) || die "check.sh: --net $2 is none of vit-small, vit-384"
+      case "${2:?--net needs a name}" in
+        vit-small) nets=("${nets[0]}") ;;
+        vit-384) nets=("${nets[1]}") ;;
+        *) die "check.sh: --net $2 is none of vit-small, vit-384" ;;
+      esac
       shift
       ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;

@@ -21,39 +21,46 @@ double median_without(const std::vector<double>& sorted, size_t own) {
   return (at((n - 1) / 2) + at(n / 2)) / 2;
 }
 
-// Sets trip_ns, least_trip_ns and slower of those that are far.
-void find_far(const std::vector<Signs>& trials, std::vector<Contention>& out) {
+// Timed trials whose round trip is more than kFar times the quickest of their host, which is noted in `out`.
+std::vector<size_t> far_trials(const std::vector<Signs>& trials, std::vector<Contention>& out) {
   std::map<std::string, double> least;  // of each host
   for (const Signs& t : trials)
     if (t.spread >= 0 && t.trip_ns > 0) {
       const auto [at, first] = least.try_emplace(t.host, t.trip_ns);
       at->second = std::min(at->second, t.trip_ns);
     }
-  std::map<std::string, std::vector<double>> near;  // step times of each experiment
   std::vector<size_t> far;
   for (size_t i = 0; i < trials.size(); ++i) {
     const Signs& t = trials[i];
-    if (t.spread < 0 || t.trip_ns <= 0) continue;
-    if (t.trip_ns > kFar * least.at(t.host))
-      far.push_back(i);
-    else
-      near[t.host + t.experiment].push_back(t.step_s);
+    if (t.spread < 0 || t.trip_ns <= 0 || t.trip_ns <= kFar * least.at(t.host)) continue;
+    out[i].trip_ns = t.trip_ns, out[i].least_trip_ns = least.at(t.host);
+    far.push_back(i);
   }
+  return far;
+}
+
+// Sets `slower` of those that are far.
+void price_far(const std::vector<Signs>& trials, const ExperimentOf& experiment_of,
+               std::vector<Contention>& out) {
+  const std::vector<size_t> far = far_trials(trials, out);
+  if (far.empty()) return;                          // on most hosts: nobody is asked what it ran
+  std::map<std::string, std::vector<double>> near;  // step times of each experiment
+  for (size_t i = 0; i < trials.size(); ++i)
+    if (trials[i].spread >= 0 && trials[i].trip_ns > 0 && out[i].trip_ns == 0)
+      near[trials[i].host + experiment_of(i)].push_back(trials[i].step_s);
   std::vector<double> seen;
   std::vector<size_t> alone;
   for (const size_t i : far) {
-    const Signs& t = trials[i];
-    out[i].trip_ns = t.trip_ns, out[i].least_trip_ns = least.at(t.host);
-    const auto same = near.find(t.host + t.experiment);
+    const auto same = near.find(trials[i].host + experiment_of(i));
     if (same == near.end()) {
       alone.push_back(i);
       continue;
     }
-    out[i].slower = t.step_s / quantile(same->second, 0.5);
+    out[i].slower = trials[i].step_s / quantile(same->second, 0.5);
     seen.push_back(out[i].slower);
   }
-  for (const size_t i : alone)
-    if (!seen.empty()) out[i].slower = quantile(seen, 0.5);
+  if (seen.empty()) return;
+  for (const size_t i : alone) out[i].slower = quantile(seen, 0.5);
 }
 
 }  // namespace
@@ -76,7 +83,7 @@ std::string words_of(const Contention& c) {
   return text;
 }
 
-std::vector<Contention> contention_of(const std::vector<Signs>& trials) {
+std::vector<Contention> contention_of(const std::vector<Signs>& trials, const ExperimentOf& experiment_of) {
   std::vector<double> all;
   std::map<int64_t, std::vector<double>> by_ranks;
   for (const Signs& t : trials) {
@@ -98,7 +105,7 @@ std::vector<Contention> contention_of(const std::vector<Signs>& trials) {
     c.siblings = median_without(siblings, static_cast<size_t>(own));
     c.scattered = c.spread > kLeast && c.spread > kTimes * c.siblings;
   }
-  find_far(trials, out);
+  price_far(trials, experiment_of, out);
   return out;
 }
 
@@ -107,13 +114,13 @@ void mark_contended(std::vector<RunRecord>& runs) {
   for (const RunRecord& r : runs) {
     const bool timed = (r.run_class == RunClass::ok || r.run_class == RunClass::noisy) && r.step_s.median > 0;
     Signs s{.ranks = r.ranks, .spread = timed ? r.step_s.spread() : -1, .step_s = r.step_s.median};
-    s.experiment = experiment_of(r.spec);
     for (const RankRecord& rank : r.ranks_told.ranks)
       if (const double trip = rank.core_trip_ns.value_or(0); trip > s.trip_ns)
         s.trip_ns = trip, s.host = rank.host;
     signs.push_back(std::move(s));
   }
-  const std::vector<Contention> marks = contention_of(signs);
+  const std::vector<Contention> marks =
+      contention_of(signs, [&](size_t i) { return experiment_of(runs[i].spec); });
   for (size_t i = 0; i < runs.size(); ++i) runs[i].contention = marks[i];
 }
 

@@ -20,6 +20,7 @@
 // hardly believes it (model/base/measurement.h).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,12 +41,15 @@ std::string words_of(const Contention& c);
 
 struct Signs {
   int64_t ranks = 0;
-  double spread = -1;                      // negative: it was not timed
-  double step_s = 0, trip_ns = 0;          // trip_ns 0: not measured
-  std::string experiment = {}, host = {};  // trials of one experiment are repetitions
+  double spread = -1;              // negative: it was not timed
+  double step_s = 0, trip_ns = 0;  // trip_ns 0: not measured
+  std::string host = {};           // that trip_ns is of
 };
-/// One for each, in order.
-std::vector<Contention> contention_of(const std::vector<Signs>& trials);
+/// What the trial at an index ran: those of one experiment are repetitions. Asked only where a trial is far.
+using ExperimentOf = std::function<std::string(size_t)>;
+/// One for each, in order. Without trip_ns `experiment_of` is not called.
+std::vector<Contention> contention_of(const std::vector<Signs>& trials,
+                                      const ExperimentOf& experiment_of = {});
 
 /// Sets `contention` of all.
 void mark_contended(std::vector<RunRecord>& runs);

@@ -2,9 +2,10 @@
 #include "model/engine/own_cores.h"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 #include <sched.h>
 
+#include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "model/backend/cpu/parallel.h"
@@ -38,30 +39,33 @@ TEST(OwnCores, RanksThatShareCoresTakeTheirParts) {
   EXPECT_EQ(part_of_cores(four, 4, 8, 1), Cores{});
 }
 
+// Where a quota or the user's own binding leaves them alone, that is what is held.
 TEST(OwnCores, ThreadsKeepToTheirsAndTheFirstMayGoAround) {
   const std::vector<int> before = own_mask();
-  const int cores = cpu_places().usable();
-  if (cores < 2 || cores < cpu_places().cores || omp_get_proc_bind() != omp_proc_bind_false)
-    GTEST_SKIP() << "one core, a quota, or bound already";
-  std::vector<std::vector<int>> masks(static_cast<size_t>(cores));
+  const CpuPlaces places = cpu_places();
+  bool binds = places.usable() == places.cores;
+  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) binds &= !std::getenv(name);
+  const int threads = places.usable();
+  std::vector<std::vector<int>> masks(static_cast<size_t>(threads));
   const auto look = [&] {
-    cpu::on_threads(cores, [&](int t, int) { masks[static_cast<size_t>(t)] = own_mask(); });
+    cpu::on_threads(threads, [&](int t, int) { masks[static_cast<size_t>(t)] = own_mask(); });
+    return masks;
   };
+  const std::vector<std::vector<int>> free = look();
   {
-    const OwnCores own(Mpi(), cores);
-    ASSERT_EQ(own.cpus().size(), static_cast<size_t>(cores));
+    const OwnCores own(Mpi(), threads);
+    ASSERT_EQ(own.cpus().size(), binds ? static_cast<size_t>(threads) : 0);
     for (int again = 0; again < 3; ++again) {
-      look();
-      EXPECT_EQ(masks[0], before);
-      for (size_t t = 1; t < masks.size(); ++t) EXPECT_EQ(masks[t], std::vector<int>{own.cpus()[t]});
+      std::vector<std::vector<int>> expected = free;
+      for (size_t t = 1; t < own.cpus().size(); ++t) expected[t] = {own.cpus()[t]};
+      EXPECT_EQ(look(), expected);
       cpu::on_threads(1, [](int, int) {});  // a smaller team: OpenMP may end the others
     }
     std::vector<int> later;
     std::thread([&] { later = own_mask(); }).join();
     EXPECT_EQ(later, before) << "a loader's thread";
   }
-  look();
-  for (const std::vector<int>& mask : masks) EXPECT_EQ(mask, before);
+  EXPECT_EQ(look(), free);
 }
 
 // OMP_PROC_BIND binds the first thread before main: the process has all cores all the same.
@@ -78,15 +82,17 @@ TEST(OwnCores, OpenMPsOwnBindingHidesNoCores) {
 }
 
 TEST(CoreHops, ARoundTripTakesTensToHundredsOfNanoseconds) {
-  const std::vector<int> cpus = process_cpus();
-  if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
-  const auto trip = core_round_trip_ns(cpus);
-  ASSERT_TRUE(trip);
-  EXPECT_GT(*trip, 5);
-  EXPECT_LT(*trip, 1e5);
+  const std::vector<int> cpus = process_cpus(), before = own_mask();
+  std::optional<double> trip;
+  for (int ask = 0; cpus.size() > 1 && !trip && ask < 40; ++ask) trip = core_round_trip_ns(cpus);
+  EXPECT_EQ(trip.has_value(), cpus.size() > 1) << "not once in forty times";
+  if (trip) {
+    EXPECT_GT(*trip, 5);
+    EXPECT_LT(*trip, 2000);
+  }
   EXPECT_FALSE(core_round_trip_ns({cpus[0]}));
   EXPECT_FALSE(core_round_trip_ns({cpus[0], 1023})) << "no such CPU";
-  EXPECT_EQ(own_mask(), cpus) << "the caller is not bound";
+  EXPECT_EQ(own_mask(), before) << "the caller is not bound";
 }
 
 }  // namespace

@@ -49,36 +49,44 @@ TEST(Contention, TheMedianLeavesTheTrialItselfOut) {
   EXPECT_DOUBLE_EQ(c[3].siblings, 0.3);
 }
 
-Signs near_or_far(const std::string& experiment, double step_s, double trip_ns) {
-  return {.ranks = 1,
-          .spread = 0.05,
-          .step_s = step_s,
-          .trip_ns = trip_ns,
-          .experiment = experiment,
-          .host = "here"};
+struct Timed {
+  std::string experiment;
+  double step_s, trip_ns;
+  std::string host = "here";
+};
+
+std::vector<Contention> contention_by_trips(const std::vector<Timed>& trials) {
+  std::vector<Signs> signs;
+  for (const Timed& t : trials)
+    signs.push_back({.ranks = 1, .spread = 0.05, .step_s = t.step_s, .trip_ns = t.trip_ns, .host = t.host});
+  return contention_of(signs, [&](size_t i) { return trials[i].experiment; });
+}
+
+std::vector<size_t> far(const std::vector<Timed>& trials) {
+  std::vector<size_t> out;
+  const std::vector<Contention> all = contention_by_trips(trials);
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].marked()) out.push_back(i);
+  return out;
 }
 
 TEST(Contention, MarksWhatFarCoresSlowed) {
-  std::vector<Signs> trials = {
-      near_or_far("a", 1.0, 65),  near_or_far("a", 1.1, 90),
-      near_or_far("a", 2.1, 340), near_or_far("b", 3.0, 70),
-      near_or_far("b", 4.5, 350), near_or_far("b", 3.0, 330),  // another way of being far, which cost nothing
-      near_or_far("c", 9.0, 360)};
-  std::vector<Contention> c = contention_of(trials);
-  EXPECT_EQ(marked(trials), (std::vector<size_t>{2, 4, 6})) << "the last as the others in the median";
+  const std::vector<Timed> trials = {{"a", 1.0, 65},  {"a", 1.1, 90},  {"a", 2.1, 340}, {"b", 3.0, 70},
+                                     {"b", 4.5, 350}, {"b", 3.0, 330},  // was far, which cost it nothing
+                                     {"c", 9.0, 360}};
+  EXPECT_EQ(far(trials), (std::vector<size_t>{2, 4, 6})) << "the last as the others in the median";
+  const std::vector<Contention> c = contention_by_trips(trials);
   EXPECT_DOUBLE_EQ(c[2].slower, 2);
   EXPECT_DOUBLE_EQ(c[4].slower, 1.5);
   EXPECT_DOUBLE_EQ(c[6].slower, 1.5);
   EXPECT_EQ(words_of(c[2]), "contended: its cores lay 340 ns apart, others' 65: 2.0 times the time");
 
-  // Long steps do not feel it; and where no repetition shows what it costs nobody is suspected.
-  EXPECT_EQ(marked({near_or_far("a", 1.0, 65), near_or_far("a", 1.1, 340)}), std::vector<size_t>{});
-  EXPECT_EQ(marked({near_or_far("a", 1.0, 65), near_or_far("b", 2.0, 340)}), std::vector<size_t>{});
-  // Another host's cores are no measure, and what was not measured is neither near nor far.
-  trials = {near_or_far("a", 1.0, 65), near_or_far("a", 2.0, 340), near_or_far("a", 2.0, 0)};
-  EXPECT_EQ(marked(trials), (std::vector<size_t>{1}));
-  trials[0].host = "there";
-  EXPECT_EQ(marked(trials), std::vector<size_t>{});
+  const std::vector<size_t> nobody;
+  EXPECT_EQ(far({{"a", 1.0, 65}, {"a", 1.1, 340}}), nobody) << "long steps do not feel it";
+  EXPECT_EQ(far({{"a", 1.0, 65}, {"b", 2.0, 340}}), nobody) << "no repetition shows what it costs";
+  EXPECT_EQ(far({{"a", 1.0, 65}, {"a", 2.0, 340}, {"a", 2.0, 0}}), (std::vector<size_t>{1}))
+      << "0: not measured";
+  EXPECT_EQ(far({{"a", 1.0, 65, "there"}, {"a", 2.0, 340}}), nobody) << "another host is no measure";
 }
 
 class RepeatsTest : public SweepTest {

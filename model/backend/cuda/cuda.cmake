@@ -56,7 +56,7 @@ endif()
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -Xptxas=-warn-spills -Xcompiler=-Wall -diag-suppress=177")
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 # The kernels' source is the same for all GPUs: read once, for the oldest, and machine code made of that for each. CMake
-# alone would read it once a GPU, a third of the time more. Other GPUs (90a, native) are left to CMake.
+# alone would read it once a GPU, which takes half as long again. Other GPUs (90a, native) are left to CMake.
 if(CMAKE_CUDA_ARCHITECTURES MATCHES "^[0-9]+(;[0-9]+)+$")
   list(SORT CMAKE_CUDA_ARCHITECTURES COMPARE NATURAL)
   list(GET CMAKE_CUDA_ARCHITECTURES 0 _oldest)
