@@ -1,6 +1,6 @@
 // How long a step takes and how sure that is, from terms that are already counted.
 //
-//   Estimate e = estimate(spec, terms_of(spec, machine, threads, ranks_on_host), machine);
+//   Estimate e = estimate(spec, terms_of(spec, machine, host), machine);
 //   e.seconds (e.lower ... e.upper in 80 of 100 cases)
 #pragma once
 #include <map>

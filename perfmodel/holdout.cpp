@@ -70,19 +70,17 @@ double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<Holdout
 void judge_settings(const std::vector<MeasuredRun>& runs, Holdout& h) {
   std::vector<double> errors, repeats;
   for (const Unit& u : units_of(runs, Together::specification)) {
-    std::vector<double> measured, predicted;
+    std::vector<double> ratios;
     for (const size_t i : u.runs) {
       if (runs[i].contended) continue;
-      measured.push_back(h.rows[i].measured);
-      predicted.push_back(h.rows[i].predicted);
+      ratios.push_back(h.rows[i].predicted / h.rows[i].measured);
+      std::vector<double> others;
+      for (const size_t k : u.runs)
+        if (k != i && !runs[k].contended && equally_far(runs[i].host.core_trip_ns, runs[k].host.core_trip_ns))
+          others.push_back(h.rows[k].measured);
+      if (!others.empty()) repeats.push_back(std::abs(h.rows[i].measured / quantile(others, 0.5) - 1));
     }
-    if (measured.empty()) continue;
-    errors.push_back(std::abs(quantile(predicted, 0.5) / quantile(measured, 0.5) - 1));
-    for (size_t k = 0; measured.size() > 1 && k < measured.size(); ++k) {
-      std::vector<double> others = measured;
-      others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
-      repeats.push_back(std::abs(measured[k] / quantile(others, 0.5) - 1));
-    }
+    if (!ratios.empty()) errors.push_back(std::abs(quantile(ratios, 0.5) - 1));
   }
   h.settings = errors.size();
   if (!errors.empty()) h.settings_error = quantile(errors, 0.5);
@@ -136,8 +134,7 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   Holdout h;
   std::vector<double> errors, measured, predicted;
   for (const MeasuredRun& r : runs) {
-    const Prediction p = predict(
-        r.spec, machine, {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .campaign = r.campaign});
+    const Prediction p = predict(r.spec, machine, {.place = r.host, .campaign = r.campaign});
     const double width = std::exp(kNormal80 * measurement_error(r));
     const HoldoutRow row{.id = r.id,
                          .measured = r.step_s,

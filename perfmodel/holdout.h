@@ -51,7 +51,7 @@ struct Holdout {
   // Where specifications were run several times (settings < rows): what a machine shared with others does to
   // one run is no error of a prediction, and the middle of several has less of it.
   size_t settings = 0;        // specifications that have a run that was not contended
-  double settings_error = 0;  // median of |predicted / median of the repetitions - 1|
+  double settings_error = 0;  // median of |median of the repetitions' predicted / measured - 1|
   double repeat_error = 0;  // median of |run / median of its other repetitions - 1|: what foretelling single
                             // runs by themselves would give
 };

@@ -76,7 +76,7 @@ std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms&
 
 Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
   Prediction p;
-  p.where = conditions_of(spec, m, options.ranks_on_host, options.threads);
+  p.where = conditions_of(spec, m, options.host);
   const Workspace workspace =
       options.workspace ? options.workspace(static_cast<int>(p.where.threads)) : Workspace{};
   const Memory memory = fullest(spec, workspace);
@@ -154,7 +154,7 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
     p = on_cores(spec, m, options);
   } else {
     validate(spec);
-    LayoutModel model(spec, m, options.ranks_on_host, options.threads);
+    LayoutModel model(spec, m, options.host);
     p = predict_layout(model, layout_of(spec), options.campaign);
     if (device == Device::accelerator && options.device_workspace)
       place_memory(spec, m, options.device_workspace(), p);

@@ -28,8 +28,7 @@
 namespace isobar {
 
 struct PredictOptions {
-  int64_t ranks_on_host = 0;  // of cores, 0: all ranks; of accelerators the machine's tiers say it
-  int64_t threads = 0;        // 0: run.threads of the specification, else cores / ranks on this host
+  HostShare host;                                   // of ranks on cores
   std::function<Workspace(int threads)> workspace;  // of the backend of cores, for its share of the memory
   // Of the backend of accelerators: their plans are then placed for their memory, which the closed form knows
   // to some percent.

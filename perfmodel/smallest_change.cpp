@@ -82,7 +82,7 @@ class Neighbours {
     RunSpec offloaded = spec;
     offloaded.policy.offload_optimizer = true;
     for (const RunSpec& s : {spec, offloaded})
-      models_.push_back(std::make_unique<LayoutModel>(s, machine, options.ranks_on_host, options.threads));
+      models_.push_back(std::make_unique<LayoutModel>(s, machine, options.host));
   }
 
   // The fastest of those with `count` keys changed that fits, by the placed plans where cores compute.

@@ -260,7 +260,7 @@ double Roof::seconds(double work_flops, double work_bytes) const {
 }
 
 Roof roof_of(const ReportRun& r, const Machine& m) {
-  const Conditions where = conditions_of(r.run.spec, m, r.run.ranks_on_host, r.run.threads);
+  const Conditions where = conditions_of(r.run.spec, m, options_of(r).host);
   const double sharing =
       device_of(m) == Device::cores ? static_cast<double>(where.ranks_on_host) : 1;  // the host's memory
   return {peak_flops(m, where, peak_of(r.run.spec)), m.peaks.at("memory").value / sharing};

@@ -26,7 +26,7 @@ CheckpointCost checkpoint_of(LayoutModel& model, const RunSpec& spec) {
 
 LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m,
                        const PredictOptions& options) {
-  LayoutModel model(spec, m, options.ranks_on_host, options.threads);
+  LayoutModel model(spec, m, options.host);
   const LayoutCost c = model.cost(layout_of(spec));
   const double sigma = memory_sigma(c, m, spec.policy.zero, true);
   const double bytes = static_cast<double>(p.memory_total), width = kNormal80 * sigma;

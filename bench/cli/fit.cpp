@@ -147,7 +147,7 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
       100 * held_out.bias, held_out.rank_correlation, 100 * held_out.regret, 100 * held_out.coverage);
   if (held_out.settings > 0 && held_out.settings < held_out.rows.size())
     std::printf(
-        "Their %zu settings, each by the median of its undisturbed repetitions: median error %.1f %%. One "
+        "Their %zu settings, each by the median of its repetitions: median error %.1f %%. One "
         "repetition differs from the median of its others by %.1f %% (median): no prediction of single runs "
         "can be expected to do better\n",
         held_out.settings, 100 * held_out.settings_error, 100 * held_out.repeat_error);

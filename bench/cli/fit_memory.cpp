@@ -16,7 +16,7 @@ MemoryFit memory_of(const std::vector<MeasuredRun>& runs, const Machine& machine
   std::vector<double> errors;
   for (const MeasuredRun& r : runs) {
     if (device_of(r.spec, machine) != Device::cores) continue;
-    const Workspace workspace = cpu_workspace(static_cast<int>(r.threads));
+    const Workspace workspace = cpu_workspace(static_cast<int>(r.host.threads));
     if (r.arena_bytes > 0) {  // which is rank 0's
       ++out.runs;
       out.same += build_plan(r.spec, 0, workspace).memory.arena == r.arena_bytes ? 1 : 0;

@@ -114,9 +114,9 @@ bool names_device(const PredictArguments& a) {
 }
 
 PredictOptions options_of(const PredictArguments& a, const RunSpec& spec) {
-  return {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace, .device_workspace = [&spec] {
-            return gpu_workspace(spec);
-          }};
+  return {.host = {.ranks_on_host = a.ranks_on_host},
+          .workspace = cpu_workspace,
+          .device_workspace = [&spec] { return gpu_workspace(spec); }};
 }
 
 // A row of each machine and number of accelerators; those without an answer are said beside the others.

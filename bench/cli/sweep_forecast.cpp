@@ -20,8 +20,7 @@ namespace {
 constexpr size_t kMostPlaced = 48;
 
 Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool closed_form) {
-  PredictOptions options{.ranks_on_host = ranks_per_node,
-                         .threads = 0,
+  PredictOptions options{.host = {.ranks_on_host = ranks_per_node},
                          .workspace = cpu_workspace,
                          .device_workspace = [&spec] { return gpu_workspace(spec); },
                          .campaign = "",

@@ -39,7 +39,7 @@ class Field {
     }
     for (Group& g : groups_) {
       device_of(g.candidate.spec, before_);  // refuses trials on what the machine file does not describe
-      g.candidate.terms = terms_of(g.candidate.spec, before_, 0, context.ranks_per_node);
+      g.candidate.terms = terms_of(g.candidate.spec, before_, {.ranks_on_host = context.ranks_per_node});
     }
   }
 

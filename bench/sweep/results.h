@@ -59,6 +59,7 @@ struct RunRecord {
   double joules_per_sample() const {
     return or_nan(ranks_told.joules_per_step) / static_cast<double>(spec.train.global_batch);
   }
+  double core_trip_ns() const;                 // of the host whose cores are farthest apart; 0: not measured
   std::vector<double> measured_steps() const;  // seconds, in order, warm-up left out
 
   int64_t arena_bytes = 0;  // per rank, as planned
@@ -86,7 +87,8 @@ RunSpec spec_as_run(const RunRecord& r);
 std::string experiment_of(const RunSpec& spec);
 /// Log sigma of its step time by its own steps (model/base/measurement.h); 0: not known.
 double step_error(const RunRecord& r, Statistic statistic);
-/// How far repetitions of one specification differ, over all specifications; contended runs do not count.
+/// How far repetitions of one specification differ whose cores lay equally far apart, over all
+/// specifications; runs whose steps scatter do not count.
 RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic statistic);
 
 /// The last events of a result file; an absent file gives the empty tail.

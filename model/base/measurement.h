@@ -42,6 +42,12 @@ double own_error(const std::vector<double>& steps, const StepStats& stats, Stati
 /// Log sigma of a contended run.
 double contended_error(const StepStats& stats);
 
+/// Whether two runs on such cores are repetitions of one another: round trips of a cache line between their
+/// cores (model/engine/core_hops.h) vary by a tenth or two inside a core complex, and fourfold beyond.
+inline bool equally_far(double trip_ns, double other_ns) {
+  return trip_ns <= 1.5 * other_ns && other_ns <= 1.5 * trip_ns;
+}
+
 struct RunToRun {
   double sigma = kAssumedRunToRun;  // log, of one repetition
   int64_t df = 0;                   // repetitions behind it; 0: assumed

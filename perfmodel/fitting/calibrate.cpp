@@ -123,6 +123,7 @@ Identity identity_of(const json& j, const std::string& file) {
   if (c.contains("caches") && c["caches"].is_array())
     for (const json& level : c["caches"]) cache = std::max(cache, number(level, "size", 0));
   id.cache_bytes = std::llround(number(c, "cache_bytes", cache));
+  id.core_trip_ns = number(c, "core_trip_ns", 0);
   for (auto [value, key] :
        {std::pair{id.cores, "cores"}, {id.memory_bytes, "memory_bytes"}, {id.cache_bytes, "cache_bytes"}})
     if (value < 1)
@@ -228,7 +229,7 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
 
 // What ranks that meet between ops wait for one another, and for their transfers. How late one is changes
 // from run to run far more than what an op takes.
-Observation waits_of(const Case& c, const std::string& file) {
+Observation waits_of(const Case& c, double core_trip_s, const std::string& file) {
   constexpr double kScatter = 0.4;  // log sigma
   if (c.ranks < 2 || !(c.compute_s > 0) || !(c.work.messages > 0))
     throw ConfigError(file, c.name, "has counters that say that nobody waits",
@@ -237,7 +238,8 @@ Observation waits_of(const Case& c, const std::string& file) {
   n[index_of(Coef::message_host)] = c.work.messages;
   n[index_of(Coef::wire_host)] = c.work.wire_bytes;
   const double share = c.compute_s * std::log2(static_cast<double>(c.ranks));
-  const Conditions where{.ranks = c.ranks, .ranks_on_host = c.ranks, .cores = c.ranks};
+  const Conditions where{
+      .ranks = c.ranks, .ranks_on_host = c.ranks, .cores = c.ranks, .core_trip_s = core_trip_s};
   return {[n, share, where](const Counts& k) {
             return k[index_of(Coef::lockstep)] * share + seconds(n, rates(k, where));
           },
@@ -266,7 +268,8 @@ std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, co
   ShapeFactors out;
   for (const Case& c : cases) {
     if (!c.own_shape) continue;
-    const Conditions where{.threads = c.threads, .cores = m.identity.cores};
+    const Conditions where{
+        .threads = c.threads, .cores = m.identity.cores, .core_trip_s = 1e-9 * m.identity.core_trip_ns};
     const std::string end = "/threads" + std::to_string(c.threads);  // Google Benchmark appends how it ran
     out[c.name.substr(0, c.name.find(end) + end.size())] =
         c.seconds / seconds(*counts_of(c, cache_share(m, 1), file), rates(m.values(), where));
@@ -315,14 +318,18 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   std::vector<std::string> names;
   for (const Case& c : cases) {
     if (c.kind == "lockstep") {
-      observations.push_back(waits_of(c, file));
+      observations.push_back(waits_of(c, 1e-9 * id.core_trip_ns, file));
       names.push_back(c.name);
       continue;
     }
     const double cache = cache_share(m, c.ranks);
     const auto n = counts_of(c, cache, file);
     if (!n) continue;
-    Conditions where{.ranks = c.ranks, .ranks_on_host = c.ranks, .threads = c.threads, .cores = id.cores};
+    Conditions where{.ranks = c.ranks,
+                     .ranks_on_host = c.ranks,
+                     .threads = c.threads,
+                     .cores = id.cores,
+                     .core_trip_s = 1e-9 * id.core_trip_ns};
     if (accelerator) where = conditions_of(*accelerator, c.ranks);
     const double scatter = c.kind == "checkpoint" ? kCheckpointScatter : kScatter;
     Observation o{[n = *n, where](const Counts& k) { return seconds(n, rates(k, where)); }, c.seconds,

@@ -13,7 +13,7 @@ std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>&
   for (const MeasuredRun& run : runs) {
     if (!(run.checkpoint_s > 0)) continue;
     const auto parameters = static_cast<double>(build_plan(run.spec, 0, {}).parameter_count());
-    const CheckpointWork w = checkpoint_work(run.spec, parameters, run.ranks_on_host);
+    const CheckpointWork w = checkpoint_work(run.spec, parameters, run.host.ranks_on_host);
     out.push_back({.model = [w, storage](const Counts& k) { return checkpoint_seconds(w, k, storage); },
                    .measured = run.checkpoint_s,
                    .sigma = kCheckpointScatter,

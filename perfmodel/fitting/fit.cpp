@@ -153,9 +153,8 @@ void note_contended(const std::vector<MeasuredRun>& runs, const std::vector<std:
   char text[160];
   std::snprintf(
       text, sizeof text,
-      "%zu of %zu runs were contended (other work disturbed them, or their cores lay far apart) and weigh "
-      "%.2g of an ordinary one: ",
-      n, runs.size(), weight / static_cast<double>(n));
+      "%zu of %zu runs were contended (other work disturbed them) and weigh %.2g of an ordinary one: ", n,
+      runs.size(), weight / static_cast<double>(n));
   record.notes.push_back(text + names);
 }
 
@@ -181,9 +180,9 @@ double cache_share(const Machine& machine, int64_t ranks_on_host) {
   return static_cast<double>(machine.identity.cache_bytes) / static_cast<double>(ranks_on_host);
 }
 
-StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host) {
-  const Conditions where = conditions_of(spec, machine, ranks_on_host, threads);
-  return count_step(spec, {}, where, cache_share(machine, ranks_on_host), machine.values()).terms;
+StepTerms terms_of(const RunSpec& spec, const Machine& machine, const HostShare& host) {
+  const Conditions where = conditions_of(spec, machine, host);
+  return count_step(spec, {}, where, cache_share(machine, where.ranks_on_host), machine.values()).terms;
 }
 
 std::string kind_of(const StepTerms& t) {
@@ -257,7 +256,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
       if (several_campaigns) views.back().effects.push_back(campaign_effect(r.campaign));
       admit_to_peaks(r, views.back().ceiling_s, {peak_of(r.spec)}, out, record.notes);
     } else {
-      terms.push_back(terms_of(r.spec, machine, r.threads, r.ranks_on_host));
+      terms.push_back(terms_of(r.spec, machine, r.host));
       views.push_back(view_of(r.spec, terms.back(), out));
       planned.push_back(r.peak_rss_bytes > 0 ? static_cast<double>(fullest(r.spec, {}).total()) : 0);
       admit_to_peaks(r, views.back().ceiling_s, peaks_used(terms.back()), out, record.notes);

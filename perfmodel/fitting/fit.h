@@ -33,7 +33,7 @@ struct MeasuredOp {
 struct MeasuredRun {
   std::string id;
   RunSpec spec;
-  int64_t threads = 1, ranks_on_host = 1;
+  HostShare host{.ranks_on_host = 1, .threads = 1};
   double step_s = 0;                     // FitOptions::statistic of its steps
   double step_error = 0;                 // log sigma of it by its own steps; 0: not known
   double run_to_run = kAssumedRunToRun;  // log sigma between repetitions of one run
@@ -70,7 +70,7 @@ struct StepView {
 StepView view_of(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 
 /// Everything countable of one run.
-StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host);
+StepTerms terms_of(const RunSpec& spec, const Machine& machine, const HostShare& host);
 /// Bytes of the last-level cache that one rank can count on.
 double cache_share(const Machine& machine, int64_t ranks_on_host);
 /// one_rank | one_rank_workers | ranks | ranks_workers: kinds whose residuals spread differently.

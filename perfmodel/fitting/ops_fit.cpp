@@ -19,7 +19,7 @@ struct KindTotal {
 std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine& machine,
                                            const Conditions& where) {
   const Plan plan = build_plan(run.spec, 0, {});
-  const double cache = cache_share(machine, run.ranks_on_host);
+  const double cache = cache_share(machine, run.host.ranks_on_host);
   std::map<std::string, double> each;  // seconds of one execution, by path
   for (const MeasuredOp& op : run.ops)
     if (op.count > 0) each[op.path] = op.seconds / static_cast<double>(op.count);

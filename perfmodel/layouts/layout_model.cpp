@@ -11,8 +11,8 @@ namespace isobar {
 namespace {
 
 // A layout's own stages are told apart by the closed forms.
-Conditions where_of(const RunSpec& s, const Machine& m, int64_t ranks_on_host, int64_t threads) {
-  Conditions w = conditions_of(s, m, ranks_on_host, threads);
+Conditions where_of(const RunSpec& s, const Machine& m, const HostShare& host) {
+  Conditions w = conditions_of(s, m, host);
   w.stages = 1;
   return w;
 }
@@ -32,10 +32,10 @@ Peaks peaks_of(const Machine& m, const Conditions& w) {
 
 }  // namespace
 
-LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, int64_t ranks_on_host, int64_t threads)
+LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host)
     : spec_(spec),
       machine_(machine),
-      where_(where_of(spec, machine, ranks_on_host, threads)),
+      where_(where_of(spec, machine, host)),
       peaks_(peaks_of(machine, where_)),
       sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
       gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),

@@ -43,7 +43,7 @@ struct LayoutCost {
 class LayoutModel {
  public:
   /// `ranks_on_host`: of cores, 0: all of them.
-  LayoutModel(const RunSpec& spec, const Machine& machine, int64_t ranks_on_host = 0, int64_t threads = 0);
+  LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host = {});
   /// Throws ConfigError for a layout that the net cannot take (see build.h).
   LayoutCost cost(const Layout& l, Counts* counts = nullptr);
   // The halves of cost(), for a search: many placements need the same memory.

@@ -29,6 +29,7 @@ struct Identity {
   int64_t cores = 0;
   int64_t memory_bytes = 0;
   int64_t cache_bytes = 0;  // last level: what ranks on this host share
+  double core_trip_ns = 0;  // of a cache line from core to core and back; 0: not measured
 };
 
 struct Peak {

@@ -99,7 +99,7 @@ void check_unit(const Reader& r, const std::string& expected) {
 }
 
 Identity read_identity(const Reader& r) {
-  r.only({"host", "cpu", "isa", "cores", "memory_bytes", "cache_bytes"});
+  r.only({"host", "cpu", "isa", "cores", "memory_bytes", "cache_bytes", "core_trip_ns"});
   Identity id;
   id.host = r.text("host");
   id.cpu = r.text("cpu");
@@ -107,6 +107,9 @@ Identity read_identity(const Reader& r) {
   id.cores = r.whole("cores", "give the number of cores, e.g. 2");
   id.memory_bytes = r.whole("memory_bytes", "give the host's memory in bytes, e.g. 16000000000");
   id.cache_bytes = r.whole("cache_bytes", "give the last-level cache in bytes, e.g. 32000000");
+  if (r.has("core_trip_ns"))
+    id.core_trip_ns =
+        r.positive("core_trip_ns", "give the nanoseconds of a cache line's round trip, e.g. 80");
   return id;
 }
 

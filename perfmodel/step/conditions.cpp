@@ -11,16 +11,17 @@ int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host) {
   return spec.run.threads > 0 ? spec.run.threads : std::max<int64_t>(1, cores / ranks_on_host);
 }
 
-Conditions conditions_of(const RunSpec& spec, const Machine& m, int64_t ranks_on_host, int64_t threads) {
+Conditions conditions_of(const RunSpec& spec, const Machine& m, const HostShare& host) {
   const int64_t world = spec.layout.world();
   if (device_of(m) == Device::accelerator) return conditions_of(*m.accelerator, world, spec.layout.pp);
-  const int64_t here = ranks_on_host > 0 ? std::min(ranks_on_host, world) : world;
+  const int64_t here = host.ranks_on_host > 0 ? std::min(host.ranks_on_host, world) : world;
   return {.ranks = world,
           .stages = spec.layout.pp,
           .meeting = spec.layout.tp * spec.layout.cp,
           .ranks_on_host = here,
-          .threads = threads > 0 ? threads : threads_of(spec, m.identity.cores, here),
+          .threads = host.threads > 0 ? host.threads : threads_of(spec, m.identity.cores, here),
           .cores = m.identity.cores,
+          .core_trip_s = 1e-9 * (host.core_trip_ns > 0 ? host.core_trip_ns : m.identity.core_trip_ns),
           .shapes = m.shapes,
           .precision = case_precision(spec)};
 }

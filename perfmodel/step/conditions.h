@@ -22,6 +22,7 @@ struct Conditions {
   int64_t ranks_on_host = 1;                             // those that share this rank's host
   int64_t threads = 1;                                   // compute threads of each rank
   int64_t cores = 1;                                     // of the host
+  double core_trip_s = 0;                                // of a cache line between its cores; 0: not known
   int64_t processors = 0;                                // of an accelerator; 0: ranks compute on cores
   bool host_reduction = false;                           // the switch inside a host adds up
   std::shared_ptr<const ShapeFactors> shapes = nullptr;  // that were timed, with ops of
@@ -47,10 +48,14 @@ struct Conditions {
 /// Of the ranks of a cluster of accelerators: as many on a host as it connects. `stages`: of each pipeline.
 Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages = 1);
 
-/// Of a run on what the machine file describes. `ranks_on_host` (0: all) and `threads` (0: as the engine
-/// chooses) are of cores; of accelerators the machine's tiers say how many share a host.
-Conditions conditions_of(const RunSpec& spec, const Machine& machine, int64_t ranks_on_host = 0,
-                         int64_t threads = 0);
+/// What of a run's place its specification leaves open. Of accelerators the machine's tiers say how many
+/// share a host.
+struct HostShare {
+  int64_t ranks_on_host = 0;  // of cores; 0: all
+  int64_t threads = 0;        // of each rank; 0: as the engine chooses
+  double core_trip_ns = 0;  // of a cache line between its cores (model/engine/core_hops.h); 0: the machine's
+};
+Conditions conditions_of(const RunSpec& spec, const Machine& machine, const HostShare& host = {});
 
 /// Threads that each rank computes with, as the engine chooses them.
 int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host);

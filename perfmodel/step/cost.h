@@ -4,6 +4,11 @@
 //   StepCost s = step_cost(terms, machine.values());
 //   s.total, s.part(Coef::gemm_f32), s.exposed, s.data_wait
 //
+// Between cores a cache line takes time to go and come (Conditions::core_trip_s): the start and end of a team
+// takes hops.fork of these round trips beside what it takes anywhere (for each doubling of its threads), a
+// message inside the host hops.message, and of the lines of a product's operands, which other threads wrote
+// in part, hops.line each.
+//
 // Sharing: t threads of one rank take (1 + serial (t - 1)) / t of one thread's time; with A busy cores on a
 // host of C everything slows by 1 + share (A - 1) / (C - 1); more threads than cores take turns.
 // Where no core is left for communication, compute stands still while a transfer inside the host is under

@@ -31,7 +31,7 @@ inline std::vector<MeasuredRun> published_runs(const std::string& table, const s
     MeasuredRun m;
     m.id = r.id;
     m.spec = r.spec;
-    m.ranks_on_host = r.ranks_on_host;
+    m.host.ranks_on_host = r.ranks_on_host;
     m.step_s = r.step_s.median;
     m.campaign = r.provenance.at("source");
     all.push_back(m);

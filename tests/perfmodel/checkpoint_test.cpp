@@ -163,7 +163,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
       runs.push_back(
           {.id = "run" + std::to_string(runs.size()),
            .spec = s,
-           .ranks_on_host = ranks,
+           .host = {.ranks_on_host = ranks, .threads = 1},
            .step_s = test::closed(s, truth),
            .checkpoint_s = checkpoint_cost(s, parameters, truth, ranks).seconds * std::exp(noise(random))});
       return parameters;

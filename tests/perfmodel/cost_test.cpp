@@ -108,7 +108,7 @@ TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
   const double linear = B * N * (L * 24 * D * D + 4 * P * D);  // forward: blocks, patch embedding and head
   const double gemm = 3 * linear - B * N * 2 * P * D;          // no gradient of the image
   const double product = 2 * B * N * N * D * L;
-  const StepTerms t = terms_of(s, test::machine(), 1, 1);
+  const StepTerms t = terms_of(s, test::machine(), {.ranks_on_host = 1, .threads = 1});
   EXPECT_DOUBLE_EQ(t.total[index_of(Coef::gemm_f32)], gemm);
   EXPECT_DOUBLE_EQ(t.total[index_of(Coef::attention_f32)], 2 * product);
   EXPECT_DOUBLE_EQ(t.total[index_of(Coef::attention_backward_f32)], 5 * product);
@@ -157,13 +157,15 @@ TEST(Terms, RingAllReduceMovesTwiceTheGradientsLessOneShare) {
   RunSpec s = test::tiny();
   s.layout.dp = 4;
   const Plan plan = build_plan(s, 0, {});
-  const StepTerms t = terms_of(s, test::machine(), 1, 4);
+  const StepTerms t = terms_of(s, test::machine(), {.ranks_on_host = 4, .threads = 1});
   double gradients = 0;
   for (const Buffer& b : plan.buffers)
     if (b.kind == BufferKind::grads) gradients += static_cast<double>(b.bytes());
   const double metrics = 4.0 * static_cast<double>(plan.metrics.count);
   EXPECT_DOUBLE_EQ(t.total[index_of(Coef::wire_host)], 2 * 3.0 / 4 * (gradients + metrics));
-  EXPECT_EQ(terms_of(test::tiny(), test::machine(), 1, 1).total[index_of(Coef::wire_host)], 0);
+  EXPECT_EQ(terms_of(test::tiny(), test::machine(), {.ranks_on_host = 1, .threads = 1})
+                .total[index_of(Coef::wire_host)],
+            0);
 }
 
 TEST(Terms, GroupsThatSpanHostsPayTheNetworkAndShareItsLinks) {
@@ -177,7 +179,7 @@ TEST(Terms, GroupsThatSpanHostsPayTheNetworkAndShareItsLinks) {
                                                s.net.tokens() * s.net.vit().embed_dim * 4);
   const auto terms = [&](const char* order, int64_t ranks_on_host) {
     s.layout.order = order;
-    return terms_of(s, test::machine(), 1, ranks_on_host).total;
+    return terms_of(s, test::machine(), {.ranks_on_host = ranks_on_host, .threads = 1}).total;
   };
   const Counts together = terms("tp-dp-cp-pp", 4), inside = terms("tp-dp-cp-pp", 2),
                across = terms("dp-tp-cp-pp", 2), apart = terms("tp-dp-cp-pp", 1);
@@ -195,7 +197,8 @@ TEST(Terms, GroupsThatSpanHostsPayTheNetworkAndShareItsLinks) {
 TEST(Terms, ARingOverSeveralRanksOfAHostPassesItsLinkOnce) {
   RunSpec s = test::tiny();
   s.layout.dp = 8;
-  const Counts one = terms_of(s, test::machine(), 1, 8).total, two = terms_of(s, test::machine(), 1, 4).total;
+  const Counts one = terms_of(s, test::machine(), {.ranks_on_host = 8, .threads = 1}).total,
+               two = terms_of(s, test::machine(), {.ranks_on_host = 4, .threads = 1}).total;
   EXPECT_GT(one[index_of(Coef::wire_host)], 0);
   EXPECT_EQ(two[index_of(Coef::wire_net)], one[index_of(Coef::wire_host)]);
   EXPECT_EQ(two[index_of(Coef::wire_host)], 0);
@@ -211,7 +214,7 @@ TEST(Cost, TensorParallelismAcrossASlowLinkLosesToInside) {
     s.layout.order = order;
     const Conditions where{.ranks = 4, .ranks_on_host = ranks_on_host, .threads = 1, .cores = 2};
     const double cache = cache_share(m, ranks_on_host);
-    return std::pair{step_seconds(terms_of(s, m, 1, ranks_on_host), m.values()),
+    return std::pair{step_seconds(terms_of(s, m, {.ranks_on_host = ranks_on_host, .threads = 1}), m.values()),
                      simulate(s, stages_of(s, {}), m.values(), where, cache).step_s};
   };
   const auto inside = seconds_of("tp-dp-cp-pp", 2), across = seconds_of("dp-tp-cp-pp", 2);
@@ -232,7 +235,7 @@ TEST(Cost, TheNetworkMovesWhatCoresHaveNoTimeFor) {
   m[Coef::overlap_slowdown].value = m[Coef::lockstep].value = m[Coef::imbalance].value = 1e-12;
   const auto cp = static_cast<size_t>(Lane::cp);
   const auto exposed = [&](int64_t ranks_on_host) {
-    Conditions where = conditions_of(s, m, ranks_on_host, 1);
+    Conditions where = conditions_of(s, m, {.ranks_on_host = ranks_on_host, .threads = 1});
     where.cores = ranks_on_host;  // none to spare
     const StepTerms t = count_pipeline(s, stages_of(s, {}), where, cache_share(m, ranks_on_host), m.values());
     const StepCost c = step_cost(t, m.values());
@@ -254,7 +257,7 @@ TEST(Cost, OfACutGraphTheSlowestRankCounts) {
         source_dir() + "/configs/models/regional-gnn-tiny.yaml",
         {"layout.cp=3", "run.threads=1", "train.global_batch=4", std::string("net.partition=") + partition});
     const Machine m = test::machine();
-    const Conditions where = conditions_of(s, m, 3, 1);
+    const Conditions where = conditions_of(s, m, {.ranks_on_host = 3, .threads = 1});
     const double cache = cache_share(m, 3);
     double slowest = 0, fastest = 1e9;
     for (int rank = 0; rank < 3; ++rank) {
@@ -275,7 +278,8 @@ TEST(Cost, RanksThatMeetBetweenOpsWaitThere) {
     std::vector<std::string> set{"run.threads=1"};
     set.insert(set.end(), layout.begin(), layout.end());
     const RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", set);
-    const StepCost c = step_cost(terms_of(s, m, 1, s.layout.world()), m.values());
+    const StepCost c =
+        step_cost(terms_of(s, m, {.ranks_on_host = s.layout.world(), .threads = 1}), m.values());
     return c.imbalance / c.compute;
   };
   const double once = m[Coef::imbalance].value, between = m[Coef::lockstep].value = 0.1;
@@ -286,7 +290,7 @@ TEST(Cost, RanksThatMeetBetweenOpsWaitThere) {
 
 TEST(Terms, AreNeverNegativeAndChunksAddUpToTheTotal) {
   for (const RunSpec& s : random_specs(100, 3)) {
-    const StepTerms t = terms_of(s, test::machine(), 2, s.layout.world());
+    const StepTerms t = terms_of(s, test::machine(), {.ranks_on_host = s.layout.world(), .threads = 2});
     Counts sum{};
     sum[index_of(Coef::step)] = 1;
     for (const Chunk& c : t.chunks)
@@ -319,7 +323,8 @@ TEST(Cost, PartsAddUpToTheStep) {
   for (const RunSpec& s : random_specs(60, 5)) {
     const Machine m = test::perturbed(test::machine(), 0.5, random);
     const Conditions w = test::conditions(s, m);
-    const StepCost t = step_cost(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
+    const StepCost t =
+        step_cost(terms_of(s, m, {.ranks_on_host = w.ranks_on_host, .threads = w.threads}), m.values());
     double priced = 0;
     for (size_t i = 0; i < kCoefs; ++i) {
       EXPECT_GE(t.parts[i], 0);
@@ -341,7 +346,7 @@ TEST(Cost, LoaderThreadsHideReadingUntilTheyAreTheBottleneck) {
     s.data.workers = workers;
     Machine slow = m;
     slow[Coef::read_sample].value = seconds_per_sample;
-    return step_cost(terms_of(s, slow, 1, 1), slow.values());
+    return step_cost(terms_of(s, slow, {.ranks_on_host = 1, .threads = 1}), slow.values());
   };
   const double alone = time(0, 1e-9).total - time(0, 1e-9).read_serial;
   const double handover = m[Coef::read_handover].value;
@@ -374,7 +379,9 @@ TEST(Cost, SmallOpsAreNotCutOverThreads) {
   for (const Coef c : {Coef::share_compute, Coef::share_memory}) m[c].value = 1e-9;
   const auto compute = [&](int64_t batch, int64_t threads, double fork) {
     m[Coef::fork].value = fork;
-    return step_cost(terms_of(emulator(batch, threads), m, threads, 1), m.values()).compute;
+    return step_cost(terms_of(emulator(batch, threads), m, {.ranks_on_host = 1, .threads = threads}),
+                     m.values())
+        .compute;
   };
   // 64 rows of 64: 4,096 elements, half of what a thread is started for
   const double alone = compute(64, 1, 1e-9);
@@ -405,7 +412,10 @@ TEST(Cost, FieldsAreReadAtThePriceOfTheirFormat) {
                                     {"era5.zarr/", 1e-9},
                                     {"era5.zarr.zip", 1e-9}}) {
     s.data.train = path;
-    EXPECT_NEAR(step_cost(terms_of(s, m, 1, 1), m.values()).read_serial / (bytes * price), 1, 1e-3) << path;
+    EXPECT_NEAR(step_cost(terms_of(s, m, {.ranks_on_host = 1, .threads = 1}), m.values()).read_serial /
+                    (bytes * price),
+                1, 1e-3)
+        << path;
   }
   s.data.train = "era5.zarr";
   EXPECT_EQ(read_kind(s), "read_decode");
@@ -420,7 +430,9 @@ TEST(Cost, RowsAreReadAtTheirOwnPrices) {
   m[Coef::read_table].value = 5e-10;
   m[Coef::read_row].value = 3e-8;
   RunSpec s = emulator(1000, 1);
-  const auto read = [&] { return step_cost(terms_of(s, m, 1, 1), m.values()).read_serial; };
+  const auto read = [&] {
+    return step_cost(terms_of(s, m, {.ranks_on_host = 1, .threads = 1}), m.values()).read_serial;
+  };
   EXPECT_NEAR(read(), 1000 * (60 * 5e-10 + 3e-8), 1e-12);  // noise, which lies in memory as a table does
   s.data.train = "rows.csv";
   s.data.inputs = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"};

@@ -42,7 +42,7 @@ TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
   EXPECT_EQ(device_of(on("cuda"), gpus), Device::accelerator);
   for (const auto& [device, machine] : {std::pair{"cpu", &gpus}, {"cuda", &cores}}) {
     const RunSpec s = on(device);
-    const MeasuredRun run{.id = "r1", .spec = s, .ranks_on_host = 8, .step_s = 1};
+    const MeasuredRun run{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1};
     for (const std::string& said :
          {refusal([&] { predict(s, *machine, {}); }), refusal([&] { fit({run}, *machine, {}); }),
           refusal([&] { hold_out({run}, *machine); })}) {
@@ -57,9 +57,10 @@ TEST(Device, OnePredictionWhoeverAsks) {
   for (const auto& [device, machine] : {std::pair{"cpu", &cores}, {"cuda", &gpus}}) {
     const RunSpec s = on(device);
     const Prediction p = predict(s, *machine, {});
-    const Holdout h = hold_out({{.id = "r1", .spec = s, .ranks_on_host = 8, .step_s = 1}}, *machine);
+    const Holdout h = hold_out(
+        {{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1}}, *machine);
     // Of cores the run says how many threads it had.
-    const Prediction q = predict(s, *machine, {.ranks_on_host = 8, .threads = 1});
+    const Prediction q = predict(s, *machine, {.host = {.ranks_on_host = 8, .threads = 1}});
     EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step_s) << device;
     EXPECT_DOUBLE_EQ(h.rows[0].upper, q.upper) << device;
     EXPECT_DOUBLE_EQ(p.step_s, q.step_s) << device;
@@ -75,12 +76,13 @@ TEST(Device, ClosedFormOfCoresIsThatOfTheSameHosts) {
   RunSpec s = on("cpu");
   s.run.threads = 0;
   const Prediction all = predict(s, m, {.closed_form = true});
-  const Prediction two = predict(s, m, {.ranks_on_host = 2, .closed_form = true});
+  const Prediction two = predict(s, m, {.host = {.ranks_on_host = 2}, .closed_form = true});
   EXPECT_EQ(two.where.threads, 2);
   EXPECT_EQ(all.where.threads, 1);
   for (const int64_t here : {2, 8}) {
-    const double placed = predict(s, m, {.ranks_on_host = here}).step_s;
-    EXPECT_NEAR(predict(s, m, {.ranks_on_host = here, .closed_form = true}).step_s / placed, 1, 0.3) << here;
+    const double placed = predict(s, m, {.host = {.ranks_on_host = here}}).step_s;
+    EXPECT_NEAR(predict(s, m, {.host = {.ranks_on_host = here}, .closed_form = true}).step_s / placed, 1, 0.3)
+        << here;
   }
 }
 

@@ -29,8 +29,7 @@ std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt1993
     const int64_t threads = test::conditions(s, truth).threads;
     MeasuredRun run{.id = "run" + std::to_string(out.size()),
                     .spec = s,
-                    .threads = threads,
-                    .ranks_on_host = s.layout.world(),
+                    .host = {.ranks_on_host = s.layout.world(), .threads = threads},
                     .step_s = step,
                     .step_error = 0.019,
                     .peak_rss_bytes = 0,
@@ -105,7 +104,8 @@ TEST(Fit, WhatOpsLeaveOfAStepTellsWhatAStepCosts) {
     s.train.global_batch = batch;
     s.train.loss = "mse";
     s.run.threads = 1;
-    const double step = step_cost(terms_of(s, truth, 1, 1), truth.values()).total;
+    const double step =
+        step_cost(terms_of(s, truth, {.ranks_on_host = 1, .threads = 1}), truth.values()).total;
     runs.push_back({.id = std::to_string(batch),
                     .spec = s,
                     .step_s = step,
@@ -234,7 +234,7 @@ TEST(Fit, NeverGoesBelowThePhysicalFloor) {
   std::mt19937_64 random(3);
   auto runs = runs_on(test::machine(), 0.02, random);
   for (MeasuredRun& r : runs) {  // nearly as fast as the peaks allow, beyond what the rest of the step leaves
-    const StepTerms t = terms_of(r.spec, test::machine(), r.threads, r.ranks_on_host);
+    const StepTerms t = terms_of(r.spec, test::machine(), r.host);
     r.step_s = 1.01 * ceiling_seconds(t, 1.0e11, 2.0e11);
     r.step_error = 0;
   }
@@ -247,7 +247,7 @@ TEST(Fit, NeverGoesBelowThePhysicalFloor) {
 TEST(Fit, RefusesRunsFasterThanThePeaks) {
   std::mt19937_64 random(3);
   auto runs = runs_on(test::machine(), 0.02, random);
-  const StepTerms t = terms_of(runs[0].spec, test::machine(), runs[0].threads, runs[0].ranks_on_host);
+  const StepTerms t = terms_of(runs[0].spec, test::machine(), runs[0].place);
   runs[0].step_s = 0.9 * ceiling_seconds(t, 1.0e11, 2.0e11);
   EXPECT_THROW(fit(runs, test::machine(), {}), ConfigError);  // a spec sheet's peak is no guess
   Machine measured = test::machine();

@@ -35,7 +35,7 @@ class LongSteps : public ::testing::TestWithParam<Long> {};
 TEST_P(LongSteps, AreCountedAsEveryPartAndMicroBatch) {
   const RunSpec spec = spec_of(GetParam().model, GetParam().words);
   const Machine m = test::machine();
-  const Conditions where = conditions_of(spec, m, 0, 1);
+  const Conditions where = conditions_of(spec, m, {.threads = 1});
   const auto count = [&](const LongStep& longer) {
     return count_step(spec, {}, where, /*cache_share=*/0, m.values(), longer);
   };

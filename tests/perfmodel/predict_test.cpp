@@ -73,8 +73,7 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
     const double step = test::replay(s, test::machine()).step_s;
     runs.push_back({.id = std::to_string(runs.size()),
                     .spec = s,
-                    .threads = s.run.threads,
-                    .ranks_on_host = s.layout.world(),
+                    .host = {.ranks_on_host = s.layout.world(), .threads = s.run.threads},
                     .step_s = step});
   }
   const Machine m = fit(runs, test::machine(), {});
@@ -131,7 +130,7 @@ TEST(Predict, AClusterOfCpusSpeedsUpAsReported) {
   const auto step = [&](const Machine& m, int64_t nodes, int64_t batch) {
     s.layout.dp = nodes;
     s.train.global_batch = batch;
-    return predict(s, m, {.ranks_on_host = 1}).step_s;
+    return predict(s, m, {.host = {.ranks_on_host = 1}}).step_s;
   };
   const Machine ethernet = test::cluster("cpu-cluster-40"), fast = test::cluster("cpu-cluster-40-infiniband");
   EXPECT_NEAR(2 * step(ethernet, 1, 1000) / step(ethernet, 2, 2000), 1.7, 0.2);

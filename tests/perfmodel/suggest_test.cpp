@@ -37,7 +37,7 @@ Hidden demo_space(uint64_t seed, double own, double noise, int repetitions = 1) 
     std::vector<StepTerms> out;
     for (const RunSpec& s : specs) {
       const Conditions w = test::conditions(s, before);
-      out.push_back(terms_of(s, before, w.threads, w.ranks_on_host));
+      out.push_back(terms_of(s, before, {.ranks_on_host = w.ranks_on_host, .threads = w.threads}));
     }
     return out;
   }();
@@ -50,8 +50,7 @@ Hidden demo_space(uint64_t seed, double own, double noise, int repetitions = 1) 
         std::max(1.1 * ceiling, step_seconds(terms[i], hidden.values()) * std::exp(own * normal(random))));
     for (int r = 0; r < repetitions; ++r) {
       MeasuredRun m{.id = std::to_string(i) + "/" + std::to_string(r), .spec = specs[i]};
-      m.threads = terms[i].where.threads;
-      m.ranks_on_host = terms[i].where.ranks_on_host;
+      m.host = {.ranks_on_host = terms[i].where.ranks_on_host, .threads = terms[i].where.threads};
       m.step_s = std::max(1.01 * ceiling, h.truth[i] * std::exp(noise * normal(random)));
       m.step_error = noise;
       m.run_to_run = 0;

@@ -93,7 +93,7 @@ inline Conditions conditions(const RunSpec& s, const Machine& m) {
 /// Seconds by the closed form
 inline double closed(const RunSpec& s, const Machine& m) {
   const Conditions w = conditions(s, m);
-  return step_seconds(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
+  return step_seconds(terms_of(s, m, {.ranks_on_host = w.ranks_on_host, .threads = w.threads}), m.values());
 }
 
 inline Replay replay(const RunSpec& s, const Machine& m) {
