@@ -57,6 +57,14 @@ std::vector<std::string> peaks_used(const StepTerms& t) {
   return out;
 }
 
+// How far apart the machine's cores lie, where its file does not say: as most runs found them.
+void place_cores(const std::vector<MeasuredRun>& runs, Machine& m) {
+  std::vector<double> trips;
+  for (const MeasuredRun& r : runs)
+    if (r.host.core_trip_ns > 0) trips.push_back(r.host.core_trip_ns);
+  if (m.identity.core_trip_ns == 0 && !trips.empty()) m.identity.core_trip_ns = quantile(trips, 0.5);
+}
+
 // The runs that say how far runs scatter: all but the contended ones, if there are any.
 std::vector<size_t> undisturbed(const std::vector<MeasuredRun>& runs) {
   std::vector<size_t> out, all;
@@ -209,17 +217,20 @@ std::string family_of(const std::string& effect) {
 }
 
 std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t) {
-  return {{"embed_dim", static_cast<double>(s.net.width())},
-          {"tokens", static_cast<double>(s.net.tokens())},
-          {"depth", static_cast<double>(s.net.blocks())},
-          {"micro_batch", static_cast<double>(s.micro_batch())},
-          {"micro_batches", static_cast<double>(s.micro_batches())},
-          {"tp", static_cast<double>(s.layout.tp)},
-          {"cp", static_cast<double>(s.layout.cp)},
-          {"pp", static_cast<double>(s.layout.pp)},
-          {"ranks", static_cast<double>(t.where.ranks)},
-          {"threads", static_cast<double>(t.where.threads)},
-          {"loader_threads", static_cast<double>(t.workers + 1)}};
+  std::map<std::string, double> out{{"embed_dim", static_cast<double>(s.net.width())},
+                                    {"tokens", static_cast<double>(s.net.tokens())},
+                                    {"depth", static_cast<double>(s.net.blocks())},
+                                    {"micro_batch", static_cast<double>(s.micro_batch())},
+                                    {"micro_batches", static_cast<double>(s.micro_batches())},
+                                    {"tp", static_cast<double>(s.layout.tp)},
+                                    {"cp", static_cast<double>(s.layout.cp)},
+                                    {"pp", static_cast<double>(s.layout.pp)},
+                                    {"ranks", static_cast<double>(t.where.ranks)},
+                                    {"threads", static_cast<double>(t.where.threads)},
+                                    {"loader_threads", static_cast<double>(t.workers + 1)}};
+  if (t.where.core_trip_s > 0 && t.where.threads * t.where.ranks_on_host > 1)
+    out["core_trip_ns"] = 1e9 * t.where.core_trip_s;
+  return out;
 }
 
 StepView view_of(const RunSpec& spec, const StepTerms& t, const Machine& m) {
@@ -235,6 +246,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   Machine out = machine;
   out.fit = FitRecord{};
   FitRecord& record = *out.fit;
+  place_cores(runs, out);
   record.statistic = options.statistic;
   std::vector<StepTerms> terms;  // of ranks on cores
   LayoutModels models;           // of those on accelerators

@@ -247,7 +247,7 @@ TEST(Fit, NeverGoesBelowThePhysicalFloor) {
 TEST(Fit, RefusesRunsFasterThanThePeaks) {
   std::mt19937_64 random(3);
   auto runs = runs_on(test::machine(), 0.02, random);
-  const StepTerms t = terms_of(runs[0].spec, test::machine(), runs[0].place);
+  const StepTerms t = terms_of(runs[0].spec, test::machine(), runs[0].host);
   runs[0].step_s = 0.9 * ceiling_seconds(t, 1.0e11, 2.0e11);
   EXPECT_THROW(fit(runs, test::machine(), {}), ConfigError);  // a spec sheet's peak is no guess
   Machine measured = test::machine();
