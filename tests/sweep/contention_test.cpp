@@ -89,6 +89,27 @@ TEST(Contention, MarksWhatFarCoresSlowed) {
   EXPECT_EQ(far({{"a", 1.0, 65, "there"}, {"a", 2.0, 340}}), nobody) << "another host is no measure";
 }
 
+// How far repetitions differ is told by those whose cores lay equally far apart: the others' difference is
+// priced.
+TEST(Contention, RepetitionsAreThoseWhoseCoresLieEquallyFar) {
+  std::vector<RunRecord> runs(6);
+  const double steps[] = {1.0, 1.02, 2.0, 2.04, 1.01, 5.0}, trips[] = {60, 70, 340, 330, 65, 65};
+  std::vector<const RunRecord*> all;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].run_class = RunClass::ok;
+    runs[i].step_s.median = steps[i];
+    runs[i].ranks_told.ranks.resize(2);
+    runs[i].ranks_told.ranks[0].core_trip_ns = trips[i];
+    all.push_back(&runs[i]);
+  }
+  runs[2].contention.slower = runs[3].contention.slower = 2;  // far, and known to be
+  runs[5].contention.scattered = true;                        // disturbed: tells nothing
+  const RunToRun r = run_to_run_of(all, Statistic::median);
+  EXPECT_EQ(r.df, 3);
+  EXPECT_LT(r.sigma, 0.025);
+  EXPECT_EQ(step_error(runs[2], Statistic::median), own_error({}, runs[2].step_s, Statistic::median));
+}
+
 class RepeatsTest : public SweepTest {
  protected:
   SweepOutcome run_all(const SweepSpec& s) {
