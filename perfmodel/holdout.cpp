@@ -134,7 +134,7 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   Holdout h;
   std::vector<double> errors, measured, predicted;
   for (const MeasuredRun& r : runs) {
-    const Prediction p = predict(r.spec, machine, {.place = r.host, .campaign = r.campaign});
+    const Prediction p = predict(r.spec, machine, {.host = r.host, .campaign = r.campaign});
     const double width = std::exp(kNormal80 * measurement_error(r));
     const HoldoutRow row{.id = r.id,
                          .measured = r.step_s,

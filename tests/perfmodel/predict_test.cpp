@@ -45,7 +45,7 @@ TEST(Predict, NeverBeatsThePeakOnRandomMachines) {
     Machine m = test::perturbed(test::machine(), 2.0, random);
     m.identity.cores = 1 + static_cast<int64_t>(random() % 16);
     PredictOptions o;
-    o.threads = 1 + static_cast<int64_t>(random() % 16);
+    o.host.threads = 1 + static_cast<int64_t>(random() % 16);
     const Prediction p = predict(specs[random() % specs.size()], m, o);
     EXPECT_GE(p.step_s, p.ceiling_s);
     EXPECT_TRUE(std::isfinite(p.upper));
