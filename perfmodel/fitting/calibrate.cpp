@@ -309,8 +309,8 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   std::erase_if(cases, [](const Case& c) { return c.name.ends_with("/warm"); });
 
   // Log sigma of a benchmark against the model of its op: its own, and what all cases of a kind have in
-  // common, which no number of them averages out. It is the same on one thread and on two, and says nothing of
-  // how they share.
+  // common, which no number of them averages out. It is the same on one thread and on two, and says nothing
+  // of how they share.
   constexpr double kScatter = 0.08, kCommon = 0.05;
   std::map<std::string, int> kinds;  // -> the effect of each
   std::vector<Observation> observations;
@@ -329,14 +329,16 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
     const double scatter = c.kind == "checkpoint" ? kCheckpointScatter : kScatter;
     Observation o{[n = *n, where](const Counts& k) { return seconds(n, rates(k, where)); }, c.seconds,
                   scatter};
-    o.effects = {kinds.try_emplace(c.kind + (c.tf32 ? "tf32" : name_of(c.dtype)), kinds.size()).first->second};
+    o.effects = {
+        kinds.try_emplace(c.kind + (c.tf32 ? "tf32" : name_of(c.dtype)), kinds.size()).first->second};
     if (!(o.model(m.values()) > 0))
       throw ConfigError(file, c.name, "has counters that say it does nothing",
                         "set flops, bytes or wire_bytes and messages");
     observations.push_back(std::move(o));
     names.push_back(c.name);
   }
-  const Solution s = solve(observations, prior_of(m, 0), m.values(), std::vector<double>(kinds.size(), kCommon));
+  const Solution s =
+      solve(observations, prior_of(m, 0), m.values(), std::vector<double>(kinds.size(), kCommon));
   for (size_t i = 0; i < kCoefs; ++i) take(m, i, s, names);
   m.shapes = shapes_of(cases, m, file);
   if (gbench["context"].contains("timed")) m.timed = gbench["context"]["timed"].get<Ranges>();

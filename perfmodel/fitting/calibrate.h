@@ -24,8 +24,8 @@
 // the same time (ranks > 1, threads = 1).
 //
 // The context (benchmark::AddCustomContext) carries cpu, isa, cores, memory_bytes and cache_bytes; host_name,
-// num_cpus and caches, which Google Benchmark writes itself, stand in for what is left out. `timed` says in what
-// steps ops were timed: {"embed_dim": [128, 384], ...} (fit.h: op_quantities_of).
+// num_cpus and caches, which Google Benchmark writes itself, stand in for what is left out. `timed` says in
+// what steps ops were timed: {"embed_dim": [128, 384], ...} (fit.h: op_quantities_of).
 //
 // Benchmarks of an accelerator say so in the context: accelerator (its name), processors,
 // accelerator_memory_bytes, accelerator_cache_bytes, accelerators (on this host). DTYPE may be tf32 there,

@@ -37,8 +37,8 @@ Coef attention_at(Arithmetic a, bool backward) {  // fp8: of its products alone
        Coef::attention_backward_bf16}};
   return kPrices[backward ? 1 : 0][static_cast<size_t>(a)];
 }
-// Of cores: exponentials, sums and rounding, a score each. Heads of 32 and of 96 have the same, and a third of
-// the products.
+// Of cores: exponentials, sums and rounding, a score each. Heads of 32 and of 96 have the same, and a third
+// of the products.
 Coef softmax_at(Arithmetic a, bool backward) {
   const bool half = a == Arithmetic::half || a == Arithmetic::fp8;
   if (backward) return half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32;

@@ -135,7 +135,8 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
   }
 }
 
-// A kind that is off its counts is so on one thread and on two: how threads share is told by the two together.
+// A kind that is off its counts is so on one thread and on two: how threads share is told by the two
+// together.
 TEST(Calibrate, WhatAKindHasInCommonSaysNothingOfItsThreads) {
   for (uint64_t seed : {1, 2, 3}) {
     std::mt19937_64 random(seed);

@@ -131,8 +131,8 @@ TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
       const StepTerms t = terms_of(s, m, 1, 1);
       const bool half = amp == std::string("bf16");
       EXPECT_DOUBLE_EQ(t.total[index_of(half ? Coef::softmax_bf16 : Coef::softmax_f32)], scores);
-      EXPECT_DOUBLE_EQ(
-          t.total[index_of(half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32)], scores);
+      EXPECT_DOUBLE_EQ(t.total[index_of(half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32)],
+                       scores);
       EXPECT_EQ(t.total[index_of(half ? Coef::softmax_f32 : Coef::softmax_bf16)], 0);
       if (!half) of_heads[heads / 8] = step_seconds(t, m.values());
     }
