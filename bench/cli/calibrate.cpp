@@ -47,7 +47,7 @@ std::vector<RunSpec> specimens() {
   struct Size {
     int64_t embed, heads, height, width, batch;
   };
-  for (const Size& s : {Size{128, 4, 64, 128, 2}, Size{128, 4, 64, 128, 8}, Size{384, 8, 128, 256, 1},
+  for (const Size& s : {Size{128, 4, 64, 128, 2}, Size{128, 4, 64, 128, 8}, Size{384, 8, 192, 384, 1},
                         Size{384, 4, 64, 256, 1}}) {
     for (const char* amp : {"none", "bf16"}) {
       RunSpec r;
