@@ -13,6 +13,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/step/checkpoint.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 namespace {
@@ -31,7 +32,8 @@ struct Case {
   Work work;
   int64_t threads = 1, ranks = 1;
   bool own_shape = false;
-  double compute_s = 0;  // lockstep: beside the waits
+  int64_t head_size = 0;  // attention
+  double compute_s = 0;   // lockstep: beside the waits
 };
 
 double number(const json& j, const char* key, double otherwise) {
@@ -82,6 +84,7 @@ Case read_case(const json& b, const std::string& file, const std::string& name) 
   c.threads = std::llround(number(b, "threads", 1));
   c.ranks = std::llround(number(b, "ranks", 1));
   c.own_shape = number(b, "own_shape", 0) > 0;
+  c.head_size = std::llround(number(b, "head_size", 0));
   c.compute_s = number(b, "compute_s", 0);
   if (c.threads < 1 || c.ranks < 1 || !(c.ops >= 1))
     throw ConfigError(file, name, "has threads, ranks or ops below 1", "correct the counters");
@@ -262,17 +265,27 @@ void take(Machine& m, size_t coef, const Solution& s, const std::vector<std::str
   m.coefficients[coef] = Coefficient::make(s.coefficients[coef], std::sqrt(s.covariance(d, d)), from);
 }
 
-// What the ops of a run at hand take, over what the coefficients say of them
+// What the ops of a run at hand take, over what the coefficients say of them; and of attention, what the
+// cases of each head size take
 std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, const Machine& m,
                                               const std::string& file) {
   ShapeFactors out;
+  std::map<std::string, std::pair<double, double>> of_heads;  // sum of log factors, and how many
   for (const Case& c : cases) {
-    if (!c.own_shape) continue;
+    if (c.ranks > 1 || (!c.own_shape && c.head_size == 0)) continue;
     const Conditions where{.threads = c.threads, .cores = m.identity.cores};
-    const std::string end = "/threads" + std::to_string(c.threads);  // Google Benchmark appends how it ran
-    out[c.name.substr(0, c.name.find(end) + end.size())] =
+    const double factor =
         c.seconds / seconds(*counts_of(c, cache_share(m, 1), file), rates(m.values(), where));
+    if (c.own_shape) {
+      const std::string end = "/threads" + std::to_string(c.threads);  // Google Benchmark appends how it ran
+      out[c.name.substr(0, c.name.find(end) + end.size())] = factor;
+    }
+    if (c.head_size > 0) {
+      auto& [sum, count] = of_heads[head_name(c.kind, name_of(c.dtype), c.head_size)];
+      sum += std::log(factor), count += 1;
+    }
   }
+  for (const auto& [name, sum] : of_heads) out[name] = std::exp(sum.first / sum.second);
   return out.empty() ? nullptr : std::make_shared<const ShapeFactors>(std::move(out));
 }
 

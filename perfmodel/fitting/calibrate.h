@@ -16,8 +16,9 @@
 //   compute_s: lockstep: seconds of its ops, ranks on average
 //   bytes, samples: read_*: of fields that are made or read, input and target
 //   bytes: checkpoint: of its files
-//   own_shape: 1: an op of a run at hand (isobar calibrate --for): machine files keep its time by its name
-//   threads: all kinds: compute threads (default 1);  ranks: ranks at work on this host (default 1)
+//   head_size: attention: of each head; of all cases of one size machine files keep what they are off their
+//   price own_shape: 1: an op of a run at hand (isobar calibrate --for): machine files keep its time by its
+//   name threads: all kinds: compute threads (default 1);  ranks: ranks at work on this host (default 1)
 //
 // Repetitions of a case (same run_name) count as their fastest, those of checkpoints as their median. Cases
 // with threads > 1 tell what sharing among threads costs only together with cases that several ranks run at
