@@ -26,7 +26,8 @@ void apply(Machine& m, const std::string& quantity, double f) {
     scale(m,
           {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::gemm_fp8, Coef::attention_f32,
            Coef::attention_tf32, Coef::attention_bf16, Coef::attention_backward_f32,
-           Coef::attention_backward_tf32, Coef::attention_backward_bf16},
+           Coef::attention_backward_tf32, Coef::attention_backward_bf16, Coef::softmax_f32,
+           Coef::softmax_bf16, Coef::softmax_backward_f32, Coef::softmax_backward_bf16},
           1 / f);
   } else if (quantity == "memory_bw") {
     m.peaks.at("memory").value *= f;

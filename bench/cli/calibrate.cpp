@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -19,6 +20,7 @@
 #include "model/data/dataset.h"
 #include "model/engine/host.h"
 #include "perfmodel/fitting/calibrate.h"
+#include "perfmodel/fitting/fit.h"
 #include "perfmodel/step/shapes.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "bench/micro/device/cases.h"
@@ -38,13 +40,15 @@ struct CalibrateArguments {
   std::string ranks_part;  // internal: this process is one of several ranks
 };
 
-// Nets whose ops cover what users run here: rows and widths from a demo net to a slice of ViT-384.
+// Nets whose ops cover what users run here: rows and widths from a demo net to a slice of ViT-384, and heads
+// from 32 to 96 (a narrow one has more softmax to each product).
 std::vector<RunSpec> specimens() {
   std::vector<RunSpec> out;
   struct Size {
     int64_t embed, heads, height, width, batch;
   };
-  for (const Size& s : {Size{128, 4, 64, 128, 2}, Size{128, 4, 64, 128, 8}, Size{384, 8, 128, 256, 1}}) {
+  for (const Size& s : {Size{128, 4, 64, 128, 2}, Size{128, 4, 64, 128, 8}, Size{384, 8, 192, 384, 1},
+                        Size{384, 4, 64, 256, 1}}) {
     for (const char* amp : {"none", "bf16"}) {
       RunSpec r;
       r.file = "calibrate";
@@ -140,13 +144,21 @@ void run_network(const CalibrateArguments& a) {
                 8e-9 / machine[Coef::wire_net].value, a.out.c_str());
 }
 
+void widen(Ranges& ranges, const std::map<std::string, double>& by) {
+  for (const auto& [name, value] : by) {
+    std::vector<double>& r = ranges.try_emplace(name, std::vector<double>{value, value}).first->second;
+    r = {std::min(r[0], value), std::max(r[1], value)};
+  }
+}
+
 /// Times the ops of `config` with their own shapes, one specification after the other, so that no two arenas
 /// are held at once.
-void measure_shapes(const std::string& config, nlohmann::json& benchmarks) {
+void measure_shapes(const std::string& config, nlohmann::json& benchmarks, Ranges& timed) {
   std::set<std::string> known;
   for (const RunSpec& spec : specs_of(config)) {
     const int64_t threads = threads_of(spec, cores(), std::min<int64_t>(spec.layout.world(), cores()));
     if (case_precision(spec).empty() || threads > cores()) continue;
+    widen(timed, op_quantities_of(spec, threads));
     if (!register_shape_cases(spec, static_cast<int>(threads), known)) continue;
     const nlohmann::json part = run_registered("its ops, " + std::to_string(threads) + " threads");
     for (const auto& b : part.at("benchmarks")) benchmarks.push_back(b);
@@ -248,10 +260,12 @@ void run_calibrate(const CalibrateArguments& a) {
   const int all = cores();
   register_peak_cases(1);
   if (all > 1) register_peak_cases(all);
-  for (const RunSpec& spec : specimens()) {
-    register_op_cases(spec, 1);
-    if (all > 1 && spec.train.global_batch == 8) register_op_cases(spec, all);
-  }
+  Ranges timed;
+  for (const RunSpec& spec : specimens())
+    for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) {
+      register_op_cases(spec, threads);
+      widen(timed, op_quantities_of(spec, threads));
+    }
   const std::optional<RunSpec> own = a.config.empty() ? std::nullopt : run_with_data(a.config);
   register_read_cases(scratch.path / "data", own ? &*own : nullptr);
   const Mpi alone;
@@ -261,7 +275,8 @@ void run_calibrate(const CalibrateArguments& a) {
     const nlohmann::json part = measure_on_ranks(a.ranks, scratch.path / "ranks.json", a.config);
     for (const auto& b : part.at("benchmarks")) j["benchmarks"].push_back(b);
   }
-  if (!a.config.empty()) measure_shapes(a.config, j["benchmarks"]);
+  if (!a.config.empty()) measure_shapes(a.config, j["benchmarks"], timed);
+  j["context"]["timed"] = timed;
   write_machine(a, j);
 }
 

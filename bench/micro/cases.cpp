@@ -65,6 +65,8 @@ void register_op_case(const std::shared_ptr<TimedStep>& step, const Op& op, int 
                   for (auto _ : state) state.SetIterationTime(step->seconds(step->name(op), repetition));
                   repetition = (repetition + 1) % TimedStep::kRepetitions;
                   set_counters(state, work(op, step->plan), threads, ranks);
+                  if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)
+                    state.counters["head_size"] = static_cast<double>(op.a.d);
                   if (own_shape) state.counters["own_shape"] = 1;
                 })
       ->Iterations(1)

@@ -24,6 +24,7 @@ void attention_of(const Op& op, const Plan& plan, double products, bool forward,
   const Attrs& a = op.a;
   w.flops = products * 2.0 * static_cast<double>(a.batch * a.heads) * static_cast<double>(a.tq) *
             static_cast<double>(a.tk) * static_cast<double>(a.d) * (a.causal ? 0.5 : 1.0);
+  w.vector_flops = w.flops / (products * 2.0 * static_cast<double>(a.d));
   // q, k and v are strided views; the workspace stays in cache
   const double size = element(op.writes[0], plan);
   const double q = size * static_cast<double>(a.batch * a.tq * a.heads * a.d);

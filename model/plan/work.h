@@ -6,9 +6,10 @@
 namespace isobar {
 
 struct Work {
-  double flops = 0;         // multiply and add of matrix products and attention
-  double vector_flops = 0;  // arithmetic of row kernels, roughly; sums of collectives
-  double bytes_read = 0;    // operands, each once
+  double flops = 0;  // multiply and add of matrix products and attention
+  double vector_flops =
+      0;  // arithmetic of row kernels, roughly; sums of collectives; of attention its scores, one each
+  double bytes_read = 0;  // operands, each once
   double bytes_written = 0;
   double wire_bytes = 0;  // sent by this rank over the network (ring algorithm, nccl-tests' busbw factors)
   double messages = 0;    // latency-bound steps of the collective

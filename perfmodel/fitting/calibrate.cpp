@@ -13,6 +13,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/step/checkpoint.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 namespace {
@@ -31,7 +32,8 @@ struct Case {
   Work work;
   int64_t threads = 1, ranks = 1;
   bool own_shape = false;
-  double compute_s = 0;  // lockstep: beside the waits
+  int64_t head_size = 0;  // attention
+  double compute_s = 0;   // lockstep: beside the waits
 };
 
 double number(const json& j, const char* key, double otherwise) {
@@ -74,12 +76,15 @@ Case read_case(const json& b, const std::string& file, const std::string& name) 
   c.work.flops = number(b, "flops", 0);
   c.charged = number(b, "charged_flops", c.work.flops);
   c.work.vector_flops = number(b, "vector_flops", 0);
+  if (b.contains("charged_flops") && (c.kind == "attention" || c.kind == "attention_backward"))
+    c.work.vector_flops = 0;  // an accelerator's is charged for as FLOPs
   c.work.bytes_read = number(b, "bytes", 0);
   c.work.wire_bytes = number(b, "wire_bytes", 0);
   c.work.messages = number(b, "messages", 0);
   c.threads = std::llround(number(b, "threads", 1));
   c.ranks = std::llround(number(b, "ranks", 1));
   c.own_shape = number(b, "own_shape", 0) > 0;
+  c.head_size = std::llround(number(b, "head_size", 0));
   c.compute_s = number(b, "compute_s", 0);
   if (c.threads < 1 || c.ranks < 1 || !(c.ops >= 1))
     throw ConfigError(file, name, "has threads, ranks or ops below 1", "correct the counters");
@@ -262,18 +267,28 @@ void take(Machine& m, size_t coef, const Solution& s, const std::vector<std::str
   m.coefficients[coef] = Coefficient::make(s.coefficients[coef], std::sqrt(s.covariance(d, d)), from);
 }
 
-// What the ops of a run at hand take, over what the coefficients say of them
+// What the ops of a run at hand take, over what the coefficients say of them; and of attention, what the
+// cases of each head size take
 std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, const Machine& m,
                                               const std::string& file) {
   ShapeFactors out;
+  std::map<std::string, std::pair<double, double>> of_heads;  // sum of log factors, and how many
   for (const Case& c : cases) {
-    if (!c.own_shape) continue;
+    if (c.ranks > 1 || (!c.own_shape && c.head_size == 0)) continue;
     const Conditions where{
         .threads = c.threads, .cores = m.identity.cores, .core_trip_s = 1e-9 * m.identity.core_trip_ns};
-    const std::string end = "/threads" + std::to_string(c.threads);  // Google Benchmark appends how it ran
-    out[c.name.substr(0, c.name.find(end) + end.size())] =
+    const double factor =
         c.seconds / seconds(*counts_of(c, cache_share(m, 1), file), rates(m.values(), where));
+    if (c.own_shape) {
+      const std::string end = "/threads" + std::to_string(c.threads);  // Google Benchmark appends how it ran
+      out[c.name.substr(0, c.name.find(end) + end.size())] = factor;
+    }
+    if (c.head_size > 0) {
+      auto& [sum, count] = of_heads[head_name(c.kind, name_of(c.dtype), c.head_size)];
+      sum += std::log(factor), count += 1;
+    }
   }
+  for (const auto& [name, sum] : of_heads) out[name] = std::exp(sum.first / sum.second);
   return out.empty() ? nullptr : std::make_shared<const ShapeFactors>(std::move(out));
 }
 
@@ -310,10 +325,10 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   std::erase_if(cases, [](const Case& c) { return c.name.ends_with("/warm"); });
 
   // Log sigma of a benchmark against the model of its op: its own, and what all cases of a kind have in
-  // common, which no number of them averages out.
+  // common, which no number of them averages out. It is the same on one thread and on two, and says nothing
+  // of how they share.
   constexpr double kScatter = 0.08, kCommon = 0.05;
-  std::map<std::string, int> of_kind;
-  for (const Case& c : cases) ++of_kind[c.kind + (c.tf32 ? "tf32" : name_of(c.dtype))];
+  std::map<std::string, int> kinds;  // -> the effect of each
   std::vector<Observation> observations;
   std::vector<std::string> names;
   for (const Case& c : cases) {
@@ -333,17 +348,20 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
     if (accelerator) where = conditions_of(*accelerator, c.ranks);
     const double scatter = c.kind == "checkpoint" ? kCheckpointScatter : kScatter;
     Observation o{[n = *n, where](const Counts& k) { return seconds(n, rates(k, where)); }, c.seconds,
-                  std::sqrt(scatter * scatter +
-                            of_kind[c.kind + (c.tf32 ? "tf32" : name_of(c.dtype))] * kCommon * kCommon)};
+                  scatter};
+    o.effects = {
+        kinds.try_emplace(c.kind + (c.tf32 ? "tf32" : name_of(c.dtype)), kinds.size()).first->second};
     if (!(o.model(m.values()) > 0))
       throw ConfigError(file, c.name, "has counters that say it does nothing",
                         "set flops, bytes or wire_bytes and messages");
     observations.push_back(std::move(o));
     names.push_back(c.name);
   }
-  const Solution s = solve(observations, prior_of(m, 0), m.values());
+  const Solution s =
+      solve(observations, prior_of(m, 0), m.values(), std::vector<double>(kinds.size(), kCommon));
   for (size_t i = 0; i < kCoefs; ++i) take(m, i, s, names);
   m.shapes = shapes_of(cases, m, file);
+  if (gbench["context"].contains("timed")) m.timed = gbench["context"]["timed"].get<Ranges>();
   return m;
 }
 

@@ -16,15 +16,17 @@
 //   compute_s: lockstep: seconds of its ops, ranks on average
 //   bytes, samples: read_*: of fields that are made or read, input and target
 //   bytes: checkpoint: of its files
-//   own_shape: 1: an op of a run at hand (isobar calibrate --for): machine files keep its time by its name
-//   threads: all kinds: compute threads (default 1);  ranks: ranks at work on this host (default 1)
+//   head_size: attention: of each head; of all cases of one size machine files keep what they are off their
+//   price own_shape: 1: an op of a run at hand (isobar calibrate --for): machine files keep its time by its
+//   name threads: all kinds: compute threads (default 1);  ranks: ranks at work on this host (default 1)
 //
 // Repetitions of a case (same run_name) count as their fastest, those of checkpoints as their median. Cases
 // with threads > 1 tell what sharing among threads costs only together with cases that several ranks run at
 // the same time (ranks > 1, threads = 1).
 //
 // The context (benchmark::AddCustomContext) carries cpu, isa, cores, memory_bytes and cache_bytes; host_name,
-// num_cpus and caches, which Google Benchmark writes itself, stand in for what is left out.
+// num_cpus and caches, which Google Benchmark writes itself, stand in for what is left out. `timed` says in
+// what steps ops were timed: {"embed_dim": [128, 384], ...} (fit.h: op_quantities_of).
 //
 // Benchmarks of an accelerator say so in the context: accelerator (its name), processors,
 // accelerator_memory_bytes, accelerator_cache_bytes, accelerators (on this host). DTYPE may be tf32 there,

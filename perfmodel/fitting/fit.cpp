@@ -217,20 +217,24 @@ std::string family_of(const std::string& effect) {
 }
 
 std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t) {
-  std::map<std::string, double> out{{"embed_dim", static_cast<double>(s.net.width())},
-                                    {"tokens", static_cast<double>(s.net.tokens())},
-                                    {"depth", static_cast<double>(s.net.blocks())},
-                                    {"micro_batch", static_cast<double>(s.micro_batch())},
-                                    {"micro_batches", static_cast<double>(s.micro_batches())},
-                                    {"tp", static_cast<double>(s.layout.tp)},
-                                    {"cp", static_cast<double>(s.layout.cp)},
-                                    {"pp", static_cast<double>(s.layout.pp)},
-                                    {"ranks", static_cast<double>(t.where.ranks)},
-                                    {"threads", static_cast<double>(t.where.threads)},
-                                    {"loader_threads", static_cast<double>(t.workers + 1)}};
+  std::map<std::string, double> all = op_quantities_of(s, t.where.threads);
+  all.insert({{"micro_batches", static_cast<double>(s.micro_batches())},
+              {"tp", static_cast<double>(s.layout.tp)},
+              {"cp", static_cast<double>(s.layout.cp)},
+              {"pp", static_cast<double>(s.layout.pp)},
+              {"ranks", static_cast<double>(t.where.ranks)},
+              {"loader_threads", static_cast<double>(t.workers + 1)}});
   if (t.where.core_trip_s > 0 && t.where.threads * t.where.ranks_on_host > 1)
-    out["core_trip_ns"] = 1e9 * t.where.core_trip_s;
-  return out;
+    all["core_trip_ns"] = 1e9 * t.where.core_trip_s;
+  return all;
+}
+
+std::map<std::string, double> op_quantities_of(const RunSpec& s, int64_t threads) {
+  return {{"embed_dim", static_cast<double>(s.net.width())},
+          {"tokens", static_cast<double>(s.net.tokens())},
+          {"depth", static_cast<double>(s.net.blocks())},
+          {"micro_batch", static_cast<double>(s.micro_batch())},
+          {"threads", static_cast<double>(threads)}};
 }
 
 StepView view_of(const RunSpec& spec, const StepTerms& t, const Machine& m) {

@@ -83,5 +83,8 @@ std::vector<std::string> effects_of(const RunSpec& spec, const StepTerms& terms)
 std::string family_of(const std::string& effect);
 /// The quantities by whose range a fit knows when it is asked to extrapolate.
 std::map<std::string, double> quantities_of(const RunSpec& spec, const StepTerms& terms);
+/// Those of them that its ops' shapes follow from: what steps in which ops are timed vary, too
+/// (Machine::timed).
+std::map<std::string, double> op_quantities_of(const RunSpec& spec, int64_t threads);
 
 }  // namespace isobar

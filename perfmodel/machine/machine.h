@@ -82,6 +82,9 @@ struct Coefficient {
   static Coefficient make(double value, double log_sigma, std::vector<std::string> provenance);
 };
 
+/// Of varied quantities (fit.h: quantities_of): name -> {lowest, highest}
+using Ranges = std::map<std::string, std::vector<double>>;
+
 /// What `isobar fit` leaves behind so that predictions carry intervals.
 struct FitRecord {
   std::vector<std::string> runs;     // that it was fitted to
@@ -90,7 +93,7 @@ struct FitRecord {
   double quantile = kNormal80;       // 80 % quantile of standardised leave-one-out errors
   // Log residual by kind of run (fit.h: kind_of); "all" always there, "checkpoint" where runs wrote some.
   std::map<std::string, double> spread;
-  std::map<std::string, std::vector<double>> range;  // of varied quantities seen: name -> {lowest, highest}
+  Ranges range;  // of its runs
   std::vector<std::pair<std::string, double>>
       effects;                                 // log deviations of groups of runs (fit.h: effects_of)
   std::map<std::string, double> effect_sigma;  // by family: how far groups deviate
@@ -109,6 +112,7 @@ struct Machine {
   Storage storage;
   std::array<Coefficient, kCoefs> coefficients;
   std::shared_ptr<const ShapeFactors> shapes;  // of isobar calibrate --for; null: none
+  Ranges timed;  // of the steps that calibration timed ops in: how wide, how long …
   std::optional<FitRecord> fit;
   std::string
       cluster;  // JSON text of the section by which jobs are submitted (bench/cluster/cluster.h); "" = none

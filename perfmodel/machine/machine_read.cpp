@@ -222,6 +222,16 @@ void read_covariance(const Reader& r, FitRecord& fit) {
   }
 }
 
+Ranges read_ranges(const Reader& r) {
+  Ranges out;
+  for (const auto& [name, value] : r.value().items()) {
+    out[name] = r.numbers(name);
+    if (out[name].size() != 2 || !(0 < out[name][0] && out[name][0] <= out[name][1]))
+      r.fail(name, "must be [lowest, highest], above zero", "run isobar fit or calibrate again");
+  }
+  return out;
+}
+
 FitRecord read_fit(const Reader& r) {
   r.only({"runs", "statistic", "notes", "quantile", "spread", "range", "effects", "effect_sigma", "names",
           "covariance"});
@@ -234,13 +244,7 @@ FitRecord read_fit(const Reader& r) {
   for (const auto& [kind, value] : spread.value().items())
     fit.spread[kind] = spread.positive(kind, "run isobar fit again");
   if (!fit.spread.contains("all")) spread.fail("all", "is missing", "run isobar fit again");
-  if (r.has("range")) {
-    const Reader range = r.section("range", "");
-    for (const auto& [name, value] : range.value().items()) {
-      fit.range[name] = range.numbers(name);
-      if (fit.range[name].size() != 2) range.fail(name, "must be [lowest, highest]", "run isobar fit again");
-    }
-  }
+  if (r.has("range")) fit.range = read_ranges(r.section("range", ""));
   const Reader effects = r.section("effects", "run isobar fit again");
   for (const auto& [name, value] : effects.value().items()) {
     if (!value.is_number()) effects.fail(name, "must be a number", "run isobar fit again");
@@ -253,9 +257,21 @@ FitRecord read_fit(const Reader& r) {
   return fit;
 }
 
+// Files from before the softmax had a price of its own have it in that of attention's FLOPs.
+void leave_softmax_to_attention(const Reader& coefficients, Machine& m) {
+  constexpr double kNone = 1e-12;  // s: of what takes a nanosecond
+  for (const auto& [flops, scores] : {std::pair{Coef::attention_f32, Coef::softmax_f32},
+                                      {Coef::attention_bf16, Coef::softmax_bf16},
+                                      {Coef::attention_backward_f32, Coef::softmax_backward_f32},
+                                      {Coef::attention_backward_bf16, Coef::softmax_backward_bf16}})
+    if (coefficients.has(info_of(flops).name) && !coefficients.has(info_of(scores).name))
+      m[scores] = Coefficient::make(kNone, 0.1, {std::string("in ") + info_of(flops).name});
+}
+
 Machine from_json(const json& j, const std::string& file) {
   const Reader r(j, file, "");
-  r.only({"name", "identity", "accelerator", "storage", "peaks", "coefficients", "shapes", "fit", "cluster"});
+  r.only({"name", "identity", "accelerator", "storage", "peaks", "coefficients", "shapes", "timed", "fit",
+          "cluster"});
   std::optional<Accelerator> accelerator;
   if (r.has("accelerator")) accelerator = read_accelerator(r.section("accelerator", ""));
   Identity identity{.cores = 1, .memory_bytes = 1, .cache_bytes = 1};
@@ -290,6 +306,7 @@ Machine from_json(const json& j, const std::string& file) {
       const size_t i = index_of(*coef_named(name));
       m.coefficients[i] = read_coefficient(all.section(name, ""), info_of(i), m.floor_of(i));
     }
+    leave_softmax_to_attention(all, m);
   }
   if (r.has("shapes")) {
     const Reader shapes = r.section("shapes", "");
@@ -298,6 +315,7 @@ Machine from_json(const json& j, const std::string& file) {
       factors[name] = shapes.positive(name, "run isobar calibrate --for again");
     m.shapes = std::make_shared<const ShapeFactors>(std::move(factors));
   }
+  if (r.has("timed")) m.timed = read_ranges(r.section("timed", ""));
   if (r.has("fit")) m.fit = read_fit(r.section("fit", ""));
   if (r.has("cluster")) m.cluster = r.section("cluster", "").value().dump();
   return m;

@@ -68,6 +68,14 @@ void write_storage(YAML::Emitter& out, const Storage& s) {
   out << YAML::EndMap;
 }
 
+void write_ranges(YAML::Emitter& out, const char* key, const Ranges& ranges) {
+  out << YAML::Key << key << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, r] : ranges)
+    out << YAML::Key << name << YAML::Value << YAML::Flow << YAML::BeginSeq << number(r[0]) << number(r[1])
+        << YAML::EndSeq;
+  out << YAML::EndMap;
+}
+
 void write_fit(YAML::Emitter& out, const FitRecord& fit) {
   out << YAML::Key << "fit" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "runs" << YAML::Value;
@@ -78,11 +86,9 @@ void write_fit(YAML::Emitter& out, const FitRecord& fit) {
   out << YAML::Key << "quantile" << YAML::Value << number(fit.quantile);
   out << YAML::Key << "spread" << YAML::Value << YAML::BeginMap;
   for (const auto& [kind, v] : fit.spread) out << YAML::Key << kind << YAML::Value << number(v);
-  out << YAML::EndMap << YAML::Key << "range" << YAML::Value << YAML::BeginMap;
-  for (const auto& [name, r] : fit.range)
-    out << YAML::Key << name << YAML::Value << YAML::Flow << YAML::BeginSeq << number(r[0]) << number(r[1])
-        << YAML::EndSeq;
-  out << YAML::EndMap << YAML::Key << "effects" << YAML::Value << YAML::BeginMap;
+  out << YAML::EndMap;
+  write_ranges(out, "range", fit.range);
+  out << YAML::Key << "effects" << YAML::Value << YAML::BeginMap;
   for (const auto& [name, v] : fit.effects)
     out << YAML::Key << YAML::DoubleQuoted << name << YAML::Value << number(v);
   out << YAML::EndMap << YAML::Key << "effect_sigma" << YAML::Value << YAML::BeginMap;
@@ -151,6 +157,7 @@ std::string to_yaml(const Machine& m) {
     for (const auto& [name, factor] : *m.shapes) out << YAML::Key << name << YAML::Value << number(factor);
     out << YAML::EndMap;
   }
+  if (!m.timed.empty()) write_ranges(out, "timed", m.timed);
   if (m.fit) write_fit(out, *m.fit);
   if (!m.cluster.empty()) out << YAML::Key << "cluster" << YAML::Value << YAML::Load(m.cluster);
   out << YAML::EndMap;

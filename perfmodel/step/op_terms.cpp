@@ -37,6 +37,13 @@ Coef attention_at(Arithmetic a, bool backward) {  // fp8: of its products alone
        Coef::attention_backward_bf16}};
   return kPrices[backward ? 1 : 0][static_cast<size_t>(a)];
 }
+// Of cores: exponentials, sums and rounding, a score each. Heads of 32 and of 96 have the same, and a third
+// of the products.
+Coef softmax_at(Arithmetic a, bool backward) {
+  const bool half = a == Arithmetic::half || a == Arithmetic::fp8;
+  if (backward) return half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32;
+  return half ? Coef::softmax_bf16 : Coef::softmax_f32;
+}
 
 // The coefficients of an op that is no collective, and how much of each: `put(coefficient, amount)`. `flops`:
 // those that are charged, at least those that are done.
@@ -60,9 +67,11 @@ void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double 
       break;
     case PriceClass::attention:
       put(attention_at(arithmetic, false), flops);
+      put(softmax_at(arithmetic, false), work.vector_flops);
       break;
     case PriceClass::attention_backward:
       put(attention_at(arithmetic, true), flops);
+      put(softmax_at(arithmetic, true), work.vector_flops);
       break;
     case PriceClass::norm:
       rows(Coef::norm);
@@ -198,11 +207,14 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
     if (counts) add(*counts, c, rates, 1);
     return seconds(c, rates);
   }
-  double flops = op.work.flops;
+  Work work = op.work;
+  double flops = work.flops;
   const auto processors = static_cast<double>(where.processors);
   if (processors > 0 && op.kind == OpKind::gemm) flops = paid_gemm(op, processors);
-  if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward))
+  if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)) {
     flops = paid_attention(op, processors);
+    work.vector_flops = 0;  // narrow heads are charged for there
+  }
   double s = 0;
   if (processors > 0 && op.to_host) {
     s = op.work.bytes_written * rates[index_of(Coef::copy_host)];
@@ -210,7 +222,7 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
     return s;
   }
   const Team team = processors > 0 ? Team{} : team_of(op.kind, op.dtype, op.work, where.threads);
-  count_compute(op.kind, arithmetic_of(op.dtype, op.fp8, op.tf32), op.work, flops, cache_share,
+  count_compute(op.kind, arithmetic_of(op.dtype, op.fp8, op.tf32), work, flops, cache_share,
                 [&](Coef c, double amount) {
                   const double n = amount * team.share(info_of(c).resource);
                   s += n * rates[index_of(c)];

@@ -1,5 +1,7 @@
 #include "perfmodel/step/shapes.h"
 
+#include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include "model/plan/op_table.h"
@@ -26,14 +28,41 @@ std::string case_name(const Op& op, const std::string& precision, int64_t thread
          std::to_string(threads);
 }
 
+std::string head_name(const std::string& kind, const std::string& precision, int64_t head_size) {
+  return kind + "/" + precision + "/d" + std::to_string(head_size);
+}
+
 std::string case_precision(const RunSpec& spec) {
   return spec.policy.amp == "none" ? "f32" : spec.policy.amp == "bf16" ? "bf16" : "";
 }
 
+namespace {
+
+// Between the nearest timed head sizes on either side, in logarithms; beyond the ends, as there.
+double head_factor(const Op& op, const Conditions& where) {
+  std::string prefix = head_name(name_of(op.kind), where.precision, 0);
+  prefix.pop_back();
+  const auto own = static_cast<double>(op.a.d);
+  double below = 0, above = 0, at_below = 1, at_above = 1;  // sizes, 0: none; factors
+  const ShapeFactors& all = *where.shapes;
+  for (auto i = all.lower_bound(prefix); i != all.end() && i->first.starts_with(prefix); ++i) {
+    const double size = std::atof(i->first.c_str() + prefix.size());
+    if (!(size > 0)) continue;
+    if (size <= own && size > below) below = size, at_below = i->second;
+    if (size >= own && (above == 0 || size < above)) above = size, at_above = i->second;
+  }
+  if (below == 0) return at_above;
+  if (above == 0 || above == below) return at_below;
+  return at_below * std::pow(at_above / at_below, std::log(own / below) / std::log(above / below));
+}
+
+}  // namespace
+
 double shape_factor(const Op& op, const Conditions& where) {
   if (where.shapes == nullptr || where.precision.empty() || is_collective(op.kind)) return 1;
   const auto found = where.shapes->find(case_name(op, where.precision, where.threads));
-  return found == where.shapes->end() ? 1 : found->second;
+  if (found != where.shapes->end()) return found->second;
+  return op.kind == OpKind::attention || op.kind == OpKind::attention_backward ? head_factor(op, where) : 1;
 }
 
 }  // namespace isobar

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
+#include "model/plan/op_table.h"
 #include "perfmodel/step/cost.h"
 #include "support.h"
 #include "tests/paths.h"
@@ -139,6 +140,40 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
     EXPECT_EQ(m[Coef::gemm_bf16].provenance.at(0).substr(0, 9), "gemm/bf16");
     EXPECT_NO_THROW(parse_machine(to_yaml(m), "calibrated.yaml"));
   }
+}
+
+// A kind that is off its counts is so on one thread and on two: how threads share is told by the two
+// together.
+TEST(Calibrate, WhatAKindHasInCommonSaysNothingOfItsThreads) {
+  for (uint64_t seed : {1, 2, 3}) {
+    std::mt19937_64 random(seed);
+    Machine truth = test::machine();  // two threads take 0.51 of the time; the spec sheet expects 0.6
+    truth[Coef::threads_serial].value = truth[Coef::share_compute].value = 0.01;
+    truth[Coef::share_memory].value = 0.02;
+    json j = benchmarks(truth, 0.02, random);
+    std::normal_distribution<double> off(0, 0.1);
+    std::map<std::string, double> of_kind;
+    for (json& b : j["benchmarks"]) {
+      const std::string name = b["name"], kind = name.substr(0, name.find('/'));
+      if (op_named(kind))
+        b["real_time"] =
+            b["real_time"].get<double>() * std::exp(of_kind.try_emplace(kind, off(random)).first->second);
+    }
+    const Machine m = machine_from_benchmarks(j);
+    const auto shared = [](const Machine& x) {
+      return rates(x.values(), {.threads = 2, .cores = 2})[index_of(Coef::gemm_f32)] /
+             x[Coef::gemm_f32].value;
+    };
+    EXPECT_NEAR(shared(m) / shared(truth), 1, 0.03) << "seed " << seed;
+  }
+}
+
+TEST(Calibrate, KeepsInWhatStepsOpsWereTimed) {
+  std::mt19937_64 random(1);
+  json j = benchmarks(test::machine(), 0, random);
+  EXPECT_TRUE(machine_from_benchmarks(j).timed.empty());
+  j["context"]["timed"] = {{"embed_dim", {64, 512}}, {"threads", {1, 2}}};
+  EXPECT_EQ(machine_from_benchmarks(j).timed, (Ranges{{"embed_dim", {64, 512}}, {"threads", {1, 2}}}));
 }
 
 // A slice of a net as it fills an accelerator.

@@ -116,6 +116,30 @@ TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
   EXPECT_DOUBLE_EQ(t.flops_f32, gemm + 7 * product);
 }
 
+// Every head has a score for each pair of tokens, however wide it is: narrow heads cost more per FLOP.
+TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
+  const Machine m = test::machine();
+  double of_heads[2] = {};
+  for (const int64_t heads : {4, 8}) {
+    for (const char* amp : {"none", "bf16"}) {
+      RunSpec s = test::tiny();
+      s.net.vit().num_heads = heads;
+      s.policy.amp = amp;
+      const VitSpec& n = s.net.vit();
+      const auto N = static_cast<double>(n.tokens());
+      const double scores = static_cast<double>(s.train.global_batch * n.depth * heads) * N * N;
+      const StepTerms t = terms_of(s, m, {.ranks_on_host = 1, .threads = 1});
+      const bool half = amp == std::string("bf16");
+      EXPECT_DOUBLE_EQ(t.total[index_of(half ? Coef::softmax_bf16 : Coef::softmax_f32)], scores);
+      EXPECT_DOUBLE_EQ(t.total[index_of(half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32)],
+                       scores);
+      EXPECT_EQ(t.total[index_of(half ? Coef::softmax_f32 : Coef::softmax_bf16)], 0);
+      if (!half) of_heads[heads / 8] = step_seconds(t, m.values());
+    }
+  }
+  EXPECT_GT(of_heads[1], of_heads[0]);  // the same FLOPs
+}
+
 // In f32 attention on GPUs runs in scalar arithmetic, in tf32 on tensor cores, as its products do.
 TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
   const Machine m = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
@@ -150,6 +174,9 @@ TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
     EXPECT_DOUBLE_EQ(middle_counts[index_of(tf32)], slow_counts[index_of(f32)]);
     EXPECT_EQ(fast_counts[index_of(tf32)], 0);
     EXPECT_DOUBLE_EQ(fast_counts[index_of(bf16)], slow_counts[index_of(f32)]);
+    for (const Coef c : {Coef::softmax_f32, Coef::softmax_bf16, Coef::softmax_backward_f32,
+                         Coef::softmax_backward_bf16})  // narrow heads are charged for as FLOPs there
+      EXPECT_EQ(slow_counts[index_of(c)] + middle_counts[index_of(c)] + fast_counts[index_of(c)], 0);
   }
 }
 

@@ -22,6 +22,7 @@ TEST(MachineFile, ReadsBackWhatWasWritten) {
                     .effects = {{"shape: vit b", 0.01}, {"host: a", -0.02}},
                     .effect_sigma = {{"host", 0.03}, {"shape", 0.01}},
                     .covariance = std::vector<double>((kCoefs + 2) * (kCoefs + 2), 0)};
+  m.timed = {{"embed_dim", {128, 384}}, {"threads", {1, 2}}};
   for (size_t i = 0; i < kCoefs; ++i) {
     m.coefficients[i] = Coefficient::make(m.coefficients[i].value * (1 + 0.013 * static_cast<double>(i)),
                                           0.21, {"gemm/f32/a: b", "123"});
@@ -52,6 +53,39 @@ TEST(MachineFile, ReadsBackWhatWasWritten) {
   EXPECT_EQ(back.fit->notes, m.fit->notes);
   EXPECT_EQ(back.fit->spread, m.fit->spread);
   EXPECT_EQ(back.fit->range, m.fit->range);
+  EXPECT_EQ(back.timed, m.timed);
+}
+
+TEST(MachineFile, RefusesARangeOfWhatWasTimedThatIsNone) {
+  Machine m = test::machine();
+  m.timed = {{"embed_dim", {128, 384}}};
+  std::string text = to_yaml(m);
+  text.replace(text.find("128, 384"), 8, "384, 128");
+  try {
+    parse_machine(text, "m.yaml");
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("timed.embed_dim"), std::string::npos) << e.what();
+  }
+}
+
+// Files from before the softmax had a price: it is in that of attention's FLOPs, and predictions stay.
+TEST(MachineFile, OlderFilesHaveTheSoftmaxWithinAttention) {
+  std::string text = test::kSpecSheet;
+  text += R"(
+coefficients:
+  attention.forward.f32: {value: 1.2e-11, unit: "s/FLOP", lower: 1.1e-11, upper: 1.3e-11, provenance: ["a"]}
+)";
+  const Machine m = parse_machine(text, "m.yaml");
+  const Plan plan = build_plan(test::tiny(), 0, {});
+  const Conditions where{.cores = 2};
+  for (const Op& op : plan.ops) {
+    if (op.kind != OpKind::attention) continue;
+    const Counts n = count_op(op, plan, cache_share(m, 1), where);
+    const double rest = n[index_of(Coef::op)] * m[Coef::op].value;
+    EXPECT_NEAR((seconds(n, rates(m.values(), where)) - rest) / (work(op, plan).flops * 1.2e-11), 1, 1e-3);
+  }
+  EXPECT_GT(m[Coef::softmax_bf16].value, 1e-10);  // of what the file does not speak of, the spec sheet's
 }
 
 TEST(MachineFile, DerivesWhatItLeavesOutFromTheSpecSheet) {

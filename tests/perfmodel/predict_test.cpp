@@ -76,7 +76,7 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
                     .host = {.ranks_on_host = s.layout.world(), .threads = s.run.threads},
                     .step_s = step});
   }
-  const Machine m = fit(runs, test::machine(), {});
+  Machine m = fit(runs, test::machine(), {});
   const Prediction inside = predict(runs[0].spec, m, {});
   EXPECT_TRUE(inside.warnings.empty()) << inside.warnings.at(0);
   RunSpec large = runs[0].spec;
@@ -86,6 +86,17 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
   EXPECT_GT(far.upper / far.lower, 1.2 * inside.upper / inside.lower);
   ASSERT_FALSE(far.warnings.empty());
   EXPECT_NE(far.warnings[0].find("depth"), std::string::npos) << far.warnings[0];
+  // Of nets whose ops calibration has timed more is known; of those that are larger than both, no more.
+  const auto width = [&](double widest) {
+    m.timed = {{"embed_dim", {128, widest}}};
+    const Prediction p = predict(large, m, {});
+    return std::log(p.upper / p.lower);
+  };
+  const double untimed = std::log(far.upper / far.lower);
+  EXPECT_NEAR(width(128), untimed, 1e-12);
+  EXPECT_LT(width(512), 0.95 * untimed);
+  EXPECT_LT(width(1024), 0.95 * width(512));
+  EXPECT_NEAR(width(4096), width(1024), 1e-12);
   EXPECT_GT(
       predict(runs[0].spec, test::machine(), {}).upper / predict(runs[0].spec, test::machine(), {}).lower,
       inside.upper / inside.lower);

@@ -144,6 +144,59 @@ TEST(Shapes, LayoutsArePricedByThemToo) {
   }
 }
 
+// Heads of a size that calibration timed, of one between two, and beyond them
+TEST(Shapes, AttentionIsPricedByItsHeadSize) {
+  Machine m = test::machine(), without = m;
+  m.shapes = std::make_shared<const ShapeFactors>(
+      ShapeFactors{{"attention/f32/d16", 1.5}, {"attention/f32/d64", 0.96}, {"attention/bf16/d32", 9}});
+  m = parse_machine(to_yaml(m), "m.yaml");
+  for (const auto& [heads, factor] :
+       {std::pair{16, 1.5}, {8, 1.5}, {4, 1.2}, {2, 0.96}, {1, 0.96}}) {  // sizes of 8 to 128
+    RunSpec s = test::tiny();
+    s.net.vit().num_heads = heads;
+    const Plan plan = build_plan(s, 0, {});
+    for (const Op& op : plan.ops)
+      if (timed(op))
+        EXPECT_NEAR(
+            price(op, plan, m, conditions_of(s, m)) / price(op, plan, without, conditions_of(s, without)),
+            op.kind == OpKind::attention ? factor : 1, 1e-9)
+            << op.path << " " << heads;
+  }
+}
+
+TEST(Shapes, CalibrationKeepsWhatItsHeadSizesTake) {
+  std::mt19937_64 random(1);
+  std::map<std::string, double> took;
+  json j = benchmarks(test::machine(), random, took);
+  const double scores = 4.0 * 512 * 512;
+  // The narrower the dearer a FLOP, but for the widest, which is dearest
+  const std::map<int64_t, double> us{{32, 4000}, {64, 6000}, {128, 22000}};
+  for (const int64_t threads : {1, 2})
+    for (const auto& [size, time] : us)
+      j["benchmarks"].push_back(
+          {{"name", "attention/f32/d" + std::to_string(size) + "t" + std::to_string(threads)},
+           {"time_unit", "us"},
+           {"real_time", time / static_cast<double>(threads)},
+           {"flops", 4 * scores * static_cast<double>(size)},
+           {"vector_flops", scores},
+           {"bytes", 1e6},
+           {"head_size", size},
+           {"threads", threads}});
+  const Machine m = machine_from_benchmarks(j);
+  EXPECT_GT(m.shapes->at("attention/f32/d128"), m.shapes->at("attention/f32/d64"));
+  RunSpec s = test::tiny();
+  for (const int64_t size : {64, 128}) {
+    s.net.vit().num_heads = 128 / size;
+    const Plan plan = build_plan(s, 0, {});
+    for (const Op& op : plan.ops)
+      if (op.kind == OpKind::attention)
+        EXPECT_NEAR(price(op, plan, m, conditions_of(s, m)) / work(op, plan).vector_flops /
+                        (1e-6 * us.at(size) / scores),
+                    1, 0.08)
+            << size;
+  }
+}
+
 TEST(Shapes, AFactorThatIsNoneIsRefusedByName) {
   Machine m = test::machine();
   m.shapes = std::make_shared<const ShapeFactors>(ShapeFactors{{"gemm/f32/NT64x64x64/threads1", 2}});
