@@ -1,7 +1,10 @@
 #include "model/engine/rank_metrics.h"
 
+#include <omp.h>
+
 #include <algorithm>
 
+#include "model/base/step_stats.h"
 #include "model/engine/core_hops.h"
 #include "model/engine/host.h"
 
@@ -23,19 +26,35 @@ RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi
 // Nobody trains meanwhile: before the first step and where ranks stop to tell.
 void RankMetrics::measure_cores() {
   if (gpu_ || mpi_.rank_on_host() != 0 || mpi_.ranks_on_host() > cores_of(mpi_)) return;
-  if (const auto trip = core_round_trip_ns(mpi_.host_cpus()))
-    core_trip_ns_ = std::max(core_trip_ns_.value_or(0), *trip);
+  if (const auto trip = core_round_trip_ns(mpi_.host_cpus())) host_trips_.push_back(*trip);
+}
+
+// A hypervisor may move cores apart, and together again, within a second: a rank that has its host for itself
+// asks between steps. Of long runs every second answer goes, and it asks half as often.
+void RankMetrics::measure_team() {
+  constexpr size_t kMost = 1024;
+  const auto now = std::chrono::steady_clock::now();
+  if (gpu_ || mpi_.ranks_on_host() > 1 || omp_get_max_threads() > cores_of(mpi_) || now < next_trip_) return;
+  if (const auto trip = team_round_trip_ns(omp_get_max_threads())) team_trips_.push_back(*trip);
+  if (team_trips_.size() == kMost) {
+    for (size_t i = 0; i < kMost / 2; ++i) team_trips_[i] = team_trips_[2 * i];
+    team_trips_.resize(kMost / 2);
+    between_trips_ *= 2;
+  }
+  next_trip_ = now + between_trips_;
 }
 
 void RankMetrics::reset() {
   meter_.reset();
   steps_ = 0;
   step_s_ = data_wait_s_ = 0;
+  team_trips_.clear();
 }
 
 void RankMetrics::add(double step_s, double data_wait_s) {
   ++steps_;
   step_s_ += step_s, data_wait_s_ += data_wait_s;
+  measure_team();
 }
 
 RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
@@ -58,7 +77,8 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
     r.mhz = processor_.mhz();
   else if (const double mhz = cores_mhz(); mhz > 0)
     r.mhz = mhz;
-  r.core_trip_ns = core_trip_ns_;
+  const std::vector<double>& trips = team_trips_.empty() ? host_trips_ : team_trips_;
+  if (!trips.empty()) r.core_trip_ns = quantile(trips, 0.5);
   RanksRecord out{.step = step, .steps = steps_};
   if (meter_.on() && meter_.seconds() > 0) {
     r.watts = meter_.joules() / meter_.seconds();

@@ -6,8 +6,9 @@
 //   metrics.pause();                              // validations and checkpoints are no training
 //   log.write(metrics.report(step, runner));      // collective; rank 0 has all
 #pragma once
+#include <chrono>
 #include <cstdint>
-#include <optional>
+#include <vector>
 
 #include "model/backend/runner.h"
 #include "model/comm/comm.h"
@@ -30,13 +31,16 @@ class RankMetrics {
 
  private:
   void measure_cores();
+  void measure_team();
   RanksRecord own(int64_t step, const Runner& runner) const;
   const Plan& plan_;
   const Processor& processor_;
   const Mpi& mpi_;
   const bool gpu_;
-  EnergyMeter meter_;                   // of a GPU's rank its own, of a host's first rank the host's
-  std::optional<double> core_trip_ns_;  // of the host's first rank: the longest so far
+  EnergyMeter meter_;                            // of a GPU's rank its own, of a host's first rank the host's
+  std::vector<double> host_trips_, team_trips_;  // ns, core_hops.h: where ranks stop; between steps
+  std::chrono::steady_clock::time_point next_trip_{};
+  std::chrono::milliseconds between_trips_{20};
   int64_t steps_ = 0;
   double step_s_ = 0, data_wait_s_ = 0;  // sums
 };

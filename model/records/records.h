@@ -106,8 +106,9 @@ struct RankRecord {  // of one rank; seconds are means of a step
   std::optional<double> compute_s;  // in ops of the compute lane; none: the device times no ops
   double data_wait_s = 0;
   int64_t rss_bytes = 0, peak_rss_bytes = 0;  // of its process
-  /// Of a host's first rank, on CPUs: the longest round trip of a cache line between two of the host's cores
-  /// (engine/core_hops.h), before, between and after the steps
+  /// Of a host's first rank, on CPUs: the round trip of a cache line between its farthest cores
+  /// (engine/core_hops.h). Of a rank that has its host for itself the median of those between its threads,
+  /// every 20 ms of the steps; else of those between the host's cores before, between and after them
   std::optional<double> core_trip_ns;
   std::optional<double> mhz;    // clock of its cores, or of its GPU, after the last of these steps
   std::optional<double> watts;  // what it meters: of its GPU; of its host, where it is the first rank there

@@ -95,5 +95,32 @@ TEST(CoreHops, ARoundTripTakesTensToHundredsOfNanoseconds) {
   EXPECT_EQ(own_mask(), before) << "the caller is not bound";
 }
 
+// Between the threads that compute, without binding or starting any
+TEST(CoreHops, ATeamAsksItsOwnThreads) {
+  EXPECT_FALSE(team_round_trip_ns(1));
+  std::optional<double> trip;
+  for (int ask = 0; !trip && ask < 200; ++ask) trip = team_round_trip_ns(2);
+  ASSERT_TRUE(trip) << "not once in two hundred times";
+  EXPECT_GT(*trip, 5);
+  EXPECT_LT(*trip, 2000);
+  for (int threads : {3, 20, 40})  // more than there are cores: it ends all the same
+    team_round_trip_ns(threads);
+}
+
+// A run tells the middle of what its team found while it trained.
+TEST(CoreHops, ARunTellsHowFarItsThreadsLay) {
+  if (process_cpus().size() < 2) GTEST_SKIP() << "one core";
+  const Folder dir;
+  const Ended e = Child(train_words(tiny(), {"run.out=" + dir / "run", "train.steps=200", "run.threads=2"}, {})).wait();
+  ASSERT_EQ(e.code, 0) << e.text;
+  std::optional<double> told;
+  for_each_record(dir / "run/result.jsonl", nullptr, [&](const Record& record) {
+    if (const auto* ranks = std::get_if<RanksRecord>(&record)) told = ranks->ranks.at(0).core_trip_ns;
+  });
+  ASSERT_TRUE(told);
+  EXPECT_GT(*told, 5);
+  EXPECT_LT(*told, 2000);
+}
+
 }  // namespace
 }  // namespace isobar
