@@ -164,11 +164,12 @@ std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ra
     RegionGraph g = region_graph(n);
     RegionCut cut{{.parts = split_evenly(n.tokens(), ranks)}, {.parts = split_evenly(up, ranks)}};
     if (n.partition == "metis") {
-      std::vector<Partition> kinds = metis_partition({n.tokens(), up},
-                                                     {{0, received(g.intra)},
-                                                      {0, received(g.boundary)},
-                                                      {1, std::vector<int64_t>(static_cast<size_t>(up), 1)}},
-                                                     {{&g.intra, 0, 0}, {&g.boundary, 1, 0}}, ranks);
+      std::vector<Partition> kinds =
+          metis_partition({n.tokens(), up},
+                          {{0, received(g.intra)},
+                           {0, received(g.boundary)},
+                           {1, std::vector<int64_t>(static_cast<size_t>(up), 1), 1.5}},
+                          {{&g.intra, 0, 0}, {&g.boundary, 1, 0}}, ranks);
       cut.down = std::move(kinds[0]), cut.up = std::move(kinds[1]);
       g = numbered(std::move(g), cut);
     }
