@@ -7,6 +7,7 @@
 #include <map>
 
 #include "model/engine/host.h"
+#include "model/nets/region_graph.h"
 #include "model/plan/layout.h"
 
 namespace isobar {
@@ -43,7 +44,8 @@ std::string layers_text(const MlpSpec& n) {
 std::string graph_text(const RegionalGnnSpec& n) {
   const auto two = [](int64_t a, int64_t b) { return grouped(a) + " + " + grouped(b); };
   return some(n.num_gnn_layers, "step") + " of " + std::to_string(n.latent_size) + ", " +
-         two(n.tokens(), n.upstream_box().points()) + " nodes, " + two(n.intra_edges(), n.boundary_edges()) +
+         two(n.tokens(), n.upstream_box().points()) + " nodes (of the latter " +
+         grouped(sending_box(n).points()) + " are read), " + two(n.intra_edges(), n.boundary_edges()) +
          text(" edges, %ld -> %ld channels", n.in_channels, n.out_channels);
 }
 

@@ -90,7 +90,7 @@ GraphPicture picture(const RegionalGnnSpec& n, int64_t ranks) {
                            rank[static_cast<size_t>(i)], receives});
   };
   put(n.downstream_box(), cut->down, true);
-  put(n.upstream_box(), cut->up, false);
+  put(sending_box(n), cut->up, false);
   const auto up = static_cast<int32_t>(n.tokens());
   for (size_t e = 0; e < g.intra.senders.size(); ++e)
     out.edges.push_back({g.intra.senders[e], g.intra.receivers[e]});

@@ -121,10 +121,13 @@ std::vector<Partition> metis_partition(const std::vector<int64_t>& nodes, const 
     options[METIS_OPTION_OBJTYPE] = METIS_OBJTYPE_VOL;  // rows that are exchanged, not edges
     options[METIS_OPTION_SEED] = 1;
     options[METIS_OPTION_NUMBERING] = 0;
+    std::vector<real_t> slack;
+    for (const Evenly& e : evenly) slack.push_back(static_cast<real_t>(e.slack));
     auto parts = static_cast<idx_t>(ranks);
     idx_t volume = 0;
     if (METIS_PartGraphKway(&all, &constraints, graph.offsets.data(), graph.of.data(), weight.data(), nullptr,
-                            nullptr, &parts, nullptr, nullptr, options, &volume, rank_of.data()) != METIS_OK)
+                            nullptr, &parts, nullptr, slack.data(), options, &volume,
+                            rank_of.data()) != METIS_OK)
       throw std::runtime_error("METIS cut no graph of " + std::to_string(all) + " nodes in " +
                                std::to_string(ranks));
   }

@@ -34,6 +34,7 @@ struct EdgesBetween {
 struct Evenly {
   size_t kind;
   std::vector<int64_t> weights;
+  double slack = 1.03;  // the most that a rank may have, over an even share
 };
 
 /// Whether METIS was there when this program was built.

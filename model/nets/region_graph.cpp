@@ -22,44 +22,64 @@ struct Neighbor {
 
 class RegionGrid {
  public:
-  explicit RegionGrid(const RegionalGnnSpec& n) : n_(n) {}
+  explicit RegionGrid(const RegionalGnnSpec& n) : n_(n) {
+    for (int64_t i = 0; i < n.img_height; ++i) cosines_.push_back(std::cos(kRadians * latitude(i)));
+    for (int64_t i = 0; i < std::max(n.img_height, n.img_width); ++i)
+      sines_.push_back(std::sin(kRadians * n.spacing * static_cast<double>(i) / 2));
+  }
   double latitude(int64_t row) const { return n_.north - n_.spacing * static_cast<double>(row); }
   // Haversine of the angle between two points so many columns apart: the same to the east and to the west.
   double hav(int64_t row_a, int64_t row_b, int64_t columns) const {
     const double up = sine(std::abs(row_a - row_b)), across = sine(std::abs(columns));
     return up * up +
-           std::cos(kRadians * latitude(row_a)) * std::cos(kRadians * latitude(row_b)) * across * across;
+           cosines_[static_cast<size_t>(row_a)] * cosines_[static_cast<size_t>(row_b)] * across * across;
   }
   double degrees(double hav) const { return 2 * std::asin(std::min(1.0, std::sqrt(hav))) / kRadians; }
   double spacing() const { return n_.spacing; }
   // No point so many rows away is nearer than this.
   double least_hav(int64_t rows) const { return sine(rows) * sine(rows); }
+  // Whether points of a row are the further the more columns lie between, up to so many.
+  bool grows(int64_t columns) const { return n_.spacing * static_cast<double>(columns) <= 180; }
 
  private:
-  double sine(int64_t steps) const {
-    return std::sin(kRadians * n_.spacing * static_cast<double>(steps) / 2);
-  }
+  double sine(int64_t steps) const { return sines_[static_cast<size_t>(steps)]; }
   const RegionalGnnSpec& n_;
+  std::vector<double> cosines_, sines_;  // of rows' latitudes; of half so many steps
 };
 
 // The k points of `from` nearest to one point of the grid, which is none of them itself. Rows are looked at
-// from that point outwards until none further on can be nearer.
+// from that point outwards until none further on can be nearer, and so are the columns of each.
 std::vector<Neighbor> nearest(const RegionGrid& grid, const GridBox& from, int64_t row, int64_t column,
                               size_t k, bool itself) {
   std::vector<Neighbor> best;
+  double furthest_of_best = 0;
+  const int64_t end = from.column + from.columns, begin = std::clamp(column, from.column, end - 1);
+  const bool grows = grid.grows(std::max(std::abs(column - from.column), std::abs(end - 1 - column)));
   const auto look_at = [&](int64_t r) {
     if (r < from.row || r >= from.row + from.rows) return;
-    for (int64_t c = from.column; c < from.column + from.columns; ++c)
-      if (itself || r != row || c != column)
-        best.push_back({grid.hav(row, r, column - c),
-                        static_cast<int32_t>((r - from.row) * from.columns + c - from.column)});
-    if (best.size() <= k) return;
-    std::nth_element(best.begin(), best.begin() + static_cast<ptrdiff_t>(k) - 1, best.end());
-    best.resize(k);
+    const bool full = best.size() == k;
+    const auto look_along = [&](int64_t first, int64_t step) {
+      for (int64_t c = first; c >= from.column && c < end; c += step) {
+        if (!itself && r == row && c == column) continue;
+        const double hav = grid.hav(row, r, column - c);
+        if (full && hav > furthest_of_best) {
+          if (grows) return;
+          continue;
+        }
+        best.push_back({hav, static_cast<int32_t>((r - from.row) * from.columns + c - from.column)});
+      }
+    };
+    look_along(begin, 1);
+    look_along(begin - 1, -1);
+    if (best.size() > k) {
+      std::nth_element(best.begin(), best.begin() + static_cast<ptrdiff_t>(k) - 1, best.end());
+      best.resize(k);
+    }
+    if (!best.empty()) furthest_of_best = std::max_element(best.begin(), best.end())->hav;
   };
   const int64_t furthest = std::max(std::abs(row - from.row), std::abs(row - (from.row + from.rows - 1)));
   for (int64_t away = 0; away <= furthest; ++away) {
-    if (best.size() == k && std::max_element(best.begin(), best.end())->hav < grid.least_hav(away)) break;
+    if (best.size() == k && furthest_of_best < grid.least_hav(away)) break;
     look_at(row - away);
     if (away > 0) look_at(row + away);
   }
@@ -99,36 +119,57 @@ std::vector<int64_t> received(const EdgeSet& e) {
   return n;
 }
 
+// Edges into the boundary, whose senders are those of a box that holds all that are nearest
+EdgeSet boundary_edges(const RegionalGnnSpec& n, const GridBox& from) {
+  return edges(RegionGrid(n), from, n.downstream_box(), n.boundary_columns(), n.boundary_neighbors, true);
+}
+
+// What the graph is a function of
+using GraphKey = std::tuple<double, double, double, int64_t, int64_t, std::vector<double>,
+                            std::vector<double>, double, int64_t, int64_t>;
+GraphKey key_of(const RegionalGnnSpec& n) {
+  return {n.north,     n.west,
+          n.spacing,   n.img_height,
+          n.img_width, n.downstream,
+          n.upstream,  n.boundary_longitude,
+          n.neighbors, n.boundary_neighbors};
+}
+
 }  // namespace
 
+GridBox sending_box(const RegionalGnnSpec& n) {
+  static Memo<GraphKey, GridBox> known;
+  return known(key_of(n), [&] {
+    const GridBox up = n.upstream_box();
+    int64_t north = up.rows, south = 0, west = up.columns, east = 0;
+    for (const int32_t s : boundary_edges(n, up).senders) {
+      north = std::min(north, s / up.columns), south = std::max(south, s / up.columns);
+      west = std::min(west, s % up.columns), east = std::max(east, s % up.columns);
+    }
+    return GridBox{up.row + north, up.column + west, south - north + 1, east - west + 1};
+  });
+}
+
 RegionGraph region_graph(const RegionalGnnSpec& n) {
-  const RegionGrid grid(n);
-  const GridBox down = n.downstream_box(), up = n.upstream_box();
-  return {edges(grid, down, down, down.columns, n.neighbors, false),
-          edges(grid, up, down, n.boundary_columns(), n.boundary_neighbors, true)};
+  const GridBox down = n.downstream_box();
+  return {edges(RegionGrid(n), down, down, down.columns, n.neighbors, false),
+          boundary_edges(n, sending_box(n))};
 }
 
 std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ranks) {
-  using Key = std::tuple<double, double, double, std::vector<double>, std::vector<double>, double, int64_t,
-                         int64_t, int64_t, std::string>;
-  static Memo<Key, std::shared_ptr<const RegionCut>> known;
-  const Key key{n.north,     n.west,
-                n.spacing,   n.downstream,
-                n.upstream,  n.boundary_longitude,
-                n.neighbors, n.boundary_neighbors,
-                ranks,       n.partition};
+  static Memo<std::tuple<GraphKey, int64_t, std::string>, std::shared_ptr<const RegionCut>> known;
   require_metis(n.partition);
-  return known(key, [&] {
+  return known({key_of(n), ranks, n.partition}, [&] {
+    const int64_t up = sending_box(n).points();
     RegionGraph g = region_graph(n);
-    RegionCut cut{{.parts = split_evenly(n.tokens(), ranks)},
-                  {.parts = split_evenly(n.upstream_box().points(), ranks)}};
+    RegionCut cut{{.parts = split_evenly(n.tokens(), ranks)}, {.parts = split_evenly(up, ranks)}};
     if (n.partition == "metis") {
-      const int64_t up = n.upstream_box().points();
-      std::vector<Partition> kinds = metis_partition({n.tokens(), up},
-                                                     {{0, received(g.intra)},
-                                                      {0, received(g.boundary)},
-                                                      {1, std::vector<int64_t>(static_cast<size_t>(up), 1)}},
-                                                     {{&g.intra, 0, 0}, {&g.boundary, 1, 0}}, ranks);
+      std::vector<Partition> kinds =
+          metis_partition({n.tokens(), up},
+                          {{0, received(g.intra)},
+                           {0, received(g.boundary)},
+                           {1, std::vector<int64_t>(static_cast<size_t>(up), 1), 1.5}},
+                          {{&g.intra, 0, 0}, {&g.boundary, 1, 0}}, ranks);
       cut.down = std::move(kinds[0]), cut.up = std::move(kinds[1]);
       g = numbered(std::move(g), cut);
     }

@@ -5,8 +5,10 @@
 //   const RegionGraph g = region_graph(spec);
 //   g.intra.senders[e], g.intra.receivers[e]       // indices into the region's own nodes
 //
-// Nodes of a region are its points row by row from the north. Counts are known without the graph
-// (RegionalGnnSpec::intra_edges): a plan that is only priced never builds it.
+// Nodes of a region are its points row by row from the north. Of the upstream region only the points of
+// sending_box() are nodes: it holds every one that an edge reads. The others, most of them, see no other
+// node and are seen by none, so nothing that is predicted, and no gradient, depends on them. Counts of edges
+// are known without the graph (RegionalGnnSpec::intra_edges): a plan that is only priced never builds it.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,14 +25,17 @@ namespace isobar {
 struct RegionGraph {
   static constexpr int64_t kFeatures = 3;
   EdgeSet intra;     // downstream to downstream
-  EdgeSet boundary;  // upstream to the downstream region's western boundary
+  EdgeSet boundary;  // upstream, of sending_box(), to the downstream region's western boundary
 };
 
+/// The fewest rows and columns of the upstream region that hold all senders of boundary edges; kept once
+/// found.
+GridBox sending_box(const RegionalGnnSpec& n);
 RegionGraph region_graph(const RegionalGnnSpec& n);
 
 /// Cut over ranks as net.partition says: both regions into runs of points as even as can be, bands of
 /// latitude; or as METIS deals them out, evenly by the edges of each type that are received, and by upstream
-/// points. By rank.
+/// points that send. By rank.
 struct RegionCut {
   Partition down, up;
   std::vector<EdgeCut> intra, boundary;

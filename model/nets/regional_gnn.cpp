@@ -40,7 +40,7 @@ class GraphEmbed : public NetPart {
         b_(e.b),
         n_(n),
         nodes_{{"down", n.downstream_box(), e, at, n, cut ? &cut->down : nullptr},
-               {"up", n.upstream_box(), e, at, n, cut ? &cut->up : nullptr}},
+               {"up", sending_box(n), e, at, n, cut ? &cut->up : nullptr}},
         features_{&intra, &boundary},
         edges_{{e, at, "embed/intra", "embed.intra", intra.edges, intra.width, shape_of(n)},
                {e, at, "embed/boundary", "embed.boundary", boundary.edges, boundary.width, shape_of(n)}} {}
@@ -199,8 +199,8 @@ class RegionalGnn : public Net {
         nodes_(n.tokens()),
         graph_(std::make_shared<LazyRegionGraph>(n, cut_)),
         intra_(edges(e, "intra", &RegionGraph::intra, &RegionCut::intra, n.tokens(), n.intra_edges())),
-        boundary_(edges(e, "boundary", &RegionGraph::boundary, &RegionCut::boundary,
-                        n.upstream_box().points(), n.boundary_edges())) {
+        boundary_(edges(e, "boundary", &RegionGraph::boundary, &RegionCut::boundary, sending_box(n).points(),
+                        n.boundary_edges())) {
     const auto steps = static_cast<int>(n.num_gnn_layers);
     auto embed = std::make_unique<GraphEmbed>(e, at_, n, cut_.get(), intra_, boundary_);
     embed_ = embed.get();

@@ -36,6 +36,7 @@ TEST(RegionalGnn, HasTheSourcesCounts) {
   EXPECT_EQ(n.intra_edges(), 29768);
   EXPECT_EQ(n.boundary_nodes(), 305);
   EXPECT_EQ(n.boundary_edges(), 9760);
+  EXPECT_EQ(sending_box(n).points(), 66 * 6) << "what edges read of the upstream region";
   EXPECT_EQ(build_plan(s, 0, {}).parameter_count(), 15052033);
 }
 
@@ -82,8 +83,10 @@ double degrees_between(const Point& a, const Point& b) {
   return 2 * std::asin(std::sqrt(up * up + std::cos(k * a.lat) * std::cos(k * b.lat) * across * across)) / k;
 }
 
-void expect_nearest(const EdgeSet& e, const std::vector<Point>& from, const std::vector<Point>& to, int64_t k,
-                    bool itself, const std::function<bool(const Point&)>& receives) {
+// `region`: the points among which senders were looked for; `from`: how they are numbered
+void expect_nearest(const EdgeSet& e, const std::vector<Point>& region, const std::vector<Point>& from,
+                    const std::vector<Point>& to, int64_t k, bool itself,
+                    const std::function<bool(const Point&)>& receives) {
   ASSERT_EQ(e.receiver_offsets.size(), to.size() + 1);
   for (size_t r = 0; r < to.size(); ++r) {
     const auto first = static_cast<size_t>(e.receiver_offsets[r]),
@@ -91,7 +94,7 @@ void expect_nearest(const EdgeSet& e, const std::vector<Point>& from, const std:
     ASSERT_EQ(end - first, receives(to[r]) ? static_cast<size_t>(k) : 0u) << "receiver " << r;
     if (first == end) continue;
     std::vector<double> all;
-    for (const Point& p : from)
+    for (const Point& p : region)
       if (itself || degrees_between(p, to[r]) > 1e-9) all.push_back(degrees_between(p, to[r]));
     std::sort(all.begin(), all.end());
     std::vector<double> chosen;
@@ -119,14 +122,26 @@ void expect_nearest(const EdgeSet& e, const std::vector<Point>& from, const std:
   EXPECT_EQ(seen.size(), e.senders.size());
 }
 
+// Each of its outer rows and columns has a sender.
+void expect_tight(const EdgeSet& e, const GridBox& box) {
+  std::set<int64_t> rows, columns;
+  for (const int32_t s : e.senders) rows.insert(s / box.columns), columns.insert(s % box.columns);
+  EXPECT_EQ(*rows.begin(), 0);
+  EXPECT_EQ(*rows.rbegin(), box.rows - 1);
+  EXPECT_EQ(*columns.begin(), 0);
+  EXPECT_EQ(*columns.rbegin(), box.columns - 1);
+}
+
 void expect_graph(const RegionalGnnSpec& n) {
   const RegionGraph g = region_graph(n);
-  const std::vector<Point> down = points_of(n, n.downstream_box()), up = points_of(n, n.upstream_box());
+  const std::vector<Point> down = points_of(n, n.downstream_box()), up = points_of(n, n.upstream_box()),
+                           sending = points_of(n, sending_box(n));
   ASSERT_EQ(static_cast<int64_t>(g.intra.senders.size()), n.intra_edges());
   ASSERT_EQ(static_cast<int64_t>(g.boundary.senders.size()), n.boundary_edges());
-  expect_nearest(g.intra, down, down, n.neighbors, false, [](const Point&) { return true; });
-  expect_nearest(g.boundary, up, down, n.boundary_neighbors, true,
+  expect_nearest(g.intra, down, down, down, n.neighbors, false, [](const Point&) { return true; });
+  expect_nearest(g.boundary, up, sending, down, n.boundary_neighbors, true,
                  [&](const Point& p) { return p.lon <= n.boundary_longitude + 1e-6; });
+  expect_tight(g.boundary, sending_box(n));
 }
 
 TEST(RegionGraph, HasTheNearestOfAllPairs) {
@@ -135,6 +150,10 @@ TEST(RegionGraph, HasTheNearestOfAllPairs) {
   const RunSpec north =
       tiny_net({"net.north=89.5", "net.downstream=[83.5, 87.5, 5, 9]", "net.upstream=[81.5, 89.5, 1, 5]"});
   expect_graph(north.net.regional_gnn());
+  // Regions to the east, around and within one another
+  for (const char* upstream : {"[44, 52, 9, 11]", "[44, 52, 0, 11]", "[47, 48, 6, 8]"})
+    expect_graph(
+        tiny_net({std::string("net.upstream=") + upstream, "net.boundary_longitude=8"}).net.regional_gnn());
 }
 
 TEST(RegionGraph, IsTheSourcesAtItsSize) {
@@ -151,7 +170,7 @@ TEST(Constants, AreCountedAndPlacedOnceHoweverManyMicroBatches) {
   const auto up_to_lines = [](int64_t elements) { return (4 * elements + 63) / 64 * 64; };
   int64_t bytes = 0;
   for (const auto& [edges, senders] :
-       {std::pair{n.intra_edges(), n.tokens()}, {n.boundary_edges(), n.upstream_box().points()}})
+       {std::pair{n.intra_edges(), n.tokens()}, {n.boundary_edges(), sending_box(n).points()}})
     bytes += 3 * up_to_lines(edges) + up_to_lines(3 * edges) + up_to_lines(n.tokens() + 1) +
              up_to_lines(senders + 1);
   EXPECT_EQ(bytes_of(one, BufferKind::constants), bytes);
