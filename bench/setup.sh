@@ -22,7 +22,7 @@ BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks f
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libssl-dev
   libceres-dev libeigen3-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
 )
-TEST_PACKAGES=(clang-format clang-tidy libomp-dev iproute2 chromium slurm-wlm munge gfortran)
+TEST_PACKAGES=(lld clang-format clang-tidy libomp-dev iproute2 chromium slurm-wlm munge gfortran)
 
 headline() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 say() { printf '   %s\n' "$*"; }

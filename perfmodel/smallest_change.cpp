@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/nets/device_memory.h"

@@ -25,7 +25,7 @@ ASAN_SKIPS='^perfmodel/(Referee|Gears|LayoutModel|Scoreboard|Suggest)|^engine/Pr
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
 DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
 # What speaks MPI, and what starts it
-MPICH_PROGRAMS='test_engine test_comm test_transfers test_lanes test_product test_cli test_micro isobar'
+MPICH_PROGRAMS='test_engine test_comm test_transfers test_lanes test_worlds test_cli test_micro isobar'
 MPICH_TESTS='^(comm/(comm|Transfers|Launcher)|micro/|engine/(Layouts|Wire|Failure|Signals|SlowDisk|Workers|Train|RunDirs|lanes|Product\.[2-4]$)|cli/(Doctor|Launched))'
 # What thread sanitizer can judge: rooms with threads or signal handlers of their own, and ranks that train with one
 # OpenMP thread each. It does not see libgomp's barriers, so the CPU kernels' own parallel loops are left to `asan`.

@@ -1,4 +1,5 @@
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "bench/cli/field_options.h"
 #include "model/data/convert.h"

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/mpiexec.h"

@@ -1,9 +1,9 @@
 // isobar machine: a machine file to start from, and what may stand in one.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <regex>
 
 #include "bench/cli/commands.h"
 #include "model/base/error.h"
@@ -34,9 +34,10 @@ void write_new(const NewArguments& a) {
   const fs::path out = a.out;
   if (fs::exists(out)) throw ConfigError(a.out, "", "is there already", "give another name, or edit it");
   const std::string name = out.stem().string();
-  static const std::regex key("(^|\\n)name:[^\\n]*");
-  const std::string text =
-      std::regex_replace(read_file(from), key, "$1name: " + name, std::regex_constants::format_first_only);
+  std::string text = read_file(from);
+  const size_t key = text.starts_with("name:") ? 0 : text.find("\nname:") + 1;
+  if (text.compare(key, 5, "name:") == 0)
+    text.replace(key, std::min(text.find('\n', key), text.size()) - key, "name: " + name);
   parse_machine(text, a.out);
   write_atomically(out, text);
   std::printf("%s: a copy of %s\n", a.out.c_str(), from.c_str());

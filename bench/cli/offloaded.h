@@ -3,6 +3,7 @@
 //
 //   for (const Offloaded& o : offloaded(spec, machine, space))  // the best of each, or why there is none
 #pragma once
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -4,6 +4,7 @@
 //   const Training t = training_of(choice, question);    // t.days, t.price, t.kwh: all with failures counted
 //   schedule(chooser, spec, question)                    // the table of numbers, the fewest marked
 #pragma once
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

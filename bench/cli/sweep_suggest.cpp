@@ -1,10 +1,11 @@
 #include "bench/cli/sweep_suggest.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <stdexcept>
 
@@ -291,12 +292,16 @@ void add_suggest_options(CLI::App& sweep, SuggestArguments& a) {
 }
 
 double regret_bound(const std::string& until) {
-  static const std::regex form(R"(\s*regret\s*<\s*([0-9]+(\.[0-9]*)?|\.[0-9]+)\s*%\s*)");
-  std::smatch match;
-  if (!std::regex_match(until, match, form))
+  char number[32] = "";
+  int end = -1;
+  std::sscanf(until.c_str(), " regret < %31[0-9.] %% %n", number, &end);
+  double percent = 0;
+  const char* const last = number + std::strlen(number);
+  const auto [read, error] = std::from_chars(number, last, percent);
+  if (end != static_cast<int>(until.size()) || read != last || error != std::errc())
     throw ConfigError("isobar sweep", "--until", "'" + until + "' is not a bound on regret",
                       "write it as 'regret<2%', in quotes");
-  return std::stod(match[1]) / 100;
+  return percent / 100;
 }
 
 int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const SuggestContext& context,

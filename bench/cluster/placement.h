@@ -8,6 +8,7 @@
 // sees its cores as on any other machine.
 #pragma once
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

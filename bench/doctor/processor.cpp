@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "bench/doctor/check.h"
 #include "model/backend/cpu/kernels.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 

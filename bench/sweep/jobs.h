@@ -14,6 +14,7 @@
 // neither run a trial twice nor spoil a result.
 #pragma once
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -3,6 +3,7 @@
 //   Matrix m = expand(load_sweep_spec("demo.yaml"));
 //   for (const Trial& t : m.trials) …   // in the order in which they run; m.skipped says what cannot and why
 #pragma once
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "model/base/json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "model/base/error.h"
 
 namespace isobar {

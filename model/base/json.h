@@ -5,7 +5,7 @@
 //   nlohmann::json j = read_json("status.json");      // discarded where the text is no JSON
 #pragma once
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

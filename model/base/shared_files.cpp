@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 

@@ -1,6 +1,7 @@
 // Files that other processes write, replace and remove while they are read: what is not there reads as
 // nothing. Bounded, and of regular files only, as all reading is (model/base/files.h).
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 
 #include "model/base/json.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
+#include <nlohmann/json.hpp>
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
@@ -399,22 +399,28 @@ namespace {
 // "x0..x783": names with consecutive numbers; what is no such range stays as it is.
 std::vector<std::string> with_ranges(const std::vector<std::string>& names) {
   constexpr int64_t kMostNames = 1 << 17;
-  const std::regex range(R"((.*?)([0-9]{1,9})\.\.(.*?)([0-9]{1,9}))");
+  // Those at a name's end, nine at most
+  const auto digits_of = [](const std::string& name) {
+    const size_t other = name.find_last_not_of("0123456789");
+    return name.substr(std::max(other + 1, name.size() - std::min<size_t>(name.size(), 9)));
+  };
   std::vector<std::string> out;
   for (const std::string& name : names) {
-    std::smatch m;
-    const bool fits = std::regex_match(name, m, range) && m[1] == m[3] &&
-                      std::stoll(m[2]) <= std::stoll(m[4]) &&
-                      std::stoll(m[4]) - std::stoll(m[2]) < kMostNames;
-    if (!fits) {
+    const size_t dots = name.find("..");
+    const std::string from = name.substr(0, dots),
+                      to = dots == std::string::npos ? "" : name.substr(dots + 2);
+    const std::string first = digits_of(from), last = digits_of(to);
+    const std::string stem = from.substr(0, from.size() - first.size());
+    const bool named = !first.empty() && !last.empty() && stem == to.substr(0, to.size() - last.size());
+    if (!named || std::stoll(first) > std::stoll(last) ||
+        std::stoll(last) - std::stoll(first) >= kMostNames) {
       out.push_back(name);
       continue;
     }
-    const auto digits = static_cast<size_t>(m[2].length());  // x000..x783 are of one width
-    for (int64_t i = std::stoll(m[2]); i <= std::stoll(m[4]); ++i) {
-      std::string number = std::to_string(i);
-      if (number.size() < digits) number.insert(0, digits - number.size(), '0');
-      out.push_back(m[1].str() + number);
+    for (int64_t i = std::stoll(first); i <= std::stoll(last); ++i) {
+      std::string number = std::to_string(i);  // x000..x783 are of one width
+      if (number.size() < first.size()) number.insert(0, first.size() - number.size(), '0');
+      out.push_back(stem + number);
     }
   }
   return out;

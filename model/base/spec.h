@@ -8,7 +8,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/base/files.h"

@@ -5,7 +5,7 @@
 // write it); `<<: *name` merges a map. What a file and its aliases hold is bounded (4 MiB of text, 2^20
 // values, 64 levels, 16 files).
 #pragma once
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/data/dates.h"

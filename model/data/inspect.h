@@ -3,7 +3,7 @@
 //   nlohmann::json j = inspect("era5.nc");
 //   std::cout << inspect_text(j);
 #pragma once
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

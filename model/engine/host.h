@@ -1,7 +1,7 @@
 // What the host says about itself and about this process.
 #pragma once
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "model/comm/comm.h"

@@ -5,6 +5,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "model/base/spec.h"
 #include "model/comm/comm.h"

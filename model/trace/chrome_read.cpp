@@ -1,5 +1,6 @@
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/base/json.h"

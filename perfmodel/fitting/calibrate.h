@@ -35,7 +35,7 @@
 // step they seldom are. Besides, `step` is a whole step of `ops` small ops (counters of their sum), and
 // `launch` what the host takes to enqueue `ops` of them.
 #pragma once
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "model/plan/plan.h"

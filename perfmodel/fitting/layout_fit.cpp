@@ -1,5 +1,7 @@
 #include "perfmodel/fitting/layout_fit.h"
 
+#include <nlohmann/json.hpp>
+
 namespace isobar {
 
 LayoutModel& LayoutModels::of(const RunSpec& spec, const Machine& machine) {

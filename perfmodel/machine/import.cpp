@@ -1,6 +1,7 @@
 #include "perfmodel/machine/import.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/base/json.h"

@@ -9,7 +9,7 @@
 // provenance; what they do not know keeps this program's default. Neither has a vocabulary: it becomes the
 // smallest.
 #pragma once
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "perfmodel/machine/machine.h"

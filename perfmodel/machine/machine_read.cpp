@@ -1,5 +1,6 @@
 // Reading machine files: every field checked, and what is wrong named by file and key.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"

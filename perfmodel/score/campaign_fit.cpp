@@ -64,7 +64,7 @@ CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, cons
   {
     std::vector<double> size;
     for (size_t i = 0; i < rows_.size(); ++i)
-      size.push_back(std::abs(rows_[i]->log_s - quantity_.log_value(*rows_[i], prices_)));
+      size.push_back(std::abs(rows_[i]->log_s - log_value(quantity_, *rows_[i], prices_)));
     const double most = std::max(4 * quantity.misfit, 6 * quantile(size, 0.5));
     for (size_t i = 0; i < rows_.size(); ++i) ordinary_[i] = size[i] <= most;
   }
@@ -344,7 +344,7 @@ double CampaignFit::width(const Sample& s, const std::vector<std::string>& news)
 }
 
 Estimated CampaignFit::predict(const Sample& s) const {
-  double mean = quantity_.log_value(s, prices_), low = 0, high = 0, share = 1;
+  double mean = log_value(quantity_, s, prices_), low = 0, high = 0, share = 1;
   std::string news = "campaign";
   if (rows_.empty()) {
     const Spread sigma = unseen_spread(quantity_, s, belief_);
@@ -376,7 +376,7 @@ Estimated CampaignFit::predict(const Sample& s) const {
     // belief, its end on that side stays as likely as theirs, as far as the other side leaves room for it.
     const Spread before = unseen_spread(quantity_, s, belief_);
     const double above = belief_.tails.high * before.above, below = -belief_.tails.low * before.below;
-    const double moved = mean - quantity_.log_value(s, belief_.mean);
+    const double moved = mean - log_value(quantity_, s, belief_.mean);
     const double share_of_prior = std::min(1.0, kFew / different_);
     const auto with_prior = [&](double prior, double other_side, double stretch) {
       const double room = std::max(0.0, other_side - own);

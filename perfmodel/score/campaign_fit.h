@@ -17,17 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/score/estimated.h"
 #include "perfmodel/score/price_fit.h"
 
 namespace isobar {
-
-struct Estimated {
-  double value = 0, lower = 0, upper = 0;
-  /// What is new to the fit and widens the interval most ("campaign", "model", ...; "": nothing), and how
-  /// much of the variance is its own.
-  std::string news{};
-  double share = 0;
-};
 
 class CampaignFit {
  public:

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "perfmodel/machine/shipped.h"
+#include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/referee.h"
 #include "perfmodel/score/splits.h"
 
@@ -36,11 +37,13 @@ Samples pointers(const std::vector<std::unique_ptr<Sample>>& owned) {
 EngineModel::EngineModel(const std::vector<PublishedTable>& tables, const ForeignEngine* engine,
                          std::optional<double> tuned) {
   tuned_ = tuned ? Tuned{*tuned, 0} : engine ? engine->tuned : Tuned{};
-  step_ = learnt(kStepSeconds, tables, engine, tuned_, &own_, &others_);
+  step_ = std::make_unique<PriceBelief>(learnt(kStepSeconds, tables, engine, tuned_, &own_, &others_));
   size_t own = 0, others = 0;
-  memory_ = learnt(kPeakBytes, tables, engine, tuned_, &own, &others);
+  memory_ = std::make_unique<PriceBelief>(learnt(kPeakBytes, tables, engine, tuned_, &own, &others));
   condition();
 }
+
+EngineModel::~EngineModel() = default;
 
 EngineModel EngineModel::shipped(const ForeignEngine* engine, std::optional<double> tuned) {
   return {load_library(isobar::shipped("configs/published")), engine, tuned};
@@ -58,8 +61,8 @@ void EngineModel::learn(std::vector<PublishedRun> own) {
 }
 
 void EngineModel::condition() {
-  step_fit_ = std::make_unique<CampaignFit>(kStepSeconds, pointers(steps_), step_);
-  memory_fit_ = std::make_unique<CampaignFit>(kPeakBytes, pointers(peaks_), memory_);
+  step_fit_ = std::make_unique<CampaignFit>(kStepSeconds, pointers(steps_), *step_);
+  memory_fit_ = std::make_unique<CampaignFit>(kPeakBytes, pointers(peaks_), *memory_);
 }
 
 EngineAnswer EngineModel::predict(const PublishedRun& run) const {
@@ -104,7 +107,7 @@ std::vector<ScoredRow> EngineModel::left_out() const {
     Samples others;
     for (const Sample* s : pointers(steps_))
       if (s->values.at("") != one->values.at("")) others.push_back(s);
-    const Estimated e = CampaignFit(kStepSeconds, others, step_).predict(*one);
+    const Estimated e = CampaignFit(kStepSeconds, others, *step_).predict(*one);
     rows.push_back({one->id, one->run->choice_group(), one->run->step_s, e.value, e.lower, e.upper,
                     one->run->specification(), e.news, e.share});
   }

@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/score/campaign_fit.h"
+#include "perfmodel/score/engine.h"
+#include "perfmodel/score/estimated.h"
 #include "perfmodel/score/metrics.h"
+#include "perfmodel/score/published_run.h"
 
 namespace isobar {
 
@@ -22,11 +24,16 @@ struct EngineAnswer {
   Estimated memory;  // bytes of the fullest rank
 };
 
+class CampaignFit;
+struct PriceBelief;
+struct Sample;
+
 class EngineModel {
  public:
   /// nullptr: an engine that nobody knows. `tuned`: as much, and no doubt about it; else as its file says.
   EngineModel(const std::vector<PublishedTable>& tables, const ForeignEngine* engine,
               std::optional<double> tuned = {});
+  ~EngineModel();
   /// From the tables of configs/published.
   static EngineModel shipped(const ForeignEngine* engine, std::optional<double> tuned = {});
   const Tuned& tuned() const { return tuned_; }
@@ -51,7 +58,7 @@ class EngineModel {
   void condition();
   size_t own_ = 0, others_ = 0;
   Tuned tuned_;
-  PriceBelief step_, memory_;
+  std::unique_ptr<PriceBelief> step_, memory_;
   std::vector<PublishedRun> runs_;
   std::vector<std::unique_ptr<Sample>> steps_, peaks_;
   std::unique_ptr<CampaignFit> step_fit_, memory_fit_;

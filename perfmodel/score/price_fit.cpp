@@ -37,7 +37,7 @@ MatrixXd jacobian(const Quantity& q, const Samples& rows, const VectorXd& log_pr
 VectorXd residuals(const Quantity& q, const Samples& rows, const VectorXd& log_prices) {
   VectorXd r(static_cast<Eigen::Index>(rows.size()));
   for (size_t i = 0; i < rows.size(); ++i)
-    r[static_cast<Eigen::Index>(i)] = rows[i]->log_s - q.log_value(*rows[i], log_prices);
+    r[static_cast<Eigen::Index>(i)] = rows[i]->log_s - log_value(q, *rows[i], log_prices);
   return r;
 }
 
@@ -233,7 +233,7 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
     std::vector<double> of_campaign;
     for (const Sample* s : thin(out.rows, kHeldOut))
       if (s->bound == 0) {
-        const double off = s->log_s - q.log_value(*s, others.mean);
+        const double off = s->log_s - log_value(q, *s, others.mean);
         const Spread sigma = unseen_spread(q, *s, others);
         of_campaign.push_back(off / (off < 0 ? sigma.below : sigma.above));
       }
@@ -241,6 +241,11 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
   }
   all.tails = tails_of(errors);
   return all;
+}
+
+double log_value(const Quantity& q, const Sample& s, const VectorXd& log_prices) {
+  const VectorXd prices = log_prices.array().exp();
+  return q.log_of(s, prices.data());
 }
 
 double far_variance(const Quantity& q, const Sample& s, double log_value, double sigma) {
@@ -253,13 +258,13 @@ double far_variance(const Quantity& q, const Sample& s, double log_value, double
 
 Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief) {
   constexpr double kFar = 0.5;  // log sigma an e-fold: by campaigns left out
-  const double middle = q.log_value(s, belief.mean);
+  const double middle = log_value(q, s, belief.mean);
   double below = std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
   below += far_variance(q, s, middle, kFar);
   double above = below;
   for (Eigen::Index k = 0; k < belief.axes.cols(); ++k) {
-    const double one = q.log_value(s, belief.mean + kNormal80 * belief.axes.col(k)) - middle;
-    const double other = q.log_value(s, belief.mean - kNormal80 * belief.axes.col(k)) - middle;
+    const double one = log_value(q, s, belief.mean + kNormal80 * belief.axes.col(k)) - middle;
+    const double other = log_value(q, s, belief.mean - kNormal80 * belief.axes.col(k)) - middle;
     above += std::pow(std::max({one, other, 0.0}) / kNormal80, 2);
     below += std::pow(std::min({one, other, 0.0}) / kNormal80, 2);
   }

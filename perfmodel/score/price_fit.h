@@ -53,6 +53,9 @@ Spread unseen_spread(const Quantity& quantity, const Sample& sample, const Price
 /// Logarithms of prices that suit these samples best, bounds among them.
 Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
 
+/// With prices of these logarithms.
+double log_value(const Quantity& quantity, const Sample& sample, const Eigen::VectorXd& log_prices);
+
 /// Log sigmas that prices leave: of a campaign as a whole, and of what follows the layout.
 inline double offset_sigma(const Quantity& q) {
   return 1.25 * q.misfit;

@@ -1,7 +1,6 @@
 // A quantity that counts and prices make: the step's seconds (step_model.h), the peak's bytes
 // (memory_model.h). The fit (campaign_fit.h) knows no more of it than this.
 #pragma once
-#include <Eigen/Core>
 #include <cstddef>
 
 namespace isobar {
@@ -23,10 +22,6 @@ struct Quantity {
   double tail;            // degrees of freedom of Student's t: the fewer, the commoner are rows gone wrong
   double family;          // share of the variance between campaigns that engines of a family share
   double (*log_of)(const Sample& sample, const double* prices);  // [prices]
-  double log_value(const Sample& sample, const Eigen::VectorXd& log_prices) const {
-    const Eigen::VectorXd prices = log_prices.array().exp();
-    return log_of(sample, prices.data());
-  }
 };
 extern const Quantity kStepSeconds, kPeakBytes;
 

@@ -187,7 +187,7 @@ class Judge {
       if (prices_only) {
         const Eigen::VectorXd prices = fitted_prices(quantity_, rows, belief);
         for (size_t i : members) {
-          const double value = std::exp(quantity_.log_value(samples_[i], prices));
+          const double value = std::exp(log_value(quantity_, samples_[i], prices));
           predicted(i, {value, value, value}, draw);
         }
         continue;

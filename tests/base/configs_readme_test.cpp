@@ -1,6 +1,8 @@
 // configs/README.md is what users look keys up in: it names every one.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "model/base/files.h"
 #include "model/base/spec.h"
 #include "tests/paths.h"

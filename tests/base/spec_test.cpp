@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
@@ -322,6 +323,20 @@ TEST_F(Spec, SizesWhoseProductsAreNoNumbersAreRefused) {
           "'layout'", "more ranks than 1048576");
   EXPECT_EQ(message(path, {"layout.dp=1048576", "train.global_batch=1048576"}), "");
   EXPECT_EQ(message(path, {"train.global_batch=16777216", "policy.micro_batch=1"}), "");
+}
+
+TEST_F(Spec, NamesWithConsecutiveNumbersAreARange) {
+  const auto names = [&](const std::string& list) {
+    return load_run_spec(file("table.yaml", "net: {kind: mlp, in_features: 3, out_features: 1}"),
+                         {"data.train=t.csv", "data.inputs=[" + list + "]", "data.targets=[y]"})
+        .data.inputs;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names("x0..x2"), (Names{"x0", "x1", "x2"}));
+  EXPECT_EQ(names("x08..x10"), (Names{"x08", "x09", "x10"}));  // of one width
+  EXPECT_EQ(names("1..3"), (Names{"1", "2", "3"}));
+  EXPECT_EQ(names("x1..y3,b,c"), (Names{"x1..y3", "b", "c"}));
+  EXPECT_EQ(names("x..3,x3..x,.."), (Names{"x..3", "x3..x", ".."}));
 }
 
 }  // namespace

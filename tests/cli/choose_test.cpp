@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <sstream>
 
 #include "tests/cli/shell.h"
+#include "tests/pattern.h"
 
 namespace isobar {
 namespace {
@@ -275,8 +275,8 @@ TEST_F(Choose, ASearchIsAPageWithItsData) {
   // People read the digits that are known: no cell of the page has more than four behind a point.
   const std::string page = read_file(dir_ / "out/index.html");
   const std::string cells = page.substr(page.find("<table"), page.rfind("</table>") - page.find("<table"));
-  EXPECT_FALSE(std::regex_search(cells, std::regex(R"(>[0-9]*\.[0-9]{5,}<)"))) << cells;
-  EXPECT_FALSE(std::regex_search(cells, std::regex(R"(>[1-9][0-9.]{5,}[1-9]<)"))) << cells;
+  EXPECT_FALSE(found(cells, R"(>[0-9]*\.[0-9]{5,}<)")) << cells;
+  EXPECT_FALSE(found(cells, R"(>[1-9][0-9.]{5,}[1-9]<)")) << cells;
   for (const char* file : {"index.html", "figures/heat.vl.json", "figures/pareto.vl.json",
                            "figures/scaling.vl.json", "tables/layouts.csv", "tables/scaling.csv"})
     EXPECT_TRUE(std::filesystem::exists(dir_ / "out" / file)) << file;

@@ -1,11 +1,11 @@
 // `isobar predict` beside the other commands that price runs, and what it says of what does not fit.
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include "model/base/files.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
+#include "tests/pattern.h"
 
 namespace isobar {
 namespace {
@@ -83,9 +83,8 @@ TEST(PredictCommand, TheMicroBatchOfAGpuIsWhatFits) {
     return json::parse(e.text);
   };
   const auto machine_of = [&](int64_t bytes) {
-    write_atomically(
-        small, std::regex_replace(text_of(kMachines + "dgx-a100.yaml"), std::regex("\n  memory_bytes: \\d+"),
-                                  "\n  memory_bytes: " + std::to_string(bytes)));
+    write_atomically(small, replaced(text_of(kMachines + "dgx-a100.yaml"), "\n  memory_bytes: [0-9]+",
+                                     "\n  memory_bytes: " + std::to_string(bytes)));
     return small;
   };
   for (const int64_t size : {8, 4, 2, 1}) {

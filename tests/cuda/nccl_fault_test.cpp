@@ -7,7 +7,6 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
-#include <regex>
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/nccl_resources.h"
@@ -17,6 +16,7 @@
 #include "tests/engine/command.h"
 #include "tests/engine/ocean.h"
 #include "tests/paths.h"
+#include "tests/pattern.h"
 
 namespace isobar {
 namespace {
@@ -172,8 +172,7 @@ TEST(EmulatedRanks, TakeTheLargestMicroBatchThatFitsAsPredicted) {
         static_cast<int64_t>(std::ceil(device_memory(spec, gpu_workspace(spec), DeviceRoom{}).total()));
     const Folder dir;
     std::string machine = text_of(source_dir() + "/configs/machines/dgx-h100.yaml");
-    machine = std::regex_replace(machine, std::regex("\n  memory_bytes: \\d+"),
-                                 "\n  memory_bytes: " + std::to_string(need));
+    machine = replaced(machine, "\n  memory_bytes: [0-9]+", "\n  memory_bytes: " + std::to_string(need));
     std::ofstream(dir / "machine.yaml") << machine;
     Words asked = {build_dir() + "/isobar", "predict", kVit.config, "--machine",
                    dir / "machine.yaml",    "--json"};

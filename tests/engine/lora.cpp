@@ -8,7 +8,7 @@
 #include "tests/engine/in_process.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::lora_tests {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -226,4 +226,4 @@ TEST(Lora, AgreesIn16BitsAsFarAsThoseGo) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::lora_tests

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"

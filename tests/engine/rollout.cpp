@@ -8,7 +8,7 @@
 #include "tests/engine/in_process.h"
 #include "tests/worst.h"
 
-namespace isobar {
+namespace isobar::rollout_tests {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -188,4 +188,4 @@ TEST(RollOut, AgreesWithFloat64InEveryLayout) {
 }
 
 }  // namespace
-}  // namespace isobar
+}  // namespace isobar::rollout_tests

@@ -15,12 +15,12 @@
 #include <exception>
 #include <fstream>
 #include <new>
-#include <regex>
 #include <stdexcept>
 #include <thread>
 
 #include "model/base/error.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/pattern.h"
 
 namespace isobar::fuzz {
 namespace {
@@ -49,11 +49,9 @@ std::string lacking(const std::string& message, const std::string& folder, const
   // A file that the input names may be called anything, colons and spaces too.
   const size_t suffix = message.starts_with(input + ":") ? input.size() : message.find(": '", folder.size());
   size_t key = suffix;
-  static const std::regex kSection(
-      "^: (axes|set|zip|include|exclude|when|baselines)(\\[[0-9]+\\])?(\\.(if|axes))?");
-  std::smatch section;
   const std::string rest = suffix == std::string::npos ? "" : message.substr(suffix, 40);
-  if (std::regex_search(rest, section, kSection)) key += section.str().size();
+  key += first_match(rest, "^: (axes|set|zip|include|exclude|when|baselines)(\\[[0-9]+\\])?(\\.(if|axes))?")
+             .size;
   if (key == std::string::npos || message.compare(key, 3, ": '") != 0 ||
       message.find("': ", key + 4) == std::string::npos)
     return "names no key: ";

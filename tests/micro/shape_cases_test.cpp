@@ -1,6 +1,8 @@
 // Cases with the shapes of a run at hand.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "bench/micro/cases.h"
 #include "model/nets/build.h"
 #include "model/plan/op_table.h"

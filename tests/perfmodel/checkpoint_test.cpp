@@ -1,6 +1,8 @@
 // What a checkpoint costs: by hand, and as a fit finds it in runs that wrote some.
 #include "perfmodel/step/checkpoint.h"
 
+#include <nlohmann/json.hpp>
+
 #include <gtest/gtest.h>
 
 #include "perfmodel/fitting/statistics.h"

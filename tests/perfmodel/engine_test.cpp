@@ -13,6 +13,7 @@
 #include "perfmodel/score/campaigns_out.h"
 #include "perfmodel/score/engine_model.h"
 #include "perfmodel/score/published_spec.h"
+#include "perfmodel/score/step_model.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 

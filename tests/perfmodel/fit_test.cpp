@@ -1,5 +1,7 @@
 #include "perfmodel/fitting/fit.h"
 
+#include <nlohmann/json.hpp>
+
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"

@@ -1,6 +1,8 @@
 // Ops priced by what their own shapes were timed to take.
 #include "perfmodel/step/shapes.h"
 
+#include <nlohmann/json.hpp>
+
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"

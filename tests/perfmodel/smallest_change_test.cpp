@@ -1,6 +1,8 @@
 // What does not fit, and the smallest change that does.
 #include "perfmodel/smallest_change.h"
 
+#include <nlohmann/json.hpp>
+
 #include <gtest/gtest.h>
 
 #include "support.h"

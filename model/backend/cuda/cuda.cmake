@@ -82,3 +82,27 @@ else()
   message(STATUS "cuDNN frontend: not found, so attention on GPUs runs in our own kernels "
                  "(pip install --target .venv-cudnn --no-deps nvidia-cudnn-frontend)")
 endif()
+
+# isobar_cuda_batches(<list>): the short kernel files of a list, by fives, become one compilation each, as CMake does it for
+# C++. For each file nvcc starts a dozen programs, several of which read CUDA's headers: 3 s before the first kernel.
+# Attention's files are long, and stay by themselves.
+function(isobar_cuda_batches list)
+  if(NOT ISOBAR_UNITY)
+    return()
+  endif()
+  set(rest ${${list}})
+  list(FILTER rest EXCLUDE REGEX "/attention_[^/]*$")
+  set(batched ${${list}})
+  list(FILTER batched INCLUDE REGEX "/attention_[^/]*$")
+  while(rest)
+    list(SUBLIST rest 0 5 batch)
+    list(REMOVE_ITEM rest ${batch})
+    list(GET batch 0 first)
+    get_filename_component(name ${first} NAME_WE)
+    list(TRANSFORM batch REPLACE "^${CMAKE_SOURCE_DIR}/(.*)$" "#include \"\\1\"\n")
+    list(JOIN batch "" text)
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/batches/${name}_and_more.cu CONTENT "${text}" @ONLY)
+    list(APPEND batched ${CMAKE_BINARY_DIR}/batches/${name}_and_more.cu)
+  endwhile()
+  set(${list} ${batched} PARENT_SCOPE)
+endfunction()

@@ -5,8 +5,6 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
-
 __device__ inline float warp_max(float x) {  // NaN where any is
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -26,7 +24,7 @@ __device__ inline int64_t warp_min(int64_t x) {
 }
 
 __device__ inline int64_t row_of_warp() {
-  return static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  return static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
 }
 
 template <class L>
@@ -51,8 +49,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class L>
 __global__ void __launch_bounds__(kThreads)
-    sums_kernel(Classes c, const T* __restrict__ logits, const L* __restrict__ labels,
-                const float* __restrict__ largest, float* __restrict__ sums) {
+    classes_kernel(Classes c, const T* __restrict__ logits, const L* __restrict__ labels,
+                   const float* __restrict__ largest, float* __restrict__ sums) {
   const int64_t row = row_of_warp();
   if (row >= c.rows) return;
   const int lane = threadIdx.x % 32;
@@ -96,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     metrics_kernel_of_rows(int64_t rows, float weight, const float* __restrict__ rows_in,
                            const float* __restrict__ scalars, float* metrics, int outs) {
-  __shared__ double shared[kWarps];
+  __shared__ double shared[kBlockWarps];
   const int64_t counted = rows - (scalars == nullptr ? 0 : static_cast<int64_t>(scalars[kPadding]));
   for (int k = 0; k < outs; ++k) {
     double sum = 0;
@@ -107,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     if (threadIdx.x == 0) {
       double total = 0;
-      for (int w = 0; w < kWarps; ++w) total += shared[w];
+      for (int w = 0; w < kBlockWarps; ++w) total += shared[w];
       metrics[k] += static_cast<float>(static_cast<double>(weight) * total);
     }
     __syncthreads();  // shared is used again
@@ -115,7 +113,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 unsigned blocks_of(const Classes& c) {
-  return grid(ceil_div(c.rows, kWarps));
+  return grid(ceil_div(c.rows, kBlockWarps));
 }
 
 template <class F>
@@ -138,7 +136,7 @@ void cross_entropy_sums(const Classes& c, const void* logits, const void* labels
   by_type(c.act, [&](auto type) {
     using T = decltype(type);
     by_label(c.labels, labels, [&]<class L>(const L* of) {
-      launch(sums_kernel<T, L>, blocks_of(c), kThreads, 0, stream, c, static_cast<const T*>(logits), of,
+      launch(classes_kernel<T, L>, blocks_of(c), kThreads, 0, stream, c, static_cast<const T*>(logits), of,
              largest, sums);
     });
   });

@@ -8,8 +8,6 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     dropout_kernel(DropoutDraw draw, const float* __restrict__ scalars, int64_t first, int64_t n, T* x) {

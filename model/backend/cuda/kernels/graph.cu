@@ -5,8 +5,6 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
 // Blocks of 32 packs across and 8 rows of a sample down, the rows striding over the grid, samples one after
 // the other: a division of 64 bits each row would cost more than the row
 struct Tile {

@@ -8,7 +8,7 @@ namespace {
 // runs of p floats; neighbouring blocks read the rest of the same lines.
 template <class T, int V>
 __global__ void __launch_bounds__(256)
-    gather_kernel(Patch s, const float* __restrict__ image, T* __restrict__ patches) {
+    patches_kernel(Patch s, const float* __restrict__ image, T* __restrict__ patches) {
   const int p = static_cast<int>(s.p), columns = static_cast<int>(s.channels) * p * p;
   const int64_t global = s.row0 + blockIdx.x, sample = global / s.tokens;
   const auto token = static_cast<int>(s.token0 + global % s.tokens);
@@ -29,9 +29,9 @@ void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_
     using T = decltype(type);
     auto* out = static_cast<T*>(patches);
     if (s.p % 4 == 0 && s.width % 4 == 0 && on_16_bytes(image, patches))
-      launch(gather_kernel<T, 4>, grid(s.rows), 256, 0, stream, s, image, out);
+      launch(patches_kernel<T, 4>, grid(s.rows), 256, 0, stream, s, image, out);
     else
-      launch(gather_kernel<T, 1>, grid(s.rows), 256, 0, stream, s, image, out);
+      launch(patches_kernel<T, 1>, grid(s.rows), 256, 0, stream, s, image, out);
   });
 }
 

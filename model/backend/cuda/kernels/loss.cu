@@ -13,7 +13,6 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int64_t kMostShared = 40 << 10;  // bytes: every device gives 48 KB unasked
 
 using Kind = Loss::Kind;
@@ -81,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (kShared)
       for (int j = threadIdx.x; j < columns; j += kThreads) patch[j] = as_float(guess[j]);
     __syncthreads();
-    for (int c = warp; c < C; c += kWarps) {
+    for (int c = warp; c < C; c += kBlockWarps) {
       const int64_t corner = ((sample * C + c) * s.height + at.band * p) * s.width + at.x0;
       const float* truth = target + corner;
       const float above = l.above[c], intense = l.intense[c];
@@ -132,7 +131,7 @@ __global__ void __launch_bounds__(kThreads)
   const int K = loss_columns(l.masked);
   const double* mine = partials + sample * parts * K * C;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int c = warp; c < K * C; c += kWarps) {
+  for (int c = warp; c < K * C; c += kBlockWarps) {
     double sum = 0;
     for (int p = lane; p < parts; p += 32) sum += mine[static_cast<int64_t>(p) * K * C + c];
     sum = warp_sum(sum);

@@ -7,8 +7,6 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
 // The whole block's sum, on every thread
 __device__ double block_sum(double x) {
   __shared__ double shared[kThreads / 32];

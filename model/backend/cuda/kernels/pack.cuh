@@ -12,6 +12,8 @@
 
 namespace isobar::cuda {
 
+constexpr int kThreads = 256, kBlockWarps = kThreads / 32;  // of a block, where nothing asks for another size
+
 using Bf16 = __nv_bfloat16;
 using F16 = __half;
 

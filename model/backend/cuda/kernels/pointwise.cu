@@ -5,8 +5,6 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
 // f(i) for every V-th i below n
 template <int V, class F>
 __device__ inline void each(int64_t n, const F& f) {
