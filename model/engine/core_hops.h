@@ -18,8 +18,9 @@ namespace isobar {
 /// be bound.
 std::optional<double> core_round_trip_ns(const std::vector<int>& cpus);
 
-/// The same between the first thread of the caller's OpenMP team and the others (of more than 16 some), on the
-/// cores that they run on just now: some 20 us for each. None of a team of one.
+/// The same between the first thread of the caller's OpenMP team and the others (of more than 16 some), on
+/// the cores that they run on just now: some 20 us for each. None of a team of one. They should have a core
+/// each.
 std::optional<double> team_round_trip_ns(int threads);
 
 }  // namespace isobar
