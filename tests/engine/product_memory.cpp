@@ -64,7 +64,7 @@ TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
       EXPECT_LT(scratch, 0) << "more scratch is planned than used by " << title;
       EXPECT_LT(saved, kSlack) << "more activations are planned than used by " << title;
       EXPECT_EQ(wrong, 0) << "a loss is no number under " << title;
-      const Prediction p = predict(spec, machine, {.threads = 1, .workspace = cpu_workspace});
+      const Prediction p = predict(spec, machine, {.host = {.threads = 1}, .workspace = cpu_workspace});
       const int64_t peak = p.memory_total - static_cast<int64_t>(machine[Coef::process].value);
       EXPECT_EQ(peak, fullest) << title;
     } catch (const std::exception& e) {  // the others wait for this rank
