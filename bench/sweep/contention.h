@@ -16,8 +16,9 @@
 // costs the other far trials (median). It is contended when that is above 15 %. Where nothing shows the cost,
 // nobody is marked: long steps do not feel it.
 //
-// A mark is no class: the trial stays ok (or noisy) and is kept. It is run once more (repeats.h). The fit hardly
-// believes one that scatters (model/base/measurement.h); a far one it takes as it is, at its round trip's price.
+// A mark is no class: the trial stays ok (or noisy) and is kept. It is run once more (repeats.h). The fit
+// hardly believes one that scatters (model/base/measurement.h); a far one it takes as it is, at its round
+// trip's price.
 #pragma once
 #include <cstdint>
 #include <functional>
