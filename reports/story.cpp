@@ -212,7 +212,8 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
                                                [&](const auto* a, const auto* b) { return by(a) < by(b); });
     const auto repeats = std::count_if(d.runs.begin(), d.runs.end(),
                                        [](const ReportRun& r) { return !r.run.repeats.empty(); });
-    s = say("%zu of %zu runs were disturbed, most of all %s (%s). A fit gives them little weight",
+    s = say("%zu of %zu runs were disturbed, most of all %s (%s). A fit gives those whose steps scatter "
+            "little weight",
             marked.size(), d.ok().size(), worst->label.c_str(), words_of(worst->run.contention).c_str()) +
         (repeats > 0 ? "; " + std::to_string(repeats) + (repeats == 1 ? " was" : " were") + " repeated."
                      : ".");

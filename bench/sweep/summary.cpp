@@ -138,7 +138,7 @@ std::string contended_line(const SweepOutcome& o) {
   return std::to_string(marked) +
          " contended (their steps scatter far more than their siblings', or their cores lay far apart), " +
          std::to_string(repeats) +
-         " repeats of such; both are kept, and a fit gives the contended little weight\n";
+         " repeats of such; both are kept, and a fit gives those that scatter little weight\n";
 }
 
 // Predicted step, duration of the whole trial, memory of the fullest rank, cost.
