@@ -108,7 +108,6 @@ TEST(CoreHops, ATeamAsksItsOwnThreads) {
 
 // A run tells the middle of what its team found while it trained.
 TEST(CoreHops, ARunTellsHowFarItsThreadsLay) {
-  if (process_cpus().size() < 2) GTEST_SKIP() << "one core";
   const Folder dir;
   const Ended e =
       Child(train_words(tiny(), {"run.out=" + dir / "run", "train.steps=200", "run.threads=2"}, {})).wait();
@@ -117,9 +116,11 @@ TEST(CoreHops, ARunTellsHowFarItsThreadsLay) {
   for_each_record(dir / "run/result.jsonl", nullptr, [&](const Record& record) {
     if (const auto* ranks = std::get_if<RanksRecord>(&record)) told = ranks->ranks.at(0).core_trip_ns;
   });
-  ASSERT_TRUE(told);
-  EXPECT_GT(*told, 5);
-  EXPECT_LT(*told, 2000);
+  ASSERT_EQ(told.has_value(), process_cpus().size() > 1) << "one core is no distance away";
+  if (told) {
+    EXPECT_GT(*told, 5);
+    EXPECT_LT(*told, 2000);
+  }
 }
 
 }  // namespace
