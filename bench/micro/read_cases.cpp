@@ -104,7 +104,6 @@ void register_read_cases(const fs::path& scratch, const RunSpec* own) {
   make_synthetic((scratch / "small").string(), fields_of(small.height, small.width, 40));
   make_synthetic((scratch / "large").string(), fields_of(large.height, large.width, 12));
   const std::string source = (scratch / "large/train").string(), own_kind = own ? read_kind(*own) : "";
-  // Of a small field most is the coarse grid that a channel of it, however large, is interpolated from.
   add_made("read_noise/f32", "", large);
   add_made("read_hdf5/f32/small", (scratch / "small/train").string(), small);
   if (own_kind != "read_hdf5") add_made("read_hdf5/f32/large", source, large);

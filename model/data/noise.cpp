@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kRows = 13, kColumns = 24;  // coarse grid; columns wrap around
 constexpr int64_t kTimes = 3;                 // that a state is the mean of
 constexpr float kInterpolated = 1.5f;         // of the deviation, that interpolation takes away
-constexpr int64_t kMostKept = 1 << 24;        // numbers of a table; more are made when they are read
+constexpr int64_t kMostKept = 1 << 24;        // coarse numbers; of more, all are made when they are read
 
 class Noise : public Dataset {
  public:
@@ -24,15 +24,17 @@ class Noise : public Dataset {
         dt_(dt),
         seed_(split == Split::train ? 0x6e6f697365 : 0x766e6f697365),
         shape_(shape) {
-    width_ = std::max(shape.input.channels, shape.target.channels);
-    const int64_t rows = samples + dt, times = rows + kTimes - 1;
-    if (!shape.of_table || rows > kMostKept / width_) return;
-    std::vector<float> deviates(static_cast<size_t>(times));
-    rows_.resize(static_cast<size_t>(rows * width_));
-    for (int64_t c = 0; c < width_; ++c) {
-      for (int64_t t = 0; t < times; ++t) deviates[t] = deviate(t, c, 0);
-      for (int64_t t = 0; t < rows; ++t) rows_[t * width_ + c] = coarse(&deviates[t]) / kInterpolated;
-    }
+    const int64_t times = samples + std::max(shape.span(), shape.history - 1 + shape.later) * dt;
+    width_ = std::max(shape.of_a_time(), shape.target.channels);
+    points_ = shape.input.height * shape.input.width == 1 ? 1 : kRows * kColumns;
+    if (times > kMostKept / (width_ * points_)) return;
+    std::vector<float> deviates(static_cast<size_t>(times + kTimes - 1));
+    kept_.resize(static_cast<size_t>(times * width_ * points_));
+    for (int64_t c = 0; c < width_; ++c)
+      for (int64_t p = 0; p < points_; ++p) {
+        for (size_t t = 0; t < deviates.size(); ++t) deviates[t] = deviate(static_cast<int64_t>(t), c, p);
+        for (int64_t t = 0; t < times; ++t) kept_[place(t, c, p)] = mean_of(&deviates[t]);
+      }
   }
   int64_t size() const override { return samples_; }
   SampleShape shape() const override { return shape_; }
@@ -51,17 +53,12 @@ class Noise : public Dataset {
     return names;
   }
   void read(int64_t i, float* input, float* target) const override {
-    if (!rows_.empty()) {
-      std::copy_n(&rows_[i * width_], shape_.input.channels, input);
-      std::copy_n(&rows_[(i + dt_) * width_], shape_.target.channels, target);
-    } else {
-      FieldShape one = shape_.input;
-      one.channels = shape_.of_a_time();
-      for (int64_t h = 0; h < shape_.history; ++h) make(i + h * dt_, one, input + h * one.size());
-      if (shape_.fixed > 0)  // of a time that no sample has
-        make(-kTimes, shape_.of_files(shape_.fixed), input + shape_.history * one.size());
-      make(i + (shape_.history - 1 + shape_.first_step) * dt_, shape_.target, target);
-    }
+    FieldShape one = shape_.input;
+    one.channels = shape_.of_a_time();
+    for (int64_t h = 0; h < shape_.history; ++h) make(i + h * dt_, one, input + h * one.size());
+    if (shape_.fixed > 0)  // of a time that no sample has
+      make(-kTimes, shape_.of_files(shape_.fixed), input + shape_.history * one.size());
+    make(i + shape_.span() * dt_, shape_.target, target);
     // The input with the largest number, of as many as there are classes: something to learn
     if (const int64_t n = std::min(shape_.classes, shape_.input.channels); n > 0)
       *target = static_cast<float>(std::max_element(input, input + n) - input);
@@ -88,52 +85,56 @@ class Noise : public Dataset {
   float deviate(int64_t t, int64_t c, int64_t point) const {
     return normal(seed_, c, t * kRows * kColumns + point);
   }
-  static float coarse(const float* deviates) {  // of kTimes in a row
+  static float mean_of(const float* deviates) {  // of kTimes in a row
     float sum = 0;
     for (int64_t k = 0; k < kTimes; ++k) sum += deviates[k];
     return sum * 0.87f;  // 3^-1/2, times 3/2 for the variance that interpolation takes away
   }
+  int64_t place(int64_t t, int64_t c, int64_t point) const { return (t * width_ + c) * points_ + point; }
   float coarse(int64_t t, int64_t c, int64_t point) const {
+    if (const int64_t at = place(t, c, point); t >= 0 && at < std::ssize(kept_)) return kept_[at];
     float deviates[kTimes];
     for (int64_t k = 0; k < kTimes; ++k) deviates[k] = deviate(t + k, c, point);
-    return coarse(deviates);
+    return mean_of(deviates);
   }
 
   void make(int64_t t, const FieldShape& shape, float* out) const {
     const int64_t w = shape.width;
-    if (shape.height * w == 1) {  // numbers of no place: nothing is interpolated
+    if (points_ == 1) {  // numbers of no place: nothing is interpolated
       for (int64_t c = 0; c < shape.channels; ++c) out[c] = coarse(t, c, 0) / kInterpolated;
       return;
     }
-    float grid[kRows][kColumns + 1], row[kColumns + 1];
+    std::vector<float> wide(static_cast<size_t>(kRows * w));  // the grid's rows, as long as the field's
     for (int64_t c = 0; c < shape.channels; ++c) {
       for (int64_t i = 0; i < kRows; ++i) {
-        for (int64_t j = 0; j < kColumns; ++j) grid[i][j] = coarse(t, c, i * kColumns + j);
-        grid[i][kColumns] = grid[i][0];
+        float row[kColumns + 1];
+        for (int64_t j = 0; j < kColumns; ++j) row[j] = coarse(t, c, i * kColumns + j);
+        row[kColumns] = row[0];
+        stretch(row, w, &wide[i * w]);
       }
       for (int64_t y = 0; y < shape.height; ++y) {
         const float at = static_cast<float>(y) * (kRows - 1) / static_cast<float>(shape.height);
         const auto i = static_cast<int64_t>(at);
         const float f = at - static_cast<float>(i);
-        for (int64_t j = 0; j <= kColumns; ++j) row[j] = grid[i][j] + f * (grid[i + 1][j] - grid[i][j]);
+        const float *north = &wide[i * w], *south = north + w;
         float* to = out + (c * shape.height + y) * w;
-        for (int64_t j = 0; j < kColumns; ++j) {
-          const int64_t from = (j * w + kColumns - 1) / kColumns,
-                        end = ((j + 1) * w + kColumns - 1) / kColumns;
-          const float slope = (row[j + 1] - row[j]) * kColumns / static_cast<float>(w);
-          const float base = row[j] - slope * static_cast<float>(j * w) / kColumns;
-          for (int64_t x = from; x < end; ++x)
-            to[x] = base + slope * static_cast<float>(static_cast<int32_t>(x));
-        }
+        for (int64_t x = 0; x < w; ++x) to[x] = north[x] + f * (south[x] - north[x]);
       }
+    }
+  }
+  static void stretch(const float* row, int64_t w, float* to) {
+    for (int64_t x = 0; x < w; ++x) {
+      const int64_t j = x * kColumns / w;
+      const float f = static_cast<float>(x * kColumns - j * w) / static_cast<float>(w);
+      to[x] = row[j] + f * (row[j + 1] - row[j]);
     }
   }
 
   int64_t samples_, dt_;
   uint64_t seed_;
   SampleShape shape_;
-  int64_t width_ = 0;        // of a table's rows
-  std::vector<float> rows_;  // [samples + dt, width]
+  int64_t width_ = 0, points_ = 0;  // channels of a time, points of the coarse grid
+  std::vector<float> kept_;         // [times, width, points]: coarse numbers, unless they are too many
 };
 
 }  // namespace
