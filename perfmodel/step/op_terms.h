@@ -29,8 +29,8 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where);
 double op_seconds(const OpShape& op, const Counts& rates, const Conditions& where, double cache_share,
                   Counts* counts = nullptr);
 
-/// Leaves an accelerator's attention its FLOPs alone: narrow heads are charged for as FLOPs, and reading passes
-/// under the products.
+/// Leaves an accelerator's attention its FLOPs alone: narrow heads are charged for as FLOPs, and reading
+/// passes under the products.
 void keep_flops_alone(Work& attention);
 
 /// One op's counts: a few entries of (coefficient, amount). `dtype` is that of its first operand. An op that

@@ -141,7 +141,8 @@ TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
   EXPECT_GT(of_heads[1], of_heads[0]);  // the same FLOPs
 }
 
-// What attention reads and writes is packed, number by number: the fewer tokens, the more of its time that is.
+// What attention reads and writes is packed, number by number: the fewer tokens, the more of its time that
+// is.
 TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
   for (const char* amp : {"none", "bf16"}) {
     RunSpec s = test::tiny();
