@@ -80,6 +80,7 @@ Habits habits_of(const Section& s) {
           s.has("selective_operators") && s.yes("selective_operators"),
           s.has("eager_loss") && s.yes("eager_loss"),
           s.has("fsdp2") && s.yes("fsdp2"),
+          s.has("ends_in_root") && s.yes("ends_in_root"),
           s.has("norms_apart") && s.yes("norms_apart"),
           s.has("own_collectives") && s.yes("own_collectives")};
 }
@@ -103,7 +104,7 @@ ForeignEngine load_engine(const std::string& path) {
   const Section s(j, path, "",
                   {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast",
                    "tensor_traffic", "compiled", "hopper_attention", "device_memory", "selective_operators",
-                   "eager_loss", "fsdp2", "norms_apart", "own_collectives", "axes", "provenance"});
+                   "eager_loss", "fsdp2", "ends_in_root", "norms_apart", "own_collectives", "axes", "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
   e.file = path;

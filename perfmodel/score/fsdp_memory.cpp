@@ -58,49 +58,74 @@ FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
   const bool full = r.recompute == Recompute::full, some = r.recompute == Recompute::selective;
   const double kept = full ? r.recomputed * b.input + (1 - r.recomputed) * b.all() : some ? b.chosen : b.all();
   const double activations = (s.layers - std::min(s.layers - 1, r.offloaded_layers)) * kept * s.in_flight;
-  const double norm_out = s.last ? 2 * b.input : 0;
+  const double kept_by_all = activations + (s.last ? 2 * b.input : 0);  // with the last norm's
   // Of the block whose backward pass runs: what is computed again, beside what of it was kept.
   const double again = full || some ? b.all() : 0;
 
   // Units in the type of products, their gradients alike; what is reduced in fp32. With resharding a unit and
   // its neighbour's gathered buffer are there; without it all units, until their backward pass.
   const bool reshards = r.zero >= 3 && r.pp <= 1;
-  const double unit = element * layer, ends = element * head, gradient = r.frozen_weights ? 0 : 1;
+  const double unit = element * layer, gradient = r.frozen_weights ? 0 : 1;
   const double reduce = 4 * gradient, share = 4 * gradient / shards;
   FsdpMemory m;
   m.states = (4 + 8 * gradient) * parameters / shards;
 
-  const double logits = tokens * r.vocab / r.tp * (s.last ? 1 : 0);
-  const double gathered = reshards ? ends : element * parameters;
-  double most = 0;
-  const auto moment = [&](double bytes) { most = std::max(most, bytes); };
-  const double there = activations + norm_out;
+  const bool eager = r.habits.eager_loss && !r.compiled;
+  const double logits = s.last ? tokens * r.vocab / r.tp : 0;
+  const double blocks = reshards ? 0 : unit * s.layers;  // gathered from the forward to their backward pass
+  // The embedding and the head: units of their own, or both of the root's, whose gradients wait for its end.
+  const bool root = r.habits.ends_in_root && s.first && s.last;
+  const double tables = parameters - s.layers * layer;
+  // What is gathered and what was reduced is of streams of their own, and so of pools of their own.
+  double most = 0, computing = 0;
+  const auto moment = [&](double bytes, double elsewhere = 0) {
+    most = std::max(most, bytes);
+    computing = std::max(computing, bytes - elsewhere);
+  };
   // The loss: logarithms of the softmax and gradients of both in fp32, when the logits are gone; fused, logits
-  // and their gradient.
-  moment(there + gathered + logits * (r.habits.eager_loss && !r.compiled ? 12 : 4));
-  // The head's gradient, then what is reduced of it, while the last block is on its way.
-  const double next = reshards ? unit : 0;
-  const double blocks = reshards ? 0 : element * (parameters - head);
-  moment(there + gathered + next + 2 * logits + gradient * ends);
-  moment(activations + blocks + next + gradient * ends + reduce * head);
-  // Blocks from the last to the first: a unit's gradients and what is reduced of the one before. Activations
-  // go and shares of gradients come evenly, so the fullest is the last, the one after it or the first.
-  const double feed = 2 * r.hidden * r.ffn / r.tp * (element / 2);
-  const double work = std::max(again + b.ffn_backward + gradient * feed,
+  // and their gradient. The head is still gathered, or the last block, which is needed again at once.
+  const double waits = !reshards ? element * tables : root ? unit : element * head;
+  moment(kept_by_all + blocks + waits + logits * (eager ? 12 : 4));
+  // The head's gradient and the last block on its way, then what is reduced of the head; the root is gathered
+  // for it.
+  const double next = reshards ? unit : 0, gathered = root || !reshards ? element * tables : element * head;
+  if (root && reshards)
+    moment(kept_by_all + unit + 2 * gathered + element * logits, gathered);
+  moment(kept_by_all + blocks + gathered + next + element * logits + gradient * element * head, next);
+  const double ends = root        ? element * (tables + gradient * head)
+                      : reshards ? 0
+                                 : element * (tables - head);
+  if (!root)
+    moment(activations + blocks + ends + next + (gradient * element + reduce + share) * head,
+           next + share * head);
+  // Blocks from the last to the first: a unit and its neighbour, its gradients, and what is reduced of the one
+  // before. Activations go and shares of gradients come evenly: the fullest is the last, the next or the first.
+  const double feed = gradient * element * r.hidden * r.ffn / r.tp;
+  const double work = std::max(again + b.ffn_backward + feed,
                                again + b.attention_backward + gradient * unit - b.ffn);
-  const double units = reshards ? 2 * unit : 0;
   for (const double done : {0.0, 1.0, s.layers - 1}) {
-    if (done >= s.layers) continue;
-    const double pending = done < 1 ? reduce * head : reduce * layer;
-    const double held = activations - done * kept * s.in_flight;
-    const double whole = reshards ? units : blocks - done * unit;
-    const double nearby = reshards && done == s.layers - 1 && s.first ? element * table - unit : 0;
-    moment(held + whole + std::max(0.0, nearby) + work + pending + share * (head + done * layer));
+    if (done < 0 || done >= s.layers) continue;
+    const bool at_first = done == s.layers - 1;
+    const double units = !reshards        ? blocks - done * unit
+                         : !at_first     ? 2 * unit
+                         : root || !s.first ? unit
+                                         : unit + element * table;
+    const double reduced = (root ? 0 : head) + done * layer;
+    moment(activations - done * kept * s.in_flight + units + ends + work +
+               reduce * (done > 0 ? layer : root ? 0 : head) + share * reduced,
+           (reshards ? units - unit : 0) + share * reduced);
   }
-  // The embedding's gradient last.
-  if (s.first)
-    moment(share * (parameters - table) + (gradient * element + reduce) * table + share * table);
+  // The embedding's gradient last, the root's with it.
+  if (s.first) {
+    const double unsharded = root ? tables : table;
+    moment(share * parameters + (gradient * element + reduce) * unsharded, share * parameters);
+  }
   m.fullest = most;
+  // Of each pool its own fullest moment is reserved: all shares of gradients, the largest gathered buffers. And
+  // the loss's largest buffers, free in between, are cut up by the activations of the next step, so that one
+  // more is asked for.
+  const double buffers = shards > 1 ? element * (root ? tables : table) + unit : 0;
+  m.reserved = std::max(most, computing + share * parameters + buffers) + 4 * logits * (eager ? 1 : 0);
   return m;
 }
 

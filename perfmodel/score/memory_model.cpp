@@ -72,7 +72,7 @@ MemoryCounts count_memory(const PublishedRun& r) {
     if (r.habits.fsdp2 && r.zero >= 2) {
       const FsdpMemory m =
           fsdp_memory(r, {layers, in_flight(r, stage), i == 0, i == 1 || r.pp <= 1});
-      s.fsdp2 = true, s.states = m.states, s.fullest = m.fullest;
+      s.fsdp2 = true, s.states = m.states, s.reserved = m.reserved;
       continue;
     }
     const double tables = r.pp > 1 ? 1 : r.arch == Arch::gpt ? 1 : 2;
@@ -121,7 +121,7 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
   double peak = 0;
   for (const StageMemory& s : m.stages) {
     if (s.fsdp2) {
-      peak = std::max(peak, s.states + s.fullest * p(MemoryPrice::fragments));
+      peak = std::max(peak, s.states + s.reserved);
       continue;
     }
     const double persistent = s.weights + s.gradients * p(MemoryPrice::gradients) +

@@ -43,7 +43,7 @@ struct StageMemory {  // bytes
   double logits = 0, vocabulary = 0;
   double gathered = 0;  // ZeRO 3: whole layers
   bool fsdp2 = false;   // counted whole (fsdp_memory.h), and then nothing of the above
-  double states = 0, fullest = 0;
+  double states = 0, reserved = 0;
 };
 struct MemoryCounts {
   std::array<StageMemory, 2> stages;  // first, last
