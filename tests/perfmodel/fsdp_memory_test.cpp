@@ -1,5 +1,5 @@
-// What torchtitan's FSDP2 takes on the fullest moment of a step: Isobar's account beside PyTorch's own tracker
-// (bench/peers/fsdp_memory.py, which made tests/golden/fsdp_memory.csv; fake tensors, no GPU).
+// What torchtitan's FSDP2 takes on the fullest moment of a step: Isobar's account beside PyTorch's own
+// tracker (bench/peers/fsdp_memory.py, which made tests/golden/fsdp_memory.csv; fake tensors, no GPU).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ TEST(FsdpMemory, IsWhatPredictSays) {
     PublishedRun r = run_of_row(row, t.machine, t.chip);
     const double read = row.number("reserved_bytes");
     said.push_back(model.predict(r).memory.value / read - 1);
-    r.habits.fsdp2 = false;  // by the closed form of other engines
+    r.habits.fully_sharded = false;  // by the closed form of other engines
     before.push_back(model.predict(r).memory.value / read - 1);
     std::printf("%s: %.2f GiB reserved, said %+.1f %%, before %+.1f %%\n", name_of(row).c_str(),
                 read / 1073741824, 100 * said.back(), 100 * before.back());
