@@ -133,10 +133,11 @@ FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
   }
   m.fullest = most;
   // Of each pool its own fullest moment is reserved: all shares of gradients, the largest gathered buffers.
-  // And the loss's largest buffers, free in between, are cut up by the activations of the next step, so that
-  // one more is asked for.
+  // And the logits and the root's tables, whose place is free while the next activations are put there, so
+  // that the larger of them asks for another one. That it is once was seen of the allocator's replay.
+  const double again_asked = std::max(element * logits, root && reshards ? element * tables : 0);
   const double buffers = shards > 1 ? element * (root ? tables : table) + unit : 0;
-  m.reserved = std::max(most, computing + share * parameters + buffers) + 4 * logits * (eager ? 1 : 0);
+  m.reserved = std::max(most, computing + share * parameters + buffers) + again_asked;
   return m;
 }
 
