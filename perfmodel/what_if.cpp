@@ -32,8 +32,8 @@ void apply(Machine& m, const std::string& quantity, double f) {
   } else if (quantity == "memory_bw") {
     m.peaks.at("memory").value *= f;
     scale(m,
-          {Coef::gemm_bytes, Coef::norm, Coef::gelu, Coef::reduction, Coef::copy, Coef::loss, Coef::optimizer,
-           Coef::spill},
+          {Coef::gemm_bytes, Coef::attention_bytes, Coef::norm, Coef::gelu, Coef::reduction, Coef::copy,
+           Coef::loss, Coef::optimizer, Coef::spill},
           1 / f);
   } else if (quantity == "nvlink_bw") {
     if (m.accelerator) m.accelerator->host.bandwidth *= f;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "bench/micro/cases.h"
 #include "model/data/convert.h"
@@ -28,16 +29,27 @@ void set_counters(benchmark::State& state, double bytes, int64_t samples) {
   state.counters["ranks"] = 1;
 }
 
-// Samples in no order, as training reads them
+// Samples in no order, as training reads them, one after the other into more memory than caches hold, as
+// batches are
 void read_samples(benchmark::State& state, const Dataset& set, double bytes) {
-  std::vector<std::vector<float>> tensors;
-  std::vector<float*> to;
-  for (const SampleTensor& t : set.tensors()) tensors.emplace_back(static_cast<size_t>(t.size));
-  for (std::vector<float>& t : tensors) to.push_back(t.data());
+  constexpr size_t kBatches = 32 << 20;  // bytes
+  const std::vector<SampleTensor> tensors = set.tensors();
+  size_t sample = 0;
+  for (const SampleTensor& t : tensors) sample += static_cast<size_t>(t.size);
+  const size_t samples = kBatches / (sizeof(float) * sample) + 1;
+  std::vector<float> memory(samples * sample);
+  std::vector<std::vector<float*>> to(samples);
+  float* next = memory.data();
+  for (std::vector<float*>& one : to)
+    for (const SampleTensor& t : tensors) one.push_back(std::exchange(next, next + t.size));
   int64_t far = std::max<int64_t>(1, set.size() * 2 / 5);
   while (std::gcd(far, set.size()) > 1) ++far;
   int64_t i = 0;
-  for (auto _ : state) set.read_tensors(i = (i + far) % set.size(), to);
+  size_t at = 0;
+  for (auto _ : state) {
+    set.read_tensors(i = (i + far) % set.size(), to[at]);
+    at = (at + 1) % samples;
+  }
   set_counters(state, bytes, 1);
 }
 

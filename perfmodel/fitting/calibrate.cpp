@@ -77,11 +77,11 @@ Case read_case(const json& b, const std::string& file, const std::string& name) 
   c.work.flops = number(b, "flops", 0);
   c.charged = number(b, "charged_flops", c.work.flops);
   c.work.vector_flops = number(b, "vector_flops", 0);
-  if (b.contains("charged_flops") && (c.kind == "attention" || c.kind == "attention_backward"))
-    c.work.vector_flops = 0;  // an accelerator's is charged for as FLOPs
   c.work.bytes_read = number(b, "bytes", 0);
   c.work.wire_bytes = number(b, "wire_bytes", 0);
   c.work.messages = number(b, "messages", 0);
+  if (b.contains("charged_flops") && (c.kind == "attention" || c.kind == "attention_backward"))
+    keep_flops_alone(c.work);
   c.threads = std::llround(number(b, "threads", 1));
   c.ranks = std::llround(number(b, "ranks", 1));
   c.own_shape = number(b, "own_shape", 0) > 0;

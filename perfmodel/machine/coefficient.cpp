@@ -20,6 +20,7 @@ constexpr CoefficientInfo kCoefficients[] = {
      R::compute},
     {"attention.backward.bf16", "s/FLOP", "attention", "attention", "bf16", Coef::attention_backward_bf16,
      R::compute},
+    {"attention.bytes", "s/B", "attention", "bytes", nullptr, Coef::attention_bytes, R::memory},
     {"softmax.forward.f32", "s", "attention", "softmax", nullptr, Coef::softmax_f32, R::compute},
     {"softmax.forward.bf16", "s", "attention", "softmax", nullptr, Coef::softmax_bf16, R::compute},
     {"softmax.backward.f32", "s", "attention", "softmax", nullptr, Coef::softmax_backward_f32, R::compute},

@@ -29,6 +29,7 @@ enum class Coef : int32_t {
   attention_backward_f32,
   attention_backward_tf32,
   attention_backward_bf16,
+  attention_bytes,
   softmax_f32,
   softmax_bf16,
   softmax_backward_f32,

@@ -50,6 +50,7 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::reduction:
     case Coef::copy:
     case Coef::optimizer:
+    case Coef::attention_bytes:
       return {1 / core, 0.6};
     case Coef::copy_host:  // host memory is all there is
       return {2 / core, 0.6};

@@ -258,15 +258,17 @@ FitRecord read_fit(const Reader& r) {
   return fit;
 }
 
-// Files from before the softmax had a price of its own have it in that of attention's FLOPs.
-void leave_softmax_to_attention(const Reader& coefficients, Machine& m) {
-  constexpr double kNone = 1e-12;  // s: of what takes a nanosecond
-  for (const auto& [flops, scores] : {std::pair{Coef::attention_f32, Coef::softmax_f32},
-                                      {Coef::attention_bf16, Coef::softmax_bf16},
-                                      {Coef::attention_backward_f32, Coef::softmax_backward_f32},
-                                      {Coef::attention_backward_bf16, Coef::softmax_backward_bf16}})
-    if (coefficients.has(info_of(flops).name) && !coefficients.has(info_of(scores).name))
-      m[scores] = Coefficient::make(kNone, 0.1, {std::string("in ") + info_of(flops).name});
+// Files from before the softmax, or what attention packs, had a price of its own have it in that of
+// attention's FLOPs.
+void leave_rest_to_attention(const Reader& coefficients, Machine& m) {
+  constexpr double kNone = 1e-4;  // of what the spec sheet says
+  for (const auto& [flops, rest] : {std::pair{Coef::attention_f32, Coef::softmax_f32},
+                                    {Coef::attention_bf16, Coef::softmax_bf16},
+                                    {Coef::attention_backward_f32, Coef::softmax_backward_f32},
+                                    {Coef::attention_backward_bf16, Coef::softmax_backward_bf16},
+                                    {Coef::attention_f32, Coef::attention_bytes}})
+    if (coefficients.has(info_of(flops).name) && !coefficients.has(info_of(rest).name))
+      m[rest] = Coefficient::make(kNone * m[rest].value, 0.1, {std::string("in ") + info_of(flops).name});
 }
 
 Machine from_json(const json& j, const std::string& file) {
@@ -307,7 +309,7 @@ Machine from_json(const json& j, const std::string& file) {
       const size_t i = index_of(*coef_named(name));
       m.coefficients[i] = read_coefficient(all.section(name, ""), info_of(i), m.floor_of(i));
     }
-    leave_softmax_to_attention(all, m);
+    leave_rest_to_attention(all, m);
   }
   if (r.has("shapes")) {
     const Reader shapes = r.section("shapes", "");

@@ -66,13 +66,14 @@ void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double 
       put(Coef::spill, spilled(bytes, cache_share));
       break;
     case PriceClass::attention:
-      put(attention_at(arithmetic, false), flops);
-      put(softmax_at(arithmetic, false), work.vector_flops);
+    case PriceClass::attention_backward: {
+      const bool backward = info_of(kind).price == PriceClass::attention_backward;
+      put(attention_at(arithmetic, backward), flops);
+      put(softmax_at(arithmetic, backward), work.vector_flops);
+      // Operands are packed number by number, whichever type these have: the fewer tokens, the more that is
+      put(Coef::attention_bytes, (arithmetic == Arithmetic::half ? 2 : 1) * bytes);
       break;
-    case PriceClass::attention_backward:
-      put(attention_at(arithmetic, true), flops);
-      put(softmax_at(arithmetic, true), work.vector_flops);
-      break;
+    }
     case PriceClass::norm:
       rows(Coef::norm);
       break;
@@ -213,7 +214,7 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
   if (processors > 0 && op.kind == OpKind::gemm) flops = paid_gemm(op, processors);
   if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)) {
     flops = paid_attention(op, processors);
-    work.vector_flops = 0;  // narrow heads are charged for there
+    keep_flops_alone(work);
   }
   double s = 0;
   if (processors > 0 && op.to_host) {
@@ -229,6 +230,10 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
                   if (counts) (*counts)[index_of(c)] += n;
                 });
   return s;
+}
+
+void keep_flops_alone(Work& attention) {
+  attention.vector_flops = attention.bytes_read = attention.bytes_written = 0;
 }
 
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, int64_t threads) {

@@ -29,6 +29,10 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where);
 double op_seconds(const OpShape& op, const Counts& rates, const Conditions& where, double cache_share,
                   Counts* counts = nullptr);
 
+/// Leaves an accelerator's attention its FLOPs alone: narrow heads are charged for as FLOPs, and reading
+/// passes under the products.
+void keep_flops_alone(Work& attention);
+
 /// One op's counts: a few entries of (coefficient, amount). `dtype` is that of its first operand. An op that
 /// is too small for the rank's `threads` is charged for those that it is cut over (model/base/team.h).
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, int64_t threads);

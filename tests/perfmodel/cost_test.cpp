@@ -141,6 +141,26 @@ TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
   EXPECT_GT(of_heads[1], of_heads[0]);  // the same FLOPs
 }
 
+// What attention reads and writes is packed, number by number: the fewer tokens, the more of its time that
+// is.
+TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
+  for (const char* amp : {"none", "bf16"}) {
+    RunSpec s = test::tiny();
+    s.policy.amp = amp;
+    const Plan plan = build_plan(s, 0, {});
+    for (const Op& op : plan.ops) {
+      const bool backward = op.kind == OpKind::attention_backward;
+      if (op.kind != OpKind::attention && !backward) continue;
+      // q, k, v and o; backward q, k, v, o, its gradient and three that are written, beside the row sums
+      const auto rows = static_cast<double>(op.a.batch * op.a.tq * op.a.heads);
+      const double numbers = (backward ? 8 : 4) * rows * static_cast<double>(op.a.d);
+      const Counts n = count_op(op, plan, 1, {.threads = 1, .cores = 2});
+      EXPECT_GE(n[index_of(Coef::attention_bytes)], 4 * numbers) << amp;
+      EXPECT_LE(n[index_of(Coef::attention_bytes)], 4 * numbers + 8 * rows) << amp;
+    }
+  }
+}
+
 // In f32 attention on GPUs runs in scalar arithmetic, in tf32 on tensor cores, as its products do.
 TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
   const Machine m = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
@@ -176,7 +196,7 @@ TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
     EXPECT_EQ(fast_counts[index_of(tf32)], 0);
     EXPECT_DOUBLE_EQ(fast_counts[index_of(bf16)], slow_counts[index_of(f32)]);
     for (const Coef c : {Coef::softmax_f32, Coef::softmax_bf16, Coef::softmax_backward_f32,
-                         Coef::softmax_backward_bf16})  // narrow heads are charged for as FLOPs there
+                         Coef::softmax_backward_bf16, Coef::attention_bytes})  // in the FLOPs charged there
       EXPECT_EQ(slow_counts[index_of(c)] + middle_counts[index_of(c)] + fast_counts[index_of(c)], 0);
   }
 }
