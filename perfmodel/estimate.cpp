@@ -102,6 +102,11 @@ Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m)
   return estimate(view_of(spec, terms, m), m);
 }
 
+double expected_seconds(const StepView& step, double physics, const ErrorSources& error) {
+  // A learnt deviation cannot leave what physics allows.
+  return std::max(physics * std::exp(error.deviation), std::min(step.ceiling_s, physics));
+}
+
 Estimate estimate(const StepView& step, const Machine& m) {
   Estimate e{.physics = step.seconds(m.values())};
   const ErrorSources error = error_sources(step, m);
@@ -114,10 +119,9 @@ Estimate estimate(const StepView& step, const Machine& m) {
   for (const auto& [name, sigma] : error.groups) variance += sigma * sigma;
   for (const auto& [name, sigma] : error.far) variance += sigma * sigma;
   const double log_width = kNormal80 * std::sqrt(variance);
-  // Neither a learnt deviation nor an interval can leave what physics allows.
-  const double ceiling = step.ceiling_s;
-  e.seconds = std::max(e.physics * std::exp(error.deviation), std::min(ceiling, e.physics));
-  e.lower = std::max(e.seconds / std::exp(log_width), std::min(ceiling, e.physics));
+  e.seconds = expected_seconds(step, e.physics, error);
+  e.lower =
+      std::max(e.seconds / std::exp(log_width), std::min(step.ceiling_s, e.physics));  // nor can an interval
   e.upper = e.seconds * std::exp(log_width);
   return e;
 }

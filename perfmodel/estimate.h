@@ -35,6 +35,8 @@ struct ErrorSources {
 };
 ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 ErrorSources error_sources(const StepView& step, const Machine& machine);
+/// Seconds of a step that takes `physics` by the coefficients alone.
+double expected_seconds(const StepView& step, double physics, const ErrorSources& error);
 /// What of a step lies outside of the runs that the machine was fitted to, for people.
 std::vector<std::string> extrapolations(const StepView& step, const Machine& machine);
 /// Of log coefficients, then known effects: what a fit left unknown, or without one the machine file's

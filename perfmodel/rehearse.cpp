@@ -38,9 +38,10 @@ class Stage {
   }
   size_t shown() const { return runs_.size(); }
 
-  Outlook look(uint64_t seed) const {
+  /// `suggests`: with the trials of the next round; what each would tell takes time to compute.
+  Outlook look(uint64_t seed, bool suggests) const {
     const Machine m = runs_.empty() ? machine_ : fit(runs_, machine_, {.statistic = options_.statistic});
-    return look_ahead(known_, m, {.count = options_.round, .seed = seed});
+    return look_ahead(known_, m, {.count = suggests ? options_.round : 0, .seed = seed});
   }
   void note(const Outlook& o, Play& play) const {
     play.trials.push_back(shown());
@@ -123,7 +124,7 @@ Rehearsal rehearse(const std::vector<Candidate>& all, const Machine& machine,
       for (size_t i = 0; i < std::min(options.first, most); ++i)
         stage.show(trials[static_cast<size_t>(order[i])]);
       while (true) {
-        const Outlook o = stage.look(seed);
+        const Outlook o = stage.look(seed, suggests);
         stage.note(o, play);
         if (!suggests) stage.note_blind(blind);
         if (over(play, stage, suggests)) break;

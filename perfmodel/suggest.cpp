@@ -76,9 +76,12 @@ StepView view_of(const Candidate& c, const Machine& m) {
 Distribution distribution_of(const std::vector<Candidate>& candidates, const Machine& m) {
   const auto n = static_cast<Eigen::Index>(candidates.size());
   std::vector<ErrorSources> errors;
+  std::vector<double> expected;                 // seconds of a step
   std::map<std::string, Eigen::Index> columns;  // of what no run has shown yet
   for (const Candidate& c : candidates) {
-    errors.push_back(error_sources(view_of(c, m), m));
+    const StepView view = view_of(c, m);
+    errors.push_back(error_sources(view, m));
+    expected.push_back(expected_seconds(view, view.seconds(m.values()), errors.back()));
     for (const auto& [name, sigma] : errors.back().groups) columns.try_emplace("group " + name, 0);
     for (const auto& [name, sigma] : errors.back().far) columns.try_emplace("far " + name, 0);
   }
@@ -99,7 +102,7 @@ Distribution distribution_of(const std::vector<Candidate>& candidates, const Mac
     d.shared.row(i).head(known) = e.scale * (g.transpose() * root);
     for (const auto& [name, sigma] : e.groups) d.shared(i, columns.at("group " + name)) = sigma;
     for (const auto& [name, sigma] : e.far) d.shared(i, columns.at("far " + name)) = sigma;
-    d.mean[i] = std::log(estimate(view_of(c, m), m).seconds);
+    d.mean[i] = std::log(expected[static_cast<size_t>(i)]);
     // The spread is of whole runs: what a specification deviates by for itself, and the error of measuring
     // it.
     const double spread = e.scale * e.scale * e.spread * e.spread;
@@ -148,6 +151,7 @@ double cost_of(const Candidate& c, const Belief& b) {
 // Greedy: the means stay where they are (their expectation), what is known grows.
 std::vector<Suggestion> choose(const std::vector<Candidate>& candidates, const Distribution& d,
                                const Outlook& out, const SuggestOptions& options) {
+  if (options.count == 0) return {};
   const size_t n = candidates.size();
   Eigen::MatrixXd c = d.covariance();
   const std::vector<double> mean(d.mean.data(), d.mean.data() + n);

@@ -1,9 +1,9 @@
 #include "model/trace/recorder.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
+#include <cstdio>
 
 namespace isobar {
 namespace {
@@ -57,8 +57,9 @@ Timeline SpanRecorder::take() {
   const size_t steps = step_count_.exchange(0, std::memory_order_acquire);
   out.steps.assign(steps_.get(), steps_.get() + steps);
   if (const int64_t now_dropped = dropped(); now_dropped > reported_) {
-    spdlog::warn("rank {}: trace is incomplete: {} spans dropped, room is for {} per lane", rank_,
-                 now_dropped - reported_, capacity_);
+    std::fprintf(
+        stderr, "isobar: rank %d: trace is incomplete: %" PRId64 " spans dropped, room is for %zu per lane\n",
+        rank_, now_dropped - reported_, capacity_);
     reported_ = now_dropped;
   }
   return out;

@@ -53,6 +53,7 @@ set(CMAKE_CUDA_EXTENSIONS OFF)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc speaks it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 endif()
+set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG")  # of the code on the host, which only starts kernels; theirs is always optimised
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -Xptxas=-warn-spills -Xcompiler=-Wall -diag-suppress=177")
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 # The kernels' source is the same for all GPUs: read once, for the oldest, and machine code made of that for each. CMake
