@@ -1,18 +1,31 @@
-# Seconds of the long tests on two cores: ctest begins with the costliest, and a machine that has not run them yet knows none.
+# Seconds of the long tests on two cores that do other work too: ctest begins with the costliest, and a machine that has not run them yet knows none.
 set(_costs
-    engine/Product.8=120 perfmodel/Gears.ClosedFormAndReplayAgreeOnRandomLayouts=66 engine/Product.7=57
-    perfmodel/Suggest.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder=56 engine/Layouts.ZeroRedundancy=51 engine/Product.6=50
-    cli/Options.ASearchKeepsToWhatIsSet=48 engine/Layouts.Combined=46
-    plan/Worlds.OfRandomLayoutsFitTogetherAndHoldEveryParameterOnce=43
-    engine/Layouts.SerialAndOverlappedAreTheSameToTheBit=43 perfmodel/Scoreboard.StepTimes=43 engine/Product.3=40
-    engine/Signals.StopAllRanksAfterOneStepWithACheckpointToGoOnFrom=40 cluster/Pbs=90
-    perfmodel/LayoutModel.NeverExceedsTheCeilingIsMonotoneAndTheSameTwice=33 sweep/Fuzz=32 cuda/Libraries=28 sweep/Chaos=28
-    engine/Product.5=27 engine/Product.4=27 engine/SlowDisk.SoMayStartingReadingValidationAndResults=26
-    engine/Layouts.Fp16SkipsOverflowsOnAllRanksAlike=25 cuda/Resources=24 engine/Layouts.ZeroBubble=24
-    reports/Browser=30 reports/BrowserManyRuns=15
-    cpu/AttentionForward.TokensOfTheWeatherNetAtOneAndTwoThreads=17 engine/Layouts.ZeroStagesAreTheSameToTheBit=15
-    sweep/RunnerTest.RanksOfARealMpiexecAreGoneAfterAHangACrashAndAKill=15
-    sweep/RunnerTest.FaultsAreRecordedByClassAndTheSweepGoesOn=14 base/Child.DiesAlone=14 engine/Layouts.OtherLosses=14)
+    cluster/Pbs=106 reports/Browser=80 engine/Product.8=67 engine/Layouts.ZeroRedundancy=60
+    perfmodel/Suggest.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder=60 engine/Layouts.Combined=52 sweep/Fuzz=50
+    cuda/NcclFaults.EndTheRunInTimeWithRankAndOp=48 engine/RegionalGnnTraining.IsTheSameInChunksOfEdges=47
+    cuda/EmulatedRanks.TrainLikeOne=47 engine/AuroraTraining.IsTheSameWhereAllAxesCut=46
+    cli/Options.ASearchKeepsToWhatIsSet=45 engine/Signals.StopAllRanksAfterOneStepWithACheckpointToGoOnFrom=44
+    cuda/EmulatedRanks.TakeTheLargestMicroBatchThatFitsAsPredicted=42 reports/BrowserManyRuns=41
+    cuda/EmulatedRanks.TrainOnFieldsThatAreMissingInPartLikeOne=41 engine/Product.6=40 engine/Product.7=40
+    engine/GraphcastTraining.IsTheSameWhereItsMlpsAreCut=39 cuda/EmulatedRanks.TrainANetWithASkipLikeOne=38
+    engine/GraphcastTraining.IsTheSameInChunksOfEdges=37 perfmodel/Gears.ClosedFormAndReplayAgreeOnRandomLayouts=36
+    engine/Product.4=36 engine/RegionalGnnTraining.IsTheSameWhereItsMlpsAreCut=36 cuda/ScriptRehearsal=35
+    perfmodel/Scoreboard.StepTimes=34 engine/SlowDisk.SoMayStartingReadingValidationAndResults=32
+    engine/Layouts.RandomLegalOnes=31 engine/Layouts.SerialAndOverlappedAreTheSameToTheBit=31
+    engine/Replay.StepsTrainOnTheNetsOwnForecasts=29 engine/GraphcastTraining.IsTheSameWhereAllAxesCut=28
+    engine/RegionalGnnTraining.CutsMlpsOfAnyDepth=27 sweep/Chaos=26
+    engine/AuroraTraining.IsTheSameWithItsEndsOnStagesOfTheirOwn=26
+    engine/AuroraTraining.IsTheSameInRandomLegalLayouts=25 engine/Layouts.Fp16SkipsOverflowsOnAllRanksAlike=25
+    engine/Product.5=25 engine/AuroraTraining.RecomputesItsParts=24
+    engine/AdaptedAurora.TrainsItsAdaptersAloneLikeOneRank=24 engine/Product.3=24 cuda/Libraries=24
+    import/Ties.TheChanceThatOneIsFasterIsThatOfPublishedPairs=24
+    engine/AuroraTraining.IsTheSameOverBandsOfLatitudes=23 engine/Wire.CutGraphs=23 cuda/Resources=22 engine/Lora.4=22
+    engine/Layouts.ZeroBubble=22 perfmodel/Fit.HoldsWhereTheTermsDoNotTellEverything=22
+    engine/AuroraTraining.KeepsItsEndsInFp32=22 engine/Layouts.TensorParallel=21
+    engine/Replay.EveryLayoutTrainsLikeOneRank=21 engine/Layouts.ContextParallelRing=20
+    perfmodel/Gears.AgreeOnAurora=20 engine/RegionalGnnTraining.IsTheSameWhereTheGraphIsCut=19
+    data/Foreign.WhatTheLibraryNeverComesToTheEndOf=19 engine/CoreHops.ARunTellsHowFarItsThreadsLay=19
+    engine/Replay.OtherNetsAndIncrementsTrainLikeOneRank=19 base/Child.DiesAlone=19)
 get_property(_named DIRECTORY PROPERTY TESTS)
 foreach(_cost ${_costs})
   string(REGEX MATCH "^(.*)=([0-9]+)$" _ ${_cost})
