@@ -79,6 +79,9 @@ Habits habits_of(const Section& s) {
           s.has("device_memory") && s.yes("device_memory"),
           s.has("selective_operators") && s.yes("selective_operators"),
           s.has("eager_loss") && s.yes("eager_loss"),
+          s.has("fully_sharded") && s.yes("fully_sharded"),
+          s.has("ends_in_root") && s.yes("ends_in_root"),
+          s.has("norms_apart") && s.yes("norms_apart"),
           s.has("own_collectives") && s.yes("own_collectives")};
 }
 
@@ -98,10 +101,11 @@ std::vector<ForeignEngine> engines_in(const std::string& folder) {
 
 ForeignEngine load_engine(const std::string& path) {
   const json j = load_yaml(path);
-  const Section s(j, path, "",
-                  {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast",
-                   "tensor_traffic", "compiled", "hopper_attention", "device_memory", "selective_operators",
-                   "eager_loss", "own_collectives", "axes", "provenance"});
+  const Section s(
+      j, path, "",
+      {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast", "tensor_traffic",
+       "compiled", "hopper_attention", "device_memory", "selective_operators", "eager_loss", "fully_sharded",
+       "ends_in_root", "norms_apart", "own_collectives", "axes", "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
   e.file = path;

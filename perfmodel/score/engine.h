@@ -25,6 +25,9 @@ struct Habits {
   bool selective_operators =
       false;                     // selective recomputation keeps every second product's result (torchtitan)
   bool eager_loss = false;       // of logits in fp32 and their gradient lie in memory, not fused
+  bool fully_sharded = false;    // PyTorch's fully_shard, counted moment by moment (fsdp_memory.h)
+  bool ends_in_root = false;     // ... the embedding and the head are one unit, the root's
+  bool norms_apart = false;      // norms are operations in fp32 that keep what they read, unless compiled
   bool own_collectives = false;  // written by hand: they copy operands, and end what is compiled
 };
 

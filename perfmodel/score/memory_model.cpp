@@ -5,6 +5,7 @@
 
 #include "model/base/nccl_resources.h"
 #include "perfmodel/score/campaign_fit.h"
+#include "perfmodel/score/fsdp_memory.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {
@@ -68,6 +69,11 @@ MemoryCounts count_memory(const PublishedRun& r) {
       layers -= 1;
     else if (i == 1 && r.pp > 1)
       layers = std::max(1.0, r.layers - (r.pp - 1) * layers);
+    if (r.habits.fully_sharded && r.zero >= 2) {
+      const FsdpMemory m = fsdp_memory(r, {layers, in_flight(r, stage), i == 0, i == 1 || r.pp <= 1});
+      s.fully_sharded = true, s.states = m.states, s.reserved = m.reserved;
+      continue;
+    }
     const double tables = r.pp > 1 ? 1 : r.arch == Arch::gpt ? 1 : 2;
     const double parameters = layers * layer + tables * table;
     s.weights = bytes * parameters / weight_shards;
@@ -113,6 +119,10 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
   const auto p = [&](MemoryPrice x) { return price[static_cast<size_t>(x)]; };
   double peak = 0;
   for (const StageMemory& s : m.stages) {
+    if (s.fully_sharded) {
+      peak = std::max(peak, s.states + s.reserved);
+      continue;
+    }
     const double persistent = s.weights + s.gradients * p(MemoryPrice::gradients) +
                               s.optimizer * p(MemoryPrice::optimizer) + s.gathered;
     const double scores = s.scores * p(MemoryPrice::scores);

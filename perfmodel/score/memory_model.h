@@ -41,7 +41,9 @@ struct StageMemory {  // bytes
   double recomputed = 1;                                  // share of the layers that it is of
   bool scores_again = false;                              // selective recomputation: scores are not kept
   double logits = 0, vocabulary = 0;
-  double gathered = 0;  // ZeRO 3: whole layers
+  double gathered = 0;         // ZeRO 3: whole layers
+  bool fully_sharded = false;  // counted whole (fsdp_memory.h), and then nothing of the above
+  double states = 0, reserved = 0;
 };
 struct MemoryCounts {
   std::array<StageMemory, 2> stages;  // first, last

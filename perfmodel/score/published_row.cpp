@@ -92,7 +92,8 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.ep = optional(row, "ep", 1, 1);
   if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5 || std::abs(r.dp - std::round(r.dp)) > 1e-6)
     throw Refused("dp tp cp pp do not multiply to the GPUs");
-  r.zero = optional(row, "zero_stage", -1, -1);
+  r.zero = optional(row, "zero_stage", r.habits.fully_sharded ? 3 : -1,
+                    -1);  // FSDP2 shards unless it is told not to
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");

@@ -168,10 +168,10 @@ TEST(EngineModel, NerscsModelParallelRunsWithoutARunOfTheirs) {
   EXPECT_TRUE(four.lower < 64 / 51.3 && 64 / 51.3 < four.upper);
 }
 
-// No shipped row of FSDP has a memory reading. Its states follow in closed form: master weights, gradients
-// and two moments in fp32, 16 bytes a parameter over all ranks; what activations take is the same on any
-// number of them. torchtitan prints 82 GiB of Llama 3.1 8B on 8 H100, 77 compiled (its performance page: two
-// samples a rank, selective recomputation of operators).
+// No shipped row of FSDP has a memory reading (fsdp_memory_test.cpp holds it against PyTorch). Its states
+// follow in closed form: master weights, gradients and two moments in fp32, 16 bytes a parameter over all
+// ranks; what activations take is the same on any number of them. torchtitan prints 82 GiB of Llama 3.1 8B on
+// 8 H100, 77 compiled (its performance page: two samples a rank, selective recomputation of operators).
 TEST(EngineModel, FsdpHoldsItsSharesAndWhatTorchtitanPrints) {
   const ForeignEngine& titan = engine_named("torchtitan");
   const EngineModel model(library(), &titan);

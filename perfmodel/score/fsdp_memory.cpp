@@ -1,0 +1,144 @@
+#include "perfmodel/score/fsdp_memory.h"
+
+#include <algorithm>
+
+#include "perfmodel/score/step_model.h"
+
+namespace isobar {
+namespace {
+
+/// Bytes that one block keeps of one micro-batch, and those that its backward pass has beside them.
+struct Block {
+  double input = 0;               // what a checkpoint keeps
+  double attention = 0, ffn = 0;  // with the norm before it
+  double all() const { return attention + ffn; }
+  double chosen = 0;                                // kept by selective recomputation
+  double ffn_backward = 0, attention_backward = 0;  // gradients of activations
+};
+
+Block block_of(const PublishedRun& r, double tokens, double scale) {
+  const bool llama = r.arch == Arch::llama;
+  const double half = 2 * scale * tokens;  // an element of each token in the type of products
+  const double spread = r.sequence_parallel ? r.tp : 1;
+  const double q = r.heads * r.head_dim / r.tp, kv = r.kv_heads * r.head_dim / r.tp,
+               f = (r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn) / r.tp;
+  const bool apart = r.habits.norms_apart && !r.compiled && llama && scale == 1;
+  Block b;
+  b.input = half * r.hidden / spread;
+  // A norm keeps what it reads; taken apart, the same in fp32 and its result before the weight. The products
+  // after it keep what they read, gathered over tensor-parallel ranks.
+  const double norm = (apart ? 3 : 1) * half * r.hidden / spread + half * r.hidden;
+  // Queries, keys and values as attention reads them (eager: repeated for all query heads), its result and
+  // logarithms of sums.
+  const bool repeated = llama && !r.compiled;
+  b.attention = norm + half * (2 * q + (repeated ? 2 * q : 2 * kv)) + 4 * tokens * r.heads / r.tp;
+  if (!is_fused(r.attention) && r.recompute == Recompute::none)
+    b.attention += 5 * scale * r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp;
+  // Eager: what the activation reads and gives, the other factor, the product. Compiled: what it reads.
+  b.ffn = norm + half * f * (llama ? (r.compiled ? 2 : 4) : r.compiled ? 1 : 2);
+  // Every second product of q, k, v, o, the first two of the feed-forward part and its last, or of qkv, o and
+  // its two (GPT): what reduces over tensor-parallel ranks keeps its whole result, and that once reduced too.
+  const double reduced = r.tp > 1 ? half * r.hidden / spread : 0;
+  b.chosen = b.input + half * (q + (llama ? q + kv : q + 2 * kv)) + 4 * tokens * r.heads / r.tp + half * f +
+             (llama ? half * r.hidden : 0) + 2 * reduced;
+  b.ffn_backward = half * (r.hidden + (llama ? 2 : 1) * f);
+  b.attention_backward = half * (r.hidden + 4 * q);
+  return b;
+}
+
+}  // namespace
+
+FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
+  const double element = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
+  const double tokens = r.micro_batch * r.seq / r.cp, shards = r.dp * r.cp;
+  const double layer = layer_parameters(r) / r.tp, table = r.hidden * r.vocab / r.tp;
+  const bool shared = r.arch == Arch::gpt && s.first && s.last;  // one table for both ends
+  const double parameters = s.layers * layer + (s.first ? table : 0) + (s.last && !shared ? table : 0);
+  const Block b = block_of(r, tokens, element / 2);
+  const double head = s.last ? table : 0;
+
+  // Activations of all blocks when the backward pass begins.
+  const bool full = r.recompute == Recompute::full,
+             some = r.recompute == Recompute::selective && r.habits.selective_operators;
+  const double kept = full   ? r.recomputed * b.input + (1 - r.recomputed) * b.all()
+                      : some ? b.chosen
+                             : b.all();
+  const double activations = (s.layers - std::min(s.layers - 1, r.offloaded_layers)) * kept * s.in_flight;
+  const double kept_by_all = activations + (s.last ? 2 * b.input : 0);  // with the last norm's
+  // Of the block whose backward pass runs: what is computed again, beside what of it was kept.
+  const double again = full || some ? b.all() : 0;
+
+  // Units in the type of products, their gradients alike; what is reduced in fp32. With resharding a unit and
+  // its neighbour's gathered buffer are there; without it all units, until their backward pass.
+  const bool reshards = r.zero >= 3 && r.pp <= 1;
+  const double unit = element * layer, gradient = r.frozen_weights ? 0 : 1;
+  const double reduce = 4 * gradient, share = 4 * gradient / shards;
+  FsdpMemory m;
+  m.states = (4 + 8 * gradient) * parameters / shards;
+
+  // Under pipelines units stay gathered, and gradients of micro-batches are summed whole in fp32, until the
+  // last.
+  const double summed = r.pp > 1 && r.micro_batches() > 1 ? reduce * parameters : 0;
+  const bool eager = r.habits.eager_loss && !r.compiled;
+  const double logits = s.last ? tokens * r.vocab / r.tp : 0;
+  const double blocks = reshards ? 0 : unit * s.layers;  // gathered from the forward to their backward pass
+  // The embedding and the head: units of their own, or both of the root's, whose gradients wait for its end.
+  const bool root = r.habits.ends_in_root && s.first && s.last;
+  const double tables = parameters - s.layers * layer;
+  // What is gathered and what was reduced is of streams of their own, and so of pools of their own.
+  double most = 0, computing = 0;
+  const auto moment = [&](double bytes, double elsewhere = 0) {
+    bytes += summed;
+    most = std::max(most, bytes);
+    computing = std::max(computing, bytes - elsewhere);
+  };
+  // The loss: logarithms of the softmax and gradients of both in fp32, when the logits are gone; fused,
+  // logits and their gradient. The head is still gathered, or the last block, which is needed again at once.
+  const double waits = !reshards ? element * tables : root ? unit : element * head;
+  moment(kept_by_all + blocks + waits + logits * (eager ? 12 : 4));
+  // The head's gradient and the last block on its way, then what is reduced of the head; the root is gathered
+  // for it.
+  const double next = reshards ? unit : 0, gathered = root || !reshards ? element * tables : element * head;
+  if (root && reshards) moment(kept_by_all + unit + 2 * gathered + element * logits, gathered);
+  moment(kept_by_all + blocks + gathered + next + element * logits + gradient * element * head, next);
+  const double ends = root ? element * (tables + gradient * head) : reshards ? 0 : element * (tables - head);
+  if (!root)
+    moment(activations + blocks + ends + next + (gradient * element + reduce + share) * head,
+           next + share * head);
+  // Blocks from the last to the first: a unit and its neighbour, its gradients, and what is reduced of the
+  // one before. Activations go and shares of gradients come evenly: the fullest is the last, the next or the
+  // first.
+  const double feed = gradient * element * r.hidden * r.ffn / r.tp;
+  const double work =
+      std::max(again + b.ffn_backward + feed, again + b.attention_backward + gradient * unit - b.ffn);
+  for (const double done : {0.0, 1.0, s.layers - 1}) {
+    if (done < 0 || done >= s.layers) continue;
+    const bool at_first = done == s.layers - 1;
+    const double units = !reshards          ? blocks - (r.pp > 1 ? 0 : done * unit)
+                         : !at_first        ? 2 * unit
+                         : root || !s.first ? unit
+                                            : unit + element * table;
+    const double reduced = (root ? 0 : head) + done * layer;
+    moment(activations - done * kept * s.in_flight + units + ends + work +
+               reduce * (done > 0 ? layer
+                         : root   ? 0
+                                  : head) +
+               share * reduced,
+           (reshards ? units - unit : 0) + share * reduced);
+  }
+  // The embedding's gradient last, the root's with it.
+  if (s.first) {
+    const double unsharded = root ? tables : table;
+    moment(share * parameters + (gradient * element + reduce) * unsharded, share * parameters);
+  }
+  m.fullest = most;
+  // Of each pool its own fullest moment is reserved: all shares of gradients, the largest gathered buffers.
+  // And the logits and the root's tables, whose place is free while the next activations are put there, so
+  // that the larger of them asks for another one. That it is once was seen of the allocator's replay.
+  const double again_asked = std::max(element * logits, root && reshards ? element * tables : 0);
+  const double buffers = shards > 1 ? element * (root ? tables : table) + unit : 0;
+  m.reserved = std::max(most, computing + share * parameters + buffers) + again_asked;
+  return m;
+}
+
+}  // namespace isobar
