@@ -261,14 +261,17 @@ FitRecord read_fit(const Reader& r) {
 // Files from before the softmax, or what attention packs, had a price of its own have it in that of
 // attention's FLOPs.
 void leave_rest_to_attention(const Reader& coefficients, Machine& m) {
-  constexpr double kNone = 1e-4;  // of what the spec sheet says
-  for (const auto& [flops, rest] : {std::pair{Coef::attention_f32, Coef::softmax_f32},
-                                    {Coef::attention_bf16, Coef::softmax_bf16},
-                                    {Coef::attention_backward_f32, Coef::softmax_backward_f32},
-                                    {Coef::attention_backward_bf16, Coef::softmax_backward_bf16},
-                                    {Coef::attention_f32, Coef::attention_bytes}})
+  struct Part {
+    Coef flops, rest;
+    double none;  // next to nothing, of its unit
+  };
+  for (const auto& [flops, rest, none] : {Part{Coef::attention_f32, Coef::softmax_f32, 1e-12},
+                                          {Coef::attention_bf16, Coef::softmax_bf16, 1e-12},
+                                          {Coef::attention_backward_f32, Coef::softmax_backward_f32, 1e-12},
+                                          {Coef::attention_backward_bf16, Coef::softmax_backward_bf16, 1e-12},
+                                          {Coef::attention_f32, Coef::attention_bytes, 1e-15}})
     if (coefficients.has(info_of(flops).name) && !coefficients.has(info_of(rest).name))
-      m[rest] = Coefficient::make(kNone * m[rest].value, 0.1, {std::string("in ") + info_of(flops).name});
+      m[rest] = Coefficient::make(none, 0.1, {std::string("in ") + info_of(flops).name});
 }
 
 Machine from_json(const json& j, const std::string& file) {

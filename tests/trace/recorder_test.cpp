@@ -47,9 +47,9 @@ TEST(Recorder, CountsWhatFoundNoRoomAndStartsAfreshAfterTake) {
   for (int i = 0; i < 13; ++i) recorder.record(Lane::dp, 0, i, i, 0, i, i + 1);
   for (int i = 0; i < 11; ++i) recorder.record_step(i, i, i + 1);
   EXPECT_EQ(recorder.dropped(), 3 + 1);
-  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
   const Timeline first = recorder.take();
-  const std::string said = testing::internal::GetCapturedStdout();
+  const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("4 spans dropped"), std::string::npos) << said;
   EXPECT_EQ(first.spans.size(), 10u);
   EXPECT_EQ(first.steps.size(), 10u);
