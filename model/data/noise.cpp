@@ -123,11 +123,12 @@ class Noise : public Dataset {
     }
   }
   static void stretch(const float* row, int64_t w, float* to) {
-    for (int64_t x = 0; x < w; ++x) {
-      const int64_t j = x * kColumns / w;
-      const float f = static_cast<float>(x * kColumns - j * w) / static_cast<float>(w);
-      to[x] = row[j] + f * (row[j + 1] - row[j]);
-    }
+    int64_t x = 0;
+    for (int64_t j = 0; j < kColumns; ++j)
+      for (; x * kColumns < (j + 1) * w; ++x) {
+        const float f = static_cast<float>(x * kColumns - j * w) / static_cast<float>(w);
+        to[x] = row[j] + f * (row[j + 1] - row[j]);
+      }
   }
 
   int64_t samples_, dt_;

@@ -71,7 +71,7 @@ MemoryCounts count_memory(const PublishedRun& r) {
       layers = std::max(1.0, r.layers - (r.pp - 1) * layers);
     if (r.habits.fully_sharded && r.zero >= 2) {
       const FsdpMemory m = fsdp_memory(r, {layers, in_flight(r, stage), i == 0, i == 1 || r.pp <= 1});
-      s.fully_sharded = true, s.states = m.states, s.reserved = m.reserved;
+      s.whole = m.states + m.reserved;
       continue;
     }
     const double tables = r.pp > 1 ? 1 : r.arch == Arch::gpt ? 1 : 2;
@@ -119,8 +119,8 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
   const auto p = [&](MemoryPrice x) { return price[static_cast<size_t>(x)]; };
   double peak = 0;
   for (const StageMemory& s : m.stages) {
-    if (s.fully_sharded) {
-      peak = std::max(peak, s.states + s.reserved);
+    if (s.whole) {
+      peak = std::max(peak, *s.whole);
       continue;
     }
     const double persistent = s.weights + s.gradients * p(MemoryPrice::gradients) +

@@ -8,6 +8,7 @@
 // operand for Llama; ZeRO shards Rajbhandari 2020; in-flight micro-batches Narayanan 2021 and Qi 2024.
 #pragma once
 #include <array>
+#include <optional>
 
 #include "perfmodel/score/prices.h"
 #include "perfmodel/score/published_run.h"
@@ -41,9 +42,8 @@ struct StageMemory {  // bytes
   double recomputed = 1;                                  // share of the layers that it is of
   bool scores_again = false;                              // selective recomputation: scores are not kept
   double logits = 0, vocabulary = 0;
-  double gathered = 0;         // ZeRO 3: whole layers
-  bool fully_sharded = false;  // counted whole (fsdp_memory.h), and then nothing of the above
-  double states = 0, reserved = 0;
+  double gathered = 0;          // ZeRO 3: whole layers
+  std::optional<double> whole;  // counted at once (fsdp_memory.h), and then nothing of the above
 };
 struct MemoryCounts {
   std::array<StageMemory, 2> stages;  // first, last
