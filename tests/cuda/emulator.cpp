@@ -1,11 +1,14 @@
 #include "tests/cuda/emulator.h"
 
+#include <csetjmp>
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #ifdef __SANITIZE_ADDRESS__
@@ -20,20 +23,28 @@ dim3 block_size, grid_size;
 namespace {
 
 constexpr size_t kStack = 96 << 10;
-enum class State : uint8_t { ready, at_block_barrier, at_warp_barrier, done };
+enum class State : uint8_t { unstarted, ready, at_block_barrier, at_warp_barrier, done };
 
+// A stack that threads of a block run on, one after the other for as long as none of them waits. One that waits keeps
+// it, and those after it go on another: most kernels have no barrier, and need one for a whole block.
 struct Fiber {
   ucontext_t context;
+  jmp_buf place;
+  bool begun = false;
   std::unique_ptr<std::byte[]> stack{new std::byte[kStack]};
+};
+struct Thread {
   State state = State::done;
+  Fiber* fiber = nullptr;
   Index index{};
   int turn = 0;            // which of the warp's two sets of slots its next exchange uses
   uint64_t slots[2] = {};  // what it gives
   uint32_t registers[2][6] = {};
 };
 
-ucontext_t scheduler;
 std::vector<std::unique_ptr<Fiber>> fibers;
+std::vector<Fiber*> idle;
+std::vector<Thread> team;
 size_t current = 0, count = 0;
 const std::function<void()>* body = nullptr;
 std::vector<double> shared;
@@ -41,6 +52,7 @@ std::exception_ptr error;
 
 // Which stack a switch leaves for and where it came from, for address sanitizer.
 #ifdef __SANITIZE_ADDRESS__
+ucontext_t scheduler;
 const void* scheduler_stack = nullptr;
 size_t scheduler_stack_size = 0;
 void to_fiber(Fiber& f) {
@@ -49,10 +61,9 @@ void to_fiber(Fiber& f) {
   swapcontext(&scheduler, &f.context);
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 }
-void to_scheduler(Fiber& f) {  // a fiber that is done gives its own fake stack back
+void to_scheduler(Fiber& f) {
   void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(f.state == State::done ? nullptr : &fake_stack, scheduler_stack,
-                                 scheduler_stack_size);
+  __sanitizer_start_switch_fiber(&fake_stack, scheduler_stack, scheduler_stack_size);
   swapcontext(&f.context, &scheduler);
   __sanitizer_finish_switch_fiber(fake_stack, &scheduler_stack, &scheduler_stack_size);
 }
@@ -60,69 +71,98 @@ void first_arrived() {
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_size);
 }
 #else
-void to_fiber(Fiber& f) {
-  swapcontext(&scheduler, &f.context);
+// swapcontext asks the kernel for the signals' mask each time: only the first switch to a stack needs it
+jmp_buf scheduler_place;
+[[noreturn]] void go_on(Fiber& f) {
+  if (std::exchange(f.begun, true)) _longjmp(f.place, 1);
+  setcontext(&f.context);
+  std::abort();  // it does not come back
 }
-void to_scheduler(Fiber& f) {
-  swapcontext(&f.context, &scheduler);
+[[gnu::noinline]] void to_fiber(Fiber& f) {
+  if (_setjmp(scheduler_place) == 0) go_on(f);
+}
+[[gnu::noinline]] void to_scheduler(Fiber& f) {
+  if (_setjmp(f.place) == 0) _longjmp(scheduler_place, 1);
 }
 void first_arrived() {}
 #endif
 
+void entry();
+
+Fiber& idle_fiber() {
+  if (idle.empty()) {
+    Fiber& f = *fibers.emplace_back(std::make_unique<Fiber>());
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = kStack;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, entry, 0);
+    return f;
+  }
+  Fiber& f = *idle.back();
+  idle.pop_back();
+  return f;
+}
+
+void begin_on(Fiber& f) {
+  Thread& t = team[current];
+  t.fiber = &f;
+  t.state = State::ready;
+  thread = t.index;
+}
+
 void entry() {
   first_arrived();
-  try {
-    (*body)();
-  } catch (...) {
-    error = std::current_exception();
+  for (;;) {
+    Fiber& f = *team[current].fiber;
+    try {
+      (*body)();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    team[current].state = State::done;
+    if (!error && current + 1 < count && team[current + 1].state == State::unstarted) {
+      ++current;
+      begin_on(f);
+    } else {
+      to_scheduler(f);  // which comes back with a thread to begin
+    }
   }
-  fibers[current]->state = State::done;
-  to_scheduler(*fibers[current]);
 }
 
 void yield(State state) {
-  Fiber& f = *fibers[current];
-  f.state = state;
-  to_scheduler(f);
+  Thread& t = team[current];
+  t.state = state;
+  to_scheduler(*t.fiber);
 }
 
 // Threads whose whole group waits go on. Returns whether any does.
 bool release(size_t first, size_t last, State waiting) {
   bool any = false;
   for (size_t i = first; i < last; ++i) {
-    if (fibers[i]->state == State::done) continue;
-    if (fibers[i]->state != waiting) return false;
+    if (team[i].state == State::done) continue;
+    if (team[i].state != waiting) return false;
     any = true;
   }
   for (size_t i = first; i < last; ++i)
-    if (fibers[i]->state == waiting) fibers[i]->state = State::ready;
+    if (team[i].state == waiting) team[i].state = State::ready;
   return any;
 }
 
-void run_block() {
-  for (size_t i = 0; i < count; ++i) {
-    Fiber& f = *fibers[i];
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = kStack;
-    f.context.uc_link = nullptr;
-    f.state = State::ready;
-    f.turn = 0;
-    f.index = {static_cast<unsigned>(i % block_size.x),
-               static_cast<unsigned>(i / block_size.x % block_size.y),
-               static_cast<unsigned>(i / block_size.x / block_size.y)};
-    makecontext(&f.context, entry, 0);
-  }
-  std::fill(shared.begin(), shared.end(), std::nan(""));
+void run_threads() {
   for (;;) {
     bool left = false, moved = false;
     for (current = 0; current < count; ++current) {
-      Fiber& f = *fibers[current];
-      left = left || f.state != State::done;
-      if (f.state != State::ready) continue;
-      thread = f.index;
-      to_fiber(f);
+      left = left || team[current].state != State::done;
+      if (team[current].state == State::unstarted) {
+        begin_on(idle_fiber());
+      } else if (team[current].state != State::ready) {
+        continue;
+      }
+      thread = team[current].index;
+      to_fiber(*team[current].fiber);
       if (error) std::rethrow_exception(std::exchange(error, nullptr));
+      if (team[current].state == State::done) idle.push_back(team[current].fiber);
       moved = true;
     }
     if (!left) return;
@@ -135,6 +175,24 @@ void run_block() {
   }
 }
 
+void run_block() {
+  for (size_t i = 0; i < count; ++i) {
+    team[i].state = State::unstarted;
+    team[i].turn = 0;
+    team[i].index = {static_cast<unsigned>(i % block_size.x),
+                     static_cast<unsigned>(i / block_size.x % block_size.y),
+                     static_cast<unsigned>(i / block_size.x / block_size.y)};
+  }
+  std::fill(shared.begin(), shared.end(), std::nan(""));
+  try {
+    run_threads();
+  } catch (...) {  // some wait for ever: their stacks are of no more use
+    idle.clear();
+    fibers.clear();
+    throw;
+  }
+}
+
 }  // namespace
 
 void* dynamic_shared() {
@@ -143,32 +201,32 @@ void* dynamic_shared() {
 
 void block_barrier() {
   yield(State::at_block_barrier);
-  thread = fibers[current]->index;
+  thread = team[current].index;
 }
 
 void warp_barrier() {
   yield(State::at_warp_barrier);
-  thread = fibers[current]->index;
+  thread = team[current].index;
 }
 
 uint64_t exchange(uint64_t bits, int lane_mask) {
-  Fiber& f = *fibers[current];
-  const int turn = f.turn;
-  f.turn = 1 - turn;
-  f.slots[turn] = bits;
+  Thread& t = team[current];
+  const int turn = t.turn;
+  t.turn = 1 - turn;
+  t.slots[turn] = bits;
   warp_barrier();
-  return fibers[current ^ static_cast<size_t>(lane_mask)]->slots[turn];
+  return team[current ^ static_cast<size_t>(lane_mask)].slots[turn];
 }
 
 Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  Fiber& f = *fibers[current];
-  const int turn = f.turn;
-  f.turn = 1 - turn;
-  std::copy_n(a, 4, f.registers[turn]);
-  std::copy_n(b, 2, f.registers[turn] + 4);
+  Thread& t = team[current];
+  const int turn = t.turn;
+  t.turn = 1 - turn;
+  std::copy_n(a, 4, t.registers[turn]);
+  std::copy_n(b, 2, t.registers[turn] + 4);
   warp_barrier();
   Gathered all;
-  for (size_t lane = 0; lane < 32; ++lane) all.lane[lane] = fibers[current / 32 * 32 + lane]->registers[turn];
+  for (size_t lane = 0; lane < 32; ++lane) all.lane[lane] = team[current / 32 * 32 + lane].registers[turn];
   return all;
 }
 
@@ -180,7 +238,7 @@ void run(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<voi
   block_size = threads;
   grid_size = blocks;
   count = size_t{threads.x} * threads.y * threads.z;
-  while (fibers.size() < count) fibers.push_back(std::make_unique<Fiber>());
+  if (team.size() < count) team.resize(count);
   shared = std::vector<double>((shared_bytes + 7) / 8);  // no more: address sanitizer sees what is beyond
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)
