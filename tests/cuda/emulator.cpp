@@ -1,7 +1,7 @@
 #include "tests/cuda/emulator.h"
 
-#include <csetjmp>
 #include <ucontext.h>
+#include <csetjmp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -25,8 +25,9 @@ namespace {
 constexpr size_t kStack = 96 << 10;
 enum class State : uint8_t { unstarted, ready, at_block_barrier, at_warp_barrier, done };
 
-// A stack that threads of a block run on, one after the other for as long as none of them waits. One that waits keeps
-// it, and those after it go on another: most kernels have no barrier, and need one for a whole block.
+// A stack that threads of a block run on, one after the other for as long as none of them waits. One that
+// waits keeps it, and those after it go on another: most kernels have no barrier, and need one for a whole
+// block.
 struct Fiber {
   ucontext_t context;
   jmp_buf place;
@@ -89,15 +90,18 @@ void first_arrived() {}
 
 void entry();
 
+[[gnu::noinline]] void prepare(ucontext_t& fresh, std::byte* stack) {
+  getcontext(&fresh);
+  fresh.uc_stack.ss_sp = stack;
+  fresh.uc_stack.ss_size = kStack;
+  fresh.uc_link = nullptr;
+  makecontext(&fresh, entry, 0);
+}
+
 Fiber& idle_fiber() {
   if (idle.empty()) {
-    Fiber& f = *fibers.emplace_back(std::make_unique<Fiber>());
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = kStack;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, entry, 0);
-    return f;
+    idle.push_back(fibers.emplace_back(std::make_unique<Fiber>()).get());
+    prepare(idle.back()->context, idle.back()->stack.get());
   }
   Fiber& f = *idle.back();
   idle.pop_back();
