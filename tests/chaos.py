@@ -148,6 +148,16 @@ def words_of(words):
     return "/".join(words)
 
 
+def remove(folder):
+    """What drew charts for a report that was killed goes on for a moment, and writes there."""
+    for _ in range(40):
+        try:
+            return shutil.rmtree(folder)
+        except OSError:
+            time.sleep(0.25)
+    shutil.rmtree(folder)
+
+
 def blows(home, seconds):
     deadline, rounds, trials = time.time() + seconds, 0, 0
     while time.time() < deadline:
@@ -158,7 +168,7 @@ def blows(home, seconds):
             pass
         r.finish()
         rounds, trials = rounds + 1, trials + r.trials
-        shutil.rmtree(folder)
+        remove(folder)
     print(f"{trials} trials in {rounds} sweeps; killed: {dict(kills)}")
 
 

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <numbers>
 #include <random>
@@ -211,11 +211,10 @@ TEST(Constants, AreNotMadeForAPlanThatIsOnlyPriced) {
   RegionalGnnSpec& n = s.net.regional_gnn();
   n.spacing = 0.02, n.img_height = 1251, n.img_width = 2751;
   s.layout.dp = 64, s.train.global_batch = 64;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: others may want the cores
   for (int rank = 0; rank < 20; ++rank) EXPECT_GT(build_plan(s, rank, {}).memory.arena, 0);
-  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2.0);
   EXPECT_EQ(n.intra_edges(), 8 * 751 * 751);
-  EXPECT_LT(took, 2.0);
 }
 
 // ---- what it cannot be ----
