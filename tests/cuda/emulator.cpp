@@ -160,10 +160,11 @@ void run_threads() {
       left = left || team[current].state != State::done;
       if (team[current].state == State::unstarted) {
         begin_on(idle_fiber());
-      } else if (team[current].state != State::ready) {
+      } else if (team[current].state == State::ready) {
+        thread = team[current].index;
+      } else {
         continue;
       }
-      thread = team[current].index;
       to_fiber(*team[current].fiber);
       if (error) std::rethrow_exception(std::exchange(error, nullptr));
       if (team[current].state == State::done) idle.push_back(team[current].fiber);
