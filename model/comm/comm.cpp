@@ -19,6 +19,7 @@
 #include "model/comm/launcher.h"
 #include "model/comm/must.h"
 #include "model/comm/pause.h"
+#include "model/comm/yielding.h"
 #include "model/plan/link.h"
 
 namespace isobar {
@@ -62,10 +63,11 @@ bool Mpi::started_by_launcher() {
 
 Mpi::Mpi() : host_cpus_(process_cpus()) {
   if (!started_by_launcher()) return;
-  flush_denormals();                                 // MPI's own threads inherit it
-  ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);  // Open MPI yields within MPI_Test otherwise (pause.h)
+  flush_denormals();  // MPI's own threads inherit it
   int provided = 0;
-  must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  Yielding::while_beginning(
+      [&] { must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"); });
+  const Yielding yielding;
   active_ = true;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -99,6 +101,7 @@ Mpi::Mpi() : host_cpus_(process_cpus()) {
 }
 
 Mpi::~Mpi() {
+  const Yielding yielding;
   if (active_) MPI_Finalize();
 }
 
@@ -232,6 +235,7 @@ std::vector<size_t> creation_order(const std::vector<Group>& groups) {
 Comm::Comm(const std::vector<Group>& groups, MPI_Comm world)
     : comms_(groups.size(), MPI_COMM_NULL), rank_(groups.size()), size_(groups.size()) {
   if (groups.empty()) return;
+  const Yielding yielding;
   must(MPI_Op_create(add_bf16, 1, &sum_bf16_), "MPI_Op_create");
   must(MPI_Op_create(add_f16, 1, &sum_f16_), "MPI_Op_create");
   MPI_Group all;
@@ -255,6 +259,7 @@ Comm::Comm(const std::vector<Group>& groups, MPI_Comm world)
 }
 
 Comm::~Comm() {
+  const Yielding yielding;
   for (MPI_Comm& comm : comms_) MPI_Comm_free(&comm);
   for (MPI_Op* op : {&sum_bf16_, &sum_f16_})
     if (*op != MPI_OP_NULL) MPI_Op_free(op);

@@ -1,13 +1,16 @@
 #include "model/comm/heartbeat.h"
 
 #include "model/comm/must.h"
+#include "model/comm/yielding.h"
 
 namespace isobar {
 Heartbeat::Heartbeat(const Mpi* mpi) {
+  const Yielding yielding;
   if (mpi && mpi->size() > 1) must(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
 }
 
 Heartbeat::~Heartbeat() {
+  const Yielding yielding;
   if (comm_ != MPI_COMM_NULL && request_ == MPI_REQUEST_NULL) MPI_Comm_free(&comm_);
 }
 

@@ -40,13 +40,15 @@ int64_t now_ns() {
 }
 
 Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores) {
-  const bool own_cores = ranks == ranks_on_host && threads * ranks <= cores;
+  const int64_t per_core = (threads * ranks_on_host + cores - 1) / cores;
   return {.comm_thread = core_for_communication(threads, ranks_on_host, cores),
-          .awake = own_cores ? Pause::kAwakeOnOwnCores : Pause::kAwake};
+          .patience = per_core > 1             ? on_shared_cores(per_core)
+                      : ranks == ranks_on_host ? kOwnCores
+                                               : Patience{}};
 }
 
 Executor::Executor(const Plan& plan, Backend& backend, Comm* comm, Waiting waiting)
-    : plan_(plan), backend_(backend), comm_(comm), awake_(waiting.awake), times_(plan.ops.size()) {
+    : plan_(plan), backend_(backend), comm_(comm), patience_(waiting.patience), times_(plan.ops.size()) {
   for (auto& c : current_) c = -1;
   if (waiting.comm_thread &&
       std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; }))
@@ -90,7 +92,7 @@ void Executor::operator()(const Program& program, int32_t step) {
   open_lanes();
   if (!comm_thread_.joinable() || !has_other_lanes(program)) {
     run_compute();
-    for (Pause pause(awake_); !lanes_done(); pause()) advance_lanes();
+    for (Pause pause(patience_); !lanes_done(); pause()) advance_lanes();
     return;
   }
   comm_error_ = nullptr;
@@ -104,7 +106,7 @@ void Executor::operator()(const Program& program, int32_t step) {
     failed_ = true;
   }
   const int32_t ticket = ticket_.load();
-  for (Pause pause(awake_); comm_finished_.load() != ticket;) pause();
+  for (Pause pause(patience_); comm_finished_.load() != ticket;) pause();
   if (comm_error_) error = comm_error_;  // the compute lane only stopped because of it
   for (auto& c : current_) c = -1;
   if (error) std::rethrow_exception(error);
@@ -117,7 +119,7 @@ void Executor::run_compute() {
     if (instr.lane != Lane::compute) continue;
     const Op& op = plan_.ops[instr.op];
     if (alone) advance_lanes();
-    for (Pause pause(awake_); !ready(instr); pause()) {
+    for (Pause pause(patience_); !ready(instr); pause()) {
       if (failed_) throw Stopped();
       if (alone) advance_lanes();
     }
@@ -125,7 +127,7 @@ void Executor::run_compute() {
     const int64_t t0 = now_ns();
     if (is_collective(op.kind)) {  // a serial program
       Requests requests = post(instr);
-      for (Pause pause(awake_); !comm_->test(requests); pause()) {
+      for (Pause pause(patience_); !comm_->test(requests); pause()) {
         if (failed_) throw Stopped();
         if (alone) advance_lanes();
       }
@@ -188,12 +190,13 @@ bool Executor::advance_lanes() {
 void Executor::comm_loop() {
   flush_denormals();
   for (int32_t seen = 0;;) {
-    for (Pause pause(awake_); ticket_.load() == seen && !pause.asleep();) pause();  // the next step is near
+    for (Pause pause(patience_); ticket_.load() == seen && !pause.asleep();)
+      pause();  // the next step is near
     ticket_.wait(seen);
     seen = ticket_.load();
     if (stop_) return;
     try {
-      for (Pause pause(awake_); !lanes_done();) {
+      for (Pause pause(patience_); !lanes_done();) {
         if (failed_) throw Stopped();
         if (advance_lanes())
           pause.again();

@@ -26,7 +26,7 @@ namespace isobar {
 /// How a rank waits, by who else wants its host's cores.
 struct Waiting {
   bool comm_thread = true;
-  std::chrono::microseconds awake = Pause::kAwake;  // before it sleeps
+  Patience patience;
 };
 Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores);
 
@@ -71,7 +71,7 @@ class Executor : public Runner {
   const Plan& plan_;
   Backend& backend_;
   Comm* comm_;
-  std::chrono::microseconds awake_;  // waiting, before a thread sleeps
+  Patience patience_;
   SpanRecorder* recorder_ = nullptr;
   std::vector<OpTime> times_;
   std::array<std::atomic<int32_t>, kLanes> done_;  // highest finished instr of each lane

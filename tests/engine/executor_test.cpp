@@ -210,19 +210,21 @@ TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
 // Ranks that have their cores to themselves ask for long; where others of the host want those, they soon
 // sleep.
 TEST(Executor, WaitsByWhoElseWantsTheCores) {
-  EXPECT_EQ(waiting_among(1, 2, 2, 2).awake, Pause::kAwakeOnOwnCores);
+  EXPECT_EQ(waiting_among(1, 2, 2, 2).patience, kOwnCores);
   EXPECT_FALSE(waiting_among(1, 2, 2, 2).comm_thread);
-  EXPECT_EQ(waiting_among(2, 1, 1, 2).awake, Pause::kAwakeOnOwnCores);
-  EXPECT_EQ(waiting_among(2, 2, 2, 2).awake, Pause::kAwake);
-  EXPECT_EQ(waiting_among(1, 3, 3, 2).awake, Pause::kAwake);
-  EXPECT_EQ(waiting_among(1, 2, 1, 1).awake, Pause::kAwake);  // the other is on another host
+  EXPECT_EQ(waiting_among(2, 1, 1, 2).patience, kOwnCores);
+  EXPECT_EQ(waiting_among(2, 2, 2, 2).patience, on_shared_cores(2));
+  EXPECT_EQ(waiting_among(1, 3, 3, 2).patience, on_shared_cores(2));
+  EXPECT_EQ(waiting_among(1, 8, 8, 2).patience, on_shared_cores(4));
+  EXPECT_LT(on_shared_cores(2).asleep, on_shared_cores(4).asleep);
+  EXPECT_EQ(waiting_among(1, 2, 1, 1).patience, Patience{});  // the other is on another host
   EXPECT_TRUE(waiting_among(1, 2, 2, 4).comm_thread);
-  EXPECT_EQ(waiting_among(1, 2, 2, 4).awake, Pause::kAwakeOnOwnCores);  // its communication thread, too
+  EXPECT_EQ(waiting_among(1, 2, 2, 4).patience, kOwnCores);  // its communication thread, too
 }
 
 // However many asks that is: another thread's progress is asked for in nanoseconds.
 TEST(Executor, SleepsAfterATimeNotAfterSoManyAsks) {
-  Pause pause(std::chrono::milliseconds(20));
+  Pause pause(Patience{.awake = std::chrono::milliseconds(20)});
   const auto begin = Pause::Clock::now();
   int64_t asks = 0;
   for (; !pause.asleep(); pause()) ++asks;

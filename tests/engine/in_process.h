@@ -21,6 +21,7 @@
 #include "model/base/rng.h"
 #include "model/comm/comm.h"
 #include "model/engine/executor.h"
+#include "model/engine/host.h"
 #include "model/engine/watchdog.h"
 #include "model/inference/params.h"
 #include "model/inference/schedule_lr.h"
@@ -73,8 +74,9 @@ class InProcess {
                      host_ ? host_->data() : nullptr);
     if (spec.layout.world() > 1) comm_.emplace(plan.groups);
     // Half of the layouts with a communication thread, half without: by name, the same on every rank.
-    execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr,
-                     Waiting{.comm_thread = std::hash<std::string>{}(title) % 2 == 0});
+    Waiting waiting = waiting_among(1, mpi.size(), mpi.ranks_on_host(), cores_of(mpi));
+    waiting.comm_thread = std::hash<std::string>{}(title) % 2 == 0;
+    execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr, waiting);
     const auto hang = [&mpi, title](const std::string& op) {
       std::printf("FAILED: rank %d hangs in %s under %s\n", mpi.rank(), op.c_str(), title.c_str());
       std::fflush(stdout);
