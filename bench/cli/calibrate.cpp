@@ -110,8 +110,9 @@ void run_ranks_part(const std::string& file, const std::string& config) {
   const Mpi mpi;
   register_collective_cases(mpi, 1);
   register_checkpoint_cases(fs::path(file).parent_path() / "run", mpi);
-  for (const RunSpec& spec : specimens())  // what an op costs while the other ranks' ops run beside it
-    if (spec.train.global_batch == 8) register_op_cases(spec, 1, mpi.size());
+  std::vector<RunSpec> beside = specimens();  // what an op costs while the other ranks' ops run beside it
+  std::erase_if(beside, [](const RunSpec& spec) { return spec.train.global_batch != 8; });
+  register_op_cases(beside, {1}, mpi.size());
   std::set<std::string> known;
   for (const RunSpec& spec : meeting_specimens(mpi.size())) register_lockstep_case(spec, mpi, known);
   if (!config.empty())
@@ -261,11 +262,10 @@ void run_calibrate(const CalibrateArguments& a) {
   register_peak_cases(1);
   if (all > 1) register_peak_cases(all);
   Ranges timed;
+  const std::vector<int> threads = all > 1 ? std::vector<int>{1, all} : std::vector<int>{1};
+  register_op_cases(specimens(), threads);
   for (const RunSpec& spec : specimens())
-    for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) {
-      register_op_cases(spec, threads);
-      widen(timed, op_quantities_of(spec, threads));
-    }
+    for (const int t : threads) widen(timed, op_quantities_of(spec, t));
   const std::optional<RunSpec> own = a.config.empty() ? std::nullopt : run_with_data(a.config);
   register_read_cases(scratch.path / "data", own ? &*own : nullptr);
   const Mpi alone;

@@ -59,38 +59,39 @@ benchmark::internal::Benchmark* register_case(const std::string& name,
 
 namespace {
 
-void register_op_case(const std::shared_ptr<TimedStep>& step, const Op& op, int threads, int64_t ranks,
+void register_op_case(const std::shared_ptr<TimedStep>& step, const Op& op, int repetition, int64_t ranks,
                       bool own_shape) {
   register_case(step->name(op),
-                [step, &op, threads, ranks, own_shape, repetition = 0](benchmark::State& state) mutable {
+                [step, &op, repetition, ranks, own_shape](benchmark::State& state) {
                   for (auto _ : state) state.SetIterationTime(step->seconds(step->name(op), repetition));
-                  repetition = (repetition + 1) % TimedStep::kRepetitions;
-                  set_counters(state, work(op, step->plan), threads, ranks);
+                  set_counters(state, work(op, step->plan), step->threads(), ranks);
                   if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)
                     state.counters["head_size"] = static_cast<double>(op.a.d);
                   if (own_shape) state.counters["own_shape"] = 1;
                 })
       ->Iterations(1)
-      ->Repetitions(TimedStep::kRepetitions)
       ->UseManualTime();
 }
 
 }  // namespace
 
-void register_op_cases(const RunSpec& spec, int threads, int64_t ranks) {
-  const auto step = std::make_shared<TimedStep>(spec, threads);
-  for (const Op* op : step->distinct()) register_op_case(step, *op, threads, ranks, false);
+void register_op_cases(const std::vector<RunSpec>& specs, const std::vector<int>& threads, int64_t ranks) {
+  std::vector<std::shared_ptr<TimedStep>> steps;
+  for (const RunSpec& spec : specs)
+    for (const int t : threads) steps.push_back(std::make_shared<TimedStep>(spec, t));
+  for (int r = 0; r < TimedStep::kRepetitions; ++r)
+    for (const auto& step : steps)
+      for (const Op* op : step->distinct()) register_op_case(step, *op, r, ranks, false);
 }
 
 bool register_shape_cases(const RunSpec& spec, int threads, std::set<std::string>& known) {
   const auto step = std::make_shared<TimedStep>(spec, threads);
-  bool any = false;
+  std::vector<const Op*> fresh;
   for (const Op* op : step->distinct())
-    if (known.insert(step->name(*op)).second) {
-      register_op_case(step, *op, threads, 1, true);
-      any = true;
-    }
-  return any;
+    if (known.insert(step->name(*op)).second) fresh.push_back(op);
+  for (int r = 0; r < TimedStep::kRepetitions; ++r)
+    for (const Op* op : fresh) register_op_case(step, *op, r, 1, true);
+  return !fresh.empty();
 }
 
 void register_peak_cases(int threads) {

@@ -2,7 +2,7 @@
 // its step (timed_step.h). Names, counters and context are what perfmodel/fitting/calibrate.h reads; nothing
 // is described here a second time.
 //
-//   register_op_cases(spec, 1);  register_peak_cases(2);  register_read_cases(dir);
+//   register_op_cases({spec}, {1, 2});  register_peak_cases(2);  register_read_cases(dir);
 //   nlohmann::json j = run_registered("calibrate");      // Google Benchmark's JSON
 #pragma once
 #include <benchmark/benchmark.h>
@@ -20,9 +20,10 @@
 
 namespace isobar {
 
-/// Every op of the spec's step with its own kind and shape, on `threads` OpenMP threads; `ranks` processes of
-/// this host do the same at this time (started by the caller).
-void register_op_cases(const RunSpec& spec, int threads, int64_t ranks = 1);
+/// Every op of the specs' steps with its own kind and shape, on each of so many OpenMP threads; `ranks`
+/// processes of this host do the same at this time (started by the caller). All steps are timed once, then
+/// all again: what disturbs a machine for seconds is in one repetition of an op, then, and not in all.
+void register_op_cases(const std::vector<RunSpec>& specs, const std::vector<int>& threads, int64_t ranks = 1);
 /// The same with the shapes of a run at hand, which the machine file then knows by name
 /// (perfmodel/step/shapes.h): those of rank 0 that are not among `known`, which grows. Whether there were
 /// any.

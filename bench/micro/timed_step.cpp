@@ -34,8 +34,8 @@ TimedStep::TimedStep(const RunSpec& spec, int threads)
 }
 
 double TimedStep::seconds(const std::string& name, int repetition) {
-  if (medians_.empty()) measure();
-  return medians_.at(static_cast<size_t>(repetition)).at(name);
+  while (medians_.size() <= static_cast<size_t>(repetition)) measure();
+  return medians_[static_cast<size_t>(repetition)].at(name);
 }
 
 std::vector<const Op*> TimedStep::distinct() const {
@@ -55,20 +55,18 @@ std::string TimedStep::name(const Op& op) const {
 
 void TimedStep::measure() {
   for (int i = 0; i < kWarmSteps; ++i) run([](const Op&, double) {});
-  for (int r = 0; r < kRepetitions; ++r) {
-    std::vector<std::vector<double>> of_op(plan.ops.size());  // no names between ops that are timed
-    const auto end = Clock::now() + kRepetitionTime;
-    for (int i = 0; i < kLeastSteps || Clock::now() < end; ++i)
-      run([&](const Op& op, double s) { of_op[static_cast<size_t>(&op - plan.ops.data())].push_back(s); });
-    std::map<std::string, std::vector<double>> times;
-    for (size_t i = 0; i < of_op.size(); ++i)
-      if (!of_op[i].empty()) {
-        std::vector<double>& all = times[name(plan.ops[i])];
-        all.insert(all.end(), of_op[i].begin(), of_op[i].end());
-      }
-    auto& medians = medians_.emplace_back();
-    for (const auto& [op, all] : times) medians[op] = quantile(all, 0.5);
-  }
+  std::vector<std::vector<double>> of_op(plan.ops.size());  // no names between ops that are timed
+  const auto end = Clock::now() + kRepetitionTime;
+  for (int i = 0; i < kLeastSteps || Clock::now() < end; ++i)
+    run([&](const Op& op, double s) { of_op[static_cast<size_t>(&op - plan.ops.data())].push_back(s); });
+  std::map<std::string, std::vector<double>> times;
+  for (size_t i = 0; i < of_op.size(); ++i)
+    if (!of_op[i].empty()) {
+      std::vector<double>& all = times[name(plan.ops[i])];
+      all.insert(all.end(), of_op[i].begin(), of_op[i].end());
+    }
+  auto& medians = medians_.emplace_back();
+  for (const auto& [op, all] : times) medians[op] = quantile(all, 0.5);
 }
 
 void TimedStep::run(const std::function<void(const Op&, double)>& took) {

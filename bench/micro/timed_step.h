@@ -26,8 +26,8 @@ class TimedStep {
 
   /// One op of each name, in the step's order, without the batch's arrival and transfers.
   std::vector<const Op*> distinct() const;
-  /// Of a repetition: the median over its steps and over the ops of that name, all measured when the first is
-  /// asked for. On the calling thread, with `threads` OpenMP threads.
+  /// Of a repetition: the median over its steps and over the ops of that name, all measured when the first of
+  /// it is asked for. On the calling thread, with `threads` OpenMP threads.
   double seconds(const std::string& name, int repetition);
   /// KIND/DTYPE/SHAPE/threadsN, as calibrate.h reads it: ops of one name do the same work.
   std::string name(const Op& op) const;
@@ -36,6 +36,8 @@ class TimedStep {
   void run(const std::function<void(const Op&, double)>& took);
 
   const std::byte* at(const View& v) const { return backend_.at(v); }
+
+  int threads() const { return threads_; }
 
   const Plan plan;
 
