@@ -165,6 +165,32 @@ TEST(Gemm, RowsOfASmallLayerDoNotKnowHowManyTheyAre) {
   }
 }
 
+// Where there are rows enough, each thread computes its own.
+TEST(Gemm, RowsOfEachThread) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const auto& types : kTypes)
+      for (const bool trans_b : {false, true})
+        for (const int epilogue : {0, 1, 2, 4}) {
+          const Running running(isa, 2);
+          Gemm g{.m = random.integer(256, 400),
+                 .n = random.integer(1, 60),
+                 .k = random.integer(1, 60),
+                 .trans_b = trans_b,
+                 .a = types[0],
+                 .b = types[0],
+                 .c = types[1],
+                 .bias = epilogue == 1,
+                 .accumulate = epilogue == 2,
+                 .tf32 = &types == &kTypes[5],
+                 .scale = epilogue == 4 ? 0.375f : 1};
+          SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " +
+                       std::to_string(g.k));
+          check(random, g);
+          if (HasFatalFailure()) return;
+        }
+}
+
 TEST(Gemm, LargerProductsOnOneAndTwoThreads) {
   Random random;
   for (const int threads : {1, 2})

@@ -30,8 +30,8 @@ void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* 
 void gemm_by_library(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
 // What computes it: "oneDNN 2.6.3, brg:avx512_core_bf16"
 std::string gemm_kernel(const Gemm& g);
-// bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated product.
-// What dnnl_sgemm packs into (f32) is not known and not counted.
+// bytes of scratch for this shape: the scratchpads of its primitives, or the f32 copies of an emulated
+// product. What dnnl_sgemm packs into (f32) is not known and not counted.
 int64_t gemm_workspace(const Gemm& g);
 
 // ---- layers.cpp -------------------------------------------------------------------------------------------
