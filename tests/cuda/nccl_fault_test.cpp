@@ -44,7 +44,7 @@ Words emulated(int ranks, const std::string& fault, const std::string& out, cons
                  "LD_LIBRARY_PATH=" + build + (fault.empty() ? "/emulated_nccl" : "/faulty_nccl"),
                  "ISOBAR_NCCL_NEXT=" + build + "/emulated_nccl/libnccl.so.2",
                  "ISOBAR_NCCL_FAULT=" + fault};
-  for (const std::string& s : {"mpiexec", "-n"}) words.push_back(s);
+  for (const char* s : {"mpiexec", "-n"}) words.emplace_back(s);
   words.push_back(std::to_string(ranks));
   for (const char* s : {"--oversubscribe", "--bind-to", "none"}) words.emplace_back(s);
   Words all = net.set;
