@@ -8,8 +8,8 @@
 // cores to itself (kOwnCores) it asks for longer than one that was late needs to come, and so does its
 // communication thread. Not across hosts: there the kernel wants the core to move packets, and an all-reduce
 // of two hosts of one core took 4 ms behind ranks that asked on. Ranks that share cores soon sleep, and the
-// longer the more of them would wake: eight on two cores take 60 ms a step for 73, and 80 of the processors'
-// for 125.
+// longer the more of them would wake: eight on two cores take 52 ms a step for 62, and 80 of the processors'
+// for 112.
 //
 // It never yields, and MPI is kept from it but for what no rank can leave (yielding.h): whoever sleeps is
 // woken as soon as its time has come, but whoever yields stands behind all that compute, some milliseconds

@@ -1,7 +1,7 @@
 // What MPI does within one call until all members are through it: MPI_Init, making and freeing communicators,
 // MPI_Finalize. Such a call takes several rounds, has no form that can be asked and left (pause.h), and Open
 // MPI asks on between the rounds: where ranks share cores, each round waits until the kernel takes the core
-// from those that ask. So they yield there. Eight ranks on two cores begin in 0.8 s for 1.7, and in 1.1 s of
+// from those that ask. So they yield there. Eight ranks on two cores begin in 0.9 s for 1.7, and in 1.1 s of
 // the processors for 2.7.
 //
 //   const Yielding yielding;
