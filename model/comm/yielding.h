@@ -20,7 +20,7 @@ class Yielding {
   Yielding(const Yielding&) = delete;
   Yielding& operator=(const Yielding&) = delete;
 
-  /// Of MPI_Init: Open MPI reads the variable there, and what a user has set in it holds for all calls.
+  /// Of MPI_Init: Open MPI reads the variable there. What a user has set in it is what steps do.
   template <class Begin>
   static void while_beginning(Begin begin) {
     constexpr const char* kVariable = "OMPI_MCA_mpi_yield_when_idle";
