@@ -1,4 +1,4 @@
-// isobar config: what a run's configuration comes to, and in what two of them differ.
+// isobar config: shows a run's configuration with all defaults, compares two, and lists the keys there are.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include "bench/cli/commands.h"
 #include "bench/sweep/results.h"
 #include "model/base/error.h"
+#include "model/base/spec_keys.h"
 #include "model/base/yaml.h"
 #include "reports/tables.h"
 
@@ -20,12 +21,13 @@ constexpr const char* kConfigHelp =
 
   isobar config show configs/models/vit-384.yaml --set policy.amp=bf16     # every key with its value, as YAML
   isobar config diff configs/models/vit-384.yaml configs/models/vit-1536.yaml
-  isobar config diff runs/before runs/after)";
+  isobar config diff runs/before runs/after
+  isobar config keys train.lr                                              # keys with this text, and what they mean)";
 
 struct ConfigArguments {
   std::string first, second;
   std::vector<std::string> set;
-  bool json = false;
+  bool json = false, markdown = false;
 };
 
 // Inheritance followed, overrides made, defaults filled in, values checked.
@@ -77,11 +79,34 @@ void diff(const ConfigArguments& a) {
     std::fputs(to_text(t).c_str(), stdout);
 }
 
+// Keys whose name or meaning holds a text, aligned for a terminal; wide tables are for --markdown.
+void print_keys(const ConfigArguments& a) {
+  std::vector<SpecKey> keys;
+  for (SpecKey& k : spec_keys())
+    if (k.key.find(a.first) != std::string::npos || k.help.find(a.first) != std::string::npos)
+      keys.push_back(std::move(k));
+  if (keys.empty())
+    throw ConfigError("isobar config keys", a.first, "is in no key and no meaning",
+                      "give a part of a name, e.g. train.lr, or leave it out");
+  if (a.markdown) {
+    std::fputs(spec_keys_markdown(keys).c_str(), stdout);
+    return;
+  }
+  for (const SpecKey& k : keys) {
+    std::string nets;
+    for (const std::string& net : k.nets) nets += (nets.empty() ? "" : " ") + net;
+    std::printf("%s%s\n    %s\n    %s%s%s, default %s\n", k.key.c_str(),
+                k.every_net ? "" : ("  (" + nets + ")").c_str(), k.help.c_str(), k.type.c_str(),
+                k.values.empty() ? "" : " ", k.values.c_str(), k.preset.empty() ? "empty" : k.preset.c_str());
+  }
+}
+
 }  // namespace
 
 void add_config_commands(CLI::App& app) {
   auto a = std::make_shared<ConfigArguments>();
-  CLI::App* config = app.add_subcommand("config", "Show a composed run configuration; compare two");
+  CLI::App* config =
+      app.add_subcommand("config", "Show a composed run configuration, compare two, list all keys");
   config->require_subcommand(1);
   config->footer(kConfigHelp);
   CLI::App* s = config->add_subcommand("show", "Print every key with its value, as YAML");
@@ -99,6 +124,10 @@ void add_config_commands(CLI::App& app) {
   d->add_option("B", a->second, "Another")->required();
   d->add_flag("--json", a->json, "Print JSON on stdout");
   d->callback([a] { diff(*a); });
+  CLI::App* k = config->add_subcommand("keys", "List every key: its meaning, allowed values and default");
+  k->add_option("TEXT", a->first, "Only keys whose name or meaning holds this text");
+  k->add_flag("--markdown", a->markdown, "Print the tables of configs/keys.md");
+  k->callback([a] { print_keys(*a); });
 }
 
 }  // namespace isobar

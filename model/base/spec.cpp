@@ -6,6 +6,7 @@
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
+#include "model/base/spec_keys.h"
 #include "model/base/yaml.h"
 
 namespace isobar {
@@ -385,6 +386,30 @@ std::string kind_in(const nlohmann::json& j, const std::string& file) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> key_types(const std::string& kind) {
+  struct Types {
+    std::vector<std::pair<std::string, std::string>>& out;
+    void operator()(const std::string& key, std::string&) { out.emplace_back(key, "word"); }
+    void operator()(const std::string& key, int64_t&) { out.emplace_back(key, "whole number"); }
+    void operator()(const std::string& key, double&) { out.emplace_back(key, "number"); }
+    void operator()(const std::string& key, bool&) { out.emplace_back(key, "true or false"); }
+    void operator()(const std::string& key, std::vector<int64_t>&) {
+      out.emplace_back(key, "list of whole numbers");
+    }
+    void operator()(const std::string& key, std::vector<double>&) {
+      out.emplace_back(key, "list of numbers");
+    }
+    void operator()(const std::string& key, std::vector<std::string>&) {
+      out.emplace_back(key, "list of words");
+    }
+  };
+  std::vector<std::pair<std::string, std::string>> out;
+  RunSpec none;
+  none.net.set_kind(kind);
+  visit(Types{out}, none);
+  return out;
+}
 
 std::vector<std::string> net_kinds_with(const std::string& key) {
   const auto [section, name] = split(key);

@@ -1,4 +1,4 @@
-// `isobar config`: what a configuration comes to, and in what two differ.
+// `isobar config`: a configuration with its defaults, two compared, and all keys.
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/shell.h"
@@ -49,6 +49,16 @@ TEST_F(Config, WhatIsNotThereIsNamed) {
   std::filesystem::create_directories(dir_ / "empty");
   EXPECT_EQ(config("show empty").code, 2);
   EXPECT_EQ(config("show base.yaml --set train.globl=1").code, 2);
+}
+
+TEST_F(Config, KeysAreListedAndSearched) {
+  EXPECT_EQ(config("keys --markdown").out, read_file(source_dir() + "/configs/keys.md"));
+  const Answer some = config("keys lr_patience");
+  EXPECT_EQ(some.code, 0);
+  EXPECT_NE(some.out.find("train.lr_patience\n"), std::string::npos) << some.out;
+  EXPECT_NE(some.out.find("whole number >= 0, default 10"), std::string::npos) << some.out;
+  EXPECT_EQ(some.out.find("train.lr_gamma"), std::string::npos) << some.out;
+  EXPECT_EQ(config("keys nothing-has-this").code, 2);
 }
 
 }  // namespace
