@@ -390,18 +390,14 @@ std::string kind_in(const nlohmann::json& j, const std::string& file) {
 std::vector<std::pair<std::string, std::string>> key_types(const std::string& kind) {
   struct Types {
     std::vector<std::pair<std::string, std::string>>& out;
-    void operator()(const std::string& key, std::string&) { out.emplace_back(key, "word"); }
-    void operator()(const std::string& key, int64_t&) { out.emplace_back(key, "whole number"); }
-    void operator()(const std::string& key, double&) { out.emplace_back(key, "number"); }
-    void operator()(const std::string& key, bool&) { out.emplace_back(key, "true or false"); }
-    void operator()(const std::string& key, std::vector<int64_t>&) {
-      out.emplace_back(key, "list of whole numbers");
-    }
-    void operator()(const std::string& key, std::vector<double>&) {
-      out.emplace_back(key, "list of numbers");
-    }
+    void operator()(const std::string& key, std::string&) { out.emplace_back(key, "text"); }
+    void operator()(const std::string& key, int64_t&) { out.emplace_back(key, "int"); }
+    void operator()(const std::string& key, double&) { out.emplace_back(key, "float"); }
+    void operator()(const std::string& key, bool&) { out.emplace_back(key, "bool"); }
+    void operator()(const std::string& key, std::vector<int64_t>&) { out.emplace_back(key, "list of int"); }
+    void operator()(const std::string& key, std::vector<double>&) { out.emplace_back(key, "list of float"); }
     void operator()(const std::string& key, std::vector<std::string>&) {
-      out.emplace_back(key, "list of words");
+      out.emplace_back(key, "list of text");
     }
   };
   std::vector<std::pair<std::string, std::string>> out;

@@ -68,7 +68,7 @@ std::vector<SpecKey> spec_keys() {
   for (const std::string& kind : kinds) {
     RunSpec s;
     s.net.set_kind(kind);
-    types[kind] = {{"net.kind", "word"}};
+    types[kind] = {{"net.kind", "text"}};
     for (const auto& [key, type] : key_types(kind)) types[kind][key] = type;
     const nlohmann::json all = to_json(s);
     for (const auto& [section, values] : all.items())

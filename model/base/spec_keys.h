@@ -27,7 +27,7 @@ struct SpecKey {
   std::string key;
   std::vector<std::string> nets;  // kinds with this key that the row is for
   bool every_net = false;         // nets holds all kinds that there are
-  std::string type;               // "word", "whole number", "number", "true or false", "list of words" …
+  std::string type;               // "int", "float", "bool", "text", "list of text" …
   std::string values;             // as in KeyRow
   std::string preset;             // default; where kinds differ "384; unet 96"
   std::string help;

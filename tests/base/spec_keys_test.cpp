@@ -100,8 +100,8 @@ TEST(SpecKeys, RangesAreThoseOfValidation) {
   int checked = 0;
   for (const SpecKey& k : spec_keys()) {
     if (k.values.empty() || k.values.find('|') != std::string::npos) continue;
-    const bool whole = k.type == "whole number";
-    ASSERT_TRUE(whole || k.type == "number") << k.key << " has a range, and is a " << k.type;
+    const bool whole = k.type == "int";
+    ASSERT_TRUE(whole || k.type == "float") << k.key << " has a range, and is a " << k.type;
     const auto number = [&](double v) { return whole ? nlohmann::json(std::llround(v)) : nlohmann::json(v); };
     const Range r = range_of(k.values);
     for (const std::string& net : k.nets) {
@@ -153,10 +153,11 @@ TEST(SpecKeys, NamesAreThoseOfValidation) {
     }
   }
   EXPECT_GT(checked, 50);
-  for (const SpecKey& k : spec_keys())
-    if (k.key == "net.kind")
-      for (const std::string& kind : NetSpec::kinds())
-        EXPECT_NE(k.values.find(kind), std::string::npos) << kind;
+  for (const SpecKey& k : spec_keys()) {
+    if (k.key != "net.kind") continue;
+    for (const std::string& kind : NetSpec::kinds())
+      EXPECT_NE(k.values.find(kind), std::string::npos) << kind;
+  }
 }
 
 }  // namespace

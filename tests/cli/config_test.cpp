@@ -56,7 +56,7 @@ TEST_F(Config, KeysAreListedAndSearched) {
   const Answer some = config("keys lr_patience");
   EXPECT_EQ(some.code, 0);
   EXPECT_NE(some.out.find("train.lr_patience\n"), std::string::npos) << some.out;
-  EXPECT_NE(some.out.find("whole number >= 0, default 10"), std::string::npos) << some.out;
+  EXPECT_NE(some.out.find("int >= 0, default 10"), std::string::npos) << some.out;
   EXPECT_EQ(some.out.find("train.lr_gamma"), std::string::npos) << some.out;
   EXPECT_EQ(config("keys nothing-has-this").code, 2);
 }
