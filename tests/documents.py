@@ -17,7 +17,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../bench/results"))
 import measured
 
-GUIDE_WORDS, ROOT_WORDS, CLAIMS, CLAIM_LENGTH, CLAIM_WORDS = 16000, 900, 80, 140, 2500
+GUIDE_WORDS, ROOT_WORDS, CLAIMS, CLAIM_LENGTH, CLAIM_WORDS = 13000, 900, 80, 140, 2500
+REFERENCES = ("tests/verified.md", "configs/keys.md")  # the other documents are guides
 FOLDERS = ("bench/", "model/", "perfmodel/", "reports/", "configs/", "tests/")
 MADE = ("reports/out", "reports/change")  # by the commands of the guides
 SECTIONS = ("net", "data", "train", "layout", "policy", "run")
@@ -138,7 +139,7 @@ def check_claims():
 def check_sizes(words):
     if words["README.md"] > ROOT_WORDS:
         say("README.md", 1, f"has {words['README.md']} words: at most {ROOT_WORDS}")
-    guides = sum(n for path, n in words.items() if path != "tests/verified.md")
+    guides = sum(n for path, n in words.items() if path not in REFERENCES)
     if guides > GUIDE_WORDS:
         say("README.md", 1, f"all guides have {guides} words: at most {GUIDE_WORDS}")
 
