@@ -4,8 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -61,7 +62,7 @@ TEST(SpecKeys, TheFileIsWhatTheProgramWrites) {
 
 // ---- what a row says of values, held against validation ----
 
-// What validation says of a default run of this net with the key set; "": it is taken.
+// Validation's error for a default run of this net with the key set; "" if it is accepted.
 std::string refusal(const SpecKey& k, const std::string& net, const nlohmann::json& value, bool together) {
   nlohmann::json j = {{"net", {{"kind", net}}}};
   if (net == UnetSpec::kKind) j["net"]["img_height"] = 352;  // its default has an odd number of patches
