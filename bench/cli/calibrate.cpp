@@ -238,6 +238,7 @@ void run_device(const CalibrateArguments& a) {
   const Scratch scratch(a.out);
   register_device_peak_cases(timer);
   for (const RunSpec& spec : device_specimens()) register_device_op_cases(spec, timer);
+  register_device_attention_cases(timer);
   register_device_step_cases(timer);
   register_read_cases(scratch.path / "data");
   register_checkpoint_cases(scratch.path / "run", mpi);

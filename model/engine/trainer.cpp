@@ -27,6 +27,7 @@
 #include "model/engine/signals.h"
 #include "model/engine/slow_work.h"
 #include "model/engine/start.h"
+#include "model/engine/starting.h"
 #include "model/engine/summary.h"
 #include "model/engine/traced_steps.h"
 #include "model/engine/validation.h"
@@ -50,9 +51,11 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   /// `resume`: on rank 0 all of it, elsewhere the checkpoint; null: starts anew. `micro_batch`: how it was
   /// chosen, "" where it was given.
   Trainer(const RunSpec& spec, const TrainOptions& options, const Resume* resume, ComputeDevice device,
-          std::string micro_batch, const Mpi& mpi, ResultLog& log, SlowWork& slow, Watchdog& watch)
+          std::string micro_batch, const Mpi& mpi, ResultLog& log, SlowWork& slow, Watchdog& watch,
+          Starting& starting)
       : slow_(slow),
         watch_(watch),
+        starting_(starting),
         spec_(spec),
         options_(options),
         resume_(resume),
@@ -66,7 +69,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     omp_set_num_threads(threads_);
     if (!device_.gpu) own_cores_.emplace(mpi, threads_);
     log_start();  // before anything slow
+    starting_.stage("statistics of the data");
     const Statistics known = statistics();
+    starting_.stage("opening the data");
     data_.emplace(spec, plan_, mpi.rank(), known.mean.empty() ? nullptr : &known);
     if (spec.run.tensorboard && log_.on()) curves_ = Curves(spec.run.out);
     curves_.name(data_->channels().targets);
@@ -74,6 +79,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     weighted_.train = with_channel_loss(spec, data_->net_channels().targets);
     weighted_.train.latitudes = loss_latitudes(spec, data_->latitudes());
     say_weights();
+    starting_.stage("memory and libraries");
     with_memory_advice([&] {
       processor_ = make_processor(device_, weighted_, plan_, mpi, threads_, !options.trace.empty());
       if (plan_.memory.replay > 0) replay_.emplace(spec, plan_, data_->replay_schedule());
@@ -94,13 +100,13 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  EndRecord run(std::optional<SlowWork::Part>& starting) {
+  EndRecord run() {
     if (!options_.trace.empty() && may_stop_early(spec_.train))
       throw ConfigError(spec_.file, "train",
                         "may end this run early, and a trace is of its last steps, which are not known then",
                         "trace a run without train.early_stopping_patience and train.jacobian_window");
     const int64_t first = initialise();
-    starting.reset();
+    if (const std::string text = starting_.done(); !text.empty()) say(text);
     if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
     if (!options_.trace.empty()) trace_.emplace(plan_, train_program_, spec_.train.steps, mpi_, *processor_);
     started_ = now_ns();
@@ -225,7 +231,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   /// First values or a checkpoint. Returns the step to go on from.
   int64_t initialise() {
+    starting_.stage("constants");
     backend_->load_constants();
+    starting_.stage(resume_ ? "loading the checkpoint" : "first values");
     float* params = on_host(plan_.params_all);
     std::byte* const halves = some_halves() ? backend_->host(plan_.params16_all) : nullptr;
     const Meeting all = meeting_of(mpi_, threads_, &slow_);
@@ -252,6 +260,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         static_cast<float>(state.loss_scale > 0 ? state.loss_scale : spec_.train.initial_loss_scale);
     scalars[kGoodSteps] = static_cast<float>(state.good_steps);
     scalars[kUnscale] = 1;
+    starting_.stage("preparing the first step");
     backend_->upload({plan_.params_all, plan_.scalars});
     if (halves) backend_->upload({plan_.params16_all});
     if (plan_.ema_all) backend_->upload({plan_.ema_all});
@@ -433,6 +442,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   SlowWork& slow_;
   Watchdog& watch_;
+  Starting& starting_;
   const RunSpec& spec_;
   const TrainOptions& options_;
   RunSpec weighted_ = spec_;  // with the weights of the loss, which are known with the data
@@ -541,8 +551,10 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
   SlowWork slow;
   Errands errands;
   Watchdog watch(&mpi, slow, errands, spec.run.hang_timeout, reports_of(spec, mpi));
-  std::optional<SlowWork::Part> starting(std::in_place, &slow, "starting up");
+  Starting starting(slow);
+  starting.stage("looking for the device");
   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
+  starting.stage("planning");
   const MicroBatchChoice micro_batch = choose_micro_batch(device, spec, mpi);
   spec.policy.micro_batch = micro_batch.spec.policy.micro_batch;
   if (start.resume && mpi.rank() == 0) compare_again(*start.resume, spec);
@@ -559,9 +571,9 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
   bool told = false;
   try {
     Trainer trainer(spec, options, start.resume ? &*start.resume : nullptr, device, micro_batch.text(), mpi,
-                    log, slow, watch);
+                    log, slow, watch, starting);
     try {
-      end = trainer.run(starting);
+      end = trainer.run();
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& e) {

@@ -1,6 +1,7 @@
 #include "model/inference/params.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <type_traits>
 
@@ -62,11 +63,32 @@ float first_value(const Param& p, uint64_t seed, uint64_t stream, int64_t i) {
   throw std::logic_error("no such first value");
 }
 
-// A parameter's values where they lie, one run of them at a time, in f32: `use(run, values)` reads or writes
-// them.
+// The place of a run among the parameters in 16 bits
+std::byte* halves_at(const Plan& plan, const Param& p, const ElementRun& r, const Weights& at) {
+  if (at.params16 == nullptr) throw std::logic_error(p.name + " is kept in 16 bits alone");
+  const DType t = plan.buffers[plan.params16_all.buffer].dtype;
+  return static_cast<std::byte*>(at.params16) + r.offset * size_of(t);
+}
+
+void to_halves(DType t, const float* values, int64_t count, std::byte* halves) {
+  if (t == DType::bf16)
+    std::transform(values, values + count, reinterpret_cast<bf16*>(halves),
+                   [](float x) { return to_bf16(x); });
+  else
+    std::transform(values, values + count, reinterpret_cast<f16*>(halves), [](float x) { return to_f16(x); });
+}
+
+void from_halves(DType t, const std::byte* halves, int64_t count, float* values) {
+  const auto convert = [&](const auto* x) {
+    std::transform(x, x + count, values, [](auto half) { return to_float(half); });
+  };
+  t == DType::bf16 ? convert(reinterpret_cast<const bf16*>(halves))
+                   : convert(reinterpret_cast<const f16*>(halves));
+}
+
+// A parameter's values one run at a time, in f32: `use(run, values)` reads or writes them.
 template <bool writes, class Use>
 void each_run(const Plan& plan, const Param& p, const Weights& at, const Use& use) {
-  if (p.half && at.params16 == nullptr) throw std::logic_error(p.name + " is kept in 16 bits alone");
   std::vector<float> values;
   for (const ElementRun& r : kept_runs(plan, p, &Shard::params)) {
     if (!p.half) {
@@ -74,20 +96,23 @@ void each_run(const Plan& plan, const Param& p, const Weights& at, const Use& us
       continue;
     }
     const DType t = plan.buffers[plan.params16_all.buffer].dtype;
-    std::byte* const halves = static_cast<std::byte*>(at.params16) + r.offset * size_of(t);
+    std::byte* const halves = halves_at(plan, p, r, at);
     values.resize(static_cast<size_t>(r.count));
-    const auto convert = [&](auto* x) {
-      using T = std::remove_pointer_t<decltype(x)>;
-      for (int64_t i = 0; !writes && i < r.count; ++i) values[i] = to_float(x[i]);
-      use(r, values.data());
-      for (int64_t i = 0; writes && i < r.count; ++i)
-        if constexpr (std::is_same_v<T, bf16>)
-          x[i] = to_bf16(values[i]);
-        else
-          x[i] = to_f16(values[i]);
-    };
-    t == DType::bf16 ? convert(reinterpret_cast<bf16*>(halves)) : convert(reinterpret_cast<f16*>(halves));
+    if (!writes) from_halves(t, halves, r.count, values.data());
+    use(r, values.data());
+    if (writes) to_halves(t, values.data(), r.count, halves);
   }
+}
+
+constexpr int64_t kPiece = 4096;  // elements that a thread draws at a time
+
+// Runs cut into pieces, so that threads share one long run as they share many short ones.
+std::vector<ElementRun> pieces_of(const std::vector<ElementRun>& runs) {
+  std::vector<ElementRun> pieces;
+  for (const ElementRun& r : runs)
+    for (int64_t i = 0; i < r.count; i += kPiece)
+      pieces.push_back({r.whole + i, r.offset + i, std::min(kPiece, r.count - i)});
+  return pieces;
 }
 
 const StoredTensor& stored(const SafetensorsReader& file, const std::string& name, const Param& p) {
@@ -111,9 +136,16 @@ bool lies_in(int64_t Shard::*buffer, const Param& p) {
 void init_params(const Plan& plan, uint64_t seed, const Weights& to) {
   for (const Param& p : plan.params) {
     const uint64_t stream = std::stoull(sha256_hex(p.name).substr(0, 16), nullptr, 16);
-    each_run<true>(plan, p, to, [&](const ElementRun& r, float* x) {
+    const std::vector<ElementRun> pieces = pieces_of(kept_runs(plan, p, &Shard::params));
+    if (p.half && !pieces.empty()) halves_at(plan, p, pieces.front(), to);  // throws here, not in a thread
+#pragma omp parallel for schedule(static)
+    for (const ElementRun& r : pieces) {
+      std::array<float, kPiece> drawn;
+      float* const x = p.half ? drawn.data() : to.params + r.offset;
       for (int64_t i = 0; i < r.count; ++i) x[i] = first_value(p, seed, stream, r.whole + i);
-    });
+      if (p.half)
+        to_halves(plan.buffers[plan.params16_all.buffer].dtype, x, r.count, halves_at(plan, p, r, to));
+    }
   }
 }
 

@@ -214,6 +214,10 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
     if (c.kind == "step") n[index_of(Coef::step)] = 1;
     return n;
   }
+  if (c.kind == "copy_host") {
+    n[index_of(Coef::copy_host)] = c.work.bytes();
+    return n;
+  }
   if (c.kind == "checkpoint") {
     n[index_of(Coef::commit)] = c.ops;
     n[index_of(Coef::checkpoint)] = c.work.bytes();
@@ -230,7 +234,7 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
   }
   throw ConfigError(file, c.name, "is of the unknown kind '" + c.kind + "'",
                     "use the name of an op, read_noise, read_hdf5, read_netcdf, read_zarr, read_decode, "
-                    "read_table, checkpoint, step, launch, peak or stream");
+                    "read_table, checkpoint, copy_host, step, launch, peak or stream");
 }
 
 // What ranks that meet between ops wait for one another, and for their transfers. How late one is changes
@@ -276,8 +280,9 @@ std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, co
   std::map<std::string, std::pair<double, double>> of_heads;  // sum of log factors, and how many
   for (const Case& c : cases) {
     if (c.ranks > 1 || (!c.own_shape && c.head_size == 0)) continue;
-    const Conditions where{
+    Conditions where{
         .threads = c.threads, .cores = m.identity.cores, .core_trip_s = 1e-9 * m.identity.core_trip_ns};
+    if (m.accelerator) where = conditions_of(*m.accelerator, 1);
     const double factor =
         c.seconds / seconds(*counts_of(c, cache_share(m, 1), file), rates(m.values(), where));
     if (c.own_shape) {

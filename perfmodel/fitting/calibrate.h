@@ -32,7 +32,7 @@
 // accelerator_memory_bytes, accelerator_cache_bytes, accelerators (on this host). DTYPE may be tf32 there,
 // and products and attention carry charged_flops: what the rounds of tiles cost that they run in. A case
 // whose name ends in /warm found its operands in cache: it is kept in the file and not fitted to, as in a
-// step they seldom are. Besides, `step` is a whole step of `ops` small ops (counters of their sum), and
+// step they seldom are. `copy_host` is a copy of `bytes` from pinned memory to the device. Besides, `step` is a whole step of `ops` small ops (counters of their sum), and
 // `launch` what the host takes to enqueue `ops` of them.
 #pragma once
 #include <nlohmann/json_fwd.hpp>

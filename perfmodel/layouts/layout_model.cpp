@@ -193,6 +193,8 @@ const ReadTime& LayoutModel::read_of(const Layout& l) {
   reading.where = where_;
   reading.workers = spec_.data.workers;
   reading.read = count_read(spec_, samples);
+  reading.landed = read_bytes(spec_, samples);
+  reading.reads_ahead = !replays();
   read_ = read_time(reading, machine_.values(), k_);
   last_read_ = samples;
   return read_;
@@ -235,7 +237,7 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
   const ReadTime& read = read_of(l);
-  c.data = read.serial + std::max(0.0, read.supply - c.seconds);
+  c.data = read.serial + read.wait(c.seconds);
   c.seconds += c.data;
   c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp * t.of(net_.counts, &SectionTime::flops);
   if (counts) count(l, at, step.slowest(), *t.sections, *counts);

@@ -7,13 +7,27 @@
 
 namespace isobar {
 
+namespace {
+
+// Kernels of an accelerator take as long in fp16 as in bf16, and fp8 is of products alone.
+std::string arithmetic_timed(const std::string& amp) {
+  return amp == "none" ? "f32" : amp == "tf32" ? "" : "bf16";
+}
+
+}  // namespace
+
 int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host) {
   return spec.run.threads > 0 ? spec.run.threads : std::max<int64_t>(1, cores / ranks_on_host);
 }
 
 Conditions conditions_of(const RunSpec& spec, const Machine& m, const HostShare& host) {
   const int64_t world = spec.layout.world();
-  if (device_of(m) == Device::accelerator) return conditions_of(*m.accelerator, world, spec.layout.pp);
+  if (device_of(m) == Device::accelerator) {
+    Conditions w = conditions_of(*m.accelerator, world, spec.layout.pp);
+    w.shapes = m.shapes;
+    w.precision = arithmetic_timed(spec.policy.amp);
+    return w;
+  }
   const int64_t here = host.ranks_on_host > 0 ? std::min(host.ranks_on_host, world) : world;
   return {.ranks = world,
           .stages = spec.layout.pp,

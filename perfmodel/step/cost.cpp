@@ -132,17 +132,26 @@ double seconds(const Counts& counts, const Counts& rates) {
   return s;
 }
 
+double ReadTime::wait(double step) const {
+  const double late = by_launcher ? (supply + landing + step) / 2 : 0;
+  return std::max({step, supply, landing, late}) - step;
+}
+
 ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
   ReadTime r;
   // Batches that another thread made are taken over by the one that computes.
   const double handover = t.read[index_of(Coef::read_handover)] * rate[index_of(Coef::read_handover)];
   const double cpu = seconds(t.read, rate) - handover;  // CPU-seconds of one rank's step
-  if (t.workers == 0) {
-    r.serial = cpu;
+  // The host is a lane beside an accelerator: it has cores enough, and reads for the next step during this
+  // one.
+  if (t.where.processors > 0 && (t.workers > 0 || t.reads_ahead)) {
+    r.supply = cpu / static_cast<double>(std::max<int64_t>(1, t.workers));
+    r.landing = t.landed * rate[index_of(Coef::copy_host)];
+    r.by_launcher = t.workers == 0;
     return r;
   }
-  if (t.where.processors > 0) {  // beside accelerators there are cores enough, and batches are copied ahead
-    r.supply = cpu / static_cast<double>(t.workers);
+  if (t.workers == 0) {
+    r.serial = cpu;
     return r;
   }
   r.serial = handover;
@@ -178,7 +187,7 @@ StepCost step_cost(const StepTerms& t, const Counts& k) {
   s.read_serial = read.serial;
   s.stolen = read.stolen;
   s.total = s.compute + s.exposed + s.slowdown + s.imbalance + s.step + s.read_serial + s.stolen + s.bubble;
-  s.data_wait = std::max(0.0, read.supply - s.total);
+  s.data_wait = read.wait(s.total);
   s.total += s.data_wait;
   return s;
 }

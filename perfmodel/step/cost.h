@@ -26,9 +26,14 @@ double seconds(const Counts& counts, const Counts& rates);
 
 /// Data loading of a step beside `compute` seconds of work.
 struct ReadTime {
-  double serial = 0;  // the compute thread reads, or takes over what was read: on the critical path
-  double stolen = 0;  // loader threads take cores from compute
-  double supply = 0;  // the step cannot be shorter: workers deliver no faster
+  double serial = 0;         // the compute thread reads, or takes over what was read: on the critical path
+  double stolen = 0;         // loader threads take cores from compute
+  double supply = 0;         // the step cannot be shorter: who reads delivers no faster
+  double landing = 0;        // copies to the accelerator, on a lane of their own
+  bool by_launcher = false;  // no workers: the host launches a step, then reads for the next
+  /// What the rest of a step of so many seconds waits for data. A launcher that is late with the copy of one
+  /// step begins to read for the next while that one is late: the mean of both lanes where they are near.
+  double wait(double step) const;
 };
 ReadTime read_time(const StepTerms& terms, const Counts& coefficients, const Counts& rates);
 

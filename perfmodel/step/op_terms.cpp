@@ -123,13 +123,11 @@ double paid_gemm(const OpShape& s, double processors) {
   return std::max(2 * best, s.work.flops);
 }
 
-// Tiles of 128 queries of one head; those on the diagonal of a causal mask are done whole. Narrow heads leave
-// more softmax to each product.
+// Tiles of 128 queries of one head; those on the diagonal of a causal mask are done whole.
 double paid_attention(const OpShape& s, double processors) {
   const double tiles = s.batch * s.heads * std::ceil(s.tq / 128), rounds = std::ceil(tiles / processors);
   const double diagonal = s.causal ? 1 + 128 / std::max(128.0, s.tk) : 1;
-  const double narrow = (1 + 32 / s.d) / 1.25;
-  return std::max(s.work.flops * diagonal * narrow * rounds * processors / tiles, s.work.flops);
+  return std::max(s.work.flops * diagonal * softmax_of_head(s.d) * rounds * processors / tiles, s.work.flops);
 }
 
 // The threads that an op is cut over, of those of its rank. Prices are of the whole team (cost.h: rates), so
@@ -163,6 +161,10 @@ Team team_of(OpKind kind, DType dtype, const Work& work, int64_t threads) {
 }
 
 }  // namespace
+
+double softmax_of_head(double head_size) {
+  return (1 + 32 / head_size) / 1.25;
+}
 
 DType dtype_of(const Op& op, const Plan& plan) {
   for (const auto* views : {&op.reads, &op.writes})

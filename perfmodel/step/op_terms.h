@@ -29,6 +29,9 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where);
 double op_seconds(const OpShape& op, const Counts& rates, const Conditions& where, double cache_share,
                   Counts* counts = nullptr);
 
+/// What a FLOP of attention costs an accelerator beside one of heads of 128: narrow heads leave more softmax
+/// to each product. 1 at 128.
+double softmax_of_head(double head_size);
 /// Leaves an accelerator's attention its FLOPs alone: narrow heads are charged for as FLOPs, and reading
 /// passes under the products.
 void keep_flops_alone(Work& attention);

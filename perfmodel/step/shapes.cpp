@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "model/plan/op_table.h"
+#include "perfmodel/step/op_terms.h"
 
 namespace isobar {
 
@@ -38,7 +39,9 @@ std::string case_precision(const RunSpec& spec) {
 
 namespace {
 
-// Between the nearest timed head sizes on either side, in logarithms; beyond the ends, as there.
+// On cores between the nearest timed head sizes on either side, in logarithms; beyond the ends, as there. An
+// accelerator's kernels pad heads to the next size that they have, so a size in between takes as long as that
+// one.
 double head_factor(const Op& op, const Conditions& where) {
   std::string prefix = head_name(name_of(op.kind), where.precision, 0);
   prefix.pop_back();
@@ -51,6 +54,8 @@ double head_factor(const Op& op, const Conditions& where) {
     if (size <= own && size > below) below = size, at_below = i->second;
     if (size >= own && (above == 0 || size < above)) above = size, at_above = i->second;
   }
+  if (where.processors > 0 && above > 0)
+    return at_above * above * softmax_of_head(above) / (own * softmax_of_head(own));
   if (below == 0) return at_above;
   if (above == 0 || above == below) return at_below;
   return at_below * std::pow(at_above / at_below, std::log(own / below) / std::log(above / below));

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 namespace {
@@ -36,6 +37,36 @@ class Producer {
   std::vector<double> taken_;  // when each batch was taken
 };
 
+// A host without loader workers beside its accelerator: it launches a step, then reads the batches of the
+// next and sends each on, while the device computes.
+class LaunchingReader {
+ public:
+  LaunchingReader(double read, double copy, int64_t batches) : read_(read), copy_(copy), batches_(batches) {}
+  void launched(double now) {
+    here_ = std::move(coming_);
+    next_ = 0;
+    coming_.clear();
+    double copied = 0;
+    free_ = std::max(free_, now);
+    for (int64_t b = 0; b < batches_; ++b) {
+      free_ += read_;
+      copied = std::max(copied, free_) + copy_;
+      coming_.push_back(copied);
+    }
+  }
+  /// When the batch that is asked for at `now` is on the device; the first step's is at once.
+  double next(double now) { return next_ < here_.size() ? std::max(now, here_[next_++]) : now; }
+  /// The host has read the next step's batches.
+  double free() const { return free_; }
+
+ private:
+  double read_, copy_;
+  int64_t batches_;
+  double free_ = 0;
+  size_t next_ = 0;
+  std::vector<double> here_, coming_;  // when each batch of this step and of the next is on the device
+};
+
 struct Running {
   int32_t instr = -1;
   bool waiting = false;  // for other replayed ranks to come to the same transfer
@@ -52,7 +83,8 @@ struct Rank {
   std::vector<bool> stops;           // by instr: its own core makes this transfer
   double launch = 0;                 // the host launches one op after the other, each in so many seconds
   std::optional<Producer> producer;  // loader threads, where this rank has some that read
-  std::vector<int32_t> meeting;      // by group of the plan: index among meetings; -1: no other rank replayed
+  std::optional<LaunchingReader> launcher;
+  std::vector<int32_t> meeting;  // by group of the plan: index among meetings; -1: no other rank replayed
   std::array<std::vector<int32_t>, kLanes> queues;
   // Of the step that is replayed.
   std::vector<bool> done;
@@ -106,6 +138,7 @@ class Replayer {
       r.head.fill(0);
       r.running.fill({});
       left += r.done.size();
+      if (r.launcher) r.launcher->launched(now);
     }
     while (left > 0) {
       for (Rank& r : ranks_) begin_ready(r, now, data_wait);
@@ -120,7 +153,11 @@ class Replayer {
       now += next;
       for (Rank& r : ranks_) left -= advance(r, next, start, now, spans);
     }
-    return now;
+    double end = now;  // a launcher comes to the next step when it has read
+    for (const Rank& r : ranks_)
+      if (r.launcher) end = std::max(end, r.launcher->free());
+    if (data_wait) *data_wait += end - now;
+    return end;
   }
 
  private:
@@ -168,6 +205,10 @@ class Replayer {
       const Op& op = r.op(i);
       if (r.producer && op.kind == OpKind::fetch) {
         x.delay = r.producer->next(now) - now;
+        if (data_wait) *data_wait += x.delay;
+      }
+      if (r.launcher && op.kind == OpKind::fetch) {
+        x.delay = std::max(x.delay, r.launcher->next(now) - now);
         if (data_wait) *data_wait += x.delay;
       }
       if (is_collective(op.kind) && r.meeting[op.a.group] >= 0)
@@ -220,7 +261,8 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
   bool reads = false;
   for (const Op& op : plan.ops) {
     stops.push_back(is_collective(op.kind) && where.stops_compute(count_op(op, plan, cache_share, where)));
-    by_op.push_back(where.processors > 0 ? op_seconds(shape_of(op, plan, where), rate, where, cache_share)
+    by_op.push_back(where.processors > 0 ? shape_factor(op, where) *
+                                               op_seconds(shape_of(op, plan, where), rate, where, cache_share)
                                          : seconds(count_op(op, plan, cache_share, where), rate));
     reads |= op.kind == OpKind::fetch;
   }
@@ -230,6 +272,8 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
   reading.where = where;
   reading.workers = spec.data.workers;
   reading.read = count_read(spec, spec.train.global_batch / spec.layout.dp);
+  reading.landed = read_bytes(spec, spec.train.global_batch / spec.layout.dp);
+  reading.reads_ahead = spec.train.replay_capacity == 0;
   const ReadTime read = read_time(reading, k, rate);
   const auto batches = static_cast<double>(spec.micro_batches());
 
@@ -249,7 +293,9 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
   }
   Rank out{.plan = &plan, .program = &program, .cost = std::move(cost), .stops = std::move(stops_by_instr)};
   if (where.processors > 0) out.launch = rate[index_of(Coef::host_op)];
-  if (spec.data.workers > 0 && reads)
+  if (read.by_launcher && reads)
+    out.launcher.emplace(read.supply / batches, read.landing / batches, spec.micro_batches());
+  else if (read.supply > 0 && reads)
     out.producer.emplace(read.supply / batches, std::max<int64_t>(1, spec.data.workers * spec.data.prefetch));
   return out;
 }

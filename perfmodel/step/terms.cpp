@@ -24,14 +24,18 @@ Coef format_of(const DataSpec& data) {
 
 }  // namespace
 
-Counts count_read(const RunSpec& spec, int64_t samples) {
-  Counts n{};
+double read_bytes(const RunSpec& spec, int64_t samples) {
   int64_t numbers = spec.net.sample_numbers();
   if (const Images* i = spec.net.images())  // a target for every step of a roll-out that counts
     numbers +=
         ((spec.learnt_steps() - 1) * i->out_channels + (spec.train.rollout - 1) * spec.known_channels()) *
         i->pixels();
-  const double bytes = 4.0 * static_cast<double>(samples) * static_cast<double>(numbers);
+  return 4.0 * static_cast<double>(samples) * static_cast<double>(numbers);
+}
+
+Counts count_read(const RunSpec& spec, int64_t samples) {
+  Counts n{};
+  const double bytes = read_bytes(spec, samples);
   if (spec.data.workers > 0) n[index_of(Coef::read_handover)] = static_cast<double>(spec.micro_batches());
   if (!spec.net.images() && !spec.net.words()) {  // rows of a table in memory, or of noise that is
     n[index_of(Coef::read_table)] = bytes;

@@ -39,11 +39,13 @@ struct StepTerms {
   std::vector<Chunk> chunks;
   std::shared_ptr<const Growth> growth{};  // instead of the chunks of a very long step
   Counts total{};                          // of all chunks, their collectives, transfers and the step itself
-  Counts micro{};       // of the total, what every micro-batch repeats and the next stage waits for
-  Counts transfers{};   // of the total, sends and receives on lanes of their own: in no chunk
-  Counts bubble{};      // what the other stages of the pipeline do while this one has nothing to do
-  Counts read{};        // data loading of a step, whoever does it
-  int64_t workers = 0;  // loader threads; 0: the compute thread reads
+  Counts micro{};           // of the total, what every micro-batch repeats and the next stage waits for
+  Counts transfers{};       // of the total, sends and receives on lanes of their own: in no chunk
+  Counts bubble{};          // what the other stages of the pipeline do while this one has nothing to do
+  Counts read{};            // data loading of a step, whoever does it
+  int64_t workers = 0;      // loader threads; 0: the compute thread reads
+  double landed = 0;        // bytes that the host copies to its accelerator
+  bool reads_ahead = true;  // beside an accelerator, for the next step; a replay buffer waits for this step
   double flops_f32 = 0, flops_bf16 = 0;  // for the ceiling
   int64_t samples = 0;                   // global batch
 };
@@ -59,6 +61,8 @@ StepTerms grown(StepTerms few, StepTerms more, double rounds);
 StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& program, const Conditions& where,
                       double cache_share);
 
+/// Bytes of `samples` samples as a rank computes with them: f32, inputs and targets.
+double read_bytes(const RunSpec& spec, int64_t samples);
 /// Counts of reading `samples` samples of this run's data. Their format is what the name of data.train says,
 /// and a Zarr's chunks are taken as compressed.
 Counts count_read(const RunSpec& spec, int64_t samples);

@@ -2,15 +2,18 @@
 #include "model/inference/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <thread>
 #include <tuple>
 
 #include "model/base/error.h"
 #include "model/base/hash.h"
+#include "model/engine/starting.h"
 #include "model/inference/file_digest.h"
 #include "model/inference/params.h"
 #include "tests/engine/command.h"
@@ -41,6 +44,41 @@ TEST(Params, PartsStartWithTheValuesOfTheWhole) {
           << r;  // NaN gaps too
     }
   }
+}
+
+TEST(Params, FirstValuesDoNotDependOnThreads) {
+  const Plan plan = cut_plan(net(3, 96), {1, 3, 2}, 4);
+  const uint64_t seed = std::random_device{}();
+  const int before = omp_get_max_threads();
+  std::vector<std::vector<float>> drawn;
+  for (const int threads : {1, 2, 5}) {
+    omp_set_num_threads(threads);
+    std::vector<float>& x = drawn.emplace_back(plan.params_all.count, NAN);
+    init_params(plan, seed, x.data());
+    EXPECT_EQ(std::memcmp(x.data(), drawn[0].data(), x.size() * sizeof(float)), 0) << threads;
+  }
+  omp_set_num_threads(before);
+}
+
+TEST(Starting, NamesWhatTookLongestOfALongStart) {
+  SlowWork slow;
+  Starting quick(slow);
+  EXPECT_TRUE(slow.under_way());
+  EXPECT_EQ(quick.done(), "");
+  EXPECT_FALSE(slow.under_way());
+  Starting starting(slow);
+  starting.stage("planning");
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  starting.stage("first values");
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  starting.stage("constants");
+  starting.stage("first values");
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  const std::string text = starting.done();
+  EXPECT_TRUE(text.starts_with("started in 1.")) << text;
+  EXPECT_NE(text.find(": first values "), std::string::npos) << text;
+  EXPECT_NE(text.find(", planning "), std::string::npos) << text;
+  EXPECT_EQ(text.find("constants"), std::string::npos) << text;
 }
 
 TEST(Params, RunsAreRowsOfTheWhole) {

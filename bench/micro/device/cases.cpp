@@ -93,12 +93,18 @@ Plan product(int64_t n, DType t, bool tf32, int capability) {
 
 }  // namespace
 
-void register_device_op_cases(const RunSpec& spec, const DeviceTimer& timer) {
+namespace {
+
+bool is_attention(const Op& op) {
+  return op.kind == OpKind::attention || op.kind == OpKind::attention_backward;
+}
+
+void register_ops(const RunSpec& spec, const DeviceTimer& timer, bool (*chosen)(const Op&)) {
   auto bench = std::make_shared<DeviceBench>(build_plan(spec, 0, cuda_workspace(timer.device().major)),
                                              spec.train, timer);
   std::set<std::string> seen;
   for (const Op& op : bench->plan.ops) {
-    if (op.kind == OpKind::fetch || is_collective(op.kind)) continue;
+    if (!chosen(op)) continue;
     // Attention in tf32 has no coefficient of its own.
     if (op.a.tf32 && op.kind != OpKind::gemm) continue;
     const std::string name =
@@ -110,7 +116,27 @@ void register_device_op_cases(const RunSpec& spec, const DeviceTimer& timer) {
             state, timer, [&](cudaStream_t s) { bench->backend.launch_on(op, 0, 0, s); }, cold);
         set_counters(state, work(op, bench->plan),
                      charged_flops(op, bench->plan, timer.device().multiprocessors));
+        if (is_attention(op)) state.counters["head_size"] = static_cast<double>(op.a.d);
       });
+  }
+}
+
+}  // namespace
+
+void register_device_op_cases(const RunSpec& spec, const DeviceTimer& timer) {
+  register_ops(spec, timer, [](const Op& op) { return op.kind != OpKind::fetch && !is_collective(op.kind); });
+}
+
+void register_device_attention_cases(const DeviceTimer& timer) {
+  for (const int64_t head_size : {32, 64, 96, 128}) {
+    RunSpec spec;
+    spec.file = "calibrate";
+    spec.net.vit().num_heads = 8;
+    spec.net.vit().embed_dim = 8 * head_size;
+    spec.net.vit().depth = 1;
+    spec.train.global_batch = spec.policy.micro_batch = 4;
+    spec.policy.amp = "bf16";
+    register_ops(spec, timer, is_attention);
   }
 }
 
@@ -145,6 +171,20 @@ void register_device_peak_cases(const DeviceTimer& timer) {
         false);
     Work w;
     w.bytes_read = w.bytes_written = static_cast<double>(bytes);
+    set_counters(state, w, 0);
+  });
+  add_case("copy_host/f32/pinned", [&timer](benchmark::State& state) {
+    constexpr int64_t bytes = int64_t{1} << 28;
+    cuda::PinnedMemory from(bytes);
+    cuda::DeviceArena to(bytes);
+    time_launches(
+        state, timer,
+        [&](cudaStream_t s) {
+          ISOBAR_CUDA(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyHostToDevice, s));
+        },
+        false);
+    Work w;
+    w.bytes_written = static_cast<double>(bytes);
     set_counters(state, w, 0);
   });
 }

@@ -61,7 +61,9 @@ class DeviceTimer {
 };
 
 void register_device_op_cases(const RunSpec& spec, const DeviceTimer& timer);
-/// Large products by type, and a device-to-device copy: the two ceilings.
+/// Attention alone by head size, forward and backward: its kernels pad heads and choose tiles by that.
+void register_device_attention_cases(const DeviceTimer& timer);
+/// Large products by type and a device-to-device copy: the two ceilings; and a copy from the host.
 void register_device_peak_cases(const DeviceTimer& timer);
 /// A whole step of a tiny net as the engine runs it, and what the host takes to launch one.
 void register_device_step_cases(const DeviceTimer& timer);

@@ -1,0 +1,38 @@
+// The time before the first step, by stage: what a training does until its first step begins, and which of it
+// took longest.
+//
+//   Starting starting(slow);                    // "starting up" for the watchdog, until done()
+//   starting.stage("planning");                 // ends the stage before
+//   say(starting.done());                       // "started in 5.1 s: first values 3.0 s, planning 1.2 s"
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/engine/slow_work.h"
+
+namespace isobar {
+
+class Starting {
+ public:
+  explicit Starting(SlowWork& slow) : part_(std::in_place, &slow, "starting up") {}
+
+  /// `what`: a literal. A stage that is entered again adds to its time.
+  void stage(const char* what);
+  /// Ends the last stage and the watchdog's part. The stages that took a tenth of the start and more, longest
+  /// first; "" where all of it took less than a second.
+  std::string done();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void end_stage();
+
+  std::optional<SlowWork::Part> part_;
+  Clock::time_point begin_ = Clock::now(), since_ = begin_;
+  const char* current_ = "looking at the run";
+  std::vector<std::pair<const char*, double>> seconds_;
+};
+
+}  // namespace isobar
