@@ -31,15 +31,18 @@ constexpr const char* kImportHelp =
   runs of other engines: CSV in the columns of configs/published (README.md there)
       -> a results directory, for isobar fit and isobar report; --only A100 takes rows of that accelerator
   PyTorch's profiler: traces (export_chrome_trace) with a schedule and step() marks, one a rank, with --config RUN.yaml
-      -> a run in a results directory
+      -> a run in a results directory; steps by their kernels where the host runs ahead of those
   logs of Megatron-LM, NeMo, torchtitan and MLPerf's loggers, one a run: arguments, step times, memory
       -> a CSV for isobar fit --engine, a row a log; --config RUN.yaml says what a log leaves out
-         (NeMo 2 and MLPerf: net and layout), and what both say has to agree
+         (NeMo 2 and MLPerf: net and layout), and what both say has to agree; so have the log's own numbers: rates,
+         counts of samples, its clock
   nccl-tests: the text it printed
       -> a CSV for isobar score; or, with --machine M.yaml, that machine with the measured latency and bandwidth
 
   weights of a net in the form that it was published in (aurora): PyTorch's .ckpt or safetensors, with --config RUN.yaml
       -> a safetensors file for train.init_from; its adapters apart where RUN.yaml has train.lora_rank, else merged
+
+Logs and traces may be gzipped, and have the labels of srun, mpirun, torchrun and pdsh before their lines.
 
 Examples:
   isobar import systems/a100_80g.json -o a100.yaml

@@ -55,7 +55,7 @@ void check_clock(const LoggedRun& r) {
   const SecondNumbers& n = r.second;
   if (!(n.wall_s > 0 && n.claimed_s > 0)) return;
   const bool longer = n.wall_s + kClockSlack_s < kClockShare * n.claimed_s;
-  if (longer || n.wall_s > kClockFactor * n.claimed_s + kClockSlack_s)
+  if (longer || (n.least_wall.value_or(0) > kClockFactor && n.wall_s > n.claimed_s + kClockSlack_s))
     throw ConfigError(r.file, "step time",
                       "of all lines but the first is " + short_number(n.claimed_s) + " s together, and " +
                           short_number(n.wall_s) + " s went by on the log's clock",
@@ -85,14 +85,14 @@ void StepPace::add(const std::string& line, std::optional<double> number, std::o
                    double seconds, SecondNumbers& to) {
   const std::optional<double> clock = clock_in(line);
   const double steps = number && number_ ? *number - *number_ : 0;
-  if (steps > 0 && clock && clock_ && lines_ > 0 && *clock > *clock_) {
-    to.wall_s += *clock - *clock_;
-    to.claimed_s += steps * seconds;
+  if (steps > 0 && clock && clock_ && *clock >= *clock_) {
+    const double wall = *clock - *clock_, claimed = steps * seconds;
+    to.least_wall = std::min(to.least_wall.value_or(wall / claimed), wall / claimed);
+    if (wall > 0) to.wall_s += wall, to.claimed_s += claimed;
   }
   if (steps > 0 && consumed && consumed_ && *consumed > *consumed_)
     to.batches.push_back((*consumed - *consumed_) / steps);
   number_ = number, clock_ = clock, consumed_ = consumed;
-  ++lines_;
 }
 
 void add_rates(const std::string& line, SecondNumbers& to) {

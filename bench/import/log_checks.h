@@ -18,6 +18,7 @@ struct SecondNumbers {
   std::vector<double> samples_s, tokens_gpu_s, tflops_gpu;  // of each line of a step, where it has them
   std::vector<double> batches;                              // samples between two lines, a step
   double wall_s = 0, claimed_s = 0;                         // from the second such line to the last
+  std::optional<double> least_wall;                         // of two such lines, for a second that is claimed
 };
 
 /// Numbers of steps as a log's lines come: a line that is drawn again, or printed by another rank, counts
@@ -43,7 +44,6 @@ class StepPace {
 
  private:
   std::optional<double> number_, clock_, consumed_;
-  int lines_ = 0;
 };
 
 /// The rates that a line prints, in the words of Megatron-LM and its forks, NeMo and torchtitan.

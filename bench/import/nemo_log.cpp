@@ -111,14 +111,20 @@ void read_nemo_log(const std::string& text, LoggedRun& r) {
       const auto v = number_after(line, name + ":");
       return v ? v : number_after(line, name + "=");
     };
+    // A bar shortens large numbers to three digits, "1.28e+5".
+    const auto exact = [&](const std::string& name) {
+      const auto text = text_after(line, name + "=");
+      const bool rounded = text && text->substr(0, text->find_first_of(",] ")).find('e') != std::string::npos;
+      return rounded ? std::nullopt : either(name);
+    };
     const auto s = either("train_step_timing in s");
     if (!s || !(*s > 0)) continue;
-    const auto step = either("global_step");
+    const auto step = exact("global_step");
     if (!taken.take(step)) continue;
     if (const auto batch = number_after(line, "global_batch_size:")) r.set("global_batch", *batch);
     r.steps.push_back(*s);
     add_rates(line, r.second);
-    pace.add("", step, either("consumed_samples"), *s, r.second);
+    pace.add("", step, exact("consumed_samples"), *s, r.second);
   }
 }
 

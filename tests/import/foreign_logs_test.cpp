@@ -255,6 +255,29 @@ TEST_F(ForeignLogs, NemosLinesAgainstTheirSamples) {
   says(refusal([&] { read_training_log({log(batch / 2)}, gpt(batch)); }), {"'consumed samples'", "32", "64"});
 }
 
+// A progress bar of many steps shortens its numbers: they are no counts then.
+TEST_F(ForeignLogs, NemosBarsShortenLargeNumbers) {
+  std::string bar;
+  for (int k = 0; k < 5; ++k)
+    bar += text(
+        "Epoch 0: :  12%%|#   | %d/900000 [00:28<46:39, reduced_train_loss=9.00, global_step=1.28e+5, "
+        "consumed_samples=%s, train_step_timing in s=5.%d20]\r",
+        128000 + k, k < 3 ? "8.19e+6" : "8.2e+6", k);
+  const LoggedRun r = read_training_log({write("bar.log", bar)}, gpt(64));
+  EXPECT_EQ(r.steps, (std::vector<double>{5.12, 5.22, 5.32, 5.42}));
+}
+
+// An evaluation between two lines takes as long as it takes.
+TEST_F(ForeignLogs, AnEvaluationBetweenLinesIsNoContradiction) {
+  std::string lines;
+  for (int k = 1; k <= 5; ++k)
+    lines += text(
+        " [2025-03-02 10:%02d:%02d] iteration %8d/     200 | consumed samples: %8d | elapsed time per "
+        "iteration (ms): 1000.0 | learning rate: 1.5E-07 | global batch size:    64 |\n",
+        k < 4 ? 10 : 40, 10 * k, 10 * k, 640 * k);
+  EXPECT_EQ(read_training_log({write("m.log", lines)}, gpt(64)).seconds(), 1);
+}
+
 std::string mlperf(const char* key, double seconds, const json& value, json metadata = json::object()) {
   metadata["lineno"] = 129;
   const json j = {{"namespace", ""},
