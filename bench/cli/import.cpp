@@ -13,10 +13,12 @@
 #include "bench/cli/net_and_data.h"
 #include "bench/cli/options.h"
 #include "bench/import/import.h"
+#include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
+#include "model/base/json_fault.h"
 
 namespace isobar {
 namespace {
@@ -29,15 +31,18 @@ constexpr const char* kImportHelp =
   runs of other engines: CSV in the columns of configs/published (README.md there)
       -> a results directory, for isobar fit and isobar report; --only A100 takes rows of that accelerator
   PyTorch's profiler: traces (export_chrome_trace) with a schedule and step() marks, one a rank, with --config RUN.yaml
-      -> a run in a results directory
+      -> a run in a results directory; steps by their kernels where the host runs ahead of those
   logs of Megatron-LM, NeMo, torchtitan and MLPerf's loggers, one a run: arguments, step times, memory
       -> a CSV for isobar fit --engine, a row a log; --config RUN.yaml says what a log leaves out
-         (NeMo 2 and MLPerf: net and layout), and what both say has to agree
+         (NeMo 2 and MLPerf: net and layout), and what both say has to agree; so have the log's own numbers: rates,
+         counts of samples, its clock
   nccl-tests: the text it printed
       -> a CSV for isobar score; or, with --machine M.yaml, that machine with the measured latency and bandwidth
 
   weights of a net in the form that it was published in (aurora): PyTorch's .ckpt or safetensors, with --config RUN.yaml
       -> a safetensors file for train.init_from; its adapters apart where RUN.yaml has train.lora_rank, else merged
+
+Logs and traces may be gzipped, and have the labels of srun, mpirun, torchrun and pdsh before their lines.
 
 Examples:
   isobar import systems/a100_80g.json -o a100.yaml
@@ -57,7 +62,8 @@ struct ImportArguments {
 
 nlohmann::json read(const std::string& path) {
   nlohmann::json j = read_json(path);
-  if (j.is_discarded()) throw ConfigError(path, "", "is no JSON", "give the file as its program reads it");
+  if (j.is_discarded())
+    throw ConfigError(path, "", json_fault(read_file(path)), "give the file as its program reads it");
   return j;
 }
 
@@ -92,6 +98,7 @@ void needs(const std::string& value, const std::string& file, const char* option
 
 void tell(const Imported& i, const std::string& file, const std::string& out) {
   std::printf("%zu runs in %s\n", i.runs, out.c_str());
+  for (const std::string& note : i.notes) std::printf("  %s\n", note.c_str());
   for (const auto& [reason, n] : i.refused) {
     const auto first = i.first.find(reason);
     std::printf("  %zu left out: %s%s\n", n, reason.c_str(),
@@ -122,11 +129,18 @@ void logs(const ImportArguments& a) {
   for (const std::string& f : a.files) runs.push_back(read_training_log({f}, a.config));
   write(a, table_of(runs));
   if (a.out.empty()) return;
-  for (const LoggedRun& r : runs)
+  for (const LoggedRun& r : runs) {
     std::printf("%s: %s, %.4g s a step, the median of %zu\n", r.file.c_str(), name_of(r.kind), r.seconds(),
                 r.steps.size());
+    for (const std::string& note : r.notes) std::printf("  %s\n", note.c_str());
+  }
   std::printf("%zu runs in %s: isobar fit %s --machine M --engine E -o mine-fit.json\n", runs.size(),
               a.out.c_str(), a.out.c_str());
+}
+
+bool looks_like_json(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && (text[first] == '{' || text[first] == '[');
 }
 
 void run_import(const ImportArguments& a, const CLI::App& command) {
@@ -135,7 +149,7 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
     refuse_others(command, "weights", "--config --force");
     return weights(a);
   }
-  const std::string text = read_file(file);
+  const std::string text = log_text(file);
   if (is_kineto(text)) {
     refuse_others(command, "a PyTorch trace", "--config");
     needs(a.config, file, "--config", "say what was trained: --config RUN.yaml");
@@ -154,13 +168,16 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
   } else if (log_kind(text)) {
     refuse_others(command, "a log of a training", "--config");
     logs(a);
-  } else if (text.find('{') != std::string::npos) {
+  } else if (looks_like_json(text)) {
     refuse_others(command, "a machine or model of another program", "");
     peers(a);
   } else {
-    refuse_others(command, "a file of no kind that is known", "");
-    throw ConfigError(file, "", "is of no kind that is known",
-                      "see isobar import --help for those there are");
+    throw ConfigError(
+        file, "",
+        "is of no kind that is known: it is no weights (zip, safetensors), no .csv and no JSON, and has "
+        "none of " +
+            log_kinds_looked_for() + ", 'algbw' with 'busbw' (nccl-tests)",
+        "see isobar import --help for the files that are read");
   }
 }
 

@@ -1,5 +1,7 @@
 // PBS (OpenPBS, PBS Professional), through qsub, qstat -x, qselect and qdel. Job history must be on
-// (job_history_enable) for the state of ended jobs; without it they count as forgotten.
+// (job_history_enable) for the state of ended jobs; without it they count as forgotten. An answer about
+// several jobs may leave some out (OpenPBS 2672) or be no JSON for one job's sake (OpenPBS 1255): such are
+// asked for alone.
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include "bench/cluster/scheduler.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
+#include "model/base/json_fault.h"
 
 namespace isobar {
 namespace {
@@ -58,6 +61,43 @@ JobWord word_of(const std::string& id, const json& job) {
   return {JobPhase::waiting, id, "PENDING", comment};  // Q, H, W, T, M, B
 }
 
+/// "10.server" and "10.server.domain" are one job.
+bool same_job(const std::string& a, const std::string& b) {
+  const std::string &less = a.size() < b.size() ? a : b, &more = a.size() < b.size() ? b : a;
+  return more == less || (less.find('.') != std::string::npos && more.starts_with(less + "."));
+}
+
+/// The job of that id among those of an answer; null: it is not there.
+json job_in(const json& jobs, const std::string& id) {
+  for (const auto& [name, job] : jobs.items())
+    if (job.is_object() && same_job(name, id)) return job;
+  return nullptr;
+}
+
+/// What `qstat -f` prints without -F json: "    Resource_List.nodect = 2", long values going on behind a tab.
+json plain_job(const std::string& text) {
+  json out = json::object();
+  json* last = nullptr;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('\t') && last) {
+      *last = last->get<std::string>() + line.substr(1);
+      continue;
+    }
+    const size_t equals = line.find(" = ");
+    if (!line.starts_with("    ") || equals == std::string::npos) continue;
+    const std::string key = line.substr(4, equals - 4);
+    const size_t dot = key.find('.');
+    json& group = dot == std::string::npos ? out : out[key.substr(0, dot)];
+    if (!group.is_object() && !group.is_null()) continue;
+    last = &(group[dot == std::string::npos ? key : key.substr(dot + 1)] = line.substr(equals + 3));
+  }
+  for (const char* number : {"Exit_status", "substate"})
+    if (const std::string value = text_in(out, number); !value.empty())
+      out[number] = std::atoll(value.c_str());
+  return out;
+}
+
 class Pbs : public Scheduler {
  public:
   std::string script(const ClusterSpec& c, const JobRequest& job) const override {
@@ -74,26 +114,20 @@ class Pbs : public Scheduler {
   }
 
   std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) override {
-    std::vector<std::string> ids;
-    std::vector<std::string> command = {"qstat", "-x", "-f", "-F", "json"};
-    for (const JobKey& k : jobs) {
-      ids.push_back(k.id.empty() ? id_of(k.name) : k.id);
-      if (!ids.back().empty()) command.push_back(ids.back());
-    }
+    trouble_.clear();
     std::vector<JobWord> words(jobs.size());
-    if (command.size() == 5) return words;
-    const Said s = say(command);
-    // With unknown ids among them qstat fails, and still says what it knows of the others.
-    const json all = parse_json(s.out);
-    if (!all.is_object()) return std::nullopt;
-    const json known = object_in(all, "Jobs");
+    std::vector<std::string> ids, known;
     for (size_t i = 0; i < jobs.size(); ++i) {
-      if (ids[i].empty()) continue;
-      const auto it = known.find(ids[i]);
-      words[i] = it == known.end() || !it->is_object()
-                     ? JobWord{JobPhase::ended, ids[i], "forgotten by the scheduler", ""}
-                     : word_of(ids[i], *it);
+      const auto id = jobs[i].id.empty() ? id_of(jobs[i].name) : std::optional(jobs[i].id);
+      if (!id) words[i].phase = JobPhase::unknown;
+      ids.push_back(id.value_or(""));
+      if (!ids.back().empty()) known.push_back(ids.back());
     }
+    if (known.empty()) return words;
+    const Answer all = qstat(known);
+    if (all.away) return std::nullopt;
+    for (size_t i = 0; i < jobs.size(); ++i)
+      if (!ids[i].empty()) words[i] = word_about(ids[i], all);
     return words;
   }
 
@@ -102,13 +136,13 @@ class Pbs : public Scheduler {
   // qstat has a job's last life, and how often it ran.
   std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
       const std::vector<std::string>& ids) override {
-    std::vector<std::string> command = {"qstat", "-x", "-f", "-F", "json"};
-    command.insert(command.end(), ids.begin(), ids.end());
-    const json all = parse_json(say(command).out);
-    if (!all.is_object()) return std::nullopt;
+    trouble_.clear();
+    const Answer all = qstat(ids);
+    if (all.away) return std::nullopt;
     std::map<std::string, std::vector<JobLife>> lives;
-    const json jobs = object_in(all, "Jobs");
-    for (const auto& [id, job] : jobs.items()) {
+    for (const std::string& id : ids) {
+      json job = job_in(all.jobs, id);
+      if (job.is_null()) job = alone(id).first;
       if (!job.is_object()) continue;
       const json used = object_in(job, "resources_used");
       const json asked = object_in(job, "Resource_List");
@@ -140,9 +174,68 @@ class Pbs : public Scheduler {
   void clear(const std::string&) override {}  // mpiexec's own daemons end with it
 
  private:
-  static std::string id_of(const std::string& name) {
+  struct Answer {
+    json jobs = json::object();
+    bool whole = false;         // it is JSON
+    bool knows_others = false;  // it says that an id is unknown
+    bool away = false;          // it says nothing at all
+  };
+
+  Answer qstat(const std::vector<std::string>& ids) {
+    std::vector<std::string> command = {"qstat", "-x", "-f", "-F", "json"};
+    command.insert(command.end(), ids.begin(), ids.end());
+    const Said s = say(command);
+    Answer a;
+    // With unknown ids among them qstat fails, and still says what it knows of the others.
+    a.knows_others = s.err.find("Unknown Job Id") != std::string::npos;
+    const json all = parse_json(s.out);
+    if (all.is_object()) {
+      a.whole = true;
+      a.jobs = object_in(all, "Jobs");
+      if (s.code != 0 && !a.knows_others) trouble_ = "qstat failed: " + first_line(s.err);
+      return a;
+    }
+    const bool silent = s.out.find_first_not_of(" \t\r\n") == std::string::npos;
+    a.away = s.code < 0 || (silent && !a.knows_others);
+    if (s.code < 0 || (silent && s.code != 0 && !a.knows_others))
+      trouble_ = "qstat does not answer: " + first_line(s.err);
+    else if (!silent)
+      trouble_ = "qstat's answer " + fault_in(s.out);
+    return a;
+  }
+
+  static std::string fault_in(const std::string& text) {
+    const std::string fault = json_fault(text), excess = json_excess(text);
+    return !fault.empty() ? fault : !excess.empty() ? excess : "is no JSON object";
+  }
+
+  JobWord word_about(const std::string& id, const Answer& all) {
+    if (const json job = job_in(all.jobs, id); job.is_object()) return word_of(id, job);
+    const auto [job, over] = alone(id);
+    if (job.is_object()) return word_of(id, job);
+    if (over) return {JobPhase::ended, id, "forgotten by the scheduler", ""};
+    return {JobPhase::unknown, id, "", ""};
+  }
+
+  /// The job, asked for by itself; else whether the scheduler knows for sure that it has none of that id.
+  std::pair<json, bool> alone(const std::string& id) {
+    const std::string before = trouble_;
+    const Answer a = qstat({id});
+    if (json job = job_in(a.jobs, id); job.is_object()) return {job, false};
+    if (a.knows_others || (a.whole && trouble_ == before)) return {nullptr, true};
+    if (a.whole || a.away) return {nullptr, false};
+    const Said s = say({"qstat", "-x", "-f", id});
+    json job = plain_job(s.out);
+    if (!text_in(job, "job_state").empty()) return {job, false};
+    return {nullptr, s.code != 0 && s.err.find("Unknown Job Id") != std::string::npos};
+  }
+
+  /// "": the scheduler has no job of that name; nothing: it does not say.
+  std::optional<std::string> id_of(const std::string& name) {
     const Said s = say({"qselect", "-x", "-N", name});
-    return s.code == 0 ? first_line(s.out) : "";
+    if (s.code == 0) return first_line(s.out);
+    trouble_ = "qselect failed: " + first_line(s.err);
+    return std::nullopt;
   }
 };
 

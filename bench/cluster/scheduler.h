@@ -16,7 +16,8 @@
 
 namespace isobar {
 
-enum class JobPhase { waiting, running, ended, unheard_of };
+// unknown: the scheduler was asked and its answer says nothing of the job, from which nothing follows.
+enum class JobPhase { waiting, running, ended, unheard_of, unknown };
 
 struct JobKey {
   std::string name, id;  // the id is "" when the submitter died before it could write it down
@@ -46,17 +47,25 @@ class Scheduler {
   /// scheduler's words when it refuses.
   virtual std::string submit(const ClusterSpec& c, const std::filesystem::path& dir,
                              const std::string& file) = 0;
-  /// One word for each key; nothing when the scheduler does not answer, from which nothing follows.
+  /// One word for each key; nothing when the scheduler does not answer, from which nothing follows. A job
+  /// that an answer about several leaves out is asked for alone before it counts as over: schedulers do so
+  /// (OpenPBS 2672).
   virtual std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) = 0;
   virtual void cancel(const std::string& id) = 0;
   /// By id, what the scheduler's books say of jobs; nothing when it keeps none.
   virtual std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
       const std::vector<std::string>& ids) = 0;
+  /// What was wrong with answers to the last question ("qstat's answer is no JSON at byte 412 …"); "":
+  /// nothing.
+  const std::string& trouble() const { return trouble_; }
   /// Inside of a job: its id, and the names of its nodes.
   virtual std::string own_id() const = 0;
   virtual std::vector<std::string> own_nodes() const = 0;
   /// After a trial of this name that had to be stopped: ends what the start command left on other nodes.
   virtual void clear(const std::string& trial) = 0;
+
+ protected:
+  std::string trouble_;
 };
 
 std::unique_ptr<Scheduler> scheduler_of(const std::string& name);  // slurm | pbs

@@ -50,25 +50,20 @@ class Slurm : public Scheduler {
   }
 
   std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) override {
+    trouble_.clear();
     std::string names;
     for (const JobKey& k : jobs) names += (names.empty() ? "" : ",") + k.name;
-    const Said s = say({"squeue", "--noheader", "--states=all", "--format=%i|%j|%T|%r", "--name=" + names});
-    if (s.code != 0) return std::nullopt;
-    std::map<std::string, JobWord> known;  // by name, which is unique
-    std::istringstream lines(s.out);
-    for (std::string line; std::getline(lines, line);) {
-      const auto f = split(line, '|');
-      if (f.size() < 3) continue;
-      known[f[1]] = {phase_of(f[2]), f[0], f[2], f.size() > 3 ? f[3] : ""};
-    }
+    const auto known = squeue("--name=" + names);
+    if (!known) return std::nullopt;
     std::vector<JobWord> words;
     std::vector<size_t> forgotten;
     for (const JobKey& k : jobs) {
-      const auto it = known.find(k.name);
-      if (it == known.end()) forgotten.push_back(words.size());
-      words.push_back(it == known.end() ? JobWord{} : it->second);
+      const auto it = known->find(k.name);
+      words.push_back(it == known->end() ? alone(k) : it->second);
+      if (words.back().phase == JobPhase::ended && words.back().state.empty())
+        forgotten.push_back(words.size() - 1);
     }
-    if (!forgotten.empty()) ask_accounting(jobs, forgotten, words);
+    if (!forgotten.empty()) ask_accounting(forgotten, words);
     return words;
   }
 
@@ -76,20 +71,24 @@ class Slurm : public Scheduler {
 
   std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
       const std::vector<std::string>& ids) override {
-    std::string all;
-    for (const std::string& id : ids) all += (all.empty() ? "" : ",") + id;
-    const Said s = say({"sacct", "--noheader", "--parsable2", "--allocations", "--duplicates",
-                        "--format=JobIDRaw,State,ElapsedRaw,NNodes,NodeList", "--jobs=" + all});
-    if (s.code != 0) return std::nullopt;
+    trouble_.clear();
     std::map<std::string, std::vector<JobLife>> lives;
-    std::istringstream lines(s.out);
-    for (std::string line; std::getline(lines, line);)
-      if (const auto f = split(line, '|'); f.size() == 5)
+    const std::vector<std::string> format = {"--duplicates",
+                                             "--format=JobIDRaw,State,ElapsedRaw,NNodes,NodeList"};
+    const auto take = [&](const std::vector<std::string>& asked) {
+      const auto rows = sacct(format, asked, 5);
+      if (!rows) return false;
+      for (const auto& f : *rows)
         lives[f[0]].push_back({.state = f[1],
                                .elapsed_s = std::atof(f[2].c_str()),
                                .nodes = std::atoll(f[3].c_str()),
                                .where = f[4],
                                .over = phase_of(f[1]) == JobPhase::ended || f[1] == "REQUEUED"});
+      return true;
+    };
+    if (!take(ids)) return std::nullopt;
+    for (const std::string& id : ids)
+      if (ids.size() > 1 && !lives.contains(id)) take({id});
     return lives;
   }
 
@@ -112,28 +111,81 @@ class Slurm : public Scheduler {
   }
 
  private:
-  // What squeue has forgotten, sacct may know.
-  static void ask_accounting(const std::vector<JobKey>& jobs, const std::vector<size_t>& which,
-                             std::vector<JobWord>& words) {
-    std::string ids;
-    for (size_t i : which)
-      if (!jobs[i].id.empty()) ids += (ids.empty() ? "" : ",") + jobs[i].id;
-    std::map<std::string, std::string> states;
-    if (!ids.empty()) {
-      const Said s = say({"sacct", "--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,State",
-                          "--jobs=" + ids});
-      std::istringstream lines(s.code == 0 ? s.out : "");  // an error: no accounting here
-      for (std::string line; std::getline(lines, line);)
-        if (const auto f = split(line, '|'); f.size() == 2) states[f[0]] = f[1];
+  using Rows = std::vector<std::vector<std::string>>;
+
+  /// Lines of fields; one that has too few is told, and says nothing.
+  Rows rows_in(const Said& s, const char* program, size_t fields) {
+    Rows rows;
+    std::istringstream lines(s.out);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.empty()) continue;
+      rows.push_back(split(line, '|'));
+      if (rows.back().size() >= fields) continue;
+      rows.pop_back();
+      trouble_ = std::string(program) + "'s answer has a line that is not as asked for: `" +
+                 line.substr(0, 80) + "`";
     }
-    for (size_t i : which) {
-      if (jobs[i].id.empty()) continue;  // never heard of it
-      const auto it = states.find(jobs[i].id);
-      // squeue answered and does not list it: it is over, whoever remembers how it went
-      words[i] = it == states.end() ? JobWord{JobPhase::ended, jobs[i].id, "forgotten by the scheduler", ""}
-                                    : JobWord{phase_of(it->second), jobs[i].id, it->second, ""};
+    return rows;
+  }
+
+  /// Jobs by their names, which are unique; nothing: squeue failed.
+  std::optional<std::map<std::string, JobWord>> squeue(const std::string& which) {
+    const Said s = say({"squeue", "--noheader", "--states=all", "--format=%i|%j|%T|%r", which});
+    no_such_job_ = s.err.find("Invalid job id") != std::string::npos;
+    if (s.code != 0 && !no_such_job_) trouble_ = "squeue failed: " + first_line(s.err);
+    if (s.code != 0) return std::nullopt;
+    std::map<std::string, JobWord> known;
+    for (const auto& f : rows_in(s, "squeue", 3))
+      known[f[1]] = {phase_of(f[2]), f[0], f[2], f.size() > 3 ? f[3] : ""};
+    return known;
+  }
+
+  /// A job that an answer about all left out, asked for by itself: over, but for its state, where squeue has
+  /// none.
+  JobWord alone(const JobKey& k) {
+    const auto known = squeue(k.id.empty() ? "--name=" + k.name : "--jobs=" + k.id);
+    if (!known && !no_such_job_) return {JobPhase::unknown, k.id, "", ""};
+    if (known)
+      if (const auto it = known->find(k.name); it != known->end()) return it->second;
+    return k.id.empty() ? JobWord{} : JobWord{JobPhase::ended, k.id, "", ""};
+  }
+
+  std::optional<Rows> sacct(const std::vector<std::string>& format, const std::vector<std::string>& ids,
+                            size_t fields) {
+    std::vector<std::string> command = {"sacct", "--noheader", "--parsable2", "--allocations"};
+    command.insert(command.end(), format.begin(), format.end());
+    std::string all;
+    for (const std::string& id : ids) all += (all.empty() ? "" : ",") + id;
+    command.push_back("--jobs=" + all);
+    const Said s = say(command);
+    if (s.code == 0) return rows_in(s, "sacct", fields);
+    if (s.err.find("disabled") == std::string::npos) trouble_ = "sacct failed: " + first_line(s.err);
+    return std::nullopt;  // no accounting here, or none that answers
+  }
+
+  // What squeue has forgotten, sacct may know.
+  void ask_accounting(const std::vector<size_t>& which, std::vector<JobWord>& words) {
+    std::map<std::string, std::string> states;
+    const auto take = [&](const std::vector<std::string>& ids) {
+      const auto rows = sacct({"--format=JobIDRaw,State"}, ids, 2);
+      if (!rows) return false;
+      for (const auto& f : *rows) states[f[0]] = f[1];
+      return true;
+    };
+    std::vector<std::string> ids;
+    for (const size_t i : which) ids.push_back(words[i].id);
+    if (take(ids) && ids.size() > 1)
+      for (const std::string& id : ids)
+        if (!states.contains(id)) take({id});
+    for (const size_t i : which) {
+      const auto it = states.find(words[i].id);
+      // squeue answered twice and does not list it: it is over, however it went.
+      words[i].state = it == states.end() ? "forgotten by the scheduler" : it->second;
+      if (it != states.end()) words[i].phase = phase_of(it->second);
     }
   }
+
+  bool no_such_job_ = false;  // by squeue's last answer
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr int kMostFruitless = 4;
+constexpr size_t kMostTroubles = 5;   // that are told: each answer may be wrong in a way of its own
 constexpr double kSubmission_s = 30;  // within which a submission that was begun has reached the scheduler
 constexpr double kLeaving_s =
     120;  // within which a job ends whose trials are all done (epilogs, busy schedulers)
@@ -78,6 +79,9 @@ class ClusterSweep {
     outcome_.problems.insert(outcome_.problems.begin(), told.begin(), told.end());
     explain();
     outcome_.used = read_back(options_.results, scheduler_);
+    report(scheduler_.trouble());
+    for (const std::string& trouble : troubles_)
+      outcome_.problems.push_back(cluster_.scheduler + ": " + trouble);
     return std::move(outcome_);
   }
 
@@ -132,6 +136,7 @@ class ClusterSweep {
     keys.reserve(names.size());
     for (const std::string& n : names) keys.push_back({n, JobDir(options_.results, n).id()});
     const auto words = scheduler_.ask(keys);
+    report(scheduler_.trouble());
     for (size_t i = 0; i < names.size(); ++i) {
       JobDir job(options_.results, names[i]);
       if (!words) {  // the scheduler is away: nothing is known, and nothing follows
@@ -140,7 +145,10 @@ class ClusterSweep {
         continue;
       }
       const JobWord& w = (*words)[i];
-      if (w.phase == JobPhase::waiting || w.phase == JobPhase::running) {
+      if (w.phase == JobPhase::unknown) {  // it may be running
+        live_.insert(names[i]);
+        waiting_ = ", the scheduler says nothing of " + names[i];
+      } else if (w.phase == JobPhase::waiting || w.phase == JobPhase::running) {
         if (keys[i].id.empty() && !w.id.empty()) job.write_id(w.id);  // its submitter had no time to
         if (w.phase == JobPhase::waiting && !w.reason.empty() && w.reason != "None")
           waiting_ = ", waiting: " + w.reason;
@@ -152,6 +160,12 @@ class ClusterSweep {
         settle(job, w.id, state, before.contains(names[i]));
       }
     }
+  }
+
+  /// Said once, and again at the end: an answer that cannot be read is no silence.
+  void report(const std::string& trouble) {
+    if (trouble.empty() || troubles_.size() >= kMostTroubles || !troubles_.insert(trouble).second) return;
+    tell(cluster_.scheduler + ": " + trouble);
   }
 
   // A person cancelled it: to submit it again at once would be against their will.
@@ -318,6 +332,7 @@ class ClusterSweep {
   std::set<std::string> done_;   // trials with a final verdict
   std::set<std::string> again_;  // finished trials that --retry-failed runs again
   std::string waiting_;
+  std::set<std::string> troubles_;                                 // with the scheduler's answers
   std::optional<std::chrono::steady_clock::time_point> all_done_;  // since when no trial is left
   bool any_began_ = false;                                         // a trial got past its launch
   int fruitless_ = 0;                                              // jobs that are over

@@ -33,6 +33,7 @@ std::vector<Check> examine(const Examination& e);
 // ---- its parts, in that order ----
 std::vector<Check> examine_processor();  // and memory, libraries of kernels
 Check examine_threads(const CpuPlaces& p);
+Check examine_memory(const std::filesystem::path& root = "/");
 std::vector<Check> examine_cores();
 std::vector<Check> examine_clocks(const std::filesystem::path& sys = "/sys");
 std::vector<Check> examine_limits();

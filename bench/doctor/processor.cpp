@@ -1,7 +1,4 @@
-// The processor, its memory, and whether the kernels' library computes on it.
-#include <unistd.h>
-
-#include <cstdio>
+// The processor, and whether the kernels' library computes on it.
 #include <nlohmann/json.hpp>
 
 #include "bench/doctor/check.h"
@@ -33,11 +30,7 @@ std::vector<Check> examine_processor() {
   out.push_back({"processor", cpu_name() + ", " + std::to_string(cores()) + " cores, kernels of " +
                                   p["kernels"].get<std::string>()});
   out.push_back(examine_threads(cpu_places()));
-  char memory[32];
-  std::snprintf(memory, sizeof memory, "%.1f GiB",
-                static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
-                    static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / (1 << 30));
-  out.push_back({"memory", memory});
+  out.push_back(examine_memory());
   out.push_back({"kernels", "products f32: " + product_kernel(DType::f32) +
                                 "; bf16: " + product_kernel(DType::bf16) + "; all others: own, " +
                                 p["kernels"].get<std::string>()});

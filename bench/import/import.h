@@ -24,6 +24,7 @@ struct Imported {
   size_t runs = 0;
   std::map<std::string, size_t> refused;     // reason -> how many
   std::map<std::string, std::string> first;  // reason -> where the first of them stands: "line 7", "row a12"
+  std::vector<std::string> notes;            // what was left out of a run or assumed of it
 };
 
 struct PublishedImport {
@@ -37,8 +38,8 @@ Imported import_published(const std::string& csv, const PublishedImport& options
 Imported import_kineto(const std::vector<std::string>& traces, const std::string& config,
                        const std::filesystem::path& out);
 
-/// Seconds of their steps alone, the slowest rank's, in order.
-std::vector<double> kineto_steps(const std::vector<std::string>& traces);
+/// Seconds of their steps alone, the slowest rank's, in order; adds what was left out or assumed to `notes`.
+std::vector<double> kineto_steps(const std::vector<std::string>& traces, std::vector<std::string>& notes);
 
 struct CollectiveTime {
   std::string collective;  // all_reduce | all_gather | reduce_scatter | alltoall | broadcast

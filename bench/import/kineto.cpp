@@ -1,15 +1,12 @@
 // Traces of PyTorch's profiler (Kineto): Chrome trace JSON with "ProfilerStep#N" marks, kernels in category
 // "kernel" with their stream, or, without a device, "cpu_op" events that nest.
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <tuple>
 
 #include "bench/import/import.h"
+#include "bench/import/kineto_trace.h"
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/json.h"
 #include "model/plan/op.h"
 
 namespace isobar {
@@ -17,13 +14,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kEventDepth = 64;
-constexpr int64_t kEventValues = 100'000;
-
 struct TraceRank {
   std::map<int64_t, double> steps;      // number -> seconds
   std::map<std::string, OpRecord> ops;  // inside the steps
   bool on_device = false;               // kernels of an accelerator are among them
+  std::vector<std::string> notes;
 };
 
 std::string lower(std::string s) {
@@ -62,84 +57,18 @@ bool is_communication(const std::string& kind) {
          kind == "send" || kind == "broadcast";
 }
 
-struct Event {
-  std::string name, category;
-  int64_t thread = 0;
-  double begin = 0, end = 0;  // microseconds
-};
-
-double number_of(const json& e, const char* key) {
-  const auto it = e.find(key);
-  return it != e.end() && it->is_number() ? it->get<double>() : 0;
-}
-
-// Threads and streams are numbers, but for a few that the profiler names.
-int64_t thread_of(const json& e) {
-  const auto it = e.find("tid");
-  if (it == e.end()) return 0;
-  return it->is_number() ? it->get<int64_t>() : static_cast<int64_t>(std::hash<std::string>()(it->dump()));
-}
-
-std::vector<Event> events_of(const std::string& file) {
-  std::vector<Event> out;
-  std::string section;  // the key of the outermost object that is read
-  bool found = false;
-  int64_t values = 0;  // of one event
-  // Events are taken as they come and dropped: a trace of a gigabyte would be many of them as a document.
-  const auto take = [&](int depth, json::parse_event_t what, json& j) {
-    if (what == json::parse_event_t::key && depth == 1) section = j.get<std::string>();
-    const bool events = section == "traceEvents";
-    if (what == json::parse_event_t::array_start && depth == 1 && events) found = true;
-    if (what != json::parse_event_t::object_end || depth != 2)
-      return depth <= kEventDepth && ++values <= kEventValues;
-    values = 0;
-    if (events && found && text_in(j, "ph") == "X") {
-      const double ts = number_of(j, "ts");
-      out.push_back(
-          {text_in(j, "name"), lower(text_in(j, "cat")), thread_of(j), ts, ts + number_of(j, "dur")});
-    }
-    return false;
-  };
-  const json rest = json::parse(read_file(file), take, /*allow_exceptions=*/false);
-  if (!rest.is_object() || !found)
-    throw ConfigError(file, "traceEvents", "is not there",
-                      "write it with torch.profiler's export_chrome_trace");
-  return out;
-}
-
 TraceRank read_rank(const std::string& file) {
-  const std::vector<Event> events = events_of(file);
-  TraceRank out;
-  const std::string mark = "ProfilerStep#";
-  std::vector<std::pair<double, double>> steps;
-  for (const Event& e : events) {
-    if (!e.name.starts_with(mark) || e.category.find("gpu") != std::string::npos) continue;
-    const int64_t number = std::atoll(e.name.c_str() + mark.size());
-    out.steps[number] = (e.end - e.begin) * 1e-6;
-    steps.emplace_back(e.begin, e.end);
-  }
-  if (steps.empty())
-    throw ConfigError(file, "ProfilerStep", "marks no step",
-                      "give torch.profiler.profile a schedule and call its step() after each optimizer step");
-  std::sort(steps.begin(), steps.end());
-  const bool device = out.on_device =
-      std::any_of(events.begin(), events.end(), [](const Event& e) { return e.category == "kernel"; });
-  std::vector<const Event*> work;
-  for (const Event& e : events) {
-    // Kernels run behind the host that launched them: those of the last step may end after its mark.
-    const bool inside = e.begin >= steps.front().first && (device || e.end <= steps.back().second);
-    const bool counts =
-        device ? e.category == "kernel" || e.category == "gpu_memcpy" || e.category == "gpu_memset"
-               : e.category == "cpu_op";
-    if (inside && counts) work.push_back(&e);
-  }
+  const std::vector<TraceEvent> events = trace_events(file);
+  TraceSteps trace = steps_of_trace(file, events);
+  TraceRank out{std::move(trace.seconds), {}, trace.on_device, std::move(trace.notes)};
+  std::vector<const TraceEvent*>& work = trace.work;
   // Without a device ops nest: only the outermost of a thread counts.
-  std::sort(work.begin(), work.end(), [](const Event* a, const Event* b) {
+  std::sort(work.begin(), work.end(), [](const TraceEvent* a, const TraceEvent* b) {
     return std::tuple(a->thread, a->begin, -a->end) < std::tuple(b->thread, b->begin, -b->end);
   });
   std::map<int64_t, double> until;  // thread -> end of its outermost op
-  for (const Event* e : work) {
-    if (!device) {
+  for (const TraceEvent* e : work) {
+    if (!out.on_device) {
       double& end = until.emplace(e->thread, -1).first->second;
       if (e->end <= end) continue;
       end = e->end;
@@ -158,35 +87,51 @@ TraceRank read_rank(const std::string& file) {
   return out;
 }
 
+/// The slowest rank's of the steps that all traces have.
+std::map<int64_t, double> slowest_steps(const std::vector<std::string>& traces,
+                                        const std::vector<TraceRank>& ranks) {
+  std::map<int64_t, double> out = ranks.front().steps;
+  for (const TraceRank& r : ranks) {
+    std::erase_if(out, [&](const auto& step) { return !r.steps.contains(step.first); });
+    for (auto& [number, seconds] : out) seconds = std::max(seconds, r.steps.at(number));
+  }
+  if (out.empty())
+    throw ConfigError(traces.back(), "ProfilerStep", "has no step in common with " + traces.front(),
+                      "give the traces of one run's ranks");
+  return out;
+}
+
 }  // namespace
 
 bool is_kineto(const std::string& text) {
   return text.find("\"traceEvents\"") != std::string::npos;
 }
 
-std::vector<double> kineto_steps(const std::vector<std::string>& traces) {
-  std::map<int64_t, double> steps;
-  for (const std::string& file : traces)
-    for (const auto& [number, seconds] : read_rank(file).steps)
-      steps[number] = std::max(steps[number], seconds);
+std::vector<double> kineto_steps(const std::vector<std::string>& traces, std::vector<std::string>& notes) {
+  std::vector<TraceRank> ranks;
+  for (const std::string& file : traces) ranks.push_back(read_rank(file));
+  for (const TraceRank& r : ranks) notes.insert(notes.end(), r.notes.begin(), r.notes.end());
   std::vector<double> out;
-  for (const auto& [number, seconds] : steps) out.push_back(seconds);
+  for (const auto& [number, seconds] : slowest_steps(traces, ranks)) out.push_back(seconds);
   return out;
 }
 
 Imported import_kineto(const std::vector<std::string>& traces, const std::string& config,
                        const std::filesystem::path& out) {
+  Imported done{.runs = 1};
   RunRecord r;
   r.spec = load_run_spec(config);
   validate(r.spec);
-  std::map<int64_t, double> steps;
+  std::vector<TraceRank> ranks;
   for (const std::string& file : traces) {
     TraceRank rank = read_rank(file);
     r.spec.run.device = rank.on_device ? "cuda" : "cpu";
-    for (const auto& [number, seconds] : rank.steps) steps[number] = std::max(steps[number], seconds);
+    for (const std::string& note : rank.notes) done.notes.push_back(file + ": " + note);
     if (r.ops.empty())
       for (auto& [path, op] : rank.ops) r.ops.push_back(std::move(op));
+    ranks.push_back(std::move(rank));
   }
+  const std::map<int64_t, double> steps = slowest_steps(traces, ranks);
   r.ranks = r.ranks_on_host = r.spec.layout.world();
   r.threads = std::max<int64_t>(1, r.spec.run.threads);
   std::vector<double> seconds;
@@ -205,7 +150,7 @@ Imported import_kineto(const std::vector<std::string>& traces, const std::string
   r.provenance = {{"imported_from", traces}, {"engine", "PyTorch"}};
   r.id = trial_id(r.spec, 0);
   write_imported_run(r, out);
-  return {.runs = 1};
+  return done;
 }
 
 }  // namespace isobar

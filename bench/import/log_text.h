@@ -1,57 +1,37 @@
 // Lines of a log, and numbers behind words in them. Launchers put ranks and times before a line, and
-// terminals colours into it: words are looked for, not columns.
+// terminals colours into it: all are taken off here, for every reader.
 //
-//   for (const std::string& line : log_lines(text))
+//   for (const std::string& line : log_lines(log_text(file)))
 //     if (auto ms = number_after(line, "elapsed time per iteration (ms):")) ...
 #pragma once
-#include <cmath>
-#include <cstdlib>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace isobar {
 
-/// Without colours; a progress bar that returns to its line's begin ends a line each time.
-inline std::vector<std::string> log_lines(const std::string& text) {
-  std::vector<std::string> out(1);
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
-      i += 2;
-      while (i < text.size() && (text[i] < '@' || text[i] > '~')) ++i;
-    } else if (c == '\n' || c == '\r') {
-      if (!out.back().empty()) out.emplace_back();
-    } else {
-      out.back() += c;
-    }
-  }
-  return out;
-}
+/// All of a file, inflated where gzip compressed it. Throws ConfigError, also for other compressions.
+std::string log_text(const std::string& file);
 
-/// What stands behind `words`, blanks left out; none: they are not in the line.
-inline std::optional<std::string> text_after(const std::string& line, const std::string& words) {
-  size_t at = line.find(words);
-  if (at == std::string::npos) return std::nullopt;
-  at = line.find_first_not_of(" \t", at + words.size());
-  return at == std::string::npos ? "" : line.substr(at);
-}
+enum class Times : uint8_t { kept, taken_off };
+
+/// The line without what a launcher put before it: `0: ` (srun --label), `[1,0]<stdout>:` (mpirun
+/// --tag-output), `[rank0]:` and `[default3]:` (torchrun), `[0] ` (hydra), `node01: ` (pdsh), `(pid=7) `
+/// (Ray), `name | ` (docker compose); and times (ts, kubectl) where they are not wanted.
+std::string_view without_labels(std::string_view line, Times times);
+
+/// Without colours and labels; a progress bar that returns to its line's begin ends a line each time.
+std::vector<std::string> log_lines(const std::string& text, Times times = Times::kept);
+
+/// The text behind `words`, blanks left out; none: they are not in the line.
+std::optional<std::string> text_after(const std::string& line, const std::string& words);
 
 /// The number behind `words`; a comma between thousands belongs to it.
-inline std::optional<double> number_after(const std::string& line, const std::string& words) {
-  const std::optional<std::string> rest = text_after(line, words);
-  if (!rest) return std::nullopt;
-  std::string digits;
-  for (size_t i = 0; i < rest->size(); ++i) {
-    const char c = (*rest)[i];
-    const bool thousands = c == ',' && rest->find_first_not_of("0123456789", i + 1) == i + 4;
-    if (c == ',' && !(thousands || rest->size() == i + 4)) break;
-    if (c != ',') digits += c;
-  }
-  char* end = nullptr;
-  const double v = std::strtod(digits.c_str(), &end);
-  if (end == digits.c_str() || !std::isfinite(v)) return std::nullopt;
-  return v;
-}
+std::optional<double> number_after(const std::string& line, const std::string& words);
+
+/// Seconds since 1970 of the first "2025-03-02 10:14:42" in a line, with ".123" or ",123" where it is there.
+std::optional<double> clock_in(const std::string& line);
 
 }  // namespace isobar

@@ -79,6 +79,12 @@ std::string attention_of(const Arguments& a) {
   return a.text("transformer_impl") == "transformer_engine" ? "flash2" : "fused";
 }
 
+/// Of an iteration; forks print seconds.
+std::optional<double> seconds_in(const std::string& line) {
+  if (const auto ms = number_after(line, "elapsed time per iteration (ms):")) return 1e-3 * *ms;
+  return number_after(line, "elapsed time per iteration (s):");
+}
+
 void read_arguments(const Arguments& a, LoggedRun& r) {
   const auto count = [&](const char* column, const char* name, double otherwise = 0) {
     if (const double v = a.number(name, otherwise); v > 0) r.set(column, v);
@@ -125,18 +131,24 @@ void read_megatron_log(const std::string& text, LoggedRun& r) {
   if (!arguments.empty()) read_arguments(arguments, r);
   const double batch = arguments.number("global_batch_size", 0);
   double memory = 0, last = 0;
+  StepLines taken(r.file);
+  StepPace pace;
   for (const std::string& line : lines) {
     // "> padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)"
     if (line.find("padded vocab") != std::string::npos)
       if (const auto v = number_after(line, "new size:")) r.set("vocab", *v);
     if (const auto m = number_after(line, "max reserved:")) memory = std::max(memory, *m);
-    const auto ms = number_after(line, "elapsed time per iteration (ms):");
-    if (!ms) continue;
+    const std::optional<double> seconds = seconds_in(line);
+    if (!seconds) continue;
     const auto own = number_after(line, "global batch size:");
     if (own) last = *own;
     // Batches that grow at a training's begin are no steps of the batch that the arguments name.
     if (own && batch > 0 && *own != batch) continue;
-    if (*ms > 0) r.steps.push_back(1e-3 * *ms);
+    const auto iteration = number_after(line, "iteration ");
+    if (!(*seconds > 0) || !taken.take(iteration)) continue;
+    r.steps.push_back(*seconds);
+    add_rates(line, r.second);
+    pace.add(line, iteration, number_after(line, "consumed samples:"), *seconds, r.second);
   }
   if (r.steps.empty() && last > 0)
     throw ConfigError(r.file, "global batch size",

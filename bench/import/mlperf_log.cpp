@@ -1,16 +1,24 @@
 // What MLPerf's loggers print: one event a line, ":::MLLOG {…}". Between block_start and block_stop nothing
-// but training happens, and both count samples. Nothing is said of net and layout.
+// but training happens, and both count: samples (since 2023), tokens (GPT-3, Llama 3.1 405B of NeMo), and in
+// some logs of version 4.0 steps at a block's begin and samples at its end. Others print the time of a step
+// (version 5) or the throughput alone. Net and layout stand in none of them.
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
 #include "model/base/error.h"
+#include "perfmodel/fitting/statistics.h"
 
 namespace isobar {
 namespace {
 
 using nlohmann::json;
+
+constexpr double kShortestStep_s = 0.02;    // of a benchmark's net: a shorter one takes tokens for samples
+constexpr double kThroughputFactor = 1.15;  // its timer leaves some things out that a block holds
 
 std::optional<double> number_in(const json& j, const char* key) {
   const auto at = j.is_object() ? j.find(key) : j.end();
@@ -21,7 +29,7 @@ std::optional<double> number_in(const json& j, const char* key) {
 struct LoggedEvent {
   std::string key;
   double seconds = 0;
-  std::optional<double> value, samples;
+  json value, metadata;
 };
 
 std::optional<LoggedEvent> event_in(const std::string& line) {
@@ -29,38 +37,184 @@ std::optional<LoggedEvent> event_in(const std::string& line) {
   if (!text) return std::nullopt;
   const json j = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!j.is_object() || !j.contains("key") || !j["key"].is_string()) return std::nullopt;
-  LoggedEvent e{
-      j["key"].get<std::string>(), 1e-3 * number_in(j, "time_ms").value_or(0), number_in(j, "value"), {}};
-  if (j.contains("metadata")) e.samples = number_in(j["metadata"], "samples_count");
-  return e;
+  return LoggedEvent{j["key"].get<std::string>(), 1e-3 * number_in(j, "time_ms").value_or(0),
+                     j.value("value", json()), j.value("metadata", json())};
+}
+
+struct Block {
+  double seconds = 0;
+  std::optional<double> begin, end;  // as counted
+  std::vector<double> throughputs;   // printed within it
+  bool samples = false;              // by the name of the count
+};
+
+std::optional<double> count_at(const LoggedEvent& e) {
+  for (const char* key : {"samples_count", "epoch_num", "first_epoch_num"})
+    if (const auto n = number_in(e.metadata, key)) return n;
+  return std::nullopt;
+}
+
+/// "first_epoch_num" is a block's begin, and "epoch_count" its length.
+std::optional<double> end_of(const LoggedEvent& stop) {
+  const auto first = number_in(stop.metadata, "first_epoch_num");
+  if (!first) return count_at(stop);
+  const auto more = number_in(stop.metadata, "epoch_count");
+  return more ? std::optional(*first + *more) : std::nullopt;
+}
+
+struct MlperfEvents {
+  double batch = 0;
+  std::vector<Block> blocks;
+  std::vector<double> step_times, throughputs;
+};
+
+MlperfEvents events_in(const std::string& text, LoggedRun& r) {
+  MlperfEvents out;
+  std::optional<LoggedEvent> begin;
+  std::vector<double> throughputs;
+  bool stopped = false;
+  for (const std::string& line : log_lines(text)) {
+    const std::optional<LoggedEvent> e = event_in(line);
+    if (!e) continue;
+    const double value = e->value.is_number() ? e->value.get<double>() : 0;
+    if (e->key == "global_batch_size" && value > 0) out.batch = value;
+    if (e->key == "max_sequence_length" && value > 0) r.set("seq_len", value);
+    if (e->key == "run_start" && stopped)
+      throw ConfigError(r.file, "run_start", "comes again behind a run_stop: the log holds several runs",
+                        "give each run's part as a file of its own");
+    stopped = stopped || e->key == "run_stop";
+    if (const auto v = number_in(e->value, "train_step_time"); v && *v > 0) out.step_times.push_back(*v);
+    if (const auto v = number_in(e->value, "throughput"); v && *v > 0) {
+      out.throughputs.push_back(*v);
+      throughputs.push_back(*v);
+    }
+    if (e->key == "block_start") begin = e, throughputs.clear();
+    if (e->key != "block_stop" || !begin) continue;
+    out.blocks.push_back({e->seconds - begin->seconds, count_at(*begin), end_of(*e), throughputs,
+                          number_in(e->metadata, "samples_count").has_value()});
+    begin.reset();
+  }
+  return out;
+}
+
+std::string count_text(double v) {
+  char s[32];
+  std::snprintf(s, sizeof s, "%.15g", v);
+  return s;
+}
+
+/// A block begins where the one before ended; some logs count steps at one of them, samples at the other.
+void one_unit(std::vector<Block>& blocks, double batch, LoggedRun& r) {
+  double ratio = 0;  // of a block's end to the next one's begin
+  for (size_t i = 1; i < blocks.size(); ++i) {
+    const auto &before = blocks[i - 1].end, &begin = blocks[i].begin;
+    if (!before || !begin || (*before == 0 && *begin == 0)) continue;
+    double own = 0;
+    for (const double known : {1.0, batch, 1 / batch})
+      if (*before == *begin * known || *before / known == *begin) own = own == 0 ? known : own;
+    if (own == 0 || (ratio != 0 && ratio != own))
+      throw ConfigError(
+          r.file, "block_start",
+          "counts " + count_text(*begin) + ", and the block before it ended at " + count_text(*before),
+          "give the whole log of one run: its counts are of no one unit");
+    ratio = own;
+  }
+  if (ratio == 0 || ratio == 1) return;
+  for (Block& b : blocks) {
+    auto& steps = ratio > 1 ? b.begin : b.end;
+    if (steps) *steps *= batch;
+  }
+  const char* both =
+      ratio > 1 ? "begin in steps and end in samples: begins" : "begin in samples and end in steps: ends";
+  r.notes.push_back(std::string("blocks ").append(both).append(" were multiplied by the batch"));
+}
+
+/// Whether counts are tokens: whole batches of them, and too many for samples where the log calls them so.
+bool counts_tokens(const std::vector<Block>& blocks, double batch, double seq) {
+  return seq > 1 && std::all_of(blocks.begin(), blocks.end(), [&](const Block& b) {
+           const double counted = *b.end - *b.begin;
+           return std::fmod(counted, batch * seq) == 0 &&
+                  (!b.samples || b.seconds * batch / counted < kShortestStep_s);
+         });
+}
+
+/// Samples or tokens a second, whichever it is.
+void check_throughput(const LoggedRun& r, const Block& b, double samples) {
+  if (b.throughputs.empty() || !(b.seconds > 0)) return;
+  const double printed = quantile(b.throughputs, 0.5), rate = samples / b.seconds;
+  const double seq = r.number("seq_len");
+  const auto near = [&](double x) {
+    return printed < kThroughputFactor * x && x < kThroughputFactor * printed;
+  };
+  if (near(rate) || (seq > 0 && near(rate * seq))) return;
+  refuse_disagreement(r.file, "throughput", printed, rate,
+                      count_text(samples) + " samples in " + count_text(b.seconds) + " s of a block",
+                      kThroughputFactor);
+}
+
+void take_blocks(std::vector<Block> blocks, double batch, LoggedRun& r) {
+  std::erase_if(
+      blocks, [](const Block& b) { return !b.begin || !b.end || !(*b.end > *b.begin) || !(b.seconds > 0); });
+  if (blocks.empty()) return;
+  const double seq = r.number("seq_len");
+  const bool tokens = counts_tokens(blocks, batch, seq);
+  for (const Block& b : blocks) {
+    const double counted = *b.end - *b.begin, samples = tokens ? counted / seq : counted;
+    if (std::fmod(samples, batch) != 0)
+      throw ConfigError(
+          r.file, "block_stop",
+          "counts " + count_text(counted) +
+              " more than its block_start, which is no whole number of steps of the global batch, " +
+              count_text(batch) + (seq > 0 ? ", in samples or tokens" : ", in samples"),
+          seq > 0 ? "check that the log is of one run"
+                  : "say the sequence's length, by which tokens are counted: --config RUN.yaml");
+    if (b.seconds * batch / samples < kShortestStep_s)
+      throw ConfigError(r.file, "block_stop",
+                        "counts " + count_text(counted) + " in " + count_text(b.seconds) +
+                            " s, too many for samples, and they are no whole batches of tokens",
+                        "say the sequence's length, by which tokens are counted: --config RUN.yaml");
+    check_throughput(r, b, samples);
+    r.steps.push_back(b.seconds * batch / samples);
+  }
+  if (tokens) r.notes.push_back("blocks count tokens: " + count_text(batch * seq) + " are a step");
+}
+
+/// Where no block counts: the times of steps that the logger prints, else what its throughput makes.
+void take_tracked(const MlperfEvents& e, LoggedRun& r) {
+  if (!e.step_times.empty()) {
+    r.steps = e.step_times;
+    r.notes.emplace_back("no block counts: the steps' times are those of train_step_time");
+    return;
+  }
+  if (e.throughputs.empty()) return;
+  const double seq = r.number("seq_len");
+  const bool samples = e.batch / quantile(e.throughputs, 0.5) >= kShortestStep_s;
+  if (!samples && seq == 0)
+    throw ConfigError(r.file, "throughput", "counts tokens, and no event says how long a sequence is",
+                      "say it: --config RUN.yaml");
+  for (const double t : e.throughputs) r.steps.push_back(e.batch * (samples ? 1 : seq) / t);
+  r.notes.push_back(std::string("no block counts: the steps' times are those of the throughput in ") +
+                    (samples ? "samples" : "tokens"));
 }
 
 }  // namespace
 
 void read_mlperf_log(const std::string& text, LoggedRun& r) {
-  std::optional<LoggedEvent> begin;
-  std::vector<std::pair<double, double>> blocks;  // seconds, samples
-  bool uncounted = false;
-  double batch = 0;
-  for (const std::string& line : log_lines(text)) {
-    const std::optional<LoggedEvent> e = event_in(line);
-    if (!e) continue;
-    if (e->key == "global_batch_size" && e->value) batch = *e->value;
-    if (e->key == "max_sequence_length" && e->value) r.set("seq_len", *e->value);
-    if (e->key == "block_start") begin = e;
-    if (e->key != "block_stop" || !begin) continue;
-    uncounted = uncounted || !e->samples || !begin->samples;
-    if (e->samples && begin->samples && *e->samples > *begin->samples && e->seconds > begin->seconds)
-      blocks.emplace_back(e->seconds - begin->seconds, *e->samples - *begin->samples);
-    begin.reset();
-  }
-  if (!(batch > 0))
+  MlperfEvents e = events_in(text, r);
+  if (!(e.batch > 0))
     throw ConfigError(r.file, "global_batch_size", "is in no event", "give the whole log of the run");
-  r.set("global_batch", batch);
-  if (blocks.empty() && uncounted)
-    throw ConfigError(r.file, "block_start", "has no metadata.samples_count",
-                      "write a row of configs/published by hand: this logger does not count samples");
-  for (const auto& [seconds, samples] : blocks) r.steps.push_back(seconds * batch / samples);
+  r.set("global_batch", e.batch);
+  one_unit(e.blocks, e.batch, r);
+  take_blocks(e.blocks, e.batch, r);
+  if (r.steps.empty()) take_tracked(e, r);
+  if (r.steps.empty() && !e.blocks.empty())
+    throw ConfigError(r.file, "block_start",
+                      "has no count of samples or tokens in its metadata, nor has any event "
+                      "train_step_time or throughput",
+                      "write a row of configs/published by hand: this logger does not count");
+  if (!r.steps.empty() && !e.step_times.empty() && e.step_times != r.steps)
+    refuse_disagreement(r.file, "train_step_time", quantile(e.step_times, 0.5), quantile(r.steps, 0.5),
+                        "the blocks' times and counts", kThroughputFactor);
 }
 
 }  // namespace isobar

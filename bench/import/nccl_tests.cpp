@@ -6,13 +6,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
 #include "bench/import/import.h"
+#include "bench/import/log_text.h"
 #include "model/base/csv.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
 
 namespace isobar {
 namespace {
@@ -52,23 +54,141 @@ Link ring_of(const CollectiveTime& c, const Machine& m) {
   return {passes * (h - 1), share * h / n, passes * (n - h) * m[Coef::message_host].value};
 }
 
+/// "#  Rank  0 Group  0 Pid   1000 on  node00 device  0 [0x01] NVIDIA A100-SXM4-80GB"
+struct RankLine {
+  int64_t rank = 0, group = 0;
+  std::string host, device;
+};
+
+std::optional<RankLine> rank_in(const std::string& line, const std::vector<std::string>& words) {
+  if (words.size() < 3 || words[1] != "Rank") return std::nullopt;
+  RankLine out;
+  double v = 0;
+  if (!number_of(words[2], &v)) return std::nullopt;
+  out.rank = std::llround(v);
+  for (size_t i = 3; i + 1 < words.size(); ++i) {
+    if (words[i] == "Group" && number_of(words[i + 1], &v)) out.group = std::llround(v);
+    if (words[i] == "on") out.host = words[i + 1];
+    if (words[i] == "device" && i + 3 < words.size())
+      out.device = line.substr(line.find(words[i + 3], line.find("device")));
+  }
+  return out;
+}
+
+/// The ranks of a communicator and their hosts: 0 to n - 1, each once; groups (NCCL_TESTS_SPLIT) are as
+/// large.
+std::pair<int64_t, int64_t> world_of(const std::string& file, const std::vector<RankLine>& lines) {
+  std::map<int64_t, const RankLine*> by_rank;
+  std::map<int64_t, std::vector<const RankLine*>> groups;
+  for (const RankLine& l : lines) {
+    const auto [at, is_new] = by_rank.emplace(l.rank, &l);
+    if (!is_new)
+      throw ConfigError(
+          file, "Rank",
+          std::to_string(l.rank) + " is listed twice, on " + at->second->host + " and on " + l.host +
+              ": these are programs that never met, or several outputs",
+          "build nccl-tests with MPI=1 where several processes run, and give one output a file");
+    groups[l.group].push_back(&l);
+  }
+  const auto ranks = static_cast<int64_t>(lines.size());
+  if (ranks < 2)
+    throw ConfigError(file, "Rank",
+                      "stands in " + std::to_string(ranks) +
+                          " lines '#  Rank  0 Group  0 Pid … on HOST device …', and a "
+                          "collective is of two at least",
+                      ranks == 0 ? "keep the header of the output" : "measure with several GPUs");
+  if (by_rank.begin()->first != 0 || by_rank.rbegin()->first != ranks - 1)
+    throw ConfigError(file, "Rank",
+                      "goes from " + std::to_string(by_rank.begin()->first) + " to " +
+                          std::to_string(by_rank.rbegin()->first) + " in " + std::to_string(ranks) + " lines",
+                      "keep the whole header of the output");
+  const auto& first = groups.begin()->second;
+  std::set<std::string> hosts;
+  for (const RankLine* l : first) hosts.insert(l->host);
+  for (const auto& [group, members] : groups)
+    if (members.size() != first.size())
+      throw ConfigError(file, "Group",
+                        std::to_string(group) + " has " + std::to_string(members.size()) +
+                            " ranks, and the first " + std::to_string(first.size()),
+                        "measure with groups of one size");
+  return {static_cast<int64_t>(first.size()), static_cast<int64_t>(std::max<size_t>(1, hosts.size()))};
+}
+
+/// What nccl-tests multiplies algbw by for the bandwidth of a bus.
+double bus_factor(const std::string& collective, int64_t ranks) {
+  const auto n = static_cast<double>(ranks);
+  if (collective == "broadcast") return 1;
+  return (collective == "all_reduce" ? 2 : 1) * (n - 1) / n;
+}
+
+/// Bandwidths follow from size, time and ranks: numbers that disagree are of another run, or another
+/// collective.
+void check_row(const std::string& file, const CollectiveTime& r, int line) {
+  const std::string at = "line " + std::to_string(line);
+  const auto differ = [](double a, double b) { return std::abs(a - b) > 0.011 + 0.01 * std::max(a, b); };
+  const auto text = [](double v) {
+    char s[32];
+    std::snprintf(s, sizeof s, "%.2f", v);
+    return std::string(s);
+  };
+  const double algbw = 1e-9 * r.bytes / r.seconds, factor = bus_factor(r.collective, r.ranks);
+  if (differ(r.algbw, algbw))
+    throw ConfigError(file, at,
+                      "has algbw " + text(r.algbw) + " GB/s, and its size and time make " + text(algbw),
+                      "give the output as it was printed, with times in microseconds");
+  if (!differ(r.busbw, factor * r.algbw)) return;
+  throw ConfigError(file, at,
+                    "has busbw " + text(r.busbw) + " GB/s, and algbw " + text(r.algbw) + " of " +
+                        r.collective + " over " + std::to_string(r.ranks) + " ranks makes " +
+                        text(factor * r.algbw),
+                    r.busbw == 0 ? "these ranks never met: build nccl-tests with MPI=1"
+                                 : "check --collective, and that the header is of this table");
+}
+
+struct Table {
+  size_t time_at = 5;         // column
+  bool counts_wrong = false;  // "#wrong", and not the largest "error" of versions before 2.12
+};
+
+/// "# size count type redop root time ...": columns one to the left of the header's words
+void read_titles(const std::vector<std::string>& words, Table& t) {
+  const auto at = std::find(words.begin(), words.end(), "time");
+  if (at == words.end() || std::find(words.begin(), words.end(), "size") == words.end()) return;
+  t.time_at = static_cast<size_t>(at - words.begin()) - 1;
+  t.counts_wrong = std::find(words.begin(), words.end(), "#wrong") != words.end();
+}
+
+std::optional<CollectiveTime> row_in(const std::string& file, const std::vector<std::string>& words,
+                                     const Table& t, int number) {
+  double bytes = 0, us = 0, algbw = 0, busbw = 0, wrong = 0;
+  if (!number_of(words[0], &bytes)) return std::nullopt;  // what the launcher printed
+  const std::string at = "line " + std::to_string(number);
+  if (words.size() < t.time_at + 3 || !number_of(words[t.time_at], &us) ||
+      !number_of(words[t.time_at + 1], &algbw) || !number_of(words[t.time_at + 2], &busbw))
+    throw ConfigError(file, at, "is no line of nccl-tests' table", "give the output as it was printed");
+  if (t.counts_wrong && words.size() > t.time_at + 3 && number_of(words[t.time_at + 3], &wrong) && wrong > 0)
+    throw ConfigError(file, at, "has " + words[t.time_at + 3] + " wrong values: the collective is broken",
+                      "measure again where results are right");
+  if (!(bytes > 0 && us > 0)) return std::nullopt;
+  return CollectiveTime{"", 0, 0, bytes, us * 1e-6, algbw, busbw};
+}
+
 }  // namespace
 
 bool is_nccl_tests(const std::string& text) {
-  return text.find("algbw") != std::string::npos && text.find("busbw") != std::string::npos &&
-         text.find("nThread") != std::string::npos;
+  const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
+  return has("algbw") && has("busbw") && (has("nThread") || has("redop"));
 }
 
 Collectives read_nccl_tests(const std::string& file, const std::string& collective) {
   Collectives out;
   out.file = file;
   std::string name = collective;
-  std::set<std::string> hosts;
-  int64_t ranks = 0;
-  size_t time_at = 5;
-  std::istringstream in(read_file(file, most::table));
+  std::vector<RankLine> ranks;
+  std::vector<int> lines;  // of the rows
+  Table table;
   int number = 0;
-  for (std::string line; std::getline(in, line);) {
+  for (const std::string& line : log_lines(log_text(file), Times::taken_off)) {
     ++number;
     const std::vector<std::string> words = words_of(line);
     if (words.empty()) continue;
@@ -76,38 +196,27 @@ Collectives read_nccl_tests(const std::string& file, const std::string& collecti
       if (collective.empty() &&
           (line.find("_perf") != std::string::npos || line.find("Collective") != std::string::npos))
         if (const std::string found = named_in(line); !found.empty()) name = found;
-      for (size_t i = 0; i + 1 < words.size(); ++i) {
-        if (words[i] == "Rank") ++ranks;
-        if (words[i] == "on" && words[1] == "Rank") hosts.insert(words[i + 1]);
-        if (words[i] == "device" && i + 3 < words.size() && words[1] == "Rank")
-          out.device = line.substr(line.find(words[i + 3], line.find("device")));
-      }
-      // "# size count type redop root time ...": columns one to the left of the header's words
-      if (const auto at = std::find(words.begin(), words.end(), "time");
-          at != words.end() && std::find(words.begin(), words.end(), "size") != words.end())
-        time_at = static_cast<size_t>(at - words.begin()) - 1;
-      continue;
+      if (auto rank = rank_in(line, words)) ranks.push_back(std::move(*rank));
+      read_titles(words, table);
+    } else if (const auto row = row_in(file, words, table, number)) {
+      out.rows.push_back(*row);
+      lines.push_back(number);
     }
-    double bytes = 0, us = 0, algbw = 0, busbw = 0;
-    if (!number_of(words[0], &bytes)) continue;  // what the launcher printed
-    if (words.size() < time_at + 3 || !number_of(words[time_at], &us) ||
-        !number_of(words[time_at + 1], &algbw) || !number_of(words[time_at + 2], &busbw))
-      throw ConfigError(file, "line " + std::to_string(number), "is no line of nccl-tests' table",
-                        "give the output as it was printed");
-    if (bytes > 0 && us > 0) out.rows.push_back({"", 0, 0, bytes, us * 1e-6, algbw, busbw});
   }
   if (name.empty()) name = named_in(std::filesystem::path(file).filename().string());
   if (name.empty())
     throw ConfigError(file, "--collective", "is missing: the log does not name it",
                       "add e.g. --collective all_reduce");
-  if (ranks < 2)
-    throw ConfigError(file, "Rank", "lists fewer than two ranks", "keep the header of the output");
+  const auto [world, hosts] = world_of(file, ranks);
+  out.device = ranks.back().device;
   if (out.rows.empty())
     throw ConfigError(file, "size", "has no measured line", "give the output as it was printed");
-  for (CollectiveTime& r : out.rows) {
+  for (size_t i = 0; i < out.rows.size(); ++i) {
+    CollectiveTime& r = out.rows[i];
     r.collective = name;
-    r.ranks = ranks;
-    r.hosts = static_cast<int64_t>(std::max<size_t>(1, hosts.size()));
+    r.ranks = world;
+    r.hosts = hosts;
+    check_row(file, r, lines[i]);
   }
   return out;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
@@ -102,19 +101,30 @@ void read_experiment(const json& j, LoggedRun& r) {
 }  // namespace
 
 void read_nemo_log(const std::string& text, LoggedRun& r) {
-  const std::vector<std::string> lines = log_lines(text);
+  const std::vector<std::string> lines = log_lines(text, Times::taken_off);
   read_experiment(experiment_in(lines, r.file), r);
-  std::set<double> seen;  // a progress bar is drawn again within a step
+  StepLines taken(r.file);  // a progress bar is drawn again within a step
+  StepPace pace;
   for (const std::string& line : lines) {
     read_groups(line, r);
-    auto s = number_after(line, "train_step_timing in s:");
-    if (!s) s = number_after(line, "train_step_timing in s=");
+    const auto either = [&](const std::string& name) {
+      const auto v = number_after(line, name + ":");
+      return v ? v : number_after(line, name + "=");
+    };
+    // A bar shortens large numbers to three digits, "1.28e+5".
+    const auto exact = [&](const std::string& name) {
+      const auto text = text_after(line, name + "=");
+      const bool rounded = text && text->substr(0, text->find_first_of(",] ")).find('e') != std::string::npos;
+      return rounded ? std::nullopt : either(name);
+    };
+    const auto s = either("train_step_timing in s");
     if (!s || !(*s > 0)) continue;
-    auto step = number_after(line, "global_step:");
-    if (!step) step = number_after(line, "global_step=");
-    if (step && !seen.insert(*step).second) continue;
+    const auto step = exact("global_step");
+    if (!taken.take(step)) continue;
     if (const auto batch = number_after(line, "global_batch_size:")) r.set("global_batch", *batch);
     r.steps.push_back(*s);
+    add_rates(line, r.second);
+    pace.add("", step, exact("consumed_samples"), *s, r.second);
   }
 }
 

@@ -1,6 +1,7 @@
 // What torchtitan prints: the model's arguments, the device mesh, what was applied to the model, and a line
 // every metrics.log_freq steps with memory and tokens per second of a GPU.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "bench/import/log_text.h"
@@ -28,10 +29,19 @@ double ffn_of(double dim, double multiplier, double multiple) {
   return std::ceil(f / multiple) * multiple;
 }
 
+/// Experts in the arguments make a net of another kind, whichever name it has.
+bool of_experts(const std::string& line) {
+  if (has(line, "moe_enabled=False")) return false;
+  return has(line, "moe_") || has(line, "MoE") || has(line, "num_experts") || has(line, "n_routed_experts");
+}
+
 void read_model(const std::string& line, LoggedRun& r) {
   const auto dim = argument(line, "dim");
   if (!dim) return;
-  r.set("arch", "llama");
+  if (of_experts(line))
+    r.open["arch"] = "is a mixture of experts in this log of torchtitan, which is not read";
+  else
+    r.set("arch", "llama");
   r.set("hidden", *dim);
   const auto take = [&](const char* column, const char* name) {
     if (const auto v = argument(line, name)) r.set(column, *v);
@@ -84,11 +94,63 @@ void read_mesh(const std::map<std::string, double>& mesh, LoggedRun& r, double& 
   r.set("sequence_parallel", of("tp") > 1 ? "y" : "n");
 }
 
+/// "Applied selective activation checkpointing to the model", "Applied FullAC activation checkpointing …"
+void read_recompute(const std::string& line, LoggedRun& r) {
+  const std::string rest = text_after(line, "Applied").value_or("");
+  const std::string name = rest.substr(0, rest.find(' '));
+  std::string lower = name;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char* known : {"selective", "full", "none"})
+    if (lower.starts_with(known)) return r.set("recompute", known);
+  r.cells.erase("recompute");
+  r.open["recompute"] = "is by '" + name + "' in this log, which says nothing of whole layers";
+}
+
+/// "Applied FSDP", "Float8 training active" and what else changes how the net is trained.
+void read_applied(const std::string& line, LoggedRun& r) {
+  if (has(line, "Applied FSDP") || has(line, "Applied HSDP")) r.set("zero_stage", 3);
+  if (has(line, "activation checkpointing to the model")) read_recompute(line, r);
+  if (has(line, "Float8Linear") || has(line, "Float8 training active")) r.set("precision", "fp8");
+  if (has(line, "MXFP8 training active") || has(line, "MXLinear")) {
+    r.cells.erase("precision");
+    r.open["precision"] = "is MXFP8 in this log of torchtitan, which is not priced";
+  }
+}
+
+/// Whether a line tells of a training step: validation and evaluation have a word before "step:".
+bool of_training_step(const std::string& line) {
+  const size_t at = line.find("step:");
+  if (at == std::string::npos) return false;
+  const size_t before = line.find_last_not_of(" \t", at == 0 ? std::string::npos : at - 1);
+  return at == 0 || before == std::string::npos ||
+         std::isalpha(static_cast<unsigned char>(line[before])) == 0;
+}
+
+/// Of a GPU; "wps" (words) until the end of 2024, "tps" (tokens) since then.
+std::optional<double> tokens_in(const std::string& line) {
+  const auto tps = number_after(line, "tps:");
+  return tps ? tps : number_after(line, "wps:");
+}
+
+struct TitanStep {
+  std::string line;
+  std::optional<double> number;
+  double rate;  // tokens a second of a GPU
+};
+
+/// The batch is what its parts make: replicas, micro-batches of one, accumulated ones.
+void check_batch(const LoggedRun& r, double local, double replicas, double accumulated) {
+  if (local > 0 && r.number("global_batch") > 0)
+    refuse_disagreement(r.file, "global batch size", r.number("global_batch"), local * replicas * accumulated,
+                        "local batch size, data-parallel ranks and accumulation steps", 1.001);
+}
+
 }  // namespace
 
 void read_torchtitan_log(const std::string& text, LoggedRun& r) {
-  double memory = 0, replicas = 1, local = 0;
-  std::vector<double> rates;  // tokens a second of a GPU
+  double memory = 0, replicas = 1, local = 0, accumulated = 1, micro_batches = 1;
+  std::vector<TitanStep> steps;
+  StepLines taken(r.file);
   read_mesh({}, r, replicas);
   r.set("precision", "bf16");
   r.set("recompute", "none");
@@ -97,41 +159,45 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
   for (const std::string& line : log_lines(text)) {
     if (has(line, "Args(")) read_model(line, r);
     if (has(line, "device mesh with")) read_mesh(mesh_of(line), r, replicas);
-    if (has(line, "Applied FSDP") || has(line, "Applied HSDP")) r.set("zero_stage", 3);
-    if (has(line, "activation checkpointing to the model"))
-      r.set("recompute", has(line, "elective") ? "selective" : "full");
-    if (has(line, "Float8Linear") || has(line, "Float8 training active")) r.set("precision", "fp8");
+    read_applied(line, r);
     if (const auto v = number_after(line, "local batch size")) {
       local = *v;
       if (const auto all = number_after(line, "global batch size")) r.set("global_batch", *all);
+      if (const auto n = number_after(line, "gradient accumulation steps")) accumulated = *n;
       if (const auto s = number_after(line, "sequence length")) r.set("seq_len", *s);
     }
     if (has(line, "Using pipeline schedule")) {
       const std::string name = *text_after(line, "Using pipeline schedule");
-      const double micro_batches = number_after(line, " with").value_or(0);
+      micro_batches = std::max(1.0, number_after(line, " with").value_or(0));
       const double stages = number_after(line, " and").value_or(0);
       if (!name.starts_with("1F1B") && !name.starts_with("Interleaved1F1B"))
         throw ConfigError(r.file, "pipeline schedule", "is '" + name.substr(0, name.find(' ')) + "'",
                           "give a run of 1F1B or Interleaved1F1B: no other is priced");
-      if (micro_batches > 0) local /= micro_batches;
       if (name.starts_with("Interleaved") && stages > 0) {
         r.set("schedule", "interleaved-1F1B");
         r.set("vpp", stages / std::max(1.0, std::atof(r.cells["pp"].c_str())));
       }
     }
-    const auto rate = number_after(line, "tps:");
-    if (!rate || !has(line, "step:") || !(*rate > 0)) continue;
-    rates.push_back(*rate);
+    const auto rate = tokens_in(line);
+    if (!rate || !(*rate > 0) || !of_training_step(line)) continue;
+    const auto number = number_after(line, "step:");
+    if (!taken.take(number)) continue;
+    steps.push_back({line, number, *rate});
     if (const auto m = number_after(line, "memory:")) memory = std::max(memory, *m);
   }
-  if (local > 0) r.set("micro_batch", local);
+  check_batch(r, local, replicas, accumulated);
+  if (local > 0) r.set("micro_batch", local / micro_batches);
   if (memory > 0) r.set("memory_gb", memory);
   // Until the batch is known the rates are no times: training_log.cpp asks for what is missing.
-  const double batch = std::atof(r.cells["global_batch"].c_str()),
-               seq = std::atof(r.cells["seq_len"].c_str());
-  const double gpus = std::atof(r.cells["gpus"].c_str());
-  for (const double rate : rates)
-    if (batch > 0 && seq > 0) r.steps.push_back(batch * seq / (rate * gpus));
+  const double tokens = r.number("global_batch") * r.number("seq_len"), gpus = r.number("gpus");
+  if (!(tokens > 0)) return;
+  StepPace pace;
+  for (const TitanStep& s : steps) {
+    const double seconds = tokens / (s.rate * gpus);
+    r.steps.push_back(seconds);
+    add_rates(s.line, r.second);
+    pace.add(s.line, s.number, std::nullopt, seconds, r.second);
+  }
 }
 
 }  // namespace isobar

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "bench/import/import.h"
+#include "bench/import/log_text.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "perfmodel/fitting/statistics.h"
@@ -32,8 +33,9 @@ constexpr std::array<const char*, 34> kColumns{"row_id",       "source",
                                                "schedule",     "attention_kernel",
                                                "step_time_s",  "memory_gb"};
 
-constexpr std::array<const char*, 9> kNeeded{"arch", "layers", "hidden",      "heads",       "seq_len",
-                                             "gpus", "tp",     "micro_batch", "global_batch"};
+constexpr std::array<const char*, 11> kNeeded{"arch",         "layers",    "hidden",   "heads",
+                                              "seq_len",      "gpus",      "tp",       "micro_batch",
+                                              "global_batch", "precision", "recompute"};
 
 std::string number_cell(double v) {
   char s[32];
@@ -43,9 +45,7 @@ std::string number_cell(double v) {
 
 /// What the log does not say the configuration does; where both say it, they agree.
 void add_config(LoggedRun& r, const std::string& config) {
-  const RunSpec spec = load_run_spec(config);
-  validate(spec);
-  for (const auto& [column, cell] : cells_of(spec)) {
+  for (const auto& [column, cell] : r.given) {
     const auto [at, is_new] = r.cells.try_emplace(column, cell);
     if (is_new || at->second == cell) continue;
     // How attention is computed and what is sharded is the engine's, whose names are not ours; padded
@@ -53,6 +53,17 @@ void add_config(LoggedRun& r, const std::string& config) {
     if (column == "attention_kernel" || column == "schedule" || column == "vocab") continue;
     throw ConfigError(r.file, column, "is " + at->second + " by the log and " + cell + " by " + config,
                       "give the configuration of this run");
+  }
+}
+
+void refuse_gaps(LoggedRun& r, const std::string& config) {
+  for (const char* column : kNeeded) {
+    if (!r.cells[column].empty()) continue;
+    const auto why = r.open.find(column);
+    throw ConfigError(
+        r.file, column,
+        why != r.open.end() ? why->second : std::string("is nowhere in this log of ") + name_of(r.kind),
+        config.empty() ? "say what was trained: --config RUN.yaml" : "add it to " + config);
   }
 }
 
@@ -67,6 +78,12 @@ std::string quoted(const std::string& cell) {
 
 double LoggedRun::seconds() const {
   return quantile(steps, 0.5);
+}
+double LoggedRun::number(const std::string& column) const {
+  for (const auto* from : {&cells, &given})
+    if (const auto at = from->find(column); at != from->end() && !at->second.empty())
+      return std::atof(at->second.c_str());
+  return 0;
 }
 void LoggedRun::set(const std::string& column, double value) {
   cells[column] = number_cell(value);
@@ -94,11 +111,17 @@ const char* name_of(LogKind kind) {
 std::optional<LogKind> log_kind(const std::string& text) {
   const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
   if (is_kineto(text)) return LogKind::kineto;
-  if (has("elapsed time per iteration (ms):")) return LogKind::megatron;
+  if (has("elapsed time per iteration (ms):") || has("elapsed time per iteration (s):"))
+    return LogKind::megatron;
   if (has("train_step_timing in s")) return LogKind::nemo;
   if (has(":::MLLOG")) return LogKind::mlperf;
-  if (has("tps:") && has("step:")) return LogKind::torchtitan;
+  if ((has("tps:") || has("wps:")) && has("step:")) return LogKind::torchtitan;
   return std::nullopt;
+}
+
+std::string log_kinds_looked_for() {
+  return "'elapsed time per iteration' (Megatron-LM), 'train_step_timing in s' (NeMo), ':::MLLOG' (MLPerf), "
+         "'step:' with 'tps:' or 'wps:' (torchtitan), '\"traceEvents\"' (PyTorch)";
 }
 
 std::map<std::string, std::string> cells_of(const RunSpec& s) {
@@ -138,15 +161,19 @@ std::map<std::string, std::string> cells_of(const RunSpec& s) {
 LoggedRun read_training_log(const std::vector<std::string>& files, const std::string& config) {
   LoggedRun r;
   r.file = files.front();
-  const std::string text = read_file(r.file);
+  const std::string text = log_text(r.file);
   const std::optional<LogKind> kind = log_kind(text);
   if (!kind)
-    throw ConfigError(r.file, "",
-                      "is no log of Megatron-LM, NeMo, torchtitan or MLPerf, and no PyTorch trace",
+    throw ConfigError(r.file, "", "is no log that is known: it has none of " + log_kinds_looked_for(),
                       "give one with its steps' times in it, or a table in the columns of configs/published");
   r.kind = *kind;
   if (files.size() > 1 && r.kind != LogKind::kineto)
     throw ConfigError(files[1], "", "is a second file of one run", "give one log a run");
+  if (!config.empty()) {
+    const RunSpec spec = load_run_spec(config);
+    validate(spec);
+    r.given = cells_of(spec);
+  }
   switch (r.kind) {
     case LogKind::megatron:
       read_megatron_log(text, r);
@@ -161,17 +188,15 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
       read_mlperf_log(text, r);
       break;
     case LogKind::kineto:
-      r.steps = kineto_steps(files);
+      r.steps = kineto_steps(files, r.notes);
       break;
   }
   if (!config.empty()) add_config(r, config);
-  for (const char* column : kNeeded)
-    if (r.cells[column].empty())
-      throw ConfigError(r.file, column, std::string("is nowhere in this log of ") + name_of(r.kind),
-                        config.empty() ? "say what was trained: --config RUN.yaml" : "add it to " + config);
+  refuse_gaps(r, config);
   if (r.steps.empty())
     throw ConfigError(r.file, "", "has no time of a step", "give the log of a run that trained for some");
   if (r.steps.size() > 1) r.steps.erase(r.steps.begin());  // it compiles, allocates and connects
+  check_second_numbers(r);
   r.set("row_id", r.file);
   r.set("source", r.file);
   r.set("framework", name_of(r.kind));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/import/log_checks.h"
 #include "model/base/spec.h"
 
 namespace isobar {
@@ -18,14 +19,22 @@ namespace isobar {
 enum class LogKind { megatron, nemo, torchtitan, mlperf, kineto };
 /// Whose log a text is; none: nobody's that is known.
 std::optional<LogKind> log_kind(const std::string& text);
+/// The words by which logs are known, for errors.
+std::string log_kinds_looked_for();
 const char* name_of(LogKind kind);
 
 struct LoggedRun {
   LogKind kind = LogKind::megatron;
   std::string file;
   std::map<std::string, std::string> cells;  // column -> cell
+  std::map<std::string, std::string> open;   // column -> why the log leaves it open: "is MemoryBudgetAC …"
+  std::map<std::string, std::string> given;  // column -> cell, as the configuration says it
   std::vector<double> steps;                 // seconds, in order, the first one left out where there are more
+  SecondNumbers second;
+  std::vector<std::string> notes;  // what was left out or assumed
   double seconds() const;
+  /// A cell of the log, or of the configuration; 0: neither says it.
+  double number(const std::string& column) const;
   void set(const std::string& column, double value);
   void set(const std::string& column, const std::string& value);
 };

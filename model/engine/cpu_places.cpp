@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/base/cpus.h"
+#include "model/engine/control_groups.h"
 
 namespace isobar {
 namespace {
@@ -36,22 +37,10 @@ std::optional<double> quota_of(const fs::path& group) {
   return ratio(first_line(group / "cpu.cfs_quota_us"), first_line(group / "cpu.cfs_period_us"));
 }
 
-// The least of the process's groups and of all above them. A container may see its own as the topmost.
 std::optional<double> quota(const fs::path& root) {
   std::optional<double> least;
-  std::ifstream in(root / "proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {  // hierarchy:controllers:path
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool unified = controllers == ",,";
-    if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
-    const fs::path top = root / (unified ? "sys/fs/cgroup" : "sys/fs/cgroup/cpu");
-    for (fs::path at = fs::path(line.substr(second + 1)).relative_path();; at = at.parent_path()) {
-      if (const auto q = quota_of(top / at); q && (!least || *q < *least)) least = q;
-      if (at.empty()) break;
-    }
-  }
+  for (const fs::path& group : control_groups("cpu", root))
+    if (const auto q = quota_of(group); q && (!least || *q < *least)) least = q;
   return least;
 }
 

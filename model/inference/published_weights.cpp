@@ -95,6 +95,7 @@ std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const Safet
   for (const auto& [name, stored] : file.tensors()) {
     const std::string& prefix = form.published.prefix;
     const auto at = known.find(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
+    if (at == known.end() && !stored.floating()) continue;  // a counter
     if (at == known.end())
       throw ConfigError(named, name, "is nothing that this net has",
                         "give the configuration of the net that the file is of");
@@ -167,7 +168,7 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
 int64_t import_published_weights(const RunSpec& spec, const fs::path& file, const std::string& named,
                                  const fs::path& to) {
   Form form = form_of(spec, named, Adapters::apart);
-  const SafetensorsReader in(file);
+  const SafetensorsReader in(file, StoredValues::finite);
   const bool adapted = has_adapters(in, form);
   if (!adapted) form = form_of(spec, named, Adapters::merged);
   const bool merges = adapted && spec.train.lora_rank == 0;

@@ -7,16 +7,20 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <stdexcept>
 #include <system_error>
-#include <type_traits>
+#include <tuple>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
+#include "model/base/json_fault.h"
 
 namespace isobar {
 namespace {
@@ -30,7 +34,8 @@ constexpr uint64_t kLongestHeader = 100'000'000;  // as the format's own library
 }
 
 ConfigError torn(const fs::path& path, const std::string& what) {
-  return {path.string(), "", "is not a whole safetensors file: " + what, "take another checkpoint"};
+  return {path.string(), "", "is not a whole safetensors file: " + what,
+          "write it again with the program that made it, or take another checkpoint"};
 }
 
 int64_t elements(const std::vector<int64_t>& shape) {
@@ -57,32 +62,42 @@ std::string header_of(const std::vector<Tensor>& tensors, const Metadata& metada
   return out + text;
 }
 
-template <class Stored, class T>
-void read_as(const OpenFile& file, int64_t offset, int64_t count, T* values) {
-  if constexpr (std::is_same_v<Stored, T>) {
-    file.read_at(offset, values, count * static_cast<int64_t>(sizeof(T)));
-  } else {
-    std::array<Stored, 4096> block;
-    for (int64_t done = 0; done < count;) {
-      const int64_t n = std::min<int64_t>(count - done, block.size());
-      file.read_at(offset + done * static_cast<int64_t>(sizeof(Stored)), block.data(),
-                   n * static_cast<int64_t>(sizeof(Stored)));
-      std::transform(block.begin(), block.begin() + n, values + done,
-                     [](Stored x) { return static_cast<T>(x); });
-      done += n;
-    }
+/// Elements of any type but those without a value of their own, a block at a time.
+template <class T>
+void read_converted(const OpenFile& file, const StoredTensor& t, int64_t first, int64_t count, T* values) {
+  const int64_t width = t.type->bits / 8;
+  int64_t offset = t.offset + first * width;
+  if (t.type->kind == StoredType::Kind::floating && width == static_cast<int64_t>(sizeof(T)))
+    return file.read_at(offset, values, count * width);
+  std::array<std::byte, 32768> block;
+  for (int64_t done = 0; done < count;) {
+    const int64_t n = std::min<int64_t>(count - done, static_cast<int64_t>(block.size()) / width);
+    file.read_at(offset, block.data(), n * width);
+    convert(*t.type, block.data(), n, values + done);
+    done += n, offset += n * width;
   }
 }
 
-template <class T>
-void read_any(const OpenFile& file, const StoredTensor& t, int64_t first, int64_t count, T* values) {
-  if (first < 0 || count < 0 || first + count > t.count)
-    throw std::logic_error("elements outside of a tensor are read");
-  const int64_t offset = t.offset + first * t.width;
-  if (t.width == sizeof(float))
-    read_as<float>(file, offset, count, values);
-  else
-    read_as<double>(file, offset, count, values);
+std::string shape_text(const StoredTensor& t) {
+  std::string out = std::string(t.type->name) + " [";
+  for (size_t i = 0; i < t.shape.size(); ++i) out += (i > 0 ? ", " : "") + std::to_string(t.shape[i]);
+  return out + "]";
+}
+
+/// The key that an object of the header has twice; none: each has its own.
+std::optional<std::string> doubled_key(std::string_view header) {
+  std::vector<std::set<std::string>> seen;  // of the objects that are open
+  std::optional<std::string> out;
+  const auto look = [&](int depth, nlohmann::json::parse_event_t what, nlohmann::json& j) {
+    using Event = nlohmann::json::parse_event_t;
+    if (what == Event::object_start) seen.resize(std::max<size_t>(seen.size(), depth + 2));
+    if (what == Event::object_start) seen[depth + 1].clear();
+    if (what == Event::key && !seen[depth].insert(j.get<std::string>()).second && !out)
+      out = j.get<std::string>();
+    return true;
+  };
+  const nlohmann::json all = nlohmann::json::parse(header, look, /*allow_exceptions=*/false);
+  return all.is_discarded() ? std::nullopt : out;
 }
 
 /// A path that cannot be read is the user's to mend, not the system's to explain.
@@ -91,9 +106,44 @@ const fs::path& readable(const fs::path& path) {
   return path;
 }
 
-int64_t integer(const nlohmann::json& j) {
-  if (!j.is_number_integer()) throw nlohmann::json::other_error::create(0, "no whole number", &j);
+/// A count as the format has it: whole, not negative, without point or exponent.
+int64_t whole(const nlohmann::json& j) {
+  if (!j.is_number_unsigned() ||
+      j.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    throw nlohmann::json::other_error::create(0, "no whole number", &j);
   return j.get<int64_t>();
+}
+
+/// One entry of the header. `wrong` makes the error of a rule that it breaks.
+template <class Extent, class Wrong>
+StoredTensor tensor_in(const nlohmann::json& entry, Extent& at, const Wrong& wrong) {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
+      !entry.contains("data_offsets"))
+    throw wrong("has not dtype, shape and data_offsets");
+  const nlohmann::json &dtype = entry["dtype"], &offsets = entry["data_offsets"], &shape = entry["shape"];
+  StoredTensor t;
+  t.type = dtype.is_string() ? stored_type(dtype.get<std::string>()) : nullptr;
+  if (!t.type) throw wrong("is of dtype " + dtype.dump() + ", which the format does not have");
+  if (!shape.is_array()) throw wrong("has shape " + shape.dump() + ", which is no list");
+  if (!offsets.is_array() || offsets.size() != 2) throw wrong("has data_offsets that are no pair");
+  try {
+    for (const auto& e : shape) {
+      const int64_t extent = t.shape.emplace_back(whole(e));
+      if (extent > 0 && t.count > std::numeric_limits<int64_t>::max() / 64 / extent)
+        throw wrong("has a shape that no file can hold");
+      t.count *= extent;
+    }
+    at.begin = whole(offsets[0]), at.end = whole(offsets[1]);
+  } catch (const nlohmann::json::exception&) {  // its texts are for programmers
+    throw wrong("has a shape or data_offsets that are no whole numbers");
+  }
+  const int64_t bits = t.count * t.type->bits;
+  if (bits % 8 != 0) throw wrong("is " + shape_text(t) + ", which ends within a byte");
+  if (at.begin > at.end || at.end - at.begin != bits / 8)
+    throw wrong("is " + shape_text(t) + " of " + std::to_string(bits / 8) +
+                " bytes, and its data_offsets are " + std::to_string(at.begin) + " and " +
+                std::to_string(at.end));
+  return t;
 }
 
 }  // namespace
@@ -173,15 +223,18 @@ void SafetensorsWriter::write(const std::string& name, int64_t first, int64_t co
   file_.write_at(at->second.offset + first * width, values, count * width);
 }
 
-SafetensorsReader::SafetensorsReader(const fs::path& path) : file_(readable(path), O_RDONLY) {
+SafetensorsReader::SafetensorsReader(const fs::path& path, StoredValues values)
+    : file_(readable(path), O_RDONLY), values_(values) {
   uint64_t length = 0;
   const int64_t prefix = sizeof length, size = file_.size();
-  if (size < prefix) throw torn(path, "no header");
+  if (size < prefix) throw torn(path, "it ends before the 8 bytes of its header's length");
   file_.read_at(0, &length, prefix);
-  if (length > static_cast<uint64_t>(size - prefix)) throw torn(path, "the header is cut off");
   if (length > kLongestHeader)
     throw torn(path,
                "its header should be of " + std::to_string(length) + " bytes, more than the format's 100 MB");
+  if (length > static_cast<uint64_t>(size - prefix))
+    throw torn(path, "the header is cut off: it should be of " + std::to_string(length) + " bytes, and " +
+                         std::to_string(size - prefix) + " follow");
   std::string header(length, '\0');
   const int64_t base = prefix + static_cast<int64_t>(length);
   file_.read_at(prefix, header.data(), base - prefix);
@@ -189,45 +242,96 @@ SafetensorsReader::SafetensorsReader(const fs::path& path) : file_(readable(path
 }
 
 void SafetensorsReader::parse(std::string_view text, int64_t base, int64_t room) {
+  if (const std::string excess = json_excess(text); !excess.empty())
+    throw torn(path(), "the header " + excess);
   const nlohmann::json header = parse_json(text);
-  if (!header.is_object()) throw torn(path(), "the header is not a JSON object of bounded size");
-  try {
-    for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") {
-        metadata_ = entry.get<Metadata>();
-        continue;
-      }
-      const auto bad = [&, &key = name](const std::string& what) {
-        return torn(path(), std::string("'").append(key).append("' ").append(what));
-      };
-      const std::string dtype = entry.at("dtype");
-      if (dtype != "F32" && dtype != "F64")
-        throw bad(std::string("is ").append(dtype).append(", not F32 or F64"));
-      const int width = dtype == "F32" ? 4 : 8;
-      const int64_t begin = integer(entry.at("data_offsets").at(0)),
-                    end = integer(entry.at("data_offsets").at(1));
-      StoredTensor t{{}, 1, 0, width};
-      for (const auto& e : entry.at("shape")) {
-        const int64_t extent = t.shape.emplace_back(integer(e));
-        if (extent < 0 || (extent > 0 && t.count > std::numeric_limits<int64_t>::max() / 8 / extent))
-          throw bad("has a shape that no file can hold");
-        t.count *= extent;
-      }
-      if (begin < 0 || begin > end || end > room || end - begin != t.count * width) throw bad("is cut off");
-      t.offset = base + begin;
-      tensors_[name] = std::move(t);
+  // The parser stops at a NUL as at the end.
+  if (header.is_discarded() || text.find('\0') != std::string_view::npos)
+    throw torn(path(), "the header " + json_fault(text));
+  if (!header.is_object()) throw torn(path(), "the header is no JSON object");
+  if (const auto twice = doubled_key(text)) throw torn(path(), "the header has '" + *twice + "' twice");
+  std::vector<Extent> extents;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      take_metadata(entry);
+      continue;
     }
-  } catch (const nlohmann::json::exception&) {  // its texts are for programmers
-    throw torn(path(), "the header lists something else than tensors with dtype, shape and data_offsets");
+    const auto wrong = [&, &key = name](const std::string& what) {
+      return torn(path(), std::string("'").append(key).append("' ").append(what));
+    };
+    Extent at{0, 0, name};
+    StoredTensor t = tensor_in(entry, at, wrong);
+    if (at.end > room)
+      throw wrong("is cut off: it ends at byte " + std::to_string(at.end) + " of the data, which has " +
+                  std::to_string(room));
+    t.name = name;
+    t.offset = base + at.begin;
+    tensors_[name] = std::move(t);
+    extents.push_back(std::move(at));
+  }
+  refuse_gaps(extents, room);
+}
+
+void SafetensorsReader::take_metadata(const nlohmann::json& entry) {
+  if (entry.is_null()) return;
+  if (!entry.is_object()) throw torn(path(), "__metadata__ is no object");
+  for (const auto& [key, value] : entry.items()) {
+    if (!value.is_string()) throw torn(path(), "__metadata__ has '" + key + "', which is no text");
+    metadata_[key] = value.get<std::string>();
   }
 }
 
+/// Tensors lie one behind the other, from the first byte of the data to the last.
+void SafetensorsReader::refuse_gaps(std::vector<Extent>& extents, int64_t room) const {
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  int64_t end = 0;
+  std::string last = "the data's begin";
+  const auto bytes = [](int64_t from, int64_t to) {
+    return "bytes " + std::to_string(from) + " to " + std::to_string(to) + " of the data";
+  };
+  for (const Extent& e : extents) {
+    if (e.begin < end)
+      throw torn(path(), "'" + e.name + "' has " + bytes(e.begin, e.end) + ", and '" + last +
+                             "' has them up to " + std::to_string(end) + ": they overlap");
+    if (e.begin > end)
+      throw torn(path(), bytes(end, e.begin) + ", before '" + e.name + "', are of no tensor");
+    end = e.end, last = e.name;
+  }
+  if (end != room) throw torn(path(), bytes(end, room) + ", behind the last tensor, are of none");
+}
+
+template <class T>
+void SafetensorsReader::read_any(const StoredTensor& t, int64_t first, int64_t count, T* values) const {
+  if (first < 0 || count < 0 || first + count > t.count)
+    throw std::logic_error("elements outside of a tensor are read");
+  if (!t.floating())
+    throw ConfigError(path().string(), t.name,
+                      "is of type " + std::string(t.type->name) + ", and weights are floating-point numbers",
+                      "write it as BF16, F16 or F32");
+  read_converted(file_, t, first, count, values);
+  if (values_ == StoredValues::any) return;
+  const auto wrong = std::find_if(values, values + count, [](T x) { return !std::isfinite(x); });
+  if (wrong == values + count) return;
+  throw ConfigError(path().string(), t.name,
+                    std::string("holds ") + (std::isnan(*wrong) ? "NaN" : "infinity") + " (element " +
+                        std::to_string(first + (wrong - values)) + " of " + std::to_string(t.count) + ")",
+                    "take weights of a training that did not diverge");
+}
+
 void SafetensorsReader::read(const StoredTensor& t, int64_t first, int64_t count, float* values) const {
-  read_any(file_, t, first, count, values);
+  read_any(t, first, count, values);
 }
 
 void SafetensorsReader::read(const StoredTensor& t, int64_t first, int64_t count, double* values) const {
-  read_any(file_, t, first, count, values);
+  read_any(t, first, count, values);
+}
+
+void SafetensorsReader::read_whole(const StoredTensor& t, std::vector<double>& values) const {
+  if (t.type->kind == StoredType::Kind::other) return;
+  values.resize(static_cast<size_t>(t.count));
+  read_converted(file_, t, 0, t.count, values.data());
 }
 
 TensorFile read_safetensors(const fs::path& path) {
@@ -236,8 +340,7 @@ TensorFile read_safetensors(const fs::path& path) {
   for (const auto& [name, t] : file.tensors()) {
     TensorFile::Values& to = out.tensors[name];
     to.shape = t.shape;
-    to.values.resize(static_cast<size_t>(t.count));
-    file.read(t, 0, t.count, to.values.data());
+    file.read_whole(t, to.values);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // safetensors files: 8 bytes of header length (little-endian), a JSON header {name: {dtype, shape,
-// data_offsets}}, then raw little-endian data. What PyTorch's safetensors.torch.load_file reads. F32 and F64
-// are read, F32 is written. Many processes write one file, and each reads only the elements that it wants.
+// data_offsets}}, then raw little-endian data. What PyTorch's safetensors.torch.load_file reads.
+// Floating-point types of 8 to 64 bits are read, F32 is written; a file is accepted where the format's own
+// library accepts it. Many processes write one file, and each reads only the elements that it wants.
 //
 //   if (rank == 0) create_safetensors(path, {{"head.weight", {1280, 384}}}, {{"step", "100"}});
 //   barrier();
@@ -14,10 +15,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "model/inference/stored_type.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
@@ -65,26 +68,44 @@ class SafetensorsWriter {
 };
 
 struct StoredTensor {
+  std::string name;
   std::vector<int64_t> shape;
-  int64_t count;   // elements
-  int64_t offset;  // bytes from the file's start
-  int width;       // bytes an element: 4 (F32) or 8 (F64)
+  int64_t count = 1;   // elements
+  int64_t offset = 0;  // bytes from the file's start
+  const StoredType* type = nullptr;
+  bool floating() const { return type->kind == StoredType::Kind::floating; }
 };
 
-/// Throws ConfigError for a file that is missing, truncated or malformed.
+enum class StoredValues : uint8_t { any, finite };
+
+/// Throws ConfigError for a file that is missing, truncated or malformed: its tensors tile its data, without
+/// overlaps, holes or bytes behind the last. `values`: finite refuses to read NaN and infinity, by the
+/// tensor's name.
 class SafetensorsReader {
  public:
-  explicit SafetensorsReader(const std::filesystem::path& path);
+  explicit SafetensorsReader(const std::filesystem::path& path, StoredValues values = StoredValues::any);
   const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
-  /// Elements [first, first + count) in row-major order, converted.
+  /// Elements [first, first + count) in row-major order, converted. Throws ConfigError for a type that is no
+  /// floating-point number: no weight is.
   void read(const StoredTensor& t, int64_t first, int64_t count, float* values) const;
   void read(const StoredTensor& t, int64_t first, int64_t count, double* values) const;
+  /// All of it, of whatever type; nothing of packed and complex ones.
+  void read_whole(const StoredTensor& t, std::vector<double>& values) const;
 
  private:
+  struct Extent {  // bytes of a tensor from the data's begin
+    int64_t begin, end;
+    std::string name;
+  };
   void parse(std::string_view header, int64_t base, int64_t room);
+  void take_metadata(const nlohmann::json& entry);
+  void refuse_gaps(std::vector<Extent>& extents, int64_t room) const;
+  template <class T>
+  void read_any(const StoredTensor& t, int64_t first, int64_t count, T* values) const;
   OpenFile file_;
+  StoredValues values_;
   std::map<std::string, StoredTensor> tensors_;
   Metadata metadata_;
 };
@@ -92,7 +113,7 @@ class SafetensorsReader {
 struct TensorFile {  // a small file, all of it
   struct Values {
     std::vector<int64_t> shape;
-    std::vector<double> values;  // every dtype widened
+    std::vector<double> values;  // every dtype widened, integers too; none of packed and complex ones
   };
   std::map<std::string, Values> tensors;
   Metadata metadata;

@@ -169,6 +169,29 @@ TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
   EXPECT_EQ(places({0, 1, 2, 3}).usable(), 1);
 }
 
+// Copies of what Linux tells of a group's memory: the least of the process's group and of those above it.
+TEST_F(Doctor, SaysHowMuchMemoryItsControlGroupAllows) {
+  const auto says = [&](const std::string& file, const std::string& text) {
+    std::filesystem::create_directories((dir_ / file).parent_path());
+    write_atomically(dir_ / file, text + "\n");
+  };
+  EXPECT_EQ(examine_memory(dir_).health, Health::ok);  // where nothing is told
+  says("proc/self/cgroup", "0::/job/step");
+  says("sys/fs/cgroup/job/step/memory.max", "max");
+  EXPECT_EQ(examine_memory(dir_).health, Health::ok);
+  says("sys/fs/cgroup/job/memory.max", std::to_string(3 << 29));
+  says("sys/fs/cgroup/job/memory.current", std::to_string(1 << 29));
+  const Check c = examine_memory(dir_);
+  EXPECT_EQ(c.health, Health::look);
+  EXPECT_NE(c.found.find("allows 1.5 GiB (0.5 GiB are in use)"), std::string::npos) << c.found;
+  EXPECT_NE(c.mend.find("--mem"), std::string::npos) << c.mend;
+  says("proc/self/cgroup", "7:memory:/docker\n2:cpu,cpuacct:/docker\n0::/");  // the first version
+  says("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "9223372036854771712");
+  EXPECT_EQ(examine_memory(dir_).health, Health::ok);
+  says("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", std::to_string(1 << 30));
+  EXPECT_NE(examine_memory(dir_).found.find("allows 1.0 GiB"), std::string::npos);
+}
+
 // A copy of what Linux tells of cores' frequencies.
 TEST_F(Doctor, NamesCoresWhoseFrequencyIsHeldDown) {
   const auto core = [&](int n, const std::string& driver, const std::string& governor, int may) {

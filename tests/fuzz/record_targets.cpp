@@ -43,7 +43,7 @@ const char* const kLog =
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
            8             2     float     sum      -1    30.12    0.00    0.00      0    29.80    0.00    0.00      0
-   134217728      33554432     float     sum      -1   1500.1   89.47  156.58      0   1498.2   89.58  156.77      0
+   134217728      33554432     float     sum      -1   1500.1   89.47   89.47      0   1498.2   89.58   89.58      0
 )";
 const char* const kPeer =
     R"({"matrix":{"float16":{"gflops":312000,"efficiency":[[0,0.5]]}},"mem1":{"GiB":80,"GBps":2039,"efficiency":[[0,0.8]]},"networks":[{"bandwidth":300,"efficiency":0.65,"size":8,"latency":1e-5,"ops":{"p2p":[1.0,null]}}]})";
@@ -114,9 +114,25 @@ std::vector<Target> record_targets(const fs::path& source, const fs::path& folde
     put(folder / run / "status.json", status);
   }
   const std::string config = source / "configs/models/vit-tiny.yaml", out = folder / "imported";
+  const auto cases = [&](std::initializer_list<const char*> names) {
+    std::vector<std::string> texts;
+    for (const char* name : names) texts.push_back(read_file(source / "tests/fixtures/cases" / name));
+    return texts;
+  };
+  for (const std::string& more : cases({"weights_bf16.safetensors", "weights_with_a_counter.safetensors"}))
+    tensors.push_back(more);
+  const std::string net = folder / "net.yaml";  // as logs leave it out
+  put(net,
+      "net: {kind: gpt, embed_dim: 5120, depth: 40, num_heads: 40, seq_length: 2048, vocab_size: 50304}\n"
+      "train: {global_batch: 64}\nlayout: {dp: 8, tp: 4}\npolicy: {amp: bf16}\n");
   std::vector<std::string> logs;
   for (const char* program : {"megatron", "nemo1", "nemo2", "torchtitan", "mlperf"})
     logs.push_back(read_file(source / "tests/fixtures/logs" / (std::string(program) + ".log")));
+  for (const std::string& more : cases({"megatron_seconds.log", "mlperf_counts_in_two_units.log",
+                                        "torchtitan_memory_budget.log", "torchtitan_validates.log"}))
+    logs.push_back(more);
+  std::vector<std::string> traces = cases({"trace_host_runs_ahead.json", "trace_last_mark_is_a_stub.json"});
+  traces.emplace_back(kTrace);
   return {{"safetensors", "mutated.safetensors", tensors, false, [](const auto& f) { read_safetensors(f); }},
           checkpoint_target(folder),
           {"result.jsonl", "r1/result.jsonl", {kResult}, true, read_run},
@@ -124,14 +140,19 @@ std::vector<Target> record_targets(const fs::path& source, const fs::path& folde
           {"trial.json", "r3/trial.json", {trial}, true, read_run},
           {"status.json", "r3/status.json", {status}, true, read_run},
           {"holdout.json", "holdout.json", {kHoldout}, true, [](const auto& f) { read_holdout(f); }},
-          {"kineto",
-           "trace.json",
-           {kTrace},
-           true,
+          {"kineto", "trace.json", traces, true,
            [config, out](const auto& f) { import_kineto({f}, config, out); }},
-          {"nccl-tests", "mutated.log", {kLog}, true, [](const auto& f) { to_csv(read_nccl_tests(f, "")); }},
+          {"zipped trace", "trace.json.gz", cases({"trace_zipped.json.gz"}), false,
+           [config, out](const auto& f) { import_kineto({f}, config, out); }},
+          {"nccl-tests",
+           "mutated.log",
+           {kLog, cases({"nccl_srun_label.all_reduce.log"}).front()},
+           true,
+           [](const auto& f) { to_csv(read_nccl_tests(f, "")); }},
           {"training logs", "training.log", logs, true,
            [](const auto& f) { table_of({read_training_log({f}, "")}); }},
+          {"net elsewhere", "training.log", logs, true,
+           [net](const auto& f) { table_of({read_training_log({f}, net)}); }},
           {"calculon", "peer.json", {kPeer, kPeerModel}, true, read_peer}};
 }
 

@@ -113,7 +113,8 @@ TEST_F(Import, BrokenNcclLogsAreRefusedByName) {
   std::mt19937_64 rng(1);
   const std::string good = nccl_log(4, 1, 1e-6, 1e10, rng);
   EXPECT_THROW(read_nccl_tests(file("x.log", good), ""), ConfigError);  // of what collective?
-  EXPECT_EQ(read_nccl_tests(file("x.log", good), "all_gather").rows[0].collective, "all_gather");
+  EXPECT_EQ(read_nccl_tests(file("x.log", good), "all_reduce").rows[0].collective, "all_reduce");
+  EXPECT_THROW(read_nccl_tests(file("x.log", good), "all_gather"), ConfigError);  // busbw says which it was
   EXPECT_THROW(read_nccl_tests(file("all_reduce.log", "# nThread algbw busbw\n 1024 256 float\n"), ""),
                ConfigError);
   for (int i = 0; i < 60; ++i) {  // whatever is cut off or changed: an answer or a refusal

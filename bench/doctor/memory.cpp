@@ -1,0 +1,65 @@
+// The host's memory, and how much of it control groups (a container, a job) leave to this process.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "bench/doctor/check.h"
+#include "model/engine/control_groups.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+std::string word_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string word;
+  in >> word;
+  return word;
+}
+
+/// "max", and a number of pages near 2^63 in the first version, are no limit.
+std::optional<double> bytes_in(const std::filesystem::path& file) {
+  const std::string word = word_of(file);
+  char* end = nullptr;
+  const double bytes = std::strtod(word.c_str(), &end);
+  if (end == word.c_str() || bytes >= 0x1p62) return std::nullopt;
+  return bytes;
+}
+
+struct GroupMemory {
+  double limit = 0, used = 0;
+};
+
+/// The least that is left: of a group's own limit and of those above it.
+std::optional<GroupMemory> group_memory(const std::filesystem::path& root) {
+  std::optional<GroupMemory> least;
+  for (const auto& group : control_groups("memory", root))
+    for (const auto& [limit, usage] :
+         {std::pair{"memory.max", "memory.current"}, {"memory.limit_in_bytes", "memory.usage_in_bytes"}})
+      if (const auto bytes = bytes_in(group / limit); bytes && (!least || *bytes < least->limit))
+        least = {*bytes, bytes_in(group / usage).value_or(0)};
+  return least;
+}
+
+}  // namespace
+
+Check examine_memory(const std::filesystem::path& root) {
+  const double all =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  char text[160];
+  std::snprintf(text, sizeof text, "%.1f GiB", all / kGiB);
+  const auto group = group_memory(root);
+  if (!group || group->limit >= all) return {"memory", text};
+  std::snprintf(text, sizeof text,
+                "%.1f GiB, of which the control group allows %.1f GiB (%.1f GiB are in use)", all / kGiB,
+                group->limit / kGiB, group->used / kGiB);
+  return {"memory", text, Health::look,
+          "the kernel kills what needs more: ask for more (Slurm --mem, PBS mem=, a container's --memory), "
+          "or take "
+          "smaller runs"};
+}
+
+}  // namespace isobar

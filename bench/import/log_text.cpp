@@ -1,0 +1,287 @@
+#include "bench/import/log_text.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+
+namespace isobar {
+namespace {
+
+constexpr int kGzipWindow = 16 + MAX_WBITS;  // gzip's header and trailer around the deflated bytes
+
+bool digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+struct Inflater {
+  z_stream z{};
+  Inflater() { ok = inflateInit2(&z, kGzipWindow) == Z_OK; }
+  ~Inflater() { inflateEnd(&z); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  bool ok;
+};
+
+/// Several members stand one behind the other where a file was appended to.
+std::string gunzip(const std::string& file, std::string& bytes) {
+  Inflater in;
+  std::string out;
+  in.z.next_in = reinterpret_cast<Bytef*>(bytes.data());
+  in.z.avail_in = static_cast<uInt>(bytes.size());
+  std::array<char, 1 << 16> block;
+  in.z.avail_out = 0;  // as if a block were full: there may be more
+  for (int rc = in.ok ? Z_OK : Z_MEM_ERROR; in.z.avail_in > 0 || in.z.avail_out == 0;) {
+    in.z.next_out = reinterpret_cast<Bytef*>(block.data());
+    in.z.avail_out = block.size();
+    if (rc == Z_STREAM_END) rc = inflateReset(&in.z);
+    if (rc == Z_OK) rc = inflate(&in.z, Z_NO_FLUSH);
+    if (rc != Z_OK && rc != Z_STREAM_END)
+      throw ConfigError(file, "byte " + std::to_string(bytes.size() - in.z.avail_in),
+                        "does not inflate: the gzip file is damaged", "copy it again, or try gunzip");
+    out.append(block.data(), block.size() - in.z.avail_out);
+    if (rc == Z_STREAM_END && in.z.avail_in == 0) break;
+    if (static_cast<int64_t>(out.size()) > most::lines)
+      throw ConfigError(
+          file, "", "inflates to more than the " + std::to_string(most::lines >> 20) + " MiB that are read",
+          "shorten it");
+    if (in.z.avail_in == 0 && in.z.avail_out > 0 && rc != Z_STREAM_END)
+      throw ConfigError(file, "byte " + std::to_string(bytes.size()), "ends in the middle of its gzip data",
+                        "copy it again");
+  }
+  return out;
+}
+
+// ---- labels: each function returns the length of one at the line's begin, 0 where there is none
+size_t blank_behind(std::string_view s, size_t at) {
+  return at < s.size() && s[at] == ' ' ? at + 1 : at;
+}
+
+size_t digits_at(std::string_view s, size_t at) {
+  size_t end = at;
+  while (end < s.size() && digit(s[end])) ++end;
+  return end;
+}
+
+/// "  3: "
+size_t slurm_label(std::string_view s) {
+  const size_t begin = std::min(s.find_first_not_of(' '), s.size()), end = digits_at(s, begin);
+  if (end == begin || end - begin > 7 || end >= s.size() || s[end] != ':') return 0;
+  return end + 1 == s.size() || s[end + 1] == ' ' ? blank_behind(s, end + 1) : 0;
+}
+
+bool rank_name(std::string_view name) {  // "rank0", "default3", "trainer0|12"
+  const size_t bar = name.find('|');
+  const std::string_view first = name.substr(0, bar);
+  const size_t number = first.find_first_of("0123456789");
+  const auto all = [](std::string_view s, auto&& is) { return std::all_of(s.begin(), s.end(), is); };
+  return number != std::string_view::npos && all(first.substr(number), digit) &&
+         all(first.substr(0, number), [](char c) { return letter(c) || c == '_' || c == '-'; }) &&
+         (bar == std::string_view::npos || all(name.substr(bar + 1), digit));
+}
+
+/// "[1,0]<stdout>:", "[rank0]:", "[0] ", "[pod/name/container] "
+size_t bracket_label(std::string_view s) {
+  if (s.empty() || s[0] != '[') return 0;
+  const size_t close = s.find(']');
+  if (close == std::string_view::npos || close < 2) return 0;
+  const std::string_view name = s.substr(1, close - 1), rest = s.substr(close + 1);
+  for (const std::string_view stream : {"<stdout>:", "<stderr>:", "<stdout>", "<stderr>"})
+    if (rest.starts_with(stream)) return blank_behind(s, close + 1 + stream.size());
+  if (rest.starts_with(":") && rank_name(name)) return blank_behind(s, close + 2);
+  const bool number = std::all_of(name.begin(), name.end(), digit);
+  return (number || name.starts_with("pod/")) && rest.starts_with(" ") ? close + 2 : 0;
+}
+
+/// "(TrainWorker pid=12, ip=10.0.0.1) "
+size_t ray_label(std::string_view s) {
+  if (s.empty() || s[0] != '(') return 0;
+  const size_t close = s.find(") ");
+  return close != std::string_view::npos && s.substr(0, close).find("pid=") != std::string_view::npos
+             ? close + 2
+             : 0;
+}
+
+/// "node01: " or "x1000c0s0b0n0 3: ". A word without a digit may be the log's own ("step: 10").
+size_t host_label(std::string_view s) {
+  size_t end = 0;
+  bool numbered = false;
+  while (end < s.size() && (letter(s[end]) || digit(s[end]) || s[end] == '-' || s[end] == '.'))
+    numbered = numbered || digit(s[end]), ++end;
+  if (end == 0 || !letter(s[0]) || end >= s.size()) return 0;
+  if (!numbered && s.substr(0, end) != "localhost") return 0;
+  if (s[end] == ' ') {
+    const size_t rank = digits_at(s, end + 1);
+    if (rank == end + 1) return 0;
+    end = rank;
+  }
+  if (end >= s.size() || s[end] != ':') return 0;
+  return end + 1 == s.size() || s[end + 1] == ' ' ? blank_behind(s, end + 1) : 0;
+}
+
+/// "trainer-1  | "
+size_t compose_label(std::string_view s) {
+  size_t end = 0;
+  while (end < s.size() && (letter(s[end]) || digit(s[end]) || s[end] == '-' || s[end] == '_')) ++end;
+  const size_t bar = s.find_first_not_of(' ', end);
+  return end > 0 && bar != std::string_view::npos && bar > end && s.substr(bar).starts_with("| ") ? bar + 2
+                                                                                                  : 0;
+}
+
+/// Whether `s` has at `at` what `form` says: 0 stands for a digit, a for a letter.
+bool has_form(std::string_view s, size_t at, std::string_view form) {
+  if (at + form.size() > s.size()) return false;
+  for (size_t i = 0; i < form.size(); ++i) {
+    const char c = s[at + i];
+    if (form[i] == '0' ? !digit(c) : form[i] == 'a' ? !letter(c) : c != form[i]) return false;
+  }
+  return true;
+}
+
+/// "2024-01-01T10:00:00.123Z ", "[2024-01-01 10:00:00] ", "Nov 26 04:11:24 ", "Thu Nov 26 04:11:24 2026",
+/// "00:00:05 "
+size_t time_label(std::string_view s) {
+  size_t at = !s.empty() && s[0] == '[' ? 1 : 0;
+  const bool bracket = at == 1;
+  if (has_form(s, at, "0000-00-00T00:00:00") || has_form(s, at, "0000-00-00 00:00:00"))
+    at += 19;
+  else if (has_form(s, at, "aaa aaa 00 00:00:00 0000") || has_form(s, at, "aaa aaa  0 00:00:00 0000"))
+    at += 24;
+  else if (has_form(s, at, "aaa 00 00:00:00") || has_form(s, at, "aaa  0 00:00:00"))
+    at += 15;
+  else if (has_form(s, at, "00:00:00"))
+    at += 8;
+  else
+    return 0;
+  if (at < s.size() && (s[at] == '.' || s[at] == ',')) at = digits_at(s, at + 1);
+  if (at < s.size() && s[at] == 'Z')
+    ++at;
+  else if (has_form(s, at, "+00:00") || has_form(s, at, "-00:00"))
+    at += 6;
+  if (bracket && (at >= s.size() || s[at] != ']')) return 0;
+  at += bracket;
+  for (const std::string_view stream : {"<stdout>:", "<stderr>:"})
+    if (s.substr(at).starts_with(stream)) return blank_behind(s, at + stream.size());
+  return at == s.size() || s[at] == ' ' || s[at] == '[' ? blank_behind(s, at) : 0;
+}
+
+// Some hosts have a name without a number: it is a label where most lines begin with it.
+std::string host_of_most(const std::vector<std::string>& lines) {
+  constexpr size_t kFewest = 8;
+  std::map<std::string, size_t> seen;
+  size_t filled = 0;
+  for (const std::string& line : lines) {
+    filled += !line.empty();
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos || colon == 0 || colon > 64) continue;
+    const std::string name = line.substr(0, colon);
+    if (letter(name[0]) && std::all_of(name.begin(), name.end(),
+                                       [](char c) { return letter(c) || digit(c) || c == '-' || c == '.'; }))
+      ++seen[name];
+  }
+  for (const auto& [name, n] : seen)
+    if (n >= kFewest && 2 * n > filled) return name + ": ";
+  return "";
+}
+
+}  // namespace
+
+std::string log_text(const std::string& file) {
+  std::string bytes = read_file(file);
+  if (bytes.starts_with("\x1f\x8b")) return gunzip(file, bytes);
+  const std::pair<std::string_view, const char*> others[] = {{"\x28\xb5\x2f\xfd", "unzstd"},
+                                                             {"BZh", "bunzip2"},
+                                                             {"\xfd"
+                                                              "7zXZ",
+                                                              "unxz"}};
+  for (const auto& [begin, program] : others)
+    if (bytes.starts_with(begin))
+      throw ConfigError(file, "", std::string("is compressed, as ") + program + " undoes it",
+                        std::string(program) + " it first");
+  return bytes;
+}
+
+std::string_view without_labels(std::string_view line, Times times) {
+  for (;;) {
+    size_t n = 0;
+    for (const auto label : {slurm_label, bracket_label, ray_label, host_label, compose_label})
+      if (n == 0) n = label(line);
+    if (n == 0 && times == Times::taken_off) n = time_label(line);
+    if (n == 0) return line;
+    line.remove_prefix(n);
+  }
+}
+
+std::vector<std::string> log_lines(const std::string& text, Times times) {
+  std::vector<std::string> out(1);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
+      i += 2;
+      while (i < text.size() && (text[i] < '@' || text[i] > '~')) ++i;
+    } else if (c == '\n' || (c == '\r' && (i + 1 == text.size() || text[i + 1] != '\n'))) {
+      if (c == '\n' || !out.back().empty()) out.emplace_back();
+    } else if (c == '\r') {  // before a line's end
+    } else {
+      out.back() += c;
+    }
+  }
+  const std::string host = host_of_most(out);
+  for (std::string& line : out) {
+    std::string_view rest = line;
+    if (!host.empty() && line.starts_with(host)) rest.remove_prefix(host.size());
+    rest = without_labels(rest, times);
+    line.erase(0, line.size() - rest.size());
+  }
+  return out;
+}
+
+std::optional<std::string> text_after(const std::string& line, const std::string& words) {
+  size_t at = line.find(words);
+  if (at == std::string::npos) return std::nullopt;
+  at = line.find_first_not_of(" \t", at + words.size());
+  return at == std::string::npos ? "" : line.substr(at);
+}
+
+std::optional<double> number_after(const std::string& line, const std::string& words) {
+  const std::optional<std::string> rest = text_after(line, words);
+  if (!rest) return std::nullopt;
+  std::string digits;
+  for (size_t i = 0; i < rest->size(); ++i) {
+    const char c = (*rest)[i];
+    const bool thousands = c == ',' && rest->find_first_not_of("0123456789", i + 1) == i + 4;
+    if (c == ',' && !(thousands || rest->size() == i + 4)) break;
+    if (c != ',') digits += c;
+  }
+  char* end = nullptr;
+  const double v = std::strtod(digits.c_str(), &end);
+  if (end == digits.c_str() || !std::isfinite(v)) return std::nullopt;
+  return v;
+}
+
+std::optional<double> clock_in(const std::string& line) {
+  for (size_t at = line.find("20"); at != std::string::npos; at = line.find("20", at + 1)) {
+    if (!has_form(line, at, "0000-00-00 00:00:00") && !has_form(line, at, "0000-00-00T00:00:00")) continue;
+    const auto two = [&](size_t i) { return std::atof(line.substr(at + i, 2).c_str()); };
+    // Days of Howard Hinnant's civil calendar, which begins its years in March.
+    const int64_t month = std::llround(two(5)), year = std::llround(100 * two(0) + two(2)) - (month <= 2);
+    const int64_t of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + std::llround(two(8)) - 1;
+    const int64_t days = 365 * year + year / 4 - year / 100 + year / 400 + of_year - 719468;
+    double part = 0;
+    if (at + 19 < line.size() && (line[at + 19] == '.' || line[at + 19] == ','))
+      part = std::atof(("0." + line.substr(at + 20, 9)).c_str());
+    return 86400.0 * static_cast<double>(days) + 3600 * two(11) + 60 * two(14) + two(17) + part;
+  }
+  return std::nullopt;
+}
+
+}  // namespace isobar

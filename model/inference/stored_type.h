@@ -1,0 +1,25 @@
+// Types of a safetensors file's elements: how many bits each takes, and its value.
+//
+//   const StoredType* t = stored_type("BF16");      // nullptr: the format has no such type
+//   convert(*t, bytes, count, values);
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace isobar {
+
+struct StoredType {
+  enum class Kind : uint8_t { floating, integer, other };
+  std::string_view name;
+  int bits;   // an element; 4 and 6 are packed
+  Kind kind;  // other: of scales, packed or complex numbers, which are passed over
+};
+
+const StoredType* stored_type(std::string_view name);
+
+/// Of whole elements that are no `other`.
+void convert(const StoredType& t, const std::byte* bytes, int64_t count, float* values);
+void convert(const StoredType& t, const std::byte* bytes, int64_t count, double* values);
+
+}  // namespace isobar

@@ -1,0 +1,183 @@
+// Schedulers that answer in part, in no JSON, or not at all, played by scripts in PATH: a job counts as over
+// only where its scheduler says so of it alone, and what cannot be read is said.
+#include "bench/cluster/scheduler.h"
+
+#include <algorithm>
+#include <random>
+
+#include "model/base/files.h"
+#include "tests/sweep/support.h"
+
+namespace isobar {
+namespace {
+
+class SchedulerAnswers : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* path = std::getenv("PATH");
+    path_ = path ? path : "";
+    ::setenv("PATH", (scratch_.path().string() + ":" + path_).c_str(), 1);
+  }
+  void TearDown() override { ::setenv("PATH", path_.c_str(), 1); }
+  /// A command of the scheduler's; each call is a line in `asked`.
+  void plays(const std::string& name, const std::string& script) {
+    const std::string file = scratch_ / name;
+    write_atomically(file, "#!/bin/bash\necho \"" + name + " $*\" >> '" + (scratch_ / "asked").string() +
+                               "'\n" + script + "\n");
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  }
+  std::vector<std::string> asked() const {
+    std::vector<std::string> lines;
+    std::istringstream in(read_file(scratch_ / "asked"));
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+  }
+  static std::string job(const std::string& id, const std::string& state) {
+    return R"({"Jobs":{")" + id + R"(":{"Job_Name":"isobar","job_state":")" + state +
+           R"(","Resource_List":{"nodect":2},"resources_used":{"walltime":"00:01:40"},"exec_host":"n1/0+n2/0"}}})";
+  }
+  Scratch scratch_;
+  std::string path_;
+};
+
+const std::vector<JobKey> kThree = {{"isobar-a", "10.s"}, {"isobar-b", "11.s"}, {"isobar-c", "12.s"}};
+
+TEST_F(SchedulerAnswers, PbsThatSaysOneOfThreeIsAskedForTheOthers) {
+  const std::string one = source_dir() + "/tests/fixtures/cases/qstat_says_one_of_three.json";
+  plays("qstat", "case \"$*\" in\n *'10.s 11.s 12.s') cat '" + one + "' ;;\n *11.s) echo '" +
+                     job("11.s", "R") +
+                     "' ;;\n *12.s) echo 'qstat: Unknown Job Id 12.s' >&2; exit 153 ;;\nesac");
+  const auto scheduler = pbs();
+  const auto words = scheduler->ask(kThree);
+  ASSERT_TRUE(words);
+  EXPECT_EQ((*words)[0].phase, JobPhase::running);
+  EXPECT_EQ((*words)[1].phase, JobPhase::running);  // left out of the first answer
+  EXPECT_EQ((*words)[2].phase, JobPhase::ended);    // of it alone the server says that it has none
+  EXPECT_EQ((*words)[2].state, "forgotten by the scheduler");
+  EXPECT_EQ(scheduler->trouble(), "");
+  EXPECT_EQ(asked().size(), 3u);
+  const auto books = scheduler->accounts({"10.s", "11.s", "12.s"});
+  ASSERT_TRUE(books);
+  EXPECT_EQ(books->size(), 2u);
+  EXPECT_EQ(books->at("11.s").at(0).elapsed_s, 100);
+  EXPECT_EQ(books->at("11.s").at(0).nodes, 2);
+}
+
+// OpenPBS 1255: quotes in a job's variables make the whole answer no JSON.
+TEST_F(SchedulerAnswers, PbsWhoseJsonIsBrokenByOneJob) {
+  const std::string broken = R"({"Jobs":{"11.s":{"job_state":"R","Variable_List":{"A":"say "hi""}}}})";
+  plays("qstat",
+        "case \"$*\" in\n *'10.s 11.s 12.s'|*'json 11.s') echo '" + broken + "' ;;\n *10.s) echo '" +
+            job("10.s", "Q") + "' ;;\n *12.s) echo '" + job("12.s", "F") +
+            "' ;;\n *11.s) printf 'Job Id: 11.s\\n    Job_Name = isobar\\n    job_state = R\\n"
+            "    Resource_List.nodect = 3\\n    Variable_List = A=say \"hi\",\\n\\tB=2\\n' ;;\nesac");
+  const auto scheduler = pbs();
+  const auto words = scheduler->ask(kThree);
+  ASSERT_TRUE(words);
+  EXPECT_EQ((*words)[0].phase, JobPhase::waiting);
+  EXPECT_EQ((*words)[1].phase, JobPhase::running);  // by qstat's own form
+  EXPECT_EQ((*words)[2].phase, JobPhase::ended);
+  const std::string& trouble = scheduler->trouble();
+  for (const std::string& word :
+       {std::string("qstat"), "no JSON at byte " + std::to_string(broken.find("hi") + 1), std::string("hi")})
+    EXPECT_NE(trouble.find(word), std::string::npos) << word << " is not in: " << trouble;
+  EXPECT_EQ(scheduler->accounts({"11.s"})->at("11.s").at(0).nodes, 3);
+}
+
+TEST_F(SchedulerAnswers, PbsThatSaysNothingOfAJobLeavesItOpen) {
+  const auto scheduler = pbs();
+  plays("qstat", "case \"$*\" in\n *'10.s 11.s 12.s') echo '" + job("10.s", "R") +
+                     "' ;;\n *) echo 'qstat: cannot connect to server s (errno=15010)' >&2; exit 1 ;;\nesac");
+  auto words = scheduler->ask(kThree);
+  ASSERT_TRUE(words);
+  EXPECT_EQ((*words)[0].phase, JobPhase::running);
+  EXPECT_EQ((*words)[1].phase, JobPhase::unknown);
+  EXPECT_EQ((*words)[2].phase, JobPhase::unknown);
+  EXPECT_NE(scheduler->trouble().find("cannot connect"), std::string::npos) << scheduler->trouble();
+  plays("qstat", "echo 'qstat: cannot connect to server s (errno=15010)' >&2; exit 1");
+  EXPECT_FALSE(scheduler->ask(kThree));
+  EXPECT_NE(scheduler->trouble().find("cannot connect"), std::string::npos) << scheduler->trouble();
+  // A submitter that died before it had the id: the name is not found, or the server does not say.
+  plays("qselect", "true");
+  EXPECT_EQ(scheduler->ask({{"isobar-a", ""}})->at(0).phase, JobPhase::unheard_of);
+  plays("qselect", "echo 'qselect: cannot connect' >&2; exit 1");
+  EXPECT_EQ(scheduler->ask({{"isobar-a", ""}})->at(0).phase, JobPhase::unknown);
+  EXPECT_NE(scheduler->trouble().find("qselect"), std::string::npos) << scheduler->trouble();
+}
+
+TEST_F(SchedulerAnswers, SlurmThatLeavesAJobOutIsAskedForItAlone) {
+  const auto scheduler = slurm();
+  plays("squeue",
+        "case \"$*\" in\n *--name=isobar-a,isobar-b,isobar-c) echo '10|isobar-a|RUNNING|None' ;;\n"
+        " *--jobs=11.s) echo '11|isobar-b|PENDING|Priority' ;;\n"
+        " *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;\nesac");
+  plays("sacct", "echo '12.s|NODE_FAIL'");
+  const auto words = scheduler->ask(kThree);
+  ASSERT_TRUE(words);
+  EXPECT_EQ((*words)[0].phase, JobPhase::running);
+  EXPECT_EQ((*words)[1].phase, JobPhase::waiting);
+  EXPECT_EQ((*words)[1].reason, "Priority");
+  EXPECT_EQ((*words)[2].phase, JobPhase::ended);
+  EXPECT_EQ((*words)[2].state, "NODE_FAIL");
+  EXPECT_EQ(scheduler->trouble(), "");
+  // It does not answer about the others, or answers in another form.
+  plays("squeue",
+        "case \"$*\" in\n *--jobs*) echo 'slurm_load_jobs error: Socket timed out' >&2; exit 1 ;;\n"
+        " *) echo '10|isobar-a|RUNNING|None'; echo 'a line of no form' ;;\nesac");
+  const auto again = scheduler->ask(kThree);
+  ASSERT_TRUE(again);
+  EXPECT_EQ((*again)[0].phase, JobPhase::running);
+  EXPECT_EQ((*again)[1].phase, JobPhase::unknown);
+  EXPECT_NE(scheduler->trouble().find("timed out"), std::string::npos) << scheduler->trouble();
+  plays("squeue", "echo 'a line of no form'; echo '10|isobar-a|RUNNING|None'");
+  EXPECT_EQ(scheduler->ask({{"isobar-a", "10"}})->at(0).phase, JobPhase::running);
+  EXPECT_NE(scheduler->trouble().find("a line of no form"), std::string::npos) << scheduler->trouble();
+}
+
+// The books of jobs that a first answer leaves out are asked for alone.
+TEST_F(SchedulerAnswers, SlurmsBooksThatLeaveAJobOut) {
+  const auto scheduler = slurm();
+  plays("sacct",
+        "case \"$*\" in\n *--jobs=10,11) echo '10|COMPLETED|60|2|n[1-2]' ;;\n"
+        " *--jobs=11) echo '11|TIMEOUT|120|1|n3' ;;\nesac");
+  const auto books = scheduler->accounts({"10", "11"});
+  ASSERT_TRUE(books);
+  EXPECT_EQ(books->at("10").at(0).elapsed_s, 60);
+  EXPECT_EQ(books->at("11").at(0).state, "TIMEOUT");
+}
+
+// Answers about random jobs, of which any may be left out: what is known of a job does not depend on the
+// others.
+TEST_F(SchedulerAnswers, PbsPartialAnswersOfRandomJobs) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 5; ++round) {
+    std::vector<JobKey> keys;
+    std::vector<JobPhase> expected;
+    std::string some, alone;
+    const size_t n = 2 + random() % 5;
+    for (size_t i = 0; i < n; ++i) {
+      const std::string id = std::to_string(100 + i) + ".server";
+      const size_t state = random() % 4;  // 3: gone
+      const char* const letters[] = {"R", "Q", "F"};
+      const JobPhase phases[] = {JobPhase::running, JobPhase::waiting, JobPhase::ended, JobPhase::ended};
+      keys.push_back({"isobar-" + std::to_string(i), id});
+      expected.push_back(phases[state]);
+      if (state == 3) {
+        alone += " *'json " + id + "') echo 'qstat: Unknown Job Id " + id + "' >&2; exit 153 ;;\n";
+        continue;
+      }
+      const std::string whole = job(id, letters[state]);
+      alone += " *'json " + id + "') echo '" + whole + "' ;;\n";
+      if (random() % 2 == 0) some += (some.empty() ? "" : ",") + whole.substr(9, whole.size() - 11);
+    }
+    plays("qstat", "case \"$*\" in\n" + alone + " *) echo '{\"Jobs\":{" + some + "}}' ;;\nesac");
+    const auto words = pbs()->ask(keys);
+    ASSERT_TRUE(words);
+    for (size_t i = 0; i < n; ++i) EXPECT_EQ((*words)[i].phase, expected[i]) << keys[i].id;
+  }
+}
+
+}  // namespace
+}  // namespace isobar
