@@ -25,7 +25,7 @@ void Block::declare(Declare& d) {
   const int64_t D = shape_.width, kv = shape_.kv_heads * shape_.head_dim();
   const bool biases = shape_.biases;
   d.norm(norm1_, name_ + ".norm1", D, shape_.eps, !shape_.rms_norm);
-  std::vector<Param> weights, bias;  // q, k and v side by side are one [3D, D] operand
+  std::vector<Param> weights, bias;  // q, k and v are adjacent: one [3D, D] operand
   for (const auto& [which, out] : {std::pair{"q", D}, {"k", kv}, {"v", kv}}) {
     const std::string name = name_ + ".attn." + which;
     weights.push_back({name + ".weight", {out, D}, Init::normal, kSigma, 0});
@@ -51,7 +51,7 @@ std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how
   if (!how.again) in_ = x;
   const std::string pass = how.pass();
   const bool keep = how.keep == Keep::all;
-  // Without y the stream at the block's door has just arrived.
+  // Without y, x is already the block's received stream.
   norm1_.x =
       x.y ? b_.hold(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width, how.keep != Keep::nothing)
           : x.x;
@@ -78,7 +78,7 @@ View Block::attention(const std::string& pass, bool keep) {
   return y;
 }
 
-// Backward does not need the last product: a recomputation makes it for the next block only.
+// Backward does not need the last product, so a recomputation computes it only for the next block.
 View Block::mlp(const std::string& pass, bool keep, bool result) {
   const std::string mlp = path() + "/mlp";
   u_ = b_.hold(path() + ".u", e_.act, R_ * fc1_.out, keep);
@@ -97,7 +97,7 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
   return y;
 }
 
-// Queries and keys of the fused matrix
+// Rotates queries and keys of the fused matrix
 void Block::rotary(OpKind kind, const std::string& path, const View& qkv) {
   const int64_t turned = (width_ + qkv_width_) / 2;
   const View span = qkv.slice(0, qkv.count - (qkv_width_ - turned));

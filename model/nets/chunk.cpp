@@ -15,7 +15,7 @@ std::vector<PartPorts> ports_of(const Net& net) {
   return ports;
 }
 
-// A part that works in place makes one memory of the gradients of two streams, and so on through the net.
+// A part that shares gradients between two streams puts them in one buffer, and so on through the net.
 std::vector<int> shared_gradients(const Net& net) {
   const std::vector<PartPorts> ports = ports_of(net);
   std::vector<int> same(net.streams().size());
@@ -97,7 +97,7 @@ void ChunkEmitter::hand_round_replayed(const Stages& stages) {
       doors_.pass_round(s, Pass::forward, s.is_last, feedback_[0], b_.plan.replayed);
 }
 
-// In a buffer of its own: it outlives the routine, or a transfer reads it.
+// In a buffer of its own, because it outlives the routine or is sent.
 void ChunkEmitter::find_next_gradient(const Stage& stage) {
   if (feedback_.empty() || !e_.roll.all || !(stage.is_first || stage.is_last)) return;
   const Stream& s = feedback_[0];
@@ -112,7 +112,7 @@ void ChunkEmitter::hand_back(const Stage& stage) {
     doors_.pass_round(stage, Pass::backward, true, feedback_[0], next_gradient_);
 }
 
-// One op brings all that the chunk's parts read of the batch.
+// One op fetches all tensors that the chunk's parts read.
 void ChunkEmitter::fetch(const Stage& stage) {
   std::vector<View> writes(net_.batch().size());
   std::map<BatchRole, View> held;
@@ -121,7 +121,7 @@ void ChunkEmitter::fetch(const Stage& stage) {
     const BatchTensor& t = net_.batch()[i];
     if (t.part < stage.first || t.part >= stage.end) continue;
     const InPart here(b_, t.part);
-    // What a later step reads lies in its slot, where steps have slots of their own: in one place of each.
+    // If steps have slots of their own, a step's tensor lies in its slot, at one place for all steps.
     View alone;
     View& at = e_.roll.all ? held[t.role] : alone;
     if (!at) at = b_.hold(t.name, t.dtype, t.count, t.kept);
@@ -134,8 +134,8 @@ void ChunkEmitter::fetch(const Stage& stage) {
   b_.emit(OpKind::fetch, "data/fetch", net_.fetch(), {}, std::move(writes));
 }
 
-// Where a stream lies best that comes whole: at the part that takes it, or ready to be sent on. A part that
-// is recomputed from another's input keeps none of its own.
+// The best buffer for a complete stream: the input buffer of the part that reads it, or the send buffer. A
+// part that is recomputed from another's input keeps none.
 View ChunkEmitter::destination(const Stage& stage, int stream) {
   const Stream& s = streams_[stream];
   if (stage.leaves(s)) return doors_.leaving(stage, stream);
@@ -161,7 +161,7 @@ void ChunkEmitter::run_forward(const Stage& stage, int part, const std::vector<F
   for (size_t i = 0; i < gives.size(); ++i) flows_[gives[i]] = std::move(out[i]);
 }
 
-// Of parts that are recomputed together those keep their input that others before them have not made.
+// Among parts that are recomputed together, those keep their input that read a stream from outside the group.
 Keep ChunkEmitter::keep_of(const Stage& stage, int part) const {
   const auto [from, to] = recomputed_with(e_.spec.policy, stage, part);
   if (from == to) return Keep::all;
@@ -213,7 +213,7 @@ void ChunkEmitter::find_gradients(const Stage& stage) {
   }
 }
 
-// The gradient of a stream that left: of y, too, if it was still to be added.
+// Receives the gradient of a stream that left the chunk, and derives that of y if it was still to be added.
 void ChunkEmitter::arrive(const Stage& stage, int stream, bool accumulate) {
   const Stream& s = streams_[stream];
   const View dx = gradients_[stream].dx;
@@ -230,7 +230,7 @@ void ChunkEmitter::arrive(const Stage& stage, int stream, bool accumulate) {
   gradients_[stream].dy = e_.for_linear(flow.linear + "/backward_cast", "stream.dy", dx);
 }
 
-// What is made again needs no copy of what was kept, nor the last product: backward does not read it.
+// A recomputation needs no copy of kept values, nor the last product, which backward does not read.
 void ChunkEmitter::recompute(const Stage& stage, int32_t from, int32_t to) {
   for (int32_t part = from; part < to; ++part) params_.need(part);
   const std::vector<Flow> kept = flows_;
@@ -257,7 +257,7 @@ View ChunkEmitter::last_gradient(const Stage& stage, bool weight) const {
   if (t.freeze.empty() && t.lora_rank == 0)
     for (int part = stage.first; part < stage.end; ++part)
       if (const View p = net_.parts()[part]->last_gradient(weight)) return b_.grad(p);
-  // Not every parameter has a gradient: what was written last.
+  // Some parameters may have no gradient: take the last compute op that writes.
   const std::vector<Op>& ops = b_.plan.ops;
   for (size_t i = ops.size(); i-- > static_cast<size_t>(b_.plan.routines.back().first);)
     for (const View& v : ops[i].writes)

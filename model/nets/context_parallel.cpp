@@ -24,7 +24,7 @@ AttentionCore::AttentionCore(Emission& e, const BlockShape& shape, const Shardin
 
 void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   c.o = b_.hold(block + ".o", act_, R_ * width_, keep);
-  // Ulysses has cp times the tokens and as many times fewer heads.
+  // Ulysses has cp times the tokens and 1/cp of the heads.
   const int64_t rows =
       kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens : at_.batch * heads_ * at_.tokens;
   if (kind_ != Kind::unfused) c.lse = b_.hold(block + ".lse", DType::f32, rows, keep);
@@ -90,8 +90,8 @@ Attrs AttentionCore::attention_of_all() const {  // ulysses
   return a;
 }
 
-// q, k or v (which: 0 … 2) inside the fused [rows, qkv / cut] matrix: a strided operand, stated as the span
-// that it covers.
+// q, k or v (which: 0 … 2) inside the fused [rows, qkv / cut] matrix: a strided operand, given as the span
+// that covers it.
 View AttentionCore::part(const View& qkv, int which, int64_t cut) const {
   const int64_t first = which == 0 ? 0 : width_ + (which - 1) * kv_, width = which == 0 ? width_ : kv_;
   return qkv.slice(first / cut, qkv.count - (qkv_ - width) / cut);
@@ -103,7 +103,7 @@ void AttentionCore::copy(const std::string& path, const Strided& s, const View& 
   b_.emit(OpKind::copy, path, a, {x}, {y});
 }
 
-// The first n columns of this rank's rows
+// Copies the first n columns of this rank's rows
 void AttentionCore::columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y,
                             int64_t ld_y) {
   copy(path, {{R_, 1, 1}, {ld_x, 0, 0}, {ld_y, 0, 0}, n}, x, y);
@@ -116,7 +116,7 @@ std::vector<int64_t> AttentionCore::elements(int64_t cols) const {
   return out;
 }
 
-// Between the order that ranks deliver, [cp][B][their tokens], and the order of samples, [B][N].
+// Converts between the order in which ranks deliver, [cp][B][their tokens], and samples' order, [B][N].
 void AttentionCore::regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
                             bool to_sample) {
   const int64_t whole = n_.tokens * cols;
@@ -139,7 +139,7 @@ View AttentionCore::own_kv(const std::string& path, const std::string& name, con
   return own;
 }
 
-// ---- unfused: the matrix of attention weights lies in memory ----
+// ---- unfused: the matrix of attention weights is in memory ----
 
 void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core";
@@ -216,7 +216,7 @@ void AttentionCore::allgather_backward(const std::string& block, const Core& c, 
 
 // ---- ulysses ----
 
-// Of x [rows, operands, kv] every rank gets its heads' columns and returns those of this rank's heads for all
+// From x [rows, operands, kv], sends every rank its heads' columns and returns this rank's heads for all
 // tokens: [B, N, operands, kv/cp]. Queries are heads / kv_heads operands.
 View AttentionCore::tokens_of_all(const std::string& path, const std::string& name, const View& x,
                                   int64_t operands, const View& into) {
@@ -233,7 +233,7 @@ View AttentionCore::tokens_of_all(const std::string& path, const std::string& na
   return into;
 }
 
-// The way back: all [B, N, operands, kv/cp] -> into [rows, operands, kv]
+// The inverse: all [B, N, operands, kv/cp] -> into [rows, operands, kv]
 void AttentionCore::heads_of_all(const std::string& path, const std::string& name, const View& all,
                                  int64_t operands, const View& into) {
   const int64_t part = kv_ / at_.cp, cols = operands * part;

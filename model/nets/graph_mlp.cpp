@@ -22,7 +22,7 @@ GraphMlp::GraphMlp(Emission& e, const Sharding& at, std::string path, std::strin
       u_(static_cast<size_t>(shape.layers)),
       g_(static_cast<size_t>(shape.layers)) {}
 
-// Weights begin with the variance 1 / (what a sum has terms), as Haiku's do; biases at zero.
+// Weights begin with variance 1 / fan-in, as Haiku's do; biases with zero.
 void GraphMlp::declare(Declare& d) {
   const auto bound = [](int64_t terms) { return std::sqrt(3.0f / static_cast<float>(terms)); };
   int64_t terms = 0;
@@ -54,7 +54,7 @@ void GraphMlp::declare(Declare& d) {
   d.tensor(beta_, false, {{name_ + ".norm.bias", {shape_.out}, Init::zero}});
 }
 
-// By twos: of a linear by its output and of the next by its input. A last one without a next is whole.
+// In pairs: one linear by its output, the next by its input. A last one without a partner is whole.
 int GraphMlp::cut_axis(size_t i) const {
   if (i % 2 == 1) return 1;
   return i < linears_.size() ? 0 : -1;
@@ -72,7 +72,7 @@ Attrs GraphMlp::rows_of(int64_t rows, size_t i) const {
 
 View GraphMlp::first(const std::string& pass, const std::vector<View>& x, int64_t rows, bool keep) {
   u_[0] = b_.hold(path_ + ".u0", e_.act, rows * held(0), keep);
-  // Several products are added up in f32.
+  // Several products are summed in f32.
   const bool direct = e_.act == DType::f32 || x.size() == 1;
   const View sum = direct ? u_[0] : b_.scratch(path_ + ".sum", DType::f32, u_[0].count);
   for (size_t i = 0; i < x.size(); ++i)
@@ -148,8 +148,8 @@ View GraphMlp::backward(const View& dh, int64_t rows, const std::string& piece, 
   return dy;
 }
 
-// Where the first linear is cut, what each rank has is its part of a sum, which what is there enters once;
-// the weight gradient runs under the reduction.
+// If the first linear is cut, each rank's result is a partial sum, so dx's old value is added after the
+// reduction, under which the weight gradient runs.
 void GraphMlp::backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
                                 bool add) const {
   const Linear& l = weights_[operand];

@@ -14,8 +14,8 @@ GlobePart::GlobePart(int index, std::string path, const GlobeNet& net, std::vect
       streams_(std::move(streams)),
       rows_(std::move(rows)) {}
 
-// In half precision products read copies, which are kept; the stream itself then lives no longer than this
-// part, unless the part is computed again from it.
+// In half precision products read copies, which are kept; the stream is then scratch, unless the part is
+// recomputed from it.
 View GlobePart::door(size_t in) {
   const InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";

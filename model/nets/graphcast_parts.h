@@ -10,7 +10,7 @@
 
 namespace isobar {
 
-/// What all of them are made with.
+/// Constructor arguments shared by all of them.
 struct GlobeNet {
   Emission& e;
   const Sharding& at;
@@ -20,7 +20,7 @@ struct GlobeNet {
   EdgeConstants &up, &level, &down;  // from grid to mesh, on the mesh, from mesh to grid
 };
 
-/// Streams of a part in f32 and, for its products, in the type of activations.
+/// A part with streams in f32 and, for its products, in the type of activations.
 class GlobePart : public NetPart {
  public:
   GlobePart(int index, std::string path, const GlobeNet& net, std::vector<std::string> streams,
@@ -31,9 +31,9 @@ class GlobePart : public NetPart {
  protected:
   /// The streams as products read them
   std::vector<View> act(const std::vector<Flow>& in, const Forward& how);
-  /// Where the i-th one of those that it gives goes; absent where nobody reads it
+  /// Buffer of its i-th result; absent if unused
   View goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const;
-  /// The gradient of the i-th one that it gives as products read it
+  /// The gradient of its i-th result as products read it
   View of_result(size_t i, const View& dx) const;
 
   Emission& e_;
@@ -61,13 +61,13 @@ class GlobeEncode : public GlobePart {
 
  private:
   const GlobeNet net_;
-  FeatureEmbed up_, level_;  // of the features of both types of edges
+  FeatureEmbed up_, level_;  // embed the features of both types of edges
   EdgeUpdate edge_;
   GraphMlp mesh_, grid_;
   View sums_;
 };
 
-/// mesh, edges -> mesh, edges; of the last step the mesh alone
+/// mesh, edges -> mesh, edges; the last step: mesh only
 class GlobeStep : public GlobePart {
  public:
   GlobeStep(int index, const std::string& path, const std::string& name, const GlobeNet& net, bool last);

@@ -1,4 +1,4 @@
-// The kinds of nets, each in files of its own, behind what is asked of any net.
+// The kinds of nets behind one interface; each has files of its own.
 #include <algorithm>
 
 #include "model/nets/aurora/aurora.h"
@@ -35,7 +35,7 @@ std::unique_ptr<Net> make_net(Emission& e, const Sharding& at) {
 
 PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own) {
   if (net.kind() == AuroraSpec::kKind) return published_form(net.aurora(), own);
-  return {};  // they were published in no other form
+  return {};  // published in no other form
 }
 
 // ---- cuts ----

@@ -68,8 +68,8 @@ void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, c
   } else {
     du = chunks_backward(dsum, edges, add_edges);
   }
-  // Of what was gathered: the sum over the edges of each node. What other ranks' edges add to a sender comes
-  // under the products of the edges' own operand.
+  // Sums over the edges of each node. The sums that other ranks' edges contribute to a sender arrive under
+  // the products of the edges' own operand.
   const Sums of_senders = begin_sender_sums(du);
   const View of_receiver = e_.operand(path_ + ".dreceiver", e_.act, batch_ * at_.receivers * H);
   b_.emit(OpKind::segment_sum, path_ + "/gather/backward_receiver", edge_rows(H),
@@ -130,10 +130,10 @@ View EdgeUpdate::chunks_backward(const View& dsum, const View& edges, bool add_e
   return du;
 }
 
-// ---- the senders' side ----
+// ---- senders ----
 
-// An exchange brings the rows of all samples at once, those of a rank together, sample by sample: the rows of
-// one sample go straight to their places in its table, those of more are laid there.
+// An exchange receives the rows of all samples at once, grouped by rank, then sample. With one sample they go
+// straight to their places in its table; with more they are copied there.
 
 EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, const View& senders,
                                                        bool keep) {
@@ -141,8 +141,8 @@ EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, 
   const EdgeCut* const cut = at_.cut();
   const bool whole = !cut || cut->halo_of_all == 0, apart = rows > own && batch_ > 1;
   const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), halo = rows - own;
-  // What leaves and what arrives lie behind the table: they have to stay for as long as the table is waited
-  // for, or what takes their place waits for the exchange.
+  // The send and receive buffers follow the table in one buffer: separate ones could be reused while the
+  // table is still in use, and their next users would wait for the exchange.
   const View all = b_.hold(path_ + ".sender", e_.act, batch_ * (rows + sent + (apart ? halo : 0)) * H, keep);
   const View table = all.slice(0, batch_ * rows * H), leaving = all.slice(table.count, batch_ * sent * H),
              arriving = apart ? all.slice(table.count + leaving.count, batch_ * halo * H) : View{};
@@ -266,8 +266,8 @@ void MessageStep::declare(Declare& d) {
   up_.declare(d);
 }
 
-// In half precision products read copies, which are kept; the stream itself then lives no longer than this
-// step, unless the step is computed again from it.
+// In half precision products read copies, which are kept; the stream is then scratch, unless the step is
+// recomputed from it.
 View MessageStep::door(size_t in) {
   const InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";

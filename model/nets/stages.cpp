@@ -54,7 +54,7 @@ int Doors::pair(const std::string& name, int from, int to) {
 
 std::string Doors::path(const Stage& s, const char* what, int stream) const {
   const Stream& x = streams_[stream];
-  // The first that goes from a part to the next needs no name.
+  // The first stream between two adjacent parts needs no name.
   const bool another = stream > 0 && streams_[stream - 1].from == x.from && streams_[stream - 1].to == x.to;
   return "stage" + std::to_string(s.chunk) + "/" + what + (x.jumps() || another ? "/" + x.name : "");
 }

@@ -14,8 +14,8 @@ struct Grid {  // of patches, fine
   int64_t batch, height, width, D;
 };
 
-// Four neighbours of the fine grid [B,H,W,D] side by side on the coarse one [B,H/2,W/2,4D], or back: of each
-// row of two the two columns lie together on both.
+// Gathers 2x2 neighbours of the fine grid [B,H,W,D] side by side on the coarse one [B,H/2,W/2,4D], or back;
+// two neighbouring columns are contiguous on both.
 void emit_neighbours(Builder& b, const std::string& path, const Grid& g, const View& fine, const View& coarse,
                      bool to_coarse) {
   const int64_t rows = g.batch * g.height / 2, columns = g.width / 2, n = 2 * g.D;
@@ -61,7 +61,7 @@ class Merge : public NetPart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     const bool keep = how.keep == Keep::all;
     if (!how.again) in_ = in[0];
-    // Whatever is recomputed, split reads it.
+    // split reads it, even if this part is recomputed.
     norm_.x = in[0].y ? b_.hold("merge/norm.x", DType::f32, at_.rows * g_.D, !how.again) : in[0].x;
     norms_.norm_forward("merge/norm", how.pass(), norm_, in[0], keep);
     side_ = b_.hold("merge.side", e_.act, rows_ * 4 * g_.D, keep);

@@ -3,7 +3,9 @@
 //   Builder b(rank, world, workspace);
 //   View w = b.param({"fc.weight", {n, k}, Init::normal, 0.02f});
 //   b.begin("forward", Pass::forward);
-// ops emitted from here on belong to part 0
+//   const InPart here(b, 0);                            // ops emitted from here on belong to part 0
+//   b.gemm("fc/forward", {.m = rows, .n = n, .k = k, .trans_b = true}, x, b.weight(w), View{}, y);
+//   b.end();
 #pragma once
 #include <map>
 #include <string>

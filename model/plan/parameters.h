@@ -21,7 +21,11 @@
 //
 //   Parameters p(b, {.zero = 1, .act = DType::bf16});
 //   p.section({.chunk = 0, .group = dp, .matrix = true});
-// declarations from here on belong to part 0
+//   p.part(0);                           // declarations from here on belong to part 0
+//   View w = b.param({...});
+//   p.end();
+//   b.begin("backward", Pass::backward); p.backward(0, true, true);
+//   p.need(0); ...; p.final(0); p.finish(last);
 #pragma once
 #include <vector>
 

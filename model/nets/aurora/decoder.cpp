@@ -7,8 +7,8 @@
 namespace isobar::aurora {
 namespace {
 
-// Rows [samples, latent levels, patches] of which `levels` from `first` on are taken, patch by patch; and
-// where each row of x went: -1 where it was not taken.
+// Takes `levels` from `first` on of rows [samples, latent levels, patches], patch by patch; and the inverse:
+// the place of each row of x, -1 if it was not taken.
 std::vector<int32_t> taken(int64_t samples, int64_t latent, int64_t patches, int64_t first, int64_t levels) {
   std::vector<int32_t> from;
   for (int64_t b = 0; b < samples; ++b)
@@ -88,8 +88,8 @@ Attrs Decoder::rows_of(int64_t rows, int64_t cols) const {
   return {.m = rows, .n = cols, .accumulate = e_.accumulates()};
 }
 
-// Between the rows of a head, [patches(, levels)][variable][points], and those of the prediction,
-// [patches][points][field], with a variable's levels side by side
+// Converts between the rows of a head, [patches(, levels)][variable][points], and those of the prediction,
+// [patches][points][field], where a variable's levels are adjacent
 void Decoder::place(const std::string& path, bool back, const View& part, const View& pred, bool surface) {
   const int64_t p2 = n_.patch_size * n_.patch_size, C = n_.out_channels, S = n_.surface_fields(),
                 V = n_.upper_variables();
@@ -178,7 +178,7 @@ void Decoder::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) 
   layers_.linear_backward_input("head/surface", surface_, dsurface, dx, patches);
   layers_.linear_backward_weight("head/surface", surface_, x_surface_, dsurface, patches);
 
-  // Each row of x went to one of the two.
+  // Each row of x went to exactly one of the two.
   surface_rows_.back("head/surface/rows/backward", {}, dx, dz, D_);
   upper_rows_.back("head/upper/rows/backward", dz, dcontext, dz, D_);
   for (const size_t i : {kX, kSkip}) {

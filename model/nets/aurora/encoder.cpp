@@ -9,7 +9,7 @@
 namespace isobar::aurora {
 namespace {
 
-// Rows [samples, levels, patches] of upper air as [samples, patches, levels], and back
+// Transposes upper-air rows [samples, levels, patches] to [samples, patches, levels]
 std::vector<int32_t> transposed(int64_t samples, int64_t outer, int64_t inner) {
   std::vector<int32_t> from;
   from.reserve(static_cast<size_t>(samples * outer * inner));
@@ -19,8 +19,8 @@ std::vector<int32_t> transposed(int64_t samples, int64_t outer, int64_t inner) {
   return from;
 }
 
-// x's rows [samples, latent levels, patches] in the list that holds first the surface's [samples, patches],
-// then upper air's [samples, patches, latent levels - 1]; and back
+// Maps x's rows [samples, latent levels, patches] to the list of the surface's [samples, patches] followed by
+// upper air's [samples, patches, latent levels - 1]; and back
 std::vector<int32_t> stacked(int64_t samples, int64_t latent, int64_t patches) {
   std::vector<int32_t> out;
   for (int64_t b = 0; b < samples; ++b)
@@ -266,7 +266,7 @@ void Encoder::levels_forward(const View& y) {
   perceiver_.forward(latents_, context, y);
 }
 
-// What is added to every level of x: [patches, D] f32
+// The sum of codes that is added to every level of x: [patches, D] f32
 View Encoder::positions_forward() {
   const View sum = b_.scratch("embed.positions.sum", DType::f32, L_ * D_);
   layers_.linear_forward("embed/pos/forward", position_.linear, position_.code, sum, L_,

@@ -119,7 +119,8 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   const int64_t D = s_.width, kv = s_.groups * s_.keys;
   const View dz = e_.operand(path_ + ".dz", e_.act, rows_ * D);
   norm_backward("norm2", norm2_, dy, dz, fc2_.bias);
-  // The product that reads what is made again comes first: it is gone before the next gradient is there.
+  // The product that reads the recomputed activation comes first, so that it is freed before the next
+  // gradient is allocated.
   if (selective_) activate("/recompute", false);
   layers_.linear_backward_weight(path_ + "/mlp/fc2", fc2_, g_, dz, rows_);
   const View du = e_.operand(path_ + ".du", e_.act, rows_ * s_.hidden);
@@ -129,7 +130,7 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   layers_.linear_backward_input(path_ + "/mlp/fc1", fc1_, du, dy, rows_, true);
   layers_.linear_backward_weight(path_ + "/mlp/fc1", fc1_, a_, du, rows_);
 
-  // Sums over the groups: of the residual, and of what the queries bring
+  // Sums over the groups: of the residual, and of the queries' gradient
   const auto summed = [&](const std::string& path, const View& x, const View& to) {
     b_.emit(OpKind::period_sum, path_ + path, {.m = rows_, .n = D, .period = s_.queries}, {x}, {to});
   };

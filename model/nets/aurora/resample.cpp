@@ -32,7 +32,7 @@ View Merge::door(size_t) {
                  skips_ > 0 || e_.spec.policy.recompute == "full");
 }
 
-// What goes on as a skip connection outlives this routine, also where the part itself keeps nothing.
+// A skip connection outlives this routine, even if the part itself keeps nothing.
 View Merge::kept(const View& x, Keep keep) {
   if (skips_ == 0 || keep != Keep::nothing) return x;
   const View copy = b_.saved(path() + ".skip", DType::f32, x.count);

@@ -43,8 +43,8 @@ class Merge : public NetPart {
 
 class Split : public NetPart {
  public:
-  /// `at`: of the fine grid. `order`: as Merge's, of the grid that it goes to. width: of what it takes. Takes
-  /// a skip connection, which comes first, or none.
+  /// `at`: of the fine grid. `order`: as Merge's, of the finer grid. `width`: of the input. A skip
+  /// connection, if any, is the first input.
   Split(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
         int64_t width, bool skip, double eps);
   void declare(Declare& d) override;
