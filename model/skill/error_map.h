@@ -22,7 +22,7 @@ class ErrorMap {
 
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
-  /// Of blocks' centres: degrees, or rows and columns of the grid
+  /// Coordinates of blocks' centres: degrees, or rows and columns of the grid
   const std::vector<double>& latitude() const { return latitude_; }
   const std::vector<double>& longitude() const { return longitude_; }
   double rmse(size_t channel, int64_t block) const;

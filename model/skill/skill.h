@@ -7,6 +7,8 @@
 // Each is a mean over samples (Rasp 2024, WeatherBench 2) of a sample's score over its points; w sums to 1
 // over the points, e = prediction - truth:
 //   RMSE         sqrt(sum w e^2)                     as in the engine's validation
+//   MAE          sum w |e|,  bias  sum w e
+//   correlation  of prediction and truth over the points, weighted (Pearson's)
 //   ACC          sum w p' t' / sqrt(sum w p'^2 sum w t'^2), p' and t' minus the climatology (not recentred)
 // By class of the truth, between thresholds a <= t < b, over all samples and points with weight:
 //   RMSE         sqrt(sum w e^2 / sum w)
