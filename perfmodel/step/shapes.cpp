@@ -38,7 +38,7 @@ std::string case_precision(const RunSpec& spec) {
 
 namespace {
 
-// Between the nearest timed head sizes on either side, in logarithms; beyond the ends, as there.
+// Interpolates logarithmically between the nearest timed head sizes; constant beyond the ends.
 double head_factor(const Op& op, const Conditions& where) {
   std::string prefix = head_name(name_of(op.kind), where.precision, 0);
   prefix.pop_back();

@@ -1,5 +1,5 @@
-// What torchtitan's FSDP2 takes on the fullest moment of a step: Isobar's account beside PyTorch's own
-// tracker (bench/peers/fsdp_memory.py, which made tests/golden/fsdp_memory.csv; fake tensors, no GPU).
+// Peak memory of torchtitan's FSDP2 in a step: Isobar's account against PyTorch's own tracker
+// (bench/peers/fsdp_memory.py, which made tests/golden/fsdp_memory.csv; fake tensors, no GPU).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ const std::vector<Net> kNets = {
     {"llama-70b", "llama3-70b.yaml", {}},
 };
 
-/// A row of the table as torchtitan would be asked for it.
+/// A row of the table as a run of torchtitan.
 PublishedRun run_of_row(const CsvRow& row, const Machine& m, const ChipSpec& chip) {
   const auto net =
       std::find_if(kNets.begin(), kNets.end(), [&](const Net& n) { return row.text("net") == n.name; });
@@ -95,7 +95,7 @@ TEST(FsdpMemory, IsWhatPyTorchsOwnTrackerCounts) {
   EXPECT_LE(mean_of(reserved), 0.04);
 }
 
-// With the runtime beside it, which the replay does not know: what `isobar predict --engine torchtitan` says.
+// Including the runtime, which the replay lacks: the result of `isobar predict --engine torchtitan`.
 TEST(FsdpMemory, IsWhatPredictSays) {
   const Table t;
   const EngineModel model = EngineModel::shipped(&engine_named("torchtitan"));
