@@ -41,7 +41,7 @@ void Block::declare(Declare& d) {
 
 // ---- forward ----
 
-View Block::door(size_t) {
+View Block::receive_buffer(size_t) {
   const InPart here(b_, index());
   return b_.saved(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width);
 }

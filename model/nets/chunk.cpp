@@ -143,7 +143,7 @@ View ChunkEmitter::destination(const Stage& stage, int stream) {
   const std::vector<int>& takes = ports_[s.to].takes;
   size_t port = 0;
   while (takes[port] != stream) ++port;
-  return net_.parts()[s.to]->door(port);
+  return net_.parts()[s.to]->receive_buffer(port);
 }
 
 std::vector<Flow> ChunkEmitter::inputs(int part) const {

@@ -124,7 +124,7 @@ class GlobeHead : public NetPart {
   void set_mask(const View& v) { mask_ = v; }
 
   void declare(Declare& d) override { mlp_.declare(d); }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
     return b_.hold("head.grid", DType::f32, at_.rows * D_, e_.act == DType::f32);
   }

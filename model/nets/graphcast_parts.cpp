@@ -16,7 +16,7 @@ GlobePart::GlobePart(int index, std::string path, const GlobeNet& net, std::vect
 
 // In half precision products read copies, which are kept; the stream is then scratch, unless the part is
 // recomputed from it.
-View GlobePart::door(size_t in) {
+View GlobePart::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";
   return b_.hold(path() + "." + streams_[in], DType::f32, batch_ * rows_[in] * D_, keep);

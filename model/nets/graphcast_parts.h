@@ -25,7 +25,7 @@ class GlobePart : public NetPart {
  public:
   GlobePart(int index, std::string path, const GlobeNet& net, std::vector<std::string> streams,
             std::vector<int64_t> rows);
-  View door(size_t in) override;
+  View receive_buffer(size_t in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
 
  protected:

@@ -268,7 +268,7 @@ void MessageStep::declare(Declare& d) {
 
 // In half precision products read copies, which are kept; the stream is then scratch, unless the step is
 // recomputed from it.
-View MessageStep::door(size_t in) {
+View MessageStep::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";
   return b_.hold(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);

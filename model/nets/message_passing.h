@@ -102,7 +102,7 @@ class MessageStep : public NetPart {
               bool last);
 
   void declare(Declare& d) override;
-  View door(size_t in) override;
+  View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }

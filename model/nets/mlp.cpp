@@ -40,7 +40,7 @@ class Layer : public NetPart {
   void set_input(const View& v) { input_ = v; }
 
   void declare(Declare& d) override { declare_linear(d, linear_, index(), in_, out_); }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
     return b_.saved(path() + ".x", e_.act, at_.rows * in_);
   }
@@ -113,7 +113,7 @@ class Head : public NetPart {
   void set_target(const View& v) { target_ = v; }
 
   void declare(Declare& d) override { declare_linear(d, linear_, index(), in_, out_); }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
     return b_.saved("head.x", e_.act, at_.rows * in_);
   }

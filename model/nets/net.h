@@ -47,7 +47,7 @@ class NetPart {
   virtual void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) = 0;
 
   /// The buffer into which the i-th input is received from another stage.
-  virtual View door(size_t) { return {}; }
+  virtual View receive_buffer(size_t) { return {}; }
   /// Its inputs, as Keep::input has saved them.
   virtual std::vector<Flow> kept_inputs() const { return {}; }
   /// The result whose gradient becomes the i-th input's by adding in place (-1: none).

@@ -217,7 +217,7 @@ std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&
 }
 
 // The newest state, if received from another stage: read only in forward.
-View PixelHead::door(size_t port) {
+View PixelHead::receive_buffer(size_t port) {
   return port == 1 ? b_.scratch("state", DType::f32, at_.rows * patch_size_) : View{};
 }
 

@@ -98,7 +98,7 @@ class PixelHead : public NetPart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool weight) const override { return weight ? head_.weight : norm_.gamma; }
-  View door(size_t port) override;
+  View receive_buffer(size_t port) override;
 
  private:
   Emission& e_;

@@ -130,7 +130,7 @@ class GraphHead : public NetPart {
   const ImageShape& predicted() const { return predicted_; }
 
   void declare(Declare& d) override { mlp_.declare(d); }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
     return b_.hold("head.down", DType::f32, at_.rows * n_.latent_size, e_.act == DType::f32);
   }

@@ -50,7 +50,7 @@ class Merge : public NetPart {
     d.norm(norm_, "merge.norm", g_.D, eps_, true);
     d.linear(linear_, "merge.reduction", 4 * g_.D, 2 * g_.D, -1, false);
   }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
     return b_.saved("merge/norm.x", DType::f32, at_.rows * g_.D);
   }
@@ -116,7 +116,7 @@ class Split : public NetPart {
     d.norm(norm_, "split.norm", 2 * g_.D, eps_, true);
     d.linear(linear_, "split.expansion", 2 * g_.D, 4 * g_.D, -1, false);
   }
-  View door(size_t in) override {
+  View receive_buffer(size_t in) override {
     const InPart here(b_, index());
     return in == kSkip ? b_.saved("split/skip", DType::f32, fine_rows_ * g_.D)
                        : b_.saved("split/norm.x", DType::f32, rows_ * 2 * g_.D);

@@ -79,7 +79,7 @@ void Decoder::declare(Declare& d) {
   d.linear(level_, "decoder.atmos_levels_embed", D_, D_, -1, true);
 }
 
-View Decoder::door(size_t in) {
+View Decoder::receive_buffer(size_t in) {
   const InPart here(b_, index());
   return b_.scratch(in == kX ? "head.x" : "head.skip", DType::f32, B_ * L_ * n_.latent_levels * n_.embed_dim);
 }

@@ -22,7 +22,7 @@ class Decoder : public NetPart {
 
   void declare(Declare& d) override;
   bool in_f32() const override { return n_.fp32_ends; }
-  View door(size_t in) override;
+  View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool weight) const override {

@@ -26,7 +26,7 @@ void Merge::declare(Declare& d) {
   d.linear(linear_, name_ + ".reduction", 4 * D_, 2 * D_, -1, false);
 }
 
-View Merge::door(size_t) {
+View Merge::receive_buffer(size_t) {
   const InPart here(b_, index());
   return b_.hold(path() + ".x", DType::f32, order_.outside * D_,
                  skips_ > 0 || e_.spec.policy.recompute == "full");
@@ -90,7 +90,7 @@ void Split::declare(Declare& d) {
   d.linear(second_, name_ + ".lin2", D_ / 2, D_ / 2, -1, false);
 }
 
-View Split::door(size_t in) {
+View Split::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool again = e_.spec.policy.recompute == "full";
   return in == coarse() ? b_.hold(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)

@@ -18,7 +18,7 @@ class Merge : public NetPart {
   Merge(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
         int64_t width, int skips, double eps);
   void declare(Declare& d) override;
-  View door(size_t) override;
+  View receive_buffer(size_t) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
@@ -48,7 +48,7 @@ class Split : public NetPart {
   Split(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
         int64_t width, bool skip, double eps);
   void declare(Declare& d) override;
-  View door(size_t in) override;
+  View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }

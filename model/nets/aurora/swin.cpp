@@ -160,7 +160,7 @@ void SwinBlock::declare(Declare& d) {
 }
 
 // Only a recomputation reads the stream again; the conditioning is one row, shared by all blocks of a stage.
-View SwinBlock::door(size_t in) {
+View SwinBlock::receive_buffer(size_t in) {
   const InPart here(b_, index());
   if (in == kCondition) return b_.saved(path() + ".condition", DType::f32, s_.condition);
   return b_.hold(path() + ".x", DType::f32, rows_ * s_.width, e_.spec.policy.recompute == "full");
