@@ -35,7 +35,7 @@ ChunkEmitter::ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stag
       streams_(net.streams()),
       ports_(ports_of(net)),
       same_(shared_gradients(net)),
-      doors_(b_, stages, streams_, same_),
+      links_(b_, stages, streams_, same_),
       roll_(net.roll_out()),
       feedback_(roll_ ? roll_->feedback() : std::vector<Stream>{}),
       flows_(streams_.size()) {}
@@ -51,14 +51,14 @@ int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
     const Stream& s = streams_[i];
     if (!stage.enters(s)) continue;
     flows_[i] = {.x = destination(stage, i)};
-    doors_.receive_forward(stage, i, flows_[i].x);
+    links_.receive_forward(stage, i, flows_[i].x);
   }
   for (int part = stage.first; part < stage.end; ++part) {
     params_.need(part);
     run_forward(stage, part, inputs(part), {.keep = keep_of(stage, part)});
   }
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
-    if (stage.leaves(streams_[i])) doors_.send_forward(stage, i, flows_[i].x, flows_[i].y);
+    if (stage.leaves(streams_[i])) links_.send_forward(stage, i, flows_[i].x, flows_[i].y);
   if (stage.is_last && !e_.roll.last) hand_on(stage);
   if (stage.is_last && b_.plan.replayed) keep_replayed();
   b_.end();
@@ -72,12 +72,12 @@ void ChunkEmitter::read_before(const Stage& stage) {
   if (stage.is_last) return roll_->before(roll_->predicted().of_before(e_.roll.slots_back));
   const Stream& s = feedback_[0];
   const View v = b_.scratch(s.name, s.dtype, s.count);
-  doors_.pass_round(stage, Pass::forward, false, s, v);
+  links_.pass_round(stage, Pass::forward, false, s, v);
   roll_->before(v);
 }
 
 void ChunkEmitter::hand_on(const Stage& stage) {
-  if (!stage.is_first) doors_.pass_round(stage, Pass::forward, true, feedback_[0], roll_->predicted());
+  if (!stage.is_first) links_.pass_round(stage, Pass::forward, true, feedback_[0], roll_->predicted());
 }
 
 // ---- from one optimizer step to a later one ----
@@ -94,7 +94,7 @@ void ChunkEmitter::keep_replayed() {
 void ChunkEmitter::hand_round_replayed(const Stages& stages) {
   for (const Stage& s : stages.list())
     if (b_.plan.replayed && s.is_last != s.is_first)
-      doors_.pass_round(s, Pass::forward, s.is_last, feedback_[0], b_.plan.replayed);
+      links_.pass_round(s, Pass::forward, s.is_last, feedback_[0], b_.plan.replayed);
 }
 
 // In a buffer of its own, because it outlives the routine or is sent.
@@ -104,12 +104,12 @@ void ChunkEmitter::find_next_gradient(const Stage& stage) {
   if (!next_gradient_) next_gradient_ = b_.io("d" + s.name, s.dtype, s.count);
   roll_->gradient(next_gradient_);
   if (stage.is_last && !stage.is_first && !e_.roll.last)
-    doors_.pass_round(stage, Pass::backward, false, s, next_gradient_);
+    links_.pass_round(stage, Pass::backward, false, s, next_gradient_);
 }
 
 void ChunkEmitter::hand_back(const Stage& stage) {
   if (stage.is_first && !stage.is_last && !feedback_.empty() && e_.roll.gradient_before())
-    doors_.pass_round(stage, Pass::backward, true, feedback_[0], next_gradient_);
+    links_.pass_round(stage, Pass::backward, true, feedback_[0], next_gradient_);
 }
 
 // One op fetches all tensors that the chunk's parts read.
@@ -138,7 +138,7 @@ void ChunkEmitter::fetch(const Stage& stage) {
 // part that is recomputed from another's input keeps none.
 View ChunkEmitter::destination(const Stage& stage, int stream) {
   const Stream& s = streams_[stream];
-  if (stage.leaves(s)) return doors_.leaving(stage, stream);
+  if (stage.leaves(s)) return links_.leaving(stage, stream);
   if (keep_of(stage, s.to) == Keep::nothing) return b_.scratch(s.name, s.dtype, s.count);
   const std::vector<int>& takes = ports_[s.to].takes;
   size_t port = 0;
@@ -194,7 +194,7 @@ int ChunkEmitter::backward(const Stage& stage, const std::string& name, bool acc
       params_.final(part);
   }
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
-    if (stage.enters(streams_[i])) doors_.send_backward(stage, i, gradients_[i].dx);
+    if (stage.enters(streams_[i])) links_.send_backward(stage, i, gradients_[i].dx);
   hand_back(stage);
   params_.finish(last_gradient(stage, false));
   b_.end();
@@ -206,7 +206,7 @@ void ChunkEmitter::find_gradients(const Stage& stage) {
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i) {
     const Stream& s = streams_[i];
     if (s.to < stage.first || s.from >= stage.end) continue;
-    View dx = doors_.gradient(stage, i);
+    View dx = links_.gradient(stage, i);
     for (int j = 0; j < i && !dx; ++j)
       if (same_[j] == same_[i]) dx = gradients_[j].dx;
     gradients_[i].dx = dx ? dx : b_.scratch("d" + s.name, s.dtype, s.count);
@@ -217,7 +217,7 @@ void ChunkEmitter::find_gradients(const Stage& stage) {
 void ChunkEmitter::arrive(const Stage& stage, int stream, bool accumulate) {
   const Stream& s = streams_[stream];
   const View dx = gradients_[stream].dx;
-  doors_.receive_backward(stage, stream, dx);
+  links_.receive_backward(stage, stream, dx);
   const Flow& flow = flows_[stream];
   if (!flow.y) return;
   const InPart here(b_, s.from);

@@ -65,7 +65,7 @@ class ChunkEmitter {
   const std::vector<Stream>& streams_;
   const std::vector<PartPorts> ports_;  // by part
   const std::vector<int> same_;         // by stream: the stream whose gradient shares its buffer
-  Doors doors_;
+  StageLinks links_;
   RollOut* const roll_;                 // nullptr: no roll-out
   const std::vector<Stream> feedback_;  // one, or none
   View next_gradient_;                  // gradient of feedback_

@@ -2,8 +2,8 @@
 //
 //   Stages stages(b, spec, rank);
 //   for (const Stage& stage : stages.list()) …              // this rank's chunks, in forward order
-//   Doors doors(b, stages, streams);                        // streams that enter and leave them
-//   doors.receive(stage, Pass::forward, stream, x);
+//   StageLinks links(b, stages, streams);                        // streams that enter and leave them
+//   links.receive(stage, Pass::forward, stream, x);
 //
 // The net is cut into pp * vpp virtual stages; chunk c of pipeline rank s is virtual stage c * pp + s
 // (Narayanan 2021). A stream is sent over every cut that it crosses: stages between relay it. Every ordered
@@ -49,11 +49,12 @@ class Stages {
 };
 
 /// The streams that cross the cuts of this rank's chunks.
-class Doors {
+class StageLinks {
  public:
   /// Streams that leave a chunk have their own buffers, so that a transfer blocks no other memory. `same`: by
   /// stream, the stream whose gradient shares its buffer.
-  Doors(Builder& b, const Stages& stages, const std::vector<Stream>& streams, const std::vector<int>& same);
+  StageLinks(Builder& b, const Stages& stages, const std::vector<Stream>& streams,
+             const std::vector<int>& same);
 
   /// The buffer of a stream that leaves this chunk.
   View leaving(const Stage& s, int stream) const { return leaving_[s.chunk][stream]; }
