@@ -156,7 +156,7 @@ void ChunkEmitter::run_forward(const Stage& stage, int part, const std::vector<F
   const InPart here(b_, part);
   e_.in_f32(net_.parts()[part]->in_f32());
   const std::vector<int>& gives = ports_[part].gives;
-  how.lies = [&](size_t i) { return destination(stage, gives[i]); };
+  how.output_place = [&](size_t i) { return destination(stage, gives[i]); };
   std::vector<Flow> out = net_.parts()[part]->forward(in, how);
   for (size_t i = 0; i < gives.size(); ++i) flows_[gives[i]] = std::move(out[i]);
 }

@@ -46,7 +46,7 @@ class GlobeEmbed : public NetPart {
   }
 
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
-    const View grid = how.lies(0), mesh = how.lies(1);
+    const View grid = how.output_place(0), mesh = how.output_place(1);
     x_ = b_.saved("embed/grid.x", e_.act, at_.rows * points_.channels);
     own_.read(points_, with_places(), e_.act, x_);
     grid_.first("/forward", {x_}, at_.rows, true);

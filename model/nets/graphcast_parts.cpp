@@ -33,7 +33,8 @@ std::vector<View> GlobePart::act(const std::vector<Flow>& in, const Forward& how
 
 View GlobePart::goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const {
   if (!how.result) return {};
-  return how.again ? b_.scratch(path() + "." + name + ".out", DType::f32, batch_ * rows * D_) : how.lies(i);
+  return how.again ? b_.scratch(path() + "." + name + ".out", DType::f32, batch_ * rows * D_)
+                   : how.output_place(i);
 }
 
 View GlobePart::of_result(size_t i, const View& dx) const {

@@ -285,7 +285,7 @@ std::vector<Flow> MessageStep::forward(const std::vector<Flow>& in, const Forwar
   if (how.result)
     for (size_t i = 0; i < out.size(); ++i)
       out[i].x = how.again ? b_.scratch(path() + "." + kStreams[i] + ".out", DType::f32, rows_[i] * D_)
-                           : how.lies(i);
+                           : how.output_place(i);
   const auto goes_on = [&](size_t i) { return i < out.size() ? out[i].x : View{}; };
   const auto residual = [&](size_t i) { return goes_on(i) ? in[i].x : View{}; };
   sums_[0] =

@@ -23,7 +23,7 @@ struct Forward {
   bool again = false;  // a recomputation: kept tensors exist already
   bool result = true;  // false: the result is unused (the last part of a recomputed group)
   /// The preferred buffer of its i-th result; a part may ignore it.
-  std::function<View(size_t)> lies;
+  std::function<View(size_t)> output_place;
   const char* pass() const { return again ? "/recompute" : "/forward"; }
 };
 

@@ -56,7 +56,7 @@ class GraphEmbed : public NetPart {
 
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
     std::vector<Flow> out(4);
-    for (size_t i = 0; i < 4; ++i) out[i].x = how.lies(i);
+    for (size_t i = 0; i < 4; ++i) out[i].x = how.output_place(i);
     for (size_t i = 0; i < 2; ++i) forward(nodes_[i], out[i].x);
     for (size_t i = 0; i < 2; ++i)
       edges_[i].to_stream("/forward", features_[i]->features(e_.act), out[2 + i].x, true);

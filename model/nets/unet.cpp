@@ -67,7 +67,7 @@ class Merge : public NetPart {
     side_ = b_.hold("merge.side", e_.act, rows_ * 4 * g_.D, keep);
     emit_neighbours(b_, std::string("merge/neighbours") + how.pass(), g_, norm_.h, side_, true);
     if (!how.result) return {{}, {.x = norm_.x}};
-    const View x = how.again ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.lies(0);
+    const View x = how.again ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.output_place(0);
     const bool direct = e_.act == DType::f32;
     const View y = direct ? x : b_.scratch("merge.y", e_.act, x.count);
     linears_.linear_forward(std::string("merge/reduction") + how.pass(), linear_, side_, y, rows_, View{});

@@ -153,7 +153,7 @@ std::vector<Flow> Encoder::forward(const std::vector<Flow>&, const Forward& how)
   const View all = b_.scratch("embed.all", DType::f32, surface + upper);
   surface_forward(all.slice(0, surface));
   levels_forward(all.slice(surface, upper));
-  const View x = how.lies(0), s = how.lies(1);
+  const View x = how.output_place(0), s = how.output_place(1);
   const View positions = positions_forward();
   by_level_.gather("embed/stack", all, x, D_, positions,
                    indices(b_, "embed.patch", B_ * n_.latent_levels * L_,

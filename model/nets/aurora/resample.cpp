@@ -49,7 +49,7 @@ std::vector<Flow> Merge::forward(const std::vector<Flow>& in, const Forward& how
   std::vector<Flow> out(static_cast<size_t>(1 + skips_), {.x = x_});
   out[0] = {};
   if (!how.result) return out;
-  out[0].x = how.again ? b_.scratch(path() + ".y", DType::f32, rows_ * 2 * D_) : how.lies(0);
+  out[0].x = how.again ? b_.scratch(path() + ".y", DType::f32, rows_ * 2 * D_) : how.output_place(0);
   layers_.linear_forward(path() + "/reduction" + how.pass(), linear_, norm_.h, out[0].x, rows_, View{});
   return out;
 }
@@ -109,7 +109,7 @@ std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how
   order_.back(path() + "/neighbours" + pass, {}, side, norm_.x, width);
   layers_.norm_forward(path() + "/norm", pass, norm_, {.x = norm_.x}, keep);
   if (!how.result) return {{}};
-  const View x = how.again ? b_.scratch(path() + ".out", DType::f32, fine) : how.lies(0);
+  const View x = how.again ? b_.scratch(path() + ".out", DType::f32, fine) : how.output_place(0);
   const View y = skip_ ? b_.scratch(path() + ".y", e_.act, fine) : x;
   layers_.linear_forward(path() + "/lin2" + pass, second_, norm_.h, y, fine_rows_, View{});
   if (skip_) b_.emit(OpKind::residual_add, path() + "/skip" + pass, {.m = 1, .n = fine}, {in[0].x, y}, {x});
