@@ -48,7 +48,7 @@ View Block::receive_buffer(size_t) {
 
 std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how) {
   const Flow& x = in[0];
-  if (!how.again) in_ = x;
+  if (!how.recompute) in_ = x;
   const std::string pass = how.pass();
   const bool keep = how.keep == Keep::all;
   // Without y, x is already the block's received stream.

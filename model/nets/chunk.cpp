@@ -237,7 +237,7 @@ void ChunkEmitter::recompute(const Stage& stage, int32_t from, int32_t to) {
   for (int32_t part = from; part < to; ++part) {
     std::vector<Flow> in = inputs(part);
     if (keep_of(stage, part) == Keep::input) in = net_.parts()[part]->kept_inputs();
-    run_forward(stage, part, in, {.keep = Keep::nothing, .again = true, .result = part + 1 < to});
+    run_forward(stage, part, in, {.keep = Keep::nothing, .recompute = true, .result = part + 1 < to});
   }
   flows_ = kept;
 }

@@ -23,7 +23,7 @@ View GlobePart::receive_buffer(size_t in) {
 }
 
 std::vector<View> GlobePart::act(const std::vector<Flow>& in, const Forward& how) {
-  if (!how.again) in_ = in;
+  if (!how.recompute) in_ = in;
   std::vector<View> all;
   for (size_t i = 0; i < in.size(); ++i)
     all.push_back(as_act(e_, path() + "/" + streams_[i] + "/cast" + how.pass(),
@@ -33,8 +33,8 @@ std::vector<View> GlobePart::act(const std::vector<Flow>& in, const Forward& how
 
 View GlobePart::goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const {
   if (!how.result) return {};
-  return how.again ? b_.scratch(path() + "." + name + ".out", DType::f32, batch_ * rows * D_)
-                   : how.output_place(i);
+  return how.recompute ? b_.scratch(path() + "." + name + ".out", DType::f32, batch_ * rows * D_)
+                       : how.output_place(i);
 }
 
 View GlobePart::of_result(size_t i, const View& dx) const {

@@ -275,7 +275,7 @@ View MessageStep::receive_buffer(size_t in) {
 }
 
 std::vector<Flow> MessageStep::forward(const std::vector<Flow>& in, const Forward& how) {
-  if (!how.again) in_ = in;
+  if (!how.recompute) in_ = in;
   const bool keep = how.keep == Keep::all;
   const std::string pass = how.pass();
   for (size_t i = 0; i < 4; ++i)
@@ -284,8 +284,8 @@ std::vector<Flow> MessageStep::forward(const std::vector<Flow>& in, const Forwar
   std::vector<Flow> out(last_ ? 1 : 4);
   if (how.result)
     for (size_t i = 0; i < out.size(); ++i)
-      out[i].x = how.again ? b_.scratch(path() + "." + kStreams[i] + ".out", DType::f32, rows_[i] * D_)
-                           : how.output_place(i);
+      out[i].x = how.recompute ? b_.scratch(path() + "." + kStreams[i] + ".out", DType::f32, rows_[i] * D_)
+                               : how.output_place(i);
   const auto goes_on = [&](size_t i) { return i < out.size() ? out[i].x : View{}; };
   const auto residual = [&](size_t i) { return goes_on(i) ? in[i].x : View{}; };
   sums_[0] =

@@ -58,7 +58,7 @@ class Layer : public NetPart {
     u_ = b_.hold(path() + ".u", e_.act, at_.rows * out_, how.keep == Keep::all);
     layers_.linear_forward(path() + "/linear" + how.pass(), linear_, x_, u_, at_.rows, linear_.bias);
     if (!how.result) return {{}};
-    const View g = how.again ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.output_place(0);
+    const View g = how.recompute ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.output_place(0);
     b_.emit(OpKind::activation, path() + "/activation" + how.pass(), sizes(), {u_}, {g});
     layers_.dropout(path() + "/dropout" + how.pass(), g, false, index());
     return {{.x = g}};

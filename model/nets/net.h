@@ -20,11 +20,11 @@ enum class Keep : uint8_t { all, input, nothing };  // what a part saves from fo
 /// How a part emits its forward.
 struct Forward {
   Keep keep = Keep::all;
-  bool again = false;  // a recomputation: kept tensors exist already
-  bool result = true;  // false: the result is unused (the last part of a recomputed group)
+  bool recompute = false;  // a recomputation: kept tensors exist already
+  bool result = true;      // false: the result is unused (the last part of a recomputed group)
   /// The preferred buffer of its i-th result; a part may ignore it.
   std::function<View(size_t)> output_place;
-  const char* pass() const { return again ? "/recompute" : "/forward"; }
+  const char* pass() const { return recompute ? "/recompute" : "/forward"; }
 };
 
 class NetPart {

@@ -60,14 +60,14 @@ class Merge : public NetPart {
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     const bool keep = how.keep == Keep::all;
-    if (!how.again) in_ = in[0];
+    if (!how.recompute) in_ = in[0];
     // split reads it, even if this part is recomputed.
-    norm_.x = in[0].y ? b_.hold("merge/norm.x", DType::f32, at_.rows * g_.D, !how.again) : in[0].x;
+    norm_.x = in[0].y ? b_.hold("merge/norm.x", DType::f32, at_.rows * g_.D, !how.recompute) : in[0].x;
     norms_.norm_forward("merge/norm", how.pass(), norm_, in[0], keep);
     side_ = b_.hold("merge.side", e_.act, rows_ * 4 * g_.D, keep);
     emit_neighbours(b_, std::string("merge/neighbours") + how.pass(), g_, norm_.h, side_, true);
     if (!how.result) return {{}, {.x = norm_.x}};
-    const View x = how.again ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.output_place(0);
+    const View x = how.recompute ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.output_place(0);
     const bool direct = e_.act == DType::f32;
     const View y = direct ? x : b_.scratch("merge.y", e_.act, x.count);
     linears_.linear_forward(std::string("merge/reduction") + how.pass(), linear_, side_, y, rows_, View{});
@@ -129,7 +129,7 @@ class Split : public NetPart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     const bool keep = how.keep == Keep::all;
     const Flow& x = in[kCoarse];
-    if (!how.again) in_ = x;
+    if (!how.recompute) in_ = x;
     skip_ = in[kSkip].x;
     norm_.x = x.y ? b_.hold("split/norm.x", DType::f32, rows_ * 2 * g_.D, how.keep != Keep::nothing) : x.x;
     layers_.norm_forward("split/norm", how.pass(), norm_, x, keep);

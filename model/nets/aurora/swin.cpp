@@ -214,7 +214,7 @@ Attrs SwinBlock::rows_of(int64_t rows, int64_t cols) const {
 // ---- forward ----
 
 std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward& how) {
-  if (!how.again) in_ = in;
+  if (!how.recompute) in_ = in;
   const std::string pass = how.pass(), attn = path() + "/attn", mlp = path() + "/mlp";
   const bool keep = how.keep == Keep::all;
   const int64_t D = s_.width, R = windows_.order.inside;
@@ -257,7 +257,7 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
   layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, z, rows_, layers_.once(fc2_.bias));
   z = layers_.result(mlp + "/fc2" + pass, z);
   // A recomputation may not need the result, but it needs the norm's statistics.
-  const View out = how.again ? b_.scratch(path() + ".y", DType::f32, rows_ * D) : how.output_place(kX);
+  const View out = how.recompute ? b_.scratch(path() + ".y", DType::f32, rows_ * D) : how.output_place(kX);
   norm2_.forward(pass, z, a, out, condition_, rows_, keep);
   if (s_.last) return {{.x = out}};
   return {{.x = out}, {.x = in[kCondition].x}};
