@@ -65,7 +65,7 @@ std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages) {
   const auto inner = static_cast<int64_t>(parts.size()) - 2;
   const auto end = static_cast<int32_t>(parts.size());
   std::vector<int32_t> cuts{0};
-  if (std::all_of(parts.begin() + 1, parts.end() - 1, [](const Part& p) { return p.alike == 1; })) {
+  if (std::all_of(parts.begin() + 1, parts.end() - 1, [](const Part& p) { return p.same_as == 1; })) {
     int64_t part = 1;
     for (int64_t j = 0; j + 1 < stages; ++j) {
       part += inner / stages + (j >= 1 && j <= inner % stages ? 1 : 0);

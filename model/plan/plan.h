@@ -17,9 +17,9 @@ namespace isobar {
 /// The unit of a net: what pipelines cut between, what is recomputed, sharded, priced and reported as one.
 /// Ops, buffers and parameters hold the index of their part; its names are for people.
 struct Part {
-  std::string kind;    // embed, block, head
-  std::string path;    // block07: prefix of its ops' paths
-  int32_t alike = -1;  // the first part that emits the same ops of the same shapes (perhaps itself)
+  std::string kind;      // embed, block, head
+  std::string path;      // block07: prefix of its ops' paths
+  int32_t same_as = -1;  // the first part that emits the same ops of the same shapes (perhaps itself)
 };
 
 /// A tensor that one part gives to a later one: the residual stream to the next part, a skip connection to

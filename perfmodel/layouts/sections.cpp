@@ -245,8 +245,8 @@ void check_alike(const RunSpec& spec) {
   std::vector<Trained> parts(plan.parts.size());
   for (const Param& p : plan.params) parts[p.part].emplace_back(p.count, p.frozen);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Part& like = plan.parts[plan.parts[i].alike];
-    if (parts[i] != parts[plan.parts[i].alike])
+    const Part& like = plan.parts[plan.parts[i].same_as];
+    if (parts[i] != parts[plan.parts[i].same_as])
       throw ConfigError(
           spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
           "trains " + plan.parts[i].path + " otherwise than " + like.path +

@@ -111,8 +111,8 @@ StageKind stage_of(const NetParts& net, const std::vector<int32_t>& cuts, int32_
 std::vector<int32_t> number_distinct(const std::vector<Part>& parts) {
   std::vector<int32_t> first, out;
   for (const Part& p : parts) {
-    auto at = std::find(first.begin(), first.end(), p.alike);
-    if (at == first.end()) at = first.insert(first.end(), p.alike);
+    auto at = std::find(first.begin(), first.end(), p.same_as);
+    if (at == first.end()) at = first.insert(first.end(), p.same_as);
     out.push_back(static_cast<int32_t>(at - first.begin()));
   }
   return out;
