@@ -28,7 +28,7 @@ class Block : public NetPart {
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View receive_buffer(size_t) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = norm1_.x}}; }
-  int in_place(size_t) const override { return 0; }
+  int shares_gradient_with(size_t) const override { return 0; }
   View last_gradient(bool weight) const override { return weight ? qkv_.weight : norm1_.gamma; }
 
  private:

@@ -22,7 +22,7 @@ std::vector<int> shared_gradients(const Net& net) {
   std::iota(same.begin(), same.end(), 0);
   for (size_t part = 0; part < ports.size(); ++part)
     for (size_t i = 0; i < ports[part].takes.size(); ++i)
-      if (const int given = net.parts()[part]->in_place(i); given >= 0)
+      if (const int given = net.parts()[part]->shares_gradient_with(i); given >= 0)
         same[ports[part].gives[given]] = same[ports[part].takes[i]];
   return same;
 }

@@ -54,7 +54,7 @@ class GlobeEncode : public GlobePart {
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  int in_place(size_t in) const override { return static_cast<int>(in); }
+  int shares_gradient_with(size_t in) const override { return static_cast<int>(in); }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? level_.last_weight() : level_.first_bias();
   }
@@ -74,7 +74,7 @@ class GlobeStep : public GlobePart {
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  int in_place(size_t in) const override { return in == 0 || !last_ ? static_cast<int>(in) : -1; }
+  int shares_gradient_with(size_t in) const override { return in == 0 || !last_ ? static_cast<int>(in) : -1; }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? edge_.last_weight() : edge_.first_bias();
   }
@@ -94,7 +94,7 @@ class GlobeDecode : public GlobePart {
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  int in_place(size_t in) const override { return in == 0 ? 0 : -1; }
+  int shares_gradient_with(size_t in) const override { return in == 0 ? 0 : -1; }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? down_.last_weight() : down_.first_bias();
   }

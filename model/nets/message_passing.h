@@ -106,7 +106,9 @@ class MessageStep : public NetPart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
-  int in_place(size_t in) const override { return in == kDown || !last_ ? static_cast<int>(in) : -1; }
+  int shares_gradient_with(size_t in) const override {
+    return in == kDown || !last_ ? static_cast<int>(in) : -1;
+  }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? intra_.last_weight() : intra_.first_bias();
   }

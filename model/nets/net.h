@@ -43,7 +43,7 @@ class NetPart {
   /// Inputs -> results, both in the order of Plan::streams.
   virtual std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) = 0;
   /// `out`: gradients of its results. `in[i].dx`: buffer of the i-th input's gradient, which may already have
-  /// a value (in_place); the part fills in[i].dy if that input came with a y.
+  /// a value (shares_gradient_with); the part fills in[i].dy if that input came with a y.
   virtual void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) = 0;
 
   /// The buffer into which the i-th input is received from another stage.
@@ -51,7 +51,7 @@ class NetPart {
   /// Its inputs, as Keep::input has saved them.
   virtual std::vector<Flow> kept_inputs() const { return {}; }
   /// The result whose gradient becomes the i-th input's by adding in place (-1: none).
-  virtual int in_place(size_t) const { return -1; }
+  virtual int shares_gradient_with(size_t) const { return -1; }
   /// The parameter whose gradient backward writes last; `weight`: counting the products that a split backward
   /// postpones. Absent: none.
   virtual View last_gradient(bool weight) const = 0;

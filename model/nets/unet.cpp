@@ -55,7 +55,7 @@ class Merge : public NetPart {
     return b_.saved("merge/norm.x", DType::f32, at_.rows * g_.D);
   }
   std::vector<Flow> kept_inputs() const override { return {{.x = norm_.x}}; }
-  int in_place(size_t in) const override { return in == 0 ? 1 : -1; }  // of the skip connection
+  int shares_gradient_with(size_t in) const override { return in == 0 ? 1 : -1; }  // of the skip connection
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
@@ -123,7 +123,7 @@ class Split : public NetPart {
   }
   std::vector<Flow> kept_inputs() const override { return {{.x = skip_}, {.x = norm_.x}}; }
   // The gradient of the sum is that of the skip connection.
-  int in_place(size_t in) const override { return in == kSkip ? 0 : -1; }
+  int shares_gradient_with(size_t in) const override { return in == kSkip ? 0 : -1; }
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {

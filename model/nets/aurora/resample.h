@@ -22,7 +22,9 @@ class Merge : public NetPart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
-  int in_place(size_t) const override { return skips_ > 0 ? 1 : -1; }  // of the first skip connection
+  int shares_gradient_with(size_t) const override {
+    return skips_ > 0 ? 1 : -1;
+  }  // of the first skip connection
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
  private:
@@ -52,7 +54,7 @@ class Split : public NetPart {
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
-  int in_place(size_t in) const override { return skip_ && in == 0 ? 0 : -1; }
+  int shares_gradient_with(size_t in) const override { return skip_ && in == 0 ? 0 : -1; }
   View last_gradient(bool weight) const override { return weight ? first_.weight : norm_.gamma; }
 
  private:
