@@ -52,12 +52,12 @@ std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how
   const std::string pass = how.pass();
   const bool keep = how.keep == Keep::all;
   // Without y, x is already the block's received stream.
-  norm1_.x =
-      x.y ? b_.hold(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width, how.keep != Keep::nothing)
-          : x.x;
+  norm1_.x = x.y ? b_.saved_or_scratch(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width,
+                                       how.keep != Keep::nothing)
+                 : x.x;
   layers_.norm_forward(path() + "/norm1", pass, norm1_, x, keep);
   const View y = attention(pass, keep);
-  norm2_.x = b_.hold(path() + "/norm2.x", shape_.stream, at_.rows * shape_.width, keep);
+  norm2_.x = b_.saved_or_scratch(path() + "/norm2.x", shape_.stream, at_.rows * shape_.width, keep);
   layers_.norm_forward(path() + "/norm2", pass, norm2_, {.x = norm1_.x, .y = y}, keep);
   return {
       {.x = norm2_.x, .y = mlp(pass, keep, how.result), .linear = path() + "/mlp/fc2", .bias = fc2_.bias}};
@@ -65,8 +65,8 @@ std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how
 
 View Block::attention(const std::string& pass, bool keep) {
   const std::string attn = path() + "/attn";
-  core_.qkv = b_.hold(path() + ".qkv", e_.act, R_ * qkv_width_,
-                      keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
+  core_.qkv = b_.saved_or_scratch(path() + ".qkv", e_.act, R_ * qkv_width_,
+                                  keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
   layers_.linear_forward(attn + "/qkv" + pass, qkv_, layers_.gathered(attn + "/qkv" + pass, norm1_.h),
                          core_.qkv, R_, qkv_.bias);
   if (shape_.rotary) rotary(OpKind::rotary, attn + "/rotary" + pass, core_.qkv);
@@ -81,8 +81,8 @@ View Block::attention(const std::string& pass, bool keep) {
 // Backward does not need the last product, so a recomputation computes it only for the next block.
 View Block::mlp(const std::string& pass, bool keep, bool result) {
   const std::string mlp = path() + "/mlp";
-  u_ = b_.hold(path() + ".u", e_.act, R_ * fc1_.out, keep);
-  g_ = b_.hold(path() + ".g", e_.act, R_ * fc2_.in, keep);
+  u_ = b_.saved_or_scratch(path() + ".u", e_.act, R_ * fc1_.out, keep);
+  g_ = b_.saved_or_scratch(path() + ".g", e_.act, R_ * fc2_.in, keep);
   layers_.linear_forward(mlp + "/fc1" + pass, fc1_, layers_.gathered(mlp + "/fc1" + pass, norm2_.h), u_, R_,
                          fc1_.bias);
   if (shape_.swiglu)

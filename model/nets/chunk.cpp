@@ -124,7 +124,7 @@ void ChunkEmitter::fetch(const Stage& stage) {
     // If steps have slots of their own, a step's tensor lies in its slot, at one place for all steps.
     View alone;
     View& at = e_.roll.all ? held[t.role] : alone;
-    if (!at) at = b_.hold(t.name, t.dtype, t.count, t.kept);
+    if (!at) at = b_.saved_or_scratch(t.name, t.dtype, t.count, t.kept);
     writes[i] = at.of_before(-t.step * e_.roll.slots_back);
     net_.fetched(i, writes[i]);
     if (reader < 0) reader = t.part;

@@ -38,7 +38,7 @@ View FeatureEmbed::to_act(const std::string& pass, const View& features, bool ke
   const View h = b_.scratch(path_ + ".h", e_.act, rows_ * D_);
   mlp_.norm(pass, rows_, {}, h, {}, keep);
   // Also for one sample: a search interpolates between plans of batch 1 and 2, which must have the same ops.
-  return copied(pass, h, b_.hold(path_ + ".all", e_.act, batch_ * rows_ * D_, keep));
+  return copied(pass, h, b_.saved_or_scratch(path_ + ".all", e_.act, batch_ * rows_ * D_, keep));
 }
 
 View FeatureEmbed::act_gradient() const {

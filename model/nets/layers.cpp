@@ -176,16 +176,16 @@ void Layers::zero_gradients(const std::string& path, const Linear& l) const {
 void Layers::norm_forward(const std::string& path, const std::string& pass, Norm& n, const Flow& in,
                           bool keep) const {
   const int64_t rows = at_.rows, D = n.gamma.count;
-  n.h = b_.hold(path + ".h", e_.act, rows * D, keep);
+  n.h = b_.saved_or_scratch(path + ".h", e_.act, rows * D, keep);
   const View sum = in.y ? n.x : View{};
   if (!n.beta) {
-    n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
+    n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows, keep);
     b_.emit(OpKind::rms_norm, path + pass, {.m = rows, .n = D, .eps = n.eps}, {in.x, in.y, n.gamma},
             {sum, n.h, n.rstd});
     return;
   }
-  n.mean = b_.hold(path + ".mean", DType::f32, rows, keep);
-  n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
+  n.mean = b_.saved_or_scratch(path + ".mean", DType::f32, rows, keep);
+  n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows, keep);
   b_.emit(OpKind::residual_norm, path + pass,
           {.m = rows, .n = D, .eps = n.eps, .period = in.period, .row0 = at_.row0},
           {in.x, in.y, n.gamma, n.beta}, {sum, n.h, n.mean, n.rstd});

@@ -33,7 +33,7 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
   const SenderTable table = begin_sender_table(pass, senders, keep && !whole);
   table_ = table.rows;
   const View u = whole ? mlp_.first(pass, {edges}, rows, keep) : View{};
-  of_receiver_ = b_.hold(path_ + ".receiver", e_.act, batch_ * at_.receivers * H, keep && !whole);
+  of_receiver_ = b_.saved_or_scratch(path_ + ".receiver", e_.act, batch_ * at_.receivers * H, keep && !whole);
   mlp_.product(pass, kReceiver, receivers, of_receiver_, batch_ * at_.receivers);
   if (whole) {
     finish_sender_table(pass, table);
@@ -50,7 +50,7 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
     mlp_.norm(c.piece + pass, c.count, rows_of(c, residual, D_), rows_of(c, messages, D_), rows_of(c, y, D_),
               false);
   }
-  const View sums = b_.hold(path_ + ".sums", e_.act, batch_ * at_.receivers * D_, keep);
+  const View sums = b_.saved_or_scratch(path_ + ".sums", e_.act, batch_ * at_.receivers * D_, keep);
   b_.emit(OpKind::segment_sum, path_ + "/segment_sum" + pass, edge_rows(D_),
           {messages, at_.receiver_offsets(), View{}}, {sums});
   return sums;
@@ -143,7 +143,8 @@ EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, 
   const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), halo = rows - own;
   // The send and receive buffers follow the table in one buffer: separate ones could be reused while the
   // table is still in use, and their next users would wait for the exchange.
-  const View all = b_.hold(path_ + ".sender", e_.act, batch_ * (rows + sent + (apart ? halo : 0)) * H, keep);
+  const View all =
+      b_.saved_or_scratch(path_ + ".sender", e_.act, batch_ * (rows + sent + (apart ? halo : 0)) * H, keep);
   const View table = all.slice(0, batch_ * rows * H), leaving = all.slice(table.count, batch_ * sent * H),
              arriving = apart ? all.slice(table.count + leaving.count, batch_ * halo * H) : View{};
   const View mine =
@@ -271,7 +272,7 @@ void MessageStep::declare(Declare& d) {
 View MessageStep::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";
-  return b_.hold(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);
+  return b_.saved_or_scratch(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);
 }
 
 std::vector<Flow> MessageStep::forward(const std::vector<Flow>& in, const Forward& how) {

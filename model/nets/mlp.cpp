@@ -55,7 +55,7 @@ class Layer : public NetPart {
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     x_ = in.empty() ? input_as_activations() : in[0].x;
-    u_ = b_.hold(path() + ".u", e_.act, at_.rows * out_, how.keep == Keep::all);
+    u_ = b_.saved_or_scratch(path() + ".u", e_.act, at_.rows * out_, how.keep == Keep::all);
     layers_.linear_forward(path() + "/linear" + how.pass(), linear_, x_, u_, at_.rows, linear_.bias);
     if (!how.result) return {{}};
     const View g = how.recompute ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.output_place(0);

@@ -132,7 +132,7 @@ class GraphHead : public NetPart {
   void declare(Declare& d) override { mlp_.declare(d); }
   View receive_buffer(size_t) override {
     const InPart here(b_, index());
-    return b_.hold("head.down", DType::f32, at_.rows * n_.latent_size, e_.act == DType::f32);
+    return b_.saved_or_scratch("head.down", DType::f32, at_.rows * n_.latent_size, e_.act == DType::f32);
   }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();

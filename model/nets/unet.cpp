@@ -62,9 +62,10 @@ class Merge : public NetPart {
     const bool keep = how.keep == Keep::all;
     if (!how.recompute) in_ = in[0];
     // split reads it, even if this part is recomputed.
-    norm_.x = in[0].y ? b_.hold("merge/norm.x", DType::f32, at_.rows * g_.D, !how.recompute) : in[0].x;
+    norm_.x =
+        in[0].y ? b_.saved_or_scratch("merge/norm.x", DType::f32, at_.rows * g_.D, !how.recompute) : in[0].x;
     norms_.norm_forward("merge/norm", how.pass(), norm_, in[0], keep);
-    side_ = b_.hold("merge.side", e_.act, rows_ * 4 * g_.D, keep);
+    side_ = b_.saved_or_scratch("merge.side", e_.act, rows_ * 4 * g_.D, keep);
     emit_neighbours(b_, std::string("merge/neighbours") + how.pass(), g_, norm_.h, side_, true);
     if (!how.result) return {{}, {.x = norm_.x}};
     const View x = how.recompute ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.output_place(0);
@@ -131,7 +132,9 @@ class Split : public NetPart {
     const Flow& x = in[kCoarse];
     if (!how.recompute) in_ = x;
     skip_ = in[kSkip].x;
-    norm_.x = x.y ? b_.hold("split/norm.x", DType::f32, rows_ * 2 * g_.D, how.keep != Keep::nothing) : x.x;
+    norm_.x =
+        x.y ? b_.saved_or_scratch("split/norm.x", DType::f32, rows_ * 2 * g_.D, how.keep != Keep::nothing)
+            : x.x;
     layers_.norm_forward("split/norm", how.pass(), norm_, x, keep);
     if (!how.result) return {{}};
     const View side = b_.scratch("split.side", e_.act, rows_ * 4 * g_.D);

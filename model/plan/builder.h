@@ -63,7 +63,7 @@ class Builder {
   }
 
   /// saved if an op after the routine reads it, else scratch
-  View hold(const std::string& name, DType t, int64_t count, bool keep) {
+  View saved_or_scratch(const std::string& name, DType t, int64_t count, bool keep) {
     return keep ? saved(name, t, count) : scratch(name, t, count);
   }
 

@@ -132,9 +132,9 @@ std::vector<Flow> Decoder::forward(const std::vector<Flow>& in, const Forward&) 
   surface_rows_.gather("head/surface/rows", z, x_surface_, D_);
   x_upper_ = b_.saved("head.upper.x", e_.act, patches * (n_.latent_levels - 1) * D_);
   upper_rows_.gather("head/upper/rows", z, x_upper_, D_);
-  const View levels = b_.hold("head.level", DType::f32, levels_ * D_, e_.act == DType::f32);
+  const View levels = b_.saved_or_scratch("head.level", DType::f32, levels_ * D_, e_.act == DType::f32);
   layers_.linear_forward("head/atmos_levels/forward", level_, code_, levels, levels_, level_.bias);
-  const View y = b_.hold("head.y", DType::f32, upper * D_, e_.act == DType::f32);
+  const View y = b_.saved_or_scratch("head.y", DType::f32, upper * D_, e_.act == DType::f32);
   perceiver_.forward(levels, x_upper_, y);
   y_ = as_act(e_, "head/upper/cast", "head.y.act", y, true);
   pred_ = b_.saved("pred", e_.act, patches * n_.out_channels * n_.patch_size * n_.patch_size);

@@ -213,7 +213,7 @@ void Encoder::surface_forward(const View& y) {
   before_ ? roll_surface() : read_surface();
   const View embedded = b_.scratch("embed.surface.y", DType::f32, rows * D_);
   layers_.linear_forward("embed/surface/forward", surface_, surface_patches_, embedded, rows, surface_.bias);
-  const View x = b_.hold("embed.surface.x", DType::f32, rows * D_, e_.act == DType::f32);
+  const View x = b_.saved_or_scratch("embed.surface.x", DType::f32, rows * D_, e_.act == DType::f32);
   b_.emit(
       OpKind::gather, "embed/surface/level", {.m = rows, .n = D_, .batch = 1},
       {embedded, level_code_,
@@ -287,7 +287,7 @@ void Encoder::condition_forward(const View& s) {
   const Attrs silu{.m = 1, .n = D_, .activation = Activation::silu};
   c1_ = b_.saved("embed.condition.u1", DType::f32, D_);
   layers_.linear_forward("embed/time_mlp/0/forward", time1_, lead_.code, c1_, 1, time1_.bias);
-  const View g = b_.hold("embed.condition.g1", DType::f32, D_, e_.act == DType::f32);
+  const View g = b_.saved_or_scratch("embed.condition.g1", DType::f32, D_, e_.act == DType::f32);
   b_.emit(OpKind::activation, "embed/time_mlp/silu/forward", silu, {c1_}, {g});
   c1_act_ = as_act(e_, "embed/time_mlp/cast", "embed.condition.g1.act", g, true);
   c2_ = b_.saved("embed.condition.u2", DType::f32, D_);

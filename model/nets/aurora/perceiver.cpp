@@ -55,7 +55,7 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
   const int64_t D = s_.width, kv = s_.groups * s_.keys;
   context_ = context;
   latents_ = as_act(e_, path_ + "/latents", path_ + ".latents", latents, true);
-  query_ = b_.hold(path_ + ".q0", e_.act, s_.queries * D, selective_);
+  query_ = b_.saved_or_scratch(path_ + ".q0", e_.act, s_.queries * D, selective_);
   layers_.linear_forward(path_ + "/to_q/forward", q_, latents_, query_, s_.queries, View{});
   repeat_queries("", !selective_);
   keys_ = b_.saved(path_ + ".kv", e_.act, kv * 2 * D);
@@ -71,7 +71,7 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
   layers_.linear_forward(path_ + "/to_out/forward", out_, o_, norm1_.x, rows_, View{});
   const View residual = b_.scratch(path_ + ".residual", DType::f32, rows_ * D);
   repeated("/residual", latents, residual);
-  const View a = b_.hold(path_ + ".a", DType::f32, rows_ * D, e_.act == DType::f32);
+  const View a = b_.saved_or_scratch(path_ + ".a", DType::f32, rows_ * D, e_.act == DType::f32);
   normed(".norm1", norm1_, residual, a);
   a_ = as_act(e_, path_ + "/mlp/cast", path_ + ".a.act", a, true);
   u_ = b_.saved(path_ + ".u", e_.act, rows_ * s_.hidden);
@@ -89,21 +89,21 @@ void Perceiver::repeated(const std::string& path, const View& x, const View& to)
 }
 
 void Perceiver::repeat_queries(const std::string& pass, bool keep) {
-  queries_ = b_.hold(path_ + ".q", e_.act, rows_ * s_.width, keep);
+  queries_ = b_.saved_or_scratch(path_ + ".q", e_.act, rows_ * s_.width, keep);
   repeated("/queries" + pass, query_, queries_);
 }
 
 void Perceiver::attend(const std::string& pass, bool keep) {
   const int64_t D = s_.width;
-  o_ = b_.hold(path_ + ".o", e_.act, rows_ * D, keep);
-  lse_ = b_.hold(path_ + ".lse", DType::f32, rows_ * s_.heads, keep);
+  o_ = b_.saved_or_scratch(path_ + ".o", e_.act, rows_ * D, keep);
+  lse_ = b_.saved_or_scratch(path_ + ".lse", DType::f32, rows_ * s_.heads, keep);
   b_.emit_with_workspace(OpKind::attention, path_ + "/attention" + pass, attention(),
                          {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D)},
                          {o_, lse_});
 }
 
 void Perceiver::activate(const std::string& pass, bool keep) {
-  g_ = b_.hold(path_ + ".g", e_.act, rows_ * s_.hidden, keep);
+  g_ = b_.saved_or_scratch(path_ + ".g", e_.act, rows_ * s_.hidden, keep);
   b_.emit(OpKind::activation, path_ + "/mlp/gelu" + pass, rows_of(s_.hidden), {u_}, {g_});
 }
 

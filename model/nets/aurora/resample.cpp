@@ -28,8 +28,8 @@ void Merge::declare(Declare& d) {
 
 View Merge::receive_buffer(size_t) {
   const InPart here(b_, index());
-  return b_.hold(path() + ".x", DType::f32, order_.outside * D_,
-                 skips_ > 0 || e_.spec.policy.recompute == "full");
+  return b_.saved_or_scratch(path() + ".x", DType::f32, order_.outside * D_,
+                             skips_ > 0 || e_.spec.policy.recompute == "full");
 }
 
 // A skip connection outlives this routine, even if the part itself keeps nothing.
@@ -43,7 +43,7 @@ View Merge::kept(const View& x, Keep keep) {
 std::vector<Flow> Merge::forward(const std::vector<Flow>& in, const Forward& how) {
   const bool keep = how.keep == Keep::all;
   if (!how.recompute) x_ = kept(in[0].x, how.keep);
-  norm_.x = b_.hold(path() + ".side", DType::f32, rows_ * 4 * D_, keep);
+  norm_.x = b_.saved_or_scratch(path() + ".side", DType::f32, rows_ * 4 * D_, keep);
   order_.gather(path() + "/neighbours" + how.pass(), in[0].x, norm_.x, D_);
   layers_.norm_forward(path() + "/norm", how.pass(), norm_, {.x = norm_.x}, keep);
   std::vector<Flow> out(static_cast<size_t>(1 + skips_), {.x = x_});
@@ -93,8 +93,9 @@ void Split::declare(Declare& d) {
 View Split::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool again = e_.spec.policy.recompute == "full";
-  return in == coarse() ? b_.hold(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
-                        : b_.hold(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);
+  return in == coarse()
+             ? b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
+             : b_.saved_or_scratch(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);
 }
 
 std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how) {
@@ -105,7 +106,7 @@ std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how
   const int64_t width = D_ / 2, fine = fine_rows_ * width;
   const View side = b_.scratch(path() + ".side", DType::f32, rows_ * 2 * D_);
   layers_.linear_forward(path() + "/lin1" + pass, first_, x_, side, rows_, View{});
-  norm_.x = b_.hold(path() + ".norm.x", DType::f32, fine, keep);
+  norm_.x = b_.saved_or_scratch(path() + ".norm.x", DType::f32, fine, keep);
   order_.back(path() + "/neighbours" + pass, {}, side, norm_.x, width);
   layers_.norm_forward(path() + "/norm", pass, norm_, {.x = norm_.x}, keep);
   if (!how.result) return {{}};

@@ -37,10 +37,10 @@ void AdaptiveNorm::declare(Declare& d) {
 void AdaptiveNorm::forward(const std::string& pass, const View& x, const View& residual, const View& y,
                            const View& s, int64_t rows, bool keep) {
   x_ = x, s_ = s;
-  shift_scale_ = b_.hold(path_ + ".modulation", DType::f32, 2 * D_, keep);
+  shift_scale_ = b_.saved_or_scratch(path_ + ".modulation", DType::f32, 2 * D_, keep);
   layers_.linear_forward(path_ + "/modulation" + pass, modulation_, s, shift_scale_, 1, modulation_.bias);
-  mean_ = b_.hold(path_ + ".mean", DType::f32, rows, keep);
-  rstd_ = b_.hold(path_ + ".rstd", DType::f32, rows, keep);
+  mean_ = b_.saved_or_scratch(path_ + ".mean", DType::f32, rows, keep);
+  rstd_ = b_.saved_or_scratch(path_ + ".rstd", DType::f32, rows, keep);
   const View alone = drops_ ? b_.scratch(path_ + ".result", DType::f32, rows * D_) : y;
   b_.emit(OpKind::norm_residual, path_ + pass, {.m = rows, .n = D_, .eps = eps_},
           {x, drops_ ? View{} : residual, shift_scale_.slice(D_, D_), shift_scale_.slice(0, D_)},
@@ -163,7 +163,7 @@ void SwinBlock::declare(Declare& d) {
 View SwinBlock::receive_buffer(size_t in) {
   const InPart here(b_, index());
   if (in == kCondition) return b_.saved(path() + ".condition", DType::f32, s_.condition);
-  return b_.hold(path() + ".x", DType::f32, rows_ * s_.width, e_.spec.policy.recompute == "full");
+  return b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * s_.width, e_.spec.policy.recompute == "full");
 }
 
 // Windows whose rows are all on this rank, and windows that need an exchange, in the order of work.
@@ -222,8 +222,8 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
   condition_ = as_act(e_, path() + "/condition" + pass, path() + ".condition.act", in[kCondition].x, keep);
 
   RowOrder& order = windows_.order;
-  windowed_ = b_.hold(path() + ".windows", e_.act, R * D, keep);
-  projections_ = b_.hold(path() + ".qkv", e_.act, R * 3 * width_, keep);
+  windowed_ = b_.saved_or_scratch(path() + ".windows", e_.act, R * D, keep);
+  projections_ = b_.saved_or_scratch(path() + ".qkv", e_.act, R * 3 * width_, keep);
   hold_attention(keep && !selective_);
   const View y = b_.scratch(path() + ".attn.y", e_.act, R * D);
   const View h = as_act(e_, path() + "/cast" + pass, path() + ".x.act", x, false);
@@ -244,16 +244,16 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
     layers_.result(attn + "/proj" + s.name + pass, part);
     if (s.exchanged) returned = order.give(attn + "/back" + pass, y, D);
   }
-  const View back = b_.hold(path() + ".attn.back", e_.act, rows_ * D, keep);
+  const View back = b_.saved_or_scratch(path() + ".attn.back", e_.act, rows_ * D, keep);
   order.back(attn + "/back" + pass, {}, y, back, D, returned);
-  const View a = b_.hold(path() + ".a", DType::f32, rows_ * D, keep && e_.act == DType::f32);
+  const View a = b_.saved_or_scratch(path() + ".a", DType::f32, rows_ * D, keep && e_.act == DType::f32);
   norm1_.forward(pass, back, x, a, condition_, rows_, keep);
 
   a_ = as_act(e_, mlp + "/cast" + pass, path() + ".a.act", a, keep);
-  u_ = b_.hold(path() + ".u", e_.act, rows_ * fc1_.out, keep);
+  u_ = b_.saved_or_scratch(path() + ".u", e_.act, rows_ * fc1_.out, keep);
   layers_.linear_forward(mlp + "/fc1" + pass, fc1_, a_, u_, rows_, fc1_.bias);
   activate(pass, keep && !selective_);
-  View z = b_.hold(path() + ".mlp.y", e_.act, rows_ * D, keep);
+  View z = b_.saved_or_scratch(path() + ".mlp.y", e_.act, rows_ * D, keep);
   layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, z, rows_, layers_.once(fc2_.bias));
   z = layers_.result(mlp + "/fc2" + pass, z);
   // A recomputation may not need the result, but it needs the norm's statistics.
@@ -265,8 +265,8 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
 
 void SwinBlock::hold_attention(bool keep) {
   const int64_t R = windows_.order.inside;
-  o_ = b_.hold(path() + ".o", e_.act, R * width_, keep);
-  lse_ = b_.hold(path() + ".lse", DType::f32, R * (s_.heads / at_.tp), keep);
+  o_ = b_.saved_or_scratch(path() + ".o", e_.act, R * width_, keep);
+  lse_ = b_.saved_or_scratch(path() + ".lse", DType::f32, R * (s_.heads / at_.tp), keep);
 }
 
 void SwinBlock::attend(const std::string& pass, const Share& share) {
@@ -293,7 +293,7 @@ void SwinBlock::attend_backward(const Share& share, const View& d_o, const View&
 }
 
 void SwinBlock::activate(const std::string& pass, bool keep) {
-  g_ = b_.hold(path() + ".g", e_.act, rows_ * fc1_.out, keep);
+  g_ = b_.saved_or_scratch(path() + ".g", e_.act, rows_ * fc1_.out, keep);
   b_.emit(OpKind::activation, path() + "/mlp/gelu" + pass, rows_of(rows_, fc1_.out), {u_}, {g_});
 }
 
