@@ -59,7 +59,7 @@ int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
   }
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
     if (stage.leaves(streams_[i])) links_.send_forward(stage, i, flows_[i].x, flows_[i].y);
-  if (stage.is_last && !e_.roll.last) hand_on(stage);
+  if (stage.is_last && !e_.roll.last) send_prediction(stage);
   if (stage.is_last && b_.plan.replayed) keep_replayed();
   b_.end();
   return r;
@@ -72,12 +72,12 @@ void ChunkEmitter::read_before(const Stage& stage) {
   if (stage.is_last) return roll_->before(roll_->predicted().of_before(e_.roll.slots_back));
   const Stream& s = feedback_[0];
   const View v = b_.scratch(s.name, s.dtype, s.count);
-  links_.pass_round(stage, Pass::forward, false, s, v);
+  links_.last_to_first(stage, Pass::forward, false, s, v);
   roll_->before(v);
 }
 
-void ChunkEmitter::hand_on(const Stage& stage) {
-  if (!stage.is_first) links_.pass_round(stage, Pass::forward, true, feedback_[0], roll_->predicted());
+void ChunkEmitter::send_prediction(const Stage& stage) {
+  if (!stage.is_first) links_.last_to_first(stage, Pass::forward, true, feedback_[0], roll_->predicted());
 }
 
 // ---- from one optimizer step to a later one ----
@@ -91,25 +91,25 @@ void ChunkEmitter::keep_replayed() {
   b_.emit(same ? OpKind::copy : OpKind::cast, "replay/keep", a, {from}, {b_.plan.replayed});
 }
 
-void ChunkEmitter::hand_round_replayed(const Stages& stages) {
+void ChunkEmitter::send_replayed_to_first(const Stages& stages) {
   for (const Stage& s : stages.list())
     if (b_.plan.replayed && s.is_last != s.is_first)
-      links_.pass_round(s, Pass::forward, s.is_last, feedback_[0], b_.plan.replayed);
+      links_.last_to_first(s, Pass::forward, s.is_last, feedback_[0], b_.plan.replayed);
 }
 
 // In a buffer of its own, because it outlives the routine or is sent.
-void ChunkEmitter::find_next_gradient(const Stage& stage) {
+void ChunkEmitter::receive_next_gradient(const Stage& stage) {
   if (feedback_.empty() || !e_.roll.all || !(stage.is_first || stage.is_last)) return;
   const Stream& s = feedback_[0];
   if (!next_gradient_) next_gradient_ = b_.io("d" + s.name, s.dtype, s.count);
   roll_->gradient(next_gradient_);
   if (stage.is_last && !stage.is_first && !e_.roll.last)
-    links_.pass_round(stage, Pass::backward, false, s, next_gradient_);
+    links_.last_to_first(stage, Pass::backward, false, s, next_gradient_);
 }
 
-void ChunkEmitter::hand_back(const Stage& stage) {
+void ChunkEmitter::send_prediction_gradient(const Stage& stage) {
   if (stage.is_first && !stage.is_last && !feedback_.empty() && e_.roll.gradient_before())
-    links_.pass_round(stage, Pass::backward, true, feedback_[0], next_gradient_);
+    links_.last_to_first(stage, Pass::backward, true, feedback_[0], next_gradient_);
 }
 
 // One op fetches all tensors that the chunk's parts read.
@@ -178,7 +178,7 @@ int ChunkEmitter::backward(const Stage& stage, const std::string& name, bool acc
   accumulate = accumulate && params_.ops_accumulate();
   finals_.clear();
   find_gradients(stage);
-  find_next_gradient(stage);
+  receive_next_gradient(stage);
   e_.backward_begins(accumulate);
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
     if (stage.leaves(streams_[i])) arrive(stage, i, accumulate);
@@ -195,7 +195,7 @@ int ChunkEmitter::backward(const Stage& stage, const std::string& name, bool acc
   }
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
     if (stage.enters(streams_[i])) links_.send_backward(stage, i, gradients_[i].dx);
-  hand_back(stage);
+  send_prediction_gradient(stage);
   params_.finish(last_gradient(stage, false));
   b_.end();
   return r;

@@ -35,7 +35,7 @@ class ChunkEmitter {
   int backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
   /// In the open routine: sends Plan::replayed, which the last forward filled, from the last stage to the
   /// first.
-  void hand_round_replayed(const Stages& stages);
+  void send_replayed_to_first(const Stages& stages);
 
  private:
   struct Final {  // a part, and the number of postponed weight gradients after which its gradients are final
@@ -43,10 +43,10 @@ class ChunkEmitter {
     int part;
   };
   void read_before(const Stage& stage);
-  void hand_on(const Stage& stage);
+  void send_prediction(const Stage& stage);
   void keep_replayed();
-  void find_next_gradient(const Stage& stage);
-  void hand_back(const Stage& stage);
+  void receive_next_gradient(const Stage& stage);
+  void send_prediction_gradient(const Stage& stage);
   void fetch(const Stage& stage);
   View destination(const Stage& stage, int stream);
   std::vector<Flow> inputs(int part) const;

@@ -114,12 +114,12 @@ std::vector<Flow> PatchEmbed::forward(const std::vector<Flow>&, const Forward&) 
                          .period = at_.tokens,
                          .linear = "patch_embed",
                          .bias = patch_.bias}};
-  if (hands_state_) out.push_back({.x = newest_state()});
+  if (gives_state_) out.push_back({.x = newest_state()});
   return out;
 }
 
 // Gradients for the previous step: of its prediction, and of the states of its history that this step read.
-void PatchEmbed::hand_back(const Gradient& out, const View& dstate) {
+void PatchEmbed::gradient_for_previous_step(const Gradient& out, const View& dstate) {
   const int64_t history = e_.spec.data.history, count = at_.rows * image_.patch_size();
   const bool carried = history > 1;
   const View dpatches =
@@ -136,7 +136,7 @@ void PatchEmbed::hand_back(const Gradient& out, const View& dstate) {
 }
 
 void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
-  if (e_.roll.gradient_before()) hand_back(out[0], hands_state_ ? out[1].dx : View{});
+  if (e_.roll.gradient_before()) gradient_for_previous_step(out[0], gives_state_ ? out[1].dx : View{});
   const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
   const bool partial = at_.cp > 1 && !e_.accumulates();  // other tokens' rows get nothing here
   if (partial)

@@ -32,7 +32,7 @@ class PatchEmbed : public NetPart {
   void set_forcing(const View& v) { forcing_ = v; }
   /// Sets the part of the input that is predicted in a roll-out. `state`: also gives the newest state, in the
   /// layout of a prediction.
-  void rolls(const ImageShape& predicted, bool state) { predicted_ = predicted, hands_state_ = state; }
+  void rolls(const ImageShape& predicted, bool state) { predicted_ = predicted, gives_state_ = state; }
   /// The previous step's prediction (absent: this is the first step).
   void set_before(const View& v) { before_ = v; }
   /// The buffer of its gradient.
@@ -59,9 +59,9 @@ class PatchEmbed : public NetPart {
 
   void read();
   View newest_state();
-  void hand_back(const Gradient& out, const View& dstate);
+  void gradient_for_previous_step(const Gradient& out, const View& dstate);
   ImageShape predicted_{};
-  bool hands_state_ = false;
+  bool gives_state_ = false;
   View forcing_, before_, before_gradient_, dpatches_;
 };
 

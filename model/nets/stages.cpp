@@ -82,7 +82,7 @@ void StageLinks::receive_backward(const Stage& s, int stream, const View& dx) {
           {dx}, Lane::recv_backward);
 }
 
-void StageLinks::pass_round(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v) {
+void StageLinks::last_to_first(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v) {
   const int me = stages_.index();
   const bool forward = pass == Pass::forward;
   const std::string way = forward ? "forward" : "backward";

@@ -66,7 +66,7 @@ class StageLinks {
   void receive_backward(const Stage& s, int stream, const View& dx);
   void send_backward(const Stage& s, int stream, const View& dx);
   /// Sends from the last stage to the first, and the gradient back.
-  void pass_round(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v);
+  void last_to_first(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v);
 
  private:
   int pair(const std::string& name, int from, int to);

@@ -283,7 +283,7 @@ class Step {
   int emit_optimizer(ChunkEmitter& chunks) {
     const int r = b_.begin("optimizer", Pass::optimizer);
     Plan& p = b_.plan;
-    chunks.hand_round_replayed(stages_);
+    chunks.send_replayed_to_first(stages_);
     net_->before_optimizer(params_);
     params_.squared_norm(p.grad_norm2);
     if (at_.norm_group >= 0)
