@@ -65,7 +65,7 @@ Mpi::Mpi() : host_cpus_(process_cpus()) {
   if (!started_by_launcher()) return;
   flush_denormals();  // MPI's own threads inherit it
   int provided = 0;
-  Yielding::while_beginning(
+  Yielding::during_init(
       [&] { must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"); });
   const Yielding yielding;
   active_ = true;

@@ -20,7 +20,7 @@ class Yielding {
 
   /// Runs MPI_Init, where Open MPI reads the variable. A user's own setting stays for the whole run.
   template <class Begin>
-  static void while_beginning(Begin begin) {
+  static void during_init(Begin begin) {
     constexpr const char* kVariable = "OMPI_MCA_mpi_yield_when_idle";
     const bool chosen = std::getenv(kVariable);
     if (!chosen) ::setenv(kVariable, "1", 0);

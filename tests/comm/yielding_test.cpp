@@ -29,7 +29,7 @@ TEST(Yielding, EndsWithTheBeginningUnlessAUserChose) {
   if (set == nullptr) GTEST_SKIP() << "this MPI has no such switch";
   constexpr const char* kVariable = "OMPI_MCA_mpi_yield_when_idle";
   const auto begun = [&] {  // as MPI_Init reads it
-    Yielding::while_beginning([&] { set(std::getenv(kVariable) == std::string("1")); });
+    Yielding::during_init([&] { set(std::getenv(kVariable) == std::string("1")); });
     return set(false);
   };
   ::setenv(kVariable, "1", 1);
