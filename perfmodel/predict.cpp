@@ -81,16 +81,16 @@ void say_how_far(const StepTerms& terms, const Machine& m, double step_s, std::v
   out.emplace_back(text);
 }
 
-// `told`: the core distance of a measured run is known.
+// `distance_known`: the core distance of a measured run is known.
 std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms& terms, const Machine& m,
-                                           const StepCost& s, bool told) {
+                                           const StepCost& s, bool distance_known) {
   std::vector<std::string> out = extrapolations(view_of(spec, terms, m), m);
   for (size_t i = 0; i < kCoefs; ++i)
     if (!m.coefficients[i].measured() && s.parts[i] > 0.05 * s.total)
       out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and sets " +
                     short_number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
   say_how_read(spec, terms, m, s, out);
-  if (!told) say_how_far(terms, m, s.total, out);
+  if (!distance_known) say_how_far(terms, m, s.total, out);
   if (spec.policy.amp == "tf32" || spec.policy.amp == "fp16")
     out.push_back("policy.amp " + spec.policy.amp + " is emulated on CPUs: priced as " +
                   (spec.policy.amp == "tf32" ? "fp32" : "bf16") +

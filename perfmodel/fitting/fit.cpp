@@ -301,7 +301,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
 
   // Whole steps. Their weight against the prior depends on the scatter of runs and groups, which is learnt
   // iteratively.
-  const std::vector<size_t> told_by = undisturbed(runs);
+  const std::vector<size_t> reference_runs = undisturbed(runs);
   record.spread["all"] = kExpectedSpread;
   for (const std::string& k : kinds) record.spread[k] = kExpectedSpread;
   for (const auto& [name, value] : record.effects) record.effect_sigma[family_of(name)] = kExpectedEffect;
@@ -322,14 +322,14 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
          {&steps.residuals, &steps.leverage, &steps.leave_one_out, &steps.leave_one_out_variance})
       v->conservativeResize(static_cast<Eigen::Index>(runs.size()));
     if (round + 1 == kRounds) break;
-    record.spread = spread_of(steps, kinds, told_by);
+    record.spread = spread_of(steps, kinds, reference_runs);
     if (!checkpoints.empty()) {
       const double spread = record.spread["checkpoint"] = checkpoint_spread(s, checkpoints.size());
       for (size_t i = parts.size() - checkpoints.size(); i < parts.size(); ++i) parts[i].sigma = spread;
     }
     record.effect_sigma = effect_sigma_of(s, record.effects);
   }
-  record.quantile = interval_quantile(steps, kinds, record.spread, told_by);
+  record.quantile = interval_quantile(steps, kinds, record.spread, reference_runs);
   note_contended(runs, kinds, record);
   for (size_t e = 0; e < record.effects.size(); ++e) record.effects[e].second = s.effects[e];
   record.covariance.assign(s.covariance.data(), s.covariance.data() + s.covariance.size());

@@ -110,18 +110,18 @@ TEST(EmulatedRanks, SayTheirClocksAndTheirEnergy) {
   const Folder dir;
   const Ended e = Child(emulated(2, "", dir / "run", {"layout.dp=2", "train.steps=6"})).wait();
   ASSERT_EQ(e.code, 0) << e.text;
-  nlohmann::json told;
+  nlohmann::json reported;
   std::ifstream file(fs::path(dir / "run") / "result.jsonl");
   for (std::string line; std::getline(file, line);)
-    if (const auto j = nlohmann::json::parse(line); j["event"] == "ranks") told = j;
-  ASSERT_EQ(told["ranks"].size(), 2u) << told;
-  EXPECT_EQ(told["energy"], "GPU of each of 2");
-  for (const auto& rank : told["ranks"]) {
+    if (const auto j = nlohmann::json::parse(line); j["event"] == "ranks") reported = j;
+  ASSERT_EQ(reported["ranks"].size(), 2u) << reported;
+  EXPECT_EQ(reported["energy"], "GPU of each of 2");
+  for (const auto& rank : reported["ranks"]) {
     EXPECT_EQ(rank["mhz"], 1410);
     EXPECT_NEAR(rank["watts"].get<double>(), 300, 30) << "of whole millijoules over a few steps";
     EXPECT_FALSE(rank.contains("compute_s")) << "a GPU's ops are timed only while it is traced";
   }
-  EXPECT_GT(told["joules_per_step"], 0);
+  EXPECT_GT(reported["joules_per_step"], 0);
 }
 
 TEST(EmulatedRanks, TrainANetWithASkipLikeOne) {
@@ -314,8 +314,8 @@ TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
     if (!*f.end_class) continue;
     const json end = read_run(out).end;
     EXPECT_EQ(end.value("class", ""), f.end_class) << end;
-    const std::string told = end.value("message", "");
-    EXPECT_TRUE(names_transfer(told)) << "names no op: " << told;
+    const std::string reported = end.value("message", "");
+    EXPECT_TRUE(names_transfer(reported)) << "names no op: " << reported;
   }
 }
 

@@ -59,7 +59,7 @@ TEST(Fits, ALayoutIsRankedByItsTimeOverItsChance) {
 TEST(Ties, WhatLayoutsShareCancels) {
   Asked a = asked("");
   const SearchResult r = search(a.spec, a.machine, {.top = 5, .variants = 12, .confirm = false});
-  const auto told = [&](double wider) {
+  const auto expected_loss = [&](double wider) {
     Machine m = a.machine;
     Coefficient& k = m[Coef::gemm_bf16];
     k = Coefficient::make(k.value, k.log_sigma() * wider, k.provenance);
@@ -73,7 +73,7 @@ TEST(Ties, WhatLayoutsShareCancels) {
     EXPECT_EQ(model.cost(r.variants[0].layout).seconds, r.variants[0].cost.seconds);  // prices are restored
     return t.loss;
   };
-  const double narrow = told(1), wide = told(6);
+  const double narrow = expected_loss(1), wide = expected_loss(6);
   EXPECT_GT(narrow, 0);
   // Products are seven tenths of the step: six times their uncertainty moves every step by tens of percent.
   EXPECT_LT(std::abs(wide / narrow - 1), 0.25) << narrow << " " << wide;

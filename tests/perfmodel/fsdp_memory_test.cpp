@@ -71,7 +71,7 @@ double mean_of(const std::vector<double>& v) {
   return sum;
 }
 
-std::string told(const std::vector<double>& v) {
+std::string listed(const std::vector<double>& v) {
   double most = 0;
   for (double x : v) most = std::max(most, std::abs(x));
   return std::to_string(100 * mean_of(v)) + " % in the mean, at most " + std::to_string(100 * most);
@@ -89,8 +89,8 @@ TEST(FsdpMemory, IsWhatPyTorchsOwnTrackerCounts) {
     EXPECT_NEAR(allocated.back(), 0, 0.05) << name_of(row);
     EXPECT_NEAR(reserved.back(), 0, 0.10) << name_of(row);
   }
-  RecordProperty("allocated", told(allocated));
-  RecordProperty("reserved", told(reserved));
+  RecordProperty("allocated", listed(allocated));
+  RecordProperty("reserved", listed(reserved));
   EXPECT_LE(mean_of(allocated), 0.01);
   EXPECT_LE(mean_of(reserved), 0.04);
 }
@@ -108,9 +108,9 @@ TEST(FsdpMemory, IsWhatPredictSays) {
     before.push_back(model.predict(r).memory.value / read - 1);
     before_allocated.push_back(model.predict(r).memory.value / row.number("peak_bytes") - 1);
   }
-  RecordProperty("said", told(said));
-  RecordProperty("before", told(before));
-  RecordProperty("before_allocated", told(before_allocated));
+  RecordProperty("said", listed(said));
+  RecordProperty("before", listed(before));
+  RecordProperty("before_allocated", listed(before_allocated));
   EXPECT_LE(mean_of(said), 0.05);
 }
 

@@ -120,17 +120,17 @@ TEST(PublishedTables, NothingIsReadOutOfProse) {
     const CsvTable silent = rewritten(csv, [](const std::string& column, const std::string& cell) {
       return column == "notes" || column == "framework" || column == "inter_node_link" ? "" : cell;
     });
-    const PublishedTable told = published_from(csv, true), mute = published_from(silent, true);
-    EXPECT_EQ(told.refused, mute.refused) << name;
-    ASSERT_EQ(told.runs.size(), mute.runs.size()) << name;
-    for (size_t i = 0; i < told.runs.size(); ++i) {
-      const PublishedRun &a = told.runs[i], &b = mute.runs[i];
+    const PublishedTable noted = published_from(csv, true), mute = published_from(silent, true);
+    EXPECT_EQ(noted.refused, mute.refused) << name;
+    ASSERT_EQ(noted.runs.size(), mute.runs.size()) << name;
+    for (size_t i = 0; i < noted.runs.size(); ++i) {
+      const PublishedRun &a = noted.runs[i], &b = mute.runs[i];
       EXPECT_EQ(a.specification(), b.specification()) << a.id;
       EXPECT_EQ(a.campaign + a.section, b.campaign + b.section) << a.id;
       EXPECT_EQ(a.nic_rate, b.nic_rate) << a.id;
       EXPECT_EQ(a.attended, b.attended) << a.id;
     }
-    EXPECT_EQ(told.outcomes.size(), mute.outcomes.size()) << name;
+    EXPECT_EQ(noted.outcomes.size(), mute.outcomes.size()) << name;
   }
 }
 

@@ -120,11 +120,11 @@ std::string DeviceExecutor::transfers_under_way() const {
   std::array<bool, kLanes> seen{};
   for (const Kept::Transfer& t : kept->transfers) {
     float since_begin_ms = 0;
-    bool& told = seen[static_cast<size_t>(t.lane)];
-    if (told || (cudaEventElapsedTime(&since_begin_ms, kept->marks[0].get(), t.over.get()) == cudaSuccess &&
-                 since_begin_ms > 0))
+    bool& found = seen[static_cast<size_t>(t.lane)];
+    if (found || (cudaEventElapsedTime(&since_begin_ms, kept->marks[0].get(), t.over.get()) == cudaSuccess &&
+                  since_begin_ms > 0))
       continue;
-    told = true;
+    found = true;
     text += (text.empty() ? "" : ", ") + plan_.ops[static_cast<size_t>(t.op)].path;
   }
   return text;

@@ -159,11 +159,11 @@ std::string Gemms::library_version() {
 int Gemms::sms_in_descriptor(const GemmKey& key, int sms) {
   const Api api;
   const Product product(api, key, sms);
-  int32_t told = -1;
+  int32_t count = -1;
   size_t written = 0;
-  api.must(api.desc_get(product.desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &told, sizeof told, &written),
+  api.must(api.desc_get(product.desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &count, sizeof count, &written),
            product.text);
-  return told;
+  return count;
 }
 
 bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
