@@ -47,7 +47,7 @@ std::vector<RunSpec> random_specs(int n, uint64_t seed) {
 
 // Closed form and replay share only prices; each computes synchronisation of lanes, arrival of data and waits
 // on its own.
-TEST(Gears, ClosedFormAgreesWithReplay) {
+TEST(ClosedFormAndReplay, AgreeOnCores) {
   std::mt19937_64 random(20);
   std::vector<double> gaps;
   for (const RunSpec& s : random_specs(300, 1)) {
@@ -60,7 +60,7 @@ TEST(Gears, ClosedFormAgreesWithReplay) {
   EXPECT_LT(quantile(gaps, 0.95), 0.05);
 }
 
-TEST(Gears, AreExactWhereNothingOverlaps) {
+TEST(ClosedFormAndReplay, AreEqualWithoutOverlap) {
   for (RunSpec s : random_specs(40, 2)) {
     s.layout.dp = 1;
     s.data.workers = 0;

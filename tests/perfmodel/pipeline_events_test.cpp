@@ -1,4 +1,5 @@
-// Pipelines by events against closed forms; gears_test.cpp compares them with the replay of plans.
+// Pipelines by events against closed forms; closed_form_replay_test.cpp compares them with the replay of
+// plans.
 #include "perfmodel/layouts/pipeline_events.h"
 
 #include <gtest/gtest.h>

@@ -183,16 +183,16 @@ std::vector<Gap> gaps_of(int wanted, const std::vector<const char*>& kinds, cons
 
 void expect_agreement(const std::vector<const char*>& kinds, int draws, const std::vector<int64_t>& zero,
                       double median, double p95) {
-  const char* asked = std::getenv("ISOBAR_GEARS");  // number of layouts
-  const char* again = std::getenv("ISOBAR_GEARS_SEED");
-  const uint64_t seed = again ? std::strtoull(again, nullptr, 10) : std::random_device{}();
+  const char* asked = std::getenv("ISOBAR_GAPS");  // number of layouts
+  const char* fixed = std::getenv("ISOBAR_GAPS_SEED");
+  const uint64_t seed = fixed ? std::strtoull(fixed, nullptr, 10) : std::random_device{}();
   const std::vector<Gap> gaps = gaps_of(asked ? std::atoi(asked) : draws, kinds, zero, seed);
   const auto at = [&](double share) {
     return std::abs(gaps[static_cast<size_t>(share * static_cast<double>(gaps.size() - 1))].size);
   };
-  if (std::getenv("ISOBAR_GEARS_ALL"))
+  if (std::getenv("ISOBAR_GAPS_ALL"))
     for (const Gap& g : gaps) std::printf("GAP %.4f %s\n", g.size, g.what.c_str());
-  std::printf("gap of the gears: median %.2f %%, p95 %.2f %%, worst %.2f %%\n", 100 * at(0.5), 100 * at(0.95),
+  std::printf("gap of closed form and replay: median %.2f %%, p95 %.2f %%, worst %.2f %%\n", 100 * at(0.5), 100 * at(0.95),
               100 * at(1));
   std::string worst;
   for (size_t i = gaps.size() - std::min<size_t>(gaps.size(), 12); i < gaps.size(); ++i)
@@ -201,59 +201,59 @@ void expect_agreement(const std::vector<const char*>& kinds, int draws, const st
   EXPECT_LT(at(0.95), p95) << "seed " << seed << "\n" << worst;
 }
 
-TEST(Gears, ClosedFormAndReplayAgreeOnRandomLayouts) {
+TEST(ClosedFormAndReplay, AgreeOnRandomLayouts) {
   // Targets are 2 % and 5 %. The p95 of draws of 1,000 varies around 4.8 % with a standard error of 0.3
-  // points, of which four fit below the bound. ISOBAR_GEARS=n asks for more.
+  // points, of which four fit below the bound. ISOBAR_GAPS=n asks for more.
   expect_agreement({"gpt", "llama", "vit"}, 700, {0, 1, 2, 3}, 0.02, 0.06);
 }
 
 // Pipelines of these are priced by events (pipeline_events.h). Typical: median 1.0 %, p95 8 %.
-TEST(Gears, AgreeOnANetOfUnequalPartsWithASkip) {
+TEST(ClosedFormAndReplay, AgreeOnANetOfUnequalPartsWithASkip) {
   expect_agreement({"unet"}, 600, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
 // Small nets wait for the host and for many small transfers. Typical: median 1.2 %, p95 8.5 %.
-TEST(Gears, AgreeOnNetsOfLinearsAlone) {
+TEST(ClosedFormAndReplay, AgreeOnNetsOfLinearsAlone) {
   expect_agreement({"mlp"}, 600, {0, 1, 2, 3}, 0.03, 0.13);
 }
 
-TEST(Gears, AgreeOnRollOuts) {
+TEST(ClosedFormAndReplay, AgreeOnRollOuts) {
   expect_agreement({"rolled-out vit"}, 300, {0, 1, 2, 3}, 0.03, 0.15);
 }
 
-TEST(Gears, AgreeOnReplayBuffers) {
+TEST(ClosedFormAndReplay, AgreeOnReplayBuffers) {
   expect_agreement({"replayed vit", "replayed unet"}, 300, {0, 1, 2, 3}, 0.03, 0.15);
 }
 
-TEST(Gears, AgreeOnFieldsThatAreMissingInPart) {
+TEST(ClosedFormAndReplay, AgreeOnFieldsThatAreMissingInPart) {
   expect_agreement({"masked vit", "masked unet"}, 200, {0, 1, 2, 3}, 0.03, 0.15);
 }
 
 // Frozen weights are only read and gathered by ZeRO 3; some runs have a moving average, some offloaded
 // parameters. Typical: median 0.7 %, p95 6 to 9 %.
-TEST(Gears, AgreeOnAdaptersAndFrozenParts) {
+TEST(ClosedFormAndReplay, AgreeOnAdaptersAndFrozenParts) {
   expect_agreement({"adapted gpt", "adapted llama", "adapted vit"}, 400, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
 // In a recomputing pipeline the closed form is too slow by a tenth: it makes recomputation wait for the
 // gradient, which only later ops need. Typical: median 0.5 %, p95 8 %.
-TEST(Gears, AgreeOnGraphNetworks) {
+TEST(ClosedFormAndReplay, AgreeOnGraphNetworks) {
   expect_agreement({"regional-gnn"}, 400, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
 // MLPs cut by tensor parallelism, without pipelines. Typical: p95 0.8 %.
-TEST(Gears, AgreeOnGraphNetworksWhoseMlpsAreCut) {
+TEST(ClosedFormAndReplay, AgreeOnGraphNetworksWhoseMlpsAreCut) {
   expect_agreement({"cut regional-gnn", "cut graphcast"}, 300, {0, 1, 2, 3}, 0.01, 0.05);
 }
 
 // The grid's stream bypasses all steps, from encode to decode, which weigh more than many steps. Typical:
 // median 0.3 %, p95 9 %.
-TEST(Gears, AgreeOnGraphcast) {
+TEST(ClosedFormAndReplay, AgreeOnGraphcast) {
   expect_agreement({"graphcast"}, 300, {0, 1, 2, 3}, 0.02, 0.14);
 }
 
 // Stages of three widths and 60 unequal parts. Typical: median 1.0 %, p95 6 %.
-TEST(Gears, AgreeOnAurora) {
+TEST(ClosedFormAndReplay, AgreeOnAurora) {
   expect_agreement({"aurora"}, 400, {0, 1, 2, 3}, 0.02, 0.1);
 }
 
