@@ -91,8 +91,8 @@ CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machin
   const CheckpointWork w = checkpoint_work(s, parameters, ranks_on_host);
   const double commit = m[Coef::commit].value;
   const double host = w.counts[index_of(Coef::checkpoint)] * m[Coef::checkpoint].value;
-  const bool known = m.storage.filesystem_bandwidth > 0;
-  const double filesystem = w.bytes / (known ? m.storage.filesystem_bandwidth : kFilesystem);
+  const bool rate_known = m.storage.filesystem_bandwidth > 0;
+  const double filesystem = w.bytes / (rate_known ? m.storage.filesystem_bandwidth : kFilesystem);
   CheckpointCost c{.bytes = w.bytes, .seconds = checkpoint_seconds(w, m.values(), m.storage)};
   const bool known = m.fit && m.fit->spread.contains("checkpoint");
   const double spread = known ? m.fit->spread.at("checkpoint") : kUnfitted;
@@ -102,14 +102,14 @@ CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machin
   variance += std::pow(commit / together * m[Coef::commit].log_sigma(), 2) +
               std::pow(host / together * m[Coef::checkpoint].log_sigma(), 2);
   const double width = std::exp(kNormal80 * std::sqrt(variance));
-  const double other = std::exp(std::hypot(known ? 0 : std::log(kFilesystemFactor), kNormal80 * spread));
+  const double other = std::exp(std::hypot(rate_known ? 0 : std::log(kFilesystemFactor), kNormal80 * spread));
   const auto slower = [&](double a, double b) { return w.hosts > 1 ? std::max(a, b) : a; };
   c.lower = slower(together / width, (commit + filesystem) / other);
   c.upper = slower(together * width, (commit + filesystem) * other);
   if (s.train.checkpoint_every > 0) c.per_step = c.seconds / static_cast<double>(s.train.checkpoint_every);
   if (m.storage.host_bandwidth == 0 && !m[Coef::checkpoint].measured())
     c.assumed.push_back(rate(1 / m[Coef::checkpoint].value) + " a host (storage.host_bandwidth)");
-  if (w.hosts > 1 && !known)
+  if (w.hosts > 1 && !rate_known)
     c.assumed.push_back(rate(kFilesystem) + " of the whole file system (storage.filesystem_bandwidth)");
   return c;
 }
