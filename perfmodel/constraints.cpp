@@ -91,7 +91,7 @@ class Reader {
 
 template <class Take>
 void each_of(const std::string& list, const Take& take) {
-  std::istringstream in(list + ",");  // an empty end is no constraint either
+  std::istringstream in(list + ",");  // an empty end is also an empty constraint
   for (std::string one; std::getline(in, one, ',');) take(one);
 }
 

@@ -1,12 +1,12 @@
-// What a search of layouts keeps to: axes and policies that are fixed, and values that are left out.
+// Constraints of a layout search: fixed axes and policies, and excluded values.
 //
-//   Constraints keep = given_layout(spec, {"layout.tp=8"});   // what --set says of them
+//   Constraints keep = given_layout(spec, {"layout.tp=8"});   // from --set
 //   keep.fix("pp=2..8");                                       // --fix: a value, or from … to
 //   keep.exclude("zero=3,recompute=full");                     // --exclude: none of these
 //   keep.allows(LayoutAxis::pp, 4)
 //
-// All of them hold at once. One value that is fixed stands above the search's own bounds (gpipe, a tp of
-// 128); a range only narrows what the search goes through.
+// All constraints hold at once. A single fixed value overrides the search's own bounds (gpipe, a tp of 128);
+// a range only narrows them.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -30,7 +30,7 @@ enum class LayoutAxis : uint8_t {
   recompute,
   cp_kind,
   order,
-  sequence_parallel  // of layouts with tp > 1
+  sequence_parallel  // if tp > 1
 };
 constexpr size_t kLayoutAxes = static_cast<size_t>(LayoutAxis::sequence_parallel) + 1;
 
@@ -38,7 +38,7 @@ struct Constraint {
   LayoutAxis axis;
   int64_t from = 0, to = 0;  // words as indices, as in Layout
   bool excluded = false;
-  std::string text;  // as it was given: "--fix tp=2..8"
+  std::string text;  // as given: "--fix tp=2..8"
 };
 
 class Constraints {
@@ -49,10 +49,10 @@ class Constraints {
   void exclude(const std::string& list);
 
   bool allows(LayoutAxis axis, int64_t value) const;
-  /// The one value that is fixed, where there is one.
+  /// The fixed value, if exactly one is allowed.
   std::optional<int64_t> only(LayoutAxis axis) const;
   const std::vector<Constraint>& all() const { return all_; }
-  /// "layout.tp=8, --exclude zero=3", for people
+  /// "layout.tp=8, --exclude zero=3", for display
   std::string text() const;
   /// All but one.
   Constraints without(size_t index) const;
@@ -62,8 +62,8 @@ class Constraints {
   std::array<std::vector<Constraint>, kLayoutAxes> by_axis_;
 };
 
-/// Of `--set` assignments, whose values `spec` holds: those of layout.* and policy.* that a search would
-/// choose itself. Others are the specification's for every layout. Throws ConfigError for a micro-batch of 0.
+/// Constraints from `--set` assignments (with values in `spec`): those of layout.* and policy.* that a search
+/// would choose; others apply to every layout. Throws ConfigError for a micro-batch of 0.
 Constraints given_layout(const RunSpec& spec, const std::vector<std::string>& assignments);
 
 }  // namespace isobar

@@ -9,13 +9,12 @@
 namespace isobar {
 namespace {
 
-// Log spread that is expected of predictions from coefficients that were never fitted to whole steps.
+// Log spread of predictions from coefficients that were never fitted to whole steps.
 constexpr double kUnfitted = 0.12;
-// The same where calibration timed ops within steps: two nets of its widths and wider, f32 and bf16, on one
-// and two cores of Zen 4, were 0 to 8 % off.
+// The same if calibration timed ops within steps.
 constexpr double kCalibrated = 0.1;
-constexpr double kExtrapolation = 0.08;  // more log sigma for each factor of e outside of what was fitted
-constexpr double kTimed = 0.5;           // of it, where calibration has timed ops of such steps
+constexpr double kExtrapolation = 0.08;  // log sigma for each e-fold outside the fitted range
+constexpr double kTimed = 0.5;           // factor on it if calibration timed ops of such steps
 
 double outside(double value, const std::vector<double>& range) {
   if (value > range[1]) return std::log(value / range[1]);
@@ -23,7 +22,7 @@ double outside(double value, const std::vector<double>& range) {
   return 0;
 }
 
-/// How far a quantity lies from the runs that the machine was fitted to; 0: no fit knows of it.
+/// Log distance of a quantity from the fitted range; 0 if the fit does not know it.
 double far_from_fit(const std::string& name, double value, const Machine& m) {
   const auto fitted = m.fit->range.find(name);
   if (fitted == m.fit->range.end()) return 0;
@@ -49,7 +48,7 @@ std::vector<std::string> extrapolations(const StepView& step, const Machine& m) 
   std::vector<std::string> out;
   for (const auto& [name, value] : step.quantities)
     if (const auto r = m.fit->range.find(name); r != m.fit->range.end() && outside(value, r->second) > 0) {
-      const double off = name == "loader_threads" ? 1 : 0;  // the reading thread counts as one there
+      const double off = name == "loader_threads" ? 1 : 0;  // the reading thread counts as one loader
       out.push_back(name + " " + number(value - off) + " lies outside of the fitted runs (" +
                     number(r->second[0] - off) + " to " + number(r->second[1] - off) + "): wider interval");
     }
@@ -93,7 +92,7 @@ ErrorSources error_sources(const StepView& step, const Machine& m) {
       e.far[name] = off;
       sum += off;
     }
-  // Several at a time are worse than each for itself: together kExtrapolation * sum.
+  // Several together are worse than independent ones: in total kExtrapolation * sum.
   for (auto& [name, off] : e.far) off = kExtrapolation * std::sqrt(off * sum);
   return e;
 }
@@ -103,7 +102,7 @@ Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m)
 }
 
 double expected_seconds(const StepView& step, double physics, const ErrorSources& error) {
-  // A learnt deviation cannot leave what physics allows.
+  // A learnt deviation cannot violate the physical ceiling.
   return std::max(physics * std::exp(error.deviation), std::min(step.ceiling_s, physics));
 }
 
@@ -114,7 +113,7 @@ Estimate estimate(const StepView& step, const Machine& m) {
   const auto size = static_cast<Eigen::Index>(error.gradient.size());
   const Eigen::Map<const Eigen::MatrixXd> covariance(c.data(), size, size);
   const Eigen::Map<const Eigen::VectorXd> g(error.gradient.data(), size);
-  // The scale was learnt from runs inside the range: it says nothing about what lies beyond.
+  // The scale was learnt inside the range, so variances of extrapolation are added outside it.
   double variance = error.scale * error.scale * (g.dot(covariance * g) + error.spread * error.spread);
   for (const auto& [name, sigma] : error.groups) variance += sigma * sigma;
   for (const auto& [name, sigma] : error.far) variance += sigma * sigma;

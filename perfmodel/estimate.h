@@ -1,4 +1,4 @@
-// How long a step takes and how sure that is, from terms that are already counted.
+// Step time and its uncertainty, from counted terms.
 //
 //   Estimate e = estimate(spec, terms_of(spec, machine, host), machine);
 //   e.seconds (e.lower ... e.upper in 80 of 100 cases)
@@ -14,33 +14,33 @@
 
 namespace isobar {
 
-/// Step time and its 80 % interval for terms that are already counted.
+/// Step time with its 80 % interval.
 struct Estimate {
   double physics = 0;  // counts times coefficients
-  double seconds = 0;  // with what groups of runs deviate from them
+  double seconds = 0;  // with known effects of groups of runs
   double lower = 0, upper = 0;
 };
 Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 Estimate estimate(const StepView& step, const Machine& machine);
 
-/// Where the error of an estimate's logarithm comes from, so that errors that two estimates share can be told
-/// from their own (suggest.h). Variances add up; the interval is kNormal80 times their root.
+/// The sources of error of an estimate's logarithm, so that errors shared by two estimates can be separated
+/// (suggest.h). Variances add; the interval is kNormal80 times their root.
 struct ErrorSources {
-  std::vector<double> gradient;          // d log(seconds) / d (log coefficient, known effect), ...
-  double scale = 1;                      // ... whose covariance_of() and the spread are widened by this
-  double spread = 0;                     // log sigma of each specification for itself
+  std::vector<double> gradient;          // d log(seconds) / d (log coefficient, known effect); …
+  double scale = 1;                      // … covariance_of() and the spread are scaled by this
+  double spread = 0;                     // log sigma of each specification
   double deviation = 0;                  // sum of its known effects
-  std::map<std::string, double> groups;  // log sigma of effects that no run was in, by name
-  std::map<std::string, double> far;     // log sigma by quantity that lies outside of what was fitted
+  std::map<std::string, double> groups;  // log sigma of effects without runs, by name
+  std::map<std::string, double> far;     // log sigma by quantity outside the fitted range
 };
 ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 ErrorSources error_sources(const StepView& step, const Machine& machine);
-/// Seconds of a step that takes `physics` by the coefficients alone.
+/// Seconds of a step with `physics` seconds by coefficients alone.
 double expected_seconds(const StepView& step, double physics, const ErrorSources& error);
-/// What of a step lies outside of the runs that the machine was fitted to, for people.
+/// Quantities of a step outside the fitted range, for display.
 std::vector<std::string> extrapolations(const StepView& step, const Machine& machine);
-/// Of log coefficients, then known effects: what a fit left unknown, or without one the machine file's
-/// intervals. Square, by columns.
+/// Covariance of log coefficients, then known effects: from the fit, or from the machine file's intervals.
+/// Square, by columns.
 std::vector<double> covariance_of(const Machine& machine);
 
 }  // namespace isobar

@@ -8,10 +8,10 @@
 namespace isobar {
 namespace {
 
-// NCCL's channels are an estimate that nobody measured here (model/base/nccl_resources.h): a factor of two
-// either way in 80 of 100 cases.
+// NCCL's channels are an unmeasured estimate (model/base/nccl_resources.h): within a factor of two in 80 % of
+// cases.
 constexpr double kNccl = 0.54;
-// Closed forms against placed plans: 90 % within 3 % and, where units travel, 15 %.
+// Closed forms against placed plans: 90 % within 3 %, or 15 % with ZeRO units.
 constexpr double kClosedForm = 0.018, kClosedFormUnits = 0.09;
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace isobar {
 namespace {
 
-constexpr uint64_t kSplitStream = uint64_t{0x73706c69} << 32;  // "spli": apart from other streams
+constexpr uint64_t kSplitStream = uint64_t{0x73706c69} << 32;  // "spli": a separate random stream
 
-// Runs of one specification, and the values of the keys that differ between specifications.
+// Runs of one specification, and their values of the varied keys.
 struct Unit {
   std::vector<size_t> runs;
   std::vector<std::string> values;  // one per varied key
@@ -28,7 +28,7 @@ bool splits(const std::string& key, Together together) {
 std::vector<Unit> units_of(const std::vector<MeasuredRun>& runs, Together together) {
   std::map<std::string, std::vector<size_t>> same;
   std::vector<nlohmann::json> flat;
-  std::map<std::string, std::vector<std::string>> values;  // that a key takes
+  std::map<std::string, std::vector<std::string>> values;  // values that a key takes
   for (size_t i = 0; i < runs.size(); ++i) {
     nlohmann::json j = to_json(runs[i].spec).flatten();
     for (const char* key : {"/run/out", "/train/seed", "/train/steps"}) j.erase(key);
@@ -53,7 +53,7 @@ std::vector<Unit> units_of(const std::vector<MeasuredRun>& runs, Together togeth
   return out;
 }
 
-// Runs of different batches are compared by samples a second.
+// Runs with different batches are compared by samples a second.
 double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<HoldoutRow>& rows) {
   double best = 0, first = 0, chosen = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -66,8 +66,8 @@ double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<Holdout
   return 1 - chosen / best;
 }
 
-// The same, of specifications: each by the median of its repetitions, which are one or more. Contended ones
-// do not count: of a setting that has no others nobody knows what it takes undisturbed.
+// As regret_of(), by specification: each counts with the median of its uncontended repetitions, and is left
+// out without any.
 void judge_settings(const std::vector<MeasuredRun>& runs, Holdout& h) {
   std::vector<double> errors, repeats;
   for (const Unit& u : units_of(runs, Together::specification)) {
@@ -100,8 +100,7 @@ HeldOut split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64
   std::vector<int64_t> order = permutation(static_cast<int64_t>(units.size()), seed, kSplitStream);
   std::vector<bool> train(runs.size(), false);
   for (size_t k = 0; k < wanted; ++k) {
-    // Next comes the unit whose values are so far the least represented; at a draw, the first in random
-    // order.
+    // The next unit is the one whose values are least represented so far; ties by random order.
     double least = 0;
     auto best = order.end();
     for (auto it = order.begin(); it != order.end(); ++it) {

@@ -1,4 +1,4 @@
-// What a fit is worth: runs it never saw, predicted and compared.
+// Evaluates a fit on runs that it has not seen.
 //
 //   HeldOut s = split_runs(runs, 0.5, seed);
 //   Holdout h = hold_out(pick(runs, s.test), fit(pick(runs, s.train), machine, {}));
@@ -18,20 +18,20 @@ struct HeldOut {
   std::vector<size_t> train, test;  // indices, ascending
 };
 
-/// What stays together when runs are split, or what is held out would have been seen.
+/// Units that must not be split between train and test, or the test would leak.
 enum class Together : uint8_t {
   specification,  // repetitions of one run
-  layout          // all runs of one layout and policy, whatever their precision, data and optimizer
+  layout          // all runs of one layout and policy, for any precision, data and optimizer
 };
 
-/// A random part that holds its share of every value of every key that the runs vary (and that may be split).
+/// A random part, stratified by every value of every varied key (unless units prevent it).
 HeldOut split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed,
                    Together together = Together::specification);
 std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::vector<size_t>& which);
 
 struct HoldoutRow {
   std::string id;
-  bool in_fit = false;                                       // the coefficients were fitted to this very run
+  bool in_fit = false;                                       // the coefficients were fitted to this run
   double measured = 0, predicted = 0, lower = 0, upper = 0;  // seconds
   double measured_lower = 0, measured_upper = 0;             // 80 % interval of the measurement itself
   bool contended = false;                                    // the measurement was disturbed
@@ -46,14 +46,14 @@ struct Holdout {
   double bias = 0;                             // mean error
   double coverage = 0;                         // share of runs inside their 80 % interval
   double rank_correlation = 0;                 // Spearman
-  double regret = 0;  // of whoever takes the first choice: its measured throughput is short of the best by
+  double regret = 0;  // of the predicted best: shortfall of its measured throughput from the best
 
-  // Where specifications were run several times (settings < rows): what a machine shared with others does to
-  // one run is no error of a prediction, and the middle of several has less of it.
-  size_t settings = 0;        // specifications that have a run that was not contended
+  // With repetitions (settings < rows): disturbances of single runs on shared machines are no errors of a
+  // prediction, and medians have fewer.
+  size_t settings = 0;        // specifications with an uncontended run
   double settings_error = 0;  // median of |median of the repetitions' predicted / measured - 1|
-  double repeat_error = 0;  // median of |run / median of its other repetitions - 1|: what foretelling single
-                            // runs by themselves would give
+  double repeat_error = 0;  // median of |run / median of its other repetitions - 1|: the error of predicting
+                            // runs by their repetitions
 };
 Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine);
 

@@ -8,12 +8,11 @@
 namespace isobar {
 namespace {
 
-// Log spread of predictions that were never fitted to whole steps: tuned engines differ by that much on
-// machines of one kind (published runs on A100, H100, B200 and GB200;
-// tests/import/shipped_machines_test.cpp).
+// Log spread of predictions that were never fitted to whole steps, by published runs of tuned engines on
+// A100, H100, B200 and GB200 (tests/import/shipped_machines_test.cpp).
 constexpr double kUnfittedLayout = 0.2;
 
-// How the interval follows from what is known of each coefficient.
+// The interval's log width from the uncertainty of each coefficient.
 double log_width(LayoutModel& model, const Layout& l, double seconds) {
   const Machine machine = model.machine();
   const Counts k = machine.values();
@@ -30,7 +29,7 @@ double log_width(LayoutModel& model, const Layout& l, double seconds) {
 }
 
 std::vector<Term> terms_of(const LayoutCost& c, const Counts& counts, const Counts& k, double correction) {
-  Counts parts{};  // compute by what it is spent on: the counts at their prices
+  Counts parts{};  // priced counts: compute by purpose
   double named = 0;
   for (size_t i = 0; i < kCoefs; ++i) {
     const Resource r = info_of(i).resource;

@@ -1,5 +1,5 @@
-// A layout priced by the closed form, with its interval: predict() on accelerators, and of the candidates of
-// a search.
+// Predicts a layout by the closed form, with an interval: predict() on accelerators, and candidates of a
+// search.
 //
 //   LayoutModel model(spec, machine);
 //   Prediction p = predict_layout(model, layout);
@@ -11,7 +11,7 @@
 
 namespace isobar {
 
-/// The model's machine decides what computes: whether the run may is device_of(spec, machine)'s to say.
+/// The model's machine decides what computes; device_of(spec, machine) checks that the run may.
 Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string& campaign = "");
 
 }  // namespace isobar

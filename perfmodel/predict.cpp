@@ -15,7 +15,7 @@ namespace {
 
 std::vector<Term> terms_of(const StepCost& s, double correction) {
   Counts parts = s.parts;
-  for (size_t i = 0; i < kCoefs; ++i)  // of communication, only what computation waits for
+  for (size_t i = 0; i < kCoefs; ++i)  // of communication, only the exposed part
     if (info_of(i).resource == Resource::wire) parts[i] = 0;
   return name_terms(parts,
                     {{term::kExposed, s.exposed},
@@ -34,7 +34,7 @@ std::string short_number(double v) {
   return text;
 }
 
-// What reading is priced as, where its name does not tell.
+// Reports how reading is priced, if its name does not say.
 void say_how_read(const RunSpec& spec, const StepTerms& terms, const Machine& m, const StepCost& s,
                   std::vector<std::string>& out) {
   const Coef decode = Coef::read_decode;
@@ -58,8 +58,8 @@ void say_how_read(const RunSpec& spec, const StepTerms& terms, const Machine& m,
   }
 }
 
-// Where the runs of the fit found cores near and far (a hypervisor places a process as it likes), the step is
-// priced for one of the two.
+// The fit's runs may differ in how far apart a hypervisor placed their cores; the step is priced for one of
+// the distances.
 void say_how_far(const StepTerms& terms, const Machine& m, double step_s, std::vector<std::string>& out) {
   if (!m.fit || terms.where.core_trip_s <= 0) return;
   const auto seen = m.fit->range.find("core_trip_ns");
@@ -81,16 +81,16 @@ void say_how_far(const StepTerms& terms, const Machine& m, double step_s, std::v
   out.emplace_back(text);
 }
 
-// `told`: how far apart its cores lay, of a run that was measured.
+// `distance_known`: the core distance of a measured run is known.
 std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms& terms, const Machine& m,
-                                           const StepCost& s, bool told) {
+                                           const StepCost& s, bool distance_known) {
   std::vector<std::string> out = extrapolations(view_of(spec, terms, m), m);
   for (size_t i = 0; i < kCoefs; ++i)
     if (!m.coefficients[i].measured() && s.parts[i] > 0.05 * s.total)
       out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and sets " +
                     short_number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
   say_how_read(spec, terms, m, s, out);
-  if (!told) say_how_far(terms, m, s.total, out);
+  if (!distance_known) say_how_far(terms, m, s.total, out);
   if (spec.policy.amp == "tf32" || spec.policy.amp == "fp16")
     out.push_back("policy.amp " + spec.policy.amp + " is emulated on CPUs: priced as " +
                   (spec.policy.amp == "tf32" ? "fp32" : "bf16") +
@@ -138,7 +138,7 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   return p;
 }
 
-// The lines of the closed form with the bytes of placed plans.
+// Replaces the closed form's memory by that of placed plans.
 void place_memory(const RunSpec& spec, const Machine& m, const Workspace& workspace, Prediction& p) {
   const DeviceMemory placed = device_memory(spec, workspace, room_of(m));
   const auto of = [&](BufferKind kind) { return placed.plan.by_kind[static_cast<int>(kind)]; };
@@ -206,7 +206,7 @@ Rates rates_of(const Prediction& p, const RunSpec& spec, const Machine& m) {
 
 Replay replay(const RunSpec& spec, const std::vector<StageProgram>& stages, const Machine& m,
               const Prediction& p) {
-  // Of an accelerator's cache nothing is known; its products are priced by what large ones reach.
+  // An accelerator's cache is unknown; its products are priced by what large ones reach.
   const double cache = p.device == Device::accelerator ? std::numeric_limits<double>::infinity()
                                                        : cache_share(m, p.where.ranks_on_host);
   return simulate(spec, stages, m.values(), p.where, cache);

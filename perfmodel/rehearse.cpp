@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-constexpr uint64_t kOrderStream = uint64_t{0x72656865} << 32;  // "rehe": apart from other streams
+constexpr uint64_t kOrderStream = uint64_t{0x72656865} << 32;  // "rehe": a separate random stream
 
 double seconds_per_sample(const Candidate& c) {
   std::vector<double> seconds;
@@ -17,7 +17,7 @@ double seconds_per_sample(const Candidate& c) {
   return quantile(seconds, 0.5) / static_cast<double>(c.spec.train.global_batch);
 }
 
-// A sweep under way: what of the finished one has been shown.
+// A simulated sweep: the runs of the finished one that are revealed so far.
 class Stage {
  public:
   Stage(const std::vector<Candidate>& finished, const Machine& machine, const RehearsalOptions& options)
@@ -38,7 +38,7 @@ class Stage {
   }
   size_t shown() const { return runs_.size(); }
 
-  /// `suggests`: with the trials of the next round; what each would tell takes time to compute.
+  /// `suggests`: also suggests the next round's trials, which is slow.
   Outlook look(uint64_t seed, bool suggests) const {
     const Machine m = runs_.empty() ? machine_ : fit(runs_, machine_, {.statistic = options_.statistic});
     return look_ahead(known_, m, {.count = suggests ? options_.round : 0, .seed = seed});
@@ -48,7 +48,7 @@ class Stage {
     play.regret.push_back(truth_[o.choice]);
     play.expected.push_back(o.regret);
   }
-  /// Without a model, the best of what was measured.
+  /// Without a model: the best measured so far.
   void note_blind(Play& play) const {
     size_t best = truth_.size();
     double least = std::numeric_limits<double>::infinity();
@@ -102,7 +102,7 @@ std::vector<double> true_regrets(const std::vector<Candidate>& finished) {
 Rehearsal rehearse(const std::vector<Candidate>& all, const Machine& machine,
                    const RehearsalOptions& options) {
   std::vector<Candidate> finished;
-  std::vector<size_t> trials;  // one entry for each measured run: its candidate
+  std::vector<size_t> trials;  // the candidate of each measured run
   for (const Candidate& c : all) {
     if (c.measured.empty()) continue;
     trials.insert(trials.end(), c.measured.size(), finished.size());

@@ -26,7 +26,7 @@ std::vector<int64_t> divisors(int64_t n, int64_t most) {
   return out;
 }
 
-// What is fixed, where it divides n, else all divisors that are allowed.
+// The fixed value, if it divides n, else all allowed divisors.
 std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n, int64_t most) {
   const auto only = keep.only(axis);
   std::vector<int64_t> out;
@@ -36,7 +36,7 @@ std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n
   return out;
 }
 
-constexpr int64_t kMostTimes = 1024;   // as many accelerators, where none of so few fits
+constexpr int64_t kMostTimes = 1024;   // most times as many accelerators, if none fits
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
 
 using Axes = std::array<int32_t, 4>;  // dp, tp, cp, pp
@@ -68,7 +68,7 @@ class Search {
     Placements at;
   };
 
-  // The space's, or the one that is fixed.
+  // The search space's values, or the fixed one.
   std::vector<int> recomputes() const { return values(LayoutAxis::recompute, space_.recompute); }
   std::vector<int> zero_stages() const { return values(LayoutAxis::zero, space_.zero); }
   std::vector<ScheduleKind> schedule_kinds() const {
@@ -84,7 +84,7 @@ class Search {
     return out;
   }
 
-  // Every (dp, tp, cp, pp) that so many accelerators, the net and the batch allow
+  // Calls `visit` for every (dp, tp, cp, pp) that the number of accelerators, the net and the batch allow
   template <class Visit>
   void each_axes(int64_t gpus, const Visit& visit) const {
     const bool any_cp = keep_.only(LayoutAxis::cp).has_value();
@@ -128,7 +128,7 @@ class Search {
     }
   }
 
-  // Orders of ranks that place differently. A tie keeps the first.
+  // Rank orders with distinct placements; a tie keeps the first.
   void places(Layout l) {
     places_.clear();
     const int orders = space_.orders ? static_cast<int>(rank_orders().size()) : 1;
@@ -162,7 +162,7 @@ class Search {
             schedules_.emplace_back(s, v);
     }
     const bool any_zero = keep_.only(LayoutAxis::zero).has_value();
-    // Alone a rank has nothing to shard: all stages are one there.
+    // A single rank has nothing to shard: all stages are equal.
     const bool fp32_gradients = spec_.policy.main_grads_dtype == "fp32";
     const auto known = [&](ScheduleKind schedule, int zero) {
       return (zero == 0 || any_zero || l.dp * l.cp > 1) &&
@@ -176,7 +176,7 @@ class Search {
     result_.considered += each * static_cast<int64_t>(places_.size());
     if (counting_) return;
 
-    // What fits at all, whatever the placement
+    // Policies that fit in any placement
     fitting_.clear();
     for (const auto& [schedule, chunks] : schedules_)
       for (const int zero : zero_) {
@@ -211,7 +211,7 @@ class Search {
       const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp};
       const auto [at, fresh] = best_.try_emplace(axes, c);
       if (!fresh && c.score() < at->second.score()) at->second = c;
-      // Some more than asked for: a finalist may turn out too large, and turns() looks further down.
+      // Keeps spares: a finalist may turn out too large, and turns() looks further down.
       if (best_.size() > 4 * options_.top + 8) {
         auto worst = std::max_element(best_.begin(), best_.end(), slower);
         best_.erase(worst);
@@ -228,7 +228,7 @@ class Search {
     front_.insert_or_assign(c.cost.memory, c);
   }
 
-  // A heap with the worst of the best on top.
+  // A heap with the worst on top.
   void keep_variant(const LayoutCandidate& c) {
     std::vector<LayoutCandidate>& v = result_.variants;
     if (v.size() == options_.variants) {
@@ -263,7 +263,7 @@ class Search {
     return any;
   }
 
-  // Without which one of its constraints there is a layout, or one that fits: what to do about it.
+  // The constraint whose removal leaves a layout, or one that fits, as advice.
   std::string mend(bool that_fits) const {
     const auto helps = [&](const Constraints& keep) {
       SearchOptions fewer{.top = 1, .confirm = false, .space = space_};
@@ -279,7 +279,7 @@ class Search {
     return that_fits ? what_would_fit() : "";
   }
 
-  // Recomputation and sharding were tried: what is left are the optimizer's moments and more accelerators.
+  // Recomputation and sharding were tried: what remains is offloading moments, and more accelerators.
   std::string what_would_fit() const {
     const auto fits = [&](const RunSpec& spec) {
       Search other(spec, model_.machine(), {.top = 1, .confirm = false, .space = space_});
@@ -304,7 +304,7 @@ class Search {
     return out;
   }
 
-  // Nothing was even priced: the numbers do not go together.
+  // Not even one layout was priced: the numbers are incompatible.
   [[noreturn]] void refuse_numbers() const {
     const int64_t gpus = spec_.layout.world();
     const std::string given = keep_.text();
@@ -373,7 +373,7 @@ class Search {
   const Constraints& keep_;
   const std::vector<int> zero_;
   const std::vector<ScheduleKind> kinds_;
-  bool counting_ = false;  // how many there are; none is priced
+  bool counting_ = false;  // counts layouts without pricing them
   LayoutModel model_;
   double capacity_;
   SearchResult result_;

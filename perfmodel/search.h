@@ -1,12 +1,12 @@
-// Which layout: every way to cut a net over so many accelerators, with every policy and placement, priced by
-// the closed form; what does not fit is dropped.
+// Searches all layouts of a net over a number of accelerators, with every policy and placement, priced by the
+// closed form; layouts that do not fit are dropped.
 //
 //   SearchResult r = search(spec, machine, {.top = 5});     // gpus: spec.layout.world()
 //   r.best[0].layout, r.best[0].cost.seconds; r.considered
 //
-// Layouts with the same sections and pipeline share a lower bound, the time of their blocks alone; what lies
-// above the worst of the best is not priced one by one, but counts as considered. `pareto` prices all of it.
-// Constraints are kept to by the enumeration itself, so that the best is the best of what they allow.
+// Layouts with the same sections and pipeline share a lower bound, the time of their blocks; those above the
+// worst of the best are counted as considered without pricing (`pareto` prices all). The enumeration itself
+// obeys constraints, so the best is the best of the allowed ones.
 #pragma once
 #include <optional>
 #include <string>
@@ -26,16 +26,16 @@ struct SearchSpace {
   int64_t max_chunks = 16;
   int64_t max_tp = 64;
   Constraints keep = {};
-  /// Megatron-LM's space, which transformer-perf-estimates calls 1-D: tp with sequence parallelism, dp with
-  /// sharded optimizer, pp by 1F1B, the micro-batch, and which axes are neighbours.
+  /// Megatron-LM's space, "1-D" in transformer-perf-estimates: tp with sequence parallelism, dp with sharded
+  /// optimizer, pp by 1F1B, the micro-batch, and the rank order.
   static SearchSpace one_d();
 };
 
 struct SearchOptions {
   size_t top = 5;
-  size_t variants = 0;  // of all layouts, several of one (dp, tp, cp, pp) too
+  size_t variants = 0;  // of all layouts, including several of one (dp, tp, cp, pp)
   bool pareto = false;
-  bool confirm = true;  // place the finalists' plans
+  bool confirm = true;  // places the finalists' plans
   SearchSpace space = {};
 };
 
@@ -43,46 +43,45 @@ struct LayoutCandidate {
   Layout layout;
   LayoutCost cost;
   int64_t arena = 0;  // bytes of the placed plan of its fullest rank; 0: not placed
-  double fits = 1;    // chance that its memory does
-  /// What layouts are ranked by: a run that does not fit has no throughput.
+  double fits = 1;    // chance that its memory fits
+  /// The ranking: a run that does not fit has no throughput.
   double score() const { return cost.seconds / fits; }
 };
 
 struct SearchResult {
   std::vector<LayoutCandidate> best;      // least score first, one for each (dp, tp, cp, pp)
-  std::vector<LayoutCandidate> variants;  // as many as asked for, least score first; none is placed
+  std::vector<LayoutCandidate> variants;  // as many as requested, least score first; not placed
   std::vector<LayoutCandidate> pareto;    // faster ones need more memory
   int64_t considered = 0;                 // layouts, policies and placements
-  int64_t priced = 0;                     // of them, one by one
-  int64_t too_large = 0;                  // of them, more likely than not
+  int64_t priced = 0;                     // of them, priced individually
+  int64_t too_large = 0;                  // of them, unlikely to fit
   int64_t too_large_when_placed = 0;
   size_t sections = 0;  // distinct (tp, cp, sp, recompute) that were built
   double seconds = 0;
 };
 
-/// No layout fits the memory: not bad input, but an answer (exit code 4).
+/// No layout fits the memory: an answer, not bad input (exit code 4).
 class DoesNotFit : public ConfigError {
  public:
   using ConfigError::ConfigError;
 };
 
-/// Throws DoesNotFit with the least memory that a layout needs, and ConfigError when the accelerators cannot
-/// be shared, with the nearest numbers that can; both name the constraint without which there is a layout.
+/// Throws DoesNotFit with the least memory of any layout, and ConfigError with the nearest usable numbers if
+/// the accelerators cannot be divided; both name the constraint without which there is a layout.
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options);
 
-/// A machine that is faster or slower in one respect: "nvlink_bw*2", "net_bw*0.5", "flops*2",
-/// "memory_bw*1.5", "memory_size*0.5", "nvlink_ranks*8", "latency*0.5", "price*0.5". Throws ConfigError.
+/// A machine changed in one respect: "nvlink_bw*2", "net_bw*0.5", "flops*2", "memory_bw*1.5",
+/// "memory_size*0.5", "nvlink_ranks*8", "latency*0.5", "price*0.5". Throws ConfigError.
 Machine what_if(Machine machine, const std::string& change);
-/// By how much such a change makes a training longer: "tokens*2", "samples/4" (the machine stays); others: 1.
+/// Factor of such a change on training time: "tokens*2", "samples/4" (the machine stays); others: 1.
 double training_what_if(const std::string& change);
 const std::vector<std::string>& what_if_quantities();
 
-/// What would have to change for another of the candidates to be the best: the least factor by which each
-/// quantity must grow or shrink.
+/// A change that makes another candidate the best: the least factor for each quantity.
 struct Turn {
   std::string quantity;
   double factor = 1;
-  Layout layout;  // the best then
+  Layout layout;  // the best after the change
   double seconds = 0;
 };
 std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,

@@ -14,8 +14,8 @@ namespace isobar {
 namespace {
 
 constexpr int kMostKeys = 3, kBesideRanks = 2;
-constexpr int64_t kMostRanks = 4096;  // times as many
-constexpr int64_t kMostCut = 64;      // ways to cut a layer
+constexpr int64_t kMostRanks = 4096;  // most ranks, relative to the given ones
+constexpr int64_t kMostCut = 64;      // most ways to cut a layer
 
 using Edit = std::function<void(RunSpec&)>;
 using Edits = std::vector<Edit>;  // of one key
@@ -59,7 +59,7 @@ std::vector<Edits> edits_of(const RunSpec& s) {
   return keys;
 }
 
-// Exactly `count` keys changed, in all ways.
+// Calls `take` for every combination of exactly `count` changed keys.
 void each_way(const std::vector<Edits>& keys, size_t from, int count, const RunSpec& s,
               const std::function<void(const RunSpec&)>& take) {
   if (count == 0) return take(s);
@@ -86,14 +86,14 @@ class Neighbours {
       models_.push_back(std::make_unique<LayoutModel>(s, machine, options.host));
   }
 
-  // The fastest of those with `count` keys changed that fits, by the placed plans where cores compute.
+  // The fastest fitting run with `count` changed keys, by placed plans on cores.
   std::optional<SmallestChange> best(int count) {
     std::vector<Change> fitting;
     each_way(edits_of(spec_), 0, count, spec_, [&](const RunSpec& x) { consider(x, fitting); });
     std::stable_sort(fitting.begin(), fitting.end(),
                      [](const Change& a, const Change& b) { return a.seconds < b.seconds; });
     for (const Change& c : fitting) try {
-        placed_memory(c.spec, 0, {});  // what the closed form does not look at
+        placed_memory(c.spec, 0, {});  // checks what the closed form ignores
         SmallestChange out{c.spec, {}, predict(c.spec, models_[0]->machine(), options_)};
         if (out.prediction.fits()) return out;
       } catch (const ConfigError&) {

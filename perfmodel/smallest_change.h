@@ -1,13 +1,13 @@
-// What to change in a configuration that does not fit: as few keys as possible, and of as many keys those
-// that cost the least time.
+// The smallest change of a configuration that does not fit: as few keys as possible, and among those the
+// fastest.
 //
 //   if (!predict(spec, machine, options).fits())
 //     if (const auto c = smallest_change(spec, machine, options))
-//       c->set       // {"policy.recompute=full", "policy.zero=1"}: what to give to --set
+//       c->set       // {"policy.recompute=full", "policy.zero=1"}: for --set
 //
 // Net, batch, precision and number of ranks stay; recomputation, micro-batch, ZeRO, offload, sequence
-// parallelism, schedule, tp, cp and pp may change, each counts as one, and dp takes what they leave. Where no
-// three of them suffice, twice, four times … as many ranks are tried, with two of them.
+// parallelism, schedule, tp, cp and pp may change, each counts as one, and dp follows. If no three of them
+// suffice, twice, four times … as many ranks are tried, with two of them.
 #pragma once
 #include <optional>
 #include <string>

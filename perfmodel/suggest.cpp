@@ -16,15 +16,17 @@
 namespace isobar {
 namespace {
 
-constexpr uint64_t kSharedStream = uint64_t{0x73756767} << 32;  // "sugg": apart from other streams
+constexpr uint64_t kSharedStream = uint64_t{0x73756767} << 32;  // "sugg": a separate random stream
 constexpr uint64_t kOwnStream = kSharedStream + 1;
-constexpr double kEqual = 0.9;  // gains within this share of the largest are equal: the cheapest goes first
+constexpr double kEqual = 0.9;  // gains within this share of the largest count as equal: the cheapest goes
+                                // first
 
 double normal_pdf(double x) {
   return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
 }
 
-// Log seconds a sample of every candidate: mean + shared * z + own * e, z and e independent standard normals.
+// Log seconds a sample of every candidate: mean + shared * z + own * e, with independent standard normals z
+// and e.
 struct Distribution {
   Eigen::VectorXd mean;
   Eigen::MatrixXd shared;  // [candidates, sources]
@@ -43,12 +45,12 @@ Eigen::MatrixXd root_of(const Eigen::MatrixXd& covariance) {
   return s.eigenvectors() * s.eigenvalues().cwiseMax(0).cwiseSqrt().asDiagonal();
 }
 
-// Measurements of one candidate as one: log mean, each weighed by its own error, and its variance.
+// Measurements of one candidate combined: log mean, weighted by their errors, and its variance.
 struct Measurement {
   double log_seconds = 0, variance = 0;
 };
 Measurement combined(const std::vector<MeasuredRun>& runs) {
-  constexpr double kLeast = 1e-9;  // a measurement said to be without error is a very good one
+  constexpr double kLeast = 1e-9;  // least error of a measurement
   Measurement m;
   double weights = 0;
   for (const MeasuredRun& r : runs) {
@@ -77,7 +79,7 @@ Distribution distribution_of(const std::vector<Candidate>& candidates, const Mac
   const auto n = static_cast<Eigen::Index>(candidates.size());
   std::vector<ErrorSources> errors;
   std::vector<double> expected;                 // seconds of a step
-  std::map<std::string, Eigen::Index> columns;  // of what no run has shown yet
+  std::map<std::string, Eigen::Index> columns;  // of effects without runs
   for (const Candidate& c : candidates) {
     const StepView view = view_of(c, m);
     errors.push_back(error_sources(view, m));
@@ -103,12 +105,11 @@ Distribution distribution_of(const std::vector<Candidate>& candidates, const Mac
     for (const auto& [name, sigma] : e.groups) d.shared(i, columns.at("group " + name)) = sigma;
     for (const auto& [name, sigma] : e.far) d.shared(i, columns.at("far " + name)) = sigma;
     d.mean[i] = std::log(expected[static_cast<size_t>(i)]);
-    // The spread is of whole runs: what a specification deviates by for itself, and the error of measuring
-    // it.
+    // The spread of whole runs is a specification's own deviation plus measurement error.
     const double spread = e.scale * e.scale * e.spread * e.spread;
     double own = std::max(spread - d.noise, 0.25 * spread);
     if (!c.measured.empty()) {
-      // What is left over from the common terms is the specification's own as far as it is no error.
+      // The residual after common terms is the specification's own, except for measurement error.
       const Measurement measured = combined(c.measured);
       const double share = own / (own + measured.variance);
       d.shared.row(i) *= 1 - share;
@@ -121,7 +122,7 @@ Distribution distribution_of(const std::vector<Candidate>& candidates, const Mac
   return d;
 }
 
-// Chances to be the best and the expected regret of `choice`, from draws.
+// Chances to be the best and the expected regret of `choice`, by sampling.
 void draw(const Distribution& d, const SuggestOptions& options, Outlook& out) {
   const Eigen::Index n = d.mean.size(), sources = d.shared.cols();
   Eigen::VectorXd z(sources), y(n);
@@ -148,7 +149,7 @@ double cost_of(const Candidate& c, const Belief& b) {
   return b.seconds * static_cast<double>(c.spec.train.steps) * static_cast<double>(c.spec.layout.world());
 }
 
-// Greedy: the means stay where they are (their expectation), what is known grows.
+// Greedy: means stay at their expectation while knowledge grows.
 std::vector<Suggestion> choose(const std::vector<Candidate>& candidates, const Distribution& d,
                                const Outlook& out, const SuggestOptions& options) {
   if (options.count == 0) return {};
@@ -173,7 +174,7 @@ std::vector<Suggestion> choose(const std::vector<Candidate>& candidates, const D
     }
     const double most = *std::max_element(gain.begin(), gain.end());
     if (most < 0) break;  // everything is measured
-    // Where no single trial can change the choice any more, the most likely rival goes first.
+    // If no single trial can change the choice, the likeliest rival goes first.
     const bool settled = most < 1e-9;
     size_t pick = n;
     const auto better = [&](size_t a, size_t b) {
@@ -199,8 +200,8 @@ std::vector<Suggestion> choose(const std::vector<Candidate>& candidates, const D
 }  // namespace
 
 double expected_minimum_change(const std::vector<double>& mean, const std::vector<double>& slope) {
-  // The minimum of lines in Z is their lower envelope; between its corners one line is the least. By falling
-  // slope the envelope is met from left to right.
+  // The minimum of lines in Z is their lower envelope. Sorted by falling slope, its lines come from left to
+  // right.
   std::vector<size_t> order(mean.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -208,7 +209,7 @@ double expected_minimum_change(const std::vector<double>& mean, const std::vecto
   });
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   std::vector<size_t> lines;   // of the envelope
-  std::vector<double> starts;  // where each begins to be the least
+  std::vector<double> starts;  // Z from which each is the least
   for (size_t i : order) {
     double start = -kInfinity;
     while (!lines.empty()) {
@@ -227,8 +228,8 @@ double expected_minimum_change(const std::vector<double>& mean, const std::vecto
     lines.push_back(i);
     starts.push_back(start);
   }
-  // Neighbours meet at a corner c: swapping the steeper line for the flatter gains the part of Z beyond it,
-  // E[min] = mean of the line at Z = 0 less the sum of (difference of slopes) * (pdf(c) - |c| cdf(-|c|)).
+  // Neighbours meet at a corner c, where the flatter line gains the part of Z beyond it: E[min] = mean of the
+  // line at Z = 0 minus the sum of (difference of slopes) * (pdf(c) - |c| cdf(-|c|)).
   double sum = 0;
   for (size_t k = 1; k < lines.size(); ++k) {
     const double corner = std::abs(starts[k]);

@@ -15,7 +15,7 @@ std::vector<Term> name_terms(const Counts& parts, const std::vector<Term>& other
   };
   for (size_t i = 0; i < kCoefs; ++i) add(info_of(i).term, parts[i]);
   for (const Term& t : others) add(t.name, t.seconds);
-  // What is left of a difference of two sums, and is their rounding
+  // Drops rounding errors of differences of sums
   double all = 0;
   for (const Term& t : out) all += t.seconds;
   std::erase_if(out, [&](const Term& t) { return t.seconds < 1e-12 * all; });

@@ -1,5 +1,5 @@
-// The lines of a prediction: a step's seconds by what they are spent on, largest first. Both gears name them
-// here, so that a line means the same whatever was predicted.
+// The lines of a prediction: a step's seconds by cause, largest first. Closed form and replay share the
+// names, so that a line always means the same.
 //
 //   Counts parts = ...;                                                  // seconds by coefficient
 //   p.terms = name_terms(parts, {{term::kBubble, s.bubble}}, p.correction);
@@ -16,7 +16,7 @@ struct Term {
   double seconds = 0;
 };
 
-/// What is no coefficient's own line (coefficient.cpp names those).
+/// Lines that are no coefficient's own (coefficient.cpp names those).
 namespace term {
 constexpr const char* kExposed = "communication, not hidden";
 constexpr const char* kSlowdown = "compute slowed by communication";
@@ -32,8 +32,7 @@ constexpr const char* kTransfers = "transfers between stages";
 constexpr const char* kData = "data parallelism, not hidden";
 }  // namespace term
 
-/// Coefficients of one name are one line, and lines of nothing are left out. `correction`: factor on all of
-/// them.
+/// Merges coefficients of one name and drops zero lines. `correction`: factor on all of them.
 std::vector<Term> name_terms(const Counts& parts, const std::vector<Term>& others, double correction);
 
 }  // namespace isobar

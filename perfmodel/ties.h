@@ -1,12 +1,12 @@
-// Which of a search's layouts are the same within what is known, and which runs would tell them apart.
+// The layouts of a search that are equal within the uncertainty, and the runs that would distinguish them.
 //
 //   Ties t = ties(model, result.variants, 3);
 //   t.members    // one of these is the fastest, with 80 %: {index, chance}
-//   t.loss       // by which the first is expected to fall short of the best of all
-//   t.telling    // the runs that would lower that most, best first
+//   t.loss       // expected shortfall of the first from the best of all
+//   t.telling    // the runs that lower that most, best first
 //
-// What layouts of one machine share (a price that is wrong is wrong for all of them) cancels between them:
-// the candidates' log times are one correlated normal distribution (suggest.h).
+// Errors shared by layouts of one machine (a wrong price affects all) cancel: the candidates' log times are a
+// correlated normal distribution (suggest.h).
 #pragma once
 #include <vector>
 
@@ -24,9 +24,10 @@ struct Ties {
   std::vector<size_t> telling;  // indices
 };
 
-/// Those of which with 80 % one is the fastest, by each one's chance of it; none is said to tell.
+/// The likeliest candidates that contain the fastest with 80 %, from each one's chance; `telling` stays
+/// empty.
 Ties likeliest(const std::vector<double>& chances, double loss);
-/// Times alone: the chance to fit is the search's. The model's coefficients stay the machine's.
+/// Considers times only: the search knows the chance to fit. The model's coefficients stay the machine's.
 Ties ties(LayoutModel& model, const std::vector<LayoutCandidate>& candidates, size_t runs);
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// Machines that do not exist, and what would have to change for another layout to win.
+// Hypothetical machines, and the changes after which another layout wins.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -76,7 +76,7 @@ struct WhatIfChange {
   throw ConfigError("--whatif", change, what, mend);
 }
 
-// "nvlink_bw*2": a quantity, how it changes, a number, and nothing else.
+// "nvlink_bw*2": a quantity, an operator and a number.
 WhatIfChange change_in(const std::string& text) {
   const size_t sign = text.find_first_of("*/");
   WhatIfChange c{text.substr(0, sign), 1};
@@ -108,7 +108,7 @@ Machine what_if(Machine machine, const std::string& change) {
   if (c.quantity == "price" && machine.accelerator->price_per_hour == 0)
     refuse_change(change, "changes a price that " + machine.file + " does not say",
                   "give accelerator.price_per_hour there");
-  apply(machine, c.quantity, c.factor);  // what is of a training changes nothing of it
+  apply(machine, c.quantity, c.factor);  // checks the change; one of training leaves the machine unchanged
   machine.name += " with " + change;
   return machine;
 }

@@ -8,7 +8,7 @@ set(_costs
     cuda/EmulatedRanks.TakeTheLargestMicroBatchThatFitsAsPredicted=42 reports/BrowserManyRuns=41
     cuda/EmulatedRanks.TrainOnFieldsThatAreMissingInPartLikeOne=41 engine/Product.6=40 engine/Product.7=40
     engine/GraphcastTraining.IsTheSameWhereItsMlpsAreCut=39 cuda/EmulatedRanks.TrainANetWithASkipLikeOne=38
-    engine/GraphcastTraining.IsTheSameInChunksOfEdges=37 perfmodel/Gears.ClosedFormAndReplayAgreeOnRandomLayouts=36
+    engine/GraphcastTraining.IsTheSameInChunksOfEdges=37 perfmodel/ClosedFormAndReplay.AgreeOnRandomLayouts=36
     engine/Product.4=36 engine/RegionalGnnTraining.IsTheSameWhereItsMlpsAreCut=36 cuda/ScriptRehearsal=35
     perfmodel/Scoreboard.StepTimes=34 engine/SlowDisk.SoMayStartingReadingValidationAndResults=32
     engine/Layouts.RandomLegalOnes=31 engine/Layouts.SerialAndOverlappedAreTheSameToTheBit=31
@@ -23,7 +23,7 @@ set(_costs
     engine/Layouts.ZeroBubble=22 perfmodel/Fit.HoldsWhereTheTermsDoNotTellEverything=22
     engine/AuroraTraining.KeepsItsEndsInFp32=22 engine/Layouts.TensorParallel=21
     engine/Replay.EveryLayoutTrainsLikeOneRank=21 engine/Layouts.ContextParallelRing=20
-    perfmodel/Gears.AgreeOnAurora=20 engine/RegionalGnnTraining.IsTheSameWhereTheGraphIsCut=19
+    perfmodel/ClosedFormAndReplay.AgreeOnAurora=20 engine/RegionalGnnTraining.IsTheSameWhereTheGraphIsCut=19
     data/Foreign.WhatTheLibraryNeverComesToTheEndOf=19 engine/CoreHops.ARunTellsHowFarItsThreadsLay=19
     engine/Replay.OtherNetsAndIncrementsTrainLikeOneRank=19 base/Child.DiesAlone=19)
 get_property(_named DIRECTORY PROPERTY TESTS)

@@ -20,7 +20,7 @@ cd "$ISOBAR_ROOT"
 FORMAT_VERSION=14              # layout differs between versions: this one judges (Debian 12's, or PyPI's wheel of it)
 FORMAT_WHEEL=clang-format==14.0.6
 # Long computations on doubles, which the release build has been through already: nothing there is new to a sanitizer.
-ASAN_SKIPS='^perfmodel/(Referee|Gears|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
+ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
 DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'

@@ -1,8 +1,8 @@
-// A backend runs ops of one rank in one arena (and a second one in host memory, if anything is offloaded).
-// The null backend runs none: the same engine, dry.
+// A backend runs one rank's ops in one arena (and a second one in host memory, for offloading). The null
+// backend computes nothing: a dry run of the same engine.
 //
-// launch() runs an op to its end (CPU) or enqueues it on the op's lane (GPU); sync() waits for all that was
-// launched. Collectives are not the backend's: they go to model/comm.
+// launch() runs an op to completion (CPU) or enqueues it on the op's lane (GPU); sync() waits for all
+// launched ops. Collectives belong to model/comm.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -16,7 +16,7 @@ namespace isobar {
 
 class Backend {
  public:
-  /// Delivers the tensors of a micro-batch.
+  /// Fills the tensors of a micro-batch.
   using Fetch = std::function<void(int32_t micro, const BatchPlaces& to)>;
 
   virtual ~Backend() = default;
@@ -24,25 +24,25 @@ class Backend {
   virtual void sync() {}
   virtual const char* name() const = 0;
 
-  /// `more`: the next run of the same program goes on with the samples that follow, so that a backend may ask
-  /// for them before that.
+  /// `more`: the next run of the program continues with the following samples, so a backend may fetch them
+  /// early.
   void on_fetch(Fetch fetch, bool more = false) {
     fetch_ = std::move(fetch);
     more_ = more;
   }
   bool more_to_fetch() const { return more_; }
-  /// While a Fetch runs: whether the device computes meanwhile, so that nobody waits for it.
   bool fetches() const { return static_cast<bool>(fetch_); }
+  /// During a Fetch: true if the device computes meanwhile, so that the fetch costs no time.
   bool fetch_is_hidden() const { return hidden_; }
 
-  // ---- what the host reads and writes between programs: a persistent buffer in place (CPU), or a copy of it
-  // that download() fills and upload() takes back (GPU) ----
+  // ---- host access between programs: a persistent buffer in place (CPU), or a copy that download() fills
+  // and upload() writes back (GPU) ----
   virtual std::byte* host(const View& v) { return at(v); }
   virtual void download(const std::vector<View>&) {}
   virtual void upload(const std::vector<View>&) {}
   virtual void drop_host_copies() {}  // of large buffers
 
-  /// Before anything is run: what lies in the plan's constant buffers for good.
+  /// Fills the plan's constant buffers; call once, before any program runs.
   void load_constants() {
     for (const Constant& c : plan_.constants) {
       c.fill(host(c.at));
@@ -51,7 +51,7 @@ class Backend {
     if (!plan_.constants.empty()) drop_host_copies();
   }
 
-  /// Of an op's writes in a slot; null where one is absent.
+  /// Addresses of an op's writes in a slot; null if absent.
   std::vector<std::byte*> places(const Op& op, int32_t slot) const {
     std::vector<std::byte*> out;
     for (const View& v : op.writes) out.push_back(v ? at(v, slot) : nullptr);
@@ -63,7 +63,7 @@ class Backend {
   }
 
  protected:
-  /// `to`: an address for each of the op's writes, null for those that are absent.
+  /// `to`: an address for each of the op's writes, null if absent.
   void fetch(const Op& op, int32_t micro, std::vector<std::byte*> to, bool hidden = false) {
     if (!fetch_) throw std::logic_error(op.path + ": there is no data source");
     hidden_ = hidden;

@@ -1,4 +1,4 @@
-// Where the host is to put a batch: an address for each tensor of Plan::batch, null where this rank does not
+// Addresses into which the host reads a batch: one for each tensor of Plan::batch, null if this rank does not
 // read it.
 //
 //   backend.on_fetch([&](int32_t micro, const BatchPlaces& to) { read(micro, to.floats("input")); });

@@ -25,7 +25,7 @@
 namespace isobar {
 namespace {
 
-/// Of what all ranks do together, outside of the executor.
+/// Completes a request that all ranks post, outside of the executor.
 void finish(MPI_Request request, const char* what) {
   int done = 0;
   for (Pause pause; !done; pause()) must(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
@@ -65,7 +65,7 @@ Mpi::Mpi() : host_cpus_(process_cpus()) {
   if (!started_by_launcher()) return;
   flush_denormals();  // MPI's own threads inherit it
   int provided = 0;
-  Yielding::while_beginning(
+  Yielding::during_init(
       [&] { must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"); });
   const Yielding yielding;
   active_ = true;
@@ -88,7 +88,7 @@ Mpi::Mpi() : host_cpus_(process_cpus()) {
   MPI_Comm_rank(host, &rank_on_host_);
   cpu_set_t own;
   CPU_ZERO(&own);
-  for (const int c : process_cpus()) CPU_SET(c, &own);  // none are told: a rank shares with nobody else
+  for (const int c : process_cpus()) CPU_SET(c, &own);  // empty if unknown: this rank then shares with none
   std::vector<cpu_set_t> all(static_cast<size_t>(on_host_));
   must(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, host), "MPI_Allgather");
   on_cores_ = sharing_cores(all, static_cast<size_t>(rank_on_host_));
@@ -170,8 +170,8 @@ std::vector<std::string> Mpi::to_first(std::string s) const {
 
 void Mpi::abort(int code) const {
   if (active_) {
-    // Hydra, MPICH's mpiexec, drops what its proxies hold of a rank's output when a rank aborts: its last
-    // words, which say why, need a moment to get through.
+    // Hydra, MPICH's mpiexec, drops an aborting rank's buffered output, and with it the error message: wait
+    // until it is through.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     MPI_Abort(MPI_COMM_WORLD, code);
   }
@@ -180,7 +180,7 @@ void Mpi::abort(int code) const {
 
 namespace {
 
-// MPI has no 16-bit floats: what is only moved goes as 16-bit integers, and sums bring their own operator.
+// MPI has no 16-bit floats: moves use 16-bit integers, sums an operator of our own.
 MPI_Datatype mpi_type(DType t) {
   switch (t) {
     case DType::f32:
@@ -216,7 +216,7 @@ const std::byte* at(const void* data, int64_t element, DType t) {
   return static_cast<const std::byte*>(data) + element * size_of(t);
 }
 
-// Where the parts before this rank's end.
+// Offset of this rank's part.
 int64_t begin_of(const std::vector<int64_t>& parts, int rank) {
   return std::accumulate(parts.begin(), parts.begin() + rank, int64_t{0});
 }
@@ -244,7 +244,8 @@ Comm::Comm(const std::vector<Group>& groups, MPI_Comm world)
     const auto& ranks = groups[i].ranks;
     MPI_Group group;
     must(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");
-    // Members number their groups differently, so the tag comes from what they agree on. Tags reach to 32767.
+    // Members number their groups differently, so the tag is hashed from what they share. Tags reach to
+    // 32767.
     uint32_t tag = 2166136261;
     const auto mix = [&](uint32_t x) { tag = (tag ^ x) * 16777619; };
     for (const char c : groups[i].name) mix(static_cast<unsigned char>(c));
@@ -309,14 +310,14 @@ Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DTyp
 void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
   const int rank = rank_[op.a.group], size = size_[op.a.group];
   const auto parts = parts_of(op, counts.out, size);
-  // Nonblocking calls may read these until they complete, so they travel with the request.
+  // Nonblocking calls may read these until they complete, so the request owns them.
   requests.counts.resize(size);
   requests.displacements.resize(size);
   for (int r = 0; r < size; ++r) {
     requests.counts[r] = as_int(op, parts[r]);
     requests.displacements[r] = as_int(op, begin_of(parts, r));
   }
-  // In place must hold on all ranks or on none, which a rank cannot know of the others: so it always does.
+  // MPI requires all ranks or none to be in place, and a rank cannot know the others: so it always is.
   std::byte* own = static_cast<std::byte*>(out) + begin_of(parts, rank) * size_of(t);
   if (in != own && parts[rank] > 0) std::memcpy(own, in, parts[rank] * size_of(t));
   must(MPI_Iallgatherv(MPI_IN_PLACE, 0, mpi_type(t), out, requests.counts.data(),
@@ -324,9 +325,8 @@ void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DT
        "MPI_Iallgatherv");
 }
 
-// One reduction per part, to the rank that owns it. MPI's reduce_scatter would not do: in place it moves the
-// result to the front of the buffer instead of leaving it at the owner's position, and the nonblocking one of
-// Open MPI (libnbc) sums everything at rank 0 and scatters from there.
+// One reduction per part, to the rank that owns it. MPI's in-place reduce_scatter moves the result to the
+// front of the buffer, and Open MPI's nonblocking one (libnbc) sums everything at rank 0.
 void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t,
                           Requests& requests) {
   const int rank = rank_[op.a.group], size = size_[op.a.group];
@@ -344,14 +344,14 @@ void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out
 
 void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
   const int size = size_[op.a.group];
-  // sent parts, then received ones; they travel with the request
+  // sent parts, then received ones; the request owns them
   for (const auto& parts : {send_parts(op, counts.in, size), receive_parts(op, counts.out, size)})
     for (int r = 0; r < size; ++r) {
       requests.counts.push_back(as_int(op, parts[r]));
       requests.displacements.push_back(as_int(op, begin_of(parts, r)));
     }
-  // Open MPI's libnbc takes two equal addresses for MPI_IN_PLACE, and an empty view may begin where the other
-  // one does.
+  // Open MPI's libnbc takes two equal addresses for MPI_IN_PLACE, and an empty view may begin at the other's
+  // address.
   static char nothing[2];
   if (counts.in == 0) in = &nothing[0];
   if (counts.out == 0) out = &nothing[1];
@@ -361,8 +361,8 @@ void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DT
        "MPI_Ialltoallv");
 }
 
-// Once round the ring of the group's ranks. Two ranks are each other's next and previous one: MPI keeps the
-// order of their messages.
+// One step round the ring of the group's ranks. Between two ranks both messages have the same peer: MPI keeps
+// their order.
 void Comm::exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
   const int rank = rank_[op.a.group], size = size_[op.a.group];
   MPI_Comm comm = comms_[op.a.group];

@@ -11,8 +11,8 @@ namespace {
 
 struct Variable {
   const char* launcher;
-  const char* processes;  // how many there are
-  const char* needs;      // counts only beside this one: the name alone is anybody's
+  const char* processes;  // variable with their number
+  const char* needs;      // the variable that must also be set, since the name alone is ambiguous
 };
 
 constexpr Variable kVariables[] = {{"Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE", nullptr},
@@ -23,7 +23,7 @@ constexpr Variable kVariables[] = {{"Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE"
                                    {"flux run", "FLUX_JOB_SIZE", nullptr},
                                    {"torchrun", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"}};
 
-// What an MPI reads at its start to find the others.
+// Variables by which an MPI finds its other processes.
 constexpr const char* kMeetingPlaces[] = {
     "OMPI_COMM_WORLD_SIZE", "PMI_RANK",   "PMI_FD", "PMIX_RANK", "PMIX_NAMESPACE",
     "MV2_COMM_WORLD_SIZE",  "PALS_RANKID"};

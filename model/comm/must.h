@@ -1,4 +1,4 @@
-// What MPI says of a call, as an exception.
+// MPI errors as exceptions.
 #pragma once
 #include <mpi.h>
 

@@ -1,20 +1,15 @@
-// Waiting for other ranks. Most waits are short, and MPI moves data only inside its calls: so whoever waits
-// asks again at once for a while, then sleeps in short turns, because others want the core.
+// Waiting for other ranks. Most waits are short and MPI progresses only inside its calls, so a waiter polls
+// for a while, then sleeps in short turns to free the core.
 //
 //   for (Pause pause; !comm.test(requests); pause()) …;
 //
-// Two ranks whose steps take less than a sleep make each other sleep: one is late once, the other falls
-// asleep over it and is late in turn. A step of 60 us then takes 200 to 400. So where every rank has its
-// cores to itself (kOwnCores) it asks for longer than one that was late needs to come, and so does its
-// communication thread. Not across hosts: there the kernel wants the core to move packets, and an all-reduce
-// of two hosts of one core took 4 ms behind ranks that asked on. Ranks that share cores soon sleep, and the
-// longer the more of them would wake: eight on two cores take 52 ms a step for 62, and 80 of the processors'
-// for 112.
+// Two ranks whose steps are shorter than a sleep can put each other to sleep in turn. Ranks with cores of
+// their own (kOwnCores) therefore poll for longer than a late rank needs, on one host only: between hosts the
+// kernel needs the core to move packets. Ranks that share cores sleep early, and longer the more of them
+// share one.
 //
-// It never yields, and MPI is kept from it but for what no rank can leave (yielding.h): whoever sleeps is
-// woken as soon as its time has come, but whoever yields stands behind all that compute, some milliseconds
-// each time on a machine that others use. Two ranks beside four busy processes took more than ten times as
-// long so.
+// It never yields, and keeps MPI from it except in calls that cannot be polled (yielding.h): a sleeper is
+// woken on time, but a yielding thread queues behind every busy process.
 #pragma once
 #include <sys/prctl.h>
 #include <time.h>
@@ -25,15 +20,15 @@
 
 namespace isobar {
 
-/// How long it asks before it sleeps, and how long it sleeps. Time, not a number of asks: an ask of MPI takes
-/// 0.2 us, one of another thread's progress 5 ns.
+/// How long to poll before sleeping, and how long to sleep. A time, not a count, since polls differ in cost
+/// by orders of magnitude.
 struct Patience {
   std::chrono::microseconds awake{50}, asleep{20};
   bool operator==(const Patience&) const = default;
 };
 inline constexpr Patience kOwnCores{.awake = std::chrono::microseconds(500)};
 
-/// Of those that share cores, `per_core` of them: together they wake each core no more than every 10 us.
+/// For `per_core` ranks that share a core: together they wake it at most every 10 us.
 inline Patience on_shared_cores(int64_t per_core) {
   using std::chrono::microseconds;
   return {.awake = microseconds(10), .asleep = microseconds(10 * std::max<int64_t>(per_core, 2))};
@@ -50,7 +45,8 @@ class Pause {
       asleep_ = now - since_ > patience_.awake;
       return;
     }
-    static thread_local const int slack = prctl(PR_SET_TIMERSLACK, 1000);  // ns: not 50 us longer than asked
+    static thread_local const int slack = prctl(PR_SET_TIMERSLACK, 1000);  // ns; the default slack would add
+                                                                           // 50 us
     static_cast<void>(slack);
     const timespec turn{0, std::chrono::nanoseconds(patience_.asleep).count()};
     nanosleep(&turn, nullptr);
@@ -63,7 +59,7 @@ class Pause {
 
  private:
   Patience patience_;
-  Clock::time_point since_{};  // of the first ask
+  Clock::time_point since_{};  // of the first poll
   bool asleep_ = false;
 };
 

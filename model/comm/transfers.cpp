@@ -17,7 +17,7 @@ bool equal(const std::vector<int64_t>& parts) {
 std::vector<TransferCall> all_gather(const Op& op, int size, Extent counts) {
   const auto parts = parts_of(op, counts.out, size);
   if (equal(parts)) return {{.kind = Kind::all_gather, .count = parts[0]}};
-  std::vector<TransferCall> calls;  // each owner's part to everybody; the others' input is not looked at
+  std::vector<TransferCall> calls;  // each owner broadcasts its part; other ranks' input is unused
   int64_t begin = 0;
   for (int owner = 0; owner < size; begin += parts[owner++])
     calls.push_back({.kind = Kind::broadcast, .count = parts[owner], .out = begin, .peer = owner});
@@ -27,7 +27,7 @@ std::vector<TransferCall> all_gather(const Op& op, int size, Extent counts) {
 std::vector<TransferCall> reduce_scatter(const Op& op, int size, Extent counts) {
   const auto parts = parts_of(op, counts.in, size);
   if (equal(parts)) return {{.kind = Kind::reduce_scatter, .count = parts[0]}};
-  std::vector<TransferCall> calls;  // each part to its owner; the others' output is not written
+  std::vector<TransferCall> calls;  // each part is reduced to its owner; other ranks' output is not written
   int64_t begin = 0;
   for (int owner = 0; owner < size; begin += parts[owner++])
     calls.push_back({.kind = Kind::reduce, .count = parts[owner], .in = begin, .peer = owner});

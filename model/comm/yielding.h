@@ -1,8 +1,6 @@
-// What MPI does within one call until all members are through it: MPI_Init, making and freeing communicators,
-// MPI_Finalize. Such a call takes several rounds, has no form that can be asked and left (pause.h), and Open
-// MPI asks on between the rounds: where ranks share cores, each round waits until the kernel takes the core
-// from those that ask. So they yield there. Eight ranks on two cores begin in 0.9 s for 1.7, and in 1.1 s of
-// the processors for 2.7.
+// Makes Open MPI yield inside blocking collective calls that cannot be polled (pause.h): MPI_Init, creating
+// and freeing communicators, MPI_Finalize. They take several rounds, and ranks that share cores would
+// otherwise wait in each round until the kernel preempts a polling rank.
 //
 //   const Yielding yielding;
 //   must(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
@@ -20,9 +18,9 @@ class Yielding {
   Yielding(const Yielding&) = delete;
   Yielding& operator=(const Yielding&) = delete;
 
-  /// Of MPI_Init: Open MPI reads the variable there. What a user has set in it is what steps do.
+  /// Runs MPI_Init, where Open MPI reads the variable. A user's own setting stays for the whole run.
   template <class Begin>
-  static void while_beginning(Begin begin) {
+  static void during_init(Begin begin) {
     constexpr const char* kVariable = "OMPI_MCA_mpi_yield_when_idle";
     const bool chosen = std::getenv(kVariable);
     if (!chosen) ::setenv(kVariable, "1", 0);
@@ -31,7 +29,7 @@ class Yielding {
   }
 
  private:
-  // MPI has no name for it; MPICH yields by itself. What it was.
+  // Returns the old value. MPI has no API for it; MPICH yields by default.
   static bool set(bool yield) {
     using Set = bool (*)(bool);
     static const auto of_open_mpi =

@@ -48,7 +48,7 @@ void check_names(const RunSpec& spec, const Plan& plan) {
   for (const std::string& pattern : t.no_decay)
     if (pattern != kVectors) of_all(pattern, "train.no_decay");
   for (const std::string& f : t.lr_factors) of_all(named_factor(f)->name, "train.lr_factors");
-  // Of each target some linear, which its weight's name tells.
+  // Each target must match some linear, named by its weight.
   for (const std::string& pattern : t.lora_targets)
     if (std::none_of(names.begin(), names.end(), [&](const auto& n) {
           return matches(pattern, n) && n.ends_with(".weight") &&

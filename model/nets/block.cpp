@@ -25,7 +25,7 @@ void Block::declare(Declare& d) {
   const int64_t D = shape_.width, kv = shape_.kv_heads * shape_.head_dim();
   const bool biases = shape_.biases;
   d.norm(norm1_, name_ + ".norm1", D, shape_.eps, !shape_.rms_norm);
-  std::vector<Param> weights, bias;  // q, k and v side by side are one [3D, D] operand
+  std::vector<Param> weights, bias;  // q, k and v are adjacent: one [3D, D] operand
   for (const auto& [which, out] : {std::pair{"q", D}, {"k", kv}, {"v", kv}}) {
     const std::string name = name_ + ".attn." + which;
     weights.push_back({name + ".weight", {out, D}, Init::normal, kSigma, 0});
@@ -41,23 +41,23 @@ void Block::declare(Declare& d) {
 
 // ---- forward ----
 
-View Block::door(size_t) {
+View Block::receive_buffer(size_t) {
   const InPart here(b_, index());
   return b_.saved(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width);
 }
 
 std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how) {
   const Flow& x = in[0];
-  if (!how.again) in_ = x;
+  if (!how.recompute) in_ = x;
   const std::string pass = how.pass();
   const bool keep = how.keep == Keep::all;
-  // Without y the stream at the block's door has just arrived.
-  norm1_.x =
-      x.y ? b_.hold(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width, how.keep != Keep::nothing)
-          : x.x;
+  // Without y, x is already the block's received stream.
+  norm1_.x = x.y ? b_.saved_or_scratch(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width,
+                                       how.keep != Keep::nothing)
+                 : x.x;
   layers_.norm_forward(path() + "/norm1", pass, norm1_, x, keep);
   const View y = attention(pass, keep);
-  norm2_.x = b_.hold(path() + "/norm2.x", shape_.stream, at_.rows * shape_.width, keep);
+  norm2_.x = b_.saved_or_scratch(path() + "/norm2.x", shape_.stream, at_.rows * shape_.width, keep);
   layers_.norm_forward(path() + "/norm2", pass, norm2_, {.x = norm1_.x, .y = y}, keep);
   return {
       {.x = norm2_.x, .y = mlp(pass, keep, how.result), .linear = path() + "/mlp/fc2", .bias = fc2_.bias}};
@@ -65,8 +65,8 @@ std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how
 
 View Block::attention(const std::string& pass, bool keep) {
   const std::string attn = path() + "/attn";
-  core_.qkv = b_.hold(path() + ".qkv", e_.act, R_ * qkv_width_,
-                      keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
+  core_.qkv = b_.saved_or_scratch(path() + ".qkv", e_.act, R_ * qkv_width_,
+                                  keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
   layers_.linear_forward(attn + "/qkv" + pass, qkv_, layers_.gathered(attn + "/qkv" + pass, norm1_.h),
                          core_.qkv, R_, qkv_.bias);
   if (shape_.rotary) rotary(OpKind::rotary, attn + "/rotary" + pass, core_.qkv);
@@ -78,11 +78,11 @@ View Block::attention(const std::string& pass, bool keep) {
   return y;
 }
 
-// Backward does not need the last product: a recomputation makes it for the next block only.
+// Backward does not need the last product, so a recomputation computes it only for the next block.
 View Block::mlp(const std::string& pass, bool keep, bool result) {
   const std::string mlp = path() + "/mlp";
-  u_ = b_.hold(path() + ".u", e_.act, R_ * fc1_.out, keep);
-  g_ = b_.hold(path() + ".g", e_.act, R_ * fc2_.in, keep);
+  u_ = b_.saved_or_scratch(path() + ".u", e_.act, R_ * fc1_.out, keep);
+  g_ = b_.saved_or_scratch(path() + ".g", e_.act, R_ * fc2_.in, keep);
   layers_.linear_forward(mlp + "/fc1" + pass, fc1_, layers_.gathered(mlp + "/fc1" + pass, norm2_.h), u_, R_,
                          fc1_.bias);
   if (shape_.swiglu)
@@ -97,7 +97,7 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
   return y;
 }
 
-// Queries and keys of the fused matrix
+// Rotates queries and keys of the fused matrix
 void Block::rotary(OpKind kind, const std::string& path, const View& qkv) {
   const int64_t turned = (width_ + qkv_width_) / 2;
   const View span = qkv.slice(0, qkv.count - (qkv_width_ - turned));

@@ -1,14 +1,13 @@
-// The pre-norm transformer block: what it owns and what it emits, forward and backward side by side, in
-// execution order, under tensor and context parallelism.
+// The pre-norm transformer block: its parameters and its ops, forward and backward side by side, in execution
+// order, under tensor and context parallelism.
 //
 // Tensor parallelism (Shoeybi 2019): qkv and fc1 are cut by output (heads, hidden), proj and fc2 by input;
-// one reduction a half of the block each way, in the type of the activations. With sequence parallelism
-// (Korthikanti 2022) the reductions become reduce-scatters, and the inputs of qkv and fc1 are gathered: kept
-// cut, gathered again for their weight gradients. Context parallelism is all in context_parallel.h.
+// one reduction for each half of the block and direction, in the activations' type. With sequence parallelism
+// (Korthikanti 2022) the reductions become reduce-scatters; the inputs of qkv and fc1 are kept cut and
+// gathered again for their weight gradients. Context parallelism is all in context_parallel.h.
 //
-// Full recomputation (Chen 2016) keeps the residual stream at the door of the first of some neighbouring
-// blocks, and runs those forward once more when backward comes to the last of them. All that they compute
-// again is scratch.
+// Full recomputation (Chen 2016) keeps the residual stream at the first of a run of blocks, and repeats their
+// forward before the backward of the last. All that is recomputed is scratch.
 #pragma once
 #include <string>
 
@@ -20,16 +19,16 @@ namespace isobar {
 
 class Block : public NetPart {
  public:
-  /// `name`: what its parameters' names begin with, "blocks.7".
+  /// `name`: prefix of its parameters' names, "blocks.7".
   Block(int index, std::string path, std::string name, Emission& e, const Sharding& at,
         const BlockShape& shape);
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  View door(size_t) override;
+  View receive_buffer(size_t) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = norm1_.x}}; }
-  int in_place(size_t) const override { return 0; }
+  int shares_gradient_with(size_t) const override { return 0; }
   View last_gradient(bool weight) const override { return weight ? qkv_.weight : norm1_.gamma; }
 
  private:
@@ -45,7 +44,7 @@ class Block : public NetPart {
   const Sharding& at_;
   const Layers layers_;
   const BlockShape shape_;
-  // Of this rank: queries' width inside attention, that of queries, keys and values; full rows
+  // On this rank: attention's width, the width of queries, keys and values together, full rows
   const int64_t width_, qkv_width_, R_;
   const bool recompute_core_;
   AttentionCore attention_core_;
@@ -53,9 +52,9 @@ class Block : public NetPart {
   Flow in_;
   Norm norm1_, norm2_;
   Linear qkv_, proj_, fc1_, fc2_;
-  Core core_;   // what attention proper reads and writes
+  Core core_;   // operands and results of attention proper
   View u_, g_;  // [full_rows,hidden/tp] act: before and after the activation; SwiGLU: u has gate and up
-  View attn_mask_, mlp_mask_;  // [rows,D] bytes: what dropout let through
+  View attn_mask_, mlp_mask_;  // [rows,D] bytes: dropout masks
 };
 
 }  // namespace isobar

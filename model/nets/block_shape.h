@@ -1,4 +1,4 @@
-// What makes one transformer block differ from another.
+// The differences between transformer blocks.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,14 +15,14 @@ struct BlockShape {
   bool biases = true;                      // of linears
   bool swiglu = false;                     // else `activation`
   Activation activation = Activation::gelu;
-  bool rotary = false;  // positions turn queries and keys
+  bool rotary = false;  // rotary position embedding of queries and keys
   bool causal = false;
   double eps = 0, dropout = 0;  // of norms; of hidden states and attention weights
   DType stream = DType::f32;    // of the residual stream
   int64_t head_dim() const { return width / heads; }
 };
 
-/// Of net.gelu
+/// The activation that net.gelu names
 inline Activation gelu_named(const std::string& gelu) {
   return gelu == "tanh" ? Activation::gelu_tanh : Activation::gelu;
 }

@@ -16,7 +16,8 @@
 namespace isobar {
 namespace {
 
-// Of those who read the input: each entry may hold as many predicted times as the net reads.
+// The replay buffer's bytes, on ranks that read the input: each entry may hold as many predicted times as the
+// net reads.
 int64_t replay_bytes(const RunSpec& spec, const Plan& plan) {
   const bool reads = plan.replayed && std::any_of(plan.ops.begin(), plan.ops.end(), [&](const Op& op) {
                        return op.kind == OpKind::fetch && op.writes.at(0);  // the input comes first
@@ -42,8 +43,8 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool 
     throw ConfigError(spec.file, "net.kind",
                       spec.net.kind() + " has no Jacobian yet: its backward pass ends at its parameters",
                       "take a checkpoint of a vit, a unet or an mlp");
-  // What model/data's Loader keeps, every tensor of a batch: prefetch batches a worker and the one in use, or
-  // one batch when the training thread reads itself, as it always does for validation.
+  // The batches that model/data's Loader holds: `prefetch` a worker and the one in use, or one batch if the
+  // training thread reads itself, as it always does for validation.
   const DataSpec& d = spec.data;
   int64_t slots = d.workers == 0 ? 1 : std::max<int64_t>(1, d.workers * d.prefetch) + 1;
   if (d.validates()) ++slots;
@@ -98,7 +99,8 @@ void require_kernels(const RunSpec& spec, const Plan& plan) {
 }
 
 double forward_flops_per_sample(const RunSpec& spec) {
-  // Every two parts of a long run add the same (windows of two neighbours may be shifted against each other).
+  // A long run grows by the same with every two parts (windows of neighbours may be shifted against each
+  // other).
   constexpr int64_t kFew = 8;
   if (const int64_t parts = equal_parts(spec.net); parts > kMostPartsWhole) {
     const int64_t few = kFew + parts % 2;

@@ -1,11 +1,11 @@
-// The routines of one pipeline chunk, from the parts that it holds: forward; backward; and where that is
-// split, its weight gradients.
+// The routines of one pipeline chunk, from its parts: forward, backward and, if backward is split, weight
+// gradients.
 //
 //   ChunkEmitter chunks(emission, net, params, stages);
 //   const int routine = chunks.forward(stage, "forward");
 //
-// Parts emit themselves (net.h). Here is what stands between them: streams that enter and leave, gathers of
-// the parameters that the next part needs, recomputation, and when a part's gradients are final.
+// Parts emit themselves (net.h). This class emits what connects them: streams that enter and leave, gathers
+// of the next part's parameters, recomputation, and when a part's gradients are final.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,37 +16,37 @@
 
 namespace isobar {
 
-struct PartPorts {  // streams of a part, by index into Plan::streams
+struct PartPorts {  // a part's streams, by index into Plan::streams
   std::vector<int> takes, gives;
 };
 std::vector<PartPorts> ports_of(const Net& net);
-/// By stream: the first one whose gradient lies in the same memory.
+/// By stream: the first stream whose gradient shares its buffer.
 std::vector<int> shared_gradients(const Net& net);
 
 class ChunkEmitter {
  public:
   ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages);
 
-  // Each returns the routine's index. `accumulate`: adds to the gradients; `reduce`: they are the step's
-  // last.
-  int forward(const Stage& stage, const std::string& name);  // of a roll-out: the first step's first
+  // Each returns the routine's index. `accumulate`: adds to the gradients; `reduce`: the step's last use, so
+  // gradients are reduced.
+  int forward(const Stage& stage, const std::string& name);  // roll-out: the first step's first
   int backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
-  /// Of the backward that was emitted last: those of all micro-batches postpone the same products.
+  /// For the backward emitted last; backward passes of all micro-batches postpone the same products.
   int backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
-  /// Of the routine that is open: what the last forward put into Plan::replayed goes round to the first
-  /// stage.
-  void hand_round_replayed(const Stages& stages);
+  /// In the open routine: sends Plan::replayed, which the last forward filled, from the last stage to the
+  /// first.
+  void send_replayed_to_first(const Stages& stages);
 
  private:
-  struct Final {  // a part whose gradients are final after so many weight gradients of a split backward
+  struct Final {  // a part, and the number of postponed weight gradients after which its gradients are final
     size_t after;
     int part;
   };
   void read_before(const Stage& stage);
-  void hand_on(const Stage& stage);
+  void send_prediction(const Stage& stage);
   void keep_replayed();
-  void find_next_gradient(const Stage& stage);
-  void hand_back(const Stage& stage);
+  void receive_next_gradient(const Stage& stage);
+  void send_prediction_gradient(const Stage& stage);
   void fetch(const Stage& stage);
   View destination(const Stage& stage, int stream);
   std::vector<Flow> inputs(int part) const;
@@ -64,14 +64,14 @@ class ChunkEmitter {
   Parameters& params_;
   const std::vector<Stream>& streams_;
   const std::vector<PartPorts> ports_;  // by part
-  const std::vector<int> same_;         // by stream: the one whose gradient lies in the same memory
-  Doors doors_;
-  RollOut* const roll_;                 // nullptr: the step stands alone
+  const std::vector<int> same_;         // by stream: the stream whose gradient shares its buffer
+  StageLinks links_;
+  RollOut* const roll_;                 // nullptr: no roll-out
   const std::vector<Stream> feedback_;  // one, or none
-  View next_gradient_;                  // of it
-  std::vector<Flow> flows_;             // by stream, of the forward routine that was emitted last
-  std::vector<Gradient> gradients_;     // by stream, of the backward routine that is open
-  std::vector<Final> finals_;           // of the backward routine that was emitted last
+  View next_gradient_;                  // gradient of feedback_
+  std::vector<Flow> flows_;             // by stream, of the forward routine emitted last
+  std::vector<Gradient> gradients_;     // by stream, of the open backward routine
+  std::vector<Final> finals_;           // of the backward routine emitted last
 };
 
 }  // namespace isobar

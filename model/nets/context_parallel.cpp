@@ -23,11 +23,11 @@ AttentionCore::AttentionCore(Emission& e, const BlockShape& shape, const Shardin
       tf32_(e.spec.policy.amp == "tf32") {}
 
 void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
-  c.o = b_.hold(block + ".o", act_, R_ * width_, keep);
-  // Ulysses has cp times the tokens and as many times fewer heads.
+  c.o = b_.saved_or_scratch(block + ".o", act_, R_ * width_, keep);
+  // Ulysses has cp times the tokens and 1/cp of the heads.
   const int64_t rows =
       kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens : at_.batch * heads_ * at_.tokens;
-  if (kind_ != Kind::unfused) c.lse = b_.hold(block + ".lse", DType::f32, rows, keep);
+  if (kind_ != Kind::unfused) c.lse = b_.saved_or_scratch(block + ".lse", DType::f32, rows, keep);
   switch (kind_) {
     case Kind::alone:
       b_.emit_with_workspace(OpKind::attention, block + "/attn/core" + pass,
@@ -90,8 +90,8 @@ Attrs AttentionCore::attention_of_all() const {  // ulysses
   return a;
 }
 
-// q, k or v (which: 0 … 2) inside the fused [rows, qkv / cut] matrix: a strided operand, stated as the span
-// that it covers.
+// q, k or v (which: 0 … 2) inside the fused [rows, qkv / cut] matrix: a strided operand, given as the span
+// that covers it.
 View AttentionCore::part(const View& qkv, int which, int64_t cut) const {
   const int64_t first = which == 0 ? 0 : width_ + (which - 1) * kv_, width = which == 0 ? width_ : kv_;
   return qkv.slice(first / cut, qkv.count - (qkv_ - width) / cut);
@@ -103,7 +103,7 @@ void AttentionCore::copy(const std::string& path, const Strided& s, const View& 
   b_.emit(OpKind::copy, path, a, {x}, {y});
 }
 
-// The first n columns of this rank's rows
+// Copies the first n columns of this rank's rows
 void AttentionCore::columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y,
                             int64_t ld_y) {
   copy(path, {{R_, 1, 1}, {ld_x, 0, 0}, {ld_y, 0, 0}, n}, x, y);
@@ -116,7 +116,7 @@ std::vector<int64_t> AttentionCore::elements(int64_t cols) const {
   return out;
 }
 
-// Between the order that ranks deliver, [cp][B][their tokens], and the order of samples, [B][N].
+// Converts between the order in which ranks deliver, [cp][B][their tokens], and samples' order, [B][N].
 void AttentionCore::regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
                             bool to_sample) {
   const int64_t whole = n_.tokens * cols;
@@ -139,7 +139,7 @@ View AttentionCore::own_kv(const std::string& path, const std::string& name, con
   return own;
 }
 
-// ---- unfused: the matrix of attention weights lies in memory ----
+// ---- unfused: the matrix of attention weights is in memory ----
 
 void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core";
@@ -149,10 +149,10 @@ void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep
   b_.emit(OpKind::gemm, path + "/scores" + pass,
           {.m = n_.tokens, .n = n_.tokens, .k = d, .trans_b = true, .batch = matrices},
           {part(c.qkv, 0), part(c.qkv, 1), View{}}, {scores});
-  c.weights = b_.hold(block + ".weights", act_, all, keep);
+  c.weights = b_.saved_or_scratch(block + ".weights", act_, all, keep);
   if (n_.dropout > 0) {
-    c.mask = b_.hold(block + ".weights.mask", DType::f32, (all + 3) / 4, keep);
-    c.dropped = b_.hold(block + ".weights.dropped", act_, all, keep);
+    c.mask = b_.saved_or_scratch(block + ".weights.mask", DType::f32, (all + 3) / 4, keep);
+    c.dropped = b_.saved_or_scratch(block + ".weights.dropped", act_, all, keep);
   }
   b_.emit(OpKind::softmax, path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
   b_.emit(OpKind::gemm, path + "/values" + pass, {.m = n_.tokens, .n = d, .k = n_.tokens, .batch = matrices},
@@ -182,7 +182,7 @@ void AttentionCore::allgather_forward(const std::string& block, Core& c, bool ke
   const std::string path = block + "/attn/core" + pass;
   const int64_t cols = 2 * kv_, all = at_.batch * n_.tokens * cols;
   const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
-  c.kv = b_.hold(block + ".kv", act_, all, keep);
+  c.kv = b_.saved_or_scratch(block + ".kv", act_, all, keep);
   const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
   Attrs a{.group = at_.cp_group};
   a.receive = elements(cols);
@@ -216,7 +216,7 @@ void AttentionCore::allgather_backward(const std::string& block, const Core& c, 
 
 // ---- ulysses ----
 
-// Of x [rows, operands, kv] every rank gets its heads' columns and returns those of this rank's heads for all
+// From x [rows, operands, kv], sends every rank its heads' columns and returns this rank's heads for all
 // tokens: [B, N, operands, kv/cp]. Queries are heads / kv_heads operands.
 View AttentionCore::tokens_of_all(const std::string& path, const std::string& name, const View& x,
                                   int64_t operands, const View& into) {
@@ -233,7 +233,7 @@ View AttentionCore::tokens_of_all(const std::string& path, const std::string& na
   return into;
 }
 
-// The way back: all [B, N, operands, kv/cp] -> into [rows, operands, kv]
+// The inverse: all [B, N, operands, kv/cp] -> into [rows, operands, kv]
 void AttentionCore::heads_of_all(const std::string& path, const std::string& name, const View& all,
                                  int64_t operands, const View& into) {
   const int64_t part = kv_ / at_.cp, cols = operands * part;
@@ -254,8 +254,8 @@ void AttentionCore::heads_of_all(const std::string& path, const std::string& nam
 void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
   const int64_t rows = at_.batch * n_.tokens, queries = heads_ / kv_heads_;
-  c.all_qkv = b_.hold(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
-  c.all_o = b_.hold(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
+  c.all_qkv = b_.saved_or_scratch(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
+  c.all_o = b_.saved_or_scratch(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
   tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, queries + 2, c.all_qkv);
   b_.emit_with_workspace(OpKind::attention, path, attention_of_all(),
                          {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp)},

@@ -1,4 +1,4 @@
-// The core of attention, softmax(q k^T) v, when each rank of a cp group holds some of the tokens.
+// The core of attention, softmax(q k^T) v, with tokens distributed over a cp group.
 //
 //   allgather   queries stay; keys and values of all tokens are gathered, their gradients reduce-scattered
 //   ring        queries stay; keys and values travel round the group while the present ones are worked on
@@ -16,8 +16,8 @@
 
 namespace isobar {
 
-struct Core {    // what forward leaves for backward; width: the model's over tp; kv: that of keys (or values)
-  View qkv;      // [full_rows,width + 2 kv] act: given
+struct Core {    // forward's results for backward; width: the model's over tp; kv: of keys (or values)
+  View qkv;      // input [full_rows,width + 2 kv] act
   View o, lse;   // [full_rows,width] act, [B,heads/tp,tokens] f32
   View kv;       // allgather: [B,N,2 kv] act, keys and values of all tokens
   View all_qkv;  // ulysses: [B,N,(width + 2 kv)/cp] act
@@ -29,11 +29,11 @@ class AttentionCore {
  public:
   AttentionCore(Emission& e, const BlockShape& shape, const Sharding& at);
 
-  /// c.qkv -> c.o and what backward reads, kept until then if `keep`. `block` is the path of the block.
+  /// c.qkv -> c.o and the operands of backward, saved if `keep`. `block`: the block's path.
   void forward(const std::string& block, Core& c, bool keep, const std::string& pass);
   /// Gradient of c.o -> gradient of c.qkv
   void backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
-  /// Backward (without a recomputation) reads c.qkv.
+  /// True if backward (without a recomputation) reads c.qkv.
   bool backward_reads_qkv() const { return kind_ != Kind::ulysses; }
 
  private:

@@ -5,7 +5,7 @@ namespace isobar {
 void cross_entropy_forward(Emission& e, const Sharding& at, Attrs a, const View& logits, const View& labels,
                            const View& dlogits) {
   Builder& b = e.b;
-  // What the ranks of a vocabulary know of each row, added up (or its largest value taken)
+  // Reduces a value per row over the ranks of a vocabulary: sum or maximum
   const auto reduce_rows = [&](const std::string& path, const View& x) {
     if (at.tp > 1) b.emit(OpKind::all_reduce, path, {.group = at.tp_group}, {x}, {x}, Lane::tp);
   };

@@ -9,13 +9,13 @@
 
 namespace isobar {
 
-// ---- what parts say ----
+// ---- called by parts ----
 
 void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held) {
   tensor(v, matrix, std::move(pieces), held, false);
 }
 
-// One operand has one fate.
+// The pieces of one operand are all frozen or all trained.
 bool Declare::frozen(const std::vector<Param>& pieces) const {
   const auto is = [&](const Param& p) { return !p.adapter && isobar::frozen(spec_.train, p.name); };
   const bool first = is(pieces[0]);
@@ -67,7 +67,7 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
   if (held != Held::once) params_.part(part_);
 }
 
-// Its group: how fast it is trained, and whether it decays.
+// Its learning rate factor, and whether it decays.
 void Declare::group(Param& p) const {
   const TrainSpec& t = spec_.train;
   for (const std::string& text : t.lr_factors)
@@ -80,8 +80,8 @@ void Declare::group(Param& p) const {
   });
 }
 
-// The adapter of a linear, where it has one. What is left whole of it is multiplied by what is cut: A of a
-// linear that is cut by its output, whose gradient comes from that; B of one that is cut by its input.
+// Declares the linear's adapter, if targeted. The factor that stays whole is multiplied by a cut operand: A
+// if the linear is cut by output, B if it is cut by input.
 void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
   const TrainSpec& t = spec_.train;
   if (t.lora_rank == 0) return;
@@ -98,7 +98,7 @@ void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
   const int64_t rank = t.lora_rank;
   a.in = l.in, a.out = b.in = rank, b.out = l.out;
   scale = static_cast<float>(spec_.lora_scale());
-  const float bound = 1.0f / std::sqrt(static_cast<float>(in));  // PyTorch's of a linear
+  const float bound = 1.0f / std::sqrt(static_cast<float>(in));  // PyTorch's default for a linear
   Param first{stem_of(weights) + kLoraA, {rank, in}, Init::uniform, bound, axis == 1 ? 1 : -1};
   first.adapter = true;
   std::vector<Param> second;
@@ -136,14 +136,15 @@ void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weig
   adapt(l, in, weights);
 }
 
-// ---- where they lie ----
+// ---- placement in the flat parameters ----
 
 Declare::Declare(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params)
     : b_(b), spec_(spec), at_(at), params_(params), fp8_(spec.policy.amp == "fp8") {
   for (int64_t r = 0; at.copies > 1 && r < at.copies; ++r) written_.push({0, -r});
 }
 
-// Whether this replica is the one that writes it: whoever has the least so far, all replicas count alike.
+// True if this replica writes it to checkpoints: the replica with the fewest elements so far. All replicas
+// compute the same.
 bool Declare::writes(const Param& p) {
   const bool kept_whole = at_.replicas > 1 || (p.frozen && params_.frozen_whole());
   if (at_.copies == 1 || !kept_whole) return true;

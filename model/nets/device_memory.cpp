@@ -13,7 +13,7 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kPlanned = 64;  // ranks: worlds that are planned whole for their memory
+constexpr int64_t kPlanned = 64;  // ranks: smaller worlds are planned whole
 
 struct Placed {
   Memory memory;
@@ -37,7 +37,7 @@ DeviceMemory of_rank(const RunSpec& spec, int rank, const Workspace& workspace, 
   return {placed.memory, nccl_buffer_bytes(placed.groups, room.nccl_channels), room.process};
 }
 
-// What repeats itself takes no further memory; gpipe keeps every micro-batch.
+// Repeated micro-batches take no further memory, except under gpipe, which keeps all.
 RunSpec shortened(const RunSpec& spec) {
   return spec.policy.schedule == "gpipe" ? spec : with_few_micro_batches(spec);
 }
@@ -100,9 +100,9 @@ MicroBatchChoice largest_micro_batch(const RunSpec& spec, const Workspace& works
   if (spec.policy.micro_batch > 0) return out;
   validate(spec);
   const std::vector<int64_t> sizes = micro_batch_sizes(spec);
-  if (sizes.empty()) return out;  // which build_plan() refuses, and says why
+  if (sizes.empty()) return out;  // build_plan() refuses it with the reason
   out.chosen = true;
-  int first = -1;  // the rank that was too full: of most sizes it is the same
+  int first = -1;  // the rank that exceeded the limit: usually the same for the next size
   for (const int64_t size : sizes) {
     out.spec.policy.micro_batch = size;
     const RunSpec few = shortened(out.spec);

@@ -3,7 +3,7 @@
 //   EdgeSet e = …;                        // senders, receivers, features by edge, receiver_offsets
 //   e.list_by_sender(senders);            // the transposed lists
 //   EdgeConstants c(builder, "intra", [=]() -> const EdgeSet& { return (*graph)().intra; }, counts);
-//   c.sender()                            // i32 [edges]; in the plan from here on, filled when a device is
+//   c.sender()                            // i32 [edges]; a constant of the plan from here on
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -21,22 +21,22 @@ struct EdgeSet {
   std::vector<int32_t> senders, receivers;  // by edge
   std::vector<int32_t> receiver_offsets;    // edges of receiver r: offsets[r] … offsets[r + 1]
   std::vector<int32_t> sender_offsets;      // of sender s: by_sender[offsets[s]] …
-  std::vector<int32_t> by_sender;           // edges by sender, then by number
-  std::vector<float> features;              // by edge; what they are says who makes the set
+  std::vector<int32_t> by_sender;           // edges by sender, then by index
+  std::vector<float> features;              // by edge; defined by the graph
 
-  /// Fills sender_offsets and by_sender, by counting.
+  /// Fills sender_offsets and by_sender by counting sort.
   void list_by_sender(int64_t senders);
 };
 
-/// What is known of a set before it is made.
+/// Known before a set is built.
 struct EdgeCounts {
   int64_t edges = 0, senders = 0, receivers = 0, width = 0;  // width: features of an edge
 };
 struct EdgeCut;  // edge_cut.h
 
-/// Indices and features of one type of edge in a plan, of those that this rank has. Each is a buffer from
-/// when it is first asked for: a rank holds those that its parts read. Where the graph is cut, `of` gives
-/// this rank's edges, and `cut` says what is exchanged.
+/// Indices and features of one type of edge on this rank, as constants of its plan. Each buffer is created on
+/// first use, so a rank holds only those that its parts read. If the graph is cut, `of` gives this rank's
+/// edges and `cut` the exchanges.
 class EdgeConstants {
  public:
   using Source = std::function<const EdgeSet&()>;
@@ -50,7 +50,7 @@ class EdgeConstants {
         name_(std::move(name)),
         of_(std::move(of)),
         cut_(std::move(cut)) {}
-  const int64_t edges, senders, receivers, width;  // senders: its own
+  const int64_t edges, senders, receivers, width;  // senders: own ones
   const EdgeCut* cut() const { return cut_.get(); }
 
   View sender() { return indices(0, "sender", edges, &EdgeSet::senders); }
@@ -61,11 +61,11 @@ class EdgeConstants {
   View sender_offsets() { return indices(3, "sender_offsets", table() + 1, &EdgeSet::sender_offsets); }
   View by_sender() { return indices(4, "by_sender", edges, &EdgeSet::by_sender); }
   View features(DType t);  // [edges, width]
-  // Where the graph is cut: own senders' rows that are sent; of what comes back, what adds up to each own row
+  // If the graph is cut: own senders' rows that are sent; and the returned rows that add up to each own row
   View sent();
   View returned_offsets();
   View returned_rows();
-  int64_t table() const;  // rows of senders that edges read: its own, and the halo
+  int64_t table() const;  // rows of senders that edges read: own and halo
 
  private:
   View exchanged(int which, const char* what, std::vector<int32_t> EdgeCut::*list);

@@ -14,7 +14,7 @@ FeatureEmbed::FeatureEmbed(Emission& e, const Sharding& at, const std::string& p
       D_(shape.out),
       mlp_(e, at, path, name, {{"0", width}}, shape) {}
 
-// ---- a stream ----
+// ---- into a stream ----
 
 void FeatureEmbed::to_stream(const std::string& pass, const View& features, const View& y, bool keep) {
   features_ = features;
@@ -29,7 +29,7 @@ void FeatureEmbed::stream_backward(const View& dy) {
   backward(as_act(e_, path_ + "/backward_cast", path_ + ".dy", summed(dy), false));
 }
 
-// ---- what is read once ----
+// ---- into an operand that is read once ----
 
 View FeatureEmbed::to_act(const std::string& pass, const View& features, bool keep) {
   features_ = features;
@@ -37,8 +37,8 @@ View FeatureEmbed::to_act(const std::string& pass, const View& features, bool ke
   mlp_.rest(pass, rows_, keep);
   const View h = b_.scratch(path_ + ".h", e_.act, rows_ * D_);
   mlp_.norm(pass, rows_, {}, h, {}, keep);
-  // Of one sample, too: a search prices a batch on the line through plans of one and of two.
-  return copied(pass, h, b_.hold(path_ + ".all", e_.act, batch_ * rows_ * D_, keep));
+  // Also for one sample: a search interpolates between plans of batch 1 and 2, which must have the same ops.
+  return copied(pass, h, b_.saved_or_scratch(path_ + ".all", e_.act, batch_ * rows_ * D_, keep));
 }
 
 View FeatureEmbed::act_gradient() const {

@@ -1,10 +1,9 @@
-// Constant features of nodes or edges -> MLP -> latent rows: the same of every sample, so they are made once
-// for all samples of a micro-batch and copied to each.
+// Constant features of nodes or edges -> MLP -> latent rows. They are equal for every sample, so they are
+// computed once for a micro-batch and copied to each sample.
 //
 //   FeatureEmbed edges(e, at, "embed/intra", "embed.intra", rows, width, shape);
 //   edges.to_stream("/forward", features, stream, true);   edges.stream_backward(dstream);
-//   x = edges.to_act("/forward", features, true);          edges.act_backward(dx);   // no stream's: read
-//   once
+//   x = edges.to_act("/forward", features, true);          edges.act_backward(dx);   // read once
 #pragma once
 #include <string>
 
@@ -18,13 +17,13 @@ class FeatureEmbed {
                int64_t rows, int64_t width, const MlpShape& shape);
   void declare(Declare& d) { mlp_.declare(d); }
 
-  /// features [rows, width] act -> y [B rows, D] f32 (absent: nobody reads it)
+  /// features [rows, width] act -> y [B rows, D] f32 (absent: unused)
   void to_stream(const std::string& pass, const View& features, const View& y, bool keep);
   void stream_backward(const View& dy);
 
   /// -> [B rows, D] act
   View to_act(const std::string& pass, const View& features, bool keep);
-  /// Where the gradient of that is to be written, f32
+  /// The f32 buffer for its gradient
   View act_gradient() const;
   void act_backward(const View& dx);
 

@@ -16,9 +16,10 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kFewRounds = 4;  // of a chunk, before its rhythm is trusted, …
-constexpr size_t kPlans = 8;  // … and then so many plans hold it to that: where scratch fits depends on
-                              // what lay there before, and comes back to the same after some rounds
+constexpr int64_t kFewRounds = 4;  // rounds of a chunk before its growth is steady, …
+constexpr size_t kPlans = 8;  // … and the number of plans that must confirm it: scratch placement depends on
+                              // what lay there before, and repeats only after some rounds
+                              // parts; longer periods are not searched
 constexpr int64_t kMostRound = 1024;  // parts; longer rhythms are not looked for
 constexpr int64_t kMostRoundsTogether = 16;
 
@@ -37,7 +38,7 @@ FoldedPlan whole(const RunSpec& spec, int rank, const Workspace& workspace) {
   return f;
 }
 
-// ---- the rhythm ----
+// ---- the period ----
 
 int32_t part_at(const Plan& plan, int64_t flat) {
   const auto after = std::upper_bound(plan.params.begin(), plan.params.end(), flat,
@@ -45,15 +46,15 @@ int32_t part_at(const Plan& plan, int64_t flat) {
   return after == plan.params.begin() ? -1 : std::prev(after)->part;
 }
 
-// Parts after which units of parameters (buckets) begin at the same place of a part again, the least common
-// multiple over sections; 0: this plan has too few units to tell. Units of a section come in the order of
-// their parts.
+// The period, in parts, after which parameter units (buckets) begin at the same place of a part: the least
+// common multiple over sections. 0: the plan has too few units to find it. Units of a section follow the
+// order of their parts.
 int64_t parts_of_units(const RunSpec& spec, const Plan& plan) {
   const double bucket = spec.policy.bucket_mb * 1e6 / static_cast<double>(size_of(DType::f32));
   int64_t round = 1;
   for (size_t i = 0; i < plan.shards.size();) {
     size_t end = i + 1;
-    std::map<int64_t, int> steps;  // in parts, and how often
+    std::map<int64_t, int> steps;  // distance in parts -> count
     while (end < plan.shards.size()) {
       const int64_t step = part_at(plan, plan.shards[end].begin) - part_at(plan, plan.shards[end - 1].begin);
       if (step < 0) break;
@@ -79,7 +80,7 @@ int64_t first_round(const RunSpec& spec, int rank, const Workspace& workspace, i
                                : 1;
   if (spec.layout.world() == spec.layout.pp && !spec.policy.offload_optimizer &&
       !spec.policy.offload_parameters)
-    return together;  // nothing is exchanged in buckets
+    return together;  // no communication by buckets
   for (int64_t parts = 2 * kFewRounds; parts <= most; parts *= 2)
     if (const int64_t round =
             parts_of_units(spec, build_plan(with_equal_parts(spec, parts * chunks), rank, workspace)))
@@ -87,7 +88,7 @@ int64_t first_round(const RunSpec& spec, int rank, const Workspace& workspace, i
   return 0;
 }
 
-// ---- growing by the same ----
+// ---- linear growth ----
 
 std::vector<int64_t*> counts_in(FoldedPlan& f) {
   Memory& m = f.memory;
@@ -102,8 +103,8 @@ std::vector<double*> work_in(FoldedPlan& f) {
           &w.wire_bytes, &w.messages,     &f.forward_flops, &f.totals.forward_flops};
 }
 
-// The numbers of plans that are one round apart become, in the first, those of so many rounds more. false:
-// they do not grow by the same. Sums of doubles do but for rounding.
+// Extrapolates the first plan's numbers by `rounds` steps; the plans are one round apart. Returns false if
+// growth is not constant, up to rounding for doubles.
 template <class T>
 bool grow(std::vector<FoldedPlan>& plans, int64_t rounds, std::vector<T*> (*numbers_in)(FoldedPlan&)) {
   std::vector<std::vector<T*>> of;  // by plan
@@ -119,12 +120,12 @@ bool grow(std::vector<FoldedPlan>& plans, int64_t rounds, std::vector<T*> (*numb
   return true;
 }
 
-// Whether each routine of the longer plan is that of the shorter one with more ops in between.
+// True if each routine of the longer plan is the shorter one's with ops inserted.
 bool longer_of_the_same(const Plan& shorter, const Plan& longer) {
   if (shorter.routines.size() != longer.routines.size()) return false;
   for (size_t r = 0; r < shorter.routines.size(); ++r) {
     const Routine &a = shorter.routines[r], &b = longer.routines[r];
-    // Elsewhere ops on all parameters, or all gradients, at once have their count.
+    // Other routines have ops on all parameters or gradients, whose size grows.
     const bool sized = a.pass == Pass::forward || a.pass == Pass::backward;
     const auto same = [&](const Op& x, const Op& y) {
       return x.kind == y.kind && x.lane == y.lane && (!sized || shape_text(x) == shape_text(y));
@@ -137,7 +138,7 @@ bool longer_of_the_same(const Plan& shorter, const Plan& longer) {
   return true;
 }
 
-// Of a chunk that does all it ever does: its first parts may be recomputed, those after them not.
+// Parts of a chunk that show all its behaviour: the first ones may be recomputed, later ones not.
 int64_t few_parts(const PolicySpec& p) {
   return kFewRounds + (p.recompute == "full" ? p.recompute_num_layers : 0);
 }
@@ -150,12 +151,12 @@ std::optional<FoldedPlan> folded(const RunSpec& spec, int rank, const Workspace&
   if (rounds <= static_cast<int64_t>(kPlans)) return std::nullopt;
   std::vector<FoldedPlan> plans;
   for (int64_t lacking = rounds; plans.size() < kPlans; --lacking) {
-    // Each chunk lacks as many: what is left over when parts are dealt out stays the same (cuts_of).
+    // Each chunk lacks the same number, so that the remainder in cuts_of stays the same.
     plans.push_back(whole(with_equal_parts(spec, depth - lacking * round * chunks), rank, workspace));
     if (plans.size() == 1) continue;
     Plan& before = plans.rbegin()[1].plan;
     if (!longer_of_the_same(before, plans.back().plan)) return std::nullopt;
-    if (plans.size() > 2) before = {};  // its numbers are all that is left to ask
+    if (plans.size() > 2) before = {};  // only its numbers are still needed
   }
   if (!grow(plans, rounds, counts_in) || !grow(plans, rounds, work_in)) return std::nullopt;
   plans[0].round = round;
@@ -176,7 +177,7 @@ FoldedPlan fold_plan(const RunSpec& spec, int rank, const Workspace& workspace, 
   check_layout(spec);
   if (is_deep(spec, most_whole)) {
     const int64_t parts = equal_parts(spec.net) / (spec.layout.pp * spec.layout.vpp);
-    // Buffers begin on multiples of some bytes: several rounds may grow by the same where one does not.
+    // Buffers are aligned, so several rounds may grow steadily where one does not.
     const int64_t first = first_round(spec, rank, workspace, std::min(parts, kMostRound));
     const int64_t most = std::min(kMostRound, kMostRoundsTogether * first);
     for (int64_t round = first; first > 0 && round <= most; round *= 2)

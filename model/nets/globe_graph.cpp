@@ -42,7 +42,7 @@ class GlobeGrid {
   }
   Place place(int64_t point) const { return place(point / columns_, point % columns_); }
 
-  /// Its points whose chord to `p` is at most so long, in order
+  /// Its points whose chord to `p` is at most `chord`, in order
   std::vector<int32_t> within(const Place& p, double chord) const {
     std::vector<int32_t> found;
     const double angle = 2 * std::asin(std::min(1.0, chord / 2)), step = kPi / static_cast<double>(rows_ - 1);
@@ -68,7 +68,7 @@ class GlobeGrid {
   double latitude(int64_t row) const {
     return kPi / 2 - kPi * static_cast<double>(row) / static_cast<double>(rows_ - 1);
   }
-  // No point of the row that is further to the side is within the angle.
+  // No point of the row outside these columns is within the angle.
   int64_t columns_within(const Place& p, int64_t row, double angle) const {
     const double across = std::cos(p.latitude) * std::cos(latitude(row));
     const double least = std::cos(angle) - std::sin(p.latitude) * std::sin(latitude(row));
@@ -86,7 +86,7 @@ double radius_of(const GraphcastSpec& n, const GlobeMesh& mesh) {
 
 // ---- features ----
 
-// Length and direction, seen from the receiver: [4]
+// Length and direction in the receiver's frame: [4]
 std::array<double, 4> seen_from(const Place& receiver, const Place& sender) {
   const double cos_lon = std::cos(receiver.longitude), sin_lon = std::sin(receiver.longitude);
   const double cos_lat = std::cos(receiver.latitude), sin_lat = std::sin(receiver.latitude);
@@ -160,16 +160,16 @@ GlobeGraph make(const GraphcastSpec& n) {
   return g;
 }
 
-// ---- what is known already ----
+// ---- caches ----
 
-// Everything that a graph depends on
+// All inputs of the graph
 using Key = std::tuple<int64_t, int64_t, int64_t, double>;
 Key key_of(const GraphcastSpec& n) {
   return {n.img_height, n.img_width, n.mesh_level, n.radius};
 }
 
-// Edges that each mesh node receives: those of the mesh as often as the published nets have steps, whatever
-// this one has, so that a cut is of the graph alone
+// Edges that each mesh node receives, for balancing. Mesh edges count as often as the published nets have
+// steps, whatever this net has, so that the cut depends on the graph alone
 std::vector<int64_t> received(const GlobeGraph& g, int64_t nodes) {
   constexpr int64_t kSteps = 16;
   std::vector<int64_t> all(static_cast<size_t>(nodes), 0);
@@ -180,7 +180,7 @@ std::vector<int64_t> received(const GlobeGraph& g, int64_t nodes) {
 
 }  // namespace
 
-// The last one lives on: plans of other ranks and layouts ask for it again.
+// Keeps the last graph: plans of other ranks and layouts need it again.
 std::shared_ptr<const GlobeGraph> globe_graph(const GraphcastSpec& n) {
   static std::mutex mutex;
   static std::pair<Key, std::shared_ptr<const GlobeGraph>> last;

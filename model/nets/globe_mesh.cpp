@@ -19,8 +19,8 @@ Point3 on_sphere(const Point3& p) {
   return {p.x / r, p.y / r, p.z / r};
 }
 
-// Twelve corners of an icosahedron: three golden rectangles, turned round y by half of what the angle between
-// two faces lacks to a straight one, so that a face looks up.
+// The twelve corners of an icosahedron: three golden rectangles, rotated about y by half of the supplement of
+// the angle between two faces, so that a face points up.
 std::vector<Point3> corners() {
   const double phi = std::numbers::phi;
   const double turn = (std::numbers::pi - 2 * std::asin(phi / std::sqrt(3.0))) / 2;
@@ -40,7 +40,7 @@ double length(const Point3& a) {
 }
 
 GlobeMesh::GlobeMesh(int64_t level) : nodes_(corners()) {
-  // Faces are the triples of corners that are neighbours, counterclockwise from outside.
+  // Faces are the triples of mutually adjacent corners, counterclockwise from outside.
   const double side = 2 / std::sqrt(std::numbers::phi * std::sqrt(5.0));
   const auto near = [&](size_t i, size_t j) { return length(nodes_[i] - nodes_[j]) < 1.01 * side; };
   std::vector<Triangle> faces;
@@ -91,7 +91,7 @@ void GlobeMesh::split() {
   triangles_.push_back(std::move(finer));
 }
 
-// Every side is one of two triangles, once in each direction.
+// Every side belongs to two triangles, once in each direction.
 void GlobeMesh::add_edges() {
   longest_ = 0;
   for (const Triangle& t : triangles_.back())
@@ -102,7 +102,7 @@ void GlobeMesh::add_edges() {
     }
 }
 
-// Latitudes and longitudes that differ by rounding alone count as equal.
+// Latitudes and longitudes that differ only by rounding count as equal.
 void GlobeMesh::number() {
   const auto place = [&](int32_t i) {
     const Point3& p = nodes_[static_cast<size_t>(i)];
@@ -129,9 +129,8 @@ void GlobeMesh::number() {
   });
 }
 
-// Down through the levels, always into the triangle that the point is furthest inside of. Looked up is a
-// place so little aside that of two triangles whose side the point lies on one has it, whatever rounding
-// does.
+// Descends the levels into the triangle that the point is furthest inside of. The point is nudged so that a
+// point on a side belongs to one triangle despite rounding.
 std::array<int32_t, 3> GlobeMesh::triangle_at(const Point3& at) const {
   const Point3 p{at.x + 0.3e-9, at.y + 0.5e-9, at.z + 0.8e-9};
   size_t best = 0, first = 0, end = triangles_[0].size();

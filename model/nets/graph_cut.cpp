@@ -35,7 +35,7 @@ std::vector<CutOfEdges> cut_edges_of(const RegionalGnnSpec& n, int64_t ranks) {
   return {sum_of("intra", cut->intra), sum_of("boundary", cut->boundary)};
 }
 
-// Updates of edges in a forward pass, by rank
+// Edge updates in a forward pass, by rank
 std::vector<int64_t> updates_of(const GraphcastSpec& n, int64_t ranks) {
   const auto cut = globe_cut(n, ranks);
   std::vector<int64_t> out;
@@ -53,7 +53,7 @@ std::vector<int64_t> updates_of(const RegionalGnnSpec& n, int64_t ranks) {
   return out;
 }
 
-// As the net says, and beside it the other way where the program has it
+// The net's own partition, and the other if the program has it
 template <class Graph>
 std::vector<GraphCut> cuts_by_kind(const Graph& n, int64_t ranks) {
   std::vector<GraphCut> out;
@@ -68,7 +68,7 @@ std::vector<GraphCut> cuts_by_kind(const Graph& n, int64_t ranks) {
 
 // ---- pictures ----
 
-// Rank of each node, by its own number
+// Rank of each node, by its own index
 std::vector<int64_t> ranks_of(const Partition& p) {
   std::vector<int64_t> rank(static_cast<size_t>(p.nodes()));
   size_t place = 0;

@@ -22,7 +22,7 @@ GraphMlp::GraphMlp(Emission& e, const Sharding& at, std::string path, std::strin
       u_(static_cast<size_t>(shape.layers)),
       g_(static_cast<size_t>(shape.layers)) {}
 
-// Weights begin with the variance 1 / (what a sum has terms), as Haiku's do; biases at zero.
+// Weights begin with variance 1 / fan-in, as Haiku's do; biases with zero.
 void GraphMlp::declare(Declare& d) {
   const auto bound = [](int64_t terms) { return std::sqrt(3.0f / static_cast<float>(terms)); };
   int64_t terms = 0;
@@ -54,7 +54,7 @@ void GraphMlp::declare(Declare& d) {
   d.tensor(beta_, false, {{name_ + ".norm.bias", {shape_.out}, Init::zero}});
 }
 
-// By twos: of a linear by its output and of the next by its input. A last one without a next is whole.
+// In pairs: one linear by its output, the next by its input. A last one without a partner is whole.
 int GraphMlp::cut_axis(size_t i) const {
   if (i % 2 == 1) return 1;
   return i < linears_.size() ? 0 : -1;
@@ -71,8 +71,8 @@ Attrs GraphMlp::rows_of(int64_t rows, size_t i) const {
 // ---- forward ----
 
 View GraphMlp::first(const std::string& pass, const std::vector<View>& x, int64_t rows, bool keep) {
-  u_[0] = b_.hold(path_ + ".u0", e_.act, rows * held(0), keep);
-  // Several products are added up in f32.
+  u_[0] = b_.saved_or_scratch(path_ + ".u0", e_.act, rows * held(0), keep);
+  // Several products are summed in f32.
   const bool direct = e_.act == DType::f32 || x.size() == 1;
   const View sum = direct ? u_[0] : b_.scratch(path_ + ".sum", DType::f32, u_[0].count);
   for (size_t i = 0; i < x.size(); ++i)
@@ -91,11 +91,11 @@ View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
   const bool keep_g = keep && e_.spec.policy.recompute != "selective";
   for (size_t i = 0; i < linears_.size(); ++i) {
     const bool last = i + 1 == linears_.size();
-    g_[i] = b_.hold(path_ + ".g" + std::to_string(i), e_.act, rows * held(i), keep_g);
+    g_[i] = b_.saved_or_scratch(path_ + ".g" + std::to_string(i), e_.act, rows * held(i), keep_g);
     b_.emit(OpKind::activation, layer(i) + "/silu" + pass, rows_of(rows, i), {u_[i]}, {g_[i]});
     View& to = last ? x_ : u_[i + 1];
-    to = b_.hold(path_ + (last ? ".x" : ".u" + std::to_string(i + 1)), e_.act,
-                 rows * (last ? shape_.out : held(i + 1)), keep);
+    to = b_.saved_or_scratch(path_ + (last ? ".x" : ".u" + std::to_string(i + 1)), e_.act,
+                             rows * (last ? shape_.out : held(i + 1)), keep);
     const bool partial = cut_axis(i + 1) == 1;
     layers_.linear_forward(layer(i + 1) + pass, linears_[i], g_[i], to, rows,
                            partial ? layers_.once(biases_[i + 1]) : biases_[i + 1]);
@@ -106,8 +106,8 @@ View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
 
 void GraphMlp::norm(const std::string& pass, int64_t rows, const View& residual, const View& h, const View& y,
                     bool keep) {
-  mean_ = b_.hold(path_ + ".mean", DType::f32, rows, keep);
-  rstd_ = b_.hold(path_ + ".rstd", DType::f32, rows, keep);
+  mean_ = b_.saved_or_scratch(path_ + ".mean", DType::f32, rows, keep);
+  rstd_ = b_.saved_or_scratch(path_ + ".rstd", DType::f32, rows, keep);
   b_.emit(OpKind::norm_residual, path_ + "/norm" + pass,
           {.m = rows, .n = shape_.out, .eps = static_cast<float>(shape_.eps)}, {x_, residual, gamma_, beta_},
           {h, y, mean_, rstd_});
@@ -148,8 +148,8 @@ View GraphMlp::backward(const View& dh, int64_t rows, const std::string& piece, 
   return dy;
 }
 
-// Where the first linear is cut, what each rank has is its part of a sum, which what is there enters once;
-// the weight gradient runs under the reduction.
+// If the first linear is cut, each rank's result is a partial sum, so dx's old value is added after the
+// reduction, under which the weight gradient runs.
 void GraphMlp::backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
                                 bool add) const {
   const Linear& l = weights_[operand];
@@ -184,7 +184,7 @@ void GraphMlp::zero_gradients() const {
 
 View as_act(Emission& e, const std::string& path, const std::string& name, const View& x, bool keep) {
   if (e.act == DType::f32) return x;
-  const View y = e.b.hold(name, e.act, x.count, keep);
+  const View y = e.b.saved_or_scratch(name, e.act, x.count, keep);
   e.b.emit(OpKind::cast, path, {.m = 1, .n = x.count}, {x}, {y});
   return y;
 }

@@ -46,7 +46,7 @@ class GlobeEmbed : public NetPart {
   }
 
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
-    const View grid = how.lies(0), mesh = how.lies(1);
+    const View grid = how.output_place(0), mesh = how.output_place(1);
     x_ = b_.saved("embed/grid.x", e_.act, at_.rows * points_.channels);
     own_.read(points_, with_places(), e_.act, x_);
     grid_.first("/forward", {x_}, at_.rows, true);
@@ -63,7 +63,7 @@ class GlobeEmbed : public NetPart {
   }
 
  private:
-  // The fields and, as three more, where each point is
+  // The fields with three more planes, the points' positions
   View with_places() {
     if (!places_)
       places_ = b_.constant("grid.places", DType::f32, kPlaces * points_.height * points_.width,
@@ -81,7 +81,7 @@ class GlobeEmbed : public NetPart {
     return x;
   }
 
-  // A mesh node's fields are zeros, so that both embeddings are equally wide.
+  // Zeros in place of fields, so that grid and mesh embeddings have the same width.
   View mesh_features() {
     if (!features_)
       features_ = b_.constant("mesh.places", e_.act, nodes_ * points_.channels,
@@ -124,9 +124,9 @@ class GlobeHead : public NetPart {
   void set_mask(const View& v) { mask_ = v; }
 
   void declare(Declare& d) override { mlp_.declare(d); }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
-    return b_.hold("head.grid", DType::f32, at_.rows * D_, e_.act == DType::f32);
+    return b_.saved_or_scratch("head.grid", DType::f32, at_.rows * D_, e_.act == DType::f32);
   }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
@@ -159,8 +159,7 @@ class GlobeHead : public NetPart {
   Emission& e_;
   Builder& b_;
   const Sharding& at_;
-  // Points that lie apart lie in a line. Where they count by their latitudes each is a row of its own
-  // (loss_latitudes()).
+  // Scattered points form a line; with latitude weights each is a row of its own (loss_latitudes()).
   static ImageShape predicted_as(const RunSpec& spec, const GraphcastSpec& n, bool apart) {
     if (!apart) return image_predicted(n, 1);
     const int64_t rows = spec.train.latitude_weights ? n.tokens() : 1;
@@ -172,7 +171,7 @@ class GlobeHead : public NetPart {
   PixelLoss loss_;
   GraphMlp mlp_;
   View target_, mask_, x_, pred_;
-  View wanted_, counts_;  // the target and its mask in the order of predictions
+  View wanted_, counts_;  // target and mask in the prediction's order
 };
 
 std::string globe_step_path(int64_t i) {
@@ -219,8 +218,7 @@ class Graphcast : public Net {
     }
     stream("grid", decode, decode + 1, net.grid);
     batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at_, decode + 1);
-    for (BatchTensor& t : batch_)
-      t.kept = t.kept && order.empty();  // targets in the order of predictions are
+    for (BatchTensor& t : batch_) t.kept = t.kept && order.empty();  // the reordered targets are kept instead
     metrics_ = image_metrics(image_predicted(n, 1));
   }
   Attrs fetch() const override { return image_attrs(read_, at_); }
@@ -238,7 +236,7 @@ class Graphcast : public Net {
     parts_.push_back(std::move(part));
     return p;
   }
-  /// Those of this rank
+  /// This rank's edges
   EdgeConstants edges(Emission& e, const std::string& name, EdgeSet GlobeGraph::*set,
                       std::vector<EdgeCut> GlobeCut::*cut, int64_t senders, int64_t receivers,
                       int64_t count) const {
@@ -282,7 +280,7 @@ std::vector<Part> parts_of(const GraphcastSpec& n) {
 }
 
 GraphcastSpec distinct_parts(GraphcastSpec n) {
-  n.num_gnn_layers = std::min<int64_t>(n.num_gnn_layers, 4);  // three that are alike, and the last
+  n.num_gnn_layers = std::min<int64_t>(n.num_gnn_layers, 4);  // three equal ones, and the last
   return n;
 }
 

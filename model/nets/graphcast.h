@@ -8,9 +8,9 @@
 //   decode   mesh to grid edges' features -> MLP; one step of messages along them
 //   head     grid -> MLP -> prediction [B n_g, C'] -> loss, and RMSE of each channel
 //
-// Streams are in f32. The grid's goes round the steps, from encode to decode. Nodes that receive nothing have
-// an MLP of their own: the grid's in encode, and the mesh's in decode, which the source counts among its
-// parameters and whose result nobody reads: its gradients are zero.
+// Streams are in f32. The grid's bypasses the steps, from encode to decode. Nodes that receive nothing have
+// their own MLP: the grid's in encode, and the mesh's in decode. The source counts the latter among its
+// parameters though its result is unused: its gradients are zero.
 #pragma once
 #include <memory>
 #include <vector>

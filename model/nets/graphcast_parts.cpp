@@ -14,16 +14,16 @@ GlobePart::GlobePart(int index, std::string path, const GlobeNet& net, std::vect
       streams_(std::move(streams)),
       rows_(std::move(rows)) {}
 
-// In half precision products read copies, which are kept; the stream itself then lives no longer than this
-// part, unless the part is computed again from it.
-View GlobePart::door(size_t in) {
+// In half precision products read copies, which are kept; the stream is then scratch, unless the part is
+// recomputed from it.
+View GlobePart::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";
-  return b_.hold(path() + "." + streams_[in], DType::f32, batch_ * rows_[in] * D_, keep);
+  return b_.saved_or_scratch(path() + "." + streams_[in], DType::f32, batch_ * rows_[in] * D_, keep);
 }
 
 std::vector<View> GlobePart::act(const std::vector<Flow>& in, const Forward& how) {
-  if (!how.again) in_ = in;
+  if (!how.recompute) in_ = in;
   std::vector<View> all;
   for (size_t i = 0; i < in.size(); ++i)
     all.push_back(as_act(e_, path() + "/" + streams_[i] + "/cast" + how.pass(),
@@ -33,7 +33,8 @@ std::vector<View> GlobePart::act(const std::vector<Flow>& in, const Forward& how
 
 View GlobePart::goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const {
   if (!how.result) return {};
-  return how.again ? b_.scratch(path() + "." + name + ".out", DType::f32, batch_ * rows * D_) : how.lies(i);
+  return how.recompute ? b_.scratch(path() + "." + name + ".out", DType::f32, batch_ * rows * D_)
+                       : how.output_place(i);
 }
 
 View GlobePart::of_result(size_t i, const View& dx) const {

@@ -10,7 +10,7 @@
 
 namespace isobar {
 
-/// What all of them are made with.
+/// Constructor arguments shared by all of them.
 struct GlobeNet {
   Emission& e;
   const Sharding& at;
@@ -20,20 +20,20 @@ struct GlobeNet {
   EdgeConstants &up, &level, &down;  // from grid to mesh, on the mesh, from mesh to grid
 };
 
-/// Streams of a part in f32 and, for its products, in the type of activations.
+/// A part with streams in f32 and, for its products, in the type of activations.
 class GlobePart : public NetPart {
  public:
   GlobePart(int index, std::string path, const GlobeNet& net, std::vector<std::string> streams,
             std::vector<int64_t> rows);
-  View door(size_t in) override;
+  View receive_buffer(size_t in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
 
  protected:
   /// The streams as products read them
   std::vector<View> act(const std::vector<Flow>& in, const Forward& how);
-  /// Where the i-th one of those that it gives goes; absent where nobody reads it
+  /// Buffer of its i-th result; absent if unused
   View goes_on(size_t i, const std::string& name, int64_t rows, const Forward& how) const;
-  /// The gradient of the i-th one that it gives as products read it
+  /// The gradient of its i-th result as products read it
   View of_result(size_t i, const View& dx) const;
 
   Emission& e_;
@@ -54,27 +54,27 @@ class GlobeEncode : public GlobePart {
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  int in_place(size_t in) const override { return static_cast<int>(in); }
+  int shares_gradient_with(size_t in) const override { return static_cast<int>(in); }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? level_.last_weight() : level_.first_bias();
   }
 
  private:
   const GlobeNet net_;
-  FeatureEmbed up_, level_;  // of the features of both types of edges
+  FeatureEmbed up_, level_;  // embed the features of both types of edges
   EdgeUpdate edge_;
   GraphMlp mesh_, grid_;
   View sums_;
 };
 
-/// mesh, edges -> mesh, edges; of the last step the mesh alone
+/// mesh, edges -> mesh, edges; the last step: mesh only
 class GlobeStep : public GlobePart {
  public:
   GlobeStep(int index, const std::string& path, const std::string& name, const GlobeNet& net, bool last);
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  int in_place(size_t in) const override { return in == 0 || !last_ ? static_cast<int>(in) : -1; }
+  int shares_gradient_with(size_t in) const override { return in == 0 || !last_ ? static_cast<int>(in) : -1; }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? edge_.last_weight() : edge_.first_bias();
   }
@@ -94,7 +94,7 @@ class GlobeDecode : public GlobePart {
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  int in_place(size_t in) const override { return in == 0 ? 0 : -1; }
+  int shares_gradient_with(size_t in) const override { return in == 0 ? 0 : -1; }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? down_.last_weight() : down_.first_bias();
   }

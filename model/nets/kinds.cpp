@@ -1,4 +1,4 @@
-// The kinds of nets, each in files of its own, behind what is asked of any net.
+// The kinds of nets behind one interface; each has files of its own.
 #include <algorithm>
 
 #include "model/nets/aurora/aurora.h"
@@ -35,7 +35,7 @@ std::unique_ptr<Net> make_net(Emission& e, const Sharding& at) {
 
 PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own) {
   if (net.kind() == AuroraSpec::kKind) return published_form(net.aurora(), own);
-  return {};  // they were published in no other form
+  return {};  // published in no other form
 }
 
 // ---- cuts ----
@@ -65,7 +65,7 @@ std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages) {
   const auto inner = static_cast<int64_t>(parts.size()) - 2;
   const auto end = static_cast<int32_t>(parts.size());
   std::vector<int32_t> cuts{0};
-  if (std::all_of(parts.begin() + 1, parts.end() - 1, [](const Part& p) { return p.alike == 1; })) {
+  if (std::all_of(parts.begin() + 1, parts.end() - 1, [](const Part& p) { return p.same_as == 1; })) {
     int64_t part = 1;
     for (int64_t j = 0; j + 1 < stages; ++j) {
       part += inner / stages + (j >= 1 && j <= inner % stages ? 1 : 0);

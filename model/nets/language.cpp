@@ -21,7 +21,7 @@ void TokenEmbed::declare(Declare& d) {
 
 std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& how) {
   const int64_t R = at_.full_rows, D = next_.width;
-  const View x = how.lies(0);
+  const View x = how.output_place(0);
   const View whole = at_.sequence ? b_.scratch("embed.x", e_.act, R * D) : x;
   b_.emit(OpKind::embedding, "embed/forward", {.m = R, .n = D, .token0 = at_.token0, .tokens = at_.tokens},
           {tokens_, b_.weight(table_), positions_ ? b_.weight(positions_) : View{}}, {whole});

@@ -1,13 +1,13 @@
 // The two ends of a language model, around transformer blocks (block.h): embedding of tokens, and loss over
-// the vocabulary. Both are cut by vocabulary under tensor parallelism (Shoeybi 2019): each rank looks up the
-// tokens that it holds, and the partial results are added up; of the logits each rank keeps its columns, and
-// only the largest value, the sum of exponentials and the label's logit of each row travel.
+// the vocabulary. Tensor parallelism cuts both by vocabulary (Shoeybi 2019): each rank looks up the tokens
+// that it holds and the partial results are summed; each rank keeps its columns of the logits, and only each
+// row's largest value, sum of exponentials and label's logit are exchanged.
 //
 //   embed   tokens -> x [rows, D]: table (gpt: and learned positions)
 //   head    x [rows, D] -> norm -> logits [full_rows, V/tp] -> their gradient in place, and the loss
 //
-// A tied head is the embedding's table. Where first and last stage are different ranks, both hold it and add
-// up their gradients at the end of the step.
+// A tied head is the embedding's table. If first and last stage are different ranks, both hold it and sum
+// their gradients at the end of the step.
 #pragma once
 #include <string>
 
@@ -17,9 +17,9 @@
 namespace isobar {
 
 struct Vocabulary {
-  int64_t held;    // words of one rank, padded
+  int64_t held;    // words on one rank, padded
   bool tied;       // the head's weight is the embedding's
-  bool positions;  // learned
+  bool positions;  // learned position embeddings
 };
 
 class TokenEmbed : public NetPart {

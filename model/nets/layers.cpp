@@ -5,7 +5,7 @@
 namespace isobar {
 namespace {
 
-// Around fp8's products all is in bf16, as in Transformer Engine.
+// fp8 products have bf16 operands outside, as in Transformer Engine.
 DType act_of(const RunSpec& spec) {
   const std::string& amp = spec.policy.amp;
   return amp == "bf16" || amp == "fp8" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
@@ -115,7 +115,7 @@ void Layers::linear_backward_input(const std::string& path, const Linear& l, con
           {adapter_gradient(path, l, dy), e_.weight(a.weight), View{}}, {dx});
 }
 
-// s dy B: of what A gives
+// s dy B: the gradient of x A^T
 View Layers::adapter_gradient(const std::string& path, const Linear& l, const View& dy) const {
   const auto& [a, b, scale] = *l.adapter;
   View& dt = e_.adapter_gradients_[l.adapter.get()];
@@ -127,16 +127,16 @@ View Layers::adapter_gradient(const std::string& path, const Linear& l, const Vi
   return dt;
 }
 
-// What A gave is made again: it is cheap, and nothing is kept for it.
+// x A^T is recomputed: it is cheap, and saves memory.
 void Layers::adapter_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
                                      int64_t rows) const {
   const auto& [a, b, scale] = *l.adapter;
   const auto known = e_.adapter_gradients_.find(l.adapter.get());
-  // What the input's gradient left is of these rows or, where dy is a rank's part of them, of all; after rows
-  // in several runs it is of the last run alone, and made again.
+  // Reuses the gradient that the input's backward left, if it covers these rows: it may be of all rows where
+  // dy is this rank's part, or of the last of several runs only.
   const bool covers = known != e_.adapter_gradients_.end() && known->second.count * l.out >= dy.count * a.out;
   const View dt = covers ? known->second : adapter_gradient(path, l, dy);
-  e_.adapter_gradients_.erase(l.adapter.get());  // a next use of this linear has rows of its own
+  e_.adapter_gradients_.erase(l.adapter.get());  // the linear's next use has other rows
   const int64_t own = x.count / l.in;
   const View t = e_.operand(path + ".lora.t", e_.act, own * a.out);
   b_.emit(OpKind::gemm, path + "/lora_A/recompute",
@@ -176,16 +176,16 @@ void Layers::zero_gradients(const std::string& path, const Linear& l) const {
 void Layers::norm_forward(const std::string& path, const std::string& pass, Norm& n, const Flow& in,
                           bool keep) const {
   const int64_t rows = at_.rows, D = n.gamma.count;
-  n.h = b_.hold(path + ".h", e_.act, rows * D, keep);
+  n.h = b_.saved_or_scratch(path + ".h", e_.act, rows * D, keep);
   const View sum = in.y ? n.x : View{};
   if (!n.beta) {
-    n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
+    n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows, keep);
     b_.emit(OpKind::rms_norm, path + pass, {.m = rows, .n = D, .eps = n.eps}, {in.x, in.y, n.gamma},
             {sum, n.h, n.rstd});
     return;
   }
-  n.mean = b_.hold(path + ".mean", DType::f32, rows, keep);
-  n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
+  n.mean = b_.saved_or_scratch(path + ".mean", DType::f32, rows, keep);
+  n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows, keep);
   b_.emit(OpKind::residual_norm, path + pass,
           {.m = rows, .n = D, .eps = n.eps, .period = in.period, .row0 = at_.row0},
           {in.x, in.y, n.gamma, n.beta}, {sum, n.h, n.mean, n.rstd});
@@ -208,7 +208,7 @@ View Layers::norm_backward(const std::string& path, const Norm& n, const View& d
 
 // ---- dropout ----
 
-// A row's place among all that a step's samples have: whoever computes it draws the same numbers.
+// Seeded by a row's index in the whole step, so that every layout draws the same numbers.
 Attrs Layers::dropout_attrs(const View& y, int64_t stream) const {
   return {.m = at_.rows,
           .n = y.count / at_.rows,
@@ -231,9 +231,9 @@ void Layers::dropout_backward(const std::string& path, const View& dy, const Vie
     b_.emit(OpKind::dropout_backward, path, dropout_attrs(dy, stream), {dy, mask, b_.plan.scalars}, {dy});
 }
 
-// ---- tensor parallelism: what goes over the network ----
+// ---- tensor parallelism: communication ----
 
-// Of a row-parallel linear's result, or of a column-parallel one's input gradient
+// Reduces a row-parallel linear's result, or a column-parallel one's input gradient
 View Layers::result(const std::string& path, const View& partial) const {
   if (at_.tp == 1) return partial;
   if (!at_.sequence) {

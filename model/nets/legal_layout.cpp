@@ -88,10 +88,10 @@ void check_layout(const RunSpec& s) {
       s.train.replay_capacity == 0 || m == 1, "policy.micro_batch",
       "makes " + str(m) + " micro-batches, and a replay buffer takes what a step predicts from one",
       "lower train.global_batch to layout.dp * policy.micro_batch, or raise layout.dp");
-  // It would run, holding more memory than 1f1b to fill bubbles that are not there.
+  // It would run, but hold more memory than 1f1b without bubbles to fill.
   check.refuse_unless(!zero_bubble || has.pipeline, "policy.schedule",
                       "zb-h1 fills a pipeline's bubbles, and layout.pp is 1", "set it to 1f1b");
-  const bool chunked = s.policy.recompute == "none";  // then it is edge chunks that recompute
+  const bool chunked = s.policy.recompute == "none";  // edge chunks already recompute
   check.refuse_unless(!zero_bubble || has.activations, chunked ? "policy.edge_chunks" : "policy.recompute",
                       "zb-h1 needs the activations again for its late weight gradients, and " +
                           (chunked ? "an edge chunk" : s.policy.recompute + " recomputation") +
@@ -111,7 +111,7 @@ void check_layout(const RunSpec& s) {
   check.refuse_unless(!zero_bubble || has.fp32_gradients, "policy.main_grads_dtype",
                       "zb-h1 adds its late weight gradients to whole ones in fp32",
                       "set it to fp32, or policy.schedule to 1f1b");
-  // The late weight gradients of every micro-batch would need a buffer, or a reduction, of their own.
+  // Late weight gradients would need a buffer or a reduction for each micro-batch.
   check.refuse_unless(!zero_bubble || has.whole_gradients, "policy.zero",
                       "zb-h1 keeps whole gradients until its late weight gradients are in",
                       "set it to 1, or policy.schedule to 1f1b");

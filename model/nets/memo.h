@@ -1,5 +1,5 @@
-// What a pure function has given, kept for as long as the program runs: plans of many ranks and layouts ask
-// for the same graphs.
+// Caches a pure function's results for the life of the program: plans of many ranks and layouts need the same
+// graphs.
 //
 //   static Memo<Key, std::shared_ptr<const GlobeCut>> known;
 //   return known(key, [&] { return make(n); });

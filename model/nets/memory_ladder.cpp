@@ -21,7 +21,7 @@ std::vector<Change> changes_of(const RunSpec& s) {
   std::vector<Change> out;
   const int64_t batch = s.train.global_batch / s.layout.dp;
   for (int64_t b = s.micro_batch() - 1; b >= 1; --b)
-    if (batch % b == 0) {  // the next smaller one
+    if (batch % b == 0) {  // the next smaller divisor
       out.push_back(
           {"policy.micro_batch=" + std::to_string(b), [b](RunSpec& x) { x.policy.micro_batch = b; }});
       break;

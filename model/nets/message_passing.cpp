@@ -33,7 +33,7 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
   const SenderTable table = begin_sender_table(pass, senders, keep && !whole);
   table_ = table.rows;
   const View u = whole ? mlp_.first(pass, {edges}, rows, keep) : View{};
-  of_receiver_ = b_.hold(path_ + ".receiver", e_.act, batch_ * at_.receivers * H, keep && !whole);
+  of_receiver_ = b_.saved_or_scratch(path_ + ".receiver", e_.act, batch_ * at_.receivers * H, keep && !whole);
   mlp_.product(pass, kReceiver, receivers, of_receiver_, batch_ * at_.receivers);
   if (whole) {
     finish_sender_table(pass, table);
@@ -50,7 +50,7 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
     mlp_.norm(c.piece + pass, c.count, rows_of(c, residual, D_), rows_of(c, messages, D_), rows_of(c, y, D_),
               false);
   }
-  const View sums = b_.hold(path_ + ".sums", e_.act, batch_ * at_.receivers * D_, keep);
+  const View sums = b_.saved_or_scratch(path_ + ".sums", e_.act, batch_ * at_.receivers * D_, keep);
   b_.emit(OpKind::segment_sum, path_ + "/segment_sum" + pass, edge_rows(D_),
           {messages, at_.receiver_offsets(), View{}}, {sums});
   return sums;
@@ -68,8 +68,8 @@ void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, c
   } else {
     du = chunks_backward(dsum, edges, add_edges);
   }
-  // Of what was gathered: the sum over the edges of each node. What other ranks' edges add to a sender comes
-  // under the products of the edges' own operand.
+  // Sums over the edges of each node. The sums that other ranks' edges contribute to a sender arrive under
+  // the products of the edges' own operand.
   const Sums of_senders = begin_sender_sums(du);
   const View of_receiver = e_.operand(path_ + ".dreceiver", e_.act, batch_ * at_.receivers * H);
   b_.emit(OpKind::segment_sum, path_ + "/gather/backward_receiver", edge_rows(H),
@@ -130,10 +130,10 @@ View EdgeUpdate::chunks_backward(const View& dsum, const View& edges, bool add_e
   return du;
 }
 
-// ---- the senders' side ----
+// ---- senders ----
 
-// An exchange brings the rows of all samples at once, those of a rank together, sample by sample: the rows of
-// one sample go straight to their places in its table, those of more are laid there.
+// An exchange receives the rows of all samples at once, grouped by rank, then sample. With one sample they go
+// straight to their places in its table; with more they are copied there.
 
 EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, const View& senders,
                                                        bool keep) {
@@ -141,9 +141,10 @@ EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, 
   const EdgeCut* const cut = at_.cut();
   const bool whole = !cut || cut->halo_of_all == 0, apart = rows > own && batch_ > 1;
   const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), halo = rows - own;
-  // What leaves and what arrives lie behind the table: they have to stay for as long as the table is waited
-  // for, or what takes their place waits for the exchange.
-  const View all = b_.hold(path_ + ".sender", e_.act, batch_ * (rows + sent + (apart ? halo : 0)) * H, keep);
+  // The send and receive buffers follow the table in one buffer: separate ones could be reused while the
+  // table is still in use, and their next users would wait for the exchange.
+  const View all =
+      b_.saved_or_scratch(path_ + ".sender", e_.act, batch_ * (rows + sent + (apart ? halo : 0)) * H, keep);
   const View table = all.slice(0, batch_ * rows * H), leaving = all.slice(table.count, batch_ * sent * H),
              arriving = apart ? all.slice(table.count + leaving.count, batch_ * halo * H) : View{};
   const View mine =
@@ -266,16 +267,16 @@ void MessageStep::declare(Declare& d) {
   up_.declare(d);
 }
 
-// In half precision products read copies, which are kept; the stream itself then lives no longer than this
-// step, unless the step is computed again from it.
-View MessageStep::door(size_t in) {
+// In half precision products read copies, which are kept; the stream is then scratch, unless the step is
+// recomputed from it.
+View MessageStep::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";
-  return b_.hold(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);
+  return b_.saved_or_scratch(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);
 }
 
 std::vector<Flow> MessageStep::forward(const std::vector<Flow>& in, const Forward& how) {
-  if (!how.again) in_ = in;
+  if (!how.recompute) in_ = in;
   const bool keep = how.keep == Keep::all;
   const std::string pass = how.pass();
   for (size_t i = 0; i < 4; ++i)
@@ -284,8 +285,8 @@ std::vector<Flow> MessageStep::forward(const std::vector<Flow>& in, const Forwar
   std::vector<Flow> out(last_ ? 1 : 4);
   if (how.result)
     for (size_t i = 0; i < out.size(); ++i)
-      out[i].x = how.again ? b_.scratch(path() + "." + kStreams[i] + ".out", DType::f32, rows_[i] * D_)
-                           : how.lies(i);
+      out[i].x = how.recompute ? b_.scratch(path() + "." + kStreams[i] + ".out", DType::f32, rows_[i] * D_)
+                               : how.output_place(i);
   const auto goes_on = [&](size_t i) { return i < out.size() ? out[i].x : View{}; };
   const auto residual = [&](size_t i) { return goes_on(i) ? in[i].x : View{}; };
   sums_[0] =

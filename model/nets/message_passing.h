@@ -1,15 +1,15 @@
-// One step of message passing over typed nodes and edges, as GraphCast's processor has it (Lam 2023):
+// One step of message passing over typed nodes and edges, as in GraphCast's processor (Lam 2023):
 //
 //   edges   e' = e + MLP[e, sender, receiver]
 //   nodes   v' = v + MLP[v, sum of the new messages of each type of edge that it receives]
 //
-// An EdgeUpdate is one type of edge: its indices, constants of the plan, and the MLP's way there and back.
-// The step of a regional-gnn has two of them and two types of nodes: downstream (receives both types),
-// upstream (receives none, so its MLP reads itself alone). What the last step gives nobody reads but the
-// downstream nodes: it makes no more, and the gradients of its upstream MLP are zero.
+// An EdgeUpdate is one type of edge: its indices, constants of the plan, and the MLP forward and backward. A
+// step of a regional-gnn has two types of edges and two of nodes: downstream (receives both types), upstream
+// (receives none, so its MLP reads itself alone). Only the downstream nodes' result of the last step is used:
+// that step computes no other, and the gradients of its upstream MLP are zero.
 //
-// Where the graph is cut over ranks (edge_cut.h) an EdgeUpdate brings the halo's rows as products, which a
-// sender's own rank has made once, while the edges' own product is made; sums go back under its backward
+// If the graph is cut over ranks (edge_cut.h), a sender's own rank computes its product once, and halo rows
+// are received as products, under the product of the edges' own operand; sums return under its backward
 // products.
 #pragma once
 #include <functional>
@@ -28,15 +28,14 @@ class EdgeUpdate {
              EdgeConstants& edges, int64_t latent, const MlpShape& shape);
   void declare(Declare& d) { mlp_.declare(d); }
 
-  /// x: edges, senders, receivers in the type of activations. `residual`, `y` (both may be absent): the
-  /// edges' stream and where it goes on. Returns the sum of each receiver's messages, [receivers, latent]
-  /// act.
+  /// x: edges, senders, receivers in the type of activations. `residual`, `y` (may be absent): the edges'
+  /// stream before and after. Returns the sum of each receiver's messages, [receivers, latent] act.
   View forward(const std::string& pass, const View& edges, const View& senders, const View& receivers,
                const View& residual, const View& y, bool keep);
-  // With policy.edge_chunks edges go through in pieces, those first that read no halo. Kept are only the
-  // products of the nodes, of which each piece is computed again when its turn comes in the backward pass.
-  /// dsum: gradient of what forward returned, act. Those of the streams, all f32: `edges` comes with that of
-  /// y where that was there (add), else it is written, as is that of the senders where `add_senders` is not.
+  // With policy.edge_chunks edges are processed in pieces, those without halo first. Only the nodes' products
+  // are kept; backward recomputes each piece from them.
+  /// dsum: gradient of forward's result, act. The streams' gradients are f32: `edges` and `senders` are added
+  /// to with `add_edges` and `add_senders`, else written.
   void backward(const View& dsum, const View& edges, bool add_edges, const View& senders, bool add_senders,
                 const View& receivers);
   View last_weight() const { return mlp_.last_weight(); }
@@ -56,17 +55,17 @@ class EdgeUpdate {
   }
   /// The MLP up to its norm. Reads x_, table_ and of_receiver_.
   void chunk_forward(const Chunk& c, const std::string& pass);
-  /// Gradient of what first() gives, of all edges
+  /// Gradient of first()'s result, of all edges
   View chunks_backward(const View& dsum, const View& edges, bool add_edges);
-  /// Products of the senders that the edges read: this rank's own and, where the graph is cut, the halo's,
-  /// of which those of several samples come to `arriving` and are in place once finished
+  /// Products of the senders that the edges read: own ones and, if the graph is cut, the halo's. With several
+  /// samples the latter arrive in `arriving` and are in place once finished
   struct SenderTable {
     View rows, arriving;
   };
   SenderTable begin_sender_table(const std::string& pass, const View& senders, bool keep);
   void finish_sender_table(const std::string& pass, const SenderTable& begun);
-  /// Sums of du over the edges of each own sender, those of other ranks' edges among them, which `table`
-  /// (absent: there are none) brings once begun, of several samples by way of `arriving`
+  /// Sums of du over the edges of each own sender. Other ranks' contributions arrive in `table` (absent:
+  /// none), with several samples through `arriving`
   struct Sums {
     View sums, table, arriving;
   };
@@ -74,10 +73,10 @@ class EdgeUpdate {
   View finish_sender_sums(const Sums& begun);
   void exchange(const std::string& path, const View& from, const std::vector<int64_t>& send, const View& to,
                 const std::vector<int64_t>& receive) const;
-  /// Of each rank that has any: what its ops are called, its first row among those of all, and how many
+  /// Called for each rank with rows: name for its ops, its first row, and count
   using OfPeer = std::function<void(const std::string& peer, int64_t first, int64_t n)>;
   static void each_peer(const std::vector<int64_t>& rows, const OfPeer& with);
-  /// n rows of each sample, from and to tables of so many
+  /// n rows of each sample; `of_sample`: rows of a sample in the table
   struct Rows {
     View table;
     int64_t first, of_sample;
@@ -91,11 +90,11 @@ class EdgeUpdate {
   const int64_t batch_, D_;
   const int cp_group_;
   GraphMlp mlp_;
-  View x_[3];                 // what forward read
+  View x_[3];                 // operands of forward
   View table_, of_receiver_;  // products of the nodes
 };
 
-/// A part: streams down, up, intra, boundary in; the same out, of the last step down alone.
+/// A part: streams down, up, intra, boundary in and out; the last step gives only down.
 class MessageStep : public NetPart {
  public:
   MessageStep(int index, std::string path, const std::string& name, Emission& e, const Sharding& at,
@@ -103,11 +102,13 @@ class MessageStep : public NetPart {
               bool last);
 
   void declare(Declare& d) override;
-  View door(size_t in) override;
+  View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
-  int in_place(size_t in) const override { return in == kDown || !last_ ? static_cast<int>(in) : -1; }
+  int shares_gradient_with(size_t in) const override {
+    return in == kDown || !last_ ? static_cast<int>(in) : -1;
+  }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? intra_.last_weight() : intra_.first_bias();
   }

@@ -12,7 +12,7 @@
 namespace isobar {
 namespace {
 
-// PyTorch's name for it: its place among all linears
+// PyTorch's name: its index among all linears
 std::string name_of_layer(int64_t i) {
   return "layers." + std::to_string(i);
 }
@@ -24,7 +24,7 @@ void declare_linear(Declare& d, Linear& l, int64_t i, int64_t in, int64_t out) {
            {{name_of_layer(i) + ".bias", {out}, Init::zero}});
 }
 
-/// A linear and its activation. The net's first takes the batch, in f32, and no stream.
+/// A linear and its activation. The net's first reads the batch, in f32, and no stream.
 class Layer : public NetPart {
  public:
   Layer(int index, std::string path, Emission& e, const Sharding& at, int64_t in, int64_t out,
@@ -40,12 +40,12 @@ class Layer : public NetPart {
   void set_input(const View& v) { input_ = v; }
 
   void declare(Declare& d) override { declare_linear(d, linear_, index(), in_, out_); }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
     return b_.saved(path() + ".x", e_.act, at_.rows * in_);
   }
   std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
-  // A split backward leaves the weight for later.
+  // A split backward writes the weight's gradient later.
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? linear_.weight : linear_.bias;
   }
@@ -55,10 +55,10 @@ class Layer : public NetPart {
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     x_ = in.empty() ? input_as_activations() : in[0].x;
-    u_ = b_.hold(path() + ".u", e_.act, at_.rows * out_, how.keep == Keep::all);
+    u_ = b_.saved_or_scratch(path() + ".u", e_.act, at_.rows * out_, how.keep == Keep::all);
     layers_.linear_forward(path() + "/linear" + how.pass(), linear_, x_, u_, at_.rows, linear_.bias);
     if (!how.result) return {{}};
-    const View g = how.again ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.lies(0);
+    const View g = how.recompute ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.output_place(0);
     b_.emit(OpKind::activation, path() + "/activation" + how.pass(), sizes(), {u_}, {g});
     layers_.dropout(path() + "/dropout" + how.pass(), g, false, index());
     return {{.x = g}};
@@ -95,7 +95,7 @@ class Layer : public NetPart {
   const int64_t in_, out_;
   const Activation activation_;
   Linear linear_;
-  View input_, x_, u_;  // x, u [rows, in], [rows, out] act: before the linear and after it
+  View input_, x_, u_;  // x, u [rows, in], [rows, out] act: before and after the linear
 };
 
 class Head : public NetPart {
@@ -113,7 +113,7 @@ class Head : public NetPart {
   void set_target(const View& v) { target_ = v; }
 
   void declare(Declare& d) override { declare_linear(d, linear_, index(), in_, out_); }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
     return b_.saved("head.x", e_.act, at_.rows * in_);
   }
@@ -148,7 +148,7 @@ class Head : public NetPart {
   const Sharding& at_;
   const Layers layers_;
   PixelLoss loss_;
-  const bool classes_;  // the outputs are their logits
+  const bool classes_;  // the outputs are logits
   const int64_t in_, out_;
   Linear linear_;
   View target_, x_, pred_, dlogits_;
@@ -187,7 +187,7 @@ class Mlp : public Net {
         {"input", BatchRole::input, 0, DType::f32, n.in_features, at.rows * n.in_features,
          e.act == DType::f32},
         {"target", BatchRole::target, last, DType::f32, n.out_features, at.rows * n.out_features, true}};
-    metrics_ = {{"loss", 0, 1}, {"mae", 1, n.out_features}};  // the RMSE of a pixel is its error
+    metrics_ = {{"loss", 0, 1}, {"mae", 1, n.out_features}};  // the RMSE of one pixel is its error
     if (!classifies(e.spec)) return;
     batch_.back().sample = 1, batch_.back().count = at.rows;
     metrics_.back() = {"accuracy", 1, 1};
@@ -213,7 +213,7 @@ std::unique_ptr<Net> make_net(const MlpSpec& n, Emission& e, const Sharding& at)
 std::vector<Part> parts_of(const MlpSpec& n) {
   std::vector<Part> parts{{"embed", "embed", 0}};
   for (int64_t i = 1; i < n.blocks(); ++i) {
-    int64_t alike = 1;  // the first with these widths
+    int64_t alike = 1;  // the first layer with these widths
     while (n.hidden[alike - 1] != n.hidden[i - 1] || n.hidden[alike] != n.hidden[i]) ++alike;
     parts.push_back({"layer", layer_path(i), static_cast<int32_t>(alike)});
   }
@@ -221,7 +221,7 @@ std::vector<Part> parts_of(const MlpSpec& n) {
   return parts;
 }
 
-// Three equal layers have four equal widths, one before each and one behind.
+// Three equal layers have four equal widths around them.
 MlpSpec distinct_parts(MlpSpec n) {
   constexpr size_t kMost = 4;
   std::vector<int64_t> kept;

@@ -1,12 +1,12 @@
-// Linears with an activation after each but the last (MlpSpec): what emulators of a column's physics are.
+// Linears with an activation after each but the last (MlpSpec), as in emulators of a column's physics.
 //
 //   embed   input [B, in] -> linear -> activation -> x [B, hidden 0]
-//   layer   x [B, hidden i] -> linear -> activation -> x [B, hidden i+1], × one less than there are hidden
-//   ones head    x -> linear -> prediction [B, out] -> loss, and each output's error
+//   layer   x [B, hidden i] -> linear -> activation -> x [B, hidden i+1], × hidden layers - 1
+//   head    x -> linear -> prediction [B, out] -> loss, and each output's error
 //
-// Streams are in the type of activations. The loss is that of images of one pixel; with train.loss:
-// cross_entropy the outputs are the logits of as many classes, the target is one number, the class, and the
-// share of samples whose largest logit is their class's stands beside the loss. net.dropout acts on each x.
+// Streams are in the type of activations. The loss is that of images of one pixel. With train.loss:
+// cross_entropy the outputs are logits, the target is one number, the class, and the share of samples with
+// the right largest logit is reported beside the loss. net.dropout acts on each x.
 #pragma once
 #include <memory>
 #include <vector>

@@ -1,7 +1,7 @@
-// What a net is to those who plan a step: parts that emit themselves, and the streams between them.
+// A net as the planner of a step sees it: parts that emit themselves, and the streams between them.
 //
-// A part is written as forward and backward side by side over the builder. It knows its own streams only;
-// stages, receives and sends, gathers of parameters, recomputation and buckets are the step's (step.h).
+// A part is written as forward and backward side by side over the builder. It knows only its own streams;
+// stages, sends and receives, gathers of parameters, recomputation and buckets are the step's (step.h).
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,16 +15,16 @@ namespace isobar {
 
 class Declare;
 
-enum class Keep : uint8_t { all, input, nothing };  // from a part's forward until its backward
+enum class Keep : uint8_t { all, input, nothing };  // what a part saves from forward until its backward
 
-/// How a part is to emit its forward.
+/// How a part emits its forward.
 struct Forward {
   Keep keep = Keep::all;
-  bool again = false;  // a recomputation: what others keep is there already
-  bool result = true;  // false: nobody reads what it gives (backward of the last of a recomputed group)
-  /// Where the i-th stream that it gives lies best; a part need not heed it.
-  std::function<View(size_t)> lies;
-  const char* pass() const { return again ? "/recompute" : "/forward"; }
+  bool recompute = false;  // a recomputation: kept tensors exist already
+  bool result = true;      // false: the result is unused (the last part of a recomputed group)
+  /// The preferred buffer of its i-th result; a part may ignore it.
+  std::function<View(size_t)> output_place;
+  const char* pass() const { return recompute ? "/recompute" : "/forward"; }
 };
 
 class NetPart {
@@ -38,23 +38,22 @@ class NetPart {
   const std::string& path() const { return path_; }
 
   virtual void declare(Declare& d) = 0;
-  /// Whether it computes in f32 whatever policy.amp says: then it takes and gives streams of f32.
+  /// True if it computes in f32 whatever policy.amp is: its streams are then f32.
   virtual bool in_f32() const { return false; }
-  /// What it takes -> what it gives, both in the order of Plan::streams.
+  /// Inputs -> results, both in the order of Plan::streams.
   virtual std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) = 0;
-  /// `out`: gradients of what it gives. `in[i].dx`: where that of the i-th stream it takes is to lie, which
-  /// may be there already (in_place); it fills in[i].dy if that stream came with a y.
+  /// `out`: gradients of its results. `in[i].dx`: buffer of the i-th input's gradient, which may already have
+  /// a value (shares_gradient_with); the part fills in[i].dy if that input came with a y.
   virtual void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) = 0;
 
-  /// Where the i-th stream that it takes lies when it comes from another stage.
-  virtual View door(size_t) { return {}; }
-  /// What it takes, as Keep::input has kept it.
+  /// The buffer into which the i-th input is received from another stage.
+  virtual View receive_buffer(size_t) { return {}; }
+  /// Its inputs, as Keep::input has saved them.
   virtual std::vector<Flow> kept_inputs() const { return {}; }
-  /// The gradient of the i-th stream that it takes is that of this one of those it gives, added to (-1: of
-  /// none).
-  virtual int in_place(size_t) const { return -1; }
-  /// The parameter whose gradient backward writes last; `weight`: of its products that a split backward put
-  /// off. Absent: it has none.
+  /// The result whose gradient becomes the i-th input's by adding in place (-1: none).
+  virtual int shares_gradient_with(size_t) const { return -1; }
+  /// The parameter whose gradient backward writes last; `weight`: counting the products that a split backward
+  /// postpones. Absent: none.
   virtual View last_gradient(bool weight) const = 0;
   /// Parts whose parameters its backward reads.
   virtual std::vector<int> backward_reads() const { return {index()}; }
@@ -64,16 +63,16 @@ class NetPart {
   const std::string path_;
 };
 
-/// How a net reads its own prediction again.
+/// How a net reads its own prediction in the next step.
 class RollOut {
  public:
   virtual ~RollOut() = default;
-  /// From the last part of a step to the first of the next: {}: it is not read again.
+  /// The stream from a step's last part to the next step's first; {}: none.
   virtual std::vector<Stream> feedback() const = 0;
-  virtual View predicted() const = 0;  // where the last part has put it, saved
-  /// What the first part reads of the step before; absent: it is the first.
+  virtual View predicted() const = 0;  // saved by the last part
+  /// Sets what the first part reads of the previous step; absent in the first step.
   virtual void before(const View& v) = 0;
-  /// Where the gradient of that is to lie, and where the last part of the step before finds it.
+  /// Sets the buffer of that gradient, which the previous step's last part reads.
   virtual void gradient(const View& v) = 0;
 };
 
@@ -85,12 +84,12 @@ class Net {
   /// In the order of the fetch op's operands.
   const std::vector<BatchTensor>& batch() const { return batch_; }
   const std::vector<Metric>& metrics() const { return metrics_; }
-  /// The fetch op's sizes, and where it put what: by index into batch().
+  /// The fetch op's sizes; fetched() sets where it puts a tensor, by index into batch().
   virtual Attrs fetch() const = 0;
   virtual void fetched(size_t tensor, const View& at) = 0;
-  /// nullptr: what it predicts is no input of its own.
+  /// nullptr: the net does not read its prediction.
   virtual RollOut* roll_out() { return nullptr; }
-  /// Before the norm of all gradients is taken: what else has to be added up.
+  /// Emits further sums of gradients before the norm of all gradients.
   virtual void before_optimizer(const Parameters&) {}
 
  protected:
@@ -100,7 +99,7 @@ class Net {
   std::vector<Metric> metrics_;
 };
 
-/// Of spec.net.kind. `at`: of its finest grid of tokens.
+/// Makes the net of spec.net.kind. `at`: of its finest grid of tokens.
 std::unique_ptr<Net> make_net(Emission& e, const Sharding& at);
 
 }  // namespace isobar

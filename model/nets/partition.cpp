@@ -56,8 +56,8 @@ EdgeSet renumbered(const EdgeSet& edges, const Partition& senders, const Partiti
 
 namespace {
 
-// Neighbours of every node, those of all kinds numbered one after the other: each pair once a side, whichever
-// way its edges go
+// Neighbours of every node, with nodes of all kinds numbered consecutively; each undirected pair counts once
+// a side
 struct Neighbours {
   std::vector<idx_t> offsets{0}, of;
 };
@@ -84,7 +84,7 @@ Neighbours neighbours_of(const std::vector<int64_t>& first, const std::vector<Ed
   return out;
 }
 
-// A rank's nodes one after the other, as they were among themselves
+// Nodes grouped by rank, in their old order within a rank
 Partition in_order(const std::vector<idx_t>& rank_of, int64_t first, int64_t nodes, int64_t ranks) {
   Partition p;
   p.parts.assign(static_cast<size_t>(ranks), 0);
@@ -118,7 +118,7 @@ std::vector<Partition> metis_partition(const std::vector<int64_t>& nodes, const 
     Neighbours graph = neighbours_of(first, edges);
     idx_t options[METIS_NOPTIONS];
     METIS_SetDefaultOptions(options);
-    options[METIS_OPTION_OBJTYPE] = METIS_OBJTYPE_VOL;  // rows that are exchanged, not edges
+    options[METIS_OPTION_OBJTYPE] = METIS_OBJTYPE_VOL;  // minimise rows exchanged, not edges cut
     options[METIS_OPTION_SEED] = 1;
     options[METIS_OPTION_NUMBERING] = 0;
     std::vector<real_t> slack;

@@ -1,8 +1,8 @@
-// A net as a list of parts, before anything is planned: pure functions that plans and searches call alike.
+// A net as a list of parts, before anything is planned: pure functions shared by plans and searches.
 //
 //   parts_of(net)          // embed, block00, block01, …, head
 //   cuts_of(net, 4)        // first part of each of four pipeline stages, and the end
-//   distinct_parts(net)    // a net with the same distinct parts that is as small as can be
+//   distinct_parts(net)    // the smallest net with the same distinct parts
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -12,17 +12,15 @@
 
 namespace isobar {
 
-/// In forward order. The first and the last are its ends: the input, and the loss.
+/// In forward order. The first and last are the net's ends: input and loss.
 std::vector<Part> parts_of(const NetSpec& net);
 
-/// First part of each virtual stage, and the number of parts. The ends weigh nothing; between them, parts
-/// that are all alike are dealt out as evenly as can be: what is left over goes to the stages after the
-/// first, which has the embedding, and before the last, which has the head. Unequal parts are cut where the
-/// matrix FLOPs of the heaviest stage are fewest. `stages` is at most their number (stages_fill).
+/// First part of each virtual stage, and the number of parts; `stages` is at most stages_fill's. The ends
+/// weigh nothing. Equal parts are split evenly, the remainder going neither to the first stage (embedding)
+/// nor the last (head); unequal parts are cut to minimise the heaviest stage's matrix FLOPs.
 std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages);
 
-/// The same net with runs of parts that are alike cut down to three, so that the one in the middle has
-/// neighbours like all the others.
+/// The net with runs of equal parts cut to three, so that the middle one has typical neighbours.
 NetSpec distinct_parts(NetSpec net);
 
 }  // namespace isobar

@@ -64,7 +64,8 @@ PatchEmbed::PatchEmbed(int index, Emission& e, const Sharding& at, const ImageSh
     : NetPart(index, "embed"), e_(e), b_(e.b), at_(at), layers_(e, at), image_(image), D_(width) {}
 
 void PatchEmbed::declare(Declare& d) {
-  // The patch convolution keeps PyTorch's default: uniform within 1/sqrt(fan_in), weight and bias.
+  // The patch convolution has PyTorch's default initialisation: uniform within 1/sqrt(fan_in), weight and
+  // bias.
   const int64_t P = image_.patch_size(), p = image_.patch;
   const float fan = 1.0f / std::sqrt(static_cast<float>(P));
   const int64_t tokens = image_.height / p * (image_.width / p);
@@ -74,8 +75,8 @@ void PatchEmbed::declare(Declare& d) {
   d.tensor(pos_, false, {{"pos_embed", {tokens, D_}, Init::normal, kSigma}});
 }
 
-// The first step reads what was fetched; the others the prediction of the one before, behind those states of
-// its history that are still wanted.
+// The first step reads fetched data; later ones read the previous prediction, after the states of its history
+// that are still needed.
 void PatchEmbed::read() {
   patches_ = b_.saved("patches", e_.act, at_.rows * image_.patch_size());
   if (!before_) {
@@ -88,7 +89,7 @@ void PatchEmbed::read() {
   b_.emit(OpKind::roll, "patch_embed/roll", a, {before_, older, forcing_}, {patches_});
 }
 
-// As a prediction lies, in f32. What was fetched is not rounded on its way.
+// In the layout of a prediction, in f32, so that fetched data is not rounded.
 View PatchEmbed::newest_state() {
   if (before_) return before_;
   Attrs a = image_attrs(image_, at_);
@@ -113,12 +114,12 @@ std::vector<Flow> PatchEmbed::forward(const std::vector<Flow>&, const Forward&) 
                          .period = at_.tokens,
                          .linear = "patch_embed",
                          .bias = patch_.bias}};
-  if (hands_state_) out.push_back({.x = newest_state()});
+  if (gives_state_) out.push_back({.x = newest_state()});
   return out;
 }
 
-// To the step before: of what it predicted, and of those states of its own history that this one read, too.
-void PatchEmbed::hand_back(const Gradient& out, const View& dstate) {
+// Gradients for the previous step: of its prediction, and of the states of its history that this step read.
+void PatchEmbed::gradient_for_previous_step(const Gradient& out, const View& dstate) {
   const int64_t history = e_.spec.data.history, count = at_.rows * image_.patch_size();
   const bool carried = history > 1;
   const View dpatches =
@@ -135,7 +136,7 @@ void PatchEmbed::hand_back(const Gradient& out, const View& dstate) {
 }
 
 void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
-  if (e_.roll.gradient_before()) hand_back(out[0], hands_state_ ? out[1].dx : View{});
+  if (e_.roll.gradient_before()) gradient_for_previous_step(out[0], gives_state_ ? out[1].dx : View{});
   const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
   const bool partial = at_.cp > 1 && !e_.accumulates();  // other tokens' rows get nothing here
   if (partial)
@@ -215,8 +216,8 @@ std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&
   return {};
 }
 
-// The newest state, where it comes from another stage: read in the forward pass alone.
-View PixelHead::door(size_t port) {
+// The newest state, if received from another stage: read only in forward.
+View PixelHead::receive_buffer(size_t port) {
   return port == 1 ? b_.scratch("state", DType::f32, at_.rows * patch_size_) : View{};
 }
 
@@ -274,7 +275,7 @@ std::vector<BatchTensor> PixelEnds::batch() const {
   return out;
 }
 
-// As the first step sees it: where the slot of a later one is.
+// The view in the first step's slot, though a later step's slot may hold it.
 void PixelEnds::fetched(const BatchTensor& t, const View& v) {
   const View own = v.of_before(-v.back);
   if (t.role == BatchRole::input) embed_->set_input(own);

@@ -1,5 +1,5 @@
-// The loss of images, and the two ends of the NERSC ViT, image to image: patches and learned positions; head
-// without bias and a loss per pixel of which each rank sums its own rows.
+// The loss of images, and the two ends of the NERSC ViT, image to image: patches and learned positions; a
+// head without bias and a per-pixel loss, of which each rank sums its own rows.
 //
 //   embed   image [B,C,H,W] -> patches [rows, C p p] -> y [rows, D], positions as the residual
 //   head    x [rows, D] -> norm -> prediction [rows, C' p p] -> loss and RMSE of each channel
@@ -12,29 +12,30 @@
 
 namespace isobar {
 
-struct ImageShape {  // what is read or predicted, and in patches of which size
+struct ImageShape {  // an image that is read or predicted, and its patch size
   int64_t channels, height, width, patch;
-  int64_t size() const { return channels * height * width; }       // elements of one
+  int64_t size() const { return channels * height * width; }       // elements of one image
   int64_t patch_size() const { return channels * patch * patch; }  // elements
 };
 
-/// What a net reads, and what it predicts.
+/// The image that a net reads, and the one it predicts.
 ImageShape image_read(const Images& net, int64_t patch);
 ImageShape image_predicted(const Images& net, int64_t patch);
-/// Of the ops that look at images: which rows of which patches.
+/// Attributes of ops on images: the rows and their patches.
 Attrs image_attrs(const ImageShape& image, const Sharding& at);
 
 class PatchEmbed : public NetPart {
  public:
   PatchEmbed(int index, Emission& e, const Sharding& at, const ImageShape& image, int64_t width);
   void set_input(const View& v) { input_ = v; }
-  /// Of a step `step` of a roll-out: the known part of what it reads (absent: there is none).
+  /// Roll-out: the known part of this step's input (absent: none).
   void set_forcing(const View& v) { forcing_ = v; }
-  /// What comes back as its input in a roll-out. `state`: it hands the newest state on, as a prediction lies.
-  void rolls(const ImageShape& predicted, bool state) { predicted_ = predicted, hands_state_ = state; }
-  /// What the step before predicted (absent: this is the first).
+  /// Sets the part of the input that is predicted in a roll-out. `state`: also gives the newest state, in the
+  /// layout of a prediction.
+  void rolls(const ImageShape& predicted, bool state) { predicted_ = predicted, gives_state_ = state; }
+  /// The previous step's prediction (absent: this is the first step).
   void set_before(const View& v) { before_ = v; }
-  /// Where the gradient of that is to lie.
+  /// The buffer of its gradient.
   void set_before_gradient(const View& v) { before_gradient_ = v; }
 
   void declare(Declare& d) override;
@@ -58,18 +59,18 @@ class PatchEmbed : public NetPart {
 
   void read();
   View newest_state();
-  void hand_back(const Gradient& out, const View& dstate);
+  void gradient_for_previous_step(const Gradient& out, const View& dstate);
   ImageShape predicted_{};
-  bool hands_state_ = false;
+  bool gives_state_ = false;
   View forcing_, before_, before_gradient_, dpatches_;
 };
 
-/// Of a prediction that lies in patches, and its gradient.
+/// The loss of a prediction in patches, and its gradient.
 class PixelLoss {
  public:
   PixelLoss(Emission& e, const Sharding& at, const ImageShape& image)
       : e_(e), b_(e.b), at_(at), image_(image) {}
-  /// `mask`: where the target counts, as it lies; absent: everywhere.
+  /// `mask`: 1 where the target counts, in the target's layout; absent: everywhere.
   void forward(const View& pred, const View& target, const View& mask);
   View backward(const View& pred, const View& target, const View& mask);  // of the prediction's type
 
@@ -86,18 +87,18 @@ class PixelHead : public NetPart {
   PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image, const BlockShape& before);
   void set_target(const View& v) { target_ = v; }
   void set_mask(const View& v) { mask_ = v; }
-  /// It predicts what is to be added to the newest state, which it takes as its second stream.
+  /// Predicts an increment to the newest state, its second input stream.
   void adds_to_state() { adds_ = true; }
   DType predicted_type() const { return adds_ ? DType::f32 : e_.act; }
   View predicted() const { return predicted_; }  // [rows, p p C']
-  /// Of a roll-out: the gradient of what it predicted by the next step.
+  /// Roll-out: the gradient of its prediction from the next step.
   void set_next_gradient(const View& v) { next_gradient_ = v; }
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool weight) const override { return weight ? head_.weight : norm_.gamma; }
-  View door(size_t port) override;
+  View receive_buffer(size_t port) override;
 
  private:
   Emission& e_;
@@ -120,7 +121,7 @@ class PixelEnds : public RollOut {
   PixelEnds(Emission& e, const Sharding& at, const ImageShape& read, const ImageShape& predicted,
             PatchEmbed* embed, PixelHead* head);
 
-  /// The stream that a prediction of increments needs beside those of the net; {}: the net predicts states.
+  /// The additional stream of a net that predicts increments; {}: it predicts states.
   std::vector<Stream> state() const;
   std::vector<BatchTensor> batch() const;
   Attrs fetch() const { return image_attrs(read_, at_); }
@@ -140,12 +141,11 @@ class PixelEnds : public RollOut {
   std::map<int32_t, View> forcings_;  // by step
 };
 
-/// What both ends read in a step that stands alone, the head being part `last`; what the head reports.
-/// Of a roll-out the first fetch brings what all its steps read: a target, and its mask, for each that
-/// counts.
+/// The batch tensors of both ends; `last`: the head's part. In a roll-out the first fetch brings all steps'
+/// tensors: a target, and its mask, for each step in the loss.
 std::vector<BatchTensor> image_batch(const RunSpec& spec, const ImageShape& read, const ImageShape& predicted,
                                      const Sharding& at, int last);
-/// What a rolled step predicts gets the next one's gradient added.
+/// Adds the next step's gradient to that of this step's prediction.
 void emit_next_gradient(Emission& e, const View& next, const View& dpred);
 std::vector<Metric> image_metrics(const ImageShape& image);
 

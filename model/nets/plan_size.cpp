@@ -10,22 +10,22 @@
 namespace isobar {
 namespace {
 
-// Of one op: itself, its path and those of its scratch, the buffers that it declares, its operands.
+// Bytes of one op: itself, its path and those of its scratch, the buffers that it declares, its operands.
 constexpr double kOp = sizeof(Op) + 6 * sizeof(View) + 64 + 2 * (sizeof(Buffer) + 32);
 constexpr double kTensor = sizeof(Tensor) + 64;
-// Of one op in a step: the instruction, its waits, what its lane knew (link.cpp).
+// Bytes of one op in a linked step: the instruction, its waits, its lane's clock (link.cpp).
 constexpr double kInstruction = sizeof(Instr) + 32 + kLanes * sizeof(int32_t);
-// Of one transfer in a step, where ranks are held against one another (check.cpp).
+// Bytes of one transfer in a step while ranks are checked (check.cpp).
 constexpr double kCall = 224;
 
-// Ops of one block in one routine, with everything that can be switched on; parameters of a block.
+// Ops of one block in one routine, with all options on; parameters of a block.
 constexpr double kOpsOfBlock = 64, kOpsOfRingStep = 8, kTensorsOfBlock = 16;
 
 double real(int64_t v) {
   return static_cast<double>(v);
 }
 
-int64_t passes_of(const RunSpec& s) {  // of one micro-batch through a chunk
+int64_t passes_of(const RunSpec& s) {  // passes of one micro-batch through a chunk
   return s.policy.schedule == "zb-h1" ? 3 : 2;
 }
 
@@ -53,7 +53,7 @@ double instructions(const Plan& plan, const std::vector<Invocation>& list) {
   return n;
 }
 
-// Of one rank while all are checked: plan, transfers and the longest of its programs.
+// Bytes of one rank while all are checked: plan, transfers and its longest program.
 double checked_bytes(const Plan& plan) {
   double calls = 0;
   for (const Invocation& i : plan.train) {
@@ -66,7 +66,7 @@ double checked_bytes(const Plan& plan) {
   return plan_bytes(plan) + step_bytes(plan) + calls;
 }
 
-// So many replicas, each with the batch that it has.
+// With `dp` replicas and the same batch for each.
 RunSpec with_replicas(RunSpec s, int64_t dp) {
   s.train.global_batch = s.train.global_batch / s.layout.dp * dp;
   s.layout.dp = dp;
@@ -163,10 +163,9 @@ void check_step_size(const RunSpec& s, const Plan& plan, int64_t ranks) {
          bytes, "give larger micro-batches, or a smaller train.global_batch");
 }
 
-// Twice as many micro-batches as a pipeline holds, and the first and last beside them: a step's rhythm
-// repeats.
+// Twice the micro-batches in flight in a pipeline, plus the first and last: enough for steady state.
 int64_t few_micro_batches(const RunSpec& s) {
-  return 2 * s.layout.pp * s.layout.vpp + s.layout.pp;  // a multiple of pp, as interleaving wants
+  return 2 * s.layout.pp * s.layout.vpp + s.layout.pp;  // a multiple of pp, for interleaving
 }
 
 RunSpec with_micro_batches(RunSpec s, int64_t micro_batches) {
@@ -187,7 +186,7 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
   };
   if (bytes(spec) <= limit) return spec;
   RunSpec part = with_few_micro_batches(spec);
-  // Of the same programs two are enough to meet each other; more of them fill half of the room that there is.
+  // Checking two replicas suffices; use more while memory allows.
   const auto room = [&](const RunSpec& s) {
     return static_cast<int64_t>(limit / bytes(s) * real(s.layout.dp));
   };
@@ -198,7 +197,7 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
            std::to_string(part.layout.world()) + " ranks of dp " + std::to_string(part.layout.dp) +
                ", held " + "against one another,",
            bytes(part), "make tp, cp or pp smaller", kMostWorldBytes);
-  // Groups grow with the replicas, and with them what each rank holds.
+  // Larger groups take more memory on each rank, so sizes are tried from above.
   for (int64_t dp = replicas; dp > part.layout.dp; dp /= 2)
     if (const RunSpec more = with_replicas(part, dp); bytes(more) <= limit / 2) return more;
   return part;

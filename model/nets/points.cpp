@@ -25,8 +25,7 @@ std::vector<int32_t> order_of(const GraphcastSpec& n, int64_t ranks) {
   return globe_cut(n, ranks)->grid.order;
 }
 
-// Which point of what is predicted (the fields, or the region) each place of this layout's prediction is; {}:
-// the points are in their own order.
+// For each place of this layout's prediction, its point of the predicted fields or region; {}: identity.
 std::vector<int32_t> predicted_order(const RunSpec& spec) {
   return spec.net.visit([&](const auto& n) -> std::vector<int32_t> {
     if constexpr (requires { order_of(n, spec.layout.cp); })
@@ -64,7 +63,7 @@ void OwnPoints::read(const ImageShape& image, const View& fields, DType act, con
     b_.emit(OpKind::patch_gather, path_ + "/points", points, {fields}, {x});
     return;
   }
-  // All of the image, of which this rank's
+  // All of the image, of which this rank takes its points
   const int64_t count = image.height * image.width;
   points.m = at_.batch * count, points.token0 = 0, points.tokens = count;
   const View all = b_.scratch(path_ + ".points", act, points.m * image.channels);

@@ -1,9 +1,9 @@
-// Points of fields where a graph's cut deals them out in an order of its own (partition.h): by METIS, a
-// rank's points lie apart in the fields that it reads.
+// Points of fields in the order of a graph's partition (partition.h): METIS scatters a rank's points over the
+// fields that it reads.
 //
-//   OwnPoints points(b, at, "embed/down", cut->down.order);     // at: cut as the partition says
+//   OwnPoints points(b, at, "embed/down", cut->down.order);     // at: cut like the partition
 //   points.read(region, fields, act, x);                        // [B, C, H, W] -> this rank's [rows, C]
-//   View wanted = points.in_order("head/target", images, of);   // of all ranks, as they are predicted
+//   View wanted = points.in_order("head/target", images, of);   // of all ranks, in the prediction's order
 #pragma once
 #include <string>
 #include <vector>
@@ -15,16 +15,15 @@ namespace isobar {
 
 class OwnPoints {
  public:
-  /// `order`: which point each place has, of all ranks; {}: points are in their own order, a rank's are a
-  /// run. `at` must stay.
+  /// `order`: the point of each place, of all ranks; {}: identity, a rank's points are a run. `at` must
+  /// outlive this.
   OwnPoints(Builder& b, const Sharding& at, std::string path, std::vector<int32_t> order)
       : b_(b), at_(at), path_(std::move(path)), order_(std::move(order)) {}
   bool apart() const { return !order_.empty(); }
 
   /// fields [B, C, H, W] f32 -> x [rows, C] of type `act`
   void read(const ImageShape& image, const View& fields, DType act, const View& x);
-  /// [images, points] f32 -> the same in the order of all ranks' points, saved as `name`. Call it when
-  /// apart().
+  /// [images, points] f32 -> the same in all ranks' order, saved as `name`. Only if apart().
   View in_order(const std::string& what, const std::string& name, int64_t images, const View& of);
 
  private:
@@ -35,9 +34,8 @@ class OwnPoints {
   View own_, all_;
 };
 
-/// Latitudes of the rows that the net's loss counts by: those of its fields, `of_rows`. Where points lie in a
-/// line those of the points, in the order in which this layout predicts them: of a region by the net's own
-/// grid, of a globe that METIS cut by `of_rows`.
+/// Latitudes for the loss' weights: of the fields' rows (`of_rows`) or, if points form a line, of the points
+/// in this layout's order: by the net's own grid for a region, by `of_rows` for a globe that METIS cut.
 std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_rows);
 
 }  // namespace isobar

@@ -1,5 +1,5 @@
-// A net's tensors as the program has them that it was published with, where those are not ours: joined of
-// several of ours, or cut out of one.
+// A net's tensors in the form of the program that published it, if that differs: several of ours joined, or a
+// piece of one.
 //
 //   for (const PublishedTensor& t : published_form(spec.net, plan.tensors).tensors)
 //     for (const PublishedTensor::Piece& p : t.pieces)
@@ -25,7 +25,7 @@ struct PublishedTensor {
   std::vector<Piece> pieces;
 };
 
-// Low-rank adapters as that program has them; rank 0: it has none.
+// That program's low-rank adapters; rank 0: none.
 struct PublishedAdapters {
   int64_t rank = 0;
   double alpha = 0;
@@ -33,17 +33,17 @@ struct PublishedAdapters {
 };
 
 struct PublishedForm {
-  std::string program;  // that reads it; "": the net has only our form
+  std::string program;  // the program that reads it; "": the net has only our form
   PublishedAdapters adapters;
-  std::vector<PublishedTensor> tensors;  // what it has today, which is written
-  std::vector<PublishedTensor> earlier;  // what older files have in the place of some of them
-  std::string prefix;                    // before each name of older files
+  std::vector<PublishedTensor> tensors;  // the current form, which is written
+  std::vector<PublishedTensor> earlier;  // tensors that older files have instead
+  std::string prefix;                    // prefix of every name in older files
 };
 
-/// `own`: Plan::tensors of the net without adapters, or with those of PublishedForm::adapters.
+/// `own`: Plan::tensors of the net, without adapters or with PublishedForm::adapters.
 PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own);
 
-/// A tensor that is the same there.
+/// A tensor with the same form there.
 PublishedTensor same_tensor(const Tensor& t);
 int64_t elements_of(const std::vector<int64_t>& shape);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr double kRadians = std::numbers::pi / 180;
 
 struct Neighbor {
-  double hav;  // of the angle between: grows with it
+  double hav;  // haversine of the angle between: monotonic in the distance
   int32_t node;
   bool operator<(const Neighbor& o) const { return std::tie(hav, node) < std::tie(o.hav, o.node); }
 };
@@ -28,7 +28,7 @@ class RegionGrid {
       sines_.push_back(std::sin(kRadians * n.spacing * static_cast<double>(i) / 2));
   }
   double latitude(int64_t row) const { return n_.north - n_.spacing * static_cast<double>(row); }
-  // Haversine of the angle between two points so many columns apart: the same to the east and to the west.
+  // Haversine of the angle between two points `columns` apart: exactly symmetric east and west.
   double hav(int64_t row_a, int64_t row_b, int64_t columns) const {
     const double up = sine(std::abs(row_a - row_b)), across = sine(std::abs(columns));
     return up * up +
@@ -36,19 +36,19 @@ class RegionGrid {
   }
   double degrees(double hav) const { return 2 * std::asin(std::min(1.0, std::sqrt(hav))) / kRadians; }
   double spacing() const { return n_.spacing; }
-  // No point so many rows away is nearer than this.
+  // No point at this distance in rows is nearer.
   double least_hav(int64_t rows) const { return sine(rows) * sine(rows); }
-  // Whether points of a row are the further the more columns lie between, up to so many.
+  // True if distance grows with the column difference, up to `columns`.
   bool grows(int64_t columns) const { return n_.spacing * static_cast<double>(columns) <= 180; }
 
  private:
   double sine(int64_t steps) const { return sines_[static_cast<size_t>(steps)]; }
   const RegionalGnnSpec& n_;
-  std::vector<double> cosines_, sines_;  // of rows' latitudes; of half so many steps
+  std::vector<double> cosines_, sines_;  // of rows' latitudes; of half steps
 };
 
-// The k points of `from` nearest to one point of the grid, which is none of them itself. Rows are looked at
-// from that point outwards until none further on can be nearer, and so are the columns of each.
+// The k points of `from` nearest to a grid point, itself excluded unless `itself`. Searches rows and columns
+// outwards until no further one can be nearer.
 std::vector<Neighbor> nearest(const RegionGrid& grid, const GridBox& from, int64_t row, int64_t column,
                               size_t k, bool itself) {
   std::vector<Neighbor> best;
@@ -87,7 +87,7 @@ std::vector<Neighbor> nearest(const RegionGrid& grid, const GridBox& from, int64
   return best;
 }
 
-// Edges into the columns [0, columns) of the box `to`, from its nearest in `from`
+// Edges into the columns [0, columns) of the box `to`, from each point's nearest in `from`
 EdgeSet edges(const RegionGrid& grid, const GridBox& from, const GridBox& to, int64_t columns, int64_t k,
               bool itself) {
   EdgeSet e;
@@ -112,19 +112,19 @@ EdgeSet edges(const RegionGrid& grid, const GridBox& from, const GridBox& to, in
   return e;
 }
 
-// Edges, by receiver
+// Number of edges, by receiver
 std::vector<int64_t> received(const EdgeSet& e) {
   std::vector<int64_t> n(e.receiver_offsets.size() - 1, 0);
   for (const int32_t r : e.receivers) ++n[static_cast<size_t>(r)];
   return n;
 }
 
-// Edges into the boundary, whose senders are those of a box that holds all that are nearest
+// Edges into the boundary; `from`: a box that contains all nearest senders
 EdgeSet boundary_edges(const RegionalGnnSpec& n, const GridBox& from) {
   return edges(RegionGrid(n), from, n.downstream_box(), n.boundary_columns(), n.boundary_neighbors, true);
 }
 
-// What the graph is a function of
+// All inputs of the graph
 using GraphKey = std::tuple<double, double, double, int64_t, int64_t, std::vector<double>,
                             std::vector<double>, double, int64_t, int64_t>;
 GraphKey key_of(const RegionalGnnSpec& n) {

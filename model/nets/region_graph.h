@@ -1,14 +1,13 @@
-// The graph of a regional-gnn: which grid points send messages to which, as lists of edges. A pure function
-// of the spec, the same on every machine: distances are worked out from row and column numbers, so points
-// that lie symmetrically are exactly equally far, and of equals the one with the lower index is nearer.
+// The graph of a regional-gnn as lists of edges. It is a pure function of the spec and the same on every
+// machine: distances are computed from row and column numbers, so symmetric points are exactly equally far,
+// and ties go to the lower index.
 //
 //   const RegionGraph g = region_graph(spec);
 //   g.intra.senders[e], g.intra.receivers[e]       // indices into the region's own nodes
 //
-// Nodes of a region are its points row by row from the north. Of the upstream region only the points of
-// sending_box() are nodes: it holds every one that an edge reads. The others, most of them, see no other
-// node and are seen by none, so nothing that is predicted, and no gradient, depends on them. Counts of edges
-// are known without the graph (RegionalGnnSpec::intra_edges): a plan that is only priced never builds it.
+// A region's nodes are its points row by row from the north; upstream only those of sending_box(), since no
+// edge touches the others and no prediction or gradient depends on them. Counts of edges need no graph
+// (RegionalGnnSpec::intra_edges): a plan that is only priced never builds it.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -21,32 +20,30 @@
 
 namespace isobar {
 
-/// Features: receiver's latitude and longitude less the sender's, great-circle distance; degrees
+/// Features: receiver's latitude and longitude minus the sender's, great-circle distance; degrees
 struct RegionGraph {
   static constexpr int64_t kFeatures = 3;
   EdgeSet intra;     // downstream to downstream
-  EdgeSet boundary;  // upstream, of sending_box(), to the downstream region's western boundary
+  EdgeSet boundary;  // upstream (sending_box()) to the downstream region's western boundary
 };
 
-/// The fewest rows and columns of the upstream region that hold all senders of boundary edges; kept once
-/// found.
+/// The smallest box of the upstream region that holds all senders of boundary edges; cached.
 GridBox sending_box(const RegionalGnnSpec& n);
 RegionGraph region_graph(const RegionalGnnSpec& n);
 
-/// Cut over ranks as net.partition says: both regions into runs of points as even as can be, bands of
-/// latitude; or as METIS deals them out, evenly by the edges of each type that are received, and by upstream
-/// points that send. By rank.
+/// The graph cut over ranks as net.partition says, by rank. Bands: even runs of points of both regions;
+/// METIS: balanced by received edges of each type, and by upstream points that send.
 struct RegionCut {
   Partition down, up;
   std::vector<EdgeCut> intra, boundary;
 };
-/// Throws ConfigError where the program has no METIS to ask.
+/// Throws ConfigError if the program was built without METIS and needs it.
 std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ranks);
 
-/// The same graph with its nodes numbered as they are dealt out.
+/// The graph with nodes renumbered by the cut.
 RegionGraph numbered(RegionGraph graph, const RegionCut& cut);
 
-/// Built when somebody first looks, once for all that share it; numbered as `cut` (may be absent) has it.
+/// Built on first access and shared; renumbered by `cut`, if given.
 class LazyRegionGraph {
  public:
   LazyRegionGraph(RegionalGnnSpec spec, std::shared_ptr<const RegionCut> cut)

@@ -17,7 +17,7 @@ MlpShape shape_of(const RegionalGnnSpec& n) {
   return {n.mlp_hidden_size, n.mlp_num_hidden_layers, n.latent_size, n.norm_eps};
 }
 
-// A region's part of fields [B,C,H,W] -> [B,C,rows,columns]
+// Crops fields [B,C,H,W] to a region [B,C,rows,columns]
 void emit_crop(Builder& b, const std::string& path, int64_t images, const Images& from, const GridBox& box,
                const View& x, const View& y) {
   const int64_t first = box.row * from.img_width + box.column;
@@ -32,7 +32,7 @@ void emit_crop(Builder& b, const std::string& path, int64_t images, const Images
 
 class GraphEmbed : public NetPart {
  public:
-  /// `cut`: nullptr where the graph is whole
+  /// `cut`: nullptr if the graph is whole
   GraphEmbed(Emission& e, const Sharding& at, const RegionalGnnSpec& n, const RegionCut* cut,
              EdgeConstants& intra, EdgeConstants& boundary)
       : NetPart(0, "embed"),
@@ -56,7 +56,7 @@ class GraphEmbed : public NetPart {
 
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
     std::vector<Flow> out(4);
-    for (size_t i = 0; i < 4; ++i) out[i].x = how.lies(i);
+    for (size_t i = 0; i < 4; ++i) out[i].x = how.output_place(i);
     for (size_t i = 0; i < 2; ++i) forward(nodes_[i], out[i].x);
     for (size_t i = 0; i < 2; ++i)
       edges_[i].to_stream("/forward", features_[i]->features(e_.act), out[2 + i].x, true);
@@ -113,7 +113,7 @@ class GraphEmbed : public NetPart {
 
 class GraphHead : public NetPart {
  public:
-  /// `order`: which point each predicted one is; {}: in their own order
+  /// `order`: the point of each prediction; {}: identity
   GraphHead(int index, Emission& e, const Sharding& at, const RegionalGnnSpec& n, std::vector<int32_t> order)
       : NetPart(index, "head"),
         e_(e),
@@ -130,9 +130,9 @@ class GraphHead : public NetPart {
   const ImageShape& predicted() const { return predicted_; }
 
   void declare(Declare& d) override { mlp_.declare(d); }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
-    return b_.hold("head.down", DType::f32, at_.rows * n_.latent_size, e_.act == DType::f32);
+    return b_.saved_or_scratch("head.down", DType::f32, at_.rows * n_.latent_size, e_.act == DType::f32);
   }
   View last_gradient(bool weight) const override {
     return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
@@ -159,11 +159,11 @@ class GraphHead : public NetPart {
     s.out = n.out_channels, s.norm = false;
     return s;
   }
-  // Points lie in a line. Where they count by their latitudes each is a row of its own (loss_latitudes()).
+  // Points form a line; with latitude weights each is a row of its own (loss_latitudes()).
   static int64_t rows_of_loss(const RunSpec& spec, const GridBox& box) {
     return spec.train.latitude_weights ? box.points() : 1;
   }
-  /// Of a target or its mask the points of the region, in the order of their predictions
+  /// The region's points of a target or its mask, in the prediction's order
   View predicted_part(const std::string& path, const std::string& name, const View& of) {
     const int64_t images = at_.batch * n_.out_channels, points = box_.points();
     const View cropped = points_.apart() ? b_.scratch(name + ".cropped", DType::f32, images * points)
@@ -181,7 +181,7 @@ class GraphHead : public NetPart {
   PixelLoss loss_;
   GraphMlp mlp_;
   View target_, mask_, x_, pred_;
-  View wanted_, counts_;  // of the target and its mask, the downstream points
+  View wanted_, counts_;  // target and mask at downstream points
 };
 
 std::string step_path(int64_t i) {
@@ -221,7 +221,7 @@ class RegionalGnn : public Net {
     streams_.push_back({MessageStep::kStreams[MessageStep::kDown], steps, steps + 1, DType::f32,
                         at.batch * rows[0] * n.latent_size});
     batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at_, steps + 1);
-    for (BatchTensor& t : batch_) t.kept = false;  // the part of targets that counts is
+    for (BatchTensor& t : batch_) t.kept = false;  // the cropped target is kept instead
     metrics_ = image_metrics(head_->predicted());
   }
   Attrs fetch() const override { return image_attrs(read_, at_); }
@@ -233,7 +233,7 @@ class RegionalGnn : public Net {
   }
 
  private:
-  /// Those of this rank, into downstream nodes
+  /// This rank's edges into downstream nodes
   EdgeConstants edges(Emission& e, const std::string& name, EdgeSet RegionGraph::*set,
                       std::vector<EdgeCut> RegionCut::*cut, int64_t senders, int64_t count) const {
     return edges_of_rank(
@@ -246,7 +246,7 @@ class RegionalGnn : public Net {
   const Sharding at_;  // of downstream nodes
   const ImageShape read_;
   const int64_t nodes_;                                 // downstream
-  const std::shared_ptr<const LazyRegionGraph> graph_;  // of all constants of this plan
+  const std::shared_ptr<const LazyRegionGraph> graph_;  // shared by all constants of this plan
   EdgeConstants intra_, boundary_;
   GraphEmbed* embed_;
   GraphHead* head_;
@@ -268,7 +268,7 @@ std::vector<Part> parts_of(const RegionalGnnSpec& n) {
 }
 
 RegionalGnnSpec distinct_parts(RegionalGnnSpec n) {
-  n.num_gnn_layers = std::min<int64_t>(n.num_gnn_layers, 4);  // three that are alike, and the last
+  n.num_gnn_layers = std::min<int64_t>(n.num_gnn_layers, 4);  // three equal ones, and the last
   return n;
 }
 

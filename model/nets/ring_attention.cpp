@@ -1,5 +1,5 @@
-// Context parallelism by a ring: keys and values of every rank come by in turn, each step's attention is
-// merged into the sum of those before (Liu, Zaharia, Abbeel, arXiv 2310.01889).
+// Ring attention: every rank's keys and values pass by in turn, and each step's attention is merged into the
+// sum of the previous ones (Liu, Zaharia, Abbeel, arXiv 2310.01889).
 #include "model/nets/context_parallel.h"
 
 namespace isobar {
@@ -12,7 +12,7 @@ std::string numbered(std::string name, int64_t i) {
 
 }  // namespace
 
-// Whose keys and values are here at a step
+// The rank whose keys and values are here at a step
 int64_t AttentionCore::ring_rank(int64_t step) const {
   return (at_.at.cp - step % at_.cp + at_.cp) % at_.cp;
 }
@@ -30,7 +30,7 @@ void AttentionCore::ring_forward(const std::string& block, Core& c, const std::s
   View kv = own_kv(path + "_pack", block + ".kv0", c.qkv), next;
   const View sum = act_ == DType::f32 ? c.o : b_.scratch(block + ".o.sum", DType::f32, R_ * width_);
   for (int64_t step = 0; step < at_.cp; ++step, kv = next) {
-    if (step + 1 < at_.cp) {  // listed first: it runs under this step's attention
+    if (step + 1 < at_.cp) {  // listed first, so that it runs under this step's attention
       next = b_.scratch(numbered(block + ".kv", step + 1), act_, elements(cols)[ring_rank(step + 1)]);
       pass_on(numbered(path + "_exchange", step), kv, next);
     }
@@ -51,7 +51,7 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
                                   const View& dqkv) {
   const std::string path = block + "/attn/core/backward";
   const int64_t cols = 2 * kv_;
-  // Queries of their own, because dq is laid out like them and must lie together to be added up.
+  // A packed copy of the queries: dq has their layout and must be contiguous to be added up.
   const View q = b_.scratch(block + ".q", act_, R_ * width_);
   columns(path + "_pack_q", width_, part(c.qkv, 0), qkv_, q, width_);
   View kv = own_kv(path + "_pack", block + ".back.kv0", c.qkv), next, dkv_sum;
@@ -75,8 +75,8 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
                            {q, kv.slice(0, span), kv.slice(kv_, span), c.o, c.lse, d_o},
                            {dq, dkv.slice(0, span), dkv.slice(kv_, span)});
     add(numbered(path + "_add_q", step), dq, dq_sum, step == 0);
-    // The sums for these keys and values came from the rank before, under this step's attention; they go on
-    // under the next one's, and after the last step home.
+    // The sums for these keys and values arrived from the previous rank under this step's attention. They
+    // move on under the next step's, and home after the last.
     if (step == 0) dkv_sum = b_.scratch(block + ".dkv.sum0", DType::f32, kv.count);
     add(numbered(path + "_add_kv", step), dkv, dkv_sum, step == 0);
     const View arriving =

@@ -44,7 +44,7 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
     std::vector<int> ranks = group_of(spec.layout, axes, rank);
     return ranks.size() > 1 ? b.group(name, std::move(ranks)) : -1;
   };
-  // ZeRO's shards are of as many ranks as sum the gradients: each of them answers for its own.
+  // ZeRO shards over all ranks that sum the gradients, so each counts its own shard.
   const bool sharded = spec.policy.zero > 0;
   const GroupAxes axes = group_axes(sequence, sharded);
   tp_group = group("tp", axes.tp);

@@ -23,8 +23,8 @@ Stages::Stages(const RunSpec& spec, int rank)
     list_.push_back({v / pp, cuts[v], cuts[v + 1], v == 0, v == pp * chunks - 1});
 }
 
-Doors::Doors(Builder& b, const Stages& stages, const std::vector<Stream>& streams,
-             const std::vector<int>& same)
+StageLinks::StageLinks(Builder& b, const Stages& stages, const std::vector<Stream>& streams,
+                       const std::vector<int>& same)
     : b_(b), stages_(stages), streams_(streams), same_(same) {
   leaving_.resize(stages.list().size());
   gradient_.resize(stages.list().size());
@@ -42,7 +42,7 @@ Doors::Doors(Builder& b, const Stages& stages, const std::vector<Stream>& stream
   }
 }
 
-int Doors::pair(const std::string& name, int from, int to) {
+int StageLinks::pair(const std::string& name, int from, int to) {
   const std::vector<int>& ranks = stages_.ranks();
   const auto p = static_cast<int>(ranks.size());
   const Group wanted{name, {ranks[(from + p) % p], ranks[(to + p) % p]}};
@@ -52,20 +52,20 @@ int Doors::pair(const std::string& name, int from, int to) {
   return b_.group(wanted.name, wanted.ranks);
 }
 
-std::string Doors::path(const Stage& s, const char* what, int stream) const {
+std::string StageLinks::path(const Stage& s, const char* what, int stream) const {
   const Stream& x = streams_[stream];
-  // The first that goes from a part to the next needs no name.
+  // The first stream between two adjacent parts needs no name.
   const bool another = stream > 0 && streams_[stream - 1].from == x.from && streams_[stream - 1].to == x.to;
   return "stage" + std::to_string(s.chunk) + "/" + what + (x.jumps() || another ? "/" + x.name : "");
 }
 
-void Doors::receive_forward(const Stage& s, int stream, const View& x) {
+void StageLinks::receive_forward(const Stage& s, int stream, const View& x) {
   const int me = stages_.index();
   b_.emit(OpKind::recv, path(s, "recv_forward", stream), {.group = pair("pp.forward", me - 1, me)}, {}, {x},
           Lane::recv_forward);
 }
 
-void Doors::send_forward(const Stage& s, int stream, const View& x, const View& y) {
+void StageLinks::send_forward(const Stage& s, int stream, const View& x, const View& y) {
   const int me = stages_.index();
   const View out = leaving(s, stream);
   if (y)
@@ -76,13 +76,13 @@ void Doors::send_forward(const Stage& s, int stream, const View& x, const View& 
           Lane::send_forward);
 }
 
-void Doors::receive_backward(const Stage& s, int stream, const View& dx) {
+void StageLinks::receive_backward(const Stage& s, int stream, const View& dx) {
   const int me = stages_.index();
   b_.emit(OpKind::recv, path(s, "recv_backward", stream), {.group = pair("pp.backward", me + 1, me)}, {},
           {dx}, Lane::recv_backward);
 }
 
-void Doors::pass_round(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v) {
+void StageLinks::last_to_first(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v) {
   const int me = stages_.index();
   const bool forward = pass == Pass::forward;
   const std::string way = forward ? "forward" : "backward";
@@ -96,7 +96,7 @@ void Doors::pass_round(const Stage& s, Pass pass, bool sends, const Stream& stre
     b_.emit(OpKind::recv, path, a, {}, {v}, forward ? Lane::recv_forward : Lane::recv_backward);
 }
 
-void Doors::send_backward(const Stage& s, int stream, const View& dx) {
+void StageLinks::send_backward(const Stage& s, int stream, const View& dx) {
   const int me = stages_.index();
   b_.emit(OpKind::send, path(s, "send_backward", stream), {.group = pair("pp.backward", me, me - 1)}, {dx},
           {}, Lane::send_backward);

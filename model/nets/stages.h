@@ -1,14 +1,14 @@
-// Pipeline parallelism: which parts of the net a rank's chunks hold, and the sends and receives between them.
+// Pipeline parallelism: the parts of the net in a rank's chunks, and the sends and receives between them.
 //
 //   Stages stages(b, spec, rank);
 //   for (const Stage& stage : stages.list()) …              // this rank's chunks, in forward order
-//   Doors doors(b, stages, streams);                        // what enters and leaves them
-//   doors.receive(stage, Pass::forward, stream, x);
+//   StageLinks links(b, stages, streams);                        // streams that enter and leave them
+//   links.receive(stage, Pass::forward, stream, x);
 //
 // The net is cut into pp * vpp virtual stages; chunk c of pipeline rank s is virtual stage c * pp + s
-// (Narayanan 2021). A stream is sent over every cut that it crosses: a stage that neither makes nor takes it
-// passes it on. Every ordered pair of neighbours has a communicator for activations and one for gradients, so
-// each carries one direction only and is used by one end to send, by the other to receive.
+// (Narayanan 2021). A stream is sent over every cut that it crosses: stages between relay it. Every ordered
+// pair of neighbours has a communicator for activations and one for gradients, so each carries one direction
+// only.
 #pragma once
 #include <string>
 #include <utility>
@@ -23,16 +23,16 @@ namespace isobar {
 struct Stage {
   int chunk = 0;
   int32_t first = 0, end = 0;              // parts [first, end) of the net
-  bool is_first = false, is_last = false;  // has the net's first part; its last
-  // Those between the net's ends: what is recomputed
+  bool is_first = false, is_last = false;  // holds the net's first or last part
+  // The parts between the net's ends, which can be recomputed
   int32_t inner_first() const { return first + (is_first ? 1 : 0); }
   int32_t inner_end() const { return end - (is_last ? 1 : 0); }
   bool enters(const Stream& s) const { return s.from < first && first <= s.to; }
   bool leaves(const Stream& s) const { return s.from < end && end <= s.to; }
 };
 
-/// [first, end) of the parts that are recomputed together with part i of a stage; empty: it is not
-/// recomputed. Megatron's --recompute-method and --recompute-num-layers, by stage chunk.
+/// [first, end) of the parts recomputed together with part i of a stage; empty: it is not recomputed.
+/// Megatron's --recompute-method and --recompute-num-layers, by stage chunk.
 std::pair<int32_t, int32_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int32_t i);
 
 class Stages {
@@ -49,23 +49,24 @@ class Stages {
 };
 
 /// The streams that cross the cuts of this rank's chunks.
-class Doors {
+class StageLinks {
  public:
-  /// What leaves a chunk lies in buffers of its own, so that a transfer holds up no other memory. `same`: by
-  /// stream, the stream whose gradient lies in the same memory (a part works in place).
-  Doors(Builder& b, const Stages& stages, const std::vector<Stream>& streams, const std::vector<int>& same);
+  /// Streams that leave a chunk have their own buffers, so that a transfer blocks no other memory. `same`: by
+  /// stream, the stream whose gradient shares its buffer.
+  StageLinks(Builder& b, const Stages& stages, const std::vector<Stream>& streams,
+             const std::vector<int>& same);
 
-  /// Where a stream lies that leaves this chunk.
+  /// The buffer of a stream that leaves this chunk.
   View leaving(const Stage& s, int stream) const { return leaving_[s.chunk][stream]; }
-  /// … and its gradient, on either side; absent if it stays within the chunk.
+  /// The buffer of its gradient, on either side; absent if it stays within the chunk.
   View gradient(const Stage& s, int stream) const { return gradient_[s.chunk][same_[stream]]; }
 
   void receive_forward(const Stage& s, int stream, const View& x);
   void send_forward(const Stage& s, int stream, const View& x, const View& y);  // their sum
   void receive_backward(const Stage& s, int stream, const View& dx);
   void send_backward(const Stage& s, int stream, const View& dx);
-  /// What goes from the last stage round to the first, and its gradient back.
-  void pass_round(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v);
+  /// Sends from the last stage to the first, and the gradient back.
+  void last_to_first(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v);
 
  private:
   int pair(const std::string& name, int from, int to);

@@ -97,20 +97,20 @@ class Step {
   // ---- roll-outs ----
   bool rolls() const { return s_.train.rollout > 1; }
   int steps() const { return static_cast<int>(s_.train.rollout); }
-  // What is predicted goes to where it is read: to the first stage, from the last.
+  // Predictions are sent to the first stage, which reads them, from the last.
   bool replays() const {
     return s_.train.replay_capacity > 0 &&
            std::any_of(stages_.list().begin(), stages_.list().end(),
                        [](const Stage& s) { return s.is_first || s.is_last; });
   }
   int learnt() const { return static_cast<int>(s_.learnt_steps()); }
-  // Slots of a micro-batch lie side by side, one a step; those that are not gone back through need none.
+  // A micro-batch's slots are adjacent, one a step; steps without a backward pass need none.
   int32_t slot_of(int64_t micro, int step) const {
     const auto of_step = learnt() > 1 ? step : 0;
     return static_cast<int32_t>(micro % together() * learnt() + of_step);
   }
   int64_t together() const { return rolling_together(s_.policy.schedule, at_.pp, micro_batches()); }
-  /// Step k of a roll-out of so many.
+  /// Step k of a roll-out of `of` steps.
   void at_step(int k, int of) {
     const bool all = learnt() > 1;
     e_.roll = {.step = k,
@@ -130,15 +130,15 @@ class Step {
     return step + (of < steps() ? ".of_" + std::to_string(of) : "");
   }
 
-  // Each step has numbers of its own.
+  // Each step has its own random numbers.
   bool draws() const {
     return std::any_of(b_.plan.ops.begin(), b_.plan.ops.end(),
                        [](const Op& op) { return op.kind == OpKind::dropout; });
   }
 
-  /// Routines that differ in nothing are one: a step in the middle is as the next.
+  /// Equal routines are emitted once: all middle steps share one.
   std::vector<int> emit_steps(ChunkEmitter& chunks, int of) {
-    // With one slot for all, what is read of each step lies in a place of its own.
+    // With one slot for all steps, each step's tensors have a place of their own.
     const bool alike =
         learnt() > 1 || std::none_of(b_.plan.batch.begin(), b_.plan.batch.end(), [](const BatchTensor& t) {
           return t.step > 0 && t.role != BatchRole::target;
@@ -179,7 +179,7 @@ class Step {
     return out;
   }
 
-  /// Of all lengths that a run comes to; the longest's are `routines`.
+  /// For all roll-out lengths of a run; `routines` are the longest's.
   std::vector<Invocation> emit_rollouts(ChunkEmitter& chunks, std::vector<Routines>& routines) {
     b_.share_saved();
     b_.plan.slots = {together() * learnt()};
@@ -213,7 +213,7 @@ class Step {
     return r;
   }
 
-  // Gradients are written by the first micro-batch, added to by the others, and reduced under the last.
+  // The first micro-batch writes gradients, later ones add, and the last also reduces.
   template <class Emit>  // (name, accumulate, reduce) -> routine
   std::vector<int> by_micro(const std::string& name, const std::string& suffix, const Emit& emit) const {
     const int m = micro_batches();
@@ -244,7 +244,7 @@ class Step {
   }
 
   // ---- small routines ----
-  // First values depend on seed and name alone, so every rank makes its own.
+  // Initial values depend only on seed and name, so every rank computes its own.
   int emit_init() {
     const int r = b_.begin("init", Pass::init);
     params_.copies("params");
@@ -273,7 +273,7 @@ class Step {
     return r;
   }
 
-  // Means over dp; stages without the loss add nothing and learn it.
+  // Means over dp; stages without the loss contribute zero and receive it.
   void reduce_metrics() {
     if (at_.metrics_group >= 0)
       b_.emit(OpKind::all_reduce, "metrics/all_reduce", {.group = at_.metrics_group}, {b_.plan.metrics},
@@ -283,7 +283,7 @@ class Step {
   int emit_optimizer(ChunkEmitter& chunks) {
     const int r = b_.begin("optimizer", Pass::optimizer);
     Plan& p = b_.plan;
-    chunks.hand_round_replayed(stages_);
+    chunks.send_replayed_to_first(stages_);
     net_->before_optimizer(params_);
     params_.squared_norm(p.grad_norm2);
     if (at_.norm_group >= 0)

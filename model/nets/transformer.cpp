@@ -82,7 +82,7 @@ class LanguageModel : public Transformer {
   void fetched(size_t tensor, const View& v) override {
     tensor == 0 ? embed_->set_tokens(v) : head_->set_labels(v);
   }
-  // First and last stage each have a copy of a tied table.
+  // First and last stage each have a copy of a tied table, so their gradients are summed.
   void before_optimizer(const Parameters& params) override {
     const bool first = at_.at.pp == 0, last = at_.at.pp == at_.pp - 1;
     if (!tied_ || !(first || last)) return;
@@ -103,7 +103,7 @@ class LanguageModel : public Transformer {
 
 }  // namespace
 
-// ---- what a search asks ----
+// ---- for searches ----
 
 std::string block_path(int64_t i) {
   return (i < 10 ? "block0" : "block") + std::to_string(i);
@@ -130,7 +130,7 @@ NetLimits limits_of_blocks(const Spec& n) {
   return limits;
 }
 
-// What all kinds of blocks say.
+// The settings that all kinds of blocks share.
 template <class Spec>
 BlockShape shape_of(const Spec& n) {
   return {.width = n.embed_dim,

@@ -14,8 +14,8 @@ struct Grid {  // of patches, fine
   int64_t batch, height, width, D;
 };
 
-// Four neighbours of the fine grid [B,H,W,D] side by side on the coarse one [B,H/2,W/2,4D], or back: of each
-// row of two the two columns lie together on both.
+// Gathers 2x2 neighbours of the fine grid [B,H,W,D] side by side on the coarse one [B,H/2,W/2,4D], or back;
+// two neighbouring columns are contiguous on both.
 void emit_neighbours(Builder& b, const std::string& path, const Grid& g, const View& fine, const View& coarse,
                      bool to_coarse) {
   const int64_t rows = g.batch * g.height / 2, columns = g.width / 2, n = 2 * g.D;
@@ -50,24 +50,25 @@ class Merge : public NetPart {
     d.norm(norm_, "merge.norm", g_.D, eps_, true);
     d.linear(linear_, "merge.reduction", 4 * g_.D, 2 * g_.D, -1, false);
   }
-  View door(size_t) override {
+  View receive_buffer(size_t) override {
     const InPart here(b_, index());
     return b_.saved("merge/norm.x", DType::f32, at_.rows * g_.D);
   }
   std::vector<Flow> kept_inputs() const override { return {{.x = norm_.x}}; }
-  int in_place(size_t in) const override { return in == 0 ? 1 : -1; }  // of the skip connection
+  int shares_gradient_with(size_t in) const override { return in == 0 ? 1 : -1; }  // of the skip connection
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     const bool keep = how.keep == Keep::all;
-    if (!how.again) in_ = in[0];
-    // Whatever is recomputed, split reads it.
-    norm_.x = in[0].y ? b_.hold("merge/norm.x", DType::f32, at_.rows * g_.D, !how.again) : in[0].x;
+    if (!how.recompute) in_ = in[0];
+    // split reads it, even if this part is recomputed.
+    norm_.x =
+        in[0].y ? b_.saved_or_scratch("merge/norm.x", DType::f32, at_.rows * g_.D, !how.recompute) : in[0].x;
     norms_.norm_forward("merge/norm", how.pass(), norm_, in[0], keep);
-    side_ = b_.hold("merge.side", e_.act, rows_ * 4 * g_.D, keep);
+    side_ = b_.saved_or_scratch("merge.side", e_.act, rows_ * 4 * g_.D, keep);
     emit_neighbours(b_, std::string("merge/neighbours") + how.pass(), g_, norm_.h, side_, true);
     if (!how.result) return {{}, {.x = norm_.x}};
-    const View x = how.again ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.lies(0);
+    const View x = how.recompute ? b_.scratch("merge.x", DType::f32, rows_ * 2 * g_.D) : how.output_place(0);
     const bool direct = e_.act == DType::f32;
     const View y = direct ? x : b_.scratch("merge.y", e_.act, x.count);
     linears_.linear_forward(std::string("merge/reduction") + how.pass(), linear_, side_, y, rows_, View{});
@@ -116,22 +117,24 @@ class Split : public NetPart {
     d.norm(norm_, "split.norm", 2 * g_.D, eps_, true);
     d.linear(linear_, "split.expansion", 2 * g_.D, 4 * g_.D, -1, false);
   }
-  View door(size_t in) override {
+  View receive_buffer(size_t in) override {
     const InPart here(b_, index());
     return in == kSkip ? b_.saved("split/skip", DType::f32, fine_rows_ * g_.D)
                        : b_.saved("split/norm.x", DType::f32, rows_ * 2 * g_.D);
   }
   std::vector<Flow> kept_inputs() const override { return {{.x = skip_}, {.x = norm_.x}}; }
   // The gradient of the sum is that of the skip connection.
-  int in_place(size_t in) const override { return in == kSkip ? 0 : -1; }
+  int shares_gradient_with(size_t in) const override { return in == kSkip ? 0 : -1; }
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
     const bool keep = how.keep == Keep::all;
     const Flow& x = in[kCoarse];
-    if (!how.again) in_ = x;
+    if (!how.recompute) in_ = x;
     skip_ = in[kSkip].x;
-    norm_.x = x.y ? b_.hold("split/norm.x", DType::f32, rows_ * 2 * g_.D, how.keep != Keep::nothing) : x.x;
+    norm_.x =
+        x.y ? b_.saved_or_scratch("split/norm.x", DType::f32, rows_ * 2 * g_.D, how.keep != Keep::nothing)
+            : x.x;
     layers_.norm_forward("split/norm", how.pass(), norm_, x, keep);
     if (!how.result) return {{}};
     const View side = b_.scratch("split.side", e_.act, rows_ * 4 * g_.D);

@@ -3,11 +3,10 @@
 //
 //   embed   image -> x [B,H,W,D]
 //   block   × encoder_depth
-//   merge   x -> LayerNorm -> four neighbours side by side [B,H/2,W/2,4D] -> linear -> [B,H/2,W/2,2D]; gives
-//   x
-//           to split as well: the skip connection
+//   merge   x -> LayerNorm -> four neighbours side by side [B,H/2,W/2,4D] -> linear -> [B,H/2,W/2,2D];
+//           x is also split's skip connection
 //   block   × bottleneck_depth, of twice the width
-//   split   -> LayerNorm -> linear [B,H/2,W/2,4D] -> four neighbours [B,H,W,D], added to what merge gave
+//   split   -> LayerNorm -> linear [B,H/2,W/2,4D] -> four neighbours [B,H,W,D], added to the skip connection
 //   block   × decoder_depth
 //   head    -> image
 #pragma once

@@ -5,8 +5,8 @@
 
 namespace isobar {
 namespace {
-// Elements: parameters that start an operand are 64-byte aligned. The gaps hold zeros from the arena's start
-// on, and stay so: their gradients are never written.
+// Elements: parameters that start an operand are 64-byte aligned. The gaps stay zero, since no op writes
+// their gradients.
 constexpr int64_t kAlign = 16;
 }  // namespace
 
@@ -29,7 +29,7 @@ View Builder::params_together(const std::vector<Param>& pieces) {
     param_end_ += p.count;
     plan.params.push_back(std::move(p));
   }
-  return {-2, first, param_end_ - first};  // where they live is looked up when an op uses them
+  return {-2, first, param_end_ - first};  // homes_ gives the buffer when an op uses it
 }
 
 void Builder::pad_params(int64_t to, int64_t from) {
@@ -104,8 +104,8 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
   for (auto* operands : {&reads, &writes})
     for (View& v : *operands)
       if (v.buffer == -2) v = at(Use::vector, v);
-  // Kinds of which the CPU knows no workspace have it behind their operands, where a backend asks for it.
-  // Transfers have none: what they share would hold one lane up for another.
+  // The CPU knows no workspace for these kinds, so it follows their operands only if a backend asks.
+  // Transfers get none: sharing one would serialise lanes.
   const bool fixed = kind == OpKind::attention || kind == OpKind::attention_backward;
   const int64_t bytes = fixed || is_collective(kind) ? 0 : workspace_of(kind, path, a, reads, writes);
   if (bytes > 0) writes.push_back(scratch(path + ".workspace", DType::f32, (bytes + 3) / 4));

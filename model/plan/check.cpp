@@ -1,4 +1,4 @@
-// Whether the plans of all ranks can run together: what no rank can see by itself.
+// Checks that the plans of all ranks can run together, which no rank can see alone.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -12,7 +12,7 @@
 namespace isobar {
 namespace {
 
-using GroupKey = std::pair<std::string, std::vector<int>>;  // what makes groups of two ranks the same one
+using GroupKey = std::pair<std::string, std::vector<int>>;  // identifies a group across ranks
 
 GroupKey key_of(const Group& g) {
   return {g.name, g.ranks};
@@ -33,14 +33,14 @@ void check_ops(const Plan& plan) {
   }
 }
 
-// One rank's use of one group, as far as its members must agree on it.
+// One rank's use of a group: the fields on which its members must agree.
 struct Call {
-  OpKind kind;  // send stands for its receive, too
+  OpKind kind;  // send also stands for its receive
   DType dtype;
   int64_t count;               // elements of the whole
-  std::vector<int64_t> parts;  // of it, per rank
+  std::vector<int64_t> parts;  // elements of each rank
   std::string path;
-  // all_to_all, exchange: elements for and from each member, and which of them this is
+  // all_to_all, exchange: elements for and from each member, and this rank's index among them
   std::vector<int64_t> send, receive;
   size_t place = 0;
   bool matches(const Call& o) const {
@@ -50,7 +50,7 @@ struct Call {
   }
 };
 
-// Checks the op against its own group on the way.
+// Also checks the op against its own group.
 Call call_of(const Plan& plan, const Op& op) {
   const Group& group = plan.groups.at(op.a.group);
   const auto refuse = [&](const std::string& why) {
@@ -149,14 +149,14 @@ void check_calls(const std::vector<Plan>& plans) {
           if (i < other.size() && !list[i].matches(other[i]))
             throw std::logic_error("call " + std::to_string(i) + " of group " + name +
                                    " differs: " + list[i].path + " and " + other[i].path);
-          if (list[i].send.empty()) break;  // the first stands for all, unless pairs have their own sizes
+          if (list[i].send.empty()) break;  // the first member stands for all unless sizes are per pair
         }
     }
   }
 }
 
-// All ranks' programs run side by side with the least that MPI promises: a transfer is over once all of its
-// ranks have come to it, and not before (small messages often are, which hides deadlocks until sizes grow).
+// Runs all ranks' programs with the least that MPI promises: a transfer ends only once all its ranks have
+// reached it. Small messages often end earlier, which hides deadlocks until sizes grow.
 class Rendezvous {
  public:
   Rendezvous(const std::vector<Plan>& plans, std::vector<Program> programs)
@@ -170,7 +170,7 @@ class Rendezvous {
     }
   }
 
-  /// Throws with the op that each stuck rank stands at, if some are.
+  /// Throws with the op at which each stuck rank waits, if any.
   void run(const std::string& what) {
     std::set<size_t> movable;
     for (size_t r = 0; r < plans_.size(); ++r) movable.insert(r);
@@ -195,10 +195,12 @@ class Rendezvous {
  private:
   struct Rank {
     std::array<std::vector<int32_t>, kLanes> queue;            // instrs of each lane
-    std::array<size_t, kLanes> next{};                         // the head, into queue
+    std::array<size_t, kLanes> next{};                         // position in queue
     std::array<int32_t, kLanes> done;                          // highest finished instr
-    std::array<bool, kLanes> waiting{};                        // the head has arrived at its transfer
-    std::vector<std::vector<std::pair<size_t, int>>*> groups;  // by index: who waits there, rank and lane
+    std::array<bool, kLanes> waiting{};                        // the next op is a transfer that this rank has
+                                                               // reached
+    std::vector<std::vector<std::pair<size_t, int>>*> groups;  // by index: rank and lane of those waiting
+                                                               // there
   };
 
   static int lane_of(const Instr& i) { return static_cast<int>(i.lane); }
@@ -211,7 +213,7 @@ class Rendezvous {
     ++rank.next[lane];
   }
 
-  // Brings every lane's head as far as it comes by itself; true if anything finished on this rank.
+  // Advances every lane until it must wait; true if any op finished on this rank.
   bool move(size_t r, std::set<size_t>& movable) {
     Rank& rank = ranks_[r];
     bool moved = false;

@@ -52,7 +52,8 @@ Coords coords_of(const LayoutSpec& l, int rank) {
   Coords c;
   int64_t rest = rank;
   for (const std::string& axis : order_tokens(l)) {
-    const int64_t size = std::max<int64_t>(1, size_of_axis(l, axis));  // never 0: order_tokens knows its axes
+    const int64_t size = std::max<int64_t>(1, size_of_axis(l, axis));  // never 0: order_tokens checks its
+                                                                       // axes
     const int digit = static_cast<int>(rest % size);
     rest /= size;
     if (axis == "dp") c.dp = digit;
@@ -65,8 +66,8 @@ Coords coords_of(const LayoutSpec& l, int rank) {
 
 std::vector<std::vector<int>> layout_groups(const LayoutSpec& l, const std::string& axes) {
   const std::vector<std::string> inside = split(axes);
-  // Ranks in ascending order visit the outside digits with the first token fastest, and so do the inside
-  // digits.
+  // Ranks in ascending order enumerate the outside digits with the first token fastest, and the inside digits
+  // likewise.
   std::vector<std::vector<int>> groups;
   std::vector<std::vector<int>> keys;
   const auto tokens = order_tokens(l);
@@ -98,7 +99,7 @@ std::vector<int64_t> split_evenly(int64_t total, int64_t n) {
   return parts;
 }
 
-// Straight from the rank's digits: of a world of many thousands only one group is wanted.
+// Computed from the rank's digits: a large world needs only the one group.
 std::vector<int> group_of(const LayoutSpec& l, const std::string& axes, int rank) {
   const std::vector<std::string> inside = split(axes);
   std::vector<int> group{rank};

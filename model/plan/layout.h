@@ -1,6 +1,5 @@
 // Ranks, coordinates and communicator groups of a layout, with Megatron's `order` semantics: the tokens of
-// `order` are mixed-radix digits of the rank, first token fastest. Axes of size 1 may be left out; one of
-// size > 1 may not.
+// `order` are mixed-radix digits of the rank, first token fastest. Only axes of size 1 may be left out.
 //
 //   layout_groups({.dp=2,.tp=2,.cp=2,.order="tp-cp-dp"}, "dp")  ->  {0,4} {1,5} {2,6} {3,7}
 #pragma once
@@ -20,8 +19,7 @@ std::vector<std::string> order_tokens(const LayoutSpec& l, const std::string& fi
 Coords coords_of(const LayoutSpec& l, int rank);
 /// All groups over the axes in `axes` ("dp", "tp-cp"): ranks that agree on every other axis.
 std::vector<std::vector<int>> layout_groups(const LayoutSpec& l, const std::string& axes);
-/// n parts of a whole: ceil(total / n) each and the last what is left; floor where that would leave the last
-/// empty.
+/// Splits into n parts of ceil(total / n), the last smaller; uses floor if the last would be empty.
 std::vector<int64_t> split_evenly(int64_t total, int64_t n);
 std::vector<int> group_of(const LayoutSpec& l, const std::string& axes, int rank);
 

@@ -16,7 +16,7 @@ void raise(LaneTable& table, int lane, int32_t instr) {
   table[lane] = std::max(table[lane], instr);
 }
 
-// The last writer and the last reader on each lane of every byte of the arena, as a map of disjoint ranges.
+// The last writer and, per lane, the last reader of every byte of the arena, as a map of disjoint ranges.
 class Accesses {
  public:
   explicit Accesses(int64_t bytes) { ranges_[0] = {bytes, fresh()}; }
@@ -37,7 +37,7 @@ class Accesses {
         if (s.readers[l] >= 0) raise(waits, l, s.readers[l]);
     }
     if (!write || first == it) return;
-    ranges_.erase(std::next(first), it);  // one state from here on: parts of it need no ranges of their own
+    ranges_.erase(std::next(first), it);  // the ranges have one state now, so they merge
     first->second = {end, fresh()};
     first->second.second.writer = instr;
     first->second.second.writer_lane = lane;
@@ -55,12 +55,12 @@ class Accesses {
     return s;
   }
   using Ranges = std::map<int64_t, std::pair<int64_t, State>>;  // begin -> (end, state)
-  // What begins there, cut from the range that holds it
+  // The range that begins there, cut from the one that holds it
   Ranges::iterator from(int64_t begin) {
     const auto it = std::prev(ranges_.upper_bound(begin));
     return it->first == begin || it->second.first <= begin ? it : cut(it, begin);
   }
-  Ranges::iterator cut(Ranges::iterator it, int64_t at) {  // in two; the second
+  Ranges::iterator cut(Ranges::iterator it, int64_t at) {  // cuts in two; returns the second
     const auto second = ranges_.emplace_hint(std::next(it), at, it->second);
     it->second.first = at;
     return second;
@@ -95,7 +95,7 @@ Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool 
   return program;
 }
 
-// By buffers, not by addresses: what others' memory is used for later matters to no op that is left out.
+// Works by buffers, not addresses: an op that is left out does not care who reuses its memory.
 Program needed_for(const Plan& plan, const Program& program, const std::vector<View>& wanted) {
   std::set<int32_t> buffers;
   const auto want = [&](const std::vector<View>& views) {
@@ -119,11 +119,11 @@ Program needed_for(const Plan& plan, const Program& program, const std::vector<V
 
 void relink(const Plan& plan, Program& program) {
   Accesses accesses(plan.memory.arena + plan.memory.host);
-  // What each lane already knows to be finished on the others, directly or because an op that it waited for
-  // knew (vector clocks), so that a wait is stated only where nothing else says it.
+  // Vector clocks: what each lane knows to be finished on the others, directly or through an op that it
+  // waited for. A wait is stated only if nothing else implies it.
   std::array<LaneTable, kLanes> known;
   for (LaneTable& k : known) k.fill(-1);
-  std::vector<LaneTable> knew;  // by instr: what is finished when it is
+  std::vector<LaneTable> knew;  // by instr: finished once it is
   for (Instr& instr : program.instrs) {
     const Op& op = plan.ops[instr.op];
     const auto index = static_cast<int32_t>(knew.size());
@@ -141,7 +141,7 @@ void relink(const Plan& plan, Program& program) {
     touch(op.reads, false);
     touch(op.writes, true);
     std::array<int, kLanes> latest_first;
-    int news = 0;  // lanes of which this one does not know it
+    int news = 0;  // lanes that this one does not yet know to be done
     for (int l = 0; l < kLanes; ++l)
       if (l != lane && waits[l] > known[lane][l]) latest_first[news++] = l;
     std::sort(latest_first.begin(), latest_first.begin() + news,

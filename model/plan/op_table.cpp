@@ -15,7 +15,7 @@ using K = OpKind;
 using P = PriceClass;
 
 constexpr OpInfo kRows[] = {
-    // kind, name | reads | writes | priced as, back ends, arithmetic an element, what else
+    // kind, name | reads | writes | price class, back ends, vector FLOPs per element, special work
     {K::fetch, "fetch", "", "input? target? more?...", P::copy, kEvery},
     {K::patch_gather, "patch_gather", "image", "patches", P::copy, kEvery},
     {K::gemm, "gemm", "A B bias?", "C", P::product, kEvery, 0, is::gemm},
@@ -46,7 +46,7 @@ constexpr OpInfo kRows[] = {
     {K::copy, "copy", "x", "y", P::copy, kEvery, 0, is::copy},
     {K::squared_sum, "squared_sum", "x", "sum", P::optimizer, kEvery, 2},
     {K::loss_scale, "loss_scale", "norm2 scalars", "norm2 scalars", P::optimizer, kEvery},
-    // `groups`: runs of parameters by their end, factors on rate and decay (plan/parameter_groups.h)
+    // `groups`: runs of parameters by their end, with factors on rate and decay (plan/parameter_groups.h)
     {K::adam, "adam", "grad scalars norm2? groups?", "param m v param16?", P::optimizer, kEvery, 12,
      is::adam},
     {K::sgd, "sgd", "grad scalars norm2? groups?", "param momentum param16?", P::optimizer, kEvery, 6,
@@ -72,7 +72,7 @@ constexpr OpInfo kRows[] = {
     {K::cross_entropy_sums, "cross_entropy_sums", "logits labels largest", "sums", P::loss, kEvery, 3},
     {K::cross_entropy, "cross_entropy", "logits labels largest sums scalars?", "dlogits metrics", P::loss,
      kEvery, 4},
-    // `after`: read so that the transfer begins no sooner
+    // `after`: read only to delay the transfer
     {K::all_reduce, "all_reduce", "x after?", "x", P::transfer, kEvery, 0, is::all_reduce},
     {K::broadcast, "broadcast", "x after?", "x", P::transfer, kEvery, 0, is::broadcast},
     {K::all_gather, "all_gather", "part after?", "x", P::transfer, kEvery, 0, is::all_gather},
@@ -158,7 +158,7 @@ void check_operands(const Op& op) {
   check(op, op.writes, op.writes.size() - besides, writes_of(op.kind), "writes");
 }
 
-// ---- readings of a row (op.h) ----
+// ---- functions of op.h that read a row ----
 
 const char* name_of(OpKind k) {
   return info_of(k).name.data();

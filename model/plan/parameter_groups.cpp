@@ -22,7 +22,7 @@ std::vector<ParameterGroup> parameter_groups(const std::vector<Param>& params, i
     if (!out.empty()) out.back().end = end_of(p.offset);
     out.push_back({0, p.lr_factor, decay});
   }
-  if (out.empty()) out.push_back({0, 1, 1});  // a gap alone
+  if (out.empty()) out.push_back({0, 1, 1});  // only a gap
   out.back().end = end_of(first + count);
   return out;
 }

@@ -115,7 +115,8 @@ void Parameters::find_gaps() {
   }
 }
 
-// This rank's share of what it has whole (one n-th of it), or of which it has the share alone.
+// This rank's share: the n-th part of a view that holds all of it (`whole`), or of one that holds only the
+// share.
 View Parameters::share(const Unit& u, const View& all, int64_t at, bool whole) const {
   if (!sharded(u)) return all.slice(at, u.size());
   return all.slice(at + (whole ? u.me * u.share() : 0), u.share());
@@ -186,15 +187,14 @@ void Parameters::gather(int part) {
   }
 }
 
-// From host memory, to scratch
+// Loads from host memory into scratch
 View Parameters::brought(const std::string& path, const View& from) {
   const View to = b_.scratch(path, b_.plan.buffers[from.buffer].dtype, from.count);
   transfer(path + "/load", from, to, Lane::h2d);
   return to;
 }
 
-// Some parameters of a unit apart have no reader in the backward pass: biases. Nor has then what came for
-// them from the host.
+// Biases are not read in the backward pass: drop their gathers and host loads.
 void Parameters::drop_unread_gathers() {
   std::vector<Op>& ops = b_.plan.ops;
   for (const Lane lane : {Lane::dp, Lane::h2d}) {
@@ -228,7 +228,7 @@ void Parameters::finish(const View& last) {
   drop_unread_gathers();
 }
 
-// `after`: who reads it too cannot begin under backward.
+// `after`: an op that also reads it cannot begin under backward.
 void Parameters::reduce(size_t index, const View& after) {
   const Unit& u = units_[index];
   if (reduced_[index] || u.section.frozen) return;
@@ -263,8 +263,8 @@ void Parameters::reduce(size_t index, const View& after) {
   if (neighbours) settle(index + 1);
 }
 
-// What was reduced is added to the share that is kept, which waits for it: when the next unit of the section
-// has been sent, so that the reduction has the backward pass in between to hide under.
+// Adds the reduced gradients to the kept share. Called when the section's next unit has been sent, so that
+// the reduction hides under the backward pass.
 void Parameters::settle(size_t index) {
   const View arrived = std::exchange(arrived_[index], View{});
   if (!arrived) return;
@@ -312,7 +312,7 @@ std::vector<Parameters::Run> Parameters::runs() const {
   return out;
 }
 
-// What other ranks have updated of what is whole here.
+// Gathers the parameters that other ranks have updated.
 void Parameters::spread(const Unit& u) {
   if (!sharded(u) || policy_.zero == 3) return;
   const View all = copied(u) ? b_.plan.params16_all.slice(u.params16, u.size())
@@ -351,7 +351,7 @@ void Parameters::squared_norm(const View& sum) {
     first = false;
   }
   if (!first) return;
-  // All that this rank trains is frozen, or whole on several ranks and counted on another of them.
+  // All that this rank trains is frozen, or is a replica counted on another rank.
   b_.emit(OpKind::zero, "optimizer/grad_norm/none", {.m = 1, .n = 1}, {}, {sum});
 }
 
@@ -361,7 +361,7 @@ void Parameters::transfer(const std::string& path, const View& from, const View&
   b_.emit(OpKind::copy, path, a, {from}, {to}, lane);
 }
 
-// Absent where all of it is trained alike, as the specification says it of all.
+// Absent if all parameters use the specification's rate and decay.
 View Parameters::groups_of(const Run& r) const {
   const std::vector<ParameterGroup> groups = parameter_groups(b_.plan.params, r.flat, r.param.count);
   if (groups.size() == 1 && groups[0].lr == 1 && groups[0].decay == 1) return {};
@@ -373,8 +373,8 @@ View Parameters::groups_of(const Run& r) const {
 
 void Parameters::update(const View& scalars, const View& norm2) {
   std::vector<Run> all = runs();
-  const std::vector<Run> kept = all;  // where the moments live
-  std::vector<View Run::*> visitors;  // what comes for an update, and goes again
+  const std::vector<Run> kept = all;  // buffers that hold the moments
+  std::vector<View Run::*> visitors;  // offloaded: loaded for an update and stored again
   if (policy_.offload_params) visitors.push_back(&Run::param);
   if (policy_.offload) visitors.insert(visitors.end(), {&Run::m, &Run::v, &Run::ema});
   const auto path = [&](size_t i, View Run::*v) {
@@ -384,7 +384,7 @@ void Parameters::update(const View& scalars, const View& norm2) {
     if (i >= all.size()) return;
     for (View Run::*v : visitors)
       if (kept[i].*v) all[i].*v = brought(path(i, v), kept[i].*v);
-    // Written here, and kept there
+    // Written here and then stored
     if (policy_.offload_params && kept[i].param16)
       all[i].param16 = b_.scratch(path(i, &Run::param16), policy_.act, kept[i].param16.count);
   };

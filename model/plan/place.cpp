@@ -14,11 +14,11 @@ struct Life {
   int32_t buffer, first, last;  // ops
 };
 
-// First and last op of each scratch buffer of a routine. One that a routine reads must be its own: what
-// another one wrote is gone.
+// First and last op of each scratch buffer of a routine. A routine may read only its own, since others'
+// scratch is gone.
 std::vector<Life> lifetimes(const Plan& plan, int32_t routine) {
   std::vector<Life> lives;
-  std::vector<int32_t> at(plan.buffers.size(), -1);  // where in `lives`, by buffer
+  std::vector<int32_t> at(plan.buffers.size(), -1);  // index into `lives`, by buffer
   const Routine& r = plan.routines[routine];
   for (int32_t i = r.first; i < r.first + r.count; ++i) {
     for (const auto* operands : {&plan.ops[i].reads, &plan.ops[i].writes}) {
@@ -38,8 +38,8 @@ std::vector<Life> lifetimes(const Plan& plan, int32_t routine) {
   return lives;
 }
 
-// Places the scratch of one routine at offsets from 0; returns the bytes it takes. Buffers come in order of
-// first use; each goes into the smallest hole that is free over its whole life, or on top.
+// Places the scratch of one routine from offset 0 and returns its bytes. Buffers come in order of first use;
+// each takes the smallest hole that is free over its whole life, or goes on top.
 int64_t place_scratch(Plan& plan, int32_t routine) {
   std::vector<Life> lives = lifetimes(plan, routine);
   std::sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) {
@@ -50,7 +50,7 @@ int64_t place_scratch(Plan& plan, int32_t routine) {
   for (const Life& life : lives) {
     const int64_t need = aligned(plan, plan.buffers[life.buffer].bytes());
     std::vector<std::pair<int64_t, int64_t>> busy;
-    // Lives come in order of their beginnings: who is dead now stays so, and the rest overlap this one.
+    // Lives are sorted by their beginning: dead buffers stay dead, and the rest overlap this one.
     std::erase_if(placed, [&](const Life& other) { return other.last < life.first; });
     for (const Life& other : placed) {
       const Buffer& b = plan.buffers[other.buffer];
@@ -89,8 +89,7 @@ void place(Plan& plan) {
     plan.memory.by_kind[static_cast<int>(kind)] = end - start;
   }
 
-  // Saved buffers live from a micro-batch's forward to its backward: one slot of them a micro-batch in
-  // flight.
+  // Saved buffers live from a micro-batch's forward to its backward: one slot for each micro-batch in flight.
   const int64_t saved_start = end;
   for (size_t chunk = 0; chunk < plan.slots.size(); ++chunk) {
     const int64_t start = end;

@@ -13,9 +13,9 @@ Action virtual_micro(int k, int p, int v, Action::Type type) {
   return {type, type == Action::Type::forward ? chunk : v - 1 - chunk, group * p + rest % p};
 }
 
-// 1F1B's order of forwards and input gradients. Stage s has p - s micro-batches between the two, so s weight
-// gradients can be put off without holding more than 1F1B's first stage does: p. The later the stage, the
-// longer it waits at the end for input gradients to come back to it, and the more it has put off for then.
+// 1F1B's order of forwards and input gradients. Stage s has p - s micro-batches in flight, so it can postpone
+// s weight gradients and still hold no more than 1F1B's first stage: p. Later stages wait longer at the end
+// and have postponed more to fill that time.
 std::vector<Action> zero_bubble(int p, int stage, int m) {
   using Type = Action::Type;
   std::vector<Action> out;
@@ -45,7 +45,7 @@ std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, 
   const int total = m * v;
   const auto forward = [&](int k) { out.push_back(virtual_micro(k, p, v, Type::forward)); };
   const auto backward = [&](int k) { out.push_back(virtual_micro(k, p, v, Type::backward)); };
-  if (v > 1 && m % p != 0)  // with a smaller last group the stages would wait for each other for ever
+  if (v > 1 && m % p != 0)  // a smaller last group would deadlock the stages
     throw std::invalid_argument("an interleaved schedule needs a multiple of " + std::to_string(p) +
                                 " micro-batches, not " + std::to_string(m));
   if (kind == "zb-h1" && v == 1) return zero_bubble(p, stage, m);
@@ -81,7 +81,7 @@ RollOutIdle rollout_idle(const std::string& kind, int64_t p, int64_t m, int64_t 
     const auto between = [&](int64_t of) { return static_cast<double>((of - 1) * (p - turns)); };
     idle.forward += between(steps), idle.backward += between(learnt);
   }
-  // Once for all that are under way together, there and back
+  // One fill and one drain for each group of micro-batches that is in flight together
   const auto fills = static_cast<double>((m + together - 1) / together * (p - 1));
   idle.forward += fills, idle.backward += fills;
   return idle;
@@ -93,7 +93,7 @@ std::vector<Action> rollout_actions(const std::string& kind, int p, int m, int s
   const int together = static_cast<int>(rolling_together(kind, p, m));
   for (int first = 0; first < m; first += together) {
     const int end = std::min(m, first + together);
-    // Among all, too, no more take turns than there are stages: a step is read soon after it was made.
+    // At most p micro-batches take turns, so that a step is read soon after it was written.
     for (int group = first; group < end; group += p)
       for (int step = 0; step < steps; ++step)
         for (int micro = group; micro < std::min(end, group + p); ++micro)
@@ -110,7 +110,7 @@ std::vector<int64_t> in_flight(const std::vector<Action>& actions, int v) {
   std::vector<int64_t> now(v, 0), most(v, 0);
   for (const Action& a : actions) {
     int64_t& n = now[a.chunk];
-    if (a.type == Action::Type::backward_input) continue;  // its weight gradient reads the same buffers
+    if (a.type == Action::Type::backward_input) continue;  // its weight gradient still reads the buffers
     n += a.type == Action::Type::forward ? 1 : -1;
     most[a.chunk] = std::max(most[a.chunk], n);
   }

@@ -57,7 +57,7 @@ void attention_backward(const Op& op, const Plan& plan, Work& w) {
 }
 
 void attention_merge(const Op& op, const Plan& plan, Work& w) {
-  const Attrs& a = op.a;  // weights are a few a row and head
+  const Attrs& a = op.a;  // the few weights per row and head are ignored
   w.vector_flops = 3 * static_cast<double>(a.batch * a.tq * a.heads * a.d);
   if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan) + bytes_of(op.writes[1], plan);
 }
@@ -96,14 +96,14 @@ void embedding(const Op& op, const Plan& plan, Work& w) {  // of the table only 
   w.bytes_read = static_cast<double>(op.a.m) * 4 + bytes_of(op.writes[0], plan) * (op.reads[2] ? 2 : 1);
 }
 
-void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // added to gradients in place
+void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // adds to gradients in place
   const int tables = (op.writes[0] ? 1 : 0) + (op.writes[1] ? 1 : 0);
   const double added = 4 * static_cast<double>(op.a.m) * static_cast<double>(op.a.n) * tables;
   w.bytes_read = bytes_of(op.reads[0], plan) + bytes_of(op.reads[1], plan) + added;
   w.bytes_written = added;
 }
 
-// A row of a table for each row that is written, however many the table has
+// One table row for each row written, however many the table has
 void gather(const Op& op, const Plan& plan, Work& w) {
   const double rows = static_cast<double>(op.a.m) * static_cast<double>(op.a.n);
   int tables = 0;
@@ -141,7 +141,7 @@ void reduce_scatter(const Op& op, const Plan& plan, Work& w) {
   w.messages = n - 1;
 }
 
-void all_to_all(const Op& op, const Plan& plan, Work& w) {  // what stays here is no traffic
+void all_to_all(const Op& op, const Plan& plan, Work& w) {  // data that stays on this rank is no traffic
   const auto& ranks = plan.groups[op.a.group].ranks;
   const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
   const auto parts = send_parts(op, op.reads[0].count, static_cast<int>(ranks.size()));
@@ -156,7 +156,7 @@ void sent(const Op& op, const Plan& plan, Work& w) {
   w.messages = 1;
 }
 
-void received(const Op&, const Plan&, Work& w) {  // its bytes are on the sender's account
+void received(const Op&, const Plan&, Work& w) {  // the sender counts its bytes
   w.messages = 1;
 }
 

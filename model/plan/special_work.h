@@ -1,5 +1,5 @@
-// Work of the ops that do not simply read and write each operand once (op_table.h: `special`). Each is given
-// what that would be and corrects it.
+// Work of ops that do not simply read and write each operand once (op_table.h: `special`). Each function
+// corrects that default.
 #pragma once
 #include "model/plan/work.h"
 
@@ -8,13 +8,13 @@ namespace isobar::special {
 using Correct = void(const Op&, const Plan&, Work&);
 
 // Products and attention: two products forward, five backward (one of them recomputed), each 2 tq tk d;
-// causal needs half of them
+// causal halves them
 Correct gemm, attention, attention_backward, attention_merge;
-// What is updated in place, or added to, is read too
+// Operands updated in place, or added to, are read too
 Correct added_unless_first, added_if_accumulating, adam, sgd, average;
-// Strided views and tables: what is touched, not the span
+// Strided views and tables: the elements touched, not the span
 Correct rotary, copy, embedding, embedding_backward, gather;
-// Over the network: ring algorithms, nccl-tests' factors of bus bandwidth
+// Network: ring algorithms, with nccl-tests' busbw factors
 Correct all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, sent, received;
 
 }  // namespace isobar::special

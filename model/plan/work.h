@@ -1,5 +1,5 @@
-// What an op costs in countable things. The only place where FLOPs and bytes are written down:
-// micro-benchmarks, tracer, predictor and reports all ask here.
+// An op's cost in countable things, and the only place where FLOPs and bytes are written down:
+// micro-benchmarks, tracer, predictor and reports all use it.
 #pragma once
 #include "model/plan/plan.h"
 
@@ -11,7 +11,7 @@ struct Work {
       0;  // arithmetic of row kernels, roughly; sums of collectives; of attention its scores, one each
   double bytes_read = 0;  // operands, each once
   double bytes_written = 0;
-  double wire_bytes = 0;  // sent by this rank over the network (ring algorithm, nccl-tests' busbw factors)
+  double wire_bytes = 0;  // sent by this rank (ring algorithm, nccl-tests' busbw factors)
   double messages = 0;    // latency-bound steps of the collective
   double bytes() const { return bytes_read + bytes_written; }
   Work& operator+=(const Work& o);

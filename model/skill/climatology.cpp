@@ -33,7 +33,7 @@ void Climatology::finish() {
   for (auto& [hour, m] : by_hour_) {
     for (size_t i = 0; i < m.sum.size(); ++i) {
       const int64_t there = m.fields - (m.missing.empty() ? 0 : m.missing[i]);
-      m.mean.push_back(static_cast<float>(m.sum[i] / static_cast<double>(there)));  // of none: NaN
+      m.mean.push_back(static_cast<float>(m.sum[i] / static_cast<double>(there)));  // NaN if all are missing
     }
     m.sum = {}, m.missing = {};
   }

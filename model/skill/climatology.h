@@ -1,9 +1,9 @@
-// The mean of fields, of each hour of the day apart where hours are known: what an anomaly is taken from, and
-// the forecast that knows nothing of the day.
+// The mean of fields, for each hour of the day if hours are known: the reference of anomalies, and a baseline
+// forecast.
 //
 //   Climatology usual(channels * H * W);
 //   usual.add(hours, field);   …   usual.finish();
-//   usual.at(hours)            // of that hour of the day
+//   usual.at(hours)            // for that hour of the day
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,10 +14,9 @@ namespace isobar {
 class Climatology {
  public:
   explicit Climatology(int64_t numbers) : numbers_(numbers) {}
-  /// `hours` since 1970 (UTC), NaN: not known; then all are one.
-  /// NaN is missing, and left out.
+  /// `hours` since 1970 (UTC); NaN: not known, and all fields share one mean. NaN values are left out.
   void add(double hours, const float* field);
-  /// After the last field
+  /// Call after the last field
   void finish();
   /// null: no field of that hour was added
   const float* at(double hours) const;
@@ -25,7 +24,7 @@ class Climatology {
  private:
   struct Mean {
     std::vector<double> sum;
-    std::vector<int32_t> missing;  // fields, by point; {}: none of any
+    std::vector<int32_t> missing;  // fields missing, by point; {}: none
     std::vector<float> mean;
     int64_t fields = 0;
   };

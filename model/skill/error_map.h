@@ -1,4 +1,4 @@
-// Where a net errs: RMSE by place, in blocks of the grid so that a page can show it.
+// A net's RMSE by location, in blocks of the grid so that a page can show it.
 //
 //   ErrorMap map({C, H, W}, latitudes, longitudes);
 //   map.add(weights, prediction, truth);      // of each sample
@@ -17,12 +17,12 @@ class ErrorMap {
   ErrorMap(std::array<int64_t, 3> shape, const std::vector<double>& latitude,
            const std::vector<double>& longitude);
 
-  /// [C,H,W] each, in physical units; `weights` [H,W]. What has no weight, or is missing, does not count.
+  /// [C,H,W] each, in physical units; `weights` [H,W]. Points without weight, or missing, do not count.
   void add(const std::vector<double>& weights, const float* prediction, const float* truth);
 
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
-  /// Of blocks' middles: degrees, or rows and columns of the grid
+  /// Coordinates of blocks' centres: degrees, or rows and columns of the grid
   const std::vector<double>& latitude() const { return latitude_; }
   const std::vector<double>& longitude() const { return longitude_; }
   double rmse(size_t channel, int64_t block) const;

@@ -11,14 +11,14 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// What one pass over a sample's points sums
+// Sums over a sample's points
 struct Moments {
   double squares = 0, sizes = 0, bias = 0;                  // of the error
-  double p = 0, t = 0, pp = 0, tt = 0, pt = 0;              // of both, less a middle
-  double anomalies = 0, own_anomaly = 0, true_anomaly = 0;  // of both, less the climatology
+  double p = 0, t = 0, pp = 0, tt = 0, pt = 0;              // of both, minus an offset
+  double anomalies = 0, own_anomaly = 0, true_anomaly = 0;  // of both, minus the climatology
   double counted = 0, missing = 0;                          // weights of points
 
-  // As means over what is there
+  // Rescales to means over points that are not missing
   void leave_out_missing() {
     if (missing == 0) return;
     for (double* x :
@@ -71,7 +71,8 @@ std::vector<double> Skill::add(int64_t lead, const float* prediction, const floa
   std::vector<double> rmse(static_cast<size_t>(channels_));
 #pragma omp parallel for schedule(static)
   for (int64_t c = 0; c < channels_; ++c) {
-    const auto middle = static_cast<double>(truth[c * points]);  // so that large means do not eat digits
+    const auto middle = static_cast<double>(truth[c * points]);  // an offset, so that large means lose no
+                                                                 // digits
     const double shift = std::isfinite(middle) ? middle : 0;
     Moments m;
     for (int64_t i = 0; i < points; ++i) {

@@ -1,5 +1,5 @@
-// Zonal power spectra: how much of a field's variance each wavenumber along a row holds. A net that blurs
-// loses power at the high ones, which the RMSE rewards.
+// Zonal power spectra: a field's variance by wavenumber along a row. A net that blurs loses power at high
+// wavenumbers, which the RMSE rewards.
 //
 //   ZonalSpectrum s(channels, row_weights(H, latitudes), W);
 //   s.add(field);                 // [C, H, W]
@@ -12,11 +12,11 @@ namespace isobar {
 
 class ZonalSpectrum {
  public:
-  /// `rows` [H]: weights, a mean of 1
+  /// `rows` [H]: weights with mean 1
   ZonalSpectrum(int64_t channels, std::vector<double> rows, int64_t width);
   void add(const float* field);
-  /// By wavenumber 0 … W / 2: |X_k|^2 / W^2, twice where -k is another (so that the powers of k > 0 add up to
-  /// a row's variance: Parseval), mean over rows and fields.
+  /// By wavenumber 0 … W / 2: |X_k|^2 / W^2, doubled where -k is distinct, so that powers of k > 0 add up to
+  /// a row's variance (Parseval); mean over rows and fields.
   std::vector<double> power(int64_t channel) const;
 
  private:

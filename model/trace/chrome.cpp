@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
 constexpr std::string_view kTail = "\n]}\n";
-constexpr int kStepTrack = kFirstPredictedTrack - 1;  // thread id of the whole steps, after the lanes
+constexpr int kStepTrack = kFirstPredictedTrack - 1;  // thread id of whole steps, after the lanes
 
 std::string quoted(const std::string& s) {
   return nlohmann::json(s).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-// Microseconds with all three decimals: exact, so that slices which touch do not overlap by a rounding.
+// Microseconds with all three decimals: exact, so that adjacent slices do not overlap.
 std::string micros(int64_t ns) {
   char s[40];
   const int64_t magnitude = std::abs(ns);
@@ -69,7 +69,7 @@ class Writer {
   bool first_ = true;
 };
 
-// The args that are the same each time an op runs.
+// The args that do not change between runs of an op.
 std::string constant_args(const Op& op, const Plan& plan, const std::vector<double>& predicted_s,
                           size_t index) {
   const Work w = work(op, plan);
@@ -81,7 +81,7 @@ std::string constant_args(const Op& op, const Plan& plan, const std::vector<doub
   return s;
 }
 
-// Measured tracks have the ids of lanes, predicted ones those beyond kStepTrack.
+// Measured tracks have the ids of lanes, predicted ones follow kStepTrack.
 int track_of(const RankTrace& r, int lane) {
   return r.side == TraceSide::predicted ? lane + kFirstPredictedTrack : lane;
 }
@@ -93,7 +93,7 @@ void name_track(const RankTrace& r, int pid, int lane, const char* name, Writer&
                                                       : "";
   out.metadata("thread_name", pid, tid,
                std::string("\"name\":\"") + name + side + "\",\"lane\":\"" + name + "\"");
-  // Whole steps first; of a lane the measured track, then the predicted one.
+  // Whole steps first, then for each lane the measured and the predicted track.
   const int order = 2 * (lane == kStepTrack ? -1 : lane) + (r.side == TraceSide::predicted ? 1 : 0);
   out.metadata("thread_sort_index", pid, tid, "\"sort_index\":" + std::to_string(order));
 }
@@ -129,13 +129,13 @@ void write_rank(const RankTrace& r, Writer& out) {
               constant + ",\"micro\":" + std::to_string(s->micro) + ",\"step\":" + std::to_string(s->step));
     by_instr[{s->step, s->instr}] = s;
   }
-  // Arrows: from inside the slice that was waited for to the begin of the one that waited. Ids stay below
-  // 2^53, which JavaScript counts exactly, and apart between ranks, so that parts can be merged.
+  // Arrows from inside the producer's slice to the begin of the waiting one. Ids stay below 2^53, which
+  // JavaScript represents exactly, and are distinct between ranks, so that parts can be merged.
   int64_t id = (static_cast<int64_t>(pid) << 36) + (r.side == TraceSide::predicted ? int64_t{1} << 35 : 0);
   for (const Span* s : spans) {
     for (const int32_t producer : r.program->instrs.at(static_cast<size_t>(s->instr)).waits) {
       const auto found = by_instr.find({s->step, producer});
-      if (found == by_instr.end()) continue;  // dropped by the recorder, which has said so
+      if (found == by_instr.end()) continue;  // dropped, as the recorder has reported
       const Span& from = *found->second;
       const int64_t inside = std::max(from.begin_ns, from.end_ns - 1);
       out.flow('s', id, pid, track_of(r, static_cast<int>(from.lane)),

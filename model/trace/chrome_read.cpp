@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kTraceValues = 50'000'000;  // some steps of many ranks
+constexpr int64_t kTraceValues = 50'000'000;  // limit: some steps of many ranks
 
 int64_t nanoseconds(const json& event, const char* key) {
   return std::llround(event.value(key, 0.0) * 1e3);
@@ -20,10 +20,10 @@ int64_t nanoseconds(const json& event, const char* key) {
 Lane lane_named(const std::string& name) {
   for (int l = 0; l < kLanes; ++l)
     if (name == name_of(static_cast<Lane>(l))) return static_cast<Lane>(l);
-  return Lane::compute;  // of another version: its ops are shown where the others are
+  return Lane::compute;  // a lane of another version
 }
 
-Lane lane_of(const json& args) {  // older files have the name alone
+Lane lane_of(const json& args) {  // older files have only the name
   return lane_named(args.value("lane", args.value("name", "")));
 }
 
@@ -63,7 +63,7 @@ TraceFile read_chrome_trace(const std::filesystem::path& path) {
     if (!e.is_object()) throw refused("holds something that is no event");
   try {
     return read_events(trace["traceEvents"]);
-  } catch (const json::exception& e) {  // a field of another type than the writer's
+  } catch (const json::exception& e) {  // a field has an unexpected type
     throw refused(std::string("holds an event that is none of Isobar's: ") + e.what());
   }
 }

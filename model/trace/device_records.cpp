@@ -9,8 +9,8 @@
 namespace isobar {
 namespace {
 
-// What each call was announced for. A call leaves a record in the runtime and one in the driver below it,
-// both with its id and, if all is well, both for one op.
+// The op for which a call was announced. A call leaves a runtime and a driver record with the same id,
+// normally for the same op.
 struct Announced {
   OpKey key;
   bool ambiguous = false;
@@ -73,7 +73,7 @@ ClockMap::ClockMap(const std::vector<ClockPair>& pairs) {
 }
 
 int64_t ClockMap::to_host(int64_t device_ns) const {
-  // Small differences through the double, so that it loses no nanosecond.
+  // Only the small drift passes through double, so no nanosecond is lost.
   const int64_t since = device_ns - first_.device_ns;
   return first_.host_ns + since + std::llround(static_cast<double>(since) * (rate_ - 1));
 }

@@ -1,14 +1,14 @@
-// What a device says it has done, joined to the ops that asked for it. Records in, spans out: no device and
-// no clock is read here, so recorded or made-up records are as good as fresh ones.
+// Joins device activities to the ops that launched them. Pure: records in, spans out, so that recorded or
+// synthetic records can be used.
 //
 //   DeviceRecords records = collector.take();                       // model/trace/cuda/collector.h
 //   DeviceJoin j = join(records, program, plan.rank);               // j.spans: for a timeline
 //   std::puts(to_text(j.share).c_str());
 //
-// The join goes by ids alone, never by the name of a kernel. The engine announces each op before it launches
-// it: the library calls made until the op ends carry its external id (Link), and each kernel or copy carries
-// the correlation id of the call that launched it. Under graph replay one call launches everything: what an
-// activity belongs to is then said by the graph node it ran for, and the node's op was noted at capture.
+// The join uses ids only, never kernel names. The engine announces each op before launching it: library calls
+// until the op's end carry its external id (Link), and each kernel or copy carries the correlation id of its
+// call. Under graph replay one call launches everything: an activity is then attributed by its graph node,
+// whose op was noted at capture.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,8 +20,8 @@
 
 namespace isobar {
 
-/// What an op is announced as: its step and its place in the linked program. A graph's launch is announced as
-/// the first instr that it replays.
+/// An op's announcement: its step and index in the linked program; for a graph the first instr that it
+/// replays.
 struct OpKey {
   int32_t step = 0, instr = 0;
   bool operator==(const OpKey&) const = default;
@@ -38,12 +38,12 @@ struct DeviceActivity {
   enum class Kind : uint8_t { kernel, copy, fill };
   Kind kind = Kind::kernel;
   uint32_t correlation = 0;          // of the call that launched it
-  uint64_t graph_node = 0;           // that it ran for; 0: launched by itself
-  int64_t begin_ns = 0, end_ns = 0;  // of the device's clock; both 0: not measured
-  std::string name;                  // to show what was not attributed; nothing is joined by it
+  uint64_t graph_node = 0;           // node that it ran for; 0: no graph
+  int64_t begin_ns = 0, end_ns = 0;  // device clock; both 0: not measured
+  std::string name;                  // for display only
 };
 
-/// A library call that was made while an op was announced.
+/// A library call made while an op was announced.
 struct Link {
   uint32_t correlation = 0;
   uint64_t external = 0;  // external_id
@@ -54,8 +54,8 @@ struct ClockPair {
   int64_t device_ns = 0, host_ns = 0;
 };
 
-/// The host's time of a device's time: the line through the first and the last pair, which takes out the
-/// drift between the clocks; a shift alone with one pair; nothing without.
+/// Maps device time to host time: the line through the first and last pair, which removes drift; an offset
+/// with one pair; identity without.
 class ClockMap {
  public:
   ClockMap() = default;
@@ -64,37 +64,38 @@ class ClockMap {
 
  private:
   ClockPair first_;
-  double rate_ = 1;  // host nanoseconds in one of the device
+  double rate_ = 1;  // host nanoseconds per device nanosecond
 };
 
 struct DeviceRecords {
   std::vector<DeviceActivity> activities;            // in any order
   std::vector<Link> links;                           // in any order
-  std::unordered_map<uint64_t, int32_t> node_instr;  // graph node -> instr, from the first of its graph
+  std::unordered_map<uint64_t, int32_t> node_instr;  // graph node -> instr, counted from its graph's first
   std::vector<ClockPair> clocks;                     // by time
-  int64_t lost = 0;                                  // records that found no room in the buffers
+  int64_t lost = 0;                                  // records dropped for lack of buffers
 };
 
-/// Where the device's time went. Times are sums over activities, so what runs at once counts each.
+/// Device time by attribution: sums over activities, so concurrent ones each count.
 struct DeviceShare {
   int64_t activities = 0, joined = 0;
   int64_t device_ns = 0, joined_ns = 0;
-  int64_t untimed = 0;                                 // activities without times, of ops or not
-  int64_t ambiguous = 0;                               // whose call was announced for two ops
-  int64_t lost = 0;                                    // records that never came
-  std::vector<std::pair<std::string, int64_t>> other;  // ns by name of what no op claims, longest first
+  int64_t untimed = 0;                                 // activities without times
+  int64_t ambiguous = 0;                               // activities whose call was announced for two ops
+  int64_t lost = 0;                                    // records dropped
+  std::vector<std::pair<std::string, int64_t>> other;  // ns by name of unattributed activities, longest first
   double joined_share() const {
     return device_ns > 0 ? static_cast<double>(joined_ns) / static_cast<double>(device_ns) : 1;
   }
 };
 
 struct DeviceJoin {
-  std::vector<Span> spans;  // one for each (step, instr) that ran anything: its first begin to its last end
+  std::vector<Span> spans;  // one for each (step, instr) with activities: from the first begin to the last
+                            // end
   DeviceShare share;
 };
 
-/// Times of the spans are the host's less `origin_ns` (SpanRecorder::origin_ns). Ids that name no instr of
-/// the program leave their activity unattributed.
+/// Span times are host times minus `origin_ns` (SpanRecorder::origin_ns). Activities whose ids name no instr
+/// of the program stay unattributed.
 DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, int64_t origin_ns = 0);
 
 /// "device time 12.3 ms in 4,000 activities: 99.2 % joined to ops, other 0.8 % (memset 0.5 %, ...)"

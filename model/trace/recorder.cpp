@@ -18,7 +18,7 @@ int64_t steady_ns() {
 
 SpanRecorder::SpanRecorder(int rank, size_t capacity)
     : capacity_(capacity), rank_(rank), steps_(std::make_unique<StepTime[]>(capacity)) {
-  for (Track& t : tracks_) t.spans = std::make_unique<Span[]>(capacity);  // zeroed, so the pages are there
+  for (Track& t : tracks_) t.spans = std::make_unique<Span[]>(capacity);  // zeroed, so that pages are mapped
   origin_ = steady_ns();
 }
 

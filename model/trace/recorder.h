@@ -1,11 +1,12 @@
-// Where an executing rank writes its spans: memory for them is taken and touched beforehand, each lane has
-// one writer (the thread that executes it), and recording is a store of 48 bytes: no lock, no allocation.
+// Records the spans of an executing rank. Memory is allocated and touched beforehand, and each lane has one
+// writer, so recording is a store of 48 bytes without lock or allocation.
 //
 //   SpanRecorder recorder(rank, program.instrs.size() * steps);      // spans per lane
 //   const int64_t t0 = recorder.now();
 //   run(op);
-//   recorder.record(Lane::compute, step, instr, op, micro, t0, recorder.now());   // the lane's thread
-//   Timeline timeline = recorder.take();                             // any thread, once the lanes rest
+//   recorder.record(Lane::compute, step, instr, op, micro, t0, recorder.now());   // on the lane's thread
+//   Timeline timeline = recorder.take();                             // on any thread, once the lanes are
+//   idle
 #pragma once
 #include <array>
 #include <atomic>
@@ -18,12 +19,12 @@ namespace isobar {
 
 class SpanRecorder {
  public:
-  /// `capacity`: spans per lane, and steps, between two take()s; what comes beyond is counted and dropped.
+  /// `capacity`: spans per lane, and steps, between two take()s; further ones are counted and dropped.
   SpanRecorder(int rank, size_t capacity);
 
-  /// Nanoseconds since the recorder was made, of a clock that never runs backwards.
+  /// Nanoseconds since construction, on a steady clock.
   int64_t now() const noexcept;
-  /// `origin`: what an std::chrono::steady_clock read at time 0. On one host all ranks share that clock.
+  /// std::chrono::steady_clock's value at time 0, which all ranks of a host share.
   int64_t origin_ns() const noexcept { return origin_; }
 
   void record(Lane lane, int32_t step, int32_t instr, int32_t op, int32_t micro, int64_t t0,
@@ -35,16 +36,16 @@ class SpanRecorder {
       return;
     }
     track.spans[n] = {rank_, step, instr, op, micro, lane, t0, t1};
-    track.count.store(n + 1, std::memory_order_release);  // take() sees whole spans only
+    track.count.store(n + 1, std::memory_order_release);  // take() sees only whole spans
   }
 
-  /// The whole step, by the thread of the training loop.
+  /// The whole step; called by the training loop's thread.
   void record_step(int32_t step, int64_t t0, int64_t t1) noexcept;
 
-  /// Moves out everything recorded so far, in order of begin, and starts afresh. Says on the log how many
-  /// spans were dropped, if any. The lanes must be at rest: a span recorded meanwhile may be lost.
+  /// Moves out all spans in order of begin, and logs how many were dropped. The lanes must be idle: a span
+  /// recorded meanwhile may be lost.
   Timeline take();
-  /// Spans and steps that found no room, since the recorder was made.
+  /// Spans and steps dropped since construction.
   int64_t dropped() const noexcept;
 
  private:
@@ -60,7 +61,7 @@ class SpanRecorder {
   std::unique_ptr<StepTime[]> steps_;
   std::atomic<size_t> step_count_{0};
   std::atomic<int64_t> steps_dropped_{0};
-  int64_t reported_ = 0;  // dropped spans already spoken of
+  int64_t reported_ = 0;  // dropped spans already logged
 };
 
 }  // namespace isobar

@@ -1,5 +1,5 @@
-// One span = one op's time on one lane. Measured (by the engine) and predicted (by the predictor's replay)
-// timelines are the same record, so one writer serves both, and what is read back from the file is it again.
+// One span = one op's time on one lane. Measured (engine) and predicted (replay) timelines share this record,
+// and with it writer and reader.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,15 +16,15 @@ struct Span {
   int32_t op;     // index into Plan::ops
   int32_t micro;  // micro-batch
   Lane lane;
-  int64_t begin_ns, end_ns;  // from the start of the step (predicted) or of the run (measured)
+  int64_t begin_ns, end_ns;  // from the start of the step (predicted) or run (measured)
 };
 
-/// A span that stands by itself, without the plan that `op` points into: of a file, or of several plans.
+/// A span without the plan that `op` indexes: of a file, or of several plans.
 struct OpSpan : Span {
-  std::string path, kind;  // of the op; an older trace may call kinds what none is called now
+  std::string path, kind;  // of the op; kinds of older traces may no longer exist
 };
 
-struct StepTime {  // the whole step as the training loop saw it: what spans are held against
+struct StepTime {  // the whole step as the training loop measured it, to compare with spans
   int32_t rank, step;
   int64_t begin_ns, end_ns;
 };

@@ -21,8 +21,8 @@ namespace {
 
 using nlohmann::json;
 
-// One benchmark. Of its repetitions the fastest counts: what disturbs them only ever adds. Of checkpoints the
-// middle one: a disk that was fast once had room in its cache.
+// One benchmark. The fastest repetition counts, since disturbances only add time; for checkpoints the median,
+// since caching can make a disk look fast.
 struct Case {
   std::string name, kind;
   DType dtype = DType::f32;
@@ -34,7 +34,7 @@ struct Case {
   int64_t threads = 1, ranks = 1;
   bool own_shape = false;
   int64_t head_size = 0;  // attention
-  double compute_s = 0;   // lockstep: beside the waits
+  double compute_s = 0;   // lockstep: without waits
 };
 
 double number(const json& j, const char* key, double otherwise) {
@@ -138,14 +138,14 @@ Identity identity_of(const json& j, const std::string& file) {
   return id;
 }
 
-// The accelerator that the context names. What lies between several is not measured by cases of one: its
-// tiers are placeholders with provenance, to be replaced by hand or by measured collectives.
+// The accelerator in the context. One accelerator's cases measure no network: its tiers are placeholders with
+// provenance, to be replaced by hand or by measured collectives.
 std::optional<Accelerator> accelerator_of(const json& j, const std::string& file) {
   const json c = j.value("context", json::object());
   Accelerator a;
   a.name = text_in(c, "accelerator");
   if (a.name.empty()) return std::nullopt;
-  a.vendor = "nvidia";  // the device benchmarks are CUDA's
+  a.vendor = "nvidia";  // the device benchmarks use CUDA
   a.memory_bytes = std::llround(number(c, "accelerator_memory_bytes", 0));
   a.processors = std::llround(number(c, "processors", 0));
   for (auto [value, key] :
@@ -164,8 +164,8 @@ std::optional<Accelerator> accelerator_of(const json& j, const std::string& file
   return a;
 }
 
-// Best rate of one core that any case reached. A case made to reach the peak may still have been disturbed;
-// of products alone nobody knows how far from the peak they are.
+// Best rate of one core in any case. Even a peak benchmark may be disturbed, and products are an unknown
+// distance below the peak.
 Peak best_flops(const std::vector<Case>& cases, DType dtype, bool tf32 = false) {
   constexpr double kRoomAbovePeak = 1.25, kRoomAboveProducts = 1.4;
   Peak best;
@@ -190,7 +190,7 @@ Peak best_bytes(const std::vector<Case>& cases) {
   return stream.value > 0 ? stream : any;
 }
 
-// What the model says that a case takes: op counts for ops, loader counts for read_*; none for peaks.
+// Modelled counts of a case: op counts for ops, loader counts for read_*; none for peaks.
 std::optional<Counts> counts_of(const Case& c, double cache, const std::string& file) {
   if (const auto kind = op_named(c.kind)) {
     Work one = c.work;  // spilling depends on the size of one op
@@ -237,8 +237,8 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
                     "read_table, checkpoint, copy_host, step, launch, peak or stream");
 }
 
-// What ranks that meet between ops wait for one another, and for their transfers. How late one is changes
-// from run to run far more than what an op takes.
+// Waits of ranks that synchronise between ops, for each other and for transfers. They vary between runs far
+// more than op times.
 Observation waits_of(const Case& c, double core_trip_s, const std::string& file) {
   constexpr double kScatter = 0.4;  // log sigma
   if (c.ranks < 2 || !(c.compute_s > 0) || !(c.work.messages > 0))
@@ -256,8 +256,8 @@ Observation waits_of(const Case& c, double core_trip_s, const std::string& file)
           c.seconds, kScatter};
 }
 
-// A coefficient of the machine from what was solved for. The benchmarks that feel it most are its source;
-// what none felt has moved with its family only.
+// Sets a machine's coefficient from the solution. Its source is the benchmarks that are most sensitive to it;
+// without any, it has moved with its family only.
 void take(Machine& m, size_t coef, const Solution& s, const std::vector<std::string>& names) {
   const auto d = static_cast<Eigen::Index>(coef);
   std::vector<std::pair<double, std::string>> felt;
@@ -272,12 +272,11 @@ void take(Machine& m, size_t coef, const Solution& s, const std::vector<std::str
   m.coefficients[coef] = Coefficient::make(s.coefficients[coef], std::sqrt(s.covariance(d, d)), from);
 }
 
-// What the ops of a run at hand take, over what the coefficients say of them; and of attention, what the
-// cases of each head size take
+// Measured over modelled time of a given run's ops, and of attention by head size
 std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, const Machine& m,
                                               const std::string& file) {
   ShapeFactors out;
-  std::map<std::string, std::pair<double, double>> of_heads;  // sum of log factors, and how many
+  std::map<std::string, std::pair<double, double>> of_heads;  // sum of log factors, count
   for (const Case& c : cases) {
     if (c.ranks > 1 || (!c.own_shape && c.head_size == 0)) continue;
     Conditions where{
@@ -330,11 +329,10 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   Machine m = machine_from_spec(accelerator ? accelerator->name : id.host, id, peaks, accelerator);
   std::erase_if(cases, [](const Case& c) { return c.name.ends_with("/warm"); });
 
-  // Log sigma of a benchmark against the model of its op: its own, and what all cases of a kind have in
-  // common, which no number of them averages out. It is the same on one thread and on two, and says nothing
-  // of how they share.
+  // Log sigma of a benchmark against its model: its own, and a part common to all cases of a kind, which does
+  // not average out. The common part is equal for any number of threads.
   constexpr double kScatter = 0.08, kCommon = 0.05;
-  std::map<std::string, int> kinds;  // -> the effect of each
+  std::map<std::string, int> kinds;  // kind -> its effect's index
   std::vector<Observation> observations;
   std::vector<std::string> names;
   for (const Case& c : cases) {
@@ -389,8 +387,8 @@ Machine with_network(Machine m, const json& gbench, const std::string& file) {
   }
   if (observations.empty())
     throw ConfigError(file, "all_reduce", "there is no benchmark of the network", "run isobar calibrate");
-  const Machine unknown =
-      machine_from_spec(m.name, m.identity, m.peaks);  // what an earlier network cost says nothing
+  const Machine unknown = machine_from_spec(m.name, m.identity, m.peaks);  // an earlier network cost must not
+                                                                           // influence the new one
   for (const Coef c : {Coef::message_net, Coef::wire_net}) m[c] = unknown[c];
   const Solution s = solve(observations, prior_of(m, 0), m.values());
   for (const Coef c : {Coef::message_net, Coef::wire_net}) take(m, index_of(c), s, names);

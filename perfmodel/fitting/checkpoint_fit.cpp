@@ -24,7 +24,7 @@ std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>&
 }
 
 double checkpoint_spread(const Solution& s, size_t count) {
-  constexpr double kExpectedRuns = 4;  // that the expected spread weighs as much as
+  constexpr double kExpectedRuns = 4;  // runs whose weight the expected spread has
   double squares = kExpectedRuns * kCheckpointScatter * kCheckpointScatter;
   for (Eigen::Index i = s.residuals.size() - static_cast<Eigen::Index>(count); i < s.residuals.size(); ++i)
     squares += s.residuals[i] * s.residuals[i] / (1 - s.leverage[i]);

@@ -1,4 +1,4 @@
-// Checkpoints of measured runs as observations for the fit: one of each run that wrote any.
+// Checkpoints of measured runs as observations for the fit: one for each run that wrote any.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,12 +8,11 @@
 
 namespace isobar {
 
-/// Appends to `sources` the run that each observation is from.
+/// Appends each observation's run to `sources`.
 std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>& runs, const Storage& storage,
                                                  std::vector<std::string>& sources);
 
-/// Log sigma of what the solution leaves of them. They are the last `count` observations that it was found
-/// for.
+/// Log sigma of their residuals; they are the last `count` observations of the solution.
 double checkpoint_spread(const Solution& s, size_t count);
 
 }  // namespace isobar

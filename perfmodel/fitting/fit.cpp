@@ -21,15 +21,15 @@
 namespace isobar {
 namespace {
 
-constexpr double kExpectedSpread = 0.05;  // log residual before any run was seen ...
-constexpr double kExpectedRuns = 1;       // ... which weighs as much as this many runs
-constexpr double kExpectedEffect = 0.03;  // log deviation of a group, before any was seen ...
-constexpr double kExpectedGroups = 2;     // ... which weighs as much as this many groups
+constexpr double kExpectedSpread = 0.05;  // prior log residual, …
+constexpr double kExpectedRuns = 1;       // … which weighs as much as this number of runs
+constexpr double kExpectedEffect = 0.03;  // prior log deviation of a group, …
+constexpr double kExpectedGroups = 2;     // … which weighs as much as this number of groups
 constexpr int kRounds = 6;
 
-// A run that was faster than the peaks allow proves them wrong. Peaks that were measured, perhaps while the
-// machine was busy, are raised by a little; anything more is a wrong file (or a wrong measurement) and is
-// refused. `used`: the peaks that the run's products have.
+// A run faster than the peaks allow disproves them. Measured peaks may have been disturbed and are raised a
+// little; anything more is a wrong file or measurement and is refused. `used`: the peaks of the run's
+// products.
 void admit_to_peaks(const MeasuredRun& r, double least, const std::vector<std::string>& used, Machine& m,
                     std::vector<std::string>& notes) {
   constexpr double kRaise = 1.5;
@@ -58,7 +58,7 @@ std::vector<std::string> peaks_used(const StepTerms& t) {
   return out;
 }
 
-// How far apart the machine's cores lie, where its file does not say: as most runs found them.
+// The machine's core-to-core distance, if its file has none: the median of the runs'.
 void place_cores(const std::vector<MeasuredRun>& runs, Machine& m) {
   std::vector<double> trips;
   for (const MeasuredRun& r : runs)
@@ -66,7 +66,7 @@ void place_cores(const std::vector<MeasuredRun>& runs, Machine& m) {
   if (m.identity.core_trip_ns == 0 && !trips.empty()) m.identity.core_trip_ns = quantile(trips, 0.5);
 }
 
-// The runs that say how far runs scatter: all but the contended ones, if there are any.
+// The runs that determine scatter: all but contended ones, if there are any.
 std::vector<size_t> undisturbed(const std::vector<MeasuredRun>& runs) {
   std::vector<size_t> out, all;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -76,11 +76,12 @@ std::vector<size_t> undisturbed(const std::vector<MeasuredRun>& runs) {
   return out.empty() ? all : out;
 }
 
-// Residual spread of these runs and of each kind: robust (80 % quantile), kinds shrunk towards the whole.
+// Residual spread of these runs, in total and by kind: robust (80 % quantile), kinds shrunk towards the
+// total.
 std::map<std::string, double> spread_of(const Solution& s, const std::vector<std::string>& kinds,
                                         const std::vector<size_t>& of) {
   const auto n = static_cast<double>(of.size());
-  std::vector<double> scaled;  // residuals as large as they would be without the fit's own freedom
+  std::vector<double> scaled;  // residuals, corrected for the fit's degrees of freedom
   for (const size_t i : of) {
     const auto at = static_cast<Eigen::Index>(i);
     scaled.push_back(std::abs(s.residuals[at]) / std::sqrt(1 - s.leverage[at]));
@@ -102,8 +103,8 @@ std::map<std::string, double> spread_of(const Solution& s, const std::vector<std
   return out;
 }
 
-// How far the groups of each family deviate (expectation maximisation: their means and what is unknown of
-// them).
+// Standard deviation of the groups of each family (expectation maximisation over their means and remaining
+// variance).
 std::map<std::string, double> effect_sigma_of(const Solution& s,
                                               const std::vector<std::pair<std::string, double>>& effects) {
   std::map<std::string, std::pair<double, double>> sums;
@@ -131,7 +132,7 @@ std::vector<int> indices_of(const std::vector<std::string>& names,
   return out;
 }
 
-// 80 % quantile of standardised leave-one-out errors, drawn towards the normal's while runs are few.
+// 80 % quantile of standardised leave-one-out errors, shrunk towards the normal's for few runs.
 double interval_quantile(const Solution& s, const std::vector<std::string>& kinds,
                          const std::map<std::string, double>& spread, const std::vector<size_t>& of) {
   std::vector<double> scores;
@@ -150,7 +151,7 @@ void note_contended(const std::vector<MeasuredRun>& runs, const std::vector<std:
                     FitRecord& record) {
   std::string names;
   size_t n = 0;
-  double weight = 0;  // of such a run, next to one whose steps say all
+  double weight = 0;  // weight of such a run, relative to one with fully informative steps
   for (size_t i = 0; i < runs.size(); ++i) {
     if (!runs[i].contended) continue;
     ++n;
@@ -167,7 +168,7 @@ void note_contended(const std::vector<MeasuredRun>& runs, const std::vector<std:
   record.notes.push_back(text + names);
 }
 
-// What the measured runs needed beyond `planned` bytes
+// Memory of the measured runs beyond `planned` bytes
 double process_memory(const std::vector<MeasuredRun>& runs, const std::vector<double>& planned,
                       const Machine& m) {
   std::vector<double> constants;
@@ -205,7 +206,7 @@ std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
                                    text(s.micro_batch()) + " amp " + s.policy.amp,
                                "host: ranks " + text(t.where.ranks_on_host) + " threads " +
                                    text(t.where.threads) + " workers " + text(t.workers)};
-  // Data parallelism alone is what the others are held against.
+  // Plain data parallelism is the reference.
   const LayoutSpec& l = s.layout;
   if (l.tp * l.cp * l.pp > 1)
     out.push_back("layout: tp " + text(l.tp) + (l.tp > 1 && s.policy.sequence_parallel ? " sequence" : "") +
@@ -253,8 +254,8 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   FitRecord& record = *out.fit;
   place_cores(runs, out);
   record.statistic = options.statistic;
-  std::vector<StepTerms> terms;  // of ranks on cores
-  LayoutModels models;           // of those on accelerators
+  std::vector<StepTerms> terms;  // of runs on cores
+  LayoutModels models;           // of runs on accelerators
   std::vector<StepView> views;
   std::vector<double> planned;  // bytes of the fullest rank, without the process
   terms.reserve(runs.size());
@@ -290,21 +291,21 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   if (device_of(machine) == Device::accelerator)
     for (size_t i = 0; i < runs.size(); ++i) felt[i] = felt_by(views[i].seconds, machine.values());
   const Prior prior = prior_of(out, options.drift);
-  std::vector<std::string> sources = record.runs;  // of each observation: the run that it is from
-  std::vector<Observation> parts;                  // of runs: what is not a whole step
+  std::vector<std::string> sources = record.runs;  // the run of each observation
+  std::vector<Observation> parts;                  // observations of parts of steps
   if (device_of(machine) == Device::cores) parts = op_observations(runs, terms, machine, sources);
   const std::vector<Observation> checkpoints = checkpoint_observations(runs, machine.storage, sources);
   parts.insert(parts.end(), checkpoints.begin(), checkpoints.end());
   Counts start = machine.values();
   if (!parts.empty()) start = solve(parts, prior, start).coefficients;
 
-  // Whole steps. How far they scatter, and how far groups deviate, decides what they weigh against the prior;
-  // both are learnt on the way.
-  const std::vector<size_t> told_by = undisturbed(runs);
+  // Whole steps. Their weight against the prior depends on the scatter of runs and groups, which is learnt
+  // iteratively.
+  const std::vector<size_t> reference_runs = undisturbed(runs);
   record.spread["all"] = kExpectedSpread;
   for (const std::string& k : kinds) record.spread[k] = kExpectedSpread;
   for (const auto& [name, value] : record.effects) record.effect_sigma[family_of(name)] = kExpectedEffect;
-  Solution s, steps;  // of everything; its rows of whole steps
+  Solution s, steps;  // of all observations; of whole steps
   for (int round = 0; round < kRounds; ++round) {
     std::vector<Observation> all;
     for (size_t i = 0; i < runs.size(); ++i)
@@ -321,21 +322,21 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
          {&steps.residuals, &steps.leverage, &steps.leave_one_out, &steps.leave_one_out_variance})
       v->conservativeResize(static_cast<Eigen::Index>(runs.size()));
     if (round + 1 == kRounds) break;
-    record.spread = spread_of(steps, kinds, told_by);
+    record.spread = spread_of(steps, kinds, reference_runs);
     if (!checkpoints.empty()) {
       const double spread = record.spread["checkpoint"] = checkpoint_spread(s, checkpoints.size());
       for (size_t i = parts.size() - checkpoints.size(); i < parts.size(); ++i) parts[i].sigma = spread;
     }
     record.effect_sigma = effect_sigma_of(s, record.effects);
   }
-  record.quantile = interval_quantile(steps, kinds, record.spread, told_by);
+  record.quantile = interval_quantile(steps, kinds, record.spread, reference_runs);
   note_contended(runs, kinds, record);
   for (size_t e = 0; e < record.effects.size(); ++e) record.effects[e].second = s.effects[e];
   record.covariance.assign(s.covariance.data(), s.covariance.data() + s.covariance.size());
   for (size_t i = 0; i < kCoefs; ++i) {
     if (static_cast<Coef>(i) == Coef::process) continue;
-    // A run set a coefficient when its step, its checkpoints, or the time of one of its kinds of ops, would
-    // have felt it. What no run felt has moved with its family only, and keeps its provenance.
+    // A run is the source of a coefficient if its step, checkpoints or op times are sensitive to it.
+    // Otherwise the coefficient moved with its family only, and keeps its provenance.
     std::set<std::string> felt;
     const auto d = static_cast<Eigen::Index>(i);
     for (Eigen::Index r = 0; r < s.jacobian.rows(); ++r)

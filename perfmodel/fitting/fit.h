@@ -3,14 +3,14 @@
 //   Machine fitted = fit(runs, calibrated, {});
 //   Prediction p = predict(spec, fitted, {});        // predict.h: with an interval
 //
-// Runs on accelerators are priced by the closed form of layouts (layout_model.h), all others by their plans.
+// Runs on accelerators are priced by the closed form of layouts (layout_model.h), others by their plans.
 //
-// Op times of the runs first (where a run has them and nothing disturbs them) and their checkpoints, then
-// whole steps; the machine's own coefficients are the prior, so twenty runs are enough. What spread remains
-// is learnt from leave-one-out errors and kept in the machine's `fit` section.
+// First come undisturbed op times and checkpoints, then whole steps; the machine's coefficients are the
+// prior, so twenty runs suffice. The remaining spread is learnt from leave-one-out errors and kept in the
+// machine's `fit` section.
 //
-// A run weighs 1 / (spread of its kind^2 + step_error^2). The error of a contended one is that of a single of
-// its steps, so it hardly counts; the spread that is learnt and the interval leave such runs out.
+// A run weighs 1 / (spread of its kind^2 + step_error^2). A contended run has the error of one of its steps,
+// so it hardly counts; the learnt spread and the interval exclude such runs.
 #pragma once
 #include <functional>
 #include <map>
@@ -27,7 +27,7 @@ namespace isobar {
 struct MeasuredOp {
   std::string path, lane;
   int64_t count = 0;   // executions in the run
-  double seconds = 0;  // of all of them
+  double seconds = 0;  // total of all executions
 };
 
 struct MeasuredRun {
@@ -35,56 +35,53 @@ struct MeasuredRun {
   RunSpec spec;
   HostShare host{.ranks_on_host = 1, .threads = 1};
   double step_s = 0;                     // FitOptions::statistic of its steps
-  double step_error = 0;                 // log sigma of it by its own steps; 0: not known
+  double step_error = 0;                 // its log sigma from the run's own steps; 0: unknown
   double run_to_run = kAssumedRunToRun;  // log sigma between repetitions of one run
-  bool contended = false;                // something else slowed it; step_error says by how much perhaps
-  int64_t arena_bytes = 0;               // of rank 0, as the run planned it; 0: not known
-  int64_t peak_rss_bytes = 0;            // 0: not known
+  bool contended = false;                // slowed by something else; step_error may reflect it
+  int64_t arena_bytes = 0;               // of rank 0, as planned by the run; 0: unknown
+  int64_t peak_rss_bytes = 0;            // 0: unknown
   std::vector<MeasuredOp> ops;           // may be empty
-  double outside_share = 0;  // of its steps' time, outside all ops of the compute lane; 0: not known
-  double checkpoint_s = 0;   // of one, the same statistic; 0: it wrote none
-  std::string campaign;      // on accelerators: who measured it with which engine; "": not known
+  double outside_share = 0;              // share of step time outside the compute lane's ops; 0: unknown
+  double checkpoint_s = 0;               // of one, the same statistic; 0: it wrote none
+  std::string campaign;  // on accelerators: whose measurements, with which engine; "": unknown
 };
 
 struct FitOptions {
   double drift = 0.2;                // log sigma between a benchmark and the same work inside a step
-  Statistic statistic = kStatistic;  // what step_s of the runs is, for the record
+  Statistic statistic = kStatistic;  // statistic of the runs' step_s, for the record
 };
 
-/// Throws ConfigError when there is nothing to fit to, or when a run was faster than the machine's peaks
-/// allow. Deterministic.
+/// Throws ConfigError if there is nothing to fit, or if a run was faster than the machine's peaks allow.
+/// Deterministic.
 Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options);
 
-/// Log sigma of the measured step time about what many repetitions would show (model/base/measurement.h).
+/// Log sigma of the measured step time around that of many repetitions (model/base/measurement.h).
 double measurement_error(const MeasuredRun& run);
 
-/// One step as the fit and the interval of a prediction see it, on cores or on accelerators.
+/// A step as the fit and prediction intervals see it, on cores or accelerators.
 struct StepView {
   std::function<double(const Counts&)> seconds;  // at any prices
-  double ceiling_s = 0;                          // no machine of these peaks is faster
-  std::string kind;                              // runs of one kind scatter alike
+  double ceiling_s = 0;                          // least time by the machine's peaks
+  std::string kind;                              // runs of one kind have equal scatter
   std::vector<std::string> effects;              // groups that deviate together, see effects_of
-  std::map<std::string, double> quantities;      // by whose range a fit knows that it is asked to extrapolate
+  std::map<std::string, double> quantities;      // quantities whose fitted range defines extrapolation
 };
-/// `terms` must stay.
+/// `terms` must outlive the view.
 StepView view_of(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 
-/// Everything countable of one run.
+/// All counts of one run.
 StepTerms terms_of(const RunSpec& spec, const Machine& machine, const HostShare& host);
-/// Bytes of the last-level cache that one rank can count on.
+/// Bytes of last-level cache for one rank.
 double cache_share(const Machine& machine, int64_t ranks_on_host);
-/// one_rank | one_rank_workers | ranks | ranks_workers: kinds whose residuals spread differently.
+/// one_rank | one_rank_workers | ranks | ranks_workers: kinds with different residual spread.
 std::string kind_of(const StepTerms& terms);
-/// Groups of runs that deviate from the counted terms together, "family: which": kernels like some shapes
-/// better than others (shape), hosts some ways of being shared (host), and how a model is cut brings
-/// waits of its own (layout). A group that no run was in
-/// deviates by an unknown amount, and widens the interval.
+/// Groups of runs that deviate from the counted terms together, "family: which": shapes, ways of sharing a
+/// host, and layouts. A group without runs deviates by an unknown amount, which widens the interval.
 std::vector<std::string> effects_of(const RunSpec& spec, const StepTerms& terms);
 std::string family_of(const std::string& effect);
-/// The quantities by whose range a fit knows when it is asked to extrapolate.
+/// The quantities whose fitted range defines extrapolation.
 std::map<std::string, double> quantities_of(const RunSpec& spec, const StepTerms& terms);
-/// Those of them that its ops' shapes follow from: what steps in which ops are timed vary, too
-/// (Machine::timed).
+/// Those that determine its ops' shapes: also the ranges of steps with timed ops (Machine::timed).
 std::map<std::string, double> op_quantities_of(const RunSpec& spec, int64_t threads);
 
 }  // namespace isobar

@@ -5,7 +5,7 @@
 namespace isobar {
 
 LayoutModel& LayoutModels::of(const RunSpec& spec, const Machine& machine) {
-  // What a Layout says is no part of the model.
+  // The model is independent of what a Layout holds.
   RunSpec common = with_layout(spec, Layout{.dp = static_cast<int32_t>(spec.layout.world())});
   auto& model = known_[to_json(common).dump()];
   if (!model) model = std::make_unique<LayoutModel>(spec, machine);
@@ -26,7 +26,7 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
     return model.cost(l).seconds;
   };
   v.ceiling_s = model.cost(l).ceiling;
-  if (model.where().processors == 0) {  // on cores: known by the same names as their plans
+  if (model.where().processors == 0) {  // on cores: the same names as for plans
     StepTerms t;
     t.where = model.where();
     t.workers = spec.data.workers;

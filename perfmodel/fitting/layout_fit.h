@@ -1,4 +1,4 @@
-// Runs on accelerators as the fit sees them: the closed form of layouts is what prices them.
+// Runs on accelerators for the fit, priced by the closed form of layouts.
 //
 //   LayoutModels models;
 //   StepView v = view_of(models.of(run.spec, machine), run.spec);   // v.seconds(coefficients)
@@ -12,7 +12,7 @@
 
 namespace isobar {
 
-/// One model for all layouts of a net on as many ranks; references stay.
+/// One model for all layouts of a net on the same number of ranks; references stay valid.
 class LayoutModels {
  public:
   LayoutModel& of(const RunSpec& spec, const Machine& machine);
@@ -21,10 +21,9 @@ class LayoutModels {
   std::map<std::string, std::unique_ptr<LayoutModel>> known_;
 };
 
-/// Engines and clusters of one kind of accelerator differ: a group of runs like any other (effects_of), where
-/// a fit has several.
+/// The effect of a campaign (engine and cluster), a group like any other (effects_of), if a fit has several.
 std::string campaign_effect(const std::string& campaign);
-/// `model` must stay; its coefficients are changed by every evaluation.
+/// `model` must outlive the view; every evaluation changes its coefficients.
 StepView view_of(LayoutModel& model, const RunSpec& spec);
 
 }  // namespace isobar

@@ -12,10 +12,10 @@ namespace isobar {
 namespace {
 
 constexpr double kHuber = 1.5;      // sigmas beyond which an observation counts as an outlier
-constexpr double kSoftness = 0.02;  // log width over which a coefficient bends off at its floor
+constexpr double kSoftness = 0.02;  // log width over which a coefficient bends at its floor
 
-// The log of a coefficient is a smooth maximum of the free parameter and the floor: no step of the solver can
-// leave what physics allows, and the derivative never vanishes.
+// The log coefficient is a smooth maximum of the free parameter and the floor: the solver cannot violate
+// physics, and the derivative never vanishes.
 double bend(double theta, double floor) {
   if (!std::isfinite(floor)) return theta;
   const double x = (theta - floor) / kSoftness;
@@ -32,8 +32,8 @@ double unbend(double log_value, double floor) {
   return x > 30 ? log_value : floor + kSoftness * std::log(std::expm1(x));
 }
 
-// What Ceres varies is u, standard normal beforehand: first the coefficients, theta = mean + L u, then one
-// number for each effect, sigma u.
+// Ceres varies u, a priori standard normal: first the coefficients, theta = mean + L u, then one number for
+// each effect, sigma u.
 struct Space {
   Eigen::VectorXd mean;
   Eigen::MatrixXd L;
@@ -147,9 +147,9 @@ std::vector<size_t> felt_by(const std::function<double(const Counts&)>& model, c
 }
 
 Prior prior_of(const Machine& m, double drift) {
-  constexpr double kFamily = 0.5;  // share of the variance that a family has in common
-  // All kernels of an accelerator are slower together within a step than alone: less clock for the same
-  // power, cold caches, and what an engine does beside the ops that are counted.
+  constexpr double kFamily = 0.5;  // share of the variance common to a family
+  // All kernels of an accelerator are slower within a step than alone: lower clocks under power limits, cold
+  // caches, and uncounted work of the engine.
   constexpr double kTogether = 0.2;
   const auto is_kernel = [&](size_t i) {
     const Resource r = info_of(i).resource;
@@ -194,7 +194,7 @@ Solution solve(const std::vector<Observation>& observations, const Prior& prior,
   options.linear_solver_type = ceres::DENSE_QR;
   options.max_num_iterations = 100;
   options.function_tolerance = 1e-9;
-  options.num_threads = 1;  // the same answer every time
+  options.num_threads = 1;  // deterministic
   options.logging_type = ceres::SILENT;
   ceres::Solver::Summary summary;
   ceres::Solve(options, &problem, &summary);
@@ -225,11 +225,11 @@ Solution solve(const std::vector<Observation>& observations, const Prior& prior,
     information += weight[i] * to_u * to_u.transpose();
   }
   const Eigen::MatrixXd posterior = information.llt().solve(Eigen::MatrixXd::Identity(size, size));
-  // Symmetric to the last bit: a machine's file holds one half of it.
+  // Exactly symmetric: a machine's file holds one half.
   const Eigen::MatrixXd in_logs = to_log * posterior * to_log.transpose();
   s.covariance = 0.5 * (in_logs + in_logs.transpose());
   for (Eigen::Index i = 0; i < n; ++i) {
-    // Leaving out one observation of a linear model: the error grows by 1 / (1 - leverage).
+    // Leave-one-out in a linear model: the residual grows by 1 / (1 - leverage).
     const double v = s.jacobian.row(i) * s.covariance * s.jacobian.row(i).transpose();
     s.leverage[i] = std::min(weight[i] * v, 0.98);
     s.leave_one_out[i] = s.residuals[i] / (1 - s.leverage[i]);

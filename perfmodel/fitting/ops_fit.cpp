@@ -24,7 +24,7 @@ std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine
   for (const MeasuredOp& op : run.ops)
     if (op.count > 0) each[op.path] = op.seconds / static_cast<double>(op.count);
   std::map<OpKind, KindTotal> out;
-  double all = 0;  // seconds of a step, collectives too
+  double all = 0;  // seconds of a step, collectives included
   bool complete = true;
   for (const Invocation& invocation : plan.train) {
     const Routine& r = plan.routines[invocation.routine];
@@ -44,8 +44,7 @@ std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine
       for (size_t i = 0; i < kCoefs; ++i) total.counts[i] += n[i];
     }
   }
-  // Op times are means over the run, disturbed steps included; the step time that is fitted is a median or
-  // lower.
+  // Op times are means including disturbed steps; the fitted step time is a median or lower.
   if (const double scale = complete && all > 0 ? std::min(1.0, run.step_s / all) : 1; scale < 1)
     for (auto& [kind, total] : out) total.seconds *= scale;
   return out;
@@ -56,10 +55,10 @@ std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine
 std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
                                          const std::vector<StepTerms>& terms, const Machine& machine,
                                          std::vector<std::string>& sources) {
-  // A kind's counts are never quite its cost, in every run alike: `common` does not average out, so the more
-  // runs there are, the less each of them weighs.
+  // A kind's counts are always a little off, equally in all runs: `common` does not average out, so each run
+  // weighs less the more there are.
   constexpr double kScatter = 0.08, kCommon = 0.08;  // log sigma
-  // What ops leave of a step is a difference: an error of so much of the step is one of all of it.
+  // The time outside ops is a difference, with an error proportional to the whole step.
   constexpr double kOfTheStep = 0.005;
   std::vector<std::pair<std::string, Observation>> found;
   std::map<std::string, int> of_kind;

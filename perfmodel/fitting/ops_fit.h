@@ -1,9 +1,9 @@
 // Op times of measured runs as observations for the fit.
 //
-// One observation per run and kind of op: its seconds in a step against its counts; and one of what the ops
-// leave of a step, which tells the cost of a step from the cost of many small ops. Only runs in which
-// nothing else has a hand in op times are used (no loader threads, no collectives under compute); reading by
-// the compute thread is part of the fetch op.
+// One observation per run and kind of op (seconds in a step against its counts), and one of the step's time
+// outside ops, which separates the cost of a step from that of many small ops. Only runs with undisturbed op
+// times are used (no loader threads, no collectives under compute); reading by the compute thread is part of
+// the fetch op.
 #pragma once
 #include <vector>
 
@@ -12,7 +12,7 @@
 
 namespace isobar {
 
-/// Appends to `sources` the run that each observation is from.
+/// Appends each observation's run to `sources`.
 std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
                                          const std::vector<StepTerms>& terms, const Machine& machine,
                                          std::vector<std::string>& sources);

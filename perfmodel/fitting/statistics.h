@@ -8,10 +8,10 @@
 
 namespace isobar {
 
-/// Rank correlation, ties at their mean rank; 0 where one of them does not vary.
+/// Spearman's rank correlation, ties at their mean rank; 0 if one of them is constant.
 double spearman(const std::vector<double>& a, const std::vector<double>& b);
 
-/// Share of a standard normal below x.
+/// Standard normal distribution function.
 double normal_cdf(double x);
 
 }  // namespace isobar

@@ -47,7 +47,9 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host) {
   double stride = 1;
   for (int axis : axes[l.order]) {
     here[axis] = std::clamp(std::floor(static_cast<double>(ranks_on_host) / stride), 1.0, size[axis]);
-    while (std::fmod(size[axis], here[axis]) != 0) --here[axis];  // hosts that a group fills alike
+    while (std::fmod(size[axis], here[axis]) != 0)
+      --here[axis];  // so that a group fills all its hosts
+                     // equally
     stride *= size[axis];
   }
   return {.tp = here[0], .cp = here[1], .dp = here[2], .pp = here[3]};
@@ -66,7 +68,7 @@ Layout layout_of(const RunSpec& s) {
            .sequence_parallel = s.policy.sequence_parallel && s.layout.tp > 1,
            .recompute = static_cast<int8_t>(index_in(kRecompute, s.policy.recompute)),
            .cp_kind = static_cast<int8_t>(s.layout.cp > 1 ? index_in(kCpKinds, s.policy.cp_kind) : 0)};
-  // Axes that the order leaves out have one rank: they come last.
+  // Axes missing from the order have size 1 and come last.
   std::string order;
   for (const std::string& token : order_tokens(s.layout, s.file)) order += (order.empty() ? "" : "-") + token;
   for (const char* axis : {"tp", "cp", "dp", "pp"})

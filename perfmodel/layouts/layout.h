@@ -1,8 +1,8 @@
-// A layout and its policy as numbers: what a search goes through by the million.
+// A layout and its policy as numbers, compact enough to search millions.
 //
 //   Layout l = layout_of(spec);            // of a run's configuration
 //   RunSpec s = with_layout(spec, l);      // and back
-//   Placements at = placements_of(l, 8);   // how many ranks of each axis' groups share a host of eight
+//   Placements at = placements_of(l, 8);   // ranks of each axis' groups on a host of eight
 #pragma once
 #include <array>
 #include <string>
@@ -14,7 +14,7 @@ namespace isobar {
 
 enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, zb_h1 };
 
-/// A layout and its policy, without words.
+/// A layout and its policy without strings.
 struct Layout {
   int32_t dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1;
   int32_t micro_batch = 1;
@@ -22,7 +22,7 @@ struct Layout {
   int8_t zero = 0;
   bool sequence_parallel = false;
   int8_t recompute = 0, cp_kind = 0;  // as SectionKey
-  int8_t order = 0;                   // index of kOrders: which axis' ranks are neighbours
+  int8_t order = 0;                   // index into kOrders: which axis' ranks are neighbours
   int64_t world() const { return int64_t{dp} * tp * cp * pp; }
   SectionKey key() const {
     return {tp, cp, sequence_parallel, recompute, cp_kind, cp > 1 && micro_batch == 1};
@@ -32,12 +32,12 @@ Layout layout_of(const RunSpec& spec);
 RunSpec with_layout(RunSpec spec, const Layout& l);
 /// Rank orders, "tp-cp-dp-pp" first.
 const std::vector<std::string>& rank_orders();
-/// How many ranks of each axis' groups share a host.
+/// Ranks of each axis' groups on one host.
 Placements placements_of(const Layout& l, int64_t ranks_on_host);
 
-/// "tp8 pp64 dp32 cp1 ..." for people
+/// "tp8 pp64 dp32 cp1 ..." for display
 std::string text_of(const Layout& l);
-/// As configurations spell it.
+/// As spelled in configurations.
 const char* name_of(ScheduleKind kind);
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// Memory of the fullest stage, as model/plan/place.cpp places it.
+// Memory of the fullest stage, as placed by model/plan/place.cpp.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -12,7 +12,7 @@
 namespace isobar {
 namespace {
 
-// Micro-batches in flight of each chunk of a stage. The count settles once the pipeline is full.
+// Micro-batches in flight of each chunk of a stage; constant once the pipeline is full.
 const std::vector<int64_t>& slots_of(ScheduleKind kind, int p, int stage, int64_t m, int v) {
   using Key = std::tuple<ScheduleKind, int, int, int64_t, int>;
   thread_local std::map<Key, std::vector<int64_t>> known;
@@ -24,8 +24,8 @@ const std::vector<int64_t>& slots_of(ScheduleKind kind, int p, int stage, int64_
 
 }  // namespace
 
-// Bytes in all slots of a stage's chunks. Under full recomputation the first part of a group keeps what it
-// takes, the others nothing; those that are not recomputed keep all.
+// Bytes in all slots of a stage's chunks. Under full recomputation a group's first part saves its input and
+// the others nothing; parts that are not recomputed save all.
 double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSections& n) {
   const double b = l.micro_batch, m = micro_batches(l);
   const bool full = l.recompute == kFullRecompute, split = l.schedule == ScheduleKind::zb_h1;
@@ -55,8 +55,8 @@ double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSecti
   return all;
 }
 
-// The parts of a group are all there when its backward pass begins; in the plan that was counted they are all
-// the net's between its ends.
+// A group's parts are all recomputed before its backward begins; the counted plan's group is all parts
+// between the net's ends.
 double LayoutModel::scratch_of(const Layout& l, const StageKinds& stages, const NetSections& n) {
   const double b = l.micro_batch, single = n.scratch.at(b);
   const bool some = spec_.policy.recompute_method == "block";
@@ -79,7 +79,7 @@ double LayoutModel::scratch_of(const Layout& l, const StageKinds& stages, const 
   return most;
 }
 
-// ZeRO: a part's parameters are in use and its neighbour's on their way; or their gradients.
+// ZeRO: the parameters of a part and its neighbour, or the gradients, are gathered at once.
 double LayoutModel::unit_of(const StageKind& s, const NetSections& n, bool gradients) {
   double most = 0;
   for (const StageChunk& c : s.chunks) {
@@ -94,7 +94,7 @@ double LayoutModel::unit_of(const StageKind& s, const NetSections& n, bool gradi
   return most;
 }
 
-// Where a prediction comes from and goes to; on cores the buffer that takes it is in the same memory.
+// Source and destination of a replayed prediction; on cores the receive buffer is also in this memory.
 double LayoutModel::replay_of(const Layout& l, const StageKind& s, const NetSections& n) const {
   const bool reads = s.chunks.front().enters < 0;
   if (!replays() || !(reads || s.chunks.back().leaves < 0)) return 0;
@@ -116,14 +116,14 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   for (const StageKind& s : stages.kinds) {
     const ParameterCounts held = parameters_of(s.counts, n);
     const double parameters = held.trained();
-    // As they are read, and nothing else
+    // In the type that they are read in, and nothing else
     const double frozen =
         (sixteen_ ? kHalf * held.frozen_matrix() + kF32 * (held.frozen() - held.frozen_matrix())
                   : kF32 * held.frozen()) /
         (l.zero == 3 ? shards : 1) * (away(l) ? 0 : 1);
     const double persistent = element * parameters + frozen + n.constants + replay_of(l, s, n),
                  saved = saved_of(l, s, n), unit = unit_of(s, n, true);
-    // What leaves a chunk, and the gradients of what enters and leaves it, which take each other's place.
+    // Send buffers, and gradients of received and sent streams, which share memory.
     double streams = 0;
     for (const StageChunk& c : s.chunks) {
       const double in = crossing(c.enters), out = crossing(c.leaves);
@@ -136,8 +136,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
         (l.zero == 3 ? unit_of(s, n, false) * (sixteen_ ? kHalf : kF32) * (1 + (away(l) ? 1 / shards : 0))
                      : 0) +
         (l.zero >= 2 ? unit * gradient_ : 0);
-    // Offloaded moments visit two units at a time, when nothing else is in scratch: as many parts as fill
-    // one.
+    // With empty scratch, offloaded moments take two units at a time: as many parts as fill one.
     if (spec_.policy.offload_optimizer) {
       const double bucket = spec_.policy.bucket_mb * 1e6 / kF32;
       double more = 0;

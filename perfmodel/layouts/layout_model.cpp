@@ -10,7 +10,7 @@
 namespace isobar {
 namespace {
 
-// A layout's own stages are told apart by the closed forms.
+// Closed forms distinguish a layout's own stages.
 Conditions where_of(const RunSpec& s, const Machine& m, const HostShare& host) {
   Conditions w = conditions_of(s, m, host);
   w.stages = 1;
@@ -89,8 +89,8 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
   return t;
 }
 
-// Uniform groups: all but one part of a group make their last product again, too, and keep nothing. "block":
-// the first few parts of a chunk are recomputed, the others keep all.
+// Uniform groups: all but one part of a group also recompute their last product, and save nothing. "block": a
+// chunk's first parts are recomputed, the others save all.
 int LayoutModel::mixed_with() const {
   return spec_.policy.recompute_method == "block" ? 0 : kGroupRecompute;
 }
@@ -171,8 +171,8 @@ double LayoutModel::parameters(const Layout& l) {
   return (all.cut + all.frozen_cut) * l.tp + all.whole + all.partial + all.frozen_whole;
 }
 
-// However parts are dealt out, some stage has its share of the whole, and some of each kind, rounded up.
-// Hosts may be ahead.
+// In any distribution of parts some stage has at least its share of the total, and of each kind, rounded up.
+// Hosts may run ahead.
 double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
   Layout any = l;
   any.schedule = ScheduleKind::one_f_one_b;
@@ -207,7 +207,7 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
                             std::log2(static_cast<double>(l.dp) * static_cast<double>(l.tp) * l.cp) +
                         machine_[Coef::lockstep].value * std::log2(static_cast<double>(l.tp) * l.cp);
   Step& step = step_of(l, at, t);
-  // Whom the others wait for is not up to its micro-batches alone: the stage that makes the step longest.
+  // The slowest stage is not determined by its micro-batches alone: take the one that makes the step longest.
   const LayoutCost before = c;
   double longest = -1;
   size_t slow = 0;
@@ -220,8 +220,8 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     const double waits = x.tp + x.cp + x.slowdown + x.bubble + x.pp + x.dp;
     if (l.pp == 1 && launched_apart(l))
       x.host = std::max(0.0, launched(l, step.stages->kinds[i], t, step.kinds[i]) - x.compute - waits);
-    // Collectives of ZeRO 2 and 3 are launched, too, one after the other with all else; while ranks wait the
-    // host goes on.
+    // Collectives of ZeRO 2 and 3 are also launched in sequence with all ops; the host continues while ranks
+    // wait.
     if (l.zero >= 2) {
       const double launches = m * launches_of(step.stages->kinds[i], t, *step.kinds[i].units, l.zero);
       x.host = std::max(x.host, launches - x.compute - waits);
@@ -243,7 +243,7 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   if (counts) count(l, at, step.slowest(), *t.sections, *counts);
 }
 
-// Of the slowest rank's step, hidden or not
+// Counts of the slowest rank's step, hidden or not
 void LayoutModel::count(const Layout& l, const Placements& at, const StageKind& slow, const NetSections& n,
                         Counts& counts) {
   counts = {};

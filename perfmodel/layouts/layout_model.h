@@ -1,11 +1,10 @@
-// The fast gear: step time and memory of a layout in closed form, for exhaustive search. It does not describe
-// the net again: what a part does comes from sections of plans (sections.h), which parts a stage has from the
-// engine's own cuts (stage_kinds.h); schedule, data parallelism, ZeRO, placement and slots are closed forms
-// over them.
+// Step time and memory of a layout in closed form, for exhaustive search. Nothing describes the net again: a
+// part's work comes from sections of plans (sections.h), the parts of a stage from the engine's cuts
+// (stage_kinds.h); schedule, data parallelism, ZeRO, placement and slots are closed forms over them.
 //
 //   LayoutModel model(spec, load_machine("configs/machines/dgx-a100.yaml"));   // net, batch and precision
-//   LayoutCost c = model.cost(layout);                     // some hundred nanoseconds, once its sections are
-//   known
+//   LayoutCost c = model.cost(layout);                                         // fast once sections are
+//   cached
 //
 // Closed forms: bubble (p-1)/(m v) of Narayanan 2021 with unequal stages, ZB-H1's of Qi 2023; ring and tree
 // collectives by tier (collective.h); shards of ZeRO (Rajbhandari 2020); in-flight micro-batches of each
@@ -22,39 +21,39 @@
 
 namespace isobar {
 
-/// Seconds of a step by what they are spent on (they add up to `seconds`), and bytes of the fullest rank.
+/// Seconds of a step by cause (they add up to `seconds`), and bytes of the fullest rank.
 struct LayoutCost {
   double seconds = 0;
   double compute = 0;         // parts of the slowest stage, all micro-batches
-  double host = 0;            // launches that the host did not keep up with
+  double host = 0;            // launches for which the device waits
   double tp = 0, cp = 0;      // exposed collectives inside parts
-  double slowdown = 0;        // compute beside communication
+  double slowdown = 0;        // of compute beside communication
   double bubble = 0, pp = 0;  // waiting for other stages; transfers between them
   double dp = 0;              // exposed reduction of gradients and gathering of parameters
-  double data = 0;            // reading samples, or waiting for those who do
+  double data = 0;            // reading samples, or waiting for ranks that read
   double optimizer = 0, step = 0, imbalance = 0;
   double persistent = 0, saved = 0, scratch = 0, process = 0;  // bytes
-  double nccl = 0;  // its buffers on NVIDIA's accelerators, an estimate (model/base/nccl_resources.h)
+  double nccl = 0;  // estimated buffers on NVIDIA's accelerators (model/base/nccl_resources.h)
   double memory = 0;
-  double ceiling = 0;  // no machine of these peaks is faster
-  double flops = 0;    // matrix FLOPs of all ranks, recomputation too
+  double ceiling = 0;  // least time by the machine's peaks
+  double flops = 0;    // matrix FLOPs of all ranks, recomputation included
 };
 
 class LayoutModel {
  public:
-  /// `ranks_on_host`: of cores, 0: all of them.
+  /// `ranks_on_host`: on cores, 0: all of them.
   LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host = {});
   /// Throws ConfigError for a layout that the net cannot take (see build.h).
   LayoutCost cost(const Layout& l, Counts* counts = nullptr);
-  // The halves of cost(), for a search: many placements need the same memory.
+  // The halves of cost(), for a search: many placements have the same memory.
   void add_memory(const Layout& l, LayoutCost& c);
   void add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts = nullptr);
-  /// Seconds of parts between the ends alone: no layout with these sections and so many stages is faster.
+  /// Seconds of the parts between the ends: a lower bound for any layout with these sections and stages.
   double least_seconds(const Layout& l, const Placements& at);
 
-  /// Of the whole net.
+  /// Parameters of the whole net.
   double parameters(const Layout& l);
-  /// Other prices for the same counts.
+  /// Changes the prices, not the counts.
   void set_coefficients(const Counts& coefficients);
   const Machine& machine() const { return machine_; }
   const RunSpec& spec() const { return spec_; }
@@ -67,7 +66,7 @@ class LayoutModel {
   struct StageTimes {
     std::vector<PartTime> parts;  // by distinct part
     const NetSections* sections;
-    std::vector<PartTime> device;  // the same were there no launches to wait for
+    std::vector<PartTime> device;  // the same without waiting for launches
     double of(const std::vector<PartCount>& counts, double SectionTime::*member) const {
       double all = 0;
       for (const PartCount& c : counts) all += c.count * parts[c.part].of(member);
@@ -79,30 +78,31 @@ class LayoutModel {
     int32_t micro_batch;
     int16_t tp_per_host, cp_per_host;
     bool split;       // ZB-H1
-    int32_t mix = 0;  // index of mixes_: parts that are recomputed otherwise
+    int32_t mix = 0;  // index into mixes_: parts with other recomputation
     bool operator==(const Key&) const = default;
   };
   struct Hash {
     size_t operator()(const Key& k) const;
   };
-  struct Step {  // its kinds of stages, and the one that the others are taken to wait for
+  struct Step {  // its kinds of stages, and the one that sets the pace
     const StageKinds* stages = nullptr;
     struct Kind {
-      double compute = 0;  // seconds of a micro-batch of all chunks, waits for units not included
-      double longest = 0;  // of a micro-batch of its longest chunk
+      double compute = 0;  // seconds of a micro-batch in all chunks, without waits for units
+      double longest = 0;  // of a micro-batch in its longest chunk
       const UnitTimes* units = nullptr;
       UnitWaits waits;  // ZeRO 2 and 3
       double all() const { return compute + waits.all(); }
-      // ZB-H1: without the weight gradients, under which units hide no more
+      // ZB-H1: without the weight gradients, which then hide no units
       double urgent = 0;
       UnitWaits urgent_waits;
     };
     std::vector<Kind> kinds;
-    std::vector<PartTime> urgent;  // of each distinct part
-    // Seconds over cuts of each range: of what the next part waits for, inside hosts and between; of all
+    std::vector<PartTime> urgent;  // by distinct part
+    // Seconds over each range of cuts of what the next part waits for, inside hosts and between; and of all
+    // streams
     std::vector<double> near, far, busy;
-    double events = 0;  // seconds of all micro-batches, event by event; 0: parts are equal, closed forms hold
-    double round = 0;   // seconds from the last stage to the first, of a step of a roll-out
+    double events = 0;  // seconds of all micro-batches by events; 0: parts are equal and closed forms apply
+    double round = 0;   // seconds from the last stage to the first in a roll-out step
     size_t slow = 0;
     const StageKind& slowest() const { return stages->kinds[slow]; }
     double others(size_t i) const { return stages->kinds[i].times - (i == slow ? 1 : 0); }
@@ -112,13 +112,15 @@ class LayoutModel {
   }
   bool rolls() const { return spec_.train.rollout > 1; }
   bool replays() const { return spec_.train.replay_capacity > 0; }
-  /// Passes of a micro-batch: the times of a part are those of all of them.
+  /// Passes of a micro-batch; a part's times include all of them.
   double forwards() const { return static_cast<double>(spec_.train.rollout); }
   double backwards() const { return static_cast<double>(spec_.learnt_steps()); }
   static double shards_of(const Layout& l) { return l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1; }
-  bool away(const Layout& l) const { return spec_.policy.offload_parameters && l.zero == 3; }  // parameters
+  bool away(const Layout& l) const {
+    return spec_.policy.offload_parameters && l.zero == 3;
+  }  // offloaded parameters
   const StageKinds& stages_of(const Layout& l);
-  // Under full recomputation parts of two kinds: in groups, or some of them not at all.
+  // Under full recomputation there are two kinds of parts: in groups, or some not recomputed.
   int mixed_with() const;  // SectionKey::recompute of the other kind
   const ReadTime& read_of(const Layout& l);
   StageTimes price(const Key& key, Counts* counts);
@@ -151,9 +153,9 @@ class LayoutModel {
   Step& step_of(const Layout& l, const Placements& at, const StageTimes& t);
   const UnitTimes& units_of(const Layout& l, const Placements& at, const NetSections& n, size_t kind,
                             const StageKind& s);
-  /// Whether launches are timed over all parts of a step, not part by part.
+  /// True if launches are timed over all parts of a step, not part by part.
   bool launched_apart(const Layout& l) const { return !rolls() && (l.pp == 1 || unequal_parts_); }
-  /// Seconds of a step of a stage that waits for no other, at its host's pace.
+  /// Seconds of a step of a stage that waits for no other, limited by its host's launches.
   double launched(const Layout& l, const StageKind& stage, const StageTimes& t, const Step::Kind& kind) const;
   double launches_of(const StageKind& stage, const StageTimes& t, const UnitTimes& units, int zero) const;
   void add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const;
@@ -168,24 +170,23 @@ class LayoutModel {
   Conditions where_;
   Peaks peaks_;
   bool sixteen_;     // parameters have a 16-bit copy
-  double gradient_;  // bytes of an element of the gradients
-  double moments_;   // of the optimizer, an element
-  double average_;   // of the weights, kept as moments are: 1, or 0
+  double gradient_;  // bytes of a gradient element
+  double moments_;   // optimizer moments an element
+  double average_;   // moving average of weights: 1 or 0
   const NetParts net_;
-  bool unequal_parts_ = false;  // between the ends
-  std::vector<double>
-      priced_inner_;  // of each distinct part between the ends, how many plans of sections have
+  bool unequal_parts_ = false;        // between the ends
+  std::vector<double> priced_inner_;  // distinct parts between the ends, as counted in the plans of sections
   SectionCache cache_;
   std::unordered_map<uint64_t, StageKinds> stages_;  // by pp and vpp
   uint64_t last_cut_ = 0;
   const StageKinds* last_stages_ = nullptr;
   std::vector<std::vector<double>> mixes_;  // shares of each distinct part; the first: none
-  Step step_;                               // of the layout that is being priced: its memory is used again
+  Step step_;                               // of the layout being priced, to reuse its memory
   std::unordered_map<Key, StageTimes, Hash> known_;
-  // Units of the layouts with these axes, by kind of stage, chunks, ZeRO and placement.
+  // Units of layouts with these axes, by kind of stage, chunks, ZeRO and placement.
   std::array<int32_t, 5> unit_axes_{};
   std::unordered_map<uint64_t, UnitTimes> unit_times_;
-  int64_t last_read_ = -1;  // samples of a rank, and how long reading them takes
+  int64_t last_read_ = -1;  // a rank's samples, and the time to read them
   ReadTime read_;
   Key last_key_{};
   const StageTimes* last_ = nullptr;

@@ -1,4 +1,4 @@
-// What a pipeline costs beyond the work of its slowest stage: filling and draining, and transfers.
+// A pipeline's cost beyond the work of its slowest stage: fill and drain, and transfers.
 #include <algorithm>
 #include <cmath>
 
@@ -30,7 +30,7 @@ void LayoutModel::time_transfers(const Layout& l, const Placements& at, const Ne
                                  k_);
 }
 
-// Stages hand a step of each micro-batch round before the next: each transfer of a round is waited for.
+// In a roll-out each round of steps waits for its transfers.
 void LayoutModel::add_rollout(const Layout& l, const Step& step, LayoutCost& c) const {
   const double m = micro_batches(l), f = forwards(), b = backwards(), p = l.pp;
   double others = 0, round = step.round;
@@ -45,12 +45,12 @@ void LayoutModel::add_rollout(const Layout& l, const Step& step, LayoutCost& c) 
   c.pp = std::ceil(m / p) * (f + b) * round;
 }
 
-// Streams are added up before they are sent, and what comes back is copied.
+// Streams are summed before they are sent, and received gradients are copied.
 double LayoutModel::boundary_of(const Layout& l, const NetSections& n, const CutRange& cut) const {
   return k_[index_of(Coef::op)] + 3 * n.handed_on[cut.like].at(l.micro_batch) * k_[index_of(Coef::norm)];
 }
 
-// Seconds that the busiest link carries what one stage sends of a micro-batch
+// Seconds for which the busiest link carries one stage's data of a micro-batch
 double LayoutModel::link_of(const Step& step) {
   double link = 0;
   for (const StageKind& s : step.stages->kinds) {
@@ -105,7 +105,7 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
         s.leaves.push_back({static_cast<int32_t>(i), x.same, transfer(i, v), enters});
       }
     }
-    // Backward passes go the other way.
+    // Backward passes run in the opposite direction.
     bool more = true;  // begins a segment
     std::vector<int32_t> segment_of;
     for (int32_t i = 0; i < end - first; ++i) {
@@ -139,8 +139,7 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
   return events.seconds(static_cast<int64_t>(micro_batches(l)));
 }
 
-// What a stage does not compute in is the others' work as far as closed forms say so (c.bubble), else
-// transfers.
+// A stage's idle time is the others' work as far as closed forms say so (c.bubble), else transfers.
 void LayoutModel::split_events(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const {
   const Step::Kind& own = step.kinds[step.slow];
   const double m = micro_batches(l), device = own.all() - t.of(step.slowest().counts, &SectionTime::host);
@@ -151,7 +150,7 @@ void LayoutModel::split_events(const Layout& l, const StageTimes& t, const Step&
   c.pp = idle - c.bubble;
 }
 
-// Filling and draining pass every other stage once.
+// Fill and drain pass every other stage once.
 void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                                LayoutCost& c) const {
   if (rolls()) return add_rollout(l, step, c);
@@ -159,8 +158,8 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   const StageKind& slow = step.slowest();
   const Step::Kind& own = step.kinds[step.slow];
   const double slowest = own.all();
-  // A stage that has nothing to do gathers what it will need first. What it reduces last, it reduces after it
-  // has sent its gradient on; with several chunks the next one has to wait for that.
+  // An idle stage gathers ahead. Its last reductions come after it has sent its gradient; with several chunks
+  // the next one waits for them.
   const auto idle = [&](const UnitWaits& w) {
     return w.all() - w.prefetched - (l.vpp > 1 ? 0.5 : 1) * w.behind;
   };
@@ -181,20 +180,19 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     const double crossings = at.pp < p ? std::floor(cut.end / at.pp) - std::floor(cut.begin / at.pp) : 0;
     fill += 2 * (crossings * step.far[i] + (cut.end - cut.begin - crossings) * step.near[i]);
   }
-  // Once it is full, a micro-batch takes as long as the slowest stage, or as a link carries what one stage
-  // sends, or as its round trip takes over how many are under way: as many as there are stages, none to
-  // spare.
+  // The steady period of a micro-batch is the slowest stage's time, the busiest link's, or the round trip
+  // over the micro-batches in flight (the number of stages), whichever is longest.
   const double round = wait + slowest + fill;
   double period = std::max(slowest, link);
   double forward = own.waits.forward;
   for (const PartCount& part : slow.counts) forward += part.count * t.parts[part.part].forward.seconds;
-  // Gradients of the streams have one buffer: the next arrive when the last have left.
+  // Stream gradients have one buffer: the next arrive when the last have left.
   const double backward = slowest - forward, early = own.waits.prefetched_backward;
   double arriving = backward - early;
   const bool first = slow.chunks.front().enters < 0, last = slow.chunks.back().leaves < 0;
   for (const StageChunk& chunk : slow.chunks) {
     if (!last) arriving += chunk.times * step.far[chunk.leaves];
-    // Of two neighbours one at most is on another host, where a host has several stages.
+    // With several stages on a host, at most one of two neighbours is on another host.
     const bool near = !last && at.pp > 1;
     if (!first) arriving += chunk.times * (near ? step.near : step.far)[chunk.enters];
   }
@@ -205,10 +203,9 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     case ScheduleKind::one_f_one_b:
       period = std::max({period, round / p, arriving});
       break;
-    case ScheduleKind::interleaved:  // stages run (p - 1) + (v - 1) p + 1 chunks ahead in the mean, and one
-                                     // more
-      // Where transfers take long, memory does: a micro-batch arrives where another one's gradient has left,
-      // which came through all chunks but one (pipeline_events_test.cpp).
+    case ScheduleKind::interleaved:  // stages run (p - 1) + (v - 1) p + 1 chunks ahead on average, plus one
+      // With slow transfers memory is the limit: a micro-batch arrives only where another one's gradient has
+      // left, after passing through all chunks but one (pipeline_events_test.cpp).
       period = std::max({period, round / (p + 1 / v), arriving,
                          ((v - 1) * p + 1) * 0.5 * fill / (p * v - 1) + backward / v});
       break;
@@ -218,16 +215,16 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   const double steady = std::max(0.0, m - 1);
   c.pp = fill + steady * (period - slowest);
   if (l.schedule != ScheduleKind::zb_h1) return;
-  // Weight gradients of other micro-batches fill two thirds of the bubble, as far as there are others: the
-  // stage's own while it waits, and those that the others put off. What is left of a stage is then `urgent`:
-  // with waits of its own, for what hid under the weight gradients does not get any faster by them.
+  // Weight gradients of other micro-batches fill two thirds of the bubble, if there are enough: the stage's
+  // own while it waits, and those that others postpone. `urgent` is the rest of a stage, with its own waits,
+  // since what hid under weight gradients does not get faster.
   double urgent = 0;
   for (size_t i = 0; i < step.kinds.size(); ++i)
     urgent += step.others(i) * (step.kinds[i].urgent + idle(step.kinds[i].urgent_waits));
   const double own_urgent = own.urgent + own.urgent_waits.all(), filled = std::min(1.0, m / p);
   const double busy =
       std::max(0.0, wait - filled * (wait - urgent) - filled * (p - 1) * (slowest - own_urgent));
-  // Where a link or the round trip sets the pace nobody waits for weight gradients at all.
+  // If a link or the round trip sets the pace, weight gradients delay no stage.
   const double paced = std::max(link, (urgent + own_urgent + fill) / p) - slowest;
   const bool at_work = busy >= urgent + steady * paced;
   c.bubble = at_work ? busy : urgent;

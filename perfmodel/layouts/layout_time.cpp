@@ -1,4 +1,4 @@
-// Seconds of a step beside the pipeline's: compute, what data-parallel ranks exchange, the optimizer.
+// Seconds of a step other than the pipeline's: compute, data-parallel exchange, the optimizer.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,8 +24,8 @@ UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const
           .whole = whole};
 }
 
-// A search asks for the same units with every micro-batch and schedule. What is gathered again for a backward
-// pass is up to recomputation, too.
+// Cached, since a search needs the same units with every micro-batch and schedule. Recomputation also decides
+// what is gathered again for backward.
 const UnitTimes& LayoutModel::units_of(const Layout& l, const Placements& at, const NetSections& n,
                                        size_t kind, const StageKind& s) {
   const std::array<int32_t, 5> axes{l.dp, l.tp, l.cp, l.pp, l.sequence_parallel ? 1 : 0};
@@ -43,7 +43,7 @@ const UnitTimes& LayoutModel::units_of(const Layout& l, const Placements& at, co
   return found->second;
 }
 
-// Units are gathered, reduced and added in every step of a roll-out.
+// In a roll-out units are gathered, reduced and added in every step.
 std::vector<PartTime> LayoutModel::of_a_step(std::vector<PartTime> parts) const {
   for (PartTime& part : parts) {
     part.forward.seconds /= forwards(), part.forward.after_reads /= forwards();
@@ -88,7 +88,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
     if (!exchanges && !spec_.policy.offload_optimizer && !away(l)) continue;
     k.units = &units_of(l, at, *t.sections, i, stage);
     if (l.zero < 2) continue;
-    // Read, read and written
+    // Two reads and a write
     const double kept = parameters_of(stage.counts, *t.sections).trained() / shards_of(l);
     const double added =
         k.units->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)];
@@ -109,11 +109,11 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   return s;
 }
 
-// The host launches one op after the other, whatever the device does: what it gains while one part computes
-// it has left for the next. Sums and maxima only: nothing gets slower because a price falls.
+// The host launches ops in sequence, independently of the device, and keeps its lead from one part to the
+// next. Only sums and maxima, so the time is monotonic in every price.
 double LayoutModel::launched(const Layout& l, const StageKind& stage, const StageTimes& t,
                              const Step::Kind& kind) const {
-  double host = 0, device = 0;  // when all so far is launched, and done
+  double host = 0, device = 0;  // time at which all is launched, and done
   const auto done = [&](double count, const SectionTime& s) {
     return std::max(device + count * s.seconds, host + count * s.launches);
   };
@@ -121,7 +121,7 @@ double LayoutModel::launched(const Layout& l, const StageKind& stage, const Stag
     device = done(r.count, s);
     host += r.count * s.launches;
   };
-  double last = 0;  // the last reduction is done
+  double last = 0;  // end of the last reduction
   const auto micro_batch = [&] {
     last = 0;
     for (const StageChunk& c : stage.chunks)
@@ -153,8 +153,8 @@ double LayoutModel::launched(const Layout& l, const StageKind& stage, const Stag
   return std::max({first + (m - 1) * pace, device, l.zero < 2 ? last : 0});
 }
 
-// Seconds that the host launches ops for in a micro-batch: what is computed; of ZeRO's units the reduction,
-// the addition to what is kept, and at stage 3 gathers.
+// Seconds for which the host launches ops in a micro-batch: compute and, with ZeRO, reductions, additions
+// and, at stage 3, gathers.
 double LayoutModel::launches_of(const StageKind& stage, const StageTimes& t, const UnitTimes& units,
                                 int zero) const {
   return t.of(stage.counts, &SectionTime::launches) +
@@ -185,8 +185,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
     c.slowdown += m * w.slowdown;
     return;
   }
-  // Reduced under the backward pass of the last micro-batch; later stages have theirs behind them while the
-  // pipeline drains.
+  // Reduced under the last micro-batch's backward; on later stages also while the pipeline drains.
   const bool split = l.schedule == ScheduleKind::zb_h1;
   double SectionTime::*const pass = split ? &SectionTime::weight : &SectionTime::seconds;
   const std::vector<PartTime>& parts = launched_apart(l) ? t.device : t.parts;
@@ -205,7 +204,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
       left = u.exposed(stage.chunks[0], 0, [&](const PartRun& r) {
         return (1 + slower) * (parts[r.part].backward.*pass) / backwards();
       });
-    // Other chunks have theirs while the micro-batches of a round pass this one.
+    // Other chunks reduce while a round's micro-batches pass this one.
     if (l.vpp > 1) {
       double shortest = std::numeric_limits<double>::infinity();
       for (const StageChunk& c : stage.chunks) shortest = std::min(shortest, passing(c.runs, pass));
@@ -227,8 +226,8 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
                             k_);
 }
 
-// The norm of all gradients, which everyone waits for; then unit by unit Adam, and what it updated goes to
-// the other ranks while it works on the next.
+// The norm of all gradients, a barrier; then Adam unit by unit, with gathers of updated parameters under the
+// next unit's update.
 void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                                 LayoutCost& c) const {
   const double op = k_[index_of(Coef::op)], bytes = k_[index_of(Coef::optimizer)],
@@ -249,14 +248,14 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
                   updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +
                              6 * moments_ * flop) +
                   average_ * (ops + updated * (3 * kF32 * bytes + 3 * flop));
-    // Moments and parameters that live in host memory come and go a unit at a time, each way on a lane of its
-    // own; both at once slow each other down.
+    // Offloaded moments and parameters move a unit at a time, with a lane for each direction; concurrent
+    // directions slow each other down.
     const double visiting = (spec_.policy.offload_optimizer ? (moments_ + average_) * kF32 : 0) +
                             (away(l) ? kF32 + (sixteen_ ? kHalf / 2 : 0) : 0);  // bytes each way
     if (visiting > 0) {
       const double moved = updated * visiting * k_[index_of(Coef::copy_host)];
       const double units = std::max(1.0, u.units), slower = 1 + machine_[Coef::overlap_slowdown].value;
-      // Without overlap a unit's second moment goes while the next one's first comes.
+      // Without overlap a unit's second moment is stored while the next one's first is loaded.
       adam = spec_.policy.overlap
                  ? std::max(adam, slower * moved) + (adam + slower * moved) / units
                  : adam + (moments_ > 1 ? 1 + 0.5 * slower + 0.25 * (slower - 1) : 2) * moved;

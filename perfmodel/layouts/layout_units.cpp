@@ -7,15 +7,14 @@
 namespace isobar {
 namespace {
 
-// Units of one section of a chunk that are alike and begin in the same run, `stride` parts apart
+// Equal units of one section of a chunk that begin in one run, `stride` parts apart
 struct Units {
   double count, elements;
   int32_t run;
-  double part, stride;  // of the run: where the first one begins
+  double part, stride;  // of the run: part where the first one begins
 };
 
-// Closes units as Parameters::part() does: when they are full and another part comes; at stage 3 with every
-// part.
+// Closes units as Parameters::part() does: when full and another part follows; at stage 3 with every part.
 class Cutter {
  public:
   Cutter(double bucket, bool apart, std::vector<Units>& out) : bucket_(bucket), apart_(apart), out_(out) {}
@@ -27,7 +26,7 @@ class Cutter {
     }
     if (run == 0 || open_ >= bucket_) close(run, 0);
     if (each == 0) return;
-    // The unit that is open, then all the full ones that are alike
+    // The open unit, then all equal full ones
     const double fills = std::min(count, std::max(1.0, std::ceil((bucket_ - open_) / each)));
     open_ += fills * each;
     double left = count - fills;
@@ -43,7 +42,7 @@ class Cutter {
   void end() { close(0, 0); }
 
  private:
-  void close(int32_t run, double part) {  // and begin the next one
+  void close(int32_t run, double part) {  // and begins the next one
     emit({1, open_, begun_run_, begun_part_, 0});
     open_ = 0, begun_run_ = run, begun_part_ = part;
   }
@@ -60,18 +59,18 @@ class Cutter {
 
 struct Timed {
   Units units;
-  double seconds;  // of the reduction of one
+  double seconds;  // of one unit's reduction
 };
 
-// Of these units, how many begin at this part or before it
+// Number of these units that begin at this part or earlier
 double begun(const Units& u, int32_t run, double part) {
   if (run != u.run) return run < u.run ? 0 : u.count;
   if (part < u.part) return 0;
   return u.stride > 0 ? std::min(u.count, std::floor((part - u.part) / u.stride) + 1) : u.count;
 }
 
-// What is still to come at each unit's turn; between units that are alike it changes evenly, so the ends of a
-// run are enough.
+// Remaining reductions at each unit's turn. They change linearly between equal units, so the ends of a run
+// suffice.
 void add_rests(const std::vector<Timed>& timed, int32_t chunk, std::vector<UnitTimes::Rest>& rests) {
   const auto first = static_cast<std::ptrdiff_t>(rests.size());
   for (const auto& [u, each] : timed)
@@ -88,8 +87,7 @@ void add_rests(const std::vector<Timed>& timed, int32_t chunk, std::vector<UnitT
             [](const UnitTimes::Rest& a, const UnitTimes::Rest& b) { return a.run < b.run; });
 }
 
-// Parameters with one fate: cut by tensor parallelism or not, read by matrix products or by f32 ops; trained
-// or not
+// Parameters with equal treatment: tensor parallelism's cut, reader (products or f32 ops), trained or frozen
 struct Fate {
   enum Cut { kCut, kPartial, kWhole } cut;
   bool matrix;

@@ -1,13 +1,13 @@
-// What the ranks with the same parameters exchange: how long the collectives of one pipeline stage take, unit
-// by unit as model/plan/parameters.h cuts them, and what the passes beside them do not hide.
+// Collectives of the ranks with the same parameters: their time on one pipeline stage, unit by unit as
+// model/plan/parameters.h cuts them, and what overlapping passes do not hide.
 //
 //   UnitTimes u = unit_times(sections, stage.chunks, policy, rates, where);
 //   double left = u.exposed(stage.chunks[0], 0, backward_of);    // ZeRO 0, 1: the last micro-batch
 //
-// A unit is a bucket's worth of whole parts, at ZeRO 3 one part. Parts are cut or whole under tensor
-// parallelism, and 16-bit copies are apart from what is read in f32: up to four sections, each with units of
-// its own. Adapters may have one more; and what is frozen has its own, of which nothing is exchanged but
-// gathers at ZeRO 3. Units that begin in one run of equal parts are alike and need no loop.
+// A unit is a bucket of whole parts, at ZeRO 3 one part. Parameters that tensor parallelism cuts or leaves
+// whole, with or without 16-bit copies, form up to four sections with their own units; adapters may add one,
+// and frozen ones have their own, only gathered at ZeRO 3. Units that begin in one run of equal parts are
+// equal and need no loop.
 #pragma once
 #include <algorithm>
 #include <span>
@@ -21,37 +21,38 @@ namespace isobar {
 /// How units are cut and exchanged.
 struct UnitPolicy {
   int zero = 0;
-  bool by_reader = false;         // what is read in f32 is in units of its own
+  bool by_reader = false;         // parameters read in f32 have their own units
   double gradient = 4;            // bytes of an element
   double matrix = 4;              // of a parameter that matrix products read
   double bucket = 0;              // elements
-  double host = 0;                // seconds a byte that shares of parameters come from host memory in
+  double host = 0;                // seconds a byte to load offloaded shares
   bool halves = false;            // matrix products read 16-bit copies
   Placement cut, partial, whole;  // ranks that share cut parameters, adapters' partial ones, and whole ones
 };
 
 /// Seconds of one stage's collectives.
 struct UnitTimes {
-  double reduce = 0, units = 0;        // of all gradients, once; and how many units they are
-  double gather = 0, last_gather = 0;  // of all parameters, once; of the unit that is updated last
-  double gathers = 0;                  // ZeRO 3: how many there are in a micro-batch, both passes
-  double first_share = 0;              // of the parameters: the unit that is updated first
+  double reduce = 0, units = 0;        // of all gradients, once; number of units
+  double gather = 0, last_gather = 0;  // of all parameters, once; of the unit updated last
+  double gathers = 0;                  // ZeRO 3: number in a micro-batch, both passes
+  double first_share = 0;              // of the parameters: share of the unit updated first
 
-  struct Part {  // of one part of a kind, which is in units of its own: ZeRO 3
+  struct Part {  // ZeRO 3: one part of a kind, which has its own units
     double reduce = 0, gather = 0;
     double gather_again = 0;  // for the backward pass, which does not read all
   };
   std::vector<Part> parts;  // by distinct part
 
-  /// Reductions to come when of a backward pass over a chunk so many parts of a run are left, and all runs
-  /// before it: ZeRO 0 to 2
+  /// ZeRO 0 to 2: reductions remaining in a chunk's backward when `parts` parts of a run and all earlier runs
+  /// are left
   struct Rest {
     int32_t chunk, run;  // index of StageKind::chunks, and of its runs
     double parts, seconds;
   };
   std::vector<Rest> rests;  // by chunk and run
 
-  /// What the backward pass of chunk `index` does not hide. `pass(run)`: seconds of one part of it.
+  /// Reductions that the backward pass of chunk `index` does not hide. `pass(run)`: seconds of one part of
+  /// it.
   template <class Pass>
   double exposed(const StageChunk& chunk, int32_t index, const Pass& pass) const {
     double most = 0, before = 0;

@@ -17,8 +17,8 @@ class Waits {
     w_.backward = w_.added = policy.added;
   }
 
-  /// Nothing hides: a gather begins when the memory is free that the part before has been read from, and
-  /// reductions follow the pass, one unit's added while the next one's come.
+  /// Without overlap: a gather begins when the previous part's memory is free, and reductions follow the
+  /// pass, one unit's addition during the next one's reduction.
   UnitWaits apart() {
     if (policy_.zero == 3) {
       for (const StageChunk& c : stage_.chunks)
@@ -37,7 +37,7 @@ class Waits {
     return w_;
   }
 
-  /// ZeRO 2: reductions hide under what is left of the chunk's backward pass.
+  /// ZeRO 2: reductions hide under the rest of the chunk's backward pass.
   UnitWaits reductions_beside() {
     const double slower = 1 + slowdown_;
     double left = 0;
@@ -51,7 +51,7 @@ class Waits {
     return w_;
   }
 
-  /// ZeRO 3: beside each part the one before it is reduced and the next one gathered.
+  /// ZeRO 3: during each part the previous one is reduced and the next one gathered.
   UnitWaits all_beside() {
     for (const StageChunk& c : stage_.chunks) w_.forward += forward(c, &c == &stage_.chunks.front());
     const double forward = w_.prefetched;
@@ -62,7 +62,7 @@ class Waits {
 
  private:
   using Runs = std::vector<PartRun>;
-  struct Order {  // of the runs of a chunk in a pass
+  struct Order {  // the runs of a chunk in the order of a pass
     const Runs& runs;
     bool reversed;
     const PartRun& operator[](size_t i) const { return runs[reversed ? runs.size() - 1 - i : i]; }
@@ -71,13 +71,14 @@ class Waits {
   static Order backwards(const StageChunk& c) { return {c.runs, true}; }
   const UnitTimes::Part& unit(const PartRun& r) const { return u_.parts[r.part]; }
 
-  // Under which gradients are reduced: additions are dealt out evenly between the ends of the net.
+  // A part's backward, under which gradients are reduced, with additions spread evenly between the net's
+  // ends.
   double backward_pass(const PartRun& r) const {
     const double adds = stage_.inner > 0 ? r.inner / r.count : 1;
     return times_[r.part].backward.seconds + adds * (policy_.added / adding_);
   }
 
-  // By how much `times` parts become longer, each with a collective beside it.
+  // The extension of `times` parts, each with a concurrent collective.
   double beside(double times, double compute, double collective) {
     if (times <= 0 || collective <= 0) return 0;
     const double slow = slowdown_ * std::min(compute, collective / (1 + slowdown_));
@@ -85,8 +86,8 @@ class Waits {
     return times * (slow + std::max(0.0, collective - compute - slow));
   }
 
-  // The first part of a pass is waited for, and the second comes under it; a stage that was idle has both
-  // before the first micro-batch comes to its `first` chunk.
+  // A pass waits for its first part, and the second is gathered under it; an idle stage has both before the
+  // first micro-batch reaches its `first` chunk.
   double forward(const StageChunk& c, bool first) {
     double all = c.times * unit(c.runs.front()).gather;
     if (first) w_.prefetched += unit(c.runs.front()).gather;
@@ -106,8 +107,8 @@ class Waits {
     return all;
   }
 
-  // The pass that comes first has nothing to reduce beside it. Of parts that are recomputed together one has
-  // come under the group before it; the others are waited for. Reductions of the last part are, too.
+  // The first part's pass has nothing to reduce beside it. A group's parts after the first are waited for,
+  // since only one is gathered under the previous group, as are the last part's reductions.
   double backward(const StageChunk& c, bool first) {
     const Order runs = backwards(c);
     const double wait = unit(runs[0]).gather_again;
@@ -142,7 +143,7 @@ class Waits {
     double all = c.times * wait;
     if (first) w_.prefetched += wait;
     for (size_t i = 0; i < c.runs.size(); ++i) {
-      // When an end of the net has last been read is not known: a table may be looked up by every op.
+      // An end's last read is unknown: any op may look up a table.
       const double after = runs[i].inner > 0 ? (times_[runs[i].part].*pass).after_reads : 0;
       const auto gathers = [&](double times, double seconds) {
         const double left = std::max(0.0, seconds - after);

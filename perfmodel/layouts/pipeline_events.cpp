@@ -9,27 +9,28 @@ namespace {
 using Port = VirtualStage::Port;
 using Segment = VirtualStage::Segment;
 
-// One stage's lanes: when each is free, and the transfers that its compute may stand beside.
+// One stage's lanes: the times at which each is free, and pending transfers.
 struct Lanes {
   double compute = 0;
-  double host = 0;  // has launched all so far
+  double host = 0;  // time at which all so far is launched
   double send_forward = 0, receive_forward = 0, send_backward = 0, receive_backward = 0;
 };
 
-// One chunk's buffers and how far it has come.
+// One chunk's buffers and progress.
 struct ChunkState {
   int32_t forwarded = 0, backwarded = 0;
-  std::vector<double> ready, gradient_ready;  // of what leaves, of what enters: when it can be sent
-  std::vector<double> leaving;                // by what leaves: when its buffer is free
-  std::vector<double> gradient;               // by stream: when the memory of its gradient is free
-  std::vector<double> slots;                  // when each is free
+  std::vector<double> ready, gradient_ready;  // time at which a sent stream, or a received one's gradient,
+                                              // can be sent
+  std::vector<double> leaving;                // by stream sent: time at which its buffer is free
+  std::vector<double> gradient;               // by stream: time at which its gradient's memory is free
+  std::vector<double> slots;                  // time at which each is free
 };
 
 void raise(double& a, double b) {
   a = std::max(a, b);
 }
 
-// When it is done; the host goes on while the device waits.
+// Returns the end of the work; the host continues while the device waits.
 double done(double now, const Segment::Work& work, double& host) {
   const double end = std::max(now, host + work.lag) + work.seconds;
   host += work.launches;
@@ -51,9 +52,8 @@ PipelineEvents::PipelineEvents(std::string schedule, int p, int v, std::vector<V
       for (const Port& port : *ports) streams_ = std::max({streams_, port.stream + 1, port.same + 1});
 }
 
-// Groups of as many as there are stages: interleaved schedules take no others. The pace is the mean of
-// several, as one may take a little longer than the next: slots take turns, and each stage has another number
-// of them.
+// Plays whole groups of p micro-batches, as interleaved schedules need. The pace is a mean over several
+// groups, since slots take turns and each stage has another number of them.
 double PipelineEvents::seconds(int64_t m) const {
   constexpr int64_t kPlayed = 6, kPaced = 4;  // groups
   if (m <= (kPlayed + 1) * p_) return played(static_cast<int>(m));
@@ -153,13 +153,13 @@ double PipelineEvents::played(int m) const {
       for (const int32_t i : segment.gives) raise(now, arrived[i]);
       if (first) now += stage.wait_backward - stage.ahead_backward - stage.behind;
       first = false;
-      // What it writes: where that did not arrive before, the last one has to have left.
+      // Waits for the gradients it overwrites: unless it just arrived, the last one must have left.
       for (const int32_t i : segment.takes) raise(now, x.gradient[stage.enters[i].same]);
       now = done(now, segment.backward, lane.host);
       for (const int32_t i : segment.takes) x.gradient_ready[i] = now;
       for (const int32_t i : segment.gives) raise(x.gradient[stage.leaves[i].same], now);
     }
-    // In place: the memory of what arrived holds what goes on.
+    // In place: the memory of what arrived holds what is sent on.
     for (const Port& in : stage.enters)
       if (!in.passes) raise(x.gradient[in.same], now);
     lane.compute = now + stage.behind;

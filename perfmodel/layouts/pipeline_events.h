@@ -1,14 +1,14 @@
-// A pipeline of unequal stages, event by event: when each stage computes each micro-batch, and when each
-// stream crosses each cut. A recurrence over the actions of the schedule that the engine runs
-// (plan/schedule.h); no plan is built. Where stages are alike closed forms do (layout_pipeline.cpp).
+// A pipeline of unequal stages by events: when each stage computes each micro-batch, and when each stream
+// crosses each cut. A recurrence over the engine's schedule (plan/schedule.h), without a plan. Equal stages
+// use closed forms (layout_pipeline.cpp).
 //
 //   PipelineEvents pipeline(kind, p, v, virtual_stages);
 //   double s = pipeline.seconds(m);          // from the first micro-batch's forward to the last one's
 //   backward
 //
-// The rules are those of plans (nets/chunk.cpp, nets/stages.h): a direction's transfers take turns, in the
-// order of streams; what leaves a chunk has one buffer, which the next micro-batch waits for; the gradient of
-// a stream has one on either side; what a chunk takes waits for a slot.
+// The rules are those of plans (nets/chunk.cpp, nets/stages.h): transfers of a direction are sequential, in
+// the order of streams; a sent stream has one buffer, for which the next micro-batch waits; a stream's
+// gradient has one on either side; a received stream waits for a slot.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,32 +18,32 @@
 
 namespace isobar {
 
-/// What a chunk does with a micro-batch, seconds.
+/// A chunk's work on a micro-batch, in seconds.
 struct VirtualStage {
   struct Port {           // a stream that crosses one of the chunk's cuts, in the order of Plan::streams
     int32_t stream = 0;   // index among all streams, …
-    int32_t same = 0;     // … and of the one whose gradient has the same memory
+    int32_t same = 0;     // … and of the one whose gradient shares its memory
     double transfer = 0;  // over that cut
-    bool passes = false;  // enters and leaves
+    bool passes = false;  // relayed: enters and leaves
   };
-  struct Segment {  // neighbouring parts, between which nothing comes or goes
+  struct Segment {  // adjacent parts without streams entering or leaving between
     struct Work {
       double seconds = 0;   // of the device
-      double launches = 0;  // seconds in which the host has launched all of it …
-      double lag = 0;  // … and the most that it is behind the device on the way there, if both begin at once
+      double launches = 0;  // of the host, to launch all of it …
+      double lag = 0;       // … and its largest lag behind the device, if both begin together
       void add(double seconds, double launches);
     };
-    Work forward, backward;  // backward: of a split one, without its weight gradients
-    Work weight;             // put off
-    // Ports of streams that its first part takes, and that its last part gives
+    Work forward, backward;  // backward: without weight gradients, if split
+    Work weight;             // postponed weight gradients
+    // Ports of its first part's inputs, and of its last part's results
     std::vector<int32_t> takes, gives;
-    bool hands_on = false;  // its last part is the chunk's
+    bool hands_on = false;  // its last part is the chunk's last
   };
   std::vector<Port> enters, leaves;
   std::vector<Segment> segments;
-  double boundary = 0;  // of adding up what leaves, or copying what comes back
-  // Waits for ZeRO's units: in each pass; of them, what an idle stage has done before; and after the gradient
-  // has gone on.
+  double boundary = 0;  // of summing a sent stream, or copying a received gradient
+  // Waits for ZeRO's units: in each pass; of them, done ahead by an idle stage; and after sending the
+  // gradient.
   double wait_forward = 0, wait_backward = 0, ahead_forward = 0, ahead_backward = 0, behind = 0;
 };
 
@@ -52,10 +52,10 @@ class PipelineEvents {
   /// `stages`: p * v of them, in forward order.
   PipelineEvents(std::string schedule, int p, int v, std::vector<VirtualStage> stages);
 
-  /// Of m micro-batches. Once a pipeline is full, p of them take as long as the p before: the others are not
-  /// played.
+  /// Seconds for m micro-batches. In a full pipeline every p of them take equally long, so the rest are
+  /// extrapolated.
   double seconds(int64_t m) const;
-  /// All of them played.
+  /// With all micro-batches played.
   double played(int m) const;
 
  private:

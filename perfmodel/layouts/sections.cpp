@@ -19,7 +19,7 @@
 namespace isobar {
 namespace {
 
-// Ranks that share a sample wait for the one that has most of it.
+// The plan of the busiest rank, on which ranks that share a sample wait.
 Plan plan_of_samples(RunSpec spec, int64_t samples) {
   spec.train.global_batch = spec.policy.micro_batch = samples;
   return build_plan(spec, busiest_rank(spec), {});
@@ -30,8 +30,7 @@ std::vector<NetStream> streams_of_samples(RunSpec spec, double samples) {
   return net_streams(spec);
 }
 
-// Which distinct part an op, buffer or parameter is priced with; -1: with none, because another part like its
-// own is.
+// The distinct part that prices an op, buffer or parameter; -1: another, equal part does.
 class Priced {
  public:
   Priced(const std::vector<int32_t>& distinct, const std::vector<int32_t>& representatives)
@@ -58,10 +57,10 @@ void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named,
     if (pass != Pass::forward && pass != Pass::backward) continue;
     const Op& op = one.ops[instr.op];
     const int32_t part = priced(op.part);
-    if (part < 0) continue;  // reductions over data-parallel ranks are of no part: they go by layout
+    if (part < 0) continue;  // reductions over data-parallel ranks belong to no part: the layout prices them
     Section& section = pass == Pass::forward ? out.parts[part].forward : out.parts[part].backward;
     const Op& same = two.ops.at(instr.op);
-    if (same.path != op.path)  // or the line through both is of nothing
+    if (same.path != op.path)  // required to interpolate between the two plans
       throw std::logic_error("of " + std::to_string(static_cast<int64_t>(out.two)) + " samples a plan has " +
                              same.path + " where it has " + op.path + " of " +
                              std::to_string(static_cast<int64_t>(out.one)));
@@ -79,7 +78,7 @@ void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named,
   }
 }
 
-// Which parameters are read other than in the forward pass of the part that declares them
+// Parameters that are read outside the forward pass of their part
 struct Reads {
   std::vector<bool> again;  // in its backward pass
   std::vector<bool> tied;   // by the other end of the net
@@ -131,7 +130,7 @@ void count_parameters(const Plan& plan, const Priced& priced, NetSections& out) 
   }
 }
 
-// What both plans have counted, at any number of samples
+// Interpolates a count between both plans
 template <class Count>
 Line line_through(const NetSections& n, const Plan& one, const Plan& two, const Count& count) {
   const double first = count(one), second = count(two);
@@ -139,7 +138,7 @@ Line line_through(const NetSections& n, const Plan& one, const Plan& two, const 
   return {first - slope * n.one, slope};
 }
 
-// A product's other operand is saved anyway. What sequence parallelism gathered is kept in part.
+// Operands of postponed weight gradients beyond what is saved anyway; of gathered ones the part is kept.
 double operands(const Plan& plan, const Priced& priced, int32_t part, double tp) {
   std::set<int32_t> gathered, counted;
   double bytes = 0;
@@ -187,7 +186,7 @@ void count_memory(const Plan& one, const Plan& two, const Priced& priced, double
   }
 }
 
-// The op that lies on the line through two, at x of the way from the first to the second.
+// The op interpolated at x between two.
 OpShape between(const OpShape& one, const OpShape& two, double x) {
   OpShape s = one;
   const auto mix = [x](double& a, double b) { a += x * (b - a); };
@@ -203,8 +202,8 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
   return s;
 }
 
-// What the op of so many samples was timed to take, as a multiple of the price of its counts. Of gradients
-// that are summed over micro-batches all but the first are added to what is there.
+// Measured over modelled time of the op at this number of samples. Weight gradients of all micro-batches but
+// the first accumulate.
 double timed_factor(const NamedShapes& named, double x, const Conditions& where) {
   Op op = named.one;
   const Attrs& two = named.two.a;
@@ -231,7 +230,7 @@ bool by_name(const TrainSpec& t) {
   return t.lora_rank > 0 || !t.freeze.empty();
 }
 
-// Parts that are alike are priced once: all of them must be trained alike.
+// Equal parts are priced once, so they must be trained equally.
 void check_alike(const RunSpec& spec) {
   if (!by_name(spec.train)) return;
   RunSpec one = spec;
@@ -246,8 +245,8 @@ void check_alike(const RunSpec& spec) {
   std::vector<Trained> parts(plan.parts.size());
   for (const Param& p : plan.params) parts[p.part].emplace_back(p.count, p.frozen);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Part& like = plan.parts[plan.parts[i].alike];
-    if (parts[i] != parts[plan.parts[i].alike])
+    const Part& like = plan.parts[plan.parts[i].same_as];
+    if (parts[i] != parts[plan.parts[i].same_as])
       throw ConfigError(
           spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
           "trains " + plan.parts[i].path + " otherwise than " + like.path +
@@ -257,7 +256,7 @@ void check_alike(const RunSpec& spec) {
   }
 }
 
-// Of the patterns those that the small net has names for
+// Keeps the name patterns that match the small net
 void keep_names_of(RunSpec& small) {
   TrainSpec& t = small.train;
   if (!by_name(t)) return;
@@ -295,7 +294,7 @@ SectionCache::SectionCache(const RunSpec& spec, bool named)
   base_.policy.recompute_num_layers = 1;
   base_.data = {};
   base_.data.history = spec.data.history;
-  // What looks at validations, of which there are none without data
+  // Validations are not planned without data, so settings that need them are reset
   TrainSpec& t = base_.train;
   const TrainSpec usual;
   t.lr_schedule = usual.lr_schedule;
@@ -318,7 +317,7 @@ RunSpec SectionCache::spec_of(const SectionKey& key) const {
   return spec;
 }
 
-// Context parallelism regroups several samples by copies that one alone does not need.
+// Context parallelism regroups several samples by copies that a single one does not need.
 std::pair<double, double> SectionCache::samples_of(const SectionKey& key) {
   if (key.cp == 1) return {1, 2};
   return key.single ? std::pair{1.0, 1.0} : std::pair{2.0, 4.0};
@@ -366,8 +365,8 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   double postponed = 0;
   size_t put_off = 0;
   const double launch = rates[index_of(Coef::host_op)];
-  double busy_until = 0;               // some collective is under way
-  double read = 0, launched_read = 0;  // when weights were last read: by the device alone, at the host's pace
+  double busy_until = 0;               // end of the last collective
+  double read = 0, launched_read = 0;  // last read of weights: on the device alone, and with launches
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
     OpShape shape = between(op.one, op.two, x);
@@ -421,7 +420,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   t.seconds = std::max(compute_end, busy_until);
   const bool by_cp = free[static_cast<size_t>(Lane::cp)] > free[static_cast<size_t>(Lane::tp)];
   (by_cp ? t.cp : t.tp) += t.seconds - compute_end;
-  // Weight gradients that come last have launches of their own.
+  // Postponed weight gradients have launches of their own.
   if (counts) (*counts)[index_of(Coef::host_op)] += static_cast<double>(section.size());
   const double launches = launch * static_cast<double>(section.size() - put_off);
   const double early = std::max(0.0, launches - t.seconds);

@@ -1,13 +1,12 @@
-// The distinct parts of a net, each counted once from a plan that the net's own builder emitted, forward and
-// backward. Layouts that share what decides them (tp, cp, sequence parallelism, recomputation, precision)
-// differ in how often and where these run, so an exhaustive search builds a few hundred small plans and no
-// more.
+// The distinct parts of a net, each counted once from a plan of the net's own builder, forward and backward.
+// Layouts with equal tp, cp, sequence parallelism, recomputation and precision differ only in how often and
+// where these run, so an exhaustive search builds a few hundred small plans.
 //
 //   SectionCache cache(spec);                       // net and policy of the search
 //   const NetSections& s = cache.of({.tp = 8, .cp = 1, .sequence_parallel = true, .recompute = "none"});
 //   SectionTime t = time_of(s, s.parts[1].forward, key, 4 /* samples */, rates, …);
 //
-// Everything about an op is linear in the samples of a micro-batch, so two small plans are enough.
+// An op's counts are linear in the samples of a micro-batch, so two small plans suffice.
 #pragma once
 #include <map>
 #include <memory>
@@ -24,7 +23,7 @@ struct SectionKey {
   bool sequence_parallel = false;
   int recompute = 0;    // index of kRecompute, or kGroupRecompute
   int cp_kind = 0;      // index of kCpKinds
-  bool single = false;  // of one sample, and cp > 1: it needs no regrouping by sample
+  bool single = false;  // one sample and cp > 1: needs no regrouping by sample
   auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 inline constexpr const char* kRecompute[] = {"none", "selective", "full"};
@@ -37,22 +36,23 @@ struct Line {  // a + b * samples
 };
 
 struct NamedShapes {  // of an op whose shape may have been timed (shapes.h), and its kind
-  Op one, two;        // for NetSections::one and ::two samples; operands are left out
+  Op one, two;        // for NetSections::one and ::two samples, without operands
 };
 
 struct SectionOp {
   OpShape one, two;  // for NetSections::one and ::two samples
   Lane lane;
-  bool weight = false;                                 // weight gradient: what a split backward pass puts off
+  bool weight = false;                                 // weight gradient, postponed by a split backward
   std::vector<int32_t> waits;                          // ops of this section
-  std::shared_ptr<const NamedShapes> named = nullptr;  // where shapes were timed
+  std::shared_ptr<const NamedShapes> named = nullptr;  // if shapes were timed
 };
 using Section = std::vector<SectionOp>;
 
-struct ParameterCounts {                    // elements a rank holds
-  double cut = 0, whole = 0;                // by tensor parallelism; trained
-  double cut_matrix = 0, whole_matrix = 0;  // of them, what matrix products read
-  double partial = 0;  // trained, whole, and of sums over tensor parallelism (nets/adapter.h); all matrices
+struct ParameterCounts {                    // elements on a rank
+  double cut = 0, whole = 0;                // trained; cut by tensor parallelism or whole
+  double cut_matrix = 0, whole_matrix = 0;  // of them, read by matrix products
+  double partial = 0;  // trained, whole, with gradients summed over tensor parallelism (nets/adapter.h); all
+                       // matrices
   double frozen_cut = 0, frozen_whole = 0, frozen_cut_matrix = 0, frozen_whole_matrix = 0;
   double trained() const { return cut + whole + partial; }
   double frozen() const { return frozen_cut + frozen_whole; }
@@ -71,47 +71,47 @@ struct ParameterCounts {                    // elements a rank holds
 struct PartSections {  // of a part of the net
   Section forward, backward;
   ParameterCounts parameters;
-  ParameterCounts read_again;  // of them, what its backward pass reads
-  Line saved;                  // bytes that a micro-batch in flight keeps
-  Line split;                  // more of it when weight gradients are put off: their operands
+  ParameterCounts read_again;  // of them, read by its backward pass
+  Line saved;                  // bytes saved for a micro-batch in flight
+  Line split;                  // further bytes if weight gradients are postponed: their operands
 };
 
 struct NetSections {
-  double one = 1, two = 2;          // samples of the plans that it was cut from; equal: it is of these alone
-  std::vector<PartSections> parts;  // the distinct ones, as NetParts numbers them
-  // Over a cut before each part of distinct_parts(net): bytes of all streams; and of those to that part, for
-  // which it waits. What jumps is made earlier and passed on at once, beside compute.
+  double one = 1, two = 2;          // samples of its two plans; if equal, valid for these only
+  std::vector<PartSections> parts;  // the distinct ones, numbered as in NetParts
+  // Over a cut before each part of distinct_parts(net): bytes of all streams; and of those for that part,
+  // which waits for them. Skip connections are sent earlier, beside compute.
   std::vector<Line> crossing, handed_on;
   Line scratch;          // bytes
-  Line fed_back;         // bytes of what a step of a roll-out hands to the next
-  Line replayed;         // … of a prediction as a replay buffer takes it
-  double constants = 0;  // bytes, of a rank with parts of all kinds
-  double tied = 0;       // elements of the first part's parameters that the last one reads, too
+  Line fed_back;         // bytes that a roll-out step gives to the next
+  Line replayed;         // … of a prediction for a replay buffer
+  double constants = 0;  // bytes on a rank with parts of all kinds
+  double tied = 0;       // parameters of the first part that the last one also reads
 };
 
 struct StreamLine {  // of the whole net
-  NetStream stream;  // its bytes are of one sample, or two
+  NetStream stream;  // with the bytes of one sample, or two
   Line bytes;        // of a micro-batch
 };
 
 class SectionCache {
  public:
-  /// `named`: ops are told apart by the names of their shapes, too (Machine::shapes).
+  /// `named`: also distinguishes ops by their shapes' names (Machine::shapes).
   explicit SectionCache(const RunSpec& spec, bool named = false);
-  /// Throws ConfigError for what the net cannot take. References stay.
+  /// Throws ConfigError for what the net cannot take. References stay valid.
   const NetSections& of(const SectionKey& key);
   const std::vector<StreamLine>& streams(const SectionKey& key);
   size_t size() const { return known_.size(); }
 
  private:
   RunSpec spec_of(const SectionKey& key) const;
-  /// Of the plans, or streams, that a line goes through; equal: what is asked for is of so many alone.
+  /// Samples of the two plans, or streams; equal: valid for this number only.
   static std::pair<double, double> samples_of(const SectionKey& key);
   RunSpec base_;
   bool named_;
   NetSpec net_;                           // the whole one
-  std::vector<int32_t> distinct_;         // of each part of the small net that plans are of
-  std::vector<int32_t> representatives_;  // of each distinct one, which part of it is priced
+  std::vector<int32_t> distinct_;         // for each part of the small planned net
+  std::vector<int32_t> representatives_;  // for each distinct one, the part that is priced
   std::map<SectionKey, std::unique_ptr<NetSections>> known_;
   std::map<SectionKey, std::vector<StreamLine>> streams_;
 };
@@ -124,20 +124,20 @@ struct SectionTime {
   double seconds = 0;             // from begin to end
   double compute = 0;             // all compute ops, undisturbed
   double weight = 0;              // of them, weight gradients
-  double after_reads = 0;         // from the end of the last op that reads weights to the end
-  double device_after_reads = 0;  // the same were there no launches to wait for
-  double tp = 0, cp = 0;          // compute waits for these collectives
-  double slowdown = 0;            // compute beside communication
-  double host = 0;                // the rest: launches come too slowly
-  double launches = 0;            // of the host, for all ops
-  double flops = 0, ceiling = 0;  // matrix FLOPs; least possible seconds of them
+  double after_reads = 0;         // from the last read of weights to the end
+  double device_after_reads = 0;  // the same without waiting for launches
+  double tp = 0, cp = 0;          // waits of compute for these collectives
+  double slowdown = 0;            // of compute beside communication
+  double host = 0;                // the rest: waits for launches
+  double launches = 0;            // host time, for all ops
+  double flops = 0, ceiling = 0;  // matrix FLOPs; their least possible seconds
 };
 struct PartTime {
   SectionTime forward, backward;
   double of(double SectionTime::*member) const { return forward.*member + backward.*member; }
 };
-/// `split`: weight gradients come after everything else, so they hide no collective.
-/// `counts`: all of the section's counts, added up. `peaks`: FLOP/s by type, for the ceiling.
+/// `split`: weight gradients come last, so they hide no collective. `counts`: sums the section's counts.
+/// `peaks`: FLOP/s by type, for the ceiling.
 struct Peaks {
   double f32 = 0, tf32 = 0, bf16 = 0, fp8 = 0;
   double of(const OpShape& s) const {

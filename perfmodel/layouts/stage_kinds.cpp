@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// Where each run of equal parts begins, and the end
+// First part of each run of equal parts, and the end
 std::vector<int32_t> run_begins(const std::vector<int32_t>& distinct) {
   std::vector<int32_t> out;
   for (size_t i = 0; i < distinct.size(); ++i)
@@ -18,7 +18,8 @@ std::vector<int32_t> run_begins(const std::vector<int32_t>& distinct) {
   return out;
 }
 
-// A net whose runs were cut down carries the same everywhere inside one of them.
+// For each part of the net, a part of the small net whose cut carries the same streams: all cuts inside one
+// run do.
 std::vector<int32_t> like_cuts(const std::vector<int32_t>& net, const std::vector<int32_t>& small) {
   const std::vector<int32_t> from = run_begins(net), to = run_begins(small);
   if (from.size() != to.size()) throw std::logic_error("distinct_parts() has other runs than the net");
@@ -31,7 +32,7 @@ std::vector<int32_t> like_cuts(const std::vector<int32_t>& net, const std::vecto
   return out;
 }
 
-using Group = std::vector<double>;  // parts that are recomputed together, by distinct part
+using Group = std::vector<double>;  // parts recomputed together, by distinct part
 
 bool holds(const Group& large, const Group& small) {
   for (size_t i = 0; i < large.size(); ++i)
@@ -110,8 +111,8 @@ StageKind stage_of(const NetParts& net, const std::vector<int32_t>& cuts, int32_
 std::vector<int32_t> number_distinct(const std::vector<Part>& parts) {
   std::vector<int32_t> first, out;
   for (const Part& p : parts) {
-    auto at = std::find(first.begin(), first.end(), p.alike);
-    if (at == first.end()) at = first.insert(first.end(), p.alike);
+    auto at = std::find(first.begin(), first.end(), p.same_as);
+    if (at == first.end()) at = first.insert(first.end(), p.same_as);
     out.push_back(static_cast<int32_t>(at - first.begin()));
   }
   return out;

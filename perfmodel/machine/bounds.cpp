@@ -7,8 +7,8 @@
 namespace isobar {
 namespace {
 
-// Where the ends are: a core of the 1990s and an exascale node, a serial line and the memory of a wafer. Of
-// coefficients: prices of a unit between a hundredth of the best and a million times the usual.
+// Ranges span a core of the 1990s to an exascale node, a serial line to a wafer's memory; coefficients a
+// hundredth of the best to a million times the usual price.
 const std::vector<Bounds>& plain_keys() {
   static const std::vector<Bounds> keys{
       {"identity.cores", "cores", 1, 1e5},
@@ -85,7 +85,7 @@ std::optional<Implausible> implausible(const std::string& key, double value) {
   Implausible out{"is " + shown(value) + " " + b->unit + ", which no machine has: plausible is " +
                       shown(b->least) + " to " + shown(b->most) + " " + b->unit,
                   "give it in " + b->unit};
-  // A number in thousands of the unit and the like: the usual slip first.
+  // Tries powers of a thousand in order of likelihood: a wrong unit is the usual mistake.
   for (const int power : {9, 12, 6, 3, -9, -6, -3}) {
     char text[48];
     std::snprintf(text, sizeof text, "%ge%d", value, power);

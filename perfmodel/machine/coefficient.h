@@ -1,12 +1,10 @@
-// The coefficients that turn counted terms into seconds: their names, units and kinds, one table for the
-// machine file, the cost model and the fit. To add a term, add a line to the table in coefficient.cpp and
-// count it in terms.cpp.
+// The coefficients that turn counts into seconds: names, units and kinds, one table for the machine file, the
+// cost model and the fit. A new term is a line of the table in coefficient.cpp and a count in terms.cpp.
 //
 //   const CoefficientInfo& info = info_of(Coef::gemm_f32);   // "gemm.f32", "s/FLOP", Resource::compute
 //
-// A coefficient is the price of one unit with one thread running alone; how several threads and ranks share
-// the host is said by the coefficients of Resource::sharing (cost.h). An accelerator counts as one thread on
-// a core of its own.
+// A coefficient is the price of one unit with one thread alone; coefficients of Resource::sharing (cost.h)
+// describe how threads and ranks share the host. An accelerator counts as one thread on its own core.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -81,29 +79,28 @@ constexpr size_t index_of(Coef c) {
   return static_cast<size_t>(c);
 }
 
-/// How much of everything: one number for each coefficient, in its unit (FLOP, B, calls, ...).
+/// Amounts: one number for each coefficient, in its unit (FLOP, B, calls, ...).
 using Counts = std::array<double, kCoefs>;
 
 enum class Resource : uint8_t {
-  compute,  // arithmetic: shared by threads, slowed by other busy cores (share.compute)
-  memory,   // bytes: shared by threads, slowed by other users of the memory (share.memory)
-  serial,   // one thread's time, whatever the number of threads
+  compute,  // arithmetic: divided among threads, slowed by other busy cores (share.compute)
+  memory,   // bytes: divided among threads, slowed by other users of the memory (share.memory)
+  serial,   // one thread's time, for any number of threads
   fork,     // starting and joining a team: grows with log2(threads)
   wire,     // communication, inside a host or between hosts
-  host,     // the processor that feeds an accelerator: beside it, unless it falls behind
+  host,     // the processor that feeds an accelerator: hidden unless it falls behind
   read,     // data loading, CPU-seconds of one loader thread
-  sharing,  // no price: says how the others share the host
-  write,    // checkpoints: beside the steps, while training stands still
-  bytes,    // no part of a step: memory of the process
+  sharing,  // no price: how the others share the host
+  write,    // checkpoints: between steps, while training stops
+  bytes,    // not part of a step: memory of the process
 };
 
 struct CoefficientInfo {
   const char* name;    // in machine files
   const char* unit;    // s/FLOP, s/B, s, 1, B
-  const char* term;    // the line of a prediction that it is printed under
+  const char* term;    // the line of a prediction that shows it
   const char* family;  // members are shrunk towards each other
-  const char*
-      peak;  // f32 | tf32 | bf16 | fp8: cannot be cheaper than 1/peak of one core; nullptr: no ceiling
+  const char* peak;    // f32 | tf32 | bf16 | fp8: at least 1/peak of one core; nullptr: no bound
   Coef coef;
   Resource resource;
 };

@@ -1,8 +1,8 @@
-// What a run computes on, and whether this program can run it there: run.device of the specification beside
-// what the machine file describes. Everything that prices a step asks here; nothing else compares the two.
+// The device that a run computes on, and whether this program can run it there, from run.device and the
+// machine file. Everything that prices a step uses it.
 //
-//   if (device_of(spec, machine) == Device::accelerator) ...   // ConfigError where they contradict each
-//   other require_trainable(machine);                                // before runs are made on it
+//   if (device_of(spec, machine) == Device::accelerator) ...   // ConfigError if they contradict each other
+//   require_trainable(machine);                                // before runs on it
 #pragma once
 #include <string>
 
@@ -15,24 +15,24 @@ namespace isobar {
 enum class Device : uint8_t { cores, accelerator };
 const char* name_of(Device d);  // "cores", "accelerators"
 
-/// What the machine file describes.
+/// The device that the machine file describes.
 Device device_of(const Machine& machine);
-/// Of a run: run.device `auto` is what the machine has, `cpu` and `cuda` must be what it describes. Throws
-/// ConfigError naming both and the mend.
+/// A run's device: run.device `auto` is the machine's, `cpu` and `cuda` must match it. Throws ConfigError
+/// naming both and the remedy.
 Device device_of(const RunSpec& spec, const Machine& machine);
 
-/// Why Isobar's engine cannot train there, although it can be predicted: "" where it can.
+/// The reason why Isobar's engine can only predict the machine, not train on it; "": it can train.
 std::string prediction_only(const Machine& machine);
-/// Throws ConfigError where runs cannot be made on the machine, or where nobody says that they can.
+/// Throws ConfigError if runs cannot be made on the machine, or if that is unknown.
 void require_trainable(const Machine& machine);
 
-/// Bytes that one of `ranks_on_host` ranks has for itself: of its accelerator, or its part of the host.
+/// Bytes of one of `ranks_on_host` ranks: its accelerator's, or its share of the host's.
 double memory_of_rank(const Machine& machine, int64_t ranks_on_host);
 
-/// What a rank's share of an accelerator holds, for the account of model/nets/device_memory.h.
+/// A rank's share of an accelerator, for model/nets/device_memory.h.
 DeviceRoom room_of(const Machine& machine);
 
-/// The name of the peak that bounds a run's matrix products, and of the coefficient that prices them.
+/// The peak that bounds a run's matrix products, and the coefficient that prices them.
 std::string peak_of(const RunSpec& spec);
 Coef gemm_of(const RunSpec& spec);
 

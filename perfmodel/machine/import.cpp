@@ -43,7 +43,7 @@ struct Fields {
   }
 };
 
-// Of Calculon's steps [at least so much, efficiency] the one for the largest
+// The efficiency for the largest size in Calculon's steps [least size, efficiency]
 double best_step(const json& steps) {
   double most = -1, efficiency = 1;
   for (const json& s : steps)
@@ -68,7 +68,7 @@ Machine from_calculon(const json& j, const std::string& file) {
   Accelerator a;
   a.name = file;
   a.memory_bytes = std::llround(f.number("mem1.GiB") * 1073741824.0);
-  a.processors = 1;  // efficiencies say what tiles lose
+  a.processors = 1;  // tile losses are part of the efficiencies
   a.host = {.name = "host",
             .ranks = host.whole("size"),
             .bandwidth = host.number("bandwidth") * 1e9,

@@ -1,13 +1,11 @@
-// Files of other performance models, so that their users can check this one in a minute.
+// Imports files of other performance models, so that their users can compare quickly.
 //
 //   Machine m = import_machine(load_json("systems/a100_80g.json"), "systems/a100_80g.json");   // Calculon
-//   nlohmann::json run = import_model(load_json("models/megatron-1T.json"), "...");            // {net:
-//   {...}}
+//   nlohmann::json run = import_model(load_json("models/megatron-1T.json"), "...");   // {net: {...}}
 //
-// Known: Calculon's system, application and execution; transformer-perf-estimates' system (config-*.json) and
-// model ({l, e, h, depth}). What they know as an efficiency becomes a coefficient with their name as
-// provenance; what they do not know keeps this program's default. Neither has a vocabulary: it becomes the
-// smallest.
+// Supported: Calculon's system, application and execution; transformer-perf-estimates' system (config-*.json)
+// and model ({l, e, h, depth}). Their efficiencies become coefficients with their name as provenance;
+// anything else keeps this program's default. Neither has a vocabulary: it becomes the smallest.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -23,7 +21,7 @@ enum class PeerFile : uint8_t {
   tpe_system,
   tpe_model
 };
-/// Throws ConfigError for a file that is none of them.
+/// Throws ConfigError for any other file.
 PeerFile peer_file(const nlohmann::json& j, const std::string& file);
 bool is_machine(PeerFile f);
 

@@ -7,8 +7,8 @@
 namespace isobar {
 namespace {
 
-// What a core reaches of its peak, and what small things cost, before anything was measured. Log sigmas say
-// how little is known: a factor of two either way for most.
+// Defaults before any measurement: what a core reaches of its peak, and small costs. Most log sigmas are a
+// factor of two either way.
 struct Default {
   double value, log_sigma;
 };
@@ -17,7 +17,7 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
   const double f32 = peaks.at("f32").value, bf16 = peaks.at("bf16").value;
   const double host = peaks.at("memory").value;
   const double cores = static_cast<double>(std::max<int64_t>(id.cores, 1));
-  const double core = std::min(host, std::max(12e9, host / cores));  // B/s that one core can draw
+  const double core = std::min(host, std::max(12e9, host / cores));  // B/s of one core
   switch (c) {
     case Coef::gemm_f32:
       return {1 / (0.65 * f32), 0.4};
@@ -27,7 +27,7 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {1 / (0.5 * bf16), 0.6};
     case Coef::gemm_fp8:
       return {1 / (0.5 * peaks.at("fp8").value), 0.6};
-    // Of what heads of 48 take, a quarter is the softmax: 0.3 (forward) and 0.25 of the peak in all.
+    // With heads of 48 a quarter is the softmax: 0.3 (forward) and 0.25 (backward) of the peak in all.
     case Coef::attention_f32:
     case Coef::attention_tf32:  // emulated
       return {1 / (0.4 * f32), 0.6};
@@ -42,7 +42,7 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {160 / f32, 0.8};
     case Coef::softmax_backward_f32:
       return {480 / f32, 0.8};
-    case Coef::softmax_bf16:  // the same vectors; what the products leave of them differs
+    case Coef::softmax_bf16:  // the same vectors, next to other products
       return {120 / f32, 0.9};
     case Coef::softmax_backward_bf16:
       return {360 / f32, 0.9};
@@ -52,7 +52,7 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::optimizer:
     case Coef::attention_bytes:
       return {1 / core, 0.6};
-    case Coef::copy_host:  // host memory is all there is
+    case Coef::copy_host:  // only host memory is involved
       return {2 / core, 0.6};
     case Coef::gelu:
     case Coef::loss:
@@ -67,8 +67,7 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {1e-6, 0.8};
     case Coef::fork:
       return {2e-6, 0.8};
-    // Ops fill the step; what is left is the loop around them. On one rank of this engine 1 us of 36 (an mlp)
-    // and 3 of 2,800 (a ViT), which runs tell; between hosts, what each step loses besides.
+    // Ops fill the step; the rest is the loop around them and, between hosts, other losses of each step.
     case Coef::step:
       return {1e-4, 1.5};
     case Coef::read_noise:
@@ -78,11 +77,11 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {2e-9, 0.8};
     case Coef::read_zarr:  // a file to open for each chunk
       return {1e-9, 0.8};
-    case Coef::read_decode:  // of bytes delivered: lz4 takes a third of what zstd does
+    case Coef::read_decode:  // of delivered bytes; lz4 takes a third of zstd's time
       return {1e-9, 1.0};
     case Coef::read_sample:
       return {1e-4, 1.0};
-    case Coef::read_table:  // rows in random order: a miss in the cache for every 64 bytes
+    case Coef::read_table:  // rows in random order: a cache miss for every 64 bytes
       return {1e-9, 0.8};
     case Coef::read_row:
       return {5e-8, 0.8};
@@ -107,8 +106,8 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {0.15, 0.8};
     case Coef::share_memory:
       return {std::max(0.2, cores * core / host - 1), 0.7};
-    // A team's start and end: a flag each that every thread reads, and a counter that all of them write. Of a
-    // product's lines most are read where they were written, and of the others several are under way at once.
+    // A team's start and end: a flag each that every thread reads, and a counter that all write. Most of a
+    // product's lines are read where they were written, and other misses overlap.
     case Coef::hops_fork:
       return {4, 0.8};
     case Coef::hops_line:
@@ -122,9 +121,9 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::imbalance:
     case Coef::lockstep:
       return {0.02, 0.8};
-    case Coef::commit:  // seven fsyncs in a row, of 1 ms (flash) to 10 ms (a turning disk)
+    case Coef::commit:  // seven fsyncs in sequence, of 1 ms (flash) to 10 ms (disk)
       return {2e-2, 1.0};
-    case Coef::checkpoint:  // a local disk, synced: 0.1 GB/s (a cloud's volume) to 2 GB/s (NVMe)
+    case Coef::checkpoint:  // a local disk, synced: 0.1 GB/s (cloud volume) to 2 GB/s (NVMe)
       return {1 / 5e8, 1.0};
     case Coef::process:
       return {1.2e8, 0.4};
@@ -132,16 +131,15 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
   return {1, 1};
 }
 
-// Log sigma of the share of a spec sheet's peak that large products reach, where nobody has measured it.
-// Over the chips whose measured rates configs/machines lists, the shares miss the ones below by 0.08 (NVIDIA,
-// A100 to GB200), 0.49 (AMD, MI300X) and 0.45 (Intel, Max 1550): their root mean square, each vendor counted
-// once (tests/perfmodel/unmeasured_test.cpp does it again).
+// Log sigma of the share of a spec sheet's peak that large products reach, if unmeasured: root mean square
+// error, each vendor counted once, of the shares below on the measured chips of configs/machines
+// (tests/perfmodel/unmeasured_test.cpp).
 constexpr double kUnmeasuredProducts = 0.39;
 
-// The same of an accelerator. Products: what large ones reach in published micro-benchmarks (GEMM counts are
-// already rounded up to whole rounds of tiles, terms.h). Memory-bound kernels, attention and links: what
-// published runs of tuned engines needed in whole steps, on A100 to GB200 (tests/import/
-// shipped_machines_test.cpp). Launches and the host's dispatch: a framework in Python without graphs.
+// Defaults of an accelerator. Products: large ones in published micro-benchmarks (GEMM counts are already
+// rounded up to whole waves of tiles, terms.h). Memory-bound kernels, attention and links: whole steps of
+// published runs of tuned engines, on A100 to GB200 (tests/import/shipped_machines_test.cpp). Launches: a
+// Python framework without graphs.
 Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Peak>& peaks) {
   const double memory = peaks.at("memory").value, bf16 = peaks.at("bf16").value;
   const double f32 = peaks.at("f32").value, tf32 = peaks.at("tf32").value;
@@ -156,8 +154,8 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1 / (0.65 * peaks.at("fp8").value), kUnmeasuredProducts};
     case Coef::attention_f32:
       return {1 / (0.7 * peaks.at("f32").value), 0.4};
-    // Kernels of our own, on the tensor cores' synchronous instructions. Shares of the peak are assumed: they
-    // were never measured, and the wide sigma says so. Without such units: f32's.
+    // Our own kernels on the tensor cores' synchronous instructions: assumed shares of the peak, hence the
+    // wide sigma. Without such units: f32's.
     case Coef::attention_tf32:
       return {1 / std::max(0.3 * tf32, 0.7 * f32), 0.5};
     case Coef::attention_backward_tf32:
@@ -179,7 +177,7 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1 / 25e9, 0.5};
     case Coef::vector:
       return {0.1 / peaks.at("f32").value, 0.8};
-    case Coef::gemm_bytes:  // mostly under the arithmetic
+    case Coef::gemm_bytes:  // mostly hidden under arithmetic
       return {0.25 / memory, 0.5};
     case Coef::spill:
       return {1e-4 / memory, 0.8};
@@ -200,10 +198,10 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1 / (0.75 * a.net.of_rank()), 0.3};
     case Coef::collective_call:
       return {8e-6, 0.5};
-    case Coef::share_compute:  // accelerators share nothing but links
+    case Coef::share_compute:  // accelerators share only links
     case Coef::share_memory:
     case Coef::threads_serial:
-    case Coef::lockstep:  // streams keep their own time: what ranks wait in collectives is their prices'
+    case Coef::lockstep:  // waits in collectives are part of their prices
       return {1e-9, 0.8};
     case Coef::overlap_slowdown:
       return {0.2, 0.6};
@@ -213,7 +211,7 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1e-1, 1.0};
     case Coef::checkpoint:  // one node's share of a parallel file system
       return {1 / 5e9, 0.8};
-    case Coef::process:  // of an accelerator; from before NCCL was counted apart
+    case Coef::process:  // on an accelerator; dates from before NCCL was counted separately
       return {kGpuProcessBytes, 0.3};
     default:
       return {1e-9, 1};
@@ -251,8 +249,7 @@ Machine machine_from_spec(const std::string& name, const Identity& identity,
   m.peaks.try_emplace("fp8", Peak{peaks.at("bf16").value, {"that of bf16"}});
   for (size_t i = 0; i < kCoefs; ++i) {
     const auto c = static_cast<Coef>(i);
-    const bool by_host =
-        !accelerator || info_of(c).resource == Resource::read;  // hosts read, whatever computes
+    const bool by_host = !accelerator || info_of(c).resource == Resource::read;  // hosts read for any device
     const Default d = by_host ? default_of(c, identity, m.peaks) : default_of(c, *accelerator, m.peaks);
     m.coefficients[i] = Coefficient::make(d.value, d.log_sigma, {"spec"});
   }

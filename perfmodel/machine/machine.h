@@ -1,14 +1,13 @@
-// A machine as the predictor knows it: what it is, what it cannot exceed, and what each unit of work costs.
-// `isobar calibrate` and `isobar fit` write the same YAML that `isobar predict` reads.
+// A machine for the predictor: what it is, its peaks, and the price of each unit of work. `isobar calibrate`
+// and `isobar fit` write the same YAML that `isobar predict` reads.
 //
-//   Machine m = load_machine("configs/machines/local.yaml");     // ConfigError names file, key and mend
+//   Machine m = load_machine("configs/machines/local.yaml");     // ConfigError names file, key and remedy
 //   m[Coef::gemm_f32].value                                      // seconds per FLOP of one thread alone
 //   save_machine(m, "fitted.yaml");
 //
-// Only `identity` (or `accelerator`) and `peaks` have to be in a file: a coefficient that it leaves out is
-// derived from them ("spec") and carries a wide interval. `peaks` hold FLOP/s of ONE core by dtype and memory
-// B/s of the host; with an `accelerator`, FLOP/s and memory B/s of one of those
-// (configs/machines/dgx-a100.yaml).
+// A file needs only `identity` (or `accelerator`) and `peaks`: missing coefficients are derived from them
+// ("spec") with a wide interval. `peaks` are FLOP/s of ONE core by dtype and memory B/s of the host; with an
+// `accelerator`, FLOP/s and memory B/s of one of those (configs/machines/dgx-a100.yaml).
 #pragma once
 #include <array>
 #include <cmath>
@@ -28,8 +27,8 @@ struct Identity {
   std::string host, cpu, isa;
   int64_t cores = 0;
   int64_t memory_bytes = 0;
-  int64_t cache_bytes = 0;  // last level: what ranks on this host share
-  double core_trip_ns = 0;  // of a cache line from core to core and back; 0: not measured
+  int64_t cache_bytes = 0;  // last level, shared by the host's ranks
+  double core_trip_ns = 0;  // a cache line's round trip between cores; 0: not measured
 };
 
 struct Peak {
@@ -37,36 +36,36 @@ struct Peak {
   std::vector<std::string> provenance;
 };
 
-/// A level of the network between ranks: how far it reaches and what one rank can send over it.
+/// A level of the network between ranks: its reach and rates.
 struct Tier {
   std::string name;        // host (one NVLink domain) | net (between them)
-  int64_t ranks = 0;       // that it connects; 0: all
+  int64_t ranks = 0;       // number it connects; 0: all
   double bandwidth = 0;    // B/s of one link, one direction
   double links = 1;        // of each rank: NVLink counts as one, NICs are counted (0.5: two ranks share one)
   double latency = 0;      // s, of one message
-  bool reduction = false;  // the switch adds up (NVLS, SHARP): an all-reduce sends its bytes once
+  bool reduction = false;  // the switch adds (NVLS, SHARP): an all-reduce sends its bytes once
   std::vector<std::string> provenance;
   double of_rank() const { return bandwidth * links; }  // B/s
 };
 
-/// What ranks of a GPU cluster compute on. With it, `peaks` are those of one accelerator.
+/// The device of ranks of a GPU cluster. With it, `peaks` are those of one accelerator.
 struct Accelerator {
-  std::vector<std::string> called;  // what tables of published runs call it; {}: no table names this one
+  std::vector<std::string> called;  // its names in tables of published runs; {}: none
   std::string name;
-  std::string vendor;  // nvidia | amd | intel; "": not said. Isobar's engine runs on nvidia's (device.h)
-  int64_t memory_bytes = 0;    // that a prediction fills: the plate's
-  int64_t reported_bytes = 0;  // the total that a process sees: what runs of others were out of; 0: the same
-  int64_t processors = 0;      // SMs, compute units, Xe cores: a product's tiles go round over them
-  double power_w = 0;          // 0: not known
-  double host_bandwidth = 0;   // B/s per direction to the host's memory; 0: not known
-  double price_per_hour = 0;   // of one, in `currency`; 0: not known
+  std::string vendor;        // nvidia | amd | intel; "": unknown. Isobar's engine runs on nvidia's (device.h)
+  int64_t memory_bytes = 0;  // nominal size, which a prediction fills
+  int64_t reported_bytes = 0;  // total as a process sees it: the limit of published runs; 0: the same
+  int64_t processors = 0;      // SMs, compute units, Xe cores: a product's tiles run on them in waves
+  double power_w = 0;          // 0: unknown
+  double host_bandwidth = 0;   // B/s per direction to the host's memory; 0: unknown
+  double price_per_hour = 0;   // of one, in `currency`; 0: unknown
   std::string currency = "USD";
-  double mtbf_hours = 0;  // of one, between failures that end a job, whatever fails; 0: not known
+  double mtbf_hours = 0;  // of one, between failures that end a job; 0: unknown
   Tier host, net;
   std::vector<std::string> provenance;
 };
 
-/// What checkpoints are written to. 0: not said, and what is assumed instead is printed (step/checkpoint.h).
+/// Destination of checkpoints. 0: unknown, and the assumption is printed (step/checkpoint.h).
 struct Storage {
   double host_bandwidth = 0;        // B/s that one host writes, synced; measured or fitted: write.checkpoint
   double filesystem_bandwidth = 0;  // B/s of the whole file system, all hosts together
@@ -82,45 +81,44 @@ struct Coefficient {
   static Coefficient make(double value, double log_sigma, std::vector<std::string> provenance);
 };
 
-/// Of varied quantities (fit.h: quantities_of): name -> {lowest, highest}
+/// Ranges of varied quantities (fit.h: quantities_of): name -> {lowest, highest}
 using Ranges = std::map<std::string, std::vector<double>>;
 
-/// What `isobar fit` leaves behind so that predictions carry intervals.
+/// The result of `isobar fit` that gives predictions their intervals.
 struct FitRecord {
-  std::vector<std::string> runs;     // that it was fitted to
+  std::vector<std::string> runs;     // the runs that it was fitted to
   Statistic statistic = kStatistic;  // of a run's steps: what was fitted and is predicted
-  std::vector<std::string> notes;    // what a reader should know
+  std::vector<std::string> notes;    // for readers
   double quantile = kNormal80;       // 80 % quantile of standardised leave-one-out errors
-  // Log residual by kind of run (fit.h: kind_of); "all" always there, "checkpoint" where runs wrote some.
+  // Log residual by kind of run (fit.h: kind_of); always has "all", and "checkpoint" if runs wrote some.
   std::map<std::string, double> spread;
   Ranges range;  // of its runs
   std::vector<std::pair<std::string, double>>
       effects;                                 // log deviations of groups of runs (fit.h: effects_of)
-  std::map<std::string, double> effect_sigma;  // by family: how far groups deviate
+  std::map<std::string, double> effect_sigma;  // standard deviation of groups, by family
   std::vector<double> covariance;              // of log coefficients, then effects; square
 };
 
-/// By case (perfmodel/step/shapes.h): seconds of an op over what its counts cost at the coefficients.
+/// By case (perfmodel/step/shapes.h): measured over modelled seconds of an op.
 using ShapeFactors = std::map<std::string, double>;
 
 struct Machine {
-  std::string file;  // where it came from, for messages
+  std::string file;  // for messages
   std::string name;
   Identity identity;
   std::map<std::string, Peak> peaks;  // f32, tf32, bf16, fp8, memory
   std::optional<Accelerator> accelerator;
   Storage storage;
   std::array<Coefficient, kCoefs> coefficients;
-  std::shared_ptr<const ShapeFactors> shapes;  // of isobar calibrate --for; null: none
-  Ranges timed;  // of the steps that calibration timed ops in: how wide, how long …
+  std::shared_ptr<const ShapeFactors> shapes;  // by isobar calibrate --for; null: none
+  Ranges timed;  // of the steps in which calibration timed ops: width, length …
   std::optional<FitRecord> fit;
-  std::string
-      cluster;  // JSON text of the section by which jobs are submitted (bench/cluster/cluster.h); "" = none
+  std::string cluster;  // JSON text of the section on job submission (bench/cluster/cluster.h); "" = none
 
   Coefficient& operator[](Coef c) { return coefficients[index_of(c)]; }
   const Coefficient& operator[](Coef c) const { return coefficients[index_of(c)]; }
   Counts values() const;
-  /// Least price of a unit, seconds; 0 where physics sets none.
+  /// Least price of a unit, seconds; 0 without a physical limit.
   double floor_of(size_t coef) const;
 };
 

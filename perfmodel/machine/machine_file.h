@@ -1,17 +1,17 @@
-// Machine files by name, as people give them to a command.
+// Machine files by name, as given to commands.
 //
 //   machine_file("perlmutter")             // …/configs/machines/perlmutter.yaml
-//   machine_file("results/machine.yaml")   // a path stays one
+//   machine_file("results/machine.yaml")   // a path is kept
 //
-// A name is looked for in the folders of $ISOBAR_MACHINES (a site's own, with colons between), then among the
-// files that come with Isobar: here, beside the program's build, where it was installed or built from.
+// Searches the folders of $ISOBAR_MACHINES (a site's own, separated by colons), then Isobar's: here, beside
+// the program's build, where it was installed or built.
 #pragma once
 #include <string>
 
 namespace isobar {
 
-/// The path of what was named. Throws ConfigError with the nearest names where there is no such machine; a
-/// path is left to whoever reads it. `where` it was named, for the error.
+/// The path of a named machine; a path is returned unchecked. Throws ConfigError with the nearest names if
+/// there is none. `where` it was named, for the error.
 std::string machine_file(const std::string& named, const std::string& where = "--machine");
 
 }  // namespace isobar

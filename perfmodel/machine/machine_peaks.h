@@ -5,7 +5,7 @@
 namespace isobar {
 
 inline constexpr const char* kPeaks[] = {"f32", "tf32", "bf16", "fp8", "fp4", "memory"};
-/// Those that a machine may lack.
+/// Peaks that a machine may lack.
 inline bool may_be_absent(const std::string& peak) {
   return peak == "tf32" || peak == "fp8" || peak == "fp4";
 }

@@ -1,4 +1,4 @@
-// Reading machine files: every field checked, and what is wrong named by file and key.
+// Reads machine files; every field is checked, and errors name file and key.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -114,7 +114,7 @@ Identity read_identity(const Reader& r) {
   return id;
 }
 
-// A file system's rate on paper and under a checkpoint: half to twice, four times in five.
+// A file system's nominal rate under a checkpoint: within a factor of two in 80 % of cases.
 constexpr double kStoredLogSigma = 0.5;
 
 Tier read_tier(const Reader& r, const std::string& name, bool last) {
@@ -195,7 +195,7 @@ Coefficient read_coefficient(const Reader& r, const CoefficientInfo& info, doubl
   return c;
 }
 
-// Lower triangle, rows by name, so that a file outlives a reordering of the table of coefficients.
+// Lower triangle, rows by name, so that files survive a reordering of coefficients.
 void read_covariance(const Reader& r, FitRecord& fit) {
   std::vector<size_t> place;
   for (const std::string& name : r.words("names")) {
@@ -258,12 +258,11 @@ FitRecord read_fit(const Reader& r) {
   return fit;
 }
 
-// Files from before the softmax, or what attention packs, had a price of its own have it in that of
-// attention's FLOPs.
+// Older files include the softmax's and packing's prices in that of attention's FLOPs.
 void leave_rest_to_attention(const Reader& coefficients, Machine& m) {
   struct Part {
     Coef flops, rest;
-    double none;  // next to nothing, of its unit
+    double none;  // almost zero, in its unit
   };
   for (const auto& [flops, rest, none] : {Part{Coef::attention_f32, Coef::softmax_f32, 1e-12},
                                           {Coef::attention_bf16, Coef::softmax_bf16, 1e-12},
@@ -299,7 +298,7 @@ Machine from_json(const json& j, const std::string& file) {
   Machine m = machine_from_spec(r.text("name"), identity, read, accelerator);
   m.file = file;
   if (r.has("storage")) m.storage = read_storage(r.section("storage", ""));
-  if (m.storage.host_bandwidth > 0)  // before coefficients: one that was measured is better known
+  if (m.storage.host_bandwidth > 0)  // before coefficients, so that a measured one overrides it
     m[Coef::checkpoint] = Coefficient::make(
         1 / m.storage.host_bandwidth, kStoredLogSigma,
         m.storage.provenance.empty() ? std::vector<std::string>{"storage"} : m.storage.provenance);

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a folder that comes with Isobar may lie, in order.
+// Candidate places of a folder of Isobar's, in order.
 std::vector<fs::path> places_of(const fs::path& folder) {
   std::error_code none;
   const fs::path prefix = fs::read_symlink("/proc/self/exe", none).parent_path().parent_path();
@@ -59,7 +59,7 @@ std::string nearest_few(const std::string& name, std::vector<std::string> known)
 
 std::string shipped(const std::string& folder) {
   const std::vector<fs::path> places = places_of(folder);
-  return places.empty() ? folder : places.front().string();  // whoever reads it says that it is not there
+  return places.empty() ? folder : places.front().string();  // the reader reports that it is missing
 }
 
 std::vector<std::string> files_in(const std::string& folder, const std::string& ending) {

@@ -7,11 +7,11 @@
 
 namespace isobar {
 
-/// "configs/machines": here, beside the build that this program is from, or where it was built from.
+/// "configs/machines": here, beside this program's build, or where it was built.
 std::string shipped(const std::string& folder);
 
-/// The paths of a folder's files that end so (".yaml"), sorted. Throws ConfigError where there are none: what
-/// is missing must not pass for an empty list.
+/// The paths of a folder's files with this ending (".yaml"), sorted. Throws ConfigError if there are none: a
+/// missing folder must not pass for an empty list.
 std::vector<std::string> files_in(const std::string& folder, const std::string& ending);
 
 }  // namespace isobar

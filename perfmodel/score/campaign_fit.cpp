@@ -18,27 +18,27 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr double kFewErrors = 12;
-constexpr double kFew = 5;  // different runs, that the fit of everything else takes up
+constexpr double kFew = 5;  // different runs whose information the other parameters of the fit use up
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
-constexpr double kFarOfFew =
-    0.35;                     // log sigma an e-fold that prices of a few runs leave: by campaigns left out
-constexpr double kScale = 3;  // of lengths, in octaves, before any run has said otherwise
+constexpr double kFarOfFew = 0.35;  // log sigma an e-fold that the prices of a few runs leave, from campaigns
+                                    // left out
+constexpr double kScale = 3;        // prior length scale, in octaves
 constexpr double kRoot3 = 1.7320508075688772;
 
-/// Runs of one group deviate together. Before any run has said otherwise by as many misfits as `share`.
+/// Runs of one group deviate together. `share`: prior deviation in misfits.
 struct Level {
   const char* name;
   double share;
 };
 constexpr std::array<Level, 3> kLevels{{{"source", 0.6}, {"section", 0.4}, {"machine", 0.4}}};
-// What a run may have that no training run had.
+// Values that a run may have and no training run.
 constexpr std::array<const char*, 5> kNews{"layout", "model", "gpus", "precision", "machine"};
 
 }  // namespace
 
 CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief)
     : quantity_(quantity), belief_(belief), prices_(belief.mean) {
-  // All in proportion to how well counts and prices are expected to do.
+  // All proportional to the expected misfit of counts and prices.
   amplitude_ = process_sigma(quantity);
   noise_ = 0.5 * quantity.misfit;
   offset2_ = std::pow(offset_sigma(quantity), 2);
@@ -75,14 +75,14 @@ CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, cons
   calibrate();
 }
 
-/// Length scales, amplitude and noise that make a sample of the residuals most likely, by Adam on the log
-/// marginal likelihood and a log-normal prior.
+/// Maximises the marginal likelihood of a sample of the residuals over length scales, amplitude and noise,
+/// with a log-normal prior, by Adam.
 void CampaignFit::learn_scales() {
   std::vector<Eigen::Index> pick;
   for (size_t i = 0; i < rows_.size(); ++i)
     if (ordinary_[i]) pick.push_back(static_cast<Eigen::Index>(i));
-  std::shuffle(pick.begin(), pick.end(), std::mt19937(7));  // tables come sorted
-  // Of repetitions one: how well runs repeat says nothing about runs that differ.
+  std::shuffle(pick.begin(), pick.end(), std::mt19937(7));  // tables are sorted
+  // One of each repetition: repeatability says nothing about different runs.
   std::set<std::string> known;
   std::erase_if(pick, [&](Eigen::Index i) {
     return !known.insert(rows_[static_cast<size_t>(i)]->values.at("")).second;
@@ -100,7 +100,7 @@ void CampaignFit::learn_scales() {
   }
   linear = j * belief_.covariance * j.transpose();
   linear.array() += offset2_;
-  std::vector<MatrixXd> same;  // 1: of the same group, by level that parts the runs
+  std::vector<MatrixXd> same;  // 1: same group, by level that distinguishes runs
   std::vector<size_t> parts;
   for (size_t l = 0; l < kLevels.size(); ++l) {
     std::set<int> distinct;
@@ -111,7 +111,7 @@ void CampaignFit::learn_scales() {
       for (Eigen::Index k = 0; k < N; ++k)
         m(i, k) = own == groups_[l][static_cast<size_t>(pick[static_cast<size_t>(k)])];
     }
-    // Where no two runs share a group, what groups share is noise, and counted there.
+    // If no two runs share a group, its variance is counted as noise.
     if (distinct.size() == n) {
       levels_[l] = 0;
       continue;
@@ -123,7 +123,7 @@ void CampaignFit::learn_scales() {
     parts.push_back(l);
     same.push_back(std::move(m));
   }
-  std::vector<MatrixXd> squares;  // of differences, by feature that varies
+  std::vector<MatrixXd> squares;  // of differences, by varying feature
   std::vector<size_t> varies;
   for (size_t k = 0; k < d; ++k) {
     const VectorXd v = x.col(static_cast<Eigen::Index>(k));
@@ -132,7 +132,7 @@ void CampaignFit::learn_scales() {
     squares.push_back((v.replicate(1, N) - v.transpose().replicate(N, 1)).array().square().matrix());
   }
   const size_t m = varies.size();
-  const auto own = static_cast<Eigen::Index>(m) + 2;  // where the levels' sigmas begin
+  const auto own = static_cast<Eigen::Index>(m) + 2;  // index of the first level's sigma
   VectorXd h(own + static_cast<Eigen::Index>(parts.size())), mean(h.size()),
       sigma = VectorXd::Constant(h.size(), 0.7);
   mean.setConstant(std::log(3.0));
@@ -223,7 +223,7 @@ double CampaignFit::covariance(const Sample& a, const Sample& b) const {
   return before - ka.dot(inverse_ * kb);
 }
 
-/// The process given the training runs; runs that no neighbour agrees with are taken for noisier.
+/// Conditions the process on the training runs; runs that contradict all neighbours get more noise.
 void CampaignFit::condition() {
   const auto n = static_cast<Eigen::Index>(rows_.size());
   MatrixXd K(n, n);
@@ -252,8 +252,8 @@ void CampaignFit::condition() {
   for (Eigen::Index i = 0; i < n; ++i) ordinary_[static_cast<size_t>(i)] = noise[i] < 9 * n2;
 }
 
-/// Every group of `what` held out: how far groups are off together beyond what the process expects, and the
-/// quantile of its standardised errors.
+/// Holds out every group of `what`: estimates the groups' common deviation beyond the process, and the
+/// quantile of standardised errors.
 void CampaignFit::hold_out(const std::string& what, const std::set<std::string>& sources) {
   const auto at = [](size_t i) { return static_cast<Eigen::Index>(i); };
   std::map<std::string, std::vector<size_t>> groups;
@@ -283,15 +283,14 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
   }
   double beyond = 0;
   if (!what.empty()) {
-    // A group that nobody has seen is off by its own deviation and by that of those it is predicted from.
+    // A new group deviates by itself and by the groups it is predicted from.
     const double sigma = spread_of(means, std::sqrt(2.0) * quantity_.misfit);
     const double wider = student80(kPriorGroups + static_cast<double>(groups.size()) - 1) / kNormal80;
     beyond = sigma * sigma;
     news_[what] = std::pow(wider * sigma, 2);
   }
-  // A few errors tell little: then what other campaigns were off by speaks, or this one as a whole. Runs that
-  // are held out together are wrong together: they count as one, and one of them is what the others are
-  // compared with.
+  // With few errors, use other campaigns' quantile or this one's overall. Runs held out together are wrong
+  // together, so they count as one, and one of them is the reference.
   const double few = what.empty() ? kFewErrors : kPriorGroups;
   const auto quantile_of = [&](const std::string* source, double otherwise) {
     std::vector<double> z;
@@ -333,7 +332,7 @@ std::vector<std::string> CampaignFit::news_of(const Sample& s) const {
 double CampaignFit::width(const Sample& s, const std::vector<std::string>& news) const {
   const auto own = quantiles_.find(s.values.at("source"));
   double w = 0;
-  if (own == quantiles_.end()) {  // a source of this campaign that no training run came from: the worst
+  if (own == quantiles_.end()) {  // a source without training runs: the worst of this campaign's
     for (const auto& [source, by_what] : quantiles_)
       for (const auto& [what, q] : by_what) w = std::max(w, q);
     return w;
@@ -358,7 +357,7 @@ Estimated CampaignFit::predict(const Sample& s) const {
     double variance = j.dot(belief_.covariance * j) + offset2_ + amplitude_ * amplitude_;
     for (double l : levels_) variance += l * l;
     variance = std::max(variance - k.dot(inverse_ * k), 0.0) + noise_ * noise_;
-    // Models that were held out were of new layouts too: what is largest holds the others.
+    // Held-out models also had new layouts: the largest variance covers the others.
     const std::vector<std::string> unseen = news_of(s);
     double beyond = 0;
     news.clear();
@@ -368,12 +367,12 @@ Estimated CampaignFit::predict(const Sample& s) const {
         news = what;
       }
     share = beyond / (variance + beyond);
-    // Prices, scales and quantiles of a handful of different runs are unsure themselves.
+    // Prices, scales and quantiles from a few different runs are themselves uncertain.
     const double few = kFew / (kFew + different_);
     variance += few * few * far_variance(quantity_, s, mean, kFarOfFew);
     const double own = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
-    // A few runs take doubt away, and add none to what there was without them. Where they contradict the
-    // belief, its end on that side stays as likely as theirs, as far as the other side leaves room for it.
+    // A few runs reduce uncertainty and never add to the prior's. If they contradict the belief, its end on
+    // that side stays as likely as theirs, as far as the other side allows.
     const Spread before = unseen_spread(quantity_, s, belief_);
     const double above = belief_.tails.high * before.above, below = -belief_.tails.low * before.below;
     const double moved = mean - log_value(quantity_, s, belief_.mean);

@@ -14,16 +14,16 @@
 namespace isobar {
 namespace {
 
-constexpr int kGivenDraws = 10;  // of the rows that are given
+constexpr int kGivenDraws = 10;  // of the given rows
 constexpr unsigned kSeed = 1;
-constexpr size_t kChoosers = 60;  // rows of each campaign that tell what people choose
-constexpr size_t kAsked = 3;      // different runs that have to be left to ask for
+constexpr size_t kChoosers = 60;  // rows of each campaign that show what people choose
+constexpr size_t kAsked = 3;      // different runs that must remain to be predicted
 
-/// The runs of one campaign, and what they say about its prices.
+/// The runs of one campaign, and their evidence on prices.
 struct Campaign {
   std::vector<std::unique_ptr<Sample>> samples;
   std::set<std::string> ids, specifications;
-  size_t different = 0;  // runs, repetitions not counted
+  size_t different = 0;  // runs without repetitions
   bool scored = false;
   Voice voice;
 
@@ -59,7 +59,7 @@ void take(const Quantity& quantity, const Library& tables, bool scored, Campaign
     if (&quantity == &kStepSeconds)
       for (const OpenRun& o : t.open) into[o.candidates.front().campaign].scored |= scored;
   }
-  // Whatever a row may repeat is nothing to predict it from.
+  // Rows that an open row may repeat are excluded from its fit.
   for (const PublishedTable& t : tables)
     for (const OpenRun& o : t.open)
       for (const PublishedRun& r : o.candidates)
@@ -67,7 +67,7 @@ void take(const Quantity& quantity, const Library& tables, bool scored, Campaign
           own->second.specifications.insert(r.specification());
 }
 
-/// Some of a campaign's runs given, the others asked.
+/// Predicts a campaign's runs with some of them given.
 CampaignScore predicted(const Quantity& quantity, const std::string& name, const Campaign& campaign,
                         const PriceBelief& others, size_t given) {
   CampaignScore out{name, {}, {}};
@@ -91,8 +91,7 @@ CampaignScore predicted(const Quantity& quantity, const std::string& name, const
   return out;
 }
 
-/// Rows of a campaign that leave inputs open, by what the other campaigns say of prices and of what is
-/// chosen.
+/// Predicts a campaign's rows with open inputs, by the other campaigns' prices and choices.
 void predict_open(const Quantity& quantity, const std::string& name, const Library& scored,
                   const Campaigns& campaigns, const PriceBelief& others, std::vector<ScoredRow>& out) {
   const CampaignFit fit(quantity, {}, others);

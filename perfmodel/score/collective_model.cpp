@@ -26,7 +26,7 @@ struct RefusedCollective : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How often a ring passes the operand.
+/// Number of times a ring passes the operand.
 double passes_of(const std::string& collective) {
   if (collective == "allreduce") return 2;
   if (collective == "allgather" || collective == "reducescatter" || collective == "alltoall") return 1;

@@ -1,11 +1,11 @@
-// Collectives of published tables (nccl-tests): one operation of one size on so many ranks of so many nodes.
+// Collectives of published tables (nccl-tests): one operation of one size over ranks and nodes.
 //
 //   CollectiveTable t = collectives_from(read_csv("collectives.csv"));
 //   CollectiveTraffic c = t.runs[0].traffic;
 //   double s = collective_seconds(c, spec_collective_prices());
 //
-// Counted as the predictor counts them (perfmodel/step/collective.h), and priced by what is fitted here: how
-// far foreign machines stay behind the rates of their links. The faster of ring and tree counts.
+// Counted like the predictor's collectives (perfmodel/step/collective.h), and priced by a fit of how far
+// foreign machines stay behind their links' rates. The faster of ring and tree counts.
 #pragma once
 #include <array>
 #include <map>

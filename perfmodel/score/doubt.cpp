@@ -6,7 +6,7 @@
 
 namespace isobar {
 
-/// Abramowitz & Stegun 26.7.5: to 0.005 from 2 degrees of freedom on.
+/// Abramowitz & Stegun 26.7.5: within 0.005 from 2 degrees of freedom on.
 double student80(double freedom) {
   const double z = kNormal80, z2 = z * z;
   return z + z *
@@ -24,7 +24,7 @@ Tails tails_of(const std::vector<std::vector<double>>& groups) {
   }
   if (errors.empty()) return {};
   std::sort(errors.begin(), errors.end());
-  // So many groups from the lowest error, between the middles of neighbours.
+  // The error below which this number of groups lie, interpolated between neighbours.
   const auto at = [&](double groups_below) {
     double below = 0, last = -INFINITY, error = errors.front().first;
     for (const auto& [e, weight] : errors) {
@@ -37,7 +37,7 @@ Tails tails_of(const std::vector<std::vector<double>>& groups) {
     }
     return error;
   };
-  // Of n errors and the next one each is equally likely the k-th: a tenth lies below the 0.1 (n + 1)-th.
+  // The next error has any rank among n + 1 with equal chance: a tenth lies below the 0.1 (n + 1)-th.
   const double beyond = 0.1 * (own + 1) - 0.5;
   const auto with_prior = [&](double q, double prior) {
     return (own * q + kPriorGroups * prior) / (own + kPriorGroups);
@@ -48,7 +48,7 @@ Tails tails_of(const std::vector<std::vector<double>>& groups) {
 
 double spread_of(const std::vector<std::pair<double, double>>& means, double prior) {
   double best = prior, least = INFINITY;
-  // Held out one by one, n groups are off from each other in n - 1 ways: of two, both by the same.
+  // n groups held out in turn have n - 1 independent deviations: both of two have the same.
   const double n = static_cast<double>(means.size()), independent = n > 0 ? (n - 1) / n : 0;
   for (int i = -40; i <= 40; ++i) {
     const double x = 0.1 * i, sigma = prior * std::exp(x);

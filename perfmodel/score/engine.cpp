@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-/// One map of an engine's file; every key of it is known and of its type.
+/// One map of an engine's file; checks keys and types.
 class Section {
  public:
   Section(const json& j, std::string file, std::string key, const std::vector<std::string>& allowed)

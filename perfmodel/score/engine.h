@@ -1,8 +1,7 @@
-// Engines that people run, each a small file of configs/engines: what it overlaps, which axes it has, how
-// tuned it is, and the campaigns whose runs tell of it. Engines change policies and prices, never the
-// counting.
+// Training engines, each a small file of configs/engines: what it overlaps, which axes it has, how tuned it
+// is, and its campaigns of runs. Engines change policies and prices, never counts.
 //
-//   const ForeignEngine& e = engine_named("nemo");      // ConfigError lists those there are
+//   const ForeignEngine& e = engine_named("nemo");      // ConfigError lists the known ones
 //   e.habits.overlaps_tensor; e.tuned.mean              // 0: research code, 1: a tuned submission
 #pragma once
 #include <map>
@@ -11,30 +10,31 @@
 
 namespace isobar {
 
-/// What an engine does beside its products, as the counts need it (step_model.h).
+/// An engine's habits that the counts depend on (step_model.h).
 struct Habits {
   bool overlaps_tensor = false;    // tensor-parallel traffic under the products that feed or need it
   bool overlaps_pipeline = false;  // transfers of interleaved schedules under other chunks
-  bool overlaps_gradients = true;  // reduction under the backward, gather under the forward pass
-  bool sequence_parallel = false;  // with tensor parallelism, where a table does not say
+  bool overlaps_gradients = true;  // reduction under backward, gather under forward
+  bool sequence_parallel = false;  // with tensor parallelism, unless a table says otherwise
   bool autocast = false;           // the residual stream stays in fp32
-  double tensor_traffic = 1;       // bytes over those of one 2-byte reduction each way
-  bool compiled = false;           // pointwise work is compiled into few kernels, where a table does not say
+  double tensor_traffic = 1;       // bytes relative to one 2-byte reduction each way
+  bool compiled = false;           // pointwise work is compiled into few kernels, unless a table says
+                                   // otherwise
   bool hopper_attention = false;   // flash kernels of the chip's generation (cuDNN's), not FlashAttention-2
-  bool device_memory = false;      // memory is read of the driver: context and communicators besides
+  bool device_memory = false;      // memory is read from the driver: includes context and communicators
   bool selective_operators =
       false;                     // selective recomputation keeps every second product's result (torchtitan)
-  bool eager_loss = false;       // of logits in fp32 and their gradient lie in memory, not fused
-  bool fully_sharded = false;    // PyTorch's fully_shard, counted moment by moment (fsdp_memory.h)
-  bool ends_in_root = false;     // ... the embedding and the head are one unit, the root's
-  bool norms_apart = false;      // norms are operations in fp32 that keep what they read, unless compiled
-  bool own_collectives = false;  // written by hand: they copy operands, and end what is compiled
+  bool eager_loss = false;       // fp32 logits and their gradient are in memory, not fused
+  bool fully_sharded = false;    // PyTorch's fully_shard, counted step by step (fsdp_memory.h)
+  bool ends_in_root = false;     // … embedding and head are one unit, the root's
+  bool norms_apart = false;      // norms are fp32 operations that keep their input, unless compiled
+  bool own_collectives = false;  // hand-written: they copy operands, and break compiled graphs
 };
 
-/// How tuned an engine's runs are: a latent of each campaign, from 0 (research code) to 1 (a submission to
-/// MLPerf), which moves all prices together (PriceInfo::tuned).
+/// An engine's tuning: a latent of each campaign, from 0 (research code) to 1 (an MLPerf submission), that
+/// moves all prices together (PriceInfo::tuned).
 struct Tuned {
-  double mean = 0.45, sigma = 0.25;  // of an engine nobody knows
+  double mean = 0.45, sigma = 0.25;  // of an unknown engine
 };
 
 struct EngineAxes {
@@ -44,9 +44,9 @@ struct EngineAxes {
 
 struct ForeignEngine {
   std::string name, file;
-  std::string family;                       // engines that share most of their code deviate together
-  std::map<std::string, double> campaigns;  // and how tuned each is thought to be
-  Tuned tuned;                              // in a user's hands
+  std::string family;                       // engines with mostly shared code deviate together
+  std::map<std::string, double> campaigns;  // and their assumed tuning
+  Tuned tuned;                              // for a user
   Habits habits;
   EngineAxes axes;
 };
@@ -54,11 +54,11 @@ struct ForeignEngine {
 /// All of configs/engines, by name.
 const std::vector<ForeignEngine>& shipped_engines();
 const ForeignEngine& engine_named(const std::string& name);
-/// Whose campaign it is; nullptr: no file says.
+/// The campaign's engine; nullptr: unknown.
 const ForeignEngine* engine_of(const std::string& campaign);
-/// How tuned a campaign is thought to be before its runs are seen.
+/// A campaign's assumed tuning before its runs are seen.
 Tuned tuned_of(const std::string& campaign);
-/// Throws ConfigError for a file that says what nobody reads, or too little.
+/// Throws ConfigError for a file with unknown or missing keys.
 ForeignEngine load_engine(const std::string& path);
 
 }  // namespace isobar

@@ -1,11 +1,11 @@
-// A run of ours as other engines would make it: their coefficients from the campaigns that ran them.
+// Predicts a run of ours on other engines, with coefficients from their campaigns.
 //
 //   const EngineModel nemo = EngineModel::shipped(&engine_named("nemo"));
 //   EngineAnswer a = nemo.predict(run_of(spec, machine, chip, engine.habits));
 //   a.step.value, a.step.lower, a.step.upper; a.memory.value      // 80 % intervals
 //   nemo.learn(runs_of(mine, machine, chip));                     // from a user's own runs (own_runs.h)
 //
-// Fitted when it is made: a user's run counts as a campaign of its own, of this engine.
+// Fitted on construction; a user's runs are a campaign of their own, of this engine.
 #pragma once
 #include <memory>
 #include <optional>
@@ -30,27 +30,27 @@ struct Sample;
 
 class EngineModel {
  public:
-  /// nullptr: an engine that nobody knows. `tuned`: as much, and no doubt about it; else as its file says.
+  /// nullptr: an unknown engine. `tuned`: exact; else by its file, with uncertainty.
   EngineModel(const std::vector<PublishedTable>& tables, const ForeignEngine* engine,
               std::optional<double> tuned = {});
   ~EngineModel();
   /// From the tables of configs/published.
   static EngineModel shipped(const ForeignEngine* engine, std::optional<double> tuned = {});
   const Tuned& tuned() const { return tuned_; }
-  /// Runs of the campaign that is asked for.
+  /// Adds runs of the predicted campaign.
   void learn(std::vector<PublishedRun> own);
   const std::vector<PublishedRun>& own_runs() const { return runs_; }
   EngineAnswer predict(const PublishedRun& run) const;
-  /// Chances that each of these is the fastest, and the share of its throughput by which the first is
-  /// expected to fall short of the fastest: what is wrong for all of them cancels.
+  /// The chance of each to be the fastest, and the expected throughput lost by choosing the first: shared
+  /// errors cancel.
   struct Fastest {
     std::vector<double> chances;
     double loss = 0;
   };
   Fastest fastest(const std::vector<PublishedRun>& runs) const;
-  /// The step of each run that was learnt, predicted from the others but for its repetitions.
+  /// The step of each learnt run, predicted from the others except its repetitions.
   std::vector<ScoredRow> left_out() const;
-  /// Rows that were fitted to: of the engine's own campaigns, and of all others.
+  /// Number of rows fitted to: of the engine's own campaigns, and of all others.
   size_t own_rows() const { return own_; }
   size_t other_rows() const { return others_; }
 

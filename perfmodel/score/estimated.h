@@ -6,8 +6,8 @@ namespace isobar {
 
 struct Estimated {
   double value = 0, lower = 0, upper = 0;
-  /// What is new to the fit and widens the interval most ("campaign", "model", ...; "": nothing), and how
-  /// much of the variance is its own.
+  /// The new value that widens the interval most ("campaign", "model", ...; "": none), and its share of the
+  /// variance.
   std::string news{};
   double share = 0;
 };

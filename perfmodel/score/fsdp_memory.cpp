@@ -7,9 +7,9 @@
 namespace isobar {
 namespace {
 
-/// Bytes that one block keeps of one micro-batch, and those that its backward pass has beside them.
+/// Bytes that one block keeps of one micro-batch, and further ones during its backward pass.
 struct Block {
-  double input = 0;               // what a checkpoint keeps
+  double input = 0;               // kept by a checkpoint
   double attention = 0, ffn = 0;  // with the norm before it
   double all() const { return attention + ffn; }
   double chosen = 0;                                // kept by selective recomputation
@@ -18,26 +18,25 @@ struct Block {
 
 Block block_of(const PublishedRun& r, double tokens, double scale) {
   const bool llama = r.arch == Arch::llama;
-  const double half = 2 * scale * tokens;  // an element of each token in the type of products
+  const double half = 2 * scale * tokens;  // one element of each token, in the type of products
   const double spread = r.sequence_parallel ? r.tp : 1;
   const double q = r.heads * r.head_dim / r.tp, kv = r.kv_heads * r.head_dim / r.tp,
                f = (r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn) / r.tp;
   const bool apart = r.habits.norms_apart && !r.compiled && llama && scale == 1;
   Block b;
   b.input = half * r.hidden / spread;
-  // A norm keeps what it reads; taken apart, the same in fp32 and its result before the weight. The products
-  // after it keep what they read, gathered over tensor-parallel ranks.
+  // A norm keeps its input; unfused, also in fp32 and its unweighted result. The next products keep their
+  // input, gathered over tensor-parallel ranks.
   const double norm = (apart ? 3 : 1) * half * r.hidden / spread + half * r.hidden;
-  // Queries, keys and values as attention reads them (eager: repeated for all query heads), its result and
-  // logarithms of sums.
+  // Attention's queries, keys and values (eager: repeated for all query heads), result and logsumexp.
   const bool repeated = llama && !r.compiled;
   b.attention = norm + half * (2 * q + (repeated ? 2 * q : 2 * kv)) + 4 * tokens * r.heads / r.tp;
   if (!is_fused(r.attention) && r.recompute == Recompute::none)
     b.attention += 5 * scale * r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp;
-  // Eager: what the activation reads and gives, the other factor, the product. Compiled: what it reads.
+  // Eager: the activation's input and result, the other factor, the product. Compiled: the input.
   b.ffn = norm + half * f * (llama ? (r.compiled ? 2 : 4) : r.compiled ? 1 : 2);
-  // Every second product of q, k, v, o, the first two of the feed-forward part and its last, or of qkv, o and
-  // its two (GPT): what reduces over tensor-parallel ranks keeps its whole result, and that once reduced too.
+  // Every second product of q, k, v, o, and the feed-forward's two first and last, or of qkv, o and its two
+  // (GPT). A product reduced over tensor-parallel ranks keeps its result before and after reduction.
   const double reduced = r.tp > 1 ? half * r.hidden / spread : 0;
   b.chosen = b.input + half * (q + (llama ? q + kv : q + 2 * kv)) + 4 * tokens * r.heads / r.tp + half * f +
              (llama ? half * r.hidden : 0) + 2 * reduced;
@@ -65,39 +64,38 @@ FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
                              : b.all();
   const double activations = (s.layers - std::min(s.layers - 1, r.offloaded_layers)) * kept * s.in_flight;
   const double kept_by_all = activations + (s.last ? 2 * b.input : 0);  // with the last norm's
-  // Of the block whose backward pass runs: what is computed again, beside what of it was kept.
+  // Recomputed activations of the block in backward, beside its kept ones.
   const double again = full || some ? b.all() : 0;
 
-  // Units in the type of products, their gradients alike; what is reduced in fp32. With resharding a unit and
-  // its neighbour's gathered buffer are there; without it all units, until their backward pass.
+  // Units and their gradients are in the type of products, reduced ones in fp32. With resharding a unit and
+  // its neighbour are gathered at once; without it all units, until their backward.
   const bool reshards = r.zero >= 3 && r.pp <= 1;
   const double unit = element * layer, gradient = r.frozen_weights ? 0 : 1;
   const double reduce = 4 * gradient, share = 4 * gradient / shards;
   FsdpMemory m;
   m.states = (4 + 8 * gradient) * parameters / shards;
 
-  // Under pipelines units stay gathered, and gradients of micro-batches are summed whole in fp32, until the
-  // last.
+  // Under pipelines units stay gathered, and whole fp32 gradients are summed until the last micro-batch.
   const double summed = r.pp > 1 && r.micro_batches() > 1 ? reduce * parameters : 0;
   const bool eager = r.habits.eager_loss && !r.compiled;
   const double logits = s.last ? tokens * r.vocab / r.tp : 0;
-  const double blocks = reshards ? 0 : unit * s.layers;  // gathered from the forward to their backward pass
-  // The embedding and the head: units of their own, or both of the root's, whose gradients wait for its end.
+  const double blocks = reshards ? 0 : unit * s.layers;  // gathered from forward to their backward
+  // The embedding and the head: units of their own, or both in the root's, whose gradients come last.
   const bool root = r.habits.ends_in_root && s.first && s.last;
   const double tables = parameters - s.layers * layer;
-  // What is gathered and what was reduced is of streams of their own, and so of pools of their own.
+  // Gathered and reduced buffers belong to other streams, and so to other pools of the allocator.
   double most = 0, computing = 0;
   const auto moment = [&](double bytes, double elsewhere = 0) {
     bytes += summed;
     most = std::max(most, bytes);
     computing = std::max(computing, bytes - elsewhere);
   };
-  // The loss: logarithms of the softmax and gradients of both in fp32, when the logits are gone; fused,
-  // logits and their gradient. The head is still gathered, or the last block, which is needed again at once.
+  // The loss: logsumexp and both gradients in fp32, without the logits; fused: logits and their gradient. The
+  // head is still gathered, or the last block, which is needed next.
   const double waits = !reshards ? element * tables : root ? unit : element * head;
   moment(kept_by_all + blocks + waits + logits * (eager ? 12 : 4));
-  // The head's gradient and the last block on its way, then what is reduced of the head; the root is gathered
-  // for it.
+  // The head's gradient and the last block's gather, then the head's reduction, for which the root is
+  // gathered.
   const double next = reshards ? unit : 0, gathered = root || !reshards ? element * tables : element * head;
   if (root && reshards) moment(kept_by_all + unit + 2 * gathered + element * logits, gathered);
   moment(kept_by_all + blocks + gathered + next + element * logits + gradient * element * head, next);
@@ -105,9 +103,8 @@ FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
   if (!root)
     moment(activations + blocks + ends + next + (gradient * element + reduce + share) * head,
            next + share * head);
-  // Blocks from the last to the first: a unit and its neighbour, its gradients, and what is reduced of the
-  // one before. Activations go and shares of gradients come evenly: the fullest is the last, the next or the
-  // first.
+  // Blocks from last to first: a unit and its neighbour, its gradients, and the previous one's reduction.
+  // Activations shrink and gradient shares grow linearly, so the fullest is the last, the next or the first.
   const double feed = gradient * element * r.hidden * r.ffn / r.tp;
   const double work =
       std::max(again + b.ffn_backward + feed, again + b.attention_backward + gradient * unit - b.ffn);
@@ -126,15 +123,15 @@ FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
                share * reduced,
            (reshards ? units - unit : 0) + share * reduced);
   }
-  // The embedding's gradient last, the root's with it.
+  // The embedding's gradient comes last, with the root's.
   if (s.first) {
     const double unsharded = root ? tables : table;
     moment(share * parameters + (gradient * element + reduce) * unsharded, share * parameters);
   }
   m.fullest = most;
-  // Of each pool its own fullest moment is reserved: all shares of gradients, the largest gathered buffers.
-  // And the logits and the root's tables, whose place is free while the next activations are put there, so
-  // that the larger of them asks for another one. That it is once was seen of the allocator's replay.
+  // Each pool reserves its own maximum: all gradient shares, the largest gathered buffers. Space of the
+  // logits and the root's tables is reused by the next activations, so the larger of them is allocated again,
+  // once, as replays of the allocator show.
   const double again_asked = std::max(element * logits, root && reshards ? element * tables : 0);
   const double buffers = shards > 1 ? element * (root ? tables : table) + unit : 0;
   m.reserved = std::max(most, computing + share * parameters + buffers) + again_asked;

@@ -10,8 +10,8 @@
 namespace isobar {
 namespace {
 
-// A whole step's products take so much longer than the best large one alone: what the machine files' prices
-// of products, which are measured rates, allow for.
+// A whole step's products relative to the best large one alone; machine files' measured prices of products
+// include it.
 constexpr double kInWholeStep = 0.93;
 
 std::string upper(std::string s) {

@@ -55,9 +55,9 @@ MemoryCounts count_memory(const PublishedRun& r) {
   const double gradient_shards = r.zero >= 2 ? r.dp * r.cp : 1, weight_shards = r.zero >= 3 ? r.dp * r.cp : 1;
   const double layer = layer_parameters(r) / r.tp;
   const double table = r.hidden * r.vocab / r.tp;
-  // Under autocast norms keep their fp32 inputs, and linears a 2-byte copy of what each of them reads: q, k,
-  // v and the first of the feed-forward part. Where collectives by hand end a compiled graph, norms' fp32
-  // results are kept too, and keys and values as they were gathered.
+  // Under autocast norms keep their fp32 inputs, and linears a 2-byte copy of each input: of q, k, v and of
+  // the feed-forward. If hand-written collectives break a compiled graph, norms' fp32 results and gathered
+  // keys and values are also kept.
   const bool by_hand = r.habits.own_collectives && r.tp * r.cp > 1;
   const double stream = r.autocast ? (by_hand && r.habits.compiled ? 24 : 16) : llama ? 8 : 10;
   const double gathered = r.habits.own_collectives ? r.cp : 1;
@@ -84,8 +84,8 @@ MemoryCounts count_memory(const PublishedRun& r) {
     const double f = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
     s.ffn = T * f * (llama ? 6 : 4) * scale / r.tp;
     if (r.recompute == Recompute::selective && r.habits.selective_operators) {
-      // Kept are the block's input and, of its products in their order, every second one's result: of q, v,
-      // the first of the feed-forward part and its last (Llama), of qkv and the first (GPT); and attention's.
+      // Keeps the block's input and every second product's result: of q, v, the feed-forward's first and last
+      // (Llama), of qkv and the first (GPT); and attention's.
       s.stream = T * r.hidden * (llama ? 4 : 2) * scale / spread;
       s.attention = T * (llama ? 4 * q + 2 * kv : 4 * q + 4 * kv) * scale / r.tp;
       s.ffn = T * f * 2 * scale / r.tp;
@@ -94,16 +94,16 @@ MemoryCounts count_memory(const PublishedRun& r) {
       s.scores = 5 * r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * scale;
       s.scores_again = r.recompute == Recompute::selective;
     }
-    if (r.autocast) {  // operand by operand, as autograd keeps them: nothing is left to prices
+    if (r.autocast) {  // by operand, as autograd keeps them, without prices
       s.exact = s.stream + s.attention + s.ffn;
       s.stream = s.attention = s.ffn = 0;
     }
     s.kept_layers = std::max(1.0, layers - r.offloaded_layers) * in_flight(r, stage);
     s.recomputed = r.recomputed;
     s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
-    // In 2 and 4 bytes, the loss's result and the gradient: three times what a fused loss has.
+    // In 2 and 4 bytes, the loss's result and the gradient: three times a fused loss.
     s.logits = i == 1 ? 4 * T * r.vocab / r.tp * (r.habits.eager_loss ? 3 : 1) : 0;
-    // A layer at work and the next one, in 2 bytes, and one's gradient in 2 and, to be reduced, in 4.
+    // A layer and the next one in 2 bytes, and one's gradient in 2 and, for reduction, in 4.
     if (r.zero >= 3) s.gathered = 10 * layer;
     s.vocabulary = 2 * table;
   }
@@ -136,7 +136,8 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
                     (s.recomputed * s.checkpoint * p(MemoryPrice::checkpoint) + (1 - s.recomputed) * layer);
       working = p(MemoryPrice::working) * (dense + scores);
     }
-    // The loss comes when every layer's activations are there; gradients of activations when logits are gone.
+    // The loss comes when every layer's activations exist; gradients of activations after the logits are
+    // freed.
     const double top = std::max(s.logits * p(MemoryPrice::logits), working);
     peak = std::max(peak, persistent + (activations + top) * p(MemoryPrice::fragments) +
                               s.vocabulary * p(MemoryPrice::vocabulary));

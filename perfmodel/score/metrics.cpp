@@ -10,7 +10,7 @@
 namespace isobar {
 namespace {
 
-/// Geometric means of what repeats one specification.
+/// Geometric means over repetitions of a specification.
 std::pair<std::vector<double>, std::vector<double>> choices_of(const std::vector<const ScoredRow*>& rows) {
   struct Choice {
     double measured = 0, predicted = 0, rows = 0;  // sums of logarithms

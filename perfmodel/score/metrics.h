@@ -1,6 +1,6 @@
-// What a user feels of a prediction's error: the numbers of `isobar score`.
+// Scores of predictions, as `isobar score` prints them.
 //
-//   Scores s = score_rows(rows);   // s.mape, s.regret, s.coverage: shares of 1; s.spearman
+//   Scores s = score_rows(rows);   // shares of 1; s.spearman
 #pragma once
 #include <optional>
 #include <string>
@@ -11,10 +11,9 @@ namespace isobar {
 struct ScoredRow {
   std::string id, group;  // group: rows among which a planner would choose
   double measured = 0, predicted = 0, lower = 0, upper = 0;
-  /// What was specified: rows that repeat it are one choice, as long as their geometric mean. Empty: the
-  /// row's own.
+  /// The specification: rows that repeat it are one choice, with their geometric mean. Empty: the row's own.
   std::string choice{};
-  /// What is new to the fit (campaign_fit.h), and its share of the interval's variance.
+  /// The value that is new to the fit (campaign_fit.h), and its share of the interval's variance.
   std::string news{};
   double news_share = 0;
   double error() const { return predicted / measured - 1; }
@@ -24,8 +23,8 @@ struct ScoredRow {
 struct Scores {
   size_t rows = 0;
   double mape = 0, median = 0, p90 = 0, bias = 0, coverage = 0;
-  size_t groups = 0;                       // of at least kGroup choices
-  std::optional<double> spearman, regret;  // mean over groups; none: no group is big enough
+  size_t groups = 0;                       // with at least kGroup choices
+  std::optional<double> spearman, regret;  // mean over groups; none: no group is large enough
 };
 constexpr size_t kGroup = 5;
 

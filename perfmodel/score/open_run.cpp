@@ -18,7 +18,7 @@ constexpr size_t kMostCandidates = 4000;
 
 using Cells = std::map<std::string, std::string>;
 
-/// Nets that tables call by name; the first whose words are all in the row's name.
+/// Nets that tables identify by name; the first whose words are all in the row's name.
 struct KnownNet {
   std::vector<const char*> words;
   double layers, hidden, ffn, heads, kv_heads, seq, vocab;
@@ -41,7 +41,7 @@ std::string cell_of(double v) {
   return s;
 }
 
-/// A row being filled: its own cells, and those that were open.
+/// A row being filled: its own cells, and the filled ones.
 class Filled {
  public:
   explicit Filled(const CsvRow& row) : row_(&row) {}
@@ -84,8 +84,7 @@ void fill_by_name(Filled& f, const CsvRow& row) {
   }
 }
 
-/// Layers of as many parameters as the table says, at its width: 4 h^2 of attention and the feed-forward
-/// part.
+/// Number of layers for the table's parameters at its width: 4 h^2 of attention and the feed-forward part.
 void fill_layers(Filled& f, const CsvRow& row) {
   const double h = f.number("hidden"), all = 1e9 * f.number("params_b");
   if (!f.open("layers") || !(h > 0) || !(all > 0)) return;
@@ -101,7 +100,7 @@ std::vector<double> powers(double from, double to) {
   return out;
 }
 
-/// What a column may hold, the columns before it filled.
+/// Candidate values of a column, given the columns before it.
 std::vector<double> values_of(const std::string& column, const Filled& f) {
   const double gpus = f.number("gpus"), hidden = f.number("hidden");
   std::vector<double> out;
@@ -135,13 +134,13 @@ double octaves(double v) {
 }
 
 constexpr size_t kChoices = 5;
-/// What is chosen, in octaves, each over how far choices are alike.
+/// The choices, in octaves, each divided by the scale of similar choices.
 std::array<double, kChoices> choices_of(const PublishedRun& r) {
   return {octaves(r.tp) / 0.7, octaves(r.pp) / 0.7, octaves(r.micro_batch) / 0.7,
           octaves(r.global_batch * r.seq) / 1.0, octaves(r.hidden / r.heads) / 0.4};
 }
 
-/// What it is chosen for.
+/// The setting for which they are chosen.
 std::array<double, 2> setting_of(const PublishedRun& r) {
   return {octaves(r.layers * layer_parameters(r) + r.hidden * r.vocab) / 1.5, octaves(r.gpus) / 1.5};
 }
@@ -192,8 +191,8 @@ OpenRun open_run(const CsvRow& row, const std::string& table, bool experts, cons
 }
 
 std::vector<double> chances(const OpenRun& open, const Samples& others) {
-  constexpr double kMemoryDoubt = 0.3;  // log sigma of a peak that nothing is fitted to
-  constexpr double kAnything = 1e-4;    // nobody's choice is impossible
+  constexpr double kMemoryDoubt = 0.3;  // log sigma of a peak without a fit
+  constexpr double kAnything = 1e-4;    // no choice is impossible
   std::map<std::string, double> rows;
   for (const Sample* s : others) ++rows[s->campaign];
   struct Other {

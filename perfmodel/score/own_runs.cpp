@@ -18,7 +18,7 @@ constexpr const char* kMend = "write it anew: isobar fit RUNS.csv --machine M --
 
 OwnRuns own_runs(std::string table, const std::string& file, const std::string& engine,
                  std::optional<double> tuned, const Machine& machine) {
-  if (engine != "unknown") engine_named(engine);  // or says which there are
+  if (engine != "unknown") engine_named(engine);  // throws with the known names
   return {engine, tuned, machine.name, file, std::move(table)};
 }
 
@@ -49,7 +49,7 @@ OwnRuns load_own_runs(const std::string& path, const Machine& machine) {
     if (!t.is_number() || !(t >= 0 && t <= 1)) throw ConfigError(path, "tuned", "is not from 0 to 1", kMend);
     own.tuned = t.get<double>();
   }
-  own.file = path + " (" + own.file + ")";  // what errors name
+  own.file = path + " (" + own.file + ")";  // for errors
   const auto& engines = shipped_engines();
   if (own.engine != "unknown" && std::none_of(engines.begin(), engines.end(),
                                               [&](const ForeignEngine& e) { return e.name == own.engine; }))

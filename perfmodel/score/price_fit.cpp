@@ -43,14 +43,14 @@ VectorXd residuals(const Quantity& q, const Samples& rows, const VectorXd& log_p
 
 namespace {
 
-constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
-constexpr size_t kBelieved = 120;     // of a campaign, evenly spread, when other campaigns ask
-constexpr size_t kHeldOut = 60;       // of them for how wrong the others are about it
-constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
+constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of the first
+constexpr size_t kBelieved = 120;     // of a campaign, evenly spread, when other campaigns are predicted
+constexpr size_t kHeldOut = 60;       // of them, to measure the others' errors about it
+constexpr double kCampaignRuns = 40;  // most runs' worth of evidence of one campaign on another
 
-/// Probit: slope and curvature of log P(bound holds) in the logarithm of the value, `r` below the bound.
+/// Probit: slope and curvature of log P(bound holds) in the value's logarithm, `r` below the bound.
 std::pair<double, double> bound_pull(double r, int bound) {
-  constexpr double misfit = 0.08;  // log sigma of what decides whether a process fits
+  constexpr double misfit = 0.08;  // log sigma of whether a process fits
   const double z = (bound < 0 ? r : -r) / misfit;
   const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI);
   const double mass = 0.5 * std::erfc(-z / std::sqrt(2.0));
@@ -61,7 +61,7 @@ std::pair<double, double> bound_pull(double r, int bound) {
 struct PriceFit {
   VectorXd log_prices;
   MatrixXd information;  // of the runs alone
-  VectorXd vector;       // information * their own best guess
+  VectorXd vector;       // information * the runs' own best guess
 };
 
 /// Robust maximum a posteriori by damped Gauss-Newton.
@@ -72,7 +72,7 @@ PriceFit fit_prices(const Quantity& q, const Samples& rows, const PriceBelief& p
   const MatrixXd precision = prior.covariance.ldlt().solve(MatrixXd::Identity(kP, kP));
   PriceFit f{prior.mean, MatrixXd::Zero(kP, kP), VectorXd::Zero(kP)};
   for (int round = 0; round < 18 && !rows.empty(); ++round) {
-    const double heavy = q.misfit * std::max(3.0, 16.0 * std::pow(0.7, round));  // trusting at first
+    const double heavy = q.misfit * std::max(3.0, 16.0 * std::pow(0.7, round));  // accepts outliers at first
     const VectorXd r = residuals(q, rows, f.log_prices);
     const MatrixXd j = jacobian(q, rows, f.log_prices);
     VectorXd w(r.size()), slope(r.size());
@@ -136,7 +136,7 @@ Voice voice_of(const Quantity& q, const Samples& campaign) {
 
 namespace {
 
-/// What is said of a Gaussian, and what that says of another that it deviates from.
+/// Evidence on a Gaussian, and what it implies for another that deviates from it.
 struct Message {
   MatrixXd precision;
   VectorXd vector;
@@ -169,7 +169,7 @@ class Hierarchy {
     spec_.vector = spec_.precision * spec;
   }
 
-  /// What a campaign says of its family.
+  /// A campaign's evidence on its family.
   Message of_family(const Voice& v) const {
     const Message about{v.precision, v.vector - v.precision * (tuning_ * (v.tuned.mean - kMiddle))};
     return about.through(deviation(v.tuned));
@@ -194,7 +194,7 @@ class Hierarchy {
     return with_axes({mean + tuning_ * (tuned.mean - kMiddle), covariance + deviation(tuned)});
   }
 
-  /// Campaigns of engines that no file describes are families of their own.
+  /// Campaigns of unknown engines are families of their own.
   static std::string family_of(const Voice& v) { return v.engine ? v.engine->family : "campaign " + v.name; }
 
  private:
@@ -221,7 +221,7 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
     if (!first) family->second.add(said.back());
   }
   PriceBelief all = h.believe(families, engine ? engine->family : "", tuned);
-  // How wrong the others are about each of these.
+  // Errors of the others about each of these.
   std::vector<std::vector<double>> errors;
   for (size_t c = 0; c < campaigns.size(); ++c) {
     const Voice& out = campaigns[c];
@@ -250,14 +250,14 @@ double log_value(const Quantity& q, const Sample& s, const VectorXd& log_prices)
 
 double far_variance(const Quantity& q, const Sample& s, double log_value, double sigma) {
   if (&q != &kStepSeconds) return 0;
-  // The slots of a pipeline's bubble are counted as surely as its products.
+  // A pipeline bubble's slots are as certain as its products.
   const StepCounts& c = s.counts;
   const double sure = c.ceiling_s * (1 + c.fill / c.micro_batches);
   return std::pow(sigma * (log_value - std::log(sure)), 2);
 }
 
 Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief) {
-  constexpr double kFar = 0.5;  // log sigma an e-fold: by campaigns left out
+  constexpr double kFar = 0.5;  // log sigma an e-fold, from campaigns left out
   const double middle = log_value(q, s, belief.mean);
   double below = std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
   below += far_variance(q, s, middle, kFar);

@@ -30,14 +30,14 @@ double positive(const CsvRow& row, const char* column, const char* what) {
   return v;
 }
 
-/// What may be left out of a row.
+/// The value of a column that may be empty.
 double optional(const CsvRow& row, const char* column, double otherwise, double least) {
   const double v = row.text(column).empty() ? otherwise : row.number(column);
   if (!(v >= least && v <= kLargest)) throw Refused(std::string("no believable ") + column);
   return v;
 }
 
-/// y, or n as where nothing stands.
+/// y, or n as for an empty cell.
 bool said(const CsvRow& row, const char* column) {
   const std::string& s = row.text(column);
   if (s != "y" && s != "n" && !s.empty()) throw Refused(std::string(column) + " '" + s + "' is not y or n");
@@ -93,7 +93,7 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5 || std::abs(r.dp - std::round(r.dp)) > 1e-6)
     throw Refused("dp tp cp pp do not multiply to the GPUs");
   r.zero = optional(row, "zero_stage", r.habits.fully_sharded ? 3 : -1,
-                    -1);  // FSDP2 shards unless it is told not to
+                    -1);  // FSDP2 shards unless disabled
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
@@ -117,7 +117,7 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.balanced_embedding = said(row, "balanced_embedding");
 }
 
-/// Of the column, else what engines take who do not say it.
+/// From the column, else by the engine's default.
 AttentionKernel attention_of(const CsvRow& row, const PublishedRun& r) {
   const bool flash =
       row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
@@ -155,7 +155,7 @@ void read_policy(const CsvRow& row, PublishedRun& r) {
   if (said(row, "loader_bound")) throw Refused("the data loader is the bottleneck");
 }
 
-/// Seconds of a step from whatever the row prints; throws when nothing there is one.
+/// Seconds of a step from the row's rates or times; throws if there is none.
 double step_seconds(const CsvRow& row, const PublishedRun& r) {
   if (const double s = row.number("step_time_s"); s > 0) return s;
   const double tokens = r.global_batch * r.seq;
@@ -168,11 +168,11 @@ double step_seconds(const CsvRow& row, const PublishedRun& r) {
   if (!(model || metric == "achieved_tflops_per_gpu") || !(value > 0))
     throw Refused("no step time or throughput");
   const double rate = (share ? value / 100 * r.gpu->peak(r.precision) : value * 1e12) * r.gpus;
-  // Hardware FLOPs of Narayanan 2021: 96 B s L h^2 (1 + s / 6h + V / 16 L h), recomputation counted.
+  // Hardware FLOPs of Narayanan 2021: 96 B s L h^2 (1 + s / 6h + V / 16 L h), recomputation included.
   if (!model && r.arch == Arch::gpt && r.recompute == Recompute::full)
     return 96 * tokens * r.layers * r.hidden * r.hidden *
            (1 + r.seq / (6 * r.hidden) + r.vocab / (16 * r.layers * r.hidden)) / rate;
-  // Megatron-LM's log: model FLOPs, attention counted in full.
+  // Megatron-LM's log: model FLOPs, attention without causal savings.
   const double matrices = r.arch == Arch::gpt ? 2 : 3;
   const double kv = r.head_dim * r.kv_heads, q = r.head_dim * r.heads;
   const double weights = r.layers * (r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * r.ffn);
@@ -215,7 +215,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts,
   r.nic_rate = 1e9 * optional(row, "nic_gb_s", 0, 0);
   r.memory_gb = row.number("memory_gb", 0);
   if (r.memory_gb < 0 || r.memory_gb * 1e9 > 1.2 * r.gpu->memory_bytes)
-    r.memory_gb = 0;  // no reading of this chip
+    r.memory_gb = 0;  // implausible for this chip
   r.mfu = row.number("mfu_pct", 0);
   const std::string outcome = metric == "outcome" ? lower(row.text("metric_value")) : "";
   if (outcome == "crashed_or_oom") throw Refused("the outcome lumps crashes and lack of memory");

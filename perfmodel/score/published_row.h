@@ -1,4 +1,4 @@
-// One row of a table of runs (published_run.h has the columns) as a run, or the reason why it is none.
+// A row of a table of runs (published_run.h has the columns) as a run, or the reason why it is refused.
 //
 //   try { PublishedRun r = run_from(row, "mine", false); } catch (const Refused& why) { why.what(); }
 #pragma once

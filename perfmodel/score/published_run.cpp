@@ -11,8 +11,8 @@
 namespace isobar {
 namespace {
 
-// The columns of a table of training runs: those that every row needs, and the others that are read or shown.
-// configs/published/README.md says what each holds.
+// The columns of a table of training runs: required ones, and others that are read or shown
+// (configs/published/README.md).
 const std::vector<std::string> kNeeded = {"arch", "gpus"};
 const std::vector<std::string> kKnown = {"layers",
                                          "hidden",
@@ -112,8 +112,8 @@ int PublishedTable::refused_rows() const {
   return n;
 }
 
-// A recipe's release notes leave out what others of its releases state: virtual stages where all that state
-// them for the model, chip and pipeline agree.
+// Fills virtual stages that a recipe's release notes omit, if all releases that state them agree for the
+// model, chip and pipeline.
 void fill_virtual_stages(std::vector<PublishedRun>& runs) {
   const auto key = [](const PublishedRun& r) {
     return std::tuple(r.source, r.model, r.gpu, r.layers, r.hidden, r.seq, r.tp, r.pp, r.frozen_weights);

@@ -1,11 +1,11 @@
-// One measured training run of somebody else, read from a table in the column format of configs/published:
-// either it can be specified from its row, or it is refused with the reason.
+// A published training run, read from a table in the column format of configs/published: either its row
+// specifies it, or it is refused with the reason.
 //
 //   PublishedTable t = read_published("vtrain_ground_truth.csv");
-//   t.runs[0].step_s; t.refused["no micro-batch size"]   // how many rows
+//   t.runs[0].step_s; t.refused["no micro-batch size"]   // number of rows
 //
-// Every fact has a column; `notes` are for people. A table with a column that nobody reads, or without one
-// that every row needs, is refused as a whole.
+// Every fact has a column; `notes` are free text. A table with an unknown column, or without a required one,
+// is refused as a whole.
 #pragma once
 #include <map>
 #include <string>
@@ -18,10 +18,10 @@
 namespace isobar {
 
 enum class Arch { gpt, llama, vit };
-/// memory_efficient: what PyTorch's scaled_dot_product_attention takes where flash kernels have no such type
-/// (fp32): no scores in memory either, products of fp32 accuracy.
+/// memory_efficient: PyTorch's scaled_dot_product_attention for types without flash kernels (fp32): no scores
+/// in memory either, products of fp32 accuracy.
 enum class AttentionKernel { unfused, fused_softmax, memory_efficient, flash1, flash2 };
-/// The T x T scores stay on the chip.
+/// True if the T x T scores stay on the chip.
 constexpr bool is_fused(AttentionKernel k) {
   return k >= AttentionKernel::memory_efficient;
 }
@@ -31,16 +31,16 @@ enum class Outcome { ran, out_of_memory };
 
 struct PublishedRun {
   std::string table;     // file name without folder and ending
-  std::string source;    // whose measurements
-  std::string campaign;  // runs that share an engine and its tuning, so that they share prices: a source, or
-                         // the vendor's own recipes for Megatron-Core whatever page printed them
+  std::string source;    // who measured it
+  std::string campaign;  // runs that share an engine, its tuning and thus prices: a source, or the vendor's
+                         // own recipes for Megatron-Core on any page
   std::string section;   // the table inside the source
   std::string id, model, engine, gpu_type;
   int line = 0;
   // the net
   Arch arch = Arch::gpt;
   double layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, seq = 0;
-  double attended = 0;  // tokens of a sample; less than seq where samples are packed and see themselves alone
+  double attended = 0;  // tokens that attend to each other; less than seq for packed samples
   double experts = 0, top_k = 0, expert_ffn = 0;  // 0: dense
   // where and how
   const ChipSpec* gpu = nullptr;
@@ -50,36 +50,36 @@ struct PublishedRun {
   double zero = -1;  // ZeRO stage; -1: not stated
   double micro_batch = 0, global_batch = 0;
   bool sequence_parallel = false, rms_kernel = false, frozen_weights = false, balanced_embedding = false;
-  bool autocast = false;          // AMP's: the residual stream stays in fp32, products cast what they read
+  bool autocast = false;          // AMP: the residual stream stays in fp32, products cast their inputs
   bool compiled = false;          // pointwise work is compiled into few kernels
   bool block_scaled = false;      // mxfp8, nvfp4: a scale every 16 or 32 values
   bool short_end_stages = false;  // first and last stage hold one layer less
   AttentionKernel attention = AttentionKernel::flash2;
   Recompute recompute = Recompute::none;
-  double recomputed = 1;        // share of the layers that full recomputation is of
-  double offloaded_layers = 0;  // whose activations wait in the host's memory
+  double recomputed = 1;        // share of the layers with full recomputation
+  double offloaded_layers = 0;  // with activations in host memory
   Schedule schedule = Schedule::one_f_one_b;
   bool vpp_stated = false;
   Habits habits;                 // of the campaign's engine
-  bool stages_together = false;  // all stages end at once: the optimizer waits for everyone's gradients
-  // what was measured; 0: not stated
+  bool stages_together = false;  // all stages end at once: the optimizer waits for all gradients
+  // measurements; 0: not stated
   double step_s = 0, memory_gb = 0, mfu = 0;
   Outcome outcome = Outcome::ran;
 
   double micro_batches() const { return global_batch / (dp * micro_batch); }
-  /// Two runs with the same key were specified alike: one must not be fitted when the other is scored.
+  /// Runs with the same key repeat each other: one must not be fitted when the other is scored.
   std::string specification() const;
   std::string layout() const;  // "dp8 tp4 cp1 pp2 v1"
-  /// Model, machine, GPUs and batch: inside such a group a planner chooses.
+  /// Model, machine, GPUs and batch: a planner chooses within such a group.
   std::string choice_group() const;
 };
 
-/// What comes of a compiler: collectives by hand end its graphs, and leave it little.
+/// True if compilation is effective: hand-written collectives break its graphs.
 inline bool is_compiled(const PublishedRun& r, bool asked) {
   return asked && !(r.habits.own_collectives && r.tp * r.cp > 1);
 }
 
-/// A row that leaves inputs open (open_run.h): the runs that it may be of.
+/// A row with open inputs (open_run.h), and its candidate runs.
 struct OpenRun {
   std::vector<std::string> missing;  // columns
   std::vector<PublishedRun> candidates;
@@ -88,22 +88,22 @@ struct OpenRun {
 struct PublishedTable {
   std::string name;                          // file name without folder and ending
   std::vector<PublishedRun> runs;            // with a step time, in file order
-  std::vector<PublishedRun> outcomes;        // did not fit in memory (no step time); or memory alone was read
+  std::vector<PublishedRun> outcomes;        // did not fit in memory (no step time); or only memory was read
   std::vector<OpenRun> open;                 // with a step time, but not all inputs
   std::map<std::string, int> refused;        // reason -> rows
   std::map<std::string, int> first_refused;  // reason -> line of the first such row
   int refused_rows() const;
 };
 
-/// What a table of somebody's own runs need not say: whose software ran them, and on what.
+/// Facts that a table of a user's own runs may omit: engine and machine.
 struct Surroundings {
-  const ForeignEngine* engine;  // nullptr: nobody knows it
-  const ChipSpec* chip;         // outlives the runs
+  const ForeignEngine* engine;  // nullptr: unknown
+  const ChipSpec* chip;         // must outlive the runs
   double node;                  // accelerators
 };
 
-/// A table of no training runs (nccl-tests, GEMM sweeps) makes a ConfigError. `experts`: take mixtures of
-/// experts too, whose prices are not held apart from those of dense nets.
+/// Throws ConfigError for a table without training runs (nccl-tests, GEMM sweeps). `experts`: also takes
+/// mixtures of experts, which share prices with dense nets.
 PublishedTable read_published(const std::string& path, bool experts = false);
 PublishedTable published_from(const CsvTable& csv, bool experts = false, const Surroundings* own = nullptr);
 

@@ -69,7 +69,7 @@ namespace {
   throw ConfigError(s.file, key, what, mend);
 }
 
-/// What a foreign engine's closed form says nothing about.
+/// Refuses settings that a foreign engine's closed form does not cover.
 void refuse_unpriced(const RunSpec& s) {
   const RunSpec usual;
   if (s.policy.offload_optimizer)

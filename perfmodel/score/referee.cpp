@@ -19,11 +19,10 @@ constexpr int kDraws = 5;  // of N random points
 constexpr double kFastMfu = 15;
 constexpr double kBytesOfGiB = 1073741824.0;
 
-/// Spec-sheet prices, and how much slower the machine family was in other campaigns (all machines where the
-/// family was in none), over runs that the accelerator's rates decide and not the host's. Campaigns are
-/// averaged as in a meta-analysis (DerSimonian & Laird 1986): the less one scale describes a campaign, the
-/// less it counts. Engines differ in all that is not matrix products at the peak, so a step is as unsure as
-/// it is far from that (in logarithms); by how much, the other campaigns tell, each predicted from the rest.
+/// Baseline: spec-sheet prices and the slowdown of the machine family in other campaigns (of all machines, if
+/// it is in none), over runs that accelerators rather than hosts limit. Campaigns are combined as in a
+/// meta-analysis (DerSimonian & Laird 1986), weighted by how well one scale describes them. Uncertainty grows
+/// with the log distance from products at the peak; the rate is learnt from campaigns held out.
 class SpecScale {
  public:
   SpecScale(const Pool& pool, const std::string& campaign) {
@@ -62,7 +61,7 @@ class SpecScale {
  private:
   static constexpr double kBusy = 2;
   static constexpr double kBetween = 0.2;  // log sigma between campaigns of a family
-  static constexpr double kFar = 1 / 3.0;  // log sigma per e-fold above the ceiling, before campaigns tell
+  static constexpr double kFar = 1 / 3.0;  // prior log sigma per e-fold above the ceiling
   struct Mean {
     double sum = 0, weight = 0;
     double value() const { return weight > 0 ? sum / weight : 0; }
@@ -100,7 +99,7 @@ class Judge {
 
   Judge(const Quantity& quantity, const JudgeOptions& options) : quantity_(quantity), options_(options) {}
 
-  /// The rows to score, and those that may be fitted beside them but for what the scored rows repeat.
+  /// The rows to score, and those that may also be fitted, without repetitions of scored rows.
   void read(std::vector<Sample> scored, std::vector<Sample> others) {
     samples_ = std::move(scored);
     std::set<std::string> own;
@@ -139,7 +138,7 @@ class Judge {
   }
 
   const Sample& sample(size_t i) const { return samples_[i]; }
-  bool prices_only = false;  // predict with prices alone: outcomes, that a process has nothing to say about
+  bool prices_only = false;  // predicts with prices alone: the process cannot model outcomes
 
  private:
   static std::string value_of(const Sample& s, Split split) {
@@ -250,13 +249,13 @@ void judge_memory(const PublishedTable& table, const Library& others, const Judg
                                e.upper, r.specification(), e.news, e.share});
   });
   out.memory = score_rows(out.memory_rows);
-  out.memory->regret.reset();  // nobody chooses a layout for the least memory
+  out.memory->regret.reset();  // no planner chooses a layout for the least memory
 }
 
-/// Runs that fitted and runs that did not, of campaigns that tell of both.
+/// Runs that fitted and runs that did not, of campaigns with both.
 void judge_outcomes(const PublishedTable& table, const Library& others, const JudgeOptions& options,
                     TableScore& out) {
-  std::set<std::string> campaigns;  // that tell of failures
+  std::set<std::string> campaigns;  // with failures
   const auto tells = [&](const PublishedTable& t) {
     for (const PublishedRun& r : t.outcomes) campaigns.insert(r.campaign);
   };
@@ -322,7 +321,7 @@ CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options)
   judge.run([&](size_t i, const Estimated& e, const std::string&) {
     const CollectiveRun& r = table.runs[i];
     const ScoredRow row{r.id,    r.id, r.seconds, e.value, e.lower,
-                        e.upper, "",   e.news,    e.share};  // nobody chooses among them
+                        e.upper, "",   e.news,    e.share};  // no planner chooses among them
     out.rows.push_back(row);
     tools[r.tool].first.push_back(row);
     if (r.bytes < kLarge) return;

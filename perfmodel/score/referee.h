@@ -1,11 +1,11 @@
-// The referee: predictions of measured runs that the fit never saw, and how wrong they were.
+// The referee: predicts measured runs that the fit never saw, and scores the errors.
 //
 //   Library shipped = load_library("configs/published");
 //   TableScore t = judge(read_published("hidden.csv"), shipped, {.split = Split::folds, .folds = 5});
 //   t.time.mape, t.refused
 //
-// Nothing of the rows scored reaches the fit that predicts them: not as training rows, not through another
-// table that repeats a row (same id or same specification), not by way of hyper-parameters.
+// Scored rows never reach the fit that predicts them: not as training rows, not through another table that
+// repeats them (same id or specification), not through hyper-parameters.
 #pragma once
 #include <map>
 #include <optional>
@@ -22,7 +22,7 @@ struct JudgeOptions {
   enum class Split { folds, layout, gpus, model, points, up_to, none } split = Split::folds;
   int folds = 5;
   int points = 20;
-  double nodes = 8;        // up_to: fitted to runs of at most so many nodes, scored on the others
+  double nodes = 8;        // up_to: fits runs on at most this number of nodes, scores the others
   bool spec_only = false;  // spec-sheet prices and one scale a machine family, from other tables
   unsigned seed = 1;
 };
@@ -31,10 +31,10 @@ using Library = std::vector<PublishedTable>;
 /// Every table of training runs in the folder, by name.
 Library load_library(const std::string& folder, bool experts = false);
 
-/// Who ran out of memory, and who was said to.
+/// Out of memory, measured against predicted.
 struct Confusion {
-  int failed_called = 0, failed_missed = 0;  // did not fit: called so; said to fit
-  int fitted_called = 0, fitted_missed = 0;  // fitted: called so; said not to
+  int failed_called = 0, failed_missed = 0;  // did not fit: predicted so; predicted to fit
+  int fitted_called = 0, fitted_missed = 0;  // fitted: predicted so; predicted not to
   std::vector<std::string> misses;           // row ids
   int rows() const { return failed_called + failed_missed + fitted_called + fitted_missed; }
   double right() const { return rows() == 0 ? 0 : double(failed_called + fitted_called) / rows(); }
@@ -45,9 +45,9 @@ struct TableScore {
   std::map<std::string, int> refused;
   std::vector<ScoredRow> rows, memory_rows;  // seconds; bytes
   Scores time;
-  std::optional<Scores> fast;         // rows with a published MFU of 15 % or more, beside all
-  std::optional<Scores> memory;       // where there are readings
-  std::optional<Confusion> outcomes;  // where runs did not fit, or campaigns tell of some
+  std::optional<Scores> fast;         // rows with a published MFU of 15 % or more
+  std::optional<Scores> memory;       // if there are readings
+  std::optional<Confusion> outcomes;  // if runs did not fit, or campaigns have failures
 };
 
 struct CollectiveScore {
@@ -59,7 +59,7 @@ struct CollectiveScore {
 };
 CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options);
 
-/// `others` are what may be fitted to beside the table itself.
+/// `others` may be fitted to besides the table itself.
 TableScore judge(const PublishedTable& table, const Library& others, const JudgeOptions& options);
 
 }  // namespace isobar

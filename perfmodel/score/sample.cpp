@@ -26,7 +26,7 @@ Sample sample_of(const PublishedRun& r) {
   s.memory = count_memory(r);
   s.log_s = r.step_s > 0 ? std::log(r.step_s) : 0;
   const auto lb = [](double v) { return std::log2(std::max(v, 1e-9)); };
-  // In octaves; switches are worth some octaves each.
+  // In octaves; switches count as several octaves each.
   const std::vector<double> x = {
       lb(r.hidden / r.tp), lb(r.micro_batch * r.seq / r.cp), lb(r.tp), lb(r.pp), lb(r.dp),
       lb(r.micro_batches()), lb(r.layers), lb(r.gpus), lb(r.seq), lb(r.hidden), lb(r.heads),
@@ -38,7 +38,7 @@ Sample sample_of(const PublishedRun& r) {
       3.0 * (r.experts > 0), lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding,
       2.0 * r.block_scaled, lb(r.gpu->memory_bytes / 1e9), lb(r.gpu->domain) / 2, lb(std::max(r.top_k, 1.0)),
       lb(std::max(r.experts, 1.0)) / 2,
-      // Engines that reduce gradients in every micro-batch of a pipeline; allocators that have to clean up.
+      // Engines that reduce gradients in every micro-batch of a pipeline; allocators near their limit.
       3.0 * (r.zero == 0 && r.dp > 1 && r.pp > 1),
       8.0 * std::clamp(lb(peak_bytes(s.memory, spec_memory_prices()) / r.gpu->memory_bytes), -0.2, 0.2)};
   s.features = Eigen::Map<const VectorXd>(x.data(), static_cast<Eigen::Index>(x.size()));
@@ -47,7 +47,7 @@ Sample sample_of(const PublishedRun& r) {
 
 Sample memory_sample_of(const PublishedRun& r) {
   Sample s = sample_of(r);
-  // The global batch changes nothing once pipelines are full.
+  // The global batch is irrelevant once pipelines are full.
   PublishedRun full = r;
   full.global_batch = std::min(r.micro_batches(), 2 * r.pp) * r.dp * r.micro_batch;
   s.values[""] = full.specification();

@@ -1,4 +1,4 @@
-// Who is fitted and who is predicted: held-out parts of a table, and the pool of everybody else's runs.
+// Splits of a table into held-out parts, and the pool of all other runs.
 //
 //   for (const std::vector<size_t>& test : parts_of(runs, key, 5, seed)) ...   // indices of runs
 #pragma once
@@ -14,17 +14,17 @@
 
 namespace isobar {
 
-/// Whole values dealt to parts, at random but always alike.
+/// Distributes values whole over parts, at random but reproducibly.
 std::vector<std::vector<size_t>> parts_of(const std::vector<std::string>& values, size_t most, unsigned seed);
 size_t most_parts(const JudgeOptions& options);
 
-/// Samples to learn from, by campaign, owned here.
+/// Samples to learn from, by campaign; owns them.
 class Pool {
  public:
   void add(Sample s);
   const std::map<std::string, Samples>& by_campaign() const { return by_campaign_; }
   const Samples& of(const std::string& campaign) const;
-  /// What all campaigns but this one say about prices; made once.
+  /// The evidence of all campaigns but this one on prices; cached.
   const PriceBelief& belief_without(const Quantity& quantity, const std::string& campaign);
 
  private:

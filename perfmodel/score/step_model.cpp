@@ -10,9 +10,9 @@
 namespace isobar {
 namespace {
 
-// In the order of Price. spec, log sigma, log sigma between campaigns, effect of tuning. A pipeline's host
-// either runs ahead of its launches or waits for each (for sizes that are sent first, for a lock): nothing,
-// or milliseconds, so that engines lie further apart in launch.tp than in any other price.
+// In the order of Price: spec, log sigma, log sigma between campaigns, effect of tuning. launch.tp varies
+// most between engines: a pipeline's host either runs ahead of its launches or waits for each (to exchange
+// sizes, or for a lock).
 constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"gemm", 1.08, 0.15, 0.10, -0.10},      {"gemm.low", 1.2, 0.15, 0.10, -0.15},
     {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},    {"gemm.width", 60, 0.8, 0.6, 0},
@@ -36,7 +36,7 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"step", 10e-3, 1.0, 1.0, -1.0},        {"straggler", 0.005, 0.8, 1.2, -0.8},
 }};
 
-constexpr double kSharp = 4;  // how suddenly the longer of two concurrent activities takes over
+constexpr double kSharp = 4;  // sharpness of the maximum of two concurrent activities
 double longer(double a, double b) {
   if (b <= 0) return a;
   if (a <= 0) return b;
@@ -45,7 +45,7 @@ double longer(double a, double b) {
   return hi * std::sqrt(std::sqrt(1 + q2 * q2));
 }
 
-/// Accelerators that share the fast link: the node, or the racks' domain where that is larger.
+/// Accelerators on the fast link: the node, or a larger rack-scale domain.
 double domain_of(const PublishedRun& r) {
   return std::max<double>(r.node, r.gpu->domain);
 }
@@ -54,8 +54,8 @@ double nic_rate_of(const PublishedRun& r) {
   return r.nic_rate > 0 ? r.nic_rate : r.gpu->nic_rate;
 }
 
-/// Seconds on the wires, at their full rates, of a ring that `bytes` go around `passes` times; over `ranks`
-/// of which `together` share a node.
+/// Seconds on the wires at full rate of a ring that `bytes` pass `passes` times, over `ranks` of which
+/// `together` share a node.
 double ring_seconds(const PublishedRun& r, double bytes, double passes, double ranks, double together,
                     bool& far) {
   far = ranks > together + 0.5;
@@ -89,8 +89,8 @@ double layer_parameters(const PublishedRun& r) {
   return r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn;
 }
 
-/// What share of the peak's products flash kernels can use: those written for Ampere (FlashAttention-2: 200
-/// of an A100's 312 TFLOP/s) reach on Hopper half as large a share (335 of 989; Dao 2023).
+/// Share of the peak that flash kernels can use: those for Ampere (FlashAttention-2: 200 of an A100's 312
+/// TFLOP/s) reach half as large a share on Hopper (335 of 989; Dao 2023).
 double usable_by_flash(const PublishedRun& r) {
   constexpr double kOldOnNew = 0.53;
   const bool hopper = r.gpu->fp8 > 1.5 * r.gpu->half;
@@ -105,11 +105,11 @@ StepCounts count_step(const PublishedRun& r) {
   const double matrices = r.arch == Arch::llama ? 3 : 2;
   const double ffn_active = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
   const double weights =
-      r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;     // that a token meets
+      r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;     // that each token uses
   const double full = r.recompute == Recompute::full ? r.recomputed : 0;  // share of the layers
   const bool selective = r.recompute == Recompute::selective;
-  // Frozen weights need no weight gradients. Where every second product's result is kept, those of the others
-  // are computed again, a good third of a block's, and all that is pointwise.
+  // Frozen weights need no weight gradients. If every second product's result is kept, the others are
+  // recomputed, a good third of a block's, and all pointwise work.
   const bool operators = selective && r.habits.selective_operators;
   const double passes = (r.frozen_weights ? 2 : 3) + (operators ? 0.37 : full);
   const double bytes = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
@@ -126,10 +126,10 @@ StepCounts count_step(const PublishedRun& r) {
 
   const bool flash = is_fused(r.attention);
   const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
-  // Flash kernels have heads of 32, 64, 96 ... and fill others up.
+  // Flash kernels pad heads to 32, 64, 96 ...
   const double filled = flash ? std::ceil(r.head_dim / 32) * 32 / r.head_dim : 1;
   const double score_flops = 4 * T * r.attended * q / r.tp * causal * filled;
-  // The flash backward makes the scores again: 5 products for 2.
+  // The flash backward recomputes the scores: 5 products instead of 2.
   const double score_passes = 1 + (flash ? 2.5 : 2) + (selective && !flash ? 1 : full);
   (flash ? c.attention_s : c.scores_s) = score_flops * score_passes /
                                          (r.attention == AttentionKernel::memory_efficient ? g.accurate_fp32()
@@ -146,8 +146,8 @@ StepCounts count_step(const PublishedRun& r) {
         scores * (r.attention == AttentionKernel::unfused ? 8 : 5) / g.memory_rate;
   }
   const double spread = r.sequence_parallel ? r.tp : 1;
-  // Under autocast it is fp32; a collective by hand copies its operand, and rows' products add their bias
-  // behind it.
+  // Under autocast the stream is fp32; a hand-written collective copies its operand, and row-parallel
+  // products add their bias after it.
   const double copies = r.tp > 1 && r.habits.own_collectives ? 8 * r.habits.tensor_traffic * 2 / 3 : 0;
   const double stream = r.autocast ? 2 * 14 : 14;
   c.pointwise_s = ((stream + copies) * T * r.hidden / spread + 6 * T * q / r.tp +
@@ -179,7 +179,7 @@ StepCounts count_step(const PublishedRun& r) {
 
   const double head_flops = 2 * T * r.hidden * r.vocab / r.tp * (r.frozen_weights ? 2 : 3);
   const double head_s = head_flops / g.reached(wide) + T * r.vocab / r.tp * 16 / g.memory_rate;
-  // The last stage has the vocabulary; where it holds fewer layers, others are as busy.
+  // The last stage has the vocabulary; if it holds fewer layers, others are as busy.
   const double last_layers = r.layers - (r.pp - 1) * c.layers;
   c.vocabulary_s = head_s;
   if (r.pp > 1) {
@@ -190,11 +190,11 @@ StepCounts count_step(const PublishedRun& r) {
   const double own = layer_parameters(r) / r.tp;
   const double stage_parameters =
       c.layers * own + r.hidden * r.vocab / r.tp * (r.pp > 1 || r.arch == Arch::gpt ? 1 : 2);
-  // Ranks of a data-parallel group that share a node.
+  // Ranks of a data-parallel group on one node.
   const double together = std::max(1.0, std::min(r.dp * r.cp, domain_of(r) / r.tp));
   const double replicas = r.dp * r.cp;
   const auto ring = [&](double operand, double passes) {
-    // Autocast's parameters are fp32, and so are their gradients.
+    // Autocast's parameters and gradients are fp32.
     return ring_seconds(r, operand * (r.autocast ? 4 : bytes), passes, replicas, together, c.dp_far);
   };
   const bool fsdp = r.zero >= 3;
@@ -206,9 +206,9 @@ StepCounts count_step(const PublishedRun& r) {
       c.dp_s = ring(stage_parameters, 2);
       c.dp_doublings = std::log2(replicas);
       if (r.habits.overlaps_gradients) {
-        // A chunk's gradients are complete after the last pp micro-batches' backward, its weights are needed
-        // by the first pp's forward; all other chunks run meanwhile. Without chunks, one micro-batch's
-        // layers.
+        // A chunk's gradients are complete after the backward of the last pp micro-batches, and its weights
+        // are needed by the forward of the first pp; all other chunks run meanwhile. Without chunks: one
+        // micro-batch's layers.
         const double buckets = r.vpp > 1 ? r.vpp : c.layers;
         c.dp_last = 1 / buckets;
         c.dp_window = (r.vpp > 1 ? std::min(r.micro_batches(), r.pp) : 1) * (1 - c.dp_last);
@@ -227,14 +227,15 @@ StepCounts count_step(const PublishedRun& r) {
     c.pp_waits = r.habits.overlaps_pipeline && r.vpp > 1 ? 0 : 1;
   }
   c.micro_batches = r.micro_batches();
-  // Of p - 1 slots. ZB-2p's stages end one after the other as they began (Qi 2024): together they wait again.
+  // The share of p - 1 slots that stays idle. ZB-2p's stages end in the order in which they began (Qi 2024);
+  // a common end adds a wait.
   const double bubble = r.schedule == Schedule::zb_1p   ? 0.4
                         : r.schedule != Schedule::zb_2p ? 1
                         : r.stages_together             ? 1.0 / 3
                                                         : 0.02;
   c.fill = (r.pp - 1) / r.vpp * bubble;
   // Weight gradients, a third of a slot, fill the wait for a forward and an input gradient of all other
-  // stages: as many as there are micro-batches.
+  // stages: one for each micro-batch.
   if (bubble < 1) c.fill = std::max(c.fill, (2 * (r.pp - 1) - (c.micro_batches - 1)) / 3);
   const double shards = r.zero >= 1 ? r.dp : 1;
   // Adam: gradient, master weight and two moments read, three written, in fp32, and the 2-byte weight.
@@ -290,7 +291,7 @@ double step_seconds(const StepCounts& c, const Prices& price) {
       micro * (c.micro_batches + fill) + transfers * (c.pp_waits * c.micro_batches + fill);
   const double gradients =
       c.dp_s * p(c.dp_far ? Price::dp_nic : Price::dp_link) + c.dp_doublings * p(Price::dp_latency);
-  // Hidden as far as the window reaches; smooth, so that the fit can find its way.
+  // Hidden within the window; smooth, for the fit.
   const double late = gradients * (1 - c.dp_last) - c.dp_window * micro * p(Price::dp_hidden);
   const double exposed =
       gradients * c.dp_last + 0.5 * (late + std::hypot(late, 0.3 * gradients * (1 - c.dp_last)));

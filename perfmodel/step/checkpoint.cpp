@@ -8,19 +8,18 @@ namespace isobar {
 namespace {
 
 constexpr double kF32 = 4;
-// Log sigma where no run has shown it: a benchmark met the disk on its own, runs meet it as it is. Nine runs
-// at a time on a disk that others used had 0.5 to 0.7.
+// Log sigma without measured runs: a benchmark has the disk to itself, runs do not.
 constexpr double kUnfitted = 0.6;
-// What all hosts together can write where nobody has said it: the middle of what an NFS server of a rack
-// (0.1 TB/s) and the largest parallel file systems (10 TB/s) take, and no better known than that.
+// Rate of all hosts together if unknown: between a rack's NFS server (0.1 TB/s) and the largest parallel file
+// systems (10 TB/s).
 constexpr double kFilesystem = 1e12, kFilesystemFactor = 10;
 
-// And the moving average, which is kept as they are
+// Includes the moving average, which is kept like the moments
 double moments_of(const RunSpec& s) {
   return (s.train.optimizer == "sgd" ? 1 : 2) + (s.train.ema > 0 ? 1 : 0);
 }
 
-// Of a rank, in elements: what one rank writes whole.
+// In elements, on one rank: the least that one rank writes.
 double largest_tensor(const RunSpec& s) {
   const auto up = [](const auto& n) {
     return static_cast<double>(n.embed_dim) * static_cast<double>(n.hidden());
@@ -45,7 +44,7 @@ double largest_tensor(const RunSpec& s) {
       return static_cast<double>(n.mlp_ratio) * width * width;
     }
     double operator()(const GraphcastSpec& n) const {
-      const int64_t read = n.in_channels + 3;  // a point's fields, and its place
+      const int64_t read = n.in_channels + 3;  // a point's fields and position
       return static_cast<double>(std::max({read, n.out_channels, n.latent_size, n.mlp_hidden_size}) *
                                  std::max(n.mlp_hidden_size, n.latent_size));
     }
@@ -73,7 +72,7 @@ CheckpointWork checkpoint_work(const RunSpec& s, double parameters, int64_t rank
   CheckpointWork w{.bytes = checkpoint_bytes(s, parameters),
                    .hosts = std::ceil(static_cast<double>(l.world()) / static_cast<double>(ranks_on_host))};
   double host = w.bytes / w.hosts;
-  // Shards of ZeRO are cut anywhere; without them a tensor has one writer.
+  // ZeRO's shards are cut anywhere; without them a tensor has one writer.
   if (s.policy.zero == 0 && w.hosts > 1)
     host = std::max(host, std::min(w.bytes, checkpoint_bytes(s, largest_tensor(s))));
   w.counts[index_of(Coef::commit)] = 1;
@@ -92,25 +91,25 @@ CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machin
   const CheckpointWork w = checkpoint_work(s, parameters, ranks_on_host);
   const double commit = m[Coef::commit].value;
   const double host = w.counts[index_of(Coef::checkpoint)] * m[Coef::checkpoint].value;
-  const bool told = m.storage.filesystem_bandwidth > 0;
-  const double filesystem = w.bytes / (told ? m.storage.filesystem_bandwidth : kFilesystem);
+  const bool rate_known = m.storage.filesystem_bandwidth > 0;
+  const double filesystem = w.bytes / (rate_known ? m.storage.filesystem_bandwidth : kFilesystem);
   CheckpointCost c{.bytes = w.bytes, .seconds = checkpoint_seconds(w, m.values(), m.storage)};
   const bool known = m.fit && m.fit->spread.contains("checkpoint");
   const double spread = known ? m.fit->spread.at("checkpoint") : kUnfitted;
-  // The ends of the hosts' own rate and of the file system's: who is slow is slow in both.
+  // The ends of the hosts' own rate and of the file system's are taken together.
   const double together = commit + host;
   double variance = spread * spread;  // of the logarithm
   variance += std::pow(commit / together * m[Coef::commit].log_sigma(), 2) +
               std::pow(host / together * m[Coef::checkpoint].log_sigma(), 2);
   const double width = std::exp(kNormal80 * std::sqrt(variance));
-  const double other = std::exp(std::hypot(told ? 0 : std::log(kFilesystemFactor), kNormal80 * spread));
+  const double other = std::exp(std::hypot(rate_known ? 0 : std::log(kFilesystemFactor), kNormal80 * spread));
   const auto slower = [&](double a, double b) { return w.hosts > 1 ? std::max(a, b) : a; };
   c.lower = slower(together / width, (commit + filesystem) / other);
   c.upper = slower(together * width, (commit + filesystem) * other);
   if (s.train.checkpoint_every > 0) c.per_step = c.seconds / static_cast<double>(s.train.checkpoint_every);
   if (m.storage.host_bandwidth == 0 && !m[Coef::checkpoint].measured())
     c.assumed.push_back(rate(1 / m[Coef::checkpoint].value) + " a host (storage.host_bandwidth)");
-  if (w.hosts > 1 && !told)
+  if (w.hosts > 1 && !rate_known)
     c.assumed.push_back(rate(kFilesystem) + " of the whole file system (storage.filesystem_bandwidth)");
   return c;
 }

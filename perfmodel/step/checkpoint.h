@@ -1,17 +1,17 @@
-// What writing checkpoints costs: whole tensors and the optimizer's moments in f32
-// (model/inference/checkpoint.h), written by the ranks that hold them, while training stands still.
+// Time of writing checkpoints: whole tensors and the optimizer's moments in f32
+// (model/inference/checkpoint.h), written by the ranks that hold them, while training stops.
 //
 //   seconds = write.commit + max(write.checkpoint * bytes of the fullest host, all bytes / file system)
 //
-// The first is what even the smallest one takes: its files are made, synced and renamed one after the other,
-// and ranks wait for one another in between. A net of 10 MB spends half of its time there.
+// The first term is independent of size: files are created, synced and renamed in sequence, and ranks wait
+// for one another in between.
 //
 //   CheckpointCost c = checkpoint_cost(spec, 350e6, machine, ranks_on_host);
 //   c.bytes, c.seconds (c.lower ... c.upper)   // of one
 //   c.per_step                                 // spread over train.checkpoint_every; 0 without checkpoints
-//   c.assumed                                  // what the machine file does not say of its storage
+//   c.assumed                                  // assumptions about storage that the machine file leaves open
 //
-// It is no part of a step's time: steps are measured without it.
+// Steps are measured and predicted without it.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,15 +21,15 @@
 
 namespace isobar {
 
-/// Log sigma of a run's checkpoints about what their counts say, until runs have shown it: disks are shared,
-/// and a journal commits when it likes.
+/// Log sigma of a run's checkpoints around their counts, before any were measured: disks are shared, and
+/// journals commit at random times.
 constexpr double kCheckpointScatter = 0.35;
 
 /// Bytes of one: parameters of the whole net, and their moments.
 double checkpoint_bytes(const RunSpec& spec, double parameters);
 
-/// Who writes it: all ranks, each the shards that it answers for; of ranks that hold the same whole tensors
-/// each writes its share of them (model/nets/declare.cpp), so that none writes less than its largest.
+/// The writers of a checkpoint: all ranks, each its own shards; ranks with the same whole tensors share them
+/// (model/nets/declare.cpp), but each writes at least its largest.
 struct CheckpointWork {
   double bytes = 0;  // of all hosts
   double hosts = 1;
@@ -47,7 +47,7 @@ struct CheckpointCost {
 };
 CheckpointCost checkpoint_cost(const RunSpec& spec, double parameters, const Machine& machine,
                                int64_t ranks_on_host);
-/// "a checkpoint of 4.2 GB takes 2.1 s (1.2 to 3.6): ..., if 5 GB/s a host ..." for people
+/// "a checkpoint of 4.2 GB takes 2.1 s (1.2 to 3.6): ..., if 5 GB/s a host ..." for display
 std::string text_of(const CheckpointCost& c, const RunSpec& spec, double step_s);
 
 }  // namespace isobar

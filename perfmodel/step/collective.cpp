@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-constexpr double kInSwitch = 1.3;  // bytes through the link of an NVLS all-reduce, in operands
+constexpr double kInSwitch = 1.3;  // bytes through the link of an NVLS all-reduce, relative to its operand
 
 }  // namespace
 
@@ -62,7 +62,7 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
   switch (kind) {
     case OpKind::all_reduce: {
       CollectiveCounts r = ring_counts(bytes, p, 2);
-      if (where.processors == 0) {  // MPI between processes: what `isobar calibrate` measures
+      if (where.processors == 0) {  // MPI between processes, as `isobar calibrate` measures
         r.sums = (n - 1) / n * bytes / element;
         return r;
       }
@@ -79,7 +79,7 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
       if (where.processors == 0) r.sums = (n - 1) / n * bytes / element;
       return r;
     }
-    case OpKind::all_to_all:  // bytes: what leaves this rank, as much for each of the others
+    case OpKind::all_to_all:  // bytes: sent by this rank, equally to each of the others
       return {.calls = 1,
               .message_host = k - 1,
               .wire_host = bytes * (k - 1) / (n - 1),
@@ -91,8 +91,7 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
               .wire_host = k > 1 ? bytes : 0,
               .message_net = inside ? 0 : std::ceil(std::log2(p.hosts())),
               .wire_net = inside ? 0 : bytes / k};
-    default:  // exchange, send, recv: one message; of a ring over several hosts the crossing one is the
-              // slowest
+    default:  // exchange, send, recv: one message; in a ring over several hosts the crossing one is slowest
       if (inside) return {.calls = 1, .message_host = 1, .wire_host = bytes};
       return {.calls = 1, .message_net = 1, .wire_net = bytes};
   }

@@ -1,15 +1,13 @@
-// What one collective puts on the network, by tier: messages that wait for one another, and bytes that each
-// rank sends.
+// A collective's network traffic, by tier: sequential messages, and bytes sent by each rank.
 //
 //   const Placement dp{.ranks = 64, .per_host = 8};
 //   double s = seconds(count_collective(OpKind::all_reduce, 1e9, dp, rates, where), rates);
 //
 // Ring (Thakur 2005): (n-1)/n of the bytes a rank, twice for an all-reduce, in n-1 steps each. Over several
-// hosts a ring crosses from host to host once; the k ranks that a group has on a host share the work of
-// crossing between their NICs, so 1/k of the bytes a NIC, while other groups of the host use theirs. Small
-// all-reduces take a double binary tree instead (Sanders 2009): all bytes twice, in 2 log2(hosts) steps.
-// In-switch reduction (NVLS) sends the bytes once; 1.3 is what the 8-GPU rows of published nccl-tests come
-// to.
+// hosts a ring crosses between hosts once; a group's k ranks on a host share the crossing over their NICs,
+// 1/k of the bytes each, while other groups use theirs. Small all-reduces use a double binary tree (Sanders
+// 2009): all bytes twice, in 2 log2(hosts) steps. In-switch reduction (NVLS) sends the bytes once, times 1.3
+// by the 8-GPU rows of published nccl-tests.
 #pragma once
 #include "model/plan/op.h"
 #include "perfmodel/machine/coefficient.h"
@@ -27,21 +25,21 @@ struct Placement {  // of a group of ranks
 struct CollectiveCounts {
   double calls = 0;
   double message_host = 0, wire_host = 0;
-  double message_net = 0, wire_net = 0;  // wires of both tiers are busy at once: the slower one counts
-  double sums = 0;                       // additions by cores, where ranks have no accelerators
+  double message_net = 0, wire_net = 0;  // wires of both tiers run concurrently: the slower one counts
+  double sums = 0;                       // additions on cores, without accelerators
 };
 
-/// A ring that `bytes` go around `passes` times: 1 for a gather or a scatter, 2 for an all-reduce.
+/// A ring that `bytes` pass `passes` times: 1 for a gather or a scatter, 2 for an all-reduce.
 CollectiveCounts ring_counts(double bytes, const Placement& group, double passes);
 /// An all-reduce over a double binary tree of the hosts.
 CollectiveCounts tree_counts(double bytes, const Placement& group);
 
-/// `bytes`: of the whole operand (all_gather: of what is gathered; all_to_all and transfers: what this rank
-/// sends), in elements of `element` bytes. The faster algorithm at these prices.
+/// `bytes`: of the whole operand (all_gather: of the result; all_to_all and transfers: sent by this rank), in
+/// elements of `element` bytes. Takes the faster algorithm at these prices.
 CollectiveCounts count_collective(OpKind kind, double bytes, double element, const Placement& group,
                                   const Counts& rates, const Conditions& where);
 double seconds(const CollectiveCounts& c, const Counts& rates);
-/// Adds what `seconds` charges, times `factor`.
+/// Adds the counts that `seconds` charges, times `factor`.
 void add(Counts& to, const CollectiveCounts& c, const Counts& rates, double factor);
 
 }  // namespace isobar

@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-// One clock for compute and one for each lane of collectives; they meet where lists say so.
+// Clocks for compute and each lane of collectives; they synchronise at the chunks' joins.
 struct Clocks {
   double compute = 0, slowdown = 0;
   LaneSeconds communication{}, exposed{};
@@ -24,8 +24,7 @@ struct Clocks {
   }
 };
 
-// Compute goes on while a lane is busy, at 1 / (1 + slowdown) of its speed, unless its core makes the
-// transfer.
+// Compute runs at 1 / (1 + slowdown) of its speed while a lane is busy, unless its core makes the transfer.
 Clocks run_chunks(const StepTerms& t, const Counts& rate, double slowdown) {
   if (t.growth) {
     Clocks c = run_chunks(t.growth->few, rate, slowdown);
@@ -80,13 +79,13 @@ Counts rates(const Counts& k, const Conditions& w) {
   const double others = cores > 1 ? (std::min(wanted, cores) - 1) / (cores - 1) : 0;
   const double compute = turns * team * (1 + k[index_of(Coef::share_compute)] * others);
   const double memory = turns * team * (1 + k[index_of(Coef::share_memory)] * others);
-  // Ranks on a host exchange through its memory, all at once.
+  // All ranks of a host exchange through its memory at once.
   const double pairs = cores > 1
                            ? 1 + k[index_of(Coef::share_memory)] *
                                      std::max(0.0, std::min<double>(w.ranks_on_host, cores) - 2) / (cores - 1)
                            : 1;
   constexpr double kLine = 64;  // bytes
-  // Beside the price of a unit, what it takes of lines that go from core to core
+  // The additional cost of cache lines moving between cores
   const auto between_cores = [&](Coef c) {
     return c == Coef::fork           ? k[index_of(Coef::hops_fork)] * w.core_trip_s
            : c == Coef::message_host ? k[index_of(Coef::hops_message)] * w.core_trip_s
@@ -139,7 +138,7 @@ double ReadTime::wait(double step) const {
 
 ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
   ReadTime r;
-  // Batches that another thread made are taken over by the one that computes.
+  // Batches made by another thread are handed over to the computing one.
   const double handover = t.read[index_of(Coef::read_handover)] * rate[index_of(Coef::read_handover)];
   const double cpu = seconds(t.read, rate) - handover;  // CPU-seconds of one rank's step
   // The host is a lane beside an accelerator: it has cores enough, and reads for the next step during this
@@ -158,7 +157,7 @@ ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
   const auto w = static_cast<double>(t.workers), ranks = static_cast<double>(t.where.ranks_on_host);
   const auto cores = static_cast<double>(t.where.cores);
   const double busy = std::min(cores, ranks * static_cast<double>(t.where.threads));
-  // Cores that compute leaves idle decode for nothing; the rest of the work displaces compute threads.
+  // Idle cores decode for free; the rest of the work displaces compute threads.
   const double displaced = std::max(0.0, 1 - (cores - busy) / (ranks * w));
   r.stolen = k[index_of(Coef::steal)] * cpu * ranks * displaced / busy;
   r.supply = cpu / std::min(w, cores / ranks);
@@ -176,7 +175,7 @@ StepCost step_cost(const StepTerms& t, const Counts& k) {
   s.communication = std::accumulate(c.communication.begin(), c.communication.end(), 0.0);
   s.exposed = std::accumulate(c.exposed.begin(), c.exposed.end(), 0.0);
   s.slowdown = c.slowdown;
-  // Transfers between stages that the pipeline hides run beside compute.
+  // Pipeline transfers that are hidden run beside compute.
   const double transfers = seconds(t.transfers, rate), slower = k[index_of(Coef::overlap_slowdown)];
   s.communication += transfers;
   s.bubble = seconds(t.bubble, rate);

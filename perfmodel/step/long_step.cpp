@@ -14,8 +14,8 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kMostSkipped = 64;  // rounds of micro-batches, until time grows by the same
-// Of what a round adds: passes over all parameters at once come out of the caches bit by bit.
+constexpr int64_t kMostSkipped = 64;  // rounds of micro-batches, until growth is constant
+// Relative tolerance of a round's time: passes over all parameters leave the caches gradually.
 constexpr double kSame = 1e-3;
 
 class Counter {
@@ -35,10 +35,10 @@ class Counter {
 
  private:
   struct Rounds {
-    int64_t parts = 1, count = 0;  // of a chunk; how many of them are left out
+    int64_t parts = 1, count = 0;  // parts of a chunk in a round; rounds left out
   };
 
-  // In which the first and the last stage repeat themselves.
+  // The round in which both the first and the last stage repeat.
   Rounds rounds_of(const RunSpec& spec) const {
     const std::vector<int> stages = group_of(spec.layout, "pp", 0);
     const FoldedPlan first = fold_plan(spec, stages.front(), workspace_, longer_.parts);
@@ -50,7 +50,7 @@ class Counter {
     return {round, std::min(first.rounds * first.round, last.rounds * last.round) / round};
   }
 
-  // With as many parts as the net has. Whole steps count alike whatever they are made of.
+  // With all of the net's parts; long runs of micro-batches are extrapolated.
   CountedStep of_parts(const RunSpec& spec) const {
     const int64_t few = few_micro_batches(spec), all = spec.micro_batches(), pp = spec.layout.pp;
     if (all <= 2 * few) return whole(spec);
@@ -63,14 +63,14 @@ class Counter {
   CountedStep whole(const RunSpec& spec) const {
     const std::vector<StageProgram> stages = stages_of(spec, workspace_);
     CountedStep s{.terms = count_pipeline(spec, stages, where_, cache_share_, k_)};
-    for (const StageProgram& stage : stages)  // each speaks for the other ranks of its stage
+    for (const StageProgram& stage : stages)  // each stands for the other ranks of its stage
       s.flops += totals(stage.plan, spec.micro_batch()).step.flops *
                  static_cast<double>(spec.layout.world()) / static_cast<double>(stages.size());
     s.parameters = static_cast<double>(stages[0].plan.parameter_count());
     return s;
   }
 
-  // `with_less`: the step without so many of its rounds.
+  // `with_less`: the step without that number of its rounds.
   CountedStep of_rounds(int64_t rounds, int64_t most_skipped,
                         const std::function<CountedStep(int64_t)>& with_less) const {
     for (int64_t skipped = 0; skipped <= most_skipped && skipped + 2 < rounds; skipped = 4 * skipped + 3) {

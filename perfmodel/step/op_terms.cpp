@@ -13,12 +13,13 @@
 namespace isobar {
 namespace {
 
-// Operands that do not fit the rank's share of the cache come from memory: the larger, the surer.
+// Bytes read from memory for operands of this size: the more, the less they fit the rank's share of the
+// cache.
 double spilled(double bytes, double cache_share) {
   return bytes * bytes / (bytes + cache_share);
 }
 
-// In what products, alone or within attention, are done: what back ends choose kernels by, too.
+// Arithmetic of products, alone or within attention, by which back ends choose kernels.
 enum class Arithmetic : uint8_t { f32, tf32, half, fp8 };
 Arithmetic arithmetic_of(DType dtype, bool fp8, bool tf32) {
   return fp8                                           ? Arithmetic::fp8
@@ -30,23 +31,22 @@ Coef product_at(Arithmetic a) {
   constexpr Coef kPrices[] = {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::gemm_fp8};
   return kPrices[static_cast<size_t>(a)];
 }
-Coef attention_at(Arithmetic a, bool backward) {  // fp8: of its products alone
+Coef attention_at(Arithmetic a, bool backward) {  // fp8: of its products only
   constexpr Coef kPrices[][4] = {
       {Coef::attention_f32, Coef::attention_tf32, Coef::attention_bf16, Coef::attention_bf16},
       {Coef::attention_backward_f32, Coef::attention_backward_tf32, Coef::attention_backward_bf16,
        Coef::attention_backward_bf16}};
   return kPrices[backward ? 1 : 0][static_cast<size_t>(a)];
 }
-// Of cores: exponentials, sums and rounding, a score each. Heads of 32 and of 96 have the same, and a third
-// of the products.
+// On cores: exponentials, sums and rounding for each score, whatever the head size.
 Coef softmax_at(Arithmetic a, bool backward) {
   const bool half = a == Arithmetic::half || a == Arithmetic::fp8;
   if (backward) return half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32;
   return half ? Coef::softmax_bf16 : Coef::softmax_f32;
 }
 
-// The coefficients of an op that is no collective, and how much of each: `put(coefficient, amount)`. `flops`:
-// those that are charged, at least those that are done.
+// Calls put(coefficient, amount) for each coefficient of an op that is no collective. `flops`: charged FLOPs,
+// at least those executed.
 template <class Put>
 void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double flops, double cache_share,
                    const Put& put) {
@@ -70,7 +70,8 @@ void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double 
       const bool backward = info_of(kind).price == PriceClass::attention_backward;
       put(attention_at(arithmetic, backward), flops);
       put(softmax_at(arithmetic, backward), work.vector_flops);
-      // Operands are packed number by number, whichever type these have: the fewer tokens, the more that is
+      // Operands are packed element by element, whatever their size in bytes: with few tokens this is a
+      // larger share.
       put(Coef::attention_bytes, (arithmetic == Arithmetic::half ? 2 : 1) * bytes);
       break;
     }
@@ -97,9 +98,9 @@ void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double 
   }
 }
 
-// Products and attention go over an accelerator's processors in tiles: the last round is seldom full, so more
-// is paid for than is done. The kernel is the best of the usual tiles; smaller ones reuse less. A few long
-// products are split along k. A tile's first loads are not hidden: kFill of k.
+// Products and attention run over an accelerator's processors in waves of tiles; a partial last wave is
+// charged in full. The kernel is the best of the usual tiles; smaller ones reuse less. Long products with few
+// tiles are split along k. A tile's first loads are exposed: kFill of k.
 struct Tile {
   double m, n, rate;
 };
@@ -113,7 +114,7 @@ double paid_gemm(const OpShape& s, double processors) {
     for (double split = 1; split <= 8 && s.k / split >= 256; split *= 2) {
       const double rounds = std::ceil(tiles * split / processors);
       best = std::min(best, rounds * processors * t.m * t.n * (s.k / split + kFill) / t.rate);
-      if (rounds > 4) break;  // nearly full already
+      if (rounds > 4) break;  // nearly full waves
     }
     if (s.k < 256) {
       const double rounds = std::ceil(tiles / processors);
@@ -123,20 +124,20 @@ double paid_gemm(const OpShape& s, double processors) {
   return std::max(2 * best, s.work.flops);
 }
 
-// Tiles of 128 queries of one head; those on the diagonal of a causal mask are done whole.
+// Tiles of 128 queries of one head; those on a causal mask's diagonal are computed whole.
 double paid_attention(const OpShape& s, double processors) {
   const double tiles = s.batch * s.heads * std::ceil(s.tq / 128), rounds = std::ceil(tiles / processors);
   const double diagonal = s.causal ? 1 + 128 / std::max(128.0, s.tk) : 1;
   return std::max(s.work.flops * diagonal * softmax_of_head(s.d) * rounds * processors / tiles, s.work.flops);
 }
 
-// The threads that an op is cut over, of those of its rank. Prices are of the whole team (cost.h: rates), so
-// what fewer do counts for more; what is lost between threads is taken as usual, whatever the machine's
-// threads.serial. oneDNN starts a thread for so many FLOPs of a product (its adjust_thread_count: 3,000
-// cycles of 64 multiplications and additions).
+// The threads used by an op, and all threads of its rank. Prices are for the whole team (cost.h: rates), so
+// fewer threads count for more, with a typical serial share in place of the machine's threads.serial. oneDNN
+// adds a thread for each number of FLOPs of a product (its adjust_thread_count: 3,000 cycles of 64
+// multiply-adds).
 struct Team {
   double own = 1, whole = 1;
-  static double of_one(double threads) {  // seconds of a team, those of one thread being 1
+  static double of_one(double threads) {  // seconds of a team, relative to one thread
     constexpr double kUsualSerial = 0.05;
     return (1 + kUsualSerial * (threads - 1)) / threads;
   }
@@ -155,7 +156,7 @@ Team team_of(OpKind kind, DType dtype, const Work& work, int64_t threads) {
   if (price == PriceClass::attention || price == PriceClass::attention_backward) return {whole, whole};
   if (price == PriceClass::product)
     return {std::clamp(std::floor(work.flops / kFlopsPerThread), 1.0, whole), whole};
-  // Bytes of an element: read and written; of Adam six times read or written in f32 and a gradient
+  // Bytes of an element: read and written; for Adam six reads or writes in f32 and a gradient
   const double element = price == PriceClass::optimizer ? 28 : 2.0 * static_cast<double>(size_of(dtype));
   return {static_cast<double>(threads_worth(static_cast<int64_t>(work.bytes() / element), threads)), whole};
 }
@@ -255,8 +256,7 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, 
 Counts count_op(const Op& op, const Plan& plan, double cache_share, const Conditions& where) {
   const int64_t ranks_on_host = where.ranks_on_host;
   Work w = work(op, plan);
-  // A receive keeps its rank's lane busy for as long as the transfer takes, though the bytes are the
-  // sender's.
+  // A receive occupies its rank's lane for the transfer, though the sender counts the bytes.
   if (op.kind == OpKind::recv)
     w.wire_bytes = static_cast<double>(op.writes[0].count * size_of(plan.buffers[op.writes[0].buffer].dtype));
   Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share, where.threads);
@@ -269,7 +269,7 @@ Counts count_op(const Op& op, const Plan& plan, double cache_share, const Condit
   const auto here = std::count_if(ranks.begin(), ranks.end(),
                                   [&](int r) { return r / ranks_on_host == plan.rank / ranks_on_host; });
   if (here == static_cast<std::ptrdiff_t>(ranks.size())) return n;
-  // A ring enters and leaves a host once, however many of its members sit there; this host has this many
+  // A ring enters and leaves a host once, for any number of members there; this host has this number of
   // rings.
   const double rings = static_cast<double>(ranks_on_host) / static_cast<double>(here);
   n[index_of(Coef::message_net)] = std::exchange(n[index_of(Coef::message_host)], 0);

@@ -20,28 +20,27 @@ bool reads(const Plan& plan) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
 }
 
-// Of all that another stage computes in a step, what this one waits for. A backward pass counts as two
-// forward ones.
+// Idle time of a stage in a roll-out, relative to another stage's compute in a step. A backward pass counts
+// as two forward ones.
 double rollout_bubble(const RunSpec& s) {
   const int64_t p = s.layout.pp, m = s.micro_batches(), steps = s.train.rollout, learnt = s.learnt_steps();
   const RollOutIdle idle = rollout_idle(s.policy.schedule, p, m, steps, learnt);
   return (idle.forward + 2 * idle.backward) / static_cast<double>((p - 1) * m * (steps + 2 * learnt));
 }
 
-// Transfers that nothing hides, of a step. Filling and draining pass every boundary of virtual stages once.
-// With 1F1B as many micro-batches are under way as there are stages, none to spare: so every p of them wait
-// for a whole round trip.
+// Exposed transfers of a step. Fill and drain pass every boundary of virtual stages once. 1F1B has just as
+// many micro-batches in flight as stages, so every p of them wait for a round trip.
 double exposed_transfers(const RunSpec& s) {
   const auto p = static_cast<double>(s.layout.pp), v = static_cast<double>(s.layout.vpp);
   const auto m = static_cast<double>(s.micro_batches());
-  if (s.run.serial) return 0;  // received in its turn: part of every micro-batch
-  // Every step of a roll-out waits for the whole round of those who take turns.
+  if (s.run.serial) return 0;  // received in order: part of every micro-batch
+  // Every step of a roll-out waits for the whole round of micro-batches.
   if (s.train.rollout > 1)
     return p * std::ceil(m / p) * static_cast<double>(s.train.rollout + s.learnt_steps());
   return 2 * (p * v - 1) * (s.policy.schedule == "1f1b" ? std::max(1.0, m / p) : 1);
 }
 
-// Of a stage. The parts of a graph that its ranks have are unequal, and all wait for the slowest.
+// The terms of a stage's slowest rank, on which all wait: a cut graph's parts are unequal.
 StepTerms slowest_of_cut(const RunSpec& spec, const StageProgram& stage, int64_t stages,
                          const Conditions& where, double cache_share, const Counts& k) {
   StepTerms t = count_terms(spec, stage.plan, stage.program, where, cache_share);
@@ -90,7 +89,7 @@ StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& s
     add(out.bubble, terms[i].micro, share);
     if (out.workers == 0) add(out.bubble, terms[i].read, share);
   }
-  // Loader threads of the first stage hold up the others too.
+  // Loader threads of the first stage delay the others too.
   if (out.workers > 0) out.read = terms[0].read;
   for (const Op& op : stages[0].plan.ops)
     if (op.kind == OpKind::send) {

@@ -39,9 +39,8 @@ std::string case_precision(const RunSpec& spec) {
 
 namespace {
 
-// On cores between the nearest timed head sizes on either side, in logarithms; beyond the ends, as there. An
-// accelerator's kernels pad heads to the next size that they have, so a size in between takes as long as that
-// one.
+// On cores, interpolates logarithmically between the nearest timed head sizes; constant beyond the ends. An
+// accelerator's kernels pad heads to the next size that they have, so a size in between takes as long as it.
 double head_factor(const Op& op, const Conditions& where) {
   std::string prefix = head_name(name_of(op.kind), where.precision, 0);
   prefix.pop_back();

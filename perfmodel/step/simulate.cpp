@@ -16,12 +16,12 @@
 namespace isobar {
 namespace {
 
-// Loader workers as a producer of batches: batch n is begun when its slot is free and batch n-1 is done
-// (several workers share the samples of a batch), and takes its CPU-seconds over the workers that get a core.
+// Loader workers as a producer of batches. Batch n begins when its slot is free and batch n-1 is done
+// (workers share a batch's samples), and takes its CPU-seconds over the workers that get a core.
 class Producer {
  public:
   Producer(double seconds_per_batch, int64_t slots) : seconds_(seconds_per_batch), slots_(slots) {}
-  /// The consumer asks for the next batch at `now`; when it has it.
+  /// Time at which the consumer, asking at `now`, has the next batch.
   double next(double now) {
     const size_t n = taken_.size();
     const double slot = n >= static_cast<size_t>(slots_) ? taken_[n - slots_] : 0;
@@ -34,7 +34,7 @@ class Producer {
   double seconds_;
   int64_t slots_;
   double ready_ = 0;
-  std::vector<double> taken_;  // when each batch was taken
+  std::vector<double> taken_;  // time at which each batch was taken
 };
 
 // A host without loader workers beside its accelerator: it launches a step, then reads the batches of the
@@ -69,11 +69,11 @@ class LaunchingReader {
 
 struct Running {
   int32_t instr = -1;
-  bool waiting = false;  // for other replayed ranks to come to the same transfer
-  double delay = 0;      // not slowed by anything: waiting for data
+  bool waiting = false;  // for other replayed ranks to reach the same transfer
+  double delay = 0;      // independent of slowdown: waiting for data
   double work = 0;
   double begin = 0;
-  double launched = 0;  // no sooner
+  double launched = 0;  // earliest begin
 };
 
 struct Rank {
@@ -81,12 +81,12 @@ struct Rank {
   const Program* program;
   std::vector<double> cost;          // seconds by instr
   std::vector<bool> stops;           // by instr: its own core makes this transfer
-  double launch = 0;                 // the host launches one op after the other, each in so many seconds
-  std::optional<Producer> producer;  // loader threads, where this rank has some that read
+  double launch = 0;                 // seconds for the host to launch an op, one after the other
+  std::optional<Producer> producer;  // loader threads, if this rank's read
   std::optional<LaunchingReader> launcher;
-  std::vector<int32_t> meeting;  // by group of the plan: index among meetings; -1: no other rank replayed
+  std::vector<int32_t> meeting;  // by group of the plan: index among meetings; -1: no other rank is replayed
   std::array<std::vector<int32_t>, kLanes> queues;
-  // Of the step that is replayed.
+  // State of the replayed step.
   std::vector<bool> done;
   std::array<size_t, kLanes> head;
   std::array<Running, kLanes> running;
@@ -128,7 +128,7 @@ class Replayer {
     }
   }
 
-  /// Runs one step from `now`; returns when its last op ended. Fills `spans` when given.
+  /// Runs one step from `now`; returns the end of its last op. Fills `spans` if given.
   double step(double now, std::vector<Span>* spans, double* data_wait) {
     const double start = now;
     started_ = now;
@@ -217,7 +217,7 @@ class Replayer {
     }
   }
 
-  // The last to come lets all begin; together they take as long as the longest of them would.
+  // The last to arrive starts all; together they take as long as the longest.
   static void meet(Meeting& m, Running& x, double now) {
     x.waiting = true;
     m.arrived.push_back(&x);
@@ -232,7 +232,7 @@ class Replayer {
     m.arrived.clear();
   }
 
-  // From when the rank came to the op, as the engine measures it.
+  // From the time at which the rank reached the op, as the engine measures.
   static Span span(const Rank& r, const Running& x, int lane, double start, double now) {
     const Instr& instr = r.program->instrs[x.instr];
     return {.rank = r.plan->rank,
@@ -248,10 +248,10 @@ class Replayer {
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;
   double slowdown_;
-  double started_ = 0;  // of the step: the host is in step with the device
+  double started_ = 0;  // begin of the step, with host and device in sync
 };
 
-// A rank's ops priced; `compute`: seconds of those that are no collectives.
+// Prices a rank's ops; `compute`: seconds of all but collectives.
 Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const Counts& k,
             const Conditions& where, double cache_share, double& compute) {
   const Counts rate = rates(k, where);
@@ -266,8 +266,8 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
                                          : seconds(count_op(op, plan, cache_share, where), rate));
     reads |= op.kind == OpKind::fetch;
   }
-  // Data: read by the compute thread inside its fetch ops, or by workers that take cores from compute; those
-  // of one stage take them from the others too.
+  // Data is read by the compute thread inside fetch ops, or by workers that take cores from compute, on all
+  // stages.
   StepTerms reading;
   reading.where = where;
   reading.workers = spec.data.workers;
@@ -303,7 +303,7 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
 Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, const Program*>>& programs,
               const Counts& k, const Conditions& where, double cache_share) {
   std::vector<Rank> ranks;
-  double compute = 0;  // of the rank with the most
+  double compute = 0;  // of the busiest rank
   for (const auto& [plan, program] : programs) {
     double own = 0;
     ranks.push_back(priced(spec, *plan, *program, k, where, cache_share, own));
@@ -311,7 +311,7 @@ Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, cons
   }
   const double tail = rates(k, where)[index_of(Coef::step)] + where.waits(k) * compute;
   Replayer replayer(std::move(ranks), k[index_of(Coef::overlap_slowdown)]);
-  // The first steps fill or drain the loader's slots; then every step is like the one before.
+  // The first steps fill or drain the loader's slots; later ones are equal.
   const int64_t slots = std::max<int64_t>(1, spec.data.workers * spec.data.prefetch);
   const int64_t warm = 2 + slots / spec.micro_batches(), steady = 4;
   double now = 0;

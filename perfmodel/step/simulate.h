@@ -1,17 +1,16 @@
-// The full gear: the linked program replayed as events. Lanes are in-order queues; an op begins when its lane
-// is free and its waits are over; compute runs slower while a collective is under way, or
-// stands still where its core makes the transfer (Conditions::stops_compute); loader workers fill
-// batch slots beside it. Gives the same Span records that the engine measures.
+// The replay: executes the linked program as events. Lanes are in-order queues; an op begins when its lane is
+// free and its waits are over; compute slows during a collective, or stops if its core makes the transfer
+// (Conditions::stops_compute); loader workers fill batch slots concurrently. Gives the engine's Span records.
 //
 //   Replay r = simulate(spec, plan, link(plan, plan.train), machine.values(), where, cache_share);
 //   r.step_s; r.timeline.spans
 //
-// The stages of a pipeline are replayed together: what several replayed ranks take part in begins when all of
-// them have come to it; of other collectives the ranks that are not replayed are taken to be alike.
+// A pipeline's stages are replayed together: a transfer between replayed ranks begins when all have reached
+// it; ranks of other collectives that are not replayed are assumed equal.
 //
 //   Replay r = simulate(spec, stages_of(spec, {}), machine.values(), where, cache_share);
 //
-// It shares rates() with the closed form (cost.h) and nothing else; a test holds the two together.
+// It shares only rates() with the closed form (cost.h); tests hold the two together.
 #pragma once
 #include "model/trace/span.h"
 #include "perfmodel/step/pipeline.h"

@@ -11,7 +11,7 @@ void add(Counts& to, const Counts& from) {
   for (size_t i = 0; i < kCoefs; ++i) to[i] += from[i];
 }
 
-/// By how its name ends; of several, joined by commas, the first.
+/// By the name's ending; of several names, separated by commas, the first.
 Coef format_of(const DataSpec& data) {
   if (data.train.empty()) return Coef::read_noise;
   std::string path = data.train.substr(0, data.train.find(','));
@@ -26,7 +26,7 @@ Coef format_of(const DataSpec& data) {
 
 double read_bytes(const RunSpec& spec, int64_t samples) {
   int64_t numbers = spec.net.sample_numbers();
-  if (const Images* i = spec.net.images())  // a target for every step of a roll-out that counts
+  if (const Images* i = spec.net.images())  // a target for every roll-out step in the loss
     numbers +=
         ((spec.learnt_steps() - 1) * i->out_channels + (spec.train.rollout - 1) * spec.known_channels()) *
         i->pixels();
@@ -37,7 +37,7 @@ Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
   const double bytes = read_bytes(spec, samples);
   if (spec.data.workers > 0) n[index_of(Coef::read_handover)] = static_cast<double>(spec.micro_batches());
-  if (!spec.net.images() && !spec.net.words()) {  // rows of a table in memory, or of noise that is
+  if (!spec.net.images() && !spec.net.words()) {  // rows of a table, or of noise, in memory
     n[index_of(Coef::read_table)] = bytes;
     n[index_of(Coef::read_row)] = static_cast<double>(samples);
     return n;
@@ -80,14 +80,15 @@ StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& prog
   counts.reserve(plan.ops.size());
   for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share, where));
 
-  // A transfer beside compute waits for another stage, which this rank's list knows nothing of.
+  // A transfer on its own lane waits for another stage, which this rank's list does not contain.
   const auto transfer = [&](const Instr& i) {
     const OpKind kind = plan.ops[i.op].kind;
     return (kind == OpKind::send || kind == OpKind::recv) && i.lane != Lane::compute;
   };
-  // A collective is launched by the last compute op that it waits for (lanes are queues, so never before the
-  // one ahead of it on its lane), wherever the list names it.
-  std::vector<int> place(program.instrs.size(), -1);  // instr -> its place among the collectives, as launched
+  // A collective is launched by the last compute op that it waits for (and not before its predecessor on its
+  // lane), wherever the list has it.
+  std::vector<int> place(program.instrs.size(), -1);  // instr -> its index among the collectives, in launch
+                                                      // order
   std::vector<std::vector<int32_t>> launched_by(program.instrs.size());
   std::vector<int32_t> at_once;  // wait for nothing in this step
   std::array<int32_t, kLanes> after;
@@ -99,7 +100,7 @@ StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& prog
     int32_t& last = after[static_cast<size_t>(instr.lane)];
     for (int32_t w : instr.waits)
       last = std::max(last, program.instrs[w].lane == Lane::compute ? w : begun[w]);
-    if (instr.lane == Lane::compute) last = i;  // serial: launched in its turn, and waited for below
+    if (instr.lane == Lane::compute) last = i;  // serial: launched in order, and waited for below
     begun[i] = last;
     (last < 0 ? at_once : launched_by[last]).push_back(i);
   }

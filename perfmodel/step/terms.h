@@ -1,11 +1,11 @@
-// What one optimizer step of one rank consists of, counted from its plan: nothing here is a time.
+// The counts of one optimizer step of one rank, from its plan, without times.
 //
 //   Plan plan = build_plan(spec, 0, {});
 //   StepTerms t = count_terms(spec, plan, link(plan, plan.train), where, cache_share);
 //   t.total[index_of(Coef::gemm_f32)]          // matrix FLOPs of the step in f32
 //
-// Ranks that differ by their data, tensor or context coordinate are alike, so the first of them speaks for
-// all; parts of a cut graph and stages of a pipeline are not, and are brought together in pipeline.h.
+// Ranks that differ only in data, tensor or context coordinate are equal, so the first stands for all; parts
+// of a cut graph and pipeline stages are combined in pipeline.h.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -20,16 +20,16 @@
 namespace isobar {
 
 struct Collective {
-  Lane lane;  // in order with the others of its lane only
+  Lane lane;  // ordered only with others of its lane
   Counts counts{};
   std::vector<int> after{};  // collectives of other lanes that it waits for
 };
 
-/// Compute ops between two points where lanes meet.
+/// Compute ops between two synchronisations of lanes.
 struct Chunk {
   std::vector<int> join{};                // the chunk begins when these collectives have ended
-  Counts compute{};                       // one after the other
-  std::vector<Collective> collectives{};  // launched when the chunk is over
+  Counts compute{};                       // in sequence
+  std::vector<Collective> collectives{};  // launched when the chunk ends
 };
 
 struct Growth;
@@ -37,21 +37,20 @@ struct Growth;
 struct StepTerms {
   Conditions where;
   std::vector<Chunk> chunks;
-  std::shared_ptr<const Growth> growth{};  // instead of the chunks of a very long step
+  std::shared_ptr<const Growth> growth{};  // replaces the chunks of a very long step
   Counts total{};                          // of all chunks, their collectives, transfers and the step itself
-  Counts micro{};           // of the total, what every micro-batch repeats and the next stage waits for
-  Counts transfers{};       // of the total, sends and receives on lanes of their own: in no chunk
-  Counts bubble{};          // what the other stages of the pipeline do while this one has nothing to do
-  Counts read{};            // data loading of a step, whoever does it
+  Counts micro{};           // of the total: repeated in every micro-batch, and awaited by the next stage
+  Counts transfers{};       // of the total: sends and receives on lanes of their own, in no chunk
+  Counts bubble{};          // work of the pipeline's other stages while this one is idle
+  Counts read{};            // data loading of a step, by any thread
   int64_t workers = 0;      // loader threads; 0: the compute thread reads
   double landed = 0;        // bytes that the host copies to its accelerator
-  bool reads_ahead = true;  // beside an accelerator, for the next step; a replay buffer waits for this step
+  bool reads_ahead = true;  // an accelerator's host reads for the next step; a replay buffer forbids it
   double flops_f32 = 0, flops_bf16 = 0;  // for the ceiling
   int64_t samples = 0;                   // global batch
 };
 
-/// Of two steps of which the longer has a round more of what repeats itself (parts, micro-batches): a step of
-/// so many rounds more than the shorter one, which grows by the same each time.
+/// Linear extrapolation from two steps that differ by one repeated round (of parts or micro-batches).
 struct Growth {
   StepTerms few, more;
   double rounds = 0;
@@ -63,14 +62,14 @@ StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& prog
 
 /// Bytes of `samples` samples as a rank computes with them: f32, inputs and targets.
 double read_bytes(const RunSpec& spec, int64_t samples);
-/// Counts of reading `samples` samples of this run's data. Their format is what the name of data.train says,
-/// and a Zarr's chunks are taken as compressed.
+/// Counts of reading `samples` samples of this run's data. The format follows from data.train's name; Zarr is
+/// assumed to be compressed.
 Counts count_read(const RunSpec& spec, int64_t samples);
 
-/// The kind of benchmark that times it (fitting/calibrate.h), of a run that reads fields: read_hdf5 …
+/// The kind of benchmark that times reading of a run's fields (fitting/calibrate.h): read_hdf5 …
 std::string read_kind(const RunSpec& spec);
 
-/// What benchmarks of a run's own data are named behind their kind and type.
+/// The suffix of benchmarks of a run's own data, after kind and type.
 constexpr const char* kOwnData = "own";
 
 }  // namespace isobar

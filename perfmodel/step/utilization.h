@@ -1,4 +1,4 @@
-// FLOP/s and what share of the peak they are, by the field's two conventions:
+// FLOP/s and their share of the peak, by the field's two conventions:
 //
 //   model FLOPs      what the net asks for: the matrix products of the forward pass, and twice as many of the
 //                    backward pass (Narayanan 2021, SC21, section 5.1; 6 N a token of Chowdhery 2022, PaLM,
@@ -8,8 +8,8 @@
 //   Rates r = rates_of({model_flops(spec), p.hardware_flops}, p.step_s, ranks, peak);
 //   r.mfu, r.hfu                             // shares of the peak of the run's matrix products
 //
-// HFU can be a little below MFU where nothing is recomputed: nobody needs the gradient of the first layer's
-// input.
+// Without recomputation HFU can be slightly below MFU: the gradient of the first layer's input is not
+// computed.
 #pragma once
 #include <string>
 
@@ -20,7 +20,7 @@ namespace isobar {
 struct StepFlops {  // matrix FLOPs of one optimizer step, all ranks
   double model = 0, hardware = 0;
 };
-/// Of a step of this run, whatever its layout and recomputation.
+/// Model FLOPs of a step of this run, independent of layout and recomputation.
 double model_flops(const RunSpec& spec);
 
 struct Rates {  // of one rank
@@ -28,10 +28,10 @@ struct Rates {  // of one rank
   double mfu = 0, hfu = 0;
 };
 Rates rates_of(const StepFlops& step, double step_s, int64_t ranks, double peak);
-/// "model 121.3 TFLOP/s (MFU 38.9 %), hardware 161.2 TFLOP/s (HFU 51.7 %)" for people
+/// "model 121.3 TFLOP/s (MFU 38.9 %), hardware 161.2 TFLOP/s (HFU 51.7 %)" for display
 std::string text_of(const Rates& r);
 
-/// FLOP/s of one rank at the peak of that name: an accelerator's, or of the cores that the rank can use.
+/// FLOP/s of one rank at the named peak: an accelerator's, or that of the rank's cores.
 double peak_flops(const Machine& machine, const Conditions& where, const std::string& peak);
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// Cross-entropy, of a row of classes that a rank may hold a part of.
+// Cross-entropy of classes, of which a rank may hold some columns.
 #include <algorithm>
 
 #include "model/plan/plan.h"
@@ -33,7 +33,7 @@ Numbers sums_of(const Rows& s, const Numbers& logits, const Operand& labels, con
   return sums;
 }
 
-// Of rows whose label another rank holds: without its logit
+// Losses of rows whose label another rank holds lack its logit
 Numbers losses_of(const Rows& s, const Numbers& logits, const Operand& labels) {
   const Numbers largest = largest_of(s, logits), sums = sums_of(s, logits, labels, largest);
   Numbers losses;

@@ -1,5 +1,4 @@
-// Every op that the CPU's back end claims, on every instruction set that this machine has, against its
-// reference.
+// Every op of the CPU back end, on every instruction set of this machine, against its reference.
 #include "model/backend/cpu/cpu_backend.h"
 #include "tests/backend/run_op.h"
 

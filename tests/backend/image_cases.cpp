@@ -1,4 +1,4 @@
-// Images as patches, roll-outs, losses of fields. A rank may hold some of the rows of patches only.
+// Images as patches, roll-outs, losses of fields. A rank may hold some rows of patches only.
 #include <cmath>
 #include <set>
 
@@ -32,7 +32,7 @@ struct Image {
            std::to_string(height) + "x" + std::to_string(width) + " p" + std::to_string(p) +
            (tokens > 0 ? " a part" : "");
   }
-  /// f(row, sample, y, x) of the first pixel of each patch that is held
+  /// f(row, sample, y, x) of the first pixel of each held patch
   template <class F>
   void each_row(const F& f) const {
     for (int64_t r = 0; r < count(); ++r) {
@@ -67,8 +67,8 @@ void patch_gather(Random& random, std::vector<OpCase>& to) {
     }
 }
 
-// A row as what is read has it [times][channels of a time][p p], and as a prediction lies [p p][channels].
-// Two of the three channels of a time are predicted.
+// A row has the layout [times][channels of a time][p p] when read, [p p][channels] when predicted. Two of the
+// three channels of a time are predicted.
 constexpr int64_t kPredicted = 2, kOfATime = 3;
 
 void roll(OpKind kind, Random& random, std::vector<OpCase>& to) {
@@ -125,7 +125,7 @@ void roll(OpKind kind, Random& random, std::vector<OpCase>& to) {
 struct Scored {
   Image s;
   std::string loss;
-  const Operand &target, &mask;  // mask: {} where all count
+  const Operand &target, &mask;  // mask: {} if all count
   bool masked() const { return static_cast<bool>(mask); }
 
   double row_weight(int64_t y) const {  // a global grid from pole to pole
@@ -184,7 +184,7 @@ struct Scored {
   }
 };
 
-// Differences are not taken across the kink of |error|.
+// Differences must not straddle the kink of |error|.
 void keep_apart(const Image& s, const Operand& pred, Operand& target) {
   s.each_row([&](int64_t r, int64_t b, int64_t y, int64_t x) {
     for (int64_t i = 0; i < s.area(); ++i)
@@ -224,7 +224,7 @@ void losses(OpKind kind, Random& random, std::vector<OpCase>& to) {
             c.reads = {given(DType::f32, sums), given(DType::f32, Numbers(kScalars, 0.0))};
             c.writes = {added(random, DType::f32, want)};
           } else {
-            // Of each sample's loss, not of their mean
+            // Gradients of each sample's loss, not of the mean
             const Numbers slopes =
                 gradient([&](const Numbers& x) { return Numbers{of.metrics(of.sums(x))[0]}; }, pred.before,
                          {static_cast<double>(a.scale) * static_cast<double>(s.batch)});

@@ -1,4 +1,4 @@
-// What moves numbers: zeros, casts, copies, rows by index.
+// Ops that move numbers: zeros, casts, copies, rows by index.
 #include "tests/backend/op_case.h"
 
 namespace isobar::testing {
@@ -18,7 +18,7 @@ void cast(Random& random, std::vector<OpCase>& to) {
     for (const DType into : kActs)
       for (const int64_t n : {1, 63, 4100})
         for (const bool adds : {false, true}) {
-          if (from != DType::f32 && into != DType::f32) continue;  // no net asks for it
+          if (from != DType::f32 && into != DType::f32) continue;  // no net uses it
           if (adds && from == into && into != DType::f32) continue;
           const Operand x = normals(random, from, n);
           to.push_back({OpKind::cast,
@@ -29,7 +29,7 @@ void cast(Random& random, std::vector<OpCase>& to) {
         }
 }
 
-// Blocks of n from a larger array into another one: what is beside them stays
+// Copies blocks of n between larger arrays; their surroundings stay unchanged
 void copy(Random& random, std::vector<OpCase>& to) {
   for (const DType t : kActs)
     for (const int64_t n : {1, 7, 64}) {
@@ -69,7 +69,7 @@ Operand indices(Random& random, int64_t n, int64_t from, int64_t below) {
   return {.type = DType::i32, .before = std::move(is)};
 }
 
-// Base, one table or two; an index below 0 is no row
+// Base, one table or two; an index below 0 adds nothing
 void gather(Random& random, std::vector<OpCase>& to) {
   const int64_t batch = 2, rows = 13, table_rows = 9, table2_rows = 4;
   for (const DType act : kActs)

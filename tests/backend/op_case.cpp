@@ -28,7 +28,7 @@ Operand normals(Random& random, DType t, int64_t n, double scale, double mean) {
 
 namespace {
 
-// A kernel that leaves out one of some thousand elements is off by more.
+// Leaving out one of some thousand elements exceeds it.
 double usual(DType t) {
   return t == DType::f32 ? 1e-5 : 2 * cpu::testing::roundoff(t);
 }

@@ -1,10 +1,9 @@
-// One table of ops for all back ends: what an op reads, and what it is to write, from plain loops in double.
-// Gradients are taken from those loops by central differences, so no formula of a backward kernel is written
-// twice.
+// One table of op cases for all back ends: operands, and results from plain loops in double. Gradients are
+// central differences of those loops, so that no backward formula is written twice.
 //
 //   for (const OpCase& c : cases_of(OpKind::gemm, random)) run_op(c, backend…);   // run_op.h
 //
-// Whoever adds an op adds its cases here: a kind that a back end claims and that has none fails.
+// A new op needs cases here: a kind that a back end claims without any fails.
 #pragma once
 #include <cmath>
 #include <functional>
@@ -23,10 +22,10 @@ using Numbers = std::vector<double>;
 
 struct Operand {
   DType type = DType::f32;
-  Numbers before = {};  // as its type holds them; of a write NaN: nothing is there yet
-  Numbers want = {};    // of a write
-  double allowed = 0;   // |got - want| / |want|, over all of it
-  int shares = -1;      // of a write: the read whose memory it is
+  Numbers before = {};  // in its type; NaN for a write: uninitialised
+  Numbers want = {};    // for a write
+  double allowed = 0;   // |got - want| / |want|, over the whole operand
+  int shares = -1;      // for a write: the read whose memory it shares
   int64_t count() const { return static_cast<int64_t>(before.size()); }
   explicit operator bool() const { return !before.empty(); }
 };
@@ -39,17 +38,17 @@ struct OpCase {
   TrainSpec train = {};
 };
 
-/// {}: there are none.
+/// {}: none.
 std::vector<OpCase> cases_of(OpKind kind, Random& random);
 
-// ---- what cases are made of ----
+// ---- building blocks ----
 
 double as_held(DType t, double x);  // rounded to the type
 Operand normals(Random& random, DType t, int64_t n, double scale = 1, double mean = 0);
 Operand given(DType t, Numbers values);  // rounded to the type
-/// That is to be written; `allowed` 0: one rounding of the type, and sums in f32.
+/// A write; `allowed` 0: one rounding of the type, and sums in f32.
 Operand written(DType t, Numbers want, double allowed = 0);
-/// That is added to what lies there.
+/// A write that is added to old values.
 Operand added(Random& random, DType t, Numbers sum, double allowed = 0);
 Operand in_place(int read, const Operand& was, Numbers want, double allowed = 0);
 std::string size_text(DType t, int64_t rows, int64_t cols);
@@ -57,16 +56,17 @@ std::string size_text(DType t, int64_t rows, int64_t cols);
 using Function = std::function<Numbers(const Numbers&)>;
 /// d(sum of weight_i f_i) / dx
 Numbers gradient(const Function& f, Numbers x, const Numbers& weights);
-/// The same of elements that only depend on the one at their place.
+/// The same for elementwise functions.
 Numbers elementwise_gradient(const std::function<double(double)>& f, const Numbers& x,
                              const Numbers& weights);
 
-// ---- by concern, a file each; every one adds what it has of the kind ----
+// ---- one file each; adds its cases of the kind ----
 void add_product_cases(OpKind kind, Random& random, std::vector<OpCase>& to);    // gemm, attention
 void add_row_cases(OpKind kind, Random& random, std::vector<OpCase>& to);        // norms, activations, sums
 void add_move_cases(OpKind kind, Random& random, std::vector<OpCase>& to);       // copies, casts, graphs
 void add_image_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      // patches, roll-outs, losses
 void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      // cross-entropy
-void add_optimizer_cases(OpKind kind, Random& random, std::vector<OpCase>& to);  // the end of a step
+void add_optimizer_cases(OpKind kind, Random& random, std::vector<OpCase>& to);  // gradient norms, updates,
+                                                                                 // averages
 
 }  // namespace isobar::testing

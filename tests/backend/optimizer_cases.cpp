@@ -1,4 +1,4 @@
-// The end of a step: norms of gradients, the loss's scale, updates, moving averages.
+// Gradient norms, loss scaling, updates, moving averages.
 #include "model/plan/parameter_groups.h"
 #include "model/plan/plan.h"
 #include "tests/backend/op_case.h"
@@ -34,7 +34,7 @@ void squared_sum(Random& random, std::vector<OpCase>& to) {
       }
 }
 
-// A finite norm, one that is the last of its window, and an overflow
+// A finite norm, the last one of its window, and an overflow
 void loss_scale(std::vector<OpCase>& to) {
   for (const int which : {0, 1, 2}) {
     const bool overflow = which == 2, last = which == 1;
@@ -59,7 +59,7 @@ void loss_scale(std::vector<OpCase>& to) {
   }
 }
 
-// Of two groups of parameters: factors on rate and decay of the elements up to an end
+// Two groups of parameters: factors on rate and decay of the elements up to an end
 struct Groups {
   int64_t end;
   double rate, decay;

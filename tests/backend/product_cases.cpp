@@ -12,7 +12,7 @@ void gemm(Random& random, std::vector<OpCase>& to) {
     for (const auto& [m, n, k] : {Size{33, 64, 48}, Size{7, 24, 136}, Size{65, 8, 16}})
       for (const bool trans_a : {false, true})
         for (const bool trans_b : {false, true}) {
-          const bool in_f32 = act == DType::f32 || trans_a;  // as gradients of weights are
+          const bool in_f32 = act == DType::f32 || trans_a;  // as for weights' gradients
           const bool accumulates = trans_a && in_f32, biased = !accumulates && trans_b;
           const Operand A = normals(random, act, m * k), B = normals(random, act, n * k),
                         bias = biased ? normals(random, DType::f32, n) : Operand{};
@@ -98,7 +98,7 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
       }
       const Operand d_o = normals(random, act, queries);
       Numbers weights = d_o.before;
-      weights.resize(all.size());  // lse is not gone back through
+      weights.resize(all.size());  // lse has no gradient
       const auto slope = [&](const Operand& of, const Function& f) {
         return written(act, gradient(f, of.before, weights), 2 * allowed);
       };
@@ -112,7 +112,7 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
     }
 }
 
-// Of two results over different keys
+// Merges two results over different keys
 void attention_merge(Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const bool first : {true, false}) {

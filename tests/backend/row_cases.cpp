@@ -15,7 +15,7 @@ struct Size {
   int64_t rows, cols;
 };
 constexpr std::initializer_list<Size> kSizes = {{5, 64}, {33, 63}, {1, 130}, {3, 520}};
-constexpr std::initializer_list<Size> kSmall = {{5, 24}, {9, 7}, {1, 65}};  // of what is differentiated
+constexpr std::initializer_list<Size> kSmall = {{5, 24}, {9, 7}, {1, 65}};  // sizes for finite differences
 
 struct Normed {
   Numbers h, mean, rstd;
@@ -125,7 +125,7 @@ void norm_backward(OpKind kind, Random& random, std::vector<OpCase>& to) {
         const auto sum = [&](const Numbers& want) {
           return adds ? added(random, DType::f32, want, 1e-4) : written(DType::f32, want, 1e-4);
         };
-        // A row of one number alone, and one that is nearly all mean, cancel.
+        // A row of one number, or one that is nearly all mean, cancels.
         const double allowed = std::max(1e-4, 2 * cpu::testing::roundoff(type));
         const Operand slopes =
             of_residual && adds ? added(random, type, dx, allowed) : written(type, dx, allowed);
@@ -139,7 +139,7 @@ void norm_backward(OpKind kind, Random& random, std::vector<OpCase>& to) {
         c.writes.push_back(sum(dgamma));
         c.writes.push_back(sum(dbeta));
         Operand dbias = sum(column_sums(s, slopes.want));
-        // What a kernel adds up has been rounded, if dx is of 16 bits, and may nearly cancel.
+        // A kernel sums rounded numbers if dx has 16 bits, and they may nearly cancel.
         dbias.allowed = type == DType::f32 ? 1e-3 : 0.1;
         c.writes.push_back(dbias);
         to.push_back(std::move(c));
@@ -182,7 +182,7 @@ void activation(OpKind kind, Random& random, std::vector<OpCase>& to) {
         Attrs a = attrs_of(s);
         a.activation = f;
         Operand u = normals(random, act, s.rows * s.cols, 2);
-        for (double& x : u.before)  // differences are not taken across ReLU's kink
+        for (double& x : u.before)  // differences must not straddle ReLU's kink
           if (std::abs(x) < 1e-3) x = 0.5;
         const auto value = [f](double x) { return value_of(f, x); };
         const std::string what = size_text(act, s.rows, s.cols) + " " + name_of(f);
@@ -221,7 +221,7 @@ void column_sum(Random& random, std::vector<OpCase>& to) {
     }
 }
 
-// Rows of some periods are missing: what no row falls on is zero.
+// Some periods are incomplete: positions without rows are zero.
 void period_sum(Random& random, std::vector<OpCase>& to) {
   for (const auto& [rows, cols, period, row0] :
        {std::tuple<int64_t, int64_t, int64_t, int64_t>{24, 33, 6, 0}, {7, 65, 9, 4}, {5, 64, 5, 2}})
@@ -238,7 +238,7 @@ void period_sum(Random& random, std::vector<OpCase>& to) {
     }
 }
 
-// Each element against what is drawn for it by itself; in validations nothing is dropped.
+// Each element against its own draw; in validation nothing is dropped.
 void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes)
@@ -254,7 +254,7 @@ void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
         scalars.before[kTraining] = training;
         scalars.before[kStep] = 7;
         const Operand x = normals(random, act, s.rows * s.cols);
-        const int64_t step = 7 + (act == DType::f16 ? 1 : 0);  // fp16's are counted when they have ended
+        const int64_t step = 7 + (act == DType::f16 ? 1 : 0);  // fp16 counts a step when it has ended
         const DropoutDraw draw{1234, 5, a.rate, step};
         Numbers want = x.before;
         for (int64_t i = 0; i < x.count() && training > 0; ++i) {

@@ -1,4 +1,4 @@
-// A case on a back end: in a plan of this one op, placed, with the scratch that the back end asks for.
+// Runs a case on a back end: in a placed plan of this one op, with the back end's scratch.
 //
 //   const OpInPlan op(c, cpu_workspace(2));
 //   std::vector<std::byte> arena(…); CpuBackend backend(op.plan(), arena, c.train);
@@ -21,7 +21,7 @@ class OpInPlan {
     Builder b(0, 1, workspace);
     const auto hold = [&](const Operand& o) {
       if (!o) return View{};
-      // Other numbers lie behind, which nobody may touch.
+      // Guard numbers follow, which must not change.
       return b.io("operand", o.type, o.count() + kBeside).slice(0, o.count());
     };
     for (const Operand& o : c.reads) reads_.push_back(hold(o));
@@ -32,7 +32,7 @@ class OpInPlan {
       b.emit_with_workspace(c.kind, "op", c.a, reads_, writes_);
     else
       b.emit(c.kind, "op", c.a, reads_, writes_);
-    // Back ends learn from sums of losses which weights of rows the other ops of a loss need.
+    // Back ends find the row weights that a loss needs in the plan's loss_sums op.
     if (c.kind == OpKind::loss || c.kind == OpKind::loss_backward) {
       const View any = b.io("other", DType::f32, 1);
       b.emit(OpKind::loss_sums, "other", c.a, {any, any}, {any});
@@ -46,7 +46,7 @@ class OpInPlan {
 
   const Plan& plan() const { return plan_; }
 
-  /// Runs the op, and holds what it has written to what is wanted.
+  /// Runs the op, and compares its results.
   void run(Backend& backend) const {
     for (size_t i = 0; i < reads_.size(); ++i) put(backend, reads_[i], case_.reads[i]);
     for (size_t i = 0; i < writes_.size(); ++i)
@@ -138,8 +138,7 @@ class OpInPlan {
   Plan plan_;
 };
 
-/// Transfers are run by communicators (tests/comm), and a fetch by whoever has the data: all other kinds that
-/// a back end claims in the op table.
+/// The kinds that a back end claims in the op table, except transfers (tests/comm) and fetch.
 inline std::vector<OpKind> kinds_of(Backends backend) {
   std::vector<OpKind> all;
   for (int k = 0; k < kOpKinds; ++k) {

@@ -1,6 +1,5 @@
-// Run by mpiexec on several ranks: every transfer against sums and copies made by hand. Each rank makes all
-// ranks' inputs itself, from a seed that they share; outputs are poisoned beforehand. The same tests judge
-// MPI and NCCL (transport.h).
+// Run by mpiexec on several ranks: every transfer against hand-made sums and copies. Each rank generates all
+// ranks' inputs from a shared seed; outputs are poisoned. The same tests cover MPI and NCCL (transport.h).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,7 +29,7 @@ void finish(TestComm& comm, TestRequests& requests) {
   while (!comm.test(requests)) std::this_thread::yield();
 }
 
-// Elements of a type as the floats that they stand for, and back.
+// Converts between a type's elements and floats.
 std::vector<std::byte> encode(const std::vector<float>& x, DType t) {
   std::vector<std::byte> out(x.size() * size_of(t));
   for (size_t i = 0; i < x.size(); ++i) {
@@ -76,7 +75,7 @@ std::vector<float> decode(const std::vector<std::byte>& x, DType t) {
 
 class Transfers : public testing::TestWithParam<DType> {
  protected:
-  // What rank r holds, after rounding to the type.
+  // Rank r's data, rounded to the type.
   std::vector<float> data(uint32_t seed, int r, int64_t n) {
     std::mt19937 random(seed * 31 + r);
     std::vector<float> x(n);
@@ -94,8 +93,7 @@ class Transfers : public testing::TestWithParam<DType> {
     parts[random() % world] = most;
     return parts;
   }
-  /// `got` are sums over ranks of `inputs` from element `from` on. The sum's rounding: at most one step per
-  /// hop.
+  /// `got` are sums over ranks of `inputs` from element `from` on, within one rounding per hop.
   void expect_sums(const std::vector<float>& got, const std::vector<std::vector<float>>& inputs,
                    int64_t from) {
     const float step = type == DType::bf16  ? 1.0f / 128
@@ -146,7 +144,7 @@ TEST_P(Transfers, BroadcastGivesTheFirstRanksBits) {
 
 TEST_P(Transfers, AllGatherPutsPartsInGroupOrder) {
   std::vector<int> ranks = all_ranks();
-  std::rotate(ranks.begin(), ranks.begin() + 1, ranks.end());  // group order is not the world's
+  std::rotate(ranks.begin(), ranks.begin() + 1, ranks.end());  // group order differs from the world's
   const int me = (rank + world - 1) % world;
   TestComm comm({{"tp", ranks}});
   for (int round = 0; round < 12; ++round) {
@@ -208,7 +206,7 @@ TEST_P(Transfers, ReduceScatterLeavesEachRankTheSumOfItsPart) {
 }
 
 TEST_P(Transfers, SendsMeetTheReceivesOfTheirGroup) {
-  // a ring, every rank sends and receives; one group per link, named alike
+  // a ring, every rank sends and receives; one group per link, all of one name
   std::vector<Group> groups;
   const int to = (rank + 1) % world, from = (rank + world - 1) % world;
   groups.push_back({"forward", {rank, to}});
@@ -252,7 +250,7 @@ TEST(Comm, GroupsOfTheSameRanksDoNotMix) {
 }
 
 TEST(Comm, GroupsComeInAnyOrderAndNumber) {
-  // Every pair of ranks has a group and each rank lists its own in another order; rank 0 has one more.
+  // Every pair of ranks has a group, in another order on each rank; rank 0 has one more.
   std::vector<Group> groups;
   std::mt19937 random(rank);
   for (int r = 0; r < world; ++r)
@@ -275,7 +273,7 @@ TEST(Comm, GroupsComeInAnyOrderAndNumber) {
   }
 }
 
-#ifndef ISOBAR_TEST_NCCL  // its ranks are those of the groups
+#ifndef ISOBAR_TEST_NCCL  // which takes the groups' ranks
 TEST(Comm, RanksCountInTheWorldThatItIsGiven) {
   MPI_Comm reversed;
   MPI_Comm_split(MPI_COMM_WORLD, 0, world - rank, &reversed);

@@ -1,4 +1,4 @@
-// Who started a process, by the variables that launchers leave, held against MPI's world.
+// Launchers, recognised by their variables and compared with MPI's world.
 #include "model/comm/launcher.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(Launcher, RanksThatAreBoundApartShareNoCores) {
   EXPECT_EQ(sharing_cores({on({0, 1}), on({0, 1})}, 0), 2);
   EXPECT_EQ(sharing_cores({on({0, 1}), on({2, 3}), on({2, 3})}, 0), 1);
   EXPECT_EQ(sharing_cores({on({0, 1}), on({2, 3}), on({2, 3})}, 2), 2);
-  EXPECT_EQ(sharing_cores({on({}), on({})}, 1), 1);  // nothing is known
+  EXPECT_EQ(sharing_cores({on({}), on({})}, 1), 1);  // unknown
   EXPECT_EQ(order_on_cores({on({0, 1}), on({2, 3}), on({0, 1})}, 0), 0);
   EXPECT_EQ(order_on_cores({on({0, 1}), on({2, 3}), on({0, 1})}, 1), 0);
   EXPECT_EQ(order_on_cores({on({0, 1}), on({2, 3}), on({0, 1})}, 2), 1);
@@ -61,7 +61,7 @@ TEST(Launcher, ProcessesThatCannotFindEachOtherAreRefusedByNameWithTheMend) {
            {{{"OMPI_COMM_WORLD_SIZE", "2"}}, {"Open MPI's mpiexec has started 2", "sees 1"}},
            {{{"PALS_SIZE", "96"}, {"PALS_RANKID", "3"}}, {"PALS' mpiexec has started 96"}},
            {{{"WORLD_SIZE", "8"}, {"TORCHELASTIC_RUN_ID", "none"}}, {"torchrun has started 8", "--ranks 8"}},
-           // A launcher within another's process, which the MPI does not know
+           // A nested launcher that the MPI does not know
            {{{"PMI_SIZE", "4"}, {"PMI_RANK", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}},
             {"4 processes", "sees 1"}}}) {
     const std::string said = refusal(c.environment, 1);
@@ -77,8 +77,8 @@ TEST(Launcher, WhatOneOfThemSaysIsEnough) {
   EXPECT_EQ(refusal({{"OMPI_COMM_WORLD_SIZE", "8"}, {"SLURM_STEP_NUM_TASKS", "2"}}, 8), "");
   EXPECT_EQ(refusal({{"PMI_SIZE", "4"}, {"PMI_FD", "9"}, {"SLURM_STEP_NUM_TASKS", "4"}}, 4), "");
   EXPECT_EQ(refusal({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}, 4), "");
-  EXPECT_EQ(refusal({{"PMIX_RANK", "0"}}, 4), "");  // which says no size
-  // A run of its own within each task of a step
+  EXPECT_EQ(refusal({{"PMIX_RANK", "0"}}, 4), "");  // gives no size
+  // A separate run within each task of a step
   EXPECT_EQ(refusal({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "4"}}, 1), "");
 }
 

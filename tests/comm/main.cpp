@@ -10,7 +10,7 @@ int rank, world;
 }
 
 #ifdef __SANITIZE_ADDRESS__
-// MPI's library never frees some of its own.
+// MPI's library has leaks of its own.
 extern "C" const char* __asan_default_options() {
   return "detect_leaks=0";
 }
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   if (const auto devices = isobar::cuda::find_devices(); devices.all.empty()) {
     if (isobar::rank == 0) std::printf("SKIPPED: no device: %s\n", devices.why_none.c_str());
     MPI_Finalize();
-    return 0;  // mpiexec makes a failure of all else; ctest and gpu.sh look for the word
+    return 0;  // mpiexec fails on any other code; ctest and gpu.sh look for the word
   }
   isobar::cuda::use_device("", isobar::rank);
 #endif

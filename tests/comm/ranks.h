@@ -1,4 +1,4 @@
-// For test programs that mpiexec starts on several ranks; link main.cpp instead of GoogleTest's own main.
+// For test programs that mpiexec starts on several ranks; link main.cpp instead of GoogleTest's main.
 #pragma once
 #include <gtest/gtest.h>
 #include <mpi.h>

@@ -1,6 +1,5 @@
-// The calls of all ranks of a group, run together on the host by a small stand-in for the library that gives
-// each call its documented meaning, against what the op promises. Fresh random parts and values; outputs
-// poisoned.
+// All ranks' calls of a group, run on the host by a stand-in that gives each call its documented meaning,
+// against the op's semantics. Fresh random parts and values; outputs poisoned.
 #include "model/comm/transfers.h"
 
 #include <gtest/gtest.h>
@@ -22,8 +21,8 @@ struct Rank {
   std::vector<TransferCall> calls;
 };
 
-// Runs every rank's group of calls as NCCL would: collectives meet by their order, sends and receives by
-// their order between two ranks.
+// Runs every rank's group of calls as NCCL would: collectives match by order, sends and receives by order
+// between two ranks.
 void run(std::vector<Rank>& ranks) {
   const int size = static_cast<int>(ranks.size());
   const std::vector<Rank> before = ranks;

@@ -1,6 +1,5 @@
-// What the tests of transfers run on: MPI between host buffers; or, in the program built with
-// ISOBAR_TEST_NCCL, NCCL between copies of them on the device, one stream a group, several ranks on a GPU if
-// need be.
+// Transports of the transfer tests: MPI between host buffers or, with ISOBAR_TEST_NCCL, NCCL between device
+// copies of them, one stream a group, with several ranks on a GPU if necessary.
 #pragma once
 #include "model/comm/comm.h"
 
@@ -54,7 +53,7 @@ class TestComm {
     const int64_t in_bytes = counts.in * size_of(t), out_bytes = counts.out * size_of(t);
     const bool overlap = from && to && from < to + out_bytes && to < from + in_bytes;
     std::byte *device_in = nullptr, *device_out = nullptr;
-    if (overlap || from == to) {  // one copy of both, so that what is in place stays so
+    if (overlap || from == to) {  // one copy of both, so that in-place calls stay in place
       std::byte* begin = std::min(from, to);
       std::byte* copy = mirror(r, begin, std::max(from + in_bytes, to + out_bytes) - begin, stream);
       device_in = copy + (from - begin);
@@ -75,7 +74,7 @@ class TestComm {
     nccl_.check();
     if (state == cudaErrorNotReady) return false;
     ISOBAR_CUDA(state);
-    for (const Mirror& m : r.buffers)  // now: a copy to pageable memory makes its caller wait
+    for (const Mirror& m : r.buffers)  // now: a copy to pageable memory blocks its caller
       ISOBAR_CUDA(cudaMemcpy(m.host, m.device, m.bytes, cudaMemcpyDeviceToHost));
     return true;
   }
@@ -91,7 +90,7 @@ class TestComm {
     MPI_Comm_size(MPI_COMM_WORLD, &n);
     return n;
   }
-  // Taken in turn from one piece of memory: nothing is allocated while other ranks wait for this one.
+  // Sub-allocated from one block: nothing is allocated while other ranks wait for this one.
   std::byte* mirror(TestRequests& r, std::byte* host, int64_t bytes, cudaStream_t stream) {
     if (bytes == 0) return nullptr;
     if (used_ + bytes > memory_.bytes()) used_ = 0;

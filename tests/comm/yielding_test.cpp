@@ -1,4 +1,4 @@
-// Open MPI yields where no rank can leave its calls, and afterwards does what it did before.
+// Open MPI yields in calls that cannot be polled, and afterwards behaves as before.
 #include "model/comm/yielding.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace isobar {
 namespace {
 
 TEST(Yielding, LastsAsLongAsTheCall) {
-  using Set = bool (*)(bool);  // returns what it was
+  using Set = bool (*)(bool);  // returns the old value
   const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle"));
   if (set == nullptr) GTEST_SKIP() << "this MPI has no such switch";
   for (const bool before : {false, true}) {
@@ -29,7 +29,7 @@ TEST(Yielding, EndsWithTheBeginningUnlessAUserChose) {
   if (set == nullptr) GTEST_SKIP() << "this MPI has no such switch";
   constexpr const char* kVariable = "OMPI_MCA_mpi_yield_when_idle";
   const auto begun = [&] {  // as MPI_Init reads it
-    Yielding::while_beginning([&] { set(std::getenv(kVariable) == std::string("1")); });
+    Yielding::during_init([&] { set(std::getenv(kVariable) == std::string("1")); });
     return set(false);
   };
   ::setenv(kVariable, "1", 1);
@@ -38,7 +38,7 @@ TEST(Yielding, EndsWithTheBeginningUnlessAUserChose) {
   EXPECT_FALSE(begun());
   ::unsetenv(kVariable);
   EXPECT_FALSE(begun());
-  EXPECT_STREQ(std::getenv(kVariable), "1");  // was read as that
+  EXPECT_STREQ(std::getenv(kVariable), "1");  // the value that was read
   ::unsetenv(kVariable);
 }
 

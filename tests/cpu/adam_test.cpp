@@ -46,7 +46,7 @@ TEST(Adam, FollowsTheFormulaOverFiveSteps) {
         }
         EXPECT_TRUE(p.intact() && m.intact() && v.intact() && p16.intact());
         for (int64_t i = 0; i < n; ++i) {
-          // five steps round p twice each (decay, update); the update itself is of size lr
+          // five steps round p twice each (decay, update); the update has size lr
           ASSERT_TRUE(within(p[i], P[i], 10 * kFloatRoundoff * 1.1 * std::abs(P[i]) + 1e-8));
           ASSERT_TRUE(within(m[i], M[i], 1e-6));
           ASSERT_TRUE(within(v[i], V[i], 2e-6 * V[i] + 1e-30));
@@ -59,7 +59,7 @@ TEST(Adam, FollowsTheFormulaOverFiveSteps) {
       }
 }
 
-// a gradient of zero from the start must not divide 0 by 0
+// a zero gradient from the start must not divide 0 by 0
 TEST(Adam, ZeroGradientLeavesTheParameter) {
   for (const Isa isa : isas()) {
     const Running running(isa, 1);

@@ -15,7 +15,8 @@ TEST(AttentionMerge, IsTheWeightedSumOfItsParts) {
     a.ld_o = heads * d + random.integer(0, 4);
     const int64_t rows = a.batch * a.tq, stats = rows * heads;
     std::vector<Buffer> o, lse;
-    Buffer o_sum(DType::f32, rows * a.ld_o), lse_sum(DType::f32, stats);  // NaN: the first must not read them
+    Buffer o_sum(DType::f32, rows * a.ld_o), lse_sum(DType::f32, stats);  // NaN: the first merge must not
+                                                                          // read them
     for (int64_t p = 0; p < parts; ++p) {
       o.push_back(random.buffer(act, rows * a.ld_o));
       lse.push_back(random.buffer(DType::f32, stats, 30, 50));  // exp() of many overflows
@@ -28,7 +29,7 @@ TEST(AttentionMerge, IsTheWeightedSumOfItsParts) {
         for (const Buffer& x : lse) top = std::max(top, x[stat]);
         for (const Buffer& x : lse) sum += std::exp(x[stat] - top);
         const double both = top + std::log(sum);
-        // every merge rounds an lse of this size, which is a relative error of a weight
+        // every merge rounds an lse of this size: a relative error of a weight
         const double error = 8 * static_cast<double>(parts) * kFloatRoundoff * (200 + std::abs(both));
         ASSERT_TRUE(within(lse_sum[stat], both, error));
         for (int64_t c = 0; c < d; ++c) {

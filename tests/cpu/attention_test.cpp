@@ -1,4 +1,4 @@
-// Attention against a double-precision softmax that does hold Tq x Tk.
+// Attention against a double-precision softmax with the whole Tq x Tk matrix.
 #include "model/base/denormals.h"
 #include "tests/cpu/kernel_testing.h"
 
@@ -31,12 +31,12 @@ Case random_case(Random& random, DType act, int64_t d, int64_t tq, int64_t tk) {
           random.buffer(act, batch * tk * a.ld_kv), random.buffer(act, batch * tq * a.ld_o)};
 }
 
-// Everything the reference knows about one query of one head
+// Reference values of one query of one head
 struct Row {
   std::vector<double> p;         // probabilities [tk]
   std::vector<double> o, o_abs;  // [d]: sum p v, sum p |v|
   std::vector<double> v_abs;     // [d]: sum |v|
-  double lse, score_error;       // score_error: what f32 rounding may do to a score
+  double lse, score_error;       // score_error: bound of f32 rounding in a score
 };
 
 bool visible(const Attention& a, int64_t i, int64_t j) {
@@ -80,18 +80,17 @@ Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Bu
   return r;
 }
 
-// of an operand of a product that is not an input
+// Rounding of a product's operand that is not an input
 double operand_roundoff(const Attention& a) {
   return a.tf32 ? kF16Roundoff : a.act == DType::f32 ? 0 : roundoff(a.act);
 }
 
-// … and how much of it is lost below f16's normal range
+// … and its loss below f16's normal range
 double operand_underflow(const Attention& a) {
   return a.act == DType::f16 ? 0x1p-25 : 0;
 }
 
-// what the kernel may get wrong in a probability, relatively; those of 16 bits or tf32 are rounded for the
-// product
+// Relative error allowed in a probability; with 16 bits or tf32 it is rounded for the product
 double probability_error(const Attention& a, const Row& r) {
   return r.score_error * 2 + (a.act != DType::f32 || a.tf32 ? operand_roundoff(a) + 1e-5 : 1e-6);
 }
@@ -132,7 +131,7 @@ struct Gradients {
   std::vector<double> o, lse;
 };
 
-// The textbook backward; delta comes from the o that the kernel is given
+// The textbook backward; delta comes from the kernel's o
 Gradients reference_backward(const Case& c, const Buffer& o) {
   const Attention& a = c.a;
   const double half = operand_roundoff(a), tiny = operand_underflow(a);
@@ -235,7 +234,7 @@ void for_many_cases(const Check& check) {
       const DType act = random.act();
       const int64_t tq = random.integer(1, 150), tk = random.coin() ? tq : random.integer(1, 250);
       Case c = random_case(random, act, d, tq, tk);
-      if (act == DType::f32 && random.coin()) {  // with inputs that tf32 holds exactly
+      if (act == DType::f32 && random.coin()) {  // with inputs that tf32 represents exactly
         c.a.tf32 = true;
         for (Buffer* x : {&c.q, &c.k, &c.v, &c.d_o}) round_tf32(x->size(), x->f32(), x->f32());
       }
@@ -255,7 +254,7 @@ TEST(AttentionBackward, IsTheTextbookGradientForAnyShape) {
   for_many_cases(check_backward);
 }
 
-// more keys than one backward unit spans, so that threads share the queries of a head
+// More keys than one backward unit spans, so that threads share the queries of a head
 TEST(AttentionBackward, ThreadsThatShareAHeadAddTheirPartsOfDq) {
   Random random;
   for (const DType act : kActs)
@@ -279,8 +278,7 @@ TEST(AttentionForward, TokensOfTheWeatherNetAtOneAndTwoThreads) {
     }
 }
 
-// How attention on tiles runs: by the instructions, or by what stands for them with this CPU's best vectors
-// or any CPU's
+// Attention on tiles by the instructions, or emulated with this CPU's best vectors or any CPU's
 struct TilesOf {
   const char* name;
   Isa isa;
@@ -295,9 +293,8 @@ std::vector<TilesOf> tiles() {
   return all;
 }
 
-// Products on tiles: the instructions where there are some, and what stands for them everywhere. Odd numbers
-// of tokens, fewer and more than a block of keys, keys that some queries do not see and queries that see
-// none.
+// Products on tiles, by instructions if present and emulated everywhere: odd numbers of tokens, fewer and
+// more than a block of keys, masked keys and queries without keys.
 TEST(AttentionOnTiles, IsTheTextbookForAnyShape) {
   Random random;
   for (const TilesOf& how : tiles()) {
@@ -307,8 +304,8 @@ TEST(AttentionOnTiles, IsTheTextbookForAnyShape) {
             {65, 97},
             {31, 385},
             {20, 1633}}) {
-        if (tk > 130 && d > 64) continue;   // a span of keys and a bit: once is enough
-        if (tk > 385 && d != 16) continue;  // … and of the forward's
+        if (tk > 130 && d > 64) continue;   // a little more than a span of keys: once is enough
+        if (tk > 385 && d != 16) continue;  // likewise for the forward's
         Case c = random_case(random, DType::bf16, d, tq, tk);
         const Running running(how.isa, static_cast<int>(random.integer(1, 2)));
         if (how.plain) use_plain_tiles();
@@ -323,8 +320,8 @@ TEST(AttentionOnTiles, IsTheTextbookForAnyShape) {
   }
 }
 
-// The maximum that exponentials are taken against stays while scores rise a little, and follows when they
-// rise more: keys grow along the sequence.
+// The softmax's maximum stays while scores rise a little, and follows when they rise more: keys grow along
+// the sequence.
 void check_rising_scores(Random& random, DType act) {
   for (const double most : {2.0, 40.0, 1000.0}) {
     Case c = random_case(random, act, 16, 40, 500);
@@ -359,7 +356,7 @@ TEST(AttentionForward, ScoresThatRiseFromBlockToBlock) {
     }
 }
 
-// All but dq: of a head whose keys several threads share it is a sum of their parts.
+// Excludes dq: it is a sum of parts if several threads share a head's keys.
 void expect_same_bits_of_any_threads(const Case& c, const TilesOf& how) {
   const Attention& a = c.a;
   std::vector<Buffer> first;
@@ -415,7 +412,7 @@ TEST(Tiles, ThePlainOnesComputeTheSameBits) {
     }
 }
 
-// large scores: the running maximum must protect the exponential
+// Large scores: the running maximum must protect the exponential
 TEST(AttentionForward, HugeScoresDoNotOverflow) {
   Random random;
   for (const Isa isa : isas()) {
@@ -444,7 +441,7 @@ TEST(AttentionForward, HugeScoresDoNotOverflow) {
   }
 }
 
-// the derivative of the double-precision forward along a random direction, by central differences
+// The derivative of the double-precision forward along a random direction, by central differences
 TEST(AttentionBackward, AgreesWithFiniteDifferences) {
   Random random;
   Case c = random_case(random, DType::f32, 12, 9, 11);
@@ -466,7 +463,7 @@ TEST(AttentionBackward, AgreesWithFiniteDifferences) {
   Buffer dq(DType::f32, c.q.size()), dk(DType::f32, c.k.size()), dv(DType::f32, c.v.size());
   attention_backward(a, c.q.data(), c.k.data(), c.v.data(), o.data(), lse.f32(), c.d_o.data(), dq.data(),
                      dk.data(), dv.data(), a.ld_q, a.ld_kv, work.data());
-  const double h = 1.0 / 512;  // exact in f32, so the perturbed inputs are nearly what is meant
+  const double h = 1.0 / 512;  // exact in f32, so the perturbation is nearly exact
   double slope = 0, magnitude = 0;
   Case up{a, Buffer(DType::f32, c.q.size()), Buffer(DType::f32, c.k.size()), Buffer(DType::f32, c.v.size()),
           Buffer(DType::f32, c.d_o.size())};

@@ -1,4 +1,4 @@
-// Which operand and size of an op goes where in the kernel call, and what an op leaves open.
+// The mapping of an op's operands and sizes to kernel calls, and the memory that an op leaves unchanged.
 #include "model/backend/cpu/cpu_backend.h"
 
 #include <omp.h>
@@ -59,7 +59,7 @@ TEST(Backend, FetchesOnlyWhatTheOpHasRoomFor) {
   EXPECT_EQ(bench.fetched(), std::make_pair(static_cast<float*>(nullptr), bench.f32(image)));
 }
 
-// An op without token and row ranges means all of them; one with ranges means those.
+// Image ops without token and row ranges cover all of them.
 TEST(Backend, ImageOpsTakeTheRangesOfTheirAttributes) {
   Random random;
   for (const bool all : {true, false}) {
@@ -112,7 +112,7 @@ TEST(Backend, RowOpsTakeTheirFirstRowAndDoWithoutOptionalOperands) {
     const View v_mean = bench.add(DType::f32, 9), v_rstd = bench.add(DType::f32, 9);
     bench.run(OpKind::residual_norm, a, {v_residual, with_y ? v_y : View{}, v_gamma, v_beta},
               {with_y ? v_x : View{}, v_h, v_mean, v_rstd});
-    EXPECT_TRUE(bench.holds(v_x, x) && bench.holds(v_h, h));  // x stays as it was without y
+    EXPECT_TRUE(bench.holds(v_x, x) && bench.holds(v_h, h));  // without y, x is unchanged
     EXPECT_TRUE(bench.holds(v_mean, mean) && bench.holds(v_rstd, rstd));
   }
   const Buffer dx = random.buffer(DType::f32, 9 * 20);
@@ -150,8 +150,7 @@ TEST(Backend, RefusesWhatGoesOverTheNetwork) {
     EXPECT_THROW(bench.run(kind, {}, {x}, {x}), std::logic_error) << isobar::name_of(kind);
 }
 
-// Attention cuts its workspace by the threads that run it: more of them than were planned for would write
-// behind it.
+// Attention's workspace is cut by the threads that run it: more threads than planned would overflow it.
 TEST(Backend, RefusesAWorkspaceOfFewerThreads) {
   Attrs a;
   a.batch = 1, a.heads = a.kv_heads = 4, a.tq = a.tk = 64, a.d = 16, a.scale = 0.25;

@@ -91,7 +91,7 @@ TEST(CrossEntropy, IsItsFormulaWithItsGradientInPlaceToo) {
     }
 }
 
-// As ranks that hold some columns each, and add up what they know of each row
+// As on ranks with some columns each, which reduce per-row values
 TEST(CrossEntropy, OfSomeColumnsAddsUpToThatOfAll) {
   Random random;
   const RowsOfClasses x = random_rows(random, DType::f32);
@@ -206,7 +206,7 @@ TEST(Dropout, NeighboursMayShareANumber) {
     }
 }
 
-// 4 sigma, and 1e-4 of the draws beyond
+// 4 sigma; 1e-4 of draws are beyond
 TEST(Dropout, DropsItsShareAndKeepsTheMean) {
   Random random;
   constexpr int64_t kN = 200000;

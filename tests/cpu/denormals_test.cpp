@@ -1,5 +1,5 @@
-// Denormals cost no time and appear nowhere: every thread of every kernel flushes them, and the exponentials
-// do not make any where nothing is flushed.
+// Denormals cost no time and appear nowhere: every kernel thread flushes them, and exponentials produce none
+// even without flushing.
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -53,7 +53,7 @@ struct Scores {
 
 TEST(Denormals, AreZerosOnEveryThreadOfEveryKernel) {
   constexpr int kThreads = 3;
-  constexpr int64_t kRows = 256, kCols = 512, n = kRows * kCols;  // enough for all of them
+  constexpr int64_t kRows = 256, kCols = 512, n = kRows * kCols;  // enough for all threads
   Random random;
   Buffer x = random.buffer(DType::f32, n), y = random.buffer(DType::f32, n), z(DType::f32, n);
   Buffer h = random.buffer(DType::bf16, n), w = random.buffer(DType::bf16, n), r(DType::bf16, n);
@@ -97,7 +97,7 @@ TEST(Denormals, AreZerosOnEveryThreadOfEveryKernel) {
   for (const auto& kernel : kernels) {
     SCOPED_TRACE(kernel.name);
     bool before[kThreads] = {}, after[kThreads] = {};
-    std::thread([&] {  // its OpenMP threads are new, too
+    std::thread([&] {  // its OpenMP threads are also new
       omp_set_num_threads(kThreads);
 #pragma omp parallel
       test::keep_denormals();
@@ -115,7 +115,7 @@ TEST(Denormals, AreZerosOnEveryThreadOfEveryKernel) {
   }
 }
 
-// Of every activation's tail, between its last f32 and 0
+// Every activation's tail, between its last f32 and 0
 TEST(Denormals, NoneComesOutOfAnExponentialWhateverTheThreadDoes) {
   constexpr int64_t n = 40'000;
   for (const Isa isa : isas()) {
@@ -159,7 +159,7 @@ TEST(Denormals, WhatIsNoNumberStaysNone) {
     }
 }
 
-// The fastest of many times, taken by turns: what else the machine does falls on both.
+// Ratio of the fastest of many interleaved runs, so that other load affects both.
 double ratio_of_times(const std::function<void()>& small, const std::function<void()>& large) {
   using clock = std::chrono::steady_clock;
   double best[2] = {1e9, 1e9};
@@ -172,8 +172,8 @@ double ratio_of_times(const std::function<void()>& small, const std::function<vo
   return best[1] / best[0];
 }
 
-// Inputs of standard deviation 20 underflow as soon as they are exponentiated. On Intel CPUs that took GELU
-// 25 times as long; 1.0 times is what it takes.
+// Inputs of standard deviation 20 underflow in the exponential, which made GELU many times slower on Intel
+// CPUs without flushing.
 TEST(Denormals, TakeNoLongerThanOtherNumbers) {
   constexpr int64_t n = 1 << 14;
   Random random;

@@ -1,11 +1,11 @@
-// Half precision and tf32: conversions against exact arithmetic, on every instruction set, and what a narrow
-// range does to gradients.
+// Half precision and tf32: conversions against exact arithmetic, on every instruction set, and the effects of
+// a narrow range on gradients.
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {
 namespace {
 
-// The value of a half, by its definition
+// The value of a half, by definition
 double value_of(uint16_t bits) {
   const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;
@@ -13,10 +13,10 @@ double value_of(uint16_t bits) {
   return sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25));
 }
 
-// The nearest half of a finite or infinite x; ties to the even mantissa. nearbyint rounds ties to even.
+// The nearest half of a finite or infinite x, ties to even, as nearbyint rounds.
 double nearest(double x) {
   const double size = std::abs(x);
-  if (size >= 65520) return std::copysign(INFINITY, x);  // half way to 65536, which is not one
+  if (size >= 65520) return std::copysign(INFINITY, x);  // halfway to 65536, which f16 cannot hold
   int exponent;
   std::frexp(x, &exponent);
   const int last = std::max(exponent - 11, -24);
@@ -50,7 +50,7 @@ TEST(F16, RoundsToNearestEvenOverflowsToInfinityAndKeepsSubnormals) {
     const Running running(isa, 2);
     const int64_t n = 60'001;
     Buffer x(DType::f32, n), half(DType::f16, n);
-    for (int64_t i = 0; i < n; ++i)  // all exponents that matter, and ties
+    for (int64_t i = 0; i < n; ++i)  // all relevant exponents, and ties
       x.set(i, random.coin() ? std::ldexp(random.normal(), static_cast<int>(random.integer(-30, 18)))
                              : (value_of(static_cast<uint16_t>(i % 31744)) +
                                 value_of(static_cast<uint16_t>(i % 31744 + (i % 31744 < 31743 ? 1 : 0)))) /
@@ -68,7 +68,7 @@ TEST(F16, RoundsToNearestEvenOverflowsToInfinityAndKeepsSubnormals) {
     EXPECT_EQ(half[1], 65504);
     EXPECT_EQ(half[2], INFINITY);
     EXPECT_EQ(half[6], 0x1p-24);
-    EXPECT_EQ(half[7], 0);  // half of the smallest: to even
+    EXPECT_EQ(half[7], 0);  // tie between 0 and the smallest: to even
     EXPECT_EQ(half[8], 0x1p-24);
   }
 }
@@ -100,8 +100,8 @@ TEST(Tf32, KeepsElevenSignificantBitsTiesToEven) {
   }
 }
 
-// What loss scaling is for: gradients below 2^-25 are lost, and scaled by 2^15 they are not; too large a
-// scale gives infinities, which the squared norm of the gradients shows.
+// The purpose of loss scaling: gradients below 2^-25 are lost unless scaled by 2^15; too large a scale gives
+// infinities, which the gradients' squared norm detects.
 TEST(F16, SmallGradientsVanishAndScaledOnesSurviveOrOverflow) {
   Random random;
   for (const Isa isa : isas()) {
@@ -127,7 +127,7 @@ TEST(F16, SmallGradientsVanishAndScaledOnesSurviveOrOverflow) {
   }
 }
 
-// The sum leaves f16's range only when it is stored as f16.
+// The sum leaves f16's range only when stored as f16.
 TEST(F16, AProductOverflowsWhereItIsStored) {
   for (const Isa isa : isas()) {
     const Running running(isa, 1);
@@ -146,7 +146,7 @@ TEST(F16, AProductOverflowsWhereItIsStored) {
   }
 }
 
-// tf32 attention is f32 attention of rounded operands: rounding the inputs beforehand changes nothing.
+// tf32 attention is f32 attention of rounded operands, so rounding the inputs beforehand changes nothing.
 TEST(Tf32, AttentionRoundsItsInputs) {
   Random random;
   for (const Isa isa : isas()) {
@@ -174,7 +174,7 @@ TEST(Tf32, AttentionRoundsItsInputs) {
     const Buffer o = run(false, true);
     EXPECT_TRUE(o.same_bits(run(true, true)));
     EXPECT_FALSE(o.same_bits(run(false, false)));
-    EXPECT_FALSE(o.same_bits(run(true, false)));  // probabilities are rounded, too
+    EXPECT_FALSE(o.same_bits(run(true, false)));  // probabilities are also rounded
   }
 }
 

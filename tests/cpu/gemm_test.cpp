@@ -72,7 +72,7 @@ TEST(Gemm, IsTheProductForEveryTransposeTypeAndEpilogue) {
           }
 }
 
-// Every number of terms to beyond two tiles: kernels for AMX treat what is left over by its number.
+// Every k to beyond two tiles: AMX kernels treat each remainder separately.
 TEST(Gemm, IsTheProductForEveryNumberOfTerms) {
   Random random;
   for (const DType t : {DType::f32, DType::bf16})
@@ -94,7 +94,7 @@ TEST(Gemm, IsTheProductForEveryNumberOfTerms) {
       }
 }
 
-// Where rows of both operands go along the sum, the smaller one of large products is turned round first.
+// In large products whose operands both run along the sum, the smaller one is transposed first.
 TEST(Gemm, IsTheProductOfMatricesThatAreTurned) {
   Random random;
   for (const bool tall : {false, true})
@@ -116,8 +116,8 @@ TEST(Gemm, IsTheProductOfMatricesThatAreTurned) {
     }
 }
 
-// Layers of small nets have a kernel of their own where there are rows enough; a row's bits do not know how
-// many others there are, nor the threads.
+// With enough rows, layers of small nets have their own kernel; a row's bits depend neither on the other rows
+// nor on threads.
 TEST(Gemm, LinearLayersOfSmallNets) {
   Random random;
   for (const Isa isa : isas())
@@ -165,7 +165,7 @@ TEST(Gemm, RowsOfASmallLayerDoNotKnowHowManyTheyAre) {
   }
 }
 
-// Where there are rows enough, each thread computes its own.
+// With enough rows, each thread computes its own rows.
 TEST(Gemm, RowsOfEachThread) {
   Random random;
   for (const Isa isa : isas())

@@ -13,7 +13,7 @@ struct Edges {  // of one sample, by receiver
   int64_t count() const { return static_cast<int64_t>(sender.size()); }
 };
 
-// Receivers without edges, too
+// Includes receivers without edges
 Edges random_edges(Random& random) {
   Edges e{random.integer(1, 40), random.integer(1, 30), {}, {}, {}};
   for (int64_t r = 0; r < e.receivers; ++r) {
@@ -96,7 +96,7 @@ TEST(SegmentSum, AddsARunOfRowsOrThoseOfAnOrder) {
               const double v = x[(b * e.count() + order[i]) * n + j];
               sum += v, size += std::abs(v);
             }
-            const double terms = e.offsets[s + 1] - e.offsets[s];  // an error of half a unit for each
+            const double terms = e.offsets[s + 1] - e.offsets[s];  // half a unit of error for each
             ASSERT_TRUE(within(y[(b * e.receivers + s) * n + j], sum,
                                terms * kFloatRoundoff * size + rounding(act, sum) +
                                    roundoff(act) * terms * kFloatRoundoff * size))
@@ -105,8 +105,8 @@ TEST(SegmentSum, AddsARunOfRowsOrThoseOfAnOrder) {
     }
 }
 
-// The sum over a receiver's edges and the gather by receiver are each other's transposes, as are the gather
-// by sender and the sum in sender order: <S x, y> = <x, G y>.
+// The sum over a receiver's edges and the gather by receiver are transposes, as are the gather by sender and
+// the sum in sender order: <S x, y> = <x, G y>.
 TEST(SegmentSum, IsTheTransposeOfTheGather) {
   Random random;
   for (int round = 0; round < 12; ++round) {
@@ -163,7 +163,7 @@ Message random_message(Random& random, DType act) {
   return m;
 }
 
-// Normalised values are of size 1: an error of x of so many units becomes that times rstd.
+// Normalised values have size 1: an error of x is multiplied by rstd.
 double error_of(const Message& m, int64_t r) {
   double size = 0;
   for (int64_t j = 0; j < m.p.cols; ++j) size = std::max(size, std::abs(m.x[r * m.p.cols + j]));

@@ -1,5 +1,5 @@
-// What the kernel tests share: buffers that begin as NaN, random numbers whose seed a failure prints, the
-// instruction sets to try, and comparison against an error bound per element.
+// Shared by the kernel tests: buffers that begin as NaN, random numbers with a printed seed, the instruction
+// sets to try, and comparison within an error bound per element.
 #pragma once
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -36,7 +36,7 @@ class Buffer {
     const auto address = reinterpret_cast<uintptr_t>(storage_.data());
     offset_ = static_cast<int64_t>((kAlign - address % kAlign) % kAlign);
   }
-  // moving keeps the heap block, so the offset stays right; copying would not
+  // moving keeps the heap block, so the offset stays valid; copying would not
   Buffer(Buffer&&) = default;
   Buffer(const Buffer&) = delete;
   int64_t size() const { return n_; }
@@ -59,7 +59,7 @@ class Buffer {
     else
       static_cast<bf16*>(data())[i] = to_bf16(static_cast<float>(x));
   }
-  // nothing was written past the end
+  // True if nothing was written past the end
   bool intact() const {
     for (int64_t i = offset_ + bytes(); i < static_cast<int64_t>(storage_.size()); ++i)
       if (storage_[i] != static_cast<char>(0xff)) return false;
@@ -145,7 +145,7 @@ inline ::testing::AssertionResult within(double got, double want, double bound) 
                                        << std::abs(got - want) << ", allowed " << bound;
 }
 
-// what storing x as t may add to its error
+// Error that storing x as t may add
 inline double rounding(DType t, double x) {
   return std::abs(x) * roundoff(t) + (t == DType::f16 ? 0x1p-25 : 1e-37);  // f16: half of the smallest
 }

@@ -1,5 +1,5 @@
-// Layers of small nets, some rows at a time through all of them, against double precision and against the
-// same ops in turn; and which ops of a program are run so.
+// Fused layers of small nets, against double precision and the separate ops; and the ops of a program that
+// are fused.
 #include <algorithm>
 
 #include "model/backend/cpu/cpu_backend.h"
@@ -24,7 +24,7 @@ double activated(Activation f, double u) {
   return NAN;
 }
 
-// A small net with weights of N(0, 1 / k), so that numbers stay of the size of 1
+// A small net with weights of N(0, 1 / k), so that values stay near size 1
 struct SmallNet {
   SmallNet(Random& random, std::vector<int64_t> widths) : widths(std::move(widths)) {
     for (size_t i = 0; i + 1 < this->widths.size(); ++i) {
@@ -52,7 +52,7 @@ struct SmallNet {
     }
     return now;
   }
-  // One op after the other, as a plan has them
+  // One op after the other, as in a plan
   void in_turn(int64_t m, const float* x, float* y) const {
     std::vector<Buffer> results;
     const float* from = x;
@@ -154,9 +154,9 @@ TEST(Layers, DenormalsAreZerosAndANaNStaysInItsRow) {
   }
 }
 
-// ---- which ops of a program ----
+// ---- ops of a program ----
 
-struct Chain {  // fetch, then layers and activations as a net's eval program has them
+struct Chain {  // fetch, then layers and activations, as in a net's eval program
   explicit Chain(DType t = DType::f32) : type(t) {
     x = buffer(type, kRows * 14);
     View from = x;
@@ -215,13 +215,13 @@ TEST(RowRuns, AreLayersWhoseResultsNobodyElseReads) {
   if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512";
   EXPECT_EQ(Chain().runs(), (Runs{{0, 5}}));
   EXPECT_EQ(Chain(DType::bf16).runs(), Runs{});
-  Chain u;  // read again: by a backward pass, say
+  Chain u;  // read again, as by a backward pass
   u.read(u.u[1]);
   EXPECT_EQ(u.runs(), (Runs{{0, 3}}));
   Chain g;
   g.read(g.g[0]);
   EXPECT_EQ(g.runs(), (Runs{{0, 2}, {2, 5}}));
-  Chain twice;  // of two micro-batches: left as they are
+  Chain twice;  // two micro-batches: not fused
   twice.program();
   const Program both = link(twice.plan, {{0, 0, 0}, {0, 1, 0}}, true);
   EXPECT_TRUE(row_runs(twice.plan, both, {twice.u.back()}).empty());
@@ -245,8 +245,8 @@ TEST(RowRuns, EndWhereAnOpIsNoPlainLayer) {
   EXPECT_EQ(with([](Op& o) { o.a.k = 200; }), (Runs{{0, 2}}));
 }
 
-// The result of the second layer lies where the net's input did: by itself that is in order, but rows of it
-// must not go over rows of the input that are still to be read.
+// The second layer's result overwrites the net's input: correct for separate ops, but fused rows must not
+// overwrite input rows that are still to be read.
 TEST(RowRuns, DoNotWriteOverWhatTheyRead) {
   if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512";
   Chain c;

@@ -14,7 +14,7 @@ TEST(Loss, ForwardIsRelativeL2AndLatitudeWeightedRmse) {
     for (const DType act : kActs) {
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
-      std::vector<double> latitudes;  // a region's, not evenly spaced, or nobody knows
+      std::vector<double> latitudes;  // a region's, not evenly spaced, or unknown
       if (random.integer(0, 1) == 1)
         for (double at = 89; static_cast<int64_t>(latitudes.size()) < s.height;
              at -= 0.1 + 0.1 * std::abs(random.normal()))
@@ -114,7 +114,7 @@ struct Pointwise {
     if (loss.kind == Loss::Kind::mse) return 2 * e;
     return std::clamp(e, -delta, delta);
   }
-  std::vector<double> rows;  // of the errors; of the loss, too, where it says so
+  std::vector<double> rows;  // weights of the errors, and of the loss with by_rows
   double weight(int64_t c, int64_t y) const {
     return (weights.empty() ? 1 : weights[c]) * (loss.by_rows ? rows[y] : 1);
   }
@@ -169,7 +169,7 @@ TEST(PointwiseLoss, IsTheWeightedMeanAndItsGradient) {
           EXPECT_TRUE(within(loss, 5 + 0.25 * want, 2e-6 + 4e-6 * want));
           if (threads == 1) first = loss;
           EXPECT_EQ(loss, first);
-          for (int64_t c = 0; c < s.channels; ++c)  // the metric is that of every loss
+          for (int64_t c = 0; c < s.channels; ++c)  // the metric is the same for every loss
             EXPECT_TRUE(within(rmse[c], 0.25 * e.rmse[c], 1e-5 * e.rmse[c]));
           loss_backward(s, pred.data(), target.f32(), sums.f32(), static_cast<float>(scale), dpred.data(),
                         p.loss);
@@ -193,7 +193,7 @@ TEST(PointwiseLoss, GradientAgreesWithFiniteDifferences) {
   const Patch s = whole({.batch = 2, .channels = 3, .height = 8, .width = 12, .p = 4, .act = DType::f32});
   const Buffer target = random.buffer(DType::f32, pixels(s));
   for (const Pointwise& p : pointwise_losses(random, 3, s.height)) {
-    // Away from the kinks of |e| and of Huber's loss, which finite differences would straddle
+    // Away from the kinks of |e| and Huber's loss, which finite differences would straddle
     Buffer pred(DType::f32, pixels(s)), up(DType::f32, pixels(s)), down(DType::f32, pixels(s));
     const double delta = p.loss.delta;
     for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
@@ -218,9 +218,9 @@ TEST(PointwiseLoss, GradientAgreesWithFiniteDifferences) {
   }
 }
 
-// ---- masks: what does not count is as if it were not there ----
+// ---- masks: masked points have no effect ----
 
-// Land, or what was never observed: some columns of all channels, some points of each
+// Like land or missing observations: some columns of all channels, some points of each
 Buffer random_mask(Random& random, const Patch& s) {
   Buffer mask(DType::f32, pixels(s));
   const int64_t land = random.integer(0, 3);
@@ -231,10 +231,10 @@ Buffer random_mask(Random& random, const Patch& s) {
   return mask;
 }
 
-// The loss of the batch and each channel's RMSE, in double and by the definitions alone
+// The batch's loss and each channel's RMSE in double, by definition
 struct Masked {
   double loss = 0;
-  std::vector<double> rmse, slopes;  // slopes: of each pixel, in the order of images
+  std::vector<double> rmse, slopes;  // slopes: of each pixel, in image order
 };
 Masked masked_reference(const Pointwise& p, const Patch& s, const Buffer& pred, const Buffer& target,
                         const Buffer& mask) {
@@ -287,7 +287,7 @@ TEST(MaskedLoss, IsOfWhatCountsAlone) {
       for (Pointwise& p : losses) {
         SCOPED_TRACE("kind " + std::to_string(static_cast<int>(p.loss.kind)));
         const Masked want = masked_reference(p, s, pred, target, mask);
-        // Whatever stands where nothing counts
+        // Masked points may hold anything
         Buffer wild(act, pixels(s));
         std::memcpy(wild.data(), pred.data(), static_cast<size_t>(pred.bytes()));
         for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
@@ -295,7 +295,7 @@ TEST(MaskedLoss, IsOfWhatCountsAlone) {
             wild.set(patch_index(s, b, c, y, x, true), random.one_of<double>({NAN, 1e30, -3}));
         });
         p.loss.masked = true, p.loss.mask = mask.f32();
-        // A slope of the few points that count is large; f16 ends at 65,504.
+        // Slopes of few unmasked points are large; f16 ends at 65,504.
         const double scale = act == DType::f16 ? 8 : 1024;
         float first = 0;
         for (const int threads : {1, 2, 3}) {

@@ -1,4 +1,4 @@
-// Patches of images, and losses of the parts that ranks hold of them.
+// Patches of images, and losses of ranks' parts of them.
 #include "model/base/latitude.h"
 #include "tests/cpu/patches.h"
 
@@ -36,7 +36,7 @@ std::vector<int64_t> random_cuts(Random& random, int64_t n, bool may_be_empty) {
   return cuts;
 }
 
-// The whole as ranks hold it: runs of tokens (context), and of the rows that these make (sequence)
+// A whole as ranks hold it: runs of tokens (context parallelism), and of their rows (sequence parallelism)
 std::vector<Patch> random_parts(Random& random, const Patch& s) {
   std::vector<Patch> parts;
   const std::vector<int64_t> tokens = random_cuts(random, s.tokens, false);
@@ -54,7 +54,7 @@ std::vector<Patch> random_parts(Random& random, const Patch& s) {
   return parts;
 }
 
-// the row of the whole that row r of a part is
+// The row of the whole for row r of a part
 int64_t row_of_whole(const Patch& s, const Patch& part, int64_t r) {
   const int64_t sample = (part.row0 + r) / part.tokens;
   return sample * s.tokens + part.token0 + (part.row0 + r) % part.tokens;
@@ -64,7 +64,7 @@ int64_t patch_size(const Patch& s) {
   return s.p * s.p * s.channels;
 }
 
-// the part's rows of what the whole holds
+// The part's rows of the whole
 Buffer rows_of(const Patch& s, const Patch& part, const Buffer& all) {
   Buffer mine(all.type(), part.rows * patch_size(s));
   const int64_t bytes = patch_size(s) * size_of(all.type());
@@ -84,10 +84,10 @@ TEST(Parts, OfPatchesAndOfTheGradientMakeUpTheWhole) {
       const Buffer image = random.buffer(DType::f32, pixels(s)),
                    target = random.buffer(DType::f32, pixels(s));
       const Buffer pred = random.buffer(act, pixels(s));
-      Buffer sums(DType::f32, s.batch * (2 + s.channels));  // only the first two of a sample may be read
+      Buffer sums(DType::f32, s.batch * (2 + s.channels));  // only a sample's first two may be read
       for (int64_t b = 0; b < s.batch; ++b)
         for (int64_t i = 0; i < 2; ++i) sums.set(b * (2 + s.channels) + i, 1 + std::abs(random.normal()));
-      Buffer patches(act, pixels(s)), dpred(act, pixels(s));  // the naive reference, on images
+      Buffer patches(act, pixels(s)), dpred(act, pixels(s));  // naive reference, on images
       for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
         const int64_t pixel = image_index(s, b, c, y, x), i = patch_index(s, b, c, y, x, true);
         patches.set(patch_index(s, b, c, y, x, false), image[pixel]);

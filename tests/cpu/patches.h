@@ -1,8 +1,9 @@
-// Images as patches, pixel by pixel, and what the loss of whole images is.
+// Images as patches, pixel by pixel, and the reference loss of whole images.
 //
 //   const Patch s = random_patch(random, DType::bf16);
-//   for_pixels(s, [&](b, c, y, x) { pred[patch_index(s, b, c, y, x, true)]; image[image_index(s, b, c, y,
-//   x)]; });
+//   for_pixels(s, [&](b, c, y, x) {
+//     pred[patch_index(s, b, c, y, x, true)] = image[image_index(s, b, c, y, x)];
+//   });
 #pragma once
 #include "tests/cpu/kernel_testing.h"
 
@@ -18,7 +19,7 @@ inline Patch whole(Patch s) {
 
 inline Patch random_patch(Random& random, DType act) {
   const int64_t p = random.one_of<int64_t>({1, 2, 4, 8, 3});
-  if (random.integer(0, 4) == 0)  // one pixel, as where a net gives numbers, not fields
+  if (random.integer(0, 4) == 0)  // one pixel, as for nets that predict numbers
     return whole({.batch = random.integer(1, 300),
                   .channels = random.integer(1, 20),
                   .height = 1,
@@ -37,7 +38,7 @@ inline int64_t pixels(const Patch& s) {
   return s.batch * s.channels * s.height * s.width;
 }
 
-// where pixel (b, c, y, x) lies among the patches; columns (c, row, col) or (row, col, c)
+// Index of pixel (b, c, y, x) in the patches; columns (c, row, col) or (row, col, c)
 inline int64_t patch_index(const Patch& s, int64_t b, int64_t c, int64_t y, int64_t x, bool channel_last) {
   const int64_t row = (b * (s.height / s.p) + y / s.p) * (s.width / s.p) + x / s.p;
   const int64_t column =

@@ -50,7 +50,7 @@ double slope(Activation f, double u) {
   return NAN;
 }
 
-// bf16's exp2 is good to 4e-6.
+// bf16's exp2 is accurate to 4e-6.
 double slack_of(DType act) {
   return act == DType::bf16 ? 2e-5 : 2e-6;
 }
@@ -79,7 +79,7 @@ TEST_P(Activations, AreTheirFormulasToAMillionth) {
     }
 }
 
-// Where a function is about a line through 0, so is what is computed: no difference of near numbers.
+// Functions that are linear near 0 keep their relative precision: no cancellation.
 TEST_P(Activations, KeepTheirDigitsNearZero) {
   const Activation f = GetParam();
   for (const Isa isa : isas()) {
@@ -202,7 +202,7 @@ TEST_P(Activations, BackwardAgreesWithFiniteDifferences) {
   activation_backward(f, 10, 10, DType::f32, u.data(), dg.data(), du.data(), nullptr, false);
   for (int64_t i = 0; i < 100; ++i) {
     const double h = 1e-5;
-    if (f == Activation::relu && std::abs(u[i]) < h) continue;  // its corner
+    if (f == Activation::relu && std::abs(u[i]) < h) continue;  // its kink
     const double steep = (value(f, u[i] + h) - value(f, u[i] - h)) / (2 * h);
     EXPECT_TRUE(within(du[i], dg[i] * steep, 2e-6 * (1 + std::abs(dg[i]))));
   }
@@ -265,7 +265,8 @@ TEST(PeriodSum, FoldsRowsOntoThePositionsTheyShare) {
     }
 }
 
-// Strides of blocks of n elements that do not overlap, in any order of the three, with gaps; returns the room
+// Random strides of blocks of n elements, without overlap, in any order of axes, with gaps; returns the
+// extent
 int64_t random_strides(Random& random, const int64_t* extent, int64_t n, int64_t* stride) {
   int order[3] = {0, 1, 2};
   for (int i = 2; i > 0; --i) std::swap(order[i], order[random.integer(0, i)]);
@@ -286,7 +287,7 @@ TEST(Copy, MovesBlocksBetweenStridesAndNothingElse) {
     for (int64_t& e : c.extent) e = random.integer(1, c.n > 70 ? 3 : 11);
     const int64_t from_room = random_strides(random, c.extent, c.n, c.from);
     const int64_t to_room = random_strides(random, c.extent, c.n, c.to);
-    if (random.coin()) c.from[random.integer(0, 2)] = 0;  // the same block again
+    if (random.coin()) c.from[random.integer(0, 2)] = 0;  // broadcast
     const Buffer x = random.buffer(c.t, from_room);
     Buffer y(c.t, to_room), want(c.t, to_room);
     for (int64_t i = 0; i < c.extent[0]; ++i)
@@ -393,7 +394,7 @@ TEST(Transpose, PutsEveryElementInItsPlace) {
       kernels().transpose(rows, cols, x.f32(), ld_x, y.f32(), ld_y);
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < cols; ++j) ASSERT_EQ(y[j * ld_y + i], x[i * ld_x + j]);
-      for (int64_t j = 0; j < cols; ++j)  // between the rows nothing is written
+      for (int64_t j = 0; j < cols; ++j)  // gaps between rows stay unchanged
         for (int64_t i = rows; i < ld_y; ++i) ASSERT_TRUE(std::isnan(y[j * ld_y + i]));
     }
 }

@@ -7,7 +7,7 @@ namespace {
 struct Shape {
   int64_t batch, heads, kv_heads, tq, tk, d, pad;
   bool causal, tf32;
-  float last_counts = 1;  // as if so many keys like the last one were there
+  float last_counts = 1;  // multiplicity of the last key
 };
 const Shape kShapes[] = {{2, 3, 3, 33, 33, 16, 0, false, false},    {1, 2, 1, 70, 50, 48, 8, false, false},
                          {1, 4, 2, 40, 67, 65, 3, true, false},     {1, 1, 1, 65, 40, 128, 0, false, false},
@@ -92,7 +92,7 @@ struct Reference {
   }
 };
 
-// Of the heads' columns; those between them must still be NaN
+// Compares the heads' columns; gaps between them must still be NaN
 void expect_heads(const Buffer& got, const std::vector<double>& want, int64_t rows, int64_t columns,
                   int64_t ld, double tolerance, const std::string& what) {
   double error = 0, size = 0;

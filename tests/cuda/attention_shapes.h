@@ -1,4 +1,4 @@
-// The attentions that the tests run on a GPU, beside those of the shipped configurations.
+// The attentions that tests run on a GPU, besides the shipped configurations'.
 #pragma once
 #include <cmath>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace isobar::cuda::testing {
 
-/// q, k and v beside one another in a row, as plans have them
+/// q, k and v side by side in a row, as in plans
 inline Attention attention_of(int64_t batch, int64_t heads, int64_t tq, int64_t tk, int64_t d, DType act) {
   return {
       batch, heads,         heads,         tq,        tk,   d, 1 / std::sqrt(static_cast<float>(d)), false,

@@ -1,5 +1,5 @@
-// CUPTI's own buffers, filled here in its binary format and read back by its own library: no GPU is needed
-// for that. What needs one is skipped where there is none.
+// CUPTI's buffers, filled in its binary format and read by its own library, which needs no GPU. Other tests
+// are skipped without one.
 #include "model/trace/cuda/collector.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace isobar::cuda {
 namespace {
 
-class Records {  // records one after the other, as CUPTI packs them
+class Records {  // consecutive records, as CUPTI packs them
  public:
   template <class Record>
   void add(const Record& r) {
@@ -78,7 +78,7 @@ TEST(CuptiBuffers, AreReadRecordByRecordAndJoined) {
   Records buffer;
   const uint64_t t = 1'800'000'000'000'000'000u + random() % 1'000'000'000;  // as CUPTI's clock reads
   const auto call = static_cast<uint32_t>(random());
-  // op 0: a kernel; op 1: a copy, under a call that another library announced for itself, too
+  // op 0: a kernel; op 1: a copy, under a call that another library also announced
   buffer.add(link(call, external_id({4, 0}), CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0));
   buffer.add(call_record(CUPTI_ACTIVITY_KIND_RUNTIME, call));
   buffer.add(kernel(call, 0, t + 100, t + 250, "_ZN6isobar4cuda6kernelEi"));
@@ -91,7 +91,7 @@ TEST(CuptiBuffers, AreReadRecordByRecordAndJoined) {
   buffer.add(kernel(call + 2, 901, t + 400, t + 460, "a"));
   buffer.add(activity<CUpti_ActivityMemset4>(CUPTI_ACTIVITY_KIND_MEMSET, call + 2, 902, t + 470, t + 480));
   buffer.add(kernel(call + 2, 903, t + 490, t + 500, "a"));
-  // nobody's
+  // unattributed
   buffer.add(kernel(call + 3, 0, t + 600, t + 630, "_ZN6isobar4cuda7foreignEPfi"));
   DeviceRecords records;
   records.node_instr = {{901, 0}, {902, 1}, {903, 1}};

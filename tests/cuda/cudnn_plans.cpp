@@ -1,9 +1,8 @@
-// What cuDNN says of every attention of the shipped configurations and of the tests, on A100, H100 and B200:
-// is it supported, by which kernel, and within the workspace that the plan declares. No GPU is needed: cuDNN
-// plans for a described one (gpus/*.json), over a driver that does nothing (stub_libcuda.c); hence a process
-// of its own. The plans are made by CudnnAttention, as in a run. A plan takes it a second, nearly all of it
-// NVRTC's, and how much workspace it wants is known only then: so the answers are kept in a table
-// (cudnn_table.h), and some of them are asked for again each time.
+// Asks cuDNN about every attention of the shipped configurations and tests on A100, H100 and B200: supported,
+// by which kernel, within the declared workspace. cuDNN plans for described GPUs (gpus/*.json) over a driver
+// stub (stub_libcuda.c), which needs a process of its own. Plans are made by CudnnAttention, as in a run.
+// NVRTC makes a plan slow, so answers are kept in a table (cudnn_table.h) and a sample is asked again each
+// time.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -32,26 +31,26 @@ struct Gpu {
   friend void PrintTo(const Gpu& g, std::ostream* out) { *out << g.name; }
 };
 
-struct Wanted {  // one attention, and who wants it first
+struct Wanted {  // one attention, and its first user
   Attention a;
   bool backward;
   int64_t declared;
   std::string who;
 };
 
-// Each shape once, with what the plan declares for it.
+// Each shape once, with its declared workspace.
 std::vector<Wanted> wanted_on(const Gpu& gpu, bool deterministic) {
   std::map<std::string, Wanted> all;
   const auto add = [&](const Attention& a, bool backward, int64_t declared, const std::string& who) {
-    if (a.last_more != 0) return;    // cuDNN knows no weights of keys: own kernels (cudnn_takes)
-    if (backward || !deterministic)  // forward there is one way
+    if (a.last_more != 0) return;    // cuDNN has no key multiplicity: own kernels (cudnn_takes)
+    if (backward || !deterministic)  // forward does not depend on `deterministic`
       all.try_emplace(cells_of(a, backward), Wanted{a, backward, declared, who});
   };
   for (const ShippedRun& run : shipped_runs()) {
     const int64_t world = run.spec.layout.world();
     std::vector<int> ranks{0};
     if (run.spec.layout.cp > 1)
-      ranks.push_back(static_cast<int>(world - 1));  // fewer tokens, where they do not come even
+      ranks.push_back(static_cast<int>(world - 1));  // fewer tokens, if they are uneven
     for (const int rank : ranks) {
       const Plan plan = build_plan(run.spec, rank, cuda_workspace(gpu.capability(), deterministic));
       for (const Op& op : plan.ops) {
@@ -73,7 +72,7 @@ std::vector<Wanted> wanted_on(const Gpu& gpu, bool deterministic) {
   return list;
 }
 
-// With sums in any order, and in a fixed one.
+// Sums in any order, and in a fixed one.
 std::vector<Wanted> all_wanted_on(const Gpu& gpu) {
   std::vector<Wanted> all = wanted_on(gpu, false);
   for (Wanted& w : wanted_on(gpu, true)) all.push_back(std::move(w));
@@ -90,7 +89,7 @@ class CudnnPlans : public ::testing::TestWithParam<Gpu> {
   }
 };
 
-// No cuDNN is needed for this one.
+// Needs no cuDNN.
 TEST_P(CudnnPlans, TheTableHoldsForEveryShippedConfigurationAndTest) {
   const PlansTable table(GetParam().name);
   std::map<AttentionPath, int> paths;
@@ -118,7 +117,7 @@ TEST_P(CudnnPlans, TheTableHoldsForEveryShippedConfigurationAndTest) {
   EXPECT_GT(paths[AttentionPath::tensor_cores], 5) << "tf32";
 }
 
-// Those that ask cuDNN itself
+// Tests that ask cuDNN itself
 class CudnnAsked : public CudnnPlans {
  protected:
   void SetUp() override {
@@ -131,7 +130,7 @@ class CudnnAsked : public CudnnPlans {
       GTEST_SKIP() << e.what();
     }
   }
-  // Its own choice, whatever that wants.
+  // Its own choice, with any workspace.
   Answer ask(const Wanted& w) const {
     CudnnAttention cudnn(DescribedGpu{properties_, GetParam().sm});
     try {
@@ -166,7 +165,7 @@ TEST_P(CudnnAsked, SaysWhatTheTableSays) {
   int asked = 0;
   for (const Wanted& w : all) {
     const Answer* said = table.find(w.a, w.backward);
-    if (!said) continue;  // of which another test tells
+    if (!said) continue;  // another test reports it
     const Answer now = ask(w);
     if (table.version() == version_) {
       EXPECT_EQ(now, *said) << text_of_wanted(w);
@@ -179,7 +178,7 @@ TEST_P(CudnnAsked, SaysWhatTheTableSays) {
   EXPECT_EQ(asked, 3);
 }
 
-// The formula of the workspace, on shapes that nobody ships.
+// The workspace formula, on shapes outside the shipped configurations.
 TEST_P(CudnnAsked, KeepsWithinWhatIsDeclaredForShapesDrawnAtRandom) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,16 +1,15 @@
-// What cuDNN answered, once, for every attention of the shipped configurations and of the tests:
+// Recorded answers of cuDNN for every attention of the shipped configurations and tests:
 // tests/golden/cudnn_plans.csv, a row for each GPU and attention.
 //
 //   gpu,cudnn,attention,ld_q,ld_kv,ld_o,supported,plan,workspace
 //   h100,9.19.0,attention backward b1 h4/4 q4050 k4050 d48 bf16,576,576,192,1,eng6_k24=26,3175456
 //
-// ld_*: elements from row to row. workspace: bytes that the plan wants. Where cuDNN refuses: supported 0,
-// plan is what it said, workspace 0. To ask for what is missing (a second or so each; any number of processes
-// at once, and again after a kill):
+// ld_*: elements between rows. workspace: the plan's bytes. Refused: supported 0, plan is the message,
+// workspace 0. To ask for missing rows (parallel and resumable):
 //
 //   ISOBAR_FILL_PLANS=1 build/test_cudnn_plans --gtest_filter='*TheTable*' && git diff tests/golden
 //
-// For another cuDNN take the rows out first: a table is of one version.
+// Remove the rows first for another cuDNN: a table has one version.
 #pragma once
 #include <map>
 #include <string>
@@ -36,7 +35,7 @@ struct Answer {
   }
 };
 
-/// All that tells plans apart, as the table has it.
+/// All that distinguishes plans, as in the table.
 inline std::string cells_of(const Attention& a, bool backward) {
   return csv_cell(text_of(a, backward)) + "," + std::to_string(a.ld_q) + "," + std::to_string(a.ld_kv) + "," +
          std::to_string(a.ld_o);
@@ -62,10 +61,10 @@ class PlansTable {
                     static_cast<int64_t>(row.number("workspace"))};
     }
   }
-  /// cuDNN's version, of all rows; "" of an empty table.
+  /// cuDNN's version, of all rows; "" for an empty table.
   const std::string& version() const { return version_; }
   size_t size() const { return rows_.size(); }
-  /// Null where it was never asked.
+  /// Null if never asked.
   const Answer* find(const Attention& a, bool backward) const {
     const auto at = rows_.find(cells_of(a, backward));
     return at == rows_.end() ? nullptr : &at->second;

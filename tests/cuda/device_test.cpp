@@ -1,4 +1,4 @@
-// What must hold on every host, with a GPU or without.
+// Tests for every host, with a GPU or without.
 #include "model/backend/cuda/runtime/device.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Steps on a GPU, watched by CUPTI: what the device did belongs to the plan's ops. Skipped where there is
-// none.
+// Steps on a GPU traced by CUPTI: device activities join to the plan's ops. Skipped without a GPU.
 #include <gtest/gtest.h>
 
 #include <set>

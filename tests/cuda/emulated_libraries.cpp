@@ -1,4 +1,4 @@
-// Matrix products for the emulator: the CPU's, asked for as cuBLASLt would be, and refused as it would
+// Matrix products for the emulator, computed by the CPU, called like cuBLASLt and refused as it would
 // (library_contracts.h). There is no cuDNN.
 #include <stdexcept>
 
@@ -34,7 +34,7 @@ bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, 
 }
 
 float Gemms::milliseconds(const GemmKey& key) const {
-  return key.fused == Fused::none ? 1 : 0;  // whatever can be fused is
+  return key.fused == Fused::none ? 1 : 0;  // fuses whatever can be fused
 }
 
 void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
@@ -42,7 +42,7 @@ void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int6
   if (!table_.contains(key)) throw std::logic_error("not prepared: " + text_of(key));
   demand(key, x, workspace, bytes);
   emulator::enqueue(stream, [=] {
-    std::memset(workspace, 0xff, static_cast<size_t>(bytes));  // it is the product's to write
+    std::memset(workspace, 0xff, static_cast<size_t>(bytes));  // the product may write it
     std::vector<float> bias(key.bias ? static_cast<size_t>(key.n) : 0);
     if (key.bias) cpu::cast(key.n, key.out, DType::f32, x.bias, bias.data());
     void* const result = key.fused == Fused::gelu ? x.aux : x.c;
@@ -75,7 +75,7 @@ std::string CudnnAttention::version() {
   return "";
 }
 
-void require_libraries(const std::string&, int) {}  // it has its own
+void require_libraries(const std::string&, int) {}  // the emulator has its own
 void prepare_environment(int) {}
 
 }  // namespace isobar::cuda

@@ -1,9 +1,8 @@
-// NCCL for the emulator: a libnccl.so.2 whose ranks are processes of one host that talk through a shared
-// file. What a call enqueues stays in front of its stream until the other ranks have done their part, in
-// graphs at each replay. As strict as the real one: a communicator does one thing at a time, equal calls meet
-// in order, a communicator cannot be destroyed while something is under way on it (that waits, for ever if
-// need be), a rank that is gone is not noticed, and what was aborted may not be used again. Sums are made in
-// rank order in double, so that every rank has the same bits.
+// NCCL for the emulator: a libnccl.so.2 whose ranks are processes of one host with a shared file. A call
+// blocks its stream until the other ranks have done their part, in graphs at each replay. As strict as NCCL:
+// a communicator does one thing at a time, equal calls match in order, destroying a communicator waits for
+// its work (perhaps for ever), a lost rank is not noticed, and an aborted communicator may not be used again.
+// Sums are in rank order in double, so that every rank has the same bits.
 #include <fcntl.h>
 #include <nccl.h>
 #include <sys/mman.h>
@@ -22,10 +21,10 @@
 #include "model/base/dtype.h"
 
 using Poll = std::function<bool()>;
-// Bytes of the device that a communicator takes when it is made, and when it is first used: figures of its
-// own.
+// Device bytes of a communicator at creation, and at first use: arbitrary figures.
 constexpr size_t kState = 1 << 20, kBuffers = 3 << 20;
-extern "C" void isobar_emulator_enqueue(cudaStream_t stream, std::function<Poll()> begin);  // the program's
+extern "C" void isobar_emulator_enqueue(cudaStream_t stream, std::function<Poll()> begin);  // defined by the
+                                                                                            // program
 
 namespace {
 
@@ -50,7 +49,7 @@ struct Channel {  // bytes from one rank to another, in order
   }
 };
 
-struct Shared {  // the file; zero at first
+struct Shared {  // the file, initially zero
   std::atomic<int> arrived;
   Channel channels[1];  // ranks x ranks, by sender
 };
@@ -61,7 +60,7 @@ struct Move {  // one message
   size_t left;
 };
 
-struct Transfer {  // what one call or group does on this rank
+struct Transfer {  // one call or group on this rank
   std::vector<Move> sends, receives;
   std::function<void()> finish = [] {};
 };
@@ -119,7 +118,7 @@ struct ncclComm {
   int rank = 0, size = 0;
   Shared* shared = nullptr;
   std::atomic<bool> aborted = false, busy = false;
-  void *state = nullptr, *buffers = nullptr;  // on the device, from its making and its first call on
+  void *state = nullptr, *buffers = nullptr;  // on the device, from creation and from the first call
 
   Channel& channel(int from, int to) { return shared->channels[from * size + to]; }
 };
@@ -134,7 +133,7 @@ struct Queued {
 thread_local int group_depth = 0;
 thread_local std::vector<Queued> group;
 
-// Moves what can be moved; true when all of it is over.
+// Moves what it can; true when complete.
 bool progress(ncclComm& c, Transfer& t) {
   bool over = true;
   for (Move& m : t.sends) {
@@ -142,7 +141,7 @@ bool progress(ncclComm& c, Transfer& t) {
     m.at += n, m.left -= n;
     over = over && m.left == 0;
   }
-  // Messages of one peer lie one behind the other: the next is begun when the one before is whole.
+  // A peer's messages are consecutive: the next begins when the previous is complete.
   std::vector<bool> waits(static_cast<size_t>(c.size), false);
   for (Move& m : t.receives) {
     if (m.left == 0 || waits[static_cast<size_t>(m.peer)]) continue;
@@ -187,7 +186,7 @@ std::byte* bytes_at(const void* p) {
   return static_cast<std::byte*>(const_cast<void*>(p));
 }
 
-// This rank's `bytes` to every rank (itself too); what comes is given to `use` by rank.
+// Sends `bytes` to every rank, itself included; `use` gets what arrives, by rank.
 Transfer everybody(ncclComm& c, const std::function<std::byte*(int)>& to_send, size_t bytes,
                    const std::function<void(std::vector<std::vector<std::byte>>&)>& use) {
   struct Held {
@@ -251,7 +250,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
   auto* shared = static_cast<Shared*>(p);
   shared->arrived.fetch_add(1);
   while (shared->arrived.load() < size) ::usleep(200);
-  ::shm_unlink(id.internal);  // who is here has it; nothing is left behind
+  ::shm_unlink(id.internal);  // all ranks have it open; nothing is left behind
   auto c = std::make_unique<ncclComm>();
   c->rank = rank, c->size = size, c->shared = shared;
   if (cudaMalloc(&c->state, kState) != cudaSuccess) return ncclUnhandledCudaError;
@@ -261,7 +260,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   while (comm->busy && !comm->aborted) ::usleep(1000);
-  return ncclSuccess;  // its memory stays: a queue may still name it
+  return ncclSuccess;  // its memory stays, since a queue may refer to it
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->aborted = true;
@@ -281,7 +280,7 @@ ncclResult_t ncclGroupEnd() {
   if (--group_depth > 0) return ncclSuccess;
   std::vector<Queued> calls = std::move(group);
   group.clear();
-  while (!calls.empty()) {  // those of one communicator and stream are one transfer
+  while (!calls.empty()) {  // calls of one communicator and stream are one transfer
     const ncclComm_t comm = calls.front().comm;
     const cudaStream_t stream = calls.front().stream;
     std::vector<std::function<Transfer()>> makes;

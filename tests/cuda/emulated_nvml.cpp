@@ -1,5 +1,5 @@
-// NVIDIA's management library as an emulated GPU has it: 1,410 of 1,980 MHz and 300 W, whose energy adds up
-// with the clock in whole millijoules, and only for addresses that the emulator gives.
+// NVML for an emulated GPU: 1,410 of 1,980 MHz and 300 W, with energy in whole millijoules, only for the
+// emulator's addresses.
 #include <chrono>
 #include <cstdio>
 #include <cstring>

@@ -1,7 +1,7 @@
-// CUDA's runtime for the emulator: memory is the host's, streams are queues, a graph is a list of what was
-// captured. What is in a queue runs when the thread that came first (the one that enqueues) asks or waits;
-// other threads, like a watchdog, may ask how far it is. A transfer between ranks (poll) stays in front of
-// its queue until the others have done their part, and what waits for it, cudaFree among them, waits as long.
+// CUDA's runtime for the emulator: memory is the host's, streams are queues, a graph is a list of captured
+// tasks. The first thread (the one that enqueues) runs tasks when it queries or waits; other threads, like a
+// watchdog, may query progress. A transfer between ranks (poll) stays at the head of its queue until the
+// others have done their part, and everything that waits for it, cudaFree included, waits as long.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,11 +23,11 @@ namespace {
 using isobar::emulator::Poll;
 
 struct Task {
-  std::function<void()> run;  // empty: an event is recorded or waited for, or begin
+  std::function<void()> run;  // empty: event record or wait, or begin
   cudaEvent_t record = nullptr, wait = nullptr;
   uint64_t version = 0;         // of the event
-  std::function<Poll()> begin;  // of work that others take part in
-  Poll poll;                    // what it became: asked until it says that it is over
+  std::function<Poll()> begin;  // for work with other ranks
+  Poll poll;                    // from begin(): polled until complete
   bool works() const { return run || begin; }
 };
 using Queues = std::map<cudaStream_t, std::deque<Task>>;
@@ -42,16 +42,16 @@ using Hold = std::unique_lock<std::recursive_mutex>;
 const std::thread::id runs_queues = std::this_thread::get_id();
 
 Queues queues;
-std::map<cudaEvent_t, uint64_t> recorded, done;  // how often
-std::map<cudaEvent_t, double> happened;          // when, last
+std::map<cudaEvent_t, uint64_t> recorded, done;  // number of times
+std::map<cudaEvent_t, double> happened;          // last time
 double clock_ms = 0;
 isobar::emulator::Schedule schedule = isobar::emulator::Schedule::random;
 std::minstd_rand random_engine{std::random_device()()};
 
-// What is captured, and of which streams' work each stream and event comes behind: as CUDA has it, a stream
-// takes part once it has waited for one that does, and the first must come behind all of them in the end.
+// The captured tasks, and for each stream and event the tasks before it. As in CUDA, a stream joins the
+// capture by waiting for one that is in it, and all must join the first in the end.
 struct Captured {
-  using Behind = std::map<cudaStream_t, size_t>;  // so many tasks
+  using Behind = std::map<cudaStream_t, size_t>;  // number of tasks
   cudaStream_t first;
   std::vector<std::pair<cudaStream_t, Task>> tasks;
   std::map<cudaStream_t, Behind> streams;
@@ -85,9 +85,9 @@ size_t choose(size_t ready) {
   return std::uniform_int_distribution<size_t>(0, ready - 1)(random_engine);
 }
 
-enum class Step : uint8_t { moved, pending, stuck };  // pending: all that could go on waits for another rank
+enum class Step : uint8_t { moved, pending, stuck };  // pending: all runnable tasks wait for another rank
 
-// One task of one of the streams that may go on.
+// Runs one task of a ready stream.
 Step step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
   std::vector<cudaStream_t> ready;
   for (const auto& [stream, tasks] : q) {
@@ -125,14 +125,14 @@ Step step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
   throw std::logic_error("a stream waits for an event that never comes");
 }
 
-// Steps until `over()`, and not one more: what nobody waits for stays where it is.
+// Steps until `over()` and no further: other work stays queued.
 template <class Over>
 void run_until(const Over& over, Hold& hold) {
   while (!over()) {
     const Step s = step(queues, done);
     if (s == Step::stuck) never_comes();
     if (s == Step::moved) continue;
-    hold.unlock();  // for who watches
+    hold.unlock();  // for watching threads
     ::usleep(100);
     hold.lock();
   }
@@ -193,7 +193,7 @@ void isobar::emulator::enqueue_poll(cudaStream_t stream, std::function<Poll()> b
   add(stream, {{}, nullptr, nullptr, 0, std::move(begin), {}});
 }
 
-// For libraries that are opened at run time (emulated_nccl.cpp).
+// For libraries opened at run time (emulated_nccl.cpp).
 extern "C" void isobar_emulator_enqueue(cudaStream_t stream, std::function<Poll()> begin) {
   isobar::emulator::enqueue_poll(stream, std::move(begin));
 }
@@ -285,9 +285,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total - std::min(*total, used);
   return cudaSuccess;
 }
-// On the null stream, for which streams made as cudaStreamNonBlocking, all of this program's, do not wait,
-// nor it for them. A memset returns at once, and a copy to the device once the host's memory has been read:
-// what other streams do may come before either. A copy to the host returns when it is done.
+// On the null stream, which streams made as cudaStreamNonBlocking (all of this program's) neither wait for
+// nor block. A memset returns at once, a copy to the device once the host's memory has been read, so other
+// streams' work may precede either. A copy to the host returns when complete.
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
   return cudaMemsetAsync(p, value, bytes, nullptr);
 }

@@ -1,5 +1,5 @@
-// `isobar train` on emulated GPUs, one a rank: the product's own command, training loop, executor and NCCL
-// calls, over the emulator's runtime and the libnccl.so.2 of emulated_nccl.cpp (first in LD_LIBRARY_PATH).
+// `isobar train` on emulated GPUs, one a rank: the product's command, training loop, executor and NCCL calls,
+// over the emulator's runtime and emulated_nccl.cpp's libnccl.so.2 (first in LD_LIBRARY_PATH).
 //
 //   mpiexec -n 2 test_emulated_train train CONFIG --set run.device=cuda
 #include <cstdio>

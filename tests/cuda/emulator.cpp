@@ -25,9 +25,8 @@ namespace {
 constexpr size_t kStack = 96 << 10;
 enum class State : uint8_t { unstarted, ready, at_block_barrier, at_warp_barrier, done };
 
-// A stack that threads of a block run on, one after the other for as long as none of them waits. One that
-// waits keeps it, and those after it go on another: most kernels have no barrier, and need one for a whole
-// block.
+// A stack on which threads of a block run in turn until one waits. A waiting thread keeps it and the
+// following ones use another: most kernels have no barrier and need one stack a block.
 struct Fiber {
   ucontext_t context;
   jmp_buf place;
@@ -39,7 +38,7 @@ struct Thread {
   Fiber* fiber = nullptr;
   Index index{};
   int turn = 0;            // which of the warp's two sets of slots its next exchange uses
-  uint64_t slots[2] = {};  // what it gives
+  uint64_t slots[2] = {};  // values it offers
   uint32_t registers[2][6] = {};
 };
 
@@ -51,7 +50,7 @@ const std::function<void()>* body = nullptr;
 std::vector<double> shared;
 std::exception_ptr error;
 
-// Which stack a switch leaves for and where it came from, for address sanitizer.
+// The target and origin of a stack switch, for address sanitizer.
 #ifdef __SANITIZE_ADDRESS__
 ucontext_t scheduler;
 const void* scheduler_stack = nullptr;
@@ -72,12 +71,12 @@ void first_arrived() {
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_size);
 }
 #else
-// swapcontext asks the kernel for the signals' mask each time: only the first switch to a stack needs it
+// swapcontext makes a system call for the signal mask: used only for the first switch to a stack
 jmp_buf scheduler_place;
 [[noreturn]] void go_on(Fiber& f) {
   if (std::exchange(f.begun, true)) _longjmp(f.place, 1);
   setcontext(&f.context);
-  std::abort();  // it does not come back
+  std::abort();  // not reached
 }
 [[gnu::noinline]] void to_fiber(Fiber& f) {
   if (_setjmp(scheduler_place) == 0) go_on(f);
@@ -129,7 +128,7 @@ void entry() {
       ++current;
       begin_on(f);
     } else {
-      to_scheduler(f);  // which comes back with a thread to begin
+      to_scheduler(f);  // returns with a new thread to begin
     }
   }
 }
@@ -140,7 +139,7 @@ void yield(State state) {
   to_scheduler(*t.fiber);
 }
 
-// Threads whose whole group waits go on. Returns whether any does.
+// Releases threads whose whole group waits; returns whether it released any.
 bool release(size_t first, size_t last, State waiting) {
   bool any = false;
   for (size_t i = first; i < last; ++i) {
@@ -191,7 +190,7 @@ void run_block() {
   std::fill(shared.begin(), shared.end(), std::nan(""));
   try {
     run_threads();
-  } catch (...) {  // some wait for ever: their stacks are of no more use
+  } catch (...) {  // some wait for ever: drop their stacks
     idle.clear();
     fibers.clear();
     throw;
@@ -244,7 +243,8 @@ void run(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<voi
   grid_size = blocks;
   count = size_t{threads.x} * threads.y * threads.z;
   if (team.size() < count) team.resize(count);
-  shared = std::vector<double>((shared_bytes + 7) / 8);  // no more: address sanitizer sees what is beyond
+  shared = std::vector<double>((shared_bytes + 7) / 8);  // exact size, so that address sanitizer sees
+                                                         // overruns
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)
       for (unsigned x = 0; x < blocks.x; ++x) {

@@ -1,8 +1,7 @@
-// Runs the GPU's kernels on the host, so that their indices, barriers and sums are tested where there is no
-// GPU. The .cu files are compiled as C++ with this header in front: a block's threads are fibers that take
-// turns, and change hands at __syncthreads, __syncwarp and shuffles. A barrier that not all of a block's (a
-// warp's) threads reach is an error here. Slow, and no proof of speed or of what the hardware does with
-// races; of those compute-sanitizer speaks.
+// Runs GPU kernels on the host, so that indices, barriers and sums are tested without a GPU. The .cu files
+// are compiled as C++ with this header: a block's threads are fibers that switch at __syncthreads, __syncwarp
+// and shuffles. A barrier that some of a block's (a warp's) threads do not reach is an error. Says nothing
+// about speed or hardware races (use compute-sanitizer).
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -27,29 +26,29 @@ struct Index {
 extern Index thread, block;
 extern dim3 block_size, grid_size;
 void* dynamic_shared();
-/// Every thread of every block runs `body`, block after block.
+/// Runs `body` on every thread of every block, block by block.
 void run(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& body);
-/// Work for a stream: done when something waits for it, in an order that only streams and events decide.
+/// Enqueues work, done when something waits for it, in an order limited only by streams and events.
 void enqueue(cudaStream_t stream, std::function<void()> work);
-/// Work that other processes take part in: `begin` starts it, in each run of a graph anew, and what that
-/// returns is asked until it says that all is done.
+/// Work with other processes: `begin` starts it, anew in each run of a graph, and its result is polled until
+/// complete.
 using Poll = std::function<bool()>;
 void enqueue_poll(cudaStream_t stream, std::function<Poll()> begin);
-/// Which stream goes on where several may. The two that are not random keep a copy back for as long as they
-/// can, or let it go ahead of all work that is older, so that a wait that is missing is missed every time.
+/// The choice between several ready streams. The two deterministic ones delay a copy as long as possible, or
+/// run it before all older work, so that a missing wait always shows.
 enum class Schedule : uint8_t { random, oldest_first, newest_first };  // by the streams' creation
 void set_schedule(Schedule schedule, uint64_t seed = 0);
 void block_barrier();
 void warp_barrier();
-uint64_t exchange(uint64_t bits, int lane_mask);  // with the lane whose number differs by the mask
-/// Registers that every lane of a warp gives to a matrix instruction, by lane: four of A, two of B.
+uint64_t exchange(uint64_t bits, int lane_mask);  // with the lane at lane ^ mask
+/// Registers of all lanes for a matrix instruction, by lane: four of A, two of B.
 struct Gathered {
   const uint32_t* lane[32];
 };
 Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]);
 
 inline float operand_of(uint32_t bits, float) {
-  return __builtin_bit_cast(float, bits & ~0x1fffu);  // tf32: the hardware looks at no more bits
+  return __builtin_bit_cast(float, bits & ~0x1fffu);  // tf32: the hardware ignores the other bits
 }
 template <class T>
 float operand_of(uint32_t bits, T) {  // of 16 bits, in the lower half
@@ -58,9 +57,9 @@ float operand_of(uint32_t bits, T) {  // of 16 bits, in the lower half
   __builtin_memcpy(static_cast<void*>(&x), &half, 2);
   return static_cast<float>(x);
 }
-/// c += a b by the tables of the PTX manual for mma.m16n8k16 (16 bits) and mma.m16n8k8 (tf32): element
-/// [row][k] of A is in lane row % 8 * 4 + k % (K / 2) / W, W of them in a register, register row / 8 + 2 * (k
-/// / (K / 2)); [k][column] of B is in lane column * 4 + k % (K / 2) / W, register k / (K / 2).
+/// c += a b by the tables of the PTX manual for mma.m16n8k16 (16 bits) and mma.m16n8k8 (tf32), with W
+/// elements a register: A's [row][k] is in lane row % 8 * 4 + k % (K / 2) / W, register row / 8 + 2 * (k / (K
+/// / 2)); B's [k][column] is in lane column * 4 + k % (K / 2) / W, register k / (K / 2).
 template <class T>
 void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   constexpr int kWide = 4 / sizeof(T), kHalf = 4 * kWide, kK = 2 * kHalf;

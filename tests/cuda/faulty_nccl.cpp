@@ -1,13 +1,12 @@
-// A libnccl.so.2 in front of another one, in which one rank's n-th transfer goes wrong:
+// A libnccl.so.2 that wraps another one and makes one rank's n-th transfer fail:
 //
 //   LD_LIBRARY_PATH=<folder of this> ISOBAR_NCCL_NEXT=/usr/lib/…/libnccl.so.2 ISOBAR_NCCL_FAULT=1:20:error
 //   mpiexec -n 3 …
 //
-// rank : call (counted from 1, over all communicators) : error, the call says that it failed; async, it is
-// enqueued, and from then on the communicator says that a peer is gone; stall, it never returns; die, the
-// process is killed; stuck, it says that it failed, and no communicator is ever aborted: that never returns;
-// busy, as async, and what it enqueued keeps its stream busy until the communicator is aborted (of emulated
-// GPUs alone: NCCL's kernels wait so for a peer that is gone).
+// rank : call (counted from 1, over all communicators) : error, the call fails; async, it is enqueued, and
+// then the communicator reports a lost peer; stall, it never returns; die, the process is killed; stuck, it
+// fails, and aborting a communicator never returns; busy, as async, and it keeps its stream busy until the
+// communicator is aborted (emulated GPUs only, as NCCL's kernels do for a lost peer).
 #include <dlfcn.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -32,7 +31,7 @@ Fault wanted() {
   char kind[16] = {};
   if (!text || std::sscanf(text, "%d:%d:%15s", &f.rank, &f.call, kind) != 3) std::abort();
   f.kind = kind;
-  if (!rank || std::atoi(rank) != f.rank) f.call = 0;  // another rank's
+  if (!rank || std::atoi(rank) != f.rank) f.call = 0;  // another rank's fault
   return f;
 }
 
@@ -52,7 +51,7 @@ void* next(const char* name) {
 std::atomic<int> calls{0};
 std::atomic<bool> peer_gone{false}, stuck{false}, aborted{false};
 
-/// In front of all that comes on the stream: over when a communicator has been aborted.
+/// Blocks the stream until a communicator has been aborted.
 void occupy(cudaStream_t stream) {
   using Poll = std::function<bool()>;
   using Enqueue = void(cudaStream_t, std::function<Poll()>);
@@ -64,7 +63,7 @@ void occupy(cudaStream_t stream) {
   enqueue(stream, [] { return Poll([] { return aborted.load(); }); });
 }
 
-/// Whether this call is to fail.
+/// True if this call is to fail.
 bool goes_wrong(cudaStream_t stream) {
   static const Fault fault = wanted();
   if (++calls != fault.call) return false;

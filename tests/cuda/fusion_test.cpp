@@ -1,4 +1,4 @@
-// Which ops run as part of products, and that each then reads and leaves the same values as one by one.
+// Ops that are fused into products read and leave the same values as separate ones.
 #include "model/backend/cuda/libraries/fusion.h"
 
 #include <gtest/gtest.h>
@@ -78,14 +78,14 @@ TEST(Fusion, TakesInOnlyTheSameFunctionInSixteenBits) {
     EXPECT_TRUE(fusible(build_plan(net(amp, "tanh"), 0, cuda_workspace())).empty());
   RunSpec odd = net("fp16", "tanh");
   odd.net.vit().embed_dim = 36;
-  odd.net.vit().mlp_ratio = 3;  // 108: rows that do not lie on 8 elements
+  odd.net.vit().mlp_ratio = 3;  // 108: rows not aligned to 8 elements
   const auto n = counts(fusible(build_plan(odd, 0, cuda_workspace())));
   EXPECT_EQ(n.count(Fused::gelu) + n.count(Fused::gelu_gradient), 0U);
   EXPECT_GT(n.at(Fused::bias_gradient), 0);
 }
 
-// A machine whose memory holds, for every 64 bytes, a number for how they came about: what an op writes
-// follows from its name and from what it reads.
+// A memory that holds a hash of its provenance for every 64 bytes: an op's writes are a function of its name
+// and reads.
 class Memory {
  public:
   explicit Memory(const Plan& plan)
@@ -110,7 +110,7 @@ class Memory {
   std::vector<uint64_t> cells_;
 };
 
-// What every op of a step reads, by instr; `taken`: one product and what it does beside, or none
+// All ops' reads in a step, by instr; `taken`: one product with its fused op, or none
 class Played {
  public:
   Played(const Plan& plan, const Program& program, const std::vector<Fusion>& chosen)
@@ -123,7 +123,7 @@ class Played {
       const auto& mine = taken[instr.op];
       if (by_product.contains(instr.op)) {
         const Fusion f = by_product[instr.op][0];
-        const size_t at = i + static_cast<size_t>(f.other - instr.op);  // an invocation's instrs lie together
+        const size_t at = i + static_cast<size_t>(f.other - instr.op);  // an invocation's instrs are adjacent
         if (f.kind == Fused::bias_gradient) perform(at, sums_of(f.other), instr.slot);
         perform(i, all_of(instr.op), instr.slot);
         if (f.kind != Fused::bias_gradient) perform(at, result_of(f.other), instr.slot);
@@ -143,7 +143,7 @@ class Played {
   };
   const Op& op(int32_t i) const { return plan_.ops[static_cast<size_t>(i)]; }
   Part all_of(int32_t i) const {
-    if (op(i).kind == OpKind::activation_backward) return {};  // in two parts, always
+    if (op(i).kind == OpKind::activation_backward) return {};  // always in two parts
     return {op(i).reads, op(i).writes};
   }
   Part result_of(int32_t i) const { return {op(i).reads, {op(i).writes[0]}}; }
@@ -185,20 +185,19 @@ TEST(Fusion, EveryOpReadsWhatItReadsOneByOne) {
       for (size_t i = 0; i < program.instrs.size(); ++i)
         EXPECT_EQ(apart.seen()[i], together.seen()[i]) << plan.ops[program.instrs[i].op].path;
       EXPECT_EQ(apart.memory().read(plan.params_all, 0), together.memory().read(plan.params_all, 0));
-      // zb-h1's weight gradients come later, apart from the rest.
+      // zb-h1's weight gradients come later, separately.
       EXPECT_TRUE(!chosen.empty() || s.policy.schedule == "zb-h1") << s.net.vit().gelu;
     }
 }
 
-// Whoever touches the same bytes on another lane, one of them writing, is waited for: directly or through
-// others.
+// Conflicting accesses on different lanes are ordered by waits, directly or transitively.
 TEST(Fusion, RelinkedProgramsWaitForEveryConflict) {
   for (const RunSpec& s : fused_specs())
     for (int rank = 0; rank < s.layout.world(); rank += 3) {
       const Plan plan = build_plan(s, rank, cuda_workspace());
       const Plan as_run = fused(plan, fusible(plan));
       ASSERT_EQ(as_run.ops.size(), plan.ops.size());
-      for (const Fusion& f : fusible(plan)) {  // what the other op did is the product's to touch now
+      for (const Fusion& f : fusible(plan)) {  // the product now touches the fused op's operands
         const Op &other = plan.ops[f.other], &product = as_run.ops[f.product];
         const bool sums = f.kind == Fused::bias_gradient;
         const auto has = [](const std::vector<View>& views, const View& v) {
@@ -219,8 +218,7 @@ TEST(Fusion, RelinkedProgramsWaitForEveryConflict) {
       relink(as_run, program);
       std::array<int32_t, kLanes> last;
       last.fill(-1);
-      std::vector<std::array<int32_t, kLanes>>
-          done;  // by instr and lane: the latest that is over when it begins
+      std::vector<std::array<int32_t, kLanes>> done;  // by instr and lane: the latest finished when it begins
       struct Touch {
         int32_t instr;
         int64_t begin, end;
@@ -276,15 +274,15 @@ TEST(Fusion, EpiloguesAreThoseOfTheTable) {
   EXPECT_EQ(epilogue_of(key), CUBLASLT_EPILOGUE_BGRADB);
 }
 
-// BGRADB sums cuBLASLt's second operand, which it wants transposed, over the product's inner dimension: one
-// sum for each column of its result. Leading dimension of GELU's input: rows of its result, on 8 elements.
+// BGRADB sums cuBLASLt's second operand, which it wants transposed, over the inner dimension: one sum for
+// each column of its result. GELU's input has a leading dimension aligned to 8 elements.
 TEST(Fusion, OperandsLieAsTheEpiloguesWantThem) {
   for (const RunSpec& s : fused_specs()) {
     const Plan plan = build_plan(s, 0, cuda_workspace());
     for (const Fusion& f : fusible(plan)) {
       const Op &product = plan.ops[f.product], &other = plan.ops[f.other];
       const ColumnMajor c = column_major(key_of(product, plan, {}));
-      // A product's scratch is in use while it writes the other op's result, too.
+      // A product's scratch must not overlap the other op's result.
       const auto [scratch, scratch_end] = address(plan, product.writes.back(), 0);
       for (const auto* views : {&other.reads, &other.writes})
         for (const View& v : *views) {

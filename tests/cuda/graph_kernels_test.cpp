@@ -1,4 +1,4 @@
-// Gathers, segment sums and the norm of messages: the CPU's.
+// Gathers, segment sums and the norm of messages, against the CPU's.
 #include "model/backend/cuda/kernels/workspace.h"
 #include "tests/cuda/kernel_check.h"
 
@@ -37,7 +37,7 @@ TEST(Kernels, GatherIsTheCpus) {
       const Buffer base = random.buffer(base_type, n), table = random.buffer(act, c.batch * c.table * c.cols),
                    table2 = random.buffer(act, c.batch * c.table2 * c.cols);
       std::vector<int32_t> index = below(random, c.rows, c.table), index2 = below(random, c.rows, c.table2);
-      for (auto* of : {&index, &index2})  // no row of the table
+      for (auto* of : {&index, &index2})  // adds nothing
         for (size_t i = 2; i < of->size(); i += 5) (*of)[i] = -1;
       Buffer y(act, n);
       if (c.in_place) std::memcpy(y.data(), base.data(), static_cast<size_t>(y.bytes()));
@@ -72,7 +72,7 @@ TEST(Kernels, SegmentSumIsTheCpus) {
       std::vector<int32_t> offsets{0};
       for (int64_t s = 0; s < segments; ++s)
         offsets.push_back(offsets.back() + static_cast<int32_t>(random.one_of<int64_t>({0, 1, 5, 33})));
-      offsets.back() += 1;  // not none at all
+      offsets.back() += 1;  // at least one
       const int64_t rows = offsets.back();
       const std::vector<int32_t> order = below(random, rows, rows);
       const Buffer x = random.buffer(act, batch * rows * cols);
@@ -148,7 +148,7 @@ TEST(Kernels, NormResidualBackwardIsTheCpus) {
       expect_sums_near(
           g1.read(DType::f32), sums[1], rows, [&](int64_t r, int64_t j) { return dh[at(r, j)]; },
           what + " dbeta");
-      // Of dx before it is rounded, which narrow types hide; half a unit of each is what may be seen.
+      // Sums of dx before rounding, which narrow types hide; half a unit of each may show.
       expect_sums_near(
           g2.read(DType::f32), sums[2], rows, [&](int64_t r, int64_t j) { return dx[at(r, j)]; },
           what + " dbias", act == DType::f32 ? 5e-7 : 2 * roundoff(act));

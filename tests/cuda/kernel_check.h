@@ -1,6 +1,5 @@
-// GPU kernels against the CPU's, op by op. The same tests run on a GPU where there is one, and everywhere in
-// the emulator (emulator.h). Operands are random, outputs begin as NaN, and what lies beside them must stay
-// as it was.
+// GPU kernels against the CPU's, op by op. The same tests run on a GPU if there is one, and always in the
+// emulator (emulator.h). Operands are random, outputs begin as NaN, and their surroundings must not change.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -33,7 +32,7 @@ constexpr DType kActs[] = {DType::f32, DType::bf16, DType::f16};
   GTEST_SKIP() << "needs a GPU: " << found.why_none
 #endif
 
-/// A copy of a host buffer that kernels can work on, between guards.
+/// A device copy of a host buffer, between guards.
 class OnDevice {
  public:
   explicit OnDevice(const Buffer& b, int64_t shift = 0) : OnDevice(b.data(), b.bytes(), shift) {}
@@ -58,7 +57,7 @@ class OnDevice {
   void* data() const { return base_ + kGuard + shift_; }
   float* f32() const { return static_cast<float*>(data()); }
   double* f64() const { return static_cast<double*>(data()); }
-  /// What lies there now. Fails if anything beside it has changed.
+  /// The present content. Fails if a guard has changed.
   Buffer read(DType t) const {
     const auto all = static_cast<size_t>(bytes_ + shift_ + 2 * kGuard);
     std::vector<std::byte> image(all);
@@ -80,7 +79,7 @@ class OnDevice {
  private:
   static constexpr int64_t kGuard = 256;
   static constexpr std::byte kPattern{0xa5};
-  // Kernels that the emulator runs may not even read a guard: address sanitizer says so.
+  // In the emulator kernels may not even read a guard: address sanitizer reports it.
 #if defined(__SANITIZE_ADDRESS__) && defined(ISOBAR_EMULATED)
   void close_guards() const {
     __asan_poison_memory_region(base_, kGuard + shift_);
@@ -97,7 +96,7 @@ class OnDevice {
   std::byte* base_ = nullptr;
 };
 
-/// |got - want| / |want| in the Euclidean norm; NaN where either holds one.
+/// |got - want| / |want| in the Euclidean norm; NaN if either has one.
 inline double distance(const Buffer& got, const Buffer& want) {
   double error = 0, size = 0;
   for (int64_t i = 0; i < want.size(); ++i) {
@@ -106,7 +105,7 @@ inline double distance(const Buffer& got, const Buffer& want) {
   }
   return size > 0 ? std::sqrt(error / size) : std::sqrt(error);
 }
-/// How far two right results may be apart: one rounding, and sums in another order in f32.
+/// Tolerance between two correct results: one rounding, and f32 sums in another order.
 inline double tolerance(DType t) {
   return t == DType::f32 ? 2e-6 : 1.5 * roundoff(t);
 }
@@ -114,8 +113,8 @@ inline void expect_near(const Buffer& got, const Buffer& want, double tolerance,
   const double d = distance(got, want);
   EXPECT_TRUE(d <= tolerance) << what << ": |got - want| / |want| = " << d << ", allowed " << tolerance;
 }
-/// Sums over `rows` of term(row, column). What is left of terms that cancel says nothing about their
-/// rounding: errors are judged by what was added, |got - want| / |sums of |term||.
+/// Sums over `rows` of term(row, column). Cancelling terms leave their rounding errors, so errors are
+/// relative to what was added: |got - want| / |sums of |term||.
 template <class Term>
 void expect_sums_near(const Buffer& got, const Buffer& want, int64_t rows, Term term, const std::string& what,
                       double allowed = 5e-7) {

@@ -22,7 +22,7 @@ import tempfile
 
 from resources import SKIP, find_cuobjdump, run
 
-# (what, part of a kernel's name, instructions that its object must hold)
+# (product, part of a kernel's name, instructions that its object must hold)
 WANTED = [("product, bf16", "sm90_xmma_gemm_bf16bf16_bf16f32_f32", ["HGMMA"]),
           ("product with GELU's gradient, bf16", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_nt_n_tilesize64x256x64_warpgroupsize1x1x1_aux_bf16_dgelu",
            ["HGMMA", "MUFU.TANH"])]

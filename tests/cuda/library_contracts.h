@@ -1,6 +1,5 @@
-// What cuBLASLt demands of a product's operands, from its header (CUDA 13: cublasLt.h) and its own messages,
-// not from how this program calls it: so that the emulator and the tests of plans refuse what the library
-// would.
+// cuBLASLt's demands on a product's operands, from its header (CUDA 13: cublasLt.h) and messages, independent
+// of this program's calls: the emulator and the tests of plans refuse what the library would.
 #pragma once
 #include <string>
 
@@ -8,7 +7,7 @@
 
 namespace isobar::cuda::testing {
 
-/// Why cuBLASLt would refuse the product; "" if it would not.
+/// The reason for which cuBLASLt would refuse the product; "" if it would not.
 inline std::string refusal(const GemmKey& key, const GemmOperands& x, const void* workspace, int64_t bytes) {
   const auto off = [](const void* p, int64_t bytes) {
     return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(bytes) != 0;
@@ -20,7 +19,7 @@ inline std::string refusal(const GemmKey& key, const GemmOperands& x, const void
   // "workspace pointer must be aligned to at least a multiple of 256 bytes": INVALID_VALUE
   if (bytes > 0 && !workspace) return text_of(key) + ": no workspace";
   if (bytes > 0 && off(workspace, 256)) return at("the workspace", workspace, 256);
-  // The alignments that the algorithm was chosen for (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_*), and whole
+  // The alignments for which the algorithm was chosen (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_*), and whole
   // elements
   const struct {
     const char* name;
@@ -42,7 +41,7 @@ inline std::string refusal(const GemmKey& key, const GemmOperands& x, const void
     if (!x.aux) return text_of(key) + ": no auxiliary matrix";
     if (c.ld_out % 8 != 0)
       return text_of(key) + ": the auxiliary matrix's leading dimension is no multiple of 8";
-    if (off(x.aux, 16)) return at("aux", x.aux, 16);  // 8 elements of 16 bits, as its rows are
+    if (off(x.aux, 16)) return at("aux", x.aux, 16);  // 8 elements of 16 bits, like its rows
   }
   if (key.fused == Fused::bias_gradient && !x.sums) return text_of(key) + ": no place for the sums";
   return "";

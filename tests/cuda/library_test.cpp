@@ -1,4 +1,4 @@
-// cuBLASLt's products and cuDNN's attention against the CPU's kernels; on a GPU only, but for descriptors.
+// cuBLASLt's products and cuDNN's attention against the CPU's kernels; all but descriptors need a GPU.
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/libraries/gemm.h"
@@ -38,7 +38,7 @@ TEST(OnGpu, ProductsAreTheCpus) {
             const OnDevice ga(a), gb(b), gbias(bias_out), gc(c);
             const GemmOperands x{ga.data(), gb.data(), bias ? gbias.data() : nullptr, gc.data()};
             key.align = alignment_of(x);
-            if (choice == GemmChoice::timed) {  // timing adds to C: into another one
+            if (choice == GemmChoice::timed) {  // timing adds to C: use another one
               const OnDevice other(c);
               gemms.prepare(key, {x.a, x.b, x.bias, other.data()}, workspace.data(), kGemmWorkspace,
                             streams[Lane::compute]);
@@ -58,7 +58,7 @@ TEST(OnGpu, ProductsAreTheCpus) {
   EXPECT_GE(device.major, 8);
 }
 
-// Descriptors need no GPU, the library they need.
+// Descriptors need the library, but no GPU.
 TEST(Libraries, ProductsAreChosenForTheMultiprocessorsThatTheyAreGiven) {
   try {
     Gemms::library_version();
@@ -84,7 +84,7 @@ TEST(OnGpu, ProductsWithEpiloguesAreTheCpus) {
                                 {384, 96, 405}})
     for (const DType in : {DType::bf16, DType::f16})
       for (const Fused fused : {Fused::gelu, Fused::gelu_gradient, Fused::bias_gradient})
-        for (const bool more : {false, true}) {  // gelu: a bias; bias_gradient: adding to C
+        for (const bool more : {false, true}) {  // gelu: a bias; bias_gradient: accumulating C
           const bool weights = fused == Fused::bias_gradient;
           const DType out = weights ? DType::f32 : in;
           GemmKey key{m,
@@ -125,7 +125,7 @@ TEST(OnGpu, ProductsWithEpiloguesAreTheCpus) {
                                   in,          fused == Fused::gelu_gradient ? DType::f32 : out,
                                   key.bias,    key.accumulate,
                                   false};
-          // The tensor cores' tanh is good to 2^-11.
+          // The tensor cores' tanh is accurate to 2^-11.
           const double allowed = tolerance(out) + (weights ? 3e-6 : 1e-3);
           if (fused == Fused::gelu) {
             cpu::gemm(product, a.data(), b.data(), bias32.f32(), u.data());
@@ -149,7 +149,7 @@ TEST(OnGpu, ProductsWithEpiloguesAreTheCpus) {
         }
 }
 
-// Whether cuDNN takes them within what is declared, cudnn_plans.cpp says without a GPU.
+// cudnn_plans.cpp checks the declared workspace without a GPU.
 TEST(OnGpu, FusedAttentionIsThePlainKernels) {
   ISOBAR_NEEDS_KERNELS();
   const Device device = use_device("test", 0);
@@ -196,7 +196,7 @@ TEST(OnGpu, FusedAttentionIsThePlainKernels) {
     same(dq1, dq2, batch * tq, a.ld_q, "dq");
     same(dk1, dk2, batch * tk, a.ld_kv, "dk");
     same(dv1, dv2, batch * tk, a.ld_kv, "dv");
-    // natural logarithm, [batch, heads, tq]: what ring attention merges by
+    // natural logarithm, [batch, heads, tq]: ring attention merges by it
     expect_near(l1.read(DType::f32), l2.read(DType::f32), 1e-4, what + " lse");
   }
 }

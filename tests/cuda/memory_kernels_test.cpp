@@ -1,10 +1,10 @@
-// Device memory and streams that do not wait for the null stream.
+// Device memory, and streams that do not wait for the null stream.
 #include "tests/cuda/kernel_check.h"
 
 namespace isobar::cuda::testing {
 namespace {
 
-// Its zeros must be there when the constructor returns: nothing on a lane's stream waits for a memset.
+// The zeros must be there when the constructor returns: no lane's stream waits for the memset.
 TEST(Kernels, AnArenaIsZeroBeforeAnyStreamWritesToIt) {
   ISOBAR_NEEDS_KERNELS();
 #ifdef ISOBAR_EMULATED

@@ -1,6 +1,6 @@
 // The train command on emulated GPUs (emulated_train), several ranks over an emulated NCCL: layouts train
-// like one rank; and when a transfer of one rank goes wrong (faulty_nccl), all ranks end in time, with a
-// message that names the rank and the op, and no process is left.
+// like one rank; and when one rank's transfer fails (faulty_nccl), all ranks end in time, with a message that
+// names the rank and the op, and no process is left.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace isobar {
 namespace {
 
 constexpr double kTimeout_s = 10;
-// To start and to end processes, on a machine that others use.
+// Allowance for starting and ending processes on a busy machine.
 constexpr double kBeside_s = kSanitized ? 120 : 60;
 
 struct TestNet {
@@ -59,7 +59,7 @@ Words emulated(int ranks, const std::string& fault, const std::string& out, cons
   return words;
 }
 
-/// Processes whose command line names `word`.
+/// Processes whose command line contains `word`.
 std::vector<pid_t> processes_with(const std::string& word) {
   std::vector<pid_t> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -110,18 +110,18 @@ TEST(EmulatedRanks, SayTheirClocksAndTheirEnergy) {
   const Folder dir;
   const Ended e = Child(emulated(2, "", dir / "run", {"layout.dp=2", "train.steps=6"})).wait();
   ASSERT_EQ(e.code, 0) << e.text;
-  nlohmann::json told;
+  nlohmann::json reported;
   std::ifstream file(fs::path(dir / "run") / "result.jsonl");
   for (std::string line; std::getline(file, line);)
-    if (const auto j = nlohmann::json::parse(line); j["event"] == "ranks") told = j;
-  ASSERT_EQ(told["ranks"].size(), 2u) << told;
-  EXPECT_EQ(told["energy"], "GPU of each of 2");
-  for (const auto& rank : told["ranks"]) {
+    if (const auto j = nlohmann::json::parse(line); j["event"] == "ranks") reported = j;
+  ASSERT_EQ(reported["ranks"].size(), 2u) << reported;
+  EXPECT_EQ(reported["energy"], "GPU of each of 2");
+  for (const auto& rank : reported["ranks"]) {
     EXPECT_EQ(rank["mhz"], 1410);
     EXPECT_NEAR(rank["watts"].get<double>(), 300, 30) << "of whole millijoules over a few steps";
     EXPECT_FALSE(rank.contains("compute_s")) << "a GPU's ops are timed only while it is traced";
   }
-  EXPECT_GT(told["joules_per_step"], 0);
+  EXPECT_GT(reported["joules_per_step"], 0);
 }
 
 TEST(EmulatedRanks, TrainANetWithASkipLikeOne) {
@@ -135,7 +135,7 @@ TEST(EmulatedRanks, TrainOnFieldsThatAreMissingInPartLikeOne) {
   expect_like_one(net, {{"dp2", 2, {"layout.dp=2"}},
                         {"cp3", 3, {"layout.cp=3"}},
                         {"pp2", 2, {"layout.pp=2", "policy.micro_batch=1"}}});
-  const Folder dir;  // and as the CPU does
+  const Folder dir;  // compare with the CPU
   const Ended gpu = Child(emulated(1, "", dir / "gpu", {"train.steps=3"}, net)).wait();
   ASSERT_EQ(gpu.code, 0) << gpu.text;
   const Ended cpu =
@@ -149,15 +149,15 @@ TEST(EmulatedRanks, TrainOnFieldsThatAreMissingInPartLikeOne) {
     EXPECT_NEAR(want.at(step), loss, 1e-4 * std::abs(loss)) << step;
 }
 
-// policy.micro_batch 0: the engine takes what `isobar predict` says for a machine with as much memory, and
-// all ranks the same.
+// policy.micro_batch 0: the engine chooses what `isobar predict` says for a machine with the same memory,
+// equally on all ranks.
 TEST(EmulatedRanks, TakeTheLargestMicroBatchThatFitsAsPredicted) {
   struct Case {
     const char* name;
     int ranks;
     Words set;
-    int64_t wanted;       // of a rank's 4 samples or 8
-    bool shared = false;  // its ranks compute on one GPU, twice as large
+    int64_t wanted;       // of a rank's 4 or 8 samples
+    bool shared = false;  // its ranks share one GPU, twice as large
   };
   for (const Case& c :
        {Case{"one", 1, {"train.global_batch=4"}, 2}, Case{"one", 1, {"train.global_batch=4"}, 4},
@@ -197,7 +197,7 @@ TEST(EmulatedRanks, TakeTheLargestMicroBatchThatFitsAsPredicted) {
   }
 }
 
-// What a resumed run chooses is held against what the first one chose, not against the 0 in the file.
+// A resumed run compares its choice with the first run's, not with the 0 in the file.
 TEST(EmulatedRanks, AResumedRunSaysThatItsMicroBatchIsAnother) {
   const Folder dir;
   const auto run = [&](const std::string& steps, const std::string& bytes, const Words& resume) {
@@ -210,7 +210,7 @@ TEST(EmulatedRanks, AResumedRunSaysThatItsMicroBatchIsAnother) {
   const Words resume = {"--resume", dir / "run"};
   run("1", "80000000000", {});
   EXPECT_EQ(run("2", "80000000000", resume).find("policy.micro_batch"), std::string::npos);
-  const std::string less = run("3", "1900000000", resume);  // less than the process is counted for
+  const std::string less = run("3", "1900000000", resume);  // less than the process' allowance
   EXPECT_NE(less.find("changed: policy.micro_batch 4 -> 1, train.steps 2 -> 3"), std::string::npos) << less;
 }
 
@@ -224,7 +224,7 @@ TEST(EmulatedRanks, WhereNothingFitsTheArenaIsRefused) {
   EXPECT_EQ(read_run(dir / "run").end.value("class", ""), "oom_device");
 }
 
-/// What the run's last record says of its GPU.
+/// The GPU in the run's last record.
 json gpu_of(const std::string& out) {
   json gpu;
   for (const json& e : read_run(out).events)
@@ -261,7 +261,7 @@ TEST(EmulatedRanks, ProductsLeaveMultiprocessorsToTransfersThatRunBesideThem) {
   EXPECT_NE(e.text.find("'NCCL_MAX_CTAS': 'many' is no number"), std::string::npos) << e.text;
 }
 
-// The emulated NCCL takes 1 MiB for a communicator, and 3 MiB more when it is first used.
+// The emulated NCCL takes 1 MiB for a communicator, and 3 MiB more at its first use.
 TEST(EmulatedRanks, SayWhatNcclTakesOfTheDevice) {
   const Folder dir;
   const Ended e = Child(emulated(2, "", dir / "run", {"layout.tp=2", "train.steps=2"})).wait();
@@ -279,7 +279,7 @@ TEST(EmulatedRanks, SayWhatNcclTakesOfTheDevice) {
   EXPECT_LE(rest, communicators * 3 * mib) << gpu;
 }
 
-/// Whether a message names a transfer of the plan, whichever was under way.
+/// True if a message names a transfer of the plan.
 bool names_transfer(const std::string& text) {
   static const Plan plan =
       build_plan(load_run_spec(tiny(), {"net.depth=2", "net.embed_dim=16", "net.num_heads=2", "layout.tp=2"}),
@@ -291,9 +291,9 @@ bool names_transfer(const std::string& text) {
 
 struct Fault {
   const char* what;
-  const char* fault;      // as faulty_nccl takes it
-  std::string says;       // by the rank that saw it
-  const char* end_class;  // of run_end; empty: nobody can write one for a process that was killed
+  const char* fault;      // for faulty_nccl
+  std::string says;       // message of the rank that saw it
+  const char* end_class;  // of run_end; empty: a killed process writes none
 };
 
 TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
@@ -314,13 +314,13 @@ TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
     if (!*f.end_class) continue;
     const json end = read_run(out).end;
     EXPECT_EQ(end.value("class", ""), f.end_class) << end;
-    const std::string told = end.value("message", "");
-    EXPECT_TRUE(names_transfer(told)) << "names no op: " << told;
+    const std::string reported = end.value("message", "");
+    EXPECT_TRUE(names_transfer(reported)) << "names no op: " << reported;
   }
 }
 
-// What the lost peer's transfer holds, its stream and so the memory and the communicators behind it, is let
-// go by ncclCommAbort alone: without it the rank hangs in its teardown until the watchdog ends it.
+// Only ncclCommAbort frees a lost peer's transfer, its stream, and the memory and communicators behind it:
+// without it the rank hangs in teardown until the watchdog ends it.
 TEST(NcclFaults, AStreamThatWaitsForALostPeerIsLetGo) {
   const Folder dir;
   const std::string out = dir / "run";

@@ -1,5 +1,5 @@
-// A tool that listens to NVTX, as Nsight Systems does: writes down domains, strings and ranges. The tests
-// load it through NVTX_INJECTION64_PATH and read its log.
+// An NVTX listener like Nsight Systems: logs domains, strings and ranges. Tests load it through
+// NVTX_INJECTION64_PATH and read its log.
 #include <nvtx3/nvToolsExt.h>
 
 #include <deque>
@@ -8,7 +8,7 @@
 namespace {
 
 std::string log_text;
-std::deque<std::string> names;  // of domains and strings: a handle is where one lies
+std::deque<std::string> names;  // of domains and strings; an element's address is the handle
 
 void* remember(const char* name) {
   return &names.emplace_back(name);

@@ -1,4 +1,4 @@
-// What a profiler is told, heard by one of our own (nvtx_probe.cpp): no GPU is needed for that.
+// NVTX calls as a profiler receives them, through our own listener (nvtx_probe.cpp); needs no GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace isobar::cuda {
 namespace {
 
 TEST(Nvtx, RangesCarryTheOpsPathAndIndexInOneDomain) {
-  const char* moved = std::getenv("ISOBAR_NVTX_PROBE");  // in a bundle it lies elsewhere
+  const char* moved = std::getenv("ISOBAR_NVTX_PROBE");  // its path in a bundle differs
   const std::string file = moved ? moved : preload("nvtx_probe");
   ASSERT_EQ(::setenv("NVTX_INJECTION64_PATH", file.c_str(), 1), 0);  // before NVTX is first called
   const SmallPlan s = small_plan();

@@ -1,6 +1,5 @@
-// What a profiler learns from the executor, launched op by op or replayed as a graph: a stand-in for CUPTI
-// makes the records that a device would leave, one activity for whatever an op enqueues, and they must join
-// to every op of every step.
+// Executor calls as a profiler sees them, launched op by op or replayed as a graph: a CUPTI stand-in makes
+// one activity for each enqueue, and they must join to every op of every step.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -38,7 +37,7 @@ class StandIn : public OpObserver {
     for (const uint64_t node : nodes_) ran(call, node);
     ++graphs;
   }
-  void ended() {  // a run: what was enqueued and not captured was launched
+  void ended() {  // what was enqueued and not captured was launched
     EXPECT_FALSE(open_);
     for (const OpKey& k : enqueued_) ran(announce(k), 0);
     enqueued_.clear();

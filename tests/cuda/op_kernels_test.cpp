@@ -1,5 +1,5 @@
-// Every op that the GPU's back end claims, against its reference (tests/backend): on a GPU where there is
-// one, and in the emulator.
+// Every op of the GPU back end against its reference (tests/backend): on a GPU if there is one, and in the
+// emulator.
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "tests/backend/run_op.h"

@@ -1,5 +1,5 @@
-// What the GPU backend decides without a GPU: workspaces and with them the arena, products' keys, and the
-// order in which programs go onto streams.
+// Decisions of the GPU backend that need no GPU: workspaces and the arena, products' keys, and the order of
+// programs on streams.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ TEST(Workspace, IsAskedForByEveryOpThatTakesOneAndLiesInTheArena) {
       EXPECT_GE(w.count * 4, bytes) << op.path;
       EXPECT_EQ(plan.buffers[w.buffer].kind, BufferKind::scratch) << op.path;
       const auto [begin, end] = address(plan, w, 0);
-      EXPECT_EQ(begin % 256, 0) << op.path;  // as cuBLASLt demands; cudaMalloc gives no less
+      EXPECT_EQ(begin % 256, 0) << op.path;  // cuBLASLt's requirement, which cudaMalloc meets
       EXPECT_LE(end, plan.memory.arena) << op.path;
     }
   }
@@ -74,7 +74,7 @@ TEST(Workspace, DependsOnTheOpAlone) {
   for (int round = 0; round < 2; ++round)
     for (const RunSpec& s : specs())
       for (const Op& op : build_plan(s, 0, round == 0 ? one : other).ops) {
-        Op moved = op;  // the same op elsewhere
+        Op moved = op;  // the same op at other addresses
         for (auto* views : {&moved.reads, &moved.writes})
           for (View& v : *views)
             if (v) v.offset += 1024, v.buffer += 7;
@@ -129,7 +129,7 @@ TEST(GemmKey, AlignmentIsThatOfTheWorstOperandButNoMoreThanAnAccess) {
   EXPECT_EQ(alignment_of({at(256), at(512), at(2), at(1024)}), 2);
 }
 
-// C' = op(B)' op(A)', computed from the description alone
+// C' = op(B)' op(A)', computed from the description only
 TEST(GemmKey, ColumnMajorViewIsTheSameProduct) {
   std::mt19937 engine{std::random_device()()};
   std::uniform_int_distribution<int64_t> size(1, 9);
@@ -171,7 +171,7 @@ TEST(StreamOrder, KeepsEveryWaitOfTheProgramAndAddsNone) {
         const Program program = link(plan, plan.train, serial);
         const StreamOrder order(program);
         ASSERT_EQ(order.list.size(), program.instrs.size());
-        std::map<int32_t, size_t> recorded;  // event -> where in the list
+        std::map<int32_t, size_t> recorded;  // event -> index in the list
         int32_t waits = 0;
         for (size_t i = 0; i < order.list.size(); ++i) {
           const Enqueue& e = order.list[i];

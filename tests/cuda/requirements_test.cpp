@@ -1,4 +1,4 @@
-// What is said of CUDA's libraries before a run: against libraries made here, which claim other versions.
+// Checks of CUDA's libraries before a run, against fake libraries with other versions.
 #include "model/backend/cuda/runtime/requirements.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ TEST(Requirements, EveryLibraryThatIsHereSaysItsVersion) {
   }
 }
 
-// A libcudnn.so.9 of version 8.1 for CUDA 12 comes first in the search: `doctor`, a process of its own, names
+// A libcudnn.so.9 of version 8.1 for CUDA 12 comes first in the search: `doctor`, in its own process, names
 // both.
 TEST(Requirements, ALibraryThatDoesNotFitIsNamed) {
   const Folder dir;

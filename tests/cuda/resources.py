@@ -25,7 +25,7 @@ import sys
 import tempfile
 
 SKIP = 77
-# Of these, a kernel with a pack of 16 bytes (…, 8> for 16-bit types) or rows in registers streams through memory.
+# Kernels with 16-byte packs (…, 8> for 16-bit types) or rows in registers stream through memory.
 STREAMING = re.compile(r"(residual_norm|forward_in_registers|backward_in_registers|gelu|adam)", re.IGNORECASE)
 MATRIX = re.compile(r"\bmma_\w+_kernel")
 HOPPER = ("sm_90a", "sm_90")
@@ -34,7 +34,8 @@ Kernel = collections.namedtuple("Kernel", "name arch registers stack local spill
 
 
 def run(command, **more):
-    path = f"{os.environ['PATH']}:{pathlib.Path(command[0]).parent}"  # cuobjdump looks for nvdisasm beside it
+    path = f"{os.environ['PATH']}:{pathlib.Path(command[0]).parent}"  # cuobjdump looks for nvdisasm beside
+                                                                      # it
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=os.environ | {"PATH": path}, **more)
     if done.returncode != 0:
         sys.exit(f"failed ({done.returncode}): {' '.join(map(str, command))}\n{done.stdout[-1000:]}{done.stderr[-3000:]}")

@@ -95,7 +95,7 @@ TEST(Kernels, ResidualNormBackwardIsTheCpus) {
         expect_sums_near(
             g2.read(DType::f32), sums[2], c.rows, [&](int64_t r, int64_t j) { return dx[at(r, j)]; },
             what + " dbias");
-      (void)gw.read(DType::f32);  // within its workspace
+      (void)gw.read(DType::f32);  // checks the guards of the workspace
     }
 }
 
@@ -125,7 +125,8 @@ TEST(Kernels, ActivationsAndTheirGradientsAreTheCpus) {
         expect_near(gd.read(act), du, tolerance(act), what + " du, in place");
         expect_sums_near(
             gb.read(DType::f32), dbias, rows, [&](int64_t r, int64_t j) { return dg[r * cols + j]; },
-            what + " dbias", act == DType::bf16 ? 2e-5 : 2e-6);  // the CPU's exp2 for bf16 is good to 4e-6
+            what + " dbias", act == DType::bf16 ? 2e-5 : 2e-6);  // the CPU's exp2 for bf16 is accurate to
+                                                                 // 4e-6
         (void)gw.read(DType::f32);
       }
 }
@@ -141,8 +142,8 @@ TEST(Kernels, GeluIsExactToTheTypesLastDigit) {
     const Buffer got = gg.read(act);
     for (int64_t i = 0; i < n; ++i) {
       const double want = 0.5 * u[i] * std::erfc(-u[i] / std::sqrt(2.0));
-      // f32: erfc's argument is rounded, which its tail magnifies by u^2; 16-bit types: the approximation is
-      // off by 8e-8 at most, times u
+      // f32: erfc's argument is rounded, magnified in its tail by u^2; 16-bit types: the approximation errs
+      // by at most 8e-8, times u
       const double slack = act == DType::f32 ? roundoff(act) * (16 + 2 * u[i] * u[i]) * std::abs(want)
                                              : roundoff(act) * std::abs(want) + 1e-6;
       ASSERT_LE(std::abs(got[i] - want), slack) << name_of(act) << " gelu(" << u[i] << ")";

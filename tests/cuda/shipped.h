@@ -1,5 +1,5 @@
-// Every configuration that is shipped, in every precision and cut along every axis that changes what
-// attention or a product looks like: what must work on the first GPU that it meets.
+// Every shipped configuration, in every precision and cut along every axis that changes the shape of
+// attention or products: all must work on the first GPU.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -29,7 +29,7 @@ inline std::vector<ShippedRun> shipped_runs() {
       for (const std::string& o : overrides) name += " " + o;
       runs.push_back({name, load_run_spec(source_dir() + "/configs/models/" + file, overrides)});
     };
-    add({});  // as it is: its own layout and precision
+    add({});  // its own layout and precision
     const bool language = runs.back().spec.net.words(), whole = runs.back().spec.layout.world() == 1;
     for (const char* amp : {"none", "tf32", "bf16", "fp16"}) add({std::string("policy.amp=") + amp});
     if (language || !whole) continue;

@@ -1,7 +1,6 @@
-// The products of every shipped configuration, as the backend asks for them before the first step: placed,
+// The products of every shipped configuration, as the backend prepares them before the first step: placed,
 // aligned and fused as cuBLASLt demands. The emulator's cuBLASLt refuses what the real one would
-// (library_contracts.h); on a GPU the real one is asked. Nothing is computed, so the arena is an address
-// alone.
+// (library_contracts.h), and a GPU uses the real one. Nothing is computed, so the arena is only an address.
 #include <gtest/gtest.h>
 
 #include "model/backend/cuda/cuda_backend.h"

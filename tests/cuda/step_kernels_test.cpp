@@ -59,7 +59,7 @@ TEST(Kernels, RollsAndUnrollsAsTheCpu) {
               back(type, s.rows * predicted * area);
           std::memcpy(patches.data(), before.data(), static_cast<size_t>(before.bytes()));
           const OnDevice gp(prediction), gb(before), gf(forcing), go(patches), gc(carried), gk(back);
-          // Over those of the step before, as a push-forward does.
+          // Overwrites the previous step's, as a push-forward does.
           cuda::roll(s.gpu(act), {predicted, history, type}, gp.data(), go.data(), gf.f32(), go.data(),
                      nullptr);
           cpu::roll(s.cpu(act), {predicted, history, type}, prediction.data(), patches.data(), forcing.f32(),
@@ -86,7 +86,7 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
         Loss loss_gpu{};
         loss_gpu.kind = kind;
         loss_gpu.delta = 0.7f;
-        // The first channel's large targets count more.
+        // The first channel's large targets weigh more.
         std::vector<float> above(static_cast<size_t>(s.channels), 0.3f),
             intense(static_cast<size_t>(s.channels), 1.0f);
         intense[0] = kind == Loss::Kind::relative_l2 ? 1.0f : 3.0f;
@@ -284,7 +284,7 @@ TEST(Kernels, AdamAndSgdAreTheCpus) {
       const OnDevice gg(g), gp(p), gm(m), gv(v), gc(p16), gs(scalars), gn(norm2);
       const float clip = u.clipped ? std::min(1.0f, 2.0f / (std::sqrt(norm) + 1e-6f)) : 1.0f;
       void* const copy = u.copied ? gc.data() : nullptr;
-      // All alike, or in runs of their own
+      // One group, or several
       std::vector<ParameterGroup> runs = {{static_cast<int32_t>((u.n + 15) / 16), 1, 1}};
       if (u.grouped) runs.insert(runs.begin(), {{1, 0.5f, 0}, {2, 2, 1}, {3, 1, 0}});
       Buffer words(DType::i32, static_cast<int64_t>(3 * runs.size()));

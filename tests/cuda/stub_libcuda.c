@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 enum { kSuccess = 0, kNotFound = 500 };
-static void* some(void) { /* a handle that nobody looks into */
+static void* some(void) { /* an opaque handle */
   static int thing;
   return &thing;
 }

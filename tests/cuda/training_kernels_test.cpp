@@ -1,4 +1,4 @@
-// Whole nets: the same plan, data and first values on the CPU and on the GPU, step by step.
+// Whole nets: the same plan, data and initial values on the CPU and on the GPU, step by step.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -33,7 +33,7 @@ struct Step {
   double loss, norm, scale;
 };
 
-// Samples by step and micro-batch, the same wherever they are asked for
+// Samples by step and micro-batch, independent of the order of requests
 void sample(uint64_t seed, int64_t step, int32_t micro, const Plan& plan, int64_t samples, float* input,
             float* target) {
   std::mt19937_64 engine(seed + 1000 * static_cast<uint64_t>(step) + static_cast<uint64_t>(micro));
@@ -76,7 +76,7 @@ std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend,
   backend.upload({plan.params_all, plan.scalars});
   run(link(plan, plan.init), 0);
   std::vector<Step> out;
-  int64_t asked = 0;  // like a loader: who asks gets what comes next
+  int64_t asked = 0;  // like a loader: each request gets the next sample
   for (int64_t step = 0; step < steps; ++step) {
     backend.on_fetch(
         [&](int32_t micro, const BatchPlaces& to) {
@@ -146,7 +146,7 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
   const auto steps_done =
       train(spec, plan, backend, seed, steps, program, [&](const Program& p, int32_t step) { run(p, step); });
   EXPECT_EQ(run.replays(), graphs ? steps - 1 : 0);
-  // Routines are timed in every run, replays too, as often as the step invokes them.
+  // Routines are timed in every run, replays included, as often as the step invokes them.
   std::vector<int64_t> invoked(plan.routines.size());
   for (const Invocation& i : plan.train) invoked[static_cast<size_t>(i.routine)] += steps;
   for (size_t r = 0; r < plan.routines.size(); ++r) {
@@ -164,11 +164,10 @@ constexpr int64_t kMany = 6, kFew = 2;  // steps; two, so that a graph is replay
 constexpr double kLibraries = 1;
 #else
 constexpr int64_t kMany = 20, kFew = 20;
-constexpr double kLibraries =
-    5;  // products in another order than the CPU's, which Adam's first steps magnify
+constexpr double kLibraries = 5;  // products in another order than the CPU's, magnified by Adam's first steps
 #endif
 
-// Of streams; a device has its own.
+// For streams; a device has its own.
 #ifdef ISOBAR_EMULATED
 using emulator::Schedule;
 #else
@@ -220,7 +219,7 @@ MlpSpec linears(const char* activation) {
   return {.in_features = 11, .out_features = 3, .hidden = {24, 24, 40}, .activation = activation};
 }
 
-// Five by five points predicted, from them and nine by five others
+// Predicts 5 x 5 points from them and 9 x 5 others
 RegionalGnnSpec graph() {
   RegionalGnnSpec n;
   n.img_height = 9, n.img_width = 12, n.in_channels = 3, n.out_channels = 3;
@@ -332,8 +331,8 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Kernels, Training, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-// Batches that travel too early or too late: copies as late as they may come (oldest_first: the stream of
-// inputs is made last) and as early (newest_first), and more batches a step than buffers that the host fills.
+// Batches copied too early or too late: as late as possible (oldest_first: the input stream is created last),
+// as early as possible (newest_first), and more batches a step than pinned buffers.
 const auto kFourBatches = [](RunSpec& s) {
   s.net.vit().depth = 1;
   s.net.vit().embed_dim = 16;

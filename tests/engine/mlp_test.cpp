@@ -101,7 +101,7 @@ TEST(Mlp, SaysWhatEveryKindSays) {
 TEST(Mlp, HasAPartForEachLinear) {
   const auto parts = parts_of(mlp_of({32, 64, 64, 64, 32, 64, 64}));
   std::string text;
-  for (const Part& p : parts) text += p.path + ":" + p.kind + ":" + std::to_string(p.alike) + " ";
+  for (const Part& p : parts) text += p.path + ":" + p.kind + ":" + std::to_string(p.same_as) + " ";
   EXPECT_EQ(text,
             "embed:embed:0 layer01:layer:1 layer02:layer:2 layer03:layer:2 layer04:layer:4 layer05:layer:1 "
             "layer06:layer:2 head:head:7 ");

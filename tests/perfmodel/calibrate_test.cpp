@@ -87,7 +87,7 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
     n[index_of(Coef::read_sample)] = 1;
     const json counters{{"bytes", bytes}, {"samples", 1}};
     add("read_zarr/f32/" + std::to_string(bytes), counters, seconds(n, truth.values()));
-    n[index_of(Coef::read_decode)] = bytes;  // what is decoded has been read
+    n[index_of(Coef::read_decode)] = bytes;  // decoded data has been read
     add("read_decode/f32/" + std::to_string(bytes), counters, seconds(n, truth.values()));
   }
   for (const double width : {15.0, 300.0}) {  // numbers of a row
@@ -100,7 +100,8 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
   for (const double bytes : {1e5, 1e8})
     add("checkpoint/f32/" + std::to_string(bytes), {{"bytes", bytes}},
         truth[Coef::commit].value + bytes * truth[Coef::checkpoint].value);
-  for (const double computes : {0.01, 0.05, 0.2}) {  // seconds of a step whose ranks meet between ops
+  for (const double computes : {0.01, 0.05, 0.2}) {  // seconds of a step with ranks that synchronise between
+                                                     // ops
     Counts n{};
     n[index_of(Coef::message_host)] = 32;
     n[index_of(Coef::wire_host)] = 1e6;
@@ -126,12 +127,12 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
       EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.15) << info_of(c).name << " seed " << seed;
     EXPECT_NEAR(m.peaks.at("f32").value / truth.peaks.at("f32").value, 1.25, 0.1);
     EXPECT_NEAR(m.peaks.at("memory").value / truth.peaks.at("memory").value, 1, 0.1);
-    // Two sizes at the scatter of disks: the prior of the spec sheet still has some weight.
+    // Two sizes with a disk's scatter: the spec sheet's prior still has weight.
     for (Coef c : {Coef::commit, Coef::checkpoint}) {
       EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.3) << info_of(c).name << " seed " << seed;
       EXPECT_EQ(m[c].provenance.at(0).substr(0, 11), "checkpoint/");
     }
-    // Three cases that scatter widely, and the spec sheet's prior
+    // Three cases with wide scatter, and the spec sheet's prior
     EXPECT_NEAR(std::log(m[Coef::lockstep].value / truth[Coef::lockstep].value), 0, 0.4) << "seed " << seed;
     EXPECT_EQ(m[Coef::lockstep].provenance.at(0).substr(0, 9), "lockstep/");
     EXPECT_EQ(m.identity.cores, 2);
@@ -144,8 +145,8 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
   }
 }
 
-// A kind that is off its counts is so on one thread and on two: how threads share is told by the two
-// together.
+// A kind whose price is off is so with any number of threads: only ratios of one and two threads show
+// sharing.
 TEST(Calibrate, WhatAKindHasInCommonSaysNothingOfItsThreads) {
   for (uint64_t seed : {1, 2, 3}) {
     std::mt19937_64 random(seed);
@@ -178,7 +179,7 @@ TEST(Calibrate, KeepsInWhatStepsOpsWereTimed) {
   EXPECT_EQ(machine_from_benchmarks(j).timed, (Ranges{{"embed_dim", {64, 512}}, {"threads", {1, 2}}}));
 }
 
-// A slice of a net as it fills an accelerator.
+// A slice of a net that fills an accelerator.
 RunSpec slice(int64_t width, const char* amp) {
   RunSpec s = test::tiny();
   s.net.vit().img_height = 360;
@@ -190,8 +191,8 @@ RunSpec slice(int64_t width, const char* amp) {
   return s;
 }
 
-// The same of an accelerator, as bench/micro/device writes it: cold cases and warm ones, of which those that
-// are bound by memory take half the time.
+// The same for an accelerator, as bench/micro/device writes it: cold cases and warm ones, of which
+// memory-bound ones take half the time.
 json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
   std::normal_distribution<double> normal(0, noise);
   json rows = json::array();
@@ -258,9 +259,9 @@ TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {
     EXPECT_NEAR(m.peaks.at(t).value / truth.peaks.at(t).value, 1.25, 0.1) << t;
   const Machine again = parse_machine(to_yaml(m), "calibrated.yaml");
   EXPECT_EQ(again.accelerator->host.provenance.at(0).substr(0, 7), "assumed");
-  // Whole steps, by the replay: what the file is for.
+  // Whole steps, by the replay: the purpose of the file.
   for (const char* amp : {"none", "tf32", "bf16"}) {
-    const Plan plan = build_plan(slice(768, amp), 0, {});  // a width that was not timed
+    const Plan plan = build_plan(slice(768, amp), 0, {});  // an untimed width
     const Conditions where = conditions_of(*truth.accelerator, 1);
     double sum[2] = {};
     for (const Op& op : plan.ops)

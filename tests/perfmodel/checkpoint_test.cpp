@@ -1,4 +1,4 @@
-// What a checkpoint costs: by hand, and as a fit finds it in runs that wrote some.
+// The cost of a checkpoint, by hand and as a fit recovers it from runs.
 #include "perfmodel/step/checkpoint.h"
 
 #include <nlohmann/json.hpp>
@@ -34,7 +34,7 @@ RunSpec gpt(int64_t dp, int64_t tp, int64_t pp) {
 
 TEST(Checkpoint, HoldsParametersAndMomentsOnceWhateverTheLayout) {
   const Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
-  // 12 h^2 + 13 h a block, two norms; the head is of its own
+  // 12 h^2 + 13 h a block, two norms, and an untied head
   const double h = 4096, parameters = 8 * (12 * h * h + 13 * h) + 2 * 51200 * h + 2048 * h + 2 * h;
   for (const auto& [dp, tp, pp] : {std::array<int64_t, 3>{1, 1, 1}, {4, 1, 1}, {2, 4, 1}, {1, 2, 4}}) {
     const RunSpec s = gpt(dp, tp, pp);
@@ -46,7 +46,7 @@ TEST(Checkpoint, HoldsParametersAndMomentsOnceWhateverTheLayout) {
   }
 }
 
-// Who writes is read from the plans: the fullest host's bytes are what the price counts.
+// Writers are read from the plans: the price counts the fullest host's bytes.
 TEST(Checkpoint, IsPricedByWhatEachHostWritesWhateverZero) {
   const int64_t on_host = 2;
   for (const char* order : {"tp-cp-dp-pp", "dp-tp-cp-pp", "pp-tp-cp-dp"})
@@ -82,7 +82,7 @@ TEST(Checkpoint, AllHostsWriteAtOnceAsFarAsTheFileSystemTakesIt) {
   const auto writing = [&] { return predict(s, m, {}).checkpoint.seconds - m[Coef::commit].value; };
   const double whole = writing();
   s.policy.zero = 1;
-  EXPECT_NEAR(whole / writing(), 1, 1e-9);  // replicas share the writing without shards, too
+  EXPECT_NEAR(whole / writing(), 1, 1e-9);  // without shards replicas also share the writing
   const double host = m[Coef::checkpoint].value * predict(s, m, {}).checkpoint.bytes;
   EXPECT_NEAR(host / writing(), 4, 1e-9);
   s.train.optimizer = "sgd";
@@ -93,7 +93,7 @@ TEST(Checkpoint, AllHostsWriteAtOnceAsFarAsTheFileSystemTakesIt) {
   EXPECT_EQ(predict(s, m, {}).checkpoint.per_step, 0);
 }
 
-// 12 TB in 1.3 s is no prediction: what is not known of the storage is named, and makes the interval wide.
+// 12 TB in 1.3 s is no prediction: unknown storage is named, and widens the interval.
 TEST(Checkpoint, NamesWhatItAssumesOfStorageAndIsNotSureOfIt) {
   Machine m = load_machine(source_dir() + "/configs/machines/dgx-b200.yaml");
   RunSpec s = load_run_spec(source_dir() + "/configs/models/gpt3-1t.yaml");
@@ -127,7 +127,7 @@ TEST(Checkpoint, IsAffineInBytesAndProportionalToItsPrices) {
     const double parameters = std::exp(log_parameters(random));
     const auto cost = [&](double n) { return checkpoint_cost(s, n, m, 1); };
     const CheckpointCost c = cost(parameters);
-    EXPECT_NEAR(cost(0).seconds / m[Coef::commit].value, 1, 1e-12);  // files, however empty
+    EXPECT_NEAR(cost(0).seconds / m[Coef::commit].value, 1, 1e-12);  // files, even if empty
     EXPECT_NEAR((cost(3 * parameters).seconds - cost(2 * parameters).seconds) /
                     (cost(2 * parameters).seconds - c.seconds),
                 1, 1e-5);
@@ -136,14 +136,14 @@ TEST(Checkpoint, IsAffineInBytesAndProportionalToItsPrices) {
     EXPECT_NEAR(std::log(c.upper / c.seconds) / std::log(c.seconds / c.lower), 1, 1e-9);
     EXPECT_NEAR(c.per_step * static_cast<double>(s.train.checkpoint_every) / c.seconds, 1, 1e-12);
     for (const Coef k : {Coef::commit, Coef::checkpoint})
-      m[k] = Coefficient::make(2 * m[k].value, 0.1, {"benchmark"});  // dearer, and surer
+      m[k] = Coefficient::make(2 * m[k].value, 0.1, {"benchmark"});  // higher and more certain
     const CheckpointCost dear = cost(parameters);
     EXPECT_NEAR(dear.seconds / c.seconds, 2, 1e-9);
     EXPECT_LT(dear.upper / dear.lower, c.upper / c.lower);
   }
 }
 
-// Nets of 10 kB to 0.4 GB on a machine whose disk is nothing like the spec sheet's.
+// Nets of 10 kB to 0.4 GB on a machine whose disk differs from the spec sheet's.
 TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -179,7 +179,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
       EXPECT_LT(fitted[k].log_sigma(), 0.8 * test::machine()[k].log_sigma()) << info_of(k).name;
       EXPECT_EQ(fitted[k].provenance.at(0).substr(0, 3), "run");
     }
-    for (const int64_t width : {24, 192, 384}) {  // nets that no run had
+    for (const int64_t width : {24, 192, 384}) {  // nets without runs
       const size_t last = runs.size();
       const double parameters = run(width, 6, 1);
       const CheckpointCost c = checkpoint_cost(runs[last].spec, parameters, fitted, 1);

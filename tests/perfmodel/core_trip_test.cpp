@@ -1,6 +1,5 @@
-// How far apart cores lie, as the prices have it: what a step of many threads or ranks costs more where a
-// cache line takes longer from core to core, that runs on near and far cores teach it, and what is said of
-// it.
+// The distance between cores in the prices: its cost in steps of several threads or ranks, the fit from runs
+// at both distances, and reported assumptions.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,8 +33,8 @@ double step(const RunSpec& s, const Machine& m, double trip_ns) {
   return step_seconds(terms_of(s, m, {.threads = s.run.threads, .core_trip_ns = trip_ns}), m.values());
 }
 
-// Of two threads: a team for each op that is cut, and the lines of products' operands; of two ranks the
-// messages of an all-reduce, while nothing is computed. One thread alone has nobody to wait for.
+// Two threads pay for a team for each op that is cut, and for the lines of products' operands; two ranks for
+// the messages of an all-reduce without concurrent compute. One thread alone pays nothing.
 TEST(CoreTrip, CostsWhatIsCounted) {
   Machine m = test::machine();
   m[Coef::hops_fork].value = 5, m[Coef::hops_line].value = 0.03, m[Coef::hops_message].value = 7;
@@ -43,7 +42,7 @@ TEST(CoreTrip, CostsWhatIsCounted) {
   const double more = 1e-9 * (kFar - kNear);
   EXPECT_EQ(step(emulator(1024, 1, 1), m, kFar), step(emulator(1024, 1, 1), m, kNear));
 
-  const RunSpec threads = emulator(1 << 16, 1, 2);  // so many rows that every op is cut
+  const RunSpec threads = emulator(1 << 16, 1, 2);  // enough rows for every op to be cut
   const Counts counted = terms_of(threads, m, {.threads = 2}).total;
   const double expected =
       more * (5 * counted[index_of(Coef::fork)] + 0.03 * counted[index_of(Coef::gemm_bytes)] / 64 / 2);
@@ -70,9 +69,8 @@ TEST(CoreTrip, IsTheRunsElseTheMachines) {
       ConfigError);
 }
 
-// Runs of a machine whose threads meet at other prices than assumed, each found near or far by chance.
-// Settings that were never run are foretold at either distance; a fit that is told nothing of the distances
-// is far off.
+// Runs of a machine with other prices than assumed, at either distance by chance. The fit predicts settings
+// without runs at both; a fit without the distances is far off.
 TEST(CoreTrip, IsLearntFromNearAndFarRuns) {
   Machine truth = test::machine();
   truth[Coef::hops_fork].value = 8, truth[Coef::hops_line].value = 0.05, truth[Coef::hops_message].value = 10;
@@ -104,8 +102,7 @@ TEST(CoreTrip, IsLearntFromNearAndFarRuns) {
       hold_out(pick(untold, parts.test), fit(pick(untold, parts.train), test::machine(), {})).median_error,
       2 * h.median_error);
 
-  // A machine file that does not say how far its cores lie takes it from the runs, and predictions say what
-  // they assume.
+  // Without a distance in the machine file the runs' is used, and predictions report the assumption.
   const double assumed = fitted.identity.core_trip_ns;
   EXPECT_TRUE(assumed == kNear || assumed == kFar) << assumed;
   const auto warned = [&](const HostShare& host) {

@@ -45,9 +45,9 @@ std::vector<RunSpec> random_specs(int n, uint64_t seed) {
   return out;
 }
 
-// The two gears share prices only; how lanes meet, how data arrives and what a step waits for is computed by
-// each on its own.
-TEST(Gears, ClosedFormAgreesWithReplay) {
+// Closed form and replay share only prices; each computes synchronisation of lanes, arrival of data and waits
+// on its own.
+TEST(ClosedFormAndReplay, AgreeOnCores) {
   std::mt19937_64 random(20);
   std::vector<double> gaps;
   for (const RunSpec& s : random_specs(300, 1)) {
@@ -60,7 +60,7 @@ TEST(Gears, ClosedFormAgreesWithReplay) {
   EXPECT_LT(quantile(gaps, 0.95), 0.05);
 }
 
-TEST(Gears, AreExactWhereNothingOverlaps) {
+TEST(ClosedFormAndReplay, AreEqualWithoutOverlap) {
   for (RunSpec s : random_specs(40, 2)) {
     s.layout.dp = 1;
     s.data.workers = 0;
@@ -84,7 +84,7 @@ TEST(Replay, SpansKeepLaneOrderAndWaits) {
   std::vector<const Span*> by_instr(program.instrs.size(), nullptr);
   for (const Span& span : r.timeline.spans) by_instr.at(span.instr) = &span;
   std::array<int64_t, kLanes> lane_end{};
-  int64_t beside = 0;  // collectives that end while compute goes on
+  int64_t beside = 0;  // collectives that end during compute
   for (size_t i = 0; i < by_instr.size(); ++i) {
     ASSERT_TRUE(by_instr[i]) << i;
     const Span& span = *by_instr[i];
@@ -107,7 +107,7 @@ TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
   const double P = static_cast<double>(n.in_channels * n.patch_size * n.patch_size);
   const double L = static_cast<double>(n.depth), B = static_cast<double>(s.train.global_batch);
   const double linear = B * N * (L * 24 * D * D + 4 * P * D);  // forward: blocks, patch embedding and head
-  const double gemm = 3 * linear - B * N * 2 * P * D;          // no gradient of the image
+  const double gemm = 3 * linear - B * N * 2 * P * D;          // without the image's gradient
   const double product = 2 * B * N * N * D * L;
   const StepTerms t = terms_of(s, test::machine(), {.ranks_on_host = 1, .threads = 1});
   EXPECT_DOUBLE_EQ(t.total[index_of(Coef::gemm_f32)], gemm);
@@ -117,7 +117,7 @@ TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
   EXPECT_DOUBLE_EQ(t.flops_f32, gemm + 7 * product);
 }
 
-// Every head has a score for each pair of tokens, however wide it is: narrow heads cost more per FLOP.
+// Every head has a score for each pair of tokens, whatever its width: narrow heads cost more per FLOP.
 TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
   const Machine m = test::machine();
   double of_heads[2] = {};
@@ -141,8 +141,7 @@ TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
   EXPECT_GT(of_heads[1], of_heads[0]);  // the same FLOPs
 }
 
-// What attention reads and writes is packed, number by number: the fewer tokens, the more of its time that
-// is.
+// Attention packs its operands element by element: with few tokens this is a larger share of its time.
 TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
   for (const char* amp : {"none", "bf16"}) {
     RunSpec s = test::tiny();
@@ -151,7 +150,7 @@ TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
     for (const Op& op : plan.ops) {
       const bool backward = op.kind == OpKind::attention_backward;
       if (op.kind != OpKind::attention && !backward) continue;
-      // q, k, v and o; backward q, k, v, o, its gradient and three that are written, beside the row sums
+      // q, k, v and o; backward q, k, v, o, its gradient and three results, beside the row sums
       const auto rows = static_cast<double>(op.a.batch * op.a.tq * op.a.heads);
       const double numbers = (backward ? 8 : 4) * rows * static_cast<double>(op.a.d);
       const Counts n = count_op(op, plan, 1, {.threads = 1, .cores = 2});
@@ -161,7 +160,7 @@ TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
   }
 }
 
-// In f32 attention on GPUs runs in scalar arithmetic, in tf32 on tensor cores, as its products do.
+// On GPUs f32 attention runs in scalar arithmetic, tf32 attention on tensor cores, like its products.
 TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
   const Machine m = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
   const Conditions where = conditions_of(*m.accelerator, 1);
@@ -196,7 +195,8 @@ TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
     EXPECT_EQ(fast_counts[index_of(tf32)], 0);
     EXPECT_DOUBLE_EQ(fast_counts[index_of(bf16)], slow_counts[index_of(f32)]);
     for (const Coef c : {Coef::softmax_f32, Coef::softmax_bf16, Coef::softmax_backward_f32,
-                         Coef::softmax_backward_bf16, Coef::attention_bytes})  // in the FLOPs charged there
+                         Coef::softmax_backward_bf16, Coef::attention_bytes})  // part of the FLOPs charged
+                                                                               // there
       EXPECT_EQ(slow_counts[index_of(c)] + middle_counts[index_of(c)] + fast_counts[index_of(c)], 0);
   }
 }
@@ -252,7 +252,7 @@ TEST(Terms, ARingOverSeveralRanksOfAHostPassesItsLinkOnce) {
   EXPECT_EQ(two[index_of(Coef::wire_host)], 0);
 }
 
-// In both gears, and not where hosts do not matter.
+// In closed form and replay, and not if hosts do not matter.
 TEST(Cost, TensorParallelismAcrossASlowLinkLosesToInside) {
   Machine m = test::machine();
   m[Coef::wire_net].value = 8e-9;  // 1 Gbit/s
@@ -271,20 +271,18 @@ TEST(Cost, TensorParallelismAcrossASlowLinkLosesToInside) {
   EXPECT_EQ(seconds_of("tp-dp-cp-pp", 4), seconds_of("dp-tp-cp-pp", 4));
 }
 
-// A core that all compute keeps busy makes the transfers inside its host itself; what crosses the network
-// passes beside it. In both gears.
+// A fully busy core makes intra-host transfers itself; network transfers overlap. In closed form and replay.
 TEST(Cost, TheNetworkMovesWhatCoresHaveNoTimeFor) {
   RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml",
                             {"layout.cp=2", "run.threads=1", "policy.edge_chunks=2", "train.global_batch=8"});
   Machine m = test::machine();
   for (const Coef c : {Coef::message_host, Coef::message_net}) m[c].value = 1e-6;
-  m[Coef::wire_net].value = m[Coef::wire_host].value =
-      1e-12;  // the wire itself takes no time worth speaking of
+  m[Coef::wire_net].value = m[Coef::wire_host].value = 1e-12;  // the wire's time is negligible
   m[Coef::overlap_slowdown].value = m[Coef::lockstep].value = m[Coef::imbalance].value = 1e-12;
   const auto cp = static_cast<size_t>(Lane::cp);
   const auto exposed = [&](int64_t ranks_on_host) {
     Conditions where = conditions_of(s, m, {.ranks_on_host = ranks_on_host, .threads = 1});
-    where.cores = ranks_on_host;  // none to spare
+    where.cores = ranks_on_host;  // no spare core
     const StepTerms t = count_pipeline(s, stages_of(s, {}), where, cache_share(m, ranks_on_host), m.values());
     const StepCost c = step_cost(t, m.values());
     EXPECT_NEAR(c.exposed, std::accumulate(c.exposed_by_lane.begin(), c.exposed_by_lane.end(), 0.0), 1e-15);
@@ -297,7 +295,7 @@ TEST(Cost, TheNetworkMovesWhatCoresHaveNoTimeFor) {
   EXPECT_LT(exposed(1), 0.5);
 }
 
-// Parts of a graph are unequal, whichever rank has the largest.
+// The parts of a graph are unequal; any rank may have the largest.
 TEST(Cost, OfACutGraphTheSlowestRankCounts) {
   for (const char* partition : {"bands", "metis"}) {
     if (partition == std::string("metis") && !has_metis()) continue;
@@ -319,7 +317,7 @@ TEST(Cost, OfACutGraphTheSlowestRankCounts) {
   }
 }
 
-// Ranks that meet between ops wait for one another there; replicas, which meet at the end, do not.
+// Ranks that synchronise between ops wait for one another there; replicas, which meet at the end, do not.
 TEST(Cost, RanksThatMeetBetweenOpsWaitThere) {
   Machine m = test::machine();
   const auto imbalance = [&](const std::vector<std::string>& layout) {
@@ -351,7 +349,7 @@ TEST(Terms, AreNeverNegativeAndChunksAddUpToTheTotal) {
   }
 }
 
-// More of any price is never faster; in both gears.
+// A higher price is never faster, in closed form and replay.
 TEST(Cost, IsMonotoneInEveryCoefficient) {
   std::mt19937_64 random(4);
   for (const RunSpec& s : random_specs(40, 4)) {
@@ -398,11 +396,11 @@ TEST(Cost, LoaderThreadsHideReadingUntilTheyAreTheBottleneck) {
   };
   const double alone = time(0, 1e-9).total - time(0, 1e-9).read_serial;
   const double handover = m[Coef::read_handover].value;
-  EXPECT_NEAR(time(2, 1e-4).total, alone + handover, 1e-9);  // idle cores decode for nothing
+  EXPECT_NEAR(time(2, 1e-4).total, alone + handover, 1e-9);  // idle cores decode for free
   s.policy.micro_batch = 2;                                  // four times a step
   EXPECT_NEAR(time(2, 1e-4).total - time(0, 1e-9).total + time(0, 1e-9).read_serial, 4 * handover, 1e-9);
   s.policy.micro_batch = 0;
-  EXPECT_NEAR(time(0, 1e-2).read_serial, 8 * 1e-2, 0.01);  // nobody else reads
+  EXPECT_NEAR(time(0, 1e-2).read_serial, 8 * 1e-2, 0.01);  // no loader thread reads
   EXPECT_NEAR(time(2, 1.0).total, 8 * 1.0 / 2, 0.05);      // supply: 8 samples by two workers
   EXPECT_NEAR(time(4, 1.0).total, 8 * 1.0 / 4, 0.05);
   m.identity.cores = 1;
@@ -419,8 +417,8 @@ RunSpec emulator(int64_t batch, int64_t threads) {
   return s;
 }
 
-// Rows that are too few for a second thread cost what one thread takes, on however many threads the rank has,
-// and start no team; what many rows cost falls with the threads, and each team that is started is paid for.
+// Too few rows for a second thread cost one thread's time and start no team; with many rows the cost falls
+// with the threads, plus that of each team.
 TEST(Cost, SmallOpsAreNotCutOverThreads) {
   Machine m = test::machine();
   m.identity.cores = 16;
@@ -431,7 +429,7 @@ TEST(Cost, SmallOpsAreNotCutOverThreads) {
                      m.values())
         .compute;
   };
-  // 64 rows of 64: 4,096 elements, half of what a thread is started for
+  // 64 rows of 64: 4,096 elements, half of the work for which a thread is started
   const double alone = compute(64, 1, 1e-9);
   for (const int64_t threads : {2, 3, 8, 16}) {
     EXPECT_NEAR(compute(64, threads, 1e-9), alone, 0.01 * alone) << threads;
@@ -443,7 +441,7 @@ TEST(Cost, SmallOpsAreNotCutOverThreads) {
   EXPECT_GT(compute(65536, 8, 1e-3), compute(65536, 8, 1e-9) + 10 * 3 * 1e-3);  // log2(8), some ten ops
 }
 
-// By the name of data.train; a Zarr's chunks are read and decoded.
+// The format follows from data.train's name; a Zarr's chunks are read and decoded.
 TEST(Cost, FieldsAreReadAtThePriceOfTheirFormat) {
   Machine m = test::machine();
   m[Coef::read_sample].value = 1e-9;
@@ -481,7 +479,7 @@ TEST(Cost, RowsAreReadAtTheirOwnPrices) {
   const auto read = [&] {
     return step_cost(terms_of(s, m, {.ranks_on_host = 1, .threads = 1}), m.values()).read_serial;
   };
-  EXPECT_NEAR(read(), 1000 * (60 * 5e-10 + 3e-8), 1e-12);  // noise, which lies in memory as a table does
+  EXPECT_NEAR(read(), 1000 * (60 * 5e-10 + 3e-8), 1e-12);  // noise, in memory like a table
   s.data.train = "rows.csv";
   s.data.inputs = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"};
   s.data.targets = {"o"};

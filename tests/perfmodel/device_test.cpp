@@ -1,4 +1,4 @@
-// One prediction that knows what computes: run.device beside what the machine file describes.
+// Predictions for any device: run.device against the machine file.
 #include "perfmodel/machine/device.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ RunSpec on(const char* device, int64_t ranks = 8) {
   return s;
 }
 
-// The message of what refuses; "" where nothing does.
+// The message of a refusal; "" if there is none.
 template <class F>
 std::string refusal(const F& f) {
   try {
@@ -59,17 +59,17 @@ TEST(Device, OnePredictionWhoeverAsks) {
     const Prediction p = predict(s, *machine, {});
     const Holdout h = hold_out(
         {{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1}}, *machine);
-    // Of cores the run says how many threads it had.
+    // A run on cores states its number of threads.
     const Prediction q = predict(s, *machine, {.host = {.ranks_on_host = 8, .threads = 1}});
     EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step_s) << device;
     EXPECT_DOUBLE_EQ(h.rows[0].upper, q.upper) << device;
     EXPECT_DOUBLE_EQ(p.step_s, q.step_s) << device;
   }
-  LayoutModel model(on("cuda"), gpus);  // what a search prices
+  LayoutModel model(on("cuda"), gpus);  // the price in a search
   EXPECT_DOUBLE_EQ(predict_layout(model, layout_of(on("cuda"))).step_s, predict(on("cuda"), gpus, {}).step_s);
 }
 
-// What a sweep of many trials takes instead of the placed plans: the same run, host by host.
+// The closed form used by sweeps of many trials instead of placed plans, on the same hosts.
 TEST(Device, ClosedFormOfCoresIsThatOfTheSameHosts) {
   Machine m = test::machine();
   m.identity.cores = 4;

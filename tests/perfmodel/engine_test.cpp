@@ -1,5 +1,4 @@
-// Engines other than ours: their files, what they change, and how wrong their predictions are where nothing
-// of them was fitted.
+// Foreign engines: their files, their effects, and errors of predictions without their runs.
 #include "perfmodel/score/engine.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +57,7 @@ TEST(Engines, EveryFileReadsAndEveryCampaignOfItHasRuns) {
   for (const ForeignEngine& e : shipped_engines()) {
     size_t own = 0;
     for (const auto& [campaign, tuned] : e.campaigns) own += rows[campaign];
-    // No table of torchtitan's runs is shipped: its family speaks for it.
+    // No table of torchtitan's runs is shipped: its family's are used.
     EXPECT_GT(e.name == "torchtitan" ? of_family[e.family] : own, 0u)
         << e.name << ": nothing to learn its coefficients from";
   }
@@ -87,19 +86,19 @@ TEST(Engines, BadFilesNameFileAndKey) {
   refused("nv-nemo: 0.75", "nv-nemo: much", "campaigns.nv-nemo");
 }
 
-// Fitted to all other campaigns; figures of the day are in perfmodel/score/README.md.
+// Fitted to all other campaigns; perfmodel/score/README.md has the figures.
 TEST(CampaignsOut, AreMissedByLittle) {
   EXPECT_GE(left_out().campaigns.size(), 14u);
   EXPECT_LE(left_out().median_mape, 0.15);
   EXPECT_LE(of("mlperf").scores.mape, 0.20);
   EXPECT_LE(of("Megatron-Core recipes").scores.mape, 0.12);
   EXPECT_LE(of("nersc-vit").scores.mape, 0.15);
-  EXPECT_GE(left_out().least, 0.60);  // of every campaign's rows so many lie in their intervals
+  EXPECT_GE(left_out().least, 0.60);  // share of every campaign's rows inside their intervals
   EXPECT_GE(left_out().coverage, 0.75);
   EXPECT_LE(left_out().coverage, 0.85);
 }
 
-// Nothing of a campaign that is left out reaches its own prediction.
+// Nothing of a left-out campaign reaches its own prediction.
 TEST(CampaignsOut, NothingOfThemReachesTheFit) {
   Library spoiled = library();
   for (PublishedTable& t : spoiled)
@@ -141,7 +140,7 @@ PublishedRun asked(const std::string& config, const std::vector<std::string>& se
 }
 
 // NERSC's ViT with D = 1536 on Perlmutter (github NERSC/dl4sci25-dl-at-scale, README: 51.3 samples/s on 4
-// GPUs, 72.4 on 16 with tp 4, 54.43 and 38.76 GiB), predicted without a run of theirs.
+// GPUs, 72.4 on 16 with tp 4, 54.43 and 38.76 GiB), predicted without its runs.
 TEST(EngineModel, NerscsModelParallelRunsWithoutARunOfTheirs) {
   const ForeignEngine& nersc = engine_named("nersc");
   const EngineModel model(without("nersc-vit"), &nersc);
@@ -159,19 +158,19 @@ TEST(EngineModel, NerscsModelParallelRunsWithoutARunOfTheirs) {
   RecordProperty("samples_per_s_16", std::to_string(64 / tp4.value));
   EXPECT_NEAR(64 / tp4.value / 72.4, 1, 0.15);
   EXPECT_NEAR(64 / four.value / 51.3, 1, 0.15);
-  // Compiled on 4, by its own collectives on 16; Isobar's own engine would gain 2.9.
+  // Compiled on 4, with hand-written collectives on 16; Isobar's own engine would gain 2.9.
   EXPECT_NEAR(four.value / tp4.value / (72.4 / 51.3), 1, 0.15);
-  // GiB that it logs after the forward pass of the last epoch.
+  // GiB logged after the forward pass of the last epoch.
   EXPECT_NEAR(on_4.memory.value / 1073741824 / 54.4, 1, 0.10);
   EXPECT_NEAR(on_16.memory.value / 1073741824 / 38.8, 1, 0.10);
   EXPECT_TRUE(tp4.lower < 64 / 72.4 && 64 / 72.4 < tp4.upper);
   EXPECT_TRUE(four.lower < 64 / 51.3 && 64 / 51.3 < four.upper);
 }
 
-// No shipped row of FSDP has a memory reading (fsdp_memory_test.cpp holds it against PyTorch). Its states
-// follow in closed form: master weights, gradients and two moments in fp32, 16 bytes a parameter over all
-// ranks; what activations take is the same on any number of them. torchtitan prints 82 GiB of Llama 3.1 8B on
-// 8 H100, 77 compiled (its performance page: two samples a rank, selective recomputation of operators).
+// No shipped row of FSDP has a memory reading (fsdp_memory_test.cpp compares with PyTorch). Its states have a
+// closed form: fp32 master weights, gradients and two moments, 16 bytes a parameter over all ranks;
+// activations do not depend on the number of ranks. torchtitan prints 82 GiB for Llama 3.1 8B on 8 H100, 77
+// compiled (its performance page: two samples a rank, selective recomputation of operators).
 TEST(EngineModel, FsdpHoldsItsSharesAndWhatTorchtitanPrints) {
   const ForeignEngine& titan = engine_named("torchtitan");
   const EngineModel model(library(), &titan);
@@ -228,7 +227,7 @@ TEST(EngineModel, MoreTunedIsFasterAndSurer) {
   EXPECT_LE(std::log(said.upper / said.lower), std::log(usual.upper / usual.lower) * 1.05);
 }
 
-// Chances of layouts of one engine: they add up, and a layout that is slower for certain has none.
+// Chances of one engine's layouts: they add up to 1, and a certainly slower layout has none.
 TEST(EngineModel, ChancesToBeTheFastest) {
   const ForeignEngine& nemo = engine_named("nemo");
   const EngineModel model(library(), &nemo);
@@ -243,17 +242,16 @@ TEST(EngineModel, ChancesToBeTheFastest) {
   };
   const EngineModel::Fastest two = model.fastest({run("2", "8", "none"), run("2", "8", "none")});
   EXPECT_NEAR(two.chances[0] + two.chances[1], 1, 1e-9);
-  EXPECT_LT(two.loss, 0.005);  // the same run is off by the same
-  // Everything computed again is a third more, whatever the prices: that is nearly sure though both are
-  // unsure.
+  EXPECT_LT(two.loss, 0.005);  // equal runs have equal errors
+  // Full recomputation is a third more at any prices: nearly certain, though both times are uncertain.
   const EngineModel::Fastest sure = model.fastest({run("2", "8", "none"), run("2", "8", "full")});
   EXPECT_GT(sure.chances[0], 0.9);
   const Estimated a = model.predict(run("2", "8", "none")).step,
                   b = model.predict(run("2", "8", "full")).step;
-  EXPECT_GT(a.upper, b.lower);  // by their own intervals nobody could say so
+  EXPECT_GT(a.upper, b.lower);  // their own intervals overlap
 }
 
-// What a published row says and what its specification says make the same counts.
+// A published row and its specification give the same counts.
 TEST(EngineModel, SpecificationsCountAsTheirRowsDo) {
   const Machine m = load_machine(kConfigs + "machines/dgx-h100.yaml");
   const ChipSpec chip = chip_of(m);
@@ -265,7 +263,7 @@ TEST(EngineModel, SpecificationsCountAsTheirRowsDo) {
       try {
         spec = spec_of(r);
       } catch (const ConfigError&) {
-        continue;  // what no plan of ours says
+        continue;  // not expressible by our plans
       }
       const PublishedRun back = run_of(spec, m, chip, r.habits);
       const StepCounts a = count_step(r), b = count_step(back);

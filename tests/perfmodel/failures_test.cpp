@@ -1,4 +1,4 @@
-// What failures cost, against a job that fails at random.
+// The cost of failures, against a job with random failures.
 #include "perfmodel/failures.h"
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 namespace isobar {
 namespace {
 
-// Wall time until `work` seconds of work are checkpointed: failures lose what was done since, and a restart,
-// which may fail too, comes before it is done again.
+// Wall time until `work` seconds of work are checkpointed: a failure loses the work since the last checkpoint
+// and costs a restart, which may also fail.
 double simulated(std::mt19937_64& random, double mtbf, double checkpoint, double restart, double every,
                  double work) {
   std::exponential_distribution<double> failure(1 / mtbf);
@@ -43,7 +43,7 @@ TEST(Failures, TheUsefulShareIsThatOfAJobThatFailsAtRandom) {
   for (const auto& [mtbf, checkpoint, restart] :
        {std::tuple{3600.0, 30.0, 300.0}, {10000.0, 300.0, 60.0}, {2000.0, 100.0, 0.0}}) {
     const Failures f = failures(mtbf, checkpoint, restart);
-    const double work = 4000 * f.every_s;  // some thousand failures or segments: 2 % and less of noise
+    const double work = 4000 * f.every_s;  // some thousand failures or segments: at most 2 % of noise
     const double share = work / simulated(random, mtbf, checkpoint, restart, f.every_s, work);
     // The count of failures is Poisson; each costs about a restart and half an interval.
     const double count = work / f.useful / mtbf, each = restart + f.every_s;

@@ -14,14 +14,13 @@
 namespace isobar {
 namespace {
 
-// Runs of the demo sweep on a hidden machine, by the replay (not by the closed form that is fitted), with
-// noise.
+// Noisy runs of the demo sweep on a hidden machine, by the replay (not the fitted closed form).
 std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt19937_64& random,
                                  bool ops = false, double outliers = 0, double misfit = 0) {
   std::normal_distribution<double> normal(0, noise);
   std::uniform_real_distribution<double> uniform;
   std::vector<MeasuredRun> out;
-  std::map<std::string, Machine> variants;  // what shape and precision do beyond the counted terms
+  std::map<std::string, Machine> variants;  // effects of shape and precision beyond the counted terms
   for (const RunSpec& s : test::sweep()) {
     auto [variant, fresh] = variants.try_emplace(s.policy.amp + std::to_string(s.policy.micro_batch), truth);
     if (fresh) variant->second = test::perturbed(truth, misfit, random);
@@ -73,7 +72,7 @@ Campaign campaign(int seeds, double noise, double off, bool ops, double outliers
   return c;
 }
 
-// The bar of the demo sweep: half of it fitted, from nothing but a spec sheet that is far off.
+// The demo sweep's criterion: half of it is fitted, from a spec sheet that is far off.
 TEST(Fit, PredictsTheOtherHalfOfASweepAndItsIntervalsAreHonest) {
   const Campaign c = campaign(20, 0.03, 0.5, false, 0, 100);
   for (double m : c.medians) EXPECT_LT(m, 0.08);
@@ -93,8 +92,8 @@ TEST(Fit, IntervalsFollowTheNoise) {
   }
 }
 
-// What a run's ops leave of its step is the cost of a step: of a net whose steps are a few microseconds, no
-// guess from steps alone comes near it.
+// The time of a step outside its ops is the cost of a step: for a net with tiny steps, step times alone
+// cannot determine it.
 TEST(Fit, WhatOpsLeaveOfAStepTellsWhatAStepCosts) {
   Machine truth = test::machine(), guess = truth;
   truth[Coef::step].value = 1.2e-6;
@@ -120,7 +119,7 @@ TEST(Fit, WhatOpsLeaveOfAStepTellsWhatAStepCosts) {
   EXPECT_GT(fit(runs, guess, {})[Coef::step].value, 3e-6);
 }
 
-// A quarter of the runs were disturbed, their steps tell by how much, and the other half of the sweep was
+// A quarter of the runs were disturbed, with visible noise in their steps; the other half of the sweep was
 // not.
 TEST(Fit, MarkedContendedRunsSpoilItLessThanUnmarkedOnes) {
   constexpr int kMachines = 10;
@@ -156,8 +155,8 @@ TEST(Fit, OutliersDoNotSpoilTheRest) {
   EXPECT_LT(c.covered / c.runs, 0.92);
 }
 
-// Real kernels are faster for some shapes than for others: 15 % on every coefficient, anew for each
-// micro-batch and precision, which no term describes.
+// Real kernels prefer some shapes: 15 % on every coefficient, new for each micro-batch and precision, outside
+// the terms.
 TEST(Fit, HoldsWhereTheTermsDoNotTellEverything) {
   for (bool ops : {false, true}) {
     const Campaign c = campaign(20, 0.04, 0.5, ops, 0.03, 900, 0.15);
@@ -186,8 +185,7 @@ TEST(Fit, OpTimesMakeCoefficientsBetter) {
   EXPECT_LT(with, 0.8 * without);
 }
 
-// The machine that comes out is the solution that was found: also where many small coefficients moved at
-// once.
+// The returned machine is the solution, even if many small coefficients moved at once.
 TEST(Fit, PredictsWhatItWasFittedTo) {
   for (bool ops : {false, true}) {
     double bias = 0;
@@ -235,7 +233,7 @@ TEST(Fit, RemembersTheRunsThatSetACoefficient) {
 TEST(Fit, NeverGoesBelowThePhysicalFloor) {
   std::mt19937_64 random(3);
   auto runs = runs_on(test::machine(), 0.02, random);
-  for (MeasuredRun& r : runs) {  // nearly as fast as the peaks allow, beyond what the rest of the step leaves
+  for (MeasuredRun& r : runs) {  // close to the limit of the peaks
     const StepTerms t = terms_of(r.spec, test::machine(), r.host);
     r.step_s = 1.01 * ceiling_seconds(t, 1.0e11, 2.0e11);
     r.step_error = 0;
@@ -251,7 +249,7 @@ TEST(Fit, RefusesRunsFasterThanThePeaks) {
   auto runs = runs_on(test::machine(), 0.02, random);
   const StepTerms t = terms_of(runs[0].spec, test::machine(), runs[0].host);
   runs[0].step_s = 0.9 * ceiling_seconds(t, 1.0e11, 2.0e11);
-  EXPECT_THROW(fit(runs, test::machine(), {}), ConfigError);  // a spec sheet's peak is no guess
+  EXPECT_THROW(fit(runs, test::machine(), {}), ConfigError);  // a spec sheet's peak is exact
   Machine measured = test::machine();
   measured.peaks.at("f32").provenance = {"peak/f32"};
   const Machine m = fit(runs, measured, {});
@@ -334,7 +332,7 @@ TEST(Holdout, SettingsAreJudgedByTheMedianOfTheirRepetitions) {
   EXPECT_EQ(alone.settings, once.size());
   EXPECT_EQ(alone.settings_error, alone.median_error) << "one run is its own median";
 
-  std::vector<MeasuredRun> thrice;  // 20 % too fast, 10 % too slow, and disturbed: the middle tells
+  std::vector<MeasuredRun> thrice;  // 20 % too fast, 10 % too slow, and disturbed: the median counts
   for (size_t i = 0; i < once.size(); ++i)
     for (const double factor : {0.8, 1.1, 3.0}) {
       MeasuredRun r = once[i];
@@ -346,7 +344,7 @@ TEST(Holdout, SettingsAreJudgedByTheMedianOfTheirRepetitions) {
   const Holdout h = hold_out(thrice, test::machine());
   EXPECT_EQ(h.settings, once.size());
   EXPECT_NEAR(h.settings_error, 1 - 1 / 1.1, 1e-9);
-  // 0.8 beside the median of {1.1, 3}, 1.1 beside that of {0.8, 3}, 3 beside that of {0.8, 1.1}
+  // 0.8 against the median of {1.1, 3}, 1.1 against that of {0.8, 3}, 3 against that of {0.8, 1.1}
   EXPECT_NEAR(h.repeat_error, 1 - 0.8 / 2.05, 1e-9);
 }
 

@@ -1,4 +1,4 @@
-// The chance that a layout fits, and what a search makes of it.
+// The chance that a layout fits, and its effect on a search.
 #include "perfmodel/fits.h"
 
 #include <gtest/gtest.h>
@@ -55,11 +55,11 @@ TEST(Fits, ALayoutIsRankedByItsTimeOverItsChance) {
   EXPECT_GT(doubtful, 0);
 }
 
-// An interval of a price that all layouts pay alike says nothing about which is faster.
+// An uncertain price that all layouts pay equally does not affect their ranking.
 TEST(Ties, WhatLayoutsShareCancels) {
   Asked a = asked("");
   const SearchResult r = search(a.spec, a.machine, {.top = 5, .variants = 12, .confirm = false});
-  const auto told = [&](double wider) {
+  const auto expected_loss = [&](double wider) {
     Machine m = a.machine;
     Coefficient& k = m[Coef::gemm_bf16];
     k = Coefficient::make(k.value, k.log_sigma() * wider, k.provenance);
@@ -70,12 +70,12 @@ TEST(Ties, WhatLayoutsShareCancels) {
     double sum = 0;
     for (const Ties::Member& one : t.members) sum += one.chance;
     EXPECT_GE(sum, 0.8);
-    EXPECT_EQ(model.cost(r.variants[0].layout).seconds, r.variants[0].cost.seconds);  // prices are back
+    EXPECT_EQ(model.cost(r.variants[0].layout).seconds, r.variants[0].cost.seconds);  // prices are restored
     return t.loss;
   };
-  const double narrow = told(1), wide = told(6);
+  const double narrow = expected_loss(1), wide = expected_loss(6);
   EXPECT_GT(narrow, 0);
-  // Products are seven tenths of the step: six times the doubt of them moves every step by tens of percent.
+  // Products are seven tenths of the step: six times their uncertainty moves every step by tens of percent.
   EXPECT_LT(std::abs(wide / narrow - 1), 0.25) << narrow << " " << wide;
 }
 

@@ -1,5 +1,5 @@
-// What torchtitan's FSDP2 takes on the fullest moment of a step: Isobar's account beside PyTorch's own
-// tracker (bench/peers/fsdp_memory.py, which made tests/golden/fsdp_memory.csv; fake tensors, no GPU).
+// Peak memory of torchtitan's FSDP2 in a step: Isobar's account against PyTorch's own tracker
+// (bench/peers/fsdp_memory.py, which made tests/golden/fsdp_memory.csv; fake tensors, no GPU).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ const std::vector<Net> kNets = {
     {"llama-70b", "llama3-70b.yaml", {}},
 };
 
-/// A row of the table as torchtitan would be asked for it.
+/// A row of the table as a run of torchtitan.
 PublishedRun run_of_row(const CsvRow& row, const Machine& m, const ChipSpec& chip) {
   const auto net =
       std::find_if(kNets.begin(), kNets.end(), [&](const Net& n) { return row.text("net") == n.name; });
@@ -71,7 +71,7 @@ double mean_of(const std::vector<double>& v) {
   return sum;
 }
 
-std::string told(const std::vector<double>& v) {
+std::string listed(const std::vector<double>& v) {
   double most = 0;
   for (double x : v) most = std::max(most, std::abs(x));
   return std::to_string(100 * mean_of(v)) + " % in the mean, at most " + std::to_string(100 * most);
@@ -89,13 +89,13 @@ TEST(FsdpMemory, IsWhatPyTorchsOwnTrackerCounts) {
     EXPECT_NEAR(allocated.back(), 0, 0.05) << name_of(row);
     EXPECT_NEAR(reserved.back(), 0, 0.10) << name_of(row);
   }
-  RecordProperty("allocated", told(allocated));
-  RecordProperty("reserved", told(reserved));
+  RecordProperty("allocated", listed(allocated));
+  RecordProperty("reserved", listed(reserved));
   EXPECT_LE(mean_of(allocated), 0.01);
   EXPECT_LE(mean_of(reserved), 0.04);
 }
 
-// With the runtime beside it, which the replay does not know: what `isobar predict --engine torchtitan` says.
+// Including the runtime, which the replay lacks: the result of `isobar predict --engine torchtitan`.
 TEST(FsdpMemory, IsWhatPredictSays) {
   const Table t;
   const EngineModel model = EngineModel::shipped(&engine_named("torchtitan"));
@@ -108,9 +108,9 @@ TEST(FsdpMemory, IsWhatPredictSays) {
     before.push_back(model.predict(r).memory.value / read - 1);
     before_allocated.push_back(model.predict(r).memory.value / row.number("peak_bytes") - 1);
   }
-  RecordProperty("said", told(said));
-  RecordProperty("before", told(before));
-  RecordProperty("before_allocated", told(before_allocated));
+  RecordProperty("said", listed(said));
+  RecordProperty("before", listed(before));
+  RecordProperty("before_allocated", listed(before_allocated));
   EXPECT_LE(mean_of(said), 0.05);
 }
 

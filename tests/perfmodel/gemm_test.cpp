@@ -1,6 +1,6 @@
-// Tiles and rounds of matrix products against a published sweep of two GPUs (gemm_efficiency.csv: 697
-// measured shapes of SimuMax, each row with its source). One scale a GPU is fitted, the spread about it is
-// the model's.
+// Tiles and waves of matrix products against a published sweep of two GPUs (gemm_efficiency.csv: 697 measured
+// shapes of SimuMax, each row with its source). One scale a GPU is fitted; the spread around it is the
+// model's error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct Errors {
 Errors errors_of(const std::string& gpu, int64_t processors) {
   Conditions where{.processors = processors};
   Counts rates{};
-  rates[index_of(Coef::gemm_bf16)] = 1;  // of tiles and rounds alone: paid FLOPs
-  std::vector<double> ratios;            // paid / measured time, both in units of their own
+  rates[index_of(Coef::gemm_bf16)] = 1;  // tiles and waves only: charged FLOPs
+  std::vector<double> ratios;            // charged / measured, each in its own unit
   for (const CsvRow& row : read_csv(source_dir() + "/tests/perfmodel/gemm_efficiency.csv").rows) {
     if (row.text("gpu") != gpu) continue;
     OpShape s{.kind = OpKind::gemm,
@@ -51,7 +51,7 @@ TEST(Gemm, TilesAndRoundsExplainAPublishedSweep) {
   EXPECT_LT(a100.mean, 0.07);
   EXPECT_LT(a100.median, 0.05);
   EXPECT_LT(a100.p90, 0.15);
-  // Its large products are held back by something else (45 to 52 % of the peak, says the source).
+  // Something else limits its large products (45 to 52 % of the peak by the source).
   const Errors b200 = errors_of("B200-SXM", 148);
   EXPECT_LT(b200.mean, 0.15);
   EXPECT_LT(b200.median, 0.08);

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// As Calculon's systems/a100_80g.json has it, cut down
+// An excerpt of Calculon's systems/a100_80g.json
 json calculon_system() {
   return json::parse(R"({
     "matrix": {"tflops": 312, "gflops_efficiency": {"float16": [[128, 0.95], [16, 0.9], [0, 0.1]]}},
@@ -62,8 +62,8 @@ TEST(Import, RunsTheirModelsOnTheirMachines) {
   spec.run.device = "auto";
   EXPECT_EQ(spec.layout.world(), 512);
   EXPECT_EQ(spec.policy.recompute, "full");
-  // 94.42 s were measured (Korthikanti 2022, table 5); Calculon's own answer is 90.08 s. Efficiencies that
-  // were tuned inside another model do not carry over exactly.
+  // Measured: 94.42 s (Korthikanti 2022, table 5); Calculon predicts 90.08 s. Efficiencies tuned inside
+  // another model do not carry over exactly.
   const Prediction p = predict(spec, import_machine(calculon_system(), "a100.json"), {});
   EXPECT_GT(p.step_s, 0.7 * 94.42);
   EXPECT_LT(p.step_s, 1.1 * 94.42);
@@ -106,7 +106,7 @@ TEST(Import, ParametersOfWellKnownModels) {
     return build_plan(s, 0, {}).parameter_count();
   };
   EXPECT_EQ(parameters("llama3-8b.yaml"), 8'030'261'248);    // as Meta's checkpoint
-  EXPECT_EQ(parameters("llama3-70b.yaml"), 70'553'706'496);  // the same
+  EXPECT_EQ(parameters("llama3-70b.yaml"), 70'553'706'496);  // likewise
   EXPECT_NEAR(static_cast<double>(parameters("gpt3-175b.yaml")), 174.6e9, 0.1e9);
   EXPECT_NEAR(static_cast<double>(parameters("gpt3-1t.yaml")), 1008e9, 1e9);  // Narayanan 2021, table 1
 }

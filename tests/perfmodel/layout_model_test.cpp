@@ -1,4 +1,4 @@
-// The closed form of layouts against formulas from the literature, against placed plans, and against physics.
+// The closed form of layouts against formulas from the literature, placed plans, and physics.
 #include "perfmodel/layout_predict.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace isobar {
 namespace {
 
-// GPT as the papers have it: attention's matrix in memory, dropout, a vocabulary that needs no padding
+// GPT as in the papers: attention's matrix in memory, dropout, a vocabulary without padding
 RunSpec gpt(int64_t h, int64_t layers, int64_t heads, int64_t s) {
   RunSpec spec;
   spec.file = "test";
@@ -41,8 +41,7 @@ double flops_of(const RunSpec& s) {
 
 TEST(LayoutModel, FlopsAreNarayanans) {
   // 72 B s l h^2 (1 + s/6h + V/12lh): three passes of 24 B s l h^2 + 4 B s^2 l h, and the head's 6 B s h V
-  // (Narayanan 2021, appendix); a recomputation repeats the first, but for the last product, which nobody
-  // needs.
+  // (Narayanan 2021, appendix); recomputation repeats the first, except for its unused last product.
   for (const auto& [tp, pp, dp] : {std::array<int64_t, 3>{1, 1, 1}, {8, 1, 2}, {2, 4, 4}}) {
     RunSpec spec = gpt(4096, 8, 32, 1024);
     spec.layout = {.dp = dp, .tp = tp, .pp = pp};
@@ -63,7 +62,7 @@ double saved_of_block(const RunSpec& s) {
 }
 
 TEST(LayoutModel, ActivationsAreKorthikantis) {
-  // Korthikanti 2022, table 2; beside them each norm keeps mean and variance of its rows.
+  // Korthikanti 2022, table 2; each norm also keeps mean and variance of its rows.
   for (const int64_t b : {1, 4}) {
     RunSpec spec = gpt(4096, 8, 32, 2048);
     const double sbh = 2048.0 * static_cast<double>(b) * 4096, scores = 5.0 * 32 * 2048 / 4096, norms = 0.005;
@@ -74,14 +73,14 @@ TEST(LayoutModel, ActivationsAreKorthikantis) {
     spec.policy.sequence_parallel = true;
     EXPECT_NEAR(saved_of_block(spec) / sbh, (34 + scores) / 8, norms);
     spec.policy.recompute = "selective";
-    EXPECT_NEAR(saved_of_block(spec) / sbh, 32.0 / 8, norms);  // its result comes back, too
+    EXPECT_NEAR(saved_of_block(spec) / sbh, 32.0 / 8, norms);  // its result is also recomputed
     spec.policy.recompute = "full";
     EXPECT_NEAR(saved_of_block(spec) / sbh, 2.0 / 8, norms);
   }
 }
 
 TEST(LayoutModel, BubblesAreNarayanans) {
-  // Stages alike: (p - 1) / (m v) of the time of all micro-batches
+  // Equal stages: (p - 1) / (m v) of the time of all micro-batches
   RunSpec spec = gpt(4096, 64, 32, 2048);
   spec.net.gpt().vocab_size = 128;
   spec.train.global_batch = 32;
@@ -114,7 +113,7 @@ TEST(LayoutModel, ShardsAreRajbhandaris) {
   EXPECT_NEAR(zero0 / 18 / static_cast<double>(plan.parameter_count()), 1, 1e-4);
 }
 
-// Layouts of 64 ranks that the net can take, with any policy
+// Legal layouts of 64 ranks, with any policy
 Layout random_layout(std::mt19937_64& random, const RunSpec& s) {
   for (;;) {
     Layout l{.tp = test::one_of(random, {1, 2, 4, 8}),
@@ -171,7 +170,7 @@ TEST(LayoutModel, NeverExceedsTheCeilingIsMonotoneAndTheSameTwice) {
     spec.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});
     spec.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 1, 2, 4});
     Machine m = test::cluster(machines[random() % std::size(machines)]);
-    // As good as physics allows, or worse
+    // At the physical limit, or above
     for (size_t i = 0; i < kCoefs; ++i) {
       double& v = m.coefficients[i].value;
       v = std::max(m.floor_of(i), v * std::exp(std::normal_distribution<double>(-0.5, 1)(random)));
@@ -200,7 +199,7 @@ TEST(LayoutModel, NeverExceedsTheCeilingIsMonotoneAndTheSameTwice) {
   }
 }
 
-// Of the rank of a pipeline that is in most groups: what its plan lists, each a communicator of NCCL's.
+// The groups of the pipeline's rank with the most, as its plan lists them: each is an NCCL communicator.
 TEST(LayoutMemory, HasNcclsBuffersOfThePlansGroups) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -232,7 +231,7 @@ TEST(LayoutMemory, HasNcclsBuffersOfThePlansGroups) {
   }
 }
 
-// Gaps of closed form to the largest arena of a pipeline, 400 random layouts, smallest first
+// Gaps of the closed form to the largest arena of a pipeline, 400 random layouts, smallest first
 std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std::string& worst) {
   std::mt19937_64 random(seed);
   std::vector<double> gaps;
@@ -245,8 +244,7 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
     spec.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 1, 2, 4});
     Layout l = random_layout(random, spec);
     l.zero = static_cast<int8_t>(l.dp * l.cp > 1 ? zero[random() % zero.size()] : 0);
-    if (l.zero >= 2)
-      spec.policy.offload_optimizer = false;  // known roughly anyway, and less of it is certain
+    if (l.zero >= 2) spec.policy.offload_optimizer = false;  // its memory is known only roughly
     LayoutModel model(spec, test::cluster());
     const RunSpec s = with_layout(spec, l);
     try {
@@ -276,7 +274,7 @@ TEST(LayoutModel, MemoryIsThatOfPlacedPlans) {
   EXPECT_LT(std::abs(gaps[360]), 0.03) << "seed " << seed << "\n" << worst;
 }
 
-// What units on their way share with scratch is up to the placement, which a search asks about its finalists.
+// Placement decides how gathered units share memory with scratch; a search places its finalists.
 TEST(LayoutModel, MemoryIsRoughlyThatOfPlacedPlansWhereUnitsTravel) {
   const uint64_t seed = std::random_device{}();
   std::string worst;

@@ -1,4 +1,4 @@
-// Closed forms over runs of equal parts are what a plain loop over the parts comes to, for nets of any shape.
+// Closed forms over runs of equal parts against a plain loop over the parts, for nets of any shape.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +13,7 @@
 namespace isobar {
 namespace {
 
-// A U-Net: an end, two narrow parts, one that merges, three wide ones, one that splits, two narrow ones, an
-// end
+// A U-Net: an end, two narrow parts, a merge, three wide ones, a split, two narrow ones, an end
 const std::vector<int32_t> kUNet{0, 1, 1, 2, 3, 3, 3, 4, 1, 1, 5};
 
 NetParts net_of(const std::vector<int32_t>& parts) {
@@ -64,7 +63,7 @@ Case random_case(std::mt19937_64& random) {
   return c;
 }
 
-// Its parts one by one
+// Its parts in order
 std::vector<int32_t> parts_of_chunk(const StageChunk& c) {
   std::vector<int32_t> out;
   for (const PartRun& r : c.runs) out.insert(out.end(), static_cast<size_t>(r.count), r.part);
@@ -121,7 +120,7 @@ TEST(StageKinds, KnowWhatIsRecomputedTogether) {
   policy.recompute_num_layers = 4;
   const NetParts net = net_of(kUNet);
   const StageKinds s = cut_stages(net, {0, 11}, 1, 1, policy);
-  // 1 1 2 3 | 3 3 4 1 | 1: the first of each group keeps what it takes
+  // 1 1 2 3 | 3 3 4 1 | 1: the first of each group keeps its input
   EXPECT_EQ(s.otherwise, (std::vector<double>{0, 2.0 / 4, 1, 2.0 / 3, 1, 0}));
   EXPECT_EQ(s.largest, (std::vector<std::vector<double>>{{0, 2, 1, 1, 0, 0}, {0, 1, 0, 2, 1, 0}}));
   policy.recompute_method = "block";
@@ -131,7 +130,7 @@ TEST(StageKinds, KnowWhatIsRecomputedTogether) {
 
 class Units : public ::testing::Test {
  protected:
-  // Parts of any size, some without what is cut, or what is not
+  // Parts of any size, some without cut or without whole parameters
   void draw(const Case& c) {
     sections_.parts.assign(c.net.distinct(), {});
     times_.assign(c.net.distinct(), {});
@@ -158,10 +157,11 @@ class Units : public ::testing::Test {
   }
 
   struct Unit {
-    size_t part;  // of the chunk: where it begins
+    size_t part;  // part of the chunk where it begins
     double elements, reduce, gather;
   };
-  // As model/plan/parameters.cpp: a unit closes when it is full and another part comes; at stage 3 with each.
+  // As in model/plan/parameters.cpp: a unit closes when it is full and another part follows; at stage 3 with
+  // each part.
   std::vector<Unit> cut(const std::vector<int32_t>& parts) const {
     std::vector<Unit> out;
     for (const bool cut : {true, false})
@@ -209,7 +209,7 @@ TEST_F(Units, AreThoseOfALoopOverParts) {
         const StageChunk& chunk = k.chunks[ch];
         const std::vector<int32_t> parts = parts_of_chunk(chunk);
         const std::vector<Unit> units = cut(parts);
-        double left = 0;  // at worst, of what begins at a part or before it, after the parts before it
+        double left = 0;  // at worst, of units that begin at a part or before it, after the previous parts
         double before = 0;
         for (size_t p = 0; p < parts.size(); ++p) {
           double to_come = 0;
@@ -233,7 +233,7 @@ TEST_F(Units, AreThoseOfALoopOverParts) {
   }
 }
 
-// By how much a part is longer with a collective beside it
+// The extension of a part by a concurrent collective
 double beside(double compute, double collective, double slowdown) {
   if (collective == 0) return 0;
   const double slow = slowdown * std::min(compute, collective / (1 + slowdown));
@@ -265,7 +265,7 @@ TEST_F(Units, OfStageThreeAreWaitedForAsInALoopOverParts) {
       EXPECT_NEAR(w.forward, forward, 1e-9 * forward);
       EXPECT_NEAR(w.behind, last, 1e-9 * last);
       EXPECT_GE(w.backward, last);
-      EXPECT_LE(w.backward, (1 + slowdown) * (reduced + u.gather));  // nothing is waited for twice
+      EXPECT_LE(w.backward, (1 + slowdown) * (reduced + u.gather));  // no wait counts twice
     }
   }
 }

@@ -1,4 +1,4 @@
-// Steps of very many parts or micro-batches, against the same counted whole.
+// Steps of very many parts or micro-batches against whole ones.
 #include "perfmodel/step/long_step.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST_P(LongSteps, AreCountedAsEveryPartAndMicroBatch) {
     expect_near(got.terms.read[i], want.terms.read[i], 1e-9, info_of(i).name);
   }
   Counts k = m.values();
-  for (const double slower : {1.0, 100.0}) {  // where little or much is waited for
+  for (const double slower : {1.0, 100.0}) {  // short and long waits
     k[index_of(Coef::wire_host)] *= slower;
     const StepCost a = step_cost(got.terms, k), b = step_cost(want.terms, k);
     expect_near(a.total, b.total, 1e-3, "seconds");

@@ -1,4 +1,4 @@
-// Machines by name: where a name is looked for, what stays a path, and what is said of a name that none has.
+// Machines by name: search order, paths, and errors for unknown names.
 #include "perfmodel/machine/machine_file.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(MachineNames, EveryShippedMachineIsFoundByItsName) {
 }
 
 TEST_F(MachineNames, APathStaysAPath) {
-  write_atomically(dir_ / "perlmutter", "name: mine\n");  // a file here comes before a name
+  write_atomically(dir_ / "perlmutter", "name: mine\n");  // a file here takes precedence
   for (const std::string path : {"perlmutter", "no/such", "nosuch.yaml", "/dev/stdin", ""})
     EXPECT_EQ(machine_file(path), path);
   fs::create_directory(dir_ / "frontier");  // a folder is no machine file

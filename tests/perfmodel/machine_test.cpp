@@ -69,7 +69,7 @@ TEST(MachineFile, RefusesARangeOfWhatWasTimedThatIsNone) {
   }
 }
 
-// Files from before the softmax had a price: it is in that of attention's FLOPs, and predictions stay.
+// Older files include the softmax's price in that of attention's FLOPs; predictions stay the same.
 TEST(MachineFile, OlderFilesHaveTheSoftmaxWithinAttention) {
   std::string text = test::kSpecSheet;
   text += R"(
@@ -85,7 +85,7 @@ coefficients:
     const double rest = n[index_of(Coef::op)] * m[Coef::op].value;
     EXPECT_NEAR((seconds(n, rates(m.values(), where)) - rest) / (work(op, plan).flops * 1.2e-11), 1, 1e-3);
   }
-  EXPECT_GT(m[Coef::softmax_bf16].value, 1e-10);  // of what the file does not speak of, the spec sheet's
+  EXPECT_GT(m[Coef::softmax_bf16].value, 1e-10);  // absent from the file: the spec sheet's
 }
 
 TEST(MachineFile, DerivesWhatItLeavesOutFromTheSpecSheet) {
@@ -140,7 +140,7 @@ TEST(MachineFile, RefusesACoefficientThatIsFasterThanThePeak) {
   EXPECT_THROW(parse_machine(to_yaml(m), "m.yaml"), ConfigError);
 }
 
-// A number in the wrong unit is refused where it stands, with what was probably meant.
+// A number in the wrong unit is refused with its key and the probable intention.
 TEST(MachineFile, RefusesWhatNoMachineHasWithTheUnit) {
   const std::string good =
       "name: m\n"

@@ -1,4 +1,4 @@
-// A few runs of one's own, and rows that leave inputs open.
+// A user's few own runs, and rows with open inputs.
 #include "perfmodel/score/own_runs.h"
 
 #include <gtest/gtest.h>
@@ -48,8 +48,8 @@ TEST(ShippedFiles, AMissingFolderIsNoEmptyList) {
   }
 }
 
-// Three random rows of a campaign that no table of the fit holds, in random draws: the others are predicted
-// better by half than without them in the tables of the day (perfmodel/score/README.md), here by a fifth.
+// Three random rows of a campaign outside the fit's tables: predictions of the others improve by half on
+// average (perfmodel/score/README.md), here by at least a fifth.
 TEST(OwnRuns, ThreeOfAnUnseenCampaignTellOfTheOthers) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -76,8 +76,7 @@ TEST(OwnRuns, ThreeOfAnUnseenCampaignTellOfTheOthers) {
   EXPECT_DOUBLE_EQ(error(0), without);
 }
 
-// A question that repeats the one run that was given: what was measured weighs more than all that was
-// believed.
+// A prediction of the one run given: the measurement outweighs all prior belief.
 TEST(OwnRuns, OneRunSettlesItsOwnQuestion) {
   const Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   const ChipSpec chip = chip_of(m);
@@ -89,10 +88,10 @@ TEST(OwnRuns, OneRunSettlesItsOwnQuestion) {
     try {
       spec = spec_of(r);
     } catch (const ConfigError&) {
-      continue;  // what no plan of ours says
+      continue;  // not expressible by our plans
     }
     PublishedRun question = run_of(spec, m, chip, r.habits);
-    // What a configuration of ours does not say
+    // Facts that our configurations do not have
     question.short_end_stages = r.short_end_stages;
     question.stages_together = r.stages_together;
     question.attention = r.attention;
@@ -147,8 +146,8 @@ TEST(OwnRuns, TheFileHoldsTheRowsAndItsMachine) {
   refused([&] { runs_of(keep(""), m, chip); }, "mine.csv");
 }
 
-// Cells are blanked in complete rows: the run that it was is among the candidates, and the interval of what
-// it may have been is wider than that of what it was.
+// Cells of complete rows are blanked: the true run is among the candidates, and the interval over all is
+// wider.
 TEST(OpenRuns, HoldTheRunThatItWas) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -186,10 +185,10 @@ TEST(OpenRuns, HoldTheRunThatItWas) {
     ++rows;
   }
   EXPECT_GT(wider, 1.0);
-  EXPECT_GE(inside, rows / 2);  // 80 % are meant to be; of 12, 6 and more with 99.6 %
+  EXPECT_GE(inside, rows / 2);  // 80 % are expected; of 12, at least 6 with 99.6 %
 }
 
-// Refused is what has no net, no GPUs, no time, or what no model is of; nothing for an open input.
+// Rows without a net, GPUs or time, or without a model, are refused; open inputs are not.
 TEST(OpenRuns, ShippedTablesRefuseNothingForWhatIsOpen) {
   size_t open = 0;
   for (const PublishedTable& t : tables()) {

@@ -1,5 +1,5 @@
-// Pipelines event by event, held to what is known in closed form. That they agree with the replay of plans is
-// gears_test.cpp's.
+// Pipelines by events against closed forms; closed_form_replay_test.cpp compares them with the replay of
+// plans.
 #include "perfmodel/layouts/pipeline_events.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ VirtualStage stage_of(double forward, double backward, double weight = 0) {
   return s;
 }
 
-// One stream from each stage to the next, whose gradient is worked on in place or not.
+// One stream from each stage to the next, with its gradient in place or not.
 std::vector<VirtualStage> joined(std::vector<VirtualStage> stages, double transfer, bool in_place = false) {
   for (int32_t v = 0; v + 1 < static_cast<int32_t>(stages.size()); ++v) {
     const int32_t same = in_place ? 0 : v;
@@ -50,7 +50,7 @@ TEST(PipelineEvents, EqualStagesFillAndDrainAsNarayananHasIt) {
     }
 }
 
-// Under 1F1B it has another micro-batch to go on with while the stage behind it answers.
+// Under 1F1B it has another micro-batch to work on while the next stage answers.
 TEST(PipelineEvents, ASlowStageIsBusyAllTheTime) {
   std::vector<VirtualStage> stages(4, stage_of(1, 2));
   stages[2] = stage_of(5, 7);
@@ -60,24 +60,24 @@ TEST(PipelineEvents, ASlowStageIsBusyAllTheTime) {
   }
 }
 
-// Weight gradients are put off until there is nothing else to do: a third of what 1F1B idles is left.
+// Weight gradients are postponed until the stage is idle: a third of 1F1B's idle time is left.
 TEST(PipelineEvents, WeightGradientsFillBubbles) {
   const std::vector<VirtualStage> stages(4, stage_of(1, 2, 1));
   EXPECT_NEAR(PipelineEvents("zb-h1", 4, 1, joined(stages, 0)).seconds(16), 16 * 3 + 3, 1e-9);
 }
 
-// Activations go beside gradients, so a link of each direction is busy with one micro-batch after the other.
+// Activations and gradients travel concurrently, so a link of each direction is always busy.
 TEST(PipelineEvents, ALinkSetsThePaceWhereItIsTheSlowest) {
   const std::vector<VirtualStage> stages(3, stage_of(1, 1));
   const double some = PipelineEvents("gpipe", 3, 1, joined(stages, 10)).seconds(20),
                more = PipelineEvents("gpipe", 3, 1, joined(stages, 10)).seconds(30);
-  // There and back, and what computes before a buffer is free again: one pass each way
+  // There and back, and compute before a buffer is free again: one pass each way
   EXPECT_GE(more - some, 10 * 2 * 10);
   EXPECT_LE(more - some, 10 * 2 * 12);
 }
 
-// Interleaved, with no memory but for the micro-batches under way: one arrives where another one's gradient
-// has left, which came through all chunks but one. LayoutModel::add_pipeline has this as a formula.
+// Interleaved, with memory only for the micro-batches in flight: one arrives where another one's gradient has
+// left, after passing through all chunks but one. LayoutModel::add_pipeline has the formula.
 TEST(PipelineEvents, SlowLinksPaceInterleavedChunksByTheirRounds) {
   for (const int p : {2, 4, 8})
     for (const int v : {2, 3})
@@ -90,7 +90,7 @@ TEST(PipelineEvents, SlowLinksPaceInterleavedChunksByTheirRounds) {
       }
 }
 
-// In place, a gradient arrives only when the one before it has left.
+// In place, a gradient arrives only when the previous one has left.
 TEST(PipelineEvents, GradientsInPlaceTakeTurns) {
   const std::vector<VirtualStage> stages(3, stage_of(1, 1));
   const auto pace = [&](bool in_place) {
@@ -98,21 +98,21 @@ TEST(PipelineEvents, GradientsInPlaceTakeTurns) {
             PipelineEvents("gpipe", 3, 1, joined(stages, 3, in_place)).seconds(20)) /
            20;
   };
-  EXPECT_GE(pace(true), pace(false) + 3);  // in, through and out, where otherwise each has a buffer
+  EXPECT_GE(pace(true), pace(false) + 3);  // in, through and out, instead of a buffer each
 }
 
 TEST(PipelineEvents, TheHostGoesOnWhileTheDeviceWaits) {
   VirtualStage one = stage_of(0, 0);
   one.segments[0].forward.add(1, 3);  // launched in 3 s, computed in 1
   one.segments[0].backward.add(5, 1);
-  // Behind by 2 s once; then it has 2 s to spare in every micro-batch.
+  // Late by 2 s once, then 2 s ahead in every micro-batch.
   EXPECT_NEAR(PipelineEvents("1f1b", 1, 1, {one}).seconds(10), 2 + 10 * 6, 1e-9);
   one.segments[0].backward.add(0, 4);  // 8 s to launch 6 s of work: the host sets the pace
   EXPECT_NEAR(PipelineEvents("1f1b", 1, 1, {one}).seconds(10), 10 * 8, 1e-9);
 }
 
-// What is not played is paced by what is. Where two stages are nearly as slow it takes long until one of them
-// sets the pace: 4,000 draws were off by 1 % 20 times, by 3 % once.
+// Extrapolation beyond the played groups. With two nearly equally slow stages convergence is slow: rarely 1 %
+// off, very rarely 3 %.
 TEST(PipelineEvents, ManyMicroBatchesGoOnAsManyDid) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);

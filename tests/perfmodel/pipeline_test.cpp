@@ -22,8 +22,8 @@ RunSpec piped(int64_t p, int64_t m, int64_t v, const std::string& schedule) {
   return s;
 }
 
-// The closed form knows equal virtual stages and transfers shorter than a micro-batch; what it takes the rest
-// for, with embedding and head at the ends and random prices, is what the bound states.
+// The closed form assumes equal virtual stages and transfers shorter than a micro-batch; the bound is its
+// error with embedding and head at the ends and random prices.
 TEST(Pipeline, ClosedFormAgreesWithReplay) {
   std::mt19937_64 random(31);
   std::vector<double> gaps;
@@ -67,13 +67,12 @@ TEST(Pipeline, TensorAndContextParallelAgreeWithReplay) {
       }
 }
 
-// Ops that all cost the same, transfers next to nothing: the bubble is what Huang 2019 and Narayanan 2019
-// say.
+// Equal ops, negligible transfers: the bubble of Huang 2019 and Narayanan 2019.
 TEST(Pipeline, BubbleOfTheReplayIsThatOfThePapers) {
   Machine m = test::machine();
   for (size_t i = 0; i < kCoefs; ++i) m.coefficients[i].value = 0;
   m[Coef::op].value = 1e-3;
-  m.identity.cores = 4;  // one a rank: none take turns
+  m.identity.cores = 4;  // one a rank, without time-sharing
   for (const char* schedule : {"gpipe", "1f1b"})
     for (const int64_t p : {2, 4})
       for (const int64_t micro : {4, 8}) {

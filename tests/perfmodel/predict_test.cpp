@@ -86,7 +86,7 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
   EXPECT_GT(far.upper / far.lower, 1.2 * inside.upper / inside.lower);
   ASSERT_FALSE(far.warnings.empty());
   EXPECT_NE(far.warnings[0].find("depth"), std::string::npos) << far.warnings[0];
-  // Of nets whose ops calibration has timed more is known; of those that are larger than both, no more.
+  // Nets whose ops were timed are more certain; larger ones are not.
   const auto width = [&](double widest) {
     m.timed = {{"embed_dim", {128, widest}}};
     const Prediction p = predict(large, m, {});
@@ -113,7 +113,7 @@ TEST(Predict, SaysWhenMemoryRunsOut) {
 TEST(Predict, SpecSheetOfTheExampleIsEnough) {
   const Machine m = load_machine(source_dir() + "/configs/machines/example-2core.yaml");
   const Prediction p = predict(load_run_spec(source_dir() + "/configs/models/vit-384.yaml"), m, {});
-  EXPECT_GT(p.upper / p.lower, 1.5);  // and says how little it knows
+  EXPECT_GT(p.upper / p.lower, 1.5);  // a wide interval
   ASSERT_FALSE(p.warnings.empty());
   EXPECT_NE(p.warnings[0].find("never fitted"), std::string::npos);
 }
@@ -126,10 +126,9 @@ TEST(Predict, ThreadsAreTheEngines) {
   EXPECT_EQ(threads_of(s, 2, 4), 1);
 }
 
-// What a weather service reports of its emulator on nodes of 40 threads, 1,000 samples a process: two
-// processes 1.7 to 1.9 times as fast as one, four 2 to 3 (elsewhere 2.5 to 3.5) times. No measurement of
-// ours: the machine files are spec sheets, and their networks are assumed with an interval, so only that is
-// asked for.
+// A weather service's report of its emulator on nodes of 40 threads, 1,000 samples a process: two processes
+// are 1.7 to 1.9 times as fast as one, four 2 to 3 (elsewhere 2.5 to 3.5) times. Our machine files are spec
+// sheets with assumed networks, so the test only asks for that range.
 TEST(Predict, AClusterOfCpusSpeedsUpAsReported) {
   RunSpec s;
   s.net.set_kind(MlpSpec::kKind);
@@ -147,10 +146,10 @@ TEST(Predict, AClusterOfCpusSpeedsUpAsReported) {
   EXPECT_NEAR(2 * step(ethernet, 1, 1000) / step(ethernet, 2, 2000), 1.7, 0.2);
   EXPECT_NEAR(4 * step(ethernet, 1, 1000) / step(ethernet, 4, 4000), 2.5, 0.5);
   EXPECT_NEAR(4 * step(fast, 1, 1000) / step(fast, 4, 4000), 3.7, 0.2);
-  // As many samples altogether: more nodes hardly pay where a step is all latency.
+  // The same number of samples in total: more nodes hardly help if a step is all latency.
   EXPECT_LT(step(ethernet, 1, 1000) / step(ethernet, 4, 1000), 1);
   EXPECT_LT(step(fast, 1, 1000) / step(fast, 4, 1000), 1.5);
-  // The interval of the network alone holds what is reported.
+  // The interval of the network alone contains the report.
   Machine slow = ethernet, quick = ethernet;
   for (const Coef c : {Coef::message_net, Coef::wire_net})
     slow[c].value = ethernet[c].upper, quick[c].value = ethernet[c].lower;

@@ -1,6 +1,5 @@
-// Two countings of one step, neither of which knows the other: closed forms over a row of a table (what
-// `isobar score` fits prices to), and the plan that the net's builder emits for the same row (what `isobar
-// predict` prices).
+// Two independent counts of one step: closed forms over a table's row (to which `isobar score` fits prices),
+// and the plan of the net's builder for the same row (which `isobar predict` prices).
 #include "perfmodel/score/published_spec.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@ namespace {
 
 const std::string kConfigs = source_dir() + "/configs/";
 
-/// Random rows of the shipped tables that a plan of ours can say.
+/// Random rows of the shipped tables that our plans can express.
 std::vector<std::pair<PublishedRun, RunSpec>> plannable_rows(size_t most, std::mt19937& random) {
   std::vector<PublishedRun> runs;
   for (const PublishedTable& t : load_library(kConfigs + "published"))
@@ -29,14 +28,14 @@ std::vector<std::pair<PublishedRun, RunSpec>> plannable_rows(size_t most, std::m
   std::vector<std::pair<PublishedRun, RunSpec>> out;
   for (const PublishedRun& r : runs) {
     if (out.size() == most) break;
-    // Torch recomputes whole blocks, our plans all but the last product. Frozen weights, fp8 heads and heads
-    // of another width than hidden / heads are not in our plans.
+    // PyTorch recomputes whole blocks, our plans all but the last product. Frozen weights, fp8 heads and head
+    // widths other than hidden / heads are not in our plans.
     if (r.recompute == Recompute::full || r.frozen_weights || r.precision > Precision::bf16 ||
         r.head_dim * r.heads != r.hidden || r.short_end_stages || r.balanced_embedding)
       continue;
     try {
       out.emplace_back(r, spec_of(r));
-    } catch (const ConfigError&) {  // what no plan says; enough rows remain, below
+    } catch (const ConfigError&) {  // not expressible; enough rows remain, below
     }
   }
   return out;
@@ -47,7 +46,7 @@ TEST(PublishedSpec, ClosedFormsCountTheFlopsOfThePlan) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   auto rows = plannable_rows(200, random);
-  // Flash kernels fill heads up to a multiple of 32; plans count what is asked for.
+  // Flash kernels pad heads to a multiple of 32; plans count the net's size.
   std::erase_if(rows, [](const auto& r) { return std::fmod(r.first.head_dim, 32) != 0; });
   const Machine machine = load_machine(kConfigs + "machines/dgx-a100.yaml");
   ASSERT_GE(rows.size(), 40U);
@@ -72,7 +71,7 @@ TEST(PublishedSpec, ClosedFormsCountTheParametersOfThePlan) {
   for (const auto& [r, spec] : plannable_rows(40, random)) {
     SectionCache sections(spec);
     const ParameterCounts& block = sections.of(layout_of(spec).key()).parts[1].parameters;
-    // Matrices alone: biases and norms are the rest.
+    // Matrices only; the rest is biases and norms.
     EXPECT_NEAR(layer_parameters(r) / r.tp / block.all(), 1, 0.01) << r.id << " " << r.layout();
     EXPECT_LE(layer_parameters(r) / r.tp, block.all()) << r.id;
   }

@@ -1,4 +1,4 @@
-// The referee: what it scores never reaches the fit, and the shipped tables come out as well as they have to.
+// The referee: scored rows never reach the fit, and the shipped tables meet their targets.
 #include "perfmodel/score/referee.h"
 #include "tests/paths.h"
 
@@ -33,8 +33,8 @@ const ScoredRow& row(const std::vector<ScoredRow>& rows, const std::string& id) 
   throw std::runtime_error("no row " + id);
 }
 
-// The measurement of a row moves, its own prediction does not: neither by way of training rows and
-// hyper-parameters nor by way of the library, which holds the same row.
+// A row's measurement moves, its own prediction does not: neither through training rows and hyper-parameters
+// nor through the library, which has the same row.
 TEST(Referee, NothingOfAScoredRowReachesTheFit) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -84,7 +84,7 @@ TEST(Referee, UnknownCampaignsArePredictedFromTheOthers) {
   JudgeOptions o;
   o.split = Split::none;
   EXPECT_LT(judge(t, library(), o).time.mape, 0.2);
-  EXPECT_EQ(judge(t, {}, o).rows.size(), t.runs.size());  // and with nothing to learn from at all
+  EXPECT_EQ(judge(t, {}, o).rows.size(), t.runs.size());  // even with nothing to learn from
 }
 
 struct Target {
@@ -93,7 +93,7 @@ struct Target {
   double mape;  // at most
 };
 
-// The bars of the project (percent of step time, held out); figures of the day are in README.md.
+// The project's targets (percent of step time, held out); README.md has the figures.
 TEST(Scoreboard, StepTimes) {
   for (const Target& t : std::vector<Target>{{"vtrain_ground_truth", Split::folds, 0.03},
                                              {"vtrain_ground_truth", Split::layout, 0.05},
@@ -112,7 +112,7 @@ TEST(Scoreboard, StepTimes) {
   }
 }
 
-// Intervals know when they are asked about a model, a machine or a campaign that the fit has not seen.
+// Intervals widen for a model, machine or campaign that the fit has not seen.
 TEST(Scoreboard, IntervalsOfWhatIsNew) {
   for (const auto& [name, split] :
        std::vector<std::pair<const char*, Split>>{{"zero_bubble_pp", Split::model},
@@ -123,7 +123,7 @@ TEST(Scoreboard, IntervalsOfWhatIsNew) {
                                                   {"bigscience_tr11_prequel", Split::gpus}}) {
     const TableScore s = judged(name, split);
     EXPECT_GE(s.time.coverage, 0.6) << name << " split " << static_cast<int>(split);
-    for (const ScoredRow& r : s.rows) EXPECT_LT(r.upper / r.lower, 4) << r.id;  // and still say something
+    for (const ScoredRow& r : s.rows) EXPECT_LT(r.upper / r.lower, 4) << r.id;  // but stay informative
   }
 }
 

@@ -1,4 +1,4 @@
-// Intervals about what the fit has not seen hold what they claim, on hierarchies whose spreads are known.
+// Intervals for unseen groups have their stated coverage, on hierarchies with known spreads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ TEST(Student, AgreesWithTables) {
     EXPECT_NEAR(student80(freedom), sigmas, 0.006) << freedom;
 }
 
-// Errors of a group lie together and to one side: the next group is held four times out of five.
+// A group's errors are on one side together: the next group is covered in 80 % of cases.
 TEST(Tails, HoldTheNextGroupFourTimesOutOfFive) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -46,14 +46,14 @@ TEST(Tails, HoldTheNextGroupFourTimesOutOfFive) {
 }
 
 constexpr PriceInfo kOnePrice[] = {{"price", 1.0, 0.3, 0.1}};
-/// Seconds are one price times what the first feature counts.
+/// Seconds are one price times the first feature.
 const Quantity kToy{
     1,    kOnePrice,
     0.08, 4,
     0,    [](const Sample& s, const double* prices) {
                       return std::log(prices[0]) + 0.5 * s.features[0]; }};
 
-/// Runs of a campaign: log errors of its own, of models, of runs.
+/// Runs of a campaign with log errors of campaign, model and run.
 struct Hierarchy {
   explicit Hierarchy(unsigned seed) : random(seed) {}
   Sample run(const std::string& campaign, int model, double deviation) {
@@ -91,7 +91,7 @@ struct Held {
   }
 };
 
-// One run of each model that nobody has seen, so that every answer counts.
+// One run of each unseen model, so that every answer is independent.
 TEST(Doubt, ModelsThatNobodyHasSeenAreHeldFourTimesOutOfFive) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -119,14 +119,14 @@ TEST(Doubt, ModelsThatNobodyHasSeenAreHeldFourTimesOutOfFive) {
     // 5 sigmas of 480 models in 120 campaigns are 0.1; one run each of 120 models: 0.2.
     EXPECT_NEAR(unseen.inside / unseen.groups, 0.8, 0.12) << "spread " << spread;
     EXPECT_NEAR(seen.inside / seen.groups, 0.8, 0.2) << "spread " << spread;
-    // 80 % of a normal law are 2.56 spreads; what is learnt from ten models may be twice that.
+    // 80 % of a normal distribution are 2.56 spreads; an estimate from ten models may be twice that.
     EXPECT_LT(unseen.width / unseen.groups, 2 * 2.56 * std::hypot(spread, Hierarchy::kRun, 0.03));
     EXPECT_GT(unseen.width / unseen.groups, 1.5 * narrow);
     narrow = unseen.width / unseen.groups;
   }
 }
 
-// One model, or two, say nothing of what models differ by: then what is stated (one misfit) has to hold.
+// One or two models do not show how models differ: the stated spread (one misfit) must hold.
 TEST(Doubt, FewModelsAreNotTakenForAll) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -145,8 +145,8 @@ TEST(Doubt, FewModelsAreNotTakenForAll) {
       unseen.take(s, fit.predict(s));
       EXPECT_EQ(fit.predict(s).news, "model");
     }
-    // Wider than a spread that was known for sure would need, but not without end (a normal law's 80 % of a
-    // difference between two models: 0.29). 5 sigmas of the campaigns are 0.12.
+    // Wider than for a known spread, but bounded (80 % of a normal difference between two models: 0.29). 5
+    // sigmas of the campaigns are 0.12.
     EXPECT_GT(unseen.inside / unseen.groups, 0.75) << models << " models";
     EXPECT_LT(unseen.width / unseen.groups, 3 * 0.29) << models << " models";
   }
@@ -173,8 +173,8 @@ TEST(Doubt, CampaignsThatNobodyHasSeenAreHeldFourTimesOutOfFive) {
       const Sample s = h.run("new", 0, spread * h.normal(h.random));
       unseen.take(s, fit.predict(s));
     }
-    // 5 sigmas of the trials are 0.06. What was believed before is worth two campaigns of 18: it widens what
-    // is three times narrower than that, and narrows what is three times wider.
+    // 5 sigmas of the trials are 0.06. The prior weighs two campaigns of 18: it widens a spread three times
+    // smaller, and narrows one three times larger.
     EXPECT_NEAR(unseen.inside / unseen.groups, spread < 0.1 ? 0.88 : 0.77, 0.09) << "spread " << spread;
   }
 }

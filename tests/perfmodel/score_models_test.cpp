@@ -1,4 +1,4 @@
-// What is counted of foreign engines, against closed forms that know nothing of it.
+// Counts of foreign engines against independent closed forms.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -144,7 +144,7 @@ TEST(Metrics, AgreeWithTheirDefinitions) {
   EXPECT_NEAR(*s.spearman, rank, 1e-12);
   EXPECT_NEAR(*s.regret, regret, 1e-12);
   EXPECT_FALSE(score_rows({rows.begin(), rows.begin() + 4}).regret.has_value());
-  // A lucky repetition is no better choice: the first row again, once shorter and once longer by a factor.
+  // A lucky repetition is no better choice: the first row again, once faster and once slower by a factor.
   std::vector<ScoredRow> repeated = rows;
   repeated[0].choice = "first";
   for (const double factor : {0.1, 10.0}) {
@@ -156,7 +156,7 @@ TEST(Metrics, AgreeWithTheirDefinitions) {
   EXPECT_NEAR(spearman({1, 1, 2}, {1, 1, 2}), 1, 1e-12);  // ties share a rank
 }
 
-// One count of a collective: what the predictor puts on the wires is what the scoreboard prices.
+// Predictor and scoreboard share the counts of collectives.
 TEST(Collectives, AreCountedForTheScoreboardAsForThePredictor) {
   const CollectiveTable t = collectives_from(
       parse_csv("collective,bytes,nodes,gpus,gpu_type,time_us\nallgather,1e9,4,32,A100,5000\n"

@@ -1,4 +1,4 @@
-// Published tables: every row is used or refused with a reason, whatever stands in its cells.
+// Published tables: every row is used or refused with a reason, whatever its cells hold.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ TEST(PublishedTables, SpoiledCellsNeverEndTheProgram) {
   }
 }
 
-// The table as text, each cell as `change` has it.
+// The table as text, with each cell changed by `change`.
 template <class Change>
 CsvTable rewritten(const CsvTable& csv, const Change& change) {
   std::string text;
@@ -120,17 +120,17 @@ TEST(PublishedTables, NothingIsReadOutOfProse) {
     const CsvTable silent = rewritten(csv, [](const std::string& column, const std::string& cell) {
       return column == "notes" || column == "framework" || column == "inter_node_link" ? "" : cell;
     });
-    const PublishedTable told = published_from(csv, true), mute = published_from(silent, true);
-    EXPECT_EQ(told.refused, mute.refused) << name;
-    ASSERT_EQ(told.runs.size(), mute.runs.size()) << name;
-    for (size_t i = 0; i < told.runs.size(); ++i) {
-      const PublishedRun &a = told.runs[i], &b = mute.runs[i];
+    const PublishedTable noted = published_from(csv, true), mute = published_from(silent, true);
+    EXPECT_EQ(noted.refused, mute.refused) << name;
+    ASSERT_EQ(noted.runs.size(), mute.runs.size()) << name;
+    for (size_t i = 0; i < noted.runs.size(); ++i) {
+      const PublishedRun &a = noted.runs[i], &b = mute.runs[i];
       EXPECT_EQ(a.specification(), b.specification()) << a.id;
       EXPECT_EQ(a.campaign + a.section, b.campaign + b.section) << a.id;
       EXPECT_EQ(a.nic_rate, b.nic_rate) << a.id;
       EXPECT_EQ(a.attended, b.attended) << a.id;
     }
-    EXPECT_EQ(told.outcomes.size(), mute.outcomes.size()) << name;
+    EXPECT_EQ(noted.outcomes.size(), mute.outcomes.size()) << name;
   }
 }
 
@@ -217,7 +217,7 @@ TEST(Hardware, NamesOfTablesFindTheirChips) {
   EXPECT_EQ(precision_named("abacus"), std::nullopt);
 }
 
-// What the scoreboard takes a chip for, and what the predictor does, is one file.
+// Scoreboard and predictor read chips from the same files.
 TEST(Hardware, ChipsAreThoseOfTheMachineFiles) {
   const Machine m = load_machine(source_dir() + "/configs/machines/gb200-nvl72.yaml");
   const ChipSpec& c = *chip_named("GB200");
@@ -227,7 +227,7 @@ TEST(Hardware, ChipsAreThoseOfTheMachineFiles) {
   EXPECT_EQ(c.link_rate, m.accelerator->host.of_rank());
   EXPECT_EQ(c.host_rate, 225e9);
   EXPECT_EQ(c.domain, 72);
-  EXPECT_NEAR(c.matmul, 0.729, 5e-4);  // stas00/ml-engineering's measurement
+  EXPECT_NEAR(c.matmul, 0.729, 5e-4);  // measured by stas00/ml-engineering
   EXPECT_NEAR(c.matmul_low, 0.723, 5e-4);
   EXPECT_EQ(chip_named("A100")->peak(Precision::fp4), chip_named("A100")->half);
   EXPECT_NEAR(chip_named("A100-PCIE")->reached(Precision::fp8), 0.811 * 312e12, 1e11);

@@ -1,4 +1,4 @@
-// Constraints of a search: what it then finds is the best of all layouts that they allow.
+// Constraints of a search: its result is the best of all allowed layouts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ SearchOptions everything() {
   return {.top = 1000, .variants = 10'000'000, .pareto = true, .confirm = false};
 }
 
-// Random constraints on three axes at a time, against every layout of the search without them.
+// Random constraints on three axes at a time, against every layout of the unconstrained search.
 TEST(SearchConstraints, TheBestIsTheBestOfTheExhaustiveListFiltered) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -79,7 +79,7 @@ TEST(SearchConstraints, TheBestIsTheBestOfTheExhaustiveListFiltered) {
       EXPECT_TRUE(scores.empty()) << keep.text();
     }
   }
-  EXPECT_GE(answered, 10);  // of 40: every pair above has layouts, but for some of the third
+  EXPECT_GE(answered, 10);  // of 40: every pair above has layouts, except for some third axes
   EXPECT_GE(narrowed, 1);
 }
 

@@ -1,4 +1,4 @@
-// What a search offers can be run: its rules are the engine's.
+// Results of a search can be run: it has the engine's rules.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -39,7 +39,7 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
     RunSpec spec = load_run_spec(source_dir() + "/configs/models/" + model + ".yaml", set);
     spec.layout.dp = 8;
     SearchOptions options;
-    options.pareto = true;  // everything is priced, and much is kept
+    options.pareto = true;  // prices everything, and keeps much
     options.confirm = false;
     options.top = 50;
     if (random() % 2) options.space.schedules = {ScheduleKind::zb_h1, ScheduleKind::gpipe};

@@ -1,4 +1,4 @@
-// Ops priced by what their own shapes were timed to take.
+// Ops priced by measured times of their own shapes.
 #include "perfmodel/step/shapes.h"
 
 #include <nlohmann/json.hpp>
@@ -30,9 +30,8 @@ bool timed(const Op& op) {
   return op.kind != OpKind::fetch && !is_collective(op.kind);
 }
 
-// Benchmarks of an emulator's ops, each off the prices of its class by a factor of its own, as isobar
-// calibrate
-// --for writes them; `took`: seconds by name
+// Benchmarks of an emulator's ops, each off its class's price by a random factor, as isobar calibrate --for
+// writes them; `took`: seconds by name
 json benchmarks(const Machine& truth, std::mt19937_64& random, std::map<std::string, double>& took) {
   std::uniform_real_distribution<double> off(-1.5, 1.5);
   json rows = json::array();
@@ -89,8 +88,8 @@ TEST(Shapes, AnOpOfATimedShapeTakesItsTime) {
       for (const Op& op : plan.ops) {
         if (!timed(op)) continue;
         const std::string name = case_name(op, case_precision(s), threads);
-        // Benchmarks name one type for all ops of a policy, sums in f32 among them: which threads they are
-        // charged for may differ by the sharing between two.
+        // Benchmarks name one type for all ops of a policy, including f32 sums, so their charged threads may
+        // differ by the sharing between two.
         const double slack = threads == 1 ? 1e-9 : 0.1;
         EXPECT_NEAR(price(op, plan, m, where) / took.at(name), 1, slack) << name;
       }
@@ -107,7 +106,7 @@ TEST(Shapes, OtherShapesThreadsAndPrecisionsKeepThePricesOfTheirClass) {
     const Plan plan = build_plan(s, 0, {});
     for (const Op& op : plan.ops)
       if (op.kind != OpKind::adam && op.kind != OpKind::squared_sum && op.kind != OpKind::zero &&
-          op.kind != OpKind::loss)  // those are alike in every batch
+          op.kind != OpKind::loss)  // equal in every batch
         EXPECT_EQ(price(op, plan, m, conditions_of(s, m)),
                   price(op, plan, without, conditions_of(s, without)))
             << op.path;
@@ -116,7 +115,7 @@ TEST(Shapes, OtherShapesThreadsAndPrecisionsKeepThePricesOfTheirClass) {
             predict(emulator("none", 256, 1), m, {}).step_s);
 }
 
-// What belongs to no part, the optimizer first of all, keeps the prices of its class there.
+// Ops without a part, like the optimizer's, keep their class's prices there.
 TEST(Shapes, LayoutsArePricedByThemToo) {
   std::mt19937_64 random(1);
   std::map<std::string, double> took;
@@ -139,14 +138,14 @@ TEST(Shapes, LayoutsArePricedByThemToo) {
     EXPECT_NEAR(LayoutModel(s, m).cost(l).compute / parts(m), 1, 1e-9);
     EXPECT_NEAR(LayoutModel(s, without).cost(l).compute / parts(without), 1, 1e-9);
     EXPECT_GT(std::abs(parts(m) / parts(without) - 1), 1e-3);
-    // A batch that was not timed
+    // An untimed batch
     s.train.global_batch = s.policy.micro_batch = 250;
     EXPECT_EQ(LayoutModel(s, m).cost(layout_of(s)).seconds,
               LayoutModel(s, without).cost(layout_of(s)).seconds);
   }
 }
 
-// Heads of a size that calibration timed, of one between two, and beyond them
+// Head sizes timed by calibration, between two, and beyond them
 TEST(Shapes, AttentionIsPricedByItsHeadSize) {
   Machine m = test::machine(), without = m;
   m.shapes = std::make_shared<const ShapeFactors>(
@@ -171,7 +170,7 @@ TEST(Shapes, CalibrationKeepsWhatItsHeadSizesTake) {
   std::map<std::string, double> took;
   json j = benchmarks(test::machine(), random, took);
   const double scores = 4.0 * 512 * 512;
-  // The narrower the dearer a FLOP, but for the widest, which is dearest
+  // Narrower heads cost more a FLOP, except for the widest, which cost most
   const std::map<int64_t, double> us{{32, 4000}, {64, 6000}, {128, 22000}};
   for (const int64_t threads : {1, 2})
     for (const auto& [size, time] : us)

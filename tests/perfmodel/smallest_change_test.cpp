@@ -1,4 +1,4 @@
-// What does not fit, and the smallest change that does.
+// Runs that do not fit, and the smallest change after which they do.
 #include "perfmodel/smallest_change.h"
 
 #include <nlohmann/json.hpp>
@@ -57,15 +57,15 @@ TEST(SmallestChange, FitsAndIsNoLargerThanItMustBe) {
     const auto c = smallest_change(s, m, {});
     ASSERT_TRUE(c) << gigabytes;
     EXPECT_TRUE(c->prediction.fits());
-    // What is printed is what was found.
+    // The printed change reproduces the result.
     const Prediction again = predict(with(s, c->set), m, {});
     EXPECT_TRUE(again.fits());
     EXPECT_DOUBLE_EQ(again.step_s, c->prediction.step_s);
-    if (c->set.size() > 1) {  // then one key of the common ones is not enough
+    if (c->set.size() > 1) {  // then no single common key suffices
       for (const char* one : {"policy.recompute=selective", "policy.recompute=full", "policy.zero=1",
                               "policy.zero=2", "policy.zero=3", "policy.offload_optimizer=true"})
         if (c->spec.layout.dp == s.layout.dp) EXPECT_FALSE(predict(with(s, {one}), m, {}).fits()) << one;
-    } else {  // of single keys it is the fastest
+    } else {  // the fastest of single keys
       for (const char* one : {"policy.recompute=selective", "policy.recompute=full", "policy.zero=1",
                               "policy.zero=2", "policy.zero=3", "policy.offload_optimizer=true"}) {
         const Prediction other = predict(with(s, {one}), m, {});

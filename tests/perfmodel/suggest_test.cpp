@@ -1,4 +1,4 @@
-// Suggestions against hidden machines: what they promise is checked by drawing the truth many times.
+// Suggestions against hidden machines: their promises are checked over many random truths.
 #include "perfmodel/suggest.h"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ uint64_t fresh_seed() {
   return seed;
 }
 
-// The demo sweep on a hidden machine: coefficients off by a fifth, each specification by a few percent of its
-// own, each measurement by its steps' noise.
+// The demo sweep on a hidden machine: coefficients off by a fifth, each specification by a few percent, each
+// measurement by its steps' noise.
 struct Hidden {
   std::vector<Candidate> finished;
   std::vector<double> truth;  // undisturbed seconds
@@ -61,7 +61,7 @@ Hidden demo_space(uint64_t seed, double own, double noise, int repetitions = 1) 
   return h;
 }
 
-// As they stand after the first `n` of a random order were run.
+// The candidates after the first `n` of a random order were run.
 std::vector<Candidate> after(const std::vector<Candidate>& finished, size_t n, std::mt19937_64& random,
                              std::vector<MeasuredRun>& runs) {
   std::vector<size_t> order(finished.size());
@@ -144,7 +144,7 @@ TEST(Suggest, NamesDifferentTrialsThatWereNotRunAndDoesSoAgain) {
 }
 
 TEST(Suggest, OfEqualTrialsTheCheaperOneGoesFirst) {
-  // The same work with fewer steps to run is the same knowledge for less.
+  // The same information with fewer steps is cheaper.
   const uint64_t seed = fresh_seed();
   Candidate dear = demo_space(seed, 0.05, 0.02).finished[0];
   dear.measured.clear();
@@ -173,7 +173,7 @@ TEST(Suggest, RegretIsZeroWhenEverythingIsMeasuredWithoutError) {
             static_cast<size_t>(std::min_element(h.truth.begin(), h.truth.end()) - h.truth.begin()));
 }
 
-// Steps that were not kept, or are all alike, say nothing of what another day would give.
+// Missing or identical step times say nothing about another day's.
 TEST(Suggest, NoMeasuredRunHasAnIntervalOfWidthZero) {
   const uint64_t seed = fresh_seed();
   std::mt19937_64 random(seed);
@@ -208,7 +208,7 @@ TEST(Suggest, AContendedMeasurementIsOutweighedByItsRepeat) {
 }
 
 TEST(Suggest, StoppingAtTwoPercentLeavesAboutThatMuch) {
-  // What --until promises: the regret that is left is what was expected, on average over machines.
+  // The promise of --until: the true regret equals the expected one, on average over machines.
   const uint64_t seed = fresh_seed();
   constexpr int kMachines = 24;
   double expected = 0, left = 0;
@@ -237,10 +237,10 @@ TEST(Suggest, StoppingAtTwoPercentLeavesAboutThatMuch) {
   EXPECT_LT(left, 0.02);
 }
 
-// Over the same machines, one after another: trials to 2 % regret.
+// Trials to 2 % regret, summed over the same machines.
 struct Plays {
   double suggested = 0, random = 0, blind = 0;
-  double beyond = 0, beyond_squared = 0;  // suggested trials over half of random order's
+  double beyond = 0, beyond_squared = 0;  // suggested trials beyond half of random order's
   int machines = 0;
 
   void add(const Rehearsal& r) {
@@ -249,8 +249,7 @@ struct Plays {
     suggested += trials(r.suggested), random += trials(r.random), blind += trials(r.blind);
     beyond += b, beyond_squared += b * b, ++machines;
   }
-  /// Half in the mean over many machines; the mean of these has an error of its own, of which two are
-  /// allowed.
+  /// Half on average over many machines, within two standard errors.
   bool half() const {
     const double n = machines, mean = beyond / n;
     return mean <= 2 * std::sqrt((beyond_squared / n - mean * mean) / (n - 1)) && suggested <= 0.6 * random;
@@ -260,8 +259,7 @@ struct Plays {
 TEST(Suggest, TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder) {
   const uint64_t seed = fresh_seed();
   Plays all;
-  // A dozen machines differ by chance from the next dozen (0.36 to 0.69): where they contradict, more are
-  // asked.
+  // A dozen machines vary by chance (0.36 to 0.69): a failure is confirmed on more.
   while (all.machines < 12 || (!all.half() && all.machines < 48)) {
     const uint64_t own = seed + static_cast<uint64_t>(all.machines);
     const Hidden h = demo_space(own, 0.05, 0.01);

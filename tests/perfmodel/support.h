@@ -27,7 +27,7 @@ inline Machine machine() {
   return parse_machine(kSpecSheet, "spec.yaml");
 }
 
-// One of those that Isobar brings along
+// One of the shipped machines
 inline Machine cluster(const std::string& name = "dgx-a100") {
   return load_machine(source_dir() + "/configs/machines/" + name + ".yaml");
 }
@@ -70,7 +70,7 @@ inline std::vector<RunSpec> sweep() {
   return out;
 }
 
-/// The machine with every coefficient off by a random factor: what a hidden truth looks like.
+/// A hidden truth: the machine with every coefficient off by a random factor.
 inline Machine perturbed(Machine m, double log_sigma, std::mt19937_64& random) {
   std::normal_distribution<double> normal(0, log_sigma);
   for (size_t i = 0; i < kCoefs; ++i) {

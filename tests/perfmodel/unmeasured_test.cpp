@@ -1,4 +1,4 @@
-// Accelerators whose matmul rate nobody measured: how wide their intervals are, and where that comes from.
+// Accelerators with unmeasured matmul rate: the width of their intervals, and its derivation.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -28,12 +28,12 @@ Machine spec_sheet_of(const Machine& m) {
 }
 
 TEST(Unmeasured, TheIntervalIsWhatSpecSheetsWereOffByAcrossVendors) {
-  // Of each chip once, then of each vendor once: the measured rate against what its sheet alone would say.
+  // Each chip once, then each vendor once: the measured rate against the spec sheet's prediction.
   std::map<std::string, std::map<std::string, double>> squares;
   for (const Machine& m : measured_machines()) {
     const ChipSpec* chip = chip_named(m.accelerator->name);
     ASSERT_NE(chip, nullptr) << m.name;
-    // Of a tile of the Max 1550 the machine file's peaks are measured rates scaled up; this is the sheet's.
+    // The Max 1550's machine file has scaled measured rates as peaks; this is one tile's spec sheet.
     const double sheet = m.accelerator->vendor == "intel" ? 418e12 : chip->half;
     const double reached = 1 / m[Coef::gemm_bf16].value / sheet;
     const double assumed = 0.78;  // machine.cpp's default of gemm.bf16
@@ -64,7 +64,7 @@ TEST(Unmeasured, PredictionsAreWiderSaySoAndHoldWhatTheMeasuredRateGives) {
   };
   for (const Machine& m : measured_machines()) {
     const Prediction known = predict(s, m, {}), sheet = predict(s, spec_sheet_of(m), {});
-    const double links = m.name == "aurora" ? 1 : 1.2;  // whose links decide the step, not its products
+    const double links = m.name == "aurora" ? 1 : 1.2;  // links decide its step, not products
     EXPECT_GT(std::log(sheet.upper / sheet.lower), links * std::log(known.upper / known.lower)) << m.name;
     EXPECT_LT(sheet.lower, known.step_s) << m.name;
     EXPECT_GT(sheet.upper, known.step_s) << m.name;

@@ -22,7 +22,7 @@ RunSpec gpt() {
   s.net = net;
   s.policy.amp = "bf16";
   s.policy.micro_batch = 1;
-  s.policy.attention = "unfused";  // keeps its weights: nothing is recomputed but what the policy says
+  s.policy.attention = "unfused";  // keeps its weights: only the policy recomputes
   s.layout = {.dp = 4, .tp = 2};
   s.train.global_batch = 16;
   s.run.device = "cuda";
@@ -48,8 +48,8 @@ TEST(Utilization, HardwareFlopsCountRecomputationAndMfuDoesNot) {
   const Prediction full = predict(s, m, {});
   const double model = model_flops(s);
   EXPECT_NEAR(plain.hardware_flops / model, 1, 0.01);
-  // All of a block's forward pass once more but its last product, whose result nobody needs again: per token
-  // and block 24 h^2 + 4 t h FLOPs, of them 8 h^2 of that product.
+  // A block's forward pass is repeated without its unused last product: per token and block 24 h^2 + 4 t h
+  // FLOPs, of which 8 h^2 are that product.
   const double h = 4096, t = 2048, head = 51200 / (12 * 16 * h);
   const double blocks = 1 - head / (1 + t / (6 * h) + head), again = 1 - 8 * h / (24 * h + 4 * t);
   EXPECT_NEAR(full.hardware_flops / model, 1 + blocks * again / 3, 1e-3);
@@ -70,7 +70,7 @@ TEST(Utilization, OnCoresThePeakIsThatOfTheCoresThatARankCanUse) {
   s.run.threads = 3;
   const Prediction p = predict(s, m, {});
   EXPECT_NEAR(rates_of(p, s, m).hfu, p.hardware_flops / p.step_s / 2 / (3 * m.peaks.at("f32").value), 1e-12);
-  EXPECT_NEAR(p.hardware_flops / model_flops(s), 1, 0.2);  // flash attention makes its weights again
+  EXPECT_NEAR(p.hardware_flops / model_flops(s), 1, 0.2);  // flash attention recomputes its weights
   EXPECT_LT(rates_of(p, s, m).hfu, 1);
 }
 

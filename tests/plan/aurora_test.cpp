@@ -1,4 +1,4 @@
-// Aurora's sizes, and its windows against the published way to make them: a padded, rolled grid under a mask.
+// Aurora's sizes, and its windows against the published method: a padded, rolled grid under a mask.
 #include "model/nets/aurora/bands.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ RunSpec shipped(const std::string& name, std::vector<std::string> set = {}) {
   return load_run_spec(source_dir() + "/configs/models/" + name + ".yaml", set);
 }
 
-// What microsoft-aurora 2.0.1 counts without its adapters
+// Counts of microsoft-aurora 2.0.1 without adapters
 TEST(Aurora, HasThePublishedCounts) {
   EXPECT_EQ(build_plan(shipped("aurora"), 0, {}).parameter_count(), 1256300176);
   EXPECT_EQ(build_plan(shipped("aurora-0.1deg"), 0, {}).parameter_count(), 1199333764);
@@ -44,9 +44,9 @@ TEST(Aurora, HasThePublishedCounts) {
 using aurora::Sizes3;
 using Row = std::array<int64_t, 3>;
 
-// For each row of the grid, the rows that it attends to; -1 stands for all zeros of its window. As the
-// published code does it: roll, pad on both sides, cut into windows, and if anything is shifted keep apart
-// what a mask of three regions an axis tells apart (the last two of the longitudes are one).
+// For each grid row, the rows that it attends to; -1 stands for all zeros of its window. As in the published
+// code: roll, pad on both sides, cut into windows and, if shifted, mask three regions an axis (the last two
+// of the longitudes are one).
 std::map<int64_t, std::multiset<int64_t>> published(const Sizes3& grid, Sizes3 window, bool shifted) {
   Sizes3 shift{}, pad{}, padded{};
   for (int i = 0; i < 3; ++i) {
@@ -77,7 +77,7 @@ std::map<int64_t, std::multiset<int64_t>> published(const Sizes3& grid, Sizes3 w
           group[3 + i] = masks ? region(i, rolled) : 0;
           from[i] = (rolled + shift[i] + grid[i]) % grid[i];
         }
-        if (masks && padding) continue;  // a group of its own that nobody reads
+        if (masks && padding) continue;  // a separate group, unused
         const int64_t row = padding ? -1 : (from[0] * grid[1] + from[1]) * grid[2] + from[2];
         if (padding) group[3] = group[4] = group[5] = 0;
         groups[group].insert(row);
@@ -123,7 +123,7 @@ void expect_windows(const Sizes3& grid, const Sizes3& window, bool shifted, int6
 
 TEST(Aurora, AttendsWithinThePublishedWindows) {
   for (const bool shifted : {false, true}) {
-    expect_windows({4, 45, 90}, {2, 6, 12}, shifted, 1);  // the coarsest of 0.25 degrees
+    expect_windows({4, 45, 90}, {2, 6, 12}, shifted, 1);  // the coarsest grid of 0.25 degrees
     expect_windows({4, 7, 9}, {2, 3, 4}, shifted, 2);
     expect_windows({4, 2, 3}, {2, 3, 4}, shifted, 3);  // smaller than a window
   }
@@ -140,7 +140,7 @@ TEST(Aurora, AttendsWithinThePublishedWindows) {
 TEST(Aurora, FillsUpAttentionWithSegmentsOfFewLengths) {
   const aurora::WindowOrder order({4, 180, 360}, {2, 6, 12}, true, 1);
   EXPECT_LE(order.runs().size(), 4u);
-  EXPECT_EQ(order.rows(), 4 * 180 * 360);  // sizes that windows divide: no row is padding
+  EXPECT_EQ(order.rows(), 4 * 180 * 360);  // sizes divisible by windows: no padding
 }
 
 // ---- bands of latitudes ----
@@ -154,8 +154,8 @@ TEST(Aurora, CutsBandsWhereTheCoarsestRowsEnd) {
   EXPECT_EQ(aurora::bands_at({7, 4, 2}, 0, 2).begins, (std::vector<int64_t>{0, 4, 7}));
 }
 
-// Row by row, as ops and an all-to-all move them: what each rank's windows hold, and what comes back to its
-// band
+// Moves row by row, as the ops and an all-to-all do: contents of each rank's windows, and rows returned to
+// its band
 void expect_exchange(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch, int64_t ranks) {
   SCOPED_TRACE(testing::Message() << grid[0] << "x" << grid[1] << "x" << grid[2] << " in " << window[0] << "x"
                                   << window[1] << "x" << window[2] << (shifted ? " shifted" : "") << " over "
@@ -167,7 +167,7 @@ void expect_exchange(const Sizes3& grid, const Sizes3& window, bool shifted, int
     from.push_back(order.from());
     ASSERT_EQ(static_cast<int64_t>(from.back().size()), order.rows());
   }
-  // All ranks' windows are those of the whole grid.
+  // All ranks' windows together are those of the whole grid.
   std::multiset<std::vector<int32_t>> cut, whole;
   const auto collect = [&](const WindowOrder& order, std::multiset<std::vector<int32_t>>& to) {
     const std::vector<int32_t> rows = order.from();
@@ -191,7 +191,7 @@ void expect_exchange(const Sizes3& grid, const Sizes3& window, bool shifted, int
   }
   collect(WindowOrder(grid, window, shifted, batch), whole);
   ASSERT_EQ(cut, whole);
-  // What arrives at each rank, from the others in turn
+  // Rows arriving at each rank, by sender
   const auto moved = [&](const std::vector<std::vector<int32_t>>& held,
                          std::vector<int32_t> RowExchange::*list, std::vector<int64_t> RowExchange::*send,
                          std::vector<int64_t> RowExchange::*receive) {
@@ -241,8 +241,8 @@ TEST(Aurora, ExchangesTheRowsOfWindowsThatTwoBandsShare) {
   }
 }
 
-// Of a step of one micro-batch: each row that lies in another band than the middle row of its window goes
-// there and back in each block's forward pass and in its backward pass; merges and splits exchange nothing.
+// In a step of one micro-batch, each row outside the band of its window's middle row travels there and back
+// in each block's forward and backward; merges and splits exchange nothing.
 TEST(Aurora, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
   const RunSpec s = shipped(
       "aurora-tiny", {"net.img_height=28", "layout.cp=4", "train.global_batch=2", "policy.micro_batch=2"});
@@ -277,7 +277,7 @@ TEST(Aurora, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
   EXPECT_EQ(wire, 4 * 4 * elements);
 }
 
-// What windows exchange goes under products of those that need nothing of it, there and back, both ways.
+// Window exchanges overlap with products that do not need them, in both directions and passes.
 TEST(Aurora, ExchangesRowsUnderTheWorkOnWindowsOfItsOwn) {
   const RunSpec s = shipped(
       "aurora-tiny", {"net.img_height=28", "layout.cp=2", "train.global_batch=2", "policy.micro_batch=2"});
@@ -302,7 +302,7 @@ TEST(Aurora, ExchangesRowsUnderTheWorkOnWindowsOfItsOwn) {
   }
 }
 
-// ---- what it refuses ----
+// ---- refusals ----
 
 std::string refused(const std::vector<std::string>& set) {
   try {

@@ -1,4 +1,4 @@
-// Ranks that would wait for one another for ever: hand-made pairs of plans, small enough to see why.
+// Deadlocks between ranks: hand-made pairs of plans, small enough to see why.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// One of two ranks: x is reduced over one group, y over another, or the other way round.
+// One of two ranks: reduces x and y over two groups, or over the swapped ones.
 Plan two_reductions(int rank, Lane lane_x, Lane lane_y, bool swapped) {
   Rank r(rank, 2);
   const int first = r.group("first", {0, 1}), second = r.group("second", {0, 1});
@@ -90,7 +90,7 @@ TEST(Deadlock, LanesOfTheirOwnMayComeInAnyOrderUntilTheyAreSerial) {
   EXPECT_TRUE(has(why, "deadlock in train, serial")) << why;
 }
 
-// Both ranks send a result of what they receive: only a rank that sends first can be waited for.
+// Both ranks send a result of what they receive: it ends only if one sends first.
 std::vector<Plan> exchange(bool rank0_sends_first, int micro_batches) {
   std::vector<Plan> plans;
   for (const int rank : {0, 1}) {
@@ -167,7 +167,7 @@ TEST(Deadlock, ALongPipelineComesToItsEnd) {
   EXPECT_EQ(refusal(plans), "");
 }
 
-// ---- what ranks must agree on ----
+// ---- agreement of ranks ----
 
 std::vector<Plan> pair(int64_t sent, int64_t received, DType sent_type = DType::f32,
                        Lane second_lane = Lane::send_forward) {
@@ -240,7 +240,7 @@ TEST(Agreement, PartsAreTheSameOnAllRanks) {
   }
 }
 
-// ---- what transfers cost ----
+// ---- work of transfers ----
 
 TEST(Work, OfTransfersIsWhatARankSends) {
   Rank r(0, 4);

@@ -1,5 +1,5 @@
-// What each kind of context parallelism sends, against closed forms; that no kind computes more or less than
-// another; and which layouts cannot be run.
+// Wire bytes of each kind of context parallelism against closed forms; equal work of all kinds; and refused
+// layouts.
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
@@ -18,7 +18,7 @@ std::vector<Plan> plans_of(const RunSpec& spec) {
   return plans;
 }
 
-// bytes of one block's forward and backward on one rank
+// Bytes of one block's forward and backward on one rank
 double wire_bytes(const Plan& plan) {
   double bytes = 0;
   for (const Op& op : plan.ops)
@@ -51,8 +51,8 @@ TEST(ContextParallel, SendsWhatTheClosedFormsSay) {
           for (const Plan& plan : plans) {
             const int at = coords_of(spec.layout, plan.rank).cp;
             const auto own = static_cast<double>(parts[at]), next = static_cast<double>(parts[(at + 1) % cp]);
-            // ring: keys and values of all ranks but the next one's, both ways, and f32 sums of all;
-            // ulysses: four thirds of qkv, both ways
+            // ring: keys and values of all ranks but the next one's, both ways, and f32 sums of all; ulysses:
+            // four thirds of qkv, both ways
             const double want = std::string(kind) == "allgather" ? 2 * (c - 1) / c * a * 2 * row * N
                                 : ulysses ? 4 * a * row * ((c - 1) / c * own + (N - own) / c)
                                           : 2 * a * 2 * row * (N - next) + 4 * 2 * row * N;

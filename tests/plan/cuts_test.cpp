@@ -1,4 +1,4 @@
-// Where a pipeline cuts a net: equal parts evenly, unequal ones where the heaviest stage is lightest.
+// Pipeline cuts of a net: equal parts evenly, unequal ones with the lightest possible heaviest stage.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ double heaviest(const std::vector<double>& weights, const std::vector<int32_t>& 
   return most;
 }
 
-// All ways to cut, one after the other
+// Tries all cuts
 double best_of_all(const std::vector<double>& weights, size_t stages, std::vector<int32_t> begins = {0}) {
   if (begins.size() == stages) return heaviest(weights, begins);
   double best = std::numeric_limits<double>::infinity();
@@ -58,8 +58,8 @@ TEST(Cuts, OfEqualPartsAreEvenAndTheRestGoesToTheMiddle) {
   EXPECT_EQ(cuts_of(vit, 4), (std::vector<int32_t>{0, 2, 3, 4, 6}));
 }
 
-// Blocks on the coarse grid have a quarter of the tokens and four times the weights: as heavy as those on the
-// fine one, but for attention; merge and split weigh a seventh of them.
+// Coarse blocks have a quarter of the tokens and four times the weights: as heavy as fine ones, except for
+// attention; merge and split weigh a seventh of them.
 TEST(Cuts, OfAUnetFollowItsWork) {
   UnetSpec unet{{.img_height = 32, .img_width = 64, .in_channels = 4, .out_channels = 4}, 32, 2, 3, 2, 2};
   EXPECT_EQ(cuts_of(unet, 2), (std::vector<int32_t>{0, 5, 11}));

@@ -1,4 +1,4 @@
-// What a run takes of a GPU, and the micro-batch that is taken where nobody gave one, against all there are.
+// A run's memory on a GPU, and the chosen micro-batch against all legal ones.
 #include "model/nets/device_memory.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace isobar {
 namespace {
 
-// A run whose micro-batch nobody gave, with or without a pipeline.
+// A run without a given micro-batch, with or without a pipeline.
 RunSpec drawn(std::mt19937& random) {
   const auto one_of = [&](std::initializer_list<const char*> list) {
     return std::string(*(list.begin() + random() % list.size()));
@@ -46,7 +46,7 @@ RunSpec with_micro_batch(RunSpec s, int64_t b) {
   return s;
 }
 
-// Every rank's plan as it is, nothing left out.
+// The same from every rank's whole plan.
 double needed(const RunSpec& spec, const DeviceRoom& room) {
   double most = 0;
   for (int rank = 0; rank < spec.layout.world(); ++rank) {
@@ -68,7 +68,7 @@ TEST(MicroBatch, TheLargestThatFitsIsTaken) {
     const LayoutSpec& l = spec.layout;
     SCOPED_TRACE(to_json(spec).dump());
     DeviceRoom room{.process = static_cast<double>(random() % 1000000)};
-    // All that the layout takes, by the check of plans themselves.
+    // All sizes that the checks of plans accept.
     const int64_t samples = spec.train.global_batch / l.dp;
     std::vector<int64_t> legal;
     for (int64_t b = 1; b <= samples; ++b) try {
@@ -78,7 +78,7 @@ TEST(MicroBatch, TheLargestThatFitsIsTaken) {
       } catch (const ConfigError&) {
       }
     ASSERT_FALSE(legal.empty());
-    // A pipeline has as many as its virtual stages, or as many as it can have.
+    // A pipeline has as many micro-batches as virtual stages, or as many as possible.
     const int64_t stages = l.pp > 1 ? std::min(l.pp * l.vpp, samples / legal.front()) : 1;
     std::vector<double> need;
     std::vector<int64_t> sizes;
@@ -88,7 +88,7 @@ TEST(MicroBatch, TheLargestThatFitsIsTaken) {
         need.push_back(needed(with_micro_batch(spec, b), room));
       }
     int64_t before = 0;
-    std::vector<double> rooms = need;  // on the border, just below it, and beyond both ends
+    std::vector<double> rooms = need;  // at the limits, just below them, and beyond both ends
     for (const double n : need) rooms.push_back(n - 1);
     rooms.push_back(1);
     rooms.push_back(std::numeric_limits<double>::infinity());

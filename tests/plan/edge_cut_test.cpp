@@ -1,5 +1,5 @@
-// Graphs cut over ranks: every edge is on one rank, halos are what the edges read, and what one rank sends is
-// what the other receives; bytes on the wire are the cut's.
+// Graphs cut over ranks: every edge is on one rank, halos are what its edges read, sends match receives, and
+// wire bytes are the cut's.
 #include "model/nets/edge_cut.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(EdgeCut, GivesEveryEdgeToTheRankOfItsReceiver) {
   }
 }
 
-// Rows with the sender's number as their value, sent and summed up again, as the plan's ops do it
+// Rows with the sender's index as value, sent and summed again as the plan's ops do
 TEST(EdgeCut, SendsWhatTheOthersReadAndAddsUpWhatComesBack) {
   std::mt19937_64 random(std::random_device{}());
   for (int draw = 0; draw < 40; ++draw) {
@@ -84,7 +84,7 @@ TEST(EdgeCut, SendsWhatTheOthersReadAndAddsUpWhatComesBack) {
           arrived.push_back(c.first_sender + c.sent[static_cast<size_t>(begin + i)]);
       }
       EXPECT_EQ(arrived, std::vector<int64_t>(cuts[to].halo.begin(), cuts[to].halo.end()));
-      // Back: what the k-th row sent brings is added to the row that it was taken from.
+      // Backward: the k-th sent row's sum is added to its origin.
       const EdgeCut& c = cuts[to];
       ASSERT_EQ(static_cast<int64_t>(c.returned_offsets.size()), c.senders + 1);
       size_t once = 0;
@@ -108,7 +108,7 @@ TEST(EdgeCut, SplitsByWeight) {
   EXPECT_EQ(split_by_weight({5, 5}, 1), (std::vector<int64_t>{2}));
 }
 
-// Of a step of one micro-batch: twice each halo row (there and back) for each update of edges that reads it
+// In a step of one micro-batch: twice each halo row (there and back) for each update of edges that reads it
 TEST(EdgeCut, PutsTheHaloOnTheWireAndNothingElse) {
   for (const char* partition : {"bands", "metis"}) {
     if (partition == std::string("metis") && !has_metis()) continue;

@@ -1,4 +1,4 @@
-// Plans of very deep nets, against plans that hold every block.
+// Plans of very deep nets against whole plans.
 #include "model/nets/folded_plan.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ void expect_same(double got, double want, const char* what) {
   EXPECT_NEAR(got, want, 1e-9 * want) << what;
 }
 
-// All that is said of the whole net, beside build_plan()'s.
+// Compares all fields about the whole net with build_plan()'s.
 void expect_as_whole(const RunSpec& spec, int rank) {
   const FoldedPlan f = fold_plan(spec, rank, odd_workspace, /*most_whole=*/8);
   EXPECT_GT(f.rounds, 0) << "was planned whole";
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"vit-tiny",
                "150",
                {"policy.recompute=full", "policy.recompute_method=block", "policy.recompute_num_layers=5"}},
-        // Buckets of one block, and of several; kept whole or in shares
+        // Buckets of one block, and of several; whole or sharded
         Layout{"vit-tiny", "61", {"layout.dp=4", "policy.bucket_mb=0.001"}},
         Layout{"vit-tiny", "150", {"layout.dp=4", "policy.bucket_mb=0.7", "policy.zero=1"}},
         Layout{"vit-tiny", "61", {"layout.dp=4", "policy.zero=3", "policy.amp=bf16"}},
@@ -116,7 +116,7 @@ TEST(FoldedPlan, AHundredThousandBlocksTakeTwoSecondsAndFewBytes) {
   }
 }
 
-// Where gradients of several blocks wait for one another, scratch lies otherwise every time.
+// Scratch does not repeat if gradients of several blocks wait for one another.
 TEST(FoldedPlan, WhatDoesNotGrowByTheSameIsPlannedWhole) {
   const RunSpec spec =
       small("vit-tiny", {"net.depth=150", "layout.dp=2", "policy.bucket_mb=0.5", "policy.zero=2"});
@@ -125,7 +125,7 @@ TEST(FoldedPlan, WhatDoesNotGrowByTheSameIsPlannedWhole) {
   EXPECT_EQ(to_text(f.plan), to_text(build_plan(spec, 1, odd_workspace)));
 }
 
-// Names may tell one block from another: then all are there.
+// Names may distinguish blocks, so the plan is whole.
 TEST(FoldedPlan, WhatTrainNamesIsPlannedWhole) {
   const FoldedPlan f =
       fold_plan(small("vit-tiny", {"net.depth=61", "train.freeze=[blocks.7.*]"}), 0, odd_workspace, 8);

@@ -1,4 +1,4 @@
-// Plans of fp8: as Transformer Engine has it, all is kept in bf16, and the blocks' linears multiply in 8
+// Plans of fp8: as in Transformer Engine, tensors are kept in bf16, and the blocks' linears multiply in 8
 // bits.
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST(Fp8, KeepsWhatBf16KeepsAndSendsWhatItSends) {
   }
 }
 
-// What a step multiplies in 8 bits, in closed form: forward and twice that backward, of the blocks' linears.
+// FLOPs in 8 bits in closed form: the blocks' linears, forward and twice that backward.
 TEST(Fp8, MultipliesTheBlocksLinearsInEightBits) {
   for (const char* net : {"gpt3-175b", "llama3-8b"}) {
     const std::vector<std::string> words = {

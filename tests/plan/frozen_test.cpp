@@ -1,5 +1,5 @@
-// What is frozen is absent: from the gradients, the moments, the ops that write them and the wire; its
-// weights are read by both passes, and nothing else of it is in memory.
+// Frozen parameters have no gradients, moments, update ops or traffic; both passes read them, and nothing
+// else of them is in memory.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -54,7 +54,7 @@ TEST(NamePattern, IsANameOrItsBeginningUpToADot) {
   EXPECT_TRUE(matches("*norm1", "blocks.0.norm1.weight"));
 }
 
-// At most 15 elements a tensor lie in gaps.
+// At most 15 elements a tensor are gaps.
 TEST(Frozen, MemoryIsThatOfWhatIsTrained) {
   for (const Words& words : {kFreeze, kLora})
     for (const bool sixteen : {false, true}) {
@@ -77,8 +77,8 @@ TEST(Frozen, MemoryIsThatOfWhatIsTrained) {
     }
 }
 
-// The bytes of gradients that a dp rank sends: 2 (n-1)/n of them at stage 0, half of that at 1 and 2; at 3 as
-// often as there are micro-batches.
+// Gradient bytes that a dp rank sends: 2 (n-1)/n of them at stage 0, half of that at 1 and 2; at 3 once for
+// each micro-batch.
 TEST(Frozen, NothingOfItIsReduced) {
   for (const Words& words : {kFreeze, kLora})
     for (const int64_t zero : {0, 1, 2, 3}) {
@@ -101,7 +101,7 @@ TEST(Frozen, NothingOfItIsReduced) {
       EXPECT_GE(sent, wanted) << zero;
       EXPECT_LE(sent, 1.1 * wanted + 4096) << zero;
       if (zero == 0) EXPECT_EQ(gathered, 0);
-      if (zero == 1 || zero == 2) {  // what others have updated
+      if (zero == 1 || zero == 2) {  // parameters updated by other ranks
         double spread = 0;
         for (const Op& op : plan.ops)
           if (op.kind == OpKind::all_gather && op.path.starts_with("params/dp"))
@@ -112,7 +112,7 @@ TEST(Frozen, NothingOfItIsReduced) {
     }
 }
 
-// Both passes read every frozen matrix of a block; no op writes it, and none is the product of its gradient.
+// Both passes read every frozen matrix of a block; no op writes it or its gradient.
 TEST(Frozen, BackwardPassesThroughItAndWritesNothingOfIt) {
   const Plan plan = build_plan(tiny_spec(kLora), 0, {});
   std::set<std::string> weights;
@@ -153,7 +153,7 @@ TEST(Frozen, PlansOfAllRanksAgree) {
     }
 }
 
-// Nets that no kernels run yet have adapters, too.
+// Nets without kernels also have adapters.
 TEST(Frozen, EveryNetOfSharedLinearsTakesAdapters) {
   for (const char* config : {"gpt3-175b", "llama3-8b", "aurora-small", "unet-tiny"}) {
     const std::string file = source_dir() + "/configs/models/" + config + ".yaml";

@@ -1,4 +1,4 @@
-// Whole plans as text, reviewed as diffs. After a change that is meant:
+// Whole plans as text, reviewed as diffs. After an intended change:
 //   ISOBAR_UPDATE_GOLDEN=1 build/test_plan --gtest_filter='Golden*' && git diff tests/golden
 #include <gtest/gtest.h>
 

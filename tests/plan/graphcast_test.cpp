@@ -1,4 +1,4 @@
-// GraphCast as a plan: the published counts exactly, its graph against a look at all pairs.
+// GraphCast as a plan: the published counts exactly, its graph against brute force.
 #include "model/nets/graphcast.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ RunSpec shipped_globe(const std::string& name, const std::vector<std::string>& s
   return load_run_spec(source_dir() + "/configs/models/" + name + ".yaml", set);
 }
 
-// reference/systems.md 4.1; grid to mesh edges: the paper has 1,618,746, other rebuilds 1,618,820 and
+// reference/systems.md 4.1; grid to mesh edges: the paper has 1,618,746, other implementations 1,618,820 and
 // 1,618,824
 TEST(Graphcast, HasThePublishedCounts) {
   const RunSpec s = shipped_globe("graphcast"), small = shipped_globe("graphcast-small");
@@ -68,7 +68,7 @@ TEST(GlobeMesh, HasTheNodesEdgesAndTrianglesOfEachLevel) {
   EXPECT_NEAR(GlobeMesh(5).longest_finest_edge(), 0.041337, 1e-6);
 }
 
-// A pole is the middle of a face: the three corners nearest to it are equally far.
+// A pole is the centre of a face: its three nearest corners are equally far.
 TEST(GlobeMesh, HasAFaceAtEachPole) {
   const GlobeMesh mesh(0);
   for (const size_t first : {size_t{0}, size_t{9}})
@@ -126,7 +126,7 @@ TEST(GlobeGraph, IsThatOfALookAtAllPairs) {
     EXPECT_EQ(grid_to_mesh_edges(n), static_cast<int64_t>(pairs.size()));
     for (size_t i = 0; i < g->grid_to_mesh.senders.size(); ++i)
       EXPECT_TRUE(pairs.contains({g->grid_to_mesh.senders[i], g->grid_to_mesh.receivers[i]}));
-    // The point is a sum of the three corners with weights that are not negative (Cramer's rule).
+    // The point is a combination of the three corners with non-negative weights (Cramer's rule).
     for (int64_t p = 0; p < n.tokens(); ++p) {
       const auto corner = [&](int64_t i) {
         return mesh.nodes()[static_cast<size_t>(g->mesh_to_grid.senders[static_cast<size_t>(3 * p + i)])];
@@ -140,7 +140,7 @@ TEST(GlobeGraph, IsThatOfALookAtAllPairs) {
       for (const double weight : {volume(at, b, c) / all, volume(a, at, c) / all, volume(a, b, at) / all})
         EXPECT_GE(weight, -1e-7) << "point " << p;
     }
-    // An edge's features have its length, however they are turned; the longest is 1.
+    // An edge's features have its length in any rotation; the longest is 1.
     double longest = 0, off = 0;
     const EdgeSet& e = g->mesh;
     for (size_t i = 0; i < e.senders.size(); ++i)
@@ -153,13 +153,13 @@ TEST(GlobeGraph, IsThatOfALookAtAllPairs) {
       const float* f = &e.features[4 * i];
       off = worst(off, std::abs(f[0] - chord));
       off = worst(off, std::abs(std::hypot(f[1], f[2], f[3]) - chord));
-      off = worst(off, std::abs(f[1] + chord * chord * longest / 2));  // how far the sphere falls away
+      off = worst(off, std::abs(f[1] + chord * chord * longest / 2));  // the sphere's curvature
     }
     EXPECT_LT(off, 1e-6);
   }
 }
 
-// A plan that is only priced has the one count that has no closed form, and no graph.
+// A plan that is only priced needs the one count without a closed form, but no graph.
 TEST(GlobeGraph, TakesSecondsAtAQuarterDegree) {
   const GraphcastSpec n = shipped_globe("graphcast").net.graphcast();
   const auto start = std::chrono::steady_clock::now();

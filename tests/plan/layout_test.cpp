@@ -1,4 +1,4 @@
-// Ranks and groups against the tables of Megatron's `order` rule, and against the rule itself.
+// Ranks and groups against tables of Megatron's `order` rule, and against the rule itself.
 #include "model/plan/layout.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Plans of whole worlds: what every rank of a random legal layout is told fits together, and what goes over
-// the network is what the closed forms say.
+// Plans of whole worlds: all ranks of a random legal layout fit together, and wire bytes match closed forms.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,7 +33,7 @@ Words random_layout(std::mt19937& random) {
   const auto word = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
   const std::string schedule =
       pp > 1 ? word({"1f1b", "gpipe", "interleaved", "zb-h1"}) : word({"1f1b", "gpipe"});
-  const bool late = schedule == "zb-h1";  // weight gradients: needs activations and whole gradients
+  const bool late = schedule == "zb-h1";  // weight gradients are late: needs activations and whole gradients
   const std::string recompute = late ? "none" : word({"none", "selective", "full"});
   std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
   std::shuffle(axes.begin(), axes.end(), random);
@@ -77,7 +76,7 @@ TEST(Worlds, OfRandomLayoutsFitTogetherAndHoldEveryParameterOnce) {
       continue;  // interleaved with too few blocks or micro-batches
     }
     ++legal;
-    EXPECT_NO_THROW(check(plans));  // sizes, orders, and a dry run of all ranks against one another
+    EXPECT_NO_THROW(check(plans));  // sizes, orders, and a dry run of all ranks
     // The writers' shards hold each element of each tensor exactly once.
     std::map<std::string, int64_t> held;
     for (const Plan& plan : plans)
@@ -100,7 +99,7 @@ TEST(Worlds, ThatDoNotFitTogetherAreRefusedByTheirLayout) {
   EXPECT_NO_THROW(check_world(spec, odd_workspace));
   std::vector<Plan> plans = world_of(spec);
   EXPECT_NO_THROW(check_world(spec, plans));
-  plans[2].train.pop_back();  // the rank leaves out its optimizer, and with it what others wait for
+  plans[2].train.pop_back();  // the rank lacks its optimizer, for which others wait
   try {
     check_world(spec, plans);
     FAIL() << "was not refused";
@@ -114,10 +113,10 @@ TEST(Worlds, ThatDoNotFitTogetherAreRefusedByTheirLayout) {
 
 struct Traffic {
   int count = 0;
-  double elements = 0;  // of the whole buffers that the collectives work on
+  double elements = 0;  // of the collectives' whole buffers
 };
 
-/// Ops of one block on a lane, of one pass.
+/// Ops of one block on a lane, in one pass.
 std::map<OpKind, Traffic> traffic(const Plan& plan, Lane lane, Pass pass) {
   std::map<OpKind, Traffic> out;
   for (const Routine& r : plan.routines) {
@@ -161,7 +160,7 @@ TEST(Worlds, SequenceParallelBlocksGatherAndScatterFourAndSixTimes) {
   EXPECT_EQ(forward.at(OpKind::all_gather).count, 2);
   EXPECT_EQ(forward.at(OpKind::reduce_scatter).count, 2);
   EXPECT_EQ(backward.at(OpKind::all_gather).count,
-            4);  // two of them the inputs, kept cut, for weight gradients
+            4);  // two are inputs, kept cut, for weight gradients
   EXPECT_EQ(backward.at(OpKind::reduce_scatter).count, 2);
   EXPECT_EQ(forward.at(OpKind::all_gather).elements + forward.at(OpKind::reduce_scatter).elements, 4 * rows);
   EXPECT_EQ(backward.at(OpKind::all_gather).elements + backward.at(OpKind::reduce_scatter).elements,

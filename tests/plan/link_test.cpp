@@ -1,6 +1,6 @@
 // Dependencies: every pair of ops on different lanes that touch the same bytes, one of them writing, is
-// ordered by waits and by the order of the lanes. Found here by comparing all pairs, with addresses computed
-// anew.
+// ordered by waits and lane order. Found by brute force over all pairs, with addresses computed
+// independently.
 #include "model/plan/link.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::vector<Range> ranges_of(const Plan& plan, const Instr& instr) {
   return out;
 }
 
-/// Conflicting pairs on different lanes that nothing orders; `pairs` counts all conflicting ones.
+/// Unordered conflicting pairs on different lanes; `pairs` counts all conflicting ones.
 int unordered(const Plan& plan, const Program& program, int& pairs) {
   const auto& in = program.instrs;
   // clock[i][l]: the last instr of lane l that is certainly finished when i starts
@@ -154,7 +154,7 @@ TEST(Link, KeepsListOrderAndSerialKeepsOneLane) {
   }
 }
 
-// ---- check(): ranks that would deadlock or sum different things ----
+// ---- check(): deadlocks and mismatched sums ----
 
 class Check : public testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// Parameters in host memory: bytes of the device and of the host, and what goes between them in a step.
+// Parameters in host memory: bytes of device and host, and transfers in a step.
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
@@ -56,8 +56,8 @@ TEST(OffloadedParameters, LieInHostMemory) {
     }
 }
 
-// A step brings every share for both passes, or for forward alone where backward reads none of it, and once
-// more for its update, after which it goes back.
+// A step loads every share for both passes, or for forward only if backward does not read it, and once more
+// for its update, after which it is stored.
 TEST(OffloadedParameters, GoBetweenForEachUse) {
   const Plan plan = plan_of("vit-tiny", and_more(kOffloads, {"policy.micro_batch=4"}));
   const double all = 4.0 * static_cast<double>(plan.params_all.count);
@@ -67,7 +67,7 @@ TEST(OffloadedParameters, GoBetweenForEachUse) {
   EXPECT_LE(moved(plan, Lane::h2d, "params/"), 2 * all);
 }
 
-// Nothing on the device is read from the host's buffers but by transfers.
+// Only transfers access the host's buffers.
 TEST(OffloadedParameters, NoOtherOpTouchesThem) {
   for (const Words& more :
        {Words{}, {"policy.amp=bf16"}, {"policy.offload_optimizer=true", "train.ema=0.9"}, {"layout.dp=1"}}) {

@@ -10,7 +10,7 @@
 namespace isobar {
 namespace {
 
-Op with_operands(OpKind kind) {  // as many as its row has, all there
+Op with_operands(OpKind kind) {  // all operands of its row
   Op op;
   op.kind = kind;
   op.path = "block07/some/op";
@@ -75,7 +75,7 @@ TEST(OpTable, AWorkspaceComesBesides) {
   EXPECT_EQ(refusal(op), "(accepted)");
 }
 
-// What nets emit, kernels read by place: every op of every kind of plan is as its row says.
+// Kernels read operands by position, so every op of every kind of plan must match its row.
 TEST(OpTable, HoldsForWhatNetsEmit) {
   std::set<OpKind> seen;
   for (const char* model : {"vit-tiny", "gpt3-175b", "llama3-8b"}) {
@@ -100,7 +100,7 @@ TEST(OpTable, HoldsForWhatNetsEmit) {
         }
     }
   }
-  EXPECT_GE(seen.size(), 38u);  // of 46 kinds: the rest belong to options that are not set here
+  EXPECT_GE(seen.size(), 38u);  // the other kinds belong to options that are not set here
 }
 
 TEST(OpTable, EveryKindHasWorkOfItsOwnOrIsFree) {

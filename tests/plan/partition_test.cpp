@@ -1,4 +1,4 @@
-// Nodes dealt out to ranks by METIS: each once, evenly, always the same; the graph is the one that it was.
+// Nodes assigned to ranks by METIS: each once, evenly, reproducibly; the graph is unchanged.
 #include "model/nets/partition.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ RegionalGnnSpec source() {
   return load_run_spec(source_dir() + "/configs/models/regional-gnn.yaml", {}).net.regional_gnn();
 }
 
-// Of each receiver the same senders with the same features, in the same order
+// Each receiver has the same senders with the same features, in the same order
 TEST(Partition, RenumbersNodesAndKeepsTheGraph) {
   std::mt19937_64 random(std::random_device{}());
   for (int draw = 0; draw < 20; ++draw) {
@@ -101,7 +101,7 @@ TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
   EXPECT_EQ(cut->mesh.nodes(), globe.mesh_nodes());
   for (const int64_t points : cut->grid.parts)
     EXPECT_LT(static_cast<double>(points), 1.1 * static_cast<double>(globe.tokens()) / 4);
-  // The same for whoever asks: another cut in between changes nothing.
+  // Reproducible: another cut in between changes nothing.
   const EdgeSet ring = [] {
     EdgeSet e;
     for (int32_t r = 0; r < 100; ++r) {
@@ -120,8 +120,8 @@ TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
   EXPECT_EQ(once[0].parts, again[0].parts);
 }
 
-// What METIS is for: parts of many ranks that are wide as well as high have shorter borders than bands. Over
-// few ranks bands of a square region are as short.
+// METIS's purpose: over many ranks, compact parts have shorter borders than bands. Over few ranks bands of a
+// square region are as short.
 TEST(Partition, BothCutsAreToldAndMetisExchangesFewerRows) {
   if (!has_metis()) GTEST_SKIP() << "built without METIS";
   const std::vector<GraphCut> cuts = graph_cuts(source(), 8);
@@ -145,7 +145,7 @@ TEST(Partition, BothCutsAreToldAndMetisExchangesFewerRows) {
   EXPECT_EQ(picture.edges.size(), 29768u + 9760u);
 }
 
-// A point's latitude wherever it is numbered
+// A point's latitude under any numbering
 TEST(Partition, LossesCountByTheLatitudesOfTheirPoints) {
   RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", {});
   const std::vector<double> in_order = loss_latitudes(s, {});

@@ -1,4 +1,4 @@
-// Which part of the net everything in a plan is of. Names, which no reader looks at, are the second opinion.
+// The part of the net of everything in a plan, checked against names, which the product never parses.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -44,14 +44,14 @@ bool within(const std::string& path, const std::string& part) {
          (path.size() == part.size() || path[part.size()] == '/' || path[part.size()] == '.');
 }
 
-// The block that a name says it is of, -1: none
+// The block in a name, -1: none
 int32_t block_named(const Plan& plan, const std::string& name) {
   for (size_t p = 0; p < plan.parts.size(); ++p)
     if (plan.parts[p].kind == "block" && within(name, plan.parts[p].path)) return static_cast<int32_t>(p);
   return -1;
 }
 
-// Of every rank of every case
+// Every rank of every case
 void each_plan(const std::function<void(const Plan&)>& look) {
   for (const Case& c : cases()) {
     const RunSpec spec = spec_of(c.model, c.overrides);
@@ -96,7 +96,7 @@ TEST(Parts, OfBlocksAreWhereNamesSay) {
   });
 }
 
-// What is of no part is the step's: it is priced by the layout, not by the net.
+// Ops without a part belong to the step: they are priced by the layout, not the net.
 TEST(Parts, LeaveOutWhatIsOfUnitsOfStagesAndOfTheOptimizer) {
   each_plan([](const Plan& plan) {
     for (const Routine& r : plan.routines)
@@ -123,7 +123,7 @@ TEST(Parts, WeightGradientsWriteWhatParametersAreUpdatedWith) {
       if (!op.weight_gradient) continue;
       ++found;
       EXPECT_EQ(op.kind, OpKind::gemm);
-      // One product of as many elements as a matrix that this rank holds in that part
+      // One product with as many elements as a matrix that this rank holds of that part
       std::set<int64_t> matrices;
       int64_t q_k_v = 0;
       for (const Param& p : plan.params)

@@ -1,5 +1,5 @@
-// Memory: no two live buffers share a byte, the arena ends where the last buffer does, and no value is
-// overwritten between the op that writes it and the op that reads it.
+// Memory: live buffers share no byte, the arena ends at the last buffer, and no value is overwritten between
+// its write and its reads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-struct Held {  // bytes that a buffer holds over an interval of ops
+struct Held {  // bytes of a buffer over an interval of ops
   std::string name;
   int64_t begin, end;
   int first, last;
@@ -21,8 +21,8 @@ bool overlap(const Held& a, const Held& b) {
   return a.begin < b.end && b.begin < a.end && a.first <= b.last && b.first <= a.last;
 }
 
-/// All buffers, once per slot, with their lives: persistent ones live for ever, scratch from its first to its
-/// last use inside of its routine (numbered anew in every routine, so routines never meet).
+/// All buffers, once per slot, with their lives: persistent ones always, scratch from its first to its last
+/// use in its routine (numbered anew in each, so routines never overlap).
 std::vector<std::vector<Held>> lives(const Plan& plan) {
   std::vector<Held> always;
   for (const Buffer& b : plan.buffers) {
@@ -68,7 +68,7 @@ void expect_sound(const Plan& plan) {
   EXPECT_EQ(sum, plan.memory.arena);
 }
 
-/// Most bytes of scratch that any op needs at once: no placement can do with less.
+/// Most bytes of scratch that any op needs at once: a lower bound for any placement.
 int64_t least_scratch(const Plan& plan) {
   int64_t least = 0;
   for (const auto& held : lives(plan))

@@ -1,4 +1,4 @@
-// What planning takes is known before it is taken, and is bounded.
+// Memory of planning is estimated beforehand and bounded.
 #include "model/nets/plan_size.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ RunSpec small(std::vector<std::string> more) {
   return spec_of("vit-tiny", more);
 }
 
-double cpu_seconds() {  // whatever else the machine does
+double cpu_seconds() {  // independent of other load
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
@@ -97,7 +97,7 @@ TEST(PlanSize, AStepGrowsWithMicroBatchesAndItsPlanDoesNot) {
     return plan_bytes(build_plan(small({std::string("train.global_batch=") + batch, "policy.micro_batch=1"}),
                                  0, no_workspace));
   };
-  // Three kinds of backward pass from three micro-batches on, and an entry in the order of a step for each.
+  // From three micro-batches on there are three variants of backward, and one invocation for each pass.
   EXPECT_EQ(bytes("131072") - bytes("4"), 2 * (131072 - 4) * sizeof(Invocation));
   const RunSpec spec = small({"train.global_batch=1048576", "policy.micro_batch=1"});
   const double begin = cpu_seconds();
@@ -121,7 +121,7 @@ TEST(PlanSize, ADeepNetIsPlacedInTimeInProportion) {
   };
   seconds("100");
   const double once = seconds("500"), four = seconds("2000");
-  EXPECT_LT(four, 10 * once);  // placing was quadratic: 16 times and more
+  EXPECT_LT(four, 10 * once);  // quadratic placement would take 16 times or more
 }
 
 TEST(PlanSize, AWorldTooLargeForMemoryIsCheckedByAPartOfIt) {
@@ -136,7 +136,7 @@ TEST(PlanSize, AWorldTooLargeForMemoryIsCheckedByAPartOfIt) {
   EXPECT_EQ(part.micro_batches(), many.micro_batches());
   EXPECT_EQ(part.micro_batch(), 1);
   EXPECT_NO_THROW(check_world(many, no_workspace));
-  // Interleaved stages want a multiple of their number of micro-batches.
+  // Interleaving needs a multiple of the number of stages.
   const RunSpec deep = small({"net.depth=8", "layout.pp=4", "layout.vpp=2", "policy.schedule=interleaved",
                               "layout.dp=256", "train.global_batch=65536", "policy.micro_batch=1"});
   const RunSpec few = world_to_check(deep, no_workspace);
@@ -145,7 +145,7 @@ TEST(PlanSize, AWorldTooLargeForMemoryIsCheckedByAPartOfIt) {
   EXPECT_NO_THROW(check_world(deep, no_workspace));
 }
 
-// A plan grows neither with replicas nor with micro-batches; check_world looks at some of so many ranks.
+// A plan's size depends on neither replicas nor micro-batches; check_world looks at a few ranks.
 TEST(PlanSize, ManyReplicasAndManyMicroBatchesArePlannedAndCheckedInSeconds) {
   const auto llama = [](const char* dp) {
     return spec_of("llama3-8b",

@@ -1,4 +1,4 @@
-// Plans that the tests of this room look at.
+// Plans for the tests of model/plan and model/nets.
 #pragma once
 #include <random>
 #include <string>
@@ -16,7 +16,7 @@ inline int64_t no_workspace(const Op&) {
   return 0;
 }
 
-/// Some scratch an attention op may want, so that placement has something odd to place.
+/// Odd scratch sizes for attention, to exercise placement.
 inline int64_t odd_workspace(const Op& op) {
   return op.kind == OpKind::attention ? 1000 : 4444;
 }
@@ -43,7 +43,7 @@ inline Plan random_plan(uint32_t seed) {
     for (int i = 0; i < 12; ++i)
       views.push_back(
           b.scratch("scratch" + std::to_string(i), below(2) ? DType::f32 : DType::bf16, 1 + below(300)));
-    const auto piece = [&](size_t near) {  // mostly of a few neighbours, so that lives are short
+    const auto piece = [&](size_t near) {  // mostly of near neighbours, so that lives are short
       const View& v = below(6) == 0 ? views[below(3)] : views[3 + (near + below(4)) % 12];
       const int64_t from = below(static_cast<int>(v.count)), n = 1 + below(static_cast<int>(v.count - from));
       return v.slice(from, n);

@@ -1,5 +1,5 @@
-// The regional net as a plan: the source's counts exactly, its graph against a look at all pairs, constants
-// in memory, dumps and hashes.
+// The regional net as a plan: the source's counts exactly, its graph against brute force, constants in
+// memory, dumps and hashes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ double degrees_between(const Point& a, const Point& b) {
   return 2 * std::asin(std::sqrt(up * up + std::cos(k * a.lat) * std::cos(k * b.lat) * across * across)) / k;
 }
 
-// `region`: the points among which senders were looked for; `from`: how they are numbered
+// `region`: candidate senders; `from`: their numbering
 void expect_nearest(const EdgeSet& e, const std::vector<Point>& region, const std::vector<Point>& from,
                     const std::vector<Point>& to, int64_t k, bool itself,
                     const std::function<bool(const Point&)>& receives) {
@@ -122,7 +122,7 @@ void expect_nearest(const EdgeSet& e, const std::vector<Point>& region, const st
   EXPECT_EQ(seen.size(), e.senders.size());
 }
 
-// Each of its outer rows and columns has a sender.
+// Each outer row and column has a sender.
 void expect_tight(const EdgeSet& e, const GridBox& box) {
   std::set<int64_t> rows, columns;
   for (const int32_t s : e.senders) rows.insert(s / box.columns), columns.insert(s % box.columns);
@@ -146,7 +146,7 @@ void expect_graph(const RegionalGnnSpec& n) {
 
 TEST(RegionGraph, HasTheNearestOfAllPairs) {
   expect_graph(tiny_net().net.regional_gnn());
-  // Where a degree of longitude is next to nothing
+  // Near the pole, where degrees of longitude are short
   const RunSpec north =
       tiny_net({"net.north=89.5", "net.downstream=[83.5, 87.5, 5, 9]", "net.upstream=[81.5, 89.5, 1, 5]"});
   expect_graph(north.net.regional_gnn());
@@ -205,19 +205,19 @@ TEST(Constants, AreOfARankWhosePartsReadThem) {
   EXPECT_TRUE(names(1).contains("boundary.by_sender"));
 }
 
-// Half a million nodes: the graph would take seconds a rank.
+// Half a million nodes: building the graph would take seconds a rank.
 TEST(Constants, AreNotMadeForAPlanThatIsOnlyPriced) {
   RunSpec s = source_net();
   RegionalGnnSpec& n = s.net.regional_gnn();
   n.spacing = 0.02, n.img_height = 1251, n.img_width = 2751;
   s.layout.dp = 64, s.train.global_batch = 64;
-  const std::clock_t begin = std::clock();  // of this process: others may want the cores
+  const std::clock_t begin = std::clock();  // process time, independent of other load
   for (int rank = 0; rank < 20; ++rank) EXPECT_GT(build_plan(s, rank, {}).memory.arena, 0);
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2.0);
   EXPECT_EQ(n.intra_edges(), 8 * 751 * 751);
 }
 
-// ---- what it cannot be ----
+// ---- refusals ----
 
 TEST(RegionalGnn, RefusesWhatItCannotTakeAndSaysWhy) {
   const auto message = [](const std::vector<std::string>& set) -> std::string {

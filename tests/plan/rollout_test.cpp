@@ -1,5 +1,5 @@
-// Plans of roll-outs: what any layout's ranks say to one another fits, memory is what the steps keep, and a
-// plan does not grow with its steps.
+// Plans of roll-outs: ranks of any layout fit together, memory is what steps save, and a plan does not grow
+// with its steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ TEST(RollOut, KeepsASlotForEveryStepThatIsGoneBackThrough) {
   for (const int64_t steps : {2, 4, 7}) {
     const Plan all = rolled(steps);
     EXPECT_EQ(all.slots, std::vector<int64_t>{steps});
-    EXPECT_EQ(saved(all), steps * saved(one));  // nothing more is saved of a step than of one that is alone
+    EXPECT_EQ(saved(all), steps * saved(one));  // a step saves no more than one without roll-out
     EXPECT_EQ(rolled(steps, {"policy.micro_batch=1"}).slots, std::vector<int64_t>{steps});
     EXPECT_EQ(rolled(steps, {"policy.micro_batch=1", "policy.schedule=gpipe"}).slots,
               std::vector<int64_t>{4 * steps});
@@ -77,7 +77,7 @@ TEST(RollOut, GrowsByTheStep) {
     EXPECT_EQ(spec.rollout_at(step), std::min<int64_t>(3, 1 + step / 4));
 }
 
-// No rank waits for ever, and who receives receives what is sent.
+// No deadlock, and sends match receives.
 TEST(RollOut, RanksOfAnyLayoutUnderstandOneAnother) {
   std::mt19937 random(std::random_device{}());
   const auto pick = [&](const Words& from) { return from[random() % from.size()]; };
@@ -141,7 +141,7 @@ TEST(RollOut, WhatNoScheduleRunsIsRefused) {
     }
 }
 
-// The closed form of what stages wait for, against the order in which they work.
+// The closed form of stages' idle time, against a replay of their order.
 TEST(RollOut, StagesWaitAsLongAsTheClosedFormSays) {
   constexpr double kForward = 1, kBackward = 2;
   for (const char* kind : {"1f1b", "gpipe"})

@@ -1,5 +1,5 @@
-// Pipeline schedules against their closed forms, and against a replay of all stages together: nothing may
-// deadlock, and the makespan is the published one.
+// Pipeline schedules against their closed forms, and against a replay of all stages: no deadlock, and the
+// published makespan.
 #include "model/plan/schedule.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct Units {
   int forward = 1, input = 1, weight = 1;  // of one micro-batch on one chunk
 };
 
-// When all stages end, transfers taking no time; -1: they wait for each other for ever.
+// Time at which all stages end, with free transfers; -1: deadlock.
 int makespan(const std::string& kind, int p, int m, int v, Units t = {}) {
   std::vector<std::vector<Action>> lists;
   lists.reserve(p);
@@ -152,7 +152,7 @@ TEST(Schedule, InFlightIsTheMostThatWaitForTheirBackward) {
     for (int r = 0; r < 4; ++r) {
       const auto actions = schedule_actions("interleaved", 4, r, 16, v);
       std::vector<int64_t> most(v, 0);
-      for (size_t i = 0; i < actions.size(); ++i)  // counted anew at every place of the list
+      for (size_t i = 0; i < actions.size(); ++i)  // recounted at every position
         for (int c = 0; c < v; ++c) {
           int64_t open = 0;
           for (size_t j = 0; j <= i; ++j)
@@ -171,7 +171,7 @@ TEST(Schedule, ZeroBubbleHoldsNoMoreThanTheFirstStageOfOneForwardOneBackward) {
         const auto actions = schedule_actions("zb-h1", p, r, m);
         EXPECT_EQ(warmup_of(actions), std::min(p - r, m));
         EXPECT_EQ(in_flight(actions, 1), (std::vector<int64_t>{std::min(p, m)}));
-        int forwards = 0, inputs = 0, weights = 0;  // each in ascending order, after the one before it
+        int forwards = 0, inputs = 0, weights = 0;  // each in ascending order, after its predecessor
         for (const Action& a : actions) {
           int& n = a.type == Type::forward ? forwards : a.type == Type::backward_input ? inputs : weights;
           ASSERT_NE(a.type, Type::backward);
@@ -188,8 +188,8 @@ TEST(Schedule, ZeroBubbleHoldsNoMoreThanTheFirstStageOfOneForwardOneBackward) {
 }
 
 TEST(Schedule, ZeroBubbleLeavesAThirdOfTheBubble) {
-  // (p - 1)(tF + tI - tW) from p micro-batches on; each one that is missing takes a weight gradient with it
-  // that would have filled one of its units.
+  // (p - 1)(tF + tI - tW) from p micro-batches on; each missing one also lacks a weight gradient to fill a
+  // unit of the bubble.
   for (const int p : kStages)
     for (int m = 1; m <= 64; ++m) {
       SCOPED_TRACE("p " + std::to_string(p) + " m " + std::to_string(m));

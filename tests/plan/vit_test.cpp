@@ -1,5 +1,5 @@
-// The ViT's plan against closed forms written down here, not asked of the plan: parameters, FLOPs, memory by
-// category, wire bytes; gradient buckets; and what cannot be planned yet.
+// The ViT's plan against independent closed forms: parameters, FLOPs, memory by category, wire bytes;
+// gradient buckets; and plans that are refused.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -44,7 +44,7 @@ TEST(Vit, ParametersAndFlopsAreThoseOfThePublishedNets) {
     const double flops = totals(plan, spec.micro_batch()).forward_flops;
     EXPECT_EQ(flops, forward_flops(spec.net.vit()));
     EXPECT_NEAR(flops / 1e9, c.gflops, 0.5);
-    // params, gradients and two moments in fp32: 16 bytes a parameter; AMP keeps 2 more
+    // params, gradients and two moments in fp32: 16 bytes a parameter; AMP adds 2
     EXPECT_EQ(kind_bytes(plan, BufferKind::params), 4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::grads), 4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::adam), 8 * c.parameters);
@@ -63,7 +63,7 @@ TEST(Vit, FlopsDoNotDependOnHowTheBatchIsCut) {
           spec_of("vit-tiny", {std::string("policy.micro_batch=") + micro, std::string("layout.dp=") + dp});
       const Totals t = totals(build_plan(spec, 0, no_workspace), spec.micro_batch());
       EXPECT_EQ(t.forward_flops, forward_flops(spec.net.vit()));
-      // Backward: twice the linears (no gradient of the image), 5/2 of attention.
+      // Backward: twice the linears (without the image's gradient), 5/2 of attention.
       const VitSpec& n = spec.net.vit();
       const auto N = static_cast<double>(n.tokens()), D = static_cast<double>(n.embed_dim);
       const double attention = static_cast<double>(n.depth) * 4 * N * N * D;
@@ -73,7 +73,7 @@ TEST(Vit, FlopsDoNotDependOnHowTheBatchIsCut) {
     }
 }
 
-// Bytes that one micro-batch of a rank keeps from forward to backward, with a bytes an activation.
+// Bytes that a rank saves of one micro-batch from forward to backward, with a bytes an activation.
 int64_t saved_bytes(const VitSpec& n, int64_t batch, int64_t a) {
   const int64_t N = n.tokens(), D = n.embed_dim, R = batch * N;
   const int64_t P = n.in_channels * n.patch_size * n.patch_size;
@@ -105,9 +105,8 @@ TEST(Vit, MemoryIsThatOfTheClosedForms) {
         }
 }
 
-// What full recomputation keeps of a micro-batch: of L blocks, uniform the input of every N-th; block all but
-// the insides of the first N. What it costs: the forward pass of those blocks, without the last product of
-// every group.
+// Full recomputation of L blocks saves the input of every N-th (uniform), or all but the insides of the first
+// N (block). It costs those blocks' forward, without the last product of every group.
 TEST(Vit, RecomputationKeepsAndCostsWhatItsMethodSays) {
   for (const char* amp : {"none", "bf16"})
     for (const int64_t depth : {1, 4, 5})
@@ -145,7 +144,7 @@ TEST(Vit, RecomputationKeepsAndCostsWhatItsMethodSays) {
         }
 }
 
-TEST(Vit, GapsBetweenParametersStaySmall) {  // sizes that 64 bytes do not divide
+TEST(Vit, GapsBetweenParametersStaySmall) {  // sizes not divisible by 64 bytes
   const RunSpec spec = spec_of("vit-tiny", {"net.embed_dim=36", "net.num_heads=4", "net.in_channels=3",
                                             "net.out_channels=3", "net.patch_size=2"});
   const Plan plan = build_plan(spec, 0, no_workspace);
@@ -161,7 +160,7 @@ TEST(Vit, GapsBetweenParametersStaySmall) {  // sizes that 64 bytes do not divid
   EXPECT_LE(end, plan.params_all.count);
 }
 
-/// How often each gradient element is reduced in a step; fails if one is written after its reduction.
+/// Reductions of each gradient element in a step; fails if one is written after its reduction.
 std::vector<int> reductions(const Plan& plan) {
   std::vector<int> times(plan.grads_all.count, 0);
   for (const Invocation& inv : plan.train) {
@@ -203,7 +202,7 @@ TEST(Vit, BucketsReduceEveryGradientOnceWhateverTheirSize) {
     EXPECT_NO_THROW(check(plans));
     const Plan& plan = plans[static_cast<size_t>(random() % dp)];
     for (const int times : reductions(plan)) ASSERT_EQ(times, 1);
-    // ring all-reduce: 2 (n-1)/n of the bytes, of gradients and of the metrics (loss and one RMSE a channel)
+    // ring all-reduce: 2 (n-1)/n of the bytes, of gradients and metrics (loss and one RMSE a channel)
     const double n = static_cast<double>(dp);
     const double payload = 4.0 * static_cast<double>(plan.params_all.count + 1 + spec.net.vit().out_channels);
     EXPECT_NEAR(totals(plan, spec.micro_batch()).step.wire_bytes, 2 * (n - 1) / n * payload, 1e-6 * payload);

@@ -1,4 +1,4 @@
-// Plans with a split backward pass: all ranks run together, weight parts hold the products and nothing else.
+// Plans with a split backward: all ranks run together, weight parts hold only products.
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
@@ -38,7 +38,7 @@ TEST(ZeroBubble, RanksRunTogetherAndTheWeightPartHoldsTheProducts) {
                     weight)
               << r.name << " " << op.path;
           if (weight &&
-              op.kind == OpKind::gemm)  // but for what was gathered here, nothing of the input part's
+              op.kind == OpKind::gemm)  // reads nothing of the input part, except what it gathered itself
             for (const View& v : {op.reads[0], op.reads[1]}) {
               const Buffer& b = plan.buffers[v.buffer];
               EXPECT_TRUE(b.kind == BufferKind::saved || b.name.ends_with(".all"))

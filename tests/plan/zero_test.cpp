@@ -1,4 +1,4 @@
-// ZeRO in the plan: what each stage keeps, to the byte, and what it sends.
+// ZeRO in the plan: memory of each stage to the byte, and its traffic.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ int64_t bytes_of(const Plan& plan, BufferKind kind) {
 
 struct Sizes {
   double matrix = 0, vector = 0;  // elements: read by matrix products, read in f32
-  double embed_bytes = 0;         // of them, as they are gathered in bf16
+  double embed_bytes = 0;         // of them, gathered in bf16
 };
 Sizes sizes_of(const Plan& plan) {
   Sizes s;
@@ -113,8 +113,8 @@ TEST(Zero, SendsWhatItsStageSays) {
   }
 }
 
-// A micro-batch's reductions hide under its own backward pass: nothing waits for one before the next has been
-// sent, and what is gathered is read.
+// A micro-batch's reductions overlap its own backward: each is awaited only after the next one has started,
+// and what is gathered is read.
 TEST(Zero, ReductionsAreWaitedForOneUnitLate) {
   for (const int zero : {2, 3}) {
     const Plan plan = build_plan(
@@ -123,7 +123,7 @@ TEST(Zero, ReductionsAreWaitedForOneUnitLate) {
         1, no_workspace);
     for (const Routine& r : plan.routines) {
       if (r.pass != Pass::backward) continue;
-      std::map<std::string, int> waiting;   // by group and type: reductions that nobody has waited for
+      std::map<std::string, int> waiting;   // by group and type: reductions not yet awaited
       std::map<int32_t, std::string> sent;  // buffer -> whose
       std::set<int32_t> gathered, read;
       int reductions = 0, most = 0;
@@ -139,7 +139,7 @@ TEST(Zero, ReductionsAreWaitedForOneUnitLate) {
         if (op.kind == OpKind::all_gather && op.lane == Lane::dp) gathered.insert(op.writes[0].buffer);
         if (op.kind != OpKind::reduce_scatter) continue;
         ++reductions;
-        // Units of matrices and units of what is read in f32 travel independently.
+        // Units of matrices and of f32 parameters are reduced independently.
         const std::string section = plan.groups[op.a.group].name;
         sent[op.writes[0].buffer] = section;
         most = std::max(most, ++waiting[section]);
@@ -153,7 +153,7 @@ TEST(Zero, ReductionsAreWaitedForOneUnitLate) {
   }
 }
 
-// A parameter is gathered while the part before it computes, and let go after its last use.
+// A parameter is gathered while the part before it computes, and freed after its last use.
 TEST(Zero, StageThreeHoldsTwoPartsAtATime) {
   const Words deep = {"net.depth=8", "policy.recompute=full"};
   const Plan whole = build_plan(spec_with(2, 4, "none", deep), 0, no_workspace),

@@ -1,5 +1,5 @@
-// Scores of forecasts against their definitions, written down a second time: sums in long double over lists
-// of points, two passes, a Fourier transform by its formula.
+// Scores of forecasts against independent definitions: sums in long double over lists of points, two passes,
+// a Fourier transform by its formula.
 #include "model/skill/skill.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ double uniform(double low, double high) {
   return std::uniform_real_distribution<double>(low, high)(random_bits());
 }
 
-struct Points {  // of one channel, those that count
+struct Points {  // of one channel, unmasked
   std::vector<Real> w, p, t, usual;
   Real mean(const auto& f) const {
     Real sum = 0, all = 0;
@@ -77,7 +77,7 @@ TEST(Skill, EveryScoreIsItsDefinition) {
                 std::cos(latitudes[static_cast<size_t>(y)] * std::numbers::pi / 180) /
                     std::cos(61 * std::numbers::pi / 180),
                 1e-12);
-  for (const size_t gone : {size_t{3}, size_t{44}}) weights[gone] = 0;  // points that do not count
+  for (const size_t gone : {size_t{3}, size_t{44}}) weights[gone] = 0;  // points without weight
   all = 0;
   for (const double w : weights) all += w;
   for (double& w : weights) w /= all;
@@ -90,7 +90,7 @@ TEST(Skill, EveryScoreIsItsDefinition) {
     Fields p = random_fields(C * H * W, 280, 2), t = p;
     const Fields off = random_fields(C * H * W, 0.3f, 1), usual = random_fields(C * H * W, 280, 1);
     for (size_t i = 0; i < t.size(); ++i) t[i] += off[i];
-    for (int64_t c = 0; c < C; ++c) t[static_cast<size_t>(c * H * W + 3)] = NAN;  // … whatever they hold
+    for (int64_t c = 0; c < C; ++c) t[static_cast<size_t>(c * H * W + 3)] = NAN;  // … may hold anything
     const std::vector<double> said = skill.add(1, p.data(), t.data(), usual.data());
     for (int64_t c = 0; c < C; ++c) {
       Points s;
@@ -164,7 +164,7 @@ TEST(Climatology, IsTheMeanOfItsHourOfTheDay) {
   Climatology usual(4), timeless(4);
   std::map<int, std::vector<Fields>> of_hour;
   for (int i = 0; i < 90; ++i) {
-    const int hour = i * 6 - 120;  // before 1970, too
+    const int hour = i * 6 - 120;  // including before 1970
     of_hour[((hour % 24) + 24) % 24].push_back(random_fields(4, 5, 2));
     usual.add(hour, of_hour[((hour % 24) + 24) % 24].back().data());
     timeless.add(std::nan(""), of_hour[((hour % 24) + 24) % 24].back().data());
@@ -226,7 +226,7 @@ TEST(ZonalSpectrum, IsTheFourierTransformsAndItsPowersAreTheVariance) {
   }
 }
 
-// Blocks of a grid that is larger than a map, whatever its size; points that do not count; a block of none.
+// Blocks of grids larger than a map; points without weight; a block without points.
 TEST(ErrorMap, IsTheRootMeanSquareOfWhatCountsInEachBlock) {
   for (const auto& [height, width] : {std::pair<int64_t, int64_t>{7, 9}, {181, 360}, {97, 401}}) {
     const int64_t points = height * width;

@@ -1,20 +1,19 @@
-// What a timeline says, as numbers: how tests see whether an executor hides what it should.
+// Statistics of a timeline, for tests of whether an executor overlaps what it should.
 //
 //   Analyser a(plan, program);                     // one rank's
-//   a.add(recorder.take());                        // as often as wished
+//   a.add(recorder.take());                        // repeatable
 //   a.steps().back().coverage();  a.ops();
 //
-// Words, as HTA and Megatron use them; every interval is cut to its step:
+// Terms as in HTA and Megatron; every interval is clipped to its step:
 //   compute   union of the spans of ops that are neither collectives nor fetches, on any lane
 //   comm      union of the spans of collectives, on any lane
 //   data      union of the fetches: waiting for the loader and unpacking
-//   wait      gap on the compute lane, before an op, while an op of another lane that it must wait for runs;
-//   at
-//             the end of the step, while any other lane runs
+//   wait      gap on the compute lane before an op, while an op of another lane that it must wait for runs;
+//             at the end of the step, while any other lane runs
 //   exposed   comm without compute: |comm \ compute|; the rest of comm is overlapped
 //   idle      neither compute, comm nor data
-//   covered   compute lane busy or in such a wait; what is not is unattributed: the executor's own time
-//   moving    of that, while a transfer runs: without a communication thread the compute lane moves it itself
+//   covered   compute lane busy or in such a wait; the rest is unattributed: the executor's own time
+//   moving    the part of that during a transfer, which the compute lane makes without a communication thread
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -81,7 +80,7 @@ struct StepSplit {  // seconds of one step of one rank
   double exposed_comm_s = 0;
   double exposed_by_lane_s[kLanes] = {};  // collectives of that lane, without compute
   double unattributed_s = 0, moving_s = 0;
-  int64_t too_early = 0;  // ops that began before what they must wait for had ended: a broken executor
+  int64_t too_early = 0;  // ops that began before their dependencies ended: a broken executor
 
   double coverage() const { return step_s > 0 ? 1 - unattributed_s / step_s : 1; }        // share of step
   double overlap() const { return comm_s > 0 ? 1 - exposed_comm_s / comm_s : 0; }         // share of comm
@@ -102,8 +101,8 @@ class Analyser {
  public:
   /// Keeps references: both must outlive it.
   Analyser(const Plan& plan, const Program& program);
-  /// A step's spans and its StepTime must come in the same call. Spans of steps without StepTime only count
-  /// in ops(). Throws std::out_of_range when a span names an op or instr that does not exist.
+  /// A step's spans and its StepTime must come in the same call; spans without StepTime count only in ops().
+  /// Throws std::out_of_range if a span names an op or instr that does not exist.
   void add(const Timeline& timeline);
 
   const std::vector<StepSplit>& steps() const { return steps_; }
@@ -207,7 +206,7 @@ inline std::vector<OpRow> Analyser::ops() const {
   return out;
 }
 
-/// Median, over steps, of each number; the first `warmup` steps are left out if others remain.
+/// Median over steps of each number; leaves out the first `warmup` steps if others remain.
 inline StepSplit median(std::vector<StepSplit> steps, size_t warmup = 2) {
   if (steps.empty()) return {};
   if (steps.size() > warmup) steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(warmup));

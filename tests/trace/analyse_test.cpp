@@ -61,7 +61,7 @@ TEST(Analyse, TheEndOfAStepWaitsForTheOtherLanes) {
   const SmallPlan s = small_plan();
   Timeline t;
   add_step(t, 1, 0);
-  t.spans.erase(t.spans.begin() + 3);  // no update: nobody on the compute lane needs the reduction of 40-85
+  t.spans.erase(t.spans.begin() + 3);  // no update: no op on the compute lane needs the reduction of 40-85
   Analyser a(s.plan, s.program);
   a.add(t);
   EXPECT_NEAR(a.steps()[0].wait_s, 25 * kUs, 1e-12);                  // 60-85
@@ -119,7 +119,7 @@ TEST(Analyse, OpTableAddsUpByPathOverCalls) {
   EXPECT_NEAR(rows[1].gflops_per_s(), 1024 / (30 * kUs) * 1e-9, 1e-9);
 }
 
-// Against an analyser that knows nothing of intervals: it asks every microsecond which spans are running.
+// Against an analyser without intervals: it samples the running spans every microsecond.
 TEST(Analyse, AgreesWithCountingMicroseconds) {
   const SmallPlan s = small_plan();
   std::mt19937 rng(std::random_device{}());
@@ -167,7 +167,7 @@ TEST(Analyse, MedianLeavesOutTheWarmUp) {
   std::vector<StepSplit> steps;
   for (double s : {100.0, 90.0, 1.0, 3.0, 2.0}) steps.push_back({.step_s = s});
   EXPECT_DOUBLE_EQ(median(steps).step_s, 2);
-  EXPECT_DOUBLE_EQ(median({steps[0], steps[1]}).step_s, 95);  // nothing else is there
+  EXPECT_DOUBLE_EQ(median({steps[0], steps[1]}).step_s, 95);  // no other steps
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The trace file against what the Trace Event Format asks of it, read with a JSON parser that the writer
-// does not use.
+// The trace file against the Trace Event Format, read with a JSON parser that the writer does not use.
 #include "model/trace/chrome.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +31,7 @@ class Chrome : public testing::Test {
   fs::path dir_;
 };
 
-// Throws or records a failure for anything that a trace viewer would stumble over.
+// Throws or fails for anything that a trace viewer would reject.
 void check_schema(const json& trace) {
   ASSERT_TRUE(trace.at("traceEvents").is_array());
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> slices;  // by thread: begin, end
@@ -202,7 +201,7 @@ TEST_F(Chrome, NamesAreEscapedAndSharedNanosecondsDoNotOverlap) {
   const std::string name = "b\"\\\n</script>\xff\xe6\xb0\x94";  // quotes, control, a byte that is not UTF-8
   const SmallPlan s = small_plan(0, name);
   Timeline t;
-  for (int i = 0; i < 2'000; ++i)  // slices that touch, at times that binary fractions of µs cannot hold
+  for (int i = 0; i < 2'000; ++i)  // adjacent slices, at times that binary fractions of µs cannot hold
     t.spans.push_back(
         {0, i, 2, 2, 0, Lane::compute, 1'000'000'007ll + 333 * i, 1'000'000'007ll + 333 * (i + 1)});
   write_chrome_trace(dir_ / "t.json", {{&t, &s.plan, &s.program}});

@@ -1,5 +1,5 @@
-// The join against streams of records made up from a known truth, fresh at random each time: shuffled, with
-// foreign work between, links and activities lost, clocks apart and drifting.
+// The join against random streams of records with known truth: shuffled, with foreign work, lost links and
+// activities, clock offset and drift.
 #include "model/trace/device_records.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct Truth {
   int64_t joined_ns = 0, other_ns = 0;
 };
 
-class Streams : public testing::TestWithParam<bool> {  // whether the steps are replays of a graph
+class Streams : public testing::TestWithParam<bool> {  // parameter: the steps are replays of a graph
  protected:
   void SetUp() override {
     seed_ = std::random_device{}();
@@ -31,7 +31,7 @@ class Streams : public testing::TestWithParam<bool> {  // whether the steps are 
   int64_t any(int64_t from, int64_t to) { return std::uniform_int_distribution<int64_t>(from, to)(random_); }
   bool chance(double p) { return std::bernoulli_distribution(p)(random_); }
 
-  // `lose_links`, `lose_nodes`: shares of what never arrives; what an op loses that way belongs to `other`.
+  // `lose_links`, `lose_nodes`: shares lost; the affected activities count as `other`.
   Truth make(double lose_links, double lose_nodes, double foreign) {
     Truth t;
     const auto instrs = static_cast<int32_t>(any(5, 60)), steps = static_cast<int32_t>(any(1, 6));
@@ -49,7 +49,7 @@ class Streams : public testing::TestWithParam<bool> {  // whether the steps are 
       while (!taken.insert(node).second);
       return node;
     };
-    // A program is captured as graphs of runs of instrs; each node knows its place in its graph.
+    // A program is captured as graphs of runs of instrs; each node has its index in its graph.
     struct Node {
       int32_t instr;
       uint64_t id;
@@ -69,7 +69,7 @@ class Streams : public testing::TestWithParam<bool> {  // whether the steps are 
     int64_t clock = any(0, int64_t{1} << 60);
     const auto run = [&](uint32_t call, uint64_t node, const char* name) {
       const int64_t begin = clock + any(0, 3000), end = begin + any(1, 50000);
-      clock = chance(0.7) ? end : begin;  // some run side by side
+      clock = chance(0.7) ? end : begin;  // some are concurrent
       const auto kind = static_cast<DeviceActivity::Kind>(any(0, 2));
       t.records.activities.push_back({kind, call, node, begin, end, name});
       return std::pair{begin, end};
@@ -86,7 +86,7 @@ class Streams : public testing::TestWithParam<bool> {  // whether the steps are 
       at->second.first = std::min(at->second.first, time.first);
       at->second.second = std::max(at->second.second, time.second);
     };
-    const auto announce = [&](uint32_t call, OpKey key) {  // whether it arrives
+    const auto announce = [&](uint32_t call, OpKey key) {  // returns whether it arrives
       if (chance(lose_links)) return false;
       for (int64_t n = any(1, 2); n > 0; --n) t.records.links.push_back({call, external_id(key)});
       return true;
@@ -106,7 +106,7 @@ class Streams : public testing::TestWithParam<bool> {  // whether the steps are 
             belongs(step, i, run(call, 0, "same name"), seen);
           }
       }
-      while (chance(foreign)) {  // nobody announced it; a graph's node of somebody else
+      while (chance(foreign)) {  // not announced; a node of a foreign graph
         const auto time = run(correlation++, chance(0.3) ? fresh_node() : 0, "foreign");
         t.other_ns += time.second - time.first;
       }
@@ -248,7 +248,7 @@ TEST(ClockMap, MeetsItsReadingsAndFollowsTheDriftBetweenThem) {
   EXPECT_EQ(ClockMap().to_host(42), 42);
   EXPECT_EQ(ClockMap({{100, 250}}).to_host(110), 260);
   EXPECT_EQ(ClockMap({{100, 250}, {100, 900}}).to_host(110),
-            260);  // a clock that stood still: the shift alone
+            260);  // a stopped clock: offset only
 }
 
 }  // namespace

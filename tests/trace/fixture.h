@@ -1,5 +1,5 @@
 // A plan of two gemms, an all-reduce of the first one's output on the dp lane, and an optimizer op that needs
-// the reduced values: small enough that every analysis has an answer by hand.
+// the reduced values: small enough for answers by hand.
 #pragma once
 #include "model/plan/builder.h"
 #include "model/plan/link.h"

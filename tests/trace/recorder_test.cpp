@@ -29,7 +29,7 @@ TEST(Recorder, KeepsEverySpanOfEveryLaneInOrderOfBegin) {
   std::vector<int> next(kLanes, 0);
   for (const Span& s : t.spans) {
     int& i = next[static_cast<size_t>(s.lane)];
-    ASSERT_EQ(s.instr, i);  // begin times of one lane never fall, so its spans stay in order
+    ASSERT_EQ(s.instr, i);  // begin times of a lane ascend, so its spans stay in order
     ASSERT_EQ(s.rank, 3);
     ASSERT_EQ(s.op, 2 * i);
     ASSERT_EQ(s.step, i / 100);

@@ -1,4 +1,4 @@
-// Attention: cuts the units of work over threads; the arithmetic is in attention_forward.h and
+// Attention: distributes units of work over threads; arithmetic is in attention_forward.h and
 // attention_backward.h.
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace isobar::cpu {
 namespace {
 
-// Ends of the consecutive shares of units that cost about the same; cost(unit) > 0
+// Ends of consecutive shares of units with about equal cost; cost(unit) > 0
 template <class Cost>
 void cut(int64_t units, int threads, const Cost& cost, int64_t* ends) {
   double total = 0;
@@ -41,7 +41,7 @@ int64_t lanes_per_thread(const Attention& a, bool backward) {
   return backward ? BackwardBuffers(a, s, nullptr).lanes : ForwardBuffers(a, s, nullptr).lanes;
 }
 
-// The parts of dQ of a group that several threads computed, in thread order
+// Sums the parts of a group's dQ that several threads computed, in thread order
 void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int64_t* ends, int threads,
                    int t, float* workspace, int64_t stride) {
   const Attention& a = args.shape;
@@ -66,8 +66,8 @@ void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int
   }
 }
 
-// share(i) for i below n, each by a thread of its own where OpenMP gives as many. All of its threads are
-// woken, or none (model/base/team.h).
+// share(i) for i < n, one thread each as far as OpenMP has them. Wakes all its threads or none
+// (model/base/team.h).
 template <class Share>
 void each_share(int n, const Share& share) {
   on_threads(n > 1 ? omp_get_max_threads() : 1, [&](int t, int threads) {
@@ -91,7 +91,7 @@ void attention_forward(const Attention& a, const void* q, const void* k, const v
   const int threads = static_cast<int>(std::min<int64_t>(units, omp_get_max_threads()));
   thread_local std::vector<int64_t> shares;
   shares.resize(threads);
-  int64_t* const ends = shares.data();  // the threads below see this one's
+  int64_t* const ends = shares.data();  // thread_local: the threads below must use this thread's
   cut(
       units, threads, [&](int64_t u) { return forward_cost(a, s, u); }, ends);
   each_share(threads, [&](int t) {
@@ -121,7 +121,7 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
   const int threads = static_cast<int>(std::min<int64_t>(units, omp_get_max_threads()));
   thread_local std::vector<int64_t> shares;
   shares.resize(threads);
-  int64_t* const ends = shares.data();  // the threads below see this one's
+  int64_t* const ends = shares.data();  // thread_local: the threads below must use this thread's
   cut(
       units, threads, [&](int64_t u) { return backward_cost(a, s, u); }, ends);
   float* base = static_cast<float*>(workspace);

@@ -1,21 +1,21 @@
 // One thread's share of attention_backward. Included like attention_forward.h, after it.
 //
-// A unit is a span of keys of one (batch, kv head). It sums its dK and dV over all queries (and all query
-// heads of the group), so they are written once; dQ is summed over units. A thread's units are consecutive,
-// so it sums dQ of most groups alone, in slot 1, and writes it out; a group that it shares with other threads
-// stays in its slots (slot 0 for the thread's first group, slot 1 for its last) until attention_dq_shared
-// adds them up in thread order. No atomics, and the same bits for the same number of threads.
+// A unit is a span of keys of one (batch, kv head). It sums its dK and dV over all queries (and query heads
+// of the group), so they are written once; dQ is summed over units. A thread's units are consecutive, so it
+// completes most groups' dQ alone, in slot 1. A group shared with other threads stays in its slots (0 for the
+// thread's first group, 1 for its last) until attention_dq_shared adds them in thread order. No atomics, and
+// the same bits for the same number of threads.
 //
-// With the queries across the vectors, as in the forward:  P^T = exp(K Q^T - lse),  dP^T = V dO^T,
-// dS^T = P^T (dP^T - delta),  dV += P^T dO,  dK += dS^T Q,  dQ^T += K^T dS^T.
+// Queries run across the vectors, as in forward: P^T = exp(K Q^T - lse), dP^T = V dO^T, dS^T = P^T (dP^T -
+// delta), dV += P^T dO, dK += dS^T Q, dQ^T += K^T dS^T.
 
 // Slot of group `group` in the thread that owns units [first, last)
 inline int dq_slot(const AttentionSizes& s, int64_t first, int64_t group) {
   return first / s.key_spans == group ? 0 : 1;
 }
 
-// scores -> P (f32 in place, and bf16 rows), N vectors of queries. Of f16 and tf32 the gradient of the scores
-// sees the rounded P too: there is one copy of it.
+// scores -> P (f32 in place, and bf16 rows), N vectors of queries. With f16 and tf32 the scores' gradient
+// also uses the rounded P, since only that is stored.
 template <class V, class E, int N>
 [[gnu::always_inline]] inline void probability_columns(int64_t keys, float factor, const float* lse2,
                                                        float* scores, char* p_rows) {
@@ -75,7 +75,7 @@ template <class V, class E, int N>
       }
     }
   if constexpr (kPack == 2) {
-    if (k < keys)  // the last key alone
+    if (k < keys)  // last key of an odd number
       for (int v = 0; v < N; ++v) {
         const int64_t at = k * kQueryTile + v * W;
         const Reg even = V::mul(V::load(p + at), V::sub(V::load(grads + at), shift[v]));
@@ -124,7 +124,7 @@ void query_statistics(const AttentionArgs& args, const BackwardBuffers& w, int64
   }
 }
 
-// Everything about the queries of one (batch, kv head): packed Q and dO, lse, delta
+// Packs all queries of one (batch, kv head): Q, dO, lse, delta
 template <class V, class E>
 void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const BackwardBuffers& w, int64_t batch,
                   int64_t kv_head) {
@@ -145,7 +145,7 @@ void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const Back
     }
 }
 
-// one tile: queries of tile `at` (first query query0), keys key0 … of the span (span0 = the span's first key)
+// One tile: queries of tile `at` (first query query0), keys from key0 on of the span that begins at span0
 template <class V, class Dot>
 void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBuffers& w, int64_t at,
                    int64_t query0, int64_t queries, int64_t span0, int64_t key0, int64_t keys, float* dq) {
@@ -241,8 +241,7 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
   }
 }
 
-// dQ of one tile of a group whose units went to several threads: the sum of their parts (slots), which
-// overwrites parts[0]
+// dQ of one tile of a group whose units ran on several threads: the sum of their slots, into parts[0]
 template <class V, class Dot>
 void attention_dq_shared(const AttentionArgs& args, int64_t group, int64_t at, float* const* parts,
                          int count) {

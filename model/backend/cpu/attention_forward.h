@@ -1,20 +1,17 @@
-// One thread's share of attention_forward: the online softmax of flash attention (Dao et al. 2022),
-// transposed. Included like simd_avx512.h: inside an unnamed namespace, after matmul_tile.h and
-// attention_pack.h.
+// One thread's share of attention_forward: flash attention's online softmax (Dao et al. 2022), transposed.
+// Included like simd_avx512.h: inside an unnamed namespace, after matmul_tile.h and attention_pack.h.
 //
-// For 64 queries and 96 keys at a time: S^T[key, query] = K Q^T, with the queries across the vectors. So
-// maximum, exponential and sum over keys need no shuffles, K and V are read by broadcast as they lie, and P^T
-// is the operand of O^T[d, query] += V^T P^T as it stands. Only Q is transposed, once per tile.
+// Tiles are 64 queries and 96 keys: S^T[key, query] = K Q^T, with queries across the vectors. Maximum,
+// exponential and sum over keys then need no shuffles, K and V are broadcast without packing, and P^T is
+// directly an operand of O^T[d, query] += V^T P^T. Only Q is transposed, once per tile.
 
 constexpr float kLog2e = 1.44269504f;
-constexpr float kMasked = -1e38f;  // finite, so that no inf - inf arises; 2^kMasked = 0
-constexpr float kNothingYet =
-    -1e30f;  // running maximum before the first key: far above kMasked, below any score
+constexpr float kMasked = -1e38f;      // finite, so that no inf - inf arises; 2^kMasked = 0
+constexpr float kNothingYet = -1e30f;  // maximum before the first key: far above kMasked, below any score
 
-constexpr float kLead =
-    15.0f;  // in units of log2: how far scores may rise above the maximum so far; f16 holds 2^15
+constexpr float kLead = 15.0f;  // log2: how far scores may exceed the running maximum; f16 holds 2^15
 
-// Hide the keys that queries query0 … query0 + queries - 1 must not see in S^T rows key0 … key0 + keys - 1
+// Masks the keys that queries from query0 on must not see, in S^T rows from key0 on
 inline void mask_causal(const Attention& a, int64_t query0, int64_t queries, int64_t key0, int64_t keys,
                         float* scores, int64_t stride) {
   for (int64_t k = 0; k < keys; ++k) {
@@ -23,8 +20,7 @@ inline void mask_causal(const Attention& a, int64_t query0, int64_t queries, int
   }
 }
 
-// The last key's probability comes last_counts times: its score in S^T rows key0 … key0 + keys - 1 is larger
-// by the logarithm.
+// The last key counts last_counts times: adds the logarithm to its score.
 inline void weigh_last(const Attention& a, float factor, int64_t queries, int64_t key0, int64_t keys,
                        float* scores, int64_t stride) {
   if (a.last_counts == 1 || keys <= 0 || key0 + keys < a.tk) return;
@@ -32,18 +28,16 @@ inline void weigh_last(const Attention& a, float factor, int64_t queries, int64_
   for (int64_t i = 0; i < queries; ++i) scores[(keys - 1) * stride + i] += more;
 }
 
-// The softmax passes over the scores once: it exponentiates against the maximum so far, and only where the
-// sum shows that some score exceeds that by kLead is the block done again, against a new maximum, and what
-// was summed before shrinks. After a query's first block that seldom happens, and exponentials of up to
-// 2^kLead are as exact as others.
+// The softmax reads the scores once: it exponentiates against the running maximum, and only if a sum shows
+// that some score exceeds it by kLead is the block repeated with a new maximum and the old sums rescaled.
+// That is rare after a query's first block, and exponentials of up to 2^kLead are equally exact.
 
-// Where operands are f32, a tile's queries are scaled instead of its scores, and the product that gives the
-// scores adds minus the maximum to them as it stores them: exponentials are short of FMA units, not of
-// adders.
+// With f32 operands the queries are scaled instead of the scores, and the product subtracts the maximum when
+// it stores them: exponentials are bound by FMA units, not by adders.
 template <class E>
 constexpr bool kScaledQueries = kPackOf<E> == 1;
 
-// What scores are still to be multiplied by, to be in units of log2
+// Remaining factor on scores, in units of log2
 template <class E>
 inline float score_factor(const Attention& a) {
   return kScaledQueries<E> ? 1.0f : a.scale * kLog2e;
@@ -57,8 +51,8 @@ inline void scale_queries(const Attention& a, int64_t lanes, float* q_columns) {
   }
 }
 
-// The exponentials of N vectors of scores, at s and W lanes on, of E's precision; kShifted: the scores are in
-// units of log2 and relative to the maximum
+// Exponentials of N vectors of scores, in E's precision; kShifted: scores are already in units of log2 and
+// relative to the maximum
 template <class V, class E, bool kShifted, int N>
 [[gnu::always_inline]] inline void exponentials_of(const float* s, typename V::Reg factor,
                                                    const typename V::Reg (&shift)[N],
@@ -67,13 +61,13 @@ template <class V, class E, bool kShifted, int N>
   for (int v = 0; v < N; ++v) {
     p[v] = V::load(s + v * V::kWidth);
     if constexpr (!kShifted) p[v] = V::fma(p[v], factor, shift[v]);
-    if constexpr (!V::kByFloor) p[v] = V::min(V::set1(126.0f), p[v]);  // in this order of NaN NaN
+    if constexpr (!V::kByFloor) p[v] = V::min(V::set1(126.0f), p[v]);  // operand order keeps NaN
   }
   exp2_flushed<V, kPackOf<E> == 1 ? 6 : 4>(p);
 }
 
-// S^T [keys][stride] -> P^T relative to row_max (in units of log2), in pairs of keys where E is bf16; its
-// sums over keys are added to `sums`. N vectors of queries
+// S^T [keys][stride] -> P^T relative to row_max (log2), in pairs of keys for bf16; adds the sums over keys to
+// `sums`. N vectors of queries
 template <class V, class E, bool kShifted, int N>
 [[gnu::always_inline]] inline void exponential_columns(int64_t keys, int64_t stride, float factor,
                                                        const float* row_max, const float* scores,
@@ -103,7 +97,7 @@ template <class V, class E, bool kShifted, int N>
         V::store_as_pairs(out + v * W, p[v], next[v]);
       }
   }
-  if (k < keys) {  // bf16 only: the last key alone
+  if (k < keys) {  // bf16: last key of an odd number
     exponentials_of<V, E, kShifted>(scores + k * stride, f, shift, p);
     for (int v = 0; v < N; ++v) {
       sum[v] = V::add(sum[v], p[v]);
@@ -120,7 +114,7 @@ template <class V, class E, bool kShifted>
                                     const float* row_max, const float* scores, float* probabilities,
                                     float* sums) {
   constexpr int W = V::kWidth;
-  constexpr int kMost = kPackOf<E> == 1 ? 4 : V::kTileVectors;  // side by side; of pairs what registers allow
+  constexpr int kMost = kPackOf<E> == 1 ? 4 : V::kTileVectors;  // vectors at once; pairs need more registers
   int64_t j = 0;
   for (; j + kMost * W <= width; j += kMost * W)
     exponential_columns<V, E, kShifted, kMost>(keys, stride, factor, row_max + j, scores + j,
@@ -133,7 +127,7 @@ template <class V, class E, bool kShifted>
                                            sums + j);
 }
 
-// Whether a score may have exceeded the maximum so far by kLead
+// True if a score may have exceeded the running maximum by kLead
 template <class V>
 bool exceeds(int64_t width, const float* sums) {
   const typename V::Reg most = V::set1(std::exp2(kLead));
@@ -142,8 +136,8 @@ bool exceeds(int64_t width, const float* sums) {
   return any;
 }
 
-// row_max becomes no less than the scores of a block; row_sum shrinks accordingly, and so must what else was
-// summed, by `rescale`
+// Raises row_max to the maximum of a block; row_sum shrinks accordingly, and `rescale` is the factor for
+// other sums.
 template <class V>
 [[gnu::noinline]] void raise_maximum(int64_t keys, int64_t width, int64_t stride, float factor,
                                      const float* scores, float* row_max, float* row_sum, float* rescale) {
@@ -175,7 +169,7 @@ void write_output(const AttentionArgs& args, const ForwardBuffers& w, int64_t ba
                   int64_t query0, int64_t queries) {
   const Attention& a = args.shape;
   for (int64_t i = 0; i < queries; ++i) {
-    const float sum = w.row_sum[i];  // 0 when a query sees no key: o = 0, lse = -inf
+    const float sum = w.row_sum[i];  // 0 if a query sees no key: o = 0, lse = -inf
     args.lse_out[(batch * a.heads + head) * a.tq + query0 + i] =
         sum > 0 ? (w.row_max[i] + std::log2(sum)) * 0.693147181f : -std::numeric_limits<float>::infinity();
     w.rescale[i] = sum > 0 ? 1.0f / sum : 0.0f;
@@ -185,9 +179,9 @@ void write_output(const AttentionArgs& args, const ForwardBuffers& w, int64_t ba
   unpack_transposed<V, E>(w.o_transposed, w.rescale, queries, a.d, out, a.ld_o);
 }
 
-// A tile of queries: which, and what is its own of the buffers
+// A tile of queries and its part of the buffers
 struct QueryTileAt {
-  int64_t batch, head, query0, queries, seen, seen_by_all;  // seen: keys, by its last query; by its first
+  int64_t batch, head, query0, queries, seen, seen_by_all;  // seen: keys seen by its last query; by its first
   ForwardBuffers w;
 };
 
@@ -206,7 +200,7 @@ QueryTileAt begin_tile(const AttentionArgs& args, const AttentionSizes& s, const
   return {batch, head, query0, queries, visible_keys(a, query0 + queries - 1), visible_keys(a, query0), w};
 }
 
-// A tile's keys of key0 … end - 1
+// Keys [key0, end) of a tile
 template <class V, class Dot>
 void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, int64_t key0, int64_t end) {
   constexpr int kPack = Dot::kPack;
@@ -244,8 +238,8 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
   }
 }
 
-// units [first, last): unit = (batch * heads + head) * query_tiles + tile. Some tiles of a head go through a
-// span of keys together, each in the order of the keys.
+// units [first, last): unit = (batch * heads + head) * query_tiles + tile. Several tiles of a head go through
+// a span of keys together, each in key order.
 template <class V, class Dot>
 void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t last, float* workspace) {
   using E = typename Dot::Element;

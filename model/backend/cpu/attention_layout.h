@@ -1,15 +1,13 @@
-// How attention cuts its work into units, and what scratch one thread needs: shared by the driver
-// (attention.cpp), which sizes the workspace, and by the kernels (attention_forward.h, attention_backward.h),
-// which carve it up.
+// Units of attention's work and one thread's scratch, shared by the driver (attention.cpp), which sizes the
+// workspace, and the kernels (attention_forward.h, attention_backward.h), which divide it.
 //
-// Sizes count 32-bit lanes: a lane is one float, or two consecutive bf16 along the dimension that a product
-// sums over. f16 has no products here: it is widened to lanes of one float. Scratch is packed so that the
-// register tiles read it front to back:
+// Sizes count 32-bit lanes: one float, or two consecutive bf16 along the summed dimension; f16 is widened to
+// float. Scratch is packed so that register tiles read it front to back:
 //   rows    [n][lanes(d)]            a row's elements in order
 //   columns [lanes(d)][64]           the transpose, 64 query rows across
 //   pairs   [lanes(n)][d or d_pad]   two rows' elements side by side (bf16); f32: the rows themselves
-// Where bf16 products run on tiles (attention_tiles.h) the same buffers hold whole tiles of 16 lanes: so they
-// are as large as either needs, and a plan's memory does not depend on the CPU.
+// For bf16 on tiles (attention_tiles.h) the buffers hold whole tiles of 16 lanes. Sizes cover both cases, so
+// that a plan's memory does not depend on the CPU.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -18,21 +16,21 @@
 
 namespace isobar::cpu {
 
-constexpr int64_t kQueryTile = 64;  // query rows of one tile: the vector dimension of S^T
+constexpr int64_t kQueryTile = 64;  // queries of a tile: the vector dimension of S^T
 constexpr int64_t kKeyBlock =
-    96;  // keys of one tile: S^T and its gradient (24 KiB each) stay near the L1 cache
+    96;  // keys of a tile: S^T and its gradient (24 KiB each) stay near the L1 cache
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// columns of a tile that `queries` need: whole vectors of the widest kind
+// Columns of a tile for `queries`: whole vectors of the widest kind
 constexpr int64_t tile_width(int64_t queries) {
   return ceil_div(queries, 16) * 16;
 }
 
-// Query tiles that go through the same keys before those leave the L2 cache: of 64,800 tokens no core holds
-// all keys and values, and one tile after the other would fetch them from memory each time.
+// Query tiles that go through the same keys while those are in the L2 cache: with many tokens no core caches
+// all keys and values, and each tile would fetch them from memory.
 constexpr int64_t kTilesTogether = 4;
 
 struct AttentionArgs {
@@ -54,18 +52,18 @@ struct AttentionSizes {
         d_lanes(ceil_div(a.d, pack)),
         tile_lanes(pack == 2 ? ceil_div(d_lanes, 16) * 16 : d_lanes),
         d_pad(ceil_div(a.d, 16) * 16),
-        // a backward unit's keys: many, since each pass over the queries costs traffic; few enough for dK, dV
-        // in L2
+        // keys of a backward unit: many, since each pass over the queries costs traffic; few enough for dK,
+        // dV in L2
         key_span(kKeyBlock * (a.d <= 96 ? 4 : 2)),
         key_spans(ceil_div(a.tk, key_span)) {}
 };
 
-// Key j is visible to query i when j <= i + tk - tq: the last query sees every key.
+// Key j is visible to query i if j <= i + tk - tq: the last query sees every key.
 inline int64_t visible_keys(const Attention& a, int64_t query) {
   return a.causal ? std::clamp<int64_t>(query + 1 + a.tk - a.tq, 0, a.tk) : a.tk;
 }
 
-// Hands out cache-line-aligned pieces; with a null base it only counts.
+// Allocates cache-line-aligned pieces; with a null base it only counts.
 class Carver {
  public:
   explicit Carver(float* base) : base_(base) {}
@@ -87,7 +85,7 @@ struct ForwardBuffers {
   float *scores, *probabilities;       // [96][64] f32; [lanes(96)][64] (the same memory in f32)
   float* o_transposed;                 // [d][64] f32
   float *row_max, *row_sum, *rescale;  // [64]
-  int64_t tile_stride;                 // lanes from what is a tile's own to that of the next of a few
+  int64_t tile_stride;                 // lanes between adjacent tiles' buffers
   int64_t lanes;
 
   ForwardBuffers() = default;
@@ -107,7 +105,7 @@ struct ForwardBuffers {
     tile_stride = carve.used() - shared;
     lanes = shared + kTilesTogether * tile_stride;
   }
-  ForwardBuffers of_tile(int64_t i) const {  // the i-th of a few
+  ForwardBuffers of_tile(int64_t i) const {  // of the i-th tile in a group
     ForwardBuffers b = *this;
     for (float** own : {&b.q_columns, &b.o_transposed, &b.row_max, &b.row_sum}) *own += i * tile_stride;
     return b;

@@ -1,5 +1,4 @@
-// Attention over two sets of keys from that over each: softmax weights scale by exp(lse of the part - lse of
-// both).
+// Merges attention over two sets of keys: softmax weights scale by exp(lse of the part - lse of both).
 #include <cmath>
 
 #include "model/backend/cpu/kernels.h"
@@ -32,7 +31,7 @@ void merge(const Attention& a, bool first, const T* o, const float* lse, float* 
           weight = std::exp(lse[stat] - both);
         }
         lse_sum[stat] = both;
-        if (first)  // what lies there may be anything, NaN too
+        if (first)  // the sum is uninitialised, perhaps NaN
           for (int64_t c = 0; c < a.d; ++c) o_sum[at + c] = as_float(o[at + c]);
         else
           for (int64_t c = 0; c < a.d; ++c)

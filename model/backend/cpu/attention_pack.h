@@ -1,6 +1,5 @@
-// Packing for attention: from the caller's strided rows (E: what they hold) to the lane layouts of
-// attention_layout.h. Included like simd_avx512.h: inside an unnamed namespace, after simd_math.h and
-// transpose.h.
+// Packing for attention: from strided rows (E: their type) to the lane layouts of attention_layout.h.
+// Included like simd_avx512.h: inside an unnamed namespace, after simd_math.h and transpose.h.
 
 template <class E>
 inline const char* element(const void* base, int64_t index) {
@@ -10,7 +9,7 @@ inline const char* element(const void* base, int64_t index) {
 template <class E>
 constexpr int64_t kPackOf = std::is_same_v<E, bf16> ? 2 : 1;  // elements in a lane
 
-// f16 is widened, and tf32 rounded, on the way into lanes of f32; float and bf16 lie there as they come.
+// f16 is widened and tf32 rounded when packed; float and bf16 are copied.
 template <class E>
 constexpr bool kConverts = std::is_same_v<E, f16> || std::is_same_v<E, Tf32>;
 
@@ -34,7 +33,7 @@ inline void store_element_n(void* p, typename V::Reg x, int64_t n) {
     V::store_n(p, x, n);
 }
 
-// A register's worth of a product's f32 operand, as its type would hold it
+// Rounds a register of f32 as the operand's type would
 template <class V, class E>
 inline typename V::Reg as_operand(typename V::Reg x) {
   if constexpr (std::is_same_v<E, f16>)
@@ -80,7 +79,7 @@ inline void pack_rows(const char* src, int64_t ld, int64_t n, int64_t d, float* 
   }
 }
 
-// columns [d_lanes][64] of n <= 64 rows; the missing rows are zeros
+// columns [d_lanes][64] of n <= 64 rows, padded with zeros
 template <class E>
 inline void pack_columns(const char* src, int64_t ld, int64_t n, int64_t d, float* dst) {
   constexpr int64_t kPack = kPackOf<E>, kSize = sizeof(E);
@@ -93,14 +92,14 @@ inline void pack_columns(const char* src, int64_t ld, int64_t n, int64_t d, floa
       transpose_four(x);
       for (int64_t r = 0; r < 4; ++r) std::memcpy(dst + (p + r) * kQueryTile + i, &x[r], sizeof(Four));
     }
-  for (int64_t i = 0; i < n; ++i) {  // what the blocks of 4 x 4 left over
+  for (int64_t i = 0; i < n; ++i) {  // remainder of the 4 x 4 blocks
     const char* row = src + i * row_bytes;
     for (int64_t p = i < n4 ? whole4 : 0; p < whole; ++p)
       if constexpr (kConverts<E>)
         dst[p * kQueryTile + i] = as_lane<E>(row + p * kSize);
       else
         std::memcpy(dst + p * kQueryTile + i, row + p * 4, 4);
-    if (whole < lanes) {  // an odd d: its last element with a zero
+    if (whole < lanes) {  // an odd d: last element and a zero
       uint32_t last = 0;
       std::memcpy(&last, row + whole * 4, 2);
       std::memcpy(dst + whole * kQueryTile + i, &last, 4);
@@ -122,7 +121,7 @@ inline void pack_pairs(const char* src, int64_t ld, int64_t n, int64_t d, int64_
     } else if constexpr (kPack == 1) {
       std::memcpy(row, even, d * 4);
     } else {
-      static constexpr char kZeros[8] = {};  // stands for the row after an odd n
+      static constexpr char kZeros[8] = {};  // the row after an odd n
       const char* odd = i + 1 < n ? even + ld * 2 : kZeros;
       const int64_t odd_step = i + 1 < n ? 8 : 0;
       int64_t j = 0;
@@ -145,7 +144,7 @@ inline void pack_pairs(const char* src, int64_t ld, int64_t n, int64_t d, int64_
   }
 }
 
-// four floats at p, rounded to E
+// Stores four floats at p, rounded to E
 template <class E>
 inline void store_four(char* p, Four x) {
   if constexpr (std::is_same_v<E, f16>) {
@@ -164,7 +163,7 @@ inline void store_four(char* p, Four x) {
   }
 }
 
-// rows of the caller, [n][d] with stride ld, from a transposed f32 tile [d][64], each row i times scale[i]
+// Rows [n][d] with stride ld, from a transposed f32 tile [d][64], each row i times scale[i]
 template <class V, class E>
 inline void unpack_transposed(const float* src, const float* scale, int64_t n, int64_t d, char* dst,
                               int64_t ld) {
@@ -179,7 +178,7 @@ inline void unpack_transposed(const float* src, const float* scale, int64_t n, i
       for (int64_t r = 0; r < 4; ++r) store_four<E>(dst + ((i + r) * ld + j) * kSize, x[r]);
     }
   }
-  for (int64_t i = 0; i < n; ++i)  // what the blocks of 4 x 4 left over
+  for (int64_t i = 0; i < n; ++i)  // remainder of the 4 x 4 blocks
     for (int64_t j = i < n4 ? d4 : 0; j < d; ++j) {
       const float x = src[j * kQueryTile + i] * scale[i];
       char* p = dst + (i * ld + j) * kSize;
@@ -195,7 +194,7 @@ inline void unpack_transposed(const float* src, const float* scale, int64_t n, i
     }
 }
 
-// rows of the caller, [n][d] with stride ld, from f32 rows [n][width] times scale
+// Rows [n][d] with stride ld, from f32 rows [n][width] times scale
 template <class V, class E>
 inline void unpack_rows(const float* src, int64_t width, float scale, int64_t n, int64_t d, char* dst,
                         int64_t ld) {

@@ -1,12 +1,10 @@
-// Attention in bf16 on tiles (AMX): the blocks and layouts of attention_forward.h and attention_backward.h,
-// their sizes rounded up to whole tiles with zeros. Included like them, after them and tiles.h.
+// Attention in bf16 on AMX tiles: the blocks and layouts of attention_forward.h and attention_backward.h,
+// rounded up to whole tiles with zeros. Included like them, after them and tiles.h.
 //
-// What differs is that products take whole tiles, V and K are read transposed (rows of d, pairs of keys), and
-// that products and exponentials take turns by patches of 32 keys x 32 queries: the tile unit works by
-// itself, so while vectors exponentiate one patch it multiplies the next one's scores and the block's before
-// into O. (A head size of 48 counts as 64 in products that sum over it. Its 24 pairs are two multiplications
-// of tiles as 32 are, and by Intel's figures each takes a cycle a row of its left operand: shorter rows would
-// save bytes, no time.)
+// Products take whole tiles, and V and K are read transposed (rows of d, pairs of keys). Products and
+// exponentials alternate by patches of 32 keys x 32 queries: the tile unit is asynchronous, so while vectors
+// exponentiate one patch it multiplies the next one's scores and the previous block into O. A head size of 48
+// is padded to 64 in products that sum over it, which needs the same number of tile multiplications.
 
 constexpr int64_t kTileKeys = 32;  // keys or queries: a tile's 16 pairs
 
@@ -14,7 +12,7 @@ constexpr int64_t whole(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// rows [n][width] of pairs, zeros behind d and in the rows up to `rows`
+// rows [n][width] of pairs, zero-padded
 inline void pack_tile_rows(const char* src, int64_t ld, int64_t n, int64_t rows, int64_t d, int64_t width,
                            float* dst) {
   for (int64_t i = 0; i < rows; ++i) {
@@ -25,14 +23,14 @@ inline void pack_tile_rows(const char* src, int64_t ld, int64_t n, int64_t rows,
   }
 }
 
-// columns [width][64] of n <= 64 rows, zeros behind d
+// columns [width][64] of n <= 64 rows, zero-padded after d
 inline void pack_tile_columns(const char* src, int64_t ld, int64_t n, int64_t d, int64_t width, float* dst) {
   pack_columns<bf16>(src, ld, n, d, dst);
   const int64_t used = ceil_div(d, 2);
   std::memset(dst + used * kQueryTile, 0, (width - used) * kQueryTile * 4);
 }
 
-// pairs [rows / 2][width], zeros behind row n: pack_pairs, in whole tiles
+// pairs [rows / 2][width], zero-padded after row n: pack_pairs, in whole tiles
 template <class V>
 inline void pack_tile_pairs(const char* src, int64_t ld, int64_t n, int64_t rows, int64_t d, int64_t width,
                             float* dst) {
@@ -41,8 +39,7 @@ inline void pack_tile_pairs(const char* src, int64_t ld, int64_t n, int64_t rows
   std::memset(dst + used * width, 0, (rows / 2 - used) * width * 4);
 }
 
-// The transpose of that, [d_pad][stride]: two rows' elements side by side, zeros beyond d and in the columns
-// up to rows / 2
+// The transpose of that, [d_pad][stride]: two rows' elements side by side, zero-padded
 template <class V>
 inline void pack_tile_transposed(const char* src, int64_t ld, int64_t n, int64_t rows, int64_t d,
                                  int64_t d_pad, int64_t stride, float* dst) {
@@ -64,8 +61,8 @@ inline void pack_tile_transposed(const char* src, int64_t ld, int64_t n, int64_t
   for (int64_t c = whole(d, 4); c < d_pad; ++c) std::memset(dst + c * stride, 0, rows / 2 * 4);
 }
 
-// V lies block after block of keys, each transposed, [d_pad][pairs of keys]: rows of a tile are near each
-// other.
+// V is stored by blocks of keys, each transposed to [d_pad][pairs of keys], so that a tile's rows are near
+// each other.
 inline int64_t value_stride(const Attention& a, int64_t key0) {
   return std::min(kKeyBlock, whole(a.tk - key0, kTileKeys)) / 2;
 }
@@ -83,8 +80,7 @@ void pack_values(const Attention& a, const AttentionSizes& s, const char* src, f
 constexpr int64_t kPatch = 32;
 constexpr int64_t kPatches = kKeyBlock / kPatch;
 
-// Hide what a patch's queries must not see: keys after `end`, and those that only later queries see; the last
-// key counts as often as it is there
+// Masks a patch: keys after `end` and keys that only later queries see; adds the last key's multiplicity
 inline void mask_patch(const Attention& a, int64_t query0, int64_t seen_by_all, int64_t key0, int64_t end,
                        float* scores) {
   if (a.causal && key0 + kPatch > seen_by_all) mask_causal(a, query0, kPatch, key0, kPatch, scores, kPatch);
@@ -92,12 +88,12 @@ inline void mask_patch(const Attention& a, int64_t query0, int64_t seen_by_all, 
   for (int64_t i = std::max<int64_t>(end - key0, 0) * kPatch; i < kPatch * kPatch; ++i) scores[i] = kMasked;
 }
 
-// A block of keys for half a tile of queries: what the pipeline below goes through
+// A block of keys for half a tile of queries: the item of the pipeline below
 struct ForwardItem {
   const QueryTileAt* tile = nullptr;
   int64_t query = 0, width = 0;  // first query within the tile; columns
   int64_t key0 = 0, end = 0, seen_by_all = 0;
-  float* p = nullptr;  // its probabilities, [48][32] in pairs of keys
+  float* p = nullptr;  // probabilities, [48][32] in pairs of keys
 
   int64_t patches() const { return ceil_div(end - key0, kPatch); }
 };
@@ -108,7 +104,7 @@ class ForwardPipeline {
   ForwardPipeline(const Attention& a, const AttentionSizes& s, const ForwardBuffers& w)
       : a_(a), s_(s), w_(w), factor_(a.scale * kLog2e), out_blocks_(ceil_div(s.d_pad, kPatch)) {}
 
-  // The tile's keys of key0 … end - 1: blocks in their order, of each both halves of the queries
+  // Keys [key0, end) of a tile, block by block, for both halves of the queries
   void attend(const QueryTileAt& t, int64_t key0, int64_t end) {
     for (end = std::min(end, t.seen); key0 < end; key0 += kKeyBlock)
       for (int64_t query = 0; query < t.queries; query += kPatch) {
@@ -119,7 +115,7 @@ class ForwardPipeline {
                 w_.probabilities + (parity_ ^= 1) * (kKeyBlock / 2 * kPatch)});
       }
   }
-  // Before the tiles' sums are read
+  // Call before the tiles' sums are read
   void finish() {
     push({});
     for (int64_t c = 0; c < kPatches; ++c) add_output(before_, c, false, 0, nullptr);
@@ -135,7 +131,7 @@ class ForwardPipeline {
   void process(const ForwardItem& after) {
     const ForwardItem& now = now_;
     const bool fresh = now.key0 == 0;
-    // the next one's first patch of scores, unless it begins with its maximum
+    // the next item's first patch of scores, unless it begins with its maximum
     const ForwardItem* follows = !fresh && after.tile != nullptr && after.key0 > 0 ? &after : nullptr;
     alignas(64) float sums[kPatch] = {};
     if (fresh) {
@@ -170,8 +166,8 @@ class ForwardPipeline {
     exponentiate(now_, c * kPatch + kPatch / 2, kPatch / 2, ring(c), sums);
   }
 
-  // The c-th share of O^T += V^T P^T of an item, and during the last block of it (or without any) the second
-  // half of the patch `meanwhile`
+  // The c-th share of an item's O^T += V^T P^T, overlapped with the second half of the patch `meanwhile` in
+  // the last block (or without any)
   void add_output(const ForwardItem& i, int64_t c, bool exponentials, int64_t meanwhile, float* sums) const {
     const int64_t first = out_blocks_ * c / kPatches, last = out_blocks_ * (c + 1) / kPatches;
     if (i.tile == nullptr || first == last) {
@@ -197,8 +193,8 @@ class ForwardPipeline {
     }
   }
 
-  // Exponentiates a patch of `now` while its successor's scores, and what is left of the item before, are
-  // multiplied
+  // Exponentiates a patch of `now` while the tile unit multiplies the next scores and the rest of the
+  // previous item
   void patch(const ForwardItem* after, int64_t c, float* sums) const {
     mask(now_, c, ring(c));
     const bool last = c + 1 == now_.patches(), follows = !last || after != nullptr;
@@ -212,7 +208,7 @@ class ForwardPipeline {
       for (int64_t rest = c + 1; rest < kPatches; ++rest) add_output(before_, rest, false, 0, nullptr);
   }
 
-  // An item whose maximum is not known yet, or was exceeded
+  // Repeats an item whose maximum was unknown or exceeded
   void again(const ForwardItem& i, float* sums) const {
     float* s = w_.scores + 2 * kPatch * kPatch;
     const QueryTileAt& t = *i.tile;
@@ -239,13 +235,13 @@ class ForwardPipeline {
   float factor_;
   int64_t out_blocks_;
   ForwardItem before_, now_;
-  bool ready_ = false;  // the scores of now's first patch
-  int64_t turn_ = 0;    // which half of the ring holds them
-  int64_t parity_ = 0;  // which half of the probabilities the last item has
+  bool ready_ = false;  // scores of now_'s first patch are ready
+  int64_t turn_ = 0;    // half of the ring that holds them
+  int64_t parity_ = 0;  // half of the probabilities that the last item uses
 };
 
-// Spans of keys that some tiles of queries go through together: longer than the backward's, since only K and
-// V have to stay in L2.
+// Spans of keys that several query tiles go through together: longer than backward's, since only K and V stay
+// in L2.
 constexpr int64_t kForwardSpans = 4;
 
 inline QueryTileAt begin_query_tile(const AttentionArgs& args, const AttentionSizes& s,

@@ -1,4 +1,4 @@
-// attention_backward on tiles; included after attention_tiles.h, which see.
+// attention_backward on tiles; included after attention_tiles.h.
 
 // A patch's scores and dP -> P in rows, dS in rows and in pairs of keys, in one pass; N vectors of queries
 template <class V, int N>
@@ -69,18 +69,18 @@ void pack_tile_queries(const AttentionArgs& args, const AttentionSizes& s, const
   }
 }
 
-// A block of keys for a tile of queries: what the pipeline below goes through
+// A block of keys for a tile of queries: the item of the pipeline below
 struct BackwardItem {
   int64_t at = -1, query0 = 0, width = 0;
-  int64_t in_span = 0, key0 = 0, keys = 0;  // first key within the span, and of all
+  int64_t in_span = 0, key0 = 0, keys = 0;  // first key within the span, and overall
   float *dq = nullptr, *p = nullptr, *ds = nullptr, *pairs = nullptr;
 
   int64_t down() const { return ceil_div(keys, kPatch); }
   int64_t patches() const { return down() * (width / kPatch); }
 };
 
-// A span of keys: while vectors work on a patch of scores and dP, tiles multiply the next one's, and what the
-// item before adds to dV, dK and dQ.
+// A span of keys: while vectors work on a patch of scores and dP, tiles multiply the next patch's and the
+// previous item's contributions to dV, dK and dQ.
 template <class V, class Tiles>
 class BackwardPipeline {
  public:
@@ -88,7 +88,7 @@ class BackwardPipeline {
       : a_(a), s_(s), w_(w), k_stride_(k_stride), wide_(ceil_div(s.d_pad, kPatch)) {}
 
   void push(BackwardItem after) {
-    // what the layout has room for, one after the other: two patches of scores, one of dP, and twice the rest
+    // the layout's space, in order: two patches of scores, one of dP, and twice the rest
     constexpr int64_t kRest = kKeyBlock * kQueryTile / 2;
     static_assert(3 * kSize + 6 * kRest == 2 * kKeyBlock * kQueryTile + 3 * kRest);
     after.p = w_.scores + 3 * kSize + (parity_ ^= 1) * 3 * kRest;
@@ -97,7 +97,7 @@ class BackwardPipeline {
     if (now_.at >= 0) process(after);
     now_ = after;
   }
-  // Before dK, dV and dQ are read
+  // Call before dK, dV and dQ are read
   void finish() {
     push({});
     for (int64_t i = 0; i < outputs(before_); ++i) output(before_, i).template whole<Tiles>();
@@ -119,7 +119,7 @@ class BackwardPipeline {
     before_ = now_;
   }
 
-  // … and outputs first … last - 1 of the item before
+  // Works on a patch while the tile unit computes the next one and outputs [first, last) of the previous item
   void patch(const BackwardItem& after, int64_t c, int64_t first, int64_t last) const {
     const int64_t key = c % now_.down() * kPatch, query = c / now_.down() * kPatch;
     mask_patch(a_, now_.query0 + query, visible_keys(a_, now_.query0 + query), now_.key0 + key,
@@ -129,7 +129,7 @@ class BackwardPipeline {
     const int64_t next_patch = own ? c + 1 : 0;
     constexpr int64_t kSteps = 4, kKeys = kPatch / kSteps;
     for (int64_t step = 0; step < kSteps; ++step) {
-      TileBlock block{};  // what tiles do meanwhile; dP's patch takes the place of this one's
+      TileBlock block{};  // concurrent tile work; dP's patch replaces this one's
       if (step == 0 && follows) block = scores(next, next_patch, ring(c + 1));
       if (step > 0 && step < kSteps - 1 && first < last) block = output(before_, first++);
       if (step == kSteps - 1 && follows) block = grads(next, next_patch);
@@ -201,8 +201,8 @@ class BackwardPipeline {
   const BackwardBuffers& w_;
   int64_t k_stride_, wide_;
   BackwardItem before_, now_;
-  bool ready_ = false;             // the scores and dP of now's first patch
-  int64_t turn_ = 0, parity_ = 0;  // which half of the ring holds them; which of the rest the last item has
+  bool ready_ = false;             // scores and dP of now_'s first patch are ready
+  int64_t turn_ = 0, parity_ = 0;  // half of the ring with them; half of the rest that the last item uses
 };
 
 // units [first, last): unit = (batch * kv_heads + kv head) * key_spans + span

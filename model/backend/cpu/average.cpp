@@ -1,4 +1,4 @@
-// The moving average of weights, and its change of places with them.
+// The moving average of weights, and its exchange with them.
 #include <algorithm>
 
 #include "model/backend/cpu/kernels.h"

@@ -22,7 +22,7 @@ cpu::Attention attention_of(const Op& op, DType act) {
           a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, a.each};
 }
 
-// With a scaled loss kStep counts the steps before this one until the step's end.
+// With loss scaling kStep counts the steps before this one until the step's end.
 int64_t steps_begun(DType act) {
   return act == DType::f16 ? 1 : 0;
 }
@@ -32,7 +32,7 @@ int64_t steps_begun(DType act) {
 Workspace cpu_workspace(int threads) {
   return [threads](const Op& op) -> int64_t {
     if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return 0;
-    // The wider type's need covers both: the plan's buffers are not known yet when a backend is asked.
+    // Buffers are not declared yet when a plan asks, so this covers the wider type.
     const bool backward = op.kind == OpKind::attention_backward;
     return std::max(cpu::attention_workspace(attention_of(op, DType::f32), backward, threads),
                     cpu::attention_workspace(attention_of(op, DType::bf16), backward, threads));
@@ -61,7 +61,7 @@ cpu::Loss CpuBackend::loss_of(const Attrs& image, bool masked, const float* mask
   const Kind kind = train_.loss == "mae"          ? Kind::mae
                     : train_.loss == "mse"        ? Kind::mse
                     : train_.loss == "huber"      ? Kind::huber
-                    : train_.loss == "projection" ? Kind::projection  // no user's: validate() refuses it
+                    : train_.loss == "projection" ? Kind::projection  // not a user's: validate() refuses it
                                                   : Kind::relative_l2;
   std::vector<double>& rows = rows_[image.height];
   if (rows.empty()) rows = row_weights(image.height, train_.latitudes);
@@ -95,7 +95,7 @@ void CpuBackend::launch(const Program& program, const RowRun& run) {
 
 namespace {
 
-// Attention cuts its work, and its workspace, over the threads that there are when it runs.
+// Attention's workspace depends on the number of threads, which may have changed since planning.
 void check_workspace(const Op& op) {
   const int threads = omp_get_max_threads();
   const int64_t planned = op.writes.back().count * static_cast<int64_t>(sizeof(float));
@@ -217,7 +217,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::dropout:
     case OpKind::dropout_backward: {
       const bool forward = op.kind == OpKind::dropout;
-      if (forward ? op.writes[1] : op.reads[1]) break;  // nobody has asked for a mask that is kept
+      if (forward ? op.writes[1] : op.reads[1]) break;  // no kernel here writes or reads a stored mask
       const size_t scalars = forward ? 1 : 2;
       if (scalar(scalars, kTraining) == 0) return;
       const DropoutDraw draw{static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(a.stream), a.rate,
@@ -232,7 +232,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       if (a.accumulate) return cpu::cast_add(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
       return cpu::cast(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
     case OpKind::copy:
-      if (op.lane != Lane::compute) {  // beside compute, whose threads are not this one's to use
+      if (op.lane != Lane::compute) {  // other lanes must not use the compute lane's threads
         std::memcpy(out(0), in(0), op.reads[0].count * size_of(type(op.reads[0])));
         return;
       }
@@ -304,7 +304,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::exchange:
     case OpKind::send:
     case OpKind::recv:
-    default:  // and those of kernel_less()
+    default:  // includes kernel_less()
       break;
   }
   throw std::logic_error(op.path + ": the CPU backend does not run this kind");

@@ -1,4 +1,4 @@
-// Ops on the CPU: each is one kernel of kernels.h, and so is a run of small layers.
+// Ops on the CPU: each is one kernel of kernels.h; a run of small layers also is.
 #pragma once
 #include <map>
 #include <string>
@@ -25,18 +25,18 @@ class CpuBackend : public Backend {
   static cpu::Gemm gemm_of(const Op& op, const Plan& plan);
 
  private:
-  /// `mask`: null where the op has none
+  /// `mask`: null if the op has none
   cpu::Loss loss_of(const Attrs& image, bool masked, const float* mask);
   const TrainSpec train_;
   const std::vector<float> loss_weights_, above_, intense_;  // by channel
-  std::map<int64_t, std::vector<double>> rows_;              // of images by their height: base/latitude.h
+  std::map<int64_t, std::vector<double>> rows_;              // row weights by image height: base/latitude.h
 };
 
-/// By which kernels this CPU computes a plan: of each kind and type ("gemm bf16") how many ops go which way
-/// ("oneDNN 2.6.3, brg:avx512_core_bf16"). A function of plan, CPU, ISOBAR_MAX_ISA and library.
+/// The kernels by which this CPU computes a plan: kind and type ("gemm bf16") -> kernel ("oneDNN 2.6.3,
+/// brg:avx512_core_bf16") -> number of ops. A function of plan, CPU, ISOBAR_MAX_ISA and library.
 std::map<std::string, std::map<std::string, int64_t>> cpu_kernels(const Plan& plan);
 
-/// Scratch that the CPU kernels want for an op, with `threads` OpenMP threads.
+/// Scratch that the CPU kernels need for an op, with `threads` OpenMP threads.
 Workspace cpu_workspace(int threads);
 
 }  // namespace isobar

@@ -1,6 +1,5 @@
-// Softmax and its cross-entropy, row by row: a row is read in blocks as f32 (widen.h), and rows are shared
-// out over threads. Each row leaves its loss in a place of its own; they are added in order, in double, so
-// the result does not depend on the number of threads.
+// Softmax and its cross-entropy: rows are shared by threads and read in blocks as f32 (widen.h). Row losses
+// are added in order, in double, so the result does not depend on the number of threads.
 #include <cmath>
 
 #include "model/backend/cpu/kernels.h"
@@ -36,7 +35,7 @@ double sum_of(const Classes& c, const void* logits, int64_t row, float largest) 
   return sum;
 }
 
-// Column of the row's label; what is not in [0, cols) is held by another rank.
+// Column of the row's label; outside [0, cols) another rank holds it.
 int64_t column_of(const Classes& c, const void* labels, int64_t row) {
   const int64_t label = c.labels == DType::i32 ? static_cast<const int32_t*>(labels)[row]
                                                : static_cast<int64_t>(static_cast<const float*>(labels)[row]);
@@ -79,7 +78,7 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
     const float inverse = 1 / sums[r];
     int64_t best = -1;
     over_row(c, logits, r, [&](int64_t first, int64_t n, const float* x) {
-      float d[kBlock];  // f32 rows come whole
+      float d[kBlock];  // f32 rows are passed whole
       for (int64_t from = 0; from < n; from += kBlock) {
         const int64_t count = std::min(kBlock, n - from);
         for (int64_t j = 0; j < count; ++j) {

@@ -1,4 +1,4 @@
-// Dropout whose mask nobody keeps: the backward pass draws it again.
+// Dropout without a stored mask: the backward pass draws it again.
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/widen.h"
 
@@ -6,7 +6,7 @@ namespace isobar::cpu {
 
 namespace {
 
-// Runs of elements, all of one factor
+// Runs of elements with a common factor
 void drop_runs(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each) {
   parallel(n * each, [&](int t, int threads) {
     const Range mine = share(n * each, t, threads);
@@ -28,7 +28,7 @@ void drop_runs(const DropoutDraw& draw, int64_t first, int64_t n, DType act, voi
 
 void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each) {
   if (each > 1) return drop_runs(draw, first, n, act, x, each);
-  // Numbers are drawn four at a time: threads part between groups.
+  // Numbers are drawn in fours, so threads split between groups of four.
   const int64_t groups = (first + n + 3) / 4 - first / 4;
   parallel(n, [&](int t, int threads) {
     const Range mine = share(groups, t, threads);

@@ -1,5 +1,4 @@
-// One number of a type that is known when a program runs, as f32: for kernels that copy and add, and have
-// nothing to gain from vectors of their own.
+// A number of a type known at run time, as f32: for kernels that copy and add without vector code.
 #pragma once
 #include "model/backend/cpu/kernels.h"
 

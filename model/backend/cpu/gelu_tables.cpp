@@ -5,7 +5,7 @@
 namespace isobar::cpu {
 namespace {
 
-// The polynomial through f at Chebyshev's nodes around `centre`, by Newton's divided differences
+// The polynomial through f at Chebyshev nodes around `centre`, by Newton's divided differences
 template <class F, int kDegree>
 void fit_segment(const F& f, double centre, int segment, SegmentTable<kDegree>& table) {
   constexpr int kNodes = kDegree + 1;

@@ -1,6 +1,5 @@
-// Matrix products: oneDNN, whichever of its two doors is faster for the case, and an emulation of
-// bf16 products where the CPU has no bf16 instructions, and of f16 and tf32 products everywhere: f32 products
-// of the rounded values, rounded at the same points.
+// Matrix products by oneDNN: its primitive or dnnl_sgemm, whichever is faster. bf16 without bf16
+// instructions, f16 and tf32 are emulated by f32 products of rounded values, rounded at the same points.
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <bit>
@@ -31,8 +30,8 @@ bool is_bf16(const Gemm& g) {
 bool on_amx() {
   return std::string_view(bf16_mode()) == "amx";
 }
-// oneDNN's kernel for AMX sets up no tiles for 63 terms a sum, and ends by SIGILL or gives the sums of other
-// tiles: seen with 2.6.3, told of 2.7.3 (oneDNN issue 1661). 1-62 and 64-330 are right.
+// oneDNN's AMX kernel sets up no tiles for k = 63, and crashes with SIGILL or uses other tiles' sums: seen
+// with 2.6.3, reported for 2.7.3 (oneDNN issue 1661). 1-62 and 64-330 are right.
 bool miscomputed(const Gemm& g) {
   return is_bf16(g) && g.k == 63 && on_amx();
 }
@@ -71,7 +70,7 @@ dnnl::matmul::primitive_desc describe(const Gemm& g) {
 #endif
 }
 
-// A compiled product with the memory objects that its calls refill
+// A compiled product with reusable memory objects
 class Product {
  public:
   explicit Product(const Gemm& g) : Product(g, describe(g)) {}
@@ -110,7 +109,7 @@ class Product {
   std::unordered_map<int, Memory> arguments_;
 };
 
-// oneDNN plans a product for a number of threads, so that is part of the key
+// oneDNN plans for a number of threads, so that is part of the key
 using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, float>;
 struct HashKey {
   size_t operator()(const Key& k) const {
@@ -131,22 +130,21 @@ Key key_of(const Gemm& g) {
   return {g.m, g.n, g.k, flags, g.scale};
 }
 
-// Where each thread computes the rows of C that the ops before and after it give that thread: no line of A or
-// C then goes from core to core, which on cores far apart took 4 % of a step of vit-small in bf16. Each packs
-// all of B for itself, which of fewer rows is felt (1 to 5 % of 128 each, nothing of 256).
+// Splits C by rows as the row kernels do, so that each thread finds its rows of A and C in its own cache.
+// Each thread packs all of B, so this needs enough rows a thread to pay.
 int threads_by_rows(const Gemm& g) {
   constexpr int64_t kRowsEach = 128;
   const int threads = omp_get_max_threads();
   return !g.trans_a && g.m >= kRowsEach * threads ? threads : 1;
 }
 
-// run(product, a, c): of all of it, or of each thread's rows
+// run(product, a, c), for the whole or for each thread's rows
 template <class Run>
 void by_rows(const Gemm& g, const void* a, void* c, const Run& run) {
   const int threads = threads_by_rows(g);
   if (threads == 1) return run(g, a, c);
   on_threads(threads, [&](int t, int n) {
-    omp_set_num_threads(1);  // of the library's own teams, within this one
+    omp_set_num_threads(1);  // for the library's own teams within this one
     const Range rows = share(g.m, t, n, 16);
     Gemm part = g;
     part.m = rows.end - rows.begin;
@@ -155,7 +153,7 @@ void by_rows(const Gemm& g, const void* a, void* c, const Run& run) {
   });
 }
 
-// Each thread that calls gemm() has products of its own, so none of this needs a lock.
+// Each thread has its own products, so no lock is needed.
 void run_primitive(const Gemm& g, const void* a, const void* b, const float* bias, void* c) {
   thread_local std::unordered_map<Key, std::unique_ptr<Product>, HashKey> products;
   thread_local dnnl::stream stream(engine());
@@ -189,9 +187,9 @@ void prefill_bias(const Gemm& g, const float* bias, float* c) {
   });
 }
 
-// dnnl_sgemm is slow where rows of both operands go along the sum, as a linear's do: on two threads, 49 to 90
-// % of its pace with B the other way round. So the operand with fewer elements is turned round first, if each
-// of them takes part in enough products to pay for it; with A's the product comes out turned, too.
+// dnnl_sgemm is slow if both operands' rows run along the sum, as a linear's do. The operand with fewer
+// elements is then transposed first, if enough products amortise it; transposing A also transposes the
+// result.
 enum class Turned { neither, a, b };
 Turned turned(const Gemm& g) {
   constexpr int64_t kEnough = 96;
@@ -309,7 +307,7 @@ std::string gemm_kernel(const Gemm& g) {
 int64_t gemm_workspace(const Gemm& g) {
   if (emulated(g)) return emulation_floats(g) * static_cast<int64_t>(sizeof(float));
   if (!is_bf16(g)) return 0;
-  Gemm part = g;  // of each thread
+  Gemm part = g;  // one thread's share
   const int threads = threads_by_rows(g);
   part.m = (g.m + threads - 1) / threads;
   return threads * static_cast<int64_t>(describe(part).scratchpad_desc().get_size());

@@ -1,5 +1,5 @@
-// Graph networks: rows gathered by constant indices, sums over segments (each by one thread, in its rows'
-// order, so threads change nothing), the norm of messages.
+// Graph networks: gathers by constant indices, sums over segments (one thread each, in row order, so the
+// number of threads does not matter), and the norm of messages.
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 

@@ -1,8 +1,8 @@
-// Graph networks: rows gathered and summed by constant indices, and the layer norm of a message, over rows
-// that one thread owns. Included like rows.h, after norm_rows.h.
+// Graph networks: gathers, segment sums and the layer norm of messages, over rows that one thread owns.
+// Included like rows.h, after norm_rows.h.
 
-// rows [row0, row1) of all samples' rows: y = base + table[index] + table2[index2], what is absent left out;
-// an index below 0 gives no row of its table
+// Rows [row0, row1) of all samples' rows: y = base + table[index] + table2[index2]; absent operands and rows
+// with a negative index are left out
 template <class V, DType kAct, DType kBase>
 void gather_rows(const Gather& p, int64_t row0, int64_t row1, const void* base, const void* table,
                  const int32_t* index, const void* table2, const int32_t* index2, void* y) {
@@ -23,8 +23,8 @@ void gather_rows(const Gather& p, int64_t row0, int64_t row1, const void* base, 
   }
 }
 
-// segments [s0, s1) of all samples' segments: each the sum of its rows in f32, in their order. Eight columns'
-// registers at a time: a row is read in long runs.
+// Segments [s0, s1) of all samples' segments: each the sum of its rows in f32, in order. Eight registers of
+// columns at a time, so that rows are read in long runs.
 template <class V, DType kAct>
 void segment_sum_rows(const SegmentSum& p, int64_t s0, int64_t s1, const void* x, const int32_t* offsets,
                       const int32_t* order, void* y) {

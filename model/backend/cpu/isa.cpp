@@ -1,4 +1,4 @@
-// Which instruction set runs.
+// Choice of the instruction set.
 #include <oneapi/dnnl/dnnl.hpp>
 
 #if defined(__x86_64__)
@@ -34,8 +34,7 @@ bool has_f16c() {  // clang has no name for it
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-// The CPU has tiles of bf16 (GCC 12 has no name for it), and Linux gives this process the state that they
-// need.
+// The CPU has bf16 tiles (GCC 12 has no name for them), and Linux permits this process to use them.
 bool has_tiles() {
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
   unsigned a = 0, b = 0, c = 0, d = 0;

@@ -1,6 +1,6 @@
-// Kernels for x86 with AMX: those of AVX-512 with vdpbf16ps, and attention in bf16 on tiles. Only what stands
-// between the pragmas is compiled for it, all of it with internal linkage; standard headers stay outside, so
-// nothing of it leaks into code that runs on other CPUs.
+// Kernels for x86 with AMX: those of AVX-512 with vdpbf16ps, and bf16 attention on tiles. Only code between
+// the pragmas is compiled for it, with internal linkage and without standard headers, so that none of it is
+// linked into code for other CPUs.
 #if defined(__x86_64__)
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 on its own intrinsics (bug 105593)

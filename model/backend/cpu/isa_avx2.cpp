@@ -1,5 +1,4 @@
-// Kernels for x86 with AVX2 and FMA. Only what stands between the pragmas is compiled for it, all of it with
-// internal linkage; standard headers stay outside, so nothing of it leaks into code that runs on other CPUs.
+// Kernels for x86 with AVX2 and FMA; see isa_amx.cpp for the pragmas and internal linkage.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

@@ -1,6 +1,5 @@
-// Kernels for x86 with AVX-512 but no bf16 products: those are widened to f32. Only what stands between the
-// pragmas is compiled for it, all of it with internal linkage; standard headers stay outside, so nothing of
-// it leaks into code that runs on other CPUs.
+// Kernels for x86 with AVX-512 but no bf16 products, which are widened to f32; see isa_amx.cpp for the
+// pragmas and internal linkage.
 #if defined(__x86_64__)
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 on its own intrinsics (bug 105593)

@@ -1,6 +1,4 @@
-// Kernels for x86 with AVX-512 and vdpbf16ps. Only what stands between the pragmas is compiled for it, all of
-// it with internal linkage; standard headers stay outside, so nothing of it leaks into code that runs on
-// other CPUs.
+// Kernels for x86 with AVX-512 and vdpbf16ps; see isa_amx.cpp for the pragmas and internal linkage.
 #if defined(__x86_64__)
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 on its own intrinsics (bug 105593)
@@ -31,7 +29,7 @@ namespace {
 #include "model/backend/cpu/kernels_of_isa.h"
 // clang-format on
 
-// the instruction itself; it sums the pair in f32 and treats denormals as zero
+// The instruction itself; it sums the pair in f32 and treats denormals as zero
 struct DotBf16Native {
   using Element = bf16;
   static constexpr int kPack = 2;

@@ -1,4 +1,4 @@
-// By which kernels this CPU computes a plan: for people and records, never asked while a step runs.
+// The kernels by which this CPU computes a plan: for display and records, not used during a step.
 #include <sstream>
 
 #include "model/backend/cpu/cpu_backend.h"
@@ -7,7 +7,7 @@
 namespace isobar {
 namespace {
 
-// The 16-bit type among an op's operands, else f32; tf32 where its products are
+// The 16-bit type among an op's operands, or tf32 for such products, else f32
 std::string type_name(const Op& op, const Plan& plan) {
   if (op.a.tf32) return "tf32";
   for (const auto* views : {&op.reads, &op.writes})
@@ -27,7 +27,7 @@ std::string kernel_of(const Op& op, const Plan& plan) {
   return own + (native ? "" : " on rounded operands");
 }
 
-// What decides, so that a library is asked once for each
+// Key of a kernel's choice, so that a library is asked once for each
 std::string shape_of(const Op& op, const std::string& type) {
   std::ostringstream s;
   const Attrs& a = op.a;

@@ -1,5 +1,5 @@
-// The kernels that exist once per instruction set. Each isa_*.cpp fills one table; kernels() is the best that
-// this CPU runs. All of them are serial: the drivers (attention.cpp, norm.cpp, …) cut the work over threads.
+// The kernels that exist once per instruction set: each isa_*.cpp fills a table, and kernels() is the best
+// this CPU runs. All are serial: drivers (attention.cpp, norm.cpp, …) split the work over threads.
 //
 //   kernels().activation_forward[of(Activation::gelu)][of(act)](n, u, g);
 #pragma once
@@ -11,10 +11,10 @@
 
 namespace isobar::cpu {
 
-constexpr int64_t kLinearTerms = 128;  // at most, of linear_rows: its packed weight stays in cache
-constexpr int64_t kFewOutputs = 4;     // so many are dot products
+constexpr int64_t kLinearTerms = 128;  // most terms of linear_rows: its packed weight stays in cache
+constexpr int64_t kFewOutputs = 4;     // up to this many are dot products
 
-// Adam's scalars, worked out once in double precision
+// Adam's scalars, computed once in double precision
 struct AdamFactors {
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float grad_scale;
@@ -23,7 +23,7 @@ struct AdamFactors {
   float step_size, inverse_sqrt_correction2, eps;
 };
 
-// Which of a kernel's variants
+// Index of a kernel's variant
 inline int of(DType t) {
   return t == DType::bf16 ? 1 : t == DType::f16 ? 2 : 0;
 }
@@ -34,13 +34,13 @@ inline int of(const Attention& a) {
   return a.tf32 ? 3 : of(a.act);
 }
 
-// [3]: activations in f32, in bf16, in f16; [4]: and in f32 whose products take them as tf32
+// [3]: activations in f32, bf16, f16; [4]: also f32 with tf32 products
 struct KernelTable {
   void (*attention_forward[4])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
   void (*attention_backward[4])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
   void (*attention_dq_shared[4])(const AttentionArgs&, int64_t group, int64_t at, float* const* parts,
                                  int count);
-  // C[m, n] (+)= A[m, pairs] B[pairs, n], bf16 in pairs, over whole tiles of 16; absent where there are none
+  // C[m, n] (+)= A[m, pairs] B[pairs, n], bf16 in pairs, over whole tiles of 16; null without tiles
   void (*tile_product)(int64_t m, int64_t n, int64_t pairs, const float* a, int64_t lda, const float* b,
                        int64_t ldb, float* c, int64_t ldc, bool add);
   // y[m, n] = x[m, k] w[n, k]^T + bias[n] in f32, w packed; n: a multiple of 16, or at most kFewOutputs;
@@ -62,20 +62,20 @@ struct KernelTable {
   double (*squared_sum)(int64_t n, const float* x);
   // sums of (guess - truth)^2 and of truth^2
   void (*squares)(int64_t n, const float* guess, const float* truth, float sums[2]);
-  // [2]: the 16-bit copy in bf16, in f16
+  // [2]: 16-bit copy in bf16, in f16
   void (*adam[2])(const AdamFactors&, int64_t n, float* p, const float* g, float* m, float* v, void* p16);
   void (*sgd[2])(const Sgd&, int64_t n, float* p, const float* g, float* buf, void* p16);
   void (*norm_forward[3])(const ResidualNorm&, int64_t row0, int64_t row1, const float* residual,
                           const void* y, const float* gamma, const float* beta, float* x_out, void* h,
                           float* mean, float* rstd);
-  // [2]: x and dx in f32, or as activations are
+  // [2]: x and dx in f32, or as activations
   void (*norm_backward[3][2])(const ResidualNorm&, int64_t row0, int64_t row1, const void* x,
                               const float* mean, const float* rstd, const float* gamma, const void* dh,
                               void* dx, bool first, void* dy_act, float* sums);
   void (*norm_residual[3])(const ResidualNorm&, int64_t row0, int64_t row1, const void* x,
                            const float* residual, const float* gamma, const float* beta, void* h, float* y,
                            float* mean, float* rstd, float* row);
-  // [2]: the base as activations are, or in f32
+  // [2]: base as activations, or in f32
   void (*gather[3][2])(const Gather&, int64_t row0, int64_t row1, const void* base, const void* table,
                        const int32_t* index, const void* table2, const int32_t* index2, void* y);
   void (*segment_sum[3])(const SegmentSum&, int64_t s0, int64_t s1, const void* x, const int32_t* offsets,
@@ -89,18 +89,17 @@ const KernelTable& portable_kernels();
 const KernelTable& avx2_kernels();
 const KernelTable& avx512_kernels();
 const KernelTable& avx512_bf16_kernels();
-const KernelTable& amx_kernels();  // those, and attention in bf16 on tiles
-// The same attention without the instructions, slowly: on any CPU, and with AVX-512's vectors
+const KernelTable& amx_kernels();  // the same, and bf16 attention on tiles
+// The same attention emulated, slowly: on any CPU, and with AVX-512's vectors
 const KernelTable& plain_tile_kernels();
 const KernelTable& plain_tile_avx512_kernels();
 
-/// The best that this CPU has and ISOBAR_MAX_ISA (portable, avx2, avx512, avx512_bf16, amx; read once)
-/// allows.
+/// The best of this CPU that ISOBAR_MAX_ISA (portable, avx2, avx512, avx512_bf16, amx; read once) allows.
 Isa best_isa();
-/// What runs now: best_isa() unless a test chose less.
+/// best_isa() unless a test chose less.
 Isa current_isa();
-void use_isa(Isa isa);   // for tests; throws std::invalid_argument when the CPU lacks it
-void use_plain_tiles();  // for tests, until the next use_isa; with the vectors of what runs now
+void use_isa(Isa isa);   // for tests; throws std::invalid_argument if the CPU lacks it
+void use_plain_tiles();  // for tests, until the next use_isa; with the current vectors
 const KernelTable& kernels();
 
 }  // namespace isobar::cpu

@@ -1,6 +1,6 @@
 // Every kernel of kernel_table.h for one vector struct V and one bf16 dot product. An isa_*.cpp includes this
 // inside its target region and an unnamed namespace, after its simd_*.h.
-// The order matters: each uses the ones before.
+// The order matters: each header uses the ones before.
 // clang-format off
 #include "model/backend/cpu/simd_math.h"
 #include "model/backend/cpu/matmul_tile.h"

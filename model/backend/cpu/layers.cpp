@@ -1,7 +1,5 @@
-// Layers of small nets over many rows. There the library's own packing, and filling C with the bias first,
-// cost more than they save: 64 x 64 weights and 256 rows take 83 ns a row, and 66 by linear_rows, with the
-// same bits (bench/micro/inference). Where 128 x 128 weights are left to the library nobody sees a
-// difference.
+// Layers of small nets over many rows, for which a library's packing and prefilling of C with the bias cost
+// more than they save. Bitwise equal to the library; larger weights (takes_layer) are left to it.
 #include <algorithm>
 
 #include "model/backend/cpu/kernel_table.h"
@@ -11,14 +9,14 @@ namespace isobar::cpu {
 namespace {
 
 constexpr int64_t kTileRows = 6;                // of linear_rows' register tile
-constexpr int64_t kRowsAtOnce = 8 * kTileRows;  // 12 KB of 64 numbers a row: with weights as large as they
-                                                // come, what a layer touches is still in the L1 cache
+constexpr int64_t kRowsAtOnce = 8 * kTileRows;  // with the largest weights, a layer's data still fits in the
+                                                // L1 cache
 
 int64_t packed_floats(const Layer& l) {
-  return (l.n + kQueryTile - 1) / kQueryTile * kQueryTile * l.k;  // whole cache lines, of few outputs too
+  return (l.n + kQueryTile - 1) / kQueryTile * kQueryTile * l.k;  // whole cache lines, also of few outputs
 }
 
-// `from` to `to`, through all layers; `room`: for their packed weights and for the rows between two layers
+// Applies all layers; `room`: for their packed weights and the rows between two layers
 void through(int64_t m, std::span<const Layer> layers, const float* x, float* y, float* room) {
   const KernelTable& k = kernels();
   int64_t widest = 0;

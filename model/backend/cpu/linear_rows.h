@@ -1,12 +1,11 @@
-// A linear layer of a small net over many rows, in f32: y[m, n] = x[m, k] w[n, k]^T + bias[n]. A library's
-// product packs both operands and adds to a y that was filled with the bias before; here the weight alone is
-// turned round, 64 outputs at a time, rows are read as they lie, and the bias is added to the registers.
-// Included like simd_avx512.h: inside an unnamed namespace, after matmul_tile.h and attention_pack.h.
+// A linear layer of a small net over many rows, in f32: y[m, n] = x[m, k] w[n, k]^T + bias[n]. Only the
+// weight is packed, 64 outputs at a time; rows are read in place and the bias is added in registers. Included
+// like simd_avx512.h: inside an unnamed namespace, after matmul_tile.h and attention_pack.h.
 //
-// n: a multiple of 16, or one of kFewOutputs at most; k: at most kLinearTerms. Each sum runs over k in order,
-// of few outputs lane by lane and then across; the bias comes last.
+// n: a multiple of 16, or at most kFewOutputs; k: at most kLinearTerms. Each sum runs over k in order (with
+// few outputs by lanes, then across); the bias comes last.
 
-// columns [n / 64, rounded up][k][64]; of few outputs the weights as they are, [n][k]
+// columns [n / 64, rounded up][k][64]; with few outputs the weights unchanged, [n][k]
 inline void pack_linear(int64_t n, int64_t k, const float* w, float* columns) {
   if (n <= kFewOutputs) {
     std::copy_n(w, n * k, columns);

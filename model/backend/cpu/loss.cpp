@@ -1,7 +1,7 @@
-// Losses and latitude-weighted RMSE on predictions that lie as patches.
+// Losses and latitude-weighted RMSE on predictions in patches.
 //
-// Work is cut into segments (segments.h). Each leaves its sums in a partial of its own, and they are added in
-// order, so the result does not depend on the number of threads.
+// Work is cut into segments (segments.h), whose partial sums are added in order, so the result does not
+// depend on the number of threads.
 #include <cmath>
 
 #include "model/backend/cpu/kernel_table.h"
@@ -12,18 +12,18 @@
 namespace isobar::cpu {
 namespace {
 
-// Room for a segment's pixels as its patches have them, and for one line of all channels as an image has it
+// Buffers for a segment's pixels in patch order, and for one line of all channels in image order
 struct Band {
   Band(const Patch& s, float* room)
       : pixels(room), planes(room + s.p * s.channels * s.width), truth(planes + s.channels * s.width) {}
   static int64_t floats(const Patch& s) { return ((s.p + 1) * s.channels + 1) * s.width; }
   float* pixels;  // [p][width][channels], from the segment's first patch on
   float* planes;  // [channels][width]
-  float* truth;   // [width]: of a target, what counts
+  float* truth;   // [width]: of a target, masked
 };
 
-// f(first of the patches' elements, where they lie in the band, elements) for all that lies together in both,
-// in the order of the patches: memory is read front to back.
+// f(first element in the patches, place in the band, count) for each run that is contiguous in both, in patch
+// order, so that memory is read front to back.
 template <class F>
 void each_stretch(const Patch& s, const Segment& g, const Band& band, const F& f) {
   const int64_t n = s.p * s.channels;
@@ -46,7 +46,7 @@ void fold(const Patch& s, const Segment& g, const Band& band, void* dpred) {
   });
 }
 
-// A line of the band, its stretch of [channels][width]
+// Transposes a line of the band, its stretch of [channels][width]
 void to_planes(const Patch& s, const Segment& g, int64_t row, const Band& band) {
   kernels().transpose((g.x1 - g.x0) * s.p, s.channels, band.pixels + row * s.width * s.channels, s.channels,
                       band.planes + g.x0 * s.p, s.width);
@@ -58,7 +58,7 @@ void to_pixels(const Patch& s, const Segment& g, int64_t row, const Band& band) 
 
 using Kind = Loss::Kind;
 
-// Of a line, in f32: the sum of |e|, e^2 or Huber's
+// A line's penalty in f32: the sum of |e|, e^2 or Huber's
 float penalty(const Loss& l, const float* guess, const float* truth, int64_t n) {
   float sum = 0;
   switch (l.kind) {
@@ -90,7 +90,7 @@ bool intensified(const Loss& l, int64_t channel) {
   return l.intense != nullptr && l.intense[channel] != 1.0f;
 }
 
-// The same, where an element whose target is above the channel's threshold counts more
+// As penalty(), where elements with a target above the channel's threshold weigh more
 float intense_penalty(const Loss& l, int64_t channel, const float* guess, const float* truth, int64_t n) {
   float sum = 0;
   for (int64_t x = 0; x < n; ++x)
@@ -103,12 +103,12 @@ void intensify(const Loss& l, int64_t channel, const float* truth, float* slope,
     if (truth[x] > l.above[channel]) slope[x] *= l.intense[channel];
 }
 
-// A line of an image of targets, or of their mask
+// Offset of a line in an image of targets or masks
 int64_t line_at(const Patch& s, int64_t sample, int64_t channel, int64_t y) {
   return ((sample * s.channels + channel) * s.height + y) * s.width;
 }
 
-// What does not count is no error: guess = truth = 0. How many do
+// Zeroes masked points' errors (guess = truth = 0); returns how many points count
 int64_t leave_out(const float* mask, const float* truth, float* guess, float* counting, int64_t n) {
   int64_t count = 0;
   for (int64_t x = 0; x < n; ++x) {
@@ -124,7 +124,7 @@ double weight_of_row(const Loss& l, int64_t y) {
   return l.rows == nullptr ? 1.0 : l.rows[y];
 }
 
-// In the loss, of a channel's row
+// Weight of a channel's row in the loss
 float weight_of(const Loss& l, int64_t channel, int64_t y) {
   const float w = l.weights == nullptr ? 1.0f : l.weights[channel];
   return l.by_rows ? w * static_cast<float>(weight_of_row(l, y)) : w;
@@ -221,7 +221,7 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
 
 namespace {
 
-// Over which the mean of a sample's penalties is
+// Number of points over which a sample's penalties are averaged
 double points_of(const Patch& s, const Loss& l, const float* sum) {
   return l.masked ? static_cast<double>(sum[points_at(s.channels)])
                   : static_cast<double>(s.channels * s.height * s.width);
@@ -256,7 +256,7 @@ void loss(const Patch& s, const float* sums, float weight, float* loss, float* c
   }
 }
 
-// relative L2: d sqrt(e / t) / dpred = (pred - target) / sqrt(e t); zero where the prediction is exact
+// relative L2: d sqrt(e / t) / dpred = (pred - target) / sqrt(e t); zero if the prediction is exact
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    void* dpred, const Loss& l) {
   const Segments segments(s);

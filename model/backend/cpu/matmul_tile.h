@@ -1,10 +1,9 @@
-// Register-tiled matrix products for attention: small, everything already packed and in cache.
-// Included like simd_avx512.h: inside an unnamed namespace, after simd_math.h.
+// Register-tiled matrix products for attention: small, with packed operands in cache. Included like
+// simd_avx512.h: inside an unnamed namespace, after simd_math.h.
 //
-//   C[m, n] (+)= A[m, depth] B[depth, n]      C f32; A and B are 32-bit lanes, `depth` counts lanes: a lane
-//   is one
+//   C[m, n] (+)= A[m, depth] B[depth, n]      C f32; A and B are 32-bit lanes, counted by `depth`: one
 //                                             float or a pair of bf16 along the summed dimension (see Dot)
-// A is read by broadcast, so it may be stored either way round; B and C are read by vectors of n.
+// A is read by broadcast, so it may be transposed; B and C are read by vectors of n.
 
 enum class Into {
   kStore,
@@ -71,7 +70,8 @@ template <class V, class Dot, bool kAcross, int kVectors>
   constexpr int kRows = V::tile_rows(kVectors);
   const int64_t row_step = kAcross ? 1 : lda;
   int64_t i = 0;
-  for (; i + kRows <= m && !(kRows == 6 && m - i == 8); i += kRows)  // 8 are 4 + 4: 2 are too few to be fast
+  for (; i + kRows <= m && !(kRows == 6 && m - i == 8); i += kRows)  // 8 = 4 + 4 rows: a remainder of 2 is
+                                                                     // slow
     register_tile<V, Dot, kAcross, kRows, kVectors>(depth, a + i * row_step, lda, b, ldb, c + i * ldc, ldc,
                                                     into, alpha);
   if constexpr (kRows > 4)

@@ -1,4 +1,4 @@
-// Residual add + layer norm: threads own rows; the three column sums of the backward meet in thread order.
+// Residual add + layer norm: threads own rows; backward's three column sums are added in thread order.
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -37,7 +37,7 @@ void residual_norm_forward(const ResidualNorm& p, const float* residual, const v
 void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x) {
   const auto kernel = kernels().residual_add[of(act)];
   parallel(n, [&](int t, int threads) {
-    const Range r = share(n, t, threads, 64);  // elements: threads meet on cache lines
+    const Range r = share(n, t, threads, 64);  // elements: threads split on cache lines
     kernel(r.end - r.begin, residual + r.begin, static_cast<const char*>(y) + r.begin * size_of(act),
            x + r.begin);
   });

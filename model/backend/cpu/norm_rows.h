@@ -12,7 +12,7 @@ inline float row_mean(const float* x, int64_t cols) {
   return V::sum(V::add(a, b)) / static_cast<float>(cols);
 }
 
-// mean of (x - mean)^2; two passes over a row in cache, so large means do not cancel
+// Mean of (x - mean)^2 in two passes over a cached row, so large means do not cancel
 template <class V>
 inline float row_variance(const float* x, int64_t cols, float mean) {
   const typename V::Reg mu = V::set1(mean);
@@ -64,13 +64,13 @@ void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const 
   }
 }
 
-// Rows are too short for the hardware to see where they go on: what is read next is asked for ahead of time.
+// Rows are too short for the hardware prefetcher.
 template <DType kType>
 inline void prefetch(const void* base, int64_t i) {
   __builtin_prefetch(static_cast<const char*>(base) + i * (kType == DType::f32 ? 4 : 2));
 }
 
-// rows [row0, row1); sums: partials of dgamma, dbeta, dbias, [3][cols], written; kX: of x and dx
+// Rows [row0, row1); sums: partials of dgamma, dbeta, dbias, [3][cols], overwritten; kX: type of x and dx
 template <class V, DType kAct, DType kX>
 void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const void* x, const float* mean,
                         const float* rstd, const float* gamma, const void* dh, void* dx, bool first,
@@ -78,8 +78,8 @@ void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const
   using Reg = typename V::Reg;
   constexpr int64_t kRows = 4;
   const int64_t cols = p.cols;
-  // So many stay in L1 between the two passes, with what is asked for ahead: of 128 to 512 columns two rows
-  // take 9 to 22 % less than four (Zen 4); of fewer both stay there and of more neither
+  // Rows that stay in L1 between the two passes, prefetched ones included: fewer rows at 65 to 512 columns;
+  // narrower rows fit anyway and wider ones do not.
   const int64_t together = cols > 64 && cols <= 512 ? kRows / 2 : kRows;
   const Reg inverse_cols = V::set1(1.0f / static_cast<float>(cols));
   std::fill_n(sums, 3 * cols, 0.0f);

@@ -17,7 +17,7 @@ float* scratch(int64_t floats) {
   constexpr int64_t kLine = 16;  // floats in a cache line
   thread_local std::vector<float> buffer;
   if (static_cast<int64_t>(buffer.size()) < floats + kLine) {
-    std::vector<float>().swap(buffer);  // before asking for more: nothing of it is kept
+    std::vector<float>().swap(buffer);  // frees the old buffer before the new one is allocated
     buffer.resize(floats + kLine);
   }
   const auto address = reinterpret_cast<uintptr_t>(buffer.data());

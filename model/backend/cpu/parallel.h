@@ -1,5 +1,5 @@
-// Cutting a loop over OpenMP threads in the same way every time, all of which flush denormals; and scratch
-// that grows but is never given back.
+// Splits loops over OpenMP threads, always in the same way, with denormals flushed; and scratch that grows
+// and is never freed.
 //
 //   parallel(cols * rows, [&](int t, int threads) {
 //     const Range r = share(rows, t, threads);
@@ -32,7 +32,7 @@ inline int threads_for(int64_t elements) {
   return static_cast<int>(threads_worth(elements, omp_get_max_threads()));
 }
 
-// body(thread, threads) on `threads` threads, or on fewer where OpenMP gives fewer: every kernel runs in here
+// body(thread, threads) on `threads` threads, or as many as OpenMP gives: every kernel runs inside it
 template <class Body>
 void on_threads(int threads, const Body& body) {
   flush_denormals();
@@ -42,31 +42,30 @@ void on_threads(int threads, const Body& body) {
   }
 #pragma omp parallel num_threads(threads)
   {
-    flush_denormals();  // a thread of OpenMP's may be older than its master's setting
+    flush_denormals();  // OpenMP threads may be older than their master's setting
     keep_place(omp_get_thread_num());
     body(omp_get_thread_num(), omp_get_num_threads());
   }
 }
 
-// … on as many as so much work is worth
+// on as many threads as the work is worth
 template <class Body>
 void parallel(int64_t elements, const Body& body) {
   on_threads(threads_for(elements), body);
 }
 
-// Before a library computes on OpenMP threads by itself: they are the same ones. Those that are started later
-// inherit the setting.
+// Call before a library runs its own OpenMP loops: it uses the same threads, and new ones inherit the
+// setting.
 void prepare_threads();
 
 inline void barrier() {
 #pragma omp barrier
 }
 
-// Aligned scratch of the calling thread, at least `floats` long; valid until its next call. Contents are
-// undefined.
+// Aligned scratch of the calling thread, at least `floats` long, undefined, valid until its next call.
 float* scratch(int64_t floats);
 
-// out[j] (+)= parts[0][j] + parts[1][j] + … in this order; parts lie `stride` apart
+// out[j] (+)= parts[0][j] + parts[1][j] + … in this order; parts are `stride` apart
 void sum_parts(const float* parts, int64_t stride, int count, Range columns, float* out, bool accumulate);
 
 }  // namespace isobar::cpu

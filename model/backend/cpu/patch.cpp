@@ -9,7 +9,7 @@ namespace isobar::cpu {
 
 namespace {
 
-// Runs of `bytes` that lie side by side, to places `apart` bytes from one another
+// Scatters adjacent runs of `bytes` to places `apart` bytes from one another
 template <int64_t kBytes>
 void deal(int64_t count, int64_t bytes, const char* from, char* to, int64_t apart) {
   const int64_t each = kBytes > 0 ? kBytes : bytes;  // a constant: no call

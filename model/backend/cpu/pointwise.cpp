@@ -8,7 +8,7 @@
 namespace isobar::cpu {
 namespace {
 
-constexpr int64_t kGrain = 64;    // elements: threads meet on cache lines
+constexpr int64_t kGrain = 64;    // elements: threads split on cache lines
 constexpr int64_t kRowGrain = 8;  // rows: the blocks of rows.h
 
 const char* at(const void* p, DType t, int64_t i) {
@@ -22,7 +22,7 @@ int64_t padded(int64_t cols) {
   return (cols + 15) / 16 * 16;
 }
 
-// rows_of(range, partial column sums) on every thread, then the partials in thread order into `sum`
+// Runs rows_of(range, partial column sums) on every thread, then adds the partials in thread order to `sum`
 template <class RowsOf>
 void with_column_sums(int64_t rows, int64_t cols, float* sum, bool accumulate, const RowsOf& rows_of) {
   const int64_t stride = padded(cols);
@@ -80,7 +80,7 @@ void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const 
 void copy(const Copy& c, const void* x, void* y) {
   const int64_t elements = c.extent[0] * c.extent[1] * c.extent[2] * c.n;
   parallel(elements, [&](int t, int threads) {
-    // shares of elements, not of blocks: one long block is cut too
+    // shares of elements, so that one long block is also split
     const Range mine = share(elements, t, threads, kGrain);
     for (int64_t i = mine.begin; i < mine.end;) {
       const int64_t block = i / c.n, within = i % c.n;
@@ -144,7 +144,7 @@ void normalise(int64_t n, const float* x, const float* mean, const float* std, f
 }
 
 double squared_sum(int64_t n, const void* x, DType type) {
-  // runs of fixed length whatever the number of threads: the tree of additions is always the same
+  // runs of fixed length: the summation tree does not depend on the number of threads
   constexpr int64_t kRun = 1 << 16;
   const KernelTable& k = kernels();
   const int64_t runs = (n + kRun - 1) / kRun;

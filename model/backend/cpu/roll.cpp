@@ -1,5 +1,5 @@
-// From one step of a roll-out to the next: what was predicted lies [p][p][C'] in a row, what is read
-// [C][p][p], with several times among the channels C where the net has a history.
+// From one step of a roll-out to the next: a predicted row is [p][p][C'], a row that is read [C][p][p], with
+// several times among the channels C if the net has a history.
 #include "model/backend/cpu/element.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/parallel.h"
@@ -14,7 +14,7 @@ void roll(const Patch& s, const Roll& r, const void* prediction, const void* bef
   parallel(s.rows * columns, [&](int t, int threads) {
     const Range mine = share(s.rows, t, threads);
     for (int64_t row = mine.begin; row < mine.end; ++row) {
-      // `before` may be these patches themselves: ascending, nothing is overwritten that is still to be read.
+      // `before` may be these patches: in ascending order nothing is overwritten before it is read.
       for (int64_t i = 0; i < newest * area; ++i)
         write(patches, s.act, row * columns + i, read(before, s.act, row * columns + of_a_time * area + i));
       const int64_t to = row * columns + newest * area, from = row * area * r.predicted;

@@ -49,8 +49,8 @@ class RunFinder {
            is_f32(o.writes[0]) && cpu::takes_layer(o.a.m, o.a.n, o.a.k);
   }
 
-  // Whether the op at `end` takes what the one before it gives, and nobody else does; what the run then
-  // writes must not lie where other rows of what it reads still do.
+  // True if the op at `end` is the only reader of its predecessor's result, and does not overwrite the run's
+  // input, of which other rows are still to be read.
   bool continues(int32_t first, int32_t end) const {
     const Instr &before = at(end - 1), &next = at(end);
     const Op &from = op(before), &to = op(next);

@@ -1,11 +1,10 @@
-// Which ops of a program run as one call over the same rows: linear layers of small nets, in f32, with their
-// activations (cpu::layers). What stands between two of them is then never written to memory; the plan stays
-// as it is.
+// Ops of a program that run as one call over the same rows: f32 linear layers of small nets with their
+// activations (cpu::layers). Results between them are never written to memory; the plan stays unchanged.
 //
 //   const std::vector<RowRun> together = row_runs(plan, program, {predicted});
 //   backend.launch(program, together[0]);
 //
-// Pure but for the instruction set that runs (cpu::takes_layer).
+// Pure, except for the current instruction set (cpu::takes_layer).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -15,11 +14,11 @@
 namespace isobar {
 
 struct RowRun {
-  int32_t first, end;  // of Program::instrs, two at least
+  int32_t first, end;  // of Program::instrs, at least two
 };
 
-/// By `first`. `wanted`: what is read after the program; nothing else of what it writes may be. A program
-/// whose backward pass reads what is in between keeps its ops.
+/// By `first`. `wanted`: the only views of the program's results that are read afterwards. Ops whose results
+/// a backward pass reads are not merged.
 std::vector<RowRun> row_runs(const Plan& plan, const Program& program, const std::vector<View>& wanted);
 
 }  // namespace isobar

@@ -1,6 +1,6 @@
-// The row kernels: elementwise passes and layer norm over a range that one thread owns. Column sums go to a
-// partial of the caller, which adds up the threads' partials in thread order. Included like simd_avx512.h:
-// inside an unnamed namespace, after simd_math.h.
+// Row kernels: elementwise passes and layer norm over a range that one thread owns. Column sums go to the
+// caller's partial, and partials are added in thread order. Included like simd_avx512.h: inside an unnamed
+// namespace, after simd_math.h.
 
 template <class V, DType kAct>
 inline typename V::Reg load_act(const void* base, int64_t i, int64_t n) {
@@ -35,7 +35,7 @@ inline int64_t lanes_left(int64_t i, int64_t n) {
   return std::min<int64_t>(V::kWidth, n - i);
 }
 
-// f(first element, elements) for each vector of n: all lanes but in the last, and the compiler sees that
+// f(first element, elements) for each vector of n; all but the last are full, which the compiler can see
 template <class V, class F>
 [[gnu::always_inline]] inline void for_vectors(int64_t n, const F& f) {
   int64_t i = 0;
@@ -44,17 +44,17 @@ template <class V, class F>
 }
 
 constexpr int64_t kRowBlock =
-    8;  // rows whose column sums are gathered in registers before touching the partial
+    8;  // rows whose column sums are kept in registers before the partial is touched
 
 // ---- elementwise ----
-// Degree of the polynomial in exp2: what bf16 keeps needs no more.
+// Degree of exp2's polynomial: bf16 needs less.
 constexpr int degree_for(DType act) {
   return act == DType::bf16 ? 4 : 6;
 }
 
 template <class V, DType kAct, Activation kF>
 void activation_forward_part(int64_t n, const void* u, void* g) {
-  constexpr int W = V::kWidth, kTogether = 4;  // whose chains of operations overlap
+  constexpr int W = V::kWidth, kTogether = 4;  // independent chains overlap
   const ActivationOf<V, kF, degree_for(kAct)> f;
   int64_t i = 0;
   for (; i + kTogether * W <= n; i += kTogether * W) {
@@ -70,7 +70,7 @@ void activation_forward_part(int64_t n, const void* u, void* g) {
   }
 }
 
-// row by row, so that memory is read front to back; the column sums stay in the L1 cache
+// Row by row, so that memory is read front to back; column sums stay in the L1 cache
 template <class V, DType kAct, Activation kF>
 void activation_backward_rows(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
                               float* column_sums) {
@@ -142,7 +142,7 @@ void round_tf32_part(int64_t n, const float* x, float* y) {
       });
 }
 
-// sums of (guess - truth)^2 and of truth^2, in f32: of a line of an image
+// Sums of (guess - truth)^2 and of truth^2 over a line of an image, in f32
 template <class V>
 void squares_part(int64_t n, const float* guess, const float* truth, float sums[2]) {
   constexpr int kChains = 4;

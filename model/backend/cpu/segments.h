@@ -1,5 +1,5 @@
-// The rows of a Patch in runs that lie side by side in the image: one sample, one band (a row of patches),
-// patches x0 … x1-1 of it. The first and the last segment of a sample may be part of a band.
+// The rows of a Patch in runs that are contiguous in the image: one sample, one band (a row of patches),
+// patches x0 … x1-1 of it. A sample's first and last segment may be part of a band.
 //
 //   const Segments segments(s);
 //   for (int64_t i = 0; i < segments.count(); ++i) {
@@ -14,12 +14,12 @@
 namespace isobar::cpu {
 
 struct Segment {
-  int64_t sample, band, x0, x1;  // empty where x0 >= x1
+  int64_t sample, band, x0, x1;  // empty if x0 >= x1
   int64_t row;
 };
 
-// Segments are worked out from their number, so threads need no list. Every sample counts the same number of
-// them, the first and the last sample that a rank touches too: those it does not hold are empty.
+// Segments are computed from their index, so threads need no list. Every sample has the same number; those
+// that this rank does not hold are empty.
 class Segments {
  public:
   explicit Segments(const Patch& s)
@@ -33,7 +33,8 @@ class Segments {
   int64_t count() const { return samples_ * per_sample_; }
   Segment operator[](int64_t i) const {
     const int64_t sample = first_sample_ + i / per_sample_, band = first_band_ + i % per_sample_;
-    const int64_t row_of_token0 = sample * s_.tokens - s_.row0;  // negative: the sample began on another rank
+    const int64_t row_of_token0 = sample * s_.tokens - s_.row0;  // negative: the sample begins on another
+                                                                 // rank
     const int64_t held_from = s_.token0 + std::max<int64_t>(0, -row_of_token0);
     const int64_t held_to = s_.token0 + std::min(s_.tokens, s_.rows - row_of_token0);
     const int64_t from = std::max(held_from, band * across_), to = std::min(held_to, (band + 1) * across_);

@@ -1,4 +1,4 @@
-// Eight floats in an AVX2 register (with FMA); same interface as simd_avx512.h, where it is described.
+// Eight floats in an AVX2 register (with FMA); interface described in simd_avx512.h.
 
 struct Avx2 {
   using Reg = __m256;
@@ -30,7 +30,7 @@ struct Avx2 {
   static Reg sqrt(Reg a) { return _mm256_sqrt_ps(a); }
   static Reg abs(Reg a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
   static Reg round(Reg a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole and <= 126; 0 where n < least
+  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole and <= 126; 0 if n < least
     const __m256i bits =
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     const Reg kept = _mm256_cmp_ps(n, _mm256_set1_ps(least), _CMP_NLT_UQ);
@@ -42,8 +42,8 @@ struct Avx2 {
     Reg fraction, power;
   };
   static Split split(Reg x) {
-    const Reg magic = _mm256_set1_ps(12582912.0f + 127.0f);      // leaves n + 127 in the last bits
-    const Reg kept = _mm256_max_ps(_mm256_set1_ps(-127.0f), x);  // in this order of NaN NaN
+    const Reg magic = _mm256_set1_ps(12582912.0f + 127.0f);      // leaves n + 127 in the low bits
+    const Reg kept = _mm256_max_ps(_mm256_set1_ps(-127.0f), x);  // operand order keeps NaN
     const Reg shifted = _mm256_add_ps(kept, magic);
     const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
     return {_mm256_sub_ps(kept, _mm256_sub_ps(shifted, magic)), _mm256_castsi256_ps(power)};

@@ -1,9 +1,8 @@
-// Sixteen floats in an AVX-512 register. Included by isa_avx512*.cpp only, inside their target region and
-// inside an unnamed namespace, so that no AVX-512 code is ever merged with another file's by the linker.
+// Sixteen floats in an AVX-512 register. Included by isa_avx512*.cpp only, inside their target region and an
+// unnamed namespace, so that the linker never merges AVX-512 code with another file's.
 //
-// Every simd_*.h offers the same struct: kWidth, the arithmetic that the kernels need, loads and stores of
-// f32 and bf16, whole or of the first n lanes (the others read as 0), and the shape of the register tile for
-// matmul_tile.h.
+// Every simd_*.h has the same struct: kWidth, the kernels' arithmetic, loads and stores of f32 and bf16,
+// whole or of the first n lanes (the others read as 0), and the register tile's shape for matmul_tile.h.
 
 template <bool kNativeBf16>
 struct Avx512 {
@@ -31,11 +30,10 @@ struct Avx512 {
   static Reg sqrt(Reg a) { return _mm512_sqrt_ps(a); }
   static Reg abs(Reg a) { return _mm512_abs_ps(a); }
   static Reg round(Reg a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole; 0 where n < least; of NaN NaN
+  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole; 0 if n < least; keeps NaN
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(least), _CMP_NLT_UQ), a, n);
   }
-  // x = n + fraction with 0 <= fraction < 1; a 2^n, flushed: 0 where that is no normal number, infinite
-  // beyond
+  // x = n + fraction with 0 <= fraction < 1; a 2^n, flushed to 0 if denormal, infinite beyond
   static constexpr bool kByFloor = true;
   struct Split {
     Reg fraction, power;
@@ -45,14 +43,14 @@ struct Avx512 {
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), otherwise, if_negative);
   }
-  // table[0 … 31] by the last five bits of each lane
+  // table[0 … 31] by the low five bits of each lane
   static Reg look_up(const Reg (&table)[2], Reg index) {
     return _mm512_permutex2var_ps(table[0], _mm512_castps_si512(index), table[1]);
   }
   static bool any_above(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
   static float sum(Reg a) { return _mm512_reduce_add_ps(a); }
 
-  // bf16 pairs held in 32-bit lanes: the low half is the element with the even index
+  // bf16 pairs in 32-bit lanes: the low half is the even element
   static Reg low_half(Reg a) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a), 16)); }
   static Reg high_half(Reg a) {
     return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(-65536)));
@@ -93,7 +91,7 @@ struct Avx512 {
     const __m512 kept = _mm512_castsi512_ps(_mm512_and_si512(r, _mm512_set1_epi32(~0x1fff)));
     return _mm512_mask_add_ps(kept, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a, a);  // NaN stays NaN
   }
-  // Two registers rounded to bf16, to be stored apart or as pairs
+  // Two registers rounded to bf16, to be stored separately or as pairs
   struct Rounded {
     __m512i lanes;  // even's 16, then odd's
   };
@@ -116,8 +114,8 @@ struct Avx512 {
                            _mm512_set1_epi32(0x00010001)));
     _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, r.lanes));
   }
-  // As pairs, rounded to the nearest, halves away from zero: four operations where the conversion and its
-  // permutation are six on Intel's. NaN of operands in bf16 stays NaN.
+  // As pairs, rounded to nearest, ties away from zero: fewer operations than conversion and permutation. NaN
+  // in bf16 operands stays NaN.
   static void store_as_pairs(void* p, Reg even, Reg odd) {
     const __m512i half = _mm512_set1_epi32(0x8000);
     const __m512i low = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(even), half), 16);

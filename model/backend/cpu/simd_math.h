@@ -1,9 +1,9 @@
-// exp, erf and activations on registers, and the two ways to multiply 32-bit lanes: as a float, or as a pair
-// of bf16. Included like simd_avx512.h: inside an unnamed namespace, after one of the simd_*.h.
+// exp, erf and activations on registers, and the two products of 32-bit lanes: as a float, or as a pair of
+// bf16. Included like simd_avx512.h: inside an unnamed namespace, after one of the simd_*.h.
 
 // 2^x, relative error 3e-9 + rounding (kDegree 6) or 4e-6 (kDegree 4); minimax on [-1/2, 1/2] with p(0) = 1.
-// 0 below 2^-100, for any finite x: so no denormal arises here, nor where the result is multiplied by what is
-// no smaller than 2^-26, whatever the thread's setting (base/denormals.h). x <= 126.
+// 0 below 2^-100, so that products with factors >= 2^-26 are never denormal, whatever the thread's setting
+// (base/denormals.h). x <= 126.
 template <class V, int kDegree = 6>
 inline typename V::Reg exp2(typename V::Reg x) {
   const typename V::Reg n = V::round(x);
@@ -24,9 +24,9 @@ inline typename V::Reg exp2(typename V::Reg x) {
   return V::ldexp_or_zero(V::fma(p, f, V::set1(1.0f)), n, -100.0f);
 }
 
-// The same for attention's scores, in place and where denormals are flushed (base/denormals.h): 0 below
-// 2^-126. Relative error 2e-9 + rounding (kDegree 6) or 3e-6 (kDegree 4). x <= 126 but where V is by floor,
-// there any. N registers side by side: each alone is one long chain of operations that wait for each other.
+// For attention's scores, in place, where denormals are flushed (base/denormals.h): 0 below 2^-126. Relative
+// error 2e-9 + rounding (kDegree 6) or 3e-6 (kDegree 4). x <= 126 unless V::kByFloor. N registers at once,
+// since each is one long dependent chain.
 template <class V, int kDegree, int N>
 [[gnu::always_inline]] inline void exp2_flushed(typename V::Reg (&x)[N]) {
   static_assert(kDegree == 4 || kDegree == 6);
@@ -69,8 +69,8 @@ inline void normal_tail(typename V::Reg u, typename V::Reg* tail, typename V::Re
   *gauss = e;
 }
 
-// The same two of GELU's approximation, Phi(u) = (1 + tanh z) / 2 with z = sqrt(2 / pi) (u + 0.044715 u^3):
-// the tail is e / (1 + e) with e = exp(-2|z|); its slope, 2 z' tail (1 - tail), is given times sqrt(2 pi).
+// The same for GELU's approximation, Phi(u) = (1 + tanh z) / 2 with z = sqrt(2 / pi) (u + 0.044715 u^3): the
+// tail is e / (1 + e) with e = exp(-2|z|); its slope, 2 z' tail (1 - tail), is given times sqrt(2 pi).
 template <class V, int kDegree>
 inline void tanh_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
   using Reg = typename V::Reg;
@@ -84,8 +84,7 @@ inline void tanh_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg*
       V::mul(V::mul(V::mul(V::set1(4.0f), *tail), head), V::fma(square, V::set1(0.134145f), V::set1(1.0f)));
 }
 
-// The same two of the logistic distribution, whose u F(u) is SiLU: the tail is e / (1 + e) with e =
-// exp(-|u|).
+// The same for the logistic distribution, whose u F(u) is SiLU: the tail is e / (1 + e) with e = exp(-|u|).
 template <class V, int kDegree>
 inline void logistic_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
   using Reg = typename V::Reg;
@@ -95,13 +94,13 @@ inline void logistic_tail(typename V::Reg u, typename V::Reg* tail, typename V::
   *gauss = V::mul(V::mul(V::set1(2.5066283f), *tail), head);
 }
 
-// exp(-2|u|); NaN stays NaN: max gives its second operand where one is none.
+// exp(-2|u|); NaN stays NaN, since max returns its second operand for NaN.
 template <class V, int kDegree>
 inline typename V::Reg tanh_exp(typename V::Reg u) {
   return exp2<V, kDegree>(V::max(V::set1(-200.0f), V::mul(V::abs(u), V::set1(-2.88539008f))));
 }
 
-// (1 - e) / (1 + e) with u's sign; below 1/4, where 1 - e would cancel, its series, good to 1e-8 of tanh(u).
+// (1 - e) / (1 + e) with u's sign; below 1/4, where 1 - e cancels, its series, within 1e-8 of tanh(u).
 template <class V, int kDegree>
 inline typename V::Reg tanh_of(typename V::Reg u) {
   using Reg = typename V::Reg;
@@ -129,7 +128,7 @@ inline void tail_of(typename V::Reg u, typename V::Reg* tail, typename V::Reg* g
 template <class V, Activation kF, int kDegree>
 inline typename V::Reg activation_of(typename V::Reg u) {
   if constexpr (kF == Activation::relu) {
-    return V::max(V::zero(), u);  // in this order of NaN NaN
+    return V::max(V::zero(), u);  // operand order keeps NaN
   } else if constexpr (kF == Activation::tanh) {
     return tanh_of<V, kDegree>(u);
   } else {  // u F(u) = max(u, 0) - |u| F(-|u|)
@@ -156,7 +155,7 @@ inline typename V::Reg slope_of(typename V::Reg u) {
   }
 }
 
-// Activations and their slopes with what they keep in registers from one vector to the next
+// Activations and their slopes, with constants kept in registers between vectors
 template <class V, Activation kF, int kDegree>
 struct ActivationOf {
   typename V::Reg operator()(typename V::Reg u) const { return activation_of<V, kF, kDegree>(u); }
@@ -181,9 +180,9 @@ struct BySegments {
   }
   Reg operator()(Reg a) const {
     const Reg last = V::set1(kSegmentSpacing * (kSegments - 1));
-    const Reg within = V::min(last, a);                        // in this order of NaN NaN
-    const Reg magic = V::set1(12582912.0f * kSegmentSpacing);  // what is added to it is rounded to a multiple
-    const Reg shifted = V::add(within, magic);                 // … whose number is in the last bits
+    const Reg within = V::min(last, a);                        // operand order keeps NaN
+    const Reg magic = V::set1(12582912.0f * kSegmentSpacing);  // adding it rounds to a multiple
+    const Reg shifted = V::add(within, magic);                 // whose index is in the low bits
     const Reg x = V::sub(within, V::sub(shifted, magic));
     Reg sum = V::look_up(coefficients[kTerms - 1], shifted);
 #pragma GCC unroll 8
@@ -192,12 +191,12 @@ struct BySegments {
   }
 };
 
-// of a table, where exp2 would have kDegree
+// Table degree where exp2 would use kDegree
 constexpr int table_degree(int degree) {
   return degree == 4 ? kCoarseDegree : kFineDegree;
 }
 
-// GELU in 16 operations a register instead of 25 with a division among them, its slope in 16 instead of 33
+// GELU by table: fewer operations, no division
 template <class V, int kDegree>
 requires V::kLooksUp struct ActivationOf<V, Activation::gelu, kDegree> {
   using Reg = typename V::Reg;
@@ -217,7 +216,7 @@ requires V::kLooksUp struct SlopeOf<V, Activation::gelu, kDegree> {
   }
 };
 
-// One 32-bit lane holds kPack consecutive elements along the summed dimension. acc += a * b over the pack.
+// A 32-bit lane holds kPack consecutive elements along the summed dimension: acc += a * b over the pack.
 template <class V>
 struct DotF32 {
   using Element = float;
@@ -233,7 +232,7 @@ struct DotF32 {
   static typename V::Reg mac(Operand a, Operand b, typename V::Reg acc) { return V::fma(a, b, acc); }
 };
 
-// Operands were widened from f16, or rounded to tf32, when they were packed: the products are f32's.
+// Operands were widened from f16 or rounded to tf32 when packed: products are f32.
 template <class V>
 struct DotF16Widened : DotF32<V> {
   using Element = f16;
@@ -246,8 +245,7 @@ struct DotTf32Emulated : DotF32<V> {
   using Element = Tf32;
 };
 
-// bf16 products without an instruction for them: the even elements, then the odd ones, widened (exactly) to
-// f32.
+// bf16 products without the instruction: even elements, then odd ones, widened exactly to f32.
 template <class V>
 struct DotBf16Widened {
   using Element = bf16;

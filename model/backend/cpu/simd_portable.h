@@ -1,5 +1,4 @@
-// Four floats with the compiler's vector extension, for any machine; same interface as simd_avx512.h, where
-// it is described.
+// Four floats with the compiler's vector extension, for any machine; interface described in simd_avx512.h.
 
 struct Portable {
   typedef float Reg __attribute__((vector_size(16)));
@@ -34,11 +33,11 @@ struct Portable {
     return a;
   }
   static Reg abs(Reg a) { return floats(bits(a) & 0x7fffffff); }
-  static Reg round(Reg a) {  // beyond 2^23 a float is whole already
+  static Reg round(Reg a) {  // beyond 2^23 a float is whole
     const Reg magic = set1(12582912.0f);
     return abs(a) < set1(4194304.0f) ? (a + magic) - magic : a;
   }
-  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole and <= 126; 0 where n < least
+  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole and <= 126; 0 if n < least
     const Int shifted = __builtin_convertvector(max(n, set1(least)), Int) + 127;
     return n < set1(least) ? zero() : a * floats(shifted << 23);
   }
@@ -49,7 +48,7 @@ struct Portable {
   };
   static Split split(Reg x) {
     const Reg kept = x < set1(-127.0f) ? set1(-127.0f) : x;  // NaN stays NaN
-    const Reg shifted = kept + set1(12582912.0f + 127.0f);   // leaves n + 127 in the last bits
+    const Reg shifted = kept + set1(12582912.0f + 127.0f);   // leaves n + 127 in the low bits
     return {kept - (shifted - set1(12582912.0f + 127.0f)), floats(bits(shifted) << 23)};
   }
   static Reg times_power(Reg a, Reg power) { return a * power; }

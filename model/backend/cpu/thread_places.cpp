@@ -8,10 +8,10 @@ namespace isobar::cpu {
 namespace {
 
 std::mutex mutex;
-std::vector<int> places;  // of threads 0, 1, …; none: anywhere in
+std::vector<int> places;  // of threads 0, 1, …; empty: no binding
 std::vector<int> whole;
 
-// Where the system refuses, threads stay as free as they were.
+// If the system refuses, the thread stays unbound.
 void bind_self(const std::vector<int>& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -28,7 +28,7 @@ std::atomic<int> places_version = 0;
 void take_place(int thread) {
   const std::lock_guard lock(mutex);
   own_places = places_version;
-  if (thread == 0) return;  // place_threads has set it
+  if (thread == 0) return;  // place_threads has bound it
   if (places.empty()) return bind_self(whole);
   if (const auto t = static_cast<size_t>(thread); t < places.size()) bind_self({places[t]});
 }

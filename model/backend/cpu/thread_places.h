@@ -1,19 +1,19 @@
-// The cores that a rank's threads are bound to. The operating system moves threads that are not, away from
-// the memory that they touched first and now and then two onto one core.
+// Binds a rank's threads to cores. The operating system moves unbound threads away from the memory that they
+// first touched, and sometimes puts two on one core.
 //
-//   cpu::place_threads({0, 1}, {0, 1, 2});   // thread t of every team stays on the t-th of the first
+//   cpu::place_threads({0, 1}, {0, 1, 2});   // thread t of every team runs on the t-th of the first
 //
-// Each thread binds itself when it next works (on_threads), since OpenMP may end threads and start new ones.
-// The first is left free among all of `around`: what it starts later, such as loaders and the communication's
-// thread, inherits that.
+// Each thread binds itself when it next works (on_threads), since OpenMP may replace threads. The first
+// thread stays free among all of `around`, which threads that it starts later (loaders, communication)
+// inherit.
 #pragma once
 #include <atomic>
 #include <vector>
 
 namespace isobar::cpu {
 
-/// From the next piece of work on. `around`: CPUs of the calling thread, which is the first of its teams, and
-/// of the threads that it starts; where `cpus` is empty, of all.
+/// Takes effect with the next work. `around`: CPUs of the calling thread, the first of its teams, and of
+/// threads that it starts; if `cpus` is empty, of all.
 void place_threads(std::vector<int> cpus, const std::vector<int>& around);
 
 namespace detail {
@@ -22,7 +22,7 @@ inline thread_local int own_places = 0;
 void take_place(int thread);
 }  // namespace detail
 
-/// Of thread `t` of a team.
+/// Binds the calling thread, `t` of its team, if places have changed.
 inline void keep_place(int t) {
   if (detail::own_places != detail::places_version.load(std::memory_order_relaxed)) detail::take_place(t);
 }

@@ -1,10 +1,9 @@
-// AMX behind a small interface: eight tiles of 16 rows of 64 bytes, either 16 f32 or 16 pairs of bf16 each.
-// mac<c, a, b>(): C[16, 16] += A[16, 16 pairs] B[16 pairs, 16]. Tiles are named by number, as registers are;
-// between begin() and end() they are the calling thread's.
+// AMX behind a small interface: eight tiles of 16 rows of 64 bytes, each row 16 f32 or 16 pairs of bf16.
+// mac<c, a, b>(): C[16, 16] += A[16, 16 pairs] B[16 pairs, 16]. Tiles are named by number; between begin()
+// and end() they are the calling thread's.
 //
-// PlainTiles computes the same bits on any CPU, slowly: what is built from tiles is tested with them. Tiles
-// of the instructions themselves are in isa_amx.cpp. Included like simd_avx512.h: inside an unnamed
-// namespace.
+// PlainTiles computes the same bits on any CPU, slowly, for tests; the instructions are in isa_amx.cpp.
+// Included like simd_avx512.h: inside an unnamed namespace.
 
 struct PlainTiles {
   static void begin() {}
@@ -14,15 +13,14 @@ struct PlainTiles {
     std::memset(&tile(kTile), 0, sizeof(Tile));
   }
   template <int kTile>
-  static void load(const float* p, int64_t stride) {  // stride: lanes of 32 bits from row to row
+  static void load(const float* p, int64_t stride) {  // stride: 32-bit lanes between rows
     for (int64_t i = 0; i < 16; ++i) std::memcpy(tile(kTile).row[i], p + i * stride, 64);
   }
   template <int kTile>
   static void store(float* p, int64_t stride) {
     for (int64_t i = 0; i < 16; ++i) std::memcpy(p + i * stride, tile(kTile).row[i], 64);
   }
-  // Even and odd elements are summed apart, each by fused multiply-adds, before they meet: as the instruction
-  // does.
+  // As the instruction does, even and odd elements are summed separately by fused multiply-adds, then added.
   template <int kC, int kA, int kB>
   static void mac() {
     Tile& c = tile(kC);
@@ -53,9 +51,9 @@ struct PlainTiles {
   static float high(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); }
 };
 
-// C[m, n] (+)= A[m, depth] B[depth, n] over whole tiles: m and n multiples of 16, depth (pairs) too. kM x kN
-// tiles of C stay in registers 0 to 3 while A's pass through 4 and 5, B's through 6 and 7. Three steps, so
-// that arithmetic on vectors may stand between them: the tile unit works by itself meanwhile.
+// C[m, n] (+)= A[m, depth] B[depth, n] over whole tiles: m, n and depth (pairs) multiples of 16. kM x kN
+// tiles of C stay in registers 0 to 3, A uses 4 and 5, B 6 and 7. Three steps, since the tile unit is
+// asynchronous and vector arithmetic can be interleaved.
 template <class Tiles, int kM, int kN>
 [[gnu::always_inline]] inline void tile_begin(const float* c, int64_t ldc, bool add) {
   static_assert(kM >= 1 && kM <= 2 && kN >= 1 && kN <= 2);
@@ -99,7 +97,7 @@ template <class Tiles, int kM, int kN>
   if constexpr (kM == 2 && kN == 2) Tiles::template store<3>(c + 16 * ldc + 16, ldc);
 }
 
-// f<kM, kN>() for m and n of 16, or more: then of 32
+// f<kM, kN>(): 1 for 16, 2 for 32
 template <class F>
 [[gnu::always_inline]] inline void for_tiles(int64_t m, int64_t n, const F& f) {
   if (m > 16 && n > 16)
@@ -112,7 +110,7 @@ template <class F>
     f.template operator()<1, 1>();
 }
 
-// One block of at most 2 x 2 tiles of a product, to be begun and ended apart
+// A block of at most 2 x 2 tiles of a product, with separate begin and end
 struct TileBlock {
   int64_t m, n, depth;
   const float* a;

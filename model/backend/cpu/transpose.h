@@ -1,7 +1,7 @@
-// Matrices of 32-bit lanes turned round, sixteen by sixteen where registers hold as many, else four by four.
-// Included like simd_avx512.h: inside an unnamed namespace.
+// Transposes matrices of 32-bit lanes, 16 x 16 where registers are wide enough, else 4 x 4. Included like
+// simd_avx512.h: inside an unnamed namespace.
 
-// Four lanes, whatever the instruction set: transposing is all that they do.
+// Four lanes on any instruction set: transposing moves data only.
 typedef float Four __attribute__((vector_size(16)));
 
 inline Four load_four(const void* p) {
@@ -32,13 +32,13 @@ inline void transpose_by_fours(int64_t rows, int64_t cols, const float* x, int64
       transpose_four(block);
       for (int64_t r = 0; r < 4; ++r) std::memcpy(y + (j + r) * ld_y + i, &block[r], sizeof(Four));
     }
-  for (int64_t i = 0; i < rows; ++i)  // what the blocks left over
+  for (int64_t i = 0; i < rows; ++i)  // remainder of the blocks
     for (int64_t j = i < rows4 ? cols4 : 0; j < cols; ++j) y[j * ld_y + i] = x[i * ld_x + j];
 }
 
 typedef float Sixteen __attribute__((vector_size(64)));
 
-// Four times the rows of one half between those of the other: element (i, j) then lies in (j, i).
+// Interleaves the rows of both halves four times, which moves element (i, j) to (j, i).
 inline void transpose_block(const float* x, int64_t ld_x, float* y, int64_t ld_y) {
   Sixteen a[16], b[16];
 #pragma GCC unroll 16

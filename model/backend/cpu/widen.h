@@ -1,5 +1,5 @@
-// Operands of any type, seen as f32 a block at a time: for kernels that are bound by memory and have one
-// operand of several possible types.
+// Operands of any type as f32, a block at a time: for memory-bound kernels with one operand of several
+// possible types.
 //
 //   in_f32(x, DType::bf16, {0, n}, [&](Range r, const float* values) { ... });
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace isobar::cpu {
 
-constexpr int64_t kBlock = 1024;  // elements: they stay in the first-level cache
+constexpr int64_t kBlock = 1024;  // elements: they stay in the L1 cache
 
-/// f(part of the range, its values): f32 in one part, others in blocks.
+/// f(part of the range, its values): f32 in one part, other types in blocks.
 template <class F>
 void in_f32(const void* x, DType t, Range range, const F& f) {
   if (t == DType::f32) {

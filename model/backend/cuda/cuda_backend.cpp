@@ -13,9 +13,9 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int64_t kSmall = int64_t{1} << 20;  // bytes: host copies up to here are pinned, and kept
+constexpr int64_t kSmall = int64_t{1} << 20;  // bytes: host copies up to this size are pinned, and kept
 
-// Every parameter has its 16-bit copy, at the same offset: so without ZeRO.
+// True without ZeRO: every parameter has its 16-bit copy at the same offset.
 bool mirrored(const Plan& plan) {
   if (!plan.params16_all || plan.params16_all.count != plan.params_all.count) return false;
   int64_t end = 0;
@@ -73,7 +73,7 @@ CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& tr
         std::make_unique<DeviceArena>(static_cast<int64_t>(sizeof(float) * rows.size()));
     ISOBAR_CUDA(cudaMemcpy(held->data(), rows.data(), sizeof(float) * rows.size(), cudaMemcpyHostToDevice));
   }
-  // The copies may still be on their way, and the lanes' streams do not wait for the null stream.
+  // The copies may be pending, and the lanes' streams do not wait for the null stream.
   ISOBAR_CUDA(cudaStreamSynchronize(nullptr));
 }
 
@@ -236,7 +236,7 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
     case OpKind::dropout_backward: {
       const bool forward = op.kind == OpKind::dropout;
       const size_t scalars = forward ? 1 : 2;
-      if (forward ? op.writes[1] : op.reads[1]) break;  // nobody has asked for a mask that is kept
+      if (forward ? op.writes[1] : op.reads[1]) break;  // no kernel here writes or reads a stored mask
       if (!op.reads[scalars]) break;
       const DropoutDraw draw{static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(a.stream), a.rate, 0};
       return dropout(draw, fin(scalars), (micro * a.period + a.row0) * a.n, a.m * a.n, a.each,
@@ -267,7 +267,7 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
       return average(a.n, a.rate, fin(0), fin(1), fout(0), stream);
     case OpKind::swap:
       return swap(a.n, fout(0), fout(1), stream);
-    default:  // fetch, collectives, and those of kernel_less()
+    default:  // fetch, collectives, and kernel_less()
       break;
   }
   throw std::logic_error(op.path + ": the GPU backend does not run this kind");
@@ -328,7 +328,7 @@ void CudaBackend::optimizer(const Op& op, int32_t slot, cudaStream_t stream) {
 
 std::byte* CudaBackend::host(const View& v) {
   const Buffer& b = plan_.buffers[v.buffer];
-  if (b.kind == BufferKind::host) return at(v);  // it lives there
+  if (b.kind == BufferKind::host) return at(v);  // it is in host memory
   if (b.kind == BufferKind::scratch || b.kind == BufferKind::saved)
     throw std::logic_error(b.name + ": only persistent buffers have host copies");
   std::byte* copy;
@@ -355,7 +355,7 @@ void CudaBackend::download(const std::vector<View>& views) {
   ISOBAR_CUDA(cudaStreamSynchronize(stream));
 }
 
-// What runs next on any lane comes after it: programs begin behind the compute stream.
+// Programs begin after the compute stream's work, so everything that runs later sees the upload.
 void CudaBackend::upload(const std::vector<View>& views) {
   const cudaStream_t stream = streams_[Lane::compute];
   for (const View& v : views) {

@@ -1,8 +1,8 @@
-// Ops on one NVIDIA GPU: each is enqueued on a stream, as cuBLASLt's matrix products, cuDNN's attention or a
-// kernel of kernels.h.
+// Ops on one NVIDIA GPU, each enqueued on a stream: matrix products by cuBLASLt, attention by cuDNN, the rest
+// by kernels.h.
 //
 //   CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams, options);
-//   backend.prepare();                    // algorithms and attention plans: before the arena holds anything
+//   backend.prepare();                    // algorithms and attention plans: before the arena has data
 //   backend.launch_on(op, micro, slot, streams[op.lane]);
 #pragma once
 #include <array>
@@ -25,10 +25,10 @@ namespace isobar::cuda {
 struct BackendOptions {
   GemmChoice gemm = GemmChoice::timed;
   int capability = 9;          // of the device, major
-  bool cudnn = true;           // false: attention by our own kernels always
-  bool deterministic = false;  // attention's sums in a fixed order (Attention::deterministic)
-  bool fuse = true;            // ops into products, as fusion.h has it
-  int product_sms = 0;         // multiprocessors that products count on (Gemms)
+  bool cudnn = true;           // false: always our own attention kernels
+  bool deterministic = false;  // attention sums in a fixed order (Attention::deterministic)
+  bool fuse = true;            // fuse ops into products (fusion.h)
+  int product_sms = 0;         // multiprocessors to choose products for (Gemms)
 };
 
 class CudaBackend : public Backend {
@@ -38,9 +38,9 @@ class CudaBackend : public Backend {
               const Streams& streams, const BackendOptions& options);
   ~CudaBackend() override;
 
-  /// Chooses all algorithms. With GemmChoice::timed it overwrites the arena, and leaves it zeroed.
+  /// Chooses all algorithms. GemmChoice::timed overwrites the arena and leaves it zeroed.
   void prepare();
-  /// On the op's lane. A fetch goes through the first pinned buffer.
+  /// On the op's lane. A fetch uses the first pinned buffer.
   void launch(const Op& op, int32_t micro, int32_t slot) override;
   void launch_on(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream);
   void sync() override { streams_.sync(); }
@@ -65,20 +65,20 @@ class CudaBackend : public Backend {
     std::string engine;     // cuDNN's name of its plan
     int64_t workspace = 0;  // bytes
   };
-  /// How each attention of the plan runs, each shape once, since prepare().
+  /// Each attention shape of the plan and its path, after prepare().
   const std::vector<AttentionUse>& attentions() const { return attentions_; }
-  /// What runs as part of products, since prepare(); and the plan with operands where they are touched then.
+  /// Ops fused into products, after prepare(); and the plan with their operands at the products.
   const std::vector<Fusion>& fusions() const { return fusions_; }
   const Plan& as_run() const { return as_run_ ? *as_run_ : plan_; }
 
  private:
   Attention attention_of(const Op& op) const;
-  /// `mask`: null where the op has none
+  /// `mask`: null if the op has none
   Loss loss_of(const Attrs& image, bool masked, const float* mask) const;
   AttentionPath path_of(const Attention& a, bool backward) const;
-  using Slots = std::vector<std::set<int32_t>>;  // that each routine is run with
+  using Slots = std::vector<std::set<int32_t>>;  // slots with which each routine runs
   void prepare_attention();
-  size_t index_of(const Op& op) const;  // in the plan; its number of ops for one that is not of it
+  size_t index_of(const Op& op) const;  // in the plan; its number of ops if `op` is not in it
   void prepare_products(const Slots& slots);
   void choose_fusions(const Slots& slots);
   bool pays(const Fusion& f, const std::set<int32_t>& slots);
@@ -95,16 +95,16 @@ class CudaBackend : public Backend {
   const Streams& streams_;
   const BackendOptions options_;
   const Loss loss_;
-  std::map<int64_t, std::unique_ptr<DeviceArena>> rows_;  // of images by their height: base/latitude.h
-  bool biases_copied_;                                    // params16 mirrors params, biases and all
+  std::map<int64_t, std::unique_ptr<DeviceArena>> rows_;  // row weights by image height: base/latitude.h
+  bool biases_copied_;                                    // params16 mirrors params, biases included
   Gemms gemms_;
   Inputs inputs_;
   std::optional<CudnnAttention> cudnn_;
   std::vector<AttentionUse> attentions_;
   std::vector<Fusion> fusions_;
-  std::vector<int32_t> fusion_at_;    // by op of the plan, a product: into fusions_, or -1
+  std::vector<int32_t> fusion_at_;    // by op of the plan, for products: index into fusions_, or -1
   std::vector<uint8_t> taken_in_;     // by op: bits of Fused
-  std::map<GemmKey, bool> verdicts_;  // of fused products
+  std::map<GemmKey, bool> verdicts_;  // whether fused products pay
   std::optional<Plan> as_run_;
   std::map<int32_t, std::unique_ptr<PinnedMemory>> small_;  // host copies by buffer
   std::map<int32_t, std::vector<std::byte>> large_;

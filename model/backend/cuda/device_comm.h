@@ -1,4 +1,4 @@
-// Collectives, sends and receives among devices, on streams: what the executor asks of NCCL.
+// Collectives, sends and receives between devices, on streams: the executor's interface to NCCL.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -12,12 +12,12 @@ namespace isobar::cuda {
 class DeviceComm {
  public:
   virtual ~DeviceComm() = default;
-  /// Enqueues `op` (is_collective) on `stream` and returns; may be captured into a graph. `in`, `out`:
-  /// addresses of reads[0] and writes[0] on the device, null where the op has none; counts in elements of
-  /// `t`. Semantics are those of Comm::post (model/comm/comm.h).
+  /// Enqueues `op` (is_collective) on `stream`; may be captured into a graph. `in`, `out`: device addresses
+  /// of reads[0] and writes[0], null if absent; counts in elements of `t`. Semantics are those of Comm::post
+  /// (model/comm/comm.h).
   virtual void launch(const Op& op, const void* in, int64_t in_count, void* out, int64_t out_count, DType t,
                       cudaStream_t stream) = 0;
-  /// Throws if a transfer has failed in the background; asked while the host waits for the device.
+  /// Throws if a transfer has failed in the background; called while the host waits for the device.
   virtual void check() = 0;
 };
 

@@ -17,7 +17,8 @@ int64_t now_ns() {
 
 constexpr int kFilledAhead = 2;  // pinned buffers that the host fills ahead of the device, without graphs
 
-// Landing buffers are beside the arena: a sixteenth of the device's memory at most, and half of what is left.
+// Landing buffers are outside the arena: at most a sixteenth of the device's memory, and half of the free
+// rest.
 int64_t most_for_landing(int64_t keep_free) {
   size_t free = 0, total = 0;
   ISOBAR_CUDA(cudaMemGetInfo(&free, &total));
@@ -32,7 +33,7 @@ void grow(std::vector<Event>& events, size_t count, bool timed) {
 
 }  // namespace
 
-// Ops that run as part of products are waited for where they run.
+// Waits of ops fused into products move to the products.
 static StreamOrder order_of(const CudaBackend& backend, const Program& program) {
   if (backend.fusions().empty()) return StreamOrder(program);
   Program as_run = program;
@@ -85,7 +86,7 @@ void DeviceExecutor::keep(const Program& program, bool ahead) {
       kept->transfers.push_back({op, e.lane, Event(true)});
   }
   kept->ahead = ahead && backend_.inputs().reserve_ahead(kept->fetches, most_for_landing(options_.keep_free));
-  // A graph copies from as many buffers as it has fetches.
+  // A graph copies from one buffer for each of its fetches.
   if (!kept->ahead)
     backend_.inputs().reserve(options_.graphs ? kept->fetches : std::min(kept->fetches, kFilledAhead));
   kept_[&program] = std::move(kept);
@@ -110,8 +111,8 @@ std::string DeviceExecutor::now_running() const {
          (transfers.empty() ? "" : "; first transfers that are not over: " + transfers);
 }
 
-// Of each lane the first transfer that is not over in this run, in the program's order: its event is older
-// than the run's first one. All lanes are looked at, because a graph runs on one stream.
+// For each lane, the first transfer of this run that is not complete: its event is older than the run's first
+// one. Checks all lanes, because a graph runs on one stream.
 std::string DeviceExecutor::transfers_under_way() const {
   const Kept* kept = running_.load(std::memory_order_acquire);
   if (!kept || kept->marks.empty()) return "";
@@ -119,11 +120,11 @@ std::string DeviceExecutor::transfers_under_way() const {
   std::array<bool, kLanes> seen{};
   for (const Kept::Transfer& t : kept->transfers) {
     float since_begin_ms = 0;
-    bool& told = seen[static_cast<size_t>(t.lane)];
-    if (told || (cudaEventElapsedTime(&since_begin_ms, kept->marks[0].get(), t.over.get()) == cudaSuccess &&
-                 since_begin_ms > 0))
+    bool& found = seen[static_cast<size_t>(t.lane)];
+    if (found || (cudaEventElapsedTime(&since_begin_ms, kept->marks[0].get(), t.over.get()) == cudaSuccess &&
+                  since_begin_ms > 0))
       continue;
-    told = true;
+    found = true;
     text += (text.empty() ? "" : ", ") + plan_.ops[static_cast<size_t>(t.op)].path;
   }
   return text;
@@ -150,7 +151,7 @@ void DeviceExecutor::operator()(const Program& program, int32_t step) {
     enqueue(program, kept, step, recorder_ ? Mode::timed : Mode::enqueue);
   }
   if (kept.ahead) {
-    kept.set ^= 1;  // whose readers were over before this run began
+    kept.set ^= 1;  // its readers finished before this run began
     kept.fetched = false;
     if (backend_.more_to_fetch()) fetch_ahead(program, kept, true);
   }
@@ -160,7 +161,7 @@ void DeviceExecutor::operator()(const Program& program, int32_t step) {
   ++kept.runs;
 }
 
-// All lanes begin behind the compute stream, where uploads are.
+// All lanes begin after the compute stream, which has the uploads.
 void DeviceExecutor::fork(const StreamOrder& order) {
   const cudaStream_t compute = streams_[Lane::compute];
   ISOBAR_CUDA(cudaEventRecord(begin_.get(), compute));
@@ -212,7 +213,7 @@ void DeviceExecutor::enqueue(const Program& program, const Kept& kept, int32_t s
   current_.store(-1, std::memory_order_relaxed);
 }
 
-// An event of a graph is read outside it.
+// An event recorded in a graph is read outside it.
 void DeviceExecutor::mark(const Event& event, cudaStream_t stream, Mode mode) {
   ISOBAR_CUDA(cudaEventRecordWithFlags(
       event.get(), stream, mode == Mode::capture ? cudaEventRecordExternal : cudaEventRecordDefault));
@@ -255,7 +256,7 @@ void DeviceExecutor::each_fetch(const Program& program, const F& f) {
   current_.store(-1, std::memory_order_relaxed);
 }
 
-// Into kept.set, which nobody reads now. `hidden`: a run computes meanwhile, as long as it takes.
+// Fetches into kept.set, which is free. `hidden`: a run computes meanwhile.
 void DeviceExecutor::fetch_ahead(const Program& program, Kept& kept, bool hidden) {
   const cudaStream_t compute = streams_[Lane::compute];
   each_fetch(program, [&](const Op& op, const Instr& instr, int index) {
@@ -276,7 +277,7 @@ void DeviceExecutor::capture(const Program& program, Kept& kept, int32_t step) {
     join(kept.order);
   } catch (...) {
     cudaGraph_t broken = nullptr;
-    cudaStreamEndCapture(compute, &broken);  // the error that is on its way says more than this one would
+    cudaStreamEndCapture(compute, &broken);  // the pending error is more specific
     if (broken) cudaGraphDestroy(broken);
     cudaGetLastError();
     throw;

@@ -1,18 +1,17 @@
 // Runs linked programs on a GPU: one host thread enqueues every op on its lane's stream in program order,
-// lanes wait for each other by events only where the program says so, and the host waits once, at the end.
+// lanes wait for each other by events only as the program says, and the host waits once, at the end.
 //
 //   DeviceExecutor run(plan, backend, comm, streams, {.graphs = true});
-//   run.keep(step_program);              // runs many times: captured as a graph at its second run
+//   run.keep(step_program);              // for many runs: captured as a graph at its second run
 //   run(step_program, step);
 //
-// A program's first run is enqueued, because kernels are loaded and connections are opened then. Graphs leave
-// out what the host does. Of a program that is kept `ahead` the next run's batches are fetched and copied to
-// the device while this run computes, into one of two sets of buffers (inputs.h), with a graph for each;
-// others fetch when they run. While a recorder is set, ops are enqueued with an event before and behind each,
-// so spans and op times are of that mode.
-//
-// Routines of kept programs are timed in every run, by one event between two, in graphs too. Another one
-// behind each transfer says, when a run hangs, which it hangs in.
+// A program's first run is enqueued, since kernels are loaded and connections opened then. Graphs exclude
+// host work. For a program kept `ahead`, the next run's batches are fetched and copied to the device during
+// this run, into one of two sets of buffers (inputs.h), each with its own graph; other programs fetch when
+// they run. With a recorder, ops are enqueued with an event before and after each, so spans and op times are
+// of that mode.
+// Kept programs' routines are timed in every run by events between them, also in graphs. An event after each
+// transfer identifies the one in which a run hangs.
 #pragma once
 #include <array>
 #include <atomic>
@@ -30,8 +29,7 @@ namespace isobar::cuda {
 
 struct ExecutorOptions {
   bool graphs = true;
-  int64_t keep_free =
-      0;  // bytes of the device that are not for batches of the next step: NCCL will take them
+  int64_t keep_free = 0;  // bytes of the device not to use for prefetched batches, as NCCL will need them
 };
 
 class DeviceExecutor : public Runner {
@@ -53,7 +51,7 @@ class DeviceExecutor : public Runner {
   int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
 
   void observe(OpObserver* observer) { observer_ = observer; }
-  /// Runs that were replays of a graph.
+  /// Runs that replayed a graph.
   int64_t replays() const { return replays_; }
 
  private:
@@ -61,19 +59,19 @@ class DeviceExecutor : public Runner {
     StreamOrder order;
     int32_t fetches = 0;
     int64_t runs = 0;
-    bool ahead = false;    // batches are fetched under the run before, into …
-    int set = 0;           // this of the landing sets
-    bool fetched = false;  // and have been
+    bool ahead = false;    // batches are fetched during the previous run
+    int set = 0;           // landing set of the next run
+    bool fetched = false;  // its batches are fetched
     struct Stretch {       // of the compute lane, in one routine
       int32_t instr;       // its first
       int32_t routine;
     };
     std::vector<Stretch> stretches;
-    std::vector<Event> marks;  // before each stretch and behind the last
-    struct Transfer {          // of the program, in its order
+    std::vector<Event> marks;  // before each stretch and after the last
+    struct Transfer {          // in program order
       int32_t op;
       Lane lane;
-      Event over;  // behind it, in every run: tells which transfer a run hangs in
+      Event over;  // recorded after it in every run: identifies the transfer in which a run hangs
     };
     std::vector<Transfer> transfers;
     std::array<cudaGraph_t, 2> graph{};  // by landing set
@@ -110,13 +108,13 @@ class DeviceExecutor : public Runner {
   OpObserver* observer_ = nullptr;
   std::vector<OpTime> times_, routine_times_;
   std::vector<Event> events_;           // between lanes
-  std::vector<Event> timed_;            // before and behind each op
+  std::vector<Event> timed_;            // before and after each op
   std::array<Event, kLanes> lane_end_;  // of a capture
   Event begin_, timed_begin_;
   std::map<const Program*, std::unique_ptr<Kept>> kept_;
   int64_t replays_ = 0;
 
-  std::atomic<int32_t> current_{-1};  // op that is being enqueued
+  std::atomic<int32_t> current_{-1};  // op being enqueued
   std::atomic<bool> waiting_{false};  // for the device
   std::atomic<const Kept*> running_{nullptr};
   std::atomic<int64_t> progress_{0};

@@ -37,7 +37,7 @@ void Inputs::copy_views(const Op& fetch, const std::byte* from, const Places& to
 
 Inputs::~Inputs() {
   if (!stream_) return;
-  cudaStreamSynchronize(stream_);  // it may still copy from memory that goes now
+  cudaStreamSynchronize(stream_);  // pending copies may still read the pinned memory
   cudaStreamDestroy(stream_);
 }
 

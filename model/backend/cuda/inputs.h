@@ -1,14 +1,14 @@
-// Batches on their way to the device: pinned buffers that the host fills, one a fetch of a program, and for
-// programs whose runs follow one another two sets of landing buffers on the device. While a run computes on
-// one set, the next run's batches travel into the other on a stream of their own; the fetch op is then a copy
+// Batches on their way to the device: pinned buffers that the host fills, one for each fetch of a program,
+// and for programs that run repeatedly two sets of landing buffers on the device. While a run computes on one
+// set, the next run's batches are copied into the other on a separate stream; the fetch op is then a copy
 // within the device.
 //
 //   Inputs inputs(plan);
 //   inputs.reserve(2);                              // without landing: pinned memory, copied by the fetch op
-//   if (inputs.reserve_ahead(fetches, device_bytes)) { inputs.send(op, i, set); inputs.sent(set); …
-//   inputs.land(…); }
+//   if (inputs.reserve_ahead(fetches, device_bytes)) { inputs.send(op, i, set); inputs.sent(set); }
+//   inputs.land(…);
 //
-// Landing buffers are beside the plan's arena, and told of as their own line.
+// Landing buffers are outside the plan's arena and reported separately.
 #pragma once
 #include <array>
 #include <memory>
@@ -26,26 +26,26 @@ class Inputs {
   Inputs(const Inputs&) = delete;
   Inputs& operator=(const Inputs&) = delete;
 
-  void reserve(int count);  // pinned buffers, at least so many
-  /// The same and both landing sets; false, and nothing reserved, if those are more than `most` bytes.
+  void reserve(int count);  // at least `count` pinned buffers
+  /// Also both landing sets; reserves nothing and returns false if those exceed `most` bytes.
   bool reserve_ahead(int count, int64_t most);
   int count() const { return static_cast<int>(pinned_.size()); }
   int64_t pinned_bytes() const { return bytes_ * count(); }
   int64_t landing_bytes() const;
 
-  /// An address for each of the fetch's writes, null for one that is absent.
+  /// An address for each of the fetch's writes, null if absent.
   using Places = std::vector<std::byte*>;
-  /// Where the host puts a batch. Waits until the device is done with the buffer.
+  /// Addresses for the host to fill. Waits until the device is done with the buffer.
   Places to_fill(const Op& fetch, int index);
   /// From pinned memory to `to`, the fetch's views on the device.
   void copy(const Op& fetch, int index, const Places& to, cudaStream_t stream);
-  /// Notes that the buffer is free once what was enqueued on `stream` is done; not inside a capture.
+  /// Marks the buffer as free once `stream`'s current work is done; not inside a capture.
   void in_use(int index, cudaStream_t stream);
 
-  // ---- ahead: the set's readers are over ----
-  void send(const Op& fetch, int index, int set);  // from pinned memory, on its own stream
-  void sent(int set);                              // all of them
-  void wait(int set, cudaStream_t stream);         // `stream` waits for all that was sent
+  // ---- ahead: no run reads the set any more ----
+  void send(const Op& fetch, int index, int set);  // from pinned memory, on a separate stream
+  void sent(int set);                              // call after all sends of a set
+  void wait(int set, cudaStream_t stream);         // `stream` waits for the set
   void land(const Op& fetch, int index, int set, const Places& to, cudaStream_t stream);
 
  private:

@@ -1,5 +1,5 @@
-// Who watches ops being enqueued: profilers' ranges and correlation ids. Called from the executor's thread,
-// around all that an op enqueues.
+// Observes ops being enqueued, for profilers' ranges and correlation ids. Called from the executor's thread,
+// around everything that an op enqueues.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -12,11 +12,10 @@ namespace isobar::cuda {
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
-  /// `instr`: index into the program. Inside a capture, `stream` is capturing, and what is enqueued becomes
-  /// nodes.
+  /// `instr`: index into the program. During a capture the op's work becomes graph nodes.
   virtual void begin_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) = 0;
   virtual void end_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) = 0;
-  /// A program has become a graph; every later run of it launches `exec`.
+  /// A program has become a graph; every later run launches `exec`.
   virtual void captured(const Program&, cudaGraph_t, cudaGraphExec_t) {}
   virtual void begin_graph(const Program&, int32_t /*step*/, cudaStream_t) {}
   virtual void end_graph(const Program&, int32_t /*step*/, cudaStream_t) {}

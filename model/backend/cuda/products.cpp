@@ -1,4 +1,4 @@
-// CudaBackend's matrix products: what is decided of them before the first step, and their launch.
+// CudaBackend's matrix products: choices before the first step, and their launch.
 #include <algorithm>
 #include <stdexcept>
 
@@ -9,7 +9,7 @@
 namespace isobar::cuda {
 namespace {
 
-// At the end of a product's workspace: its bias in 16 bits, or sums that are yet to be added to others.
+// The end of a product's workspace holds its 16-bit bias, or sums that are yet to be accumulated.
 constexpr int64_t kRoom = int64_t{256} << 10;  // bytes
 constexpr int64_t kForProduct = kGemmWorkspace - kRoom;
 
@@ -27,7 +27,7 @@ void CudaBackend::prepare() {
     for (const Invocation& i : *program) slots[static_cast<size_t>(i.routine)].insert(i.slot);
   const bool timed = options_.gemm == GemmChoice::timed;
   const cudaStream_t stream = streams_[Lane::compute];
-  if (timed) fill_noise(plan_.memory.arena, arena_, stream);  // zeros would run faster than what is to come
+  if (timed) fill_noise(plan_.memory.arena, arena_, stream);  // zeros would run faster than real data
   prepare_products(slots);
   choose_fusions(slots);
   prepare_attention();
@@ -72,8 +72,8 @@ void CudaBackend::choose_fusions(const Slots& slots) {
   if (!fusions_.empty()) as_run_ = fused(plan_, fusions_);
 }
 
-// Whether cuBLASLt has an algorithm for it wherever it will lie; and where algorithms are timed, whether that
-// takes less time than the two ops one by one.
+// True if cuBLASLt has an algorithm for it in every slot and, when timing, if that beats the two separate
+// ops.
 bool CudaBackend::pays(const Fusion& f, const std::set<int32_t>& slots) {
   const Op &product = plan_.ops[static_cast<size_t>(f.product)],
            &other = plan_.ops[static_cast<size_t>(f.other)];
@@ -118,7 +118,7 @@ bool CudaBackend::taken_in(const Op& op, Fused kind) const {
   return i < taken_in_.size() && (taken_in_[i] >> static_cast<int>(kind) & 1) != 0;
 }
 
-// A bias in 16 bits, where C is: the copy that lies beside the parameters, or room in the workspace for one.
+// The bias must have C's 16-bit type: the copy beside the parameters, or one in the workspace.
 GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot, const Fusion* f) const {
   GemmOperands x{at(op.reads[0], slot), at(op.reads[1], slot), nullptr, at(op.writes[0], slot)};
   const auto room = [&] { return workspace(op, slot) + kForProduct; };

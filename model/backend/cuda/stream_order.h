@@ -1,10 +1,10 @@
-// How a linked program goes onto streams: every op on its lane's stream in program order, an event behind
-// each op that another lane waits for, and no other waits than the program's own.
+// A linked program on streams: every op on its lane's stream in program order, an event after each op that
+// another lane waits for, and only the program's waits.
 //
 //   const StreamOrder order(program);
 //   for (const Enqueue& e : order.list) { wait for events e.waits; launch; if (e.event >= 0) record it }
 //
-// Pure: what it says can be tested without a GPU.
+// Pure, so that it can be tested without a GPU.
 #pragma once
 #include <array>
 #include <vector>
@@ -17,7 +17,7 @@ struct Enqueue {
   int32_t instr;  // index into the program
   Lane lane;
   std::vector<int32_t> waits;  // events of other lanes, all recorded earlier in the list
-  int32_t event = -1;          // recorded behind it; -1: nobody waits
+  int32_t event = -1;          // recorded after it; -1: no lane waits for it
 };
 
 struct StreamOrder {

@@ -1,5 +1,4 @@
-// Runs a plan without computing anything: what is left is the engine's own cost, and a check that it can be
-// run.
+// Runs a plan without computing, to measure the engine's own cost and to check that a plan can run.
 #pragma once
 #include "model/backend/backend.h"
 

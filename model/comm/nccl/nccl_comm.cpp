@@ -23,7 +23,7 @@ namespace {
       f(GetErrorString) f(GetLastError) f(GroupStart) f(GroupEnd) f(AllReduce) f(Broadcast) f(AllGather) \
           f(ReduceScatter) f(Reduce) f(Send) f(Recv)
 
-struct Nccl {  // its functions, by name without "nccl"
+struct Nccl {  // NCCL's functions, by name without "nccl"
   cuda::Library lib{"libnccl.so.2"};
 // NOLINTNEXTLINE(bugprone-macro-parentheses): it declares a member
 #define ISOBAR_DECLARE(name) decltype(&nccl##name) name = lib.function<decltype(&nccl##name)>("nccl" #name);
@@ -58,7 +58,7 @@ ncclDataType_t nccl_type(DType t) {
   throw std::logic_error("an element type that NCCL does not know");
 }
 
-// host/PCI address of the calling thread's device.
+// host/PCI address of the calling thread's device
 std::string device_address() {
   int device = 0;
   ISOBAR_CUDA(cudaGetDevice(&device));
@@ -69,7 +69,7 @@ std::string device_address() {
   return std::string(host.data()) + "/" + bus.data();
 }
 
-// Two numbers of 24 bits each: doubles hold them exactly.
+// Two numbers of 24 bits each, which doubles hold exactly.
 std::pair<double, double> digest(const std::string& s) {
   uint64_t h = 1469598103934665603u;
   for (const char c : s) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;
@@ -94,7 +94,7 @@ NcclComm::NcclComm(const std::vector<Group>& groups, int rank, bool share_a_devi
       comms_(groups.size(), nullptr),
       rank_(groups.size(), 0),
       unwinding_(std::uncaught_exceptions()) {
-  // Before NCCL reads its environment, which it does once.
+  // NCCL reads its environment only once, at its first use.
   if (share_a_device) ::setenv("NCCL_HOSTID", ("isobar-rank-" + std::to_string(rank)).c_str(), 1);
   try {
     for (const size_t i : creation_order(groups)) {
@@ -111,10 +111,10 @@ NcclComm::NcclComm(const std::vector<Group>& groups, int rank, bool share_a_devi
 }
 
 NcclComm::~NcclComm() {
-  // Destroying waits for what is under way, and after a failure that may never end.
+  // Destroying waits for pending work, which may never end after a failure.
   if (std::uncaught_exceptions() > unwinding_) abort();
   for (ncclComm_t comm : comms_)
-    if (comm) nccl().CommDestroy(comm);  // at the end of the run: nobody is left to be told
+    if (comm) nccl().CommDestroy(comm);  // errors at the end of the run have no receiver
 }
 
 void NcclComm::create(const Group& group, int32_t index, int rank, Comm& bootstrap, double timeout_s) {
@@ -140,7 +140,7 @@ void NcclComm::create(const Group& group, int32_t index, int rank, Comm& bootstr
   }
   std::memcpy(&id, words.data(), sizeof id);
 
-  // Waits for the group's other ranks, and cannot be told for how long: so it waits on a thread of its own.
+  // Waits for the group's other ranks without a timeout, so it has a thread of its own.
   int device = 0;
   ISOBAR_CUDA(cudaGetDevice(&device));
   struct Made {
@@ -209,7 +209,7 @@ void NcclComm::check() {
 
 void NcclComm::abort() noexcept {
   for (ncclComm_t& comm : comms_)
-    if (comm) nccl().CommAbort(std::exchange(comm, nullptr));  // it has failed already: that is what is told
+    if (comm) nccl().CommAbort(std::exchange(comm, nullptr));  // the first failure is reported, not this one
 }
 
 std::string NcclComm::version() {

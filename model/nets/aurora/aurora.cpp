@@ -16,12 +16,12 @@ namespace isobar {
 namespace aurora {
 namespace {
 
-// The net as a list: what parts_of() and the net itself go through alike
+// The net as a list, shared by parts_of() and the net itself
 struct Item {
   enum class Kind : uint8_t { block, merge, split } kind;
-  int64_t resolution;  // of what it takes; 0 is the finest
-  int64_t of;          // which of its stage's blocks
-  bool encoder, last;  // last: block of the net
+  int64_t resolution;  // of its input; 0 is the finest
+  int64_t of;          // index within its stage, for blocks
+  bool encoder, last;  // last: the net's last block
 };
 
 std::vector<Item> items(const AuroraSpec& n) {
@@ -45,8 +45,8 @@ std::vector<Item> items(const AuroraSpec& n) {
   return out;
 }
 
-// The published model adds a skip connection behind every split but the first; behind the last block it is
-// put beside the stream, by the head.
+// The published model adds a skip connection after every split but the first; after the last block the head
+// concatenates it.
 bool has_skip(const AuroraSpec& n, const Item& split) {
   return split.resolution + 1 < static_cast<int64_t>(n.encoder_depths.size());
 }
@@ -147,7 +147,7 @@ class Aurora : public Net {
     }
   }
 
-  // It grows evenly from nothing in the first block of encoder and of decoder to all of it in the last.
+  // Grows linearly from 0 in the first block of encoder and decoder to net.drop_path in the last.
   double drop_path(const Item& block) const {
     const std::vector<int64_t>& depths = block.encoder ? n_.encoder_depths : n_.decoder_depths;
     const auto stages = static_cast<int64_t>(depths.size());
@@ -157,15 +157,15 @@ class Aurora : public Net {
     return all > 1 ? n_.drop_path * static_cast<double>(before) / static_cast<double>(all - 1) : 0;
   }
 
-  // To a split, and from the finest to the head
+  // One to the split, and from the finest resolution one to the head
   int skips(const Item& merge) const {
     const auto stages = static_cast<int64_t>(n_.encoder_depths.size());
     return (merge.resolution + 2 < stages ? 1 : 0) + (merge.resolution == 0 ? 1 : 0);
   }
 
-  // In the order of their takers; of one taker, the skip connection of a split first, that of the head last.
+  // Ordered by the part that reads them; a split's skip connection comes before the head's.
   void add_streams(const std::vector<Item>& list) {
-    int conditioned = 0;  // the part that has the conditioning
+    int conditioned = 0;  // part that computes the conditioning
     int64_t resolution = 0;
     const auto elements = [&](int64_t r) { return at_.batch * own_tokens(r) * (n_.embed_dim << r); };
     for (int32_t to = 1; to < here(); ++to) {
@@ -198,7 +198,7 @@ class Aurora : public Net {
                                                    bands(resolution), at_.at.cp, at_.cp_group);
     return *made;
   }
-  RowOrder& neighbours(int64_t resolution) {  // the finer of the two
+  RowOrder& neighbours(int64_t resolution) {  // `resolution`: the finer of the two
     auto& made = neighbours_[resolution];
     if (!made) {
       const Neighbours of{own_grid(resolution), at_.batch};

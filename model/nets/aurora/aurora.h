@@ -5,12 +5,11 @@
 //   split   between the decoder's resolutions: its finest ones get a skip connection added
 //   head    the last x beside the first resolution's -> fields, loss
 //
-// Context parallelism gives each rank a band of latitudes (bands.h): rows of windows that two bands share are
-// exchanged before attention and behind it, under the work on windows that lie in one band; all else is
-// local.
+// Context parallelism gives each rank a band of latitudes (bands.h). Rows of windows that two bands share are
+// exchanged before and after attention, under the work on windows inside one band; all else is local.
 //
-// Parameters have the names of the published model but for: q, k and v apart (there one qkv); one weight for
-// all variables of a patch embedding (there one each, side by side): published.h.
+// Parameters have the published model's names, except that q, k and v are separate (there: one qkv) and a
+// patch embedding has one weight for all variables (there: one each); see published.h.
 #pragma once
 #include <memory>
 #include <vector>
@@ -26,7 +25,7 @@ inline AuroraSpec distinct_parts(AuroraSpec n) {
   return n;
 }
 NetLimits limits_of(const AuroraSpec& n);
-/// The first part of each of so many pipeline stages, and the end, by net.placement; {}: by counted work.
+/// The first part of each of `stages` pipeline stages, and the end, by net.placement; {}: by counted work.
 std::vector<int32_t> placed_cuts(const AuroraSpec& n, int64_t stages);
 
 }  // namespace isobar

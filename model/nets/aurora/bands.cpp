@@ -21,7 +21,7 @@ RowExchange exchange_of(const Sizes3& grid, int64_t batch, const Bands& bands,
                         const std::vector<std::vector<int32_t>>& from, int64_t rank) {
   const int64_t ranks = bands.ranks(), across = grid[2];
   const auto owner = [&](int32_t row) { return bands.owner(row / across % grid[1]); };
-  const auto in_band = [&](int32_t row) {  // of its owner
+  const auto in_band = [&](int32_t row) {  // in its owner's band
     const int64_t r = owner(row), level = row / (grid[1] * across), h = row / across % grid[1];
     return static_cast<int32_t>((level * bands.rows(r) + h - bands.first(r)) * across + row % across);
   };

@@ -7,8 +7,8 @@
 namespace isobar::aurora {
 namespace {
 
-// Rows [samples, latent levels, patches] of which `levels` from `first` on are taken, patch by patch; and
-// where each row of x went: -1 where it was not taken.
+// Takes `levels` from `first` on of rows [samples, latent levels, patches], patch by patch; and the inverse:
+// the place of each row of x, -1 if it was not taken.
 std::vector<int32_t> taken(int64_t samples, int64_t latent, int64_t patches, int64_t first, int64_t levels) {
   std::vector<int32_t> from;
   for (int64_t b = 0; b < samples; ++b)
@@ -79,7 +79,7 @@ void Decoder::declare(Declare& d) {
   d.linear(level_, "decoder.atmos_levels_embed", D_, D_, -1, true);
 }
 
-View Decoder::door(size_t in) {
+View Decoder::receive_buffer(size_t in) {
   const InPart here(b_, index());
   return b_.scratch(in == kX ? "head.x" : "head.skip", DType::f32, B_ * L_ * n_.latent_levels * n_.embed_dim);
 }
@@ -88,8 +88,8 @@ Attrs Decoder::rows_of(int64_t rows, int64_t cols) const {
   return {.m = rows, .n = cols, .accumulate = e_.accumulates()};
 }
 
-// Between the rows of a head, [patches(, levels)][variable][points], and those of the prediction,
-// [patches][points][field], with a variable's levels side by side
+// Converts between the rows of a head, [patches(, levels)][variable][points], and those of the prediction,
+// [patches][points][field], where a variable's levels are adjacent
 void Decoder::place(const std::string& path, bool back, const View& part, const View& pred, bool surface) {
   const int64_t p2 = n_.patch_size * n_.patch_size, C = n_.out_channels, S = n_.surface_fields(),
                 V = n_.upper_variables();
@@ -132,9 +132,9 @@ std::vector<Flow> Decoder::forward(const std::vector<Flow>& in, const Forward&) 
   surface_rows_.gather("head/surface/rows", z, x_surface_, D_);
   x_upper_ = b_.saved("head.upper.x", e_.act, patches * (n_.latent_levels - 1) * D_);
   upper_rows_.gather("head/upper/rows", z, x_upper_, D_);
-  const View levels = b_.hold("head.level", DType::f32, levels_ * D_, e_.act == DType::f32);
+  const View levels = b_.saved_or_scratch("head.level", DType::f32, levels_ * D_, e_.act == DType::f32);
   layers_.linear_forward("head/atmos_levels/forward", level_, code_, levels, levels_, level_.bias);
-  const View y = b_.hold("head.y", DType::f32, upper * D_, e_.act == DType::f32);
+  const View y = b_.saved_or_scratch("head.y", DType::f32, upper * D_, e_.act == DType::f32);
   perceiver_.forward(levels, x_upper_, y);
   y_ = as_act(e_, "head/upper/cast", "head.y.act", y, true);
   pred_ = b_.saved("pred", e_.act, patches * n_.out_channels * n_.patch_size * n_.patch_size);
@@ -178,7 +178,7 @@ void Decoder::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) 
   layers_.linear_backward_input("head/surface", surface_, dsurface, dx, patches);
   layers_.linear_backward_weight("head/surface", surface_, x_surface_, dsurface, patches);
 
-  // Each row of x went to one of the two.
+  // Each row of x went to exactly one of the two.
   surface_rows_.back("head/surface/rows/backward", {}, dx, dz, D_);
   upper_rows_.back("head/upper/rows/backward", dz, dcontext, dz, D_);
   for (const size_t i : {kX, kSkip}) {

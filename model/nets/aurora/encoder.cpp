@@ -9,7 +9,7 @@
 namespace isobar::aurora {
 namespace {
 
-// Rows [samples, levels, patches] of upper air as [samples, patches, levels], and back
+// Transposes upper-air rows [samples, levels, patches] to [samples, patches, levels]
 std::vector<int32_t> transposed(int64_t samples, int64_t outer, int64_t inner) {
   std::vector<int32_t> from;
   from.reserve(static_cast<size_t>(samples * outer * inner));
@@ -19,8 +19,8 @@ std::vector<int32_t> transposed(int64_t samples, int64_t outer, int64_t inner) {
   return from;
 }
 
-// x's rows [samples, latent levels, patches] in the list that holds first the surface's [samples, patches],
-// then upper air's [samples, patches, latent levels - 1]; and back
+// Maps x's rows [samples, latent levels, patches] to the list of the surface's [samples, patches] followed by
+// upper air's [samples, patches, latent levels - 1]; and back
 std::vector<int32_t> stacked(int64_t samples, int64_t latent, int64_t patches) {
   std::vector<int32_t> out;
   for (int64_t b = 0; b < samples; ++b)
@@ -153,7 +153,7 @@ std::vector<Flow> Encoder::forward(const std::vector<Flow>&, const Forward& how)
   const View all = b_.scratch("embed.all", DType::f32, surface + upper);
   surface_forward(all.slice(0, surface));
   levels_forward(all.slice(surface, upper));
-  const View x = how.lies(0), s = how.lies(1);
+  const View x = how.output_place(0), s = how.output_place(1);
   const View positions = positions_forward();
   by_level_.gather("embed/stack", all, x, D_, positions,
                    indices(b_, "embed.patch", B_ * n_.latent_levels * L_,
@@ -213,7 +213,7 @@ void Encoder::surface_forward(const View& y) {
   before_ ? roll_surface() : read_surface();
   const View embedded = b_.scratch("embed.surface.y", DType::f32, rows * D_);
   layers_.linear_forward("embed/surface/forward", surface_, surface_patches_, embedded, rows, surface_.bias);
-  const View x = b_.hold("embed.surface.x", DType::f32, rows * D_, e_.act == DType::f32);
+  const View x = b_.saved_or_scratch("embed.surface.x", DType::f32, rows * D_, e_.act == DType::f32);
   b_.emit(
       OpKind::gather, "embed/surface/level", {.m = rows, .n = D_, .batch = 1},
       {embedded, level_code_,
@@ -266,7 +266,7 @@ void Encoder::levels_forward(const View& y) {
   perceiver_.forward(latents_, context, y);
 }
 
-// What is added to every level of x: [patches, D] f32
+// The sum of codes that is added to every level of x: [patches, D] f32
 View Encoder::positions_forward() {
   const View sum = b_.scratch("embed.positions.sum", DType::f32, L_ * D_);
   layers_.linear_forward("embed/pos/forward", position_.linear, position_.code, sum, L_,
@@ -287,7 +287,7 @@ void Encoder::condition_forward(const View& s) {
   const Attrs silu{.m = 1, .n = D_, .activation = Activation::silu};
   c1_ = b_.saved("embed.condition.u1", DType::f32, D_);
   layers_.linear_forward("embed/time_mlp/0/forward", time1_, lead_.code, c1_, 1, time1_.bias);
-  const View g = b_.hold("embed.condition.g1", DType::f32, D_, e_.act == DType::f32);
+  const View g = b_.saved_or_scratch("embed.condition.g1", DType::f32, D_, e_.act == DType::f32);
   b_.emit(OpKind::activation, "embed/time_mlp/silu/forward", silu, {c1_}, {g});
   c1_act_ = as_act(e_, "embed/time_mlp/cast", "embed.condition.g1.act", g, true);
   c2_ = b_.saved("embed.condition.u2", DType::f32, D_);

@@ -1,5 +1,5 @@
 // Aurora's encoder (Bodnar 2024, supplement B.1): fields to a grid of a few latent levels of patches, and the
-// code of the lead time that the backbone is conditioned on.
+// lead time's code that conditions the backbone.
 //
 //   surface   patches of all surface and static fields -> linear, + level code, + LayerNorm(MLP)
 //   upper air patches of each level -> one linear for all of them, + linear of the level's code; a Perceiver
@@ -8,7 +8,7 @@
 //             lead time and time
 //
 // Channels of a sample: history steps, oldest first, each with its surface fields and its upper-air fields
-// (variable by variable, each with all levels); then the static fields.
+// (by variable, then level); then the static fields.
 #pragma once
 #include <array>
 
@@ -21,12 +21,12 @@ namespace isobar::aurora {
 
 class Encoder : public NetPart {
  public:
-  /// `at`: of the patches, whole rows of them.
+  /// `at`: of the patches, in whole rows.
   Encoder(Emission& e, const Sharding& at, const AuroraSpec& n);
   void set_input(const View& v) { input_ = v; }
   void set_time(const View& v) { time_ = v; }
-  /// Of a roll-out: what the step before predicted, [patches, p p, fields] (absent: this is the first), and
-  /// where the gradient of that is to lie.
+  /// Roll-out: the previous step's prediction, [patches, p p, fields] (absent in the first step), and the
+  /// buffer of its gradient.
   void set_before(const View& v) { before_ = v; }
   void set_before_gradient(const View& v) { before_gradient_ = v; }
 
@@ -60,7 +60,7 @@ class Encoder : public NetPart {
   void code_backward(Codes& c, const View& dy, int64_t rows);
 
   // Roll-outs (encoder_roll.cpp)
-  struct Rows {  // of patches as a product reads them: variable by variable, each with its history
+  struct Rows {  // patches as a product reads them: variable by variable, each with its history
     int64_t count, variables, width;
   };
   Rows surface_rows() const;
@@ -84,14 +84,15 @@ class Encoder : public NetPart {
   const Layers layers_;
   const AuroraSpec n_;
   const int64_t B_, L_, points_, first_, D_, levels_;  // samples; this rank's patches, their points and the
-                                                       // first of them in the grid; width, pressure levels
+                                                       // first one's index in the grid; width, pressure
+                                                       // levels
   Linear surface_, upper_, fc1_, fc2_, time1_, time2_;
   ResultNorm norm_;
   View level_code_, latents_;  // parameters
   Perceiver perceiver_;
   Codes position_{"pos", {}, {}}, area_{"scale", {}, {}}, lead_{"lead_time", {}, {}},
       time_code_{"absolute_time", {}, {}}, level_{"atmos_levels", {}, {}};
-  RowOrder by_patch_, by_level_;  // upper air: levels of a patch together; x: patches of a level together
+  RowOrder by_patch_, by_level_;  // upper air: levels of a patch adjacent; x: patches of a level adjacent
   View lead_code_, input_, time_, before_, before_gradient_;
   View surface_patches_, upper_patches_, x_, u_, g_, lead_act_, c1_, c1_act_, c2_, c0_;
 };

@@ -1,5 +1,5 @@
-// A step of a roll-out that is not the first: the patches that it reads are those of the step before, moved
-// on by one time, with that step's prediction as the newest; and the gradients of all of this.
+// A later step of a roll-out reads the previous step's patches shifted by one time, with that step's
+// prediction as the newest; this file emits the shift and its gradients.
 //
 //   rows of patches     [rows][variable][time, oldest first][p p], static variables last
 //   a prediction        [patches][p p][field], a variable's levels side by side
@@ -23,8 +23,7 @@ void Encoder::strided(const std::string& path, const std::array<int64_t, 3>& ext
           {to.slice(to_first, to.count - to_first)});
 }
 
-// Each time to the one before it, time by time: where both are one buffer, nothing is read that was written.
-// `back`: to the one behind it.
+// Copies each time to the one before it (`back`: after it), in an order that is safe if both are one buffer.
 void Encoder::shift(const std::string& path, const Rows& r, const View& from, const View& to, bool back) {
   const int64_t T = n_.history, area = n_.patch_size * n_.patch_size;
   for (int64_t t = 0; t + 1 < T; ++t) {
@@ -66,8 +65,8 @@ void Encoder::roll_upper() {
 
 // ---- backward ----
 
-// Of the patches that this step read: what the next step handed back for those of its times that this one
-// read, too, and what this one's product gives. Those of older times are handed on.
+// The gradient of the patches that this step read: from this step's product, and from the next step for the
+// times that both read. Gradients of older times are passed on.
 View Encoder::patches_gradient(const std::string& path, const Rows& r, const Linear& l, const View& dy) {
   const bool carried = n_.history > 1;
   const std::string name = (&l == &surface_ ? "embed.surface" : "embed.upper") + std::string(".dpatches");

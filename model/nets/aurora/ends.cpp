@@ -20,7 +20,7 @@ std::vector<BatchTensor> Ends::batch() const {
   return out;
 }
 
-// As the first step sees it: where the slot of a later one is.
+// The view in the first step's slot, though a later step's slot may hold it.
 void Ends::fetched(const BatchTensor& t, const View& v) {
   const View own = v.of_before(-v.back);
   if (t.role == BatchRole::input) encoder_->set_input(own);

@@ -1,5 +1,5 @@
-// What Aurora reads of a batch, and how its prediction becomes the newest of the steps that it reads next
-// (train.rollout): fields by fields, the static ones stay, and the time goes on by the lead time.
+// Aurora's ends: the tensors it reads of a batch, and, for train.rollout, how its prediction becomes the
+// newest of the steps that it reads next. Static fields stay, and time advances by the lead time.
 #pragma once
 #include <map>
 #include <vector>
@@ -15,7 +15,7 @@ class Ends : public RollOut {
   Ends(Emission& e, const AuroraSpec& n, const Sharding& at, Encoder* encoder, Decoder* decoder)
       : e_(e), n_(n), at_(at), encoder_(encoder), decoder_(decoder) {}
 
-  /// Input and targets as images have them; the code of each step's time [B, D].
+  /// Input and targets as images; the code of each step's time [B, D].
   std::vector<BatchTensor> batch() const;
   void fetched(const BatchTensor& t, const View& v);
 

@@ -11,7 +11,7 @@ constexpr double kDegree = std::numbers::pi / 180;
 }  // namespace
 
 // The smallest patch: 0.01 degrees a side at the pole of a sphere of 6,378.137 km, summed in the order of the
-// published model's polygon. Its codes of the shortest wavelengths hang on the last bits.
+// published model's polygon. Codes of the shortest wavelengths depend on the last bits.
 Wavelengths areas() {
   constexpr double kRadius = 6378137.0 / 1000, kSide = 0.01;
   const double side = kSide * kDegree, top = std::sin(90 * kDegree),
@@ -45,8 +45,8 @@ std::vector<float> PatchGrid::positions(int64_t width) const {
   return out;
 }
 
-// From the first to the last point of a patch. In double: the published model takes the difference of the
-// sines in float32, whose last bits move the codes of the shortest wavelengths, on each device to others.
+// In double: the published model subtracts the sines in float32, and the last bits, which differ by device,
+// change the codes of the shortest wavelengths.
 std::vector<float> PatchGrid::areas(int64_t width) const {
   std::vector<float> out(static_cast<size_t>(rows * columns * width));
   const Wavelengths lengths = aurora::areas();

@@ -1,5 +1,5 @@
 // Aurora's Fourier codes of numbers (Bodnar 2024, supplement B.2): half sines, half cosines of 2 pi x /
-// lambda, with wavelengths spaced evenly in their logarithm; computed in double.
+// lambda, with logarithmically spaced wavelengths; computed in double.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -15,15 +15,15 @@ constexpr Wavelengths kLevels{0.01, 1e5};               // hPa
 constexpr Wavelengths kTimes{1, 24 * 365.25};           // hours since 1970
 Wavelengths areas();                                    // square kilometres: the smallest patch … the earth
 
-/// width numbers for each x, to `out`; width is even.
+/// Writes `width` (even) numbers for x to `out`.
 void fourier_code(double x, const Wavelengths& w, int64_t width, float* out);
 
-/// Codes [rows * columns, width] of the patches of a grid from its first row and column on, in degrees:
-/// of their middles (half of the width latitude, half longitude), and of the root of their areas in km.
+/// Codes [rows * columns, width] of a grid's patches, whose first row and column are in degrees: of their
+/// centres (half of the width latitude, half longitude), and of the root of their areas in km.
 struct PatchGrid {
   double north, west, spacing;
-  int64_t rows, columns, patch;  // patches down and across, points a side
-  int64_t first = 0;             // row of patches that it begins with
+  int64_t rows, columns, patch;  // patches north-south and east-west, points a side
+  int64_t first = 0;             // first row of patches
   std::vector<float> positions(int64_t width) const;
   std::vector<float> areas(int64_t width) const;
 };

@@ -55,7 +55,7 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
   const int64_t D = s_.width, kv = s_.groups * s_.keys;
   context_ = context;
   latents_ = as_act(e_, path_ + "/latents", path_ + ".latents", latents, true);
-  query_ = b_.hold(path_ + ".q0", e_.act, s_.queries * D, selective_);
+  query_ = b_.saved_or_scratch(path_ + ".q0", e_.act, s_.queries * D, selective_);
   layers_.linear_forward(path_ + "/to_q/forward", q_, latents_, query_, s_.queries, View{});
   repeat_queries("", !selective_);
   keys_ = b_.saved(path_ + ".kv", e_.act, kv * 2 * D);
@@ -71,7 +71,7 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
   layers_.linear_forward(path_ + "/to_out/forward", out_, o_, norm1_.x, rows_, View{});
   const View residual = b_.scratch(path_ + ".residual", DType::f32, rows_ * D);
   repeated("/residual", latents, residual);
-  const View a = b_.hold(path_ + ".a", DType::f32, rows_ * D, e_.act == DType::f32);
+  const View a = b_.saved_or_scratch(path_ + ".a", DType::f32, rows_ * D, e_.act == DType::f32);
   normed(".norm1", norm1_, residual, a);
   a_ = as_act(e_, path_ + "/mlp/cast", path_ + ".a.act", a, true);
   u_ = b_.saved(path_ + ".u", e_.act, rows_ * s_.hidden);
@@ -89,21 +89,21 @@ void Perceiver::repeated(const std::string& path, const View& x, const View& to)
 }
 
 void Perceiver::repeat_queries(const std::string& pass, bool keep) {
-  queries_ = b_.hold(path_ + ".q", e_.act, rows_ * s_.width, keep);
+  queries_ = b_.saved_or_scratch(path_ + ".q", e_.act, rows_ * s_.width, keep);
   repeated("/queries" + pass, query_, queries_);
 }
 
 void Perceiver::attend(const std::string& pass, bool keep) {
   const int64_t D = s_.width;
-  o_ = b_.hold(path_ + ".o", e_.act, rows_ * D, keep);
-  lse_ = b_.hold(path_ + ".lse", DType::f32, rows_ * s_.heads, keep);
+  o_ = b_.saved_or_scratch(path_ + ".o", e_.act, rows_ * D, keep);
+  lse_ = b_.saved_or_scratch(path_ + ".lse", DType::f32, rows_ * s_.heads, keep);
   b_.emit_with_workspace(OpKind::attention, path_ + "/attention" + pass, attention(),
                          {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D)},
                          {o_, lse_});
 }
 
 void Perceiver::activate(const std::string& pass, bool keep) {
-  g_ = b_.hold(path_ + ".g", e_.act, rows_ * s_.hidden, keep);
+  g_ = b_.saved_or_scratch(path_ + ".g", e_.act, rows_ * s_.hidden, keep);
   b_.emit(OpKind::activation, path_ + "/mlp/gelu" + pass, rows_of(s_.hidden), {u_}, {g_});
 }
 
@@ -119,7 +119,8 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   const int64_t D = s_.width, kv = s_.groups * s_.keys;
   const View dz = e_.operand(path_ + ".dz", e_.act, rows_ * D);
   norm_backward("norm2", norm2_, dy, dz, fc2_.bias);
-  // The product that reads what is made again comes first: it is gone before the next gradient is there.
+  // The product that reads the recomputed activation comes first, so that it is freed before the next
+  // gradient is allocated.
   if (selective_) activate("/recompute", false);
   layers_.linear_backward_weight(path_ + "/mlp/fc2", fc2_, g_, dz, rows_);
   const View du = e_.operand(path_ + ".du", e_.act, rows_ * s_.hidden);
@@ -129,7 +130,7 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   layers_.linear_backward_input(path_ + "/mlp/fc1", fc1_, du, dy, rows_, true);
   layers_.linear_backward_weight(path_ + "/mlp/fc1", fc1_, a_, du, rows_);
 
-  // Sums over the groups: of the residual, and of what the queries bring
+  // Sums over the groups: of the residual, and of the queries' gradient
   const auto summed = [&](const std::string& path, const View& x, const View& to) {
     b_.emit(OpKind::period_sum, path_ + path, {.m = rows_, .n = D, .period = s_.queries}, {x}, {to});
   };

@@ -1,11 +1,11 @@
-// Cross-attention of a few queries to the rows of each group, with an MLP behind it, both normed before they
-// are added (Perceiver's resampler as in Aurora: Jaegle 2021, Bodnar 2024): what takes 13 pressure levels to
-// 3 latent ones at each patch, and back.
+// Cross-attention of a few queries to the rows of each group, then an MLP, both normed before they are added
+// (Perceiver's resampler as in Aurora: Jaegle 2021, Bodnar 2024). Aurora uses it to reduce 13 pressure levels
+// to 3 latent ones at each patch, and back.
 //
 //   a   = LayerNorm(attention(latents Wq, context Wk, context Wv) Wo) + latents
 //   y   = LayerNorm(MLP(a)) + a
 //
-// The latents are the same for all groups: their product with Wq is made once and repeated.
+// All groups share the latents: their product with Wq is computed once and repeated.
 #pragma once
 #include <string>
 
@@ -17,7 +17,7 @@ class Declare;
 
 namespace isobar::aurora {
 
-/// gamma, beta and the bias of the linear before; what a norm of a result keeps until backward
+/// gamma, beta and the preceding linear's bias; tensors that the norm keeps for backward
 struct ResultNorm {
   View gamma, beta, x, mean, rstd;
 };
@@ -36,14 +36,14 @@ class Perceiver {
 
   /// latents [queries, width] f32, context [groups * keys, width] act -> y [groups * queries, width] f32
   void forward(const View& latents, const View& context, const View& y);
-  /// dy, f32, is used up; dlatents f32 and dcontext act are written.
+  /// Overwrites dy (f32); writes dlatents f32 and dcontext act.
   void backward(const View& dy, const View& dlatents, const View& dcontext);
-  View last_weight() const { return kv_.weight; }   // whose gradient is written last
-  View first_gain() const { return norm1_.gamma; }  // … of what is no weight
+  View last_weight() const { return kv_.weight; }   // its gradient is written last
+  View first_gain() const { return norm1_.gamma; }  // likewise, among parameters that are no weights
 
  private:
   Attrs attention() const;
-  // What selective recomputation makes again
+  // Selective recomputation repeats these
   void repeat_queries(const std::string& pass, bool keep);
   void attend(const std::string& pass, bool keep);
   void activate(const std::string& pass, bool keep);

@@ -22,7 +22,7 @@ Names operator+(Names a, const Names& b) {
   return a;
 }
 
-// Where each of `these` is among `those`; none where they are not the same names.
+// The index in `those` of each of `these`; none if the names differ.
 std::optional<std::vector<int64_t>> places_of(const Names& these, const Names& those) {
   if (!std::is_permutation(these.begin(), these.end(), those.begin(), those.end())) return std::nullopt;
   std::vector<int64_t> out;
@@ -77,7 +77,7 @@ class Form {
     if (adapted_) adapters(attn, D);
   }
 
-  // One for all steps of a roll-out, the first of its list (lora_mode "single")
+  // All steps of a roll-out use the first of its list (lora_mode "single")
   void adapters(const std::string& attn, int64_t D) {
     const int64_t rank = form_.adapters.rank;
     const auto of = [&](const std::string& linear, const std::string& own_a, const Names& own_b) {
@@ -103,7 +103,7 @@ class Form {
     return {n_.embed_dim, variables, n_.history, n_.patch_size, n_.patch_size};
   }
 
-  /// Of one of ours, the i-th of so many variables
+  /// Our weight's piece for the i-th of `variables` variables
   Piece variable_of(const std::string& own, int64_t i, int64_t variables) const {
     return {own, n_.embed_dim, of_variable(), i * of_variable(), variables * of_variable(), 0, of_variable()};
   }
@@ -147,10 +147,10 @@ class Form {
   }
 
   const AuroraSpec& n_;
-  const int64_t points_;  // of a patch
+  const int64_t points_;  // points of a patch
   bool adapted_ = false;
   PublishedForm form_;
-  std::set<std::string> taken_;  // our tensors that are not the same there
+  std::set<std::string> taken_;  // our tensors whose form differs there
 };
 
 }  // namespace

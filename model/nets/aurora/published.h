@@ -1,6 +1,6 @@
-// Aurora's tensors as microsoft-aurora has them (published.h): attention's q, k and v are one there, a patch
-// embedding has a weight for each variable. Its first files have one weight for all variables, of the heads,
-// too, [points, variables, D], in the order of the variables that those nets had.
+// Aurora's tensors in microsoft-aurora's form (published.h): one qkv, and one weight per variable of a patch
+// embedding. Its first files have one weight for all variables, also of the heads [points, variables, D], in
+// those nets' order of variables.
 #pragma once
 #include "model/nets/published.h"
 

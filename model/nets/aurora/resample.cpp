@@ -26,13 +26,13 @@ void Merge::declare(Declare& d) {
   d.linear(linear_, name_ + ".reduction", 4 * D_, 2 * D_, -1, false);
 }
 
-View Merge::door(size_t) {
+View Merge::receive_buffer(size_t) {
   const InPart here(b_, index());
-  return b_.hold(path() + ".x", DType::f32, order_.outside * D_,
-                 skips_ > 0 || e_.spec.policy.recompute == "full");
+  return b_.saved_or_scratch(path() + ".x", DType::f32, order_.outside * D_,
+                             skips_ > 0 || e_.spec.policy.recompute == "full");
 }
 
-// What goes on as a skip connection outlives this routine, also where the part itself keeps nothing.
+// A skip connection outlives this routine, even if the part itself keeps nothing.
 View Merge::kept(const View& x, Keep keep) {
   if (skips_ == 0 || keep != Keep::nothing) return x;
   const View copy = b_.saved(path() + ".skip", DType::f32, x.count);
@@ -42,14 +42,14 @@ View Merge::kept(const View& x, Keep keep) {
 
 std::vector<Flow> Merge::forward(const std::vector<Flow>& in, const Forward& how) {
   const bool keep = how.keep == Keep::all;
-  if (!how.again) x_ = kept(in[0].x, how.keep);
-  norm_.x = b_.hold(path() + ".side", DType::f32, rows_ * 4 * D_, keep);
+  if (!how.recompute) x_ = kept(in[0].x, how.keep);
+  norm_.x = b_.saved_or_scratch(path() + ".side", DType::f32, rows_ * 4 * D_, keep);
   order_.gather(path() + "/neighbours" + how.pass(), in[0].x, norm_.x, D_);
   layers_.norm_forward(path() + "/norm", how.pass(), norm_, {.x = norm_.x}, keep);
   std::vector<Flow> out(static_cast<size_t>(1 + skips_), {.x = x_});
   out[0] = {};
   if (!how.result) return out;
-  out[0].x = how.again ? b_.scratch(path() + ".y", DType::f32, rows_ * 2 * D_) : how.lies(0);
+  out[0].x = how.recompute ? b_.scratch(path() + ".y", DType::f32, rows_ * 2 * D_) : how.output_place(0);
   layers_.linear_forward(path() + "/reduction" + how.pass(), linear_, norm_.h, out[0].x, rows_, View{});
   return out;
 }
@@ -90,26 +90,27 @@ void Split::declare(Declare& d) {
   d.linear(second_, name_ + ".lin2", D_ / 2, D_ / 2, -1, false);
 }
 
-View Split::door(size_t in) {
+View Split::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool again = e_.spec.policy.recompute == "full";
-  return in == coarse() ? b_.hold(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
-                        : b_.hold(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);
+  return in == coarse()
+             ? b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
+             : b_.saved_or_scratch(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);
 }
 
 std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how) {
   const bool keep = how.keep == Keep::all;
   const std::string pass = how.pass();
-  if (!how.again) in_ = in;
+  if (!how.recompute) in_ = in;
   x_ = as_act(e_, path() + "/cast" + pass, path() + ".x.act", in[coarse()].x, keep);
   const int64_t width = D_ / 2, fine = fine_rows_ * width;
   const View side = b_.scratch(path() + ".side", DType::f32, rows_ * 2 * D_);
   layers_.linear_forward(path() + "/lin1" + pass, first_, x_, side, rows_, View{});
-  norm_.x = b_.hold(path() + ".norm.x", DType::f32, fine, keep);
+  norm_.x = b_.saved_or_scratch(path() + ".norm.x", DType::f32, fine, keep);
   order_.back(path() + "/neighbours" + pass, {}, side, norm_.x, width);
   layers_.norm_forward(path() + "/norm", pass, norm_, {.x = norm_.x}, keep);
   if (!how.result) return {{}};
-  const View x = how.again ? b_.scratch(path() + ".out", DType::f32, fine) : how.lies(0);
+  const View x = how.recompute ? b_.scratch(path() + ".out", DType::f32, fine) : how.output_place(0);
   const View y = skip_ ? b_.scratch(path() + ".y", e_.act, fine) : x;
   layers_.linear_forward(path() + "/lin2" + pass, second_, norm_.h, y, fine_rows_, View{});
   if (skip_) b_.emit(OpKind::residual_add, path() + "/skip" + pass, {.m = 1, .n = fine}, {in[0].x, y}, {x});

@@ -18,11 +18,13 @@ class Merge : public NetPart {
   Merge(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
         int64_t width, int skips, double eps);
   void declare(Declare& d) override;
-  View door(size_t) override;
+  View receive_buffer(size_t) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
-  int in_place(size_t) const override { return skips_ > 0 ? 1 : -1; }  // of the first skip connection
+  int shares_gradient_with(size_t) const override {
+    return skips_ > 0 ? 1 : -1;
+  }  // of the first skip connection
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
  private:
@@ -43,16 +45,16 @@ class Merge : public NetPart {
 
 class Split : public NetPart {
  public:
-  /// `at`: of the fine grid. `order`: as Merge's, of the grid that it goes to. width: of what it takes. Takes
-  /// a skip connection, which comes first, or none.
+  /// `at`: of the fine grid. `order`: as Merge's, of the finer grid. `width`: of the input. A skip
+  /// connection, if any, is the first input.
   Split(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
         int64_t width, bool skip, double eps);
   void declare(Declare& d) override;
-  View door(size_t in) override;
+  View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
-  int in_place(size_t in) const override { return skip_ && in == 0 ? 0 : -1; }
+  int shares_gradient_with(size_t in) const override { return skip_ && in == 0 ? 0 : -1; }
   View last_gradient(bool weight) const override { return weight ? first_.weight : norm_.gamma; }
 
  private:

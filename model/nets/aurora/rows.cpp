@@ -50,12 +50,12 @@ View RowOrder::fetch(const std::string& path, const View& x, int64_t width) {
   return cut_ ? of_others(path, x, width, false) : View{};
 }
 
-// Only shared rows are read: the others may still be on their way.
+// Reads shared rows only: the others may not be complete yet.
 View RowOrder::give(const std::string& path, const View& y, int64_t width) {
   return cut_ ? of_others(path, y.slice(own * width, (inside - own) * width), width, true) : View{};
 }
 
-// Rows of other ranks' x, one after another; absent where none come
+// Rows of other ranks' x in sequence; absent if there are none
 View RowOrder::of_others(const std::string& path, const View& x, int64_t width, bool returns) {
   std::vector<int32_t> RowExchange::*const list = returns ? &RowExchange::returned : &RowExchange::sent;
   const std::vector<int64_t>&send = returns ? cut_->receive : cut_->send,

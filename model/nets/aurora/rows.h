@@ -1,14 +1,14 @@
-// Orders of rows in a plan: constants that gathers read, made when somebody first asks and shared by all
-// parts. Where rows outside lie in bands on several ranks, those of other bands are exchanged first.
+// Orders of rows in a plan: constants that gathers read, created on first use and shared by all parts. If
+// bands of latitude are on several ranks, rows of other bands are exchanged first.
 //
 //   RowOrder windows(b, "windows0", rows_inside, rows_outside, [=] { return order.from(); }, …);
 //   windows.gather(path, x, y, D);        // rows outside -> inside; -1 in `from` gives zeros
-//   windows.back(path, base, y, x, D);    // rows inside -> outside, added to base where that is there
+//   windows.back(path, base, y, x, D);    // rows inside -> outside, added to base if given
 //
-//   const View others = windows.fetch(path, x, D);   // the same in two steps: what is exchanged, under which
-//   windows.take(path, x, {}, y, D, 0, own);         // rows inside that need none of it are taken
+//   const View others = windows.fetch(path, x, D);   // in two steps: the exchange, which runs under
+//   windows.take(path, x, {}, y, D, 0, own);         // … work on the rows inside that need none of it
 //   windows.take(path, x, others, y, D, own, rest);
-//   const View back = windows.give(path, y, D);      // as soon as rows of others are there; then the rest
+//   const View back = windows.give(path, y, D);      // once the shared rows are complete; then the rest
 //   windows.back(path, base, y, x, D, back);
 #pragma once
 #include <functional>
@@ -34,8 +34,7 @@ class RowOrder {
         name_(std::move(name)),
         from_(std::move(from)),
         to_(std::move(to)) {}
-  /// Cut over the ranks of `group`; no second table then. `own`: so many rows inside come first of which none
-  /// is exchanged.
+  /// Cut over the ranks of `group`; takes no second table. The first `own` rows inside need no exchange.
   RowOrder(Builder& b, std::string name, std::shared_ptr<const RowExchange> cut, int64_t own, int group)
       : inside(static_cast<int64_t>(cut->from_own.size())),
         outside(static_cast<int64_t>(cut->to_own.size())),
@@ -50,7 +49,7 @@ class RowOrder {
   RowOrder& operator=(const RowOrder&) = delete;
 
   const int64_t inside, outside;  // rows of a micro-batch
-  const int64_t own;              // of those inside: the first ones, of which none is exchanged
+  const int64_t own;              // first rows inside, which need no exchange
 
   void gather(const std::string& path, const View& x, const View& y, int64_t width, const View& table2 = {},
               const View& index2 = {});

@@ -27,7 +27,7 @@ AdaptiveNorm::AdaptiveNorm(Emission& e, const Sharding& at, std::string path, st
       condition_(condition),
       eps_(static_cast<float>(eps)) {}
 
-// Zeros: at first a block adds nothing.
+// Initialised to zero, so that a block adds nothing at first.
 void AdaptiveNorm::declare(Declare& d) {
   const std::string name = name_ + ".ln_modulation.1";
   d.linear(modulation_, condition_, 2 * D_, {{name + ".weight", {2 * D_, condition_}, Init::zero}},
@@ -37,10 +37,10 @@ void AdaptiveNorm::declare(Declare& d) {
 void AdaptiveNorm::forward(const std::string& pass, const View& x, const View& residual, const View& y,
                            const View& s, int64_t rows, bool keep) {
   x_ = x, s_ = s;
-  shift_scale_ = b_.hold(path_ + ".modulation", DType::f32, 2 * D_, keep);
+  shift_scale_ = b_.saved_or_scratch(path_ + ".modulation", DType::f32, 2 * D_, keep);
   layers_.linear_forward(path_ + "/modulation" + pass, modulation_, s, shift_scale_, 1, modulation_.bias);
-  mean_ = b_.hold(path_ + ".mean", DType::f32, rows, keep);
-  rstd_ = b_.hold(path_ + ".rstd", DType::f32, rows, keep);
+  mean_ = b_.saved_or_scratch(path_ + ".mean", DType::f32, rows, keep);
+  rstd_ = b_.saved_or_scratch(path_ + ".rstd", DType::f32, rows, keep);
   const View alone = drops_ ? b_.scratch(path_ + ".result", DType::f32, rows * D_) : y;
   b_.emit(OpKind::norm_residual, path_ + pass, {.m = rows, .n = D_, .eps = eps_},
           {x, drops_ ? View{} : residual, shift_scale_.slice(D_, D_), shift_scale_.slice(0, D_)},
@@ -50,8 +50,7 @@ void AdaptiveNorm::forward(const std::string& pass, const View& x, const View& r
   b_.emit(OpKind::residual_add, path_ + "/add" + pass, {.m = rows, .n = D_}, {residual, alone}, {y});
 }
 
-// A number a sample, its place among all of the step, and others in each step of a roll-out: every layout
-// draws the same.
+// Drop path is seeded by (step, global sample index, roll-out step), so results do not depend on the layout.
 void AdaptiveNorm::drop(OpKind kind, const std::string& path, const View& x, int64_t rows) const {
   const auto results = 2 * static_cast<int64_t>(b_.plan.parts.size());
   const Attrs a{.m = at_.batch,
@@ -68,8 +67,8 @@ void AdaptiveNorm::drop(OpKind kind, const std::string& path, const View& x, int
     b_.emit(kind, path, a, {x, View{}, scalars}, {x});
 }
 
-// The norm's op adds to the gradients of gain and shift as it does to that of the bias before it: where it
-// adds they begin at zero.
+// The norm's op adds to the gradients of gain and shift exactly if it adds to the preceding bias's, so they
+// are zeroed in that case.
 void AdaptiveNorm::backward(const View& of_sum, const View& dx, const View& ds, bool add, const View& dbias,
                             int64_t rows) {
   View dh = of_sum;
@@ -160,14 +159,14 @@ void SwinBlock::declare(Declare& d) {
   d.linear(fc2_, name_ + ".mlp.fc2", s_.hidden, D, 1, true);
 }
 
-// Only a recomputation reads the stream again; the conditioning is a row that all blocks of a stage share.
-View SwinBlock::door(size_t in) {
+// Only a recomputation reads the stream again; the conditioning is one row, shared by all blocks of a stage.
+View SwinBlock::receive_buffer(size_t in) {
   const InPart here(b_, index());
   if (in == kCondition) return b_.saved(path() + ".condition", DType::f32, s_.condition);
-  return b_.hold(path() + ".x", DType::f32, rows_ * s_.width, e_.spec.policy.recompute == "full");
+  return b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * s_.width, e_.spec.policy.recompute == "full");
 }
 
-// Of windows: those whose rows are all here, and those that are exchanged; the order in which they go.
+// Windows whose rows are all on this rank, and windows that need an exchange, in the order of work.
 std::vector<SwinBlock::Share> SwinBlock::shares() const {
   const int64_t own = windows_.order.own, all = windows_.order.inside;
   if (own == all) return {{"", 0, all, false}};
@@ -203,7 +202,7 @@ void SwinBlock::each_run(const Share& share, F&& f) const {
   }
 }
 
-// q, k or v of some rows of the fused [rows, 3 width] matrix: the span that they cover
+// q, k or v of some rows of the fused [rows, 3 width] matrix, as the span that covers them
 View SwinBlock::part(const View& qkv, int which, int64_t row, int64_t rows) const {
   return qkv.slice((3 * row + which) * width_, (3 * (rows - 1) + 1) * width_);
 }
@@ -215,7 +214,7 @@ Attrs SwinBlock::rows_of(int64_t rows, int64_t cols) const {
 // ---- forward ----
 
 std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward& how) {
-  if (!how.again) in_ = in;
+  if (!how.recompute) in_ = in;
   const std::string pass = how.pass(), attn = path() + "/attn", mlp = path() + "/mlp";
   const bool keep = how.keep == Keep::all;
   const int64_t D = s_.width, R = windows_.order.inside;
@@ -223,8 +222,8 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
   condition_ = as_act(e_, path() + "/condition" + pass, path() + ".condition.act", in[kCondition].x, keep);
 
   RowOrder& order = windows_.order;
-  windowed_ = b_.hold(path() + ".windows", e_.act, R * D, keep);
-  projections_ = b_.hold(path() + ".qkv", e_.act, R * 3 * width_, keep);
+  windowed_ = b_.saved_or_scratch(path() + ".windows", e_.act, R * D, keep);
+  projections_ = b_.saved_or_scratch(path() + ".qkv", e_.act, R * 3 * width_, keep);
   hold_attention(keep && !selective_);
   const View y = b_.scratch(path() + ".attn.y", e_.act, R * D);
   const View h = as_act(e_, path() + "/cast" + pass, path() + ".x.act", x, false);
@@ -236,7 +235,7 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
                            projections_.slice(s.row * 3 * width_, s.rows * 3 * width_), s.rows, qkv_.bias);
     attend(pass, s);
   }
-  // Without rows of others there is nothing to wait for.
+  // Without shared rows there is no exchange to start first.
   View returned = order.own == R ? order.give(attn + "/back" + pass, y, D) : View{};
   for (const Share& s : shares_exchanged_first()) {
     const View part = y.slice(s.row * D, s.rows * D);
@@ -245,20 +244,20 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
     layers_.result(attn + "/proj" + s.name + pass, part);
     if (s.exchanged) returned = order.give(attn + "/back" + pass, y, D);
   }
-  const View back = b_.hold(path() + ".attn.back", e_.act, rows_ * D, keep);
+  const View back = b_.saved_or_scratch(path() + ".attn.back", e_.act, rows_ * D, keep);
   order.back(attn + "/back" + pass, {}, y, back, D, returned);
-  const View a = b_.hold(path() + ".a", DType::f32, rows_ * D, keep && e_.act == DType::f32);
+  const View a = b_.saved_or_scratch(path() + ".a", DType::f32, rows_ * D, keep && e_.act == DType::f32);
   norm1_.forward(pass, back, x, a, condition_, rows_, keep);
 
   a_ = as_act(e_, mlp + "/cast" + pass, path() + ".a.act", a, keep);
-  u_ = b_.hold(path() + ".u", e_.act, rows_ * fc1_.out, keep);
+  u_ = b_.saved_or_scratch(path() + ".u", e_.act, rows_ * fc1_.out, keep);
   layers_.linear_forward(mlp + "/fc1" + pass, fc1_, a_, u_, rows_, fc1_.bias);
   activate(pass, keep && !selective_);
-  View z = b_.hold(path() + ".mlp.y", e_.act, rows_ * D, keep);
+  View z = b_.saved_or_scratch(path() + ".mlp.y", e_.act, rows_ * D, keep);
   layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, z, rows_, layers_.once(fc2_.bias));
   z = layers_.result(mlp + "/fc2" + pass, z);
-  // Of a recomputation whose result nobody reads, the norm's statistics are still wanted.
-  const View out = how.again ? b_.scratch(path() + ".y", DType::f32, rows_ * D) : how.lies(kX);
+  // A recomputation may not need the result, but it needs the norm's statistics.
+  const View out = how.recompute ? b_.scratch(path() + ".y", DType::f32, rows_ * D) : how.output_place(kX);
   norm2_.forward(pass, z, a, out, condition_, rows_, keep);
   if (s_.last) return {{.x = out}};
   return {{.x = out}, {.x = in[kCondition].x}};
@@ -266,8 +265,8 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
 
 void SwinBlock::hold_attention(bool keep) {
   const int64_t R = windows_.order.inside;
-  o_ = b_.hold(path() + ".o", e_.act, R * width_, keep);
-  lse_ = b_.hold(path() + ".lse", DType::f32, R * (s_.heads / at_.tp), keep);
+  o_ = b_.saved_or_scratch(path() + ".o", e_.act, R * width_, keep);
+  lse_ = b_.saved_or_scratch(path() + ".lse", DType::f32, R * (s_.heads / at_.tp), keep);
 }
 
 void SwinBlock::attend(const std::string& pass, const Share& share) {
@@ -294,13 +293,13 @@ void SwinBlock::attend_backward(const Share& share, const View& d_o, const View&
 }
 
 void SwinBlock::activate(const std::string& pass, bool keep) {
-  g_ = b_.hold(path() + ".g", e_.act, rows_ * fc1_.out, keep);
+  g_ = b_.saved_or_scratch(path() + ".g", e_.act, rows_ * fc1_.out, keep);
   b_.emit(OpKind::activation, path() + "/mlp/gelu" + pass, rows_of(rows_, fc1_.out), {u_}, {g_});
 }
 
 // ---- backward ----
 
-// dx += dh, which is of the type of activations
+// dx += dh, where dh has the type of activations
 void SwinBlock::added(const std::string& path, const View& dh, const View& dx) const {
   b_.emit(OpKind::cast, path, {.m = 1, .n = dx.count, .accumulate = true}, {dh}, {dx});
 }
@@ -313,7 +312,8 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
   const View dz = e_.operand(path() + ".dz", e_.act, rows_ * D);
   norm2_.backward(as_act(e_, path() + "/norm2/backward_cast", path() + ".norm2.dh", dx, false), dz, ds,
                   !s_.last, fc2_.bias, rows_);
-  // The product that reads what is made again comes first: it is gone before the next gradient is there.
+  // The product that reads the recomputed activation comes first, so that it is freed before the next
+  // gradient is allocated.
   if (selective_) activate("/recompute", false);
   layers_.linear_backward_weight(mlp + "/fc2", fc2_, g_, dz, rows_);
   const View du = e_.operand(path() + ".du", e_.act, rows_ * fc1_.out);

@@ -1,12 +1,12 @@
-// The block of Aurora's backbone (Swin v2's in three dimensions, conditioned on the lead time): norms behind
+// The block of Aurora's backbone (Swin v2's in three dimensions, conditioned on the lead time): norms after
 // attention and MLP, whose gain and shift are linears of the conditioning (adaptive LayerNorm, Peebles 2023).
 //
 //   x' = x  + AdaLN(attention in windows (x), s)       s = SiLU(MLP(code of the lead time)) [1, D]: a stream
 //   y  = x' + AdaLN(MLP(x'), s)                        that goes from block to block
 //
-// Rows are gathered into windows as they enter attention's products and put back as they leave: zeros that
-// pad the grid take part as the published model's do, all of a window's as one row that counts so often.
-// All samples of a micro-batch share one lead time.
+// Rows are gathered into windows before attention's products and put back after them. The zeros that pad the
+// grid take part, as in the published model: one row with a multiplicity stands for all of a window's. All
+// samples of a micro-batch share one lead time.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,7 +18,7 @@
 
 namespace isobar::aurora {
 
-/// `stage`: of encoder or decoder, in their order; `of`: which of its blocks.
+/// `stage`: index in the encoder or decoder; `of`: its block.
 std::string block_name(bool encoder, int64_t stage, int64_t of);
 
 /// LayerNorm of a result, modulated and added to a stream.
@@ -26,8 +26,8 @@ class AdaptiveNorm {
  public:
   AdaptiveNorm(Emission& e, const Sharding& at, std::string path, std::string name, int64_t width,
                int64_t condition, double eps);
-  /// Its result is left out of a sample with probability `rate` and else so much larger (stochastic depth,
-  /// Huang 2016), in training alone; `stream`: of random numbers, two a part.
+  /// Stochastic depth (Huang 2016), in training only: drops a sample's result with probability `rate`, else
+  /// scales it by 1/(1 - rate). `stream`: of random numbers, two a part.
   void drops(double rate, int64_t stream) {
     drops_ = true, rate_ = static_cast<float>(rate), stream_ = stream;
   }
@@ -35,8 +35,7 @@ class AdaptiveNorm {
   /// x [rows, width] act -> y = residual + AdaLN(x), both f32; s [condition] act
   void forward(const std::string& pass, const View& x, const View& residual, const View& y, const View& s,
                int64_t rows, bool keep);
-  /// of_sum: y's gradient, and dx [rows, width] act; ds f32: written, or added to; dbias: of the linear that
-  /// x came from
+  /// of_sum: y's gradient, dx [rows, width] act; ds f32 is written or added to; dbias: of the linear before
   void backward(const View& of_sum, const View& dx, const View& ds, bool add, const View& dbias,
                 int64_t rows);
   View bias() const { return modulation_.bias; }
@@ -58,12 +57,12 @@ class AdaptiveNorm {
   View x_, mean_, rstd_, shift_scale_, s_;
 };
 
-/// The order of a grid's windows as a plan's ops go through it. Where a rank's band shares windows with
-/// others those come last: their rows are exchanged under the work on its own.
+/// A grid's windows in the order of a plan's ops. Windows that a rank shares with others come last, so that
+/// their rows are exchanged under the work on its own.
 struct Windows {
   Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
           int64_t batch);
-  /// Those of one rank of `group`
+  /// The windows of one rank of `group`
   Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
           int64_t batch, const Bands& bands, int64_t rank, int group);
   std::vector<WindowRun> runs;
@@ -75,26 +74,28 @@ class SwinBlock : public NetPart {
   struct Shape {
     int64_t width, heads, hidden, condition;
     double eps;
-    bool last;  // its conditioning goes no further
+    bool last;  // does not pass the conditioning on
     bool drops = false;
-    double drop_path = 0;  // then: of its two results
+    double drop_path = 0;  // rate for its two results, if it drops
   };
   SwinBlock(int index, std::string path, std::string name, Emission& e, const Sharding& at, Windows& windows,
             const Shape& shape);
 
   void declare(Declare& d) override;
-  View door(size_t in) override;
+  View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   std::vector<Flow> kept_inputs() const override { return in_; }
-  int in_place(size_t in) const override { return in == kX || !s_.last ? static_cast<int>(in) : -1; }
+  int shares_gradient_with(size_t in) const override {
+    return in == kX || !s_.last ? static_cast<int>(in) : -1;
+  }
   View last_gradient(bool weight) const override { return weight || !e_.split ? qkv_.weight : qkv_.bias; }
 
   static constexpr size_t kX = 0, kCondition = 1;
 
  private:
   struct Share {
-    std::string name;   // "": there is one
+    std::string name;   // "": the only one
     int64_t row, rows;  // of windows
     bool exchanged;
   };
@@ -118,7 +119,7 @@ class SwinBlock : public NetPart {
   Windows& windows_;
   const Shape s_;
   const int64_t rows_, width_;  // of the grid; of attention on this rank
-  const bool selective_;        // attention proper and GELU are computed again
+  const bool selective_;        // attention proper and GELU are recomputed
   AdaptiveNorm norm1_, norm2_;
   Linear qkv_, proj_, fc1_, fc2_;
   std::vector<Flow> in_;

@@ -7,7 +7,7 @@
 namespace isobar::aurora {
 namespace {
 
-// Where each row of a grid lies in a list of them; -1 (padding) lies nowhere
+// The index in `from` of each grid row; padding (-1) is skipped
 std::vector<int32_t> inverse(const std::vector<int32_t>& from, int64_t rows) {
   std::vector<int32_t> to(static_cast<size_t>(rows));
   for (size_t i = 0; i < from.size(); ++i)
@@ -21,10 +21,9 @@ int64_t rows_of(const Sizes3& grid) {
 
 }  // namespace
 
-// The segments of all windows along one axis. A window at least as long as the axis is the axis itself and
-// is not shifted. Rolled by the shift, the axis has up to three regions that a mask tells apart: those that
-// lie in windows of their own anyway, the last window up to the shift, and what was rolled over its end; on a
-// circle the last two are neighbours.
+// The segments of all windows along one axis; a window at least as long as the axis is the whole axis,
+// unshifted. After the shift's roll a mask separates up to three regions: windows fully inside, the last
+// window up to the shift, and what wrapped around; on a circle the last two are neighbours.
 std::vector<WindowOrder::Segment> WindowOrder::along(int64_t size, int64_t window, int64_t shift, bool circle,
                                                      bool shifted) {
   if (size <= window) window = size, shift = 0;
@@ -48,7 +47,7 @@ std::vector<WindowOrder::Segment> WindowOrder::along(int64_t size, int64_t windo
 
 WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch)
     : grid_(grid), batch_(batch), end_(static_cast<int32_t>(grid[1])) {
-  // A grid that fits into one window along every axis has nothing to shift, and so no mask.
+  // A grid that fits into one window along every axis is not shifted and needs no mask.
   const bool any = shifted && (grid[0] > window[0] || grid[1] > window[1] || grid[2] > window[2]);
   for (size_t axis = 0; axis < 3; ++axis)
     axes_[axis] = along(grid[axis], window[axis], any ? window[axis] / 2 : 0, axis == 2, any);
@@ -80,7 +79,7 @@ bool WindowOrder::shared(const Segment& latitudes) const {
                      [&](int32_t row) { return row >= 0 && (row < first_ || row >= end_); });
 }
 
-// Those that are shared last, of either the longest first
+// Shared windows last; within each, the longest first
 bool WindowOrder::Kind::operator<(const Kind& k) const {
   return std::make_tuple(shared, -rows, volume) < std::make_tuple(k.shared, -k.rows, k.volume);
 }

@@ -2,15 +2,15 @@
 // 2024, supplement B): which rows of the grid attend to one another.
 //
 //   WindowOrder order({4, 45, 90}, {2, 6, 12}, true, batch);
-//   order.runs()      // {{512, 144}, {96, 72}, …}: segments of so many rows each, in this order
-//   order.from()      // [rows()] the grid's row that lies at each place of a segment; -1: zeros
+//   order.runs()      // {{512, 144}, {96, 72}, …}: number and length of segments, in this order
+//   order.from()      // [rows()] the grid's row at each place of a segment; -1: zeros
 //   order.to()        // [grid rows] the place of each row of the grid
 //
-// No mask is needed: the regions that a shifted window's mask keeps apart are segments of their own, and
-// segments of one length stand together, so that attention over them is one op a length. Windows that are
-// not shifted hold the zeros that pad the grid, which take part as keys: all of them are the same key, so one
-// row at the segment's end stands for them and counts as often as there are. Shifted windows keep them apart,
-// so there they are left out. Longitudes are a circle: only levels and latitudes keep wrapped rows apart.
+// No mask is needed: regions that a shifted window's mask separates are segments of their own, and segments
+// of one length are adjacent, so that attention over them is one op. In unshifted windows the zeros that pad
+// the grid are keys; all are equal, so one row at the segment's end stands for them with a multiplicity.
+// Shifted windows mask padding, so there it is left out. Longitudes are a circle: only levels and latitudes
+// separate wrapped rows.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace isobar::aurora {
 
 using Sizes3 = std::array<int64_t, 3>;  // levels, latitudes, longitudes
 
-/// Latitudes of a grid by rank: `begins` has each one's first, and the end.
+/// Latitudes of a grid by rank: the first of each rank, and the end.
 struct Bands {
   std::vector<int64_t> begins;
   int64_t ranks() const { return static_cast<int64_t>(begins.size()) - 1; }
@@ -32,28 +32,27 @@ struct Bands {
 
 struct WindowRun {
   int64_t segments, length;
-  int64_t last_counts = 1;  // rows of zeros that the last row of a segment stands for
-  bool shared = false;      // of a rank's windows, those that have rows of another band
+  int64_t last_counts = 1;  // padding rows for which a segment's last row stands
+  bool shared = false;      // has rows of another rank's band
   int64_t rows() const { return segments * length; }
 };
 
 class WindowOrder {
  public:
   WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch);
-  /// Those that one rank computes: their middle latitude lies in its band. A rank that has none gets one row
-  /// of zeros, so that its ops are those of the others. from() has rows of the whole grid; to() has no
-  /// meaning.
+  /// The windows of one rank: their middle latitude lies in its band. A rank without any gets one row of
+  /// zeros, so that all ranks have the same ops; from() has rows of the whole grid, to() has no meaning.
   WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch, const Bands& bands,
               int64_t rank);
   const std::vector<WindowRun>& runs() const { return runs_; }
   int64_t rows() const;
-  int64_t own_rows() const;  // of runs that are not shared, which come first
+  int64_t own_rows() const;  // rows of runs that are not shared, which come first
   std::vector<int32_t> from() const;
   std::vector<int32_t> to() const;
 
  private:
   using Segment = std::vector<int32_t>;  // places along one axis; -1: padding
-  struct Kind {                          // windows of one kind stand together
+  struct Kind {                          // windows of one kind are adjacent
     bool shared;
     int64_t rows, volume;  // of the grid; with padding
     bool padded() const { return rows < volume; }
@@ -69,11 +68,11 @@ class WindowOrder {
   const Sizes3 grid_;
   int64_t batch_;
   std::array<std::vector<Segment>, 3> axes_;
-  int32_t first_ = 0, end_ = 0;  // the band's latitudes
-  std::vector<WindowRun> runs_;  // longest first, those that are shared last
+  int32_t first_ = 0, end_ = 0;  // latitudes of the band
+  std::vector<WindowRun> runs_;  // longest first, shared ones last
 };
 
-/// Two rows by two columns side by side on a grid of half as many, padded at the end where a size is odd:
+/// Two rows by two columns side by side on a grid of half the size, padded at the end if a size is odd:
 /// [coarse rows, 4] in the order (row, column), and back.
 struct Neighbours {
   Sizes3 fine;

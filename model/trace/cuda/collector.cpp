@@ -51,8 +51,7 @@ void check(CUptiResult code, const char* call) {
 }
 #define ISOBAR_CUPTI(call) check(cupti().call, "cupti" #call)
 
-// What is recorded between start() and stop(). The calls of runtime and driver are there because the ids of
-// ops hang on them.
+// Recorded between start() and stop(). Runtime and driver calls are included because they carry the ops' ids.
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,    CUPTI_ACTIVITY_KIND_MEMCPY,  CUPTI_ACTIVITY_KIND_MEMSET,
     CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER};
@@ -61,7 +60,7 @@ constexpr CUpti_CallbackId kGraphEvents[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREAT
 constexpr auto kOurs = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
 constexpr size_t kBufferBytes = size_t{8} << 20;
 
-Collector* the_collector = nullptr;  // CUPTI's buffer callbacks carry no pointer of ours
+Collector* the_collector = nullptr;  // CUPTI's buffer callbacks carry no user pointer
 
 int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -131,7 +130,7 @@ Collector::Collector() {
 Collector::~Collector() {
   if (!subscriber_) return;
   for (const CUpti_ActivityKind kind : kKinds) cupti().ActivityDisable(kind);
-  cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // buffers come back, and find no collector
+  cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // buffers are returned, and find no collector
   the_collector = nullptr;
   cupti().Unsubscribe(subscriber_);
 }
@@ -175,11 +174,11 @@ DeviceRecords Collector::take() {
   const std::lock_guard lock(mutex_);
   DeviceRecords out = std::move(records_);
   records_ = {};
-  records_.node_instr = out.node_instr;  // graphs live on
+  records_.node_instr = out.node_instr;  // graphs outlive a take()
   return out;
 }
 
-// Of some readings the one that took least: nothing came between.
+// Takes the fastest of several readings: it was not interrupted.
 void Collector::read_clocks() {
   ClockPair best;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -198,8 +197,8 @@ void Collector::read_clocks() {
 
 void CUPTIAPI Collector::buffer_wanted(uint8_t** buffer, size_t* size, size_t* records) {
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, kBufferBytes));
-  *size = *buffer ? kBufferBytes : 0;  // without memory CUPTI drops records, and counts them
-  *records = 0;                        // as many as fit
+  *size = *buffer ? kBufferBytes : 0;  // without memory CUPTI drops and counts records
+  *records = 0;                        // no limit
 }
 
 void CUPTIAPI Collector::buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t,
@@ -210,15 +209,15 @@ void CUPTIAPI Collector::buffer_full(CUcontext context, uint32_t stream, uint8_t
   try {
     read_buffer(buffer, valid, the_collector->records_);
   } catch (const Failure&) {
-    ++the_collector->records_.lost;  // a buffer that cannot be read; an exception must not pass through CUPTI
+    ++the_collector->records_.lost;  // unreadable buffer; an exception must not pass through CUPTI
   }
   size_t dropped = 0;
   if (cupti().ActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
     the_collector->records_.lost += static_cast<int64_t>(dropped);
 }
 
-// A node is made while its op is captured, and made again from that one when the graph is made executable:
-// activities name the second.
+// A node is created while its op is captured, and cloned when the graph is instantiated: activities name the
+// clone.
 void CUPTIAPI Collector::graph_changed(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                                        const void* data) {
   if (domain != CUPTI_CB_DOMAIN_RESOURCE) return;

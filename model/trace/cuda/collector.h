@@ -1,8 +1,8 @@
-// Collects what the device did from CUPTI: kernels, copies and fills with the device's times, and which op
-// each was launched for (model/trace/device_records.h joins them). One a process: CUPTI has one listener.
+// Collects device activities from CUPTI: kernels, copies and fills with the device's times, and the op of
+// each (model/trace/device_records.h joins them). One per process, since CUPTI has one subscriber.
 //
 //   Collector collector;                       // before any graph is captured: it notes the nodes' ops
-//   collector.capturing({step, instr}, first); // … while instr's launches are captured, first of its graph
+//   collector.capturing({step, instr}, first); // while instr's launches are captured; first: of its graph
 //   collector.start();                         // activities count from here
 //   collector.launching({step, instr}); backend.launch(op); collector.launched();
 //   collector.stop();
@@ -20,25 +20,25 @@ namespace isobar::cuda {
 
 class Collector {
  public:
-  /// Throws Failure where CUPTI is missing or another tool (Nsight, a debugger) already listens.
+  /// Throws Failure if CUPTI is missing or another tool (Nsight, a debugger) is subscribed.
   Collector();
   ~Collector();
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
-  // ---- by the thread that launches ----
-  /// Calls from here on are for this op, or this graph's launch: its first instr. Costs nothing until
+  // ---- from the launching thread ----
+  /// Attributes calls from here on to this op, or to a graph by its first instr. Costs nothing before
   /// start().
   void launching(OpKey key);
   void launched();
-  /// Graph nodes that are made from here on are for `instr`, in a graph that begins with instr `first`.
+  /// Attributes graph nodes created from here on to `instr`, in the graph whose first instr is `first`.
   void capturing(int32_t instr, int32_t first);
   void captured();
 
-  // ---- by the thread of the training loop; the device is at rest ----
+  // ---- from the training loop's thread; the device is idle ----
   void start();
   void stop();
-  /// All between start() and stop() since the last take(), and the nodes of all graphs so far.
+  /// All activities between start() and stop() since the last take(), and the nodes of all graphs so far.
   DeviceRecords take();
 
  private:
@@ -51,12 +51,12 @@ class Collector {
 
   CUpti_SubscriberHandle subscriber_ = nullptr;
   bool recording_ = false, announced_ = false;
-  int32_t node_instr_ = -1;  // of nodes that are made now; -1: not capturing
-  std::mutex mutex_;         // CUPTI hands over buffers on a thread of its own
+  int32_t node_instr_ = -1;  // of nodes being created; -1: not capturing
+  std::mutex mutex_;         // CUPTI returns buffers on its own thread
   DeviceRecords records_;
 };
 
-/// What is in a buffer that CUPTI has filled, added to `out`; kinds that are not wanted are passed over.
+/// Adds the records of a buffer filled by CUPTI to `out`; ignores other kinds.
 void read_buffer(uint8_t* buffer, size_t valid_bytes, DeviceRecords& out);
 
 }  // namespace isobar::cuda

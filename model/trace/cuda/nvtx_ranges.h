@@ -1,5 +1,5 @@
-// Ranges that Nsight Systems shows around each op's launch: one domain, "isobar"; a range's name is the op's
-// path, registered once, and its payload the op's index in the plan. Where no tool listens a range costs a
+// NVTX ranges around each op's launch, for Nsight Systems: one domain, "isobar"; a range's name is the op's
+// path, registered once, and its payload the op's index in the plan. Without a tool a range costs a
 // comparison.
 //
 //   NvtxRanges ranges(plan);
@@ -20,7 +20,7 @@ class NvtxRanges {
   NvtxRanges(const NvtxRanges&) = delete;
   NvtxRanges& operator=(const NvtxRanges&) = delete;
   void begin(int32_t op);
-  /// Around a graph's launch, which runs ops without launching them one by one.
+  /// Around a graph's launch, which runs many ops.
   void begin(const char* name);
   void end();
 

@@ -1,12 +1,12 @@
-// Watches a device executor: every op becomes an NVTX range, and between start() and stop() what the device
-// does is collected and joined to the ops.
+// Observes a device executor: every op becomes an NVTX range, and between start() and stop() device
+// activities are collected and joined to the ops.
 //
 //   OpTracer tracer(plan);
-//   executor.observe(&tracer);                       // before the first run: graphs are noted when captured
-//   tracer.start(program);  executor(program, step);  tracer.stop();     // as often as wished
+//   executor.observe(&tracer);                       // before the first run: graphs are noted at capture
+//   tracer.start(program);  executor(program, step);  tracer.stop();     // repeatable
 //   DeviceJoin j = tracer.take(rank, recorder.origin_ns());
 //
-// Without `collect` there are only the ranges, which cost next to nothing; CUPTI is not opened.
+// Without `collect` there are only the ranges, and CUPTI is not opened.
 #pragma once
 #include <optional>
 
@@ -24,18 +24,18 @@ class OpTracer : public OpObserver {
   void begin_graph(const Program& program, int32_t step, cudaStream_t stream) override;
   void end_graph(const Program& program, int32_t step, cudaStream_t stream) override;
 
-  // ---- with `collect`; the device is at rest ----
+  // ---- with `collect`; the device is idle ----
   bool collects() const { return collector_.has_value(); }
-  /// Runs of this program are announced from here on. Nothing happens if they are already.
+  /// Announces runs of this program from here on. Does nothing if they already are.
   void start(const Program& program);
   void stop();
-  /// What was collected, joined to the ops of the program that start() was called with last.
+  /// The activities, joined to the ops of the program last started.
   DeviceJoin take(int rank, int64_t origin_ns);
 
  private:
   NvtxRanges ranges_;
   std::optional<Collector> collector_;
-  const Program* program_ = nullptr;  // that is or was collected
+  const Program* program_ = nullptr;  // the program that is or was collected
   bool running_ = false;
 };
 

@@ -1,7 +1,7 @@
-// Activations and their slopes. GELU, exact: u Phi(u), and Phi(u) + u phi(u); gelu_tanh: Phi(u) = (1 + tanh
-// z) / 2, z = sqrt(2 / pi) (u + 0.044715 u^3), which is what cuBLASLt computes within products. The exact one
-// in f32 by erfcf; for 16-bit activations by Abramowitz & Stegun 7.1.26 (|error| <= 8e-8 in Phi), which keeps
-// the kernels bound by memory.
+// Activations and their slopes. Exact GELU: u Phi(u), and Phi(u) + u phi(u); gelu_tanh: Phi(u) = (1 + tanh z)
+// / 2, z = sqrt(2 / pi) (u + 0.044715 u^3), as in cuBLASLt's epilogue. Exact GELU uses erfcf in f32, and
+// Abramowitz & Stegun 7.1.26 (|error| <= 8e-8 in Phi) for 16-bit activations, so that kernels stay
+// memory-bound.
 #pragma once
 #include <stdexcept>
 
@@ -10,7 +10,7 @@
 
 namespace isobar::cuda {
 
-// Phi(-|u|), and sqrt(2 pi) times its slope: exp(-u^2 / 2) of the exact one
+// Phi(-|u|), and sqrt(2 pi) times its slope: exp(-u^2 / 2) for exact GELU
 template <class T, bool kTanh>
 __device__ inline void gelu_tail(float u, float* tail, float* gauss) {
   if constexpr (kTanh) {
@@ -74,7 +74,7 @@ __device__ inline float slope_of(float u) {
   }
 }
 
-/// f(std::integral_constant) of the function that `a` names
+/// f(std::integral_constant) of the function `a`
 template <class F>
 void by_activation(Activation a, F&& f) {
   switch (a) {

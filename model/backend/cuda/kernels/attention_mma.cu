@@ -1,6 +1,5 @@
-// Attention forward on tensor cores: the online softmax of flash attention (Dao et al. 2022), 64 queries and
-// 32 keys at a time. For tf32, which cuDNN's fused attention does not take, and for heads and rows of 16 bits
-// that it does not.
+// Attention forward on tensor cores: flash attention's online softmax (Dao et al. 2022), 64 queries and 32
+// keys at a time. For tf32, and for 16-bit shapes, that cuDNN's fused attention does not support.
 #include <cmath>
 
 #include "model/backend/cuda/kernels/attention_mma.cuh"
@@ -8,13 +7,13 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kWarps = 4, kQueries = 16 * kWarps;  // a warp has 16 queries
+constexpr int kWarps = 4, kQueries = 16 * kWarps;  // 16 queries a warp
 constexpr int kScores = kStreamed / kFragment;     // fragments
 
 template <class T>
 constexpr int kLdWeights = mma_ld<T>(kStreamed);
 
-// Of the 4 threads that share a fragment's row
+// Reduces over the 4 threads that share a fragment's row
 __device__ inline float row_of_4_sum(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
@@ -39,15 +38,15 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   const int64_t pair = blockIdx.x / tiles, batch = pair / a.heads, head = pair - batch * a.heads;
   const int64_t query0 = static_cast<int64_t>(blockIdx.x % tiles) * kQueries;
   const int64_t kv_head = head / (a.heads / a.kv_heads);
-  const int row0 = static_cast<int>(threadIdx.x) / 32 * 16;  // the warp's
+  const int row0 = static_cast<int>(threadIdx.x) / 32 * 16;  // the warp's first row
   load_mma_tile(s, kQueries, a.tq - query0, q + (batch * a.tq + query0) * a.ld_q + head * a.d, a.ld_q,
                 q_tile);
   float out[kOut][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
   const float scale = a.scale * kLog2e;
-  const int64_t last = query0 + kQueries < a.tq ? query0 + kQueries : a.tq;  // of the queries, one behind
+  const int64_t last = query0 + kQueries < a.tq ? query0 + kQueries : a.tq;  // end of the queries
   const int64_t seen = a.causal ? (last + a.tk - a.tq < a.tk ? last + a.tk - a.tq : a.tk) : a.tk;
   for (int64_t key0 = 0; key0 < seen; key0 += kStreamed) {
-    __syncthreads();  // the tiles before are done with
+    __syncthreads();  // the previous tiles are no longer read
     const int64_t at = (batch * a.tk + key0) * a.ld_kv + kv_head * a.d;
     load_mma_tile(s, kStreamed, a.tk - key0, k + at, a.ld_kv, k_tile);
     load_mma_tile(s, kStreamed, a.tk - key0, v + at, a.ld_kv, v_tile);
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
 #pragma unroll
         for (int i = 2 * r; i < 2 * r + 2; ++i) out[f][i] *= shrink;
     }
-    __syncwarp();  // a row's weights are written and read by one warp
+    __syncwarp();  // one warp writes and reads a row's weights
     rows_times_columns(out, weights, kLdWeights<T>, row0, v_tile, ld, 0, kFragment, s.columns);
   }
 #pragma unroll

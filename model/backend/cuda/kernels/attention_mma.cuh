@@ -1,22 +1,21 @@
-// Matrix instructions of the tensor cores as attention uses them, on tiles in shared memory: bf16 and f16 as
-// they are, f32 rounded to tf32. A warp holds fragments of 16 x 8 results; where each element of them lies is
-// the PTX manual's (mma.m16n8k16, mma.m16n8k8: group = lane / 4, t = lane % 4).
+// Tensor core instructions for attention, on tiles in shared memory: bf16 and f16 unchanged, f32 rounded to
+// tf32. A warp holds fragments of 16 x 8 results in the layout of the PTX manual (mma.m16n8k16, mma.m16n8k8:
+// group = lane / 4, t = lane % 4).
 //
-// The instruction is mma.sync, which A100, H100 and B200 all have. In the emulator (tests/cuda/emulator.h)
-// its plain twin gathers the lanes' operands by the same tables of the manual.
+// Uses mma.sync, which A100, H100 and B200 all have. In the emulator (tests/cuda/emulator.h) a plain version
+// gathers the lanes' operands by the same tables.
 #pragma once
 #include "model/backend/cuda/kernels/attention_tile.cuh"
 
 namespace isobar::cuda {
 
-constexpr int kStreamed = 32;    // rows of the tiles that a block goes over
-constexpr int kFragment = 8;     // columns of a warp's result
-constexpr int kColumnUnit = 16;  // tiles are as wide as the head, rounded up to this, with zeros
+constexpr int kStreamed = 32;    // rows of the tiles that a block iterates over
+constexpr int kFragment = 8;     // columns of a fragment
+constexpr int kColumnUnit = 16;  // tiles' width: the head's, rounded up to this with zeros
 template <class T>
 constexpr int kInner = sizeof(T) == 2 ? 16 : 8;  // of one instruction
 
-// Elements between a tile's rows: whole 16 bytes, and an odd multiple of them, so that what the lanes of a
-// warp load together lies in different banks.
+// Elements between a tile's rows: an odd multiple of 16 bytes, so that a warp's loads hit different banks.
 template <class T>
 __host__ __device__ constexpr int mma_ld(int columns) {
   return columns + static_cast<int>(16 / sizeof(T));
@@ -41,7 +40,7 @@ __device__ inline uint32_t word(T x, T y) {  // x in the lower half
   __builtin_memcpy(&w, both, 4);
   return w;
 }
-// The operands of one register that lie at p: two neighbours of 16 bits, or one number.
+// The operands of one register at p: two adjacent 16-bit numbers, or one f32.
 template <class T>
 __device__ inline uint32_t word_at(const T* p) {
   if constexpr (sizeof(T) == 4) {
@@ -102,8 +101,7 @@ __device__ inline void rows_times_rows(float (&c)[kFragments][4], const T* x, co
   }
 }
 
-/// c[f] += w[row0 …][0 … kStreamed] y[0 … kStreamed][n …], for the fragments with n = n0 + f * n_step <
-/// columns
+/// c[f] += w[row0 …][0 … kStreamed] y[0 … kStreamed][n …], for fragments with n = n0 + f * n_step < columns
 template <class T, int kFragments>
 __device__ inline void rows_times_columns(float (&c)[kFragments][4], const T* w, int ld_w, int row0,
                                           const T* y, int ld, int n0, int n_step, int columns) {
@@ -115,7 +113,7 @@ __device__ inline void rows_times_columns(float (&c)[kFragments][4], const T* w,
     const T* first = y + (k0 + lane % 4 * (kInner<T> / 8)) * ld + n0 + lane / 4;
 #pragma unroll
     for (int f = 0; f < kFragments; ++f) {
-      if (n0 + f * n_step >= columns) break;  // the same for the whole warp
+      if (n0 + f * n_step >= columns) break;  // uniform in the warp
       const T *p = first + f * n_step, *second = p + kInner<T> / 2 * ld;
       if constexpr (sizeof(T) == 4) {
         b[0] = word(*p);
@@ -131,10 +129,10 @@ __device__ inline void rows_times_columns(float (&c)[kFragments][4], const T* w,
 
 struct MmaShape {
   int d, columns;  // of a head; of a tile
-  bool wide;       // all operands' rows and heads begin on 16 bytes
+  bool wide;       // all operands' rows and heads are 16-byte aligned
 };
 
-// `rows` rows of a head into a tile; those past `valid`, and columns past the head, become 0
+// Loads `rows` rows of a head into a tile; rows past `valid` and columns past the head become 0
 template <class T>
 __device__ void load_mma_tile(const MmaShape& s, int rows, int64_t valid, const T* from, int64_t ld_from,
                               T* tile) {
@@ -165,7 +163,7 @@ __device__ void load_mma_tile(const MmaShape& s, int rows, int64_t valid, const 
   }
 }
 
-/// A fragment's element i of the four lies in row i / 2 * 8 + group and column 2 t + i % 2.
+/// Element i of a fragment's four is in row i / 2 * 8 + group and column 2 t + i % 2.
 __device__ inline int row_in_fragment(int i) {
   return static_cast<int>(threadIdx.x) % 32 / 4 + i / 2 * 8;
 }
@@ -181,7 +179,7 @@ inline MmaShape mma_shape(const Attention& a, std::initializer_list<const void*>
   return {d, (d + kColumnUnit - 1) / kColumnUnit * kColumnUnit, wide};
 }
 
-/// f(kD) for the narrowest results in registers that hold a head
+/// f(kD) for the narrowest register tile that holds a head
 template <class F>
 void by_mma_width(const Attention& a, F&& f) {
   if (a.d <= 64) return f(std::integral_constant<int, 64>());

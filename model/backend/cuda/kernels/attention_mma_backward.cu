@@ -1,12 +1,11 @@
-// Attention backward on tensor cores, with the forward pass recomputed: dk and dv by blocks that own keys and
-// go over the queries, dq by blocks that own queries and go over the keys. Seven products where five would do
-// with atomic additions, but every sum goes by a fixed order and the only scratch is a number a row.
+// Attention backward on tensor cores, with forward recomputed: dk and dv by blocks that own keys and iterate
+// over queries, dq by blocks that own queries and iterate over keys. Seven products instead of the five that
+// atomics would allow, but every sum has a fixed order and scratch is one number a row.
 //
 //   p = exp(q k scale - lse), dp = do v, ds = p (dp - rowsum(do o)) scale;  dv = p' do, dk = ds' q, dq = ds k
 //
-// Both kinds of block are one kernel: s and dp are products of the rows that it owns with those that stream
-// past (keys' blocks have them transposed), what it owes is a sum of products of p and ds with the streamed
-// rows.
+// Both kinds of block are one kernel: s and dp are products of owned and streamed rows (transposed for key
+// blocks), and the results are sums of products of p and ds with streamed rows.
 #include <cmath>
 
 #include "model/backend/cuda/kernels/attention_mma.cuh"
@@ -15,7 +14,7 @@ namespace isobar::cuda {
 namespace {
 
 constexpr int kWarps = 8;
-// Rows that a block owns: as many as its results in registers and A100's 163 KB of shared memory allow.
+// Rows that a block owns: limited by registers and A100's 163 KB of shared memory.
 template <class T, int kD>
 constexpr int kOwned = kD > 192 || (sizeof(T) == 4 && kD > 64) ? 32 : 64;
 template <class T>
@@ -36,7 +35,7 @@ size_t shared_bytes(int columns) {
          2 * 64;
 }
 
-// Results of a warp: 16 rows from row0 on, fragments n0, n0 + step …
+// A warp's results: 16 rows from row0 on, fragments n0, n0 + step …
 template <class T, int kFragments>
 __device__ void store_rows(const MmaShape& s, const float (&x)[kFragments][4], int row0, int64_t valid,
                            int n0, int step, T* to, int64_t ld) {

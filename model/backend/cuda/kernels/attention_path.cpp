@@ -6,25 +6,25 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int64_t kForward = 1024;  // cuDNN wants 256 at most
+constexpr int64_t kForward = 1024;  // cuDNN needs at most 256
 
 int64_t up_to(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// Heads that some cuDNN takes, backward
+// Head sizes whose backward cuDNN supports on Hopper only
 bool wide_only_on_hopper(const Attention& a, int capability) {
   return capability != 9 && a.d > 128;
 }
 
-// cuDNN 9.19's plans for A100, H100 and B200 (tests/cuda/cudnn_plans.cpp asks for them): a number a row, dq
-// in f32, off Hopper a second dq whose rows are padded to 8, and where heads share keys each head's own dk
-// and dv. With sums in a fixed order dq is no longer added up in memory, and A100 and Hopper keep the 16-bit
-// slopes of every pair of tokens instead, padded to their kernels' tiles.
+// Workspace of cuDNN 9.19's plans for A100, H100 and B200 (measured by tests/cuda/cudnn_plans.cpp): a number
+// a row, dq in f32, off Hopper a second dq with rows padded to 8, and with grouped queries each head's own dk
+// and dv. In a fixed order A100 and Hopper instead keep the 16-bit slopes of every pair of tokens, padded to
+// their tiles.
 int64_t cudnn_backward_bytes(const Attention& a, int capability) {
   constexpr int64_t kEnds = 512;
   const int64_t pairs = a.batch * a.heads;
-  // two numbers of 16 bits, or in a fixed order on Blackwell of 32
+  // two 16-bit numbers; in a fixed order on Blackwell 32-bit
   const int64_t shared = a.kv_heads < a.heads ? (a.deterministic ? 8 : 4) * pairs * a.tk * a.d : 0;
   const int64_t sums = 4 * pairs * a.tq + shared + kEnds;
   if (a.deterministic) return sums + (capability >= 10 ? 0 : 2 * pairs * up_to(a.tq, 64) * up_to(a.tk, 128));

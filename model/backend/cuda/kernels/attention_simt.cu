@@ -1,5 +1,5 @@
-// Attention forward in f32 arithmetic: the online softmax of flash attention (Dao et al. 2022), 64 queries
-// and 32 keys at a time. For strict f32, which has no matrix instruction: correct, not fast.
+// Attention forward in f32 arithmetic: flash attention's online softmax (Dao et al. 2022), 64 queries and 32
+// keys at a time. For strict f32, which has no matrix instruction: correct, not fast.
 #include <cmath>
 
 #include "model/backend/cuda/kernels/attention_tile.cuh"
@@ -7,7 +7,7 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kQueries = 64;  // a thread has two rows: ty and ty + 32
+constexpr int kQueries = 64;  // a thread has rows ty and ty + 32
 constexpr int kPairs = kKeys + 1;
 
 template <class T, int kColumns>
@@ -26,11 +26,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   const int ty = threadIdx.x / kAcrossTile, tx = threadIdx.x % kAcrossTile;
   load_tile(s, kQueries, a.tq - query0, q + (batch * a.tq + query0) * a.ld_q + head * a.d, a.ld_q, q_tile);
   float out[2][kColumns] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
-  const int64_t last =
-      query0 + kQueries < a.tq ? query0 + kQueries : a.tq;  // of the tile's queries, one behind
+  const int64_t last = query0 + kQueries < a.tq ? query0 + kQueries : a.tq;  // end of the tile's queries
   const int64_t seen = a.causal ? (last + a.tk - a.tq < a.tk ? last + a.tk - a.tq : a.tk) : a.tk;
   for (int64_t key0 = 0; key0 < seen; key0 += kKeys) {
-    __syncthreads();  // the tiles before are done with
+    __syncthreads();  // the previous tiles are no longer read
     const int64_t at = (batch * a.tk + key0) * a.ld_kv + kv_head * a.d;
     load_tile(s, kKeys, a.tk - key0, k + at, a.ld_kv, k_tile);
     load_tile(s, kKeys, a.tk - key0, v + at, a.ld_kv, v_tile);
@@ -56,7 +55,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
         most = fmaxf(most, score[r][j]);
       }
       const float now = fmaxf(top[r], row_of_8_max(most));
-      const float base = now == -INFINITY ? 0.0f : now;  // no key seen yet: no infinity minus infinity
+      const float base = now == -INFINITY ? 0.0f : now;  // no key seen yet: avoids infinity minus infinity
       const float shrink = expf(top[r] - base);
       float added = 0;
 #pragma unroll
@@ -70,7 +69,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) out[r][c] *= shrink;
     }
-    __syncwarp();  // a row's weights are written and read by one warp
+    __syncwarp();  // one warp writes and reads a row's weights
     for (int j = 0; j < kKeys; ++j) {
       const float p0 = weights[ty * kPairs + j], p1 = weights[(ty + 32) * kPairs + j];
 #pragma unroll
@@ -95,8 +94,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   }
 }
 
-// Attention over two sets of keys from that over each: softmax weights scale by exp(lse of the part - lse of
-// both). A warp a row and head.
+// Merges attention over two sets of keys: softmax weights scale by exp(lse of the part - lse of both). One
+// warp for each row and head.
 template <class T>
 __global__ void __launch_bounds__(256)
     merge_kernel(Attention a, bool first, const T* __restrict__ o, const float* __restrict__ lse,
@@ -113,12 +112,12 @@ __global__ void __launch_bounds__(256)
     old_weight = expf(y - both);
     weight = expf(x - both);
   }
-  __syncwarp();  // every lane has read what the first now writes
+  __syncwarp();  // every lane has read what the first writes next
   if (lane == 0) lse_sum[stat] = both;
   for (int64_t c = lane; c < a.d; c += 32) {
     const float part = as_float(o[at + c]);
     o_sum[at + c] =
-        first ? part : old_weight * o_sum[at + c] + weight * part;  // first: anything may lie there
+        first ? part : old_weight * o_sum[at + c] + weight * part;  // first: o_sum is uninitialised
   }
 }
 

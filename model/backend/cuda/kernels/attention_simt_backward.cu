@@ -1,6 +1,6 @@
-// Attention backward in f32 arithmetic, with the forward pass recomputed: dk and dv by blocks that own keys
-// and go over the queries, dq by blocks that own queries and go over the keys. No atomic additions, so the
-// result is always the same.
+// Attention backward in f32 arithmetic, with forward recomputed: dk and dv by blocks that own keys and
+// iterate over queries, dq by blocks that own queries and iterate over keys. Without atomics the result is
+// reproducible.
 //
 //   p = exp(q k scale - lse), dp = do v, ds = p (dp - rowsum(do o)) scale;  dv = p' do, dk = ds' q, dq = ds k
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 constexpr int kQueries = 32;
 constexpr int kPairs = kKeys + 1;
 
-// delta [batch, heads, tq]: a warp a row and head
+// delta [batch, heads, tq]: one warp for each row and head
 template <class T>
 __global__ void __launch_bounds__(256)
     delta_kernel(Attention a, const T* __restrict__ o, const T* __restrict__ d_o, float* __restrict__ delta) {
@@ -39,7 +39,7 @@ struct Tiles {
         slopes(weights + kQueries * kPairs) {}
 };
 
-// p and ds of 32 queries and 32 keys whose tiles are loaded: a thread has one query and four keys
+// p and ds of 32 loaded queries and keys: a thread has one query and four keys
 __device__ void weights_and_slopes(const Attention& a, const TileShape& s, const Tiles& t, int64_t query0,
                                    int64_t key0, const float* lse, const float* delta) {
   const int ty = threadIdx.x / kAcrossTile, tx = threadIdx.x % kAcrossTile;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     load_tile(s, kKeys, a.tk - key0, x.v + at, a.ld_kv, t.v);
     __syncthreads();
     weights_and_slopes(a, s, t, query0, key0, lse, delta);
-    __syncwarp();  // a query's slopes are written and read by one warp
+    __syncwarp();  // one warp writes and reads a query's slopes
     for (int j = 0; j < kKeys; ++j) {
       const float ds = t.slopes[ty * kPairs + j];
 #pragma unroll

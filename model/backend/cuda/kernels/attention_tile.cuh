@@ -1,5 +1,5 @@
-// What the plain attention kernels share: tiles in shared memory, as floats, whichever type they come from.
-// 256 threads as 32 x 8: ty is a row of a tile, the eight tx share its columns.
+// Shared code of the scalar attention kernels: tiles in shared memory, as floats for any input type. 256
+// threads as 32 x 8: ty is a tile's row, the eight tx share its columns.
 #pragma once
 #include "model/backend/cuda/kernels/pack.cuh"
 
@@ -7,11 +7,10 @@ namespace isobar::cuda {
 
 constexpr int kAttentionThreads = 256;
 constexpr int kAcrossTile = 8;
-constexpr int kKeys = 32;  // of a tile
-constexpr int kSlack =
-    256;  // floats behind the last tile: columns past d are read, and what comes of it is not used
+constexpr int kKeys = 32;    // of a tile
+constexpr int kSlack = 256;  // floats after the last tile: columns past d are read, and their results unused
 
-// Rows of a tile lie an odd number of floats apart, so that equal columns of eight rows lie in eight banks.
+// Rows of a tile are an odd number of floats apart, so that a column of eight rows hits eight banks.
 __host__ __device__ inline int tile_ld(int64_t d) {
   return static_cast<int>(d | 1);
 }
@@ -30,7 +29,7 @@ struct TileShape {
   __device__ float operand(float x) const { return tf32 ? nearest_tf32(x) : x; }
 };
 
-// rows x d elements, rows `ld_from` apart; those past `valid` become 0
+// Loads rows x d elements, rows `ld_from` apart; those past `valid` become 0
 template <class T>
 __device__ void load_tile(const TileShape& s, int rows, int64_t valid, const T* from, int64_t ld_from,
                           float* tile) {
@@ -40,7 +39,7 @@ __device__ void load_tile(const TileShape& s, int rows, int64_t valid, const T* 
   }
 }
 
-// Of the 8 threads of a row
+// Reduces over the 8 threads of a row
 __device__ inline float row_of_8_sum(float x) {
 #pragma unroll
   for (int offset = 4; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
@@ -52,17 +51,17 @@ __device__ inline float row_of_8_max(float x) {
   return x;
 }
 
-// Query i sees key j when j <= i + tk - tq: the last one sees all.
+// Query i sees key j if j <= i + tk - tq: the last one sees all.
 __device__ inline bool sees(const Attention& a, int64_t query, int64_t key) {
   return query < a.tq && key < a.tk && (!a.causal || key <= query + a.tk - a.tq);
 }
 
-// What is added to the key's scores before they are scaled
+// Summand to the key's unscaled scores
 __device__ inline float more_of(const Attention& a, int64_t key) {
   return key == a.tk - 1 ? a.last_more : 0.0f;
 }
 
-/// f(kColumns) for the fewest columns a thread that eight threads cover d with
+/// f(kColumns), with the fewest columns a thread such that eight threads cover d
 template <class F>
 void by_head_dim(const Attention& a, F&& f) {
   if (a.d <= 64) return f(std::integral_constant<int, 8>());

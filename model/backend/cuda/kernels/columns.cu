@@ -1,6 +1,5 @@
-// Passes over a matrix that leave column sums. A block of 32 x 8 threads owns 32 packs of columns and every
-// eighth row of its share; its eight sums meet in shared memory, blocks' sums in add_partials, always in the
-// same order.
+// Passes over a matrix with column sums. A block of 32 x 8 threads owns 32 packs of columns and every eighth
+// row of its share; sums are added in shared memory, then across blocks in add_partials, in a fixed order.
 #include "model/backend/cuda/kernels/activation.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 
@@ -9,7 +8,7 @@ namespace {
 
 constexpr int kAcross = 32, kDown = 8;
 
-// value(i, x): what the elements from i on add to their columns' sums
+// value(i, x): the contributions of elements from i on to their columns' sums
 template <int V, class Value>
 __device__ void column_partials_of(int64_t rows, int cols, float* partials, const Value& value) {
   __shared__ float shared[kDown][kAcross * V];
@@ -36,7 +35,7 @@ __device__ void column_partials_of(int64_t rows, int cols, float* partials, cons
   }
 }
 
-// dg and du may be the same: an element is read before it is written, by one thread
+// dg and du may be the same: one thread reads an element before it writes it
 template <class T, int V, Activation kF>
 __global__ void __launch_bounds__(kAcross* kDown)
     activation_backward_kernel(int64_t rows, int cols, const T* __restrict__ u, const T* dg, T* du,
@@ -86,7 +85,7 @@ __global__ void __launch_bounds__(256)
   if (col >= cols) return;
   float sum[V] = {};
   if (accumulate) load<V>(dpos + position * cols + col, sum);
-  // the first row that falls on this position
+  // the first row at this position
   for (int64_t r = (position - row0 % period + period) % period; r < rows; r += period) {
     float x[V];
     load<V>(dx + r * cols + col, x);

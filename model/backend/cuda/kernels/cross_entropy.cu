@@ -1,11 +1,11 @@
-// Softmax and its cross-entropy: a warp a row, whose lanes take every 32nd column.
+// Softmax and its cross-entropy: one warp a row, whose lanes take every 32nd column.
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {
 namespace {
 
-__device__ inline float warp_max(float x) {  // NaN where any is
+__device__ inline float warp_max(float x) {  // NaN if any is
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
     const float other = __shfl_xor_sync(0xffffffffu, x, offset);
@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kThreads)
   sums[c.rows + row] = label >= 0 && label < c.cols ? as_float(logits[row * c.cols + label]) - most : 0.0f;
 }
 
-// Reads a logit before the same lane writes its gradient: they may be one. rows_out [2, rows]: loss, whether
-// right
+// logits and gradients may be the same: a lane reads a logit before it writes its gradient. rows_out [2,
+// rows]: loss, whether right
 template <class T, class L>
 __global__ void __launch_bounds__(kThreads)
     gradient_kernel(Classes c, const T* logits, const L* __restrict__ labels,
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
   rows_out[c.rows + row] = best == label ? 1.0f : 0.0f;
 }
 
-// One block: a fixed order
+// One block, for a fixed order
 __global__ void __launch_bounds__(kThreads)
     metrics_kernel_of_rows(int64_t rows, float weight, const float* __restrict__ rows_in,
                            const float* __restrict__ scalars, float* metrics, int outs) {

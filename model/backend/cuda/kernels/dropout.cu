@@ -1,4 +1,4 @@
-// Dropout whose mask nobody keeps: a thread draws the four numbers of four neighbours.
+// Dropout without a stored mask: a thread draws numbers for four neighbours.
 #include <algorithm>
 #include <type_traits>
 
@@ -12,7 +12,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     dropout_kernel(DropoutDraw draw, const float* __restrict__ scalars, int64_t first, int64_t n, T* x) {
   if (scalars[kTraining] == 0) return;
-  // With a scaled loss kStep counts the steps before this one until the step's end.
+  // With loss scaling kStep counts the steps before this one until the step's end.
   draw.step = static_cast<int64_t>(scalars[kStep]) + (std::is_same_v<T, F16> ? 1 : 0);
   const int64_t group0 = first / 4, groups = (first + n + 3) / 4 - group0;
   for (int64_t g = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; g < groups;
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Runs of `each` elements, all of one factor: a row of blocks takes every so many of them.
+// Runs of `each` elements with a common factor, distributed over a row of blocks.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     drop_runs_kernel(DropoutDraw draw, const float* __restrict__ scalars, int64_t first, int64_t n,

@@ -1,12 +1,12 @@
-// Graph networks: rows gathered by constant indices, and sums over segments, each added up by one thread a
-// pack of columns in its rows' order: no atomics, and every run gives the same bits.
+// Graph networks: gathers by constant indices, and segment sums in which one thread adds a pack of columns in
+// row order: no atomics, bitwise reproducible.
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
 namespace {
 
-// Blocks of 32 packs across and 8 rows of a sample down, the rows striding over the grid, samples one after
-// the other: a division of 64 bits each row would cost more than the row
+// Blocks of 32 packs by 8 rows of a sample; rows stride over the grid, samples in sequence, which avoids a
+// 64-bit division a row
 struct Tile {
   int64_t row, step;
   int pack;
@@ -16,7 +16,7 @@ __device__ inline Tile tile_of() {
           static_cast<int>(blockIdx.y) * 32 + static_cast<int>(threadIdx.x) % 32};
 }
 
-// y may be the base: an element is read before it is written, by one thread
+// y may be the base: one thread reads an element before it writes it
 template <class T, class Base, int V>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(Gather p, const Base* base, const T* __restrict__ table, const int32_t* __restrict__ index,

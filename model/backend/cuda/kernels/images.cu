@@ -4,7 +4,7 @@
 namespace isobar::cuda {
 namespace {
 
-// A block a row: its token's patch, columns (c, row, col), V columns a thread. Patch and image are read in
+// One block a row: its token's patch, columns (c, row, col), V columns a thread. Patch and image are read in
 // runs of p floats; neighbouring blocks read the rest of the same lines.
 template <class T, int V>
 __global__ void __launch_bounds__(256)

@@ -1,9 +1,8 @@
 // Our own kernels, one function each: they enqueue on `stream` and return. Semantics are those of
-// model/backend/cpu/kernels.h, statistics and sums are f32 (loss and norms of gradients: double), and every
-// sum goes by a fixed tree, so results are the same from run to run.
-//
-// All matrices are row-major. `act` is the type of activations: f32, bf16 or f16. Accesses are 16 bytes a
-// thread where pointers and widths allow it, else one element. Workspaces are those of workspace.h.
+// model/backend/cpu/kernels.h; statistics and sums are f32 (losses and gradient norms: double), in a fixed
+// order, so results are reproducible.
+// Matrices are row-major. `act` is the type of activations: f32, bf16 or f16. Threads access 16 bytes where
+// pointers and widths allow it, else one element. Workspaces are those of workspace.h.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -27,7 +26,7 @@ struct ResidualNorm {
 /// x = residual + y (y null: x = residual, not written); h = LayerNorm(x) gamma + beta
 void residual_norm(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
                    const float* beta, float* x, void* h, float* mean, float* rstd, cudaStream_t stream);
-/// dx (+)= LayerNorm'(dh), dy = dx as act; dgamma, dbeta, dbias [cols] (+)= their column sums. dy and dbias
+/// dx (+)= LayerNorm'(dh), dy = dx as act; dgamma, dbeta, dbias [cols] (+)= their column sums; dy and dbias
 /// may be null.
 void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
                             const float* gamma, const void* dh, float* dx, bool first, void* dy,
@@ -44,25 +43,23 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
 
 // ---- graph.cu ---------------------------------------------------------------------------------------------
 struct Gather {
-  int64_t batch, rows, cols;  // rows: of a sample, as those of the tables
+  int64_t batch, rows, cols;  // rows: of a sample, as in the tables
   int64_t table_rows, table2_rows;
   DType act, base;  // of the tables and y; of the base: act or f32
 };
 /// y[b, r] = base[b, r] + table[b, index[r]] + table2[b, index2[r]]; base and table2 may be null, y the base;
-/// an index below 0: no row of that table
+/// an index below 0 adds nothing
 void gather(const Gather& p, const void* base, const void* table, const int32_t* index, const void* table2,
             const int32_t* index2, void* y, cudaStream_t stream);
 struct SegmentSum {
   int64_t batch, rows, cols, segments;  // rows and segments of a sample
   DType act;
 };
-/// y[b, s] = sum of x[b, order[i]], offsets[s] <= i < offsets[s + 1], one after the other; order null: i
-/// itself
+/// y[b, s] = sum of x[b, order[i]], offsets[s] <= i < offsets[s + 1], in order; order null: i itself
 void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, const int32_t* order, void* y,
                  cudaStream_t stream);
 
-// ---- columns.cu: passes that leave column sums ------------------------------------------------------------
-/// du = dg f'(u); dbias (may be null) (+)= column sums of du. du and dg may be the same.
+// ---- columns.cu: passes with column sums ------------------------------------------------------------------
 void activation_backward(Activation f, int64_t rows, int64_t cols, DType act, const void* u, const void* dg,
                          void* du, float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
 void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate,
@@ -86,18 +83,17 @@ struct Copy {  // y[i,j,k, 0:n] = x[i,j,k, 0:n]; strides in elements
 };
 void copy(const Copy& c, const void* x, void* y, cudaStream_t stream);
 
-/// Finite numbers of all 16- and 32-bit types, for timing: bytes / 4 words
+/// Finite numbers for all 16- and 32-bit types, for timing: bytes / 4 words
 void fill_noise(int64_t bytes, void* x, cudaStream_t stream);
 
-// ---- images.cu, roll.cu, loss.cu
-// -----------------------------------------------------------------------------------
+// ---- images.cu, roll.cu, loss.cu --------------------------------------------------------------------------
 struct Patch {
   int64_t batch, channels, height, width, p;
   DType act;
   int64_t token0, tokens, row0, rows;
 };
 void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_t stream);
-struct Roll {  // as backend/cpu/kernels.h
+struct Roll {  // as in backend/cpu/kernels.h
   int64_t predicted, history;
   DType type;
 };
@@ -112,20 +108,21 @@ struct Loss {
   Kind kind = Kind::relative_l2;
   float delta = 1;
   float weight[kMaxChannels];  // by channel
-  // … an element whose target is above counts so many times
+  // factor `intense` for elements whose target exceeds `above`
   float above[kMaxChannels], intense[kMaxChannels];
-  const float* rows = nullptr;  // [H], a mean of 1: of the rows' errors (base/latitude.h); null: all 1
-  bool by_rows = false;         // rows count so in the loss, too. Not for relative_l2
-  bool masked = false;          // sums also tell how many points count (base/loss_sums.h) …
-  const float* mask = nullptr;  // … those where this is not 0 [B, C, H, W]; loss() needs none
+  const float* rows = nullptr;  // [H], with mean 1: weights of the rows' errors (base/latitude.h); null: all
+                                // 1
+  bool by_rows = false;         // `rows` also weighs the loss. Not for relative_l2
+  bool masked = false;          // sums include the number of points that count (base/loss_sums.h) …
+  const float* mask = nullptr;  // … those where this is not 0 [B, C, H, W]; unused by loss()
 };
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l,
                double* workspace, cudaStream_t stream);
-/// metrics[0] += weight * mean loss, metrics[1 + c] += weight * mean RMSE; `scalars` (may be null): the
-/// samples of their kPadding add nothing
+/// metrics[0] += weight * mean loss, metrics[1 + c] += weight * mean RMSE, without the kPadding samples of
+/// `scalars` (may be null)
 void loss(const Patch& s, const float* sums, float weight, const float* scalars, float* metrics,
           const Loss& l, cudaStream_t stream);
-/// `scalars`: the loss is scaled by their kLossScale too; null: it is not
+/// `scalars`: the loss is also scaled by their kLossScale; may be null
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    const float* scalars, void* dpred, const Loss& l, cudaStream_t stream);
 
@@ -138,14 +135,14 @@ struct Classes {
 void cross_entropy_max(const Classes& c, const void* logits, float* largest, cudaStream_t stream);
 void cross_entropy_sums(const Classes& c, const void* logits, const void* labels, const float* largest,
                         float* sums, cudaStream_t stream);
-/// `metrics`: the loss and, where `scored`, the accuracy. `scalars` (may be null): kPadding, and where act is
-/// f16 kLossScale, are theirs. workspace: [2, rows] f32
+/// `metrics`: the loss and, if `scored`, the accuracy. `scalars` (may be null) has kPadding and, for f16,
+/// kLossScale. workspace: [2, rows] f32
 void cross_entropy(const Classes& c, const void* logits, const void* labels, const float* largest,
                    const float* sums, float weight, const float* scalars, void* dlogits, float* metrics,
                    bool scored, float* workspace, cudaStream_t stream);
 
 // ---- dropout.cu -------------------------------------------------------------------------------------------
-/// Step and whether it acts are those of `scalars`.
+/// `scalars` has the step and kTraining.
 void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, int64_t each, DType act,
              void* x, cudaStream_t stream);
 
@@ -153,7 +150,7 @@ void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64
 void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate, double* workspace,
                  cudaStream_t stream);
 void loss_scale(float least, int64_t window, float* norm2, float* scalars, cudaStream_t stream);
-/// Runs of elements with factors of their own on rate and decay; null: all alike.
+/// Runs of elements with their own factors on rate and decay; null: none.
 struct Groups {
   const ParameterGroup* of = nullptr;
   int count = 0;
@@ -161,7 +158,7 @@ struct Groups {
 struct Adam {
   float beta1, beta2, eps, weight_decay;
   bool adamw;
-  float grad_clip;  // used where norm2 is given
+  float grad_clip;  // only if norm2 is given
 };
 void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
           float* p, float* m, float* v, void* p16, DType type16, const Groups& groups, cudaStream_t stream);
@@ -170,7 +167,7 @@ struct Sgd {
 };
 void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
          float* p, float* buf, void* p16, DType type16, const Groups& groups, cudaStream_t stream);
-/// average += rate (x - average), where the step of `scalars` is not skipped
+/// average += rate (x - average), unless the step of `scalars` is skipped
 void average(int64_t n, float rate, const float* x, const float* scalars, float* average,
              cudaStream_t stream);
 void swap(int64_t n, float* x, float* y, cudaStream_t stream);
@@ -183,12 +180,12 @@ struct Attention {
   DType act;
   int64_t ld_q, ld_kv, ld_o;
   bool tf32;
-  bool deterministic = false;  // asks cuDNN for sums in a fixed order; our own kernels have no others
+  bool deterministic = false;  // cuDNN sums in a fixed order; our own kernels always do
   float last_more =
-      0;  // added to the last key's scores before they are scaled: it counts exp(scale x this) times
+      0;  // added to the last key's unscaled scores, which multiplies its weight by exp(scale x this)
 };
-constexpr int64_t kMaxHeadDim = 256;  // d, of all that follow
-/// f32 arithmetic, no tensor cores: for strict f32, and what the others are checked by
+constexpr int64_t kMaxHeadDim = 256;  // largest d of all kernels below
+/// f32 arithmetic without tensor cores: for strict f32, and as the reference of the others
 void attention_simt(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
                     cudaStream_t stream);
 /// workspace: rowsum(dO * O), [batch, heads, tq] f32

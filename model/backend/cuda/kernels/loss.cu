@@ -1,8 +1,8 @@
-// Losses and latitude-weighted RMSE on predictions that lie as patches, [rows, p*p*C] with columns (row, col,
-// c), against images [B,C,H,W].
+// Losses and latitude-weighted RMSE of predictions in patches, [rows, p*p*C] with columns (row, col, c),
+// against images [B,C,H,W].
 //
-// The two orders meet in shared memory, a patch at a time: what is stored by column is walked by channel, so
-// that both sides are read in runs. Patches too large for that are walked without.
+// Shared memory transposes a patch at a time, stored by column and read by channel, so that both sides are
+// read in runs. Patches too large for it are read directly.
 #include <cmath>
 
 #include "model/backend/cuda/kernels/pack.cuh"
@@ -13,7 +13,7 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int64_t kMostShared = 40 << 10;  // bytes: every device gives 48 KB unasked
+constexpr int64_t kMostShared = 40 << 10;  // bytes: every device has 48 KB without opting in
 
 using Kind = Loss::Kind;
 
@@ -38,7 +38,7 @@ __device__ float penalty(Kind kind, float delta, float e) {
   }
 }
 
-// d penalty / d guess, but for the factor of each loss
+// d penalty / d guess, without the loss's common factor
 __device__ float slope(Kind kind, float delta, float factor, float e) {
   switch (kind) {
     case Kind::mae:
@@ -52,10 +52,9 @@ __device__ float slope(Kind kind, float delta, float factor, float e) {
   }
 }
 
-// Per block and channel: the sums of penalties, of target^2, and of w_h e^2; with a mask, of what counts,
-// then how many points do as the loss counts them, and by w_h. A warp keeps to its channels and a block to
-// its tokens (every gridDim.x-th of a sample), so each sum has one order. partials
-// [B][blocks][loss_columns][C]
+// Sums by block and channel: penalties, target^2, and w_h e^2; with a mask, of points that count, then their
+// number as the loss weighs it, and by w_h. A warp keeps its channels and a block its tokens (every
+// gridDim.x-th of a sample), so each sum has one order. partials [B][blocks][loss_columns][C]
 template <class T, bool kShared>
 __global__ void __launch_bounds__(kThreads)
     sums_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target, Loss l,
@@ -71,9 +70,9 @@ __global__ void __launch_bounds__(kThreads)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int64_t t = blockIdx.x; t < s.tokens; t += gridDim.x) {
     const int64_t row = sample * s.tokens + t - s.row0;
-    if (row < 0 || row >= s.rows) continue;  // another rank's; the same for the whole block
+    if (row < 0 || row >= s.rows) continue;  // another rank's; uniform in the block
     const Place at(s, t);
-    __syncthreads();  // the patch before is done with
+    __syncthreads();  // the previous patch is no longer read
     for (int i = threadIdx.x; i < p; i += kThreads)
       latitude[i] = l.rows == nullptr ? 1.0f : l.rows[at.band * p + i];
     const T* guess = pred + row * columns;
@@ -123,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int c = threadIdx.x; c < K * C; c += kThreads) out[c] = shared[c];
 }
 
-// sums (base/loss_sums.h) from the partials; a block a sample
+// sums (base/loss_sums.h) from the partials; one block a sample
 __global__ void __launch_bounds__(kThreads)
     totals_kernel(int parts, int C, Loss l, const double* __restrict__ partials, float* __restrict__ sums) {
   __shared__ double shared[loss_columns(true) * kMaxChannels];
@@ -171,7 +170,7 @@ __global__ void metrics_kernel(Patch s, Kind kind, bool masked, float weight, co
   for (int64_t b = 0; b < samples; ++b) {
     const float* sum = sums + b * loss_sums_size(C, masked);
     const int c = i - 1;
-    double over = pixels;  // the mean, or the ratio
+    double over = pixels;  // number of points, or the ratio's denominator
     if (i == 0 && kind == Kind::relative_l2)
       over = static_cast<double>(sum[kTargetSum]);
     else if (masked)
@@ -189,7 +188,7 @@ __global__ void metrics_kernel(Patch s, Kind kind, bool masked, float weight, co
   metrics[i] += static_cast<float>(mean);
 }
 
-// relative L2: d sqrt(e / t) / dpred = (pred - target) / sqrt(e t); zero where the prediction is exact. A
+// relative L2: d sqrt(e / t) / dpred = (pred - target) / sqrt(e t); zero if the prediction is exact. One
 // block a row.
 template <class T, bool kShared>
 __global__ void __launch_bounds__(kThreads)

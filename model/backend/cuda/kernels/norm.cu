@@ -1,6 +1,6 @@
 // Residual add + layer norm. A row stays in the registers of R threads (4 packs of 4 elements each), so it is
-// read once: mean, variance about it and the result are passes over registers. Rows of odd width or more than
-// that go the long way, by kernels that read them again for every pass.
+// read once: mean, variance and result are passes over registers. Rows that are odd or wider use kernels that
+// read them in every pass.
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 
@@ -17,7 +17,7 @@ struct Rows {
   __device__ int64_t residual_row(int64_t r) const { return period > 0 ? (row0 + r) % period : r; }
 };
 
-// Sum over the R threads of a row; they are a warp, or the whole block
+// Sum over the R threads of a row, which are a warp or the whole block
 template <int R>
 __device__ float row_sum(float x, float* shared) {
   x = warp_sum(x);
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
   __shared__ float shared[32];
   const int lane = threadIdx.x % R;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R;
-  if (row >= p.rows) return;  // whole warps: no barrier follows where a block has several rows
+  if (row >= p.rows) return;  // whole warps: no barrier follows if a block has several rows
   const int packs = p.cols / 4;
   const float inverse = 1.0f / static_cast<float>(p.cols);
   const float* from = residual + p.residual_row(row) * p.cols;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
   }
 }
 
-// A row a block, any width
+// One block a row, any width
 template <class T>
 __global__ void __launch_bounds__(256)
     forward_any(Rows p, const float* __restrict__ residual, const T* __restrict__ y,
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// h = LayerNorm(x) gamma + beta, y = residual + h; a row a warp, which reads it from the cache again
+// h = LayerNorm(x) gamma + beta, y = residual + h; one warp a row, which rereads it from cache
 template <class T>
 __global__ void __launch_bounds__(256)
     message_kernel(Rows p, const T* __restrict__ x, const float* __restrict__ residual,
@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// X: of x and dx. dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma. Blocks go over rows a grid
-// apart and keep the three column sums in registers; partials: [blocks][3][cols].
+// X: type of x and dx. dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma. Blocks stride over rows
+// and keep the three column sums in registers; partials: [blocks][3][cols].
 template <class T, class X, int R>
 __global__ void __launch_bounds__(kThreadsOf<R>)
     backward_in_registers(Rows p, const X* __restrict__ x, const float* __restrict__ mean,
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
       store<4>(out + p.cols + at, dbeta[k]);
       store<4>(out + 2 * p.cols + at, dbias[k]);
     }
-  } else {  // the rows' warps, one after the other
+  } else {  // the rows' warps in sequence
     constexpr int kStride = kPacks * 4 * R;
 #pragma unroll 1
     for (int turn = 0; turn < kRows; ++turn) {
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
   }
 }
 
-// Any width: dx, a row a block …
+// Any width: dx, one block a row
 template <class T, class X>
 __global__ void __launch_bounds__(256)
     backward_any(Rows p, const X* __restrict__ x, const float* __restrict__ mean,
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// … and the column sums, from dx as it then is
+// Any width: the column sums, from dx as just written
 template <class T, class X>
 __global__ void __launch_bounds__(128)
     backward_any_columns(Rows p, const X* __restrict__ x, const float* __restrict__ mean,
@@ -292,7 +292,7 @@ Rows rows_of(const ResidualNorm& p) {
   return {p.rows, static_cast<int>(p.cols), p.eps, p.period, p.row0};
 }
 
-// f(R) for the fewest threads that hold a row, if any do
+// f(R) with the fewest threads that hold a row, if any do
 template <int kMost, class F>
 bool by_width(int64_t cols, F&& f) {
   const int64_t packs = cols / 4;
@@ -337,7 +337,7 @@ void norm_residual(const ResidualNorm& p, const void* x, const float* residual, 
 
 namespace {
 
-// x and dx in X
+// X: type of x and dx
 template <class X>
 void backward(const ResidualNorm& p, const X* x, const float* mean, const float* rstd, const float* gamma,
               const void* dh, X* dx, bool first, void* dy, const Sums& sums, bool accumulate,

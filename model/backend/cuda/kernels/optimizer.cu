@@ -1,5 +1,5 @@
-// The optimizer's passes. What decides about a step (learning rate, its number, whether it is skipped, the
-// norm that clips) lies on the device, so a captured step replays with new values.
+// The optimizer's passes. All scalars of a step (learning rate, number, skip, norm for clipping) are on the
+// device, so that a captured step replays with new values.
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/plan/plan.h"
@@ -7,7 +7,7 @@
 namespace isobar::cuda {
 namespace {
 
-// The whole block's sum, on every thread
+// The block's sum, on every thread
 __device__ double block_sum(double x) {
   __shared__ double shared[kThreads / 32];
   x = warp_sum(x);
@@ -19,7 +19,7 @@ __device__ double block_sum(double x) {
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     squared_partials(int64_t n, const T* __restrict__ x, double* partials) {
-  double sum = 0;  // f32 within a pack, double across
+  double sum = 0;  // f32 within a pack, double across packs
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
     float a[V], s = 0;
@@ -58,14 +58,14 @@ __global__ void loss_scale_kernel(float least, int64_t window, float* norm2, flo
   if (isfinite(scale * 2)) scalars[kLossScale] = scale * 2;
 }
 
-// What gradients are multiplied by: unscaled, and clipped as torch.nn.utils.clip_grad_norm_ does
+// Factor on gradients: unscales, and clips as torch.nn.utils.clip_grad_norm_
 __device__ float gradient_scale(const float* scalars, const float* norm2, float grad_clip) {
   const float clip = norm2 != nullptr ? grad_clip / (sqrtf(*norm2) + 1e-6f) : 1.0f;
-  // as std::min(1, clip): a norm that is no number leaves 1
+  // as std::min(1, clip): a NaN norm leaves 1
   return (clip < 1.0f ? clip : 1.0f) * scalars[kUnscale];
 }
 
-// Of the element i: a run ends on a multiple of what a thread works on.
+// The group of element i: runs end on multiples of a thread's elements.
 __device__ ParameterGroup group_of(const Groups& g, int64_t i) {
   const auto at = static_cast<int32_t>(i / kGroupElements);
   int low = 0, high = g.count - 1;

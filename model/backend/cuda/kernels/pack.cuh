@@ -1,5 +1,5 @@
-// What every kernel file needs: element types as floats, accesses of several elements at once, sums over a
-// warp, and the way from a DType to a template.
+// Shared by all kernel files: element types as floats, packed accesses, warp sums, and dispatch from a DType
+// to a template.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -12,7 +12,7 @@
 
 namespace isobar::cuda {
 
-constexpr int kThreads = 256, kBlockWarps = kThreads / 32;  // of a block, where nothing asks for another size
+constexpr int kThreads = 256, kBlockWarps = kThreads / 32;  // default block size
 
 using Bf16 = __nv_bfloat16;
 using F16 = __half;
@@ -41,7 +41,7 @@ __device__ inline F16 as<F16>(float x) {
   return __float2half_rn(x);
 }
 
-// N neighbours, moved by as few accesses as there can be (16 bytes each at most)
+// N neighbours, accessed in units of up to 16 bytes
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T x[N];
@@ -60,7 +60,7 @@ __device__ inline void store(T* p, const float (&x)[N]) {
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
 }
 
-/// All pointers lie on 16 bytes (or are null), so that packs of them may begin at multiples of their width.
+/// True if all pointers are 16-byte aligned or null, so that packs may begin at multiples of their width.
 template <class... P>
 bool on_16_bytes(const P*... p) {
   return ((reinterpret_cast<uintptr_t>(p) % 16 == 0) && ...);
@@ -77,7 +77,7 @@ __device__ inline double warp_sum(double x) {
   return x;
 }
 
-/// The block's shared memory whose size the launch says
+/// The block's dynamic shared memory
 template <class T>
 __device__ inline T* dynamic_shared() {
 #ifdef ISOBAR_EMULATED
@@ -88,8 +88,8 @@ __device__ inline T* dynamic_shared() {
 #endif
 }
 
-/// kernel<<<blocks, threads, shared, stream>>>(args...), checked. In the emulator (tests/cuda/emulator.h),
-/// which runs kernels on the host where there is no GPU, their threads take turns.
+/// kernel<<<blocks, threads, shared, stream>>>(args...), checked. The emulator (tests/cuda/emulator.h) runs
+/// it on the host, with threads taking turns.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
             [[maybe_unused]] cudaStream_t stream, A... args) {
@@ -97,7 +97,7 @@ void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
   emulator::enqueue(
       stream, [=] { emulator::run(blocks, threads, shared, [&] { kernel(static_cast<P>(args)...); }); });
 #else
-  if (shared > 48 << 10)  // more than every device gives unasked
+  if (shared > 48 << 10)  // more than every device has without opting in
     ISOBAR_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
   // clang-format off
@@ -107,7 +107,7 @@ void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
 #endif
 }
 
-/// f(T{}) for the type that `t` names
+/// f(T{}) for the type `t`
 template <class F>
 void by_type(DType t, F&& f) {
   switch (t) {
@@ -123,7 +123,7 @@ void by_type(DType t, F&& f) {
   throw std::logic_error("integers have no such kernel");
 }
 
-/// f(std::bool_constant) of what `flag` says
+/// f(std::bool_constant) of `flag`
 template <class F>
 void by_flag(bool flag, F&& f) {
   flag ? f(std::true_type{}) : f(std::false_type{});
@@ -132,13 +132,13 @@ void by_flag(bool flag, F&& f) {
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
-/// Blocks of a grid, checked to be a size that a launch takes.
+/// Number of blocks, checked to be launchable.
 inline unsigned grid(int64_t blocks) {
   if (blocks < 0 || blocks > 0x7fffffff)
     throw std::logic_error("a grid of " + std::to_string(blocks) + " blocks");
   return static_cast<unsigned>(blocks);
 }
-/// Of kernels that stride over the rest: enough to fill any GPU some times over.
+/// Blocks of a grid-stride kernel: enough to fill any GPU several times.
 inline unsigned filling_grid(int64_t threads_wanted, int threads) {
   const int64_t blocks = ceil_div(threads_wanted, threads);
   return grid(blocks < 132 * 32 ? blocks : 132 * 32);

@@ -1,5 +1,4 @@
-// Elementwise passes and strided copies: packs of 16 bytes (of the narrower type), threads stride over the
-// rest.
+// Elementwise passes and strided copies: packs of 16 bytes (of the narrower type), grid-stride loops.
 #include "model/backend/cuda/kernels/activation.cuh"
 
 namespace isobar::cuda {
@@ -15,7 +14,7 @@ __device__ inline void each(int64_t n, const F& f) {
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     residual_add_kernel(int64_t n, const float* residual, const T* y, float* x) {
-  each<V>(n, [&](int64_t i) {  // x may be the residual, so nothing is restricted
+  each<V>(n, [&](int64_t i) {  // x may be the residual, so no __restrict__
     float a[V], b[V];
     load<V>(residual + i, a);
     load<V>(y + i, b);
@@ -85,8 +84,8 @@ void copy_units(const Copy& c, const void* x, void* y, cudaStream_t stream) {
          static_cast<const Unit*>(x), static_cast<Unit*>(y));
 }
 
-// Halves of sign and fraction at random, with exponents that make each a number in (0.5, 2) in f16 and in
-// bf16, and the upper one an f32 of that size
+// Random sign and fraction halves whose exponents put each number in (0.5, 2) as f16 and bf16, and the upper
+// one as f32
 __global__ void __launch_bounds__(kThreads) noise_kernel(int64_t words, uint32_t* x) {
   each<1>(words, [&](int64_t i) {
     uint32_t h = static_cast<uint32_t>(i) * 0x9e3779b9u;
@@ -158,14 +157,14 @@ void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
     ISOBAR_CUDA(cudaMemcpyAsync(y, x, static_cast<size_t>(c.n * c.element_bytes), cudaMemcpyDefault, stream));
     return;
   }
-  // the widest unit that all starts and lengths are multiples of
+  // the widest unit that divides all addresses and lengths
   const auto fits = [&](int64_t bytes) {
     int64_t all = reinterpret_cast<int64_t>(x) | reinterpret_cast<int64_t>(y) | c.n * c.element_bytes;
     for (int d = 0; d < 3; ++d)
       if (c.extent[d] > 1) all |= c.from[d] * c.element_bytes | c.to[d] * c.element_bytes;
     return all % bytes == 0;
   };
-  Copy used = c;  // strides that nothing goes along must not spoil the division
+  Copy used = c;  // strides of axes of extent 1 must not limit the unit
   for (int d = 0; d < 3; ++d)
     if (c.extent[d] == 1) used.from[d] = used.to[d] = 0;
   if (fits(16))

@@ -4,8 +4,8 @@
 namespace isobar::cuda {
 namespace {
 
-// A block a row. Patches may be written over those of the step before: a time's are read before they are
-// written, and the threads of a row wait for each other between two times.
+// One block a row. Patches may overwrite the previous step's: a time is read before it is written, with a
+// barrier between times.
 template <class P, class T>
 __global__ void __launch_bounds__(256)
     roll_kernel(Patch s, Roll r, const P* __restrict__ prediction, const T* before,

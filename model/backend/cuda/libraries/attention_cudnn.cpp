@@ -7,7 +7,7 @@
 #include "model/backend/cuda/runtime/device.h"
 #include "model/backend/cuda/runtime/library.h"
 
-// cuDNN's frontend, told to look functions up at run time, looks here.
+// cuDNN's frontend, configured to load functions at run time, uses this handle.
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;
 }
@@ -31,7 +31,7 @@ void must(fe::error_t e, const std::string& what) {
   if (e.is_bad()) throw Failure("cuDNN: " + what + ": " + e.get_message());
 }
 
-// [batch, heads, tokens, d] for cuDNN, however the tokens' rows lie
+// [batch, heads, tokens, d] for cuDNN, for any row stride
 struct Layout {
   int64_t batch, heads, tokens, d, ld;
   Tensor tensor(const char* name, Uid uid) const {
@@ -41,7 +41,7 @@ struct Layout {
   std::vector<int64_t> stride() const { return {tokens * ld, d, ld, 1}; }
 };
 
-// A GPU that is not here; null: the one of the handle
+// A GPU that need not be present; null: the handle's
 struct Target {
   std::shared_ptr<fe::DeviceProperties> properties;
   int sm = 0;
@@ -49,7 +49,7 @@ struct Target {
 
 std::shared_ptr<Graph> graph_of(const Attention& a, bool backward, const Target& target) {
   auto graph = std::make_shared<Graph>();
-  // Before any op, which looks for a device if none is set.
+  // Set before any op, which would query a device.
   if (target.properties) graph->set_device_properties(target.properties).set_sm_version(target.sm);
   graph->set_io_data_type(a.act == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
@@ -93,7 +93,7 @@ std::shared_ptr<Graph> graph_of(const Attention& a, bool backward, const Target&
 }
 
 const Library& open_cudnn() {
-  // The frontend asks the runtime library, too; by its name it finds this one.
+  // The frontend also opens the runtime library by name, which finds this one.
   static const Library runtime("libcudart.so." + std::to_string(CUDART_VERSION / 1000));
   static const Library lib("libcudnn.so." + std::to_string(CUDNN_MAJOR));
   fe::cudnn_dlhandle = lib.handle();
@@ -107,7 +107,7 @@ struct CudnnAttention::Impl {
     std::shared_ptr<Graph> graph;
     CudnnPlan plan;
   };
-  // The frontend's own looks the function up when it is called, and may throw.
+  // The frontend's wrapper looks the function up when called, and may throw.
   decltype(&cudnnDestroy) destroy = open_cudnn().function<decltype(&cudnnDestroy)>("cudnnDestroy");
   cudnnHandle_t handle = nullptr;
   Target target;
@@ -149,7 +149,7 @@ void CudnnAttention::prepare(const Attention& a, bool backward, int64_t workspac
   Impl::Planned& made = impl_->planned[key_of(a, backward)];
   if (made.graph) return;
   const std::string what = text_of(a, backward);
-  // cuDNN's own choice; another, if that wants more than is declared.
+  // cuDNN's own choice, or another if that needs more than the declared workspace.
   for (const bool within : {false, true}) {
     const auto graph = graph_of(a, backward, impl_->target);
     must(graph->validate(), what);

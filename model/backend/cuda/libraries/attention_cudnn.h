@@ -1,17 +1,16 @@
 // Attention by cuDNN's fused kernels, for 16-bit types. Plans are made once a shape, before the first step,
-// and keep within the workspace that the plan declares.
+// within the workspace that the plan declares.
 //
 //   CudnnAttention attention;
-//   if (cudnn_takes(shape, false, 9)) { attention.prepare(shape, false, bytes); attention.forward(shape, …);
-//   }
+//   if (cudnn_takes(shape, false, 9)) attention.prepare(shape, false, bytes);
+//   attention.forward(shape, …);
 //
-//   CudnnAttention elsewhere(DescribedGpu{json, 80});                // no such GPU is here
-//   elsewhere.prepare(shape, true, bytes); elsewhere.plan(shape, true).workspace;      // throws what A100
-//   would
+//   CudnnAttention elsewhere(DescribedGpu{json, 80});     // without such a GPU
+//   elsewhere.prepare(shape, true, bytes);                // throws what A100 would
+//   elsewhere.plan(shape, true).workspace;
 //
-// Operands lie as the plan has them, [batch, tokens, heads, d] with rows ld elements apart; lse is natural,
-// [batch, heads, tq] f32, as the CPU's and our own kernels' is. Built with cuDNN's frontend headers;
-// without them there is none to make.
+// Operands are [batch, tokens, heads, d] with rows ld elements apart; lse is natural, [batch, heads, tq] f32,
+// as in the other kernels. Needs cuDNN's frontend headers at build time, else none can be constructed.
 #pragma once
 #include <map>
 #include <memory>
@@ -23,7 +22,7 @@
 namespace isobar::cuda {
 
 struct DescribedGpu {
-  std::string properties;  // JSON, as cudnn_frontend::DeviceProperties::deserialize reads it
+  std::string properties;  // JSON, for cudnn_frontend::DeviceProperties::deserialize
   int sm = 0;              // 80, 90, 100
 };
 struct CudnnPlan {
@@ -41,15 +40,15 @@ class CudnnAttention {
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
   static bool built();  // with cuDNN's frontend
-  /// Throws Failure where cuDNN does not take it, or not within that workspace.
+  /// Throws Failure if cuDNN does not support it, or not within that workspace.
   void prepare(const Attention& a, bool backward, int64_t workspace_bytes);
-  const CudnnPlan& plan(const Attention& a, bool backward) const;  // that prepare() has made
+  const CudnnPlan& plan(const Attention& a, bool backward) const;  // made by prepare()
   void forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
                void* workspace, cudaStream_t stream);
   void backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                 const float* lse, const void* d_o, void* dq, void* dk, void* dv, void* workspace,
                 cudaStream_t stream);
-  static std::string version();  // "9.19.0", or "" without
+  static std::string version();  // "9.19.0", or "" without cuDNN
 
  private:
   struct Impl;

@@ -13,7 +13,7 @@ bool same(const View& a, const View& b) {
 
 bool overlap(const Plan& plan, const View& a, const View& b) {
   if (!a || !b) return false;
-  const auto [a0, a1] = address(plan, a, 0);  // slots move both alike, or keep them apart
+  const auto [a0, a1] = address(plan, a, 0);  // slots shift both equally, or separate them
   const auto [b0, b1] = address(plan, b, 0);
   return a0 < b1 && b0 < a1;
 }
@@ -26,7 +26,7 @@ class Finder {
     for (const Routine& r : plan_.routines) {
       first_ = r.first;
       end_ = r.first + r.count;
-      std::vector<Fusion> sums;  // behind the others, as promised
+      std::vector<Fusion> sums;  // appended after the others
       for (int32_t p = first_; p < end_; ++p) {
         const Op& product = op(p);
         if (product.kind != OpKind::gemm || product.a.batch > 0 || product.a.fp8 ||
@@ -60,7 +60,7 @@ class Finder {
     return x.kind == OpKind::activation_backward ? x.writes[1] : x.writes[0];
   }
 
-  // GELU's input lies beside the result, in rows of n: cuBLASLt wants them on 8 elements.
+  // GELU's input is a second result with rows of n: cuBLASLt wants them aligned to 8 elements.
   bool takes_gelu(const Op& p, const Op& x) const {
     return x.a.activation == Activation::gelu_tanh && !p.a.accumulate && p.a.scale == 0 &&
            halves(p.reads[0]) && halves(p.writes[0]) && p.a.n % 8 == 0 && x.a.m * x.a.n == p.a.m * p.a.n &&
@@ -74,8 +74,7 @@ class Finder {
     return x.kind == OpKind::activation_backward && takes_gelu(p, x) && !p.reads[2] &&
            same(x.reads[1], p.writes[0]) && same(x.writes[0], p.writes[0]);
   }
-  // The sums are those of cuBLASLt's second operand, our first, which its BGRADB wants transposed: and are of
-  // C's type.
+  // The sums are of cuBLASLt's second operand, our first, which BGRADB wants transposed, and have C's type.
   bool bias_gradient(const Op& p, const Op& x) const {
     if (x.kind != OpKind::column_sum &&
         !(x.kind == OpKind::activation_backward && x.a.activation == Activation::gelu_tanh))
@@ -86,8 +85,8 @@ class Finder {
            x.a.n == p.a.m && sums && type(sums) == DType::f32 && type(p.writes[0]) == DType::f32;
   }
 
-  // Whether what x does may be done where p is: nobody between them writes any of those views, or reads what
-  // x writes; nor does p itself, whose scratch may lie where x's result comes to lie once p is done.
+  // True if x's work can move to p: no op between them writes those views or reads x's result, and p's own
+  // scratch does not overlap it.
   bool untouched(int32_t p, int32_t x, const View& written, const View& read) const {
     for (int32_t i = std::min(p, x) + 1; i < std::max(p, x); ++i) {
       for (const View& v : op(i).writes)

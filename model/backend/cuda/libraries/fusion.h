@@ -1,16 +1,16 @@
-// Which ops of a plan can run as part of a matrix product, in cuBLASLt's epilogues. The plan stays as it is:
-// an op that is taken in launches nothing, and its product reads and writes what both would.
+// Ops of a plan that can run in cuBLASLt's epilogues. The plan stays unchanged: a fused op launches nothing,
+// and its product reads and writes the operands of both.
 //
-//   for (const Fusion& f : fusible(plan)) …                  // all that may be, by what ops are
-//   const Plan as_run = fused(plan, chosen);                 // who touches what, then
-//   relink(as_run, program);                                 // and so who waits for whom
+//   for (const Fusion& f : fusible(plan)) …                  // all candidates
+//   const Plan as_run = fused(plan, chosen);                 // the plan with operands at the products
+//   relink(as_run, program);                                 // and the resulting waits
 //
 //   gelu           u = x W' + bias; g = gelu(u)              one product that writes both
-//   gelu_gradient  dg = dy W; du = dg gelu'(u)               one product; sums of du's columns stay with the
-//   op bias_gradient  dW = dy' x; dbias = column sums of dy     one product that writes both
+//   gelu_gradient  dg = dy W; du = dg gelu'(u)               one product; the op still sums du's columns
+//   bias_gradient  dW = dy' x; dbias = column sums of dy     one product that writes both
 //
-// cuBLASLt's GELU is the tanh form, so only ops that ask for it are taken in, and in 16 bits only. Pure:
-// tested without a GPU.
+// cuBLASLt's GELU is the tanh form, so only ops of that form are fused, in 16 bits only. Pure: tested without
+// a GPU.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -28,11 +28,11 @@ struct Fusion {
   int32_t product, other;  // indices into Plan::ops
 };
 
-/// In the order in which to choose: a bias gradient whose column sums are an activation_backward's may be
-/// chosen only if that op's gelu_gradient is.
+/// In order of choice: a bias gradient whose column sums belong to an activation_backward may be chosen only
+/// if that op's gelu_gradient is.
 std::vector<Fusion> fusible(const Plan& plan);
 
-/// The same plan with the operands of `chosen` where they are touched.
+/// The plan with the operands of `chosen` moved to their products.
 Plan fused(const Plan& plan, const std::vector<Fusion>& chosen);
 
 }  // namespace isobar::cuda

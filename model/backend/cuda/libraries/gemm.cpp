@@ -10,7 +10,7 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kCandidates = 8;  // that are timed
+constexpr int kCandidates = 8;  // algorithms that are timed
 
 cudaDataType_t type_of(DType t) {
   switch (t) {
@@ -62,7 +62,7 @@ struct Gemms::Product {
   bool bias, accumulate;
   Fused fused;
   float scale;
-  float milliseconds = -1;  // of a run, where it was timed
+  float milliseconds = -1;  // of a run, if timed
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
@@ -103,7 +103,7 @@ struct Gemms::Product {
   Product(const Product&) = delete;
   Product& operator=(const Product&) = delete;
 
-  // Some algorithms look at where these lie, so they are set when algorithms are chosen, too.
+  // Some algorithms depend on the addresses, so they are also set when algorithms are chosen.
   void point_to(const GemmOperands& x) const {
     const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* p) {
       api.must(api.desc_set(desc, attribute, &p, sizeof p), text);
@@ -114,7 +114,7 @@ struct Gemms::Product {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, x.aux);
   }
 
-  // The best by cuBLASLt's own estimate first; none where it knows of none
+  // Best by cuBLASLt's estimate first; empty if it knows none
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t handle, int most, int align,
                                                           int64_t bytes) const {
     cublasLtMatmulPreference_t preference = nullptr;
@@ -159,11 +159,11 @@ std::string Gemms::library_version() {
 int Gemms::sms_in_descriptor(const GemmKey& key, int sms) {
   const Api api;
   const Product product(api, key, sms);
-  int32_t told = -1;
+  int32_t count = -1;
   size_t written = 0;
-  api.must(api.desc_get(product.desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &told, sizeof told, &written),
+  api.must(api.desc_get(product.desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &count, sizeof count, &written),
            product.text);
-  return told;
+  return count;
 }
 
 bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,

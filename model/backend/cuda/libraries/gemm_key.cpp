@@ -1,4 +1,4 @@
-// What a product is, apart from who computes it.
+// Descriptions of a product, independent of the library.
 #include <stdexcept>
 
 #include "model/backend/cuda/libraries/gemm.h"
@@ -52,7 +52,7 @@ cublasLtEpilogue_t epilogue_of(const GemmKey& k) {
       return k.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     case Fused::gelu:
       return k.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    case Fused::gelu_gradient:  // DGELU_BGRAD would leave sums in 16 bits
+    case Fused::gelu_gradient:  // DGELU_BGRAD would give sums in 16 bits
       return CUBLASLT_EPILOGUE_DGELU;
     case Fused::bias_gradient:  // of its second operand, our first
       return CUBLASLT_EPILOGUE_BGRADB;

@@ -7,7 +7,7 @@
 
 namespace isobar {
 
-// NVML's header is not part of the toolkit's packages; these are its documented, versioned entry points.
+// NVML's header is not in the toolkit's packages; these are its documented, versioned entry points.
 struct Clocks::Nvml {
   using Device = void*;
   cuda::Library lib{"libnvidia-ml.so.1"};

@@ -16,9 +16,9 @@ void check(cudaError_t code, const char* call, const char* file, int line) {
 
 Devices find_devices() {
   Devices found;
-  ISOBAR_CUDA(cudaRuntimeGetVersion(&found.runtime));  // of the runtime inside this program: needs no driver
+  ISOBAR_CUDA(cudaRuntimeGetVersion(&found.runtime));  // of the linked runtime: needs no driver
   if (cudaDriverGetVersion(&found.driver) != cudaSuccess || found.driver == 0) {
-    cudaGetLastError();  // the answer, not an error of the next call
+    cudaGetLastError();  // clears the error for the next call
     found.why_none = "no NVIDIA driver on this host";
     return found;
   }
@@ -55,7 +55,8 @@ Device use_device(const std::string& file, int rank_on_host) {
                           std::to_string(mine.minor) + ", and 8.0 is the least",
                       "set run.device: cpu");
   ISOBAR_CUDA(cudaSetDevice(mine.index));
-  ISOBAR_CUDA(cudaFree(nullptr));  // makes the context now, so that its memory is seen apart from the arena's
+  ISOBAR_CUDA(cudaFree(nullptr));  // creates the context now, so that its memory is counted apart from the
+                                   // arena's
   return mine;
 }
 

@@ -1,11 +1,9 @@
-// What everything that runs on a GPU stands on: checked calls, the devices of this host, memory, and one
-// stream a lane.
+// Basics of the GPU code: checked calls, the devices of this host, memory, and one stream a lane.
 //
-// No CUDA call is made before a device is asked for, so a program that was built with CUDA runs on the CPU
-// where there is no driver.
+// No CUDA call is made before a device is requested, so a CUDA build runs on the CPU without a driver.
 //
-//   use_device(0);                                  // throws ConfigError where there is none
-//   DeviceArena arena(plan.memory.arena);           // exactly so many bytes, zeroed
+//   use_device(0);                                  // throws ConfigError if there is none
+//   DeviceArena arena(plan.memory.arena);           // exactly this size, zeroed
 //   Streams streams;
 //   kernel<<<blocks, threads, 0, streams[Lane::compute]>>>(…);
 //   ISOBAR_CUDA(cudaGetLastError());
@@ -30,7 +28,7 @@ struct OutOfDeviceMemory : std::runtime_error {
   using runtime_error::runtime_error;
 };
 
-/// Throws Failure naming the call, its place and what CUDA says, unless `code` is success.
+/// Throws Failure with the call, its place and CUDA's message, unless `code` is success.
 void check(cudaError_t code, const char* call, const char* file, int line);
 #define ISOBAR_CUDA(call) ::isobar::cuda::check((call), #call, __FILE__, __LINE__)
 
@@ -45,14 +43,14 @@ struct Device {
 };
 struct Devices {
   std::vector<Device> all;
-  std::string why_none;  // "no NVIDIA driver", …; empty where there is one
-  int driver = 0;        // newest CUDA version that the driver runs: 13000 for 13.0
+  std::string why_none;  // "no NVIDIA driver", …; empty if there are devices
+  int driver = 0;        // newest CUDA version of the driver: 13000 for 13.0
   int runtime = 0;
 };
-/// Asks the driver. Never throws for want of one.
+/// Asks the driver. Does not throw if there is none.
 Devices find_devices();
-/// Makes a device of this host the calling process's, `rank_on_host` modulo their number. Throws ConfigError
-/// (`file`: the spec's) saying why there is none.
+/// Selects device `rank_on_host` modulo their number for the process. Throws ConfigError (`file`: the spec's)
+/// with the reason if there is none.
 Device use_device(const std::string& file, int rank_on_host);
 
 // ---- memory ----
@@ -70,7 +68,7 @@ class DeviceArena {
   int64_t bytes_;
 };
 
-class PinnedMemory {  // of the host, that the device copies from and to by itself
+class PinnedMemory {  // page-locked, for asynchronous copies
  public:
   explicit PinnedMemory(int64_t bytes);  // zeroed
   ~PinnedMemory();
@@ -84,11 +82,11 @@ class PinnedMemory {  // of the host, that the device copies from and to by itse
   int64_t bytes_;
 };
 
-/// Device memory in use by anyone, now: before and after a library is started it says what that takes.
+/// Device memory in use by all processes: the difference across a library's start is what it takes.
 int64_t device_memory_in_use();
 
 // ---- order ----
-class Streams {  // one in-order queue a lane; transfers go before compute where both have blocks to place
+class Streams {  // one in-order queue a lane; transfers have priority over compute
  public:
   Streams();
   ~Streams();
@@ -113,7 +111,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Milliseconds that one `enqueue()` on `stream` takes, over twenty in a row after three that do not count.
+/// Milliseconds of one `enqueue()` on `stream`: the mean of twenty in a row, after three to warm up.
 template <class Enqueue>
 float milliseconds_of(cudaStream_t stream, const Enqueue& enqueue) {
   constexpr int kWarmUp = 3, kRuns = 20;

@@ -1,5 +1,5 @@
-// A shared library that is opened when it is first needed. CUDA's libraries are large and may be absent where
-// a build runs, so the program links to none of them and asks for their functions by name:
+// A shared library that is opened on first use. CUDA's libraries are large and may be absent at run time, so
+// the program links to none of them and looks up their functions by name:
 //
 //   struct CublasLt {
 //     Library lib{"libcublasLt.so.13"};
@@ -12,12 +12,12 @@ namespace isobar::cuda {
 
 class Library {
  public:
-  /// Searched as the loader does, then in the toolkit that the program was built with. Throws
-  /// std::runtime_error saying what is missing and what needs it.
+  /// Searched like the loader does, then in the build's toolkit. Throws std::runtime_error with what is
+  /// missing and what needs it.
   explicit Library(const std::string& name);
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
-  // Never closed: what these libraries start (threads, device modules) outlives any one user.
+  // Never closed: these libraries' threads and device modules outlive any user.
 
   template <class F>
   F function(const char* name) const {
@@ -26,7 +26,7 @@ class Library {
   void* handle() const { return handle_; }  // of dlopen
 
  private:
-  void* address(const char* name) const;  // throws if the library has none of that name
+  void* address(const char* name) const;  // throws if the library lacks it
   std::string name_;
   void* handle_;
 };

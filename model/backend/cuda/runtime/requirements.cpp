@@ -13,7 +13,7 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int kToolkit = CUDART_VERSION / 1000;  // major; libraries and driver must know it
+constexpr int kToolkit = CUDART_VERSION / 1000;  // major version that libraries and driver must support
 
 struct Version {
   int major = 0, minor = 0, patch = 0;
@@ -25,7 +25,7 @@ struct Version {
   }
 };
 
-Version from(size_t v, size_t major, size_t minor) {  // e.g. 91900 with 10000 and 100: 9.19.0
+Version from(size_t v, size_t major, size_t minor) {  // 91900 with 10000 and 100 is 9.19.0
   return {static_cast<int>(v / major), static_cast<int>(v % major / minor), static_cast<int>(v % minor)};
 }
 
@@ -36,8 +36,8 @@ struct Wanted {
   std::function<std::string(const Library&)> misfit = [](const Library&) { return std::string(); };
 };
 
-// cuDNN 9.7 is the first with attention for capability 10.0; NCCL 2.18 the first of which graphs keep all
-// calls' order.
+// cuDNN 9.7 is the first with attention for capability 10.0; NCCL 2.18 the first whose calls keep their order
+// in graphs.
 const std::vector<Wanted>& wanted() {
   static const std::vector<Wanted> all = {
       {"libcublasLt.so.13", "matrix products", kToolkit, 0,
