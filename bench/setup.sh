@@ -86,7 +86,7 @@ python_env() {
   fi
   say "${dir##*/}: installing $*"
   rm -rf "$dir"
-  python3 -m venv "$dir" && "$dir/bin/pip" install -q --disable-pip-version-check "$@" || return 1
+  python3 -I -m venv "$dir" && "$dir/bin/pip" install -q --disable-pip-version-check "$@" || return 1
   echo "$*" >"$stamp"
 }
 

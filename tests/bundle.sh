@@ -68,6 +68,11 @@ say "$release, $(inside getconf GNU_LIBC_VERSION), $(inside mpiexec --version | 
 rm -rf "$ROOT/home/user/"*
 cp "$ARCHIVE" "$ROOT/home/user/"
 chown 1000:1000 "$ROOT/home/user/$NAME.tar.gz"
+unpacked="$(mktemp -d)"
+tar -C "$unpacked" -xf "$ARCHIVE"
+python3 tests/cli/binaries.py "$unpacked" || fails "libraries are taken from the working directory"
+rm -rf "$unpacked"
+check "no binary takes libraries from the working directory"
 as_user "tar xf $NAME.tar.gz && mv $NAME elsewhere && elsewhere/check.sh" || fails "check.sh"
 check "it says that it runs here, from a folder of another name"
 as_user "elsewhere/bin/isobar doctor" || fails "isobar doctor"

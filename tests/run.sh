@@ -5,10 +5,11 @@
 #   tests/run.sh                   # tests, format: what CI has the time for; ends with "N passed, N failed"
 #   tests/run.sh all               # the longer one: every suite
 #   tests/run.sh --quick           # set-up, build and tests only
-#   tests/run.sh tests asan        # chosen suites of: tests format hosts slurm mpich bundle tidy asan tsan
+#   tests/run.sh tests asan        # chosen suites of: tests format isa hosts slurm mpich bundle tidy asan tsan
 #
 # Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format, the scripts'
-# syntax, and type names that two types have; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
+# syntax, and type names that two types have; `isa` runs what computes once for each instruction set of this machine, with
+# oneDNN, glibc's functions and the number of threads changed, too; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
 # else skipped); `mpich` is what speaks MPI, built with MPICH and started by its mpiexec (build-mpich/; skipped where
 # libmpich-dev is not installed); `bundle` runs what bench/bundle.sh makes in bare chroots of another Debian (as root, with
 # debootstrap, else skipped); `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
@@ -24,6 +25,8 @@ ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Sugge
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
 DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
+# What computes, in one order of sums or another
+NUMERIC='^(cpu|backend|inference|skill)/|^comm/comm$|^engine/(Adapted|AuroraForecast|AuroraTraining|AveragedRun|Classifier|Curves|Executor|Forecast|GraphcastTraining|Jacobians|Layouts|Lora|LearningRate|Masked|MadePoints|Mlp|Nets/Parity|ParityOfEnds|Product\.[1-4]$|RegionalGnnTraining|Replay|RollOut|Tables|Train|Unet|Verify)'
 # What speaks MPI, and what starts it
 MPICH_PROGRAMS='test_engine test_comm test_transfers test_lanes test_worlds test_cli test_micro isobar'
 MPICH_TESTS='^(comm/(comm|Transfers|Launcher)|micro/|engine/(Layouts|Wire|Failure|Signals|SlowDisk|Workers|Train|RunDirs|lanes|Product\.[2-4]$)|cli/(Doctor|Launched))'
@@ -37,8 +40,8 @@ suites=()
 for argument in "$@"; do
   case "$argument" in
     --quick) suites+=(tests) ;;
-    all) suites+=(tests format hosts slurm mpich bundle tidy asan tsan) ;;
-    tests | format | hosts | slurm | mpich | bundle | tidy | asan | tsan) suites+=("$argument") ;;
+    all) suites+=(tests format isa hosts slurm mpich bundle tidy asan tsan) ;;
+    tests | format | isa | hosts | slurm | mpich | bundle | tidy | asan | tsan) suites+=("$argument") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "tests/run.sh: unknown argument '$argument' (see --help)" ;;
   esac
@@ -169,6 +172,24 @@ suite_format() {
       *.py) count "syntax of $file" python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$file" ;;
     esac
   done <<<"$tracked"
+}
+
+suite_isa() {
+  headline "Every instruction set ($(duration $SECONDS) so far)"
+  build_or_count build all || return 0
+  local isa flag library threads tunables
+  while read -r -u 3 isa flag library threads tunables; do  # what is tested may read its input
+    grep -qw -- "$flag" /proc/cpuinfo || continue
+    say "$isa, oneDNN $library, $threads threads ($(duration $SECONDS) so far)"
+    ISOBAR_MAX_ISA=$isa ONEDNN_MAX_CPU_ISA=$library OMP_NUM_THREADS=$threads GLIBC_TUNABLES=$tunables \
+      run_ctest build "isa-$isa" --tests-regex "$NUMERIC"
+  done 3<<'END'
+portable flags SSE41 1 glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F
+avx2 avx2 AVX2 3
+avx512 avx512bw AVX512_CORE 1
+avx512_bf16 avx512_bf16 AVX2 3
+amx amx_bf16 AVX512_CORE_BF16 1
+END
 }
 
 suite_mpich() {

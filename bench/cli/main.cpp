@@ -8,6 +8,7 @@
 #include "bench/cli/submit_train.h"
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
+#include "model/base/search_paths.h"
 #include "model/base/yaml.h"
 #include "model/engine/trainer.h"
 #include "model/inference/arena.h"
@@ -138,5 +139,6 @@ int guarded(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   isobar::open_standard_streams();
+  isobar::keep_to_absolute_search_paths();
   return isobar::end_rank_output(isobar::checked_output(guarded(argc, argv)));
 }

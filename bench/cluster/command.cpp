@@ -10,8 +10,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 #include <system_error>
+
+#include "model/base/search_paths.h"
 
 namespace isobar {
 namespace {
@@ -94,11 +95,8 @@ Said say(const std::vector<std::string>& argv, const SayOptions& options) {
 std::string in_path(const std::string& name) {
   if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
   const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    std::string file = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-  }
+  for (const std::string& folder : absolute_parts(path ? path : "/usr/bin:/bin"))
+    if (const std::string file = folder + "/" + name; ::access(file.c_str(), X_OK) == 0) return file;
   return "";
 }
 

@@ -37,6 +37,7 @@ Check examine_memory(const std::filesystem::path& root = "/");
 std::vector<Check> examine_cores();
 std::vector<Check> examine_clocks(const std::filesystem::path& sys = "/sys");
 std::vector<Check> examine_limits();
+Check examine_search_paths();
 std::vector<Check> examine_ranks(const Examination& e);
 std::vector<Check> examine_files(const Examination& e);
 std::vector<Check> examine_scheduler();

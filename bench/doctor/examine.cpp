@@ -11,6 +11,7 @@ std::vector<Check> examine(const Examination& e) {
   add(examine_cores());
   add(examine_clocks());
   add(examine_limits());
+  out.push_back(examine_search_paths());
   add(examine_ranks(e));
   add(examine_files(e));
   add(examine_scheduler());

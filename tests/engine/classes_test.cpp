@@ -18,13 +18,14 @@ namespace {
 
 const std::string kConfig = source_dir() + "/configs/models/mlp-classifier.yaml";
 
-// 1003 rows: neither training nor validation comes out even
+// 1003 rows: neither training nor validation comes out even. A rounding that moves a unit of relu over its
+// kink turns its gradient on or off; gelu has none.
 TestNet classifier_on(const std::string& dir) {
   return {kConfig,
           {"data.train=" + dir + "/train.nc", "data.valid=" + dir + "/valid.nc", "data.inputs=[x0..x39]",
-           "net.in_features=40", "net.out_features=4", "net.hidden=[24,16,16]", "train.global_batch=48",
-           "train.steps=60", "train.lr=5e-3", "train.valid_every=30", "train.checkpoint_every=60",
-           "run.threads=1", "run.hang_timeout=60"}};
+           "net.in_features=40", "net.out_features=4", "net.hidden=[24,16,16]", "net.activation=gelu",
+           "train.global_batch=48", "train.steps=60", "train.lr=5e-3", "train.valid_every=30",
+           "train.checkpoint_every=60", "run.threads=1", "run.hang_timeout=60"}};
 }
 
 std::vector<float> floats_of(const std::string& path, const char* name, size_t count) {
@@ -91,16 +92,15 @@ TEST(Classifier, LearnsUnderEveryLayoutAlikeAndForecastsWhatItsValidationSays) {
   EXPECT_EQ(text_of_attribute(dir / "classes.nc", "label", "flag_meanings"),
             "pattern_0 pattern_1 pattern_2 pattern_3");
 
+  Reordered reordered(one,
+                      [&] { return trained_to(dir / "again", {"policy.micro_batch=6"}, 1, 60, {}, net); });
   int n = 0;
   for (const auto& [ranks, layout] :
        {std::pair<int64_t, Words>{2, {"layout.dp=2"}},
         {2, {"layout.pp=2", "policy.micro_batch=8", "policy.recompute=full"}},
         {4, {"layout.dp=2", "layout.pp=2", "policy.zero=2", "policy.micro_batch=12"}}}) {
     const TrainedNet other = trained_to(dir / std::to_string(++n), layout, ranks, 60, {}, net);
-    for (const auto& [step, value] : one.record.losses)
-      EXPECT_NEAR(other.record.losses.at(step) / value, 1, step <= 10 ? 1e-5 : 1e-3)
-          << layout[0] << " " << step;
-    EXPECT_LT(distance(one.weights, other.weights), 1e-3) << layout[0];
+    reordered.expect_like_one(other, layout[0]);
     EXPECT_NEAR(other.record.end.at("valid").at("baseline_accuracy").get<double>(), baseline, 1e-9);
     EXPECT_NEAR(other.record.end.at("valid").at("loss").get<double>() / valid.at("loss").get<double>(), 1,
                 1e-3);

@@ -101,6 +101,14 @@ class InProcess {
     load_weights(plan, file, prefix, weights());
     (*execute_)(link(plan, plan.init, spec_.run.serial), 0);
   }
+  /// Each weight moves to a float beside it, up or down.
+  void round_weights() {
+    static std::mt19937 random(std::random_device{}());
+    float* const weights = floats(plan.params_all);
+    for (int64_t i = 0; i < plan.params_all.count; ++i)
+      weights[i] = std::nextafter(weights[i], (random() & 1) != 0 ? HUGE_VALF : -HUGE_VALF);
+    (*execute_)(link(plan, plan.init, spec_.run.serial), 0);
+  }
   /// A sample's tensor of the batch, instead of noise.
   using Source = std::function<const double*(const BatchTensor&, int64_t sample)>;
   void samples_from(Source source) { source_ = std::move(source); }
@@ -147,6 +155,7 @@ class InProcess {
     return {at, at + plan.buffers[plan.params16_all.buffer].bytes()};
   }
   std::vector<float> metrics() { return {floats(plan.metrics), floats(plan.metrics) + plan.metrics.count}; }
+  size_t ops() const { return train_.instrs.size(); }
   Idle idle() const { return arena_.idle(plan); }
 
  private:

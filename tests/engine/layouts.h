@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -106,14 +107,90 @@ inline double distance(const TensorFile& a, const TensorFile& b) {
   return std::sqrt(difference / size);
 }
 
+inline std::string text_of(const TestNet& net) {
+  std::string text = net.config;
+  for (const std::string& word : net.set) text += " " + word;
+  return text;
+}
+
 inline const TrainedNet& one_rank(const TestNet& net = kVit) {
   static std::map<std::string, TrainedNet> known;
-  std::string key = net.config;
-  for (const std::string& word : net.set) key += " " + word;
-  const auto [one, fresh] = known.try_emplace(key);
+  const auto [one, fresh] = known.try_emplace(text_of(net));
   const Folder dir;
   if (fresh) one->second = run(dir / "one", {}, 1, {}, net);
   return one->second;
+}
+
+// By step, relative, the largest so far; and of the weights after all steps
+struct Apart {
+  std::map<int64_t, double> losses = {};
+  double weights = 0;
+};
+
+inline Apart apart(const TrainedNet& one, const TrainedNet& other) {
+  Apart out{.weights = distance(one.weights, other.weights)};
+  double most = 0;
+  for (const auto& [step, loss] : one.record.losses)
+    out.losses[step] = most = worst(most, std::abs(other.record.losses.at(step) / loss - 1));
+  return out;
+}
+
+// What another order of the same sums does to a training, in which roundings grow from step to step. Each
+// step rounds its result at least once; where that does not explain a difference, the growth is measured by
+// the same training on one rank in other micro-batches. What layouts do has the same cause, and stays within
+// a multiple of it.
+class Reordered {
+ public:
+  Reordered(const TrainedNet& one, std::function<TrainedNet()> in_other_micro_batches)
+      : one_(one), again_(std::move(in_other_micro_batches)) {}
+
+  void expect_like_one(const TrainedNet& other, const std::string& title) {
+    ASSERT_EQ(other.record.losses.size(), one_.record.losses.size()) << title;
+    const Apart is = apart(one_, other);
+    Shares of_allowed = shares(is);
+    if ((of_allowed.losses > 1 || of_allowed.weights > 1) && again_) {
+      measured_ = apart(one_, again_());
+      again_ = nullptr;
+      of_allowed = shares(is);
+    }
+    EXPECT_LE(of_allowed.losses, 1) << title << ": off by more than rounding explains";
+    EXPECT_LE(of_allowed.weights, 1) << title << ": off by more than rounding explains";
+    std::printf("%-90s losses %.1e (%.2f of what rounding may do)  weights %.1e (%.2f)\n", title.c_str(),
+                is.losses.rbegin()->second, of_allowed.losses, is.weights, of_allowed.weights);
+  }
+
+ private:
+  struct Shares {
+    double losses, weights;
+  };
+  // No rounding is as large as `kLargest`: micro-batches that train otherwise would excuse any layout.
+  static double allowed(int64_t step, double measured) {
+    constexpr double kMultiple = 20, kFloat = 0x1p-24, kLargest = 1e-4;
+    return std::min(kLargest, kMultiple * std::max(measured, kFloat * std::sqrt(static_cast<double>(step))));
+  }
+  Shares shares(const Apart& is) const {
+    Shares out{0, is.weights / allowed(is.losses.rbegin()->first, measured_.weights)};
+    for (const auto& [step, difference] : is.losses) {
+      const auto at = measured_.losses.find(step);
+      const double measured = at == measured_.losses.end() ? 0 : at->second;
+      out.losses = worst(out.losses, difference / allowed(step, measured));
+    }
+    return out;
+  }
+  const TrainedNet& one_;
+  std::function<TrainedNet()> again_;  // nothing once it has run
+  Apart measured_;
+};
+
+inline Reordered& reordered_one_rank(const TestNet& net) {
+  static std::map<std::string, Reordered> known;
+  return known
+      .try_emplace(text_of(net), one_rank(net),
+                   [net] {
+                     const Folder dir;
+                     return run(dir / "again", {"policy.micro_batch=1"}, 1, {}, net);
+                   })
+      .first->second;
 }
 
 inline void expect_like_one_rank(const Words& layout, const TestNet& net = kVit) {
@@ -130,16 +207,9 @@ inline void expect_like_one_rank(const Words& layout, const TestNet& net = kVit)
   }
   SCOPED_TRACE(title);
   const Folder dir;
-  const TrainedNet& one = one_rank(net);
   const TrainedNet many = run(dir / "many", layout, ranks, {}, net);
   ASSERT_EQ(many.record.losses.size(), 10u);
-  double most = 0;
-  for (const auto& [step, loss] : one.record.losses)
-    most = worst(most, std::abs(many.record.losses.at(step) / loss - 1));
-  const double weights = distance(one.weights, many.weights);
-  EXPECT_LT(most, 1e-5);
-  EXPECT_LT(weights, 1e-5);
-  std::printf("%-90s losses %.1e  weights %.1e\n", title.c_str(), most, weights);
+  reordered_one_rank(net).expect_like_one(many, title);
 }
 
 }  // namespace isobar

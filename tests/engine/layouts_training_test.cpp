@@ -1,15 +1,35 @@
 // Whatever a run trains with trains alike under any layout: losses, optimizers, clipping, a scaled loss.
+#include "model/data/npy.h"
+#include "model/data/stats.h"
+#include "model/data/synth.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {
 namespace {
 
+// The gradient of mae is a sign, which a rounding turns where prediction and target are close together: these
+// targets are six standard deviations above or below what is predicted, by channels.
+Words far_targets(const std::string& dir) {
+  make_synthetic(dir, {.train_years = 1,
+                       .valid_years = 0,
+                       .test_years = 0,
+                       .samples_per_year = 30,
+                       .channels = 4,
+                       .height = 40,
+                       .width = 56});
+  const std::string means = dir + "/stats/global_means.npy", stds = dir + "/stats/global_stds.npy";
+  Statistics s = read_statistics(means, stds, 4);
+  for (size_t c = 0; c < 4; ++c) s.mean[c] += (c % 2 == 0 ? 6 : -6) * s.std[c];
+  write_npy(dir + "/far.npy", {1, 4, 1, 1}, s.mean);
+  return {"data.train=" + dir + "/train", "data.means=" + dir + "/far.npy", "data.stds=" + stds};
+}
+
 // Every rank holds some of the pixels, whatever is summed over them.
 TEST(Layouts, OtherLosses) {
-  for (const char* loss : {"mae", "mse", "huber"}) {
-    const Words words = {std::string("train.loss=") + loss, "train.loss_weights=[1, 0.25, 2, 0.5]",
-                         "train.huber_delta=0.5"};
+  for (const std::string loss : {"mae", "mse", "huber"}) {
     const Folder dir;
+    Words words = {"train.loss=" + loss, "train.loss_weights=[1, 0.25, 2, 0.5]", "train.huber_delta=0.5"};
+    if (loss == "mae") words = words + far_targets(dir / "data");
     const TrainedNet one = run(dir / "one", words, 1);
     ASSERT_EQ(one.record.losses.size(), 10u);
     EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << loss << ": nothing is learnt";
@@ -17,10 +37,8 @@ TEST(Layouts, OtherLosses) {
                     "policy.micro_batch=3"};
     layout.insert(layout.end(), words.begin(), words.end());
     const TrainedNet many = run(dir / "many", layout, 8);
-    ASSERT_EQ(many.record.losses.size(), 10u);
-    for (const auto& [step, value] : one.record.losses)
-      EXPECT_NEAR(many.record.losses.at(step) / value, 1, 1e-5) << loss;
-    EXPECT_LT(distance(one.weights, many.weights), 1e-5) << loss;
+    Reordered reordered(one, [&] { return run(dir / "again", words + Words{"policy.micro_batch=1"}, 1); });
+    reordered.expect_like_one(many, loss);
   }
 }
 

@@ -27,16 +27,16 @@ dnnl::engine& engine() {
 bool is_bf16(const Gemm& g) {
   return g.a == DType::bf16;
 }
-bool on_amx() {
-  return std::string_view(bf16_mode()) == "amx";
+bool mode_is(std::string_view mode) {
+  return bf16_mode() == mode;
 }
 // oneDNN's AMX kernel sets up no tiles for k = 63, and crashes with SIGILL or uses other tiles' sums: seen
 // with 2.6.3, reported for 2.7.3 (oneDNN issue 1661). 1-62 and 64-330 are right.
 bool miscomputed(const Gemm& g) {
-  return is_bf16(g) && g.k == 63 && on_amx();
+  return is_bf16(g) && g.k == 63 && mode_is("amx");
 }
 bool emulated(const Gemm& g) {
-  return (is_bf16(g) && current_isa() < Isa::avx512_bf16) || g.a == DType::f16 || g.tf32 || miscomputed(g);
+  return (is_bf16(g) && mode_is("emulated")) || g.a == DType::f16 || g.tf32 || miscomputed(g);
 }
 
 Memory::data_type type_of(DType t) {

@@ -129,10 +129,13 @@ const KernelTable& kernels() {
 }
 
 const char* bf16_mode() {
-  if (current_isa() < Isa::avx512_bf16) return "emulated";
-  constexpr unsigned kAmx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);  // a set of bits
-  const bool amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kAmx) == kAmx;
-  return amx ? "amx" : "avx512_bf16";
+  // Sets of bits; a site may hold the library to less than the CPU has (ONEDNN_MAX_CPU_ISA).
+  static const unsigned library = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto library_has = [](dnnl::cpu_isa isa) {
+    return (library & static_cast<unsigned>(isa)) == static_cast<unsigned>(isa);
+  };
+  if (current_isa() < Isa::avx512_bf16 || !library_has(dnnl::cpu_isa::avx512_core_bf16)) return "emulated";
+  return library_has(dnnl::cpu_isa::avx512_core_amx) ? "amx" : "avx512_bf16";
 }
 const char* f16_mode() {
   return "emulated";
