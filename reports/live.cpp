@@ -85,8 +85,7 @@ class LiveServer::Impl {
   Impl(const fs::path& dir, const LiveOptions& options)
       : dir_(dir), watch_(dir), loopback_("isobar watch --serve", options.port) {
     vega_ = vega_bundle(options.python, &without_);
-    const fs::path script = find_renderer().parent_path() / "live.js";
-    script_ = read_file(script);
+    script_ = script_of_page("live.js");
     routes();
   }
 

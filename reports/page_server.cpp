@@ -140,7 +140,7 @@ class PageServer::Impl {
   }
 
   void serve_trace() {
-    const std::string script = read_file(find_renderer().parent_path() / "perfetto.js");
+    const std::string script = script_of_page("perfetto.js");
     answer("/trace", "text/html; charset=utf-8", [this] { return trace_page(); });
     answer("/trace.json", "application/json", [this] { return read_file(what_.trace); });
     answer("/perfetto.js", "text/javascript; charset=utf-8", [script] { return script; });

@@ -7,7 +7,8 @@
 
 namespace isobar {
 
-/// "configs/machines": here, beside the build that this program is from, or where it was built from.
+/// "configs/machines": of the program's own tree (model/base/program.h). Throws ConfigError where it is not
+/// there.
 std::string shipped(const std::string& folder);
 
 /// The paths of a folder's files that end so (".yaml"), sorted. Throws ConfigError where there are none: what
