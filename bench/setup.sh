@@ -18,11 +18,11 @@ CUDA_EXTRAS=(nvidia-cudnn-frontend==1.32.0 nvidia-cuda-cuobjdump==13.5.37 nvidia
 BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks for OpenCL
   g++ cmake ninja-build ccache pkg-config git python3 python3-venv
   libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev libhdf5-dev libnetcdf-dev zlib1g-dev libzip-dev
-  libblosc-dev libzstd-dev libeccodes-dev libmetis-dev libpng-dev libcpp-httplib-dev
+  libblosc-dev libzstd-dev libeccodes-dev libmetis-dev libpng-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libssl-dev
   libceres-dev libeigen3-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
 )
-TEST_PACKAGES=(lld clang-format clang-tidy libomp-dev iproute2 chromium slurm-wlm munge gfortran)
+TEST_PACKAGES=(lld strace clang-format clang-tidy libomp-dev iproute2 chromium slurm-wlm munge gfortran)
 
 headline() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 say() { printf '   %s\n' "$*"; }
@@ -47,7 +47,7 @@ install_packages() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     die "This system has no apt, so nothing was installed. Isobar needs (as modules or packages of your system):
   a C++20 compiler (GCC 12 or newer), CMake 3.25, Ninja, pkg-config, Python 3 with venv
-  MPI, oneDNN, HDF5 (C), NetCDF (C), zlib, libzip, c-blosc, zstd, ecCodes (for GRIB, if wanted), METIS (for graphs cut by it, if wanted), libpng, cpp-httplib, yaml-cpp, nlohmann-json, CLI11, OpenSSL,
+  MPI, oneDNN, HDF5 (C), NetCDF (C), zlib, libzip, c-blosc, zstd, ecCodes (for GRIB, if wanted), METIS (for graphs cut by it, if wanted), libpng, yaml-cpp, nlohmann-json, CLI11, OpenSSL,
   Ceres, SQLiteCpp with SQLite 3, Google Benchmark, GoogleTest
 Load them (so that CMake finds them; CMAKE_PREFIX_PATH helps), then run this script again with --no-packages.
 Or build nothing here: bench/bundle.sh, on a Debian machine, makes one archive of the program and all of its libraries

@@ -21,6 +21,17 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr const char* kScript = "text/javascript; charset=utf-8";
+// Vega compiles the expressions of its charts.
+constexpr const char* kPolicy =
+    "default-src 'none'; script-src 'self' 'unsafe-eval'; connect-src 'self'; style-src 'unsafe-inline'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+std::string token_in_query(const HttpRequest& request) {
+  const auto shown = request.query.find("token");
+  return shown == request.query.end() ? "" : shown->second;
+}
+
 std::string text_of(const json& j) {
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -83,46 +94,35 @@ json figures_json(const fs::path& dir) {
 class LiveServer::Impl {
  public:
   Impl(const fs::path& dir, const LiveOptions& options)
-      : dir_(dir), watch_(dir), loopback_("isobar watch --serve", options.port) {
+      : dir_(dir), watch_(dir), loopback_("isobar watch --serve", options.port, token_in_query) {
     vega_ = vega_bundle(options.python, &without_);
-    const fs::path script = find_renderer().parent_path() / "live.js";
-    script_ = read_file(script);
-    routes();
+    script_ = script_of_page("live.js");
   }
 
   std::string url() const { return loopback_.origin() + "/?token=" + loopback_.token(); }
   const std::string& without_figures() const { return without_; }
 
-  void run(const std::function<bool()>& stop) { loopback_.run(stop); }
+  void run(const std::function<bool()>& stop) {
+    loopback_.run([this](const HttpRequest& request) { return answer(request); }, stop);
+  }
 
  private:
-  void routes() {
-    loopback_.protect([](const httplib::Request& request) {
-      return request.has_param("token") ? request.get_param_value("token") : std::string();
-    });
-    const auto answer = [this](const char* path, const char* type, std::function<std::string()> content) {
-      loopback_.server().Get(path, [this, type, content = std::move(content)](const httplib::Request&,
-                                                                              httplib::Response& response) {
-        const std::lock_guard<std::mutex> one(mutex_);
-        response.set_content(content(), type);
-      });
-    };
-    answer("/", "text/html; charset=utf-8", [this] { return page(); });
-    answer("/vega.js", "text/javascript; charset=utf-8", [this] { return vega_; });
-    answer("/live.js", "text/javascript; charset=utf-8", [this] { return script_; });
-    answer("/state", "application/json", [this] {
-      watch_.refresh();
-      return text_of(state_json(watch_.state()));
-    });
-    answer("/figures", "application/json", [this] { return text_of(figures_json(dir_)); });
+  HttpAnswer answer(const HttpRequest& request) {
+    const std::lock_guard<std::mutex> one(mutex_);
+    const std::string& path = request.path;
+    if (path == "/") return {.type = "text/html; charset=utf-8", .body = page(), .policy = kPolicy};
+    if (path == "/vega.js") return {.type = kScript, .body = vega_};
+    if (path == "/live.js") return {.type = kScript, .body = script_};
+    if (path == "/figures") return {.type = "application/json", .body = text_of(figures_json(dir_))};
+    if (path != "/state") return {.status = 404, .body = "There is no such part of this page.\n"};
+    watch_.refresh();
+    return {.type = "application/json", .body = text_of(state_json(watch_.state()))};
   }
 
   std::string page() const {
     const std::string query = "?token=" + loopback_.token();
     return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'self' "
-           "'unsafe-eval'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:\">\n"
            "<link rel=\"icon\" href=\"data:,\">\n<title>Isobar</title>\n<style>" +
            std::string(page_style()) +
            "progress { width: min(30rem, 100%); }</style>\n</head>\n<body>\n<main>\n"

@@ -1,14 +1,19 @@
 #include "reports/loopback.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <system_error>
-#include <thread>
 
 #include "model/base/error.h"
+#include "reports/connections.h"
 
 namespace isobar {
 namespace {
@@ -36,46 +41,60 @@ bool same(const std::string& a, const std::string& b) {
   return differ == 0;
 }
 
+ConfigError not_bound(const std::string& command, int port, int error) {
+  const std::string why = error == EADDRINUSE ? "is taken by another program"
+                          : error == EACCES   ? "is one of root's (below 1024)"
+                                              : std::string("cannot be bound: ") + std::strerror(error);
+  return ConfigError(command, "--port", std::to_string(port) + " " + why,
+                     "name another, or leave it out: any free port is taken");
+}
+
 }  // namespace
 
-Loopback::Loopback(const std::string& command, int port) : command_(command), token_(random_token()) {
-  server_.set_default_headers({{"Cache-Control", "no-store"},
-                               {"Referrer-Policy", "no-referrer"},
-                               {"X-Content-Type-Options", "nosniff"},
-                               {"X-Frame-Options", "DENY"}});
-  port_ =
-      port > 0 ? (server_.bind_to_port(kLoopback, port) ? port : -1) : server_.bind_to_any_port(kLoopback);
-  if (port_ <= 0)
-    throw ConfigError(command, "--port", std::to_string(port) + " cannot be bound",
-                      "leave it out: any free port is taken");
+Loopback::Loopback(const std::string& command, int port, ShownToken shown)
+    : command_(command), token_(random_token()), shown_(std::move(shown)) {
+  listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener_ < 0) throw std::system_error(errno, std::generic_category(), "socket");
+  // A port whose last connections are still closing; one that another program listens on stays refused.
+  const int yes = 1;
+  ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(static_cast<uint16_t>(port));
+  ::inet_pton(AF_INET, kLoopback, &at.sin_addr);
+  socklen_t size = sizeof at;
+  if (::bind(listener_, reinterpret_cast<sockaddr*>(&at), size) != 0 || ::listen(listener_, SOMAXCONN) != 0 ||
+      ::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+    const int error = errno;
+    ::close(listener_);
+    throw not_bound(command, port, error);
+  }
+  port_ = ntohs(at.sin_port);
 }
 
-void Loopback::protect(const std::function<std::string(const httplib::Request&)>& shown_token) {
-  server_.set_pre_routing_handler(
-      [this, shown_token](const httplib::Request& request, httplib::Response& response) {
-        if (is_named(request) && same(shown_token(request), token_))
-          return httplib::Server::HandlerResponse::Unhandled;
-        response.status = 403;
-        response.set_content("Not allowed: open the whole address that " + command_ + " printed.\n",
-                             "text/plain");
-        return httplib::Server::HandlerResponse::Handled;
-      });
-}
-
-void Loopback::run(const std::function<bool()>& stop) {
-  std::thread thread([this] { server_.listen_after_bind(); });
-  while (!stop()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  server_.stop();
-  thread.join();
+Loopback::~Loopback() {
+  ::close(listener_);
 }
 
 std::string Loopback::origin() const {
   return std::string("http://") + kLoopback + ":" + std::to_string(port_);
 }
 
-bool Loopback::is_named(const httplib::Request& request) const {
-  const std::string host = request.get_header_value("Host"), port = ":" + std::to_string(port_);
-  return host == kLoopback + port || host == "localhost" + port;
+bool Loopback::allowed(const HttpRequest& request) const {
+  const auto named = request.headers.find("host");
+  if (named == request.headers.end()) return false;
+  const std::string port = ":" + std::to_string(port_);
+  return (named->second == kLoopback + port || named->second == "localhost" + port) &&
+         same(shown_(request), token_);
+}
+
+void Loopback::run(const std::function<HttpAnswer(const HttpRequest&)>& answer,
+                   const std::function<bool()>& stop) {
+  const HttpAnswer refusal{.status = 403,
+                           .body = "Not allowed: open the whole address that " + command_ + " printed.\n"};
+  Connections(
+      listener_, [this](const HttpRequest& r) { return allowed(r); }, refusal, answer)
+      .serve(stop);
 }
 
 }  // namespace isobar

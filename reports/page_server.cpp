@@ -17,6 +17,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A page may be anybody's, and its neighbours are files of the reader: its scripts run as of an origin of
+// their own, load nothing and send nothing, so that they see no more than the page itself.
+constexpr const char* kPagePolicy =
+    "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'";
+constexpr const char* kTracePolicy =
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+std::string token_in_path(const HttpRequest& request) {  // /TOKEN/…
+  const size_t end = request.path.find('/', 1);
+  return end == std::string::npos ? std::string() : request.path.substr(1, end - 1);
+}
+
 // What a report is made of; nothing else that may lie beside a page is served.
 const std::map<std::string, std::string>& served_types() {
   static const std::map<std::string, std::string> types = {{".html", "text/html; charset=utf-8"},
@@ -92,66 +107,53 @@ Openable find_openable(const fs::path& path) {
 class PageServer::Impl {
  public:
   Impl(const Openable& what, const PageServerOptions& options)
-      : what_(what), ui_(options.perfetto_ui), loopback_("isobar open", options.port) {
+      : what_(what), ui_(options.perfetto_ui), loopback_("isobar open", options.port, token_in_path) {
     if (!ui_.starts_with("https://") && !ui_.starts_with("http://"))
       throw ConfigError("isobar open", "--perfetto-ui", ui_ + " is no address of a page",
                         "e.g. http://localhost:10000");
-    loopback_.protect([](const httplib::Request& request) {  // /TOKEN/…
-      const size_t end = request.path.find('/', 1);
-      return end == std::string::npos ? std::string() : request.path.substr(1, end - 1);
-    });
-    if (!what_.page.empty()) serve_page();
-    if (!what_.trace.empty()) serve_trace();
+    if (!what_.trace.empty()) script_ = script_of_page("perfetto.js");
   }
 
   std::vector<std::pair<std::string, std::string>> addresses() const {
     std::vector<std::pair<std::string, std::string>> out;
     const std::string base = loopback_.origin() + "/" + loopback_.token();
     if (!what_.page.empty())
-      out.emplace_back("report",
-                       base + "/page/" + httplib::detail::encode_query_param(what_.page.filename().string()));
+      out.emplace_back("report", base + "/page/" + percent_encoded(what_.page.filename().string()));
     if (!what_.trace.empty()) out.emplace_back("trace", base + "/trace");
     return out;
   }
 
-  void run(const std::function<bool()>& stop) { loopback_.run(stop); }
+  void run(const std::function<bool()>& stop) {
+    loopback_.run([this](const HttpRequest& request) { return answer(request); }, stop);
+  }
 
  private:
-  void answer(const std::string& path, const std::string& type, std::function<std::string()> content) {
-    loopback_.server().Get(
-        "/" + loopback_.token() + path,
-        [type, content = std::move(content)](const httplib::Request&, httplib::Response& response) {
-          response.set_content(content(), type);
-        });
+  HttpAnswer answer(const HttpRequest& request) const {
+    constexpr std::string_view below = "/page/";
+    const std::string path = request.path.substr(1 + loopback_.token().size());
+    if (!what_.page.empty() && path.starts_with(below)) return part_of_page(path.substr(below.size()));
+    if (!what_.trace.empty() && path == "/trace")
+      return {.type = "text/html; charset=utf-8", .body = trace_page(), .policy = kTracePolicy};
+    if (!what_.trace.empty() && path == "/trace.json")
+      return {.type = "application/json", .body = read_file(what_.trace)};
+    if (!what_.trace.empty() && path == "/perfetto.js")
+      return {.type = "text/javascript; charset=utf-8", .body = script_};
+    return {.status = 404, .body = "There is no such part of this page.\n"};
   }
 
-  void serve_page() {
-    const fs::path folder = fs::absolute(what_.page).parent_path();
-    loopback_.server().Get("/" + loopback_.token() + "/page/(.+)", [folder](const httplib::Request& request,
-                                                                            httplib::Response& response) {
-      const auto file = file_under(folder, request.matches[1].str());
-      if (!file) {
-        response.status = 404;
-        response.set_content("There is no such part of this page.\n", "text/plain");
-        return;
-      }
-      response.set_content(read_file(*file), served_types().at(file->extension().string()));
-    });
-  }
-
-  void serve_trace() {
-    const std::string script = read_file(find_renderer().parent_path() / "perfetto.js");
-    answer("/trace", "text/html; charset=utf-8", [this] { return trace_page(); });
-    answer("/trace.json", "application/json", [this] { return read_file(what_.trace); });
-    answer("/perfetto.js", "text/javascript; charset=utf-8", [script] { return script; });
+  HttpAnswer part_of_page(const std::string& name) const {
+    const auto file = file_under(fs::absolute(what_.page).parent_path(), name);
+    if (!file) return {.status = 404, .body = "There is no such part of this page.\n"};
+    const std::string end = file->extension().string();
+    // Browsers show no PDF in a sandbox, and run nothing of it that could see its neighbours.
+    return {
+        .type = served_types().at(end), .body = read_file(*file), .policy = end == ".pdf" ? "" : kPagePolicy};
   }
 
   std::string trace_page() const {
     const std::string name = what_.trace.string(), ui = html_escape(ui_);
     return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'self'; "
-           "connect-src 'self'; style-src 'unsafe-inline'; img-src data:\">\n"
            "<link rel=\"icon\" href=\"data:,\">\n<title>" +
            html_escape(what_.trace.filename().string()) + " - Isobar</title>\n<style>" +
            std::string(page_style()) + "</style>\n</head>\n<body>\n<main>\n<h1>Trace</h1>\n<p>" +
@@ -168,7 +170,7 @@ class PageServer::Impl {
   }
 
   Openable what_;
-  std::string ui_;
+  std::string ui_, script_;
   Loopback loopback_;
 };
 

@@ -83,13 +83,13 @@ def fill(out, drawings):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=pathlib.Path, nargs="?")
-    parser.add_argument("--bundle", type=pathlib.Path, help="only write the JavaScript that draws figures here")
+    parser.add_argument("--bundle", action="store_true", help="only print the JavaScript that draws figures")
     parser.add_argument("--png", action="store_true")
     parser.add_argument("--pdf", action="store_true")
     parser.add_argument("--no-stills", action="store_true")
     args = parser.parse_args()
     if args.bundle:
-        write(args.bundle, bundle())
+        sys.stdout.buffer.write(bundle().encode("utf-8"))
         return
     if not args.out:
         parser.error("OUT is missing")

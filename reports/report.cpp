@@ -1,11 +1,5 @@
 #include "reports/report.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <system_error>
-
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/program.h"
@@ -24,7 +18,26 @@ constexpr size_t kStill = 2000;  // runs
 constexpr int kNoVlConvert = 3;  // exit code of render.py
 constexpr const char* kMend =
     "figures need the Python package vl-convert-python: run bench/setup.sh, or make one by hand with "
-    "`python3 -m venv .venv-reports && .venv-reports/bin/pip install vl-convert-python`";
+    "`python3 -m venv venv && venv/bin/pip install vl-convert-python` and name it: "
+    "export ISOBAR_REPORT_PYTHON=$PWD/venv/bin/python";
+
+// The output of render.py; "" with the reason in `why` where it could not do its work.
+std::string render(const fs::path& python, std::vector<std::string> words, std::string* why) {
+  const fs::path renderer = file_of_program("reports/render.py", why);
+  if (renderer.empty()) {
+    if (why->empty()) *why = "reports/render.py is not beside the program: install it whole";
+    return "";
+  }
+  const fs::path drawing = python.empty() ? drawing_python(why) : python;
+  if (!why->empty()) return "";
+  words.insert(words.begin(), {drawing.string(), renderer.string()});
+  ProgramRun run = run_program(words);
+  if (run.code == 0) return std::move(run.out);
+  *why = run.code == 127 || run.code == kNoVlConvert
+             ? kMend
+             : "render.py failed with code " + std::to_string(run.code) + ": " + run.err;
+  return "";
+}
 
 }  // namespace
 
@@ -39,48 +52,25 @@ void clear_old(const fs::path& out) {
   }
 }
 
-fs::path find_renderer() {
-  return file_of_program("reports/render.py", __FILE__);
-}
-
-fs::path find_python() {
-  if (const char* own = std::getenv("ISOBAR_REPORT_PYTHON"); own && *own) return own;
-  const fs::path python = fs::path(".venv-reports") / "bin" / "python";
-  if (const fs::path r = find_renderer(); !r.empty())
-    if (fs::path p = r.parent_path().parent_path() / python; fs::exists(p)) return p;
-  if (fs::exists(python)) return fs::absolute(python);
-  return "python3";
-}
-
 std::string draw_figures(const fs::path& out, const ReportOptions& options, bool stills) {
-  const fs::path renderer = find_renderer();
-  if (renderer.empty())
-    return "reports/render.py is not where the program was built from; run isobar in its source tree";
-  const fs::path python = options.python.empty() ? find_python() : options.python;
-  std::vector<std::string> argv = {python.string(), renderer.string(), out.string()};
-  if (!stills) argv.emplace_back("--no-stills");
-  if (options.png) argv.emplace_back("--png");
-  if (options.pdf) argv.emplace_back("--pdf");
-  std::string output;
-  const int code = run_program(argv, &output);
-  if (code == 0) return "";
-  if (code == 127 || code == kNoVlConvert) return kMend;
-  return "render.py failed with code " + std::to_string(code) + ": " + output;
+  std::vector<std::string> words = {out.string()};
+  if (!stills) words.emplace_back("--no-stills");
+  if (options.png) words.emplace_back("--png");
+  if (options.pdf) words.emplace_back("--pdf");
+  std::string why;
+  render(options.python, std::move(words), &why);
+  return why;
 }
 
 std::string vega_bundle(const fs::path& python, std::string* missing) {
-  const fs::path renderer = find_renderer();
-  char name[] = "/tmp/isobar-vega-XXXXXX";
-  const int file = ::mkstemp(name);
-  if (file < 0) throw std::system_error(errno, std::generic_category(), name);
-  ::close(file);
-  std::string output;
-  const int code = run_program(
-      {(python.empty() ? find_python() : python).string(), renderer.string(), "--bundle", name}, &output);
-  std::string text = code == 0 ? read_file(name) : "";
-  fs::remove(name);
-  if (code != 0) *missing = code == 127 || code == kNoVlConvert ? kMend : "render.py failed: " + output;
-  return text;
+  return render(python, {"--bundle"}, missing);
+}
+
+std::string script_of_page(const std::string& name) {
+  const fs::path file = file_of_program("reports/" + name);
+  if (file.empty())
+    throw ConfigError("reports/" + name, "", "is not beside the program", "install isobar whole");
+  return read_file(file);
 }
 
 Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, const ReportOptions& options) {

@@ -14,7 +14,7 @@ namespace isobar {
 
 struct ReportOptions {
   std::filesystem::path machine;  // predict with it; "": holdout.json of the results directory, if there
-  std::filesystem::path python;   // with vl-convert; "": found (see find_python)
+  std::filesystem::path python;   // with vl-convert; "": drawing_python()
   std::optional<Statistic> statistic = std::nullopt;     // of steps; unset: what the predictions are of
   bool png = false, pdf = false;                         // figures in these formats besides SVG
   bool perfetto = false;                                 // OUT/perfetto.json (side_by_side.h)
@@ -43,12 +43,9 @@ Report write_report(const std::vector<std::filesystem::path>& dirs, const std::f
 std::string draw_figures(const std::filesystem::path& out, const ReportOptions& options, bool stills);
 /// The JavaScript that draws figures in a browser (Vega); "" with the reason and the mend in `missing`.
 std::string vega_bundle(const std::filesystem::path& python, std::string* missing);
+/// A JavaScript file that comes with the program (reports/). Throws ConfigError where it is not beside it.
+std::string script_of_page(const std::string& name);
 /// What an earlier page left that this one will not write again must not pass for this one's.
 void clear_old(const std::filesystem::path& out);
-
-/// The Python that draws: $ISOBAR_REPORT_PYTHON, else .venv-reports of the source tree or of the working
-/// directory, else python3 from the PATH.
-std::filesystem::path find_python();
-std::filesystem::path find_renderer();  // reports/render.py; "" when there is none
 
 }  // namespace isobar

@@ -41,7 +41,7 @@ constexpr std::array kHeard = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD};
   if (in < 0 || ::dup2(in, 0) < 0) give_up();
   ::setenv(StopSignals::kStartedByTrain, "1", 1);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  ::execvp(argv[0], argv.data());
+  ::execv(argv[0], argv.data());
   give_up();
   ::_exit(127);
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "bench/cli/commands.h"
@@ -140,5 +141,6 @@ int guarded(int argc, char** argv) {
 int main(int argc, char** argv) {
   isobar::open_standard_streams();
   isobar::keep_to_absolute_search_paths();
+  ::setenv("NCRCENV_IGNORE", "1", 1);  // NetCDF would read .ncrc of the working directory
   return isobar::end_rank_output(isobar::checked_output(guarded(argc, argv)));
 }

@@ -1,4 +1,4 @@
-// The words of a command that runs this very program on several ranks of this host. For execvp: no shell is
+// The words of a command that runs this very program on several ranks of this host. For execv: no shell is
 // involved.
 #pragma once
 #include <unistd.h>
@@ -27,7 +27,7 @@ inline std::vector<std::string> mpiexec_command(int64_t ranks) {
   return args;
 }
 
-/// What execvp wants; points into `args`.
+/// What execv wants; points into `args`.
 inline std::vector<char*> argv_of(std::vector<std::string>& args) {
   std::vector<char*> argv;
   argv.reserve(args.size() + 1);

@@ -6,14 +6,18 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
-#include <system_error>
+#include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/mpiexec.h"
 #include "bench/cli/stop_flag.h"
-#include "model/base/files.h"
+#include "model/base/program.h"
+#include "model/base/temporary.h"
 #include "reports/live.h"
 #include "reports/page_server.h"
 
@@ -45,37 +49,30 @@ struct OpenArguments {
 // with its token would stand, are everybody's to read.
 class Browser {
  public:
-  Browser() = default;
-  Browser(const Browser&) = delete;
-  Browser& operator=(const Browser&) = delete;
-  ~Browser() {
-    if (!file_.empty()) ::unlink(file_.c_str());
-  }
-
   void open(const std::string& url) {
     if (!std::getenv("DISPLAY") && !std::getenv("WAYLAND_DISPLAY")) return;  // no desktop
-    std::string name = (std::filesystem::temp_directory_path() / "isobar-open-XXXXXX.html").string();
-    const int fd = ::mkstemps(name.data(), 5);
-    if (fd < 0) throw std::system_error(errno, std::generic_category(), name);
-    ::close(fd);
-    file_ = name;
-    write_atomically(name, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=" + url + "\">\n");
-    std::filesystem::permissions(name,
-                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-    std::string program = "xdg-open";
-    char* const words[] = {program.data(), name.data(), nullptr};
+    const std::string program = program_in_path("xdg-open").string();
+    if (program.empty()) {
+      std::fprintf(stderr, "isobar open: there is no xdg-open; open the address yourself\n");
+      return;
+    }
+    file_.emplace("isobar-open-", ".html",
+                  "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=" + url + "\">\n");
+    std::vector<std::string> words = {program, file_->path().string()};
     posix_spawn_file_actions_t silent;
     posix_spawn_file_actions_init(&silent);
     posix_spawn_file_actions_addopen(&silent, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addopen(&silent, 2, "/dev/null", O_WRONLY, 0);
     pid_t pid = 0;
-    const int error = ::posix_spawnp(&pid, program.c_str(), &silent, nullptr, words, environ);
+    const int error = ::posix_spawn(&pid, program.c_str(), &silent, nullptr, argv_of(words).data(), environ);
     posix_spawn_file_actions_destroy(&silent);
-    if (error != 0) std::fprintf(stderr, "isobar open: there is no xdg-open; open the address yourself\n");
+    if (error != 0)
+      std::fprintf(stderr, "isobar open: %s: %s; open the address yourself\n", program.c_str(),
+                   std::strerror(error));
   }
 
  private:
-  std::string file_;
+  std::optional<TemporaryFile> file_;
 };
 
 template <class Server>

@@ -8,11 +8,10 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
-#include "model/base/search_paths.h"
+#include "model/base/program.h"
 
 namespace isobar {
 namespace {
@@ -36,8 +35,8 @@ struct Pipe {
   }
 };
 
-[[noreturn]] void become(std::vector<std::string> words, const SayOptions& o, const Pipe& out,
-                         const Pipe& err) {
+[[noreturn]] void become(const std::filesystem::path& program, std::vector<std::string> words,
+                         const SayOptions& o, const Pipe& out, const Pipe& err) {
   ::setpgid(0, 0);  // Ctrl-C is for the sweep: a submission under way is finished
   sigset_t none;
   sigemptyset(&none);
@@ -49,7 +48,7 @@ struct Pipe {
   argv.reserve(words.size() + 1);
   for (std::string& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
+  ::execv(program.c_str(), argv.data());
   const std::string why = words[0] + ": " + std::strerror(errno) + "\n";
   if (::write(2, why.data(), why.size()) < 0) ::_exit(126);
   ::_exit(127);
@@ -58,10 +57,12 @@ struct Pipe {
 }  // namespace
 
 Said say(const std::vector<std::string>& argv, const SayOptions& options) {
+  const std::filesystem::path program = program_in_path(argv[0]);
+  if (program.empty()) return {.code = 127, .err = argv[0] + ": " + std::strerror(ENOENT) + "\n"};
   Pipe out, err;
   const pid_t pid = ::fork();
   if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");
-  if (pid == 0) become(argv, options, out, err);
+  if (pid == 0) become(program, argv, options, out, err);
   out.shut(1);
   err.shut(1);
   Said said;
@@ -90,14 +91,6 @@ Said say(const std::vector<std::string>& argv, const SayOptions& options) {
   said.code = !late && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   if (late) said.err += argv[0] + " did not answer";
   return said;
-}
-
-std::string in_path(const std::string& name) {
-  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
-  const char* path = std::getenv("PATH");
-  for (const std::string& folder : absolute_parts(path ? path : "/usr/bin:/bin"))
-    if (const std::string file = folder + "/" + name; ::access(file.c_str(), X_OK) == 0) return file;
-  return "";
 }
 
 }  // namespace isobar

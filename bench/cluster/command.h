@@ -25,7 +25,4 @@ inline std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// The executable of that name in PATH; "" when there is none.
-std::string in_path(const std::string& name);
-
 }  // namespace isobar

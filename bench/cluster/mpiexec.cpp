@@ -4,6 +4,7 @@
 
 #include "bench/cluster/command.h"
 #include "model/base/error.h"
+#include "model/base/program.h"
 
 namespace isobar {
 namespace {
@@ -29,7 +30,7 @@ std::string mpiexec_of(const std::string& mpi_version) {
   std::string others;
   std::set<std::string> seen;
   for (const std::string name : {"mpiexec", own, named, "mpirun"}) {
-    const std::string path = in_path(name);
+    const std::string path = program_in_path(name);
     if (path.empty() || !seen.insert(path).second) continue;
     const Said said = say({path, "--version"}, {.timeout_s = 20});
     const std::string is = mpi_family(said.out + said.err);

@@ -18,6 +18,7 @@
 #include "bench/sweep/resultsdir.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
+#include "model/base/program.h"
 #include "model/base/shared_files.h"
 
 namespace isobar {
@@ -177,7 +178,11 @@ class Pilot {
         trainer_command(about_.at("trainer"), dir.path(), t.ranks(), about_.at("rank_output"), resumes);
     std::vector<std::string> command =
         start_command(cluster_, nodes_, t.ranks(), program, t.id, dir.path() / "rankfile");
-    if (const std::string found = in_path(command[0]); !found.empty()) command[0] = found;
+    const std::string launcher = program_in_path(command[0]);
+    if (launcher.empty())
+      throw ConfigError("PATH", "", "has no " + command[0] + ", which starts the ranks",
+                        "load its module in cluster.setup of the machine file");
+    command[0] = launcher;
     ++started_;
     ProcessLimits limits = limits_of(limits_, t);
     if (t.chained() && !limits_.timeout_given)

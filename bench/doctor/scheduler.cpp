@@ -1,6 +1,7 @@
 // A scheduler that answers: its commands may be there, and its controller gone.
 #include "bench/cluster/command.h"
 #include "bench/doctor/check.h"
+#include "model/base/program.h"
 
 namespace isobar {
 
@@ -11,7 +12,7 @@ std::vector<Check> examine_scheduler() {
   };
   for (const Scheduler& s : {Scheduler{"Slurm", "sbatch", {"sinfo", "--noheader", "-o", "%P %D %a"}},
                              Scheduler{"PBS", "qsub", {"qstat", "-Q"}}}) {
-    const std::string submit = in_path(s.submit);
+    const std::string submit = program_in_path(s.submit);
     if (submit.empty()) continue;
     const Said said = say(s.ask, {.timeout_s = 15});
     if (said.code == 0) return {{"scheduler", std::string(s.name) + " answers: " + first_line(said.out)}};

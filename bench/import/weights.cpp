@@ -9,6 +9,7 @@
 #include "model/base/files.h"
 #include "model/base/program.h"
 #include "model/base/spec.h"
+#include "model/base/temporary.h"
 #include "model/inference/published_weights.h"
 
 namespace isobar {
@@ -38,6 +39,7 @@ bool is_safetensors(const std::string& begin) {  // eight bytes of length, then 
 
 struct Passing {  // a file that goes away
   fs::path path;
+  explicit Passing(fs::path p) : path(std::move(p)) { make_anew(path); }
   ~Passing() {
     std::error_code ignored;
     fs::remove(path, ignored);
@@ -45,20 +47,20 @@ struct Passing {  // a file that goes away
 };
 
 std::string from_torch(const fs::path& file, const fs::path& to) {
-  const fs::path script = file_of_program("bench/import/torch_weights.py", __FILE__);
+  const fs::path script = file_of_program("bench/import/torch_weights.py");
   if (script.empty())
     throw ConfigError(file.string(), "",
                       "needs bench/import/torch_weights.py, which is not beside the program",
-                      "run isobar in its source tree, or install it whole");
-  std::string output;
-  const int code = run_program({"python3", script.string(), file.string(), to.string()}, &output);
-  if (code == 0) return output;
+                      "install isobar whole, or run it where it was built");
+  const ProgramRun run = run_program({"python3", script.string(), file.string(), to.string()});
+  std::string output = run.out + run.err;
+  if (run.code == 0) return output;
   while (!output.empty() && output.back() == '\n') output.pop_back();
-  if (code == kRefused)
+  if (run.code == kRefused)
     throw ConfigError(file.string(), "", output.substr(output.rfind('\n') + 1),
                       "give a file that torch.save wrote of a net's state_dict");
   throw ConfigError(file.string(), "",
-                    "could not be read by python3 (code " + std::to_string(code) + "): " + output,
+                    "could not be read by python3 (code " + std::to_string(run.code) + "): " + output,
                     "install Python 3, with its zipfile module");
 }
 
@@ -79,7 +81,7 @@ std::string import_weights(const fs::path& file, const std::string& config, cons
     return weights == 0 ? "" : "merged " + std::to_string(weights) + " weights with their adapters\n";
   };
   if (!is_zip(begin)) return merged(import_published_weights(spec, file, file.string(), to));
-  const Passing between{to.string() + ".torch." + std::to_string(::getpid())};
+  const Passing between(to.string() + ".torch." + std::to_string(::getpid()));
   const std::string said = from_torch(file, between.path);
   return said + merged(import_published_weights(spec, between.path, file.string(), to));
 }

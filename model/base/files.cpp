@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <system_error>
 #include <thread>
@@ -27,8 +30,8 @@ constexpr int kLockTries = 200;  // of 5 ms
 
 class Descriptor {  // closes itself
  public:
-  Descriptor(const std::filesystem::path& path, int flags)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  Descriptor(const std::filesystem::path& path, int flags, mode_t mode = 0644)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
     if (fd_ < 0) fail(path, "cannot open");
   }
   ~Descriptor() { ::close(fd_); }
@@ -49,12 +52,35 @@ void write_all(int fd, std::string_view bytes, const std::filesystem::path& path
   }
 }
 
+// Only root may give a file to another owner; others keep theirs.
+void keep_owner_and_mode(int fd, const struct stat& old, const fs::path& path) {
+  struct stat now {};
+  if (::fstat(fd, &now) != 0) fail(path, "cannot read");
+  const bool given = (now.st_uid == old.st_uid && now.st_gid == old.st_gid) ||
+                     ::fchown(fd, old.st_uid, old.st_gid) == 0 || ::fchown(fd, -1, old.st_gid) == 0;
+  // Another group is not to read or write what the old one might.
+  const mode_t mode = old.st_mode & (given ? 0777 : 0707);
+  if (::fchmod(fd, mode) != 0) fail(path, "cannot set the mode of");
+}
+
 // The name is on disk when this returns.
 void give_name(const std::filesystem::path& temp, const std::filesystem::path& path) {
   if (::rename(temp.c_str(), path.c_str()) != 0) fail(path, "cannot rename onto");
   const std::filesystem::path dir = path.has_parent_path() ? path.parent_path() : ".";
   const Descriptor folder(dir, O_RDONLY | O_DIRECTORY);
   if (::fsync(folder.get()) != 0) fail(dir, "cannot sync");
+}
+
+// A name in the same folder that cannot be foreseen: where others may write there too, they may have put a
+// link under one that can.
+fs::path name_beside(const fs::path& path) {
+  constexpr size_t kLongest = 200;  // of 255 bytes
+  uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random))
+    fail(path, "getrandom for");
+  char end[32];
+  std::snprintf(end, sizeof end, ".tmp.%016" PRIx64, random);
+  return path.parent_path() / (path.filename().string().substr(0, kLongest) + end);
 }
 
 std::string kind_of(mode_t mode) {
@@ -92,16 +118,21 @@ void write_atomically(const std::filesystem::path& given, std::string_view bytes
   }
   const std::filesystem::path dir = path.has_parent_path() ? path.parent_path() : ".";
   std::filesystem::create_directories(dir);
-  const std::filesystem::path temp = path.string() + ".tmp." + std::to_string(::getpid());
+  // Its readers are the old file's from the first moment on, and a new file's those that the umask leaves.
+  struct stat old {};
+  const bool replaces = ::stat(path.c_str(), &old) == 0;
+  const mode_t mode = replaces ? old.st_mode & 0777 : 0666;
+  const fs::path temp = name_beside(path);
+  const Descriptor file(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
   try {
-    Descriptor file(temp, O_WRONLY | O_CREAT | O_TRUNC);
     write_all(file.get(), bytes, temp);
+    if (replaces) keep_owner_and_mode(file.get(), old, temp);
     if (::fsync(file.get()) != 0) fail(temp, "cannot sync");
+    give_name(temp, path);
   } catch (...) {
     ::unlink(temp.c_str());  // half a file on a full disk is no use to anybody
     throw;
   }
-  give_name(temp, path);
 }
 
 void rename_synced(const std::filesystem::path& temp, const std::filesystem::path& path) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,47 +14,75 @@ namespace isobar {
 
 namespace fs = std::filesystem;
 
-int run_program(const std::vector<std::string>& argv, std::string* output) {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+namespace {
+
+class Fd {  // closes itself
+ public:
+  explicit Fd(int fd, const char* doing) : fd_(fd) {
+    if (fd < 0) throw std::system_error(errno, std::generic_category(), doing);
+  }
+  ~Fd() { ::close(fd_); }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> out;
+  out.reserve(words.size() + 1);
+  for (std::string& w : words) out.push_back(w.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+void append_all(int fd, std::string& text) {
+  char buffer[4096];
+  for (ssize_t n; (n = ::read(fd, buffer, sizeof buffer)) != 0;) {
+    if (n > 0) text.append(buffer, static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+}
+
+}  // namespace
+
+ProgramRun run_program(const std::vector<std::string>& argv) {
+  ProgramRun run;
+  const fs::path program = program_in_path(argv[0]);
+  if (program.empty()) {
+    run.err = argv[0] + ": is not in PATH";
+    return run;
+  }
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  const Fd out(ends[0], "pipe");
+  // A file without a name, so that neither stream waits for the other to be read.
+  const Fd err(::memfd_create("stderr", MFD_CLOEXEC), "memfd_create");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, fds[1], 1);
-  posix_spawn_file_actions_adddup2(&actions, fds[1], 2);
-  std::vector<char*> args;
-  args.reserve(argv.size() + 1);
-  for (const std::string& a : argv) args.push_back(const_cast<char*>(a.c_str()));
-  args.push_back(nullptr);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, err.get(), 2);
+  std::vector<std::string> words = argv;
   pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, args[0], &actions, nullptr, args.data(), environ);
+  const int error =
+      ::posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers_to(words).data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  ::close(fds[1]);
+  ::close(ends[1]);
   if (error != 0) {
-    ::close(fds[0]);
-    *output = std::string(args[0]) + ": " + std::strerror(error);
-    return 127;
+    run.err = argv[0] + ": " + std::strerror(error);
+    return run;
   }
-  char buffer[4096];
-  for (ssize_t n; (n = ::read(fds[0], buffer, sizeof buffer)) != 0;) {
-    if (n > 0) output->append(buffer, static_cast<size_t>(n));
-    if (n < 0 && errno != EINTR) break;
-  }
-  ::close(fds[0]);
+  append_all(out.get(), run.out);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-fs::path file_of_program(const fs::path& file, const fs::path& source) {
-  std::error_code ignored;
-  for (fs::path p = fs::read_symlink("/proc/self/exe", ignored).parent_path(); p.has_relative_path();
-       p = p.parent_path())
-    for (const fs::path& beside : {p / file, p / "share/isobar" / file})
-      if (fs::exists(beside)) return beside;
-  const fs::path there = source.parent_path() / file.filename();
-  return fs::exists(there) ? fs::absolute(there) : fs::path();
+  ::lseek(err.get(), 0, SEEK_SET);
+  append_all(err.get(), run.err);
+  run.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return run;
 }
 
 }  // namespace isobar

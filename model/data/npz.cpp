@@ -12,6 +12,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/temporary.h"
 
 namespace isobar {
 namespace {
@@ -83,9 +84,11 @@ NpyArray NpzFile::read(const std::string& name) const {
 }
 
 NpzOutput::NpzOutput(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
-  std::FILE* probe = std::fopen(part_.c_str(), "wb");  // before hours of work, not after them
-  if (!probe) fail(std::strerror(errno));
-  std::fclose(probe);
+  try {
+    make_anew(part_);  // before hours of work, not after them
+  } catch (const std::system_error& e) {
+    fail(e.code().message());
+  }
 }
 
 NpzOutput::~NpzOutput() {

@@ -20,6 +20,7 @@
 #include "model/base/files.h"
 #include "model/base/hash.h"
 #include "model/base/lock.h"
+#include "model/base/temporary.h"
 #include "model/data/cache_directory.h"
 
 namespace isobar {
@@ -67,6 +68,7 @@ std::shared_ptr<const MappedTable> write_table(const fs::path& file, const Sampl
   // One name: what a killed process leaves is written over by the next, which holds the lock as this one
   // does.
   const fs::path half = file.string() + ".half";
+  make_anew(half);
   std::ofstream out(half, std::ios::binary | std::ios::trunc);
   out.write(head.data(), kHeader);
   out.write(reinterpret_cast<const char*>(t.values.data()),

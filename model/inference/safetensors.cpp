@@ -21,6 +21,7 @@
 #include "model/base/files.h"
 #include "model/base/json.h"
 #include "model/base/json_fault.h"
+#include "model/base/temporary.h"
 
 namespace isobar {
 namespace {
@@ -196,7 +197,8 @@ void create_safetensors(const fs::path& path, const std::vector<Tensor>& tensors
   const std::string header = header_of(tensors, metadata);
   auto bytes = static_cast<int64_t>(header.size());
   for (const Tensor& t : tensors) bytes += elements(t.shape) * static_cast<int64_t>(sizeof(float));
-  const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  make_anew(path);
+  const OpenFile file(path, O_WRONLY);
   file.write_at(0, header.data(), static_cast<int64_t>(header.size()));
   file.resize(bytes);
   file.sync();

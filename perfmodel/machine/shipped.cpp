@@ -8,6 +8,7 @@
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
+#include "model/base/program.h"
 #include "model/base/yaml.h"
 #include "perfmodel/machine/machine_file.h"
 
@@ -15,16 +16,6 @@ namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Candidate places of a folder of Isobar's, in order.
-std::vector<fs::path> places_of(const fs::path& folder) {
-  std::error_code none;
-  const fs::path prefix = fs::read_symlink("/proc/self/exe", none).parent_path().parent_path();
-  std::vector<fs::path> places;
-  for (const fs::path& root : {fs::path(), prefix, prefix / "share/isobar", fs::path(ISOBAR_SOURCE_DIR)})
-    if (fs::is_directory(root / folder, none)) places.push_back(root / folder);
-  return places;
-}
 
 std::vector<fs::path> machine_folders() {
   std::vector<fs::path> folders;
@@ -39,8 +30,7 @@ std::vector<fs::path> machine_folders() {
       folders.emplace_back(folder);
     }
   }
-  const std::vector<fs::path> shipped = places_of("configs/machines");
-  folders.insert(folders.end(), shipped.begin(), shipped.end());
+  if (const fs::path own = file_of_program("configs/machines"); !own.empty()) folders.push_back(own);
   return folders;
 }
 
@@ -58,8 +48,11 @@ std::string nearest_few(const std::string& name, std::vector<std::string> known)
 }  // namespace
 
 std::string shipped(const std::string& folder) {
-  const std::vector<fs::path> places = places_of(folder);
-  return places.empty() ? folder : places.front().string();  // the reader reports that it is missing
+  const fs::path own = file_of_program(folder);
+  if (own.empty())
+    throw ConfigError(folder, "", "is not beside the program",
+                      "install isobar whole, or run it where it was built");
+  return own.string();
 }
 
 std::vector<std::string> files_in(const std::string& folder, const std::string& ending) {

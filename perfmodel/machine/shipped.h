@@ -7,7 +7,8 @@
 
 namespace isobar {
 
-/// "configs/machines": here, beside this program's build, or where it was built.
+/// "configs/machines": of the program's own tree (model/base/program.h). Throws ConfigError where it is not
+/// there.
 std::string shipped(const std::string& folder);
 
 /// The paths of a folder's files with this ending (".yaml"), sorted. Throws ConfigError if there are none: a

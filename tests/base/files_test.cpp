@@ -2,6 +2,7 @@
 #include "model/base/files.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 
 #include "model/base/error.h"
 #include "model/base/hash.h"
+#include "model/base/temporary.h"
 
 namespace isobar {
 namespace {
@@ -71,6 +73,119 @@ TEST_F(Files, WriteAtomicallyReplacesAndLeavesNothingBeside) {
   write_atomically(p, std::string("a\0b", 3));
   EXPECT_EQ(read_file(p), std::string("a\0b", 3));
   EXPECT_EQ(std::distance(fs::directory_iterator(p.parent_path()), fs::directory_iterator()), 1);
+}
+
+mode_t mode_of(const fs::path& p) {
+  struct stat s {};
+  EXPECT_EQ(::stat(p.c_str(), &s), 0) << p;
+  return s.st_mode & 07777;
+}
+
+TEST_F(Files, WriteAtomicallyKeepsTheModeAndNewFilesFollowTheUmask) {
+  const fs::path p = dir_ / "file";
+  for (const mode_t umask : {022, 077, 002}) {
+    fs::remove(p);
+    const mode_t before = ::umask(umask);
+    write_atomically(p, "new");
+    EXPECT_EQ(mode_of(p), 0666 & ~umask);
+    for (const mode_t mode : {0600, 0640, 0755, 0400}) {
+      ASSERT_EQ(::chmod(p.c_str(), mode), 0);
+      write_atomically(p, "newer");
+      EXPECT_EQ(mode_of(p), mode);
+    }
+    ::umask(before);
+  }
+}
+
+TEST_F(Files, WriteAtomicallyKeepsTheOwnerWhereItMay) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  const fs::path p = dir_ / "file";
+  write_atomically(p, "old");
+  ASSERT_EQ(::chown(p.c_str(), 12345, 23456), 0);
+  ASSERT_EQ(::chmod(p.c_str(), 0600), 0);
+  write_atomically(p, "new");
+  struct stat s {};
+  ASSERT_EQ(::stat(p.c_str(), &s), 0);
+  EXPECT_EQ(s.st_uid, 12345u);
+  EXPECT_EQ(s.st_gid, 23456u);
+  EXPECT_EQ(s.st_mode & 07777, 0600u);
+}
+
+// The process dies in the middle of writing, as it would be seen by others at that moment.
+TEST_F(Files, HalfAFileIsNoMoreReadableThanTheOldOne) {
+  const fs::path p = dir_ / "file";
+  write_atomically(p, "old");
+  ASSERT_EQ(::chmod(p.c_str(), 0600), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::umask(0);
+    ::signal(SIGXFSZ, SIG_DFL);
+    const rlimit file{4096, 4096}, core{0, 0};
+    ::setrlimit(RLIMIT_CORE, &core);
+    ::setrlimit(RLIMIT_FSIZE, &file);
+    write_atomically(p, std::string(1 << 16, 'x'));
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ) << status;
+  int left = 0;
+  for (const auto& entry : fs::directory_iterator(dir_)) {
+    EXPECT_EQ(mode_of(entry.path()), 0600u) << entry.path();
+    left += entry.path() != p;
+  }
+  EXPECT_EQ(left, 1) << "it was not stopped in the middle";
+  EXPECT_EQ(read_file(p), "old");
+}
+
+// In a folder that others may write, a link may lie under any name that they can foresee.
+TEST_F(Files, ALinkUnderAForeseeableNameIsNotWrittenThrough) {
+  const fs::path p = dir_ / "file", mine = dir_ / "mine";
+  write_atomically(mine, "mine");
+  const pid_t child = ::fork();  // so that its process number is known beforehand
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    for (const std::string& name :
+         {std::string(".tmp"), ".tmp." + std::to_string(::getpid()), std::string(".part")})
+      fs::create_symlink(mine, p.string() + name);
+    write_atomically(p, "new");
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read_file(mine), "mine");
+  EXPECT_EQ(read_file(p), "new");
+  make_anew(p.string() + ".part");
+  EXPECT_FALSE(fs::is_symlink(p.string() + ".part"));
+  EXPECT_EQ(read_file(mine), "mine");
+}
+
+TEST_F(Files, WriteAtomicallyLeavesNothingWhereItFails) {
+  const std::string longest(255, 'n');
+  write_atomically(dir_ / longest, "a name as long as names may be");
+  EXPECT_EQ(read_file(dir_ / longest), "a name as long as names may be");
+  EXPECT_THROW(write_atomically(dir_ / (longest + "n"), "x"), std::exception);
+  for (const auto& entry : fs::directory_iterator(dir_))
+    EXPECT_EQ(entry.path().string().find(".tmp."), std::string::npos) << entry.path();
+}
+
+TEST_F(Files, ATemporaryFileIsOfItsUserAloneAndGoesAway) {
+  ASSERT_EQ(::setenv("TMPDIR", dir_.c_str(), 1), 0);
+  const mode_t before = ::umask(0);
+  fs::path path;
+  {
+    const TemporaryFile file("isobar-", ".html", "secret");
+    path = file.path();
+    EXPECT_EQ(path.parent_path(), dir_);
+    EXPECT_EQ(mode_of(path), 0600u);
+    EXPECT_EQ(read_file(path), "secret");
+    EXPECT_EQ(path.extension(), ".html");
+  }
+  EXPECT_FALSE(fs::exists(path));
+  ::umask(before);
+  ::unsetenv("TMPDIR");
 }
 
 TEST_F(Files, WhatIsNoFileIsWrittenToAndNotReplaced) {

@@ -2,18 +2,23 @@
 """isobar open, in a real browser: python3 open.py --isobar build/isobar
 
 A report and a trace are served; nothing without the token, to no other host's name, nothing outside the report's folder;
-the trace goes to a Perfetto UI (here a page that answers as it does) whole. Where a desktop is, xdg-open (here a script)
+a page of somebody else's sees nothing of its neighbours; the trace goes to a Perfetto UI (here a page that answers as it
+does) whole. Where a desktop is, xdg-open (here a script)
 gets a file that only its user may read. The browser's part is left out, and SKIPPED printed, where there is no Chromium.
 """
 
 import argparse
 import contextlib
+import ctypes
 import http.client
 import http.server
 import json
 import os
 import pathlib
 import re
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -68,7 +73,8 @@ def opened(isobar, *words, env=None):
         if addresses.keys() == {"report"} and "BOTH" in (env or {}):
             addresses.update([process.stdout.readline().split()])
         yield addresses, process
-        process.terminate()
+        if process.poll() is None:
+            process.terminate()
         check(f"isobar open ended with {process.wait(10)}", process.returncode == 0)
     finally:
         process.kill()
@@ -125,13 +131,35 @@ def serves_the_report_alone(isobar, folder):
         check("the token stands among the words of the process", token not in command)
 
 
+class MadeIn:
+    """What happens to the names in a folder, as the kernel tells (inotify)."""
+
+    CREATE, MOVED = 0x100, 0xC0
+
+    def __init__(self, folder):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(0o4000)
+        check("no inotify", self.fd >= 0 and libc.inotify_add_watch(self.fd, os.fsencode(folder), self.CREATE | self.MOVED) >= 0)
+
+    def names(self):
+        out, events = [], os.read(self.fd, 1 << 16)
+        os.close(self.fd)
+        while events:
+            _, mask, _, length = struct.unpack_from("iIII", events)
+            out.append(("made " if mask & self.CREATE else "moved ") + events[16 : 16 + length].rstrip(b"\0").decode())
+            events = events[16 + length :]
+        return out
+
+
 def asks_the_desktop(isobar, folder):
-    """With a desktop: xdg-open gets a file of this user's alone, which leads to the page and is gone afterwards."""
+    """With a desktop: xdg-open gets a file of this user's alone, which leads to the page and is gone afterwards. The file
+    gets no other one's content by a new name, which would have a mode of its own for a moment."""
     tools = folder / "bin"
     tools.mkdir()
     (tools / "xdg-open").write_text(f'#!/bin/sh\nstat -c %a "$1" >{folder}/mode\ncp "$1" {folder}/seen\nmv {folder}/mode {folder}/modes\n')
     (tools / "xdg-open").chmod(0o755)
     env = {"DISPLAY": ":99", "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(folder)}
+    made = MadeIn(folder)
     with opened(isobar, folder / "out/index.html", env=env) as (addresses, _):
         begin = time.monotonic()
         while not (folder / "modes").exists() and time.monotonic() - begin < 20:
@@ -140,6 +168,103 @@ def asks_the_desktop(isobar, folder):
         check("others may read the file", (folder / "modes").read_text().strip() == "600")
         check("it leads elsewhere", f"url={addresses['report']}\"" in (folder / "seen").read_text())
     check("the file is left", not list(folder.glob("isobar-open-*")))
+    names = [n for n in made.names() if "isobar-open" in n]
+    check(f"the address was written by way of {names}", len(names) == 1 and re.fullmatch(r"made isobar-open-\w{6}\.html", names[0]))
+
+
+def stands_its_ground(isobar, folder):
+    """Hundreds of connections that send nothing or half a head: the page is served, and Ctrl-C ends the server. Another
+    server on its port is refused."""
+    with opened(isobar, folder / "out/index.html") as (addresses, process):
+        port = int(re.search(r":(\d+)/", addresses["report"])[1])
+        ran = subprocess.run([isobar, "open", folder / "out/index.html", "--port", str(port)], capture_output=True, text=True, timeout=30)
+        check(f"a second server: {ran.returncode} {ran.stderr}", ran.returncode == 2 and f"{port} is taken" in ran.stderr)
+        slow = []
+        for i in range(300):
+            slow.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+            if i % 2:
+                slow[-1].sendall(b"GET / HTTP/1.1\r\nX: ")
+        begin = time.monotonic()
+        check("the page is not the report", get(addresses["report"])[0] == 200)
+        check(f"the page took {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 5)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.wait(10)
+        check(f"Ctrl-C took {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 2)
+        for s in slow:
+            s.close()
+
+
+# Somebody else's page, which tries to see its neighbour: by every way of loading it, and by a window of it.
+FOREIGN = """<!doctype html><title>foreign</title><script>
+const seen = [], ways = [];
+const way = (name, work) => ways.push(Promise.resolve().then(work).then((text) => {
+  if (String(text).includes("secret")) seen.push(name);
+}, () => {}));
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+const element = (name, place, read) => way(name, async () => {
+  const e = Object.assign(document.createElement(name), place);
+  (document.body || document.documentElement).append(e);
+  await wait(1500);
+  return read(e);
+});
+way("fetch", () => fetch("neighbour.csv").then((r) => r.text()));
+way("request", () => new Promise((done, fail) => {
+  const r = new XMLHttpRequest();
+  r.onload = () => done(r.responseText);
+  r.onerror = fail;
+  r.open("GET", "neighbour.csv");
+  r.send();
+}));
+element("iframe", { src: "neighbour.html" }, (e) => e.contentDocument.documentElement.innerText);
+element("object", { data: "neighbour.html" }, (e) => e.contentDocument.documentElement.innerText);
+element("script", { src: "neighbour.json" }, () => window.stolen || "");
+way("window", async () => {
+  const w = window.open("neighbour.html");
+  await wait(1500);
+  return w.document.documentElement.innerText;
+});
+way("worker", () => new Promise((done, fail) => {
+  const w = new Worker(URL.createObjectURL(new Blob(["fetch('" + new URL("neighbour.csv", location.href) +
+    "').then((r) => r.text()).then(postMessage, () => postMessage(''))"])));
+  w.onmessage = (event) => done(event.data);
+  w.onerror = fail;
+  setTimeout(fail, 2000);
+}));
+way("events", () => new Promise((done, fail) => { const e = new EventSource("neighbour.csv"); e.onopen = () => done("secret"); e.onerror = fail; }));
+Promise.all(ways).then(() => { document.title = "tried " + ways.length + ": " + seen.join(" "); });
+</script>"""
+
+
+def keeps_neighbours(isobar, folder):
+    """What a foreign page sees of the files beside it: nothing."""
+    foreign = folder / "foreign"
+    foreign.mkdir()
+    (foreign / "index.html").write_text(FOREIGN)
+    (foreign / "neighbour.csv").write_text("secret\n")
+    (foreign / "neighbour.html").write_text("<!doctype html><p>secret")
+    (foreign / "neighbour.json").write_text('window.stolen = "secret"')
+    with opened(isobar, foreign, "--no-browser") as (addresses, _), Browser() as browser:
+        page = browser.open_url(addresses["report"])
+        page.wait("document.title.startsWith('tried')", 30)
+        title = page.evaluate("document.title")
+        check(f"a foreign page: {title!r}", title == "tried 8:")
+
+
+def draws(isobar, folder, run):
+    """A report's page is what it is when opened as a file: drawn, without a complaint."""
+    ran = subprocess.run([isobar, "report", run, "-o", folder / "drawn"], capture_output=True, text=True, timeout=300)
+    check(f"report: {ran.stderr}", ran.returncode == 0)
+    if "figures are not drawn" in ran.stderr:
+        print("without vl-convert (bench/setup.sh): a drawn page was not opened")
+        return
+    with opened(isobar, folder / "drawn", "--no-browser") as (addresses, _), Browser() as browser:
+        page = browser.open_url(addresses["report"])
+        page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+        drawn = page.evaluate("document.querySelectorAll('.plot svg.marks, .plot canvas.marks').length")
+        check(f"{drawn} figures are drawn", drawn > 0)
+        page.evaluate("location.hash = '#a=b'")
+        check(f"the console complains: {page.complaints}", not page.complaints)
 
 
 def hands_over(isobar, folder):
@@ -210,9 +335,12 @@ def main():
         refuses(args.isobar, folder)
         serves_the_report_alone(args.isobar, folder)
         asks_the_desktop(args.isobar, folder)
+        stands_its_ground(args.isobar, folder)
         if not find_chromium():
             print("SKIPPED: there is no Chromium (Debian's package chromium, or $CHROMIUM)")
             return
+        keeps_neighbours(args.isobar, folder)
+        draws(args.isobar, folder, run)
         hands_over(args.isobar, folder)
     print("passed")
 

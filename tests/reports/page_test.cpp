@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "model/base/files.h"
+#include "model/base/program.h"
 #include "perfmodel/machine/coefficient.h"
 #include "perfmodel/term.h"
 #include "reports/chart_data.h"
@@ -289,7 +290,8 @@ TEST(Page, NothingOfAnEarlierReportIsLeft) {
 
 // Needs vl-convert, which bench/setup.sh installs; where it is absent there is nothing to draw with.
 TEST(Page, DrawnPageNeedsNothingFromOutside) {
-  const std::string probe = "'" + find_python().string() + "' -c 'import vl_convert' 2>/dev/null";
+  std::string refused;
+  const std::string probe = "'" + drawing_python(&refused).string() + "' -c 'import vl_convert' 2>/dev/null";
   if (std::system(probe.c_str()) != 0) GTEST_SKIP() << "vl-convert is not installed (bench/setup.sh does)";
   TempDir dir, out;
   MadeUpResults made(dir.path);

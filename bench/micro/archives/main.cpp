@@ -207,11 +207,10 @@ void run(const fs::path& folder) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   const bool own = argc < 2;
-  const std::filesystem::path folder =
-      own ? std::filesystem::temp_directory_path() / ("isobar_archives_" + std::to_string(getpid()))
-          : argv[1];
-  std::filesystem::create_directories(folder);
+  std::string folder = own ? std::filesystem::temp_directory_path() / "isobar-archives-XXXXXX" : argv[1];
   try {
+    if (!own) std::filesystem::create_directories(folder);
+    if (own && !::mkdtemp(folder.data())) throw std::runtime_error("no temporary folder: " + folder);
     isobar::run(folder);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "archive_benchmark: %s\n", e.what());
