@@ -142,7 +142,8 @@ struct TitanStep {
 void check_batch(const LoggedRun& r, double local, double replicas, double accumulated) {
   if (local > 0 && r.number("global_batch") > 0)
     refuse_disagreement(r.file, "global batch size", r.number("global_batch"), local * replicas * accumulated,
-                        "local batch size, data-parallel ranks and accumulation steps", 1.001);
+                        "local batch size, accumulation steps and the ranks of the line 'device mesh'",
+                        1.001);
 }
 
 }  // namespace
