@@ -186,7 +186,7 @@ class TraceReader {
     marks_.pop_back();
   }
 
-  /// The end of each step's last kernel; empty where kernels are not told apart by steps.
+  /// The end of each step's last kernel; empty where no kernel shows its step.
   std::vector<double> kernel_ends() const {
     std::vector<const TraceEvent*> kernels;
     for (const TraceEvent& e : events_)
@@ -222,7 +222,7 @@ class TraceReader {
     return ends;
   }
 
-  /// Where kernels end behind their marks, marks time what the host did, not what the step took.
+  /// Marks time what the host did, not what the step took, where kernels end behind them.
   void believe_kernels() {
     for (size_t i = 1; i < marks_.size(); ++i)
       if (marks_[i].process != marks_[0].process) return;  // several ranks in one trace

@@ -132,7 +132,7 @@ size_t compose_label(std::string_view s) {
                                                                                                   : 0;
 }
 
-/// Whether `s` has at `at` what `form` says: 0 stands for a digit, a for a letter.
+/// True where `s` has at `at` what `form` says: 0 stands for a digit, a for a letter.
 bool has_form(std::string_view s, size_t at, std::string_view form) {
   if (at + form.size() > s.size()) return false;
   for (size_t i = 0; i < form.size(); ++i) {
