@@ -292,7 +292,7 @@ std::vector<TraceEvent> trace_events(const std::string& file) {
   };
   const std::string text = log_text(file);
   const json rest = json::parse(text, take, /*allow_exceptions=*/false);
-  if (!rest.is_object() || !found) refuse_trace(file, text);
+  if (!rest.is_object() || !found || text.find('\0') != std::string::npos) refuse_trace(file, text);
   return out;
 }
 
