@@ -74,7 +74,8 @@ json job_in(const json& jobs, const std::string& id) {
   return nullptr;
 }
 
-/// What `qstat -f` prints without -F json: "    Resource_List.nodect = 2", long values going on behind a tab.
+/// A job as `qstat -f` prints it without -F json: "    Resource_List.nodect = 2", long values going on behind
+/// a tab.
 json plain_job(const std::string& text) {
   json out = json::object();
   json* last = nullptr;

@@ -55,7 +55,7 @@ class Scheduler {
   /// By id, what the scheduler's books say of jobs; nothing when it keeps none.
   virtual std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
       const std::vector<std::string>& ids) = 0;
-  /// What was wrong with answers to the last question ("qstat's answer is no JSON at byte 412 …"); "":
+  /// The fault of answers to the last question ("qstat's answer is no JSON at byte 412 …"); "":
   /// nothing.
   const std::string& trouble() const { return trouble_; }
   /// Inside of a job: its id, and the names of its nodes.

@@ -113,7 +113,7 @@ class Slurm : public Scheduler {
  private:
   using Rows = std::vector<std::vector<std::string>>;
 
-  /// Lines of fields; one that has too few is told, and says nothing.
+  /// Lines of fields; one that has too few is reported, and nothing follows from it.
   Rows rows_in(const Said& s, const char* program, size_t fields) {
     Rows rows;
     std::istringstream lines(s.out);

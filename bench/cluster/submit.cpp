@@ -27,7 +27,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr int kMostFruitless = 4;
-constexpr size_t kMostTroubles = 5;   // that are told: each answer may be wrong in a way of its own
+constexpr size_t kMostTroubles = 5;   // that are reported: each answer may be wrong in a way of its own
 constexpr double kSubmission_s = 30;  // within which a submission that was begun has reached the scheduler
 constexpr double kLeaving_s =
     120;  // within which a job ends whose trials are all done (epilogs, busy schedulers)

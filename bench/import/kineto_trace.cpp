@@ -186,7 +186,7 @@ class TraceReader {
     marks_.pop_back();
   }
 
-  /// The end of each step's last kernel; empty where kernels are not told apart by steps.
+  /// The end of each step's last kernel; empty where no kernel shows its step.
   std::vector<double> kernel_ends() const {
     std::vector<const TraceEvent*> kernels;
     for (const TraceEvent& e : events_)
@@ -222,7 +222,7 @@ class TraceReader {
     return ends;
   }
 
-  /// Where kernels end behind their marks, marks time what the host did, not what the step took.
+  /// Marks time what the host did, not what the step took, where kernels end behind them.
   void believe_kernels() {
     for (size_t i = 1; i < marks_.size(); ++i)
       if (marks_[i].process != marks_[0].process) return;  // several ranks in one trace
@@ -292,7 +292,7 @@ std::vector<TraceEvent> trace_events(const std::string& file) {
   };
   const std::string text = log_text(file);
   const json rest = json::parse(text, take, /*allow_exceptions=*/false);
-  if (!rest.is_object() || !found) refuse_trace(file, text);
+  if (!rest.is_object() || !found || text.find('\0') != std::string::npos) refuse_trace(file, text);
   return out;
 }
 

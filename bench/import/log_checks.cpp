@@ -16,8 +16,8 @@ namespace {
 constexpr double kRateFactor = 1.15;  // printed and computed rates: rounding, and what a timer leaves out
 constexpr double kFlopsFactor = 3;    // programs count attention, heads and recomputation in their own way
 constexpr double kClockShare = 0.8;   // a step takes no longer than the clock says, ...
-constexpr double kClockFactor = 20;  // ... and evaluations and checkpoints are no longer than so many of them
-constexpr double kClockSlack_s = 2;  // clocks of whole seconds
+constexpr double kClockFactor = 20;   // ... nor, in every interval, 20 times less: evaluations stand in some
+constexpr double kClockSlack_s = 2;   // clocks of whole seconds
 
 std::string short_number(double v) {
   char s[32];

@@ -111,21 +111,16 @@ size_t ray_label(std::string_view s) {
              : 0;
 }
 
-/// "node01: " or "x1000c0s0b0n0 3: ". A word without a digit may be the log's own ("step: 10").
-size_t host_label(std::string_view s) {
-  size_t end = 0;
-  bool numbered = false;
-  while (end < s.size() && (letter(s[end]) || digit(s[end]) || s[end] == '-' || s[end] == '.'))
-    numbered = numbered || digit(s[end]), ++end;
-  if (end == 0 || !letter(s[0]) || end >= s.size()) return 0;
-  if (!numbered && s.substr(0, end) != "localhost") return 0;
-  if (s[end] == ' ') {
-    const size_t rank = digits_at(s, end + 1);
-    if (rank == end + 1) return 0;
-    end = rank;
-  }
-  if (end >= s.size() || s[end] != ':') return 0;
-  return end + 1 == s.size() || s[end + 1] == ' ' ? blank_behind(s, end + 1) : 0;
+/// "node01: " or "x1000c0s0b0n0 3: ": the name, and where the text behind it begins.
+std::pair<std::string, size_t> host_before(std::string_view s) {
+  size_t name = 0;
+  while (name < s.size() && (letter(s[name]) || digit(s[name]) || s[name] == '-' || s[name] == '.')) ++name;
+  size_t end = name;
+  if (end == 0 || !letter(s[0])) return {"", 0};
+  if (end < s.size() && s[end] == ' ') end = digits_at(s, end + 1);
+  if (end >= s.size() || s[end] != ':' || s[end - 1] == ' ') return {"", 0};
+  if (end + 1 < s.size() && s[end + 1] != ' ') return {"", 0};
+  return {std::string(s.substr(0, name)), blank_behind(s, end + 1)};
 }
 
 /// "trainer-1  | "
@@ -137,7 +132,7 @@ size_t compose_label(std::string_view s) {
                                                                                                   : 0;
 }
 
-/// Whether `s` has at `at` what `form` says: 0 stands for a digit, a for a letter.
+/// True where `s` has at `at` what `form` says: 0 stands for a digit, a for a letter.
 bool has_form(std::string_view s, size_t at, std::string_view form) {
   if (at + form.size() > s.size()) return false;
   for (size_t i = 0; i < form.size(); ++i) {
@@ -174,23 +169,23 @@ size_t time_label(std::string_view s) {
   return at == s.size() || s[at] == ' ' || s[at] == '[' ? blank_behind(s, at) : 0;
 }
 
-// Some hosts have a name without a number: it is a label where most lines begin with it.
-std::string host_of_most(const std::vector<std::string>& lines) {
-  constexpr size_t kFewest = 8;
+/// Names before the colon of lines: with a number in them, those of several lines; without, those of most,
+/// for such a word may be the log's own ("step: 10").
+std::set<std::string> hosts_in(const std::vector<std::string>& lines) {
+  constexpr size_t kFewest = 3, kFewestUnnumbered = 8;
   std::map<std::string, size_t> seen;
   size_t filled = 0;
   for (const std::string& line : lines) {
     filled += !line.empty();
-    const size_t colon = line.find(": ");
-    if (colon == std::string::npos || colon == 0 || colon > 64) continue;
-    const std::string name = line.substr(0, colon);
-    if (letter(name[0]) && std::all_of(name.begin(), name.end(),
-                                       [](char c) { return letter(c) || digit(c) || c == '-' || c == '.'; }))
-      ++seen[name];
+    if (auto [name, rest] = host_before(without_labels(line, Times::taken_off)); rest > 0)
+      ++seen[std::move(name)];
   }
-  for (const auto& [name, n] : seen)
-    if (n >= kFewest && 2 * n > filled) return name + ": ";
-  return "";
+  std::set<std::string> out;
+  for (const auto& [name, n] : seen) {
+    const bool numbered = name.find_first_of("0123456789") != std::string::npos || name == "localhost";
+    if (numbered ? n >= kFewest : n >= kFewestUnnumbered && 2 * n > filled) out.insert(name);
+  }
+  return out;
 }
 
 }  // namespace
@@ -210,11 +205,13 @@ std::string log_text(const std::string& file) {
   return bytes;
 }
 
-std::string_view without_labels(std::string_view line, Times times) {
+std::string_view without_labels(std::string_view line, Times times, const std::set<std::string>& hosts) {
   for (;;) {
     size_t n = 0;
-    for (const auto label : {slurm_label, bracket_label, ray_label, host_label, compose_label})
+    for (const auto label : {slurm_label, bracket_label, ray_label, compose_label})
       if (n == 0) n = label(line);
+    if (n == 0 && !hosts.empty())
+      if (const auto [name, rest] = host_before(line); hosts.contains(name)) n = rest;
     if (n == 0 && times == Times::taken_off) n = time_label(line);
     if (n == 0) return line;
     line.remove_prefix(n);
@@ -235,13 +232,8 @@ std::vector<std::string> log_lines(const std::string& text, Times times) {
       out.back() += c;
     }
   }
-  const std::string host = host_of_most(out);
-  for (std::string& line : out) {
-    std::string_view rest = line;
-    if (!host.empty() && line.starts_with(host)) rest.remove_prefix(host.size());
-    rest = without_labels(rest, times);
-    line.erase(0, line.size() - rest.size());
-  }
+  const std::set<std::string> hosts = hosts_in(out);
+  for (std::string& line : out) line.erase(0, line.size() - without_labels(line, times, hosts).size());
   return out;
 }
 

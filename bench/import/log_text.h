@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,9 +19,10 @@ std::string log_text(const std::string& file);
 enum class Times : uint8_t { kept, taken_off };
 
 /// The line without what a launcher put before it: `0: ` (srun --label), `[1,0]<stdout>:` (mpirun
-/// --tag-output), `[rank0]:` and `[default3]:` (torchrun), `[0] ` (hydra), `node01: ` (pdsh), `(pid=7) `
-/// (Ray), `name | ` (docker compose); and times (ts, kubectl) where they are not wanted.
-std::string_view without_labels(std::string_view line, Times times);
+/// --tag-output), `[rank0]:` and `[default3]:` (torchrun), `[0] ` (hydra), `(pid=7) ` (Ray), `name | `
+/// (docker compose), `node01: ` (pdsh) of the hosts that are named; and times (ts, kubectl) where they are
+/// not wanted.
+std::string_view without_labels(std::string_view line, Times times, const std::set<std::string>& hosts = {});
 
 /// Without colours and labels; a progress bar that returns to its line's begin ends a line each time.
 std::vector<std::string> log_lines(const std::string& text, Times times = Times::kept);

@@ -79,7 +79,7 @@ std::string attention_of(const Arguments& a) {
   return a.text("transformer_impl") == "transformer_engine" ? "flash2" : "fused";
 }
 
-/// Of an iteration; forks print seconds.
+/// The time of an iteration; forks print seconds.
 std::optional<double> seconds_in(const std::string& line) {
   if (const auto ms = number_after(line, "elapsed time per iteration (ms):")) return 1e-3 * *ms;
   return number_after(line, "elapsed time per iteration (s):");

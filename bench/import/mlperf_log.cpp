@@ -129,7 +129,7 @@ void one_unit(std::vector<Block>& blocks, double batch, LoggedRun& r) {
   r.notes.push_back(std::string("blocks ").append(both).append(" were multiplied by the batch"));
 }
 
-/// Whether counts are tokens: whole batches of them, and too many for samples where the log calls them so.
+/// True where counts are tokens: whole batches of them, and too many for samples where the log calls them so.
 bool counts_tokens(const std::vector<Block>& blocks, double batch, double seq) {
   return seq > 1 && std::all_of(blocks.begin(), blocks.end(), [&](const Block& b) {
            const double counted = *b.end - *b.begin;
@@ -179,7 +179,7 @@ void take_blocks(std::vector<Block> blocks, double batch, LoggedRun& r) {
   if (tokens) r.notes.push_back("blocks count tokens: " + count_text(batch * seq) + " are a step");
 }
 
-/// Where no block counts: the times of steps that the logger prints, else what its throughput makes.
+/// Steps where no block counts: the times that the logger prints, else what its throughput makes.
 void take_tracked(const MlperfEvents& e, LoggedRun& r) {
   if (!e.step_times.empty()) {
     r.steps = e.step_times;

@@ -114,7 +114,7 @@ std::pair<int64_t, int64_t> world_of(const std::string& file, const std::vector<
   return {static_cast<int64_t>(first.size()), static_cast<int64_t>(std::max<size_t>(1, hosts.size()))};
 }
 
-/// What nccl-tests multiplies algbw by for the bandwidth of a bus.
+/// The factor from algbw to the bandwidth of a bus in nccl-tests.
 double bus_factor(const std::string& collective, int64_t ranks) {
   const auto n = static_cast<double>(ranks);
   if (collective == "broadcast") return 1;

@@ -117,7 +117,7 @@ void read_applied(const std::string& line, LoggedRun& r) {
   }
 }
 
-/// Whether a line tells of a training step: validation and evaluation have a word before "step:".
+/// True for the line of a training step: validation and evaluation have a word before "step:".
 bool of_training_step(const std::string& line) {
   const size_t at = line.find("step:");
   if (at == std::string::npos) return false;
@@ -126,7 +126,7 @@ bool of_training_step(const std::string& line) {
          std::isalpha(static_cast<unsigned char>(line[before])) == 0;
 }
 
-/// Of a GPU; "wps" (words) until the end of 2024, "tps" (tokens) since then.
+/// Tokens a second of a GPU; "wps" (words) until the end of 2024, "tps" (tokens) since then.
 std::optional<double> tokens_in(const std::string& line) {
   const auto tps = number_after(line, "tps:");
   return tps ? tps : number_after(line, "wps:");
@@ -142,7 +142,8 @@ struct TitanStep {
 void check_batch(const LoggedRun& r, double local, double replicas, double accumulated) {
   if (local > 0 && r.number("global_batch") > 0)
     refuse_disagreement(r.file, "global batch size", r.number("global_batch"), local * replicas * accumulated,
-                        "local batch size, data-parallel ranks and accumulation steps", 1.001);
+                        "local batch size, accumulation steps and the ranks of the line 'device mesh'",
+                        1.001);
 }
 
 }  // namespace

@@ -30,16 +30,26 @@ std::string json_excess(std::string_view text, int64_t values) {
   return "";
 }
 
+namespace {
+
+/// JSON holds no NUL, which the parser takes for the text's end, whatever stands behind it.
+nlohmann::json parse_all(std::string_view text) {
+  if (text.find('\0') != std::string_view::npos) return nlohmann::json::value_t::discarded;
+  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+}  // namespace
+
 nlohmann::json parse_json(std::string_view text) {
   if (!json_excess(text).empty()) return nlohmann::json::value_t::discarded;
-  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return parse_all(text);
 }
 
 nlohmann::json read_json(const std::filesystem::path& file, int64_t bytes, int64_t values) {
   const std::string text = read_file(file, bytes);
   if (const std::string excess = json_excess(text, values); !excess.empty())
     throw ConfigError(file.string(), "line 1", excess, "check that it is the file that you mean");
-  return nlohmann::json::parse(text, nullptr, false);
+  return parse_all(text);
 }
 
 std::string text_in(const nlohmann::json& j, const char* key) {

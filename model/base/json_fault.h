@@ -1,4 +1,4 @@
-// Where a text stops being JSON, for errors that name it.
+// The place where a text stops being JSON, for errors that name it.
 //
 //   throw ConfigError(file, "", json_fault(text), "write it again");   // "is no JSON at byte 412: after …"
 #pragma once

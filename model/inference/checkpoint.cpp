@@ -195,8 +195,7 @@ void load_first_weights(const fs::path& from, const Plan& plan, float* params, v
     read_whole(checkpoint, {kModel}, all);
     weights = checkpoint / kModel;
   }
-  load_weights(plan, SafetensorsReader(weights, StoredValues::finite), "", {params, params16},
-               Absent::adapters_stay);
+  load_weights(plan, SafetensorsReader(weights), "", {params, params16}, Absent::adapters_stay);
 }
 
 }  // namespace isobar

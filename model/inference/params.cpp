@@ -193,7 +193,10 @@ void load_weights(const Plan& plan, const SafetensorsReader& file, const std::st
     const bool may_stay = absent == Absent::stays || (absent == Absent::adapters_stay && p.adapter);
     if (may_stay && !file.tensors().contains(prefix + p.name)) continue;
     const StoredTensor& t = stored(file, prefix + p.name, p);
-    each_run<true>(plan, p, to, [&](const ElementRun& r, float* x) { file.read(t, r.whole, r.count, x); });
+    each_run<true>(plan, p, to, [&](const ElementRun& r, float* x) {
+      file.read(t, r.whole, r.count, x);
+      if (absent == Absent::adapters_stay) refuse_nonfinite(file, t, r.whole, r.count, x);
+    });
   }
 }
 

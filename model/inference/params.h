@@ -45,7 +45,8 @@ void write_weights(const Plan& plan, const SafetensorsWriter& file, const Weight
 /// Reads this rank's parts. Throws ConfigError naming the parameter that is missing or has another shape.
 void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
                   int64_t Shard::*buffer, float* data);
-/// Of what the file does not have: whether it keeps its values.
+/// The values of what the file does not have: an error, or kept. adapters_stay: first weights, of another run
+/// or program, in which NaN and infinity are refused.
 enum class Absent : uint8_t { refused, adapters_stay, stays };
 void load_weights(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
                   const Weights& to, Absent absent = Absent::refused);

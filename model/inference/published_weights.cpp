@@ -168,7 +168,7 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
 int64_t import_published_weights(const RunSpec& spec, const fs::path& file, const std::string& named,
                                  const fs::path& to) {
   Form form = form_of(spec, named, Adapters::apart);
-  const SafetensorsReader in(file, StoredValues::finite);
+  const SafetensorsReader in(file);
   const bool adapted = has_adapters(in, form);
   if (!adapted) form = form_of(spec, named, Adapters::merged);
   const bool merges = adapted && spec.train.lora_rank == 0;
@@ -181,6 +181,7 @@ int64_t import_published_weights(const RunSpec& spec, const fs::path& file, cons
   for (const auto& [name, t] : found) {
     theirs.resize(static_cast<size_t>(elements_of(t->shape)));
     in.read(in.tensors().at(name), 0, static_cast<int64_t>(theirs.size()), theirs.data());
+    refuse_nonfinite(in, in.tensors().at(name), 0, static_cast<int64_t>(theirs.size()), theirs.data());
     for (const PublishedTensor::Piece& p : t->pieces)
       each_run(p, [&](int64_t own, int64_t their, int64_t run) {
         out.write(p.own, own, run, theirs.data() + their);

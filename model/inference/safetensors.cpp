@@ -225,8 +225,7 @@ void SafetensorsWriter::write(const std::string& name, int64_t first, int64_t co
   file_.write_at(at->second.offset + first * width, values, count * width);
 }
 
-SafetensorsReader::SafetensorsReader(const fs::path& path, StoredValues values)
-    : file_(readable(path), O_RDONLY), values_(values) {
+SafetensorsReader::SafetensorsReader(const fs::path& path) : file_(readable(path), O_RDONLY) {
   uint64_t length = 0;
   const int64_t prefix = sizeof length, size = file_.size();
   if (size < prefix) throw torn(path, "it ends before the 8 bytes of its header's length");
@@ -247,9 +246,7 @@ void SafetensorsReader::parse(std::string_view text, int64_t base, int64_t room)
   if (const std::string excess = json_excess(text); !excess.empty())
     throw torn(path(), "the header " + excess);
   const nlohmann::json header = parse_json(text);
-  // The parser stops at a NUL as at the end.
-  if (header.is_discarded() || text.find('\0') != std::string_view::npos)
-    throw torn(path(), "the header " + json_fault(text));
+  if (header.is_discarded()) throw torn(path(), "the header " + json_fault(text));
   if (!header.is_object()) throw torn(path(), "the header is no JSON object");
   if (const auto twice = doubled_key(text)) throw torn(path(), "the header has '" + *twice + "' twice");
   std::vector<Extent> extents;
@@ -313,13 +310,6 @@ void SafetensorsReader::read_any(const StoredTensor& t, int64_t first, int64_t c
                       "is of type " + std::string(t.type->name) + ", and weights are floating-point numbers",
                       "write it as BF16, F16 or F32");
   read_converted(file_, t, first, count, values);
-  if (values_ == StoredValues::any) return;
-  const auto wrong = std::find_if(values, values + count, [](T x) { return !std::isfinite(x); });
-  if (wrong == values + count) return;
-  throw ConfigError(path().string(), t.name,
-                    std::string("holds ") + (std::isnan(*wrong) ? "NaN" : "infinity") + " (element " +
-                        std::to_string(first + (wrong - values)) + " of " + std::to_string(t.count) + ")",
-                    "take weights of a training that did not diverge");
 }
 
 void SafetensorsReader::read(const StoredTensor& t, int64_t first, int64_t count, float* values) const {
@@ -334,6 +324,16 @@ void SafetensorsReader::read_whole(const StoredTensor& t, std::vector<double>& v
   if (t.type->kind == StoredType::Kind::other) return;
   values.resize(static_cast<size_t>(t.count));
   read_converted(file_, t, 0, t.count, values.data());
+}
+
+void refuse_nonfinite(const SafetensorsReader& file, const StoredTensor& t, int64_t first, int64_t count,
+                      const float* values) {
+  const float* const wrong = std::find_if(values, values + count, [](float x) { return !std::isfinite(x); });
+  if (wrong == values + count) return;
+  throw ConfigError(file.path().string(), t.name,
+                    std::string("holds ") + (std::isnan(*wrong) ? "NaN" : "infinity") + " (element " +
+                        std::to_string(first + (wrong - values)) + " of " + std::to_string(t.count) + ")",
+                    "take weights of a training that did not diverge");
 }
 
 TensorFile read_safetensors(const fs::path& path) {

@@ -76,14 +76,11 @@ struct StoredTensor {
   bool floating() const { return type->kind == StoredType::Kind::floating; }
 };
 
-enum class StoredValues : uint8_t { any, finite };
-
 /// Throws ConfigError for a file that is missing, truncated or malformed: its tensors tile its data, without
-/// overlaps, holes or bytes behind the last. `values`: finite refuses to read NaN and infinity, by the
-/// tensor's name.
+/// overlaps, holes or bytes behind the last.
 class SafetensorsReader {
  public:
-  explicit SafetensorsReader(const std::filesystem::path& path, StoredValues values = StoredValues::any);
+  explicit SafetensorsReader(const std::filesystem::path& path);
   const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
@@ -105,10 +102,14 @@ class SafetensorsReader {
   template <class T>
   void read_any(const StoredTensor& t, int64_t first, int64_t count, T* values) const;
   OpenFile file_;
-  StoredValues values_;
   std::map<std::string, StoredTensor> tensors_;
   Metadata metadata_;
 };
+
+/// Throws ConfigError where one of these elements of a tensor is NaN or infinity: another program's weights
+/// may be of a training that diverged.
+void refuse_nonfinite(const SafetensorsReader& file, const StoredTensor& t, int64_t first, int64_t count,
+                      const float* values);
 
 struct TensorFile {  // a small file, all of it
   struct Values {

@@ -18,7 +18,7 @@ struct StoredType {
 
 const StoredType* stored_type(std::string_view name);
 
-/// Of whole elements that are no `other`.
+/// Values of whole elements that are no `other`.
 void convert(const StoredType& t, const std::byte* bytes, int64_t count, float* values);
 void convert(const StoredType& t, const std::byte* bytes, int64_t count, double* values);
 

@@ -175,7 +175,7 @@ TEST_F(Doctor, SaysHowMuchMemoryItsControlGroupAllows) {
     std::filesystem::create_directories((dir_ / file).parent_path());
     write_atomically(dir_ / file, text + "\n");
   };
-  EXPECT_EQ(examine_memory(dir_).health, Health::ok);  // where nothing is told
+  EXPECT_EQ(examine_memory(dir_).health, Health::ok);  // no group is named
   says("proc/self/cgroup", "0::/job/step");
   says("sys/fs/cgroup/job/step/memory.max", "max");
   EXPECT_EQ(examine_memory(dir_).health, Health::ok);

@@ -122,6 +122,7 @@ def qstat(home, words):
     assert words[:4] == ["-x", "-f", "-F", "json"], words
     known, missing = {}, False
     for job in words[4:]:
+        if known: break  # as OpenPBS does (2672): of several jobs one may be all that it tells
         if (home / "server" / job).exists():
             known[job] = load(home, job)
         else:

@@ -108,21 +108,30 @@ TEST_F(ForeignLogs, LaunchersLabelsAreTakenOffAndWordsOfTheLogAreNot) {
     EXPECT_EQ(without_labels(line, Times::kept),
               std::string_view(line).substr(line == std::string("a | b") ? 4 : 0))
         << line;
+  const std::set<std::string> hosts = {"node01", "nid000012", "worker-1.cluster", "localhost",
+                                       "x1000c0s0b0n0"};
   for (const char* label : {"0: ", "  12: ", "[1,0]<stdout>: ", "[1,0]<stdout>:", "[1,12]<stderr>:",
                             "[rank0]:", "[default3]: ", "[0] ", "[trainer0|12]:", "node01: ", "nid000012: ",
                             "worker-1.cluster: ", "localhost: ", "x1000c0s0b0n0 3: ", "(pid=12) ",
                             "[pod/a-b/c] ", "ray-training  | ", "node01: [1,0]<stdout>:[rank0]:"})
-    EXPECT_EQ(without_labels(std::string(label) + "# size", Times::kept), "# size") << label;
+    EXPECT_EQ(without_labels(std::string(label) + "# size", Times::kept, hosts), "# size") << label;
   for (const char* time :
        {"2024-01-01T10:00:00.123456Z ", "2024-01-01 10:00:00,123 ", "[2024-01-01 10:00:00] ",
         "Nov 26 04:11:24 ", "Nov  6 04:11:24 ", "00:00:05 ", "2024-01-01T10:00:00+01:00 0: ",
         "Thu Nov 26 04:11:24 2026<stdout>:", "Thu Nov 26 04:11:24 2026[1,0]<stdout>:"})
     EXPECT_EQ(without_labels(std::string(time) + "# size", Times::taken_off), "# size") << time;
-  // A host without a number in its name is a label where most lines begin with it.
-  std::string lines;
-  for (int i = 0; i < 10; ++i) lines += "alice: # size\n";
-  EXPECT_EQ(log_lines(lines)[3], "# size");
-  EXPECT_EQ(log_lines("alice: # size\nb\nc\n")[0], "alice: # size");
+  // A host is one where several lines begin with its name; without a number in that, where most do.
+  const auto many = [](const std::string& line, int n) {
+    std::string all;
+    for (int i = 0; i < n; ++i) all += line + "\n";
+    return all;
+  };
+  EXPECT_EQ(log_lines(many("node01: # size", 3) + many("other", 9))[0], "# size");
+  EXPECT_EQ(log_lines(many("2024-01-01 10:00:00 node01: # size", 3), Times::taken_off)[0], "# size");
+  EXPECT_EQ(log_lines(many("bf16: true", 2) + many("node01: fp8: false", 3))[2], "fp8: false");
+  EXPECT_EQ(log_lines(many("bf16: true", 2))[0], "bf16: true");
+  EXPECT_EQ(log_lines(many("alice: # size", 10))[3], "# size");
+  EXPECT_EQ(log_lines(many("alice: # size", 10) + many("step: 10", 11))[0], "alice: # size");
 }
 
 TEST_F(ForeignLogs, TheClockOfALineIsSecondsSince1970) {
@@ -232,6 +241,7 @@ TEST_F(ForeignLogs, TorchtitanOf2024AndOfToday) {
          {"'global batch size'", std::to_string(2 * local * ranks), std::to_string(local * ranks)});
   }
   const std::string experts =
+      "Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=8, cp=1, tp=1, ep=8\n"
       "Building deepseek_v3 16B with DeepSeekV3ModelArgs(dim=2048, n_layers=27, n_heads=16, num_experts=64, "
       "vocab_size=102400)\nTrainer is initialized with local batch size 1, global batch size 8, sequence "
       "length 4096\n"
