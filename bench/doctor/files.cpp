@@ -82,10 +82,12 @@ Check examine_results(const std::filesystem::path& results) {
 
 std::vector<Check> examine_files(const Examination& e) {
   std::vector<Check> out;
-  const std::filesystem::path temp = std::filesystem::temp_directory_path();
-  const bool writable = ::access(temp.c_str(), W_OK) == 0;
-  out.push_back({"temporary files", temp.string(), writable ? Health::ok : Health::failed,
-                 "set TMPDIR to a directory that can be written", true});
+  std::error_code unknown;
+  const std::filesystem::path temp = std::filesystem::temp_directory_path(unknown);
+  const bool writable = !unknown && ::access(temp.c_str(), W_OK) == 0;
+  out.push_back({"temporary files", unknown ? "TMPDIR: " + unknown.message() : temp.string(),
+                 writable ? Health::ok : Health::failed, "set TMPDIR to a directory that can be written",
+                 true});
   out.push_back(examine_results(e.results));
   if (e.run) {
     const std::string file = e.run->data.train.empty() ? "noise, made in memory" : e.run->data.train;

@@ -60,6 +60,7 @@ void keep_owner_and_mode(int fd, const struct stat& old, const fs::path& path) {
                      ::fchown(fd, old.st_uid, old.st_gid) == 0 || ::fchown(fd, -1, old.st_gid) == 0;
   // Another group is not to read or write what the old one might.
   const mode_t mode = old.st_mode & (given ? 0777 : 0707);
+  if ((now.st_mode & 0777) == mode) return;  // some filesystems know no other
   if (::fchmod(fd, mode) != 0) fail(path, "cannot set the mode of");
 }
 

@@ -6,12 +6,19 @@
 #include <cerrno>
 #include <system_error>
 
+#include "model/base/error.h"
+
 namespace isobar {
 
 namespace fs = std::filesystem;
 
 TemporaryFile::TemporaryFile(const std::string& begin, const std::string& end, std::string_view bytes) {
-  std::string name = (fs::temp_directory_path() / (begin + "XXXXXX" + end)).string();
+  std::error_code unknown;
+  const fs::path folder = fs::temp_directory_path(unknown);
+  if (unknown)
+    throw ConfigError("TMPDIR", "", "is no folder: " + unknown.message(),
+                      "name one that is yours, or unset it");
+  std::string name = (folder / (begin + "XXXXXX" + end)).string();
   const int fd = ::mkostemps(name.data(), static_cast<int>(end.size()), O_CLOEXEC);  // of mode 600
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "cannot create " + name);
   path_ = name;

@@ -185,6 +185,8 @@ TEST_F(Files, ATemporaryFileIsOfItsUserAloneAndGoesAway) {
   }
   EXPECT_FALSE(fs::exists(path));
   ::umask(before);
+  ASSERT_EQ(::setenv("TMPDIR", (dir_ / "nowhere").c_str(), 1), 0);
+  EXPECT_THROW(TemporaryFile("isobar-", ".html", "secret"), ConfigError);
   ::unsetenv("TMPDIR");
 }
 

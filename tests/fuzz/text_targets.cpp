@@ -1,16 +1,20 @@
 // What people write: sweep, model and machine files (the cluster section among it) and tables of runs.
 #include <algorithm>
 #include <fstream>
+#include <optional>
+#include <stdexcept>
 
 #include "bench/cluster/cluster.h"
 #include "bench/sweep/trials.h"
 #include "model/base/csv_table.h"
+#include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/yaml.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/own_runs.h"
 #include "perfmodel/score/published_run.h"
+#include "reports/http.h"
 #include "reports/reference.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -30,6 +34,14 @@ void read_machine(const std::string& file) {
   load_machine(file);
   const nlohmann::json j = load_yaml(file);
   if (j.contains("cluster")) cluster_from_json(j["cluster"], file);
+}
+
+// A head of an HTTP request, as a browser sends it to the little servers.
+void read_head(const std::string& file) {
+  const std::optional<HttpRequest> r = parse_head(read_file(file));
+  if (!r) throw ConfigError(file, "", "is no head of a request", "");
+  if (r->path.find('\0') != std::string::npos || !r->path.starts_with('/'))
+    throw std::logic_error("a path that no file may have: " + r->path);
 }
 
 constexpr const char* kMachine = "configs/machines/dgx-a100.yaml";
@@ -90,6 +102,13 @@ std::vector<Target> text_targets(const fs::path& source, const fs::path& folder)
          runs_of(load_own_runs(f, m), m, chip_of(m));
        }}};
   for (Target& each : t) each.keyed = true;
+  t.push_back({"request",
+               "mutated.head",
+               {"GET /0123abc/page/a%20b/%C3%BC.html?token=1&b=%zz HTTP/1.1\r\nHost: 127.0.0.1:43121\r\n"
+                "Accept: */*\r\nCookie: a=b; c\r\n\r\n",
+                "HEAD / HTTP/1.0\r\nhost:x\r\n: \r\n\r\nbody"},
+               false,
+               read_head});
   for (std::string& s : t[0].seeds)  // the base that lies beside the input
     for (size_t at = 0; (at = s.find("../models/", at)) != std::string::npos;)
       s.replace(at, s.find(".yaml", at) - at, "base");

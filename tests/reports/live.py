@@ -3,15 +3,17 @@
 
 Plays a sweep of 36 trials: its files appear one by one, then it dies with some trials unfinished. The page must follow,
 go on afterwards, answer nothing without its token, to no other host's name and on no other interface than loopback.
-Prints SKIPPED where there is no Chromium.
+A server that is stopped at its start leaves nothing. Prints SKIPPED where there is no Chromium.
 """
 
 import argparse
 import http.client
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -57,6 +59,26 @@ def refusals(port, token):
     check("a path that is not there", status("127.0.0.1", port, f"/../sweep.json?token={token}") in (400, 404))
 
 
+def killed_at_its_start(isobar, folder):
+    """A server that is stopped before it serves leaves nothing behind, neither in TMPDIR nor in /tmp."""
+    made = made_up.write(isobar, folder / "few", 2, seed=4)
+    (folder / "few/sweep.json").write_text(matrix(made))
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    before = set(pathlib.Path("/tmp").glob("isobar-*"))
+    for hundredths in range(5, 65, 10):
+        server = subprocess.Popen(
+            [isobar, "watch", folder / "few", "--serve"], stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(temporary)}
+        )
+        time.sleep(hundredths / 100)
+        server.send_signal(signal.SIGTERM if hundredths % 20 == 5 else signal.SIGKILL)
+        server.wait(20)
+        server.stdout.read()  # until the Python that it started has ended, too
+        server.stdout.close()
+    left = [*temporary.iterdir(), *(set(pathlib.Path("/tmp").glob("isobar-vega*")) - before)]
+    check(f"stopped servers left {left}", not left)
+
+
 def matrix(made):
     trials = [{"id": m["id"], "name": m["name"], "ranks": m["axes"].get("ranks", 1)} for m in made]
     return json.dumps({"schema": 1, "trials": trials})
@@ -67,6 +89,8 @@ def main():
     parser.add_argument("--isobar", required=True)
     parser.add_argument("--keep", type=pathlib.Path, help="leave screenshots here")
     args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        killed_at_its_start(args.isobar, pathlib.Path(temporary))
     if not find_chromium():
         print("SKIPPED: there is no Chromium (Debian's package chromium, or $CHROMIUM)")
         return
