@@ -49,10 +49,15 @@ bool are_numbers(const json& j) {
   return j.is_array() && std::all_of(j.begin(), j.end(), [](const json& x) { return x.is_number(); });
 }
 
-bool are_words(const json& j, const char* key) {
-  if (!j.contains(key)) return true;
-  return j[key].is_array() &&
-         std::all_of(j[key].begin(), j[key].end(), [](const json& x) { return x.is_string(); });
+bool are_words(const json& j) {
+  return j.is_array() && std::all_of(j.begin(), j.end(), [](const json& x) { return x.is_string(); });
+}
+
+bool are_statistics(const json& j, const std::vector<std::string>& lists) {
+  return j.is_object() && j.contains("mean") && j.contains("std") && are_numbers(j["mean"]) &&
+         are_numbers(j["std"]) && j["mean"].size() == j["std"].size() &&
+         std::all_of(lists.begin(), lists.end(),
+                     [&](const std::string& key) { return j.contains(key) && are_words(j[key]); });
 }
 
 }  // namespace
@@ -85,14 +90,10 @@ KeptStatistics::KeptStatistics(const std::string& path, const std::string& key, 
   }
 }
 
-std::optional<json> KeptStatistics::find() const {
+std::optional<json> KeptStatistics::find(const std::vector<std::string>& lists) const {
   if (file_.empty() || !settled_) return std::nullopt;
   auto j = read_kept(file_, "computed");
-  if (!j) return std::nullopt;
-  if (j->is_object() && j->contains("mean") && j->contains("std") && are_numbers((*j)["mean"]) &&
-      are_numbers((*j)["std"]) && (*j)["mean"].size() == (*j)["std"].size() && are_words(*j, "channels") &&
-      are_words(*j, "units"))
-    return j;
+  if (!j || are_statistics(*j, lists)) return j;
   say_made_again(file_, "it holds no statistics", "computed");
   return std::nullopt;
 }

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/data/field_choice.h"
 
@@ -24,7 +25,9 @@ class KeptStatistics {
   /// `of`: what else they depend on. Throws ConfigError where there are no such files.
   KeptStatistics(const std::string& path, const std::string& key, const FieldChoice& choice,
                  const nlohmann::json& of);
-  std::optional<nlohmann::json> find() const;  // none, too, where what is kept is damaged
+  /// None, too, where what is kept is damaged, which is said. `lists`: of words, that it has beside "mean"
+  /// and "std".
+  std::optional<nlohmann::json> find(const std::vector<std::string>& lists = {}) const;
   void keep(const nlohmann::json& statistics) const;
   const std::string& file() const { return file_; }  // "": nothing can be kept
 

@@ -124,7 +124,8 @@ TEST(StatisticsCache, WhatIsKeptIsWhatIsReadAndWhatIsDamagedIsNot) {
   for (const nlohmann::json& odd : {nlohmann::json(1),
                                     {{"mean", 1}, {"std", 2}},
                                     {{"mean", {1}}, {"std", {"x"}}},
-                                    {{"mean", {1}}, {"std", {1, 2}}}}) {
+                                    {{"mean", {1}}, {"std", {1, 2}}},
+                                    {{"mean", {1}}, {"std", {1}}}}) {
     write_kept(kept.file(), odd);
     computed_again(read_file(kept.file()));
   }
