@@ -73,7 +73,6 @@ bundle() {
   if [[ "$mpi" == mpich ]]; then name_mpich "$dir"; fi
   git ls-files configs | cpio -pdm --quiet "$dir"
   install -m 644 reports/render.py reports/*.js "$dir/reports/"
-  install -Dm 644 bench/import/torch_weights.py "$dir/bench/import/torch_weights.py"
   install -m 755 bench/site/check.sh "$dir/check.sh"
   {
     echo "mpi=$mpi"

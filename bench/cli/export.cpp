@@ -6,7 +6,8 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/net_and_data.h"
-#include "model/inference/checkpoint.h"
+#include "model/engine/host.h"
+#include "model/inference/open_checkpoint.h"
 #include "model/inference/published_weights.h"
 
 namespace isobar {
@@ -38,9 +39,11 @@ void add_export_command(CLI::App& app) {
   command->callback([a] {
     refuse_to_replace(a->out, a->force);
     const std::filesystem::path checkpoint = find_checkpoint(a->from, "RUN");
-    const CheckpointState state = read_state(checkpoint);
-    check_files(checkpoint, state);
-    const TrainedWeights weights(checkpoint, state);
+    Meeting one;
+    one.threads = cores();
+    const OpenCheckpoint opened(checkpoint, CheckpointPart::weights, one);
+    const CheckpointState& state = opened.state();
+    const TrainedWeights weights(opened);
     const int64_t adapters = a->published ? write_published(state.spec, weights, a->out,
                                                             a->apart ? Adapters::apart : Adapters::merged)
                                           : weights.write(a->out);

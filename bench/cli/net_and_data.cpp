@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/engine/channels_of_data.h"
-#include "model/inference/checkpoint.h"
+#include "model/inference/open_checkpoint.h"
 
 namespace isobar {
 namespace {
@@ -47,7 +47,7 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
                              int64_t steps) {
   NetAndData n;
   n.checkpoint = find_checkpoint(from, "");
-  n.state = read_state(n.checkpoint);
+  n.state = state_of(n.checkpoint);
   if (!n.state.checkable())
     throw ConfigError(n.checkpoint.string(), "", "was written before checkpoints said what their net is",
                       "train it again, or resume it for a step");

@@ -33,7 +33,7 @@ struct TrainArguments {
   std::string config, trace, resume, rank_output = "first", launcher = "local", machine, results;
   std::vector<std::string> set;
   int64_t ranks = 0;
-  bool json = false, no_wait = false;
+  bool json = false, no_wait = false, set_aside = false;
   About about;
 };
 
@@ -64,13 +64,14 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   // What cannot be run is refused here, in one line instead of one a rank.
   const RunSpec spec = load_run_spec(a.config, a.set);
   build_plan(planned_micro_batch(spec).spec, 0, planned_workspace(spec, 1));
-  check_start(spec, a.resume);
+  check_start(spec, {a.resume, a.set_aside});
   std::vector<std::string> args = mpiexec_command(ranks);
   args.emplace_back("train");
   args.push_back(a.config);
   for (const std::string& s : a.set) args.insert(args.end(), {"--set", s});
   if (!a.trace.empty()) args.insert(args.end(), {"--trace", a.trace});
   if (!a.resume.empty()) args.insert(args.end(), {"--resume", a.resume});
+  if (a.set_aside) args.emplace_back("--set-aside-damaged");
   if (a.json) args.emplace_back("--json");
   for (std::string& word : a.about.words()) args.push_back(std::move(word));
   if (a.rank_output != "first") args.insert(args.end(), {"--rank-output", a.rank_output});
@@ -138,13 +139,15 @@ void take_ranks(TrainArguments& a) {
 void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
   const bool local = a.launcher == "local";
   const std::string jobs = "is for a cluster's jobs", add = "add --launcher slurm or pbs";
-  refuse_unused(command,
-                {{"--machine", local, jobs, add},
-                 {"--results", local, jobs, add},
-                 {"--no-wait", local, jobs, add},
-                 {"--trace", !local, "is of a run that is not cut into jobs", "leave it out"},
-                 {"--resume", !local, "is what jobs do by themselves, from the last checkpoint in --results",
-                  "leave it out"}});
+  refuse_unused(
+      command,
+      {{"--machine", local, jobs, add},
+       {"--results", local, jobs, add},
+       {"--no-wait", local, jobs, add},
+       {"--trace", !local, "is of a run that is not cut into jobs", "leave it out"},
+       {"--resume", !local, "is what jobs do by themselves, from the last checkpoint in --results",
+        "leave it out"},
+       {"--set-aside-damaged", a.resume.empty(), "is of --resume RUN", "leave it out, or add --resume RUN"}});
 }
 
 void run_train(TrainArguments a, const Submit& submit) {
@@ -217,6 +220,7 @@ void run_train(TrainArguments a, const Submit& submit) {
     nlohmann::json end = to_json(train(spec,
                                        {.trace = a.trace,
                                         .resume = a.resume,
+                                        .set_aside = a.set_aside,
                                         .about = a.about.json(),
                                         .quiet = a.json,
                                         .every_rank = a.rank_output != "first",
@@ -258,6 +262,9 @@ void add_train_command(CLI::App& app, Submit submit) {
       "Continue from a run directory's last checkpoint, or from one checkpoint. Net, optimizer, seed, batch "
       "and data order must be those of the checkpoint; layout, rates, precision, steps and where data "
       "lie may change, and what does is printed");
+  c->add_flag("--set-aside-damaged", a->set_aside,
+              "With --resume of run.out itself: rename damaged last checkpoints (step-N.damaged) and go on "
+              "from the last whole one, as jobs do by themselves");
   add_about_options(*c, a->about);
   add_rank_output_option(*c, a->rank_output, "run.out/ranks");
   c->add_option(

@@ -12,6 +12,7 @@
 #include "model/base/progress.h"
 #include "model/base/step_tensor.h"
 #include "model/inference/forecaster.h"
+#include "model/inference/open_checkpoint.h"
 #include "model/inference/roll_forward.h"
 #include "model/skill/climatology.h"
 
@@ -98,7 +99,7 @@ std::vector<std::vector<double>> thresholds_of(const std::vector<NetChannel>& ch
 // Fields of one time each, in physical units, of all the times that a climatology is the mean of
 std::unique_ptr<Dataset> open_for_climatology(const VerifyQuestion& q, const NetAndData& n,
                                               std::string& why_not) {
-  const CheckpointState trained = read_state(n.checkpoint);  // open_net_and_data left its data out
+  const CheckpointState trained = state_of(n.checkpoint);  // open_net_and_data left its data out
   DataSpec d = trained.spec.data;
   d.limit_samples = 0;
   if (!q.climatology.empty()) {

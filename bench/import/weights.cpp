@@ -1,23 +1,17 @@
-// Weights of a published net: the Python step turns PyTorch's file into safetensors, of which ours is made.
-#include <unistd.h>
-
-#include <array>
+// Weights of a published net, of PyTorch's file or of safetensors.
 #include <fstream>
 
 #include "bench/import/import.h"
+#include "bench/import/torch_file.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
-#include "model/base/program.h"
 #include "model/base/spec.h"
-#include "model/base/temporary.h"
 #include "model/inference/published_weights.h"
 
 namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kRefused = 2;  // exit code of torch_weights.py
 
 std::string beginning(const fs::path& file, size_t bytes) {
   std::string begin(bytes, '\0');
@@ -37,33 +31,6 @@ bool is_safetensors(const std::string& begin) {  // eight bytes of length, then 
   return begin.size() > 8 && begin[8] == '{' && begin[7] == '\0' && begin[6] == '\0';
 }
 
-struct Passing {  // a file that goes away
-  fs::path path;
-  explicit Passing(fs::path p) : path(std::move(p)) { make_anew(path); }
-  ~Passing() {
-    std::error_code ignored;
-    fs::remove(path, ignored);
-  }
-};
-
-std::string from_torch(const fs::path& file, const fs::path& to) {
-  const fs::path script = file_of_program("bench/import/torch_weights.py");
-  if (script.empty())
-    throw ConfigError(file.string(), "",
-                      "needs bench/import/torch_weights.py, which is not beside the program",
-                      "install isobar whole, or run it where it was built");
-  const ProgramRun run = run_program({"python3", script.string(), file.string(), to.string()});
-  std::string output = run.out + run.err;
-  if (run.code == 0) return output;
-  while (!output.empty() && output.back() == '\n') output.pop_back();
-  if (run.code == kRefused)
-    throw ConfigError(file.string(), "", output.substr(output.rfind('\n') + 1),
-                      "give a file that torch.save wrote of a net's state_dict");
-  throw ConfigError(file.string(), "",
-                    "could not be read by python3 (code " + std::to_string(run.code) + "): " + output,
-                    "install Python 3, with its zipfile module");
-}
-
 }  // namespace
 
 bool is_weights(const fs::path& file) {
@@ -80,10 +47,13 @@ std::string import_weights(const fs::path& file, const std::string& config, cons
   const auto merged = [](int64_t weights) {
     return weights == 0 ? "" : "merged " + std::to_string(weights) + " weights with their adapters\n";
   };
-  if (!is_zip(begin)) return merged(import_published_weights(spec, file, file.string(), to));
-  const Passing between(to.string() + ".torch." + std::to_string(::getpid()));
-  const std::string said = from_torch(file, between.path);
-  return said + merged(import_published_weights(spec, between.path, file.string(), to));
+  if (!is_zip(begin))
+    return merged(import_published_weights(spec, SafetensorsWeights(file), file.string(), to));
+  const TorchFile in(file);
+  const int64_t weights = import_published_weights(spec, in, file.string(), to);
+  std::string said;
+  for (const std::string& name : in.left_out()) said += "left out: " + showable(name) + "\n";
+  return said + merged(weights);
 }
 
 }  // namespace isobar

@@ -34,7 +34,7 @@ std::vector<std::string> trainer_command(const std::string& trainer, const std::
                                     "--set",
                                     "run.out=" + nlohmann::json(dir.string()).dump()};
   if (rank_output != "first") words.insert(words.end(), {"--rank-output", rank_output});
-  if (resume) words.insert(words.end(), {"--resume", dir.string()});
+  if (resume) words.insert(words.end(), {"--resume", dir.string(), "--set-aside-damaged"});
   return words;
 }
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <sstream>
 #include <vector>
 
 #include "bench/sweep/results.h"
 #include "bench/sweep/resultsdir.h"
+#include "model/base/checkpoint_names.h"
 #include "model/base/files.h"
 #include "model/base/shared_files.h"
 #include "model/base/signal_name.h"
@@ -21,8 +21,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr const char* kCheckpoint = "step-";  // checkpoints/step-00000100 (model/inference/checkpoint.h)
-constexpr int64_t kMostOfAStart = 200;        // bytes: four numbers
+constexpr int64_t kMostOfAStart = 200;  // bytes: four numbers
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -66,6 +65,8 @@ TrialDir::Start TrialDir::start() const {
   if (!(text >> s.number) || s.number < 0) return {};
   if (!(text >> s.from >> s.tries >> s.before) || s.from < 0 || s.tries < 0 || s.before < 0)
     return {.number = s.number, .tries = s.number};  // of a version in which none went on
+  // That start went on from an earlier one, and whatever it left is further than it began.
+  if (s.from > 0 && was_set_aside(dir_, s.from)) s.from = 0;
   return s;
 }
 
@@ -74,15 +75,8 @@ int64_t TrialDir::attempt() const {
 }
 
 int64_t TrialDir::saved_step() const {
-  int64_t step = 0;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(dir_ / "checkpoints", none)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kCheckpoint) && entry.path().extension() != ".tmp" &&
-        fs::exists(entry.path() / "state.json", none))
-      step = std::max<int64_t>(step, std::atoll(name.c_str() + std::strlen(kCheckpoint)));
-  }
-  return step;
+  const std::vector<fs::path> all = checkpoints_of(dir_);
+  return all.empty() ? 0 : step_named(all.back());
 }
 
 ResultTail TrialDir::tail() const {

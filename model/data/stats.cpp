@@ -199,7 +199,7 @@ std::vector<TimeSegment> longer_than(std::vector<TimeSegment> segments, int64_t 
 FileStatistics compute_statistics(const std::string& path, const FieldChoice& choice, int64_t max_steps,
                                   bool show_progress, int64_t dt) {
   const KeptStatistics kept(path, "", choice, {{"steps", max_steps}, {"dt", dt}});
-  std::optional<nlohmann::json> known = kept.find();
+  std::optional<nlohmann::json> known = kept.find({"channels", "units"});
   if (known && show_progress)
     std::fprintf(stderr, "isobar: computed before, and kept in %s\n", kept.file().c_str());
   Progress bar("statistics", kThousandths, show_progress && !known);

@@ -7,13 +7,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 
 #include "model/base/child.h"
 #include "model/base/error.h"
@@ -22,22 +25,26 @@
 #include "model/base/lock.h"
 #include "model/base/temporary.h"
 #include "model/data/cache_directory.h"
+#include "model/data/kept.h"
 
 namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;        // of the rules by which rows are gathered, and of the file
+constexpr int kVersion = 2;        // of the rules by which rows are gathered, and of the file
 constexpr double kLongest = 3600;  // s that another may take to gather
 constexpr size_t kHeader = 4096;   // bytes before the numbers: a page
+constexpr double kPatience = 3.5;  // s for which files that have just changed are waited for
+constexpr int kLooks = 3;          // at files that change while they are read
 
 struct CacheHeader {
   char magic[16];
   int64_t rows, columns, missing, masked, thinned;
+  char digest[64];  // of all that stands before it and of the numbers
 };
 constexpr const char* kKept = ".kept-";  // a table's name, this, and what it is
-constexpr char kMagic[16] = "isobar table 1\n";
+constexpr char kMagic[16] = "isobar table 2\n";
 
 [[noreturn]] void fail(const std::string& doing, const fs::path& file) {
   throw std::system_error(errno, std::generic_category(), "cannot " + doing + " " + file.string());
@@ -52,9 +59,26 @@ std::string name_of_table(const std::string& path, const std::string& key,
     const InputFile file(one, key);
     struct stat s {};
     if (::fstat(file.fd(), &s) != 0) fail("look at", one);
-    what["files"].push_back({fs::absolute(one).string(), s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec});
+    what["files"].push_back(identity_of(one, s));
   }
   return sha256_hex(what.dump()).substr(0, 32);
+}
+
+std::string digest_of_table(const CacheHeader& h, const float* values, size_t bytes) {
+  const std::string_view before(reinterpret_cast<const char*>(&h), offsetof(CacheHeader, digest));
+  return sha256_hex(std::string(before) + digest_of_blocks(values, bytes));
+}
+
+/// Until a next change of these files would have another time: a key of this one would be that one's, too.
+void wait_until_settled(const std::string& path, const std::string& key) {
+  const auto begun = std::chrono::steady_clock::now();
+  for (const std::string& one : files_of_table(path)) {
+    const InputFile file(one, key);
+    struct stat s {};
+    while (::fstat(file.fd(), &s) == 0 && !settled(s) &&
+           std::chrono::steady_clock::now() - begun < std::chrono::duration<double>(kPatience))
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 // Mapped before it has its name: nobody who makes room can take it away.
@@ -63,6 +87,8 @@ std::shared_ptr<const MappedTable> write_table(const fs::path& file, const Sampl
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.rows = t.rows, h.columns = columns;
   h.missing = t.left_out.missing, h.masked = t.left_out.masked, h.thinned = t.left_out.thinned;
+  const size_t bytes = t.values.size() * sizeof(float);
+  std::memcpy(h.digest, digest_of_table(h, t.values.data(), bytes).data(), sizeof h.digest);
   std::string head(kHeader, '\0');
   std::memcpy(head.data(), &h, sizeof h);
   // One name: what a killed process leaves is written over by the next, which holds the lock as this one
@@ -71,8 +97,7 @@ std::shared_ptr<const MappedTable> write_table(const fs::path& file, const Sampl
   make_anew(half);
   std::ofstream out(half, std::ios::binary | std::ios::trunc);
   out.write(head.data(), kHeader);
-  out.write(reinterpret_cast<const char*>(t.values.data()),
-            static_cast<std::streamsize>(t.values.size() * sizeof(float)));
+  out.write(reinterpret_cast<const char*>(t.values.data()), static_cast<std::streamsize>(bytes));
   out.close();
   if (!out) fail("write", half);
   auto table = std::make_shared<MappedTable>(half);
@@ -80,15 +105,19 @@ std::shared_ptr<const MappedTable> write_table(const fs::path& file, const Sampl
   return table;
 }
 
-std::shared_ptr<const MappedTable> if_there(const fs::path& file) {
+/// `says`: where it is damaged. Null, too, where it is not there.
+std::shared_ptr<const MappedTable> if_there(const fs::path& file, int64_t columns, bool says) {
   std::error_code unknown;
   if (!fs::exists(file, unknown)) return nullptr;
   try {
-    auto table = std::make_shared<MappedTable>(file);
+    auto table = std::make_shared<MappedTable>(file, columns);
     return table->removed() ? nullptr : table;
   } catch (const ConfigError&) {
     if (fs::exists(file, unknown)) throw;
     return nullptr;  // who made room was faster
+  } catch (const DamagedTable& e) {
+    if (says) say_made_again(file, e.what(), "gathered");
+    return nullptr;
   }
 }
 
@@ -161,7 +190,7 @@ void make_room(const fs::path& dir, const fs::path& newest) {
 
 }  // namespace
 
-MappedTable::MappedTable(const std::string& file) : path_(file) {
+MappedTable::MappedTable(const std::string& file, int64_t columns) : path_(file) {
   if (const fs::path half(file); half.extension() == ".half") path_ = half.parent_path() / half.stem();
   const InputFile in(file);
   bytes_ = static_cast<size_t>(in.size());
@@ -172,7 +201,8 @@ MappedTable::MappedTable(const std::string& file) : path_(file) {
   if (!read || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.rows < 1 || h.rows > kMost ||
       h.columns < 1 || h.columns > (1 << 20) ||
       bytes_ != kHeader + static_cast<size_t>(h.rows) * static_cast<size_t>(h.columns) * sizeof(float))
-    throw ConfigError(file, "", "is no table of this program's cache", "delete it: it is made again");
+    throw DamagedTable("it was cut off, or is no table");
+  if (columns > 0 && h.columns != columns) throw DamagedTable("it has other columns");
   file_ = ::fcntl(in.fd(), F_DUPFD_CLOEXEC, 0);
   if (file_ < 0) fail("open", file);
   while (::flock(file_, LOCK_SH) != 0)
@@ -182,11 +212,17 @@ MappedTable::MappedTable(const std::string& file) : path_(file) {
     ::close(file_);
     fail("map", file);
   }
+  const auto* const values = reinterpret_cast<const float*>(static_cast<const char*>(map_) + kHeader);
+  if (digest_of_table(h, values, bytes_ - kHeader) != std::string_view(h.digest, sizeof h.digest)) {
+    ::munmap(map_, bytes_);
+    ::close(file_);
+    throw DamagedTable("its digest is not the one that it was written with");
+  }
   // When it was last used. Who may not write that (another's cache) leaves its age as it is.
   (void)::futimens(file_, nullptr);
   rows_ = h.rows, columns_ = h.columns;
   left_out_ = {h.missing, h.masked, h.thinned};
-  values_ = reinterpret_cast<const float*>(static_cast<const char*>(map_) + kHeader);
+  values_ = values;
 }
 
 MappedTable::~MappedTable() {
@@ -203,41 +239,42 @@ std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const s
                                                 const std::vector<std::string>& columns,
                                                 const RowChoice& choice, const std::function<void()>& alive) {
   const fs::path dir = cache_directory();
-  const std::string name = name_of_table(path, key, columns, choice);
-  const fs::path file = dir / (name + ".table");
-  try {
-    if (auto table = if_there(file)) return table;
-    fs::create_directories(dir);
-    const FileLock lock(dir / (name + ".lock"), kLongest);
-    if (!lock.held())
-      throw ConfigError(file, key, "another process has been gathering this table for an hour",
-                        "end it, or set ISOBAR_CACHE_DIR to another directory");
-    if (auto table = if_there(file)) return table;  // made while this process waited
-    const SampleTable t = read_table(path, key, columns, choice, alive);
-    const auto made = write_table(file, t, static_cast<int64_t>(columns.size()));
-    append_line(dir / "tables.jsonl",
-                nlohmann::json{{"table", file.filename().string()}, {"of", path}, {"rows", t.rows}}.dump());
-    make_room(dir, file);
-    return made;
-  } catch (const std::system_error& e) {
-    throw ConfigError(dir, key, std::string("a gathered table cannot be kept there: ") + e.what(),
-                      "make room, or set ISOBAR_CACHE_DIR to a directory that can be written to");
-  }
+  const auto count = static_cast<int64_t>(columns.size());
+  for (int look = 1; look <= kLooks; ++look) try {
+      std::string name = name_of_table(path, key, columns, choice);
+      if (auto table = if_there(dir / (name + ".table"), count, false)) return table;
+      wait_until_settled(path, key);
+      name = name_of_table(path, key, columns, choice);
+      const fs::path file = dir / (name + ".table");
+      fs::create_directories(dir);
+      const FileLock lock(dir / (name + ".lock"), kLongest);
+      if (!lock.held())
+        throw ConfigError(file, key, "another process has been gathering this table for an hour",
+                          "end it, or set ISOBAR_CACHE_DIR to another directory");
+      if (auto table = if_there(file, count, true)) return table;  // made while this process waited
+      const SampleTable t = read_table(path, key, columns, choice, alive);
+      if (name != name_of_table(path, key, columns, choice)) continue;
+      const auto made = write_table(file, t, count);
+      append_line(dir / "tables.jsonl",
+                  nlohmann::json{{"table", file.filename().string()}, {"of", path}, {"rows", t.rows}}.dump());
+      make_room(dir, file);
+      return made;
+    } catch (const std::system_error& e) {
+      throw ConfigError(dir, key, std::string("a gathered table cannot be kept there: ") + e.what(),
+                        "make room, or set ISOBAR_CACHE_DIR to a directory that can be written to");
+    }
+  throw ConfigError(path, key, "changes while it is read", "wait until it is written");
 }
 
 nlohmann::json kept_with(const MappedTable& table, const std::string& name,
                          const std::function<nlohmann::json()>& make) {
   const fs::path file = fs::path(table.file()).replace_extension(kKept + name);
-  const auto read = [&] {
-    std::ifstream in(file);
-    return nlohmann::json::parse(in, nullptr, false);  // discarded: not there, or damaged
-  };
-  if (nlohmann::json j = read(); !j.is_discarded()) return j;
+  if (auto j = read_kept(file, "")) return *j;
   try {
     const FileLock lock(fs::path(table.file()).replace_extension(".lock"), kLongest);
-    if (nlohmann::json j = read(); !j.is_discarded()) return j;  // told while this process waited
+    if (auto j = read_kept(file, "computed")) return *j;  // told while this process waited
     nlohmann::json j = make();
-    if (lock.held() && !table.removed()) write_atomically(file, j.dump());
+    if (lock.held() && !table.removed()) write_kept(file, j);
     return j;
   } catch (const std::system_error&) {
     return make();  // another's cache, or a full disk

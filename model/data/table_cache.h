@@ -2,8 +2,9 @@
 // the data are not read again by the next rank, for validation, nor by the next run.
 //
 // They lie in $ISOBAR_CACHE_DIR, else in isobar/ of $XDG_CACHE_HOME or ~/.cache, one file for each choice of
-// files (path, size, time of change), columns and rows; tables.jsonl there has a line for each that was made.
-// What is no longer wanted may be deleted at any time. Above $ISOBAR_CACHE_GB [32] the tables that were used
+// files (kept.h), columns and rows; tables.jsonl there has a line for each that was made. Each file has a
+// digest of itself, compared when it is opened; what is damaged is gathered again, and stderr says so. What
+// is no longer wanted may be deleted at any time. Above $ISOBAR_CACHE_GB [32] the tables that were used
 // longest ago go when another is made, but for those that a process has mapped; stderr says so.
 //
 //   const auto table = mapped_table("ocean.nc,atmosphere.nc", "data.train", {"sst", "tair"}, choice);
@@ -12,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,9 +21,15 @@
 
 namespace isobar {
 
+struct DamagedTable : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
 class MappedTable {
  public:
-  explicit MappedTable(const std::string& file);  // throws std::system_error
+  /// Throws std::system_error, and DamagedTable for what is no table of `columns` as it was written (0: of
+  /// however many).
+  explicit MappedTable(const std::string& file, int64_t columns = 0);
   ~MappedTable();
   MappedTable(const MappedTable&) = delete;
   MappedTable& operator=(const MappedTable&) = delete;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "model/base/error.h"
+#include "model/data/kept.h"
 #include "model/data/netcdf_file.h"
 #include "model/data/row_choice.h"
 #include "model/data/stats.h"
@@ -105,14 +106,18 @@ Statistics statistics_of_rows(const MappedTable& t, int64_t rows, bool classes) 
     const Statistics s = computed_statistics(t, rows, classes);
     return nlohmann::json{{"mean", s.mean}, {"std", s.std}};
   };
-  const nlohmann::json j = kept_with(t, name, compute);
-  const auto numbers = [&](const char* key) {
+  nlohmann::json j = kept_with(t, name, compute);
+  const auto fits = [&](const char* key) {
     const auto at = j.find(key);
-    if (at == j.end() || !at->is_array() || at->size() != static_cast<size_t>(t.columns()))
-      throw ConfigError(t.file(), name, "what is kept with the table is damaged",
-                        "delete both: they are made again");
+    return at != j.end() && at->is_array() && at->size() == static_cast<size_t>(t.columns());
+  };
+  if (!fits("mean") || !fits("std")) {
+    say_made_again(t.file(), "what is kept with it is of another table", "computed");
+    j = compute();
+  }
+  const auto numbers = [&](const char* key) {
     std::vector<float> out;
-    for (const auto& x : *at)
+    for (const auto& x : j[key])
       out.push_back(x.is_number() ? x.get<float>() : std::nanf(""));  // JSON has no NaN
     return out;
   };

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "model/base/error.h"
-#include "model/inference/checkpoint.h"
 
 namespace isobar {
 namespace {
@@ -98,7 +97,7 @@ std::vector<ChangedKey> changes_between(const CheckpointState& state, const RunS
 Resume check_resume(const fs::path& dir, const RunSpec& spec) {
   Resume r;
   r.from = find_checkpoint(dir);
-  r.state = read_state(r.from);
+  r.state = state_of(r.from);
   r.changes = changes_between(r.state, spec, r.from);
   check_files(r.from, r.state);
   const int64_t step = r.state.train.step;

@@ -10,11 +10,12 @@
 // train.global_batch, data.variables, dt, train_fraction, limit_samples, shuffle).
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "model/inference/checkpoint_state.h"
+#include "model/inference/open_checkpoint.h"
 #include "model/records/records.h"
 
 namespace isobar {
@@ -28,11 +29,13 @@ struct Resume {
   std::filesystem::path from;  // a checkpoint
   CheckpointState state;
   std::vector<ChangedKey> changes;
+  std::shared_ptr<const OpenCheckpoint> opened = nullptr;  // once all ranks have compared its bytes
 };
 
 /// The checkpoint that `dir` (a run or a checkpoint) means, found fit for `spec` as far as can be told
 /// without reading its tensors: its state, the sizes of its files, the step in each of them, its spec against
-/// this one. Throws ConfigError.
+/// this one. Throws DamagedCheckpoint,
+/// and ConfigError for what does not fit.
 Resume check_resume(const std::filesystem::path& dir, const RunSpec& spec);
 
 /// What of the specification has changed, when part of it is chosen only now (policy.micro_batch on a GPU).

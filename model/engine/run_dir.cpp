@@ -1,9 +1,13 @@
 #include "model/engine/run_dir.h"
 
+#include <algorithm>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/inference/open_checkpoint.h"
 #include "model/records/result_file.h"
 
 namespace isobar {
@@ -24,6 +28,19 @@ std::string holds(const fs::path& out) {
       any = any || std::holds_alternative<StepRecord>(r) || std::holds_alternative<CheckpointRecord>(r);
     });
   return any ? "the results of a training" : "";
+}
+
+/// Beside a checkpoint what has the name of a later one, whole or not, the last one first.
+std::vector<fs::path> later_than(const fs::path& checkpoint) {
+  const fs::path own = fs::canonical(checkpoint);
+  std::vector<std::pair<int64_t, fs::path>> found;
+  for (const auto& entry : fs::directory_iterator(own.parent_path()))
+    if (const int64_t step = step_named(entry.path()); !entry.is_symlink() && step > step_named(own))
+      found.emplace_back(step, entry.path());
+  std::sort(found.rbegin(), found.rend());
+  std::vector<fs::path> out;
+  for (auto& [step, path] : found) out.push_back(std::move(path));
+  return out;
 }
 
 FileLock owned(const fs::path& out) {
@@ -59,19 +76,23 @@ void RunDir::claim(const fs::path& from) {
   if (!goes_on_) {
     const std::string there = holds(out);
     if (there.empty()) return;
-    const bool any = fs::exists(out / "checkpoints");
+    const bool any = !checkpoints_of(out).empty();
     throw ConfigError(out.string(), "run.out",
                       "holds " + there + " already, which another must not be mixed with",
                       std::string(any ? "go on with it by --resume " + out.string() + ", or " : "") +
                           "give this one a run.out of its own");
   }
-  for (const auto& entry : fs::directory_iterator(home))
-    if (entry.path().extension() != ".tmp" && entry.path().filename() > fs::canonical(from).filename())
-      throw ConfigError(
-          from.string(), "--resume",
-          "is not the last checkpoint of run.out: " + entry.path().filename().string() +
-              " is there, and a training from here comes past it with weights of its own",
-          "give this branch a run.out of its own, or resume the last one by --resume " + out.string());
+  for (const fs::path& later : later_than(from)) {
+    if (const auto why = damage_of(later)) {
+      set_aside(later, *why);
+      continue;
+    }
+    throw ConfigError(
+        from.string(), "--resume",
+        "is not the last checkpoint of run.out: " + later.filename().string() +
+            " is there, and a training from here comes past it with weights of its own",
+        "give this branch a run.out of its own, or resume the last one by --resume " + out.string());
+  }
 }
 
 std::optional<EndRecord> RunDir::ended() const {

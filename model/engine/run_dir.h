@@ -24,7 +24,7 @@ class RunDir {
   /// what is found in it stays true. Throws ConfigError where another process does.
   explicit RunDir(std::filesystem::path out);
   /// Makes and holds it otherwise. Throws ConfigError where it holds a training that one from `from` would
-  /// not go on with.
+  /// not go on with. Later checkpoints than `from` that are damaged are set aside.
   void claim(const std::filesystem::path& from);
 
   /// Whether `from` is this directory's own: its training goes on.

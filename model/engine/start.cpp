@@ -22,12 +22,28 @@ EndRecord end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
   return end;
 }
 
-Start of_first_rank(const RunSpec& spec, const fs::path& resume) {
-  Start s;
-  s.dir.emplace(spec.run.out);
-  if (!resume.empty()) s.resume = check_resume(resume, spec);
+bool may_set_aside(const DamagedCheckpoint& e, const RunSpec& spec, const ResumeWish& wish) {
+  std::error_code none;
+  return wish.sets_aside && !e.checkpoint.empty() && fs::equivalent(wish.from, spec.run.out, none);
+}
+
+/// What is to be resumed is checked; a damaged one is set aside first where that is wished for and where the
+/// directory that it is in is this run's, which is locked.
+std::optional<Resume> checked(const RunSpec& spec, const ResumeWish& wish) {
+  if (wish.from.empty()) return std::nullopt;
+  for (;;) try {
+      return check_resume(wish.from, spec);
+    } catch (const DamagedCheckpoint& e) {
+      if (!may_set_aside(e, spec, wish)) throw;
+      set_aside(e.checkpoint, e.what());
+    }
+}
+
+void find_start(Start& s, const RunSpec& spec, const ResumeWish& wish) {
+  if (!s.dir) s.dir.emplace(spec.run.out);
+  s.resume = checked(spec, wish);
   s.dir->claim(s.resume ? s.resume->from : "");
-  if (!s.resume) return s;
+  if (!s.resume) return;
   const int64_t step = s.resume->state.train.step;
   const bool ended_early = !s.resume->state.train.early.reason.empty() && may_stop_early(spec.train);
   s.over = step == spec.train.steps || ended_early;
@@ -42,25 +58,45 @@ Start of_first_rank(const RunSpec& spec, const fs::path& resume) {
         "raise train.steps");
   if (s.over) s.end = end_of(*s.dir, *s.resume, spec);
   if (!s.over && s.dir->goes_on()) s.dir->keep_trace(step);
-  return s;
+}
+
+/// What rank 0 has found, everywhere.
+void share(Start& s, const Mpi& mpi) {
+  const json told = json::parse(
+      mpi.from_first(json{{"over", s.over}, {"from", s.resume ? s.resume->from.string() : ""}}.dump()));
+  if (mpi.rank() == 0) return;
+  s.over = told["over"];
+  const std::string from = told["from"];
+  s.resume = from.empty() ? std::nullopt : std::optional<Resume>(Resume{from, {}, {}});
 }
 
 }  // namespace
 
-Start start_of(const RunSpec& spec, const fs::path& resume, const Mpi& mpi) {
+Start start_of(const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi) {
   Start s;
-  if (mpi.rank() == 0) s = of_first_rank(spec, resume);
-  const json told = json::parse(
-      mpi.from_first(json{{"over", s.over}, {"from", s.resume ? s.resume->from.string() : ""}}.dump()));
-  s.over = told["over"];
-  if (const std::string from = told["from"]; mpi.rank() != 0 && !from.empty())
-    s.resume = Resume{from, {}, {}};
+  if (mpi.rank() == 0) find_start(s, spec, wish);
+  share(s, mpi);
   return s;
 }
 
-void check_start(const RunSpec& spec, const fs::path& resume) {
+void open_resumed(Start& s, const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi, const Meeting& all) {
+  while (s.resume && !s.over) {
+    std::optional<DamagedCheckpoint> why;
+    s.resume->opened = OpenCheckpoint::if_whole(s.resume->from, CheckpointPart::all, all, why);
+    if (s.resume->opened) return;
+    if (mpi.rank() == 0) {
+      if (!may_set_aside(*why, spec, wish)) throw DamagedCheckpoint(*why);
+      set_aside(why->checkpoint, why->what());
+      find_start(s, spec, wish);
+    }
+    share(s, mpi);
+  }
+}
+
+void check_start(const RunSpec& spec, const ResumeWish& wish) {
   RunDir dir(spec.run.out);
-  dir.claim(resume.empty() ? "" : check_resume(resume, spec).from);
+  const std::optional<Resume> resume = checked(spec, wish);
+  dir.claim(resume ? resume->from : "");
 }
 
 }  // namespace isobar

@@ -1,7 +1,8 @@
 // What a training starts from: run.out, owned and free for it, and the checkpoint that it resumes, checked.
 //
-//   const Start start = start_of(spec, "runs/first", mpi);    // on every rank; --resume runs/first
-//   if (start.over) return start.end;                         // it had come to its last step
+//   Start start = start_of(spec, {"runs/first"}, mpi);    // on every rank; --resume runs/first
+//   if (start.over) return start.end;                     // it had come to its last step
+//   open_resumed(start, spec, {"runs/first"}, mpi, all);  // start.resume->opened: every byte is right
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "model/comm/comm.h"
 #include "model/engine/resume.h"
 #include "model/engine/run_dir.h"
+#include "model/inference/meeting.h"
 
 namespace isobar {
 
@@ -19,10 +21,20 @@ struct Start {
   EndRecord end;                 // … and this is how it ended, on rank 0
 };
 
+/// What the command says of it. `sets_aside`: a damaged last checkpoint of run.out is renamed, and the last
+/// whole one resumed, where otherwise the error names that one.
+struct ResumeWish {
+  std::filesystem::path from;  // a run or a checkpoint; "": starts anew
+  bool sets_aside = false;
+};
+
 /// Collective. Rank 0 looks for all: what it finds wrong is one error (ConfigError), and no other rank
-/// touches the directory before it is found right. `resume`: as --resume names it; "": starts anew.
-Start start_of(const RunSpec& spec, const std::filesystem::path& resume, const Mpi& mpi);
+/// touches the directory before it is found right.
+Start start_of(const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi);
+/// Collective: opens what is resumed, all ranks comparing its bytes, which takes long enough to be watched.
+void open_resumed(Start& start, const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi,
+                  const Meeting& all);
 /// What start_of() would refuse, for a process that only starts the ranks. Throws ConfigError.
-void check_start(const RunSpec& spec, const std::filesystem::path& resume);
+void check_start(const RunSpec& spec, const ResumeWish& wish);
 
 }  // namespace isobar

@@ -243,9 +243,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       if (const std::string& from = spec_.train.init_from; !from.empty())
         load_first_weights(from, plan_, params, halves, all);
     } else {
-      state = load_checkpoint(resume_->from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v), all,
-                              halves, on_host(plan_.ema_all))
-                  .train;
+      load_checkpoint(*resume_->opened, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v), halves,
+                      on_host(plan_.ema_all));
+      state = resume_->opened->state().train;
       plateau_ = state.plateau;
       early_ = state.early;
       early_.reason.clear();  // that of a run that ended is not this one's
@@ -512,6 +512,16 @@ WatchdogReports reports_of(const RunSpec& spec, const Mpi& mpi) {
   return reports;
 }
 
+EndRecord told_end(const Start& start, const RunSpec& spec, bool says) {
+  if (says)
+    std::printf("%s: %s\n", spec.run.out.c_str(),
+                start.end.stopped ? ("the training has ended: " + *start.end.stopped).c_str()
+                                  : ("the training has come to step " + std::to_string(spec.train.steps) +
+                                     ", its last; to go on, raise train.steps")
+                                        .c_str());
+  return start.end;
+}
+
 }  // namespace
 
 std::string class_of(const std::exception& e) {
@@ -536,16 +546,10 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
                           std::to_string(mpi.size()) + " ranks",
                       "start it with --ranks " + std::to_string(spec.layout.world()));
   // Before anything that writes into run.out, which may be another training's.
-  Start start = start_of(spec, options.resume, mpi);
-  if (start.over) {
-    if (mpi.rank() == 0 && !options.quiet)
-      std::printf("%s: %s\n", spec.run.out.c_str(),
-                  start.end.stopped ? ("the training has ended: " + *start.end.stopped).c_str()
-                                    : ("the training has come to step " + std::to_string(spec.train.steps) +
-                                       ", its last; to go on, raise train.steps")
-                                          .c_str());
-    return start.end;
-  }
+  const ResumeWish wish{options.resume, options.set_aside};
+  Start start = start_of(spec, wish, mpi);
+  const bool says = mpi.rank() == 0 && !options.quiet;
+  if (start.over) return told_end(start, spec, says);
   if (options.begins) options.begins();
   const StopSignals signals;
   SlowWork slow;
@@ -557,6 +561,11 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
   starting.stage("planning");
   const MicroBatchChoice micro_batch = choose_micro_batch(device, spec, mpi);
   spec.policy.micro_batch = micro_batch.spec.policy.micro_batch;
+  open_resumed(start, spec, wish, mpi, meeting_of(mpi, threads_per_rank(spec, mpi), &slow));
+  if (start.over) {  // as an earlier one says, where the last was damaged
+    watch.leave();
+    return told_end(start, spec, says);
+  }
   if (start.resume && mpi.rank() == 0) compare_again(*start.resume, spec);
   if (mpi.rank() == 0) check_world(spec, workspace_of(device, spec, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 ? log_of(spec) : ResultLog();

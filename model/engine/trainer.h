@@ -17,6 +17,7 @@ namespace isobar {
 struct TrainOptions {
   std::filesystem::path trace;                      // Chrome trace of the last steps; "" = none
   std::filesystem::path resume;                     // run directory or checkpoint; "" = start anew
+  bool set_aside = false;                           // a damaged last one, for the last whole one
   nlohmann::json about = nlohmann::json::object();  // what people call it: kept in the run's provenance
   bool quiet = false;                               // no table of steps on stdout
   bool every_rank = false;                          // that table from each rank, else from rank 0

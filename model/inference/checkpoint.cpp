@@ -18,34 +18,9 @@ namespace fs = std::filesystem;
 
 // Before a parameter's name in the optimizer's file; the words are PyTorch's.
 const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.", kMomentum = "momentum_buffer.";
-constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors",
-                     *kAverage = "average.safetensors";
-
-std::vector<const char*> files_of(const CheckpointState& state) {
-  std::vector<const char*> files = {kModel, kOptimizer};
-  if (state.spec.train.ema > 0) files.push_back(kAverage);
-  return files;
-}
-
 // SGD has no second moment.
 const std::string& first_of(const float* second) {
   return second ? kFirst : kMomentum;
-}
-
-// The state, after all ranks together have compared the digests of these files ({}: all).
-CheckpointState read_whole(const fs::path& checkpoint, std::vector<const char*> files, const Meeting& all) {
-  CheckpointState state = read_state(checkpoint);
-  if (files.empty()) files = files_of(state);
-  if (all.rank == 0) check_files(checkpoint, state);
-  if (state.checkable())
-    for (const char* name : files)
-      if (const std::string now = digest_of(checkpoint / name, all);
-          all.rank == 0 && now != state.files.at(name).digest)
-        throw ConfigError((checkpoint / name).string(), "",
-                          "is damaged: its digest is not the one that it was written with",
-                          "take another checkpoint");
-  all.barrier();  // rank 0 has found nothing
-  return state;
 }
 
 void sync_directory(const fs::path& dir) {
@@ -58,12 +33,11 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
                          const float* v, CheckpointState state, const Meeting& all, const void* params16,
                          const float* average) {
   const int64_t step = state.train.step;
-  char name[32];
-  std::snprintf(name, sizeof name, "step-%08ld", step);
+  const std::string name = checkpoint_name(step);
   const fs::path parent = run_dir / "checkpoints";
   fs::path final = parent / name;
-  const fs::path temp = parent / (std::string(name) + ".tmp");
-  const fs::path model = temp / kModel, optimizer = temp / kOptimizer, mean = temp / kAverage;
+  const fs::path temp = parent / (name + ".tmp");
+  const fs::path model = temp / kModelFile, optimizer = temp / kOptimizerFile, mean = temp / kAverageFile;
   const Metadata about = {{"format", "pt"}, {"step", std::to_string(step)}};
   std::vector<Tensor> moments = prefixed(trained(plan.tensors), first_of(v));
   if (v)
@@ -120,12 +94,7 @@ void keep_last(const fs::path& run_dir, int64_t keep) {
   const fs::path parent = run_dir / "checkpoints";
   std::error_code none;
   const fs::path best = fs::read_symlink(parent / "best", none);
-  std::vector<fs::path> whole;
-  for (const auto& entry : fs::directory_iterator(parent))
-    if (!entry.is_symlink() && entry.path().filename().string().starts_with("step-") &&
-        entry.path().extension() != ".tmp" && fs::exists(entry.path() / "state.json"))
-      whole.push_back(entry.path());
-  std::sort(whole.begin(), whole.end());
+  const std::vector<fs::path> whole = checkpoints_of(run_dir);
   for (size_t i = 0; i + static_cast<size_t>(keep) < whole.size(); ++i) {
     if (whole[i].filename() == best) continue;
     // Without its name first: what is half deleted is no checkpoint.
@@ -136,66 +105,37 @@ void keep_last(const fs::path& run_dir, int64_t keep) {
   sync_directory(parent);
 }
 
-fs::path find_checkpoint(const fs::path& dir, const std::string& option) {
-  if (fs::exists(dir / "state.json")) return dir;
-  fs::path best;
-  if (fs::is_directory(dir / "checkpoints"))
-    for (const auto& entry : fs::directory_iterator(dir / "checkpoints"))
-      if (entry.path().extension() != ".tmp" && fs::exists(entry.path() / "state.json"))
-        if (best.empty() || entry.path().filename() > best.filename()) best = entry.path();
-  if (best.empty())
-    throw ConfigError(dir.string(), option, "holds no checkpoint",
-                      "name a run directory that was trained with train.checkpoint_every");
-  return best;
-}
-
-void check_files(const fs::path& checkpoint, const CheckpointState& state) {
-  const std::string mend = "take another checkpoint";
-  for (const char* name : files_of(state)) {
-    const fs::path path = checkpoint / name;
-    if (!fs::is_regular_file(path)) throw ConfigError(path.string(), "", "is missing", mend);
-    if (const auto said = state.files.find(name); said != state.files.end()) {
-      const auto bytes = static_cast<int64_t>(fs::file_size(path));
-      if (bytes != said->second.bytes)
-        throw ConfigError(path.string(), "",
-                          "holds " + std::to_string(bytes) + " bytes, and was written with " +
-                              std::to_string(said->second.bytes),
-                          mend);
-    } else if (state.checkable()) {
-      throw ConfigError((checkpoint / "state.json").string(), std::string("files.") + name, "is missing",
-                        mend);
-    }
-    const SafetensorsReader file(path);
-    const auto step = file.metadata().find("step");
-    const std::string now = step == file.metadata().end() ? "none" : step->second;
-    if (now != std::to_string(state.train.step))
-      throw ConfigError(
-          path.string(), "step",
-          "is " + now + ", and state.json beside it is of step " + std::to_string(state.train.step),
-          "put the files of one checkpoint together, or " + mend);
-  }
+void load_checkpoint(const OpenCheckpoint& checkpoint, const Plan& plan, float* params, float* m, float* v,
+                     void* params16, float* average) {
+  load_weights(plan, *checkpoint.model(), "", {params, params16});
+  load_tensors(plan, *checkpoint.optimizer(), first_of(v), &Shard::moments, m);
+  if (v) load_tensors(plan, *checkpoint.optimizer(), kSecond, &Shard::moments, v);
+  if (!average) return;
+  if (!checkpoint.average())
+    throw ConfigError(checkpoint.path().string(), "train.ema",
+                      "is set, and the checkpoint has no moving average", "resume with the same train.ema");
+  load_tensors(plan, *checkpoint.average(), "", &Shard::moments, average);
 }
 
 CheckpointState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* params, float* m,
                                 float* v, const Meeting& all, void* params16, float* average) {
-  CheckpointState state = read_whole(checkpoint, {}, all);
-  load_weights(plan, SafetensorsReader(checkpoint / kModel), "", {params, params16});
-  const SafetensorsReader moments(checkpoint / kOptimizer);
-  load_tensors(plan, moments, first_of(v), &Shard::moments, m);
-  if (v) load_tensors(plan, moments, kSecond, &Shard::moments, v);
-  if (average) load_tensors(plan, SafetensorsReader(checkpoint / kAverage), "", &Shard::moments, average);
-  return state;
+  const OpenCheckpoint opened(checkpoint, CheckpointPart::all, all);
+  load_checkpoint(opened, plan, params, m, v, params16, average);
+  return opened.state();
 }
 
 void load_first_weights(const fs::path& from, const Plan& plan, float* params, void* params16,
                         const Meeting& all) {
-  fs::path weights = from;
-  if (!fs::is_regular_file(from)) {
-    const fs::path checkpoint = find_checkpoint(from, "train.init_from");
-    read_whole(checkpoint, {kModel}, all);
-    weights = checkpoint / kModel;
-  }
-  load_weights(plan, SafetensorsReader(weights), "", {params, params16}, Absent::adapters_stay);
+  const auto take = [&](const SafetensorsReader& file) {
+    load_weights(plan, file, "", {params, params16}, Absent::adapters_stay);
+  };
+  if (!fs::is_regular_file(from))
+    return take(
+        *OpenCheckpoint(find_checkpoint(from, "train.init_from"), CheckpointPart::model, all).model());
+  if (!fs::exists(from.parent_path() / "state.json")) return take(SafetensorsReader(from));
+  const OpenCheckpoint of(from.parent_path(), CheckpointPart::all, all);
+  const OpenCheckpoint::Reader file = of.file(from.filename().string());
+  file ? take(*file) : take(SafetensorsReader(from));  // another's, put beside them
 }
 
 }  // namespace isobar

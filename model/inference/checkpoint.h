@@ -13,6 +13,7 @@
 
 #include "model/inference/checkpoint_state.h"
 #include "model/inference/meeting.h"
+#include "model/inference/open_checkpoint.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
@@ -26,24 +27,20 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, cons
                                       const float* params, const float* m, const float* v,
                                       CheckpointState state, const Meeting& all,
                                       const void* params16 = nullptr, const float* average = nullptr);
-/// `dir`: a run directory (its last whole checkpoint is taken) or one checkpoint. Throws ConfigError, naming
-/// the option that gave it.
-std::filesystem::path find_checkpoint(const std::filesystem::path& dir,
-                                      const std::string& option = "--resume");
 /// Names a checkpoint `best` in its run, for as long as no other is: RUN/checkpoints/best is a link to it.
 void name_best(const std::filesystem::path& checkpoint);
-/// Whether the files of a checkpoint are there, of the size that they were written in, and all of its step.
-/// Throws ConfigError.
-void check_files(const std::filesystem::path& checkpoint, const CheckpointState& state);
-/// Collective: reads this rank's parts, after all ranks together have compared the files' digests. Throws
-/// ConfigError; what concerns whole files on rank 0 only.
+/// Reads this rank's parts. Throws ConfigError for another net.
+void load_checkpoint(const OpenCheckpoint& checkpoint, const Plan& plan, float* params, float* m, float* v,
+                     void* params16 = nullptr, float* average = nullptr);
+/// Collective: the same of one that is opened first.
 CheckpointState load_checkpoint(const std::filesystem::path& checkpoint, const Plan& plan, float* params,
                                 float* m, float* v, const Meeting& all, void* params16 = nullptr,
                                 float* average = nullptr);
 /// Deletes all but the last `keep` checkpoints of a run and the one that is named best.
 void keep_last(const std::filesystem::path& run_dir, int64_t keep);
 /// The weights alone, of another training of the net, perhaps without adapters: those keep their values then.
-/// `from`: a run, a checkpoint or a safetensors file. Throws ConfigError naming train.init_from.
+/// `from`: a run, a checkpoint or a safetensors file; one of a checkpoint is compared with its digest. Throws
+/// ConfigError naming train.init_from.
 void load_first_weights(const std::filesystem::path& from, const Plan& plan, float* params, void* params16,
                         const Meeting& all);
 

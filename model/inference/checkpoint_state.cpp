@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr const char* kTakeAnother = "take another checkpoint";
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // whole numbers that JSON's readers keep apart
 
 json to_json(const Plateau& p) {
@@ -34,7 +35,7 @@ class Fields {  // of an object in a state.json: each there, of its type and wit
       : object_(object), file_(std::move(file)), within_(std::move(within)) {}
 
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
-    throw ConfigError(file_, within_ + key, what, "take another checkpoint");
+    throw ConfigError(file_, within_ + key, what, kTakeAnother);
   }
   const json& any(const std::string& key) const {
     const auto at = object_.find(key);
@@ -147,6 +148,35 @@ RunSpec spec_of(const Fields& f, int schema, const std::string& file) {
   return s;
 }
 
+CheckpointState state_from(const json& j, const std::string& file) {
+  const Fields f(j, file, "");
+  CheckpointState state;
+  state.schema = static_cast<int>(f.count("schema", 1, 2));
+  TrainState& t = state.train;
+  t.step = f.count("step", 0);
+  t.updates = t.step;
+  if (f.has("loss_scale")) {
+    t.loss_scale = f.number("loss_scale", 0, 1e300);
+    t.updates = f.count("updates", 0, t.step);
+    t.good_steps = f.count("good_steps", 0, t.step);
+  }
+  if (f.has("early_stop")) t.early = early_stop_of(f.object("early_stop"));
+  if (f.has("plateau")) t.plateau = plateau_of(f.object("plateau"));
+  state.spec = spec_of(f, state.schema, file);
+  if (!state.checkable()) return state;
+  if (f.has("channels")) {
+    const Fields channels = f.object("channels");
+    state.channels = {channels_from(channels, "inputs", file), channels_from(channels, "targets", file)};
+  }
+  const Fields files = f.object("files");
+  for (const auto& [name, entry] : files.all().items()) {
+    const Fields about = files.object(name);
+    state.files[name] = {about.count("bytes", 1), about.word("digest")};
+  }
+  f.word("sha256");
+  return state;
+}
+
 }  // namespace
 
 std::string text_of(const CheckpointState& state) {
@@ -171,36 +201,22 @@ CheckpointState read_state(const fs::path& checkpoint) {
       read_file(file), [](int depth, json::parse_event_t, json&) { return depth < 8; },
       /*allow_exceptions=*/false);
   if (!j.is_object())
-    throw ConfigError(file, "", "is no JSON object: cut off or damaged", "take another checkpoint");
-  const Fields f(j, file, "");
-  CheckpointState state;
+    throw DamagedCheckpoint(
+        ConfigError(file, "", "is no JSON object: cut off or damaged", kTakeAnother).what());
   if (const auto at = j.find("schema"); at != j.end() && at->is_number_integer() && *at > 2)
-    f.refuse("schema", "is " + at->dump() + ": a later Isobar wrote it");
-  state.schema = static_cast<int>(f.count("schema", 1, 2));
-  TrainState& t = state.train;
-  t.step = f.count("step", 0);
-  t.updates = t.step;
-  if (f.has("loss_scale")) {
-    t.loss_scale = f.number("loss_scale", 0, 1e300);
-    t.updates = f.count("updates", 0, t.step);
-    t.good_steps = f.count("good_steps", 0, t.step);
+    throw ConfigError(file, "schema", "is " + at->dump() + ": a later Isobar wrote it",
+                      "read it with that version, or take another checkpoint");
+  const auto digest = j.find("sha256");
+  const bool unchanged = digest != j.end() && *digest == own_digest(j);
+  try {
+    CheckpointState state = state_from(j, file);
+    if (state.checkable() && !unchanged)
+      Fields(j, file, "").refuse("sha256", "does not fit: the file was changed since it was written");
+    return state;
+  } catch (const ConfigError& e) {
+    if (unchanged) throw;
+    throw DamagedCheckpoint(e.what());
   }
-  if (f.has("early_stop")) t.early = early_stop_of(f.object("early_stop"));
-  if (f.has("plateau")) t.plateau = plateau_of(f.object("plateau"));
-  state.spec = spec_of(f, state.schema, file);
-  if (!state.checkable()) return state;
-  if (f.has("channels")) {
-    const Fields channels = f.object("channels");
-    state.channels = {channels_from(channels, "inputs", file), channels_from(channels, "targets", file)};
-  }
-  const Fields files = f.object("files");
-  for (const auto& [name, entry] : files.all().items()) {
-    const Fields about = files.object(name);
-    state.files[name] = {about.count("bytes", 1), about.word("digest")};
-  }
-  if (f.word("sha256") != own_digest(j))
-    f.refuse("sha256", "does not fit: the file was changed since it was written");
-  return state;
 }
 
 }  // namespace isobar

@@ -6,13 +6,14 @@
 //    "channels": {"inputs": [{"name", "units", "mean", "std"}], "targets": […]}, "sha256": of all the rest}
 //
 //   write_atomically(dir / "state.json", text_of(state));
-//   const CheckpointState state = read_state(dir);          // ConfigError for what is no state
+//   const CheckpointState state = read_state(dir);          // of a checkpoint: state_of (open_checkpoint.h)
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 
+#include "model/base/error.h"
 #include "model/base/spec.h"
 #include "model/inference/early_stop.h"
 #include "model/inference/net_channels.h"
@@ -46,9 +47,16 @@ struct CheckpointState {
   bool checkable() const { return schema > 1; }
 };
 
+/// Its files are not what was written: another one of its run may be whole (open_checkpoint.h).
+class DamagedCheckpoint : public ConfigError {
+ public:
+  explicit DamagedCheckpoint(const std::string& line) : ConfigError(ConfigError::from_line(line)) {}
+  std::filesystem::path checkpoint;  // "": not known here
+};
+
 std::string text_of(const CheckpointState& state);
-/// Throws ConfigError naming the key that is missing, of a wrong type or impossible, or says that the text
-/// was changed since it was written.
+/// Throws DamagedCheckpoint naming the key that is missing, of a wrong type or impossible, or says that the
+/// text was changed since it was written; ConfigError for what another version wrote whole.
 CheckpointState read_state(const std::filesystem::path& checkpoint);
 
 }  // namespace isobar

@@ -7,8 +7,7 @@
 #include "model/backend/cpu/kernels.h"
 #include "model/base/error.h"
 #include "model/inference/channel_loss.h"
-#include "model/inference/checkpoint.h"
-#include "model/inference/file_digest.h"
+#include "model/inference/open_checkpoint.h"
 #include "model/inference/params.h"
 #include "model/inference/trained_weights.h"
 #include "model/nets/build.h"
@@ -81,15 +80,10 @@ Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
 Forecaster::Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
                        int threads)
     : Forecaster(with_loss_of(state), batch, threads) {
-  check_files(checkpoint, state);
-  const std::filesystem::path weights = checkpoint / "model.safetensors";
-  const auto said = state.files.find("model.safetensors");
   Meeting one;
   one.threads = threads;
-  if (said != state.files.end() && digest_of(weights, one) != said->second.digest)
-    throw ConfigError(weights.string(), "", "is damaged: its digest is not the one that it was written with",
-                      "take another checkpoint");
-  TrainedWeights(checkpoint, state).load(plan_, floats(plan_.params_all));
+  TrainedWeights(OpenCheckpoint(checkpoint, CheckpointPart::weights, one))
+      .load(plan_, floats(plan_.params_all));
   run_in_order(plan_, link(plan_, plan_.init, true), backend_);
 }
 

@@ -84,7 +84,7 @@ void each_run(const PublishedTensor::Piece& p, Place&& place) {
 }
 
 /// What a file has of the net, and that it is all of it and nothing else.
-std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const SafetensorsReader& file,
+std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const NamedWeights& file,
                                                                      const std::string& named,
                                                                      const Form& form) {
   std::map<std::string, const PublishedTensor*> known;
@@ -92,18 +92,18 @@ std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const Safet
   for (const PublishedTensor& t : form.published.tensors) known[t.name] = &t;  // they come first
   std::map<std::string, int64_t> elements;                                     // of each of ours
   std::vector<std::pair<std::string, const PublishedTensor*>> out;
-  for (const auto& [name, stored] : file.tensors()) {
+  for (const auto& [name, shape] : file.shapes()) {
     const std::string& prefix = form.published.prefix;
     const auto at = known.find(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
-    if (at == known.end() && !stored.floating()) continue;  // a counter
+    if (at == known.end() && !file.floating(name)) continue;  // a counter
     if (at == known.end())
       throw ConfigError(named, name, "is nothing that this net has",
                         "give the configuration of the net that the file is of");
-    if (stored.shape != at->second->shape)
-      throw ConfigError(named, name,
-                        "has shape " + text_of_shape(stored.shape) + ", and in this net " +
-                            text_of_shape(at->second->shape),
-                        "give the configuration of the net that the file is of");
+    if (shape != at->second->shape)
+      throw ConfigError(
+          named, name,
+          "has shape " + text_of_shape(shape) + ", and in this net " + text_of_shape(at->second->shape),
+          "give the configuration of the net that the file is of");
     for (const PublishedTensor::Piece& p : at->second->pieces) elements[p.own] += p.rows * p.run;
     out.emplace_back(name, at->second);
   }
@@ -111,8 +111,8 @@ std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const Safet
     if (elements[t.name] != elements_of(t.shape)) {
       const auto lacks = std::find_if(form.published.tensors.begin(), form.published.tensors.end(),
                                       [&](const PublishedTensor& p) {
-                                        return !file.tensors().contains(p.name) &&
-                                               !file.tensors().contains(form.published.prefix + p.name) &&
+                                        return !file.shapes().contains(p.name) &&
+                                               !file.shapes().contains(form.published.prefix + p.name) &&
                                                std::any_of(p.pieces.begin(), p.pieces.end(),
                                                            [&](const auto& q) { return q.own == t.name; });
                                       });
@@ -125,14 +125,14 @@ std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const Safet
 }
 
 // Tensors of adapters that were published: those whose pieces are adapters of ours
-bool has_adapters(const SafetensorsReader& file, const Form& form) {
+bool has_adapters(const NamedWeights& file, const Form& form) {
   std::set<std::string> ours;
   for (const Tensor& t : form.own)
     if (of_adapter(t)) ours.insert(t.name);
   return std::any_of(
       form.published.tensors.begin(), form.published.tensors.end(), [&](const PublishedTensor& t) {
         return !t.pieces.empty() && ours.contains(t.pieces[0].own) &&
-               (file.tensors().contains(t.name) || file.tensors().contains(form.published.prefix + t.name));
+               (file.shapes().contains(t.name) || file.shapes().contains(form.published.prefix + t.name));
       });
 }
 
@@ -144,7 +144,8 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
   if (adapters == Adapters::apart) same_adapters(spec, form, weights.path());
   std::vector<Tensor> tensors;
   for (const PublishedTensor& t : form.published.tensors) tensors.push_back({t.name, t.shape});
-  const fs::path temp = to.string() + ".tmp";
+  const HalfFile half(to.string() + ".tmp");
+  const fs::path& temp = half.path;
   create_safetensors(temp, tensors, {{"format", "pt"}});
   const SafetensorsWriter out(temp, tensors, {{"format", "pt"}});
   std::string last;  // pieces of one of ours come one after another
@@ -165,23 +166,23 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
   return weights.adapters();
 }
 
-int64_t import_published_weights(const RunSpec& spec, const fs::path& file, const std::string& named,
+int64_t import_published_weights(const RunSpec& spec, const NamedWeights& in, const std::string& named,
                                  const fs::path& to) {
   Form form = form_of(spec, named, Adapters::apart);
-  const SafetensorsReader in(file);
   const bool adapted = has_adapters(in, form);
   if (!adapted) form = form_of(spec, named, Adapters::merged);
   const bool merges = adapted && spec.train.lora_rank == 0;
   if (adapted && !merges) same_adapters(spec, form, spec.file);
   const auto found = found_in(in, named, form);
-  const fs::path temp = to.string() + ".tmp";
+  const HalfFile half(to.string() + ".tmp");
+  const fs::path& temp = half.path;
   create_safetensors(temp, form.own, {{"format", "pt"}});
   const SafetensorsWriter out(temp, form.own, {{"format", "pt"}});
   std::vector<float> theirs;
   for (const auto& [name, t] : found) {
     theirs.resize(static_cast<size_t>(elements_of(t->shape)));
-    in.read(in.tensors().at(name), 0, static_cast<int64_t>(theirs.size()), theirs.data());
-    refuse_nonfinite(in, in.tensors().at(name), 0, static_cast<int64_t>(theirs.size()), theirs.data());
+    in.read(name, theirs.data());
+    refuse_nonfinite(named, name, 0, theirs);
     for (const PublishedTensor::Piece& p : t->pieces)
       each_run(p, [&](int64_t own, int64_t their, int64_t run) {
         out.write(p.own, own, run, theirs.data() + their);
@@ -192,12 +193,11 @@ int64_t import_published_weights(const RunSpec& spec, const fs::path& file, cons
     fs::rename(temp, to);
     return 0;
   }
-  const fs::path apart = to.string() + ".apart";
+  const HalfFile both(to.string() + ".apart");
+  const fs::path& apart = both.path;
   fs::rename(temp, apart);
   const PublishedAdapters& a = form.published.adapters;
-  const int64_t merged = TrainedWeights(apart, a.alpha / static_cast<double>(a.rank)).write(to);
-  fs::remove(apart);
-  return merged;
+  return TrainedWeights(apart, a.alpha / static_cast<double>(a.rank)).write(to);
 }
 
 }  // namespace isobar

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -108,8 +109,8 @@ class SafetensorsReader {
 
 /// Throws ConfigError where one of these elements of a tensor is NaN or infinity: another program's weights
 /// may be of a training that diverged.
-void refuse_nonfinite(const SafetensorsReader& file, const StoredTensor& t, int64_t first, int64_t count,
-                      const float* values);
+void refuse_nonfinite(const std::string& file, const std::string& tensor, int64_t first,
+                      std::span<const float> values);
 
 struct TensorFile {  // a small file, all of it
   struct Values {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/base/error.h"
+#include "model/inference/named_weights.h"
 #include "model/inference/params.h"
 #include "model/nets/adapter.h"
 
@@ -17,40 +18,43 @@ bool of_adapter(const std::string& name) {
 
 }  // namespace
 
-TrainedWeights::TrainedWeights(const std::filesystem::path& checkpoint, const CheckpointState& state)
-    : model_(checkpoint / "model.safetensors"), scale_(state.spec.lora_scale()) {
-  if (state.spec.train.ema_valid) average_.emplace(checkpoint / "average.safetensors");
-}
+TrainedWeights::TrainedWeights(const OpenCheckpoint& checkpoint)
+    : model_(checkpoint.model()),
+      average_(checkpoint.average()),
+      scale_(checkpoint.state().spec.lora_scale()) {}
+
+TrainedWeights::TrainedWeights(const std::filesystem::path& file, double scale)
+    : model_(std::make_shared<const SafetensorsReader>(file)), average_(nullptr), scale_(scale) {}
 
 // A is of several weights where those are one linear: it has the name of what they lie in.
 std::optional<TrainedWeights::Factors> TrainedWeights::factors_of(const std::string& name) const {
   if (!name.ends_with(kWeight) || of_adapter(name)) return std::nullopt;
   const std::string stem = name.substr(0, name.size() - kWeight.size());
-  const auto& all = model_.tensors();
+  const auto& all = model_->tensors();
   const auto b = all.find(stem + kLoraB);
   if (b == all.end()) return std::nullopt;
   auto a = all.find(stem + kLoraA);
   if (a == all.end()) a = all.find(stem.substr(0, stem.rfind('.')) + kLoraA);
   if (a == all.end())
-    throw ConfigError(model_.path().string(), stem + kLoraA, "is missing beside " + b->first,
+    throw ConfigError(model_->path().string(), stem + kLoraA, "is missing beside " + b->first,
                       "take a checkpoint that is whole");
   const StoredTensor& w = all.at(name);
   if (a->second.shape.size() != 2 || b->second.shape.size() != 2 || w.shape.empty() ||
       a->second.shape[0] != b->second.shape[1] || w.count != b->second.shape[0] * a->second.shape[1])
-    throw ConfigError(model_.path().string(), b->first, "does not fit " + name + " and " + a->first,
+    throw ConfigError(model_->path().string(), b->first, "does not fit " + name + " and " + a->first,
                       "take a checkpoint that is whole");
   return Factors{a->second, b->second, a->first, b->first};
 }
 
 int64_t TrainedWeights::adapters() const {
-  return std::count_if(model_.tensors().begin(), model_.tensors().end(),
+  return std::count_if(model_->tensors().begin(), model_->tensors().end(),
                        [&](const auto& t) { return factors_of(t.first).has_value(); });
 }
 
 std::vector<double> TrainedWeights::values_of(const std::string& name) const {
-  const SafetensorsReader& file = average_ && average_->tensors().contains(name) ? *average_ : model_;
+  const SafetensorsReader& file = average_ && average_->tensors().contains(name) ? *average_ : *model_;
   const StoredTensor& t = file.tensors().at(name);
-  if (t.shape != model_.tensors().at(name).shape)
+  if (t.shape != model_->tensors().at(name).shape)
     throw ConfigError(file.path().string(), name, "has another shape than in model.safetensors",
                       "take a checkpoint that is whole");
   std::vector<double> out(static_cast<size_t>(t.count));
@@ -80,7 +84,7 @@ std::vector<float> TrainedWeights::base(const std::string& name) const {
 }
 
 void TrainedWeights::load(const Plan& plan, float* params) const {
-  load_weights(plan, model_, "", params);
+  load_weights(plan, *model_, "", params);
   if (average_) load_weights(plan, *average_, "", params, Absent::stays);
   for (const Param& p : plan.params) {
     if (!factors_of(p.name)) continue;
@@ -92,11 +96,12 @@ void TrainedWeights::load(const Plan& plan, float* params) const {
 
 int64_t TrainedWeights::write(const std::filesystem::path& to) const {
   std::vector<Tensor> tensors;
-  for (const auto& [name, t] : model_.tensors())
+  for (const auto& [name, t] : model_->tensors())
     if (!of_adapter(name)) tensors.push_back({name, t.shape});
-  const std::filesystem::path temp = to.string() + ".tmp";
-  create_safetensors(temp, tensors, model_.metadata());
-  const SafetensorsWriter out(temp, tensors, model_.metadata());
+  const HalfFile half(to.string() + ".tmp");
+  const std::filesystem::path& temp = half.path;
+  create_safetensors(temp, tensors, model_->metadata());
+  const SafetensorsWriter out(temp, tensors, model_->metadata());
   for (const Tensor& t : tensors) {
     const std::vector<float> values = merged(t.name);
     out.write(t.name, 0, static_cast<int64_t>(values.size()), values.data());

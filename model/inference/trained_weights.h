@@ -2,27 +2,28 @@
 // by that, with low-rank adapters (nets/adapter.h) added to them: W + s B A. The result is a net like any
 // other.
 //
-//   const TrainedWeights weights(checkpoint, state);
+//   const TrainedWeights weights(OpenCheckpoint(checkpoint, CheckpointPart::weights, {}));
 //   weights.load(plan, params);                      // of a plan on one rank, without adapters
 //   weights.write("merged.safetensors");
 #pragma once
+#include <memory>
 #include <optional>
 
-#include "model/inference/checkpoint_state.h"
-#include "model/inference/safetensors.h"
+#include "model/inference/open_checkpoint.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
 
 class TrainedWeights {
  public:
-  TrainedWeights(const std::filesystem::path& checkpoint, const CheckpointState& state);
+  /// Of one whose weights are open (CheckpointPart::weights)
+  explicit TrainedWeights(const OpenCheckpoint& checkpoint);
   /// Of a file that holds all of them
-  TrainedWeights(const std::filesystem::path& file, double scale) : model_(file), scale_(scale) {}
+  TrainedWeights(const std::filesystem::path& file, double scale);
 
-  std::string path() const { return model_.path().string(); }
+  std::string path() const { return model_->path().string(); }
   int64_t adapters() const;  // tensors that have one
-  bool averaged() const { return average_.has_value(); }
+  bool averaged() const { return average_ != nullptr; }
   /// A tensor with its adapter's product, if it has one, added in f64.
   std::vector<float> merged(const std::string& name) const;
   /// Without it; or what an adapter has.
@@ -39,9 +40,8 @@ class TrainedWeights {
   };
   std::optional<Factors> factors_of(const std::string& name) const;
   std::vector<double> values_of(const std::string& name) const;
-  const SafetensorsReader model_;
-  std::optional<SafetensorsReader> average_;  // of what was trained
-  const double scale_;                        // of adapters
+  const OpenCheckpoint::Reader model_, average_;  // average_: of what was trained, or null
+  const double scale_;                            // of adapters
 };
 
 }  // namespace isobar

@@ -6,6 +6,7 @@
 #include "bench/cluster/grouping.h"
 #include "bench/cluster/jobscript.h"
 #include "bench/cluster/remaining.h"
+#include "bench/sweep/launcher.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
@@ -69,6 +70,25 @@ TEST_F(ChainTest, OnlyAStartThatComesNoFurtherCostsATry) {
       EXPECT_EQ(dir.saved_step(), step);
     }
   }
+}
+
+// It went on from an earlier one: what it then saved is further than that, though not than the damaged one.
+TEST_F(ChainTest, WhatASetAsideCheckpointHeldIsNotHeldAgainstAStart) {
+  const Trial t = trial(10);
+  TrialDir dir = directory(t, 1);
+  dir.prepare(true);
+  save(dir, 90), save(dir, 100);
+  dir.settle(verdict_of_job("TIMEOUT", "7"), "7");
+  ASSERT_TRUE(dir.prepare(true));
+  const fs::path last = dir.path() / "checkpoints/step-00000100";
+  fs::rename(last, last.string() + ".damaged");
+  save(dir, 95);
+  EXPECT_EQ(dir.saved_step(), 95);
+  EXPECT_TRUE(dir.came_further());
+  dir.settle(verdict_of_job("TIMEOUT", "7"), "7");
+  EXPECT_FALSE(dir.finished()) << "its only try was not used up";
+  const auto words = trainer_command("isobar", dir.path(), 1, "first", true);
+  EXPECT_EQ(words.back(), "--set-aside-damaged") << "a chain does so by itself";
 }
 
 TEST_F(ChainTest, WithoutCheckpointsAskedForAStartIsANewOne) {

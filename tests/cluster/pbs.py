@@ -272,6 +272,7 @@ def test(isobar, fake, slow_disk):
     if slow_disk:
         import pbs_chain
         pbs_chain.test(isobar, slow_disk, check)
+        pbs_chain.test_damaged(isobar, slow_disk, check)
     for w in wrong: print("WRONG:", w)
     print(f"{len(summary['trials'])} trials through {len(jobs)} PBS jobs: {summary['counts']}")
     sys.exit(bool(wrong))

@@ -16,20 +16,63 @@ def losses(run):
     return {e["step"]: e["loss"] for e in events(run) if e["event"] == "step"}
 
 
+def machine_in(home, slow_disk):
+    # Every checkpoint takes a second: 40 of them are 40 s. A job of 34 s tells its ranks 20 s before its end (10 s for a
+    # step and a checkpoint, and 10 s to end in), so it writes 16 of them at the most: there are three jobs at least,
+    # however fast the machine is.
+    root = pathlib.Path(__file__).resolve().parents[2]
+    machine = home / "machine.yaml"
+    machine.write_text(json.dumps({"inherits": str(root / "configs/machines/example-2core.yaml"), "cluster": {
+        "scheduler": "pbs", "start": "pals", "cores_per_node": 2, "queue": "debug", "poll_s": 0.2, "fence_s": 2,
+        "start_s": 1, "max_time_s": JOB_S, "job_time_s": JOB_S, "retries": 1,
+        "environment": {"OMP_NUM_THREADS": 1, "LD_PRELOAD": slow_disk,
+                        "ISOBAR_SLOW_DISK": "fsync state.json 1 1000000 *"}}}))
+    return machine
+
+
+def test_damaged(isobar, slow_disk, check):
+    """The last checkpoint of a job is damaged before the next one begins: that goes on from the one before, by itself."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    steps = 200
+    with tempfile.TemporaryDirectory(prefix="isobar-pbs-damaged-") as folder:
+        home = pathlib.Path(folder)
+        env = pbs.install(home)
+        results = home / "chain"
+        training = ["configs/models/mlp-emulator.yaml", "--set", f"train.steps={steps}", "--set", "run.threads=1"]
+        command = [isobar, "train", *training, "--set", f"train.checkpoint_every={EVERY}", "--launcher", "pbs", "--machine",
+                   str(machine_in(home, slow_disk)), "--results", str(results), "--json"]
+        subprocess.run([*command, "--no-wait"], env=env, cwd=root, capture_output=True, text=True, timeout=120)
+        waited = time.time()
+        while not list(results.glob("trials/*/status.json")) and time.time() - waited < 300:
+            time.sleep(0.2)
+        run, = results.glob("trials/*")
+        last = sorted(run.glob("checkpoints/step-*"))[-1]
+        check(int(last.name[5:]) < steps, f"one job was enough: nothing is tested, {last}")
+        weights = last / "model.safetensors"
+        data = bytearray(weights.read_bytes())
+        data[-1] ^= 4
+        weights.write_bytes(data)
+        done = subprocess.run(command, env=env, cwd=root, capture_output=True, text=True, timeout=900)
+        check(done.returncode == 0, f"the chain after the damage: {done.returncode}\n{done.stdout}{done.stderr}")
+        aside = last.with_name(last.name + ".damaged")
+        check((aside / "model.safetensors").read_bytes() == bytes(data), f"{aside} is not what was damaged")
+        resumed = [e["step"] for e in events(run) if e["event"] == "resume"]
+        check(resumed and resumed[0] == int(last.name[5:]) - EVERY, f"went on from {resumed}, after damage to {last.name}")
+        whole = home / "whole"
+        once = subprocess.run([isobar, "train", *training, "--set", f"train.checkpoint_every={steps}", "--set",
+                               f"run.out={whole}"], cwd=root, capture_output=True, text=True, timeout=600)
+        check(once.returncode == 0, f"in one go: {once.stderr}")
+        end = f"checkpoints/step-{steps:08}/model.safetensors"
+        check((run / end).read_bytes() == (whole / end).read_bytes(), "the weights are not those of one run")
+        print(f"a chain whose {last.name} was damaged between two jobs: bit for bit as in one go")
+
+
 def test(isobar, slow_disk, check):
     root = pathlib.Path(__file__).resolve().parents[2]
     with tempfile.TemporaryDirectory(prefix="isobar-pbs-chain-") as folder:
         home = pathlib.Path(folder)
         env = pbs.install(home)
-        # Every checkpoint takes a second: 40 of them are 40 s. A job of 34 s tells its ranks 20 s before its end (10 s
-        # for a step and a checkpoint, and 10 s to end in), so it writes 16 of them at the most: there are three jobs at
-        # least, however fast the machine is.
-        machine = home / "machine.yaml"
-        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/example-2core.yaml"), "cluster": {
-            "scheduler": "pbs", "start": "pals", "cores_per_node": 2, "queue": "debug", "poll_s": 0.2, "fence_s": 2,
-            "start_s": 1, "max_time_s": JOB_S, "job_time_s": JOB_S, "retries": 1,
-            "environment": {"OMP_NUM_THREADS": 1, "LD_PRELOAD": slow_disk,
-                            "ISOBAR_SLOW_DISK": "fsync state.json 1 1000000 *"}}}))
+        machine = machine_in(home, slow_disk)
         results = home / "chain"
         command = [isobar, "train", *TRAINING, "--set", f"train.checkpoint_every={EVERY}", "--launcher", "pbs",
                    "--machine", str(machine), "--results", str(results), "--json"]

@@ -1,10 +1,13 @@
 // Points of gridded fields as samples: an ocean and an atmosphere file on one grid, packed, with land, ice
 // and fill values; what must come out is counted by a plain loop over the numbers that were written.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -13,6 +16,7 @@
 #include "model/base/files.h"
 #include "model/data/dataset.h"
 #include "model/data/inspect.h"
+#include "model/data/kept.h"
 #include "model/data/row_choice.h"
 #include "model/data/table_cache.h"
 #include "model/data/table_dataset.h"
@@ -194,6 +198,13 @@ TEST_F(Points, OfFilesThatDisagreeAreOneErrorThatNamesBoth) {
   refused({ocean, other, "'tair' holds no number"});
 }
 
+template <class Body>
+std::string said_by(const Body& body) {
+  testing::internal::CaptureStderr();
+  body();
+  return testing::internal::GetCapturedStderr();
+}
+
 std::vector<std::string> lines_of(const std::string& path) {
   std::ifstream in(path);
   std::vector<std::string> lines;
@@ -237,8 +248,83 @@ TEST_F(Points, CutByAKillAreNotTakenForATable) {
   fs::remove(table);
   std::ofstream(table + ".half") << whole.substr(0, whole.size() / 2);  // what a killed process leaves
   EXPECT_EQ(map()->rows(), read().rows);
-  fs::resize_file(table, whole.size() - 1);
-  expect_config_error([&] { map(); }, {table, "delete it"});
+  for (const size_t size : {whole.size() - 1, size_t{4096}, size_t{40}, size_t{0}}) {
+    fs::resize_file(table, size);
+    EXPECT_EQ(said_by([&] { EXPECT_EQ(map()->rows(), read().rows); }),
+              "isobar: " + table + " is damaged (it was cut off, or is no table): gathered again\n");
+    EXPECT_EQ(read_file(table), whole);
+  }
+}
+
+// One bit anywhere: such tables trained silently.
+TEST_F(Points, WithAFlippedBitAreGatheredAgain) {
+  const auto map = [&] { return mapped_table(both, "data.train", {"tair", "sst"}); };
+  map();
+  std::string table;
+  for (const auto& f : fs::directory_iterator(dir / "cache"))
+    if (f.path().extension() == ".table") table = f.path();
+  const std::string whole = read_file(table);
+  const SampleTable t = read();
+  for (int n = 0; n < 60; ++n) {
+    // The header's end is no part of anything.
+    const size_t numbers = whole.size() - 4096, at = n < 20 ? rng()() % 120 : 4096 + rng()() % numbers;
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << (rng()() % 8)));
+    std::ofstream(table, std::ios::binary) << bytes;
+    std::vector<std::thread> ranks;
+    const std::string said = said_by([&] {
+      for (int rank = 0; rank < 3; ++rank)
+        ranks.emplace_back([&] {
+          const auto got = map();
+          ASSERT_EQ(got->rows(), t.rows);
+          for (int64_t r = 0; r < t.rows; ++r) ASSERT_EQ(got->row(r)[1], t.values[2 * r + 1]) << at;
+        });
+      for (std::thread& rank : ranks) rank.join();
+    });
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    EXPECT_NE(said.find("gathered again"), std::string::npos) << said;
+    EXPECT_EQ(read_file(table), whole);
+  }
+}
+
+// The old numbers came back for a file of the same size and time.
+TEST_F(Points, ReplacedWithTheSameSizeAndTimeAreOthers) {
+  const std::string path = dir / "t.csv";
+  std::ofstream(path) << "a\n1\n2\n";
+  const auto then = fs::last_write_time(path);
+  EXPECT_EQ(mapped_table(path, "data.train", {"a"})->row(1)[0], 2);
+  std::ofstream(path) << "a\n1\n7\n";  // the same inode
+  fs::last_write_time(path, then);
+  EXPECT_EQ(mapped_table(path, "data.train", {"a"})->row(1)[0], 7);
+  std::ofstream(dir / "other.csv") << "a\n1\n8\n";
+  fs::last_write_time(dir / "other.csv", then);
+  fs::rename(dir / "other.csv", path);
+  EXPECT_EQ(mapped_table(path, "data.train", {"a"})->row(1)[0], 8);
+}
+
+// Whatever moment a process is killed in, the next one has the right numbers.
+TEST_F(Points, KilledWhileTheyAreWrittenHarmNobody) {
+  const std::string path = dir / "t.csv";
+  {
+    std::ofstream file(path);
+    file << "a\n";
+    for (int r = 0; r < 200000; ++r) file << r % 1000 << "\n";
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // its time tells it from a next one
+  for (int n = 0; n < 12; ++n) {
+    fs::remove_all(dir / "cache");
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      mapped_table(path, "data.train", {"a"});
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(rng()() % 60000));
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    const auto table = mapped_table(path, "data.train", {"a"});
+    ASSERT_EQ(table->rows(), 200000);
+    for (int64_t r = 0; r < table->rows(); ++r) ASSERT_EQ(table->row(r)[0], static_cast<float>(r % 1000));
+  }
 }
 
 // One computes the means and deviations, the others read them; they go with their table.
@@ -268,11 +354,16 @@ TEST_F(Points, HaveTheirStatisticsOnce) {
   }
   ASSERT_EQ(kept().size(), 1u);
   nlohmann::json j = nlohmann::json::parse(read_file(kept()[0]));
-  j["mean"][0] = 4.25;
+  j["value"]["mean"][0] = 4.25;
   std::ofstream(kept()[0]) << j.dump();
+  EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
+  write_kept(kept()[0], j["value"]);
   EXPECT_EQ(open().mean[0], 4.25f) << "was computed again";
+  write_kept(kept()[0], {{"mean", {1}}});  // with a digest that fits: of another table
+  EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
   std::ofstream(kept()[0]) << "{";  // cut by a full disk
-  EXPECT_EQ(open().mean, got[0].mean);
+  EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
+  EXPECT_EQ(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }), "");
   data.train_fraction = 0.5;
   open();
   EXPECT_EQ(kept().size(), 2u) << "of other rows";

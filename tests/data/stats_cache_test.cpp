@@ -6,8 +6,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
+#include "model/base/files.h"
 #include "model/data/convert.h"
+#include "model/data/kept.h"
 #include "model/data/stats.h"
 #include "tests/data/files.h"
 
@@ -37,6 +40,7 @@ void settle(const std::string& path, int seconds_ago = 60) {
            fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path()))
     fs::last_write_time(entry.path(), then);
   fs::last_write_time(path, then);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // ctime, which cannot be set
 }
 
 size_t kept_in(const std::string& dir) {
@@ -96,11 +100,60 @@ TEST(StatisticsCache, WhatIsKeptIsWhatIsReadAndWhatIsDamagedIsNot) {
   auto j = kept.find();
   ASSERT_TRUE(j);
   (*j)["mean"] = {7.5};
-  std::ofstream(kept.file()) << j->dump();
+  write_kept(kept.file(), *j);
   EXPECT_EQ(compute_statistics(data / "a.nc").mean, std::vector<float>{7.5f});  // so it is read
-  std::ofstream(kept.file()) << j->dump().substr(0, 9);
-  EXPECT_EQ(compute_statistics(data / "a.nc").mean, first.mean);
-  EXPECT_EQ(compute_statistics(data / "a.nc").mean, first.mean);
+  const std::string whole = read_file(kept.file());
+  const auto computed_again = [&](const std::string& bytes) {
+    std::ofstream(kept.file(), std::ios::binary) << bytes;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(compute_statistics(data / "a.nc").mean, first.mean);
+    EXPECT_EQ(testing::internal::GetCapturedStderr().substr(0, 8 + kept.file().size() + 12),
+              "isobar: " + kept.file() + " is damaged ");
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(compute_statistics(data / "a.nc").mean, first.mean);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  };
+  for (int n = 0; n < 40; ++n) {
+    std::string bytes = whole;
+    const size_t at = rng()() % bytes.size();
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << (rng()() % 8)));
+    computed_again(bytes);
+    computed_again(whole.substr(0, rng()() % whole.size()));
+  }
+  // Digests that fit what no statistics are.
+  for (const nlohmann::json& odd : {nlohmann::json(1),
+                                    {{"mean", 1}, {"std", 2}},
+                                    {{"mean", {1}}, {"std", {"x"}}},
+                                    {{"mean", {1}}, {"std", {1, 2}}},
+                                    {{"mean", {1}}, {"std", {1}}}}) {
+    write_kept(kept.file(), odd);
+    computed_again(read_file(kept.file()));
+  }
+}
+
+// The old numbers came back for a file of the same size and time.
+TEST(StatisticsCache, AFileReplacedWithTheSameSizeAndTimeIsAnother) {
+  const TempDir data, cache;
+  const CacheHere here(cache / "kept");
+  NetcdfOptions o{.steps = 9, .rows = 11, .columns = 13};
+  for (const char* name : {"a.nc", "b.nc"}) write_netcdf(data / name, o, {random_packed(o)});
+  settle(data / "a.nc");
+  const FileStatistics first = compute_statistics(data / "a.nc"), second = compute_statistics(data / "b.nc");
+  ASSERT_NE(first.mean, second.mean);
+  ASSERT_EQ(fs::file_size(data / "a.nc"), fs::file_size(data / "b.nc"));
+  const auto then = fs::last_write_time(data / "a.nc");
+  for (const bool in_place : {true, false}) {
+    if (in_place) {
+      const std::string bytes = read_file(data / "b.nc");
+      std::ofstream(data / "a.nc", std::ios::binary) << bytes;
+    } else {
+      fs::copy_file(data / "b.nc", data / "c.nc");
+      fs::rename(data / "c.nc", data / "a.nc");
+    }
+    fs::last_write_time(data / "a.nc", then);
+    settle(data / "b.nc");
+    EXPECT_EQ(compute_statistics(data / "a.nc").mean, second.mean);
+  }
 }
 
 TEST(StatisticsCache, ARunsStatisticsAreKept) {

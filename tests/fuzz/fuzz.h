@@ -2,6 +2,7 @@
 // refused by one ConfigError that names the file and a mend (of texts the key, line or column too).
 //
 //   fuzz_inputs --source DIR --inputs 100000 --seed 1             # ends with a line of counts; 1 when wrong
+//   fuzz_inputs --source DIR --readers ckpt,cached                # of some readers alone
 //   fuzz_inputs --source DIR --seed 1 --only 17 --keep /tmp/x     # one input again, kept in that folder
 #pragma once
 #include <cstdint>
@@ -49,6 +50,11 @@ std::vector<Target> sweep_targets(const std::filesystem::path& folder);
 
 /// Checkpoints that the inference library opens: state.json, model.safetensors.
 std::vector<Target> library_targets(const std::filesystem::path& folder);
+
+/// Checkpoints of PyTorch, and the pickle in them.
+std::vector<Target> import_targets(const std::filesystem::path& folder);
+/// What is kept of data in $ISOBAR_CACHE_DIR, which lies in `folder`: tables and statistics.
+std::vector<Target> cache_targets(const std::filesystem::path& folder);
 
 /// Input `number` of a seed: always the same bytes.
 std::string input_of(const Target& t, uint64_t seed, int64_t number);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include "tests/fuzz/fuzz.h"
@@ -16,15 +18,27 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBatch = 500;
 
-int run(const fs::path& source, const fs::path& keep, uint64_t seed, int64_t first, int64_t inputs) {
+// Readers whose names hold one of the words, which commas part; "": all
+bool chosen(const std::string& name, const std::string& words) {
+  std::istringstream all(words);
+  for (std::string word; std::getline(all, word, ',');)
+    if (name.find(word) != std::string::npos) return true;
+  return words.empty();
+}
+
+int run(const fs::path& source, const fs::path& keep, uint64_t seed, int64_t first, int64_t inputs,
+        const std::string& readers) {
   std::string made =
       (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "isobar-fuzz-XXXXXX";
   if (!::mkdtemp(made.data())) throw std::runtime_error("mkdtemp");
   const fs::path folder = made;
+  ::setenv("ISOBAR_CACHE_DIR", (folder / "cache").c_str(), 1);  // not the user's
   std::vector<Target> targets = text_targets(source, folder);
-  for (const auto& more :
-       {data_targets(folder), record_targets(source, folder), sweep_targets(folder), library_targets(folder)})
+  for (const auto& more : {data_targets(folder), record_targets(source, folder), sweep_targets(folder),
+                           library_targets(folder), import_targets(folder), cache_targets(folder)})
     targets.insert(targets.end(), more.begin(), more.end());
+  std::erase_if(targets, [&](const Target& t) { return !chosen(t.name, readers); });
+  if (targets.empty()) throw std::runtime_error("--readers " + readers + " names no reader");
   std::printf("seed %llu, %zu readers, inputs in %s\n", static_cast<unsigned long long>(seed), targets.size(),
               folder.c_str());
   std::vector<Report> reports(targets.size());
@@ -63,9 +77,11 @@ int main(int argc, char** argv) {
       {"--inputs", "20000"},
       {"--keep", std::filesystem::temp_directory_path() / "isobar-fuzz-wrong"}};
   for (int i = 1; i < argc; i += 2) {
-    const std::set<std::string> known = {"--source", "--inputs", "--seed", "--only", "--keep"};
+    const std::set<std::string> known = {"--source", "--inputs", "--seed", "--only", "--keep", "--readers"};
     if (!known.contains(argv[i]) || i + 1 == argc) {
-      std::fprintf(stderr, "%s: give --source DIR, --inputs N, --seed N, --only N or --keep DIR\n", argv[i]);
+      std::fprintf(stderr,
+                   "%s: give --source DIR, --inputs N, --seed N, --only N, --keep DIR or --readers NAME\n",
+                   argv[i]);
       return 2;
     }
     given[argv[i]] = argv[i + 1];
@@ -74,5 +90,5 @@ int main(int argc, char** argv) {
   const uint64_t seed = given.contains("--seed") ? std::stoull(given["--seed"]) : std::random_device{}();
   const bool one = given.contains("--only");
   return isobar::fuzz::run(given["--source"], given["--keep"], seed, one ? std::stoll(given["--only"]) : 0,
-                           one ? 1 : std::stoll(given["--inputs"]));
+                           one ? 1 : std::stoll(given["--inputs"]), given["--readers"]);
 }

@@ -15,6 +15,7 @@ import os
 import pathlib
 import pickle
 import random
+import resource
 import struct
 import subprocess
 import sys
@@ -157,6 +158,20 @@ class Case:
             assert text in done.stdout, (text, done.stdout)
         left = [p.name for p in self.folder.iterdir() if p.name.startswith("none")]
         assert not left, left
+
+    def peak_of_refusal(self, file, *texts):
+        """Bytes of memory that a refusal took."""
+        child = subprocess.Popen([str(self.isobar), "import", str(file), "--config", str(self.config), "-o",
+                                  str(self.folder / "none.safetensors")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (60, 60)))
+        said = child.stdout.read()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        assert child.returncode == 2, (file, child.returncode, said)
+        assert len(said.strip().splitlines()) == 1 and "->" in said, said
+        for text in texts:
+            assert text in said, (text, said)
+        return used.ru_maxrss << 10
 
     def trained(self, name, more=()):
         """A run of one step; its checkpoint's model."""
@@ -319,6 +334,15 @@ def refusals(case, theirs):
         archive.writestr("weights/data.pkl", b"cos\nsystem\n(S'touch " + str(mark).encode() + b"'\ntR.")
     case.refused(path, "os.system")
     assert not mark.exists()
+    word = lambda text: b"X" + struct.pack("<I", len(text)) + text.encode()
+    for call_ in (b"\x80\x04\x8c\x02os\x8c\x06system\x93" + word(f"touch {mark}") + b"\x85R.",
+                  b"\x80\x02cbuiltins\nexec\n" + word(f"import os; os.mkdir('{mark}')") + b"\x85R.",
+                  b"\x80\x02c__builtin__\neval\n" + word(f"open('{mark}', 'w')") + b"\x85R.",
+                  b"\x80\x02csubprocess\nPopen\n" + word(f"touch {mark}") + b"\x85\x81.",
+                  b"\x80\x02ctorch\nload\n" + word(str(mark)) + b"\x85R."):
+        pickled(path, call_)
+        case.refused(path, "neither a tensor nor a dictionary")
+        assert not mark.exists(), call_
     save(path, weights())
     whole = path.read_bytes()
     path.write_bytes(whole[:len(whole) // 2])
@@ -332,6 +356,81 @@ def refusals(case, theirs):
     save(path, weights())
     case.refused(path, "vit")
     case.config = CONFIG
+
+
+def pickled(path, pickle_bytes, members=()):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("weights/data.pkl", pickle_bytes)
+        for name, data in members:
+            archive.writestr(f"weights/data/{name}", data)
+
+
+def bounds(case, theirs):
+    """What the net wants bounds what is read, whatever a file says that it holds."""
+    weights = lambda: {k: Tensor(*v) for k, v in theirs.items()}
+    path, head = case.folder / "large.ckpt", "decoder.surf_heads.msl.weight"
+    one = weights()
+    one[head] = Tensor((1 << 20, 1 << 20), b"0123", strides=(0, 0))  # one number, 4 TB of them
+    save(path, one)
+    assert case.peak_of_refusal(path, head) < 1 << 29
+    save(path, {head: one[head]})
+    assert path.stat().st_size < 1200
+    assert case.peak_of_refusal(path, head) < 1 << 29
+    one[head] = Tensor((1 << 40, 1 << 40), b"0123", strides=(0, 0))
+    save(path, one)
+    case.refused(path, head, "no storage can hold")
+    for offset, strides in ((-1, None), (0, (-1, 1)), (1 << 60, None), (1 << 40, None), (0, (1 << 40, 1))):
+        one[head] = Tensor(theirs[head][0], theirs[head][1], strides=strides, offset=offset)
+        save(path, one)
+        case.refused(path, head)
+    # Three million values of one byte each; a list copied again and again; lengths of no end
+    for text in (b"}" * 3_000_000, b"(" + b"]" * 3_000_000 + b"l.", b"]q\0(" + b"K\1" * 500_000 + b"e" +
+                 b"ccollections\nOrderedDict\nh\0\x85R0" * 100_000 + b".", b"X\xff\xff\xff\x7f", b"\x8d" + b"\xff" * 8,
+                 b"]r\xff\xff\xff\xff0j\xff\xff\xff\xff.", b"\x8b\xff\xff\xff\x7f", b"h\1.", b"t.", b".", b"", b"(((.",
+                 b"}}}u.", b"\x80\x09.", b"K\1K\1R.", b"N.", b"K\1Q.", b"}b.", b"]" * 10 + b"a" * 9 + b"."):
+        pickled(path, b"\x80\x02" + text)
+        assert case.peak_of_refusal(path) < 1 << 30, text[:40]
+    # Compressed ones would grow as they are read
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("weights/data.pkl", b"}" * (1 << 30))
+    assert path.stat().st_size < 2 << 20
+    assert case.peak_of_refusal(path, "compressed") < 1 << 29
+    save(path, weights())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("other/data.pkl", b"x")
+    case.refused(path, "twice")
+
+
+def damages(case, theirs):
+    """A bit or a cut anywhere: the same weights, or one line; and no other program is asked."""
+    path = case.folder / "whole.ckpt"
+    save(path, {k: Tensor(*v) for k, v in theirs.items()})
+    whole, own = path.read_bytes(), case.take(path)
+    seed = random.randrange(1 << 30)
+    draw = random.Random(seed)
+    taken = 0
+    for n in range(60):
+        data = bytearray(whole)
+        if n % 3 == 0:
+            del data[draw.randrange(4, len(data)):]
+        else:  # the pickle and the archive's own words, or anywhere
+            at = draw.randrange(4, 4000) if n % 3 == 1 else draw.randrange(4, len(data))
+            data[at] ^= 1 << draw.randrange(8)
+        path.write_bytes(data)
+        done = run([case.isobar, "import", path, "--config", case.config, "-o", case.folder / "bent.safetensors", "--force"])
+        assert done.returncode in (0, 2), (seed, n, done.stdout)
+        if done.returncode == 2:
+            assert len(done.stdout.strip().splitlines()) == 1 and "->" in done.stdout, (seed, n, done.stdout)
+            assert "python" not in done.stdout.lower() and "Traceback" not in done.stdout, done.stdout
+        else:
+            taken += 1
+            expect_same(read(case.folder / "bent.safetensors"), own, f"seed {seed}, damage {n}")
+    assert taken < 40, taken
+    path.write_bytes(whole)
+    bare = dict(os.environ, PATH=str(case.folder / "empty"))
+    done = subprocess.run([case.isobar, "import", path, "--config", case.config, "-o", case.folder / "bare.safetensors"],
+                          env=bare, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout
 
 
 # ---- beside the programs themselves ----
@@ -437,6 +536,8 @@ def main():
         adapters(case)
         first_files(case)
         refusals(case, theirs)
+        bounds(case, theirs)
+        damages(case, theirs)
         print("without PyTorch: passed")
         probe = run([PEER, "-c", "import torch, safetensors"]) if PEER.exists() else None
         if probe is None or probe.returncode:

@@ -13,9 +13,9 @@
 #include "model/base/classes.h"
 #include "model/base/denormals.h"
 #include "model/base/error.h"
-#include "model/inference/checkpoint.h"
 #include "model/inference/forecaster.h"
 #include "model/inference/jacobian.h"
+#include "model/inference/open_checkpoint.h"
 
 struct isobar_net {
   isobar::CheckpointState state;
@@ -102,7 +102,7 @@ std::unique_ptr<isobar_net> opened(const std::filesystem::path& path, const isob
   net->threads = o.threads > 0 ? o.threads : 1;
   const Threads threads(net->threads);
   const std::filesystem::path checkpoint = isobar::find_checkpoint(path, "");
-  net->state = isobar::read_state(checkpoint);
+  net->state = isobar::state_of(checkpoint);
   const std::string file = (checkpoint / "state.json").string();
   if (!net->state.checkable())
     throw ConfigError(file, "", "was written before checkpoints said what their net is",

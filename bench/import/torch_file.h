@@ -1,0 +1,60 @@
+// A checkpoint of PyTorch (torch.save: a zip archive of a pickle and of storages), read without running
+// anything of it (torch_pickle.h). Of a training's checkpoint the tensors under "state_dict" or "model" are
+// taken. Numbers become f32; they are read tensor by tensor, as much of a storage as a tensor spans, after
+// its bytes were compared with the archive's checksum.
+//
+//   const TorchFile in("aurora-0.25-small-pretrained.ckpt");       // ConfigError for what is none
+//   in.shapes();  in.left_out();  in.read("net.weight", values);
+#pragma once
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model/inference/named_weights.h"
+
+struct zip;
+
+namespace isobar {
+
+class TorchFile : public NamedWeights {
+ public:
+  explicit TorchFile(const std::filesystem::path& file);
+  ~TorchFile() override;
+  TorchFile(const TorchFile&) = delete;
+  TorchFile& operator=(const TorchFile&) = delete;
+  const std::map<std::string, std::vector<int64_t>>& shapes() const override { return shapes_; }
+  bool floating(const std::string& name) const override;
+  void read(const std::string& name, float* values) const override;
+  /// What a training keeps beside its weights
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
+ private:
+  struct Member {
+    uint64_t index = 0;
+    int64_t bytes = 0;
+  };
+  struct View {  // of a storage, in elements
+    std::string kind, key;
+    int64_t offset = 0, count = 1, span = 0;  // span: from its first element to its last
+    std::vector<int64_t> strides;
+  };
+  [[noreturn]] void refuse(const std::string& what) const;
+  void list_members();
+  const Member& member(const std::string& name, const std::string& of) const;
+  std::string text_of(const Member& m, int64_t most) const;
+  void take_tensors(const std::string& pickle);
+  void check_bytes(const Member& m, const std::string& name) const;
+  std::string part_of(const Member& m, const std::string& name, int64_t first, int64_t bytes) const;
+
+  std::string path_;
+  zip* zip_ = nullptr;
+  std::map<std::string, Member> members_;
+  std::map<std::string, std::vector<int64_t>> shapes_;
+  std::map<std::string, View> views_;
+  std::vector<std::string> left_out_;
+  mutable std::set<uint64_t> checked_;  // members whose checksum was right
+};
+
+}  // namespace isobar

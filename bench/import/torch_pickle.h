@@ -1,0 +1,44 @@
+// The pickle inside of PyTorch's checkpoints (protocols 2 to 5), read without running anything of it. It may
+// name dictionaries, tensors and their storages; what else it names is refused before anything is made of it.
+//
+//   const TorchPickle p(bytes, file);            // ConfigError for what no torch.save writes
+//   for (const auto& [key, value] : p.pairs(p.top())) …
+//
+// What is made of a pickle is bounded by its bytes (kMostValues): references to values are numbers, so that a
+// value which holds itself, or which is shared, is there once.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace isobar {
+
+struct PickledValue {
+  enum class Kind : uint8_t { other, integer, text, sequence, dictionary, name, storage, tensor };
+  Kind kind = Kind::other;
+  int64_t integer = 0;
+  std::string text;             // of a name "torch.FloatStorage"; of a storage its key
+  std::vector<uint32_t> items;  // of a dictionary keys and values by turns; of a tensor storage, offset,
+                                // shape, strides; of a storage its name and its count
+};
+
+class TorchPickle {
+ public:
+  static constexpr size_t kMostBytes = size_t{64} << 20;
+  static constexpr size_t kMostValues = 2'000'000;
+
+  TorchPickle(std::string_view bytes, const std::string& file);
+  uint32_t top() const { return top_; }
+  const PickledValue& at(uint32_t i) const { return values_[i]; }
+  /// Of a dictionary, in its order; a key that came twice, twice.
+  std::vector<std::pair<uint32_t, uint32_t>> pairs(uint32_t dictionary) const;
+
+ private:
+  friend class TorchUnpickler;
+  std::vector<PickledValue> values_;
+  uint32_t top_ = 0;
+};
+
+}  // namespace isobar
