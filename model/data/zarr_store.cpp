@@ -69,10 +69,11 @@ class ZarrDirectory : public ZarrStore {
 
   bool has_parts(const std::string&) const override { return true; }
 
-  std::vector<std::string> children() const override {
+  std::vector<std::string> children(const std::string& group) const override {
     std::vector<std::string> names;
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(root_, error)) names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(root_ + group, error))
+      names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -159,9 +160,14 @@ class ZarrZip : public ZarrStore {
     return zip_stat_index(zip.handle, entry->second, 0, &about) == 0 && about.comp_method == ZIP_CM_STORE;
   }
 
-  std::vector<std::string> children() const override {
+  std::vector<std::string> children(const std::string& group) const override {
     std::set<std::string> names;
-    for (const auto& [key, entry] : entries_) names.insert(key.substr(0, key.find('/')));
+    const std::string below = group.empty() ? "" : group + "/";
+    for (const auto& [key, entry] : entries_) {
+      if (!key.starts_with(below)) continue;
+      const std::string name = key.substr(below.size(), key.find('/', below.size()) - below.size());
+      if (!name.empty()) names.insert(name);
+    }
     return {names.begin(), names.end()};
   }
 

@@ -135,7 +135,7 @@ TEST(Npz, FieldsThatAreTornOrNoneAreToldByName) {
   out.add("t", npy_bytes("<f4", {12}, {reinterpret_cast<const char*>(few.data()), 48}));
   out.finish();
   expect_config_error([&] { open_fields(dir / "flat.npz", "data.train", {}); },
-                      {"flat.npz", "no variable on a time, latitude and longitude axis"});
+                      {"flat.npz", "'t' holds 12 numbers along one axis"});
 }
 
 TEST(Convert, KeepsWhatIsMissingAndRefusesWhereThatCannotBeSaid) {
