@@ -156,9 +156,10 @@ void CfFields::choose(const NamedFields& wanted) {
     }
     const size_t before = info_.channels.size();
     if (found) add(*found, only);
-    if (info_.channels.size() == before && !wanted.some_elsewhere)
-      throw ConfigError(info_.path, "data.variables", "no field '" + name + "'",
-                        "the fields are: " + field_names());
+    if (info_.channels.size() > before || wanted.some_elsewhere) continue;
+    const std::string fields = field_names();
+    if (fields.empty()) throw why_no_field(*file_, info_.path);
+    throw ConfigError(info_.path, "data.variables", "no field '" + name + "'", "the fields are: " + fields);
   }
   if (info_.channels.empty())
     throw ConfigError(info_.path, "data.variables", "none of them is in this file",
