@@ -51,11 +51,17 @@ std::vector<double> weights_of(const VerifyQuestion& q, const NetAndData& n,
   const FieldShape s = n.set->shape().target;
   const Coordinates at = n.set->coordinates();
   std::vector<double> w = area_weights(s.height, s.width, at.latitude);
+  if (!at.no_degrees.empty()) {  // rows from pole to pole would be made up
+    std::fprintf(stderr, "isobar: all points count alike: %s\n", at.no_degrees.c_str());
+    std::fill(w.begin(), w.end(), 1 / static_cast<double>(s.height * s.width));
+  }
   const GridBox box = predicted.value_or(GridBox{0, 0, s.height, s.width});
   if (!q.region.empty() && (static_cast<int64_t>(at.latitude.size()) < s.height ||
                             static_cast<int64_t>(at.longitude.size()) < s.width))
     throw ConfigError(n.checkpoint.string(), "--region",
-                      "is in degrees, and the data do not say where their points are",
+                      "is in degrees, and " + (at.no_degrees.empty()
+                                                   ? std::string("the data do not say where their points are")
+                                                   : at.no_degrees),
                       "give --data with coordinates, or leave it out");
   double sum = 0;
   for (int64_t i = 0; i < s.height * s.width; ++i) {
@@ -167,7 +173,10 @@ Verification verify(const VerifyQuestion& q) {
   const std::unique_ptr<Dataset> past = open_for_climatology(q, n, v.no_climatology);
   if (past) v.climatology_fields = mean_of(*past, usual, q.bar);
 
-  const std::vector<double> rows = row_weights(out.height, set.coordinates().latitude);
+  const Coordinates where = set.coordinates();
+  const std::vector<double> rows = where.no_degrees.empty()
+                                       ? row_weights(out.height, where.latitude)
+                                       : std::vector<double>(static_cast<size_t>(out.height), 1.0);
   v.predicted.assign(static_cast<size_t>(leads), ZonalSpectrum(out.channels, rows, out.width));
   v.observed = v.predicted;
   const bool masked = !n.state.spec.data.mask.empty();  // what is missing is NaN, and the net reads the mean

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numbers>
 
 namespace isobar {
 
@@ -18,6 +19,17 @@ std::string lower(std::string s) {
 }
 
 }  // namespace
+
+double degrees_of(const CfCoordinate& c) {
+  const std::string u = lower(c.units), n = lower(c.name);
+  if (c.standard_name.starts_with("grid_") || c.standard_name.starts_with("projection_")) return 0;
+  if (u.starts_with("degree") && u != "degree" && u != "degrees") return 1;  // degrees_north, degreesE
+  const bool named = c.standard_name == "latitude" || c.standard_name == "longitude" ||
+                     (c.standard_name.empty() && among(n, {"lat", "latitude", "lon", "longitude"}));
+  if (!named) return 0;
+  if (among(u, {"radian", "radians", "rad"})) return 180 / std::numbers::pi;
+  return among(u, {"", "degree", "degrees", "deg"}) ? 1 : 0;
+}
 
 CfAxis classify(const CfCoordinate& c) {
   const std::string &s = c.standard_name, u = lower(c.units), n = lower(c.name);

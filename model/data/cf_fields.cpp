@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <set>
 
 #include "model/base/error.h"
-#include "model/data/cf_axes.h"
-#include "model/data/cf_file.h"
+#include "model/data/cf_contents.h"
+#include "model/data/cf_grid.h"
+#include "model/data/cf_times.h"
 #include "model/data/field_file.h"
 #include "model/data/slab.h"
 
@@ -20,7 +20,7 @@ struct Variable {
   CfVariable meta;
   std::unique_ptr<RawArray> array;
   Packing packing;
-  int time = -1, level = -1, row = -1, column = -1;  // places of the axes among the variable's dimensions
+  CfPlaces at;
 };
 
 std::string text_of(const Index& dims) {
@@ -48,9 +48,13 @@ class CfFields : public FieldFile {
   [[noreturn]] void refuse(const std::string& what, const std::string& mend) const {
     throw ConfigError(info_.path, info_.key, what, mend);
   }
-  bool place_axes(Variable& v) const;
+  bool place_axes(Variable& v) const {
+    v.at = places_of(*file_, v.meta);
+    return is_field(v.meta, v.at);
+  }
   void choose(const NamedFields& wanted);
   void add_channels(int variable, const std::string& only);
+  void require_own_names(const NamedFields& wanted) const;
   void read_coordinates();
   int64_t size_along(const Variable& v, int axis) const {
     return axis < 0 ? 1 : file_->dimensions()[v.meta.dims[axis]].size;
@@ -73,6 +77,7 @@ CfFields::CfFields(const std::string& path, const std::string& key, const NamedF
     info_.format = file_->format();
     choose(wanted);
     read_coordinates();
+    info_.left_out = left_out(*file_);
     for (Variable& v : variables_) v.packing = packing_of(*file_, v.meta);
     for (Variable& v : variables_) {
       v.array = file_->array(v.meta, cache);
@@ -83,38 +88,13 @@ CfFields::CfFields(const std::string& path, const std::string& key, const NamedF
                    " of " + text_of(sizes),
                "cut the axes to what it holds: ncks -d, or leave it out (data.variables)");
       const Index chunk = v.array->chunk();
-      if (!chunk.empty()) info_.steps_per_chunk = std::max(info_.steps_per_chunk, chunk[v.time]);
+      if (!chunk.empty()) info_.steps_per_chunk = std::max(info_.steps_per_chunk, chunk[v.at.time]);
     }
     info_.layout = variables_[0].array->layout();
     file_.reset();
   } catch (const ArrayError& e) {
     refuse(e.what(), e.mend);
   }
-}
-
-/// Finds time, level, row and column among a variable's dimensions; false when it is not a field.
-bool CfFields::place_axes(Variable& v) const {
-  if (!v.meta.numeric) return false;
-  for (size_t k = 0; k < v.meta.dims.size(); ++k) {
-    const int at = static_cast<int>(k);
-    switch (axis_of(*file_, v.meta.dims[k])) {
-      case CfAxis::time:
-        v.time = at;
-        break;
-      case CfAxis::level:
-        v.level = at;
-        break;
-      case CfAxis::latitude:
-        v.row = at;
-        break;
-      case CfAxis::longitude:
-        v.column = at;
-        break;
-      case CfAxis::other:
-        break;
-    }
-  }
-  return v.time >= 0 && v.row >= 0 && v.column >= 0;
 }
 
 std::string CfFields::field_names() const {
@@ -134,19 +114,20 @@ void CfFields::choose(const NamedFields& wanted) {
     for (size_t k = 0; k < dims.size(); ++k) {
       const int at = static_cast<int>(k);
       const auto& d = file_->dimensions()[dims[k]];
-      if (at != v.time && at != v.level && at != v.row && at != v.column && d.size != 1)
+      if (at != v.at.time && at != v.at.level && at != v.at.row && at != v.at.column && d.size != 1)
         refuse("variable '" + meta.name + "' also varies along '" + d.name + "' (" + std::to_string(d.size) +
                    ")",
                "keep one of them, for instance: ncks -d " + d.name + ",0 in.nc out.nc");
     }
     if (variables_.empty()) {
-      time_dim_ = dims[v.time], row_dim_ = dims[v.row], column_dim_ = dims[v.column];
-    } else if (dims[v.time] != time_dim_ || dims[v.row] != row_dim_ || dims[v.column] != column_dim_) {
+      time_dim_ = dims[v.at.time], row_dim_ = dims[v.at.row], column_dim_ = dims[v.at.column];
+    } else if (dims[v.at.time] != time_dim_ || dims[v.at.row] != row_dim_ ||
+               dims[v.at.column] != column_dim_) {
       refuse("variables '" + variables_[0].meta.name + "' and '" + meta.name + "' lie on different grids",
              "name variables of one grid: data.variables");
     }
-    require_sizes(info_.path, info_.key, size_along(v, v.time),
-                  {size_along(v, v.level), size_along(v, v.row), size_along(v, v.column)});
+    require_sizes(info_.path, info_.key, size_along(v, v.at.time),
+                  {size_along(v, v.at.level), size_along(v, v.at.row), size_along(v, v.at.column)});
     file_->require_held(v.meta);
     size_t at = 0;
     while (at < variables_.size() && variables_[at].meta.id != meta.id) ++at;
@@ -159,9 +140,7 @@ void CfFields::choose(const NamedFields& wanted) {
       Variable v{.meta = m};
       if (place_axes(v)) add(m, "");
     }
-    if (variables_.empty())
-      refuse("no variable on a time, latitude and longitude axis was found",
-             "the axes need CF attributes (standard_name, units or axis) on one-dimensional coordinates");
+    if (variables_.empty()) throw why_no_field(*file_, info_.path);
   }
   for (const std::string& name : wanted.names) {
     const CfVariable* found = file_->find(name);
@@ -172,21 +151,39 @@ void CfFields::choose(const NamedFields& wanted) {
       if (!place_axes(v)) found = nullptr;
     } else {  // "t500": level 500 of variable t
       for (const CfVariable& m : file_->variables())
-        if (name.starts_with(m.name) && (v = {.meta = m}, place_axes(v)) && v.level >= 0)
+        if (name.starts_with(m.name) && (v = {.meta = m}, place_axes(v)) && v.at.level >= 0)
           found = &m, only = name;
     }
     const size_t before = info_.channels.size();
     if (found) add(*found, only);
-    if (info_.channels.size() == before && !wanted.some_elsewhere)
-      throw ConfigError(info_.path, "data.variables", "no field '" + name + "'",
-                        "the fields are: " + field_names());
+    if (info_.channels.size() > before || wanted.some_elsewhere) continue;
+    const std::string fields = field_names();
+    if (fields.empty()) throw why_no_field(*file_, info_.path);
+    throw ConfigError(info_.path, "data.variables", "no field '" + name + "'", "the fields are: " + fields);
   }
   if (info_.channels.empty())
     throw ConfigError(info_.path, "data.variables", "none of them is in this file",
                       "its fields are: " + field_names() + "; name some, or leave the file out");
-  const std::set<std::string> unique(info_.channels.begin(), info_.channels.end());
-  if (unique.size() != info_.channels.size())
-    throw ConfigError(info_.path, "data.variables", "the same channel is named twice", "name each once");
+  require_own_names(wanted);
+}
+
+void CfFields::require_own_names(const NamedFields& wanted) const {
+  const auto& names = info_.channels;
+  for (size_t b = 1; b < names.size(); ++b) {
+    const auto a = static_cast<size_t>(std::find(names.begin(), names.end(), names[b]) - names.begin());
+    if (a == b) continue;
+    const std::string &one = info_.variables[a], &other = info_.variables[b];
+    if (one == other)
+      throw ConfigError(info_.path, "data.variables", "'" + names[b] + "' is named twice",
+                        wanted.names.empty() ? "write its level once" : "name it once");
+    const auto said = [&](const std::string& v) {
+      return v == names[b] ? "variable '" + v + "'" : "a level of variable '" + v + "'";
+    };
+    throw ConfigError(info_.path, "data.variables",
+                      "'" + names[b] + "' is the name of " + said(one) + " and of " + said(other),
+                      "choose without one of them (data.variables: [" + one +
+                          "]), or rename one: ncrename -v " + one + ",other");
+  }
 }
 
 /// Appends the channels of a variable (`only` = "" for all of its levels), joining adjacent levels into one
@@ -194,9 +191,9 @@ void CfFields::choose(const NamedFields& wanted) {
 void CfFields::add_channels(int variable, const std::string& only) {
   const Variable& v = variables_[variable];
   std::vector<std::string> names = {v.meta.name};
-  if (v.level >= 0) {
-    const int64_t dim = v.meta.dims[v.level];
-    const CfVariable* axis = file_->find(file_->dimensions()[dim].name);
+  if (v.at.level >= 0) {
+    const int64_t dim = v.meta.dims[v.at.level];
+    const CfVariable* axis = coordinate_variable(*file_, dim);
     const std::string units = axis ? file_->text(*axis, "units") : "";
     names.clear();
     for (double level : coordinate_of(*file_, dim)) names.push_back(v.meta.name + level_name(level, units));
@@ -217,22 +214,22 @@ void CfFields::add_channels(int variable, const std::string& only) {
 }
 
 void CfFields::read_coordinates() {
-  const auto& dims = file_->dimensions();
-  info_.steps = dims[time_dim_].size;
-  info_.shape = {static_cast<int64_t>(info_.channels.size()), dims[row_dim_].size, dims[column_dim_].size};
-  info_.latitude = coordinate_of(*file_, row_dim_);
-  info_.longitude = coordinate_of(*file_, column_dim_);
-  south_first_ = file_->find(dims[row_dim_].name) && info_.latitude.front() < info_.latitude.back();
-  if (south_first_) std::reverse(info_.latitude.begin(), info_.latitude.end());
-  const CfVariable* time = file_->find(dims[time_dim_].name);
-  if (!time || !time->numeric || time->dims.size() != 1) return;
-  info_.times = file_->values(*time);
-  info_.time_units = showable(file_->text(*time, "units"));
-  info_.calendar = showable(file_->text(*time, "calendar"));
-  for (size_t t = 1; t < info_.times.size(); ++t)
-    if (!(info_.times[t] > info_.times[t - 1]))
-      refuse("the time axis '" + time->name + "' does not increase at step " + std::to_string(t),
-             "sort the file by time and drop doubled steps");
+  CfGrid grid = grid_of(*file_, variables_[0].meta, variables_[0].at);
+  info_.steps = file_->dimensions()[time_dim_].size;
+  info_.shape = {static_cast<int64_t>(info_.channels.size()), grid.rows, grid.columns};
+  info_.latitude = std::move(grid.latitude), info_.longitude = std::move(grid.longitude);
+  info_.no_degrees = grid.no_degrees, info_.remark = grid.remark;
+  info_.area = grid.area, info_.area_of = grid.named;
+  info_.grid_identity = std::move(grid.identity);
+  south_first_ = grid.south_first;
+  CfTimes times = times_of(*file_, time_dim_);
+  info_.times = std::move(times.values);
+  info_.time_units = showable(times.units);
+  info_.calendar = showable(times.calendar);
+  if (!times.unread.empty()) info_.time_unread = "of its time axis '" + times.name + "' " + times.unread;
+  if (const int64_t t = first_not_later(info_.times); t > 0)
+    refuse("the time axis '" + times.name + "' does not increase at step " + std::to_string(t),
+           "sort the file by time and drop doubled steps");
 }
 
 void CfFields::try_library(int64_t most_bytes, const std::function<void()>& alive) const {
@@ -271,32 +268,32 @@ void CfFields::read_run(const Run& run, int64_t t, const GridWindow& window, con
   const int64_t plane = window.height * window.width;
   const Variable& v = variables_[run.variable];
   Index start(v.meta.dims.size(), 0), count(v.meta.dims.size(), 1);
-  start[v.time] = t;
-  if (v.level >= 0) start[v.level] = run.first_level, count[v.level] = run.levels;
-  count[v.row] = window.height;
-  start[v.row] = south_first_ ? info_.shape.height - window.row - window.height : window.row;
-  start[v.column] = window.column;
-  count[v.column] = window.width;
+  start[v.at.time] = t;
+  if (v.at.level >= 0) start[v.at.level] = run.first_level, count[v.at.level] = run.levels;
+  count[v.at.row] = window.height;
+  start[v.at.row] = south_first_ ? info_.shape.height - window.row - window.height : window.row;
+  start[v.at.column] = window.column;
+  count[v.at.column] = window.width;
   const int64_t n = product(count);
   const Index strides = strides_of(count);
-  const int64_t level_stride = v.level >= 0 ? strides[v.level] : 0;
+  const int64_t level_stride = v.at.level >= 0 ? strides[v.at.level] : 0;
   const auto unpack_from = [&](const void* stored, int64_t first, int64_t many, float* to) {
     int64_t bad = unpack(stored, v.array->element(), many, v.packing, to, gaps);
     if (bad < 0) return;
     bad += first;
-    const int64_t level = v.level >= 0 ? bad / level_stride % run.levels : 0;
-    int64_t row = bad / strides[v.row] % window.height;
+    const int64_t level = v.at.level >= 0 ? bad / level_stride % run.levels : 0;
+    int64_t row = bad / strides[v.at.row] % window.height;
     if (south_first_) row = window.height - 1 - row;
     fail(t, run.first_channel + level,
          "missing value (_FillValue, missing_value or outside of valid_range) at row " +
              std::to_string(window.row + row) + ", column " +
-             std::to_string(window.column + bad / strides[v.column] % window.width),
+             std::to_string(window.column + bad / strides[v.at.column] % window.width),
          "training needs complete fields: fill or drop this step, or say data.mask: missing");
   };
   // What lies as it is wanted, numbers and places, is read to where it is wanted, and finished as it comes.
   const bool in_place = !south_first_ && v.array->element() == Element::f32 && v.packing.scale == 1 &&
-                        v.packing.offset == 0 && strides[v.row] == window.width && strides[v.column] == 1 &&
-                        (run.levels == 1 || level_stride == plane);
+                        v.packing.offset == 0 && strides[v.at.row] == window.width &&
+                        strides[v.at.column] == 1 && (run.levels == 1 || level_stride == plane);
   float* const wanted = out + run.first_channel * plane;
   bool filled = false;
   const auto finish_as_it_comes = [&](int64_t first, int64_t many, bool swapped) {
@@ -324,11 +321,11 @@ void CfFields::read_run(const Run& run, int64_t t, const GridWindow& window, con
     float* to = wanted + l * plane;
     for (int64_t i = 0; i < window.height; ++i) {
       const int64_t row = south_first_ ? window.height - 1 - i : i;
-      const float* from = unpacked.data() + l * level_stride + row * strides[v.row];
-      if (strides[v.column] == 1)
+      const float* from = unpacked.data() + l * level_stride + row * strides[v.at.row];
+      if (strides[v.at.column] == 1)
         std::copy_n(from, window.width, to + i * window.width);
       else
-        for (int64_t j = 0; j < window.width; ++j) to[i * window.width + j] = from[j * strides[v.column]];
+        for (int64_t j = 0; j < window.width; ++j) to[i * window.width + j] = from[j * strides[v.at.column]];
     }
     if (!gaps) finish_plane(t, run.first_channel + l, window, norm, to);
   }

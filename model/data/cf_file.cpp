@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 
 #include "model/data/grib_fields.h"
 #include "model/data/netcdf_file.h"
@@ -45,50 +44,48 @@ std::unique_ptr<CfFile> open_cf_file(const std::string& path) {
   return std::make_unique<NetcdfFile>(path);
 }
 
+CfCoordinate about(const CfFile& file, const CfVariable& v) {
+  const bool dated = v.dates && file.text(v, "standard_name").empty();
+  return {v.name, dated ? "time" : file.text(v, "standard_name"), file.text(v, "units"), file.text(v, "axis"),
+          file.text(v, "positive")};
+}
+
+const CfVariable* coordinate_variable(const CfFile& file, int64_t dimension) {
+  const CfVariable* own = file.find(file.dimensions()[dimension].name);
+  if (own && own->dims == Index{dimension}) return own;
+  const CfVariable* found = nullptr;
+  const CfAxis by_name = classify({.name = file.dimensions()[dimension].name});
+  for (const CfVariable& v : file.variables()) {
+    if (!v.numeric || v.dims != Index{dimension}) continue;
+    const CfAxis axis = classify(about(file, v));
+    if (axis == CfAxis::other || (by_name != CfAxis::other && axis != by_name)) continue;
+    // Points of a list have a latitude and a longitude each: their dimension is neither axis.
+    if (found && classify(about(file, *found)) != axis) return nullptr;
+    if (!found) found = &v;
+  }
+  return found;
+}
+
 CfAxis axis_of(const CfFile& file, int64_t dimension) {
-  const std::string& name = file.dimensions()[dimension].name;
-  const CfVariable* v = file.find(name);
-  if (!v || v->dims.size() != 1) return classify({.name = name});
-  return classify({name, file.text(*v, "standard_name"), file.text(*v, "units"), file.text(*v, "axis"),
-                   file.text(*v, "positive")});
+  const CfVariable* v = coordinate_variable(file, dimension);
+  return classify(v ? about(file, *v) : CfCoordinate{.name = file.dimensions()[dimension].name});
+}
+
+std::vector<double> decoded(const CfFile& file, const CfVariable& v) {
+  std::vector<double> values = file.values(v);
+  CfVariable coordinate = v;
+  if (v.fill_of_store) coordinate.has_fill = false;
+  const Packing p = packing_of(file, coordinate);
+  for (double& x : values) x = is_missing(x, p) ? std::nan("") : x * p.scale + p.offset;
+  return values;
 }
 
 std::vector<double> coordinate_of(const CfFile& file, int64_t dimension) {
-  const auto& d = file.dimensions()[dimension];
-  const CfVariable* v = file.find(d.name);
-  if (v && v->numeric && v->dims.size() == 1) return file.values(*v);
-  std::vector<double> count(d.size);
-  for (int64_t i = 0; i < d.size; ++i) count[i] = static_cast<double>(i);
+  const CfVariable* v = coordinate_variable(file, dimension);
+  if (v && v->numeric) return decoded(file, *v);
+  std::vector<double> count(file.dimensions()[dimension].size);
+  for (size_t i = 0; i < count.size(); ++i) count[i] = static_cast<double>(i);
   return count;
-}
-
-Packing packing_of(const CfFile& file, const CfVariable& v) {
-  const auto refuse = [](const std::string& what, const std::string& mend) { throw ArrayError(what, mend); };
-  const std::string is_unsigned = file.text(v, "_Unsigned");
-  if (is_unsigned == "true" || is_unsigned == "True")
-    refuse("variable '" + v.name + "' is a signed type marked _Unsigned",
-           "convert it: ncap2, or xarray's to_netcdf");
-  Packing p;
-  p.scale = file.number(v, "scale_factor").value_or(1);
-  p.offset = file.number(v, "add_offset").value_or(0);
-  if (p.scale == 0 || !std::isfinite(p.scale) || !std::isfinite(p.offset))
-    refuse("variable '" + v.name + "' has scale_factor " + std::to_string(p.scale) + " and add_offset " +
-               std::to_string(p.offset),
-           "mend the attributes: ncatted");
-  size_t n = 0;
-  if (v.has_fill) p.missing[n++] = v.fill;
-  for (double m : file.numbers(v, "missing_value", p.missing.size() - n))
-    if (!(v.has_fill && m == v.fill)) p.missing[n++] = m;
-  const auto range = file.numbers(v, "valid_range", 2);
-  if (range.size() == 1)
-    refuse("variable '" + v.name + "' has a valid_range of one number", "give it two: ncatted");
-  const double inf = std::numeric_limits<double>::infinity();
-  p.lowest = range.size() == 2 ? range[0] : file.number(v, "valid_min").value_or(-inf);
-  p.highest = range.size() == 2 ? range[1] : file.number(v, "valid_max").value_or(inf);
-  if (std::isnan(p.lowest) || std::isnan(p.highest))
-    refuse("variable '" + v.name + "' has a valid range that is not a number",
-           "mend the attributes: ncatted");
-  return p;
 }
 
 }  // namespace isobar

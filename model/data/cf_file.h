@@ -25,9 +25,18 @@ struct CfVariable {
   std::string name;
   Index dims;  // numbers of dimensions
   bool numeric = true;
+  std::string type;  // where it is not: what it holds instead of numbers, for people
   Element element = Element::f32;
+  bool dates = false;     // numpy's datetime64: a coordinate, no field
   bool has_fill = false;  // _FillValue, or the type's default fill value where the file was pre-filled
   double fill = 0;
+  bool fill_of_store =
+      false;  // Zarr 2's, of chunks that are not there: 0 in most, and a number among coordinates
+};
+
+struct CfGroup {  // below the one that is read
+  std::string name;
+  std::vector<std::string> variables;
 };
 
 class CfFile {
@@ -36,6 +45,7 @@ class CfFile {
   virtual std::string format() const = 0;  // "netCDF-4", "Zarr 3"
   const std::vector<CfDimension>& dimensions() const { return dimensions_; }
   const std::vector<CfVariable>& variables() const { return variables_; }
+  const std::vector<CfGroup>& groups() const { return groups_; }
   const CfVariable* find(const std::string& name) const;  // null when absent
 
   /// "" when absent or no text.
@@ -44,6 +54,8 @@ class CfFile {
   virtual std::vector<double> numbers(const CfVariable& v, const std::string& attribute,
                                       size_t at_most) const = 0;
   std::optional<double> number(const CfVariable& v, const std::string& attribute) const;  // one alone
+  /// The type of an attribute's numbers; none when it is absent or holds none. JSON knows i64 and f64.
+  virtual std::optional<Element> type_of(const CfVariable& v, const std::string& attribute) const = 0;
   virtual std::vector<double> values(const CfVariable& v) const = 0;  // the whole variable, as stored
   /// Throws ArrayError where a variable declares more than the file can hold.
   virtual void require_held(const CfVariable& v) const = 0;
@@ -57,15 +69,26 @@ class CfFile {
   Index sizes_of(const CfVariable& v) const;
   std::vector<CfDimension> dimensions_;
   std::vector<CfVariable> variables_;
+  std::vector<CfGroup> groups_;
 };
 
 /// Of whichever kind it is. Throws ArrayError.
 std::unique_ptr<CfFile> open_cf_file(const std::string& path);
 
-/// Which axis a dimension is, by the attributes of the variable that has its name.
+/// What its attributes say of a variable as a coordinate.
+CfCoordinate about(const CfFile& file, const CfVariable& v);
+
+/// The variable that says where the points of a dimension lie: that of its name, else one along it alone that
+/// is an axis by its attributes; null: there is none.
+const CfVariable* coordinate_variable(const CfFile& file, int64_t dimension);
+
+/// Which axis a dimension is, by the attributes of that variable, or by its name.
 CfAxis axis_of(const CfFile& file, int64_t dimension);
 
-/// The values of that variable, or 0, 1, 2 … where there is none.
+/// All values of a variable as a reader of fields has them: unpacked, NaN where they are missing.
+std::vector<double> decoded(const CfFile& file, const CfVariable& v);
+
+/// The decoded values of that variable, or 0, 1, 2 … where there is none.
 std::vector<double> coordinate_of(const CfFile& file, int64_t dimension);
 
 /// How the values of a variable are packed and which are missing, by its attributes (CF conventions, chapters

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "model/base/error.h"
 #include "model/base/progress.h"
+#include "model/data/dates.h"
 #include "model/data/foreign.h"
 #include "model/data/hdf5_writer.h"
 #include "model/data/library_lock.h"
@@ -109,6 +111,34 @@ Sink sink_of(const std::string& out, const FieldInfo& info, const ConvertOptions
   return {[=](const float* x) { netcdf->append(x); }, [=] { netcdf->finish(); }};
 }
 
+/// The times of all files on one axis: as they stand where all count alike, else from 1970 on.
+void join_times(const FieldFiles& files, FieldInfo& info) {
+  bool alike = true, told = false;
+  for (const auto& file : files) {
+    const FieldInfo& f = file->info();
+    alike = alike && f.time_units == info.time_units && f.calendar == info.calendar;
+    told = told || !f.times.empty();
+  }
+  info.times.clear();
+  if (!told) return;
+  const std::optional<Calendar> calendar = calendar_of(info.calendar);
+  for (const auto& file : files) {
+    const FieldInfo& f = file->info();
+    const TimeScale scale = time_scale(f.time_units, f.calendar);
+    const bool as_it_is = alike && !f.times.empty();
+    const bool same_days =
+        scale.unread.empty() && calendar &&
+        (scale.calendar == calendar || (of_real_days(scale.calendar) && of_real_days(*calendar)));
+    if (!as_it_is && (f.times.empty() || !same_days))
+      throw ConfigError(f.path, "", "its times cannot be joined to those of " + info.path,
+                        "convert files that count times alike, or one at a time");
+    for (const double t : f.times) info.times.push_back(as_it_is ? t : scale.seconds(t).value_or(0) / 3600);
+  }
+  if (alike) return;
+  info.time_units = "hours since 1970-01-01 00:00:00";
+  if (of_real_days(*calendar)) info.calendar = "proleptic_gregorian";
+}
+
 }  // namespace
 
 void convert(const std::string& path, const FieldChoice& choice, const std::string& out,
@@ -119,13 +149,8 @@ void convert(const std::string& path, const FieldChoice& choice, const std::stri
   Progress bar("convert", kThousandths, o.show_progress);
   const auto work = [&](const FieldFiles& files, const ChildProgress& done) {
     FieldInfo info = files[0]->info();
-    for (size_t i = 1; i < files.size(); ++i) {
-      const FieldInfo& more = files[i]->info();
-      if (more.time_units != info.time_units || more.calendar != info.calendar) info.times.clear();
-      info.steps += more.steps;
-      if (!info.times.empty()) info.times.insert(info.times.end(), more.times.begin(), more.times.end());
-    }
-    if (static_cast<int64_t>(info.times.size()) != info.steps) info.times.clear();
+    for (size_t i = 1; i < files.size(); ++i) info.steps += files[i]->info().steps;
+    join_times(files, info);
     const Sink sink = sink_of(out, info, o);
     std::vector<float> fields(static_cast<size_t>(info.shape.size()));
     int64_t written = 0;

@@ -59,7 +59,8 @@ class FileDataset : public Dataset {
       return of;
     };
     Coordinates c{.latitude = first(info.latitude, shape_.target.height),
-                  .longitude = first(info.longitude, shape_.target.width)};
+                  .longitude = first(info.longitude, shape_.target.width),
+                  .no_degrees = info.no_degrees};
     // Files that count from different days have no one time axis: none is better than a wrong one.
     const bool one_axis = std::all_of(files_.begin(), files_.end(), [&](const auto& file) {
       const FieldInfo& f = file->info();
@@ -82,9 +83,10 @@ class FileDataset : public Dataset {
     const auto [file, oldest] = place_of(i);
     const FieldInfo& info = file->info();
     const int64_t step = oldest + dt_ * (shape_.history - 1 + later);
-    const auto seconds =
-        info.times.empty() ? std::nullopt : seconds_of(info.times[step], info.time_units, info.calendar);
-    return seconds ? *seconds / 3600 : Dataset::hours(i, later);
+    if (info.times.empty()) return Dataset::hours(i, later);
+    const TimeScale scale = time_scale(info.time_units, info.calendar);
+    const auto seconds = scale.seconds(info.times[step]);
+    return seconds && of_real_days(scale.calendar) ? *seconds / 3600 : Dataset::hours(i, later);
   }
   // Within a stretch of times without a gap. A wrapped one has its pairs from its span_-th step on.
   int64_t one_later(int64_t i) const override {
@@ -244,6 +246,15 @@ void check_grid(const FieldInfo& info, const FieldShape& want) {
                       "lower net.img_height and net.img_width (multiples of the patch size)");
 }
 
+/// Pairs are of steps that are known to be equally far apart.
+void require_known_steps(const FieldFiles& files) {
+  for (const auto& file : files)
+    if (const FieldInfo& info = file->info(); !info.time_unread.empty())
+      throw ConfigError(info.path, info.key, info.time_unread,
+                        "no pairs of steps are made of it: give a time axis such as CF has it ('hours since "
+                        "2000-01-01'), for instance by cdo settaxis");
+}
+
 /// The part of a file or directory that the split gives, with a step or more.
 std::vector<TimeSegment> part_of(const FieldFiles& files, const DataSpec& data, const std::string& path,
                                  Split split) {
@@ -266,6 +277,7 @@ std::vector<TimeSegment> segments_for(const FieldFiles& files, const DataSpec& d
                                       Split split, bool whole, const SampleShape& want) {
   choose_channels(data, files[0]->info(), want);
   check_grid(files[0]->info(), want.input);
+  require_known_steps(files);
   std::vector<TimeSegment> segments = whole ? segments_of(files) : part_of(files, data, path, split);
   int64_t longest = 0;
   for (const TimeSegment& s : segments) longest = std::max(longest, s.steps);
@@ -364,8 +376,16 @@ std::vector<int64_t> ChannelNames::persistent() const {
 void require_data(const RunSpec& spec) {
   const DataSpec& d = spec.data;
   if (spec.net.kind() == MlpSpec::kKind) return require_tables(d, classes_of(spec));
-  if (!d.train.empty()) require_fields(d.train, "data.train", field_choice(d, Split::train));
-  if (!d.valid.empty()) require_fields(d.valid, "data.valid", field_choice(d, Split::valid));
+  // A regional net's rows are where its own grid has them.
+  const bool by_rows = spec.train.latitude_weights && spec.net.kind() != RegionalGnnSpec::kKind;
+  const auto require_weights = [&](const FieldInfo& info) {
+    if (by_rows && !info.no_degrees.empty())
+      throw ConfigError(
+          info.path, "train.latitude_weights", info.no_degrees,
+          "say train.latitude_weights: false, or put the data on rows of latitude: cdo remapbil");
+  };
+  if (!d.train.empty()) require_fields(d.train, "data.train", field_choice(d, Split::train), require_weights);
+  if (!d.valid.empty()) require_fields(d.valid, "data.valid", field_choice(d, Split::valid), require_weights);
 }
 
 namespace {

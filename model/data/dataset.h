@@ -74,6 +74,7 @@ struct Statistics {  // per channel of the files; an empty vector means "do not 
 /// Where and when samples are, as far as files say: what a forecast is written with.
 struct Coordinates {
   std::vector<double> latitude, longitude;  // degrees, of the rows and columns that are read; may be empty
+  std::string no_degrees;                   // why they are, where the files have other rows and columns
   std::string time_units, calendar;         // "" : times are not known
   std::vector<std::string> units, input_units;  // of the targets, of the inputs; may be empty
 };

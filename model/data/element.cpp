@@ -7,10 +7,21 @@
 #include <limits>
 #include <type_traits>
 
+#include "model/base/dtype.h"
+
 namespace isobar {
 
 static_assert(std::endian::native == std::endian::little,
               "file bytes are decoded on a little-endian machine");
+
+namespace {
+
+struct Half {
+  f16 stored;
+  explicit operator double() const { return static_cast<double>(to_float(stored)); }
+};
+
+}  // namespace
 
 int64_t size_of(Element e) {
   switch (e) {
@@ -19,6 +30,7 @@ int64_t size_of(Element e) {
       return 1;
     case Element::i16:
     case Element::u16:
+    case Element::f16:
       return 2;
     case Element::i32:
     case Element::u32:
@@ -33,7 +45,7 @@ int64_t size_of(Element e) {
 }
 
 const char* name_of(Element e) {
-  constexpr const char* names[] = {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"};
+  constexpr const char* names[] = {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "f16"};
   return names[static_cast<int>(e)];
 }
 
@@ -59,6 +71,8 @@ double as_double(const void* p, Element e) {
       return static_cast<double>(*static_cast<const float*>(p));
     case Element::f64:
       return *static_cast<const double*>(p);
+    case Element::f16:
+      return static_cast<double>(*static_cast<const Half*>(p));
   }
   return 0;
 }
@@ -130,6 +144,8 @@ ISOBAR_ALWAYS_INLINE int64_t unpack_any(const void* raw, Element element, int64_
       return unpack_as(static_cast<const float*>(raw), n, p, out, gaps);
     case Element::f64:
       return unpack_as(static_cast<const double*>(raw), n, p, out, gaps);
+    case Element::f16:
+      return unpack_as(static_cast<const Half*>(raw), n, p, out, gaps);
   }
   return -1;
 }

@@ -10,7 +10,7 @@
 
 namespace isobar {
 
-enum class Element : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
+enum class Element : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, f16 };
 
 int64_t size_of(Element e);  // bytes
 const char* name_of(Element e);

@@ -9,6 +9,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/data/hdf5_array.h"
 #include "model/data/normalise.h"
 #include "model/data/selection.h"
 #include "model/data/zarr_store.h"
@@ -30,10 +31,7 @@ Format format_of(const fs::path& path, const std::string& key) {
   if (file.size() == 0) throw ConfigError(path, key, "is empty", "copy or download it again");
   const std::string head(magic, std::max<ssize_t>(0, ::pread(file.fd(), magic, sizeof magic, 0)));
   if (head.starts_with("CDF")) return Format::netcdf;
-  if (head.starts_with("\x89HDF")) {
-    const std::string ext = path.extension();
-    return ext == ".nc" || ext == ".nc4" || ext == ".cdf" || ext == ".netcdf" ? Format::netcdf : Format::hdf5;
-  }
+  if (head.starts_with("\x89HDF")) return has_nersc_layout(path) ? Format::hdf5 : Format::netcdf;
   if (head.starts_with("GRIB")) return Format::grib;
   if (head.starts_with("PK") && path.extension() == ".npz") return Format::npz;
   if (head.starts_with("PK"))
@@ -196,6 +194,10 @@ std::vector<TimeSegment> segments_of(const FieldFiles& files) {
   for (const auto& file : files) {
     const FieldInfo& info = file->info();
     int64_t first = 0;
+    if (!info.time_unread.empty()) {
+      for (int64_t t = 0; t < info.steps; ++t) out.push_back({file.get(), t, 1});
+      continue;
+    }
     if (info.times.size() > 2) {
       std::vector<double> gaps;
       for (size_t t = 1; t < info.times.size(); ++t) gaps.push_back(info.times[t] - info.times[t - 1]);

@@ -31,7 +31,14 @@ struct FieldInfo {
   bool masked = false;        // points may be missing, and are filled (selection.h)
   std::vector<double> times;  // one per step, in time_units; empty when the file does not say
   std::string time_units, calendar;
+  std::string time_unread;  // why nobody knows how far apart the steps are, "" : by the times, or not told
   std::vector<double> latitude, longitude;  // degrees, in the order of the rows and columns; may be empty
+  std::string no_degrees;                   // why they are empty where the file says something of them
+  std::vector<double> area;                 // north, south, west, east of a grid that bends, in degrees
+  std::string area_of;                      // the variables that say so
+  std::vector<double> grid_identity;        // numbers that another grid without degrees would not have
+  std::vector<std::string> left_out;        // what the file holds beside these fields, in words
+  std::string remark;                       // what of its grid is left out
   int64_t steps_per_chunk = 1;
   StorageLayout layout;  // of the first variable
 };
@@ -131,7 +138,8 @@ struct TimeSegment {
   int64_t first, steps;
 };
 
-/// All segments, in order. A file is cut where its time axis jumps by more than 1.5 times its usual step.
+/// All segments, in order. A file is cut where its time axis jumps by more than 1.5 times its usual step, and
+/// between all steps where nobody knows how far apart they are.
 std::vector<TimeSegment> segments_of(const FieldFiles& files);
 
 /// The first `fraction` of all steps (train), or the rest (valid).

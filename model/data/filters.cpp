@@ -5,19 +5,26 @@
 #include <algorithm>
 #include <cstring>
 
+#include "model/data/decompress.h"
 #include "model/data/raw_array.h"
 
 namespace isobar {
 
+namespace {
+
+bool compresses(Filter::Kind k) {
+  return k != Filter::Kind::shuffle && k != Filter::Kind::fletcher32 && k != Filter::Kind::other;
+}
+
+}  // namespace
+
 bool can_decode(const std::vector<Filter>& pipeline) {
-  const auto count = [&](Filter::Kind k) {
-    return std::count_if(pipeline.begin(), pipeline.end(), [k](const Filter& f) { return f.kind == k; });
-  };
   // A damaged file may say that elements are of 0 bytes.
-  const bool sized = std::all_of(pipeline.begin(), pipeline.end(), [](const Filter& f) {
-    return f.kind != Filter::Kind::shuffle || f.element_size > 0;
+  const bool known = std::all_of(pipeline.begin(), pipeline.end(), [](const Filter& f) {
+    return f.kind != Filter::Kind::other && (f.kind != Filter::Kind::shuffle || f.element_size > 0);
   });
-  return sized && count(Filter::Kind::other) == 0 && count(Filter::Kind::deflate) <= 1;
+  return known && std::count_if(pipeline.begin(), pipeline.end(),
+                                [](const Filter& f) { return compresses(f.kind); }) <= 1;
 }
 
 namespace {
@@ -56,12 +63,76 @@ void unshuffle(const std::byte* in, int64_t bytes, int64_t element, std::byte* o
 
 namespace {
 
-void inflate_to(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes) {
-  auto size = static_cast<uLongf>(out_bytes);
+int64_t inflate_to(Stored in, std::byte* out, int64_t room) {
+  auto size = static_cast<uLongf>(room);
   const int rc =
-      uncompress(reinterpret_cast<Bytef*>(out), &size, reinterpret_cast<const Bytef*>(in), in_bytes);
-  if (rc != Z_OK || static_cast<int64_t>(size) != out_bytes)
+      uncompress(reinterpret_cast<Bytef*>(out), &size, reinterpret_cast<const Bytef*>(in.data()), in.size());
+  if (rc != Z_OK)
     throw ArrayError("a chunk does not inflate (zlib error " + std::to_string(rc) + ")", kInflateMend);
+  return static_cast<int64_t>(size);
+}
+
+/// Its length, that of a block, then blocks with a length each, all big-endian; what does not shrink is
+/// stored.
+int64_t undo_lz4_frame(Stored in, std::byte* out, int64_t room) {
+  const auto number = [&](size_t at, size_t bytes) {
+    uint64_t n = 0;
+    if (at + bytes > in.size()) corrupt("its lz4 frame is torn");
+    for (size_t i = 0; i < bytes; ++i) n = n << 8 | static_cast<uint64_t>(in[at + i]);
+    return n;
+  };
+  const uint64_t all = number(0, 8);
+  const auto block = static_cast<int64_t>(number(8, 4));
+  if (all > static_cast<uint64_t>(room) || block < 1) corrupt("its lz4 frame is longer than a chunk");
+  int64_t done = 0;
+  for (size_t at = 12; done < static_cast<int64_t>(all);) {
+    const auto bytes = static_cast<size_t>(number(at, 4));
+    const int64_t wanted = std::min(block, static_cast<int64_t>(all) - done);
+    at += 4;
+    if (bytes > in.size() - at) corrupt("its lz4 frame is torn");
+    if (static_cast<int64_t>(bytes) == wanted)
+      std::memcpy(out + done, in.data() + at, bytes);
+    else if (unlz4(in.subspan(at, bytes), out + done, wanted) != wanted)
+      corrupt("its lz4 frame is torn");
+    at += bytes, done += wanted;
+  }
+  return done;
+}
+
+int64_t undo_fletcher32(Stored in, std::byte* out, int64_t room) {
+  uint32_t sum = 0;
+  if (in.size() < sizeof sum || static_cast<int64_t>(in.size() - sizeof sum) > room)
+    corrupt("its checksum is not where it should be");
+  const Stored data = in.first(in.size() - sizeof sum);
+  std::memcpy(&sum, in.data() + data.size(), sizeof sum);
+  if (!is_fletcher32(data, sum)) corrupt("its checksum (fletcher32) differs");
+  std::memcpy(out, data.data(), data.size());
+  return static_cast<int64_t>(data.size());
+}
+
+int64_t undo(const Filter& f, Stored in, std::byte* out, int64_t room) {
+  switch (f.kind) {
+    case Filter::Kind::deflate:
+      return inflate_to(in, out, room);
+    case Filter::Kind::zstd:
+      return unzstd(in, out, room);
+    case Filter::Kind::blosc:
+      return unblosc(in, out, room);
+    case Filter::Kind::lz4:
+      return undo_lz4_frame(in, out, room);
+    case Filter::Kind::lzf:
+      return unlzf(in, out, room);
+    case Filter::Kind::fletcher32:
+      return undo_fletcher32(in, out, room);
+    case Filter::Kind::shuffle:
+      if (static_cast<int64_t>(in.size()) > room)
+        corrupt("it has " + std::to_string(in.size()) + " bytes of " + std::to_string(room));
+      unshuffle(in.data(), static_cast<int64_t>(in.size()), f.element_size, out);
+      return static_cast<int64_t>(in.size());
+    case Filter::Kind::other:
+      break;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -70,37 +141,31 @@ void decode_chunk(const std::vector<Filter>& pipeline, uint32_t skipped, const s
                   std::byte* out, int64_t out_bytes) {
   thread_local std::vector<std::byte> ping, pong;  // intermediate results, kept from chunk to chunk
   std::vector<std::byte>* spare[2] = {&ping, &pong};
-  const std::byte* at = stored.data();
-  auto at_bytes = static_cast<int64_t>(stored.size());
   std::vector<const Filter*> todo;
+  int64_t sums = 0;
   for (size_t i = pipeline.size(); i-- > 0;)
-    if (!(skipped >> i & 1u)) todo.push_back(&pipeline[i]);
-
+    if (!(skipped >> i & 1u)) {
+      todo.push_back(&pipeline[i]);
+      sums += pipeline[i].kind == Filter::Kind::fletcher32;
+    }
+  Stored at(stored);
   for (size_t i = 0; i < todo.size(); ++i) {
     std::byte* to = out;
+    int64_t room = out_bytes;
     if (i + 1 < todo.size()) {
+      room = std::max(static_cast<int64_t>(at.size()), out_bytes + 4 * sums);
       auto& buffer = *spare[i % 2];
-      buffer.resize(std::max(at_bytes, out_bytes));
+      if (static_cast<int64_t>(buffer.size()) < room) buffer.resize(static_cast<size_t>(room));
       to = buffer.data();
     }
-    if (todo[i]->kind == Filter::Kind::deflate) {
-      inflate_to(at, at_bytes, to, out_bytes);
-      at_bytes = out_bytes;
-    } else {
-      if (i + 1 == todo.size() && at_bytes != out_bytes)
-        throw ArrayError(
-            "a chunk of " + std::to_string(at_bytes) + " bytes should hold " + std::to_string(out_bytes),
-            kInflateMend);
-      unshuffle(at, at_bytes, todo[i]->element_size, to);
-    }
-    at = to;
+    at = {to, static_cast<size_t>(undo(*todo[i], at, to, room))};
   }
-  if (!todo.empty()) return;
+  const auto at_bytes = static_cast<int64_t>(at.size());
   if (at_bytes != out_bytes)
     throw ArrayError(
         "a chunk of " + std::to_string(at_bytes) + " bytes should hold " + std::to_string(out_bytes),
         kInflateMend);
-  std::memcpy(out, at, out_bytes);
+  if (todo.empty()) std::memcpy(out, at.data(), at.size());
 }
 
 }  // namespace isobar

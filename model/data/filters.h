@@ -1,4 +1,5 @@
-// HDF5 chunk filters undone without the HDF5 library, hence outside its lock: deflate and shuffle.
+// HDF5 chunk filters undone without the HDF5 library, hence outside its lock and without its plugins:
+// deflate, zstd, Blosc, LZ4, LZF, shuffle, and checksums.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +9,7 @@
 namespace isobar {
 
 struct Filter {
-  enum class Kind : uint8_t { deflate, shuffle, other };
+  enum class Kind : uint8_t { deflate, shuffle, zstd, blosc, lz4, lzf, fletcher32, other };
   Kind kind;
   std::string name;      // "deflate 4", "shuffle", "zstd", …
   int64_t element_size;  // shuffle only: bytes

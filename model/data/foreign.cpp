@@ -64,8 +64,10 @@ void look_at(const FieldFile& file, int64_t most_bytes, const std::function<void
 
 }  // namespace
 
-void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice) {
-  read_foreign(path, key, choice, [](const FieldFiles& files, const ChildProgress& done) {
+void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice,
+                    const std::function<void(const FieldInfo&)>& also) {
+  read_foreign(path, key, choice, [&](const FieldFiles& files, const ChildProgress& done) {
+    for (size_t i = 0; i < files.size() && also; ++i) also(files[i]->info());
     for (size_t i = 0; i < files.size(); ++i)
       look_at(*files[i], kReadByLibrary / static_cast<int64_t>(files.size()),
               [&] { done(-1 - static_cast<int64_t>(i)); });

@@ -38,7 +38,9 @@ std::string read_foreign(const std::string& path, const std::string& key, const 
 
 /// Opens the files and has the library do what ranks will ask of it: walk the indexes of chunks and, where it
 /// reads the data itself, read them (up to 1 GiB of the files, spread over their steps). Of the others a
-/// corner of the first and of the last step is read. Throws ConfigError.
-void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice);
+/// corner of the first and of the last step is read. `also` sees each file. Throws ConfigError, as `also`
+/// may.
+void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice,
+                    const std::function<void(const FieldInfo&)>& also = {});
 
 }  // namespace isobar

@@ -11,6 +11,8 @@
 #include <limits>
 #include <set>
 
+#include "model/data/dates.h"
+#include "model/data/grib_message.h"
 #include "model/data/slab.h"
 
 #ifdef ISOBAR_WITH_ECCODES
@@ -47,15 +49,25 @@ namespace {
 
 constexpr const char* kTorn = "copy or download it again";
 constexpr int64_t kMostMessage = int64_t{1} << 32;  // bytes
+/// What ecCodes is asked to put where a point is missing. Its own choice, 9999, is a height like others.
+constexpr double kMissing = std::numeric_limits<double>::max();
 
 void say_nothing(const codes_context*, int, const char*) {}  // what went wrong is thrown
+
+}  // namespace
+
+struct GribGrid {
+  std::vector<double> latitude, longitude;
+  bool operator==(const GribGrid&) const = default;
+};
 
 /// What ecCodes has parsed of one message.
 class GribHandle {
  public:
   explicit GribHandle(codes_handle* h) : handle_(h) {}
-  GribHandle(const std::vector<std::byte>& message)
-      : handle_(codes_handle_new_from_message(nullptr, message.data(), message.size())) {
+  explicit GribHandle(std::vector<std::byte> message)
+      : message_(std::move(message)),  // which ecCodes does not copy
+        handle_(codes_handle_new_from_message(nullptr, message_.data(), message_.size())) {
     if (!handle_) throw ArrayError("a message of it cannot be parsed", kTorn);
   }
   ~GribHandle() { codes_handle_delete(handle_); }
@@ -83,6 +95,7 @@ class GribHandle {
     require(codes_get_string(handle_, key, value, &size), key);
     return value;
   }
+  void set(const char* key, double value) const { require(codes_set_double(handle_, key, value), key); }
   std::vector<double> all(const char* key) const {
     size_t size = 0;
     require(codes_get_size(handle_, key, &size), key);
@@ -98,8 +111,11 @@ class GribHandle {
       throw ArrayError(std::string("a message of it has no ") + key + ": " + codes_get_error_message(error),
                        kTorn);
   }
+  std::vector<std::byte> message_;
   codes_handle* handle_;
 };
+
+namespace {
 
 double hours_of(const GribHandle& h) {
   using namespace std::chrono;
@@ -111,11 +127,6 @@ double hours_of(const GribHandle& h) {
   return 24.0 * static_cast<double>(sys_days(day).time_since_epoch().count()) +
          static_cast<double>(time / 100) + static_cast<double>(time % 100) / 60;
 }
-
-struct GribGrid {
-  std::vector<double> latitude, longitude;
-  bool operator==(const GribGrid&) const = default;
-};
 
 // Values lie row by row, from the first latitude on.
 GribGrid grid_of(const GribHandle& h) {
@@ -148,8 +159,9 @@ GribGrid grid_of(const GribHandle& h) {
           rows == 1 ? north
                     : std::lerp(north, south, static_cast<double>(k) / static_cast<double>(rows - 1)));
   }
-  double across = std::fmod(h.number("longitudeOfLastGridPointInDegrees") - west, 360);
-  if (across < 0) across += 360;
+  const double east = h.number("longitudeOfLastGridPointInDegrees");
+  double across = std::fmod(east - west, 360);
+  if (across < 0 || (across == 0 && east != west)) across += 360;
   for (int64_t k = 0; k < columns; ++k)
     grid.longitude.push_back(
         columns == 1 ? west : west + across * static_cast<double>(k) / static_cast<double>(columns - 1));
@@ -178,16 +190,20 @@ std::vector<std::byte> message_at(int fd, const GribMessage& m) {
   return bytes;
 }
 
+struct FileDescriptor {
+  explicit FileDescriptor(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd < 0) throw ArrayError("cannot be opened again", "check that it is still there");
+  }
+  ~FileDescriptor() { ::close(fd); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  const int fd;
+};
+
 class GribArray : public RawArray {
  public:
   GribArray(const std::string& path, Index dims, std::vector<GribMessage> messages, std::string packing)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
-        dims_(std::move(dims)),
-        messages_(std::move(messages)),
-        packing_(std::move(packing)) {
-    if (fd_ < 0) throw ArrayError("cannot be opened again", "check that it is still there");
-  }
-  ~GribArray() override { ::close(fd_); }
+      : file_(path), dims_(std::move(dims)), messages_(std::move(messages)), packing_(std::move(packing)) {}
   const Index& dims() const override { return dims_; }
   Element element() const override { return Element::f64; }
   StorageLayout layout() const override {
@@ -217,18 +233,17 @@ class GribArray : public RawArray {
 
  private:
   std::vector<double> unpacked(const GribMessage& m) const {
-    const std::vector<std::byte> bytes = message_at(fd_, m);
-    const GribHandle h(bytes);
+    const GribHandle h(grib_field(message_at(file_.fd, m), m.field));
+    h.set("missingValue", kMissing);
     std::vector<double> field = h.all("values");
     if (static_cast<int64_t>(field.size()) != dims_[dims_.size() - 2] * dims_.back())
       throw ArrayError("a message of it holds " + std::to_string(field.size()) + " points", kTorn);
-    if (h.whole("bitmapPresent") != 0)
-      for (const double missing = h.number("missingValue"); double& x : field)
-        if (x == missing) x = std::numeric_limits<double>::quiet_NaN();
+    for (double& x : field)
+      if (x == kMissing) x = std::numeric_limits<double>::quiet_NaN();
     return field;
   }
 
-  int fd_;
+  FileDescriptor file_;
   Index dims_;
   std::vector<GribMessage> messages_;
   std::string packing_;
@@ -244,26 +259,23 @@ struct GribFields::Found {
 
 GribFields::GribFields(const std::string& path) : path_(path) {
   codes_context_set_logging_proc(codes_context_get_default(), say_nothing);
+  codes_grib_multi_support_off(nullptr);  // handles would then hide that a message holds several fields
   const auto close = [](std::FILE* f) { std::fclose(f); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
   if (!file) throw ArrayError("cannot be opened", "check its permissions");
   std::vector<Found> found;
   int error = CODES_SUCCESS;
   while (codes_handle* const next = codes_handle_new_from_file(nullptr, file.get(), PRODUCT_GRIB, &error)) {
-    const GribHandle h(next);
-    if (found.empty()) edition_ = h.whole("edition"), packing_ = h.text("packingType");
-    const GribGrid grid = grid_of(h);
-    const std::string name = name_of(h), type = h.text("typeOfLevel");
-    auto at = std::find_if(found.begin(), found.end(), [&](const Found& f) {
-      return f.name == name && f.type == type && f.grid == grid;
-    });
-    if (at == found.end()) at = found.insert(found.end(), {name, h.text("units"), type, grid, {}});
-    const double level = h.has("level") ? h.number("level") : 0;
-    const GribMessage message{h.whole("offset"), h.whole("totalLength")};
+    const GribHandle first(next);
+    const GribMessage message{first.whole("offset"), first.whole("totalLength")};
     if (message.bytes > kMostMessage) throw ArrayError("declares a message of 4 GiB or more", kTorn);
-    if (!at->messages.emplace(std::pair(hours_of(h), level), message).second)
-      throw ArrayError("holds '" + name + "' twice of one time and level (of several members or forecasts?)",
-                       "keep one: grib_copy -w number=0, or dataTime=…");
+    if (found.empty()) edition_ = first.whole("edition"), packing_ = first.text("packingType");
+    add_field(first, message, found);
+    if (first.whole("edition") < 2) continue;
+    const std::vector<std::byte> bytes = message_at(fileno(file.get()), message);
+    const int64_t fields = grib_fields_of(bytes);
+    for (int64_t k = 1; k < fields; ++k)
+      add_field(GribHandle(grib_field(bytes, k)), {message.offset, message.bytes, k}, found);
   }
   if (error != CODES_SUCCESS && error != CODES_END_OF_FILE)
     throw ArrayError(std::string("is a GRIB file that cannot be read on: ") + codes_get_error_message(error),
@@ -280,6 +292,29 @@ GribFields::GribFields(const std::string& path) : path_(path) {
     if (!names.insert(f.name).second) names.insert(f.name += "_" + f.type);
     add_variable(f);
   }
+}
+
+void GribFields::add_field(const GribHandle& h, const GribMessage& message, std::vector<Found>& found) const {
+  const GribGrid grid = grid_of(h);
+  const std::string name = name_of(h), type = h.text("typeOfLevel");
+  auto at = std::find_if(found.begin(), found.end(),
+                         [&](const Found& f) { return f.name == name && f.type == type && f.grid == grid; });
+  if (at == found.end()) at = found.insert(found.end(), {name, h.text("units"), type, grid, {}});
+  const double level = h.has("level") ? h.number("level") : 0;
+  const auto [other, is_new] = at->messages.emplace(std::pair(hours_of(h), level), message);
+  if (is_new) return;
+  const FileDescriptor file(path_);
+  const GribHandle before(grib_field(message_at(file.fd, other->second), other->second.field));
+  const std::string what =
+      "holds '" + name + "' twice of " + iso_of(hours_of(h) * 3600) + ", level " + level_name(level, "");
+  for (const char* key : {"number", "stepType", "dataDate", "dataTime", "stepRange",
+                          "typeOfGeneratingProcess", "typeOfProcessedData", "expver", "stream", "centre"}) {
+    if (!h.has(key) || !before.has(key) || h.text(key) == before.text(key)) continue;
+    throw ArrayError(
+        what + ", once of " + key + " " + before.text(key) + " and once of " + h.text(key),
+        std::string("keep one: grib_copy -w ") + key + "=" + before.text(key) + " in.grib out.grib");
+  }
+  throw ArrayError(what + ", with the same keys", "keep one of the two messages: grib_copy -w count=…");
 }
 
 /// The dimension of an axis with these values, made where there is none.

@@ -1,6 +1,6 @@
 // GRIB 1 and 2, as ECMWF's archive and most weather services deliver fields, read through ecCodes: messages
-// of one field each, sorted into variables on time, level, latitude and longitude. Variables have the names
-// that ecCodes gives them in NetCDF ("t2m"), levels of pressure make channels ("z500"); points that the
+// of a field or several, sorted into variables on time, level, latitude and longitude. Variables have the
+// names that ecCodes gives them in NetCDF ("t2m"), levels of pressure make channels ("z500"); points that the
 // bitmap leaves out are missing. Grids: regular ones, equidistant or Gaussian.
 //
 //   if (is_grib(path)) GribFields file(path);                    // throws ArrayError
@@ -20,7 +20,9 @@ bool is_grib(const std::string& path);
 
 struct GribMessage {  // where it lies in the file
   int64_t offset = 0, bytes = 0;
+  int64_t field = 0;  // of those in it
 };
+class GribHandle;
 
 class GribFields : public CfFile {
  public:
@@ -29,6 +31,7 @@ class GribFields : public CfFile {
   std::string format() const override { return "GRIB " + std::to_string(edition_); }
   std::string text(const CfVariable& v, const std::string& attribute) const override;
   std::vector<double> numbers(const CfVariable&, const std::string&, size_t) const override { return {}; }
+  std::optional<Element> type_of(const CfVariable&, const std::string&) const override { return {}; }
   std::vector<double> values(const CfVariable& v) const override;
   void require_held(const CfVariable&) const override {}  // every message was seen
   std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) override;
@@ -41,6 +44,7 @@ class GribFields : public CfFile {
   struct Found;
   int64_t axis(const std::string& name, const std::string& attribute, const std::string& text,
                const std::vector<double>& values);
+  void add_field(const GribHandle& h, const GribMessage& message, std::vector<Found>& found) const;
   void add_variable(const Found& f);
 
   std::string path_, packing_;

@@ -21,14 +21,29 @@ struct Type {
   Element element;
 };
 
-/// Finds the element type; false when it is a number of another format (half precision, odd bit widths).
+/// IEEE half precision, which HDF5 1.10 has no name for
+hid_t half_type(hid_t of) {
+  const hid_t type = H5Tcopy(of);
+  H5Tset_fields(type, 15, 10, 5, 0, 10);
+  H5Tset_size(type, 2);
+  H5Tset_ebias(type, 15);
+  return type;
+}
+
+/// Finds the element type; false when it is a number of another format (odd bit widths).
 bool known_type(hid_t type, Element& element, bool& swap) {
-  const Type types[] = {
-      {H5T_IEEE_F32LE, H5T_IEEE_F32BE, Element::f32}, {H5T_IEEE_F64LE, H5T_IEEE_F64BE, Element::f64},
-      {H5T_STD_I8LE, H5T_STD_I8BE, Element::i8},      {H5T_STD_U8LE, H5T_STD_U8BE, Element::u8},
-      {H5T_STD_I16LE, H5T_STD_I16BE, Element::i16},   {H5T_STD_U16LE, H5T_STD_U16BE, Element::u16},
-      {H5T_STD_I32LE, H5T_STD_I32BE, Element::i32},   {H5T_STD_U32LE, H5T_STD_U32BE, Element::u32},
-      {H5T_STD_I64LE, H5T_STD_I64BE, Element::i64},   {H5T_STD_U64LE, H5T_STD_U64BE, Element::u64}};
+  const Handle little(half_type(H5T_IEEE_F32LE), H5Tclose), big(half_type(H5T_IEEE_F32BE), H5Tclose);
+  const Type types[] = {{little.id, big.id, Element::f16},
+                        {H5T_IEEE_F32LE, H5T_IEEE_F32BE, Element::f32},
+                        {H5T_IEEE_F64LE, H5T_IEEE_F64BE, Element::f64},
+                        {H5T_STD_I8LE, H5T_STD_I8BE, Element::i8},
+                        {H5T_STD_U8LE, H5T_STD_U8BE, Element::u8},
+                        {H5T_STD_I16LE, H5T_STD_I16BE, Element::i16},
+                        {H5T_STD_U16LE, H5T_STD_U16BE, Element::u16},
+                        {H5T_STD_I32LE, H5T_STD_I32BE, Element::i32},
+                        {H5T_STD_U32LE, H5T_STD_U32BE, Element::u32},
+                        {H5T_STD_I64LE, H5T_STD_I64BE, Element::i64},
+                        {H5T_STD_U64LE, H5T_STD_U64BE, Element::u64}};
   for (const Type& t : types) {
     if (H5Tequal(type, t.little) <= 0 && H5Tequal(type, t.big) <= 0) continue;
     element = t.element;
@@ -59,6 +74,7 @@ hid_t native_type(Element e) {
     case Element::f32:
       return H5T_NATIVE_FLOAT;
     case Element::f64:
+    case Element::f16:
       return H5T_NATIVE_DOUBLE;
   }
   return H5T_NATIVE_DOUBLE;
@@ -71,6 +87,8 @@ Hdf5Array::Hdf5Array(const std::string& file, const std::string& name, std::shar
   const LibraryLock lock(file_);
   const Opened opened(file_, name_);
   read_layout(opened.file.id, opened.set.id);
+  if (!locked_because_.empty() && element_ == Element::f16)
+    element_ = Element::f64;  // as H5Dread hands it out
   if (offset_ < 0) return;
   const int64_t bytes = declared_product(dims_) * size_of(element_);
   if (offset_ <= input_.size() && bytes <= input_.size() - offset_) return;
@@ -197,6 +215,28 @@ void Hdf5Array::require_sources(int64_t dcpl) const {
   }
 }
 
+namespace {
+
+/// By the numbers that The HDF Group keeps a list of
+Filter filter_of(H5Z_filter_t id, const std::string& name) {
+  switch (id) {
+    case H5Z_FILTER_FLETCHER32:
+      return {Filter::Kind::fletcher32, "fletcher32", 0};
+    case 32000:
+      return {Filter::Kind::lzf, "lzf", 0};
+    case 32001:
+      return {Filter::Kind::blosc, "blosc", 0};
+    case 32004:
+      return {Filter::Kind::lz4, "lz4", 0};
+    case 32015:
+      return {Filter::Kind::zstd, "zstd", 0};
+    default:
+      return {Filter::Kind::other, name, 0};
+  }
+}
+
+}  // namespace
+
 void Hdf5Array::read_filters(int64_t set, int64_t dcpl) {
   const int n = H5Pget_nfilters(dcpl);
   for (int i = 0; i < n; ++i) {
@@ -211,7 +251,7 @@ void Hdf5Array::read_filters(int64_t set, int64_t dcpl) {
       const auto size = count ? static_cast<int64_t>(values[0]) : static_cast<int64_t>(H5Tget_size(type.id));
       filters_.push_back({Filter::Kind::shuffle, "shuffle", size});
     } else {
-      filters_.push_back({Filter::Kind::other, *name ? name : "filter " + std::to_string(id), 0});
+      filters_.push_back(filter_of(id, *name ? name : "filter " + std::to_string(id)));
     }
   }
 }

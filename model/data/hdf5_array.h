@@ -78,4 +78,11 @@ class Hdf5Array : public RawArray {
   mutable std::unordered_map<int64_t, Stored> index_;
 };
 
+/// What lies at the root of the file beside that name, each in quotes; up to 20 of them.
+std::vector<std::string> names_beside(const std::string& path, const std::string& name);
+
+/// Whether the file has a dataset `fields` that netCDF's dimensions do not describe. What HDF5 cannot open is
+/// told by its reader: true unless the name is that of a netCDF file.
+bool has_nersc_layout(const std::string& path);
+
 }  // namespace isobar

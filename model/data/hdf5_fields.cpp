@@ -36,6 +36,8 @@ class Hdf5Fields : public FieldFile {
       info_.channels = default_channel_names(dims[1]);
     if (static_cast<int64_t>(info_.units.size()) != dims[1]) info_.units.clear();
     info_.layout = array_->layout();
+    for (const std::string& other : names_beside(path, "fields"))
+      info_.left_out.push_back(showable(other) + " lies beside 'fields'");
     const Index chunk = array_->chunk();
     if (!chunk.empty()) info_.steps_per_chunk = chunk[0];
     // Channel by channel keeps a plane in cache from read to normalisation; chunks over channels forbid it.

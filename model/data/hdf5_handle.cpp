@@ -1,6 +1,7 @@
 #include "model/data/hdf5_handle.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace isobar {
 namespace {
@@ -82,6 +83,37 @@ void require_own_links(const std::string& path) {
   if (H5Lvisit(file.id, H5_INDEX_NAME, H5_ITER_NATIVE, look, &found) < 0)
     throw ArrayError("HDF5 cannot list what it holds: " + hdf5_message(), "copy or download it again");
   if (!found.empty()) throw ArrayError(found, "name the file that holds the data");
+}
+
+std::vector<std::string> names_beside(const std::string& path, const std::string& name) {
+  struct Seen {
+    std::string but;
+    std::vector<std::string> names;
+  } seen{name, {}};
+  const LibraryLock lock(path);
+  const Handle access(large_metadata_cache(), H5Pclose);
+  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose);
+  const auto look = [](hid_t, const char* found, const H5L_info_t*, void* data) -> herr_t {
+    auto& all = *static_cast<Seen*>(data);
+    if (all.but != found) all.names.push_back("'" + std::string(found) + "'");
+    return all.names.size() < 20 ? 0 : 1;
+  };
+  if (file.id >= 0) H5Literate(file.id, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, look, &seen);
+  return seen.names;
+}
+
+bool has_nersc_layout(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension();
+  const LibraryLock lock(path);
+  const Handle access(large_metadata_cache(), H5Pclose);
+  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose);
+  if (file.id < 0) return ending != ".nc" && ending != ".nc4" && ending != ".cdf" && ending != ".netcdf";
+  if (H5Lexists(file.id, "fields", H5P_DEFAULT) <= 0) return false;
+  const Handle links(without_external_links(), H5Pclose);
+  H5L_info_t link;
+  if (H5Lget_info(file.id, "fields", &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) return true;
+  const Handle set(H5Dopen2(file.id, "fields", links.id), H5Dclose);
+  return set.id < 0 || H5Aexists(set.id, "DIMENSION_LIST") <= 0;
 }
 
 Opened::Opened(const std::string& path, const std::string& name)

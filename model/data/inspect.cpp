@@ -104,8 +104,16 @@ json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
     j["time_units"] = first.time_units;
     if (first.steps > 1) j["time_step"] = first.times[1] - first.times[0];
   }
+  if (!first.time_unread.empty()) j["time_unread"] = first.time_unread;
   if (!first.latitude.empty()) j["latitude"] = {first.latitude.front(), first.latitude.back()};
   if (!first.longitude.empty()) j["longitude"] = {first.longitude.front(), first.longitude.back()};
+  if (!first.area.empty()) {
+    j["latitude"] = {first.area[0], first.area[1]}, j["longitude"] = {first.area[2], first.area[3]};
+    j["area_of"] = first.area_of;
+  }
+  if (!first.no_degrees.empty()) j["no_degrees"] = first.no_degrees;
+  if (!first.remark.empty()) j["remark"] = first.remark;
+  j["left_out"] = first.left_out;
 
   std::vector<float> fields(first.shape.size());
   files[0]->read_with_gaps(0, first.shape, fields.data());
@@ -146,12 +154,23 @@ std::string inspect_text(const json& j) {
   line("grid",
        count("height") + " rows x " + count("width") + " columns, " + count("channels") + " channels");
   if (j.contains("latitude") && j.contains("longitude"))
-    line("area", "latitude " + number(j["latitude"][0]) + " to " + number(j["latitude"][1]) + ", longitude " +
-                     number(j["longitude"][0]) + " to " + number(j["longitude"][1]));
+    line("area",
+         "latitude " + number(j["latitude"][0]) + " to " + number(j["latitude"][1]) + ", longitude " +
+             number(j["longitude"][0]) + " to " + number(j["longitude"][1]) +
+             (j.contains("area_of") ? ", of a grid that bends: " + j["area_of"].get<std::string>() : ""));
+  if (j.contains("no_degrees"))
+    line("degrees", j["no_degrees"].get<std::string>() +
+                        "; refused where degrees matter (region, forcings, weights by area)");
+  if (j.contains("remark")) line("columns", j["remark"]);
   std::string when = count("steps") + " steps";
   if (j.contains("first_time"))
     when += ", " + j["first_time"].get<std::string>() + " to " + j["last_time"].get<std::string>();
-  if (j["segments"] > j["files"]) when += ", with gaps";
+  if (j.contains("time_unread"))
+    when += "; not understood: " + j["time_unread"].get<std::string>() + ", so that no pairs are made";
+  else if (!j.contains("first_time"))
+    when += ", whose times are not told: taken as equally far apart";
+  else if (j["segments"] > j["files"])
+    when += ", with gaps";
   line("time", when);
   line("samples", count("samples") + " (" + count("pairs") + " different pairs) at dt = " + count("dt"));
   const json& l = j["layout"];
@@ -163,6 +182,7 @@ std::string inspect_text(const json& j) {
                  : "; read one at a time (" + l["locked_because"].get<std::string>() + ")";
   line("storage", storage);
   if (j.contains("advice")) line("advice", j["advice"]);
+  for (const json& one : j["left_out"]) line("left out", one);
   bool gaps = false;
   for (const json& f : j["fields"]) gaps |= f["missing"] > 0;
   out += "\n" + padded("channel", 12) + padded("units", 14) + padded("min", 13) + padded("mean", 13) +
@@ -176,8 +196,8 @@ std::string inspect_text(const json& j) {
   }
   if (gaps)
     out +=
-        "\nFields with gaps train no net of fields; the points that are there train an mlp (data.train of a "
-        "net.kind: mlp).\n";
+        "\nPoints are missing: data.mask: missing trains a net of fields on those that are there, and an mlp "
+        "(net.kind: mlp) takes them as rows.\n";
   return out;
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "model/data/field_choice.h"
+
 namespace isobar {
 
 /// The files are read in a child (model/data/foreign.h). Throws ConfigError.

@@ -123,21 +123,54 @@ void NetcdfFile::read_metadata() {
     check(nc_inq_var(id_, i, name, &type, &rank, ids, nullptr), "read a variable");
     v.name = name;
     v.numeric = element_of(type, v.element);
+    if (!v.numeric && rank > 0) v.type = type == NC_CHAR || type == NC_STRING ? "text" : "records";
     for (int k = 0; k < rank; ++k) {
       const auto at = std::find(dim_ids.begin(), dim_ids.end(), ids[k]) - dim_ids.begin();
       v.dims.push_back(at);
       if (at == static_cast<int64_t>(dim_ids.size())) v.numeric = false;  // of a group that is not read
     }
     if (!v.numeric) v.dims.clear();
-    int no_fill = 0;
-    alignas(8) char fill[8] = {};
-    if (v.numeric && nc_inq_var_fill(id_, i, &no_fill, fill) == NC_NOERR) {
-      const bool stated = nc_inq_att(id_, i, "_FillValue", nullptr, nullptr) == NC_NOERR;
-      // One-byte types have no default fill value: all of their values may be data.
-      v.has_fill = stated || (!no_fill && size_of(v.element) > 1);
-      v.fill = as_double(fill, v.element);
-    }
+    if (v.numeric) read_fill(v, type);
     variables_.push_back(v);
+  }
+  if (hdf5_) read_groups(id_, "");
+}
+
+void NetcdfFile::read_fill(CfVariable& v, nc_type type) const {
+  nc_type of = 0;
+  size_t n = 0;
+  Element ignored{};
+  if (nc_inq_att(id_, v.id, "_FillValue", &of, &n) == NC_NOERR) {  // of whatever type its writer gave it
+    v.has_fill =
+        n == 1 && element_of(of, ignored) && nc_get_att_double(id_, v.id, "_FillValue", &v.fill) == NC_NOERR;
+    return;
+  }
+  int no_fill = 0;
+  alignas(8) char fill[8] = {};
+  if (nc_inq_var_fill(id_, v.id, &no_fill, fill) != NC_NOERR) return;
+  // One-byte types have no default fill value: all of their values may be data.
+  v.has_fill = !no_fill && type != NC_BYTE && type != NC_UBYTE;
+  v.fill = as_double(fill, v.element);
+}
+
+void NetcdfFile::read_groups(int of, const std::string& path) {
+  constexpr size_t kMost = 256;  // of a file that says what it likes
+  int count = 0;
+  if (nc_inq_grps(of, &count, nullptr) != NC_NOERR || count <= 0) return;
+  std::vector<int> ids(static_cast<size_t>(count));
+  check(nc_inq_grps(of, &count, ids.data()), "list the groups");
+  char name[NC_MAX_NAME + 1];
+  for (const int id : ids) {
+    if (groups_.size() >= kMost) return;
+    check(nc_inq_grpname(id, name), "read a group");
+    CfGroup group{.name = path + name};
+    int n = 0;
+    check(nc_inq_nvars(id, &n), "list the variables of a group");
+    for (int v = 0; v < n && group.variables.size() < kMost; ++v)
+      if (nc_inq_varname(id, v, name) == NC_NOERR) group.variables.emplace_back(name);
+    const std::string below = group.name + "/";
+    groups_.push_back(std::move(group));
+    read_groups(id, below);
   }
 }
 
@@ -175,6 +208,14 @@ std::vector<double> NetcdfFile::numbers(const CfVariable& v, const std::string& 
   std::vector<double> out(n);
   check(nc_get_att_double(id_, v.id, attribute.c_str(), out.data()), "read an attribute");
   return out;
+}
+
+std::optional<Element> NetcdfFile::type_of(const CfVariable& v, const std::string& attribute) const {
+  const LibraryLock lock(path_);
+  nc_type type = 0;
+  Element e{};
+  const bool there = nc_inq_att(id_, v.id, attribute.c_str(), &type, nullptr) == NC_NOERR;
+  return there && element_of(type, e) ? std::optional(e) : std::nullopt;
 }
 
 void NetcdfFile::require_held(const CfVariable& v) const {

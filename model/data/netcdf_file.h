@@ -3,6 +3,8 @@
 //   NetcdfFile file("era5.nc");            // throws ArrayError
 //   for (const auto& v : file.variables()) …
 #pragma once
+#include <netcdf.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +24,7 @@ class NetcdfFile : public CfFile {
   std::string text(const CfVariable& v, const std::string& attribute) const override;
   std::vector<double> numbers(const CfVariable& v, const std::string& attribute,
                               size_t at_most) const override;
+  std::optional<Element> type_of(const CfVariable& v, const std::string& attribute) const override;
   std::vector<double> values(const CfVariable& v) const override;
   std::vector<double> values_at(const CfVariable& v, int64_t step) const;  // of its first dimension
   void require_held(const CfVariable& v) const override;
@@ -30,6 +33,8 @@ class NetcdfFile : public CfFile {
  private:
   void check(int rc, const std::string& doing) const;
   void read_metadata();
+  void read_fill(CfVariable& v, nc_type type) const;
+  void read_groups(int of, const std::string& path);
   void close();
   std::string path_;
   int id_ = -1;

@@ -36,9 +36,9 @@ bool type_of(const std::string& descr, NpyHeader& h) {
     return true;
   }
   const std::pair<const char*, Element> types[] = {
-      {"f4", Element::f32}, {"f8", Element::f64}, {"i1", Element::i8}, {"i2", Element::i16},
-      {"i4", Element::i32}, {"i8", Element::i64}, {"u1", Element::u8}, {"u2", Element::u16},
-      {"u4", Element::u32}, {"u8", Element::u64}, {"b1", Element::u8}};
+      {"f2", Element::f16}, {"f4", Element::f32}, {"f8", Element::f64}, {"i1", Element::i8},
+      {"i2", Element::i16}, {"i4", Element::i32}, {"i8", Element::i64}, {"u1", Element::u8},
+      {"u2", Element::u16}, {"u4", Element::u32}, {"u8", Element::u64}, {"b1", Element::u8}};
   for (const auto& [known, element] : types)
     if (kind == known) {
       h.element = element;

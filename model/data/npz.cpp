@@ -52,14 +52,24 @@ std::vector<std::string> NpzFile::names() const {
   const zip_int64_t entries = zip_get_num_entries(zip_, 0);
   for (zip_int64_t i = 0; i < entries; ++i) {
     const char* name = zip_get_name(zip_, static_cast<zip_uint64_t>(i), 0);
-    if (name && std::string_view(name).ends_with(kSuffix))
-      names.emplace_back(name, std::strlen(name) - kSuffix.size());
+    if (!name || !std::string_view(name).ends_with(kSuffix)) continue;
+    const std::string array(name, std::strlen(name) - kSuffix.size());
+    if (std::find(names.begin(), names.end(), array) == names.end()) names.push_back(array);
   }
   return names;
 }
 
+// Of a name that stands there twice numpy reads the last.
+int64_t NpzFile::entry_of(const std::string& name) const {
+  for (zip_int64_t i = zip_get_num_entries(zip_, 0); i-- > 0;) {
+    const char* member = zip_get_name(zip_, static_cast<zip_uint64_t>(i), 0);
+    if (member && name + std::string(kSuffix) == member) return i;
+  }
+  return -1;
+}
+
 bool NpzFile::has(const std::string& name) const {
-  return zip_name_locate(zip_, (name + std::string(kSuffix)).c_str(), 0) >= 0;
+  return entry_of(name) >= 0;
 }
 
 NpyArray NpzFile::read(const std::string& name) const {
@@ -67,8 +77,10 @@ NpyArray NpzFile::read(const std::string& name) const {
   const auto refuse = [&](const std::string& what) {
     throw ConfigError(path_ + ": " + member, key_, what, kNpzMend);
   };
-  const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(zip_fopen(zip_, member.c_str(), 0),
-                                                               zip_fclose);
+  const int64_t entry = entry_of(name);
+  if (entry < 0) refuse("is not there");
+  const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(
+      zip_fopen_index(zip_, static_cast<zip_uint64_t>(entry), 0), zip_fclose);
   if (!file) refuse(std::string("cannot be read: ") + zip_strerror(zip_));
   // Piece by piece: the length that a damaged file tells would be believed, and reserved.
   std::string bytes, piece(size_t{1} << 20, '\0');

@@ -23,13 +23,14 @@ class NpzFile {
   ~NpzFile();
   NpzFile(const NpzFile&) = delete;
   NpzFile& operator=(const NpzFile&) = delete;
-  /// Of its arrays, in the order of the file.
+  /// Of its arrays, in the order of the file, each once.
   std::vector<std::string> names() const;
   bool has(const std::string& name) const;
   /// Throws ConfigError: damaged, encrypted, of more than 1 GiB, or what npy.h refuses.
   NpyArray read(const std::string& name) const;
 
  private:
+  int64_t entry_of(const std::string& name) const;  // -1: there is none
   std::string path_, key_;
   zip* zip_ = nullptr;
 };

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "model/base/error.h"
+#include "model/data/numpy_time.h"
 #include "model/data/slab.h"
 
 namespace isobar {
@@ -16,20 +17,6 @@ constexpr const char* kNpzFieldsMend =
     "write it with numpy.savez: numbers in C order, [time, latitude, longitude] or [time, level, latitude, "
     "longitude]";
 constexpr int64_t kMostOfAxis = int64_t{1} << 25;  // values, as require_sizes has it
-
-struct DatetimeUnit {
-  const char *numpy, *cf;
-  double fraction;  // of that unit
-};
-constexpr DatetimeUnit kDatetimeUnits[] = {
-    {"D", "days", 1},       {"h", "hours", 1},      {"m", "minutes", 1},   {"s", "seconds", 1},
-    {"ms", "seconds", 1e3}, {"us", "seconds", 1e6}, {"ns", "seconds", 1e9}};
-
-const DatetimeUnit* unit_of(const NpyHeader& h) {
-  for (const DatetimeUnit& u : kDatetimeUnits)
-    if (h.datetime == u.numpy) return &u;
-  return nullptr;
-}
 
 /// An array of a zip, step by step of its first axis.
 class NpzArray : public RawArray {
@@ -103,7 +90,9 @@ NpzFields::NpzFields(const std::string& path) : path_(path), store_(open_zarr_st
     const std::string bytes(reinterpret_cast<const char*>(head.data()), head.size());
     try {
       headers_.push_back(parse_npy_header(bytes, path, "", kNpzFieldsMend));
-    } catch (const ConfigError&) {  // text, objects: no field, and told as that where it is asked for
+    } catch (const ConfigError& e) {  // text, objects: no field
+      const std::string name = member.substr(0, member.size() - std::strlen(kEnding));
+      variables_.push_back({.id = -1, .name = name, .numeric = false, .type = "no plain numbers"});
       continue;
     }
     names_.push_back(member.substr(0, member.size() - std::strlen(kEnding)));
@@ -133,14 +122,21 @@ void NpzFields::add_axes() {
     if (h.shape.size() != 1) continue;
     CfAxis axis = classify({.name = names_[i]});
     if (!h.datetime.empty()) axis = CfAxis::time;
-    if (axis == CfAxis::other) continue;
+    if (axis == CfAxis::other) {
+      variables_.push_back({.id = static_cast<int>(i),
+                            .name = names_[i],
+                            .numeric = false,
+                            .type = std::to_string(h.shape[0]) + " numbers along one axis"});
+      continue;
+    }
     if (axis != CfAxis::level) note(axis, h.shape[0]);
     variables_.push_back({.id = static_cast<int>(i),
                           .name = axis == CfAxis::time        ? "time"
                                   : axis == CfAxis::latitude  ? "latitude"
                                   : axis == CfAxis::longitude ? "longitude"
                                                               : names_[i],
-                          .element = h.element});
+                          .element = h.element,
+                          .dates = !h.datetime.empty()});
     variables_.back().dims = {dimension(variables_.back().name, h.shape[0])};
   }
   for (const NpyHeader& h : headers_) {
@@ -169,6 +165,7 @@ void NpzFields::add_field(size_t id) {
   axes.emplace_back("latitude"), axes.emplace_back("longitude");
   CfVariable v{.id = static_cast<int>(id), .name = names_[id], .element = h.element};
   v.numeric = n <= 4 && h.datetime.empty();
+  v.type = h.datetime.empty() ? "an array of other lengths than the axes" : "dates";
   for (size_t k = 0; k < axes.size() && v.numeric; ++k) {
     const auto known = sizes_.find(axes[k]);
     v.numeric = known == sizes_.end() || known->second == h.shape[k];
@@ -178,8 +175,9 @@ void NpzFields::add_field(size_t id) {
 }
 
 std::string NpzFields::text(const CfVariable& v, const std::string& attribute) const {
-  const DatetimeUnit* unit = unit_of(headers_[v.id]);
-  return attribute == "units" && unit ? std::string(unit->cf) + " since 1970-01-01 00:00:00" : "";
+  const std::optional<NumpyTime> time = v.id < 0 ? std::nullopt : numpy_time(headers_[v.id].datetime);
+  if (!time) return "";
+  return attribute == "units" ? time->units : attribute == "calendar" ? "proleptic_gregorian" : "";
 }
 
 std::vector<double> NpzFields::values(const CfVariable& v) const {
@@ -188,16 +186,20 @@ std::vector<double> NpzFields::values(const CfVariable& v) const {
     throw ArrayError(
         "'" + v.name + "' declares " + std::to_string(h.count) + " values, too many for a coordinate",
         "the file is damaged: copy it again");
-  const DatetimeUnit* unit = unit_of(h);
-  if (!h.datetime.empty() && !unit)
+  const std::optional<NumpyTime> time = numpy_time(h.datetime);
+  if (!h.datetime.empty() && !time)
     throw ArrayError("'" + v.name + "' has times in units of '" + h.datetime + "'",
                      "write them as datetime64[h], [m], [s] or [ns]");
   const NpzArray array(store_, names_[v.id] + kEnding, h);
   std::vector<std::byte> raw(static_cast<size_t>(h.count * size_of(h.element)));
   array.read(Index(h.shape.size(), 0), h.shape, raw.data());
   std::vector<double> out(static_cast<size_t>(h.count));
-  for (int64_t i = 0; i < h.count; ++i)
-    out[i] = as_double(raw.data() + i * size_of(h.element), h.element) / (unit ? unit->fraction : 1);
+  for (int64_t i = 0; i < h.count; ++i) {
+    const std::byte* const at = raw.data() + i * size_of(h.element);
+    int64_t whole = 0;
+    if (time) std::memcpy(&whole, at, sizeof whole);
+    out[i] = time ? time->value(whole) : as_double(at, h.element);
+  }
   return out;
 }
 

@@ -27,6 +27,7 @@ class NpzFields : public CfFile {
   std::string format() const override { return "npz"; }
   std::string text(const CfVariable& v, const std::string& attribute) const override;
   std::vector<double> numbers(const CfVariable&, const std::string&, size_t) const override { return {}; }
+  std::optional<Element> type_of(const CfVariable&, const std::string&) const override { return {}; }
   std::vector<double> values(const CfVariable& v) const override;
   void require_held(const CfVariable&) const override {}  // the header is held to the bytes that are there
   std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) override;

@@ -6,6 +6,7 @@
 #include "model/base/error.h"
 #include "model/data/cf_axes.h"
 #include "model/data/channels.h"
+#include "model/data/dates.h"
 #include "model/data/static_fields.h"
 
 namespace isobar {
@@ -14,6 +15,18 @@ namespace {
 const CfVariable* axis_variable(const NetcdfFile& file, int64_t dim) {
   const CfVariable* v = file.find(file.dimensions()[dim].name);
   return v && v->numeric && v->dims.size() == 1 && v->dims[0] == dim ? v : nullptr;
+}
+
+/// By what they mean, or as they stand where nobody knows that; true where one file does not tell them.
+bool same_times(const CfTimes& a, const CfTimes& b) {
+  if (a.values.empty() || b.values.empty()) return true;
+  const TimeScale of_a = time_scale(a.units, a.calendar), of_b = time_scale(b.units, b.calendar);
+  if (!of_a.unread.empty() || !of_b.unread.empty()) return a.units == b.units && a.values == b.values;
+  return a.values.size() == b.values.size() &&
+         std::equal(a.values.begin(), a.values.end(), b.values.begin(), [&](double x, double y) {
+           const auto p = of_a.seconds(x), q = of_b.seconds(y);
+           return p && q && std::abs(*p - *q) < 1;
+         });
 }
 
 std::string sizes_text(const std::vector<int64_t>& sizes) {
@@ -97,14 +110,13 @@ void PointFiles::place(Source& s, const CfVariable& v, const std::string& first)
   s.dims = v.dims;
   for (size_t k = 0; k < v.dims.size(); ++k) {
     const CfVariable* axis = axis_variable(file, v.dims[k]);
-    const std::vector<double> numbers = axis && axis != &v ? file.values(*axis) : std::vector<double>();
+    const std::vector<double> numbers = axis && axis != &v ? decoded(file, *axis) : std::vector<double>();
     if (v.dims.size() > 1 && axis_of(file, v.dims[k]) == CfAxis::time) {
       if (k != 0)
         throw ConfigError(s.path, key_, "time is not the first dimension of '" + v.name + "'",
                           "turn it: ncpdq -a " + file.dimensions()[v.dims[k]].name);
       s.has_time = true;
-      s.times = numbers;
-      if (axis) s.time_units = file.text(*axis, "units");
+      s.times = times_of(file, v.dims[k]);
     } else {
       s.grid.push_back(file.dimensions()[v.dims[k]].size);
       s.axes.push_back(numbers);
@@ -128,8 +140,8 @@ void PointFiles::require_agreement(const Source& a, const Source& b) const {
   if (steps(a) != steps(b))
     refuse("has " + std::to_string(steps(a)) + " steps, " + b.path + " has " + std::to_string(steps(b)),
            "cut them to the same times: cdo seltimestep");
-  if (!a.times.empty() && !b.times.empty() && (a.time_units != b.time_units || a.times != b.times))
-    refuse("and " + b.path + " have other times", "cut them to the same times, counted from the same day");
+  if (!same_times(a.times, b.times))
+    refuse("and " + b.path + " have other times", "cut them to the same times: cdo seltimestep");
 }
 
 void PointFiles::read(int64_t step, std::vector<std::vector<double>>& planes) const {

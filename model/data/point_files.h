@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "model/data/cf_times.h"
 #include "model/data/element.h"
 #include "model/data/netcdf_file.h"
 
@@ -28,8 +29,7 @@ class PointFiles {
   struct Source {
     std::string path;
     std::unique_ptr<NetcdfFile> file;
-    std::vector<double> times;  // {}: no time axis, or one without numbers
-    std::string time_units;
+    CfTimes times;  // none: no time axis
     bool has_time = false;
     std::vector<int64_t> dims;              // of its variables that are read
     std::vector<int64_t> grid;              // sizes, without time

@@ -84,8 +84,10 @@ ChosenGrid choose_grid(const FieldInfo& info, const FieldChoice& c) {
     grid.latitude = info.latitude, grid.longitude = info.longitude;
   } else {
     if (info.latitude.empty() || info.longitude.empty())
-      throw ConfigError(info.path, "data.region", "the file does not say where its rows and columns lie",
-                        "leave it out, or give NetCDF or Zarr with latitudes and longitudes");
+      throw ConfigError(
+          info.path, "data.region",
+          info.no_degrees.empty() ? "the file does not say where its rows and columns lie" : info.no_degrees,
+          "leave it out, or put the data on rows of latitude and columns of longitude: cdo remapbil");
     choose_rows(info, c, grid);
     choose_columns(info, c, grid);
   }

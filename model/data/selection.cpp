@@ -36,6 +36,7 @@ class SelectedFields : public FieldFile {
  private:
   void take_channels();
   void require_one_grid() const;
+  void require_degrees() const;
   void add_still(const std::string& path);
   void add_times();
   void name_channel(const std::string& name, const std::string& unit);
@@ -63,6 +64,12 @@ SelectedFields::SelectedFields(std::vector<Series> parts, const std::string& pat
   grid_ = choose_grid(first(), choice_);
   info_.latitude = grid_.latitude, info_.longitude = grid_.longitude;
   info_.layout = first().layout;
+  info_.no_degrees = first().no_degrees, info_.remark = first().remark;
+  if (choice_.region.empty()) info_.area = first().area, info_.area_of = first().area_of;
+  for (const Series& s : parts_)
+    for (const std::string& one : s.files[0]->info().left_out)
+      info_.left_out.push_back(parts_.size() == 1 ? one : s.files[0]->info().path + ": " + one);
+  require_degrees();
   info_.steps_per_chunk = first().steps_per_chunk;
   info_.masked = !choice_.mask.empty();
   take_channels();
@@ -92,7 +99,8 @@ void SelectedFields::require_one_grid() const {
   for (const Series& s : parts_) {
     const FieldInfo& b = s.files[0]->info();
     if (a.shape.height == b.shape.height && a.shape.width == b.shape.width &&
-        same_axis(a.latitude, b.latitude) && same_axis(a.longitude, b.longitude))
+        same_axis(a.latitude, b.latitude) && same_axis(a.longitude, b.longitude) &&
+        same_axis(a.grid_identity, b.grid_identity))
       continue;
     throw ConfigError(b.path, info_.key,
                       "its grid of " + std::to_string(b.shape.height) + " x " +
@@ -100,6 +108,18 @@ void SelectedFields::require_one_grid() const {
                           std::to_string(a.shape.height) + " x " + std::to_string(a.shape.width),
                       "put both on one grid: cdo remapbil, or ncks");
   }
+}
+
+/// Of the forcings that depend on where a point is.
+void SelectedFields::require_degrees() const {
+  const bool wanted = std::any_of(choice_.forcings.begin(), choice_.forcings.end(),
+                                  [](const std::string& f) { return f != "day_of_year"; });
+  if (!wanted || (!grid_.latitude.empty() && !grid_.longitude.empty())) return;
+  throw ConfigError(
+      info_.path, "data.forcings",
+      first().no_degrees.empty() ? "the file does not say where its rows and columns lie"
+                                 : first().no_degrees,
+      "put it on rows of latitude and columns of longitude (cdo remapbil), or choose day_of_year");
 }
 
 void SelectedFields::take_channels() {
@@ -152,9 +172,18 @@ void SelectedFields::add_still(const std::string& path) {
 }
 
 void SelectedFields::add_times() {
-  if (std::isnan(parts_[0].steps[0].seconds)) return;
+  if (std::isnan(parts_[0].steps[0].seconds)) {  // one file, whose steps are all taken
+    info_.times = first().times, info_.time_units = first().time_units, info_.calendar = first().calendar;
+    info_.time_unread = first().time_unread;
+    return;
+  }
   info_.time_units = "hours since 1970-01-01 00:00:00";
-  info_.calendar = "proleptic_gregorian";
+  // 1970 is the same day in both of these; that of the Julian calendar is another.
+  const Calendar calendar = *calendar_of(first().calendar);
+  const bool real = of_real_days(calendar), before_1582 = parts_[0].steps[0].seconds < -141427 * 86400.0;
+  info_.calendar = !real                                           ? first().calendar
+                   : calendar == Calendar::standard && before_1582 ? "standard"
+                                                                   : "proleptic_gregorian";
   for (const Series::Step& s : parts_[0].steps) info_.times.push_back(s.seconds / 3600);
 }
 

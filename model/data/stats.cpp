@@ -130,6 +130,16 @@ std::vector<Moments> moments_at(const StepOfFile& at, FieldShape crop, int64_t d
   return moments;
 }
 
+/// A channel of which nothing is there has no mean.
+void require_values(const std::vector<Moments>& moments, const FieldInfo& info, size_t steps) {
+  for (size_t c = 0; c < moments.size(); ++c)
+    if (moments[c].n == 0)
+      throw ConfigError(info.path, info.key,
+                        "channel '" + info.channels[c] + "' has no value at all in the " +
+                            std::to_string(steps) + " steps that were read: it has no mean",
+                        "leave it out: choose variables without it (data.variables)");
+}
+
 int reading_threads(size_t steps) {
   constexpr int kMost = 8;  // a child's address space has room for that many
   cpu_set_t set;
@@ -176,6 +186,7 @@ Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldSha
   work();
   for (std::thread& t : threads) t.join();
   if (!failed.empty()) std::rethrow_exception(failed.begin()->second);
+  require_values(moments, segments[0].file->info(), places.size());
   Statistics out;
   for (int64_t c = 0; c < crop.channels; ++c) {
     const double std = moments[c].n > 0 ? std::sqrt(moments[c].m2 / moments[c].n) : 0;
@@ -189,6 +200,12 @@ Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldSha
 namespace {
 
 std::vector<TimeSegment> longer_than(std::vector<TimeSegment> segments, int64_t dt, const std::string& path) {
+  const FieldInfo& info = segments[0].file->info();
+  if (dt > 0 && !info.time_unread.empty())
+    throw ConfigError(
+        info.path, "",
+        info.time_unread + ", so that nobody knows what is " + std::to_string(dt) + " steps apart",
+        "give a time axis such as CF has it ('hours since 2000-01-01')");
   if (std::any_of(segments.begin(), segments.end(), [&](const TimeSegment& s) { return s.steps > dt; }))
     return segments;
   throw ConfigError(path, "", "no pair of steps " + std::to_string(dt) + " apart lies in it", "lower --dt");

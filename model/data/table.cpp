@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "model/base/csv_table.h"
@@ -92,6 +93,18 @@ void gather_netcdf(const std::vector<std::string>& paths, const std::string& key
 
 }  // namespace
 
+namespace {
+
+/// By its first bytes: a name may end in .nc4, .cdf or .h5
+bool is_netcdf(const std::string& path) {
+  char magic[4] = "";
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::string(magic, 3) == "CDF" || std::string(magic, 4) == "\x89HDF" ||
+         std::filesystem::path(path).extension() == ".nc";
+}
+
+}  // namespace
+
 std::vector<std::string> files_of_table(const std::string& path) {
   if (std::error_code unknown; std::filesystem::exists(path, unknown)) return {path};
   std::vector<std::string> files;
@@ -118,7 +131,7 @@ SampleTable read_table(const std::string& path, const std::string& key, const st
     gather_columns(columns_of_csv(files[0], key, columns), rows);
   } else if (all_are(".npz") && files.size() == 1) {
     gather_columns(columns_of_npz(files[0], key, columns, alive), rows);
-  } else if (all_are(".nc")) {
+  } else if (!files.empty() && std::all_of(files.begin(), files.end(), is_netcdf)) {
     gather_netcdf(files, key, columns, alive, rows);
   } else {
     throw ConfigError(

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "model/base/dtype.h"
 #include "model/data/slab.h"
 
 namespace isobar {
@@ -51,6 +52,8 @@ std::vector<std::byte> element_bytes(Element e, double x) {
       return bytes_of<float>(x);
     case Element::f64:
       return bytes_of<double>(x);
+    case Element::f16:
+      return bytes_of<uint16_t>(static_cast<double>(to_f16(static_cast<float>(x)).bits));
   }
   return {};
 }

@@ -1,14 +1,13 @@
 #include "model/data/zarr_codecs.h"
 
-#include <blosc.h>
 #include <zlib.h>
-#include <zstd.h>
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "model/data/decompress.h"
 #include "model/data/filters.h"
 #include "model/data/raw_array.h"
 
@@ -19,20 +18,35 @@ namespace {
 using nlohmann::json;
 using Kind = ZarrCodec::Kind;
 
-constexpr const char* kCorruptMend = "the store is damaged: copy or download it again";
-
-[[noreturn]] void corrupt(const std::string& what) {
-  throw ArrayError("a chunk does not decode: " + what, kCorruptMend);
+/// Its name in Zarr 3 says whose it is, or no more than a Zarr 2 store does.
+std::string plain_name(const std::string& id) {
+  constexpr std::string_view kOwner = "numcodecs.";
+  return id.starts_with(kOwner) ? id.substr(kOwner.size()) : id;
 }
 
-ZarrCodec codec_of(const std::string& id, const json& configuration) {
+ZarrCodec checksum_of(const std::string& id, const json& configuration) {
+  const std::string place = configuration.value("location", id == "crc32c" ? "end" : "start");
+  if (place != "start" && place != "end")
+    throw ArrayError("has a checksum " + id + " at '" + place + "'", "");
+  ZarrCodec c{.kind = Kind::checksum, .name = id, .at_start = place == "start"};
+  c.sum = id == "crc32c"  ? ZarrCodec::Sum::crc32c
+          : id == "crc32" ? ZarrCodec::Sum::crc32
+                          : ZarrCodec::Sum::adler32;
+  return c;
+}
+
+ZarrCodec codec_of(const std::string& named, const json& configuration) {
+  const std::string id = plain_name(named);
   const auto level = [&](const char* key) {
     return configuration.contains(key) ? " " + configuration.at(key).dump() : std::string();
   };
   if (id == "zlib") return {Kind::zlib, "zlib" + level("level")};
   if (id == "gzip") return {Kind::gzip, "gzip" + level("level")};
   if (id == "zstd") return {Kind::zstd, "zstd" + level("level")};
-  if (id == "crc32c") return {Kind::crc32c, "crc32c"};
+  if (id == "lz4") return {Kind::lz4, "lz4"};
+  if (id == "bitround") return {Kind::nothing, "bitround" + level("keepbits")};
+  if (id == "crc32c" || id == "crc32" || id == "adler32") return checksum_of(id, configuration);
+  if (id == "fletcher32") return {.kind = Kind::checksum, .name = id, .sum = ZarrCodec::Sum::fletcher32};
   if (id == "blosc") {
     const std::string inner = configuration.value("cname", std::string("lz4"));
     return {Kind::blosc, "blosc " + inner + level("clevel")};
@@ -43,29 +57,10 @@ ZarrCodec codec_of(const std::string& id, const json& configuration) {
       throw ArrayError("shuffles elements of " + std::to_string(size) + " bytes", "");
     return {Kind::shuffle, "shuffle", size};
   }
-  throw ArrayError("is stored with the codec '" + id + "', which is not read", "");
+  if (const auto elements = element_codec(id, configuration))
+    return {.kind = Kind::elements, .name = id, .elements = *elements};
+  throw ArrayError("is stored with the codec '" + named + "', which is not read", "");
 }
-
-// Castagnoli's polynomial, reflected (RFC 3720, appendix B.4); zlib has another.
-uint32_t crc32c(const std::byte* bytes, size_t n) {
-  static const std::array<uint32_t, 256> table = [] {
-    std::array<uint32_t, 256> t{};
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t c = i;
-      for (int bit = 0; bit < 8; ++bit) c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
-      t[i] = c;
-    }
-    return t;
-  }();
-  uint32_t crc = ~0u;
-  for (size_t i = 0; i < n; ++i) crc = crc >> 8 ^ table[(crc ^ static_cast<uint32_t>(bytes[i])) & 255u];
-  return ~crc;
-}
-
-struct Stored {
-  const std::byte* data;
-  size_t size;
-};
 
 // Each writes into `room` bytes at `out` and says how many those were.
 
@@ -73,8 +68,8 @@ int64_t inflate_to(Stored in, std::byte* out, int64_t room, int window_bits) {
   z_stream z{};
   if (inflateInit2(&z, window_bits) != Z_OK) corrupt("zlib has no memory");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&z, inflateEnd);
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data));
-  z.avail_in = static_cast<uInt>(in.size);
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
+  z.avail_in = static_cast<uInt>(in.size());
   z.next_out = reinterpret_cast<Bytef*>(out);
   z.avail_out = static_cast<uInt>(room);
   const int rc = inflate(&z, Z_FINISH);
@@ -84,28 +79,45 @@ int64_t inflate_to(Stored in, std::byte* out, int64_t room, int window_bits) {
   return static_cast<int64_t>(z.total_out);
 }
 
-int64_t unzstd_to(Stored in, std::byte* out, int64_t room) {
-  thread_local const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
-                                                                                ZSTD_freeDCtx);
-  const size_t n = ZSTD_decompressDCtx(context.get(), out, static_cast<size_t>(room), in.data, in.size);
-  if (ZSTD_isError(n)) corrupt(std::string("zstd: ") + ZSTD_getErrorName(n));
-  return static_cast<int64_t>(n);
-}
-
-int64_t unblosc_to(Stored in, std::byte* out, int64_t room) {
-  size_t n = 0;
-  if (in.size < BLOSC_MIN_HEADER_LENGTH || blosc_cbuffer_validate(in.data, in.size, &n) < 0 ||
-      static_cast<int64_t>(n) > room)
-    corrupt("blosc finds its header false");
-  const int rc = blosc_decompress_ctx(in.data, out, n, 1);
-  if (rc < 0 || static_cast<size_t>(rc) != n) corrupt("blosc error " + std::to_string(rc));
-  return static_cast<int64_t>(n);
-}
-
-int64_t copied(Stored in, size_t size, int64_t room) {
+int64_t require_room(size_t size, int64_t room) {
   if (static_cast<int64_t>(size) > room)
-    corrupt("it has " + std::to_string(in.size) + " bytes, more than a chunk's " + std::to_string(room));
+    corrupt("it has " + std::to_string(size) + " bytes, more than a chunk's " + std::to_string(room));
   return static_cast<int64_t>(size);
+}
+
+/// Its length stands before it.
+int64_t undo_lz4(Stored in, std::byte* out, int64_t room) {
+  uint32_t told = 0;
+  if (in.size() < sizeof told) corrupt("its lz4 block is torn");
+  std::memcpy(&told, in.data(), sizeof told);
+  const int64_t n = unlz4(in.subspan(sizeof told), out, require_room(told, room));
+  if (n != told) corrupt("its lz4 block is shorter than it says");
+  return n;
+}
+
+int64_t undo_checksum(const ZarrCodec& codec, Stored in, std::byte* out, int64_t room) {
+  uint32_t told = 0, sum = 0;
+  if (in.size() < sizeof told) corrupt("it is shorter than its checksum");
+  const size_t n = in.size() - sizeof told;
+  require_room(n, room);
+  const Stored data = in.subspan(codec.at_start ? sizeof told : 0, n);
+  std::memcpy(&told, in.data() + (codec.at_start ? 0 : n), sizeof told);
+  const auto* bytes = reinterpret_cast<const Bytef*>(data.data());
+  if (codec.sum == ZarrCodec::Sum::crc32c) sum = crc32c(data);
+  if (codec.sum == ZarrCodec::Sum::crc32) sum = static_cast<uint32_t>(crc32_z(0, bytes, n));
+  if (codec.sum == ZarrCodec::Sum::adler32) sum = static_cast<uint32_t>(adler32_z(1, bytes, n));
+  const bool same = codec.sum == ZarrCodec::Sum::fletcher32 ? is_fletcher32(data, told) : sum == told;
+  if (!same) corrupt("its checksum (" + codec.name + ") differs");
+  std::memcpy(out, data.data(), n);
+  return static_cast<int64_t>(n);
+}
+
+int64_t undo_elements(const ElementCodec& codec, Stored in, std::byte* out, int64_t room) {
+  const int64_t n = static_cast<int64_t>(in.size()) / size_of(codec.from);
+  if (n * size_of(codec.from) != static_cast<int64_t>(in.size())) corrupt("it ends within a number");
+  const int64_t bytes = require_room(static_cast<size_t>(n * size_of(codec.to)), room);
+  codec.undo(in.data(), n, out);
+  return bytes;
 }
 
 int64_t undo(const ZarrCodec& codec, Stored in, std::byte* out, int64_t room) {
@@ -115,35 +127,46 @@ int64_t undo(const ZarrCodec& codec, Stored in, std::byte* out, int64_t room) {
     case Kind::gzip:
       return inflate_to(in, out, room, 15 + 16);
     case Kind::zstd:
-      return unzstd_to(in, out, room);
+      return unzstd(in, out, room);
     case Kind::blosc:
-      return unblosc_to(in, out, room);
-    case Kind::shuffle: {
-      const int64_t n = copied(in, in.size, room);
-      unshuffle(in.data, n, codec.element_size, out);
-      return n;
-    }
-    case Kind::crc32c: {
-      if (in.size < 4) corrupt("it is shorter than its checksum");
-      const int64_t n = copied(in, in.size - 4, room);
-      uint32_t stated = 0;
-      std::memcpy(&stated, in.data + n, 4);
-      if (crc32c(in.data, static_cast<size_t>(n)) != stated) corrupt("its checksum (crc32c) differs");
-      std::memcpy(out, in.data, static_cast<size_t>(n));
-      return n;
-    }
+      return unblosc(in, out, room);
+    case Kind::lz4:
+      return undo_lz4(in, out, room);
+    case Kind::checksum:
+      return undo_checksum(codec, in, out, room);
+    case Kind::elements:
+      return undo_elements(codec.elements, in, out, room);
+    case Kind::shuffle:
+      unshuffle(in.data(), require_room(in.size(), room), codec.element_size, out);
+      return static_cast<int64_t>(in.size());
+    case Kind::nothing:
+      std::memcpy(out, in.data(), static_cast<size_t>(require_room(in.size(), room)));
+      return static_cast<int64_t>(in.size());
   }
   return 0;
+}
+
+/// How many bytes each codec was given, as far as that is known: of what is compressed a checksum may be
+/// taken, and then only what is stored says it.
+std::vector<int64_t> given_to(const std::vector<ZarrCodec>& chain, int64_t bytes) {
+  std::vector<int64_t> out;
+  for (const ZarrCodec& c : chain) {
+    out.push_back(bytes);
+    if (c.kind == Kind::checksum) bytes += 4;
+    if (c.kind == Kind::elements) bytes = bytes / size_of(c.elements.to) * size_of(c.elements.from);
+  }
+  return out;
 }
 
 }  // namespace
 
 void ZarrCodecs::decode(const std::vector<std::byte>& stored, std::byte* out, int64_t out_bytes) const {
   thread_local std::vector<std::byte> held[2];
-  Stored at{stored.data(), stored.size()};
+  Stored at(stored);
+  const std::vector<int64_t> given = given_to(chain, out_bytes);
   for (size_t i = chain.size(); i-- > 0;) {
-    // The last goes where the chunk is wanted. Before it there may be checksums yet, of 4 bytes each.
-    const int64_t room = out_bytes + 4 * static_cast<int64_t>(i);
+    // The last goes where the chunk is wanted.
+    const int64_t room = i == 0 ? out_bytes : std::max(given[i], static_cast<int64_t>(at.size()));
     std::byte* to = out;
     if (i > 0) {
       std::vector<std::byte>& between = held[i % 2];
@@ -152,10 +175,25 @@ void ZarrCodecs::decode(const std::vector<std::byte>& stored, std::byte* out, in
     }
     at = {to, static_cast<size_t>(undo(chain[i], at, to, room))};
   }
-  if (static_cast<int64_t>(at.size) != out_bytes)
-    corrupt("it has " + std::to_string(at.size) + " bytes, and " + std::to_string(out_bytes) + " are wanted");
-  if (chain.empty()) std::memcpy(out, at.data, at.size);
+  if (static_cast<int64_t>(at.size()) != out_bytes)
+    corrupt("it has " + std::to_string(at.size()) + " bytes, and " + std::to_string(out_bytes) +
+            " are wanted");
+  if (chain.empty()) std::memcpy(out, at.data(), at.size());
 }
+
+namespace {
+
+/// Numbers that a codec makes of others are in the machine's byte order and in the order of their axes.
+void require_plain(const ZarrCodecs& codecs) {
+  for (const ZarrCodec& c : codecs.chain)
+    if (c.kind == Kind::elements && (codecs.big_endian || !codecs.transpose.empty()))
+      throw ArrayError("is stored with the codec '" + c.name + "' of " +
+                           (codecs.big_endian ? "big-endian numbers" : "transposed axes") +
+                           ", which is not read",
+                       "");
+}
+
+}  // namespace
 
 ZarrCodecs zarr2_codecs(const json& compressor, const json& filters) {
   ZarrCodecs codecs;
@@ -182,6 +220,7 @@ ZarrCodecs zarr3_codecs(const json& list) {
       codecs.chain.push_back(codec_of(name, configuration));
     }
   }
+  require_plain(codecs);
   return codecs;
 }
 

@@ -1,4 +1,4 @@
-// The codecs of a Zarr chunk, undone by the libraries that made them (zlib, zstd, c-blosc).
+// The codecs of a Zarr chunk, undone: Zarr's own, and those of numcodecs, whatever version names them.
 //
 //   const ZarrCodecs codecs = zarr_codecs(meta.at("codecs"));     // Zarr 3; throws ArrayError
 //   codecs.decode(stored, out, chunk_bytes);                      // exactly the chunk, in the file's byte
@@ -10,13 +10,19 @@
 #include <string>
 #include <vector>
 
+#include "model/data/element_codec.h"
+
 namespace isobar {
 
 struct ZarrCodec {
-  enum class Kind : uint8_t { zlib, gzip, zstd, blosc, shuffle, crc32c };
+  enum class Kind : uint8_t { zlib, gzip, zstd, blosc, lz4, shuffle, checksum, elements, nothing };
+  enum class Sum : uint8_t { crc32c, crc32, adler32, fletcher32 };
   Kind kind;
   std::string name;          // "blosc lz4 5": for people
   int64_t element_size = 0;  // shuffle
+  Sum sum = Sum::crc32c;     // checksum …
+  bool at_start = false;     // … before the bytes
+  ElementCodec elements{};   // elements
 };
 
 struct ZarrCodecs {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "model/base/dtype.h"
+#include "model/data/numpy_time.h"
 #include "model/data/slab.h"
 #include "model/data/zarr_array.h"
 
@@ -33,6 +35,11 @@ std::optional<double> fill_of(const json& value, Element element) {
     std::memcpy(&f, bytes, sizeof f);
     return static_cast<double>(f);
   }
+  if (element == Element::f16) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, bytes, sizeof bits);
+    return static_cast<double>(to_float(f16{bits}));
+  }
   if (element != Element::f64) return std::nullopt;
   std::memcpy(&d, bytes, sizeof d);
   return d;
@@ -41,13 +48,16 @@ std::optional<double> fill_of(const json& value, Element element) {
 }  // namespace
 
 ZarrFile::ZarrFile(const std::string& path) : store_(open_zarr_store(path)), arrays_(zarr_arrays(*store_)) {
+  groups_ = zarr_groups(*store_, arrays_);
   for (size_t i = 0; i < arrays_.size(); ++i) add_variable(arrays_[i], static_cast<int>(i));
 }
 
 void ZarrFile::add_variable(const ZarrMetadata& m, int id) {
-  CfVariable v{.id = id, .name = m.name, .numeric = m.element.has_value()};
+  CfVariable v{.id = id, .name = m.name, .numeric = m.element.has_value(), .dates = !m.datetime.empty()};
+  if (!m.element) v.type = "'" + m.type + "'";
   if (m.element) v.element = *m.element;
-  v.numeric = v.numeric && m.dimension_names.size() == m.dims.size();
+  if (v.numeric && m.dimension_names.size() != m.dims.size())
+    v.numeric = false, v.type = "numbers along dimensions without names";
   for (size_t k = 0; k < m.dims.size() && v.numeric; ++k) {
     const std::string name = m.dimension_names[k].empty() ? m.name + std::to_string(k) : m.dimension_names[k];
     const auto same = [&](const CfDimension& d) { return d.name == name; };
@@ -65,7 +75,7 @@ void ZarrFile::add_variable(const ZarrMetadata& m, int id) {
     v.has_fill = fill.has_value() && !std::isnan(*fill);  // NaN is missing without being told
     v.fill = fill.value_or(0);
   } else {
-    v.has_fill = m.fill_is_missing;
+    v.has_fill = v.fill_of_store = m.fill_is_missing;
     v.fill = m.fill;
   }
   variables_.push_back(v);
@@ -78,7 +88,19 @@ std::string ZarrFile::format() const {
 std::string ZarrFile::text(const CfVariable& v, const std::string& attribute) const {
   const json& all = arrays_[v.id].attributes;
   const auto at = all.find(attribute);
-  return at != all.end() && at->is_string() ? at->get<std::string>() : "";
+  if (at != all.end() && at->is_string()) return at->get<std::string>();
+  const std::optional<NumpyTime> time = numpy_time(arrays_[v.id].datetime);
+  if (!time || !v.dates) return "";
+  return attribute == "units" ? time->units : attribute == "calendar" ? "proleptic_gregorian" : "";
+}
+
+std::optional<Element> ZarrFile::type_of(const CfVariable& v, const std::string& attribute) const {
+  const json& all = arrays_[v.id].attributes;
+  const auto at = all.find(attribute);
+  if (at == all.end()) return std::nullopt;
+  const json& one = at->is_array() && !at->empty() ? at->front() : *at;
+  if (one.is_number_float()) return Element::f64;
+  return one.is_number_integer() ? std::optional(Element::i64) : std::nullopt;
 }
 
 std::vector<double> ZarrFile::numbers(const CfVariable& v, const std::string& attribute,
@@ -107,7 +129,16 @@ std::vector<double> ZarrFile::values(const CfVariable& v) const {
   std::vector<std::byte> raw(static_cast<size_t>(n * size_of(array.element())));
   array.read(Index(array.dims().size(), 0), array.dims(), raw.data());
   std::vector<double> out(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) out[i] = as_double(raw.data() + i * size_of(v.element), v.element);
+  const std::optional<NumpyTime> time = numpy_time(arrays_[v.id].datetime);
+  if (v.dates && !time)
+    throw ArrayError("'" + v.name + "' has times in units of '" + arrays_[v.id].datetime + "'",
+                     "write them as datetime64[h], [m], [s] or [ns]");
+  for (int64_t i = 0; i < n; ++i) {
+    const std::byte* const at = raw.data() + i * size_of(v.element);
+    int64_t whole = 0;
+    if (v.dates) std::memcpy(&whole, at, sizeof whole);
+    out[i] = v.dates ? time->value(whole) : as_double(at, v.element);
+  }
   return out;
 }
 

@@ -20,6 +20,7 @@ class ZarrFile : public CfFile {
   std::string text(const CfVariable& v, const std::string& attribute) const override;
   std::vector<double> numbers(const CfVariable& v, const std::string& attribute,
                               size_t at_most) const override;
+  std::optional<Element> type_of(const CfVariable& v, const std::string& attribute) const override;
   std::vector<double> values(const CfVariable& v) const override;
   void require_held(const CfVariable&) const override {}  // chunks that are not there are fill values
   std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) override;

@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 
+#include "model/base/dtype.h"
+
 namespace isobar {
 
 namespace {
@@ -31,14 +33,20 @@ json json_at(const ZarrStore& store, const std::string& key) {
   throw ArrayError("'" + key + "' is no JSON object", kMetadataMend);
 }
 
-/// "<f4" and "|u1" of Zarr 2
+/// "<f4", "|u1" and "<M8[ns]" of Zarr 2
 void set_dtype(ZarrMetadata& m, const json& dtype) {
-  if (!dtype.is_string()) return;  // records
+  m.type = dtype.is_string() ? dtype.get<std::string>() : "records";
+  if (!dtype.is_string()) return;
   const auto text = dtype.get<std::string>();
+  if (text.size() > 5 && text.compare(1, 3, "M8[") == 0 && text.back() == ']') {
+    m.datetime = text.substr(4, text.size() - 5), m.element = Element::i64;
+    m.swap = text[0] == '>';
+    return;
+  }
   const std::map<std::string, Element> known = {
       {"i1", Element::i8},  {"u1", Element::u8},  {"b1", Element::u8},  {"i2", Element::i16},
       {"u2", Element::u16}, {"i4", Element::i32}, {"u4", Element::u32}, {"i8", Element::i64},
-      {"u8", Element::u64}, {"f4", Element::f32}, {"f8", Element::f64}};
+      {"u8", Element::u64}, {"f2", Element::f16}, {"f4", Element::f32}, {"f8", Element::f64}};
   const auto found = text.size() == 3 ? known.find(text.substr(1)) : known.end();
   if (found == known.end()) return;
   m.element = found->second;
@@ -46,18 +54,27 @@ void set_dtype(ZarrMetadata& m, const json& dtype) {
 }
 
 void set_data_type(ZarrMetadata& m, const json& type) {
+  m.type = type.is_string() ? type.get<std::string>() : type.value("name", std::string("records"));
+  if (type.is_object() && m.type == "numpy.datetime64") {
+    const json of = type.value("configuration", json::object());
+    m.datetime = std::to_string(of.value("scale_factor", int64_t{1})) + of.value("unit", std::string());
+    m.element = Element::i64;
+    return;
+  }
   const std::map<std::string, Element> known = {
-      {"int8", Element::i8},    {"uint8", Element::u8},    {"bool", Element::u8},    {"int16", Element::i16},
-      {"uint16", Element::u16}, {"int32", Element::i32},   {"uint32", Element::u32}, {"int64", Element::i64},
-      {"uint64", Element::u64}, {"float32", Element::f32}, {"float64", Element::f64}};
+      {"int8", Element::i8},     {"uint8", Element::u8},    {"bool", Element::u8},
+      {"int16", Element::i16},   {"uint16", Element::u16},  {"int32", Element::i32},
+      {"uint32", Element::u32},  {"int64", Element::i64},   {"uint64", Element::u64},
+      {"float16", Element::f16}, {"float32", Element::f32}, {"float64", Element::f64}};
   const auto found = type.is_string() ? known.find(type.get<std::string>()) : known.end();
   if (found != known.end()) m.element = found->second;
 }
 
 void set_fill(ZarrMetadata& m, const json& fill) {
-  const std::optional<double> x = zarr_number(fill);
+  std::optional<double> x = zarr_number(fill);
+  if (!m.datetime.empty() && !x) x = static_cast<double>(std::numeric_limits<int64_t>::min());  // NaT
   m.fill = x.value_or(0);
-  m.fill_is_missing = m.version == 2 && x && !std::isnan(*x);
+  m.fill_is_missing = m.version == 2 && m.datetime.empty() && x && !std::isnan(*x);
 }
 
 /// What a reader may take for granted of an array that it is asked for.
@@ -115,7 +132,7 @@ void set_codecs(ZarrMetadata& m, const json& list) {
   m.index_codecs = zarr3_codecs(c.at("index_codecs"));
   m.index_first = c.value("index_location", std::string("end")) == "start";
   for (const ZarrCodec& codec : m.index_codecs.chain)
-    if (codec.kind != ZarrCodec::Kind::crc32c) m.unread = "has a compressed index of shards";
+    if (codec.kind != ZarrCodec::Kind::checksum) m.unread = "has a compressed index of shards";
 }
 
 ZarrMetadata version_3(const std::string& name, const json& array) {
@@ -193,7 +210,67 @@ std::vector<ZarrMetadata> arrays_3(const ZarrStore& store, const json& group) {
   return out;
 }
 
+/// Of keys such as "forecast/t" + `end`: "t" of the group "forecast".
+void note_member(std::vector<CfGroup>& groups, const std::string& key) {
+  const size_t slash = key.rfind('/');
+  if (slash == std::string::npos || slash + 1 == key.size()) return;
+  const std::string group = key.substr(0, slash), name = key.substr(slash + 1);
+  auto at = std::find_if(groups.begin(), groups.end(), [&](const CfGroup& g) { return g.name == group; });
+  if (at == groups.end()) at = groups.insert(groups.end(), {group, {}});
+  at->variables.push_back(name);
+}
+
+/// What consolidated metadata have: all levels at once
+std::vector<CfGroup> listed_groups(const json& metadata, bool version_3) {
+  constexpr std::string_view kEnd = "/.zarray";
+  std::vector<CfGroup> out;
+  for (const auto& [key, value] : metadata.items()) {
+    if (version_3 && value.is_object() && value.value("node_type", std::string()) == "array")
+      note_member(out, key);
+    if (!version_3 && key.ends_with(kEnd)) note_member(out, key.substr(0, key.size() - kEnd.size()));
+  }
+  return out;
+}
+
+/// Where nothing is consolidated, by the metadata of each
+std::vector<CfGroup> walked_groups(const ZarrStore& store, const std::vector<ZarrMetadata>& known,
+                                   bool version_3) {
+  std::vector<CfGroup> out;
+  for (const std::string& name : store.children()) {
+    const bool is_array =
+        std::any_of(known.begin(), known.end(), [&](const ZarrMetadata& m) { return m.name == name; });
+    if (!is_name(name) || is_array) continue;
+    const json about = json_at(store, name + (version_3 ? "/zarr.json" : "/.zgroup"));
+    if (!about.is_object() || (version_3 && about.value("node_type", std::string()) != "group")) continue;
+    CfGroup group{.name = name};
+    for (const std::string& below : store.children(name)) {
+      if (!is_name(below)) continue;
+      const json array = json_at(store, name + "/" + below + (version_3 ? "/zarr.json" : "/.zarray"));
+      if (array.is_object() && array.value("node_type", std::string("array")) == "array")
+        group.variables.push_back(below);
+    }
+    out.push_back(std::move(group));
+  }
+  return out;
+}
+
+[[noreturn]] void none_of_zarrs(const json::exception& e) {
+  throw ArrayError(std::string("has metadata that are none of Zarr's: ") + e.what(), kMetadataMend);
+}
+
 }  // namespace
+
+std::vector<CfGroup> zarr_groups(const ZarrStore& store, const std::vector<ZarrMetadata>& known) {
+  try {
+    const json root = json_at(store, "zarr.json");
+    const bool version_3 = root.is_object();
+    const json all = version_3 ? root.value("consolidated_metadata", json()) : json_at(store, ".zmetadata");
+    if (all.is_object() && all.contains("metadata")) return listed_groups(all.at("metadata"), version_3);
+    return walked_groups(store, known, version_3);
+  } catch (const json::exception& e) {
+    none_of_zarrs(e);
+  }
+}
 
 std::optional<double> zarr_number(const json& value) {
   if (value.is_number()) return value.get<double>();
@@ -204,8 +281,9 @@ std::optional<double> zarr_number(const json& value) {
   if (word == "NaN" || word == "nan") return std::nan("");
   if (word == "Infinity") return inf;
   if (word == "-Infinity") return -inf;
-  if (!word.starts_with("0x")) return std::nullopt;  // the bits of a float or a double, in Zarr 3
+  if (!word.starts_with("0x")) return std::nullopt;  // bits: half, float or double by their number, in Zarr 3
   const uint64_t bits = std::strtoull(word.c_str(), nullptr, 16);
+  if (word.size() <= 6) return static_cast<double>(to_float(f16{static_cast<uint16_t>(bits)}));
   return word.size() > 10 ? std::bit_cast<double>(bits)
                           : static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
 }
@@ -217,7 +295,7 @@ std::vector<ZarrMetadata> zarr_arrays(const ZarrStore& store) {
     for (ZarrMetadata& m : arrays) check(m);
     return arrays;
   } catch (const json::exception& e) {
-    throw ArrayError(std::string("has metadata that are none of Zarr's: ") + e.what(), kMetadataMend);
+    none_of_zarrs(e);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/data/raw_array.h"
+#include "model/data/cf_file.h"
 #include "model/data/zarr_codecs.h"
 #include "model/data/zarr_store.h"
 
@@ -17,7 +17,9 @@ struct ZarrMetadata {
   std::string name;
   int version = 2;
   Index dims, chunk;
-  std::optional<Element> element;  // none: no numbers
+  std::optional<Element> element;  // none: no numbers that are read
+  std::string type;                // as the store has it: for people
+  std::string datetime;            // the unit of numpy's datetime64, whose element is i64
   bool swap = false;               // stored in the other byte order
   double fill = 0;                 // of chunks that are not there
   bool fill_is_missing = false;    // Zarr 2: what xarray takes for _FillValue
@@ -36,6 +38,9 @@ struct ZarrMetadata {
 
 /// All arrays right below the root. Throws ArrayError for what is no Zarr.
 std::vector<ZarrMetadata> zarr_arrays(const ZarrStore& store);
+
+/// The groups below the root, with the names of their arrays; `known`: those right below the root.
+std::vector<CfGroup> zarr_groups(const ZarrStore& store, const std::vector<ZarrMetadata>& known);
 
 /// A number as Zarr writes it in JSON: NaN and infinities are words.
 std::optional<double> zarr_number(const nlohmann::json& value);

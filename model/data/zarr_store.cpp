@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <unordered_map>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -68,10 +69,11 @@ class ZarrDirectory : public ZarrStore {
 
   bool has_parts(const std::string&) const override { return true; }
 
-  std::vector<std::string> children() const override {
+  std::vector<std::string> children(const std::string& group) const override {
     std::vector<std::string> names;
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(root_, error)) names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(root_ + group, error))
+      names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -104,23 +106,33 @@ class ZarrDirectory : public ZarrStore {
   std::string root_;  // with a slash behind it
 };
 
-/// libzip lets one thread at a handle: each takes one, or opens another.
+/// libzip lets one thread at a handle: each takes one, or opens another. A key that was written again stands
+/// in the zip again, and its last entry counts, as for Python's zipfile and for zarr.
 class ZarrZip : public ZarrStore {
  public:
-  explicit ZarrZip(std::string path) : path_(std::move(path)) { give_back(take()); }
+  explicit ZarrZip(std::string path) : path_(std::move(path)) {
+    const Lent zip(*this);
+    const zip_int64_t n = zip_get_num_entries(zip.handle, 0);
+    for (zip_int64_t i = 0; i < n; ++i) {
+      const auto entry = static_cast<zip_uint64_t>(i);
+      if (const char* name = zip_get_name(zip.handle, entry, 0)) entries_.insert_or_assign(name, entry);
+    }
+  }
   ~ZarrZip() override {
     for (zip_t* zip : idle_) zip_discard(zip);
   }
 
   bool read(const std::string& key, Part part, std::vector<std::byte>& out) const override {
+    const auto entry = entries_.find(key);
+    if (entry == entries_.end()) return false;
     const Lent zip(*this);
     zip_stat_t about;
-    if (zip_stat(zip.handle, key.c_str(), 0, &about) != 0) return false;
+    if (zip_stat_index(zip.handle, entry->second, 0, &about) != 0) fail(key, zip_strerror(zip.handle));
     if (!(about.valid & ZIP_STAT_SIZE) || about.size > INT64_MAX) fail(key, "its size is not told");
     const auto size = static_cast<int64_t>(about.size);
     part = within(key, part, size);
-    const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(zip_fopen(zip.handle, key.c_str(), 0),
-                                                                 zip_fclose);
+    const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(
+        zip_fopen_index(zip.handle, entry->second, 0), zip_fclose);
     if (!file) fail(key, zip_strerror(zip.handle));
     if (part.offset > 0 && about.comp_method == ZIP_CM_STORE) {
       if (zip_fseek(file.get(), part.offset, SEEK_SET) != 0) fail(key, zip_file_strerror(file.get()));
@@ -141,18 +153,20 @@ class ZarrZip : public ZarrStore {
   }
 
   bool has_parts(const std::string& key) const override {
+    const auto entry = entries_.find(key);
+    if (entry == entries_.end()) return false;
     const Lent zip(*this);
     zip_stat_t about;
-    return zip_stat(zip.handle, key.c_str(), 0, &about) == 0 && about.comp_method == ZIP_CM_STORE;
+    return zip_stat_index(zip.handle, entry->second, 0, &about) == 0 && about.comp_method == ZIP_CM_STORE;
   }
 
-  std::vector<std::string> children() const override {
-    const Lent zip(*this);
+  std::vector<std::string> children(const std::string& group) const override {
     std::set<std::string> names;
-    const zip_int64_t n = zip_get_num_entries(zip.handle, 0);
-    for (zip_int64_t i = 0; i < n; ++i) {
-      const char* name = zip_get_name(zip.handle, static_cast<zip_uint64_t>(i), 0);
-      if (name) names.insert(std::string(name, std::strcspn(name, "/")));
+    const std::string below = group.empty() ? "" : group + "/";
+    for (const auto& [key, entry] : entries_) {
+      if (!key.starts_with(below)) continue;
+      const std::string name = key.substr(below.size(), key.find('/', below.size()) - below.size());
+      if (!name.empty()) names.insert(name);
     }
     return {names.begin(), names.end()};
   }
@@ -198,6 +212,7 @@ class ZarrZip : public ZarrStore {
   }
 
   std::string path_;
+  std::unordered_map<std::string, zip_uint64_t> entries_;  // by key, its last one
   mutable std::mutex mutex_;
   mutable std::vector<zip_t*> idle_;
 };

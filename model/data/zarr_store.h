@@ -29,8 +29,8 @@ class ZarrStore {
                        const BytesArrived& arrived = {}) const;
   /// Whether a part is read without all that comes before it: not of what is deflated in a zip.
   virtual bool has_parts(const std::string& key) const = 0;
-  /// What lies right below the root, sorted.
-  virtual std::vector<std::string> children() const = 0;
+  /// What lies right below the root, or one of its groups, sorted.
+  virtual std::vector<std::string> children(const std::string& group = "") const = 0;
 };
 
 /// Whether a path is a Zarr group: a directory with a group's metadata, or a zip with them at its root.

@@ -63,7 +63,8 @@ TEST(Hdf5Array, SlabsEqualTheDataInEveryLayout) {
        {.type = H5T_IEEE_F32BE, .shuffle = true, .deflate = 1},
        true,
        true},
-      {"fletcher32", {.fletcher = true}, true, false},
+      {"fletcher32", {.fletcher = true}, true, true},
+      {"shuffle, deflate and fletcher32", {.shuffle = true, .fletcher = true, .deflate = 1}, true, true},
       {"compact", {.compact = true}, false, false},
       {"user block", {.user_block = 512}, false, true},
       {"user block, chunked", {.deflate = 1, .user_block = 512}, true, false},
@@ -106,20 +107,28 @@ TEST(Hdf5Array, OtherElementTypes) {
     EXPECT_EQ(a.element(), Element::i16);
     expect_slabs(a, dims, s, 20);
   }
-  const hid_t half =
-      H5Tcopy(H5T_IEEE_F32LE);  // IEEE half precision: HDF5 converts it for us, behind the lock
+  const hid_t half = H5Tcopy(H5T_IEEE_F32LE);  // IEEE half precision
   H5Tset_fields(half, 15, 10, 5, 0, 10);
   H5Tset_size(half, 2);
   H5Tset_ebias(half, 15);
-  write_hdf5(dir / "a.h5", dims, d, {.type = half});
   std::vector<double> rounded = d;  // |d| <= 125 with 3 binary places: 10 bits hold the smaller ones exactly
   for (double& x : rounded) {
     const double ulp = std::ldexp(1.0, std::max(-24, std::ilogb(x == 0 ? 1 : x) - 10));
     x = std::nearbyint(x / ulp) * ulp;
   }
-  const Hdf5Array a = open();
-  EXPECT_EQ(a.layout().parallel(), false);
-  expect_slabs(a, dims, rounded, 20);
+  for (const bool compact : {false, true}) {  // compact: HDF5 converts it, behind the lock
+    write_hdf5(dir / "a.h5", dims, d, {.type = half, .compact = compact});
+    const Hdf5Array a = open();
+    EXPECT_EQ(a.element(), compact ? Element::f64 : Element::f16);
+    EXPECT_EQ(a.layout().parallel(), !compact);
+    if (compact) {
+      expect_slabs(a, dims, rounded, 20);
+      continue;
+    }
+    std::vector<uint16_t> raw(60);
+    a.read({0, 0, 0}, {5, 4, 3}, raw.data());
+    for (size_t i = 0; i < raw.size(); ++i) EXPECT_EQ(as_double(&raw[i], Element::f16), rounded[i]) << i;
+  }
   H5Tclose(half);
 }
 
@@ -139,7 +148,7 @@ TEST(Hdf5Array, ManyThreadsReadTheSameData) {
   const std::vector<hsize_t> dims = {100, 2, 8, 9};
   const auto data = random_floats(volume(dims));
   write_hdf5(dir / "parallel.h5", dims, data, {.chunk = {3, 1, 8, 9}, .shuffle = true, .deflate = 1});
-  write_hdf5(dir / "locked.h5", dims, data, {.chunk = {3, 1, 8, 9}, .fletcher = true});
+  write_hdf5(dir / "locked.h5", dims, data, {.chunk = {3, 1, 8, 9}, .deflate = 1, .user_block = 512});
   auto cache = std::make_shared<ChunkCache>(8000);
   for (const char* name : {"parallel.h5", "locked.h5"}) {
     const Hdf5Array array(dir / name, "fields", cache);
@@ -182,7 +191,8 @@ TEST(Hdf5Array, CorruptAndMissingChunksAreNoticed) {
   std::vector<float> got(256);
   EXPECT_NO_THROW(part.read({1, 0, 0, 0}, {1, 1, 16, 16}, got.data()));
   EXPECT_THROW(part.read({2, 0, 0, 0}, {1, 1, 16, 16}, got.data()), ArrayError);
-  write_hdf5(dir / "locked.h5", dims, data, {.chunk = {1, 1, 16, 16}, .fletcher = true, .steps_written = 2});
+  write_hdf5(dir / "locked.h5", dims, data,
+             {.chunk = {1, 1, 16, 16}, .deflate = 1, .steps_written = 2, .user_block = 512});
   EXPECT_THROW(Hdf5Array(dir / "locked.h5", "fields", nullptr), ArrayError);
   write_hdf5(dir / "never.h5", dims, data, {.steps_written = 0});
   EXPECT_THROW(Hdf5Array(dir / "never.h5", "fields", nullptr), ArrayError);

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "model/base/files.h"
 #include "model/data/convert.h"
 #include "model/data/dataset.h"
 #include "model/data/dates.h"
+#include "model/data/inspect.h"
 #include "model/data/npz.h"
 #include "model/data/stats.h"
 #include "tests/data/files.h"
@@ -135,7 +137,25 @@ TEST(Npz, FieldsThatAreTornOrNoneAreToldByName) {
   out.add("t", npy_bytes("<f4", {12}, {reinterpret_cast<const char*>(few.data()), 48}));
   out.finish();
   expect_config_error([&] { open_fields(dir / "flat.npz", "data.train", {}); },
-                      {"flat.npz", "no variable on a time, latitude and longitude axis"});
+                      {"flat.npz", "'t' holds 12 numbers along one axis"});
+}
+
+TEST(Convert, FilesThatCountFromOtherDaysKeepTheirTimes) {
+  const TempDir dir;
+  fs::create_directories(dir / "in");
+  NetcdfOptions o{.steps = 3, .time_units = "hours since 2019-03-01 00:00:00"};
+  write_netcdf(dir / "in/a.nc", o, {random_packed(o)});
+  o.time_units = "days since 2019-03-02 06:00 -01:00";
+  write_netcdf(dir / "in/b.nc", o, {random_packed(o)});
+  convert(dir / "in", {}, dir / "out.nc", {.format = "netcdf4"});
+  const nlohmann::json j = inspect(dir / "out.nc");
+  EXPECT_EQ(j["first_time"], "2019-03-01T00:00Z");
+  EXPECT_EQ(j["last_time"], "2019-03-04T07:00Z");
+  EXPECT_EQ(j["steps"], 6);
+  o.time_units = "months since 2019-03-02";
+  write_netcdf(dir / "in/b.nc", o, {random_packed(o)});
+  expect_config_error([&] { convert(dir / "in", {}, dir / "more.nc", {.format = "netcdf4"}); },
+                      {"b.nc", "cannot be joined"});
 }
 
 TEST(Convert, KeepsWhatIsMissingAndRefusesWhereThatCannotBeSaid) {

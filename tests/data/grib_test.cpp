@@ -197,7 +197,7 @@ TEST_F(Grib, WhatCannotBeReadIsOneError) {
   refused({file, "sh"});
   append(file, {.values = random_values(random)});
   append(file, {.values = random_values(random)});
-  refused({file, "'t' twice"});
+  refused({file, "'t' twice", "2020-02-28T18:00Z, level 500", "the same keys"});
   for (const int64_t t : {0, 1}) append(file, {.hour = t, .values = random_values(random)});
   append(file, {.level = 850, .values = random_values(random)});
   refused({file, "3 fields for 2 times of 2 levels"});

@@ -2,14 +2,21 @@
 // child first; what that accepts may not harm the process that then opens it and reads all of it.
 #include <zip.h>
 
+#ifdef ISOBAR_WITH_ECCODES
+#include <eccodes.h>
+#endif
+
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "model/base/files.h"
 #include "model/data/convert.h"
 #include "model/data/dataset.h"
+#include "model/data/filters.h"
 #include "model/data/foreign.h"
 #include "model/data/inspect.h"
 #include "model/data/npy.h"
+#include "model/data/raw_array.h"
 #include "model/data/stats.h"
 #include "model/data/table_cache.h"
 #include "tests/data/files.h"
@@ -185,6 +192,42 @@ void read_as_zarr(const std::string& file, const ZarrSeed& seed) {
   read_fields(store);
 }
 
+/// An lz4 block of literals and, where there is room, a copy of its first bytes
+std::string lz4_block(const std::string& bytes) {
+  std::string out(1, static_cast<char>(0xf0));
+  for (size_t left = bytes.size() - 15;; left -= 255) {
+    out += static_cast<char>(std::min<size_t>(left, 255));
+    if (left < 255) break;
+  }
+  return out + bytes;
+}
+
+/// A store whose numbers are stored by codecs of numcodecs, in Zarr 3's names for them
+std::string numcodecs_store(const fs::path& folder, const std::string& source) {
+  const std::string store = (folder / "zarr-numcodecs-seed").string();
+  if (fs::exists(store)) return store;
+  convert(source, {}, store, {.format = "zarr3", .chunks = {.rows = 3, .compressor = "none"}});
+  auto about = nlohmann::json::parse(read_file(store + "/t/zarr.json"));
+  const auto named = [](const char* name, const nlohmann::json& how) {
+    return nlohmann::json{{"name", std::string("numcodecs.") + name}, {"configuration", how}};
+  };
+  about["codecs"] = {
+      named("bitround", {{"keepbits", 10}}),
+      named("delta", {{"dtype", "<f4"}}),
+      named("fixedscaleoffset", {{"dtype", "<f4"}, {"astype", "<f4"}, {"scale", 2}, {"offset", 1}}),
+      {{"name", "bytes"}, {"configuration", {{"endian", "little"}}}},
+      named("shuffle", {{"elementsize", 4}}),
+      named("lz4", {{"acceleration", 1}})};
+  put(store + "/t/zarr.json", about.dump(1));
+  for (const auto& entry : fs::recursive_directory_iterator(store + "/t/c")) {
+    if (!entry.is_regular_file()) continue;
+    const std::string raw = read_file(entry.path());
+    const auto n = static_cast<uint32_t>(raw.size());
+    put(entry.path(), std::string(reinterpret_cast<const char*>(&n), sizeof n) + lz4_block(raw));
+  }
+  return store;
+}
+
 std::vector<Target> zarr_targets(const fs::path& folder) {
   const std::string source = (folder / "seed.nc").string();
   const NetcdfOptions o{.order = "tyx"};
@@ -208,8 +251,83 @@ std::vector<Target> zarr_targets(const fs::path& folder) {
                      read_as_zarr(file, {seed.name, store, seed.key});
                    }});
   }
+  const std::string store = numcodecs_store(folder, source);
+  for (const ZarrSeed& seed :
+       {ZarrSeed{"zarr-numcodecs", store, "t/zarr.json", true}, {"zarr-lz4", store, "t/c/0/0/0"}})
+    out.push_back({seed.name,
+                   "mutated-" + seed.name,
+                   {read_file(store + "/" + seed.key)},
+                   seed.text,
+                   [=](const std::string& file) { read_as_zarr(file, seed); }});
   return out;
 }
+
+/// The bytes of a chunk as each of HDF5's filters would have them
+void undo_filters(const std::string& file) {
+  const std::string bytes = read_file(file);
+  const auto* at = reinterpret_cast<const std::byte*>(bytes.data());
+  const std::vector<std::byte> stored(at, at + bytes.size());
+  using Kind = Filter::Kind;
+  const std::vector<std::vector<Filter>> pipelines = {
+      {{Kind::lz4, "lz4", 0}},
+      {{Kind::lzf, "lzf", 0}},
+      {{Kind::shuffle, "shuffle", 4}, {Kind::zstd, "zstd", 0}},
+      {{Kind::blosc, "blosc", 0}},
+      {{Kind::fletcher32, "fletcher32", 0}}};
+  std::string why;
+  bool taken = false;
+  for (const auto& pipeline : pipelines) {
+    std::vector<std::byte> out(96);
+    try {
+      decode_chunk(pipeline, 0, stored, out.data(), static_cast<int64_t>(out.size()));
+      taken = true;
+    } catch (const ArrayError& e) {
+      why = e.what();
+    }
+  }
+  if (!taken) throw ConfigError(file, "chunk", why, "copy it again");
+}
+
+std::vector<std::string> filter_seeds() {
+  const std::string data = "0123456789abcdef0123456789abcdef" + std::string(64, 'x');
+  const std::string block = lz4_block(data);
+  std::string frame("\0\0\0\0\0\0\0\x60\0\0\0\x60\0\0\0", 15);
+  frame += static_cast<char>(block.size());
+  std::string lzf;
+  for (size_t i = 0; i < data.size(); i += 32) lzf += '\x1f' + data.substr(i, 32);
+  return {frame + block, lzf, lzf.substr(0, 34) + "\xe0\x36\x20"};
+}
+
+#ifdef ISOBAR_WITH_ECCODES
+/// A message of one field, and one of two
+std::vector<std::string> grib_seeds(const std::string& at) {
+  std::vector<std::string> out;
+  for (const size_t fields : {1, 2}) {
+    std::FILE* const file = std::fopen(at.c_str(), "wb");
+    codes_multi_handle* const multi = codes_grib_multi_handle_new(nullptr);
+    for (size_t k = 0; k < fields; ++k) {
+      codes_handle* const h = codes_grib_handle_new_from_samples(nullptr, "regular_ll_pl_grib2");
+      codes_set_long(h, "Ni", 6), codes_set_long(h, "Nj", 4);
+      codes_set_double(h, "longitudeOfLastGridPointInDegrees", 5);
+      codes_set_double(h, "latitudeOfFirstGridPointInDegrees", 3);
+      codes_set_double(h, "latitudeOfLastGridPointInDegrees", 0);
+      codes_set_long(h, "parameterNumber", static_cast<long>(2 + k)),
+          codes_set_long(h, "parameterCategory", 2);
+      codes_set_long(h, "bitmapPresent", 1);
+      std::vector<double> values(24, 7.5);
+      values[3] = 9999;
+      codes_set_double_array(h, "values", values.data(), values.size());
+      codes_grib_multi_handle_append(h, k > 0 ? 4 : 0, multi);
+      codes_handle_delete(h);
+    }
+    codes_grib_multi_handle_write(multi, file);
+    codes_grib_multi_handle_delete(multi);
+    std::fclose(file);
+    out.push_back(read_file(at));
+  }
+  return out;
+}
+#endif
 
 }  // namespace
 
@@ -243,6 +361,10 @@ std::vector<Target> data_targets(const fs::path& folder) {
        false,
        read_as_array}};
   for (Target& t : zarr_targets(folder)) targets.push_back(std::move(t));
+  targets.push_back({"hdf5-filters", "mutated-chunk", filter_seeds(), false, undo_filters});
+#ifdef ISOBAR_WITH_ECCODES
+  targets.push_back({"grib", "mutated.grib2", grib_seeds(made), false, read_as_run});
+#endif
   return targets;
 }
 

@@ -1,0 +1,19 @@
+// Days of the CF conventions' calendars, counted from 1970-01-01.
+//
+//   day_number(Calendar::standard, {1582, 10, 15}) - day_number(Calendar::standard, {1582, 10, 4})   ->   1
+#pragma once
+#include "model/data/dates.h"
+
+namespace isobar {
+
+struct CivilDate {
+  int64_t year;
+  int month, day;
+};
+
+/// None for a day that the calendar does not have. Standard and Julian years have no number 0.
+std::optional<int64_t> day_number(Calendar c, const CivilDate& date);
+CivilDate date_of(Calendar c, int64_t day);
+int days_in_month(Calendar c, int64_t year, int month);
+
+}  // namespace isobar

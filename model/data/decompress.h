@@ -1,0 +1,28 @@
+// What compressed bytes are made of them again, for Zarr's codecs and HDF5's filters alike.
+//
+//   const int64_t n = unzstd(stored, out, room);       // at most `room` bytes; throws ArrayError
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace isobar {
+
+using Stored = std::span<const std::byte>;
+
+int64_t unzstd(Stored in, std::byte* out, int64_t room);
+int64_t unblosc(Stored in, std::byte* out, int64_t room);
+/// A block without a header, whose length is told beside it.
+int64_t unlz4(Stored in, std::byte* out, int64_t room);
+/// LibLZF's format, which h5py compresses by.
+int64_t unlzf(Stored in, std::byte* out, int64_t room);
+
+/// Whether that is HDF5's checksum of the bytes.
+bool is_fletcher32(Stored in, uint32_t sum);
+/// Castagnoli's polynomial, reflected (RFC 3720, appendix B.4); zlib has another.
+uint32_t crc32c(Stored in);
+
+[[noreturn]] void corrupt(const std::string& what);  // an ArrayError
+
+}  // namespace isobar
