@@ -196,7 +196,7 @@ void load_weights(const Plan& plan, const SafetensorsReader& file, const std::st
     each_run<true>(plan, p, to, [&](const ElementRun& r, float* x) {
       file.read(t, r.whole, r.count, x);
       if (absent == Absent::adapters_stay)
-        refuse_nonfinite(file.path().string(), t.name, r.whole, {x, static_cast<size_t>(r.count)});
+        refuse_nonfinite(file.path().string(), t.name, r.whole, t.count, {x, static_cast<size_t>(r.count)});
     });
   }
 }

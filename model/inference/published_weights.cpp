@@ -182,7 +182,7 @@ int64_t import_published_weights(const RunSpec& spec, const NamedWeights& in, co
   for (const auto& [name, t] : found) {
     theirs.resize(static_cast<size_t>(elements_of(t->shape)));
     in.read(name, theirs.data());
-    refuse_nonfinite(named, name, 0, theirs);
+    refuse_nonfinite(named, name, 0, elements_of(t->shape), theirs);
     for (const PublishedTensor::Piece& p : t->pieces)
       each_run(p, [&](int64_t own, int64_t their, int64_t run) {
         out.write(p.own, own, run, theirs.data() + their);

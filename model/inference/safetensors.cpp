@@ -326,13 +326,13 @@ void SafetensorsReader::read_whole(const StoredTensor& t, std::vector<double>& v
   read_converted(file_, t, 0, t.count, values.data());
 }
 
-void refuse_nonfinite(const std::string& file, const std::string& tensor, int64_t first,
+void refuse_nonfinite(const std::string& file, const std::string& tensor, int64_t first, int64_t of,
                       std::span<const float> values) {
   const auto wrong = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
   if (wrong == values.end()) return;
   throw ConfigError(file, tensor,
                     std::string("holds ") + (std::isnan(*wrong) ? "NaN" : "infinity") + " (element " +
-                        std::to_string(first + (wrong - values.begin())) + ")",
+                        std::to_string(first + (wrong - values.begin())) + " of " + std::to_string(of) + ")",
                     "take weights of a training that did not diverge");
 }
 

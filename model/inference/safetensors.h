@@ -107,9 +107,9 @@ class SafetensorsReader {
   Metadata metadata_;
 };
 
-/// Throws ConfigError where one of these elements of a tensor is NaN or infinity: another program's weights
-/// may be of a training that diverged.
-void refuse_nonfinite(const std::string& file, const std::string& tensor, int64_t first,
+/// Throws ConfigError where one of these elements of a tensor, of `of`, is NaN or infinity: another program's
+/// weights may be of a training that diverged.
+void refuse_nonfinite(const std::string& file, const std::string& tensor, int64_t first, int64_t of,
                       std::span<const float> values);
 
 struct TensorFile {  // a small file, all of it
