@@ -2,8 +2,9 @@
 """What the linker wrote into programs and libraries: python3 binaries.py --build build, or python3 binaries.py FOLDER
 
 Libraries are looked for in absolute folders and beside the program ($ORIGIN), never in an empty or relative part of a
-RUNPATH, which is the working directory. Of a build folder, what `cmake --install` makes of it is judged, too: that names
-no folder of the build.
+RUNPATH, which is the working directory. Nothing that was relocated stays writable (full RELRO), no stack is executable; ours
+check their buffers (the stack protector, _FORTIFY_SOURCE, which sanitizers replace). Of a build folder, what `cmake --install`
+makes of it is judged, too: that names no folder of the build.
 """
 
 import argparse
@@ -11,6 +12,8 @@ import pathlib
 import re
 import subprocess
 import tempfile
+
+CHECKED = ("isobar", "libisobar.so")
 
 
 def binaries_in(folder):
@@ -24,8 +27,12 @@ def binaries_in(folder):
             yield file
 
 
-def faults_of(file, without=None):
-    dynamic = subprocess.run(["readelf", "-dW", file], capture_output=True, text=True, check=True).stdout
+def readelf(option, file):
+    return subprocess.run(["readelf", "--wide", option, file], capture_output=True, text=True, check=True).stdout
+
+
+def path_faults(file, without):
+    dynamic = readelf("--dynamic", file)
     for kind, path in re.findall(r"\((RUNPATH|RPATH)\).*\[(.*)\]", dynamic):
         for part in path.split(":"):
             if not re.match(r"/|\$ORIGIN(/|$)|\$\{ORIGIN\}(/|$)", part):
@@ -37,10 +44,26 @@ def faults_of(file, without=None):
             yield f"needs {name}, which is looked for from the working directory"
 
 
-def judge(folder, without=None):
+def hardening_faults(file, checks):
+    segments = readelf("--segments", file)
+    if "GNU_RELRO" not in segments or not re.search(r"BIND_NOW|FLAGS_1\).*\bNOW\b", readelf("--dynamic", file)):
+        yield "is not linked with -z relro -z now"
+    if not (stack := re.search(r"GNU_STACK.*", segments)) or re.search(r"\bRWE\b", stack[0]):
+        yield "has an executable stack"
+    if file.name.startswith(CHECKED) and checks:
+        symbols = readelf("--dyn-syms", file)
+        for symbol in ("__stack_chk_fail", "__snprintf_chk"):
+            if symbol not in symbols:
+                yield f"has no {symbol}"
+
+
+def judge(folder, without=None, ours=True, checks=True):
+    """Of what others built, as a bundle's libraries, only the paths."""
     files = list(binaries_in(folder))
     assert files, f"{folder} has no binary"
-    faults = [f"{file}: {fault}" for file in files for fault in faults_of(file, without)]
+    faults = [f"{file}: {fault}" for file in files for fault in path_faults(file, without)]
+    if ours:
+        faults += [f"{file}: {fault}" for file in files for fault in hardening_faults(file, checks)]
     assert not faults, "\n".join(faults)
     print(f"{folder}: {len(files)} binaries")
 
@@ -51,14 +74,15 @@ def main():
     parser.add_argument("--build", type=pathlib.Path)
     args = parser.parse_args()
     for folder in args.folder:
-        judge(folder)
+        judge(folder, ours=False)
     if args.build:
-        judge(args.build)
+        checks = "ISOBAR_SANITIZE:STRING=\n" in (args.build / "CMakeCache.txt").read_text()
+        judge(args.build, checks=checks)
         with tempfile.TemporaryDirectory() as prefix:
             for component in ("command", "inference"):
                 subprocess.run(["cmake", "--install", args.build, "--prefix", prefix, "--component", component], check=True,
                                stdout=subprocess.DEVNULL)
-            judge(pathlib.Path(prefix), without=args.build.resolve())
+            judge(pathlib.Path(prefix), without=args.build.resolve(), checks=checks)
 
 
 main()
