@@ -39,7 +39,7 @@ void read_machine(const std::string& file) {
 // A head of an HTTP request, as a browser sends it to the little servers.
 void read_head(const std::string& file) {
   const std::optional<HttpRequest> r = parse_head(read_file(file));
-  if (!r) throw ConfigError(file, "", "is no head of a request", "");
+  if (!r) throw ConfigError(file, "", "is no head of a request", "send one of HTTP/1.1");
   if (r->path.find('\0') != std::string::npos || !r->path.starts_with('/'))
     throw std::logic_error("a path that no file may have: " + r->path);
 }
