@@ -26,7 +26,7 @@ class TorchFile : public NamedWeights {
   TorchFile& operator=(const TorchFile&) = delete;
   const std::map<std::string, std::vector<int64_t>>& shapes() const override { return shapes_; }
   void read(const std::string& name, float* values) const override;
-  /// What a training keeps beside its weights
+  /// Names of all that a training keeps beside its weights
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
