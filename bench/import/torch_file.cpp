@@ -20,7 +20,7 @@ using Kind = PickledValue::Kind;
 using OpenMember = std::unique_ptr<zip_file_t, int (*)(zip_file_t*)>;
 
 constexpr int64_t kMostElements = int64_t{1} << 48;
-// What one tensor may span, times its own bytes: what a file holds between its numbers is read, too.
+// The span of one tensor is bounded, in times of its own bytes: all between its numbers is read, too.
 constexpr int64_t kMostSpread = 16, kFreeSpread = int64_t{1} << 18;
 constexpr int64_t kMostMembers = 200'000;
 constexpr size_t kPiece = size_t{1} << 20;

@@ -27,7 +27,7 @@ class TorchFile : public NamedWeights {
   const std::map<std::string, std::vector<int64_t>>& shapes() const override { return shapes_; }
   bool floating(const std::string& name) const override;
   void read(const std::string& name, float* values) const override;
-  /// What a training keeps beside its weights
+  /// Names of all that a training keeps beside its weights
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:

@@ -4,7 +4,7 @@
 //   const TorchPickle p(bytes, file);            // ConfigError for what no torch.save writes
 //   for (const auto& [key, value] : p.pairs(p.top())) …
 //
-// What is made of a pickle is bounded by its bytes (kMostValues): references to values are numbers, so that a
+// Values made of a pickle are bounded (kMostValues); references to them are numbers, so that a
 // value which holds itself, or which is shared, is there once.
 #pragma once
 #include <cstdint>
@@ -32,7 +32,7 @@ class TorchPickle {
   TorchPickle(std::string_view bytes, const std::string& file);
   uint32_t top() const { return top_; }
   const PickledValue& at(uint32_t i) const { return values_[i]; }
-  /// Of a dictionary, in its order; a key that came twice, twice.
+  /// Keys and values of a dictionary, in its order; a key that came twice, twice.
   std::vector<std::pair<uint32_t, uint32_t>> pairs(uint32_t dictionary) const;
 
  private:

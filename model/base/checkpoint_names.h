@@ -11,12 +11,12 @@ namespace isobar {
 std::string checkpoint_name(int64_t step);
 /// The step that a checkpoint's name says; -1: it says none.
 int64_t step_named(const std::filesystem::path& checkpoint);
-/// Of a run, by step: whole as far as names say. What is temporary or set aside is none.
+/// A run's checkpoints by step, whole as far as names say: neither temporary nor set aside.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run_dir);
 
 /// The next free name for a damaged one.
 std::filesystem::path name_set_aside(const std::filesystem::path& checkpoint);
-/// Whether any of a run's checkpoints was set aside; the one of this step.
+/// Says if any of a run's checkpoints was set aside, or the one of this step.
 bool any_set_aside(const std::filesystem::path& run_dir);
 bool was_set_aside(const std::filesystem::path& run_dir, int64_t step);
 

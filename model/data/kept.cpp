@@ -64,7 +64,7 @@ std::optional<json> read_kept(const fs::path& file, const std::string& made) {
       why = "its digest is not the one that it was written with";
     }
   } catch (const ConfigError& e) {
-    if (!fs::exists(file, unknown)) return std::nullopt;  // who made room was faster
+    if (!fs::exists(file, unknown)) return std::nullopt;  // another process made room meanwhile
     why = e.what();
   }
   if (!made.empty()) say_made_again(file, why, made);

@@ -1,4 +1,4 @@
-// What is kept of data for the next run (cache_directory.h) is believed only as far as it can be checked: a
+// Files kept of data for the next run (cache_directory.h) are believed only as far as they can be checked: a
 // file is known by more than its size and time, and what is kept has a digest of itself. Nothing that is
 // damaged is an error: it is made again, and one line says so.
 //
@@ -18,7 +18,7 @@ namespace isobar {
 /// Path, inode, size, the time of its content (mtime) and that of any change (ctime): who replaces a file by
 /// one of the same size and mtime cannot choose the last.
 nlohmann::json identity_of(const std::filesystem::path& path, const struct stat& about);
-/// Whether a next change would have another time: not where the last one was within this clock's tick.
+/// True where a next change would have another time: not within this clock's tick of the last one.
 bool settled(const struct stat& about);
 
 /// Nothing where there is none, or where it is damaged: then it says that it is `made` again ("": says

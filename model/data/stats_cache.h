@@ -6,7 +6,7 @@
 //   if (const auto j = kept.find()) return *j;
 //   kept.keep(j);
 //
-// Of files that have changed within the last seconds, or meanwhile, nothing is kept: they may change again,
+// Nothing is kept of files that have changed within the last seconds, or meanwhile: they may change again,
 // and clocks of filesystems are too coarse to tell. Where there is no directory to keep them in, they are
 // computed each time.
 #pragma once

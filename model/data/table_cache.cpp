@@ -272,7 +272,7 @@ nlohmann::json kept_with(const MappedTable& table, const std::string& name,
   if (auto j = read_kept(file, "")) return *j;
   try {
     const FileLock lock(fs::path(table.file()).replace_extension(".lock"), kLongest);
-    if (auto j = read_kept(file, "computed")) return *j;  // told while this process waited
+    if (auto j = read_kept(file, "computed")) return *j;  // computed while this process waited
     nlohmann::json j = make();
     if (lock.held() && !table.removed()) write_kept(file, j);
     return j;

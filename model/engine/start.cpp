@@ -27,8 +27,8 @@ bool may_set_aside(const DamagedCheckpoint& e, const RunSpec& spec, const Resume
   return wish.sets_aside && !e.checkpoint.empty() && fs::equivalent(wish.from, spec.run.out, none);
 }
 
-/// What is to be resumed is checked; a damaged one is set aside first where that is wished for and where the
-/// directory that it is in is this run's, which is locked.
+/// The checkpoint to resume is checked; a damaged one is set aside first where that is wished for and where
+/// the directory that it is in is this run's, which is locked.
 std::optional<Resume> checked(const RunSpec& spec, const ResumeWish& wish) {
   if (wish.from.empty()) return std::nullopt;
   for (;;) try {
@@ -60,7 +60,7 @@ void find_start(Start& s, const RunSpec& spec, const ResumeWish& wish) {
   if (!s.over && s.dir->goes_on()) s.dir->keep_trace(step);
 }
 
-/// What rank 0 has found, everywhere.
+/// Tells every rank what rank 0 has found.
 void share(Start& s, const Mpi& mpi) {
   const json told = json::parse(
       mpi.from_first(json{{"over", s.over}, {"from", s.resume ? s.resume->from.string() : ""}}.dump()));

@@ -21,8 +21,8 @@ struct Start {
   EndRecord end;                 // … and this is how it ended, on rank 0
 };
 
-/// What the command says of it. `sets_aside`: a damaged last checkpoint of run.out is renamed, and the last
-/// whole one resumed, where otherwise the error names that one.
+/// The command's words on resuming. `sets_aside`: a damaged last checkpoint of run.out is renamed, and the
+/// last whole one resumed, where otherwise the error names that one.
 struct ResumeWish {
   std::filesystem::path from;  // a run or a checkpoint; "": starts anew
   bool sets_aside = false;

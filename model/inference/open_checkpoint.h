@@ -6,7 +6,7 @@
 //   c.state().train.step;
 //   TrainedWeights(c).write("merged.safetensors");
 //
-// Where one is damaged, the error names the last whole one of its run. A training that goes on from that sets
+// The error over a damaged one names the last whole one of its run. A training that goes on from that sets
 // the damaged one aside: step-00000100 becomes step-00000100.damaged, and is a checkpoint no more.
 #pragma once
 #include <filesystem>
@@ -28,7 +28,7 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& dir,
 /// Its state, found fit for its name. Throws DamagedCheckpoint, which names the last whole one, and
 /// ConfigError for what another Isobar wrote.
 CheckpointState state_of(const std::filesystem::path& checkpoint);
-/// Whether the files of a checkpoint are there, of the size that they were written in, and all of its step.
+/// Checks that a checkpoint's files are there, of the size that they were written in, and all of its step.
 /// Throws as state_of does.
 void check_files(const std::filesystem::path& checkpoint, const CheckpointState& state);
 

@@ -16,7 +16,7 @@ namespace isobar {
 
 class TrainedWeights {
  public:
-  /// Of one whose weights are open (CheckpointPart::weights)
+  /// Takes those of a checkpoint whose weights are open (CheckpointPart::weights)
   explicit TrainedWeights(const OpenCheckpoint& checkpoint);
   /// Of a file that holds all of them
   TrainedWeights(const std::filesystem::path& file, double scale);

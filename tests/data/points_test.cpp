@@ -302,7 +302,7 @@ TEST_F(Points, ReplacedWithTheSameSizeAndTimeAreOthers) {
   EXPECT_EQ(mapped_table(path, "data.train", {"a"})->row(1)[0], 8);
 }
 
-// Whatever moment a process is killed in, the next one has the right numbers.
+// A process may be killed at any moment: the next one has the right numbers.
 TEST_F(Points, KilledWhileTheyAreWrittenHarmNobody) {
   const std::string path = dir / "t.csv";
   {

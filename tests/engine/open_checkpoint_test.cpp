@@ -1,4 +1,4 @@
-// The one way to a checkpoint: whoever reads one compares every byte of it, and where the last one is damaged
+// The one way to a checkpoint: every reader compares every byte of it, and where the last one is damaged
 // the error names the last whole one and the command that goes on from it, which works.
 #include "model/inference/open_checkpoint.h"
 
@@ -77,7 +77,7 @@ class DamagedRun : public testing::Test {
   static inline Folder* shared_ = nullptr;
 };
 
-// `export` wrote such weights with exit code 0, and averages were compared by nobody.
+// `export` wrote such weights with exit code 0, and averages were not compared by any reader.
 TEST_F(DamagedRun, EveryReaderRefusesOneFlippedBit) {
   for (const char* file : {"model.safetensors", "average.safetensors"}) {
     SCOPED_TRACE(file);
@@ -146,7 +146,7 @@ TEST_F(DamagedRun, AWholeLaterOneIsNotSetAside) {
   EXPECT_TRUE(fs::exists(step(6)));
 }
 
-// What the jobs of a chain do: on one rank and on two, whichever way the damage is found.
+// Jobs of a chain do this, on one rank and on two, whichever way the damage is found.
 TEST_F(DamagedRun, JobsSetAsideByThemselves) {
   for (const char* ranks : {"1", "2"})
     for (const char* file : {"model.safetensors", "state.json"}) {

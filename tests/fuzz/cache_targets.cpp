@@ -1,4 +1,4 @@
-// What is kept of data for the next run: whatever became of it, the next one has the numbers of the data.
+// Files kept of data for the next run: whatever became of them, that has the numbers of the data.
 // Half of the inputs get the digest that fits them, which only those who mean it write: no number is promised
 // then, but an end in order is.
 #include <fcntl.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Silence {  // a line for each input that is made again helps nobody
+class Silence {  // else a line for each input that is made again
  public:
   Silence() : before_(::dup(2)) {
     const int none = ::open("/dev/null", O_WRONLY | O_CLOEXEC);

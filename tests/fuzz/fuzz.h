@@ -53,7 +53,7 @@ std::vector<Target> library_targets(const std::filesystem::path& folder);
 
 /// Checkpoints of PyTorch, and the pickle in them.
 std::vector<Target> import_targets(const std::filesystem::path& folder);
-/// What is kept of data in $ISOBAR_CACHE_DIR, which lies in `folder`: tables and statistics.
+/// Tables and statistics kept of data in $ISOBAR_CACHE_DIR, which lies in `folder`.
 std::vector<Target> cache_targets(const std::filesystem::path& folder);
 
 /// Input `number` of a seed: always the same bytes.

@@ -61,7 +61,7 @@ std::vector<std::string> pickles() {
           four + "\x8f\x94" + "0}\x94(" + a + "\x94" + word("again") + "h" + std::string(1, '\2') + b + "u."};
 }
 
-// What has the shape that the net wants is read; here all that are small are wanted.
+// Tensors of the shape that the net wants are read; here all that are small are wanted.
 void read_wanted(const std::string& file) {
   const TorchFile in(file);
   std::vector<float> values(4096);
