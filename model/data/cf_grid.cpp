@@ -12,7 +12,7 @@ namespace isobar {
 namespace {
 
 constexpr double kNear = 1e-4;  // degrees: coordinates are written as f32, too
-constexpr double kTurn360 = 360;
+constexpr double kTurn360 = 360, kMostPoints = 1 << 26;
 
 std::string short_text(double x) {
   char text[32];
@@ -42,6 +42,9 @@ const CfVariable* two_dimensional(const CfFile& file, const CfVariable& v, CfAxi
     const size_t n = c->dims.size();
     if (c->id == v.id || n < 2 || n > 3 || !is_true(file, *c, axis)) continue;
     if (n == 3 && axis_of(file, c->dims[0]) != CfAxis::time) continue;
+    double values = 1;
+    for (const int64_t d : c->dims) values *= static_cast<double>(file.dimensions()[d].size);
+    if (values > kMostPoints) continue;  // a coordinate is held whole
     const auto has = [&](int64_t d) { return std::find(v.dims.begin(), v.dims.end(), d) != v.dims.end(); };
     if (has(c->dims[n - 2]) && has(c->dims[n - 1])) return c;
   }

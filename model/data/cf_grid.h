@@ -21,8 +21,8 @@ CfPlaces places_of(const CfFile& file, const CfVariable& v);
 struct CfGrid {
   int64_t rows = 0, columns = 0;            // a column that repeats the first, 360 degrees on, is not counted
   bool south_first = false;                 // in the file
-  std::vector<double> latitude, longitude;  // degrees; {}: nobody knows, or the rows are no latitudes
-  std::string no_degrees;                   // why they are not known, "" where nothing is told of them
+  std::vector<double> latitude, longitude;  // degrees; {}: unknown, or the rows are no latitudes
+  std::string no_degrees;                   // why they are unknown, "" where the file says nothing
   /// North, south, west and east of a latitude and a longitude of two dimensions; {}: there are none
   std::vector<double> area;
   std::string named;             // these two: "'lat' and 'lon'"

@@ -13,9 +13,9 @@ namespace isobar {
 
 struct CfTimes {
   std::string name;            // of the variable; "": there is none
-  std::vector<double> values;  // {}: they are not told, or hold no numbers
+  std::vector<double> values;  // {}: absent, or no numbers
   std::string units, calendar;
-  std::string unread;  // why nobody knows how far apart its steps are; "": it is known, or nothing is told
+  std::string unread;  // why the distance between steps is unknown; "": known, or no axis
 };
 
 CfTimes times_of(const CfFile& file, int64_t dimension);

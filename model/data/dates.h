@@ -34,7 +34,7 @@ std::optional<double> seconds_of(double value, const std::string& units, const s
 /// "2019-03-01T00:00Z", with seconds where they are not 0.
 std::string iso_of(double seconds, Calendar calendar = Calendar::proleptic_gregorian);
 
-/// The two in one; "" where it cannot be told.
+/// The two in one; "" where there is no such date.
 std::string iso_time(double value, const std::string& units, const std::string& calendar);
 
 /// What a date names: a year, a month, a day, an hour or a minute. None for what is no date.

@@ -13,7 +13,7 @@ using Stored = std::span<const std::byte>;
 
 int64_t unzstd(Stored in, std::byte* out, int64_t room);
 int64_t unblosc(Stored in, std::byte* out, int64_t room);
-/// A block without a header, whose length is told beside it.
+/// A block without a header, whose length stands beside it.
 int64_t unlz4(Stored in, std::byte* out, int64_t room);
 /// LibLZF's format, which h5py compresses by.
 int64_t unlzf(Stored in, std::byte* out, int64_t room);

@@ -31,7 +31,7 @@ struct FieldInfo {
   bool masked = false;        // points may be missing, and are filled (selection.h)
   std::vector<double> times;  // one per step, in time_units; empty when the file does not say
   std::string time_units, calendar;
-  std::string time_unread;  // why nobody knows how far apart the steps are, "" : by the times, or not told
+  std::string time_unread;  // why the distance between steps is unknown; "": known, or no time axis
   std::vector<double> latitude, longitude;  // degrees, in the order of the rows and columns; may be empty
   std::string no_degrees;                   // why they are empty where the file says something of them
   std::vector<double> area;                 // north, south, west, east of a grid that bends, in degrees
@@ -139,7 +139,7 @@ struct TimeSegment {
 };
 
 /// All segments, in order. A file is cut where its time axis jumps by more than 1.5 times its usual step, and
-/// between all steps where nobody knows how far apart they are.
+/// between all steps where the distance between them is unknown.
 std::vector<TimeSegment> segments_of(const FieldFiles& files);
 
 /// The first `fraction` of all steps (train), or the rest (valid).

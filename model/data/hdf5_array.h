@@ -82,7 +82,7 @@ class Hdf5Array : public RawArray {
 std::vector<std::string> names_beside(const std::string& path, const std::string& name);
 
 /// Whether the file has a dataset `fields` that netCDF's dimensions do not describe. What HDF5 cannot open is
-/// told by its reader: true unless the name is that of a netCDF file.
+/// left to its reader: true unless the name is that of a netCDF file.
 bool has_nersc_layout(const std::string& path);
 
 }  // namespace isobar

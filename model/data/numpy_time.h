@@ -13,7 +13,7 @@ namespace isobar {
 struct NumpyTime {
   std::string units;  // CF's, of what value() returns, in the proleptic Gregorian calendar
   double scale = 1;
-  int64_t months = 0;                  // above 0: the unit is so many of them, and values are days
+  int64_t months = 0;                  // above 0: the unit is that many months, and values are days
   double value(int64_t stored) const;  // NaN of NaT
 };
 

@@ -17,7 +17,7 @@ const CfVariable* axis_variable(const NetcdfFile& file, int64_t dim) {
   return v && v->numeric && v->dims.size() == 1 && v->dims[0] == dim ? v : nullptr;
 }
 
-/// By what they mean, or as they stand where nobody knows that; true where one file does not tell them.
+/// Compares what the numbers mean, or the numbers where that is unknown; true where one file has none.
 bool same_times(const CfTimes& a, const CfTimes& b) {
   if (a.values.empty() || b.values.empty()) return true;
   const TimeScale of_a = time_scale(a.units, a.calendar), of_b = time_scale(b.units, b.calendar);

@@ -204,7 +204,7 @@ std::vector<TimeSegment> longer_than(std::vector<TimeSegment> segments, int64_t 
   if (dt > 0 && !info.time_unread.empty())
     throw ConfigError(
         info.path, "",
-        info.time_unread + ", so that nobody knows what is " + std::to_string(dt) + " steps apart",
+        info.time_unread + ", so that no two steps are known to be " + std::to_string(dt) + " steps apart",
         "give a time axis such as CF has it ('hours since 2000-01-01')");
   if (std::any_of(segments.begin(), segments.end(), [&](const TimeSegment& s) { return s.steps > dt; }))
     return segments;

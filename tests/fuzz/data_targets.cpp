@@ -313,7 +313,7 @@ std::vector<std::string> grib_seeds(const std::string& at) {
       codes_set_double(h, "latitudeOfLastGridPointInDegrees", 0);
       codes_set_long(h, "parameterNumber", static_cast<long>(2 + k)),
           codes_set_long(h, "parameterCategory", 2);
-      codes_set_long(h, "bitmapPresent", 1);
+      codes_set_long(h, "bitmapPresent", 1), codes_set_double(h, "missingValue", 1e30);
       std::vector<double> values(24, 7.5);
       values[3] = 9999;
       codes_set_double_array(h, "values", values.data(), values.size());
