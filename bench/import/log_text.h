@@ -12,6 +12,8 @@
 
 namespace isobar {
 
+constexpr size_t kLongestLogLine = 1 << 20;  // bytes: no line of numbers is longer, the rest is left out
+
 /// Without colours; a progress bar that returns to its line's begin ends a line each time.
 inline std::vector<std::string> log_lines(const std::string& text) {
   std::vector<std::string> out(1);
@@ -22,7 +24,7 @@ inline std::vector<std::string> log_lines(const std::string& text) {
       while (i < text.size() && (text[i] < '@' || text[i] > '~')) ++i;
     } else if (c == '\n' || c == '\r') {
       if (!out.back().empty()) out.emplace_back();
-    } else {
+    } else if (out.back().size() < kLongestLogLine) {
       out.back() += c;
     }
   }

@@ -6,6 +6,7 @@
 #include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -27,7 +28,7 @@ struct LoggedEvent {
 std::optional<LoggedEvent> event_in(const std::string& line) {
   const auto text = text_after(line, ":::MLLOG");
   if (!text) return std::nullopt;
-  const json j = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const json j = parse_json(*text);
   if (!j.is_object() || !j.contains("key") || !j["key"].is_string()) return std::nullopt;
   LoggedEvent e{
       j["key"].get<std::string>(), 1e-3 * number_in(j, "time_ms").value_or(0), number_in(j, "value"), {}};
