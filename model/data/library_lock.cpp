@@ -93,6 +93,9 @@ std::mutex& mutex() {
 }  // namespace
 
 LibraryLock::LibraryLock(const std::string& file) : guard_(mutex()) {
+  // At exit HDF5 would write files once more that it could not close, as on a full disk, and end in a signal.
+  static const bool ends_quietly = H5dont_atexit() >= 0;
+  static_cast<void>(ends_quietly);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   if (file.empty()) return;
   require_whole_plugin_paths();
