@@ -7,7 +7,6 @@ namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 /// The end of a training that has come to its last step. Where it was killed before it could say so, it is
 /// said now.
@@ -50,10 +49,10 @@ Start of_first_rank(const RunSpec& spec, const fs::path& resume) {
 Start start_of(const RunSpec& spec, const fs::path& resume, const Mpi& mpi) {
   Start s;
   if (mpi.rank() == 0) s = of_first_rank(spec, resume);
-  const json told = json::parse(
-      mpi.from_first(json{{"over", s.over}, {"from", s.resume ? s.resume->from.string() : ""}}.dump()));
-  s.over = told["over"];
-  if (const std::string from = told["from"]; mpi.rank() != 0 && !from.empty())
+  // No JSON: a path may hold bytes that are no UTF-8.
+  const std::string told = mpi.from_first((s.over ? "+" : "-") + (s.resume ? s.resume->from.string() : ""));
+  s.over = told[0] == '+';
+  if (const std::string from = told.substr(1); mpi.rank() != 0 && !from.empty())
     s.resume = Resume{from, {}, {}};
   return s;
 }
