@@ -10,6 +10,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/hash.h"
+#include "model/base/json.h"
 #include "model/data/cache_directory.h"
 #include "model/data/field_file.h"
 
@@ -59,7 +60,7 @@ KeptStatistics::KeptStatistics(const std::string& path, const std::string& key, 
       add_file(p, what["files"], newest);
   settled_ = newest + kSettled < static_cast<int64_t>(std::time(nullptr));
   try {
-    file_ = cache_directory() / (sha256_hex(what.dump()).substr(0, 32) + ".statistics.json");
+    file_ = cache_directory() / (sha256_hex(json_text(what)).substr(0, 32) + ".statistics.json");
   } catch (const ConfigError&) {  // no HOME: computed each time
   }
 }

@@ -19,6 +19,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/hash.h"
+#include "model/base/json.h"
 #include "model/base/lock.h"
 #include "model/data/cache_directory.h"
 
@@ -53,7 +54,7 @@ std::string name_of_table(const std::string& path, const std::string& key,
     if (::fstat(file.fd(), &s) != 0) fail("look at", one);
     what["files"].push_back({fs::absolute(one).string(), s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec});
   }
-  return sha256_hex(what.dump()).substr(0, 32);
+  return sha256_hex(json_text(what)).substr(0, 32);
 }
 
 // Mapped before it has its name: nobody who makes room can take it away.
@@ -213,8 +214,9 @@ std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const s
     if (auto table = if_there(file)) return table;  // made while this process waited
     const SampleTable t = read_table(path, key, columns, choice, alive);
     const auto made = write_table(file, t, static_cast<int64_t>(columns.size()));
-    append_line(dir / "tables.jsonl",
-                nlohmann::json{{"table", file.filename().string()}, {"of", path}, {"rows", t.rows}}.dump());
+    append_line(
+        dir / "tables.jsonl",
+        json_text(nlohmann::json{{"table", file.filename().string()}, {"of", path}, {"rows", t.rows}}));
     make_room(dir, file);
     return made;
   } catch (const std::system_error& e) {
