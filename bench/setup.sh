@@ -77,17 +77,27 @@ then run this script again."
 
 # python_env DIR REQUIREMENT... makes a virtual environment that holds exactly these
 python_env() {
-  local dir="$ISOBAR_ROOT/$1" stamp
+  local dir="$ISOBAR_ROOT/$1"
   shift
-  stamp="$dir/.holds"
-  if [[ -x "$dir/bin/python" && "$(cat "$stamp" 2>/dev/null)" == "$*" ]]; then
+  if [[ -x "$dir/bin/python" && "$(cat "$dir/.holds" 2>/dev/null)" == "$*" ]]; then
     say "${dir##*/}: has $*"
     return
   fi
   say "${dir##*/}: installing $*"
-  rm -rf "$dir"
-  python3 -I -m venv "$dir" && "$dir/bin/pip" install -q --disable-pip-version-check "$@" || return 1
-  echo "$*" >"$stamp"
+  rm -rf "$dir.new"
+  python3 -I -m venv "$dir.new" && "$dir.new/bin/pip" install -q --disable-pip-version-check "$@" ||
+    { rm -rf "$dir.new"; return 1; }
+  # Its scripts name the folder that they were made in.
+  grep -rlIF -- "$dir.new" "$dir.new/bin" "$dir.new/pyvenv.cfg" | xargs -rd '\n' sed -i "s|$dir\.new|$dir|g"
+  echo "$*" >"$dir.new/.holds"
+  swap_in "$dir"
+}
+
+# swap_in DIR puts DIR.new in the place of DIR, which stays until the new one is whole
+swap_in() {
+  rm -rf "$1.old"
+  if [[ -e "$1" ]]; then mv -T "$1" "$1.old"; fi
+  mv -T "$1.new" "$1" && rm -rf "$1.old"
 }
 
 # cuda_extras puts into .venv-cudnn what CUDA's Debian packages and trees leave out: cuDNN's C++ frontend (headers), and
@@ -99,10 +109,12 @@ cuda_extras() {
     return
   fi
   say ".venv-cudnn: installing ${CUDA_EXTRAS[*]}"
-  rm -rf "$dir"
-  "$ISOBAR_ROOT/.venv-reports/bin/pip" install -q --disable-pip-version-check --no-deps --target "$dir" "${CUDA_EXTRAS[@]}" || return 1
-  find "$dir/nvidia" -path '*/bin/*' -type f -exec chmod +x {} +  # pip --target may lose the mode
-  echo "${CUDA_EXTRAS[*]}" >"$dir/.holds"
+  rm -rf "$dir.new"
+  "$ISOBAR_ROOT/.venv-reports/bin/pip" install -q --disable-pip-version-check --no-deps --target "$dir.new" "${CUDA_EXTRAS[@]}" ||
+    { rm -rf "$dir.new"; return 1; }
+  find "$dir.new/nvidia" -path '*/bin/*' -type f -exec chmod +x {} +  # pip --target may lose the mode
+  echo "${CUDA_EXTRAS[*]}" >"$dir.new/.holds"
+  swap_in "$dir"
 }
 
 # build_isobar DIR TARGETS [CMAKE_ARGS...] (targets: words of one string) configures (once) and builds, with progress

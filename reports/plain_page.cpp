@@ -1,6 +1,7 @@
 #include "reports/plain_page.h"
 
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "reports/page.h"
 #include "reports/report.h"
 
@@ -10,7 +11,7 @@ std::string write_plain_page(const std::filesystem::path& out, const std::string
                              const std::vector<Figure>& figures, const std::vector<Table>& tables) {
   clear_old(out);
   for (const Figure& f : figures)
-    write_atomically(out / "figures" / (f.id + ".vl.json"), f.spec.dump() + "\n");
+    write_atomically(out / "figures" / (f.id + ".vl.json"), json_text(f.spec) + "\n");
   for (const Table& t : tables) write_atomically(out / "tables" / (t.id + ".csv"), to_csv(t));
   write_atomically(out / "index.html", page_html(title, figures, tables));
   return draw_figures(out, {}, true);

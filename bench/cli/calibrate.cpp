@@ -16,6 +16,7 @@
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "model/base/yaml.h"
 #include "model/data/dataset.h"
 #include "model/engine/host.h"
@@ -90,7 +91,7 @@ nlohmann::json measure_on_ranks(int ranks, const fs::path& file, const std::stri
   std::vector<std::string> args = mpiexec_command(ranks);
   args.insert(args.end(), {"calibrate", "-o", "-", "--ranks-part", file.string()});
   if (!config.empty()) args.insert(args.end(), {"--for", config});
-  const int code = run_ranks(std::move(args), "");
+  const int code = run_ranks(ranks, std::move(args), "");
   if (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP) throw ExitCode{code};
   if (code != 0)
     throw std::runtime_error(
@@ -118,7 +119,7 @@ void run_ranks_part(const std::string& file, const std::string& config) {
   if (!config.empty())
     for (const RunSpec& spec : specs_of(config)) register_lockstep_case(spec, mpi, known);
   const nlohmann::json j = run_registered(std::to_string(mpi.size()) + " ranks", mpi.rank() == 0);
-  if (mpi.rank() == 0) write_atomically(file, j.dump());
+  if (mpi.rank() == 0) write_atomically(file, json_text(j));
 }
 
 // Started by a launcher on several hosts: what lies between them, added to the file that one of them has
@@ -137,9 +138,10 @@ void run_network(const CalibrateArguments& a) {
   if (mpi.rank() != 0) return;
   machine = with_network(std::move(machine), j, "benchmarks of the network");
   save_machine(machine, a.out);
-  write_atomically(fs::path(a.out).replace_extension(".network.json"), j.dump(1) + "\n");
+  write_atomically(fs::path(a.out).replace_extension(".network.json"), json_text(j, 1) + "\n");
   if (a.json)
-    std::cout << nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}.dump(1) << "\n";
+    std::cout << json_text(nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}, 1)
+              << "\n";
   else
     std::printf("network: %.0f us a message, %.2f Gbit/s -> %s\n", 1e6 * machine[Coef::message_net].value,
                 8e-9 / machine[Coef::wire_net].value, a.out.c_str());
@@ -190,9 +192,10 @@ std::optional<RunSpec> run_with_data(const std::string& config) {
 void write_machine(const CalibrateArguments& a, const nlohmann::json& j) {
   const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
   save_machine(machine, a.out);
-  write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), j.dump(1) + "\n");
+  write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), json_text(j, 1) + "\n");
   if (a.json)
-    std::cout << nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}.dump(1) << "\n";
+    std::cout << json_text(nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}, 1)
+              << "\n";
   else
     std::printf("%zu benchmarks -> %s\n", j["benchmarks"].size(), a.out.c_str());
 }
@@ -231,7 +234,7 @@ void run_device(const CalibrateArguments& a) {
     const nlohmann::json j = run_registered("NCCL", mpi.rank() == 0);
     if (mpi.rank() != 0) return;
     const fs::path file = fs::path(a.out).replace_extension(".nccl.json");
-    write_atomically(file, j.dump(1) + "\n");
+    write_atomically(file, json_text(j, 1) + "\n");
     std::printf("%zu benchmarks over %d ranks -> %s\n", j["benchmarks"].size(), mpi.size(), file.c_str());
     return;
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "model/base/json.h"
 #include "model/data/inspect.h"
 #include "model/data/stats.h"
 #include "model/data/synth.h"
@@ -62,7 +63,7 @@ void add_make(CLI::App& data) {
     make_synthetic(a->dir, a->options);
     const nlohmann::json made = inspect(a->dir + "/train");
     if (a->json) {
-      std::cout << nlohmann::json{{"dir", a->dir}, {"train", made}}.dump(2) << "\n";
+      std::cout << json_text(nlohmann::json{{"dir", a->dir}, {"train", made}}, 2) << "\n";
       return;
     }
     std::cout << inspect_text(made) << "\nTrain on it with\n  --set data.train=" << a->dir << "/train";
@@ -100,9 +101,13 @@ void add_make_points(CLI::App& data) {
     const std::string train = a->dir + "/ocean.nc," + a->dir + "/atmosphere.nc";
     const PointsOptions& o = a->options;
     if (a->json) {
-      std::cout << nlohmann::json{{"train", train},   {"inputs", points_inputs()}, {"targets", {"aice"}},
-                                  {"steps", o.steps}, {"height", o.height},        {"width", o.width}}
-                       .dump(2)
+      std::cout << json_text(nlohmann::json{{"train", train},
+                                            {"inputs", points_inputs()},
+                                            {"targets", {"aice"}},
+                                            {"steps", o.steps},
+                                            {"height", o.height},
+                                            {"width", o.width}},
+                             2)
                 << "\n";
       return;
     }
@@ -146,9 +151,10 @@ void add_make_archive(CLI::App& data) {
     if (a->json) {
       FieldChoice gaps;
       gaps.mask = "missing";
-      std::cout
-          << nlohmann::json{{"levels", inspect(made.levels)}, {"single", inspect(made.single, gaps)}}.dump(2)
-          << "\n";
+      std::cout << json_text(nlohmann::json{{"levels", inspect(made.levels)},
+                                            {"single", inspect(made.single, gaps)}},
+                             2)
+                << "\n";
       return;
     }
     const ArchiveOptions& o = a->options;
@@ -189,12 +195,15 @@ void add_make_classes(CLI::App& data) {
     const std::string train = a->dir + "/train.nc", valid = a->dir + "/valid.nc",
                       inputs = "x0..x" + std::to_string(o.features - 1);
     if (a->json) {
-      std::cout
-          << nlohmann::json{{"train", train},      {"valid", valid},       {"test", a->dir + "/test.nc"},
-                            {"inputs", inputs},    {"targets", {"label"}}, {"samples", o.samples},
-                            {"classes", o.classes}}
-                 .dump(2)
-          << "\n";
+      std::cout << json_text(nlohmann::json{{"train", train},
+                                            {"valid", valid},
+                                            {"test", a->dir + "/test.nc"},
+                                            {"inputs", inputs},
+                                            {"targets", {"label"}},
+                                            {"samples", o.samples},
+                                            {"classes", o.classes}},
+                             2)
+                << "\n";
       return;
     }
     std::cout
@@ -235,11 +244,10 @@ void add_stats(CLI::App& data) {
     const FileStatistics s = compute_statistics(a->path, *choice, a->steps, !a->json, a->dt);
     if (!a->out.empty()) write_statistics(a->out, s);
     if (a->json) {
-      std::cout << nlohmann::json{{"path", a->path},
-                                  {"channels", s.channels},
-                                  {"mean", s.mean},
-                                  {"std", s.std}}
-                       .dump(2)
+      std::cout << json_text(
+                       nlohmann::json{
+                           {"path", a->path}, {"channels", s.channels}, {"mean", s.mean}, {"std", s.std}},
+                       2)
                 << "\n";
       return;
     }
@@ -274,7 +282,7 @@ void add_inspect(CLI::App& data) {
   command->add_flag("--json", a->json, "Print as JSON");
   command->callback([a, choice] {
     const nlohmann::json j = inspect(a->path, *choice, a->dt);
-    std::cout << (a->json ? j.dump(2) + "\n" : inspect_text(j));
+    std::cout << (a->json ? json_text(j, 2) + "\n" : inspect_text(j));
   });
 }
 

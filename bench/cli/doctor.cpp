@@ -8,6 +8,7 @@
 #include "bench/cli/mpiexec.h"
 #include "bench/doctor/check.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/comm/launcher.h"
 
 namespace isobar {
@@ -57,7 +58,7 @@ void run_doctor(const DoctorArguments& a) {
     if (!ok && !c.mend.empty()) std::printf("         %-20s -> %s\n", "", c.mend.c_str());
   }
   if (a.json)
-    std::cout << nlohmann::json{{"healthy", healthy}, {"checks", j}}.dump(1) << "\n";
+    std::cout << json_text(nlohmann::json{{"healthy", healthy}, {"checks", j}}, 1) << "\n";
   else
     std::printf("%s\n", !healthy ? "A required part does not work."
                         : look   ? "All required parts work; look at what is marked."

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -212,11 +213,11 @@ std::string deepspeed(const RunSpec& s) {
   if (p.offload_optimizer) j["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}};
   if (l.tp > 1) j["tensor_parallel"] = {{"autotp_size", l.tp}};
   if (l.cp > 1) j["sequence_parallel_size"] = l.cp;
-  return j.dump(2) + "\n";
+  return json_text(j, 2) + "\n";
 }
 
 std::string isobar_file(const RunSpec& s) {
-  return to_json(s).dump(2) + "\n";  // which is YAML
+  return json_text(to_json(s), 2) + "\n";  // which is YAML
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/net_and_data.h"
+#include "model/base/json.h"
 #include "model/engine/host.h"
 #include "model/inference/open_checkpoint.h"
 #include "model/inference/published_weights.h"
@@ -49,11 +50,14 @@ void add_export_command(CLI::App& app) {
                                           : weights.write(a->out);
     const char* const which = weights.averaged() ? "the moving average" : "the last step's";
     if (a->json)
-      std::cout << nlohmann::json{{"checkpoint", checkpoint.string()}, {"out", a->out},
-                                  {"step", state.train.step},          {"average", weights.averaged()},
-                                  {"published", a->published},         {"merged", a->apart ? 0 : adapters},
-                                  {"apart", a->apart ? adapters : 0}}
-                       .dump(2)
+      std::cout << json_text(nlohmann::json{{"checkpoint", checkpoint.string()},
+                                            {"out", a->out},
+                                            {"step", state.train.step},
+                                            {"average", weights.averaged()},
+                                            {"published", a->published},
+                                            {"merged", a->apart ? 0 : adapters},
+                                            {"apart", a->apart ? adapters : 0}},
+                             2)
                 << "\n";
     else
       std::printf(

@@ -17,6 +17,7 @@
 #include "bench/sweep/naming.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "perfmodel/holdout.h"
 
 namespace isobar {
@@ -190,7 +191,7 @@ void run_fit(const FitArguments& a) {
   const nlohmann::json j = holdout_json(m, fitted, held_out);
   save_machine(m, a.out);
   const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
-  if (!test.empty()) write_atomically(holdout, j.dump(1) + "\n");
+  if (!test.empty()) write_atomically(holdout, json_text(j, 1) + "\n");
   const MemoryFit memory = memory_of(runs, m);
   const Repeated repeated = a.splits > 1 && !test.empty() ? repeat(a, runs, before) : Repeated{};
   if (a.json) {
@@ -211,7 +212,7 @@ void run_fit(const FitArguments& a) {
       out["coefficients"][info_of(i).name] = {
           {"value", c.value}, {"lower", c.lower}, {"upper", c.upper}, {"unit", info_of(i).unit}};
     }
-    std::printf("%s\n", out.dump(1).c_str());
+    std::printf("%s\n", json_text(out, 1).c_str());
     return;
   }
   print_text(before, m, fitted, held_out, between, names_of(runs));

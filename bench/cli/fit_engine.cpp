@@ -7,6 +7,7 @@
 #include "bench/import/training_log.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "perfmodel/score/engine_model.h"
 #include "perfmodel/score/own_runs.h"
 
@@ -73,7 +74,7 @@ void fit_own_runs(const OwnRunsQuestion& q) {
                     {"runs", runs.size()},
                     {"without", json_of_scores(before)},
                     {"from_the_others", json_of_scores(left_out)}};
-    std::printf("%s\n", j.dump(1).c_str());
+    std::printf("%s\n", json_text(j, 1).c_str());
     return;
   }
   std::printf("%zu runs of %s as %s runs them on %s; step time predicted\n", runs.size(), name.c_str(),

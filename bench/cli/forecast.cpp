@@ -18,6 +18,7 @@
 #include "model/backend/cpu/kernels.h"
 #include "model/base/classes.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/base/progress.h"
 #include "model/data/class_file.h"
 #include "model/data/forecast_arrays.h"
@@ -71,13 +72,13 @@ std::vector<std::string> names_of_outputs(const CheckpointState& state) {
 
 void say_classes(const Arguments& a, const NetAndData& from, const ForecastScores& scores) {
   if (a.json) {
-    std::cout << nlohmann::json{{"checkpoint", from.checkpoint.string()},
-                                {"out", a.out},
-                                {"samples", from.set->size()},
-                                {"loss", scores.loss()},
-                                {"accuracy", scores.error(0)},
-                                {"baseline_accuracy", scores.most_frequent()}}
-                     .dump(2)
+    std::cout << json_text(nlohmann::json{{"checkpoint", from.checkpoint.string()},
+                                          {"out", a.out},
+                                          {"samples", from.set->size()},
+                                          {"loss", scores.loss()},
+                                          {"accuracy", scores.error(0)},
+                                          {"baseline_accuracy", scores.most_frequent()}},
+                           2)
               << "\n";
     return;
   }
@@ -170,11 +171,11 @@ void run_steps(const Arguments& a, const NetAndData& opened, int threads) {
     steps.push_back({{"step", k + 1}, {"hours", hours}, {"loss", scores.loss[k]}, {"channels", channels}});
   }
   if (a.json) {
-    std::cout << nlohmann::json{{"checkpoint", checkpoint.string()},
-                                {"out", a.out},
-                                {"samples", set->size()},
-                                {"steps", steps}}
-                     .dump(2)
+    std::cout << json_text(nlohmann::json{{"checkpoint", checkpoint.string()},
+                                          {"out", a.out},
+                                          {"samples", set->size()},
+                                          {"steps", steps}},
+                           2)
               << "\n";
     return;
   }
@@ -186,7 +187,7 @@ void run_steps(const Arguments& a, const NetAndData& opened, int threads) {
   for (const auto& s : steps)
     for (const auto& c : s["channels"])
       std::printf("%4ld %6s %-16s %12.5g %12.5f  %s\n", s["step"].get<long>(),
-                  s["hours"].is_null() ? "-" : s["hours"].dump().c_str(),
+                  s["hours"].is_null() ? "-" : json_text(s["hours"]).c_str(),
                   c["name"].get<std::string>().c_str(), c["rmse"].get<double>(),
                   c["rmse_normalised"].get<double>(), c["units"].get<std::string>().c_str());
   std::printf("\nwritten     %s\n", a.out.c_str());
@@ -217,12 +218,12 @@ void run_forecast(Arguments a) {
                         {std::string(error) + "_normalised", scores.error(c)}});
   }
   if (a.json) {
-    std::cout << nlohmann::json{{"checkpoint", checkpoint.string()},
-                                {"out", a.out},
-                                {"samples", set->size()},
-                                {"loss", scores.loss()},
-                                {"channels", channels}}
-                     .dump(2)
+    std::cout << json_text(nlohmann::json{{"checkpoint", checkpoint.string()},
+                                          {"out", a.out},
+                                          {"samples", set->size()},
+                                          {"loss", scores.loss()},
+                                          {"channels", channels}},
+                           2)
               << "\n";
     return;
   }

@@ -84,7 +84,7 @@ void peers(const ImportArguments& a) {
   }
   nlohmann::json all = nlohmann::json::object();
   for (const std::string& f : a.files) all.merge_patch(import_model(read(f), f));
-  write(a, all.dump(1) + "\n");  // JSON is YAML
+  write(a, json_text(all, 1) + "\n");  // JSON is YAML
 }
 
 void only_one(const ImportArguments& a, const char* what) {

@@ -1,5 +1,6 @@
 // isobar jacobian: how what a trained net predicts answers to what it reads, sample by sample.
 #include "model/inference/jacobian.h"
+#include "model/base/json.h"
 
 #include <omp.h>
 
@@ -130,7 +131,7 @@ void run_jacobian(const JacobianArguments& a) {
                            {"std", r.std},
                            {"inputs", inputs}};
     if (r.condition) said["condition"] = *r.condition;
-    std::cout << said.dump(2) << "\n";
+    std::cout << json_text(said, 2) << "\n";
     return;
   }
   std::printf(

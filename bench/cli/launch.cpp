@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "bench/sweep/classify.h"
 #include "bench/sweep/proctree.h"
 #include "bench/sweep/results.h"
+#include "model/base/error.h"
 #include "model/base/signal_name.h"
 #include "model/engine/result_log.h"
 #include "model/engine/signals.h"
@@ -129,6 +131,20 @@ class Ranks {
   const bool passes_on_ = mpi_family(Mpi::version()) == "Open MPI";
 };
 
+// Open MPI's mpiexec waits for ever where it can open no further pipe for a rank.
+void require_open_files(int64_t ranks) {
+  const rlim_t needed = static_cast<rlim_t>(32 + 8 * ranks);
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= needed) return;
+  if (files.rlim_max < needed)
+    throw ConfigError("ulimit -n", "",
+                      "is " + std::to_string(files.rlim_max) + ", and mpiexec needs up to " +
+                          std::to_string(needed) + " open files for " + std::to_string(ranks) + " ranks",
+                      "raise the limit: ulimit -n 1024, or ask who set it");
+  files.rlim_cur = needed;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 // As a shell would give it. Hydra gives a signal's own number where one ended a rank; no exit code of ours is
 // that large (bench/cli/train.cpp).
 int shell_code(int code) {
@@ -137,7 +153,8 @@ int shell_code(int code) {
 
 }  // namespace
 
-int run_ranks(std::vector<std::string> words, const std::filesystem::path& run_dir) {
+int run_ranks(int64_t count, std::vector<std::string> words, const std::filesystem::path& run_dir) {
+  require_open_files(count);
   const auto result = run_dir / "result.jsonl";
   const int64_t oom_before = oom_kills();
   std::error_code none;

@@ -1,19 +1,20 @@
 // Ranks under an mpiexec that this process starts and stays with: to pass signals on so that the ranks have
 // time for them, and to say how the run ended where no rank is left to.
 //
-//   return run_ranks({"mpiexec", "-n", "2", self, "train", …}, spec.run.out);
+//   return run_ranks(2, {"mpiexec", "-n", "2", self, "train", …}, spec.run.out);
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 namespace isobar {
 
-/// Returns the exit code: mpiexec's, or 128 + signal where one of SIGINT, SIGTERM and SIGHUP came meanwhile
-/// and the run did not end well. The first asks the ranks to stop after a step (model/engine/signals.h), the
-/// second ends them at once, a third kills. `run_dir`: where a run that ended badly without a word gets its
-/// run_end; "" = nowhere. mpiexec goes when this process does. Throws std::runtime_error when it cannot be
-/// started.
-int run_ranks(std::vector<std::string> words, const std::filesystem::path& run_dir);
+/// Starts `words`, an mpiexec of `ranks` ranks. Returns the exit code: mpiexec's, or 128 + signal where one
+/// of SIGINT, SIGTERM and SIGHUP came meanwhile and the run did not end well. The first asks the ranks to
+/// stop after a step (model/engine/signals.h), the second ends them at once, a third kills. `run_dir`: where
+/// a run that ended badly without a word gets its run_end; "" = nowhere. mpiexec goes when this process does.
+/// Throws std::runtime_error when it cannot be started, ConfigError where it may open too few files.
+int run_ranks(int64_t ranks, std::vector<std::string> words, const std::filesystem::path& run_dir);
 
 }  // namespace isobar

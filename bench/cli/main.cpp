@@ -2,8 +2,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/last_words.h"
 #include "bench/cli/output.h"
 #include "bench/cli/rank_output.h"
 #include "bench/cli/submit_train.h"
@@ -106,6 +109,13 @@ int run(int argc, char** argv) {
   }
 }
 
+const char* mend_of(const std::error_code& code) {
+  if (code == std::errc::file_too_large) return " -> raise the limit on file sizes: ulimit -f unlimited";
+  if (code == std::errc::no_space_on_device) return " -> free its disk, or name a folder on another";
+  if (code == std::errc::too_many_files_open) return " -> raise the limit on open files: ulimit -n 1024";
+  return "";
+}
+
 // Every way to end, with its exit code.
 int guarded(int argc, char** argv) {
   try {
@@ -116,11 +126,20 @@ int guarded(int argc, char** argv) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
     return 2;
   } catch (const std::filesystem::filesystem_error& e) {
-    std::fprintf(
-        stderr, "isobar: %s: %s -> %s\n", showable(e.path1().string()).c_str(), e.code().message().c_str(),
-        e.code() == std::errc::permission_denied ? "check the permissions of it and of what is above it"
-                                                 : "name a path that exists or can be made");
+    std::fprintf(stderr, "isobar: %s\n", path_error_text(e).c_str());
     return 2;
+  } catch (const std::system_error& e) {  // a write that failed: the disk, or a limit on it
+    if (is_of_memory(e.code())) {
+      std::fprintf(stderr, "isobar: %s\n", out_of_memory_text().c_str());
+      return 4;
+    }
+    std::fprintf(stderr, "isobar: %s%s\n", showable(e.what()).c_str(), mend_of(e.code()));
+    return 1;
+  } catch (const nlohmann::json::type_error& e) {
+    const bool bytes = e.id == 316;  // those of a name that is no UTF-8, where it has to be written as JSON
+    std::fprintf(stderr, "isobar: %s\n",
+                 bytes ? "a name holds bytes that are no UTF-8 -> rename the file or folder" : e.what());
+    return bytes ? 2 : 1;
   } catch (const NumericFailure& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
     return 3;
@@ -128,7 +147,7 @@ int guarded(int argc, char** argv) {
     std::fprintf(stderr, "isobar: out of memory: %s\n", e.what());
     return 4;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "isobar: out of memory on the host\n");
+    std::fprintf(stderr, "isobar: %s\n", out_of_memory_text().c_str());
     return 4;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "isobar: %s\n", showable(e.what()).c_str());
@@ -140,7 +159,8 @@ int guarded(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   isobar::open_standard_streams();
+  isobar::tell_of_ends();
   isobar::keep_to_absolute_search_paths();
-  ::setenv("NCRCENV_IGNORE", "1", 1);  // NetCDF would read .ncrc of the working directory
+  ::setenv("NCRCENV_IGNORE", "1", 1);  // netCDF would read .ncrc and .dodsrc of the working directory
   return isobar::end_rank_output(isobar::checked_output(guarded(argc, argv)));
 }

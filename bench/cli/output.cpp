@@ -16,6 +16,7 @@ void open_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
       if (::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
         ::_exit(1);                               // the lowest is free
+  std::signal(SIGXFSZ, SIG_IGN);                  // a write beyond ulimit -f fails as one on a full disk does
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file keeps up, and an abort loses no line
 }
 

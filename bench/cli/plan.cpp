@@ -6,6 +6,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/hash.h"
+#include "model/base/json.h"
 #include "model/engine/host.h"
 #include "model/engine/processor.h"
 #include "model/engine/summary.h"
@@ -164,7 +165,7 @@ void run_plan(const PlanArguments& a) {
                       {"memory", to_json(memory_of(folded.memory))}};
   if (const nlohmann::json cut = cut_json(spec); !cut.empty()) j["graph_cut"] = cut;
   if (!a.totals) j["ops"] = ops_json(plan);
-  std::cout << j.dump(1) << "\n";
+  std::cout << json_text(j, 1) << "\n";
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "bench/cli/unanswered.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/base/yaml.h"
 #include "model/engine/processor.h"
 #include "perfmodel/search.h"
@@ -146,7 +147,7 @@ void print_compared(const std::vector<ComparedRow>& rows, const json& none, bool
   if (as_json) {
     json out = to_json(compared_numbers(rows));
     for (const json& one : none) out.push_back(one);
-    std::printf("%s\n", out.dump(1).c_str());
+    std::printf("%s\n", json_text(out, 1).c_str());
   } else {
     std::fputs(to_text(compared(rows)).c_str(), stdout);
   }
@@ -180,7 +181,7 @@ void answer_schedule(const Machine& m, const RunSpec& spec, const PredictArgumen
       j["chance_to_fit"] = s.choice.fits;
       out.push_back(std::move(j));
     }
-    std::printf("%s\n", out.dump(1).c_str());
+    std::printf("%s\n", json_text(out, 1).c_str());
     return;
   }
   std::printf("%s on %s, global batch %ld\n\n", spec.file.c_str(), m.name.c_str(), spec.train.global_batch);

@@ -11,6 +11,7 @@
 #include "bench/cli/step_text.h"
 #include "bench/cli/unanswered.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -86,7 +87,7 @@ void one_layout(const RunSpec& given, const EngineOn& on, const Machine& m, cons
     json j = json_of(on, m, l);
     if (change) j["smallest_change"] = {{"set", change->set}, {"step_s", change->layout.answer.step.value}};
     if (has_training(q)) j["budget"] = json_of(training_of(choice_of(l, on, m), q));
-    std::printf("%s\n", j.dump(1).c_str());
+    std::printf("%s\n", json_text(j, 1).c_str());
   } else {
     print_one(on, m, l, given.policy.micro_batch == 0);
     if (large) print_change(change);
@@ -171,7 +172,7 @@ void best_layouts(const RunSpec& given, const EngineOn& on, const Machine& m, co
     if (has_training(q))
       std::printf("  %s\n\n", text_of(training_of(choice_of(ranked[0], on, m), q), m).c_str());
   }
-  if (q.json) std::printf("%s\n", (out.size() == 1 ? out[0] : out).dump(1).c_str());
+  if (q.json) std::printf("%s\n", json_text((out.size() == 1 ? out[0] : out), 1).c_str());
   unanswered.end();
 }
 

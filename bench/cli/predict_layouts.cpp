@@ -13,6 +13,7 @@
 #include "bench/cli/step_text.h"
 #include "bench/cli/unanswered.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/nets/memory_ladder.h"
 #include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
@@ -143,7 +144,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
     if (!p.fits()) j["smallest_change"] = json_of(change), j["memory_ladder"] = json_of(ladder);
     if (q.rates) j["rates"] = rates_json(p.counts, m);
     if (has_training(q)) j["budget"] = json_of(training_of(choice_of(spec, p, m, options), q));
-    std::printf("%s\n", j.dump(1).c_str());
+    std::printf("%s\n", json_text(j, 1).c_str());
   } else {
     if (!p.fits()) {
       std::printf("does not fit: %s\n", shortfall(p).c_str());
@@ -248,7 +249,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     std::printf("\n");
   }
   if (q.json) {
-    std::printf("%s\n", (out.size() == 1 ? out[0] : out).dump(1).c_str());
+    std::printf("%s\n", json_text((out.size() == 1 ? out[0] : out), 1).c_str());
   } else if (curve.size() > 1) {
     print_curve(curve);
   }

@@ -7,6 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "reports/palette.h"
 #include "reports/plain_page.h"
 
@@ -152,7 +153,7 @@ Table spots_table(const std::vector<Spot>& spots) {
 
 void finish(const std::filesystem::path& out, const std::string& title, const std::vector<Figure>& figures,
             const std::vector<Table>& tables, const json& data) {
-  write_atomically(out / "search.json", data.dump(1) + "\n");
+  write_atomically(out / "search.json", json_text(data, 1) + "\n");
   const std::string not_drawn = write_plain_page(out, title, figures, tables);
   std::printf("page: %s\n", (out / "index.html").string().c_str());
   if (!not_drawn.empty()) std::fprintf(stderr, "isobar: figures are not drawn: %s\n", not_drawn.c_str());

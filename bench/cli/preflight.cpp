@@ -15,6 +15,7 @@
 #include "bench/doctor/rates.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "model/comm/comm.h"
 
 namespace isobar {
@@ -71,7 +72,7 @@ void run_preflight(const std::string& file) {
                           {"link_bytes_s", link_of(rates)},
                           {"links", with}});
   }
-  write_atomically(file, j.dump(1) + "\n");
+  write_atomically(file, json_text(j, 1) + "\n");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/campaigns_out.h"
@@ -150,7 +151,7 @@ void print(const TableScore& s, const ScoreArguments& a) {
     if (s.outcomes) j["outcomes"] = json_of(*s.outcomes);
     if (a.rows) j["step_s"] = json_of(s.rows);
     if (a.rows && s.memory) j["memory_bytes"] = json_of(s.memory_rows);
-    std::printf("%s\n", j.dump().c_str());
+    std::printf("%s\n", json_text(j).c_str());
     return;
   }
   print_line(s.table, sum(s.refused), s.time);
@@ -181,7 +182,7 @@ void print(const CollectiveScore& s, const ScoreArguments& a) {
       j["tools"][tool]["over_64_mib"] = json_of(scores.second);
     }
     if (a.rows) j["seconds"] = json_of(s.rows);
-    std::printf("%s\n", j.dump().c_str());
+    std::printf("%s\n", json_text(j).c_str());
     return;
   }
   print_line(s.table, sum(s.refused), s.time);
@@ -201,14 +202,14 @@ void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
       j["campaign"] = c.campaign;
       j["quantity"] = what;
       if (a.rows) j["predictions"] = json_of(c.rows);
-      std::printf("%s\n", j.dump().c_str());
+      std::printf("%s\n", json_text(j).c_str());
     }
     if (!out.open.empty()) {
       nlohmann::json j = json_of(score_rows(out.open));
       j["quantity"] = what;
       j["campaign"] = "rows that leave inputs open";
       if (a.rows) j["predictions"] = json_of(out.open);
-      std::printf("%s\n", j.dump().c_str());
+      std::printf("%s\n", json_text(j).c_str());
     }
     const nlohmann::json all = {{"quantity", what},
                                 {"campaigns", out.campaigns.size()},
@@ -216,7 +217,7 @@ void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
                                 {"coverage", 100 * out.coverage},
                                 {"least_coverage", 100 * out.least},
                                 {"upper_over_lower", out.width}};
-    std::printf("%s\n", all.dump().c_str());
+    std::printf("%s\n", json_text(all).c_str());
     return;
   }
   std::printf("%s\n", what);
@@ -249,7 +250,7 @@ void print(const std::vector<std::pair<int, CampaignsOut>>& few, const char* wha
                                 {"coverage", 100 * out.coverage},
                                 {"least_coverage", 100 * out.least},
                                 {"upper_over_lower", out.width}};
-      std::printf("%s\n", j.dump().c_str());
+      std::printf("%s\n", json_text(j).c_str());
     } else if (out.campaigns.empty()) {
       std::printf("  %5d %9d\n", given, 0);
     } else {

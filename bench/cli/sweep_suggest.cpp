@@ -11,6 +11,7 @@
 
 #include "bench/cli/measured.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/base/progress.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/rehearse.h"
@@ -33,7 +34,7 @@ class Field {
                         "name a machine file of hosts, as isobar calibrate writes it");
     std::map<std::string, size_t> known;
     for (const Trial& t : matrix.trials) {
-      const auto [at, fresh] = known.try_emplace(to_json(t.spec).dump(), groups_.size());
+      const auto [at, fresh] = known.try_emplace(json_text(to_json(t.spec)), groups_.size());
       if (fresh) groups_.push_back({.candidate = {.spec = t.spec, .terms = {}}});
       groups_[at->second].trials.push_back(&t);
       group_of_[t.id] = at->second;
@@ -266,7 +267,7 @@ int rehearse_finished(const SuggestArguments& a, const Field& field, const Sugge
   }
   out["until"] = {{"mean_trials", stopped}, {"mean_regret", left}};
   if (context.json)
-    std::printf("%s\n", out.dump(1).c_str());
+    std::printf("%s\n", json_text(out, 1).c_str());
   else
     std::printf(
         "--until 'regret<%g%%' would have ended after %.1f trials, with a regret of %.1f %% (means)\n",
@@ -361,7 +362,7 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
   if (context.json) {
     json out = ran ? json{{"rounds", history}, {"measured", field.measured_trials()}} : history[0];
     if (rounds) out["reached"] = reached;
-    std::printf("%s\n", out.dump(1).c_str());
+    std::printf("%s\n", json_text(out, 1).c_str());
   } else if (rounds && !nothing) {
     std::printf("%s is %s: expected regret %.2f %% with %lld of %lld trials measured\n", a.until.c_str(),
                 reached ? "reached" : "not reached", 100 * left,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/last_words.h"
 #include "bench/cli/launch.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/mpiexec.h"
@@ -17,6 +18,7 @@
 #include "bench/sweep/classify.h"
 #include "bench/sweep/results.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/comm/launcher.h"
 #include "model/data/foreign.h"
 #include "model/engine/processor.h"
@@ -78,7 +80,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   const std::filesystem::path results = spec.run.out.empty() ? "" : spec.run.out + "/result.jsonl";
   std::error_code none;
   const uintmax_t known = std::filesystem::exists(results, none) ? std::filesystem::file_size(results) : 0;
-  const int code = run_ranks(std::move(args), spec.run.out);
+  const int code = run_ranks(ranks, std::move(args), spec.run.out);
   if (a.json && code != 0) print_failure_of_ranks(code, results, known);
   throw ExitCode{code};
 }
@@ -210,9 +212,12 @@ void run_train(TrainArguments a, const Submit& submit) {
     if (std::exchange(said, true)) return;
     const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
     code = failure == "bad_config" ? 2 : failure == "numeric" ? 3 : failure.starts_with("oom") ? 4 : 1;
-    const std::string where = code == 2 ? "" : code == 4 ? rank + "out of memory: " : rank;
-    std::fprintf(stderr, "isobar: %s%s\n", where.c_str(), e.what());
-    if (tell) print_failure(failure, e.what());
+    const bool named = code != 4 || dynamic_cast<const OutOfMemory*>(&e);  // else what() is "std::bad_alloc"
+    const std::string where = code == 2 ? "" : code == 4 && named ? rank + "out of memory: " : rank;
+    const auto* path = dynamic_cast<const std::filesystem::filesystem_error*>(&e);
+    const std::string what = path ? path_error_text(*path) : named ? e.what() : out_of_memory_text();
+    std::fprintf(stderr, "isobar: %s%s\n", where.c_str(), what.c_str());
+    if (tell) print_failure(failure, what);
   };
   try {
     if (refused) throw ConfigError(*refused);  // after MPI has begun, so that the other ranks end too
@@ -229,7 +234,7 @@ void run_train(TrainArguments a, const Submit& submit) {
                                         .failed = say},
                                        mpi));
     end["out"] = spec.run.out;
-    if (a.json && mpi.rank() == 0) std::printf("%s\n", end.dump().c_str());
+    if (a.json && mpi.rank() == 0) std::printf("%s\n", json_text(end).c_str());
     return;
   } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself
     if (mpi.rank() == 0) std::fprintf(stderr, "isobar: %s\n", e.what());

@@ -12,6 +12,7 @@
 #include "bench/cli/verification.h"
 #include "bench/cli/verify_page.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/data/dates.h"
 #include "model/engine/host.h"
 
@@ -90,7 +91,7 @@ void run_verify(VerifyArguments a) {
     std::fprintf(stderr, "isobar: no climatology, and no ACC: %s; or name data: --climatology PATH\n",
                  v.no_climatology.c_str());
   if (a.json) {
-    std::cout << to_json(v).dump(2) << "\n";
+    std::cout << json_text(to_json(v), 2) << "\n";
   } else {
     std::printf("checkpoint  %s, after step %ld\nsamples     %ld of %s\n", v.checkpoint.c_str(),
                 v.trained_steps, v.samples, v.of_data.c_str());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/sweep/jobs.h"
+#include "model/base/json.h"
 #include "model/base/shared_files.h"
 
 namespace isobar {
@@ -65,7 +66,7 @@ std::optional<ClusterUse> read_back(const fs::path& results, Scheduler& schedule
         add(sum, j);
         // What the books still count on is read again next time.
         if (std::all_of(it->second.begin(), it->second.end(), [](const JobLife& l) { return l.over; }))
-          write_atomically(unread[i].path() / "accounting.json", j.dump(1) + "\n");
+          write_atomically(unread[i].path() / "accounting.json", json_text(j, 1) + "\n");
       }
   if (sum.jobs == 0) return std::nullopt;
   return sum;

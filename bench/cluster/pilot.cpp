@@ -18,6 +18,7 @@
 #include "bench/sweep/resultsdir.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/base/program.h"
 #include "model/base/shared_files.h"
 
@@ -172,7 +173,7 @@ class Pilot {
     const auto map = launch_map(cluster_, nodes_, t.ranks());
     const bool resumes = dir.prepare(t.chained());
     write_atomically(dir.path() / "started_by", dir_.name() + " " + std::to_string(life_) + "\n");
-    write_atomically(dir.path() / "launch_map.json", to_json(map).dump(1) + "\n");
+    write_atomically(dir.path() / "launch_map.json", json_text(to_json(map), 1) + "\n");
     write_atomically(dir.path() / "rankfile", rankfile_text(map));
     const std::vector<std::string> program =
         trainer_command(about_.at("trainer"), dir.path(), t.ranks(), about_.at("rank_output"), resumes);

@@ -17,6 +17,7 @@
 #include "bench/sweep/store.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/base/progress.h"
 #include "model/base/shared_files.h"
 
@@ -279,7 +280,7 @@ class ClusterSweep {
     write_atomically(job.path() / "owner", "0\n");
     write_atomically(job.path() / "script", scheduler_.script(cluster_, request));
     write_atomically(job.path() / "job.json",
-                     description_of(p, job.name(), sweep_, options_, cluster_).dump(1) + "\n");
+                     json_text(description_of(p, job.name(), sweep_, options_, cluster_), 1) + "\n");
     for (const Trial* t : p.trials) {
       TrialDir dir = directory(*t);
       if (again_.erase(t->id)) dir.prepare();  // its old verdict goes to attempt-<n>/

@@ -228,7 +228,7 @@ std::vector<std::string> log_lines(const std::string& text, Times times) {
     } else if (c == '\n' || (c == '\r' && (i + 1 == text.size() || text[i + 1] != '\n'))) {
       if (c == '\n' || !out.back().empty()) out.emplace_back();
     } else if (c == '\r') {  // before a line's end
-    } else {
+    } else if (out.back().size() < kLongestLogLine) {
       out.back() += c;
     }
   }

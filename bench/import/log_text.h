@@ -13,6 +13,8 @@
 
 namespace isobar {
 
+constexpr size_t kLongestLogLine = 1 << 20;  // bytes; no line with numbers is longer, the rest is left out
+
 /// All of a file, inflated where gzip compressed it. Throws ConfigError, also for other compressions.
 std::string log_text(const std::string& file);
 

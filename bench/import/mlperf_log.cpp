@@ -10,6 +10,7 @@
 #include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar {
@@ -35,7 +36,7 @@ struct LoggedEvent {
 std::optional<LoggedEvent> event_in(const std::string& line) {
   const auto text = text_after(line, ":::MLLOG");
   if (!text) return std::nullopt;
-  const json j = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const json j = parse_json(*text);
   if (!j.is_object() || !j.contains("key") || !j["key"].is_string()) return std::nullopt;
   return LoggedEvent{j["key"].get<std::string>(), 1e-3 * number_in(j, "time_ms").value_or(0),
                      j.value("value", json()), j.value("metadata", json())};

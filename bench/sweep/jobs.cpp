@@ -4,6 +4,7 @@
 
 #include "bench/sweep/resultsdir.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/base/shared_files.h"
 
 namespace isobar {
@@ -64,7 +65,8 @@ bool JobDir::closed() const {
 }
 
 void JobDir::close(const std::string& state) const {
-  write_atomically(dir_ / "state.json", json({{"schema", 1}, {"id", id()}, {"state", state}}).dump() + "\n");
+  write_atomically(dir_ / "state.json",
+                   json_text(json({{"schema", 1}, {"id", id()}, {"state", state}})) + "\n");
   write_atomically(dir_ / "owner", "closed\n");
 }
 

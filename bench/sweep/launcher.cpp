@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "model/base/error.h"
+
 namespace isobar {
 namespace {
 
@@ -22,6 +24,15 @@ std::string tag_of(const std::filesystem::path& results) {
          std::to_string(s.st_ino);
 }
 
+/// As --set takes it. A configuration holds UTF-8 alone.
+std::string quoted(const std::filesystem::path& dir) {
+  try {
+    return nlohmann::json(dir.string()).dump();
+  } catch (const nlohmann::json::type_error&) {
+    throw ConfigError(dir.string(), "--results", "holds bytes that are no UTF-8", "name another folder");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> trainer_command(const std::string& trainer, const std::filesystem::path& dir,
@@ -32,7 +43,7 @@ std::vector<std::string> trainer_command(const std::string& trainer, const std::
                                     "--ranks",
                                     std::to_string(ranks),
                                     "--set",
-                                    "run.out=" + nlohmann::json(dir.string()).dump()};
+                                    "run.out=" + quoted(dir)};
   if (rank_output != "first") words.insert(words.end(), {"--rank-output", rank_output});
   if (resume) words.insert(words.end(), {"--resume", dir.string(), "--set-aside-damaged"});
   return words;

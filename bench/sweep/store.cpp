@@ -1,4 +1,5 @@
 #include "bench/sweep/store.h"
+#include "model/base/json.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <unistd.h>
@@ -49,7 +50,7 @@ void bind(SQLite::Statement& s, int at, const json& v) {
   else if (v.is_number())
     s.bind(at, v.get<double>());
   else
-    s.bind(at, v.is_string() ? v.get<std::string>() : v.dump());
+    s.bind(at, v.is_string() ? v.get<std::string>() : json_text(v));
 }
 
 void create_tables(SQLite::Database& db) {
@@ -166,14 +167,14 @@ std::vector<RunColumn> run_columns(const RunRecord& r) {
       {"cpu", "TEXT", known("cpu")},
       {"isa", "TEXT", known("isa")},
       {"bf16_mode", "TEXT", known("bf16_mode")},
-      {"axes_json", "TEXT", r.axes.dump()},
-      {"memory_json", "TEXT", json(r.memory_by_category).dump()},
-      {"provenance_json", "TEXT", p.dump()}};
+      {"axes_json", "TEXT", json_text(r.axes)},
+      {"memory_json", "TEXT", json_text(json(r.memory_by_category))},
+      {"provenance_json", "TEXT", json_text(p)}};
   const json spec = to_json(r.spec);
   for (const auto& [section, keys] : spec.items())
     for (const auto& [key, value] : keys.items())
       c.push_back({std::string(section).append("_").append(key), sql_type(value),
-                   value.is_array() ? json(value.dump()) : value});
+                   value.is_array() ? json(json_text(value)) : value});
   return c;
 }
 

@@ -12,6 +12,7 @@
 #include "bench/sweep/resultsdir.h"
 #include "model/base/checkpoint_names.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "model/base/shared_files.h"
 #include "model/base/signal_name.h"
 
@@ -125,9 +126,9 @@ bool TrialDir::prepare(bool go_on) {
                       {"warmup", warmup_},
                       {"axes", object_of(trial_.axes)},
                       {"spec", spec}};
-  write_atomically(dir_ / "trial.json", trial.dump(1) + "\n");
+  write_atomically(dir_ / "trial.json", json_text(trial, 1) + "\n");
   // JSON is YAML too; dumping it keeps every value's type beyond doubt.
-  write_atomically(dir_ / "config.yaml", spec.dump(1) + "\n");
+  write_atomically(dir_ / "config.yaml", json_text(spec, 1) + "\n");
   return from > 0;
 }
 

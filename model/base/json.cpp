@@ -6,6 +6,10 @@
 
 namespace isobar {
 
+std::string json_text(const nlohmann::json& j, int indent) {
+  return j.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 std::string json_excess(std::string_view text, int64_t values) {
   int64_t depth = 0, deepest = 0, count = 0;
   bool quoted = false;

@@ -16,6 +16,10 @@ namespace isobar {
 constexpr int64_t kJsonDepth = 64;
 constexpr int64_t kJsonValues = 4'000'000;
 
+/// As text, on one line or indented. Bytes that are no UTF-8, as of a file's name, become U+FFFD: dump() by
+/// itself throws.
+std::string json_text(const nlohmann::json& j, int indent = -1);
+
 /// What exceeds the bounds ("is nested more than 64 levels deep"); "" when nothing does. Cheap: parses
 /// nothing.
 std::string json_excess(std::string_view text, int64_t values = kJsonValues);

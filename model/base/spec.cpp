@@ -1,11 +1,13 @@
 #include "model/base/spec.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "model/base/spec_keys.h"
 #include "model/base/yaml.h"
 
@@ -301,8 +303,19 @@ struct Reader {
     if (!j.contains(section) || !j[section].contains(name)) return nullptr;
     return &j[section][name];
   }
+  /// No size, count or step comes near, and products of a few such stay within 64 bits; a seed may be any.
+  static constexpr int64_t kMostOfAny = int64_t{1} << 40;
+  int64_t bounded(const std::string& key, const nlohmann::json& v) const {
+    const bool seed = key.ends_with("seed");
+    const int64_t most = seed ? std::numeric_limits<int64_t>::max() : kMostOfAny;
+    const bool above = v.is_number_unsigned() ? v.get<uint64_t>() > static_cast<uint64_t>(most)
+                                              : v.get<int64_t>() > most || v.get<int64_t>() < -most;
+    if (above)
+      throw ConfigError(file, key, "is " + json_text(v) + ", beyond " + std::to_string(most), "give less");
+    return v.get<int64_t>();
+  }
   [[noreturn]] void wrong(const std::string& key, const nlohmann::json& v, const char* want) const {
-    throw ConfigError(file, key, "is " + v.dump() + ", not " + want, std::string("give ") + want);
+    throw ConfigError(file, key, "is " + json_text(v) + ", not " + want, std::string("give ") + want);
   }
   void operator()(const std::string& key, std::string& out) const {
     const auto* v = find(key);
@@ -319,10 +332,10 @@ struct Reader {
     if (!v) return;
     if (v->is_null())
       out = 0;
-    else if (v->is_number_integer())
-      out = v->get<int64_t>();
-    else
+    else if (!v->is_number_integer())
       wrong(key, *v, "a whole number");
+    else
+      out = bounded(key, *v);
   }
   void operator()(const std::string& key, double& out) const {
     const auto* v = find(key);
@@ -340,7 +353,10 @@ struct Reader {
     list(key, out, "a list of numbers", [](const nlohmann::json& x) { return x.is_number(); });
   }
   void operator()(const std::string& key, std::vector<int64_t>& out) const {
-    list(key, out, "a list of whole numbers", [](const nlohmann::json& x) { return x.is_number_integer(); });
+    list(key, out, "a list of whole numbers", [&](const nlohmann::json& x) {
+      if (x.is_number_integer()) bounded(key, x);
+      return x.is_number_integer();
+    });
   }
   void operator()(const std::string& key, std::vector<std::string>& out) const {
     list(key, out, "a list of words", [](const nlohmann::json& x) { return x.is_string(); });
@@ -382,7 +398,7 @@ std::string kind_in(const nlohmann::json& j, const std::string& file) {
   if (kind.is_string() && has(kinds, kind.get<std::string>())) return kind;
   std::string list;
   for (const auto& k : kinds) list += (list.empty() ? "" : ", ") + k;
-  throw ConfigError(file, "net.kind", "is " + kind.dump() + ", which is unknown", "use one of " + list);
+  throw ConfigError(file, "net.kind", "is " + json_text(kind) + ", which is unknown", "use one of " + list);
 }
 
 }  // namespace

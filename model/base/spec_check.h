@@ -6,6 +6,7 @@
 #pragma once
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,18 @@ struct SpecCheck {
   void at_most(int64_t value, int64_t high, const char* key) const {
     that(value <= high, key, "is " + std::to_string(value) + ", above " + std::to_string(high),
          "give " + std::to_string(high) + " or less");
+  }
+  /// Above 0, and what 32 bits hold with all their digits: a smaller number would count as 0 there.
+  void in_floats(double value, const char* key, const std::string& mend) const {
+    that(value > 0, key, "is not positive", mend);
+    constexpr auto least = static_cast<double>(std::numeric_limits<float>::min()),
+                   most = static_cast<double>(std::numeric_limits<float>::max());
+    that(value >= least && value <= most, key, "is outside of what 32 bits hold, 1.2e-38 to 3.4e38", mend);
+  }
+  /// The same, or 0
+  void zero_or_in_floats(double value, const char* key, const std::string& mend) const {
+    that(value >= 0, key, "is negative", mend);
+    if (value > 0) in_floats(value, key, mend);
   }
   void one_of(const std::string& value, const std::vector<std::string>& allowed, const char* key) const {
     if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;

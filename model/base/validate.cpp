@@ -18,6 +18,7 @@ void validate_values(const RunSpec& s) {
 
   const DataSpec& d = s.data;
   check.at_least(d.dt, 1, "data.dt");
+  check.at_most(d.dt, 1 << 25, "data.dt");
   check.at_least(d.workers, 0, "data.workers");
   check.at_most(d.workers, 1024, "data.workers");
   check.at_least(d.prefetch, 1, "data.prefetch");
@@ -41,13 +42,12 @@ void validate_values(const RunSpec& s) {
   check.at_least(t.global_batch, 1, "train.global_batch");
   check.at_most(t.global_batch, 1 << 24, "train.global_batch");
   check.at_least(t.steps, 1, "train.steps");
+  check.at_most(t.steps, int64_t{1} << 36, "train.steps");
   check.one_of(t.optimizer, {"adam", "adamw", "sgd"}, "train.optimizer");
   check.that(t.momentum >= 0 && t.momentum < 1, "train.momentum", "is not in [0, 1)", "e.g. 0.9");
   check.one_of(t.loss, {"relative-l2", "mae", "mse", "huber", "cross_entropy"}, "train.loss");
-  for (const double w : t.loss_weights)
-    check.that(w >= 0 && std::isfinite(w), "train.loss_weights", "has a negative number", "give 0 or more");
-  check.that(t.huber_delta > 0 && std::isfinite(t.huber_delta), "train.huber_delta", "is not positive",
-             "e.g. 1");
+  for (const double w : t.loss_weights) check.zero_or_in_floats(w, "train.loss_weights", "give 0 or more");
+  check.in_floats(t.huber_delta, "train.huber_delta", "e.g. 1");
   for (const std::string& f : t.variable_weights)
     check.that(named_factor(f).has_value(), "train.variable_weights", "'" + f + "' is no name with a weight",
                "give name=number, e.g. z=3.5");
@@ -60,7 +60,7 @@ void validate_values(const RunSpec& s) {
   for (const auto& [value, key] : {std::pair{t.surface_weight, "train.surface_weight"},
                                    {t.upper_weight, "train.upper_weight"},
                                    {t.data_weight, "train.data_weight"}})
-    check.that(value >= 0 && std::isfinite(value), key, "is negative", "give 0 or more");
+    check.zero_or_in_floats(value, key, "give 0 or more");
   for (const std::string& f : t.lr_factors)
     check.that(named_factor(f).has_value(), "train.lr_factors", "'" + f + "' is no name with a factor",
                "give pattern=number, e.g. head=0.1");
@@ -68,8 +68,7 @@ void validate_values(const RunSpec& s) {
   check.at_least(t.checkpoint_keep, 0, "train.checkpoint_keep");
   check.at_least(t.lora_rank, 0, "train.lora_rank");
   check.at_most(t.lora_rank, kMostSize, "train.lora_rank");
-  check.that(t.lora_alpha >= 0 && std::isfinite(t.lora_alpha), "train.lora_alpha", "is negative",
-             "give 0 (the rank) or more");
+  check.zero_or_in_floats(t.lora_alpha, "train.lora_alpha", "give 0 (the rank) or more");
   for (const auto& [patterns, key] : {std::pair{&t.freeze, "train.freeze"},
                                       {&t.lora_targets, "train.lora_targets"},
                                       {&t.no_decay, "train.no_decay"}})
@@ -82,18 +81,17 @@ void validate_values(const RunSpec& s) {
   check.at_least(t.lr_cooldown, 0, "train.lr_cooldown");
   check.that(t.lr_threshold >= 0 && t.lr_threshold < 1, "train.lr_threshold", "is not in [0, 1)",
              "e.g. 1e-4");
-  check.that(t.lr_min >= 0 && std::isfinite(t.lr_min), "train.lr_min", "is negative", "give 0 or more");
+  check.zero_or_in_floats(t.lr_min, "train.lr_min", "give 0 or more");
   check.one_of(t.lr_scaling, {"none", "sqrt", "linear"}, "train.lr_scaling");
-  check.that(t.lr > 0 && std::isfinite(t.lr), "train.lr", "is not positive", "e.g. 5e-4");
+  check.in_floats(t.lr, "train.lr", "e.g. 5e-4");
   check.that(t.lr_schedule != "cosine" || t.lr_min <= t.lr, "train.lr_min", "is above train.lr",
              "a cosine falls to it: give less");
   check.that(t.beta1 >= 0 && t.beta1 < 1, "train.beta1", "is not in [0, 1)", "e.g. 0.9");
   check.that(t.beta2 >= 0 && t.beta2 < 1, "train.beta2", "is not in [0, 1)", "e.g. 0.95");
-  check.that(t.adam_eps > 0, "train.adam_eps", "is not positive", "e.g. 1e-8");
-  check.that(t.weight_decay >= 0, "train.weight_decay", "is negative", "give 0 or more");
-  check.that(t.grad_clip >= 0 && std::isfinite(t.grad_clip), "train.grad_clip", "is negative",
-             "0 clips nothing");
-  check.that(t.min_loss_scale > 0, "train.min_loss_scale", "is not positive", "e.g. 1");
+  check.in_floats(t.adam_eps, "train.adam_eps", "e.g. 1e-8");
+  check.zero_or_in_floats(t.weight_decay, "train.weight_decay", "give 0 or more");
+  check.zero_or_in_floats(t.grad_clip, "train.grad_clip", "0 clips nothing");
+  check.in_floats(t.min_loss_scale, "train.min_loss_scale", "e.g. 1");
   check.that(t.initial_loss_scale > 0 && t.initial_loss_scale <= 0x1p100, "train.initial_loss_scale",
              "is not above 0 and up to 2^100", "e.g. 65536");
   check.at_least(t.loss_scale_window, 1, "train.loss_scale_window");
@@ -129,8 +127,10 @@ void validate_values(const RunSpec& s) {
   check.one_of(p.attention, {"flash", "unfused"}, "policy.attention");
   check.at_least(p.micro_batch, 0, "policy.micro_batch");
   check.that(p.zero >= 0 && p.zero <= 3, "policy.zero", str(p.zero) + " is no ZeRO stage", "use 0 to 3");
-  check.that(p.bucket_mb > 0 && std::isfinite(p.bucket_mb), "policy.bucket_mb", "is not positive", "e.g. 25");
+  check.that(p.bucket_mb > 0 && p.bucket_mb <= 1e6, "policy.bucket_mb", "is not above 0 and up to 1e6",
+             "e.g. 25");
   check.at_least(s.run.threads, 0, "run.threads");
+  check.at_most(s.run.threads, 1 << 16, "run.threads");
   check.one_of(s.run.device, {"cpu", "cuda", "auto"}, "run.device");
   check.one_of(s.run.gemm_choice, {"heuristic", "timed"}, "run.gemm_choice");
   check.that(!s.run.deterministic_attention || s.run.device != "cpu", "run.deterministic_attention",
@@ -138,7 +138,8 @@ void validate_values(const RunSpec& s) {
              "leave it out, or set run.device: cuda");
   check.that(!s.run.tensorboard || !s.run.out.empty(), "run.tensorboard",
              "writes into run.out, which is not set", "set run.out, or leave it out");
-  check.that(s.run.hang_timeout > 0, "run.hang_timeout", "is not positive", "give seconds, e.g. 300");
+  check.that(s.run.hang_timeout > 0 && s.run.hang_timeout <= 1e9, "run.hang_timeout",
+             "is not above 0 and up to 1e9", "give seconds, e.g. 300");
 }
 
 void validate_replay(const RunSpec& s, const SpecCheck& check) {

@@ -24,7 +24,7 @@ void validate_blocks(const Net& n, const SpecCheck& check) {
   at_least_one(
       {{n.embed_dim, "net.embed_dim"}, {n.num_heads, "net.num_heads"}, {n.mlp_ratio, "net.mlp_ratio"}},
       check);
-  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-6");
+  check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-6");
   if constexpr (requires { n.gelu; }) check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
 }
 
@@ -78,7 +78,7 @@ void validate_net(const RegionalGnnSpec& n, const SpecCheck& check) {
                 {n.mlp_hidden_size, "net.mlp_hidden_size"},
                 {n.mlp_num_hidden_layers, "net.mlp_num_hidden_layers"}},
                check);
-  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+  check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-5");
   check.one_of(n.partition, {"bands", "metis"}, "net.partition");
   check.that(n.spacing >= 1e-4 && n.spacing <= 90, "net.spacing", "is not in [0.0001, 90]",
              "give the grid's step in degrees, e.g. 0.25");
@@ -111,11 +111,12 @@ void validate_net(const AuroraSpec& n, const SpecCheck& check) {
   check.that(!n.levels.empty(), "net.levels", "has no pressure level", "give them in hPa");
   check.that(n.latent_levels >= 2, "net.latent_levels", "is below 2",
              "one is the surface's: give at least 2");
+  check.at_most(n.latent_levels, 1024, "net.latent_levels");
   check.that(n.window.size() == 3, "net.window", "has " + std::to_string(n.window.size()) + " sizes",
              "give latent levels, patches down and across, e.g. [2, 6, 12]");
   check.that(n.encoder_depths.size() >= 2 && n.encoder_depths.size() <= 8, "net.encoder_depths",
              "has " + std::to_string(n.encoder_depths.size()) + " resolutions", "give 2 to 8");
-  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+  check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-5");
   check.one_of(n.placement, {"balanced", "halves"}, "net.placement");
   check.that(n.drop_path >= 0 && n.drop_path < 1, "net.drop_path", "is not in [0, 1)", "e.g. 0.2");
   check.that(n.lead_time > 0 && n.lead_time <= 504, "net.lead_time", "is not in (0, 504] hours", "e.g. 6");
@@ -140,7 +141,7 @@ void validate_net(const GraphcastSpec& n, const SpecCheck& check) {
              "give how often the icosahedron is split, e.g. 6");
   check.that(n.radius > 0 && n.radius <= 2, "net.radius", "is not in (0, 2]",
              "give a part of the mesh's longest edge, e.g. 0.6");
-  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+  check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-5");
   check.one_of(n.partition, {"bands", "metis"}, "net.partition");
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -14,9 +15,8 @@
 namespace isobar {
 namespace {
 
-nlohmann::json scalar(const YAML::Node& node) {
-  const std::string& s = node.Scalar();
-  if (node.Tag() == "!") return s;  // quoted
+/// By YAML 1.2's core rules.
+nlohmann::json plain_scalar(const std::string& s) {
   if (s.empty() || s == "~" || s == "null" || s == "Null" || s == "NULL" || s == "None") return nullptr;
   if (s == "true" || s == "True" || s == "TRUE") return true;
   if (s == "false" || s == "False" || s == "FALSE") return false;
@@ -28,6 +28,11 @@ nlohmann::json scalar(const YAML::Node& node) {
   if (auto r = std::from_chars(first, last, d); r.ec == std::errc() && r.ptr == last && std::isfinite(d))
     return d;
   return s;
+}
+
+nlohmann::json scalar(const YAML::Node& node) {
+  const bool text = node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str";  // quoted, or !!str
+  return text ? nlohmann::json(node.Scalar()) : plain_scalar(node.Scalar());
 }
 
 bool is_utf8(const std::string& s) {
@@ -46,12 +51,37 @@ std::string place(const std::string& key, const YAML::Node& node) {
   return "line " + std::to_string(mark.is_null() ? 1 : mark.line + 1);
 }
 
-void refuse_other_encodings(const std::string& s, const std::string& file, const std::string& key) {
+void refuse_other_encodings(const std::string& s, const std::string& file, const std::string& key,
+                            const char* mend = "save the file as UTF-8") {
   const bool plain = std::all_of(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
   if (s.find('\0') != std::string::npos)  // would cut the text short wherever it goes
     throw ConfigError(file, key, "holds a NUL character", "remove it");
-  if (!plain && !is_utf8(s))
-    throw ConfigError(file, key, "holds bytes that are no UTF-8", "save the file as UTF-8");
+  if (!plain && !is_utf8(s)) throw ConfigError(file, key, "holds bytes that are no UTF-8", mend);
+}
+
+// "!include other.yaml" would be taken for the text "other.yaml".
+void refuse_unknown_tag(const YAML::Node& node, const std::string& file, const std::string& key) {
+  const std::string& tag = node.Tag();
+  if (tag.empty() || tag == "?" || tag == "!") return;
+  for (const char* known : {"str", "int", "float", "bool", "null", "map", "seq"})
+    if (tag == std::string("tag:yaml.org,2002:") + known) return;
+  throw ConfigError(file, place(key, node), "has the tag " + tag + ", which has no meaning here",
+                    "leave the tag out, or quote a text that begins with !");
+}
+
+// The parser passes over directives that it does not know, so a file of them would be an empty one.
+void refuse_directives(const std::string& text, const std::string& file) {
+  std::istringstream in(text);
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.starts_with("%YAML ") || line.starts_with("%TAG ") || line.starts_with("#") ||
+        line.find_first_not_of(" \t\r") == std::string::npos)
+      continue;
+    if (!line.starts_with("%")) return;
+    throw ConfigError(file, "line " + std::to_string(number), "begins with %, as no key or value does",
+                      "remove it, or quote the text");
+  }
 }
 
 constexpr int kDepth = 64;            // levels
@@ -102,6 +132,7 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
     throw ConfigError(file, place(key, node),
                       "is nested more than " + std::to_string(kDepth) + " levels deep", "flatten it");
   room.take(node, file, key);
+  refuse_unknown_tag(node, file, key);
   switch (node.Type()) {
     case YAML::NodeType::Scalar:
       refuse_other_encodings(node.Scalar(), file, place(key, node));
@@ -186,9 +217,16 @@ nlohmann::json load(const std::string& path, std::vector<std::string> before) {
 }  // namespace
 
 nlohmann::json parse_yaml(const std::string& text, const std::string& file) {
+  refuse_directives(text, file);
   try {
     Room room;
-    return convert(YAML::Load(text), file, "", 0, room);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    for (size_t i = 1; i < documents.size(); ++i)
+      if (!documents[i].IsNull())
+        throw ConfigError(file, place("", documents[i]),
+                          "is in another document (behind ---), and a file's first is all that is read",
+                          "keep one document, or make each a file");
+    return documents.empty() ? nlohmann::json() : convert(documents[0], file, "", 0, room);
   } catch (const YAML::Exception& e) {
     throw ConfigError(file, "line " + std::to_string(e.mark.line + 1), "is not valid YAML: " + e.msg,
                       "check indentation, colons and quotes there");
@@ -241,6 +279,41 @@ void merge_into(nlohmann::json& base, const nlohmann::json& over) {
   for (const auto& [key, value] : over.items()) merge_into(base[key], value);
 }
 
+namespace {
+
+// " #" outside of quotes: a file's comment, and part of what somebody typed.
+bool holds_comment(const std::string& text) {
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != 0) {
+      if (c == '\\' && quote == '"')
+        ++i;
+      else if (c == quote)
+        quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '#' && i > 0 && (text[i - 1] == ' ' || text[i - 1] == '\t')) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A list, a map or a quoted text is YAML. All else is what was typed: of "runs/run #2" or "a: b" YAML would
+// make something else.
+nlohmann::json value_of_option(const std::string& typed, const std::string& option) {
+  const size_t begin = typed.find_first_not_of(" \t\n"), end = typed.find_last_not_of(" \t\n");
+  const std::string text = begin == std::string::npos ? "" : typed.substr(begin, end - begin + 1);
+  refuse_other_encodings(text, option, "", "name it in UTF-8");
+  if (text.find_first_of("[{\"'") != 0) return plain_scalar(text);
+  if (holds_comment(text))
+    throw ConfigError(option, "", "holds ' #', which begins a comment", "put the text in quotes");
+  return parse_yaml(text, option);
+}
+
+}  // namespace
+
 void apply_override(nlohmann::json& j, const std::string& assignment) {
   const size_t eq = assignment.find('=');
   if (eq == std::string::npos || eq == 0)
@@ -259,7 +332,7 @@ void apply_override(nlohmann::json& j, const std::string& assignment) {
     if (dot == std::string::npos) break;
     begin = dot + 1;
   }
-  *at = parse_yaml(assignment.substr(eq + 1), "--set " + key);
+  *at = value_of_option(assignment.substr(eq + 1), "--set " + key);
 }
 
 }  // namespace isobar

@@ -15,7 +15,8 @@ nlohmann::json load_yaml(const std::string& path);                            //
 nlohmann::json parse_yaml(const std::string& text, const std::string& file);  // no inheritance
 /// Text that parse_yaml reads as `j`: a line for each key, lists of plain values on one line.
 std::string to_yaml(const nlohmann::json& j);
-/// Sets "a.b.c=value" (value in YAML syntax) in `j`. Throws ConfigError naming `--set`.
+/// Sets "a.b.c=value" in `j`: a list, a map or a quoted text in YAML's syntax; else the words as typed, null,
+/// true, false or a number by the rules above. Throws ConfigError naming `--set`.
 void apply_override(nlohmann::json& j, const std::string& assignment);
 /// `over` replaces `base` key by key; maps merge, all else is replaced.
 void merge_into(nlohmann::json& base, const nlohmann::json& over);

@@ -1,6 +1,7 @@
 #include "model/comm/launcher.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <sstream>
 
@@ -11,17 +12,27 @@ namespace {
 
 struct Variable {
   const char* launcher;
-  const char* processes;  // variable with their number
-  const char* needs;      // the variable that must also be set, since the name alone is ambiguous
+  const char* processes;               // variable with their number
+  std::array<const char*, 3> needs{};  // one of these must also be set, since the name alone is ambiguous
 };
 
-constexpr Variable kVariables[] = {{"Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE", nullptr},
-                                   {"mpiexec (MPICH, Intel MPI) or srun", "PMI_SIZE", nullptr},
-                                   {"MVAPICH2's mpiexec", "MV2_COMM_WORLD_SIZE", nullptr},
-                                   {"PALS' mpiexec", "PALS_SIZE", nullptr},
-                                   {"srun", "SLURM_STEP_NUM_TASKS", nullptr},
-                                   {"flux run", "FLUX_JOB_SIZE", nullptr},
-                                   {"torchrun", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"}};
+constexpr Variable kVariables[] = {
+    {"Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE"},
+    {"mpiexec (MPICH, Intel MPI) or srun", "PMI_SIZE"},
+    {"MVAPICH2's mpiexec", "MV2_COMM_WORLD_SIZE"},
+    {"PALS' mpiexec", "PALS_SIZE"},
+    {"srun", "SLURM_STEP_NUM_TASKS"},
+    {"flux run", "FLUX_JOB_SIZE"},
+    {"jsrun", "JSM_NAMESPACE_SIZE"},
+    {"horovodrun", "HOROVOD_SIZE", {"HOROVOD_RANK"}},
+    {"torchrun",  // and those that set what PyTorch reads: accelerate, deepspeed
+     "WORLD_SIZE",
+     {"TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK"}}};
+
+bool is_meant(const Variable& v, const Environment& environment) {
+  return !v.needs[0] || std::any_of(v.needs.begin(), v.needs.end(),
+                                    [&](const char* name) { return name && environment(name); });
+}
 
 // Variables by which an MPI finds its other processes.
 constexpr const char* kMeetingPlaces[] = {
@@ -41,7 +52,7 @@ const Launch::Claim& largest(const Launch& launch) {
 
 std::string mend_of(const Launch::Claim& claim, const std::string& mpi) {
   const std::string n = std::to_string(claim.processes);
-  if (claim.launcher == "torchrun")
+  if (claim.launcher == "torchrun" || claim.launcher == "horovodrun")
     return "start it by itself with isobar train --ranks " + n + ", or under mpiexec -n " + n;
   if (claim.variable == "SLURM_STEP_NUM_TASKS")
     return "give srun the PMI that this MPI speaks (--mpi=pmix or --mpi=pmi2; srun --mpi=list names them), "
@@ -67,7 +78,7 @@ bool Launch::started() const {
 Launch launch_of(const Environment& environment) {
   Launch out;
   for (const Variable& v : kVariables)
-    if (const char* n = environment(v.processes); n && (!v.needs || environment(v.needs)))
+    if (const char* n = environment(v.processes); n && is_meant(v, environment))
       out.claims.push_back({v.launcher, v.processes, std::strtoll(n, nullptr, 10)});
   for (const char* name : kMeetingPlaces) out.joined |= environment(name) != nullptr;
   return out;

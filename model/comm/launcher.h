@@ -4,8 +4,8 @@
 //   if (launch_of(environment).size > 1) …                   // before MPI is initialised
 //   check_launch(launch_of(environment), mpi_size, "Open MPI v4.1.4");
 //
-// Variables of Open MPI (orterun), PMI (Hydra of MPICH and Intel MPI, Slurm's PMI2), MVAPICH2, Slurm (srun),
-// PALS (HPE's and Intel's Aurora), Flux, torchrun (TorchElastic).
+// Variables: Open MPI (orterun), PMI (Hydra of MPICH and Intel MPI, Slurm's PMI2), MVAPICH2, Slurm (srun),
+// PALS (HPE's and Intel's Aurora), Flux, JSM, Horovod, torchrun (TorchElastic, and those that set the same).
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -111,7 +111,9 @@ bool FieldFile::finish_stretch(int64_t t, int64_t c, const GridWindow& window, c
            std::string(std::isnan(x[bad]) ? "NaN" : "an infinite value") + " at row " +
                std::to_string(window.row + at / window.width) + ", column " +
                std::to_string(window.column + at % window.width),
-           "training needs complete fields: fill or drop this step, or say data.mask: missing");
+           std::isnan(x[bad])
+               ? "training needs complete fields: fill or drop this step, or say data.mask: missing"
+               : kInfinityMend);
     }
     s.first += n, s.n -= n;
   }

@@ -48,6 +48,10 @@ struct GridWindow {
   int64_t row = 0, column = 0, height, width;
 };
 
+/// No mask helps: it leaves out what is missing.
+inline const char* const kInfinityMend =
+    "correct it or drop this step, or store it as missing (NaN or _FillValue)";
+
 class FieldFile {
  public:
   virtual ~FieldFile() = default;

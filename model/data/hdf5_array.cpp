@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 
 #include "model/base/error.h"
 #include "model/data/chunk_walk.h"
 #include "model/data/hdf5_handle.h"
+#include "model/data/hdf5_sources.h"
 
 namespace isobar {
 
@@ -86,6 +86,7 @@ Hdf5Array::Hdf5Array(const std::string& file, const std::string& name, std::shar
     : file_(file), name_(name), cache_(std::move(cache)), input_(file) {
   const LibraryLock lock(file_);
   const Opened opened(file_, name_);
+  require_own_bytes(opened.set.id, file_, name_);  // before H5Dget_space, which looks into what is mapped
   read_layout(opened.file.id, opened.set.id);
   if (!locked_because_.empty() && element_ == Element::f16)
     element_ = Element::f64;  // as H5Dread hands it out
@@ -118,11 +119,6 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
   H5Pget_userblock(fcpl.id, &user_block);
   switch (H5Pget_layout(dcpl.id)) {
     case H5D_CONTIGUOUS: {
-      if (H5Pget_external_count(dcpl.id) > 0) {
-        locked_because_ = "external storage";
-        require_sources(dcpl.id);
-        break;
-      }
       const haddr_t at = H5Dget_offset(set);
       if (at == HADDR_UNDEF && product(dims_) > 0)
         throw ArrayError("'" + name_ + "' was created but never written", "make the file again");
@@ -160,7 +156,6 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
     }
     default:
       locked_because_ = "storage layout";
-      require_sources(dcpl.id);
       require_all_of_compact(set, dcpl.id, static_cast<int64_t>(H5Tget_size(type.id)));
   }
 }
@@ -174,45 +169,6 @@ void Hdf5Array::require_all_of_compact(int64_t set, int64_t dcpl, int64_t elemen
                          std::to_string(element_bytes) + " bytes and holds " + std::to_string(held) +
                          " bytes",
                      kDamaged);
-}
-
-// What HDF5 would open besides this file: it waits for pipes, reads devices, and takes fill values for the
-// data of a file that is not there.
-void Hdf5Array::require_sources(int64_t dcpl) const {
-  const auto require = [&](const std::string& name) {
-    if (name == "." || name.find('%') != std::string::npos) return;  // itself; a pattern
-    const std::filesystem::path beside = std::filesystem::path(file_).parent_path() / name;
-    std::error_code unknown;
-    const bool elsewhere =
-        !std::filesystem::exists(beside, unknown) && std::filesystem::exists(name, unknown);
-    try {
-      const InputFile readable(elsewhere ? std::filesystem::path(name) : beside);
-    } catch (const ConfigError& e) {  // it says the mend
-      throw ArrayError("'" + name_ + "' takes its data from another file: " + e.what(), "");
-    }
-  };
-  char name[4096] = "";
-  for (int i = 0; i < H5Pget_external_count(dcpl); ++i) {
-    if (H5Pget_external(dcpl, static_cast<unsigned>(i), sizeof name, name, nullptr, nullptr) < 0)
-      throw ArrayError(hdf5_message(), kDamaged);
-    require(std::string(name, strnlen(name, sizeof name)));
-  }
-  size_t sources = 0;
-  if (H5Pget_layout(dcpl) != H5D_VIRTUAL || H5Pget_virtual_count(dcpl, &sources) < 0) return;
-  if (sources > 100'000) throw ArrayError("'" + name_ + "' maps more than 100,000 datasets", kDamaged);
-  for (size_t i = 0; i < sources; ++i) {
-    char set[1024] = "";
-    if (H5Pget_virtual_filename(dcpl, i, name, sizeof name) < 0 ||
-        H5Pget_virtual_dsetname(dcpl, i, set, sizeof set) < 0)
-      throw ArrayError(hdf5_message(), kDamaged);
-    std::error_code unknown;
-    const std::filesystem::path beside = std::filesystem::path(file_).parent_path() / name;
-    const bool here = std::string(name) == "." || std::filesystem::equivalent(beside, file_, unknown);
-    if (here && (name_ == set || "/" + name_ == set))
-      throw ArrayError("'" + name_ + "' is a virtual dataset that maps itself",
-                       "map the dataset that holds the data");
-    require(name);
-  }
 }
 
 namespace {

@@ -52,7 +52,6 @@ class Hdf5Array : public RawArray {
   };
   void read_layout(int64_t file, int64_t set);
   void read_filters(int64_t set, int64_t dcpl);
-  void require_sources(int64_t dcpl) const;
   void require_all_of_compact(int64_t set, int64_t dcpl, int64_t element_bytes) const;
   void walk_index() const;
   void read_locked(const Index& start, const Index& count, void* out) const;

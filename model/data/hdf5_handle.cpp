@@ -1,14 +1,12 @@
 #include "model/data/hdf5_handle.h"
 
-#include <algorithm>
 #include <filesystem>
 
-namespace isobar {
-namespace {
+#include "model/data/hdf5_sources.h"
 
-/// Room for the whole index of a file of many chunks: with less, each walk over it would read it from the
-/// file again.
-hid_t large_metadata_cache() {
+namespace isobar {
+
+hid_t metadata_access() {
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   H5AC_cache_config_t cache;
   cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
@@ -20,6 +18,8 @@ hid_t large_metadata_cache() {
   return access;
 }
 
+namespace {
+
 /// Links into other files are not followed: where a dataset's bytes lie is told by file. HDF5 would also wait
 /// for a pipe that a link names.
 hid_t without_external_links() {
@@ -28,17 +28,6 @@ hid_t without_external_links() {
                          void*) -> herr_t { return -1; };
   H5Pset_elink_cb(access, refuse, nullptr);
   return access;
-}
-
-/// "an external link to FILE" where the name is one, else "".
-std::string external_link(hid_t place, const char* name, const H5L_info_t& link) {
-  if (link.type != H5L_TYPE_EXTERNAL) return "";
-  std::string value(std::min<size_t>(link.u.val_size, 1 << 16), '\0');
-  const char *file = nullptr, *object = nullptr;
-  if (value.empty() || H5Lget_val(place, name, value.data(), value.size(), H5P_DEFAULT) < 0 ||
-      H5Lunpack_elink_val(value.data(), value.size(), nullptr, &file, &object) < 0)
-    return "an external link";
-  return std::string("an external link to ") + file;
 }
 
 hid_t open_set(hid_t file, const std::string& name) {
@@ -68,30 +57,13 @@ std::string hdf5_message() {
   return text.empty() ? "unknown HDF5 error" : text;
 }
 
-void require_own_links(const std::string& path) {
-  const LibraryLock lock(path);
-  const Handle access(large_metadata_cache(), H5Pclose);
-  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose);
-  if (file.id < 0) throw ArrayError("HDF5 cannot open it: " + hdf5_message(), "copy or download it again");
-  std::string found;
-  const auto look = [](hid_t group, const char* name, const H5L_info_t* link, void* data) -> herr_t {
-    auto& text = *static_cast<std::string*>(data);
-    if (link->type == H5L_TYPE_EXTERNAL)
-      text = "'" + std::string(name) + "' is " + external_link(group, name, *link);
-    return text.empty() ? 0 : 1;
-  };
-  if (H5Lvisit(file.id, H5_INDEX_NAME, H5_ITER_NATIVE, look, &found) < 0)
-    throw ArrayError("HDF5 cannot list what it holds: " + hdf5_message(), "copy or download it again");
-  if (!found.empty()) throw ArrayError(found, "name the file that holds the data");
-}
-
 std::vector<std::string> names_beside(const std::string& path, const std::string& name) {
   struct Seen {
     std::string but;
     std::vector<std::string> names;
   } seen{name, {}};
   const LibraryLock lock(path);
-  const Handle access(large_metadata_cache(), H5Pclose);
+  const Handle access(metadata_access(), H5Pclose);
   const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose);
   const auto look = [](hid_t, const char* found, const H5L_info_t*, void* data) -> herr_t {
     auto& all = *static_cast<Seen*>(data);
@@ -105,7 +77,7 @@ std::vector<std::string> names_beside(const std::string& path, const std::string
 bool has_nersc_layout(const std::string& path) {
   const std::string ending = std::filesystem::path(path).extension();
   const LibraryLock lock(path);
-  const Handle access(large_metadata_cache(), H5Pclose);
+  const Handle access(metadata_access(), H5Pclose);
   const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose);
   if (file.id < 0) return ending != ".nc" && ending != ".nc4" && ending != ".cdf" && ending != ".netcdf";
   if (H5Lexists(file.id, "fields", H5P_DEFAULT) <= 0) return false;
@@ -117,7 +89,7 @@ bool has_nersc_layout(const std::string& path) {
 }
 
 Opened::Opened(const std::string& path, const std::string& name)
-    : access(large_metadata_cache(), H5Pclose),
+    : access(metadata_access(), H5Pclose),
       file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose),
       set(open_set(file.id, name), H5Dclose) {}
 

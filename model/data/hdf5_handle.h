@@ -16,6 +16,10 @@ namespace isobar {
 /// The innermost description on HDF5's error stack, which is the one that says what is wrong.
 std::string hdf5_message();
 
+/// To open a file with, and to close: room for the whole index of a file of many chunks. With less, each walk
+/// over it would read it from the file again.
+hid_t metadata_access();
+
 struct Handle {
   hid_t id;
   herr_t (*close)(hid_t);
@@ -32,8 +36,5 @@ struct Opened {
   Handle access, file, set;  // `access` stays: closing it would clear the error that opening left
   Opened(const std::string& path, const std::string& name);
 };
-
-/// Throws ArrayError when a link anywhere in the file leads to another: netCDF would follow it.
-void require_own_links(const std::string& path);
 
 }  // namespace isobar

@@ -72,7 +72,7 @@ std::optional<json> read_kept(const fs::path& file, const std::string& made) {
 }
 
 void write_kept(const fs::path& file, const json& value) {
-  const std::string text = value.dump();
+  const std::string text = json_text(value);
   write_atomically(
       file, std::string(kBefore) + sha256_hex(text) + std::string(kBetween) + text + std::string(kAfter));
 }

@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <sstream>
 
 #include "model/base/child.h"
 #include "model/base/error.h"
@@ -71,6 +73,18 @@ class SpareStack {
   std::unique_ptr<std::byte[]> memory_;
 };
 
+/// HDF5 loads filters that a file asks for from these folders: a relative one is whatever folder the command
+/// stands in.
+void require_whole_plugin_paths() {
+  const char* folders = std::getenv("HDF5_PLUGIN_PATH");
+  std::istringstream in(folders ? folders : "");
+  for (std::string one; std::getline(in, one, ':');)
+    if (!one.empty() && one[0] != '/')
+      throw ConfigError("HDF5_PLUGIN_PATH", "",
+                        "holds '" + one + "': HDF5 would run libraries from the working directory",
+                        "write paths that begin with /, or unset it");
+}
+
 std::mutex& mutex() {
   static std::mutex one;  // one per process, as the libraries' own state is
   return one;
@@ -79,8 +93,13 @@ std::mutex& mutex() {
 }  // namespace
 
 LibraryLock::LibraryLock(const std::string& file) : guard_(mutex()) {
+  // At exit HDF5 would write files once more that it could not close, as on a full disk, and end in a signal.
+  static const bool ends_quietly = H5dont_atexit() >= 0;
+  static_cast<void>(ends_quietly);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  if (file.empty() || in_a_child()) return;  // a child's end is told by its parent
+  if (file.empty()) return;
+  require_whole_plugin_paths();
+  if (in_a_child()) return;  // a child's end is told by its parent
   static thread_local const SpareStack spare;
   struct sigaction own {};
   own.sa_handler = end_with_last_words;

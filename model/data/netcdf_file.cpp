@@ -11,7 +11,8 @@
 #include "model/base/files.h"
 #include "model/data/classic_array.h"
 #include "model/data/hdf5_array.h"
-#include "model/data/hdf5_handle.h"
+#include "model/data/hdf5_sources.h"
+#include "model/data/netcdf_path.h"
 #include "model/data/slab.h"
 
 namespace isobar {
@@ -66,15 +67,15 @@ void NetcdfFile::check(int rc, const std::string& doing) const {
 }
 
 NetcdfFile::NetcdfFile(const std::string& path) : path_(path) {
+  const LibraryLock lock(path_);
   {
     const InputFile file(path);
     file_bytes_ = file.size();
     char magic[4] = "";
     if (::pread(file.fd(), magic, sizeof magic, 0) == sizeof magic && std::memcmp(magic, "\x89HDF", 4) == 0)
-      require_own_links(path);
+      require_own_bytes(path);
   }
-  const LibraryLock lock(path_);
-  const int rc = nc_open(path.c_str(), NC_NOWRITE, &id_);
+  const int rc = nc_open(netcdf_path(path).c_str(), NC_NOWRITE, &id_);
   if (rc != NC_NOERR) id_ = -1;
   check(rc, "open it");
   try {

@@ -8,13 +8,14 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/data/library_lock.h"
+#include "model/data/netcdf_path.h"
 
 namespace isobar {
 
 NetcdfOutput::NetcdfOutput(std::string path, bool classic) : path_(std::move(path)), part_(path_ + ".part") {
   const LibraryLock lock;
-  check(nc_create(part_.c_str(), NC_CLOBBER | (classic ? NC_64BIT_OFFSET : NC_NETCDF4 | NC_CLASSIC_MODEL),
-                  &file_),
+  check(nc_create(netcdf_path(part_).c_str(),
+                  NC_CLOBBER | (classic ? NC_64BIT_OFFSET : NC_NETCDF4 | NC_CLASSIC_MODEL), &file_),
         "create it");
 }
 

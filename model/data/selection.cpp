@@ -44,6 +44,7 @@ class SelectedFields : public FieldFile {
                  bool gaps) const override;
   void read_part(size_t part, int64_t t, const GridWindow& window, float* out) const;
   void fill_gaps(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm, float* plane) const;
+  void refuse_infinities(int64_t t, int64_t fields, const GridWindow& window, const float* out) const;
   const FieldInfo& first() const { return parts_[0].files[0]->info(); }
 
   std::vector<Series> parts_;
@@ -248,7 +249,22 @@ void SelectedFields::read_step(int64_t t, const GridWindow& window, const Statis
       if (!(mask_[(window.row + i / window.width) * grid_.width() + window.column + i % window.width] >=
             kThere))
         out[c * plane + i] = kGap;
+  if (!choice_.mask.empty()) refuse_infinities(t, fields, window, out);
   for (int64_t c = 0; c < info_.shape.channels && !gaps; ++c) fill_gaps(t, c, window, norm, out + c * plane);
+}
+
+// Statistics of what is there would be of no number, and a loss as well.
+void SelectedFields::refuse_infinities(int64_t t, int64_t fields, const GridWindow& window,
+                                       const float* out) const {
+  const int64_t plane = window.height * window.width;
+  const float* const end = out + fields * plane;
+  const float* const bad = std::find_if(out, end, [](float x) { return std::isinf(x); });
+  if (bad == end) return;
+  const int64_t at = (bad - out) % plane;
+  fail(t, (bad - out) / plane,
+       "an infinite value at row " + std::to_string(window.row + at / window.width) + ", column " +
+           std::to_string(window.column + at % window.width),
+       kInfinityMend);
 }
 
 void SelectedFields::read_and_tell(int64_t t, FieldShape crop, const Statistics* norm, float* out,

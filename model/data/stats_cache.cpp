@@ -8,6 +8,7 @@
 
 #include "model/base/error.h"
 #include "model/base/hash.h"
+#include "model/base/json.h"
 #include "model/data/cache_directory.h"
 #include "model/data/field_file.h"
 #include "model/data/kept.h"
@@ -42,7 +43,7 @@ void add_file(const fs::path& path, Looked& all) {
 }
 
 std::string name_of(const json& what) {
-  return sha256_hex(what.dump()).substr(0, 32) + ".statistics.json";
+  return sha256_hex(json_text(what)).substr(0, 32) + ".statistics.json";
 }
 
 bool are_numbers(const json& j) {

@@ -5,6 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "model/base/progress.h"
 #include "model/data/field_file.h"
 #include "model/data/foreign.h"
@@ -79,7 +80,7 @@ void write_time_means(const std::string& train, FieldShape shape, const std::str
 void make_synthetic(const std::string& dir, const SyntheticOptions& o) {
   check(dir, o);
   const FieldShape shape{o.channels, o.height, o.width};
-  const std::string description = describe(o).dump(2) + "\n", marker = dir + "/synthetic.json";
+  const std::string description = json_text(describe(o), 2) + "\n", marker = dir + "/synthetic.json";
   const bool same = fs::exists(marker) && read_file(marker) == description;
   if (!same && fs::exists(dir) && !fs::is_empty(dir)) {
     if (!o.force)

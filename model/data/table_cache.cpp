@@ -22,6 +22,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/hash.h"
+#include "model/base/json.h"
 #include "model/base/lock.h"
 #include "model/base/temporary.h"
 #include "model/data/cache_directory.h"
@@ -61,7 +62,7 @@ std::string name_of_table(const std::string& path, const std::string& key,
     if (::fstat(file.fd(), &s) != 0) fail("look at", one);
     what["files"].push_back(identity_of(one, s));
   }
-  return sha256_hex(what.dump()).substr(0, 32);
+  return sha256_hex(json_text(what)).substr(0, 32);
 }
 
 std::string digest_of_table(const CacheHeader& h, const float* values, size_t bytes) {
@@ -255,8 +256,9 @@ std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const s
       const SampleTable t = read_table(path, key, columns, choice, alive);
       if (name != name_of_table(path, key, columns, choice)) continue;
       const auto made = write_table(file, t, count);
-      append_line(dir / "tables.jsonl",
-                  nlohmann::json{{"table", file.filename().string()}, {"of", path}, {"rows", t.rows}}.dump());
+      append_line(
+          dir / "tables.jsonl",
+          json_text(nlohmann::json{{"table", file.filename().string()}, {"of", path}, {"rows", t.rows}}));
       make_room(dir, file);
       return made;
     } catch (const std::system_error& e) {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "model/base/dtype.h"
+#include "model/base/json.h"
 
 namespace isobar {
 
@@ -24,13 +25,12 @@ json json_at(const ZarrStore& store, const std::string& key) {
   if (bytes.size() > kMostMetadata)
     throw ArrayError("'" + key + "' has " + std::to_string(bytes.size()) + " bytes, too many for metadata",
                      kMetadataMend);
-  const auto* text = reinterpret_cast<const char*>(bytes.data());
-  try {
-    json j = json::parse(text, text + bytes.size());
-    if (j.is_object()) return j;
-  } catch (const json::exception&) {
-  }
-  throw ArrayError("'" + key + "' is no JSON object", kMetadataMend);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const std::string excess = json_excess(text); !excess.empty())
+    throw ArrayError("'" + key + "' " + excess, kMetadataMend);
+  json j = parse_json(text);
+  if (!j.is_object()) throw ArrayError("'" + key + "' is no JSON object", kMetadataMend);
+  return j;
 }
 
 /// "<f4", "|u1" and "<M8[ns]" of Zarr 2
@@ -94,6 +94,8 @@ void check(ZarrMetadata& m) {
     m.unread = "is cut into impossible shards";
   for (size_t k = 0; k < rank && m.unread.empty() && !m.shard.empty(); ++k)
     if (m.shard[k] % m.chunk[k] != 0) m.unread = "has shards that are no whole number of chunks";
+  if (m.separator != "." && m.separator != "/")  // a path of its own would lead out of the store
+    m.unread = "has an impossible separator of chunks' names";
   if (!m.dimension_names.empty() && m.dimension_names.size() != rank)
     m.unread = "names " + std::to_string(m.dimension_names.size()) + " dimensions of " + std::to_string(rank);
 }

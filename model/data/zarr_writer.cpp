@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
+#include "model/base/json.h"
 
 namespace isobar {
 
@@ -59,7 +60,7 @@ ZarrWriter::ZarrWriter(std::string path, const FieldInfo& info, ZarrLayout layou
   const json group = layout_.version == 3
                          ? json{{"zarr_format", 3}, {"node_type", "group"}, {"attributes", json::object()}}
                          : json{{"zarr_format", 2}};
-  put(layout_.version == 3 ? "zarr.json" : ".zgroup", group.dump(1));
+  put(layout_.version == 3 ? "zarr.json" : ".zgroup", json_text(group, 1));
   std::vector<double> count(static_cast<size_t>(info_.steps));
   for (size_t i = 0; i < count.size(); ++i) count[i] = static_cast<double>(i);
   json about = json::object();
@@ -95,31 +96,31 @@ void ZarrWriter::put_array(const std::string& name, const std::vector<std::strin
   const std::string compressor = of_floats ? layout_.compressor : "none";
   if (layout_.version == 3) {
     put(name + "/zarr.json",
-        json{{"zarr_format", 3},
-             {"node_type", "array"},
-             {"shape", dims},
-             {"data_type", of_floats ? "float32" : "float64"},
-             {"chunk_grid", {{"name", "regular"}, {"configuration", {{"chunk_shape", chunk}}}}},
-             {"chunk_key_encoding", {{"name", "default"}, {"configuration", {{"separator", "/"}}}}},
-             {"fill_value", "NaN"},
-             {"codecs", codecs_of(compressor, of_floats ? 4 : 8)},
-             {"dimension_names", axes},
-             {"attributes", attributes}}
-            .dump(1));
+        json_text(json{{"zarr_format", 3},
+                       {"node_type", "array"},
+                       {"shape", dims},
+                       {"data_type", of_floats ? "float32" : "float64"},
+                       {"chunk_grid", {{"name", "regular"}, {"configuration", {{"chunk_shape", chunk}}}}},
+                       {"chunk_key_encoding", {{"name", "default"}, {"configuration", {{"separator", "/"}}}}},
+                       {"fill_value", "NaN"},
+                       {"codecs", codecs_of(compressor, of_floats ? 4 : 8)},
+                       {"dimension_names", axes},
+                       {"attributes", attributes}},
+                  1));
     return;
   }
-  put(name + "/.zarray", json{{"zarr_format", 2},
-                              {"shape", dims},
-                              {"chunks", chunk},
-                              {"dtype", of_floats ? "<f4" : "<f8"},
-                              {"compressor", compressor_of(compressor)},
-                              {"fill_value", "NaN"},
-                              {"order", "C"},
-                              {"filters", nullptr}}
-                             .dump(1));
+  put(name + "/.zarray", json_text(json{{"zarr_format", 2},
+                                        {"shape", dims},
+                                        {"chunks", chunk},
+                                        {"dtype", of_floats ? "<f4" : "<f8"},
+                                        {"compressor", compressor_of(compressor)},
+                                        {"fill_value", "NaN"},
+                                        {"order", "C"},
+                                        {"filters", nullptr}},
+                                   1));
   json with_axes = attributes;
   with_axes["_ARRAY_DIMENSIONS"] = axes;
-  put(name + "/.zattrs", with_axes.dump(1));
+  put(name + "/.zattrs", json_text(with_axes, 1));
 }
 
 void ZarrWriter::put_axis(const std::string& name, const std::vector<double>& values,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "model/base/json.h"
 #include "model/base/step_stats.h"
 #include "model/engine/core_hops.h"
 #include "model/engine/host.h"
@@ -95,7 +96,7 @@ RanksRecord RankMetrics::report(int64_t step, const Runner& runner) {
   meter_.pause();
   measure_cores();
   std::vector<RanksRecord> all;
-  for (const std::string& line : mpi_.to_first(to_json(Record(own(step, runner))).dump()))
+  for (const std::string& line : mpi_.to_first(json_text(to_json(Record(own(step, runner))))))
     all.push_back(std::get<RanksRecord>(record_from_json(nlohmann::json::parse(line), {.file = "a rank"})));
   return merged(all);
 }

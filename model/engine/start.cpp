@@ -7,7 +7,6 @@ namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 /// The end of a training that has come to its last step. Where it was killed before it could say so, it is
 /// said now.
@@ -62,11 +61,11 @@ void find_start(Start& s, const RunSpec& spec, const ResumeWish& wish) {
 
 /// Tells every rank what rank 0 has found.
 void share(Start& s, const Mpi& mpi) {
-  const json told = json::parse(
-      mpi.from_first(json{{"over", s.over}, {"from", s.resume ? s.resume->from.string() : ""}}.dump()));
+  // Not JSON: a path may hold bytes that are no UTF-8.
+  const std::string found = mpi.from_first((s.over ? "+" : "-") + (s.resume ? s.resume->from.string() : ""));
   if (mpi.rank() == 0) return;
-  s.over = told["over"];
-  const std::string from = told["from"];
+  s.over = found[0] == '+';
+  const std::string from = found.substr(1);
   s.resume = from.empty() ? std::nullopt : std::optional<Resume>(Resume{from, {}, {}});
 }
 

@@ -6,11 +6,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <optional>
+#include <system_error>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "model/base/signal_name.h"
 #include "model/data/stats.h"
 #include "model/engine/curves.h"
@@ -200,7 +203,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (!device_.gpu) start.kernels = cpu_kernels(plan_);
     if (!options_.about.empty()) start.provenance["about"] = options_.about;
     log_.write(std::move(start));
-    write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", to_json(spec_).dump(1) + "\n");
+    write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", json_text(to_json(spec_), 1) + "\n");
   }
 
   /// Of the training data, from the one child that computes them for all ranks; empty where there is none.
@@ -526,10 +529,16 @@ EndRecord told_end(const Start& start, const RunSpec& spec, bool says) {
 
 std::string class_of(const std::exception& e) {
   if (dynamic_cast<const ConfigError*>(&e)) return "bad_config";
+  if (const auto* path = dynamic_cast<const std::filesystem::filesystem_error*>(&e))
+    if (path->code() == std::errc::filename_too_long) return "bad_config";
   if (dynamic_cast<const NumericFailure*>(&e)) return "numeric";
   if (dynamic_cast<const Interrupted*>(&e)) return "interrupted";
   if (dynamic_cast<const DeviceOutOfMemory*>(&e)) return "oom_device";
   if (dynamic_cast<const OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e)) return "oom_host";
+  if (const auto* system = dynamic_cast<const std::system_error*>(&e))  // as a thread that cannot start
+    if (system->code() == std::errc::resource_unavailable_try_again ||
+        system->code() == std::errc::not_enough_memory)
+      return "oom_host";
   return "crash";
 }
 

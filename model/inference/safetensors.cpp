@@ -55,7 +55,7 @@ std::string header_of(const std::vector<Tensor>& tensors, const Metadata& metada
     header[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = header.dump();
+  std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
   std::string out(sizeof length, '\0');

@@ -5,6 +5,7 @@
 #include "model/base/files.h"
 #include "model/base/json.h"
 #include "model/base/shared_files.h"
+#include "model/records/lines.h"
 
 namespace isobar {
 
@@ -16,18 +17,18 @@ void for_each_record(const std::filesystem::path& file, std::vector<std::string>
                      const std::function<void(const Record&)>& use) {
   std::vector<std::string> unheard;
   Place place{file.string(), 0, problems ? problems : &unheard};
-  const std::string text = read_file(file);
-  for (size_t begin = 0; begin < text.size();) {
+  const auto ignored = [&](const std::string& why) {
+    place.problems->push_back(place.file + ":" + std::to_string(place.line) + ": " + why + ", ignored");
+  };
+  for_each_line(InputFile(file), 0, [&](std::string_view line, LineEnd end) {
     ++place.line;
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const nlohmann::json j = parse_json(std::string_view(text).substr(begin, end - begin));
-    const bool torn = end == text.size();
+    if (end == LineEnd::too_long) return ignored("is longer than any event");
+    const nlohmann::json j = parse_json(line);
     if (j.is_object() && j.contains("event") && j["event"].is_string())
       use(record_from_json(j, place));
-    else if (end > begin && !torn)
-      place.problems->push_back(place.file + ":" + std::to_string(place.line) + ": is no event, ignored");
-    begin = end + 1;
-  }
+    else if (!line.empty() && end == LineEnd::whole)
+      ignored("is no event");
+  });
 }
 
 int64_t for_each_new(const std::filesystem::path& file, int64_t from,
@@ -35,17 +36,12 @@ int64_t for_each_new(const std::filesystem::path& file, int64_t from,
   std::error_code none;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(file, none));
   if (none || size <= from) return from;
-  const std::string text = read_end(file, size - from);
-  const size_t whole = text.rfind('\n');
-  if (whole == std::string::npos) return from;
   std::vector<std::string> unheard;
-  for (size_t begin = 0; begin <= whole;) {
-    const size_t end = text.find('\n', begin);
-    const nlohmann::json j = parse_json(std::string_view(text).substr(begin, end - begin));
+  return for_each_line(InputFile(file), from, [&](std::string_view line, LineEnd end) {
+    if (end != LineEnd::whole) return;
+    const nlohmann::json j = parse_json(line);
     if (j.is_object()) use(record_from_json(j, {file.string(), 0, &unheard}));
-    begin = end + 1;
-  }
-  return from + static_cast<int64_t>(whole) + 1;
+  });
 }
 
 void for_each_from_end(const std::filesystem::path& file, int64_t bytes,
@@ -57,7 +53,9 @@ void for_each_from_end(const std::filesystem::path& file, int64_t bytes,
     const size_t before = text.rfind('\n', end - 1);
     if (before == std::string::npos && !whole) return;  // its beginning was not read
     const size_t begin = before == std::string::npos ? 0 : before + 1;
-    const nlohmann::json j = parse_json(std::string_view(text).substr(begin, end - begin));
+    const bool bounded = static_cast<int64_t>(end - begin) <= kLongestLine;
+    const nlohmann::json j =
+        bounded ? parse_json(std::string_view(text).substr(begin, end - begin)) : nlohmann::json();
     if (j.is_object() && !use(record_from_json(j, {file.string(), 0, &unheard}))) return;
     end = before;
   }

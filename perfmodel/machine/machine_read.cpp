@@ -188,12 +188,17 @@ Coefficient read_coefficient(const Reader& r, const CoefficientInfo& info, doubl
   c.upper = r.positive("upper", "give the upper end of its 80 % interval");
   if (!(c.lower <= c.value && c.value <= c.upper && c.lower < c.upper))
     r.fail("", "has a value outside of its interval, or an empty interval", "make lower <= value <= upper");
+  if (c.lower < c.value * 1e-6) r.fail("lower", "is below a millionth of the value", "run isobar fit again");
+  if (c.upper > c.value * 1e6) r.fail("upper", "is above a million times the value", "run isobar fit again");
   if (c.value < floor * (1 - 1e-9))
     r.fail("value", std::string("is faster than peaks.") + info.peak + " allows",
            "correct the coefficient or the peak");
   c.provenance = r.words("provenance");
   return c;
 }
+
+constexpr double kMostOfLogs =
+    1e6;  // of logarithms, their spreads and products: beyond it prices are no numbers
 
 // Lower triangle, rows by name, so that files survive a reordering of coefficients.
 void read_covariance(const Reader& r, FitRecord& fit) {
@@ -217,6 +222,8 @@ void read_covariance(const Reader& r, FitRecord& fit) {
     for (size_t j = 0; j <= i; ++j) {
       if (!rows[i][j].is_number()) r.fail("covariance", "must hold numbers", "run isobar fit again");
       const double v = rows[i][j].get<double>();
+      if (std::abs(v) > kMostOfLogs)
+        r.fail("covariance", "holds a number beyond 1e6", "run isobar fit again");
       fit.covariance[place[i] * size + place[j]] = v;
       fit.covariance[place[j] * size + place[i]] = v;
     }
@@ -240,20 +247,24 @@ FitRecord read_fit(const Reader& r) {
   fit.runs = r.words("runs");
   if (r.has("statistic")) fit.statistic = statistic_of(r.text("statistic"), r.file(), r.path("statistic"));
   fit.notes = r.words("notes");
-  fit.quantile = r.positive("quantile", "run isobar fit again");
+  const auto bounded = [](const Reader& of, const std::string& key) {
+    const double x = of.positive(key, "run isobar fit again");
+    if (x > kMostOfLogs) of.fail(key, "is above 1e6", "run isobar fit again");
+    return x;
+  };
+  fit.quantile = bounded(r, "quantile");
   const Reader spread = r.section("spread", "run isobar fit again");
-  for (const auto& [kind, value] : spread.value().items())
-    fit.spread[kind] = spread.positive(kind, "run isobar fit again");
+  for (const auto& [kind, value] : spread.value().items()) fit.spread[kind] = bounded(spread, kind);
   if (!fit.spread.contains("all")) spread.fail("all", "is missing", "run isobar fit again");
   if (r.has("range")) fit.range = read_ranges(r.section("range", ""));
   const Reader effects = r.section("effects", "run isobar fit again");
   for (const auto& [name, value] : effects.value().items()) {
-    if (!value.is_number()) effects.fail(name, "must be a number", "run isobar fit again");
+    if (!value.is_number() || std::abs(value.get<double>()) > kMostOfLogs)
+      effects.fail(name, "must be a number up to 1e6", "run isobar fit again");
     fit.effects.emplace_back(name, value.get<double>());
   }
   const Reader sigma = r.section("effect_sigma", "run isobar fit again");
-  for (const auto& [family, value] : sigma.value().items())
-    fit.effect_sigma[family] = sigma.positive(family, "run isobar fit again");
+  for (const auto& [family, value] : sigma.value().items()) fit.effect_sigma[family] = bounded(sigma, family);
   read_covariance(r, fit);
   return fit;
 }

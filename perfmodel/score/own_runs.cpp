@@ -5,6 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "perfmodel/score/published_spec.h"
 
 namespace isobar {
@@ -33,7 +34,7 @@ void save_own_runs(const OwnRuns& own, const std::string& path) {
 }
 
 OwnRuns load_own_runs(const std::string& path, const Machine& machine) {
-  const json j = json::parse(read_file(path, most::table, "--fit"), nullptr, false);
+  const json j = parse_json(read_file(path, most::table, "--fit"));
   if (!j.is_object() || !j.contains("fit") || j["fit"] != "own runs")
     throw ConfigError(path, "fit", "is not said to be of own runs", kMend);
   OwnRuns own;

@@ -199,6 +199,64 @@ TEST_F(Input, AShapeNamesThePlaceThatLacksIt) {
   EXPECT_HAS(refusal_of([&] { require_shape(nlohmann::json::value_t::discarded, "f", {}, "mend"); }), "f: ");
 }
 
+TEST_F(Input, WhatAParserPassesOverIsRefused) {
+  const auto refused = [](const std::string& text) {
+    return refusal_of([&] { parse_yaml(text, "f.yaml"); });
+  };
+  EXPECT_HAS(refused("net: {kind: vit}\n---\nnet: {kind: mlp}\n"), "another document");
+  EXPECT_HAS(refused("--- \n...\n---\na: 1\n"), "another document");
+  EXPECT_HAS(refused("%%%%%%\n"), "line 1");
+  EXPECT_HAS(refused("# a comment\n\n%include other.yaml\na: 1\n"), "line 3");
+  EXPECT_HAS(refused("a: !include other.yaml\n"), "the tag !include");
+  EXPECT_HAS(refused("a: {b: !!python/object:os.system ls}\n"), "'a.b'");
+  EXPECT_EQ(parse_yaml("%YAML 1.2\n---\na: 1\n", "f")["a"], 1);
+  EXPECT_EQ(parse_yaml("---\na: 1\n---\n", "f")["a"], 1);  // behind which nothing comes
+  EXPECT_EQ(parse_yaml("a: !!str 12\nb: !!int 12\n", "f"), (nlohmann::json{{"a", "12"}, {"b", 12}}));
+  EXPECT_TRUE(parse_yaml("", "f").is_null());
+}
+
+// A value is what was typed: YAML would take some of it for a comment, a map, an anchor or a tag.
+TEST_F(Input, AnOverrideIsTakenAsTyped) {
+  const auto value = [](const std::string& typed) {
+    nlohmann::json j;
+    apply_override(j, "run.out=" + typed);
+    return j["run"]["out"];
+  };
+  for (const std::string text :
+       {"runs/run #2", "#1",    "a: b",       "&a",   "*a",   "!a",
+        "!include x",  "%a",    "%%%",        "it's", "a\"b", "- a",
+        "|",           ">",     "@a",         "`a`",  "? a",  "a]",
+        "a}",          "a,b",   "---",        "yes",  "no",   "on",
+        "0x10",        "1_000", "1e999",      ".inf", "nan",  "\xc3\xbc \xe6\x97\xa5",
+        "a\\nb",       "C:\\x", "2019-03-01", "12:30"})
+    EXPECT_EQ(value(text), text);
+  EXPECT_EQ(value("  a b  "), "a b");
+  EXPECT_EQ(value("\"  a #b \""), "  a #b ");
+  EXPECT_EQ(value("'it''s'"), "it's");
+  for (const std::string none : {"", "~", "null", "None", " "}) EXPECT_TRUE(value(none).is_null()) << none;
+  EXPECT_EQ(value("true"), true);
+  EXPECT_EQ(value(" 12 "), 12);
+  EXPECT_EQ(value("1e-3"), 1e-3);
+  EXPECT_EQ(value("[1, a b, \"#c\"]"), (nlohmann::json{1, "a b", "#c"}));
+  EXPECT_EQ(value("{a: 1}"), (nlohmann::json{{"a", 1}}));
+  EXPECT_HAS(refusal_of([&] { value("[1, 2] # two"); }), "--set run.out");
+  EXPECT_HAS(refusal_of([&] { value("\"a\" #b"); }), "begins a comment");
+  EXPECT_HAS(refusal_of([&] { value("[1, 2"); }), "--set run.out");
+  EXPECT_HAS(refusal_of([&] { value("a\xff"); }), "no UTF-8");
+}
+
+TEST_F(Input, NumbersThatNoRunCanHave) {
+  const std::string config = file("run.yaml", "net: {kind: vit}\n");
+  for (const std::string set :
+       {"train.lr=1e-320", "train.lr=1e308", "train.adam_eps=1e-60", "train.weight_decay=1e-310",
+        "net.norm_eps=1e-320", "train.grad_clip=1e39", "train.steps=1152921504606846976",
+        "train.warmup=9223372036854775807", "data.dt=1152921504606846976", "policy.bucket_mb=1e308"}) {
+    const std::string key = set.substr(0, set.find('='));
+    EXPECT_HAS(refusal_of([&] { validate(load_run_spec(config, {set})); }), "'" + key + "'");
+  }
+  EXPECT_EQ(load_run_spec(config, {"train.seed=9223372036854775807"}).train.seed, INT64_MAX);
+}
+
 TEST_F(Input, OverridesHaveADepth) {
   std::string key = "a";
   for (int i = 0; i < 100; ++i) key += ".a";

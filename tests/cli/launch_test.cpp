@@ -34,10 +34,23 @@ TEST_F(Launched, WithoutPmiIsRefused) {
 
 TEST_F(Launched, UnderTorchrunsVariablesIsRefused) {
   expect_refused("WORLD_SIZE=4 RANK=1 LOCAL_RANK=1 TORCHELASTIC_RUN_ID=none", "torchrun has started 4");
+  expect_refused("WORLD_SIZE=4 RANK=1", "torchrun has started 4");  // as others set them, or by hand
 }
 
 TEST_F(Launched, UnderPmiThatMpiDoesNotSpeakIsRefused) {
   expect_refused("PMI_SIZE=3 PMI_RANK=0", "has started 3 processes");
+}
+
+// Open MPI's mpiexec waits for ever where it can open no further pipe.
+TEST_F(Launched, WithTooFewOpenFilesIsRefused) {
+  const Answer a = shell(at("ulimit -n 32 && timeout -s KILL 60 " + isobar_command() +
+                            " train base.yaml --ranks 2 --set run.out=out 2>&1"));
+  EXPECT_EQ(a.code, 2) << a.out;
+  EXPECT_NE(a.out.find("ulimit -n"), std::string::npos) << a.out;
+  EXPECT_EQ(std::count(a.out.begin(), a.out.end(), '\n'), 1) << a.out;
+  const Answer soft = shell(at("ulimit -Sn 32 && timeout -s KILL 60 " + isobar_command() +
+                               " train base.yaml --ranks 2 2>&1"));  // which the command may raise
+  EXPECT_EQ(soft.code, 0) << soft.out;
 }
 
 TEST_F(Launched, ByTheOtherMpisMpiexecIsRefused) {

@@ -61,6 +61,10 @@ TEST(Launcher, ProcessesThatCannotFindEachOtherAreRefusedByNameWithTheMend) {
            {{{"OMPI_COMM_WORLD_SIZE", "2"}}, {"Open MPI's mpiexec has started 2", "sees 1"}},
            {{{"PALS_SIZE", "96"}, {"PALS_RANKID", "3"}}, {"PALS' mpiexec has started 96"}},
            {{{"WORLD_SIZE", "8"}, {"TORCHELASTIC_RUN_ID", "none"}}, {"torchrun has started 8", "--ranks 8"}},
+           {{{"WORLD_SIZE", "4"}, {"RANK", "1"}}, {"WORLD_SIZE", "torchrun has started 4", "--ranks 4"}},
+           {{{"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}}, {"torchrun has started 4"}},
+           {{{"HOROVOD_SIZE", "2"}, {"HOROVOD_RANK", "0"}}, {"horovodrun has started 2", "--ranks 2"}},
+           {{{"JSM_NAMESPACE_SIZE", "6"}}, {"jsrun has started 6"}},
            // A nested launcher that the MPI does not know
            {{{"PMI_SIZE", "4"}, {"PMI_RANK", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}},
             {"4 processes", "sees 1"}}}) {

@@ -92,6 +92,116 @@ TEST_F(Foreign, LinksThatLeaveTheFileOrGoRound) {
   refused(n, {"an external link to b.h5"});
 }
 
+/// A dataset `name` of [4, 1, 4, 6] whose bytes are those of `storage`, appended to a file that is there or
+/// made.
+void write_external(const std::string& path, const std::string& name, const std::string& storage) {
+  const hsize_t dims[] = {4, 1, 4, 6};
+  const hid_t f = fs::exists(path) ? H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT) : create(path),
+              space = H5Screate_simple(4, dims, nullptr), plist = H5Pcreate(H5P_DATASET_CREATE);
+  ASSERT_GE(H5Pset_external(plist, storage.c_str(), 0, 4 * 4 * 6 * sizeof(float)), 0);
+  const hid_t d = H5Dcreate2(f, name.c_str(), H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+  ASSERT_GE(d, 0);
+  H5Dclose(d), H5Pclose(plist), H5Sclose(space), H5Fclose(f);
+}
+
+/// `fields` of [4, 1, 4, 6] and more steps, each from the next file of a pattern of names.
+void write_pattern(const std::string& path, const std::string& pattern) {
+  const hsize_t dims[] = {4, 1, 4, 6}, most[] = {H5S_UNLIMITED, 1, 4, 6}, one[] = {1, 1, 4, 6},
+                zero[] = {0, 0, 0, 0}, count[] = {H5S_UNLIMITED, 1, 1, 1};
+  const hid_t f = create(path), space = H5Screate_simple(4, dims, most),
+              step = H5Screate_simple(4, one, nullptr), plist = H5Pcreate(H5P_DATASET_CREATE);
+  ASSERT_GE(H5Sselect_hyperslab(space, H5S_SELECT_SET, zero, one, count, one), 0);
+  ASSERT_GE(H5Pset_virtual(plist, space, pattern.c_str(), "fields", step), 0);
+  const hid_t d = H5Dcreate2(f, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+  ASSERT_GE(d, 0);
+  H5Dclose(d), H5Pclose(plist), H5Sclose(step), H5Sclose(space), H5Fclose(f);
+}
+
+// A file that somebody made chooses no other file of the user's to be read, wherever in it that is said.
+TEST_F(Foreign, BytesOfOtherFiles) {
+  fs::create_directories(dir_ / "in/deep");
+  const std::string secret = dir_ / "secret", a = dir_ / "in/a.h5", b = dir_ / "in/b.h5";
+  std::ofstream(secret, std::ios::binary) << std::string(4 * 4 * 6 * sizeof(float), '0');
+  write_external(a, "fields", secret);
+  refused(a, {"external storage", secret});
+  fs::remove(a);
+  write_external(a, "fields", "../secret");
+  refused(a, {"external storage"});
+
+  const std::string whole = dir_ / "whole.h5";
+  write_hdf5(whole, {4, 1, 4, 6}, random_floats(96));
+  for (const std::string& source : {whole, std::string("../whole.h5"), std::string("deep/../../whole.h5")}) {
+    write_virtual(a, "fields", source, "fields");
+    refused(a, {"maps " + source, "not named inside of its folder"});
+  }
+  write_pattern(a, "part%b.h5");
+  refused(a, {"a pattern of names"});
+
+  // By way of another dataset, in this file or one beside it
+  write_virtual(a, "fields", ".", "kept");
+  write_external(a, "kept", secret);
+  refused(a, {"'kept'", "external storage"});
+  write_external(b, "kept", secret);
+  write_virtual(a, "fields", "b.h5", "kept");
+  refused(a, {"'kept'", "external storage"});
+  write_virtual(b, "kept", whole, "fields");
+  refused(a, {"maps " + whole});
+  const hid_t f = create(b);
+  H5Lcreate_external(whole.c_str(), "fields", f, "kept", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(f);
+  refused(a, {"'kept'", "an external link to " + whole});
+
+  write_hdf5(dir_ / "in/deep/c.h5", {4, 1, 4, 6}, random_floats(96));
+  write_virtual(a, "fields", "deep/c.h5", "fields");
+  EXPECT_EQ(inspect(a)["channels"], 1);
+  ::setenv("HDF5_VDS_PREFIX", dir_.path().c_str(), 1);
+  refused(a, {"HDF5_VDS_PREFIX"});
+  ::unsetenv("HDF5_VDS_PREFIX");
+}
+
+TEST_F(Foreign, BytesOfOtherFilesInNetcdf) {
+  const std::string n = dir_ / "n.nc", secret = dir_ / "secret";
+  std::ofstream(secret, std::ios::binary) << std::string(4 * 4 * 6 * sizeof(float), '0');
+  NetcdfOptions o;
+  write_netcdf(n, o, {random_packed(o)});
+  write_external(n, "more", secret);
+  refused(n, {"'more'", "external storage", secret});
+}
+
+TEST_F(Foreign, PluginsFromTheWorkingDirectory) {
+  const std::string n = dir_ / "n.nc", h = dir_ / "h.h5";
+  NetcdfOptions o;
+  write_netcdf(n, o, {random_packed(o)});
+  write_hdf5(h, {4, 1, 4, 6}, random_floats(96));
+  ::setenv("HDF5_PLUGIN_PATH", "/usr/lib/hdf5:.", 1);
+  for (const std::string& path : {n, h})
+    expect_config_error([&] { inspect(path); }, {"HDF5_PLUGIN_PATH", "'.'", "working directory"});
+  ::setenv("HDF5_PLUGIN_PATH", "/usr/lib/hdf5:/opt/none", 1);
+  for (const std::string& path : {n, h}) EXPECT_EQ(inspect(path)["channels"], 1);
+  ::unsetenv("HDF5_PLUGIN_PATH");
+}
+
+// The netCDF library takes such paths for addresses: it would ask hosts, or read another file.
+TEST_F(Foreign, PathsThatLookLikeAddresses) {
+  NetcdfOptions o;
+  const Packed values = random_packed(o);
+  const fs::path before = fs::current_path();
+  fs::current_path(dir_.path());
+  for (const std::string path :
+       {"http://localhost:9/a.nc", "file://localhost/a.nc", "s3://bucket/a.nc", "[mode=nczarr]a.nc",
+        "a.nc#mode=nczarr,file.nc", "c:a.nc", "dods://h/a.nc?t[0:1]&x.nc"}) {
+    SCOPED_TRACE(path);
+    if (fs::path(path).has_parent_path()) fs::create_directories(fs::path(path).parent_path());
+    for (const int format : {0, NC_NETCDF4}) {
+      o.format = format;
+      write_netcdf("plain.nc", o, {values});
+      fs::rename("plain.nc", path);
+      EXPECT_EQ(inspect(path)["channels"], 1);
+    }
+  }
+  fs::current_path(before);
+}
+
 TEST_F(Foreign, MoreIsDeclaredThanHeld) {
   const std::string h = dir_ / "h.h5", n = dir_ / "n.nc";
   write_hdf5(h, {1 << 20, 20, 720, 1440}, std::vector<float>(),

@@ -307,5 +307,37 @@ TEST(Selection, StatisticsOfChangesAreThoseOfDifferences) {
                       {"a.nc", "40 apart", "--dt"});
 }
 
+/// Puts an infinity into a variable, at its second step.
+void put_infinity(const std::string& path, const char* name, size_t row, size_t column) {
+  int nc = -1, v = -1;
+  NC(nc_open(path.c_str(), NC_WRITE, &nc));
+  NC(nc_inq_varid(nc, name, &v));
+  const size_t at[] = {1, row, column};
+  const float infinity = INFINITY;
+  NC(nc_put_var1_float(nc, v, at, &infinity));
+  NC(nc_close(nc));
+}
+
+// A mask leaves out what is missing; it was advised for an infinity, and then made statistics of no number.
+TEST(Selection, AnInfinityIsRefusedWithAMaskAndWithout) {
+  const TempDir dir;
+  make({.path = dir / "a.nc", .hours = hours(4, 6), .single = {"sst"}});
+  put_infinity(dir / "a.nc", "sst", 1, 2);
+  FieldChoice choice({"sst"});
+  for (const std::string mask : {"", "missing"}) {
+    SCOPED_TRACE(mask);
+    choice.mask = mask;
+    const FieldFiles files = open_fields(dir / "a.nc", "data.train", choice);
+    const auto& shape = files[0]->info().shape;
+    const std::vector<std::string> said = {"a.nc", "time step 1, channel 'sst'", "an infinite value",
+                                           "row 1, column 2", "or store it as missing"};
+    expect_config_error([&] { read(*files[0], 1); }, said);
+    expect_config_error([&] { compute_statistics(segments_of(files), shape); }, said);
+    std::vector<float> out(static_cast<size_t>(shape.size())), there(out.size());
+    expect_config_error([&] { files[0]->read_and_tell(1, shape, nullptr, out.data(), there.data()); }, said);
+    EXPECT_NO_THROW(read(*files[0], 2));
+  }
+}
+
 }  // namespace
 }  // namespace isobar::test

@@ -172,6 +172,16 @@ TEST(Zarr, WhatCannotBeReadIsToldInOneLine) {
   damage(store + "/zlib/.zarray", [](std::string& s) { s.replace(s.find("\"zlib\""), 6, "\"lzma\""); });
   expect_config_error([&] { open_fields(store, "data.train", {"zlib"}); }, {store, "codec 'lzma'", "zstd"});
   EXPECT_NO_THROW(open_fields(store, "data.train", {"raw"}));  // what is not asked for does no harm
+  damage(store + "/raw/.zarray", [](std::string& s) {          // a path out of the store
+    s.replace(s.rfind('}'), 1, ", \"dimension_separator\": \"/../../\"}");
+  });
+  expect_config_error([&] { open_fields(store, "data.train", {"raw"}); }, {store, "separator"});
+  const std::string deep(1'000'000, '[');
+  damage(store + "/gzip/.zattrs", [&](std::string& s) { s = "{\"a\": " + deep + "}"; });
+  fs::remove(store + "/.zmetadata");
+  expect_config_error([&] { open_fields(store, "data.train", {"blosclz"}); },
+                      {store, "gzip/.zattrs", "nested more than 64 levels"});
+  damage(store + "/gzip/.zattrs", [](std::string& s) { s = "{}"; });
   damage(store + "/raw/.zarray", [](std::string& s) { s = "{"; });
   expect_config_error([&] { open_fields(store, "data.train", {"blosclz"}); },
                       {store, "raw/.zarray", "no JSON"});

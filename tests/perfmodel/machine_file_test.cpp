@@ -81,5 +81,23 @@ TEST_F(MachineNames, AnUnknownNameListsTheNearest) {
   EXPECT_NE(refusal("dgx-a10").find("dgx-a100"), std::string::npos);
 }
 
+// Prices whose logarithms have a spread that no price has would make forecasts of no number.
+TEST_F(MachineNames, AnIntervalWithoutEndIsRefused) {
+  const std::string shipped = read_file(machine_file("perlmutter"));
+  for (const auto& [key, number] : {std::pair{"upper: ", "1e308"}, {"lower: ", "1e-320"}}) {
+    std::string text = shipped;
+    const size_t at = text.find(key, text.find("gemm.bf16")) + std::string(key).size();
+    text.replace(at, text.find_first_of(",}", at) - at, number);
+    write_atomically(dir_ / "m.yaml", text);
+    try {
+      load_machine(dir_ / "m.yaml");
+      ADD_FAILURE() << key << number << " was taken";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("gemm.bf16"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("million"), std::string::npos) << e.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace isobar
