@@ -19,7 +19,7 @@ std::string plain(const json& v) {
                        : v.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// demo and old/demo -> "demo" and "old/demo": as much of each path as tells it from the others.
+// Shortest distinct suffixes of the paths: demo and old/demo become "demo" and "old/demo".
 std::vector<std::string> names_of(const std::vector<fs::path>& dirs) {
   std::vector<std::string> out;
   for (size_t parts = 1; parts < 8; ++parts) {
@@ -43,7 +43,7 @@ double number_at(const json& row, const char* key, const std::string& file, cons
   return it->get<double>();
 }
 
-// One statistic for all that is shown, and how sure it is of each run.
+// Applies one statistic to every run, and estimates the error of each run's value.
 void measure(ReportData& d, Statistic statistic) {
   d.statistic = statistic;
   std::vector<const RunRecord*> runs;

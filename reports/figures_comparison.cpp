@@ -1,4 +1,4 @@
-// Sets of results against the first of them.
+// Each set of results compared with the first.
 #include <cmath>
 
 #include "reports/compare.h"

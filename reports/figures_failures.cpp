@@ -1,4 +1,4 @@
-// What did not finish: how many runs of each layout ended in which class.
+// Runs that did not finish: number of failures by layout and class.
 #include <algorithm>
 
 #include "reports/figures.h"

@@ -1,4 +1,4 @@
-// Memory of a rank: what the plan places by category, beside what the process took and what there is.
+// Memory of a rank: planned bytes by category, the process's resident memory, and the capacity.
 #include <cstdio>
 
 #include "reports/figures.h"

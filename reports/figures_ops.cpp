@@ -1,4 +1,4 @@
-// The ops of one run: where its step goes, and how near each op comes to what the machine can do.
+// The ops of one run: share of step time, and efficiency against the machine's roofline.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr const char* kOpsSection = "Where the time goes";
 
-// The classes that are there, in order of their first row.
+// A colour scale of the classes in `rows`, in order of first appearance.
 json class_colour(const json& rows, size_t axis_letters) {
   std::vector<std::string> classes;
   for (const json& row : rows)
@@ -92,7 +92,7 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
                     {"efficiency", rounded(l.efficiency)}});
   }
   if (rows.empty()) return {};
-  const double ridge = roof.flops / roof.bytes;  // FLOP/B where memory stops being the limit
+  const double ridge = roof.flops / roof.bytes;  // ridge point, FLOP/B: below it memory-bound
   low = std::min(low, ridge) * 0.6;
   high = std::max(high, ridge) * 1.6;
   json lines_of_roof = json::array();

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kCurves = 6;  // runs whose curves are drawn: more cannot be told apart
+constexpr size_t kCurves = 6;  // most runs drawn: more curves are hard to distinguish
 
 json line_spec(json rows, const std::string& y_title, const json& dash, const json& scale) {
   const bool few = rows.size() <= 80;
@@ -30,8 +30,8 @@ json line_spec(json rows, const std::string& y_title, const json& dash, const js
   spec["layer"] = json::array();
   spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 1.8}}},
                            {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"strokeDash", dash}}}});
-  // Points to hover over, in a layer of their own: as points of the line mark they would take the dashes out
-  // of its legend.
+  // Hover points are a layer of their own: as points of the line mark they would remove the dashes from its
+  // legend.
   spec["layer"].push_back(
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", few ? 25 : 60}, {"opacity", few ? 1 : 0}}},
        {"encoding",
@@ -54,7 +54,8 @@ json dashes(const std::vector<std::string>& what) {
           {"scale", {{"domain", what}, {"range", range}}}};
 }
 
-// Runs worth a curve: those that validate, else the longest; of a sweep of short runs none.
+// Runs whose curves are drawn, longest first: those that validate, and in a report of few runs all with more
+// than one step.
 std::vector<const ReportRun*> with_curves(const ReportData& d) {
   std::vector<const ReportRun*> out;
   for (const ReportRun& r : d.runs)
@@ -66,12 +67,12 @@ std::vector<const ReportRun*> with_curves(const ReportData& d) {
   return out;
 }
 
-// At most this many points of a long run: enough for the eye, and the page stays small.
+// Keeps the number of points near 800, enough for the eye, so that the page stays small.
 size_t stride_of(size_t points) {
   return std::max<size_t>(1, points / 800);
 }
 
-// The points of a figure: those that are numbers.
+// Rows of a figure; values that are not finite are dropped.
 struct Curves {
   json rows = json::array();
   void add(const ReportRun& r, const char* what, int64_t step, const std::optional<double>& value) {

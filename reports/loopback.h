@@ -1,6 +1,6 @@
-// A server for browsers of this machine alone: it listens on the loopback interface, has a random token that
-// every request must show, and refuses requests that name another host (a page elsewhere that makes the
-// browser ask here). Includes httplib whole: only for the sources of servers.
+// An HTTP server for browsers on this machine: it listens on the loopback interface, requires a random token
+// with every request, and rejects other Host headers, which protects against DNS rebinding. Includes all of
+// httplib; include it only from servers' sources.
 #pragma once
 #include <httplib.h>
 
@@ -11,13 +11,12 @@ namespace isobar {
 
 class Loopback {
  public:
-  /// Binds. `command`: who asks, for the error of a port that another program has (ConfigError). 0: any free
-  /// port.
+  /// Binds the port; 0: any free one. Throws ConfigError, in the name of `command`, if it is in use.
   Loopback(const std::string& command, int port);
 
-  /// Before any route is answered: `shows_token` finds the token in a request. Others get 403.
+  /// Answers 403 to any request in which `shown_token` does not find the token; call it before adding routes.
   void protect(const std::function<std::string(const httplib::Request&)>& shown_token);
-  /// Answers until `stop` says so.
+  /// Serves until `stop` returns true.
   void run(const std::function<bool()>& stop);
 
   httplib::Server& server() { return server_; }

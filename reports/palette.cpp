@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// Paul Tol's "bright" and "muted", then the darker halves of his "light": a layout each, and again from the
-// start beyond them.
+// Paul Tol's "bright" and "muted", then the darker half of his "light"; one colour a layout, repeating after
+// 16.
 constexpr std::array<const char*, 16> kQualitative = {
     "#4477AA", "#CCBB44", "#228833", "#AA3377", "#66CCEE", "#EE6677", "#882255", "#44AA99",
     "#999933", "#332288", "#DDAA33", "#117733", "#BB5566", "#77AADD", "#AAAA00", "#99DDFF"};

@@ -22,9 +22,9 @@ try:
 except ImportError:
     sys.exit(3)
 
-WIDTH = 760  # pixels of a drawing that cannot ask its container
-# Of drawings, whose text keeps the places that were measured here: the widest fonts first, what stands in for them is
-# narrower and clips nothing.
+WIDTH = 760  # pixels of a drawing, which has no container to size it
+# Text positions are measured with these fonts: the widest come first, so that a narrower substitute clips
+# nothing.
 FONT = "'DejaVu Sans', Verdana, 'Liberation Sans', Arial, sans-serif"
 PAGE = ("page_spec.js", "page_tables.js", "page.js")  # in this order
 
@@ -53,8 +53,8 @@ def script(text):
 
 def bundle():
     text = vl_convert.javascript_bundle()
-    # Inside an element these would end it or open a comment. In JavaScript they only stand in strings, regular
-    # expressions and templates, where an escape means the same.
+    # Inside a script element these sequences would end it or open a comment. In JavaScript they occur only in
+    # strings, regular expressions and templates, where the escape means the same.
     return re.sub(r"</(script)", r"<\\/\1", text, flags=re.I).replace("<!--", r"\x3C!--")
 
 
@@ -65,7 +65,7 @@ def fill(out, drawings):
     def drawing(match):
         if drawings is None:
             return "<noscript><p class='warn'>Drawn by JavaScript, which this browser does not run.</p></noscript>"
-        # Clip paths are named alike in every drawing, and would be shared by all of them.
+        # Clip paths have the same names in every drawing, so one page needs a prefix for each.
         return re.sub(r"\b(clip|gradient)_?(\d+)\b", rf"{match[1]}-\1\2", drawings[match[1]])
 
     page = re.sub(r"<!--isobar:figure ([\w-]+)-->.*?<!--/isobar:figure-->", drawing, page, flags=re.S)

@@ -1,4 +1,4 @@
-// `isobar report`: a results directory becomes one page, tables and figures.
+// `isobar report`: turns a results directory into a page, tables and figures.
 //
 //   Report r = write_report({"results/demo"}, "reports/out", {.machine = "fitted.yaml"});
 //   OUT/index.html, OUT/tables/*.csv, OUT/figures/*.{vl.json,svg}
@@ -13,9 +13,9 @@
 namespace isobar {
 
 struct ReportOptions {
-  std::filesystem::path machine;  // predict with it; "": holdout.json of the results directory, if there
+  std::filesystem::path machine;  // predict with it; "": holdout.json of the results directory, if it exists
   std::filesystem::path python;   // with vl-convert; "": found (see find_python)
-  std::optional<Statistic> statistic = std::nullopt;     // of steps; unset: what the predictions are of
+  std::optional<Statistic> statistic = std::nullopt;     // of step times; unset: that of the predictions
   bool png = false, pdf = false;                         // figures in these formats besides SVG
   bool perfetto = false;                                 // OUT/perfetto.json (side_by_side.h)
   bool draw = true;                                      // false: tables and specifications only
@@ -29,24 +29,25 @@ struct Report {
   std::vector<std::string> figure_ids;
   std::filesystem::path page;
   bool drawn = false;
-  std::string not_drawn;           // why, and how to mend it
+  std::string not_drawn;           // why, and how to fix it
   std::filesystem::path perfetto;  // "": not asked for
 };
 
-/// Throws ConfigError for a directory without runs and for a broken machine file or holdout.json; a missing
-/// Python only leaves the figures undrawn.
+/// Throws ConfigError for a directory without runs and for a broken machine file or holdout.json; without
+/// Python the report has no drawn figures.
 Report write_report(const std::vector<std::filesystem::path>& dirs, const std::filesystem::path& out,
                     const ReportOptions& options);
 
-/// Draws OUT/figures/*.vl.json into OUT/index.html: "", or why it could not and the mend. `stills`: as
-/// pictures, else by the reader's browser alone.
+/// Draws OUT/figures/*.vl.json into OUT/index.html; returns "", or why it could not and how to fix it.
+/// `stills`: as pictures, else only by the reader's browser.
 std::string draw_figures(const std::filesystem::path& out, const ReportOptions& options, bool stills);
-/// The JavaScript that draws figures in a browser (Vega); "" with the reason and the mend in `missing`.
+/// The JavaScript that draws figures in a browser (Vega); "" if unavailable, with reason and fix in
+/// `missing`.
 std::string vega_bundle(const std::filesystem::path& python, std::string* missing);
-/// What an earlier page left that this one will not write again must not pass for this one's.
+/// Removes files of an earlier report that this one will not overwrite.
 void clear_old(const std::filesystem::path& out);
 
-/// The Python that draws: $ISOBAR_REPORT_PYTHON, else .venv-reports of the source tree or of the working
+/// The interpreter that draws: $ISOBAR_REPORT_PYTHON, else .venv-reports of the source tree or the working
 /// directory, else python3 from the PATH.
 std::filesystem::path find_python();
 std::filesystem::path find_renderer();  // reports/render.py; "" when there is none

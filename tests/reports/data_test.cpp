@@ -49,7 +49,7 @@ TEST(ReportData, JoinsRunsWithTheirPredictionsById) {
   EXPECT_NEAR(s.coverage, inside / 6, 1e-9);
 }
 
-// One statistic through everything: what the fit took is what is measured, ranked, drawn and told.
+// The statistic that was fitted is used for measuring, ranking, drawing and printing.
 TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
@@ -58,7 +58,7 @@ TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
   write_atomically(dir.path / "holdout.json", holdout.dump());
   const ReportData d = collect({dir.path}, {});
   EXPECT_EQ(d.statistic, Statistic::p10);
-  // isobar check asks for no predictions, and for the statistic of its reference
+  // isobar check reads no predictions and uses the statistic of its reference
   const ReportData bare = collect({dir.path}, {.holdout = false, .statistic = Statistic::median});
   EXPECT_EQ(bare.statistic, Statistic::median);
   EXPECT_TRUE(bare.predicted().empty());
@@ -105,7 +105,7 @@ TEST(ReportData, ContendedRunsAreNamedAndKept) {
   for (const Sentence& s : story(d, {}))
     told = told || (s.head == "Disturbed or failed" && s.text.find("1 of 9") == 0);
   EXPECT_TRUE(told);
-  // Its own interval is that of one of its steps, the others' are those of their middle.
+  // A run with one step has the error of a single step, the others that of their statistic.
   for (const ReportRun* r : d.ok())
     EXPECT_EQ(r->measured_error > 0.1, r->run.id == "torn") << r->run.id << " " << r->measured_error;
 }
@@ -164,7 +164,7 @@ TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
   for (const OpRecord& o : shown->run.ops) EXPECT_GT(shown->prediction->op_s.count(o.path), 0u) << o.path;
 }
 
-// What `isobar predict` answers for a configuration is what a report says of its run, whatever computed.
+// A report's prediction equals that of `isobar predict`, on cores and accelerators.
 TEST(ReportData, AReportPredictsWhatPredictAnswers) {
   const Machine cores =
       machine_from_spec("cores",

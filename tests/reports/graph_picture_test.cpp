@@ -1,4 +1,4 @@
-// A graph and its cut as SVG: every node once in its rank's colour, every pair between ranks as a line.
+// SVG of a graph and its partition: every node once in its rank's colour, every edge between ranks as a line.
 #include "reports/graph_picture.h"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ def main():
             for width, height in SIZES:
                 page.size(width, args.height or height, mobile=width < 600)
                 page.go(args.page)
-                # Pages of earlier days do not say when they are ready.
+                # Pages of older versions do not signal that they are ready.
                 page.wait("document.readyState === 'complete'", 120)
                 time.sleep(0.3)
                 page.wait("!document.querySelector('script[data-figure]') || document.documentElement.dataset.ready === 'yes'", 120)
