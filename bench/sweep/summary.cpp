@@ -17,7 +17,7 @@ std::string format(const char* pattern, double v) {
   return text;
 }
 
-// Columns as wide as their widest cell; the last one is not padded.
+// Pads columns to their widest cell, except the last.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> width;
   for (const auto& row : rows) {
@@ -47,13 +47,12 @@ std::string value_of(const Assignments& axes, const std::string& key) {
   return it == axes.end() ? "-" : show_value(it->second);
 }
 
-// In money where the machine has a price, else in time of ranks.
+// In the machine's currency if it has a price, else in rank hours.
 std::string shown_cost(const Forecast& f) {
   return f.cost > 0 ? format("%.3g ", f.cost) + f.currency : format("%.3g rank h", f.rank_hours);
 }
 
-// What is predicted not to fit has figures of its own; of what cannot run, each reason's first combination is
-// named.
+// Trials predicted not to fit list their numbers; each other reason names its first combination.
 std::string skipped_lines(const Matrix& m) {
   std::string out;
   for (const SkipReason& r : skip_reasons(m))
@@ -101,7 +100,7 @@ std::map<std::string, int64_t> count_classes(const SweepOutcome& o) {
   return counts;
 }
 
-// What did not finish comes last, in the sweep's order.
+// Runs that did not finish come last, in the sweep's order.
 std::vector<const RunRecord*> fastest_first(const SweepOutcome& o, Statistic s) {
   std::vector<const RunRecord*> out;
   for (const RunRecord& r : o.runs) out.push_back(&r);
@@ -118,7 +117,7 @@ const RunRecord* fastest(const SweepOutcome& o, Statistic s) {
   return best;
 }
 
-// What is to be said of a run beside its numbers, in one line.
+// Remarks on a run beside its numbers, in one line.
 std::string note_of(const RunRecord& r) {
   std::string note = words_of(r.contention);
   if (!r.repeats.empty()) note += (note.empty() ? "" : "; ") + ("repeats " + r.repeats);
@@ -149,7 +148,7 @@ std::vector<std::string> forecast_cells(const Trial& t) {
           format("%.3g", 1e-9 * static_cast<double>(f.memory_bytes)), shown_cost(f)};
 }
 
-// Of trials that leave it to the GPU's memory.
+// For trials whose micro-batch is chosen by the GPU's memory.
 std::string chosen_micro_batches(const Matrix& m) {
   int64_t trials = 0, least = 0, most = 0;
   for (const Trial& t : m.trials)
@@ -162,7 +161,7 @@ std::string chosen_micro_batches(const Matrix& m) {
          std::to_string(least) + (most > least ? " to " + std::to_string(most) : "") + "\n";
 }
 
-// What the sweep takes in all, one trial after the other.
+// Total of the sweep, running one trial at a time.
 std::string forecast_total(const Matrix& m) {
   double seconds = 0, rank_hours = 0, cost = 0;
   std::string currency;
