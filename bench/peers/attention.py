@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--benchmark", default=str(ROOT / "build" / "attention_benchmark"))
     parser.add_argument("--out", help="a file for the rates as JSON")
     args = parser.parse_args()
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # one core, and always the same
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # pin to one fixed core
 
     columns = list(cases(args))
     rates = {(path, kind): torch_rates(args, kind) if path == "torch" else isobar_rates(args, path, kind)

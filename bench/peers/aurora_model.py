@@ -53,7 +53,7 @@ class Aurora(nn.Module):
             embed_dim=embed_dim, num_heads=num_heads, mlp_ratio=mlp_ratio, dec_mlp_ratio=dec_mlp_ratio,
             max_history_size=history, timestep=datetime.timedelta(hours=lead_time),
             use_lora=use_lora)
-        self.published = [published]  # not a submodule: its parameters are ours, see theirs()
+        self.published = [published]  # a list, not a submodule: its parameters are ours, see theirs()
         self.surf, self.static, self.atmos, self.levels = surf_vars, static_vars, atmos_vars, tuple(levels)
         self.history, self.lead, self.patch, self.latent = history, float(lead_time), patch_size, latent_levels
         self.lat = torch.tensor([north - spacing * i for i in range(img_height)])
@@ -149,7 +149,7 @@ def main():
     torch.set_num_threads(args.threads)
     known = Aurora.__init__.__code__.co_varnames[1:Aurora.__init__.__code__.co_argcount]
     around = Aurora(**{k: v for k, v in args.net.items() if k in known})
-    around.weights = nn.ParameterList()  # a copy, which would count as memory
+    around.weights = nn.ParameterList()  # drops a copy that would count as memory
     net = around.published[0].float()
     optimizer = make_optimizer(net, args.optimizer)
     size = (args.net["img_height"], args.net["img_width"])

@@ -23,7 +23,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CASES = {"configs/models/vit-small.yaml": 4, "configs/models/vit-384.yaml": 1}  # config: global batch
-WARMUP = 2  # steps; as many as Isobar leaves out
+WARMUP = 2  # steps; equal to Isobar's warm-up
 PEER_ENV = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "8000000000", "MALLOC_TOP_PAD_": "67108864"}
 
 

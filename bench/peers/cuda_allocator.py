@@ -21,7 +21,7 @@ class Pool:
 
     def __init__(self, small, expandable):
         self.small, self.expandable = small, expandable
-        self.end = 0  # of all addresses given out
+        self.end = 0  # end of all addresses handed out
         self.size, self.before, self.after, self.is_free = {}, {}, {}, {}
         self.free_blocks = []
         self.tail = None
@@ -61,7 +61,7 @@ class Pool:
         else:
             grown = 2 * MIB if self.small else 20 * MIB if n < 10 * MIB else up(n, 2 * MIB)
             at = self.end
-            self.end += grown + 1  # segments never merge
+            self.end += grown + 1  # a gap, so that segments never merge
             self._add(at, grown, None, None, False)
         rest = self.size[at] - n
         if rest > 0 and (self.small or self.expandable or rest > MIB):

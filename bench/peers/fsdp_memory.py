@@ -234,7 +234,7 @@ def sharded(net, mesh, reshard, units):
     if units == "ends":
         fully_shard(net.tok_embeddings, **how, reshard_after_forward=reshard)
     for i, block in enumerate(net.layers):
-        last = i == len(net.layers) - 1 and units == "blocks"  # is needed again at once
+        last = i == len(net.layers) - 1 and units == "blocks"  # needed again at once
         fully_shard(block, **how, reshard_after_forward=reshard and not last)
     if units == "ends":
         fully_shard([net.norm, net.output], **how, reshard_after_forward=False)
@@ -266,7 +266,7 @@ def peak(net_of, layers, mesh, seq, batch, ac, reshard=True, units="ends", devic
     return (parts["Total"], *(a.peak for a in tracker.allocators))
 
 
-# Allocated; reserved with expandable segments, and without
+# Allocated bytes, reserved bytes with expandable segments, and without
 FIGURES = ["peak_bytes", "reserved_bytes", "segments_bytes"]
 COLUMNS = ["net", "layers", "ranks", "seq", "batch", "recompute", "reshard", "units", "norm"]
 
