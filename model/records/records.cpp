@@ -178,12 +178,12 @@ void fields(auto& f, Is<EndRecord> auto& r) {
   f("routines", r.routines);
 }
 
-// ---- Of any record
-// -----------------------------------------------------------------------------------------
+// ---- all records
+// -------------------------------------------------------------------------------------------
 
 namespace {
 
-// Whether it is one of R's lines, which then stands in `out`.
+// Parses the line into `out` if it is an R.
 template <class R>
 bool take(const std::string& event, FieldReader& f, Record& out) {
   if (event != R::kEvent) return false;
