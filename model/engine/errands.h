@@ -1,4 +1,5 @@
-// Does on a thread of its own what may block (a write to a disk that hangs), for a thread that must not.
+// A background thread for work that may block (such as a write to a hanging disk), on behalf of a thread that
+// must not.
 //
 //   Errands errands;
 //   errands.later([&] { log.heartbeat(); }, true);
@@ -20,7 +21,7 @@ namespace isobar {
 class Errands {
  public:
   Errands() : thread_([this] { work(); }) {}
-  ~Errands() {  // waits for what is under way
+  ~Errands() {  // waits for the current errand
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
@@ -31,14 +32,15 @@ class Errands {
   Errands(const Errands&) = delete;
   Errands& operator=(const Errands&) = delete;
 
-  /// `droppable`: of no use while another is still under way.
+  /// `droppable`: skipped while another errand is queued or running.
   void later(std::function<void()> errand, bool droppable = false) {
     const std::lock_guard lock(mutex_);
     if (droppable && (busy_ || !todo_.empty())) return;
     todo_.push_back(std::move(errand));
     changed_.notify_all();
   }
-  /// For the last words of a process that is about to end: on one more thread, whatever the others hang in.
+  /// Runs the errand on an extra thread, whatever the others hang in, and waits at most `seconds`; for a
+  /// process about to end.
   static void within(double seconds, std::function<void()> errand) {
     auto done = std::make_shared<std::promise<void>>();
     auto over = done->get_future();

@@ -102,7 +102,7 @@ std::string data_text(const RunSpec& s, const RunFacts& f) {
   return data + "; validation: " + (s.data.valid.empty() ? "its last part" : s.data.valid);
 }
 
-// One line, whatever their number
+// One line for any number of channels
 std::string flat_text(const RunFacts& f) {
   constexpr size_t kNamed = 8;
   if (f.flat_channels.empty()) return "";

@@ -1,4 +1,4 @@
-// What a training starts from: run.out, owned and free for it, and the checkpoint that it resumes, checked.
+// Start of a training: acquires run.out and checks the checkpoint to resume from.
 //
 //   const Start start = start_of(spec, "runs/first", mpi);    // on every rank; --resume runs/first
 //   if (start.over) return start.end;                         // it had come to its last step
@@ -13,16 +13,16 @@
 namespace isobar {
 
 struct Start {
-  std::optional<RunDir> dir;     // on rank 0, for as long as the training lasts
-  std::optional<Resume> resume;  // on rank 0 all of it, elsewhere the checkpoint's path
-  bool over = false;             // nothing is left to train …
-  EndRecord end;                 // … and this is how it ended, on rank 0
+  std::optional<RunDir> dir;     // on rank 0, held while the training lasts
+  std::optional<Resume> resume;  // rank 0: complete; others: only the checkpoint's path
+  bool over = false;             // training is already complete …
+  EndRecord end;                 // … and ended like this, on rank 0
 };
 
-/// Collective. Rank 0 looks for all: what it finds wrong is one error (ConfigError), and no other rank
-/// touches the directory before it is found right. `resume`: as --resume names it; "": starts anew.
+/// Collective. Rank 0 checks everything and raises one error (ConfigError); other ranks touch the directory
+/// only afterwards. `resume`: argument of --resume; "": start anew.
 Start start_of(const RunSpec& spec, const std::filesystem::path& resume, const Mpi& mpi);
-/// What start_of() would refuse, for a process that only starts the ranks. Throws ConfigError.
+/// The checks of start_of(), for a process that only launches the ranks. Throws ConfigError.
 void check_start(const RunSpec& spec, const std::filesystem::path& resume);
 
 }  // namespace isobar

@@ -27,7 +27,7 @@ std::string TracedSteps::write(const std::filesystem::path& path, ResultLog& log
   Timeline timeline = recorder_.take();
   std::string told;
   if (watched_) told = take_watched(timeline, log) + "\n";
-  // One host's ranks share the clock; times count from rank 0's start.
+  // Ranks of one host share a clock; times count from rank 0's start.
   const int64_t zero = std::stoll(mpi_.from_first(std::to_string(recorder_.origin_ns())));
   RankTrace trace{&timeline, &plan_, &program_, recorder_.origin_ns() - zero, {}, ""};
   write_chrome_trace(part_path(path, mpi_.rank()), {trace});
@@ -41,7 +41,8 @@ std::string TracedSteps::write(const std::filesystem::path& path, ResultLog& log
   return told + "trace: " + path.string();
 }
 
-// What the device itself says of the traced steps: their spans, the ops' times, and how much of it is whose.
+// Device trace of the last steps: adds spans, replaces op times, and returns the share of device time
+// attributed to ops.
 std::string TracedSteps::take_watched(Timeline& timeline, ResultLog& log) {
   processor_.stop_watching();
   DeviceJoin join = processor_.watched(recorder_.origin_ns());
