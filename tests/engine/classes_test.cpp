@@ -1,6 +1,5 @@
-// Nets that classify, by the real command: from synthetic classes to a CF file of classes, under several
-// layouts; what is wrong with classes is told by name; and the gradient of a net with dropout, by finite
-// differences.
+// Classifiers through the real command: from synthetic classes to a CF file of classes, under several
+// layouts; errors about classes name their cause; gradients with dropout against finite differences.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 #include <omp.h>
@@ -18,7 +17,7 @@ namespace {
 
 const std::string kConfig = source_dir() + "/configs/models/mlp-classifier.yaml";
 
-// 1003 rows: neither training nor validation comes out even
+// 1003 rows divide evenly into neither training nor validation batches
 TestNet classifier_on(const std::string& dir) {
   return {kConfig,
           {"data.train=" + dir + "/train.nc", "data.valid=" + dir + "/valid.nc", "data.inputs=[x0..x39]",
@@ -167,7 +166,7 @@ TEST(Classifier, WhatIsNoClassEndsTheRunByName) {
   }
 }
 
-// d(loss)/d(weights) along a random direction, with what is dropped held fixed by the step's number
+// d(loss)/d(weights) along a random direction; the step's number fixes what is dropped
 TEST(Classifier, GradientsWithDropoutAreThoseOfFiniteDifferences) {
   const RunSpec spec = load_run_spec(
       kConfig,

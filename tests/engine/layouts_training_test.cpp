@@ -1,10 +1,10 @@
-// Whatever a run trains with trains alike under any layout: losses, optimizers, clipping, a scaled loss.
+// Training settings give the same results under any layout: losses, optimizers, clipping, loss scaling.
 #include "tests/engine/layouts.h"
 
 namespace isobar {
 namespace {
 
-// Every rank holds some of the pixels, whatever is summed over them.
+// Each rank holds a part of the pixels, so sums cross ranks for every loss.
 TEST(Layouts, OtherLosses) {
   for (const char* loss : {"mae", "mse", "huber"}) {
     const Words words = {std::string("train.loss=") + loss, "train.loss_weights=[1, 0.25, 2, 0.5]",
@@ -24,7 +24,7 @@ TEST(Layouts, OtherLosses) {
   }
 }
 
-// Its one moment is cut, saved and loaded like Adam's two.
+// The single moment is partitioned, saved and loaded like Adam's two.
 TEST(Layouts, SgdWithMomentum) {
   const Words sgd = {"train.optimizer=sgd", "train.lr=1", "train.weight_decay=0.01",
                      "train.lr_schedule=constant"};
@@ -52,7 +52,7 @@ TEST(Layouts, SgdWithMomentum) {
             1e-5);
 }
 
-// The norm that is clipped is that of the whole net's gradient, each element once.
+// Clipping uses the norm of the whole net's gradient, with each element counted once.
 TEST(Layouts, ClipByTheGlobalNorm) {
   const Words clip = {"train.grad_clip=0.02"};
   const Folder dir;
@@ -81,7 +81,7 @@ TEST(Layouts, ClipByTheGlobalNorm) {
   }
 }
 
-// fp16: a scale far too large at first; every rank must skip the same steps, and learning begins when it
+// fp16: the initial scale is far too large; every rank must skip the same steps, and learning begins once it
 // fits.
 TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
   const Words fp16 = {"policy.amp=fp16", "train.initial_loss_scale=1e12", "train.loss_scale_window=2",
@@ -110,7 +110,7 @@ TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
   }
   EXPECT_GT(expected.back(), static_cast<int>(expected.size())) << "it never grew into an overflow again";
   EXPECT_LT(one.record.losses.at(40), 0.95 * one.record.losses.at(1));
-  // Scale and counters come back with a checkpoint.
+  // A checkpoint restores scale and counters.
   const int last_skip = *std::find_if(expected.rbegin(), expected.rend(), [](int s) { return s < 36; });
   char name[32];
   std::snprintf(name, sizeof name, "step-%08d", last_skip);

@@ -1,5 +1,5 @@
-// An mlp on the points of an ocean and an atmosphere file that the command itself makes: masked and thinned,
-// under several layouts; what is left out is counted here from what the files hold, by netCDF alone.
+// An mlp on the points of an ocean and an atmosphere file made by the command: masked and thinned, under
+// several layouts. Excluded rows are counted independently from the files with netCDF.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 
@@ -13,7 +13,7 @@ constexpr int kPairSteps = 6, kPairHeight = 20, kPairWidth = 36;
 constexpr size_t kPairPoints = size_t{kPairSteps} * kPairHeight * kPairWidth;
 const std::string kPairInputs = "sst,sss,tair,tsfc,hi,hs,sice,uocn,vocn,uatm,vatm,qref,flwdn,fswdn";
 
-// Paths of the pair, with a comma between
+// Comma-separated paths of the pair
 std::string made_pair(const std::string& dir, const std::string& seed, const Words& more = {}) {
   const Words sizes = {"--steps", std::to_string(kPairSteps), "--height", std::to_string(kPairHeight),
                        "--width", std::to_string(kPairWidth), "--seed",   seed};
@@ -26,7 +26,7 @@ std::string any_seed() {
   return std::to_string(std::random_device{}());
 }
 
-// Unpacked by the CF rules; NaN where it is the fill value
+// Unpacked by the CF rules; NaN for fill values
 std::vector<double> variable_of(const std::string& path, const std::string& name) {
   int file = -1, id = -1;
   std::vector<short> packed(kPairPoints);
@@ -61,7 +61,7 @@ TestNet ice_net(const std::string& files) {
            "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=40"}};
 }
 
-// The number before `what` in the command's first lines: "14,360 rows left out" is 14360; -1: it is not there
+// The number before `what` in the command's first lines: "14,360 rows left out" is 14360; -1: absent
 int64_t said(const std::string& text, const std::string& what) {
   size_t at = text.find(" " + what);
   if (at == std::string::npos) return -1;
@@ -81,7 +81,7 @@ TEST(MadePoints, AreLearntUnderEveryLayoutAlike) {
   const TrainedNet one = trained_to(dir / "one", {}, 1, 40, {}, net);
   ASSERT_EQ(one.record.losses.size(), 40u);
   EXPECT_LT(one.record.losses.at(40), 0.3 * one.record.losses.at(1));
-  EXPECT_LT(one.record.end.at("valid").at("loss").get<double>(), 0.4);  // the mean of the targets has 1
+  EXPECT_LT(one.record.end.at("valid").at("loss").get<double>(), 0.4);  // predicting the mean scores 1
   int n = 0;
   for (const auto& [ranks, layout] : {std::pair<int64_t, Words>{2, {"layout.dp=2"}},
                                       {4, {"layout.dp=2", "layout.pp=2", "policy.micro_batch=24"}}}) {
@@ -165,7 +165,7 @@ TEST(MadePoints, AreTheSameForASeedAndNotReplacedUnasked) {
     }
   }
   EXPECT_GT(differ, static_cast<int>(kPairPoints));
-  EXPECT_EQ(land % 9, 0);  // in all nine of the ocean alike, at every step, and not in the air
+  EXPECT_EQ(land % 9, 0);  // the same ocean points at every step, for all nine variables
   EXPECT_GT(land, 0);
   const Ended again = Child({command(), "data", "make-points", dir / "a"}).wait();
   EXPECT_EQ(again.code, 2) << again.text;

@@ -1,4 +1,4 @@
-// `isobar train --rank-output`: whose lines appear where, and that a rank that dies takes none with it.
+// `isobar train --rank-output`: destination of each rank's lines, and that none is lost when a rank dies.
 #include <set>
 
 #include "tests/engine/command.h"
@@ -26,7 +26,7 @@ Words sets(const std::string& out, const Words& more = {}) {
   return Words{"train.steps=4", "run.threads=1", "run.out=" + out} + more;
 }
 
-/// The steps that a text tells with losses: "step      2/4  loss 1.23456 …".
+/// Losses by step in a text of lines such as "step      2/4  loss 1.23456 …".
 std::map<int64_t, std::string> told_losses(const std::vector<std::string>& lines, const std::string& start) {
   std::map<int64_t, std::string> out;
   for (const std::string& line : lines)
@@ -75,7 +75,7 @@ TEST(RankOutput, FirstIsRankZeroUntagged) {
   EXPECT_EQ(steps, 4u) << e.text;
 }
 
-// A tag a file, the steps of its rank, appended by a resumed training; rank 0 on the screen as ever.
+// One file a rank with its steps, appended by a resumed training; rank 0 still prints to the screen.
 TEST(RankOutput, FilesAreOfOneRankEachAndGoOnWithTheTraining) {
   const Folder dir;
   const std::string run = dir / "run";
@@ -97,8 +97,8 @@ TEST(RankOutput, FilesAreOfOneRankEachAndGoOnWithTheTraining) {
     ASSERT_EQ(told.size(), 4u);
     for (const auto& [step, loss] : losses) EXPECT_EQ(told.at(step), written(loss));
   }
-  // Another training, which is refused, must not write into these files: started by mpiexec, so that the
-  // ranks themselves are refused.
+  // A rejected second training must not write into these files; mpiexec starts it, so that the ranks
+  // themselves are rejected.
   const auto kept = text_of(run + "/ranks/rank-0001.log");
   const Ended other = Child(mpiexec(2) + train_words(tiny(), sets(run), {"--rank-output", "files"})).wait();
   EXPECT_EQ(other.code, 2) << other.text;
@@ -106,7 +106,7 @@ TEST(RankOutput, FilesAreOfOneRankEachAndGoOnWithTheTraining) {
   EXPECT_EQ(text_of(run + "/ranks/rank-0001.log"), kept);
 }
 
-// Of ranks that are killed in the middle of a step all lines arrive that result.jsonl knows of.
+// When ranks are killed in the middle of a step, all lines that result.jsonl records have arrived.
 TEST(RankOutput, OutlivesARankThatIsKilled) {
   const Folder dir;
   const std::string run = dir / "run";
@@ -126,7 +126,7 @@ TEST(RankOutput, OutlivesARankThatIsKilled) {
   const auto told = told_losses(lines_of(text_of(run + "/ranks/rank-0000.log")), "");
   ASSERT_GE(losses.size(), 5u);
   for (const auto& [step, loss] : losses) {
-    if (step == losses.rbegin()->first) continue;  // is written before it is said
+    if (step == losses.rbegin()->first) continue;  // logged before it is printed
     ASSERT_TRUE(told.contains(step)) << step;
     EXPECT_EQ(told.at(step), written(loss));
   }

@@ -1,5 +1,5 @@
-// An mlp on a table, by the real command: rows are shared by ranks, a column that cannot be read ends the run
-// before it begins, fields that the net predicts and does not read have no persistence.
+// An mlp on a table through the real command: ranks share the rows, an unreadable column ends the run before
+// training, and fields that are only predicted have no persistence.
 #include <gtest/gtest.h>
 
 #include "model/data/synth.h"
@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// y of three of the columns; the fourth says nothing. One row in fifty lacks a value.
+// y depends on three of four columns. One row in fifty lacks a value.
 void write_patterns(const std::string& path, int rows) {
   std::ofstream file(path);
   std::mt19937_64 random(std::random_device{}());
@@ -49,7 +49,7 @@ TEST(Tables, AnMlpLearnsFromOneUnderEveryLayoutAlike) {
     const TrainedNet other = trained_to(dir / std::to_string(++n), layout, ranks, 40, {}, net);
     ASSERT_EQ(other.record.losses.size(), 40u);
     for (const auto& [step, loss] : one.record.losses)
-      // Rounding grows as it learns: at a rate of 1e-2 to 1.1e-5 once in some twenty draws
+      // Rounding differences grow during training
       EXPECT_NEAR(other.record.losses.at(step) / loss, 1, step <= 10 ? 1e-5 : 1e-4)
           << layout[0] << " " << step;
     EXPECT_LT(distance(one.weights, other.weights), 5e-5) << layout[0];
