@@ -1,4 +1,4 @@
-// What people write: sweep, model and machine files (the cluster section among it) and tables of runs.
+// Files that users write: sweep, model and machine files (with the cluster section) and tables of runs.
 #include <algorithm>
 #include <fstream>
 
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 void read_sweep(const std::string& file) {
   const SweepSpec s = load_sweep_spec(file);
-  size_t combinations = 1;  // expansion is the same for many as for few
+  size_t combinations = 1;  // a single combination, to keep expansion short
   for (const Axis& a : s.axes) combinations *= std::min<size_t>(a.values.size(), 1000);
   if (combinations * static_cast<size_t>(s.repetitions) <= 64) expand(s);
 }
@@ -90,7 +90,7 @@ std::vector<Target> text_targets(const fs::path& source, const fs::path& folder)
          runs_of(load_own_runs(f, m), m, chip_of(m));
        }}};
   for (Target& each : t) each.keyed = true;
-  for (std::string& s : t[0].seeds)  // the base that lies beside the input
+  for (std::string& s : t[0].seeds)  // the base beside the input
     for (size_t at = 0; (at = s.find("../models/", at)) != std::string::npos;)
       s.replace(at, s.find(".yaml", at) - at, "base");
   t[1].seeds.emplace_back("a: &a [1, 2]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nd: [*c, *c, *c]\n");

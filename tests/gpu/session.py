@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / "configs" / "models"
-# Libraries that are opened at run time, and what needs them.
+# Libraries loaded at run time, and the parts that need them.
 LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "steps, modes, ops, trace, predict",
              "libcudnn.so.9": "fused attention", "libnccl.so.2": "ranks", "libcupti.so.13": "trace"}
 
@@ -35,7 +35,7 @@ class Session:
     env: dict
     scratch: pathlib.Path
     rehearse: bool
-    missing: dict           # library -> what needs it, of those that were not found
+    missing: dict           # library not found -> parts that need it
     deadline: float
     out: pathlib.Path
     part_ends: float = 0
@@ -45,8 +45,8 @@ class Session:
     ceiling: float = 0       # FLOP/s of large products, sustained
     machine: pathlib.Path | None = None  # calibrated
 
-    rows: list = dataclasses.field(default_factory=list)  # of the part that runs, as they come
-    bad: list = dataclasses.field(default_factory=list)   # its cases that failed
+    rows: list = dataclasses.field(default_factory=list)  # of the current part, in order
+    bad: list = dataclasses.field(default_factory=list)   # failed cases of the current part
 
     def left(self):
         return self.deadline - time.monotonic()
@@ -120,7 +120,7 @@ def environment(bundle):
     found = {name: find_library(name) for name in LIBRARIES}
     env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "passive"}
     dirs = list(dict.fromkeys(os.path.dirname(p) for p in found.values() if p))
-    system = {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"}  # the loader looks there by itself
+    system = {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"}  # searched by default
     dirs = [d for d in dirs if d not in system]
     if bundle:
         bundle = pathlib.Path(bundle).resolve()
@@ -128,7 +128,8 @@ def environment(bundle):
         env |= {"PATH": f"{bundle / 'bin'}:{env['PATH']}", "OPAL_PREFIX": str(bundle), "OPAL_LIBDIR": str(bundle / "lib"),
                 "OPAL_PKGLIBDIR": str(bundle / "lib" / "openmpi"), "OPAL_PKGDATADIR": str(bundle / "share" / "openmpi"),
                 "OPAL_DATADIR": str(bundle / "share"), "PMIX_INSTALL_PREFIX": str(bundle),
-                "ISOBAR_NVTX_PROBE": str(bundle / "lib" / "libnvtx_probe.so"), "OMPI_MCA_plm_rsh_agent": "sh",  # nothing is started elsewhere, and a bare machine has no ssh
+                # no remote start: a bare machine has no ssh
+                "ISOBAR_NVTX_PROBE": str(bundle / "lib" / "libnvtx_probe.so"), "OMPI_MCA_plm_rsh_agent": "sh",
                 "PMIX_MCA_mca_base_component_path": str(bundle / "lib" / "pmix")}
     env["LD_LIBRARY_PATH"] = ":".join(dirs + [d for d in [os.environ.get("LD_LIBRARY_PATH")] if d])
     return env, found, {n: use for n, use in LIBRARIES.items() if not found[n]}
