@@ -1,11 +1,10 @@
-# CUDA: found, not required. Sets ISOBAR_WITH_CUDA and makes the target isobar_cuda: the toolkit's headers and the
-# runtime, which is linked statically and reaches the driver only when it is called. cuBLASLt, cuDNN, NCCL and CUPTI
-# are opened at run time (model/backend/cuda/runtime/library.h), so a CUDA build starts, and trains on the CPU, where none of
-# them is installed.
+# CUDA is optional. Sets ISOBAR_WITH_CUDA and defines the target isobar_cuda: the toolkit's headers and the static
+# runtime, which loads the driver only when called. cuBLASLt, cuDNN, NCCL and CUPTI are loaded at run time
+# (model/backend/cuda/runtime/library.h), so a CUDA build starts, and trains on the CPU, without any of them.
 set(ISOBAR_CUDA AUTO CACHE STRING "AUTO: where nvcc and the libraries' headers are found; ON: required; OFF")
 set_property(CACHE ISOBAR_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(ISOBAR_WITH_CUDA FALSE)
-# Not under thread sanitizer: it does not see what CUDA's libraries wait for.
+# Not with thread sanitizer, which does not see the synchronisation inside CUDA's libraries.
 if(ISOBAR_CUDA STREQUAL OFF OR ISOBAR_SANITIZE STREQUAL "thread")
   return()
 endif()
@@ -46,18 +45,18 @@ if(_missing)
 endif()
 
 set(ISOBAR_WITH_CUDA TRUE)
-set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # which CMake 3.25 does not know of nvcc
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # unknown to CMake 3.25
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc speaks it
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc supports it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 endif()
-set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG")  # of the code on the host, which only starts kernels; theirs is always optimised
+set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG")  # host code, which only launches kernels; device code is always optimised
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -Xptxas=-warn-spills -Xcompiler=-Wall -diag-suppress=177")
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
-# The kernels' source is the same for all GPUs: read once, for the oldest, and machine code made of that for each. CMake
-# alone would read it once a GPU, which takes half as long again. Other GPUs (90a, native) are left to CMake.
+# Kernels have the same source for all GPUs, so nvcc compiles them once for the oldest, and machine code for each GPU is
+# made from that. CMake alone would compile once for each GPU. Other values (90a, native) are left to CMake.
 if(CMAKE_CUDA_ARCHITECTURES MATCHES "^[0-9]+(;[0-9]+)+$")
   list(SORT CMAKE_CUDA_ARCHITECTURES COMPARE NATURAL)
   list(GET CMAKE_CUDA_ARCHITECTURES 0 _oldest)
@@ -70,10 +69,10 @@ target_include_directories(isobar_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DI
                            ${NCCL_INCLUDE} ${CUPTI_INCLUDE})
 target_link_libraries(isobar_cuda INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
 target_compile_definitions(isobar_cuda INTERFACE ISOBAR_WITH_CUDA)
-# Where the libraries that are opened at run time lie: searched after what the system knows.
+# Folder of the libraries loaded at run time, searched after the system's.
 set(ISOBAR_CUDA_LIBRARY_DIR ${CUDAToolkit_LIBRARY_DIR})
 target_compile_definitions(isobar_cuda INTERFACE ISOBAR_CUDA_LIBRARY_DIR="${ISOBAR_CUDA_LIBRARY_DIR}")
-# cuDNN's C++ frontend: headers only, and the way to its fused attention. Without it attention runs in our own kernels.
+# cuDNN's C++ frontend: headers only, for its fused attention. Without it attention uses our own kernels.
 find_path(CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${CMAKE_SOURCE_DIR}/.venv-cudnn/include
           PATH_SUFFIXES cudnn-frontend)
 if(CUDNN_FRONTEND_INCLUDE)
@@ -84,9 +83,8 @@ else()
                  "(pip install --target .venv-cudnn --no-deps nvidia-cudnn-frontend)")
 endif()
 
-# isobar_cuda_batches(<list>): the short kernel files of a list, by fives, become one compilation each, as CMake does it for
-# C++. For each file nvcc starts a dozen programs, several of which read CUDA's headers: 3 s before the first kernel.
-# Attention's files are long, and stay by themselves.
+# isobar_cuda_batches(<list>) compiles the short kernel files of a list in batches of five, as CMake does for C++: nvcc
+# starts a dozen programs a file, several of which read CUDA's headers. Attention's files are long and stay separate.
 function(isobar_cuda_batches list)
   if(NOT ISOBAR_UNITY)
     return()
