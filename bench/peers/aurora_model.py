@@ -1,12 +1,12 @@
-"""Isobar's `net.kind: aurora` by the published code (microsoft-aurora from the package index), the reference that it
-is checked with: encoder, backbone and decoder as they are, behind Isobar's channels and parameter names.
+"""The published Aurora (microsoft-aurora from the package index) behind Isobar's channels and parameter names: the reference
+for `net.kind: aurora`.
 
-The areas of patches are taken in double: the published code does so in float32, whose last bits move the codes of
-their shortest wavelengths, on each device to others.
+Areas of patches are computed in double, because float32, as in the published code, makes their position codes differ
+between devices.
 
-Parameters differ from the published ones in two ways: q, k and v are apart (there one qkv), and a patch embedding is
-one weight [D, variables, history, p, p] (there one a variable). Fields are normalised already. What is timed (main) is the
-published net with its own parameters; bf16 is its own autocast, of the backbone alone."""
+Parameters differ from the published ones in two ways: q, k and v are separate (there one qkv), and a patch
+embedding is one weight [D, variables, history, p, p] (there one a variable). Input fields are already normalised. main
+times the published net with its own parameters; bf16 is its own autocast, of the backbone alone."""
 
 import argparse
 import contextlib
@@ -32,7 +32,7 @@ encoder.pos_scale_enc = lambda width, lat, lon, *args, **kwargs: posencoding.pos
 
 
 def time_codes(hours, width):
-    """[n] hours since 1970 -> [n, width], what the net reads of a sample's time"""
+    """[n] hours since 1970 -> [n, width], the net's encoding of a sample's time"""
     return absolute_time_expansion(torch.tensor(hours, dtype=torch.float32), width)
 
 

@@ -1,11 +1,11 @@
-"""PyTorch's caching allocator of GPU memory, replayed without a GPU: what it reserves for a sequence of allocations.
+"""Simulates PyTorch's caching allocator without a GPU: bytes reserved for a sequence of allocations.
 
     a = Allocator(expandable=True)      # PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, as torchtitan sets it
     a.allocate("x", 1 << 30, stream=0); a.free("x"); a.reserved, a.peak
 
-A pool for small (up to 1 MiB) and for large blocks of every stream. A request takes the smallest free block that holds it,
-and the rest of it stays free; else memory is asked of the device: in segments of their own, or at the end of the one that grows.
-Nothing is given back: the device is taken to be large enough.
+A pool for small (up to 1 MiB) and for large blocks of every stream. A request splits the smallest free block that
+is large enough; else memory is reserved from the device, as a new segment or at the end of an expandable one. Nothing is
+returned to the device, which is assumed to be large enough.
 """
 import bisect
 
@@ -17,7 +17,7 @@ def up(n, unit):
 
 
 class Pool:
-    """Blocks by address; those that are free by (size, address)."""
+    """Blocks by address; free blocks by (size, address)."""
 
     def __init__(self, small, expandable):
         self.small, self.expandable = small, expandable
@@ -40,7 +40,7 @@ class Pool:
         self.is_free[at] = False
 
     def allocate(self, n):
-        """Address, and bytes that were asked of the device."""
+        """Returns the address, and the bytes newly reserved from the device."""
         grown = 0
         i = bisect.bisect_left(self.free_blocks, (n, -1))
         if i < len(self.free_blocks):

@@ -1,5 +1,5 @@
-"""Isobar's `net.kind: graphcast` in PyTorch with index_add, the reference that it is checked with. The graph is built here
-a second time, by looking at all pairs, its mesh nodes in another order. The parameter names are those of Isobar's
+"""Isobar's `net.kind: graphcast` in PyTorch with index_add, its reference in tests. The graph is built
+independently from all pairs, its mesh nodes in another order. The parameter names are those of Isobar's
 checkpoints, as in regional_gnn.py."""
 
 import math
@@ -45,7 +45,7 @@ def split_icosahedron(level):
 
 
 def inside(p, corners):
-    """How far the point lies inside of a spherical triangle, at least: below zero is outside."""
+    """Smallest distance of the point to the sides of a spherical triangle; negative: outside."""
     a, b, c = corners
     if torch.dot(torch.linalg.cross(b - a, c - a), a) < 0:
         b, c = c, b

@@ -1,4 +1,4 @@
-"""Parts of tests/gpu.sh that hold the predictor against what was measured here."""
+"""Parts of tests/gpu.sh that compare predictions with measurements."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The part of tests/gpu.sh that needs several ranks: on one GPU they talk over sockets, a correctness mode."""
+"""The part of tests/gpu.sh that needs several ranks: on one GPU they communicate over sockets, a correctness mode."""
 
 import os
 import signal
@@ -70,7 +70,7 @@ def killed(s, found):
 
 
 def runs(pid, word):
-    """Whether the process is a rank whose command line names `word`."""
+    """True if the process is a rank whose command line contains `word`."""
     try:
         with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
             words = f.read().split("\0")

@@ -1,4 +1,4 @@
-"""What a part of tests/gpu.sh has at hand: the programs and the libraries that they find, a time limit, training runs."""
+"""Environment of a part of tests/gpu.sh: programs and their libraries, a time limit, training runs."""
 
 import dataclasses
 import glob
@@ -52,12 +52,12 @@ class Session:
         return self.deadline - time.monotonic()
 
     def row(self, *row):
-        """A line of the table, told at once: a run that is cut off has told what it knew."""
+        """Prints a line of the table at once, so that an interrupted run has reported it."""
         self.rows.append(row)
         print("   ", *row, flush=True)
 
     def case(self, name, seconds, work):
-        """work() within its own time. What goes wrong in it is a line, and the next case runs; None then."""
+        """Runs work() within a time limit. A failure is reported as a line, returns None, and the next case runs."""
         part_ends, self.part_ends = self.part_ends, min(self.part_ends, time.monotonic() + seconds)
         try:
             if part_ends - time.monotonic() < min(5, seconds):
@@ -87,7 +87,7 @@ class Session:
                     raise Skip(f"{name} was not found")
 
     def run(self, command, **env):
-        """(exit code, output); stopped when its part's time is over, which is Trouble."""
+        """(exit code, output); stopped at its part's time limit, which raises Trouble."""
         limit = max(5.0, min(self.part_ends, self.deadline) - time.monotonic())
         try:
             done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=self.env | env,
@@ -99,7 +99,7 @@ class Session:
 
 
 def library_dirs():
-    """Where CUDA's libraries may lie: the loader's own places, toolkits, and the packages of this Python."""
+    """Folders that may contain CUDA's libraries: the loader's, toolkits, and this Python's packages."""
     places = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64",
               "/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
     places += sorted(glob.glob("/usr/local/cuda-13*/lib64")) + sorted(glob.glob("/usr/local/cuda-13*/extras/CUPTI/lib64"))
@@ -116,7 +116,7 @@ def find_library(name):
 
 
 def environment(bundle):
-    """What our programs are started with, where each library was found, and what lacks one."""
+    """Environment variables for our programs, where each library was found, and which parts lack one."""
     found = {name: find_library(name) for name in LIBRARIES}
     env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "passive"}
     dirs = list(dict.fromkeys(os.path.dirname(p) for p in found.values() if p))
@@ -136,7 +136,7 @@ def environment(bundle):
 
 
 def unresolved(program, env):
-    """Libraries that a program is linked to and the loader does not find."""
+    """Linked libraries that the loader does not find."""
     if not shutil.which("ldd"):
         return []
     out = subprocess.run(["ldd", program], capture_output=True, text=True, env=env, check=False).stdout
@@ -179,7 +179,7 @@ def losses(run):
 
 
 def difference(a, b):
-    """Largest relative difference, step by step; infinite when they are not as many or no numbers."""
+    """Largest relative difference, step by step; infinite if lengths differ or values are not finite."""
     if len(a) != len(b) or not a:
         return float("inf")
     worst = max(abs(x - y) / max(abs(y), 1e-30) for x, y in zip(a, b))

@@ -1,4 +1,4 @@
-"""Parts of tests/gpu.sh that measure speed: our step, what the chip holds at most, PyTorch's step, tracing."""
+"""Parts of tests/gpu.sh that measure speed: Isobar's step, the chip's sustained rate, PyTorch's step, tracing."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ MOST_BESIDE = 512 << 20  # bytes on the device that are not accounted for
 
 
 def nccl_rows(name, run):
-    """What NCCL takes of the device, beside what a prediction counts for it, and what it leaves of the chip to products."""
+    """Memory that NCCL uses, beside its prediction, and the multiprocessors that it leaves to products."""
     last = [e["gpu"] for e in run["events"] if e["event"] == "device"][-1]
     if last.get("product_sms"):
         yield f"{name} products beside transfers", f"{last['product_sms']} SMs", "that cuBLASLt's products are chosen for (24 channels, or NCCL_MAX_CTAS)"
@@ -35,7 +35,7 @@ def nccl_rows(name, run):
 
 
 def memory_row(name, run):
-    """The arena as planned, and what the device holds after the last step beside it: named constants and a rest."""
+    """The planned arena, and other device memory after the last step: named constants and a rest."""
     events = [e["gpu"] for e in run["events"] if e["event"] == "device"]
     planned, first, last = run["start"]["memory"]["arena"], events[0], events[-1]
     if first["arena_bytes"] != planned:

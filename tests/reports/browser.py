@@ -2,8 +2,8 @@
 """A report in a real browser: python3 browser.py --isobar build/isobar [--runs 72] [--keep DIR]
 
 Makes up results, has `isobar report` write its page, opens it in headless Chromium, hovers, filters, picks, drags,
-resets, narrows the window to a phone's and prints. Ends with code 0 and "passed", or says what was wrong. Prints
-SKIPPED where there is no Chromium or no vl-convert. With --runs 10000 it also says how long all of it took.
+resets, narrows the window to a phone's and prints. Exits with 0 and "passed", or prints the failure. Prints
+SKIPPED without Chromium or vl-convert. With --runs 10000 it also prints durations.
 """
 
 import argparse
@@ -41,7 +41,7 @@ IN_VIEW, ALL = [], []  # seconds of each change until the visible figures, and u
 
 
 def settled(page, action, timed=True):
-    """Does something that changes the figures, and waits until all of them have been drawn again."""
+    """Runs an action that changes the figures, and waits until all are redrawn."""
     seen, before = (page.evaluate(f"document.documentElement.dataset.{k} || '0'") for k in ("seen", "updates"))
     begin = time.monotonic()
     action()
@@ -202,7 +202,7 @@ def history(page, isobar, folder):
 
 
 def dark(page):
-    """The page follows the reader's scheme, and no text of a figure is dark on dark."""
+    """The page follows the reader's colour scheme, and no text is dark on dark."""
     page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     page.wait("document.documentElement.dataset.theme === 'dark'")
     page.wait("[...document.querySelectorAll('.plot svg text')].filter((t) => t.textContent).every((t) => "

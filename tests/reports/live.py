@@ -3,7 +3,7 @@
 
 Plays a sweep of 36 trials: its files appear one by one, then it dies with some trials unfinished. The page must follow,
 go on afterwards, answer nothing without its token, to no other host's name and on no other interface than loopback.
-Prints SKIPPED where there is no Chromium.
+Prints SKIPPED without Chromium.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def status(host, port, path, name=None):
 
 
 def loopback_alone(port, token):
-    """The socket is bound to 127.0.0.1, by the kernel's own table, and other addresses of this host refuse."""
+    """Checks that the socket is bound to 127.0.0.1 only, by the kernel's table and by connecting to other addresses."""
     bound = []
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         local, state = line.split()[1], line.split()[3]

@@ -57,7 +57,7 @@ class PerfettoUi(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def opened(isobar, *words, env=None):
-    """The addresses that `isobar open` prints, by what they show, and its process."""
+    """URLs that `isobar open` prints, by content, and its process."""
     process = subprocess.Popen(
         [isobar, "open", *map(str, words)], stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
     )
@@ -143,7 +143,7 @@ def asks_the_desktop(isobar, folder):
 
 
 def hands_over(isobar, folder):
-    """The trace of a run goes to the Perfetto UI, byte by byte."""
+    """The Perfetto UI receives a run's trace unchanged."""
     ui = http.server.ThreadingHTTPServer(("127.0.0.1", 0), PerfettoUi)
     threading.Thread(target=ui.serve_forever, daemon=True).start()
     trace = folder / "run/trace.json"

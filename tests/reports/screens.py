@@ -2,7 +2,7 @@
 """Pictures of a report's page: python3 screens.py PAGE OUT [--whole | --height 1300] [--sheet]
 
 Headless Chromium draws PAGE at 1280 and 390 pixels, light and dark, into OUT-1280-light.png and so on: the first
-screen, so many rows of pixels, or with --whole all of the page. --sheet (needs Pillow) puts the four on one small
+screen, a number of pixel rows, or with --whole the full page. --sheet (needs Pillow) puts the four on one small
 sheet instead, OUT.webp, as in reports/gallery/screens.
 """
 
