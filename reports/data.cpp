@@ -55,6 +55,20 @@ void measure(ReportData& d, Statistic statistic) {
   for (ReportRun& r : d.runs) r.measured_error = std::hypot(step_error(r.run, statistic), d.between.sigma);
 }
 
+// Stored predictions of older versions use earlier names of terms.
+std::string current_term(const std::string& stored) {
+  static const std::map<std::string, std::string> renamed = {
+      {"row arithmetic", "vector arithmetic"},
+      {"bias sums", "reductions"},
+      {"communication, not hidden", "exposed communication"},
+      {"tensor parallelism, not hidden", "exposed TP communication"},
+      {"context parallelism, not hidden", "exposed CP communication"},
+      {"data parallelism, not hidden", "exposed DP communication"},
+      {"transfers between stages", "pipeline transfers"}};
+  const auto it = renamed.find(stored);
+  return it == renamed.end() ? stored : it->second;
+}
+
 }  // namespace
 
 std::vector<const ReportRun*> ReportData::ok() const {
@@ -182,7 +196,7 @@ HoldoutFile read_holdout(const fs::path& file) {
     p.in_fit = row.value("in_fit", json(false)) == json(true);
     if (const auto terms = row.find("terms"); terms != row.end() && terms->is_object())
       for (const auto& [name, seconds] : terms->items())
-        if (seconds.is_number()) p.terms.emplace_back(name, seconds.get<double>());
+        if (seconds.is_number()) p.terms.emplace_back(current_term(name), seconds.get<double>());
     out.predictions[row["id"].get<std::string>()] = std::move(p);
   }
   return out;

@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "perfmodel/machine/machine.h"
 #include "reports/figures.h"
+#include "reports/palette.h"
 #include "reports/report_tables.h"
 #include "reports/story.h"
 #include "tests/paths.h"
@@ -47,6 +48,18 @@ TEST(ReportData, JoinsRunsWithTheirPredictionsById) {
   EXPECT_EQ(s.runs, 6u);
   EXPECT_NEAR(s.median_error, (errors[2] + errors[3]) / 2, 1e-9);
   EXPECT_NEAR(s.coverage, inside / 6, 1e-9);
+}
+
+TEST(ReportData, StoredPredictionsMayUseEarlierNamesOfTerms) {
+  TempDir dir;
+  write_atomically(dir.path / "holdout.json", R"({"machine": "m", "runs": [{"id": "a", "predicted_s": 2,
+    "lo_s": 1, "hi_s": 3, "terms": {"row arithmetic": 0.5, "data parallelism, not hidden": 0.5, "norms": 1}}]})");
+  std::vector<std::string> names;
+  for (const auto& [name, seconds] : read_holdout(dir.path / "holdout.json").predictions.at("a").terms) {
+    names.push_back(name);
+    EXPECT_NE(palette::colour_of(name), palette::colour_of("other")) << name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"exposed DP communication", "norms", "vector arithmetic"}));
 }
 
 // The statistic that was fitted is used for measuring, ranking, drawing and printing.
