@@ -58,16 +58,15 @@ Table runs_table(const ReportData& d) {
   }
   t.note =
       "measured: " + std::string(title_of(d.statistic)) +
-      " after warm-up, and so the rate and what is predicted; measured \u00b1: its own 80 % interval, from "
-      "its steps "
-      "and from repetitions, which differ by " +
-      number(100 * d.between.sigma, 1).text + " %" + (d.between.df == 0 ? " (assumed: there are none)" : "") +
+      " after warm-up, which rate and predictions use too; measured \u00b1: 80 % interval from its steps and "
+      "from repetitions, which differ by " +
+      number(100 * d.between.sigma, 1).text + " %" +
+      (d.between.df == 0 ? " (assumed, because there are none)" : "") +
       "; low to high: 80 % interval of the prediction";
   if (!d.contended().empty())
     t.note +=
-        "; contended: its steps scatter far more than those of comparable runs (other work disturbed it), or "
-        "its "
-        "cores lay further apart than those of its repetitions, as a hypervisor may place them";
+        "; contended: its steps scatter far more than those of comparable runs (disturbed by other work), or "
+        "its cores were further apart than those of its repetitions (as a hypervisor may place them)";
   return t;
 }
 

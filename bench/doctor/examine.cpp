@@ -17,7 +17,7 @@ std::vector<Check> examine(const Examination& e) {
   const bool charts = std::filesystem::exists(".venv-reports/bin/python");
   add({{"charts (vl-convert)", charts ? ".venv-reports" : "no .venv-reports here",
         charts ? Health::ok : Health::absent,
-        "bench/setup.sh; without it reports have tables and data but no pictures"}});
+        "run bench/setup.sh; without it reports have tables and data but no figures"}});
   add(examine_gpus());
   return out;
 }

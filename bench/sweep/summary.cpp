@@ -135,9 +135,9 @@ std::string contended_line(const SweepOutcome& o) {
   }
   if (marked == 0 && repeats == 0) return "";
   return std::to_string(marked) +
-         " contended (their steps scatter far more than their siblings', or their cores lay far apart), " +
+         " contended (step times scatter far more than in comparable trials, or cores are far apart), " +
          std::to_string(repeats) +
-         " repeats of such; both are kept, and a fit gives those that scatter little weight\n";
+         " repeats of contended trials; all are kept, and a fit gives scattered ones little weight\n";
 }
 
 // Predicted step, duration of the whole trial, memory of the fullest rank, cost.
@@ -157,8 +157,9 @@ std::string chosen_micro_batches(const Matrix& m) {
       most = std::max(most, size);
     }
   if (trials == 0) return "";
-  return std::to_string(trials) + " trials give no policy.micro_batch: the largest that fits is taken, " +
-         std::to_string(least) + (most > least ? " to " + std::to_string(most) : "") + "\n";
+  return std::to_string(trials) +
+         " trials do not set policy.micro_batch and use the largest that fits: " + std::to_string(least) +
+         (most > least ? " to " + std::to_string(most) : "") + "\n";
 }
 
 // Total of the sweep, running one trial at a time.
@@ -174,11 +175,10 @@ std::string forecast_total(const Matrix& m) {
     cost += t.forecast->cost;
     if (t.forecast->cost > 0) currency = t.forecast->currency;
   }
-  return "forecast: " + format("%.3g", seconds / 60) + " minutes one after the other without start-up, " +
+  return "forecast: " + format("%.3g", seconds / 60) + " minutes in sequence, without start-up; " +
          format("%.3g", rank_hours) + " rank hours" + (cost > 0 ? format(", %.4g ", cost) + currency : "") +
-         (closed_form ? "; so many trials are priced by the closed form, near what `isobar predict` says"
-                      : "") +
-         "\n" + chosen_micro_batches(m);
+         (closed_form ? "; with this many trials by the closed form, close to `isobar predict`" : "") + "\n" +
+         chosen_micro_batches(m);
 }
 
 }  // namespace
@@ -250,8 +250,8 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
   std::string out = table(rows) + "step ms, samples/s: " + title_of(statistic) + "\n\n" +
                     std::to_string(o.runs.size()) + " trials:";
   for (const auto& [name, n] : count_classes(o)) out += " " + std::to_string(n) + " " + name;
-  out += "  (" + std::to_string(o.started) + " started now, " + std::to_string(o.reused) + " there before, " +
-         std::to_string(o.adopted) + " taken over from a stopped sweep)\n";
+  out += "  (" + std::to_string(o.started) + " run now, " + std::to_string(o.reused) + " already complete, " +
+         std::to_string(o.adopted) + " recovered from an interrupted sweep)\n";
   out += contended_line(o);
   if (const RunRecord* best = fastest(o, statistic)) {
     out += "fastest: " + names[best->id] + " (" + best->id + ") with " +
@@ -262,12 +262,12 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
     if (!m.trials[i].baseline || base.run_class != RunClass::ok || !best || base.rate(statistic) <= 0)
       continue;
     out += "baseline " + m.trials[i].name + ": " + format("%.2f", base.rate(statistic)) +
-           " samples/s; the fastest is " + format("%.2f", best->rate(statistic) / base.rate(statistic)) +
-           " times that\n";
+           " samples/s; the fastest trial is " +
+           format("%.2f", best->rate(statistic) / base.rate(statistic)) + " times as fast\n";
   }
   if (o.used)
-    out += std::to_string(o.used->jobs) + " jobs in " + std::to_string(o.used->lives) + " lives took " +
-           format("%.3g", o.used->node_s / 3600) + " node hours by the scheduler's books\n";
+    out += std::to_string(o.used->jobs) + " jobs in " + std::to_string(o.used->lives) + " attempts used " +
+           format("%.3g", o.used->node_s / 3600) + " node hours by the scheduler's accounting\n";
   for (const std::string& p : o.problems) out += "problem: " + p + "\n";
   return out + skipped_lines(m);
 }

@@ -103,9 +103,9 @@ TEST(MadePoints, AreLeftOutAsCountedFromTheFiles) {
   ASSERT_LT(thick.ice, n.ice);
   const Ended ice = trained_on(net, {"train.steps=1"});
   EXPECT_EQ(ice.code, 0) << ice.text;
-  EXPECT_EQ(said(ice.text, "rows left out, in which a value is missing"), n.land) << ice.text;
+  EXPECT_EQ(said(ice.text, "rows with missing values skipped"), n.land) << ice.text;
   EXPECT_EQ(said(ice.text, "masked (sea_ice)"), n.open) << ice.text;
-  const int64_t thinned = said(ice.text, "thinned out");
+  const int64_t thinned = said(ice.text, "removed by thinning");
   const auto all = static_cast<double>(n.ice);
   EXPECT_NEAR(static_cast<double>(thinned) / all, 0.4, 6 * std::sqrt(0.24 / all)) << ice.text;
   const double training = std::round(0.75 * static_cast<double>(n.ice - thinned));
@@ -114,7 +114,7 @@ TEST(MadePoints, AreLeftOutAsCountedFromTheFiles) {
                                       "data.min_ice_concentration=0.5", "data.thin_fraction=1"});
   EXPECT_EQ(open.code, 0) << open.text;
   EXPECT_EQ(said(open.text, "masked (ocean)"), thick.ice) << open.text;
-  EXPECT_EQ(said(open.text, "thinned out"), -1) << open.text;
+  EXPECT_EQ(said(open.text, "removed by thinning"), -1) << open.text;
 }
 
 TEST(MadePoints, WithAColumnOfNanAreRefused) {

@@ -69,7 +69,7 @@ TEST(Tables, SayWhatIsLeftOutAndRefuseWhatCannotBeRead) {
   };
   const Ended good = ends({"train.steps=2"});
   EXPECT_EQ(good.code, 0) << good.text;
-  EXPECT_NE(good.text.find("10 rows left out, in which a value is missing"), std::string::npos) << good.text;
+  EXPECT_NE(good.text.find("10 rows with missing values skipped"), std::string::npos) << good.text;
   const Ended absent = ends({"data.inputs=[wind,sss,snow]"});
   EXPECT_EQ(absent.code, 2) << absent.text;
   EXPECT_NE(absent.text.find("there is no column 'snow' -> the file has sst, sss"), std::string::npos)
