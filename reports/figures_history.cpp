@@ -99,8 +99,8 @@ std::vector<Figure> history_figures(const CheckResult& c, const Reference& refer
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 45}}},
        {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", stands_out}, {"tooltip", tips}}}}};
   return {{"history", "History", "Step times over commits",
-           "A line for each specification, by the mean of its repetitions, against the first time that the "
-           "reference has of it; its colour is this check's verdict, which goes by the last update. On " +
+           "One line a specification: mean of its repetitions, relative to its first entry in the reference. "
+           "The colour is this check's verdict against the last update. On " +
                c.cpu + " alone.",
            spec}};
 }

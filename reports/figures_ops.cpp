@@ -68,7 +68,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
            {"height", {{"band", 0.95}}}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted", "ms per step")}, {"tooltip", tips}}}});
   return {"ops", kOpsSection, "Longest ops",
-          "Of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
+          "Ops of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
               (predicted ? " Bar: measured; orange-red tick: predicted." : ""),
           spec};
 }
@@ -122,8 +122,8 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
   return {
       {"roofline", kOpsSection, "Roofline of the ops",
        "Grey line: the roofline of one rank, from the machine file: its peak FLOP/s and its share of memory "
-       "bandwidth. Ops near the line run at the machine's limit; large dots far below it have most to gain. "
-       "An op lies above the slope where its data is in cache. Area: time per step.",
+       "bandwidth. Ops near the line run at the machine's limit; large dots far below it have the most to "
+       "gain. Ops whose data is in cache may be above the slope. Area: time per step.",
        spec}};
 }
 

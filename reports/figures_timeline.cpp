@@ -33,7 +33,7 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
   for (const Segment* s : shown)
     rows.push_back({{"lane", "rank " + std::to_string(s->rank) + " " + s->lane},
                     {"what", s->what},
-                    {"op", s->op.empty() ? "nothing to do" : s->op},
+                    {"op", s->op.empty() ? "idle" : s->op},
                     {"begin", rounded(s->begin_ms)},
                     {"end", rounded(s->end_ms)},
                     {"ms", rounded(s->end_ms - s->begin_ms)}});
@@ -53,10 +53,10 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
                        {tip("op", "op"), tip("lane", "lane"), tip("what", "is"), tip("ms", "ms", ".4~g"),
                         tip("begin", "begins at [ms]", ".4~g")}}};
   return {id, "Where the time goes", title,
-          "One step of " + of + ". Dark pink: communication that no computation hides (" +
+          "One step of " + of + ". Dark pink: exposed communication, which no computation overlaps (" +
               percent(t.exposed_ms, t.step_ms) +
-              " of the step, mean over ranks). Grey: the compute lane has " +
-              "nothing to do, as in a pipeline's bubble (" + percent(t.idle_ms, t.step_ms) + ").",
+              " of the step, mean over ranks). Grey: the compute lane is idle, " +
+              "as in a pipeline bubble (" + percent(t.idle_ms, t.step_ms) + ").",
           spec};
 }
 

@@ -115,20 +115,20 @@ std::vector<Figure> training_figures(const ReportData& d) {
   draw(loss, "training-loss", "Training curve", "Loss by optimizer step; dashed: on validation data.", "loss",
        {"training", "validation"});
   draw(rmse, "skill", "Forecast error against persistence",
-       "Latitude-weighted RMSE of the first channel on validation data; dashed: of the forecast that "
-       "nothing changes. Below the dashed line the model has skill.",
+       "Latitude-weighted RMSE of the first channel on validation data; dashed: persistence, "
+       "the forecast that nothing changes. Below the dashed line the model has skill.",
        "RMSE", {"RMSE", "persistence"});
   draw(accuracy, "accuracy", "Accuracy of classes",
-       "Share of samples whose class the net has right, by optimizer step; dashed: of validation samples; "
-       "dotted: of always saying the most frequent class.",
+       "Share of samples classified correctly, by optimizer step; dashed: on validation samples; "
+       "dotted: always predicting the most frequent class.",
        "accuracy", {"training", "validation", "most frequent class"});
   draw(norm, "jacobian-norm", "Norm of the Jacobian",
-       "Frobenius norm of d(output)/d(input), both normalised, mean over validation samples. Where it no "
-       "longer moves the net's derivatives have settled; train.jacobian_window ends a run there.",
+       "Frobenius norm of d(output)/d(input), both normalised, mean over validation samples. When it "
+       "is constant the net's derivatives have converged; train.jacobian_window ends a run there.",
        "norm", {"Frobenius norm"});
   draw(condition, "jacobian-condition", "Condition number of the Jacobian",
-       "Largest over smallest singular value of d(output)/d(input), mean over validation samples: 1 where "
-       "all directions of the output answer alike (always, of one output). Not drawn where one is 0.",
+       "Largest over smallest singular value of d(output)/d(input), mean over validation samples: 1 if "
+       "all output directions are equally sensitive (always with one output). Not drawn if one is 0.",
        "condition number", {"condition number"});
   return out;
 }

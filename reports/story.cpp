@@ -56,7 +56,7 @@ std::string lead(const ReportData& d, const ReportRun& best, const ReportRun& ne
   const double p = chance_of_lead(d, best, next);
   std::string s = ", " + percent(best.rate() / next.rate() - 1) + " more than the best of another layout (" +
                   next.label + ")";
-  if (std::isnan(p)) return s + "; too few steps to say whether that is noise";
+  if (std::isnan(p)) return s + "; too few steps to tell it from noise";
   const std::string chance = p < 0.001 ? "p\u00a0<\u00a00.001" : say("p = %.2g", p);
   return s + (p < kSure ? ": more than the noise of their steps (" : ": that may be noise (") + chance + ")";
 }
@@ -115,9 +115,9 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
   // Communication and data have no roofline, so the gain is about computation alone then.
   if (gain)
     s += (most->second.least > 0 ? ". Largest potential gain: "
-                                 : ". Of the computation, most is to be gained from ") +
+                                 : ". Within the computation the largest potential gain is from ") +
          gain_name +
-         (most->second.least > 0 ? " at the roofline would save " : ": at the roofline that saves ") +
+         (most->second.least > 0 ? " at the roofline would save " : ": at the roofline it would save ") +
          significant(1e3 * (gain->seconds - gain->least), 3).text + " of " + significant(1e3 * step, 3).text +
          " ms a step";
   else if (!d.predictor)
@@ -156,7 +156,7 @@ std::string worst_predicted(const ReportData& d) {
       op = l;
     }
   if (most > 0.02 * run->measured())
-    s += (s.empty() ? " Of the ops worst is " : ", and of the ops ") + op.path + ", " +
+    s += (s.empty() ? " The worst op is " : ", and the worst op is ") + op.path + ", " +
          side(op.predicted_s / op.seconds - 1) + " by " + significant(1e3 * most, 2).text + " ms a step";
   return s.empty() ? s : s + ".";
 }
@@ -187,10 +187,10 @@ void changes(const std::vector<Comparison>& comparisons, std::vector<Sentence>& 
     if (std::isfinite(c.lower))
       s += say(" (95 %% interval %+.1f to %+.1f %%, geometric mean over %zu specifications)",
                100 * (c.lower - 1), 100 * (c.upper - 1), c.changes.size());
-    s += say(": %zu faster, %zu slower, %zu without a difference that can be seen.", c.count("faster"),
+    s += say(": %zu faster, %zu slower, %zu without a significant difference.", c.count("faster"),
              c.count("slower"), c.count("no difference seen") + c.count("not tested"));
     if (!c.repetitions)
-      s += " There are no repetitions, so a machine that was slower that day would look like a change.";
+      s += " Without repetitions, a machine that was slower that day would look like a change.";
     if (c.only_before + c.only_after > 0)
       s += say(" %zu specifications are only in the first set, %zu only in the second.", c.only_before,
                c.only_after);
@@ -287,16 +287,17 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
     s.command = "isobar sweep " + f.sweep + " --results " + f.results;
   } else if (second && (!(p < kSure) || best->run.contention.marked() || second->run.contention.marked())) {
     s.text = "Repetitions of " + best->name + " and " + second->name + ", on a quiet machine: the lead is " +
-             (p < kSure ? "of contended runs." : "not beyond noise.") + " This names the trials worth most:";
+             (p < kSure ? "of contended runs." : "within noise.") +
+             " This suggests the most informative trials:";
     s.command = again + " --machine " + f.machine + " --suggest 4";
   } else if (d.predicted().empty()) {
     s.text = "A calibration of this machine: it adds predictions and rooflines to the report:";
     s.command = "isobar calibrate -o machine.yaml";
   } else if (d.score(false).runs == 0 && d.ok().size() >= 4) {
-    s.text = "A fit that holds out half of the runs: only they test the predictions.";
+    s.text = "A fit that holds out half of the runs, because only held-out runs test predictions.";
     s.command = "isobar fit " + f.results + " --machine " + f.machine + " --holdout 0.5 -o fitted.yaml";
   } else if (d.between.df == 0 && d.ok().size() > 1) {
-    s.text = "Repetitions: there are none, so how much runs differ from day to day is assumed (" +
+    s.text = "Repetitions: there are none, so the variation from run to run is assumed (" +
              percent(d.between.sigma) + ").";
     s.command = again;
   } else {

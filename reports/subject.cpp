@@ -72,7 +72,7 @@ std::string fact(const ReportRun& r, const char* key) {
 
 std::string data_words(const ReportRun& r) {
   const std::string& path = r.run.spec.data.train;
-  return path.empty() ? "random fields made in memory" : path;
+  return path.empty() ? "synthetic noise" : path;
 }
 
 std::string machine_words(const ReportData& d) {
