@@ -114,7 +114,7 @@ void mark_contended(std::vector<RunRecord>& runs) {
   for (const RunRecord& r : runs) {
     const bool timed = (r.run_class == RunClass::ok || r.run_class == RunClass::noisy) && r.step_s.median > 0;
     Signs s{.ranks = r.ranks, .spread = timed ? r.step_s.spread() : -1, .step_s = r.step_s.median};
-    for (const RankRecord& rank : r.ranks_told.ranks)
+    for (const RankRecord& rank : r.ranks_record.ranks)
       if (const double trip = rank.core_trip_ns.value_or(0); trip > s.trip_ns)
         s.trip_ns = trip, s.host = rank.host;
     signs.push_back(std::move(s));

@@ -124,7 +124,7 @@ class Layouts {
 };
 
 // Appends " #2" or " #2 again"; runs outside sweeps that are still equal get their index.
-std::vector<std::string> told_apart(const std::vector<Nameable>& all, std::vector<std::string> names) {
+std::vector<std::string> made_unique(const std::vector<Nameable>& all, std::vector<std::string> names) {
   std::map<std::string, std::vector<size_t>> alike;
   for (size_t i = 0; i < names.size(); ++i) alike[names[i]].push_back(i);
   for (const auto& [name, members] : alike) {
@@ -203,7 +203,7 @@ Names name_by_difference(const std::vector<Nameable>& all) {
     if (in_sets.back().empty()) in_sets.back() = "base";
     out.settings.push_back(std::move(varied));
   }
-  out.labels = told_apart(all, std::move(in_sets));
+  out.labels = made_unique(all, std::move(in_sets));
   return out;
 }
 

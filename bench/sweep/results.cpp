@@ -63,13 +63,13 @@ class Gathered {
     r_.steps.clear();
     r_.valid.clear();
     r_.checkpoints.clear();
-    r_.ranks_told = {};
+    r_.ranks_record = {};
     r_.on_gpu = false;
   }
   void operator()(const DeviceRecord&) { r_.on_gpu = true; }
   void operator()(const StepRecord& s) { r_.steps.push_back(s); }
   void operator()(const ValidRecord& v) { r_.valid.push_back(v); }
-  void operator()(const RanksRecord& r) { r_.ranks_told = r; }
+  void operator()(const RanksRecord& r) { r_.ranks_record = r; }
   void operator()(const CheckpointRecord& c) {
     // Older versions logged a checkpoint again when they passed it after a resume, without writing it.
     if (saved_.insert(c.step).second) r_.checkpoints.push_back(c);
@@ -166,7 +166,7 @@ RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic stat
 
 double RunRecord::core_trip_ns() const {
   double farthest = 0;
-  for (const RankRecord& rank : ranks_told.ranks)
+  for (const RankRecord& rank : ranks_record.ranks)
     farthest = std::max(farthest, rank.core_trip_ns.value_or(0));
   return farthest;
 }

@@ -58,7 +58,7 @@ struct RunRecord {
   }
   /// NaN: no energy meter
   double joules_per_sample() const {
-    return or_nan(ranks_told.joules_per_step) / static_cast<double>(spec.train.global_batch);
+    return or_nan(ranks_record.joules_per_step) / static_cast<double>(spec.train.global_batch);
   }
   double core_trip_ns() const;                 // maximum over hosts; 0: not measured
   std::vector<double> measured_steps() const;  // seconds, in order, without warm-up
@@ -70,7 +70,7 @@ struct RunRecord {
   std::vector<OpRecord> ops;
   std::vector<StepRecord> steps;
   std::vector<ValidRecord> valid;
-  RanksRecord ranks_told;                     // the last one; empty `ranks`: none recorded
+  RanksRecord ranks_record;                   // the last one; empty `ranks`: none recorded
   std::vector<CheckpointRecord> checkpoints;  // those that were written
   nlohmann::json provenance = nlohmann::json::object();
 };

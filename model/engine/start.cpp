@@ -11,7 +11,7 @@ using nlohmann::json;
 
 /// End record of a completed training. If it was killed before it wrote one, the record is made here.
 EndRecord end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
-  if (const auto told = dir.ended()) return *told;
+  if (const auto ended = dir.ended()) return *ended;
   EndRecord end{.status = "ok",
                 .steps = resume.state.train.step,
                 .trained_steps = 0,
@@ -49,10 +49,10 @@ Start of_first_rank(const RunSpec& spec, const fs::path& resume) {
 Start start_of(const RunSpec& spec, const fs::path& resume, const Mpi& mpi) {
   Start s;
   if (mpi.rank() == 0) s = of_first_rank(spec, resume);
-  const json told = json::parse(
+  const json answer = json::parse(
       mpi.from_first(json{{"over", s.over}, {"from", s.resume ? s.resume->from.string() : ""}}.dump()));
-  s.over = told["over"];
-  if (const std::string from = told["from"]; mpi.rank() != 0 && !from.empty())
+  s.over = answer["over"];
+  if (const std::string from = answer["from"]; mpi.rank() != 0 && !from.empty())
     s.resume = Resume{from, {}, {}};
   return s;
 }

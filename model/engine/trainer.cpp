@@ -482,14 +482,14 @@ WatchdogReports reports_of(const RunSpec& spec, const Mpi& mpi) {
     const std::string message = "rank " + std::to_string(mpi.rank()) + " made no progress for " +
                                 std::to_string(static_cast<int64_t>(spec.run.hang_timeout)) + " s in " + op;
     std::fprintf(stderr, "isobar: %s\n", message.c_str());
-    Errands::within(kGrace_s, [&] {
+    BackgroundWriter::within(kGrace_s, [&] {
       log_of(spec).end(
           {.status = "failed", .failure = "hang", .message = message, .op = op, .rank = mpi.rank()});
     });
     mpi.abort(1);
   };
   const auto at_once = [&](int signal) {
-    Errands::within(kGrace_s, [&] {
+    BackgroundWriter::within(kGrace_s, [&] {
       log_of(spec).end(interrupted(signal, "stopped at once by a second " + signal_name(signal)), false);
     });
     mpi.abort(128 + signal);
@@ -539,8 +539,8 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
   if (options.begins) options.begins();
   const StopSignals signals;
   SlowWork slow;
-  Errands errands;
-  Watchdog watch(&mpi, slow, errands, spec.run.hang_timeout, reports_of(spec, mpi));
+  BackgroundWriter background;
+  Watchdog watch(&mpi, slow, background, spec.run.hang_timeout, reports_of(spec, mpi));
   std::optional<SlowWork::Part> starting(std::in_place, &slow, "starting up");
   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
   const MicroBatchChoice micro_batch = choose_micro_batch(device, spec, mpi);
@@ -556,7 +556,7 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
     log_of(spec).end({.status = "failed", .failure = class_of(e), .message = e.what(), .rank = mpi.rank()});
   };
   EndRecord end;
-  bool told = false;
+  bool reported = false;
   try {
     Trainer trainer(spec, options, start.resume ? &*start.resume : nullptr, device, micro_batch.text(), mpi,
                     log, slow, watch);
@@ -566,7 +566,7 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
       throw;
     } catch (const std::exception& e) {
       // Before communicators are aborted and buffers freed, which may never return on a hanging device.
-      told = true;
+      reported = true;
       tell(e);
       throw;
     }
@@ -575,7 +575,7 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
     watch.leave();
     throw;
   } catch (const std::exception& e) {
-    if (!told) tell(e);  // failed before the first step
+    if (!reported) tell(e);  // failed before the first step
     throw;
   }
   watch.leave();

@@ -24,16 +24,16 @@ double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::ste
 
 }  // namespace
 
-Watchdog::Watchdog(const Mpi* mpi, const SlowWork& slow, Errands& errands, double timeout_s,
+Watchdog::Watchdog(const Mpi* mpi, const SlowWork& slow, BackgroundWriter& background, double timeout_s,
                    WatchdogReports reports)
     : rank_(mpi ? mpi->rank() : 0),
       slow_(slow),
-      errands_(errands),
+      background_(background),
       timeout_s_(timeout_s),
       reports_(std::move(reports)),
       beat_(mpi),
       moved_(Clock::now()),
-      told_alive_(moved_),
+      reported_alive_(moved_),
       thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
@@ -130,16 +130,16 @@ void Watchdog::look(Clock::time_point now) {
   }
   const int notices = slow_.under_way() ? static_cast<int>(slow_.seconds() / timeout_s_) : 0;
   if (notices > notices_)
-    errands_.later([rank = rank_, what = slow_.what(), seconds = slow_.seconds()] {
+    background_.later([rank = rank_, what = slow_.what(), seconds = slow_.seconds()] {
       std::fprintf(stderr, "isobar: rank %d has been %s for %.0f s; the run waits for it\n", rank, what,
                    seconds);
     });
   notices_ = notices;
-  if (reports_.alive && moves_ != moves_told_ &&
-      seconds_between(told_alive_, now) > std::min(5.0, timeout_s_ / 10)) {
-    moves_told_ = moves_;
-    told_alive_ = now;
-    errands_.later(reports_.alive, true);
+  if (reports_.alive && moves_ != moves_reported_ &&
+      seconds_between(reported_alive_, now) > std::min(5.0, timeout_s_ / 10)) {
+    moves_reported_ = moves_;
+    reported_alive_ = now;
+    background_.later(reports_.alive, true);
   }
 }
 
@@ -152,7 +152,7 @@ void Watchdog::look_for_signals(Clock::time_point now) {
   if (!pressed_ && StopSignals::pressing() && reports_.pressing && rank_ < 8 &&
       seconds_between(*signalled_at_, now) > (rank_ == 0 ? 0.4 : 0.6)) {
     pressed_ = true;
-    errands_.later([press = reports_.pressing, signal = StopSignals::first()] { press(signal); });
+    background_.later([press = reports_.pressing, signal = StopSignals::first()] { press(signal); });
   }
 }
 

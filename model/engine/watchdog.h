@@ -20,8 +20,8 @@
 // request no rank waits.
 //
 //   SlowWork slow;
-//   Errands errands;
-//   Watchdog watch(&mpi, slow, errands, spec.run.hang_timeout, {.hang = …});
+//   BackgroundWriter background;
+//   Watchdog watch(&mpi, slow, background, spec.run.hang_timeout, {.hang = …});
 //   watch.follow(&runner);
 //   for (int64_t done = first; done < steps && !watch.stops_at(done); ++done) …;
 //   watch.leave();
@@ -36,7 +36,7 @@
 
 #include "model/backend/runner.h"
 #include "model/comm/heartbeat.h"
-#include "model/engine/errands.h"
+#include "model/engine/background_writer.h"
 #include "model/engine/slow_work.h"
 
 namespace isobar {
@@ -46,15 +46,16 @@ struct WatchdogReports {  // each may be empty
   /// do not answer. Ends the process.
   std::function<void(const std::string& what)> hang = {};
   std::function<void(int signal)> at_once = {};  // the same, for a second signal
-  // Called as errands:
+  // Called on the background thread:
   std::function<void(int signal)> pressing = {};  // a signal whose sender may not wait for a step
   std::function<void()> alive = {};               // the run proceeds, or waits for a disk
 };
 
 class Watchdog {
  public:
-  /// Collective over all ranks; `mpi` null: local. `slow` and `errands` must outlive it.
-  Watchdog(const Mpi* mpi, const SlowWork& slow, Errands& errands, double timeout_s, WatchdogReports reports);
+  /// Collective over all ranks; `mpi` null: local. `slow` and `background` must outlive it.
+  Watchdog(const Mpi* mpi, const SlowWork& slow, BackgroundWriter& background, double timeout_s,
+           WatchdogReports reports);
   ~Watchdog();
 
   /// Runner whose ops count as progress; null: none.
@@ -80,15 +81,15 @@ class Watchdog {
 
   const int rank_;
   const SlowWork& slow_;
-  Errands& errands_;
+  BackgroundWriter& background_;
   const double timeout_s_;
   const WatchdogReports reports_;
   Heartbeat beat_;
 
   // used by the watching thread only
   int64_t seen_ = -1;
-  Clock::time_point moved_, told_alive_;
-  int64_t moves_ = 0, moves_told_ = 0;
+  Clock::time_point moved_, reported_alive_;
+  int64_t moves_ = 0, moves_reported_ = 0;
   int notices_ = 0;
   std::optional<Clock::time_point> signalled_at_;
   bool pressed_ = false;

@@ -159,12 +159,12 @@ TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
   std::atomic<int> barks{0};
   {
     SlowWork slow;
-    Errands errands;
+    BackgroundWriter background;
     const auto bark = [&](const std::string& op) {
       EXPECT_EQ(op, "idle");
       ++barks;
     };
-    Watchdog dog(nullptr, slow, errands, 3, {.hang = bark});
+    Watchdog dog(nullptr, slow, background, 3, {.hang = bark});
     dog.follow(&execute);
     for (int i = 0; i < 160; ++i) {  // longer than the watchdog's timeout
       execute(program, i);

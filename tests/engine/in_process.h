@@ -83,7 +83,7 @@ class InProcess {
       std::fflush(stdout);
       mpi.abort(1);
     };
-    watchdog_.emplace(nullptr, slow_, errands_, 120, WatchdogReports{.hang = hang});
+    watchdog_.emplace(nullptr, slow_, background_, 120, WatchdogReports{.hang = hang});
     watchdog_->follow(&*execute_);
     arena_.poison(plan);
     backend_->load_constants();
@@ -176,7 +176,7 @@ class InProcess {
   std::optional<Comm> comm_;
   std::optional<Executor> execute_;
   SlowWork slow_;
-  Errands errands_;
+  BackgroundWriter background_;
   std::optional<Watchdog> watchdog_;
   int64_t inputs_ = 0, targets_ = 0;  // elements of a sample
   int64_t dp_ = 0, classes_ = 0;

@@ -118,9 +118,9 @@ TEST(Masked, MetricsAreOfWhatCounts) {
   }
 
   const std::string fields = dir / "forecast.nc";
-  const Ended told = Child({command(), "forecast", dir / "run", "-o", fields, "--json"}).wait();
-  ASSERT_EQ(told.code, 0) << told.text;
-  const json forecast = json::parse(told.text.substr(told.text.find('{')));
+  const Ended reported = Child({command(), "forecast", dir / "run", "-o", fields, "--json"}).wait();
+  ASSERT_EQ(reported.code, 0) << reported.text;
+  const json forecast = json::parse(reported.text.substr(reported.text.find('{')));
   int nc = -1;
   NC(nc_open(fields.c_str(), NC_NOWRITE, &nc));
   for (int64_t c = 0; c < 2; ++c) {

@@ -112,14 +112,14 @@ TEST(CoreHops, ARunTellsHowFarItsThreadsLay) {
   const Ended e =
       Child(train_words(tiny(), {"run.out=" + dir / "run", "train.steps=200", "run.threads=2"}, {})).wait();
   ASSERT_EQ(e.code, 0) << e.text;
-  std::optional<double> told;
+  std::optional<double> reported;
   for_each_record(dir / "run/result.jsonl", nullptr, [&](const Record& record) {
-    if (const auto* ranks = std::get_if<RanksRecord>(&record)) told = ranks->ranks.at(0).core_trip_ns;
+    if (const auto* ranks = std::get_if<RanksRecord>(&record)) reported = ranks->ranks.at(0).core_trip_ns;
   });
-  ASSERT_EQ(told.has_value(), process_cpus().size() > 1) << "one core is no distance away";
-  if (told) {
-    EXPECT_GT(*told, 5);
-    EXPECT_LT(*told, 2000);
+  ASSERT_EQ(reported.has_value(), process_cpus().size() > 1) << "one core is no distance away";
+  if (reported) {
+    EXPECT_GT(*reported, 5);
+    EXPECT_LT(*reported, 2000);
   }
 }
 

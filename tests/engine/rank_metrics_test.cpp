@@ -120,20 +120,20 @@ TEST(RankMetrics, EnergyIsKnownWhereEveryRankThatMetersKnowsItsOwn) {
 TEST(RankMetrics, EveryRankSaysWhatItsStepsWereSpentOn) {
   const Folder dir;
   trained_to(dir / "run", {"layout.dp=2", "train.checkpoint_every=5"}, 2, 10);
-  std::vector<json> lines, told;
+  std::vector<json> lines, reported;
   std::ifstream file(fs::path(dir / "run") / "result.jsonl");
   for (std::string line; std::getline(file, line);) lines.push_back(json::parse(line));
-  std::copy_if(lines.begin(), lines.end(), std::back_inserter(told),
+  std::copy_if(lines.begin(), lines.end(), std::back_inserter(reported),
                [](const json& line) { return line["event"] == "ranks"; });
-  ASSERT_EQ(told.size(), 2u) << "after the checkpoint of step 5 and at the end";
-  EXPECT_EQ(told[0]["step"], 5);
-  EXPECT_EQ(told[1]["step"], 10);
-  EXPECT_EQ(told[1]["steps"], 8) << "without warm-up";
+  ASSERT_EQ(reported.size(), 2u) << "after the checkpoint of step 5 and at the end";
+  EXPECT_EQ(reported[0]["step"], 5);
+  EXPECT_EQ(reported[1]["step"], 10);
+  EXPECT_EQ(reported[1]["steps"], 8) << "without warm-up";
   double mean = 0;
   for (const json& line : lines)
     if (line["event"] == "step" && line["step"] > 2) mean += line["seconds"].get<double>() / 8;
   for (int64_t rank = 0; rank < 2; ++rank) {
-    const json& one = told[1]["ranks"].at(static_cast<size_t>(rank));
+    const json& one = reported[1]["ranks"].at(static_cast<size_t>(rank));
     EXPECT_EQ(one["rank"], rank);
     EXPECT_FALSE(one["host"].get<std::string>().empty());
     EXPECT_GT(one["compute_s"], 0);
@@ -141,7 +141,7 @@ TEST(RankMetrics, EveryRankSaysWhatItsStepsWereSpentOn) {
     EXPECT_GT(one["peak_rss_bytes"], 1000000);
     EXPECT_NEAR(one["step_s"].get<double>(), mean, 0.2 * mean) << "both go in step";
   }
-  EXPECT_TRUE(told[1].contains("energy")) << "what was metered, or why nothing was";
+  EXPECT_TRUE(reported[1].contains("energy")) << "what was metered, or why nothing was";
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace isobar {
 namespace {
 
-Ended told(const Words& words) {
+Ended answer(const Words& words) {
   return Child(Words{command()} + words).wait();
 }
 
@@ -90,7 +90,7 @@ TEST_F(Verify, LeadsAreTheValidationsOfARollOutAndBaselinesThoseOfTheFile) {
   const std::string run =
       train({"net.in_channels=8", "data.history=2", "data.forcings=[time_of_day,solar_zenith]",
              "train.rollout=3", "train.prediction=increment", "train.loss=mse"});
-  const Ended e = told({"verify", run, "--json", "--threads", "1"});
+  const Ended e = answer({"verify", run, "--json", "--threads", "1"});
   ASSERT_EQ(e.code, 0) << e.text;
   const json said = json::parse(e.text);
   const int64_t samples = kTimes - kTrained - kDt * 4, newest = kTrained + kDt;  // two states, three steps
@@ -109,8 +109,8 @@ TEST_F(Verify, LeadsAreTheValidationsOfARollOutAndBaselinesThoseOfTheFile) {
   EXPECT_NEAR(mean / judged.at("rmse").at(0).get<double>(), 1, 1e-5);
 
   // the first lead equals `forecast` on the same samples
-  const Ended forecast = told({"forecast", run, "-o", dir_ / "f.nc", "--json", "--threads", "1", "--samples",
-                               std::to_string(samples)});
+  const Ended forecast = answer({"forecast", run, "-o", dir_ / "f.nc", "--json", "--threads", "1",
+                                 "--samples", std::to_string(samples)});
   ASSERT_EQ(forecast.code, 0) << forecast.text;
   EXPECT_NEAR(said["leads"][0]["targets"][0]["net"]["rmse"].get<double>() /
                   json::parse(forecast.text)["channels"][0]["rmse"].get<double>(),
@@ -148,7 +148,7 @@ TEST_F(Verify, LeadsAreTheValidationsOfARollOutAndBaselinesThoseOfTheFile) {
 // and predicts a box.
 TEST_F(Verify, ARegionAndItsClassesAreThoseOfTheFile) {
   const auto judged = [&](const std::string& run, const Words& more) {
-    const Ended e = told(Words{"verify", run, "--json", "--threads", "1"} + more);
+    const Ended e = answer(Words{"verify", run, "--json", "--threads", "1"} + more);
     EXPECT_EQ(e.code, 0) << e.text;
     return json::parse(e.text).at("leads").at(0).at("targets").at(0).at("persistence");
   };
@@ -196,7 +196,7 @@ TEST_F(Verify, ARegionAndItsClassesAreThoseOfTheFile) {
               "regional-gnn-tiny.yaml");
   check(judged(run, asked), kTrained + kDt, kTimes - kTrained - 2 * kDt);
   const auto refused = [&](const Words& words, const std::string& with) {
-    const Ended bad = told(Words{"verify", run} + words);
+    const Ended bad = answer(Words{"verify", run} + words);
     EXPECT_EQ(bad.code, 2) << bad.text;
     EXPECT_NE(bad.text.find(with), std::string::npos) << bad.text;
   };
@@ -208,7 +208,7 @@ TEST_F(Verify, ARegionAndItsClassesAreThoseOfTheFile) {
 TEST_F(Verify, MakesAPageAndSaysWhatItCannot) {
   const std::string run = train({"net.in_channels=1"});
   const Ended e =
-      told({"verify", run, "--steps", "2", "--threshold", "t=285", "-o", dir_ / "page", "--threads", "1"});
+      answer({"verify", run, "--steps", "2", "--threshold", "t=285", "-o", dir_ / "page", "--threads", "1"});
   ASSERT_EQ(e.code, 0) << e.text;
   for (const char* word : {"Skill by lead time", "rmse persistence", "csi", "worst", "page/index.html"})
     EXPECT_NE(e.text.find(word), std::string::npos) << word << "\n" << e.text;
@@ -216,7 +216,7 @@ TEST_F(Verify, MakesAPageAndSaysWhatItCannot) {
                            "figures/acc0.vl.json", "figures/map0.vl.json", "figures/spectrum0.vl.json"})
     EXPECT_TRUE(fs::exists(fs::path(dir_ / "page") / file)) << file;
   const auto refused = [&](const Words& words, const std::string& with) {
-    const Ended bad = told(Words{"verify", run} + words);
+    const Ended bad = answer(Words{"verify", run} + words);
     EXPECT_EQ(bad.code, 2) << bad.text;
     EXPECT_NE(bad.text.find(with), std::string::npos) << bad.text;
   };
@@ -227,7 +227,7 @@ TEST_F(Verify, MakesAPageAndSaysWhatItCannot) {
   // missing training data only remove the climatology
   fs::rename(dir_ / "era.nc", dir_ / "moved.nc");
   const Ended without =
-      told({"verify", run, "--data", dir_ / "moved.nc", "--samples", "3", "--threads", "1"});
+      answer({"verify", run, "--data", dir_ / "moved.nc", "--samples", "3", "--threads", "1"});
   EXPECT_EQ(without.code, 0) << without.text;
   EXPECT_NE(without.text.find("no climatology, and no ACC"), std::string::npos) << without.text;
 }

@@ -20,13 +20,13 @@ Plan plan_of(const RunSpec& spec, int rank) {
 }
 
 // Ranks of a host exchange their CPU sets.
-Calls cores_told() {
+Calls core_exchange() {
   return {"MPI_Allgather " + std::to_string(sizeof(cpu_set_t))};
 }
 
 // Bytes of the only additional calls of the longer run on MPI_COMM_WORLD: ranks send their measurements,
 // length and content, to rank 0 once more than two steps were timed.
-double told_at_the_end(const Counted& one, const Counted& three) {
+double final_report_bytes(const Counted& one, const Counted& three) {
   double sent = 0;
   for (size_t r = 0; r < three.ranks.size(); ++r) {
     const size_t before = one.ranks[r].world.size();
@@ -67,7 +67,7 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false,
     EXPECT_EQ(seen.channels, plan_says.channels);
     EXPECT_EQ(seen.unknown, Calls{});
     EXPECT_EQ(seen.beats, Calls{"MPI_Iallreduce 56"});
-    EXPECT_EQ(seen.host, cores_told());
+    EXPECT_EQ(seen.host, core_exchange());
     Calls start_up;
     for (const std::string& call : seen.world) start_up.push_back(parse(call).name);
     // Ranks on this host; data files were checked; start point, length and content; the watchdog's
@@ -90,10 +90,10 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false,
 #endif
   if (traffic) {  // two steps: subtract start-up and the final report
     const Counted three = count(spec, words(3));
-    const double told = told_at_the_end(one, three);
-    EXPECT_GT(told, 0);
-    EXPECT_EQ(static_cast<double>(three.sent - one.sent), 2 * step + told);
-    std::printf(", sent %11.0f", (static_cast<double>(three.sent - one.sent) - told) / 2);
+    const double report = final_report_bytes(one, three);
+    EXPECT_GT(report, 0);
+    EXPECT_EQ(static_cast<double>(three.sent - one.sent), 2 * step + report);
+    std::printf(", sent %11.0f", (static_cast<double>(three.sent - one.sent) - report) / 2);
   }
   std::printf("\n");
 }
@@ -198,7 +198,7 @@ TEST_F(Wire, AllThatIsNotAStepIsNamed) {
     EXPECT_EQ(all.ranks[r].channels,
               said(plan, {{&plan.init, 1}, {&plan.train, 2}, {&plan.eval, 3}}).channels);
     EXPECT_EQ(all.ranks[r].unknown, Calls{});
-    EXPECT_EQ(all.ranks[r].host, cores_told());
+    EXPECT_EQ(all.ranks[r].host, core_exchange());
     std::map<std::string, int> world;
     for (const std::string& call : all.ranks[r].world) ++world[parse(call).name];
     EXPECT_EQ(world["MPI_Comm_split_type"], 1);

@@ -47,8 +47,8 @@ TEST(DataWait, TellsDecompressingApartWhereItsPriceWasMeasured) {
   m[Coef::read_decode].provenance = {"spec"};
   EXPECT_FALSE(says(why_it_waits(waiting(2, 0.1, 0.05), &m), "decompressing"));
   m[Coef::read_decode].provenance = {"read_decode/f32/own"};
-  const std::string told = why_it_waits(waiting(2, 0.1, 0.05), &m);
-  EXPECT_TRUE(says(told, "decompressing is 90 % of reading")) << told;
+  const std::string reported = why_it_waits(waiting(2, 0.1, 0.05), &m);
+  EXPECT_TRUE(says(reported, "decompressing is 90 % of reading")) << reported;
   RunRecord hdf5 = waiting(2, 0.1, 0.05);
   hdf5.spec.data.train = "era5/train";
   EXPECT_FALSE(says(why_it_waits(hdf5, &m), "decompressing"));

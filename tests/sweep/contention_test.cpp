@@ -98,8 +98,8 @@ TEST(Contention, RepetitionsAreThoseWhoseCoresLieEquallyFar) {
   for (size_t i = 0; i < runs.size(); ++i) {
     runs[i].run_class = RunClass::ok;
     runs[i].step_s.median = steps[i];
-    runs[i].ranks_told.ranks.resize(2);
-    runs[i].ranks_told.ranks[0].core_trip_ns = trips[i];
+    runs[i].ranks_record.ranks.resize(2);
+    runs[i].ranks_record.ranks[0].core_trip_ns = trips[i];
     all.push_back(&runs[i]);
   }
   runs[2].contention.slower = runs[3].contention.slower = 2;  // far, with a known slowdown
