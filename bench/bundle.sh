@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Isobar as one archive for machines where nothing can be installed: the program and every library that it
-# needs, but for MPI, glibc and what comes with a GPU's driver, which are a site's own.
+# Packs Isobar into one archive for machines where nothing can be installed: the program and every library it needs,
+# except those that belong to the site: MPI, glibc and the GPU driver's.
 #
 #   bench/bundle.sh                # build/bundle/isobar-VERSION-openmpi.tar.gz; -mpich where libmpich-dev is
 #   bench/bundle.sh mpich          # one of them
 #
-# It runs from any folder where glibc is at least as new as the archive says. tests/bundle.sh runs it as an
-# ordinary user in a bare chroot of another release.
+# It runs from any folder if glibc is at least as new as the archive states. tests/bundle.sh tests it as an ordinary
+# user in a bare chroot of another release.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$ISOBAR_ROOT"
@@ -14,10 +14,10 @@ cd "$ISOBAR_ROOT"
 VERSION="$(sed -n 's/^project(isobar VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"
 OUT="$ISOBAR_ROOT/build/bundle"
 
-# needed FILE: what the dynamic linker is asked for by name
+# needed FILE: libraries that the dynamic linker loads for it
 needed() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
 
-# A site's own: MPI, glibc and its parts, and what comes with a driver
+# Libraries of the site: MPI, glibc and its parts, and the GPU driver's
 site_owned() {
   case "$1" in
     libmpi.so.* | libmpich.so.*) ;;
@@ -28,7 +28,7 @@ site_owned() {
   esac
 }
 
-# gather PROGRAM DIR: its libraries, and theirs, and so on; what only MPI needs stays away with it
+# gather PROGRAM DIR: copies its libraries and theirs recursively, except those that only MPI needs
 gather() {
   local program="$1" dir="$2" name path queue seen=" "
   mapfile -t queue < <(needed "$program")
@@ -45,22 +45,22 @@ gather() {
   done
 }
 
-# licence_of LIBRARY DIR: under which conditions the library may be passed on
+# licence_of LIBRARY DIR: adds the library's licence
 licence_of() {
-  local package  # by the file's name: /lib is a link to /usr/lib, and packages know their files by either
+  local package  # by file name: /lib is a link to /usr/lib, and packages list either path
   package="$(dpkg-query -S "*/x86_64-linux-gnu/*$(basename "$(readlink -f "$1")")" 2>/dev/null)" ||
     die "bundle.sh: $1 belongs to no package, so nobody knows under which conditions it may be passed on"
   package="${package%%:*}"
   install -Dm 644 "/usr/share/doc/$package/copyright" "$2/licences/$package"
 }
 
-# least_glibc DIR: the newest version of glibc's symbols that anything in it asks for
+# least_glibc DIR: the newest version of glibc's symbols that its files require
 least_glibc() {
   find "$1/bin" "$1/lib" -type f -exec objdump -T {} + 2>/dev/null |
     grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1
 }
 
-# bundle MPI BUILD_DIR: the archive of a build
+# bundle MPI BUILD_DIR: makes the archive of a build
 bundle() {
   local mpi="$1" build="$2" name="isobar-$VERSION-$1" dir
   dir="$OUT/$name"
@@ -85,9 +85,8 @@ bundle() {
   say "$dir.tar.gz: $(du -h "$dir.tar.gz" | cut -f1), $(ls "$dir/lib" | wc -l) libraries, $(least_glibc "$dir") or newer"
 }
 
-# name_mpich DIR: all descendants of MPICH have one ABI, but Debian calls its library libmpich.so.12 and the
-# others theirs libmpi.so.12. The program asks for the latter; lib/debian holds one that is nothing but a way
-# to the former.
+# name_mpich DIR: MPICH derivatives share an ABI, but Debian names the library libmpich.so.12 and others libmpi.so.12.
+# The program links to the latter; lib/debian has a libmpi.so.12 that only depends on libmpich.so.12.
 name_mpich() {
   patchelf --replace-needed libmpich.so.12 libmpi.so.12 "$1/bin/isobar"
   mkdir "$1/lib/debian"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole of Isobar once, from a bare machine: install, build, calibrate, sweep, fit, predict, report.
+# A tour of Isobar from a bare machine: install, build, calibrate, sweep, fit, predict, report.
 #
 #   bench/quickstart.sh            # under 10 minutes on 2 cores; a second run reuses what is there
 #   bench/quickstart.sh --fresh    # forget the last run's results (not the build) and start over
@@ -8,8 +8,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$ISOBAR_ROOT"
 
 RESULTS=results/demo
-MACHINE=results/machine.yaml     # what calibrate measured here
-FITTED=results/demo-fitted.yaml  # the same, sharpened by half of the sweep
+MACHINE=results/machine.yaml     # measured here by calibrate
+FITTED=results/demo-fitted.yaml  # refined by a fit to half of the sweep
 REPORT=reports/out
 DATA=data/demo
 DATA_OPTIONS=(--channels 4 --height 64 --width 128 --train-years 2 --valid-years 1 --samples-per-year 200)
@@ -24,7 +24,7 @@ esac
 
 isobar() { build/isobar "$@"; }
 
-# stage NAME SECONDS: the headline of a stage; SECONDS is what it takes on 2 cores when nothing is there yet
+# stage NAME SECONDS: prints a stage's headline; SECONDS is its time on 2 cores from scratch
 STAGES=("Set-up and build:240" "Doctor:2" "Data:5" "Calibration:60" "Sweep:120" "Fit:10" "Report:5")
 [[ ! -x build/isobar ]] || STAGES[0]="Set-up and build:5"
 [[ ! -f "$DATA/.made" ]] || STAGES[2]="Data:0"
@@ -38,7 +38,7 @@ stage() {
   stage_index=$((stage_index + 1))
 }
 
-# current STAMP WHAT...: whether a stage ended well with exactly these settings
+# current STAMP WHAT...: true if a stage completed with exactly these settings
 current() { [[ "$(cat "$1" 2>/dev/null)" == "${*:2}" ]]; }
 
 stage # Set-up and build
@@ -65,11 +65,11 @@ else
   echo "$calibrated" >"$MACHINE.for"
 fi
 
-stage # Sweep: trials that are complete are not run again
+stage # Sweep: complete trials are not run again
 isobar sweep "$SWEEP" --results "$RESULTS"
 
 stage # Fit
-# The 10th percentile of a run's steps: what a step takes when nothing else disturbs a shared machine.
+# The 10th percentile of a run's step times excludes most disturbance on a shared machine.
 isobar fit "$RESULTS" --machine "$MACHINE" --holdout 0.5 --splits 10 --statistic p10 -o "$FITTED"
 
 stage # Report
@@ -82,5 +82,5 @@ cat <<END
    Three things to try next:
      build/isobar predict configs/models/vit-384.yaml --machine $FITTED     # a net that was not run here
      build/isobar train configs/models/vit-demo.yaml --ranks 2 --set data.train=$DATA/train --trace trace.json
-     build/isobar plan configs/models/vit-1536.yaml --set layout.dp=2        # what each rank would do, and its memory
+     build/isobar plan configs/models/vit-1536.yaml --set layout.dp=2        # operations and memory of each rank
 END

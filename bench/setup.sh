@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Installs what Isobar needs and builds build/isobar. Idempotent: takes a second when all is there.
+# Installs Isobar's dependencies and builds build/isobar. Running it again only does what is missing.
 #
 #   bench/setup.sh                 # packages, .venv-reports, configure, build the command
 #   bench/setup.sh --tests         # also what tests/run.sh needs (clang-format, clang-tidy)
 #   bench/setup.sh --no-build      # stop after the packages
 #   source bench/setup.sh          # only the functions, as the other scripts do
 #
-# On Debian and its relatives the packages come from apt, as root or through sudo. Elsewhere (a cluster's login node)
-# it says which libraries CMake will look for; with those loaded, `--no-packages` skips straight to the build.
+# On Debian and its derivatives packages come from apt, as root or through sudo. On other systems (a cluster's login
+# node) it lists the libraries that CMake looks for; once they are loaded, `--no-packages` skips to the build.
 
 ISOBAR_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-VL_CONVERT_VERSION=1.9.0.post1   # renders the charts of reports
-AXE_VERSION=0.1.0                # axe-core: rules of accessible pages, for the browser's test
-# only where nvcc is: headers, the way to cuDNN's fused attention; cuobjdump and what it calls
+VL_CONVERT_VERSION=1.9.0.post1   # renders the reports' charts
+AXE_VERSION=0.1.0                # axe-core: accessibility rules for the browser test
+# only with nvcc: headers of cuDNN's fused attention; cuobjdump and its dependencies
 CUDA_EXTRAS=(nvidia-cudnn-frontend==1.32.0 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37)
 
-BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks for OpenCL
+BUILD_PACKAGES=(  # ocl-icd-opencl-dev: required by Debian 12's CMake file of oneDNN
   g++ cmake ninja-build ccache pkg-config git python3 python3-venv
   libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev libhdf5-dev libnetcdf-dev zlib1g-dev libzip-dev
   libblosc-dev libzstd-dev libeccodes-dev libmetis-dev libpng-dev
@@ -33,7 +33,7 @@ duration() {
   if (($1 >= 60)); then printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); else printf '%d s' "$1"; fi
 }
 
-# missing_packages NAME... prints those that dpkg does not have installed
+# missing_packages NAME... prints those that dpkg lists as not installed
 missing_packages() {
   local installed name
   installed="$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null | sed -n 's/^ii *//p')" || true
@@ -42,7 +42,7 @@ missing_packages() {
   done
 }
 
-# install_packages NAME... through apt, or says what to type
+# install_packages NAME... through apt, or prints the command to type
 install_packages() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     die "This system has no apt, so nothing was installed. Isobar needs (as modules or packages of your system):
@@ -75,7 +75,7 @@ then run this script again."
     die "apt-get could not install the packages (see above)."
 }
 
-# python_env DIR REQUIREMENT... makes a virtual environment that holds exactly these
+# python_env DIR REQUIREMENT... makes a virtual environment with exactly these packages
 python_env() {
   local dir="$ISOBAR_ROOT/$1"
   shift
@@ -100,8 +100,8 @@ swap_in() {
   mv -T "$1.new" "$1" && rm -rf "$1.old"
 }
 
-# cuda_extras puts into .venv-cudnn what CUDA's Debian packages and trees leave out: cuDNN's C++ frontend (headers), and
-# the disassembler with which tests look at kernels
+# cuda_extras installs into .venv-cudnn what CUDA's Debian packages and trees lack: cuDNN's C++ frontend (headers), and
+# the disassembler with which tests inspect kernels
 cuda_extras() {
   local dir="$ISOBAR_ROOT/.venv-cudnn"
   if [[ "$(cat "$dir/.holds" 2>/dev/null)" == "${CUDA_EXTRAS[*]}" ]]; then
@@ -117,7 +117,7 @@ cuda_extras() {
   swap_in "$dir"
 }
 
-# build_isobar DIR TARGETS [CMAKE_ARGS...] (targets: words of one string) configures (once) and builds, with progress
+# build_isobar DIR TARGETS [CMAKE_ARGS...] (targets: words of one string) configures once and builds, with progress
 build_isobar() {
   local dir="$ISOBAR_ROOT/$1" generator=() targets
   read -r -a targets <<<"$2"
@@ -130,7 +130,7 @@ build_isobar() {
   NINJA_STATUS='[%f/%t, %e s] ' cmake --build "$dir" --target "${targets[@]}" --parallel "$(nproc)"
 }
 
-# mpich_cmake: what CMake is told where MPICH is installed beside another MPI, a word a line; nothing where it is not
+# mpich_cmake: CMake arguments, one a line, if MPICH is installed beside another MPI; else nothing
 mpich_cmake() {
   local mpicc mpiexec
   mpicc="$(command -v mpicc.mpich)" && mpiexec="$(command -v mpiexec.mpich)" || return 0

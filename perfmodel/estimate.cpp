@@ -44,7 +44,8 @@ std::string number(double v) {
 }  // namespace
 
 std::vector<std::string> extrapolations(const StepView& step, const Machine& m) {
-  if (!m.fit) return {"the machine's coefficients were never fitted to runs: wide interval (see isobar fit)"};
+  if (!m.fit)
+    return {"coefficients were never fitted to runs of this machine, so the interval is wide (isobar fit)"};
   std::vector<std::string> out;
   for (const auto& [name, value] : step.quantities)
     if (const auto r = m.fit->range.find(name); r != m.fit->range.end() && outside(value, r->second) > 0) {

@@ -53,8 +53,9 @@ void say_how_read(const RunSpec& spec, const StepTerms& terms, const Machine& m,
                        Coef::read_sample, Coef::read_table, Coef::read_row}) {
     const double share = terms.read[index_of(c)] * rate[index_of(c)] / s.total;
     if (!m[c].measured() && share > 0.05)
-      out.push_back(std::string(info_of(c).name) + " was never measured on this machine, and reading takes " +
-                    short_number(std::round(100 * share)) + " % of a step's time by it");
+      out.push_back(std::string(info_of(c).name) +
+                    " was not measured on this machine; reading data at its assumed price takes " +
+                    short_number(std::round(100 * share)) + " % of the step");
   }
 }
 
@@ -87,7 +88,8 @@ std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms&
   std::vector<std::string> out = extrapolations(view_of(spec, terms, m), m);
   for (size_t i = 0; i < kCoefs; ++i)
     if (!m.coefficients[i].measured() && s.parts[i] > 0.05 * s.total)
-      out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and sets " +
+      out.push_back(std::string(info_of(i).name) +
+                    " was not measured on this machine, and its assumed value sets " +
                     short_number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
   say_how_read(spec, terms, m, s, out);
   if (!distance_known) say_how_far(terms, m, s.total, out);
@@ -96,7 +98,7 @@ std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms&
                   (spec.policy.amp == "tf32" ? "fp32" : "bf16") +
                   ", without the passes that round the operands");
   if (terms.where.threads * terms.where.ranks_on_host > terms.where.cores)
-    out.emplace_back("more compute threads than cores: they take turns");
+    out.emplace_back("more compute threads than cores: threads share cores");
   return out;
 }
 

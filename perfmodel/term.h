@@ -18,7 +18,7 @@ struct Term {
 
 /// Lines that are no coefficient's own (coefficient.cpp names those).
 namespace term {
-constexpr const char* kExposed = "communication, not hidden";
+constexpr const char* kExposed = "exposed communication";
 constexpr const char* kSlowdown = "compute slowed by communication";
 constexpr const char* kBubble = "pipeline bubble";
 constexpr const char* kImbalance = "waiting for the slowest rank";
@@ -26,10 +26,10 @@ constexpr const char* kReading = "reading data";
 constexpr const char* kStolen = "cores taken by loader threads";
 constexpr const char* kDataWait = "waiting for loader threads";
 constexpr const char* kBoundaries = "stage boundaries";
-constexpr const char* kTensor = "tensor parallelism, not hidden";
-constexpr const char* kContext = "context parallelism, not hidden";
-constexpr const char* kTransfers = "transfers between stages";
-constexpr const char* kData = "data parallelism, not hidden";
+constexpr const char* kTensor = "exposed TP communication";
+constexpr const char* kContext = "exposed CP communication";
+constexpr const char* kTransfers = "pipeline transfers";
+constexpr const char* kData = "exposed DP communication";
 }  // namespace term
 
 /// Merges coefficients of one name and drops zero lines. `correction`: factor on all of them.

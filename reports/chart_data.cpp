@@ -16,7 +16,8 @@ using nlohmann::json;
 
 constexpr size_t kTerms = 8;  // as many as there are colours to tell apart
 
-// Terms of all runs by how much they weigh; beyond kTerms they are one, "other".
+// Names of the terms of all predictions, those with the largest share of step time first; terms beyond kTerms
+// are summed as "other".
 std::vector<std::string> terms_by_weight(const ReportData& d) {
   std::map<std::string, double> sums;
   for (const ReportRun* r : d.predicted())
@@ -35,8 +36,8 @@ double memory_of(const ReportRun& r) {  // bytes of one rank
   return static_cast<double>(r.run.peak_rss_bytes > 0 ? r.run.peak_rss_bytes : r.run.arena_bytes);
 }
 
-// Of runs that nothing else beats in time, memory and cost at once. Sorted by time, a run is beaten only by
-// runs before it.
+// The Pareto front of time, memory and cost within each set. After sorting by time, only an earlier run can
+// beat a later one.
 std::set<const ReportRun*> front_of(std::vector<const ReportRun*> runs, const ReportData& d) {
   const auto cost = [](const ReportRun* r) { return static_cast<double>(r->run.ranks) / r->rate(); };
   std::stable_sort(runs.begin(), runs.end(), [&](const ReportRun* a, const ReportRun* b) {
@@ -65,9 +66,9 @@ double capacity_of(const ReportData& d) {  // MB a rank
   return memory_of_rank(m, ranks) * kMB;
 }
 
-// Of a run in a setting's figure: its line, which joins runs that agree in all else; its rate, measured and
-// predicted, over that of the runs of its line with the setting's first value, contended ones left out where
-// there are others. NaN: there are none.
+// Effect of a setting on one run. `line` groups runs that agree in all other settings; `gain` and `predicted`
+// are rates relative to the mean of the group's runs with the setting's first value, contended ones excluded
+// unless all are. NaN: no such run.
 struct Effect {
   std::string line;
   double gain = NAN, predicted = NAN;
@@ -94,8 +95,8 @@ std::map<const ReportRun*, Effect> effects_of(const ReportData& d, const std::st
       return out;
     };
     std::vector<const ReportRun*> first = with_first_value(false);
-    if (first.empty()) first = with_first_value(true);  // there are only runs that other work disturbed
-    double base = 0, predicted = 0, count = 0, predictions = 0;  // step times: sums
+    if (first.empty()) first = with_first_value(true);  // all runs with the first value are contended
+    double base = 0, predicted = 0, count = 0, predictions = 0;  // sums over `first`
     for (const ReportRun* r : first) {
       base += r->measured(), ++count;
       if (r->prediction) predicted += r->prediction->step_s, ++predictions;

@@ -30,23 +30,23 @@ struct NamedField {
 
 struct ChartData {
   nlohmann::json rows = nlohmann::json::array();
-  std::set<std::string> fields;    // that any row has
-  std::vector<NamedField> terms;   // longest on the whole first; the last may be "other"
+  std::set<std::string> fields;    // present in any row
+  std::vector<NamedField> terms;   // largest first; the last may be "other"
   std::vector<NamedField> memory;  // categories
   std::string cost_title;          // with its unit
-  double capacity_mb = 0;          // of memory for each rank; 0: not known
+  double capacity_mb = 0;          // memory available to each rank; 0: not known
 };
 
 ChartData chart_data(const ReportData& d);
-/// Values of a setting among the runs: numbers by size, precisions from none on. Empty where it does not
-/// vary.
+/// Values that a setting takes among the runs, in display order (numbers ascending, precision "none" first).
+/// Empty if the setting does not vary.
 std::vector<std::string> values_of(const ReportData& d, const std::string& key);
 
-/// Rows as {"field": [value of row 0, value of row 1, ...]}: a third of the size.
+/// Column form of the rows, {"field": [value of row 0, value of row 1, ...]}, which is a third of the size.
 nlohmann::json columns_of(const nlohmann::json& rows);
-/// Only the fields that a Vega-Lite specification speaks of.
+/// Only the fields that a Vega-Lite specification refers to.
 nlohmann::json fields_used(const ChartData& s, const nlohmann::json& spec);
-/// Six digits: more than any of it is measured to.
+/// Six significant digits, which exceeds the precision of any measurement here.
 nlohmann::json rounded(double value);
 
 }  // namespace isobar

@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-// What is wrong first, then what changed.
+// Display order: problems first, then changes.
 constexpr const char* kOrder[] = {"failed", "slower", "faster", "as fast", "new", "not run"};
 
 std::string verdict_of(const Change& c, double tolerance) {
@@ -26,7 +26,7 @@ std::string only_cpu(const std::vector<ReferenceRun>& runs) {
   return runs.empty() ? "" : runs[0].cpu;
 }
 
-// Against what it cannot be held, in one line.
+// Raises an error that names the processors that the reference covers.
 [[noreturn]] void refuse(const Reference& reference, const std::filesystem::path& file,
                          const std::string& cpu) {
   std::string others;
@@ -60,7 +60,7 @@ std::map<std::string, std::string> failed_of(const ReportData& d) {
   std::map<std::string, std::string> out;
   for (const ReportRun* r : d.failed())
     out.emplace(experiment_id(*r), r->label + ": " + name_of(r->run.run_class));
-  for (const ReportRun* r : d.ok()) out.erase(experiment_id(*r));  // a repetition of it ran
+  for (const ReportRun* r : d.ok()) out.erase(experiment_id(*r));  // another repetition finished
   return out;
 }
 

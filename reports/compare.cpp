@@ -19,7 +19,7 @@ std::vector<double> logs_of(const Repetitions& g) {
   return out;
 }
 
-// Of the difference of two groups' means.
+// Variance and degrees of freedom of the difference of two means.
 Noise pooled(const Repetitions& a, const Repetitions& b, const Noise& between) {
   return {between.variance * (1 / static_cast<double>(a.size()) + 1 / static_cast<double>(b.size())),
           between.df};
@@ -128,7 +128,7 @@ Comparison compare(const BeforeAfter& groups) {
 }
 
 std::vector<Comparison> compare(const ReportData& d) {
-  std::map<std::string, std::map<std::string, Repetitions>> sets;  // set -> specification -> runs
+  std::map<std::string, std::map<std::string, Repetitions>> sets;  // set -> specification -> repetitions
   for (const ReportRun* r : d.ok()) sets[r->set][experiment_of(r->run.spec)].push_back(measured(*r));
   std::vector<Comparison> out;
   for (size_t i = 1; i < d.sets.size(); ++i) {

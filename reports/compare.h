@@ -1,13 +1,13 @@
-// Two sets of results beside each other: what became faster or slower, by how much, and whether that is more
-// than noise. Runs are matched by their specification (but for seed and where files lie).
+// Comparison of sets of results: what became faster or slower, by how much, and whether the change exceeds
+// noise. Runs are matched by their specification without seed and file paths.
 //
 //   for (const Comparison& c : compare(data))          // each further set against the first
 //     for (const Change& x : c.changes) ... x.ratio, x.lower, x.upper, x.verdict
 //
-// Step times are compared on a log scale. With repetitions, noise is what repetitions of the same
-// specification differ by, pooled over all specifications (Student's t). Without, only the noise inside a run
-// is known, from batches of its steps (Welch's t): that a machine drifts between two runs is then not seen,
-// and it is said. Verdicts allow for the number of specifications tested (Benjamini and Hochberg 1995, 5 %).
+// Step times are compared on a log scale. With repetitions, noise is the variance between repetitions of one
+// specification, pooled over all specifications (Student's t). Without, noise comes from batches of steps
+// within each run (Welch's t), which misses drift of the machine between runs; the report then says so.
+// Verdicts correct for the number of specifications tested (Benjamini and Hochberg 1995, 5 %).
 #pragma once
 #include <map>
 #include <string>
@@ -18,15 +18,15 @@
 
 namespace isobar {
 
-struct Measured {  // a run, as far as a comparison needs it
+struct Measured {  // the part of a run that a comparison reads
   std::string id, label, layout;
-  double log_s = 0;  // of its step time
-  Noise own;         // of log_s, by its own steps; df 0: not known
+  double log_s = 0;  // log of its step time
+  Noise own;         // of log_s, from steps within the run; df 0: not known
 };
 using Repetitions = std::vector<Measured>;                                       // of one specification
 using BeforeAfter = std::map<std::string, std::pair<Repetitions, Repetitions>>;  // by specification
 
-/// Without the set's name and the number of the repetition.
+/// Label without the set's name and the repetition's number.
 Measured measured(const ReportRun& r);
 
 struct Change {
@@ -43,13 +43,13 @@ struct Comparison {
   std::string before, after;               // sets
   std::vector<Change> changes;             // largest first
   size_t only_before = 0, only_after = 0;  // specifications without a partner
-  Statistic statistic = kStatistic;        // of the steps: what is compared
+  Statistic statistic = kStatistic;        // the statistic of step times that is compared
   bool repetitions = false;                // noise between runs is known
   double ratio = 1, lower = 1, upper = 1;  // geometric mean over specifications, 95 % interval
   size_t count(const std::string& verdict) const;
 };
 
-/// What is in both; before and after as named by the caller.
+/// Compares the specifications that both sets have; the caller names the sets.
 Comparison compare(const BeforeAfter& groups);
 std::vector<Comparison> compare(const ReportData& d);
 

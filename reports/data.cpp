@@ -19,7 +19,7 @@ std::string plain(const json& v) {
                        : v.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// demo and old/demo -> "demo" and "old/demo": as much of each path as tells it from the others.
+// Shortest distinct suffixes of the paths: demo and old/demo become "demo" and "old/demo".
 std::vector<std::string> names_of(const std::vector<fs::path>& dirs) {
   std::vector<std::string> out;
   for (size_t parts = 1; parts < 8; ++parts) {
@@ -43,7 +43,7 @@ double number_at(const json& row, const char* key, const std::string& file, cons
   return it->get<double>();
 }
 
-// One statistic for all that is shown, and how sure it is of each run.
+// Applies one statistic to every run, and estimates the error of each run's value.
 void measure(ReportData& d, Statistic statistic) {
   d.statistic = statistic;
   std::vector<const RunRecord*> runs;
@@ -53,6 +53,20 @@ void measure(ReportData& d, Statistic statistic) {
   }
   d.between = run_to_run_of(runs, statistic);
   for (ReportRun& r : d.runs) r.measured_error = std::hypot(step_error(r.run, statistic), d.between.sigma);
+}
+
+// Stored predictions of older versions use earlier names of terms.
+std::string current_term(const std::string& stored) {
+  static const std::map<std::string, std::string> renamed = {
+      {"row arithmetic", "vector arithmetic"},
+      {"bias sums", "reductions"},
+      {"communication, not hidden", "exposed communication"},
+      {"tensor parallelism, not hidden", "exposed TP communication"},
+      {"context parallelism, not hidden", "exposed CP communication"},
+      {"data parallelism, not hidden", "exposed DP communication"},
+      {"transfers between stages", "pipeline transfers"}};
+  const auto it = renamed.find(stored);
+  return it == renamed.end() ? stored : it->second;
 }
 
 }  // namespace
@@ -182,7 +196,7 @@ HoldoutFile read_holdout(const fs::path& file) {
     p.in_fit = row.value("in_fit", json(false)) == json(true);
     if (const auto terms = row.find("terms"); terms != row.end() && terms->is_object())
       for (const auto& [name, seconds] : terms->items())
-        if (seconds.is_number()) p.terms.emplace_back(name, seconds.get<double>());
+        if (seconds.is_number()) p.terms.emplace_back(current_term(name), seconds.get<double>());
     out.predictions[row["id"].get<std::string>()] = std::move(p);
   }
   return out;

@@ -1,10 +1,10 @@
-// Everything a report is about, gathered before anything is drawn: measured runs, what was predicted for
-// them, and names that tell the runs apart.
+// All data of a report, collected before anything is drawn: measured runs, their predictions, and names that
+// distinguish the runs.
 //
 //   ReportData d = collect({"results/demo"}, {.machine = "fitted.yaml"});
 //   for (const ReportRun* r : d.ok()) ... r->label, r->measured(), r->prediction->step_s
 //
-// Several directories are several sets of results, to be compared: `set` is then the first of the axes.
+// Several directories are several sets of results to compare; `set` is then the first axis.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -23,10 +23,10 @@ namespace isobar {
 
 struct RunPrediction {
   double step_s = 0, lower = 0, upper = 0;              // seconds of a step, 80 % interval
-  bool in_fit = false;                                  // the coefficients were fitted to this very run
+  bool in_fit = false;                                  // the coefficients were fitted to this run
   std::vector<std::pair<std::string, double>> terms;    // seconds of a step; may be empty
   std::vector<std::pair<std::string, int64_t>> memory;  // bytes of one rank by category; may be empty
-  int64_t memory_total = 0;                             // bytes of one rank's process; 0: not predicted
+  int64_t memory_total = 0;                             // resident bytes of a rank; 0: not predicted
   std::map<std::string, double> op_s;                   // seconds of one execution, by path; may be empty
   std::vector<std::string> warnings;
 };
@@ -35,19 +35,19 @@ struct ReportRun {
   RunRecord run;
   std::string set;                          // name of its results directory
   std::string layout;                       // "dp2 tp1", "1 rank"
-  std::string name;                         // what is particular to it: "dp2 tp1 bf16 mb4"
-  std::string label;                        // the same with its set and repetition: no two runs share it
-  std::map<std::string, std::string> axes;  // key -> value of all that varies among the runs
+  std::string name;                         // the settings that distinguish it: "dp2 tp1 bf16 mb4"
+  std::string label;                        // name with set and repetition: unique
+  std::map<std::string, std::string> axes;  // key -> value of every setting that varies among the runs
   std::optional<RunPrediction> prediction;
 
-  Statistic statistic = kStatistic;  // of its steps: the report's one
-  double measured_error = 0;         // log sigma of `measured`: its own steps and run to run
+  Statistic statistic = kStatistic;  // of step times, the same for all runs of a report
+  double measured_error = 0;         // log sigma of `measured`: noise of its steps and between runs
 
   double measured() const { return run.step_s.of(statistic); }
   double rate() const { return run.rate(statistic); }
   double measured_lower() const { return measured() * std::exp(-kNormal80 * measured_error); }  // 80 %
   double measured_upper() const { return measured() * std::exp(kNormal80 * measured_error); }
-  double error() const { return prediction->step_s / measured() - 1; }  // share of measured
+  double error() const { return prediction->step_s / measured() - 1; }  // relative to measured
   bool inside() const { return prediction->lower <= measured() && measured() <= prediction->upper; }
 };
 
@@ -58,7 +58,7 @@ struct Score {  // of predictions over some runs
   double coverage = 0;                      // share of runs inside their interval
 };
 
-struct Facet {  // a setting that readers may filter by
+struct Facet {  // a setting that readers can filter by
   std::string key, title;
   std::vector<std::string> values;  // in order
 };
@@ -67,13 +67,13 @@ struct ReportData {
   std::vector<std::filesystem::path> dirs;
   std::vector<std::string> sets;    // their names, all different
   std::vector<ReportRun> runs;      // by set, in order of id
-  std::vector<std::string> varied;  // keys that tell the runs apart
+  std::vector<std::string> varied;  // keys that distinguish the runs
   std::vector<Facet> facets;
-  std::optional<Machine> predictor;    // what predicted, if it was a machine file
-  std::string machine;                 // name of what predicted; "": no predictions
+  std::optional<Machine> predictor;    // the machine file that predicted, if one did
+  std::string machine;                 // its name; "": no predictions
   std::filesystem::path machine_file;  // that it was read from; "": from holdout.json
-  Statistic statistic = kStatistic;    // of steps: every step time and rate in the report
-  RunToRun between;                    // how far repetitions of one run differ
+  Statistic statistic = kStatistic;    // of step times: applies to every step time and rate in the report
+  RunToRun between;                    // variation between repetitions of one run
   std::vector<std::string> problems;   // what could not be read or predicted
 
   std::vector<const ReportRun*> ok() const;      // finished, with a step time
@@ -85,33 +85,33 @@ struct ReportData {
 };
 
 struct CollectOptions {
-  std::filesystem::path machine;  // predict with this file; "": take holdout.json from the directory
-  std::function<Workspace(int threads)> workspace = {};  // of the engine that ran, for predicted memory
-  bool holdout = true;                                   // whether that file is taken
-  std::optional<Statistic> statistic = std::nullopt;  // unset: what the predictions are of, else kStatistic
+  std::filesystem::path machine;  // predict with this file; "": read holdout.json of the directory
+  std::function<Workspace(int threads)> workspace = {};  // backend workspace, for predicted memory
+  bool holdout = true;                                   // whether holdout.json is read
+  std::optional<Statistic> statistic = std::nullopt;     // unset: that of the predictions, else kStatistic
 };
 
-/// Throws ConfigError when a directory holds no run at all, and when predictions are of another statistic
-/// than the one asked for or one another.
+/// Throws ConfigError if a directory holds no run, or if predictions use different statistics or another one
+/// than requested.
 ReportData collect(const std::vector<std::filesystem::path>& dirs, const CollectOptions& options);
 
 /// A holdout.json of `isobar fit`: predictions by run id. Throws ConfigError naming file and key.
 struct HoldoutFile {
   std::string machine;
-  Statistic statistic = kStatistic;  // of the steps: what was fitted and is predicted
+  Statistic statistic = kStatistic;  // of step times: what was fitted and is predicted
   std::map<std::string, RunPrediction> predictions;
 };
 HoldoutFile read_holdout(const std::filesystem::path& file);
 
-/// Names runs by what varies among them, and finds the facets.
+/// Names runs by the settings that vary among them, and finds the facets.
 void name_runs(ReportData& data);
 std::string facet_value(const ReportRun& r, const std::string& key);
 
-/// Predicts every ok run with the perfmodel: steps, terms and memory; ops of the run whose ops are shown.
+/// Predicts step time, terms and memory of every ok run, and op times of the run whose ops are shown.
 void predict_runs(ReportData& data, const CollectOptions& options);
-/// How the run was made, for its prediction.
+/// Options of predict() that reproduce how the run was made.
 PredictOptions options_of(const ReportRun& r);
-/// The run whose ops are shown: the best of those that recorded ops; nullptr: none did.
+/// The run whose ops are shown: the fastest that recorded ops; nullptr: none did.
 const ReportRun* ops_run(const ReportData& d);
 
 }  // namespace isobar

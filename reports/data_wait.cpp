@@ -13,7 +13,7 @@ std::string threads_text(int64_t n) {
   return std::to_string(n) + (n == 1 ? " loader thread" : " loader threads");
 }
 
-// What most of reading goes to, by measured prices: of a Zarr decoding is told apart.
+// Share of reading time that is decompression, by measured prices; "" if none was measured.
 std::string spent_on(const RunRecord& r, const Machine* predictor) {
   if (!predictor || !predictor->coefficients[index_of(Coef::read_decode)].measured()) return "";
   const Counts counts = count_read(r.spec, 1);

@@ -1,4 +1,4 @@
-// Why a run's steps wait for data, and what would help.
+// Explains why a run's steps wait for data, and what would help.
 //
 //   why_it_waits(run, predictor)   // "2 loader threads deliver 85 samples/s, 0.15 GB/s each; 3 would keep up
 //   …"
@@ -10,11 +10,11 @@
 
 namespace isobar {
 
-/// The part of a step above which a report speaks of it
+/// Share of a step above which a report mentions it
 constexpr double kWaitsForData = 0.02;
 bool waits_for_data(const RunRecord& r);
 
-/// Of a run that does. `predictor`: whose prices say what reading is spent on; null: nobody does.
+/// For a run that waits for data. `predictor` supplies the prices that split reading time; null: no split.
 std::string why_it_waits(const RunRecord& r, const Machine* predictor);
 
 }  // namespace isobar

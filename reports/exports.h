@@ -1,5 +1,4 @@
-// The same results where people already look: TensorBoard, Google Benchmark's compare.py, MLPerf's log
-// readers.
+// Results in formats that other tools read: TensorBoard, Google Benchmark's compare.py, MLPerf's log readers.
 //
 //   write_tensorboard(data, "out/tensorboard");           // tensorboard --logdir out/tensorboard
 //   write_atomically("out/benchmark.json", benchmark_json(data).dump());      // compare.py benchmarks A.json
@@ -13,12 +12,12 @@
 
 namespace isobar {
 
-/// A folder for each run with steps, named by its id, with one event file: loss, rmse, lr, grad_norm, step
-/// time and throughput by step, and what was validated. Returns the number of runs.
+/// One folder with an event file for each run that has steps, named by its id: loss, rmse, lr, grad_norm,
+/// step time, throughput and validation by step. Returns the number of runs.
 size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folder);
-/// Step times as Google Benchmark writes them: an entry a run, runs of one specification as its repetitions.
+/// Step times in Google Benchmark's format: an entry a run; runs of one specification are its repetitions.
 nlohmann::json benchmark_json(const ReportData& d);
-/// MLPerf's ":::MLLOG" lines (mlperf_logging's keys), a file a run with an end.
+/// MLPerf's ":::MLLOG" lines (mlperf_logging's keys), a file for each run that finished.
 size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder);
 
 }  // namespace isobar

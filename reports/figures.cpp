@@ -38,7 +38,7 @@ json style() {
             {"labelColor", palette::kInk},
             {"titleColor", palette::kInk},
             {"columns", 3}}},
-          // of pages that colour by what palette.h does not name
+          // default for fields that palette.h does not name
           {"range", {{"category", palette::run_scale(std::vector<std::string>(12))["range"]}}}};
 }
 
@@ -72,7 +72,7 @@ json faded(double opacity) {
 json layouts_spec(const std::string& field, bool descending) {
   json spec = runs_spec();
   spec["height"] = {{"step", 24}};
-  // Of results that are compared each set has its own.
+  // Each set of results has its own row when sets are compared.
   const json order = {{{"field", field}, {"order", descending ? "descending" : "ascending"}}};
   spec["transform"] = {{{"filter", "isValid(datum." + field + ")"}},
                        {{"window", {{{"op", "row_number"}, {"as", "of_layout"}}}},
@@ -100,7 +100,7 @@ json layout_colour(const ReportData& d, bool legend) {
 }
 
 json legend_of(const std::vector<std::string>& names, size_t axis_letters) {
-  // Pixels of a wide font, of a drawing (render.py) and of the most that an axis takes (style)
+  // Pixels of a wide letter, a legend symbol, a drawing (render.py) and the widest axis (style)
   constexpr double kLetter = 7.3, kSymbol = 26, kDrawing = 740, kAxis = 360;
   const double room = kDrawing - std::min(kAxis, kLetter * static_cast<double>(axis_letters));
   size_t columns = 5;

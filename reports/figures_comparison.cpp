@@ -1,4 +1,4 @@
-// Sets of results against the first of them.
+// Each set of results compared with the first.
 #include <cmath>
 
 #include "reports/compare.h"
@@ -68,11 +68,10 @@ Figure forest(const Comparison& c, const std::string& id) {
       std::string("Change of the step time (") + title_of(c.statistic) +
           ") of the same specification, with its 95 % interval" +
           (c.changes.size() > kBars ? "; the " + std::to_string(kBars) + " largest changes" : std::string()) +
-          ". Grey: no difference that is larger than the noise." +
-          (c.repetitions
-               ? ""
-               : " There are no repetitions, so only the noise inside a run is known: a machine that "
-                 "was slower on that day looks like a change."),
+          ". Grey: no difference beyond noise." +
+          (c.repetitions ? ""
+                         : " Without repetitions only the noise within a run is known, so a machine that was "
+                           "slower on that day looks like a change."),
       spec};
 }
 

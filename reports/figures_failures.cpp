@@ -1,4 +1,4 @@
-// What did not finish: how many runs of each layout ended in which class.
+// Runs that did not finish: number of failures by layout and class.
 #include <algorithm>
 
 #include "reports/figures.h"
@@ -44,7 +44,7 @@ std::vector<Figure> failure_figures(const ReportData& d) {
       {"tooltip",
        {tip("layout", "layout"), tip("class", "ended as"), {{"aggregate", "count"}, {"title", "runs"}}}}};
   return {{"failures", "Failures", "Runs that did not finish, by layout",
-           "Number of runs by class of failure; the table of failed runs has the reason of each.", spec}};
+           "Number of runs by class of failure; the table of failed runs gives each reason.", spec}};
 }
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// Step times from commit to commit, as `isobar check` has them in its reference.
+// Step times from commit to commit, from the reference of `isobar check`.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,9 +13,9 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kCommitLetters = 10;
-constexpr double kLeastShown = 0.05;  // of change, each way: noise shall not fill the figure
+constexpr double kLeastShown = 0.05;  // least range of the axis, each way
 
-// "3: 0123abc": two updates may be of one commit.
+// "3: 0123abc": the number distinguishes updates of one commit.
 std::string update_name(const std::string& number, const std::string& commit) {
   return commit.empty() ? number : number + ": " + commit.substr(0, kCommitLetters);
 }
@@ -30,11 +30,11 @@ struct Mean {
 
 std::vector<Figure> history_figures(const CheckResult& c, const Reference& reference,
                                     const std::vector<ReferenceRun>& runs) {
-  std::map<std::string, std::string> verdicts;  // by id of the run that is checked
+  std::map<std::string, std::string> verdicts;  // by id of the checked run
   for (const CheckedSpecification& s : c.specifications)
     if (!s.change.after_id.empty()) verdicts[s.change.after_id] = s.verdict;
   const auto kNow = reference.updates() + 1;
-  // Mean of log seconds by specification and update; what each specification began with
+  // Mean of log seconds by specification and update
   std::map<std::string, std::map<int64_t, Mean>> steps;
   std::map<std::string, std::string> verdict, label;
   std::map<int64_t, std::string> names, times;
@@ -99,8 +99,8 @@ std::vector<Figure> history_figures(const CheckResult& c, const Reference& refer
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 45}}},
        {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", stands_out}, {"tooltip", tips}}}}};
   return {{"history", "History", "Step times over commits",
-           "A line for each specification, by the mean of its repetitions, against the first time that the "
-           "reference has of it; its colour is this check's verdict, which goes by the last update. On " +
+           "One line a specification: mean of its repetitions, relative to its first entry in the reference. "
+           "The colour is this check's verdict against the last update. On " +
                c.cpu + " alone.",
            spec}};
 }

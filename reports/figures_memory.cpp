@@ -1,4 +1,4 @@
-// Memory of a rank: what the plan places by category, beside what the process took and what there is.
+// Memory of a rank: planned bytes by category, the process's resident memory, and the capacity.
 #include <cstdio>
 
 #include "reports/figures.h"
@@ -68,23 +68,22 @@ std::vector<Figure> memory_figures(const ReportData&, const ChartData& s) {
           {{"data", {{"values", {{{"mb", s.capacity_mb}}}}}},
            {"mark", {{"type", "rule"}, {"color", palette::kInk}, {"strokeWidth", 2}, {"strokeDash", {6, 3}}}},
            {"encoding", {{"x", quantity("mb", "MB of one rank")}}}});
-      std::snprintf(text, sizeof text, " Dashed line: what the machine has for each rank, %.3g GB.",
+      std::snprintf(text, sizeof text, " Dashed line: capacity for each rank, %.3g GB.",
                     s.capacity_mb * 1e-3);
     } else {
       std::snprintf(
           text, sizeof text,
-          " Not drawn: the machine's %.3g GB for each rank, of which the fullest run takes %.2g %%.",
+          " Not drawn: the capacity of %.3g GB for each rank, of which the fullest run uses %.2g %%.",
           s.capacity_mb * 1e-3, 100 * most / s.capacity_mb);
     }
     capacity = text;
   }
-  return {
-      {"memory", "Memory", "Memory of one rank",
-       std::string("Of each layout the run that takes the most. Bars: what the plan places, by category. "
-                   "Points: the whole process, which besides holds the program, its libraries and the data "
-                   "loader.") +
-           capacity,
-       spec}};
+  return {{"memory", "Memory", "Memory of one rank",
+           std::string("The run of each layout that uses the most. Bars: planned memory by category. "
+                       "Points: the whole process, which also holds the program, its libraries and the data "
+                       "loader.") +
+               capacity,
+           spec}};
 }
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// The ops of one run: where its step goes, and how near each op comes to what the machine can do.
+// The ops of one run: share of step time, and efficiency against the machine's roofline.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr const char* kOpsSection = "Where the time goes";
 
-// The classes that are there, in order of their first row.
+// A colour scale of the classes in `rows`, in order of first appearance.
 json class_colour(const json& rows, size_t axis_letters) {
   std::vector<std::string> classes;
   for (const json& row : rows)
@@ -68,7 +68,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
            {"height", {{"band", 0.95}}}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted", "ms per step")}, {"tooltip", tips}}}});
   return {"ops", kOpsSection, "Longest ops",
-          "Of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
+          "Ops of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
               (predicted ? " Bar: measured; orange-red tick: predicted." : ""),
           spec};
 }
@@ -92,7 +92,7 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
                     {"efficiency", rounded(l.efficiency)}});
   }
   if (rows.empty()) return {};
-  const double ridge = roof.flops / roof.bytes;  // FLOP/B where memory stops being the limit
+  const double ridge = roof.flops / roof.bytes;  // ridge point, FLOP/B: below it memory-bound
   low = std::min(low, ridge) * 0.6;
   high = std::max(high, ridge) * 1.6;
   json lines_of_roof = json::array();
@@ -122,8 +122,8 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
   return {
       {"roofline", kOpsSection, "Roofline of the ops",
        "Grey line: the roofline of one rank, from the machine file: its peak FLOP/s and its share of memory "
-       "bandwidth. Ops near the line run at the machine's limit; large dots far below it have most to gain. "
-       "An op lies above the slope where its data is in cache. Area: time per step.",
+       "bandwidth. Ops near the line run at the machine's limit; large dots far below it have the most to "
+       "gain. Ops whose data is in cache may be above the slope. Area: time per step.",
        spec}};
 }
 

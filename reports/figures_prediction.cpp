@@ -1,5 +1,4 @@
-// What predictions are worth: against measurements, their errors by layout, and the terms that they are made
-// of.
+// Quality of predictions: predicted against measured, error by layout, and the terms of each prediction.
 #include <algorithm>
 #include <cmath>
 

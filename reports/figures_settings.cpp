@@ -1,4 +1,4 @@
-// What single settings do: throughput along one of them while all others stand still.
+// Effect of single settings: throughput against one setting with all others fixed.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@ using nlohmann::json;
 
 struct Setting {
   const char *key, *field, *id, *title, *x, *caption;
-  const char *with, *what;  // the setting's first value in words: "with 0 loader workers"
+  const char *with, *what;  // `with`: the setting's first value in words, "with 0 loader workers"
 };
 
 std::vector<Figure> curve(const ReportData& d, const Setting& s) {

@@ -1,5 +1,5 @@
-// How fast each layout is, how that scales over ranks, what it costs in memory and rank-time, and the fastest
-// runs one by one.
+// Throughput of each layout, its scaling over ranks, its cost in memory and rank-time, and the fastest runs
+// one by one.
 #include <set>
 
 #include "reports/figures.h"
@@ -17,14 +17,14 @@ Figure throughput(const ReportData& d) {
   y["sort"] = {{"field", "rate"}, {"op", "max"}, {"order", "descending"}};
   json x = quantity("rate", "samples/s");
   x["scale"] = {{"zero", true}};
-  const json colour = layout_colour(d, false);  // the axis names them
+  const json colour = layout_colour(d, false);  // no legend: the axis names the layouts
   const json shape = precision_shape(d);
   json spec = runs_spec();
   spec["height"] = {{"step", 26}};
   spec["transform"] = json::array();
   if (sets)
     spec["transform"].push_back({{"calculate", "datum.layout + ' (' + datum.set + ')'"}, {"as", "row"}});
-  // The best run of each row, drawn above the others
+  // The best run of each row is drawn above the others
   spec["transform"].push_back({{"window", {{{"op", "row_number"}, {"as", "of_layout"}}}},
                                {"groupby", {sets ? "row" : "layout"}},
                                {"sort", {{{"field", "rate"}, {"order", "descending"}}}}});

@@ -1,4 +1,4 @@
-// The lanes of some ranks during one step, measured (where a run left a trace) and predicted.
+// The lanes of some ranks during one step, measured (for a run with a trace) and predicted.
 #include <algorithm>
 #include <cstdio>
 
@@ -19,7 +19,7 @@ std::string percent(double part, double whole) {
 }
 
 Figure drawn(const StepTimeline& t, const std::string& id, const std::string& title, const std::string& of) {
-  constexpr size_t kMost = 6000;  // segments; beyond it the shortest go
+  constexpr size_t kMost = 6000;  // most segments drawn; the shortest are dropped
   std::vector<const Segment*> shown;
   shown.reserve(t.segments.size());
   for (const Segment& s : t.segments) shown.push_back(&s);
@@ -33,7 +33,7 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
   for (const Segment* s : shown)
     rows.push_back({{"lane", "rank " + std::to_string(s->rank) + " " + s->lane},
                     {"what", s->what},
-                    {"op", s->op.empty() ? "nothing to do" : s->op},
+                    {"op", s->op.empty() ? "idle" : s->op},
                     {"begin", rounded(s->begin_ms)},
                     {"end", rounded(s->end_ms)},
                     {"ms", rounded(s->end_ms - s->begin_ms)}});
@@ -53,10 +53,10 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
                        {tip("op", "op"), tip("lane", "lane"), tip("what", "is"), tip("ms", "ms", ".4~g"),
                         tip("begin", "begins at [ms]", ".4~g")}}};
   return {id, "Where the time goes", title,
-          "One step of " + of + ". Dark pink: communication that no computation hides (" +
+          "One step of " + of + ". Dark pink: exposed communication, which no computation overlaps (" +
               percent(t.exposed_ms, t.step_ms) +
-              " of the step, mean over ranks). Grey: the compute lane has " +
-              "nothing to do, as in a pipeline's bubble (" + percent(t.idle_ms, t.step_ms) + ").",
+              " of the step, mean over ranks). Grey: the compute lane is idle, " +
+              "as in a pipeline bubble (" + percent(t.idle_ms, t.step_ms) + ").",
           spec};
 }
 
@@ -65,7 +65,7 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
 std::vector<Figure> timeline_figures(const ReportData& d, std::vector<std::string>& problems) {
   std::vector<Figure> out;
   const std::vector<const ReportRun*> candidates = traced_runs(d);
-  const ReportRun* traced = nullptr;  // the fastest whose trace can be read
+  const ReportRun* traced = nullptr;  // the fastest run whose trace can be read
   for (size_t i = 0; i < candidates.size() && !traced; ++i) try {
       if (const auto t = measured_timeline(candidates[i]->run)) {
         traced = candidates[i];

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kCurves = 6;  // runs whose curves are drawn: more cannot be told apart
+constexpr size_t kCurves = 6;  // most runs drawn: more curves are hard to distinguish
 
 json line_spec(json rows, const std::string& y_title, const json& dash, const json& scale) {
   const bool few = rows.size() <= 80;
@@ -30,8 +30,8 @@ json line_spec(json rows, const std::string& y_title, const json& dash, const js
   spec["layer"] = json::array();
   spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 1.8}}},
                            {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"strokeDash", dash}}}});
-  // Points to hover over, in a layer of their own: as points of the line mark they would take the dashes out
-  // of its legend.
+  // Hover points are a layer of their own: as points of the line mark they would remove the dashes from its
+  // legend.
   spec["layer"].push_back(
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", few ? 25 : 60}, {"opacity", few ? 1 : 0}}},
        {"encoding",
@@ -54,7 +54,8 @@ json dashes(const std::vector<std::string>& what) {
           {"scale", {{"domain", what}, {"range", range}}}};
 }
 
-// Runs worth a curve: those that validate, else the longest; of a sweep of short runs none.
+// Runs whose curves are drawn, longest first: those that validate, and in a report of few runs all with more
+// than one step.
 std::vector<const ReportRun*> with_curves(const ReportData& d) {
   std::vector<const ReportRun*> out;
   for (const ReportRun& r : d.runs)
@@ -66,12 +67,12 @@ std::vector<const ReportRun*> with_curves(const ReportData& d) {
   return out;
 }
 
-// At most this many points of a long run: enough for the eye, and the page stays small.
+// Keeps the number of points near 800, enough for the eye, so that the page stays small.
 size_t stride_of(size_t points) {
   return std::max<size_t>(1, points / 800);
 }
 
-// The points of a figure: those that are numbers.
+// Rows of a figure; values that are not finite are dropped.
 struct Curves {
   json rows = json::array();
   void add(const ReportRun& r, const char* what, int64_t step, const std::optional<double>& value) {
@@ -114,20 +115,20 @@ std::vector<Figure> training_figures(const ReportData& d) {
   draw(loss, "training-loss", "Training curve", "Loss by optimizer step; dashed: on validation data.", "loss",
        {"training", "validation"});
   draw(rmse, "skill", "Forecast error against persistence",
-       "Latitude-weighted RMSE of the first channel on validation data; dashed: of the forecast that "
-       "nothing changes. Below the dashed line the model has skill.",
+       "Latitude-weighted RMSE of the first channel on validation data; dashed: persistence, "
+       "the forecast that nothing changes. Below the dashed line the model has skill.",
        "RMSE", {"RMSE", "persistence"});
   draw(accuracy, "accuracy", "Accuracy of classes",
-       "Share of samples whose class the net has right, by optimizer step; dashed: of validation samples; "
-       "dotted: of always saying the most frequent class.",
+       "Share of samples classified correctly, by optimizer step; dashed: on validation samples; "
+       "dotted: always predicting the most frequent class.",
        "accuracy", {"training", "validation", "most frequent class"});
   draw(norm, "jacobian-norm", "Norm of the Jacobian",
-       "Frobenius norm of d(output)/d(input), both normalised, mean over validation samples. Where it no "
-       "longer moves the net's derivatives have settled; train.jacobian_window ends a run there.",
+       "Frobenius norm of d(output)/d(input), both normalised, mean over validation samples. When it "
+       "is constant the net's derivatives have converged; train.jacobian_window ends a run there.",
        "norm", {"Frobenius norm"});
   draw(condition, "jacobian-condition", "Condition number of the Jacobian",
-       "Largest over smallest singular value of d(output)/d(input), mean over validation samples: 1 where "
-       "all directions of the output answer alike (always, of one output). Not drawn where one is 0.",
+       "Largest over smallest singular value of d(output)/d(input), mean over validation samples: 1 if "
+       "all output directions are equally sensitive (always with one output). Not drawn if one is 0.",
        "condition number", {"condition number"});
   return out;
 }

@@ -14,9 +14,9 @@ namespace isobar {
 namespace {
 
 constexpr double kWidth = 1200, kMargin = 12, kText = 22, kLegend = 72;
-constexpr size_t kMostInside = 20000;  // edges inside ranks that can still be told apart
+constexpr size_t kMostInside = 20000;  // more edges inside ranks would be a solid area
 
-// Degrees to points of the page: a plate carree
+// Maps degrees to page coordinates (plate carree)
 class Page {
  public:
   explicit Page(const std::vector<GraphPicture::Node>& nodes) {

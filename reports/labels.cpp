@@ -1,4 +1,4 @@
-// The runs of a report by name (bench/sweep/naming.h), and the settings by which readers may filter them.
+// Names of the runs of a report (bench/sweep/naming.h), and the settings that readers can filter by.
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -18,12 +18,12 @@ bool number_of(const std::string& s, double* value) {
 bool before(const std::string& a, const std::string& b) {
   double x = 0, y = 0;
   if (number_of(a, &x) && number_of(b, &y)) return x < y;
-  if ((a == "none") != (b == "none")) return a == "none";  // what is switched off comes first
+  if ((a == "none") != (b == "none")) return a == "none";  // "none" sorts first
   return a < b;
 }
 
 void find_facets(ReportData& d) {
-  constexpr size_t kMost = 30;  // values that one can choose among
+  constexpr size_t kMost = 30;  // most values of a filter
   const auto add = [&](const std::string& key, const std::string& title, auto&& value_of) {
     std::set<std::string> seen;
     for (const ReportRun& r : d.runs) seen.insert(value_of(r));
@@ -70,7 +70,7 @@ void name_runs(ReportData& d) {
     ReportRun& r = d.runs[i];
     r.layout = names.layouts[i];
     r.axes = std::move(names.settings[i]);
-    // A run that nothing sets apart is called as its folder is.
+    // A single run is named by its folder.
     const bool only = d.varied.empty() && d.runs.size() == 1;
     r.name = only ? r.run.id : names.names[i];
     r.label = only ? r.run.id : names.labels[i];

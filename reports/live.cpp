@@ -76,7 +76,7 @@ json figures_json(const fs::path& dir) {
   ReportData d;
   try {
     d = collect({dir}, {});
-  } catch (const ConfigError&) {  // nothing has run yet
+  } catch (const ConfigError&) {  // no run has finished yet
     return out;
   }
   if (d.ok().empty()) return out;
@@ -146,7 +146,7 @@ class LiveServer::Impl {
   SweepWatch watch_;
   Loopback loopback_;
   std::string vega_, script_, without_;
-  std::mutex mutex_;  // one answer at a time: they share watch_
+  std::mutex mutex_;  // one request at a time: they share watch_
 };
 
 LiveServer::LiveServer(const fs::path& dir, const LiveOptions& options)

@@ -1,8 +1,8 @@
-// A sweep as it goes, as a small page for a browser on this machine: `isobar watch DIR --serve`.
+// A page that follows a running sweep, served to a browser on this machine: `isobar watch DIR --serve`.
 //
-// Only files are read, so the sweep may die and the page goes on. The server listens on the loopback
-// interface alone, answers nothing without the random token of its address, and refuses requests that name
-// another host (a page elsewhere that makes the browser ask here).
+// The server only reads files, so it keeps working if the sweep dies. It listens on the loopback interface,
+// requires the random token of its URL, and rejects requests with another Host header, which protects against
+// DNS rebinding.
 //
 //   LiveServer server("results/demo", {});
 //   std::puts(server.url().c_str());        // http://127.0.0.1:43121/?token=…
@@ -16,22 +16,21 @@
 namespace isobar {
 
 struct LiveOptions {
-  int port = 0;                  // 0: any that is free
-  std::filesystem::path python;  // with vl-convert, whose Vega draws the figures; "": found (report.h)
+  int port = 0;                  // 0: any free port
+  std::filesystem::path python;  // interpreter with vl-convert to draw figures; "": found (report.h)
 };
 
 class LiveServer {
  public:
-  /// Binds its port. Throws ConfigError for a directory that no sweep has begun to fill, and for a port that
-  /// another program has.
+  /// Binds its port. Throws ConfigError if the directory holds no sweep, or the port is in use.
   LiveServer(const std::filesystem::path& dir, const LiveOptions& options);
   ~LiveServer();
   LiveServer(const LiveServer&) = delete;
   LiveServer& operator=(const LiveServer&) = delete;
 
-  std::string url() const;              // with the token: whoever has it may read
-  std::string without_figures() const;  // why there are none; "": there are
-  /// Answers until `stop` says so.
+  std::string url() const;              // includes the token, which grants access
+  std::string without_figures() const;  // why figures cannot be drawn; "": they can
+  /// Serves until `stop` returns true.
   void run(const std::function<bool()>& stop);
 
  private:

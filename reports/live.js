@@ -1,5 +1,5 @@
-// The life of the page that follows a sweep: asks for its state every second, and for figures when more trials have
-// ended. When nobody answers any more it says so and goes on asking.
+// Script of the page that follows a sweep: polls its state every second, and its figures after more trials
+// have ended. It keeps polling, and says so, while the server does not answer.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
@@ -9,13 +9,14 @@
     if (!answer.ok) throw new Error(`${what}: ${answer.status}`);
     return answer.json();
   };
-  // Vega-Lite notes at every figure with a line for each layout that its height is not fitted, which is as it should be.
+  // Suppresses Vega-Lite's warning about "fit-y", which every figure with one line a layout triggers by
+  // design.
   const warn = console.warn;
   console.warn = (...words) => (words.some((w) => /Dropping "fit-y"/.test(w)) ? undefined : warn.apply(console, words));
   const theme = JSON.parse(byId("theme").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const themed = (text) => (dark.matches ? text.replace(/#[0-9a-f]{6}/gi, (c) => theme[c] || c) : text);
-  let drawn = -1; // ended trials that the figures show
+  let drawn = -1; // number of ended trials that the figures include
   const views = new Map();
 
   const cell = (text, right) => {

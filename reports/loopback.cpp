@@ -33,7 +33,7 @@ std::string random_token() {
   return out;
 }
 
-// In the same time wherever they differ.
+// Constant-time comparison of secrets.
 bool same(const std::string& a, const std::string& b) {
   unsigned char differ = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)

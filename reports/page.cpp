@@ -68,7 +68,7 @@ th.n, td.n { text-align: right; }
 }
 )";
 
-constexpr size_t kRows = 200;  // of a table on the page: more is for the CSV file
+constexpr size_t kRows = 200;  // most rows of a table on the page; the CSV file has all
 
 std::string today() {
   char s[40];
@@ -96,7 +96,7 @@ void append_table(std::string& out, const Table& t) {
          "</h3>\n";
   Table shown = t;
   if (!t.note.empty()) out += "<p class=\"note\">" + html_escape(t.note) + "</p>\n";
-  if (t.rows.size() > kRows) {  // page_tables.js takes this away where it shows more
+  if (t.rows.size() > kRows) {  // page_tables.js removes this note where it shows more rows
     shown.rows.resize(kRows);
     out += "<p class=\"note cut\">The first " + std::to_string(kRows) + " of " +
            std::to_string(t.rows.size()) + " rows; all are in tables/" + html_escape(t.id) + ".csv.</p>\n";
@@ -105,7 +105,7 @@ void append_table(std::string& out, const Table& t) {
          to_html(shown) + "</div>\n</section>\n";
 }
 
-// Lines break between words alone, never at the hyphens of an option.
+// Breaks lines only at spaces, not at the hyphens of an option.
 std::string command_html(const std::string& command) {
   std::string out;
   std::istringstream words(command);
@@ -114,7 +114,7 @@ std::string command_html(const std::string& command) {
   return "<code>" + out + "</code>";
 }
 
-// A number and its percent sign stay on one line.
+// Keeps a number and its percent sign on one line.
 std::string prose_html(const std::string& text) {
   std::string out = html_escape(text);
   for (size_t at = 0; (at = out.find(" %", at)) != std::string::npos;) out.replace(at, 1, "&nbsp;");
@@ -129,7 +129,7 @@ std::string begin_of(const std::string& title) {
          "</style>\n</head>\n<body>\n<main>\n<h1>" + html_escape(title) + "</h1>\n";
 }
 
-// What the scripts read, and where they come.
+// Data for the scripts, and the placeholder of the scripts.
 std::string end_with(const nlohmann::json& rows, const nlohmann::json& facets) {
   std::string out;
   for (const auto& [id, data] :

@@ -1,5 +1,5 @@
-// The report's one HTML page, before render.py fills in drawings: complete and readable as it is, with
-// tables, captions and a note where each figure will stand.
+// The report's HTML page before render.py inserts drawings: complete and readable, with tables, captions and
+// a note in the place of each figure.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,18 +12,18 @@
 
 namespace isobar {
 
-/// Places that render.py fills: <!--isobar:scripts-->, <!--isobar:csp--> and, for each figure,
-/// <!--isobar:figure ID--> ... <!--/isobar:figure-->. No data can hold such a mark: all text is escaped.
-/// page.js reads the shared data set (#runs-data, by column), the facets (#facets) and each figure's
+/// Markers that render.py fills: <!--isobar:scripts-->, <!--isobar:csp--> and, for each figure,
+/// <!--isobar:figure ID--> ... <!--/isobar:figure-->. Data cannot contain a marker because all text is
+/// escaped. page.js reads the shared data set (#runs-data, by column), the facets (#facets) and each figure's
 /// specification (script[data-figure]).
 std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
                       const std::vector<Figure>& figures, const std::vector<Table>& tables);
 
-/// The same of figures and tables that are of no runs.
+/// A page of figures and tables without runs.
 std::string page_html(const std::string& title, const std::vector<Figure>& figures,
                       const std::vector<Table>& tables);
 
-/// Of every page.
+/// CSS shared by all pages.
 const char* page_style();
 
 }  // namespace isobar

@@ -1,9 +1,9 @@
-// The page's life: draws every figure from the specification beside it, filters the runs by their settings in all
-// figures at once, and lets a run that is picked in one figure stand out in the others and in the table. Runs are
-// numbers: places in the columns of the data.
+// Script of the report's page: draws each figure from its embedded specification, applies filters to all
+// figures at once, and highlights picked runs in every figure and in the table. A run is represented by its
+// index into the data columns.
 "use strict";
 (() => {
-  const MANY = 1500; // runs or other rows; beyond it marks go on a canvas, and one stands for all that would lie on the same place
+  const MANY = 1500; // rows; above it figures use a canvas and overlapping marks are merged
   const { element } = pageTables;
   const byId = (id) => document.getElementById(id);
   const parse = (id) => JSON.parse(byId(id).textContent);
@@ -14,34 +14,35 @@
   const fields = Object.keys(columns);
   const count = fields.length ? columns[fields[0]].length : 0;
   const everyRun = Array.from({ length: count }, (_, i) => i);
-  // By facet: which of its values each run has; which values are shown, none chosen means all.
+  // By facet: the index of each run's value, and the values chosen (none chosen: all are shown).
   const codes = facets.map((f) => Uint8Array.from(columns[f.field] || [], (v) => f.values.indexOf(v)));
   const chosen = facets.map(() => new Set());
   let shown = everyRun;
-  let mask = new Uint8Array(count).fill(1); // of what is shown
-  let picked = null; // {id: 1, ...}
-  let changes = 0; // of filters and choices
-  let table = null; // of runs: {place, follow}
-  const figures = []; // of runs or not: {place, view, follow}
+  let mask = new Uint8Array(count).fill(1); // 1: the run is shown
+  let picked = null; // picked runs, {id: 1, ...}
+  let changes = 0; // number of changes to filters and picks
+  let table = null; // table of runs: {place, follow}
+  const figures = []; // {place, view, follow}
   const isPicked = (i) => Boolean(picked && picked[columns.id[i]]);
 
-  // The page answers between two figures; what is drawn is on the screen.
+  // `breath` lets the page handle events between figures; `painted` resolves when the figure is on the
+  // screen.
   const breath = () => new Promise((next) => setTimeout(next));
   const painted = () => new Promise((next) => requestAnimationFrame(() => setTimeout(next)));
 
   // ---- figures ----
 
-  // Vega-Lite notes at every figure with a line for each run that its height is not fitted, which is as it should be.
+  // Suppresses Vega-Lite's warning about "fit-y", which every figure with one line a run triggers by design.
   const warn = console.warn;
   console.warn = (...words) => (words.some((w) => /Dropping "fit-y"/.test(w)) ? undefined : warn.apply(console, words));
 
-  // A dark page exchanges ink, paper and what is too dark to see (palette.cpp).
+  // Dark mode swaps ink, paper and colours too dark to see (palette.cpp).
   const theme = parse("theme");
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const themed = (text) => (dark.matches ? text.replace(/#[0-9a-f]{6}/gi, (c) => theme[c] || c) : text);
 
-  // Rows of its own for each figure, with only what it speaks of: Vega writes into them. They stay; what is shown of
-  // them goes by their number in a mask.
+  // Each figure gets copies of its rows, with only the fields it uses, because Vega writes into them.
+  // Filtering changes a mask over row numbers instead of the rows.
   function rowsOf(used, dots) {
     const own = used.map((f) => [f, columns[f]]);
     return everyRun.map((number) => {
@@ -59,7 +60,7 @@
     const place = byId("plot-" + name);
     const ofRuns = Boolean(spec.data && spec.data.name === "runs");
     const many = ofRuns && count > MANY;
-    const looks = many ? screenSpec.thin(spec) : null; // what marks of runs differ by
+    const looks = many ? screenSpec.thin(spec) : null; // fields by which marks of runs differ
     const tips = ofRuns ? screenSpec.takeTips(spec) : [];
     if (ofRuns) {
       screenSpec.filterByMask(spec);
@@ -75,7 +76,7 @@
       downloadFileName: name,
       tooltip: (_, event, item, value) => showTip(event, tips.length ? linesOf(view, tips[value], item) : value),
     });
-    // To those who listen it is one picture with a name; its numbers are in the tables.
+    // Screen readers see one image with a name; the numbers are in the tables.
     const picture = place.querySelector("svg.marks, canvas.marks");
     picture.setAttribute("role", "img");
     picture.setAttribute("aria-label", place.closest("section").querySelector("h3").textContent);
@@ -86,7 +87,7 @@
     place.dataset.drawn = "yes";
   }
 
-  // What brings a figure to the runs that are shown and picked now.
+  // Returns a function that updates a figure to the current filter and picks.
   function follower(view, looks) {
     let was = { shown: everyRun, picked: null };
     return async () => {
@@ -107,13 +108,13 @@
     };
   };
 
-  // ---- tooltips: whole, and inside the window wherever the mark is ----
+  // ---- tooltips, shown in full and kept inside the window ----
 
   const tip = element("div", { id: "tip", hidden: true });
   tip.setAttribute("role", "tooltip");
   document.body.append(tip);
 
-  // What a list of lines (Vega-Lite's) says of a mark.
+  // Text of a mark's tooltip, from Vega-Lite's list of lines.
   function linesOf(view, list, item) {
     if (!list || !item || !item.datum) return null;
     const known = (v) => v !== undefined && v !== null && !Number.isNaN(v);
@@ -140,7 +141,7 @@
     const right = event.clientX + gap + w + 8 <= innerWidth;
     const left = event.clientX - gap - w >= 8;
     const x = right || !left ? event.clientX + gap : event.clientX - gap - w;
-    // Where it fits neither at the right nor at the left it goes above or below the pointer.
+    // Above or below the pointer if there is no space on either side.
     const below = event.clientY + gap + h + 8 <= innerHeight;
     const y = right || left ? event.clientY + gap : below ? event.clientY + gap : event.clientY - gap - h;
     tip.style.left = `${inside(x, w, innerWidth)}px`;
@@ -153,12 +154,12 @@
     try {
       return Object.keys(view.signal("brush") || {}).length > 0;
     } catch {
-      return false; // a figure without one
+      return false; // figure without a brush
     }
   };
 
   function onClick(view, event, item) {
-    if (brushed(view)) return; // the end of a drag
+    if (brushed(view)) return; // end of a drag, not a click
     const id = item && item.datum && item.datum.id;
     if (!id) pick(null);
     else if (event.shiftKey && picked) pick({ ...picked, [id]: 1 });
@@ -179,8 +180,9 @@
     update();
   }
 
-  // Brings figures and table to what is shown and picked now: those in view first, and on the screen before the others
-  // begin; the page answers in between. Counts both for whoever waits. A change that comes meanwhile takes over.
+  // Updates figures and table to the current filter and picks, visible figures first, yielding to events in
+  // between. A later change cancels it; data-seen and data-updates hold the last change that is visible and
+  // complete.
   async function update() {
     const own = ++changes;
     const away = ({ place }) => {
@@ -205,7 +207,7 @@
 
   // ---- filters ----
 
-  // They stand in the address, behind #, so that who gets it sees the same runs.
+  // Filters are kept in the URL's fragment, so that a shared link shows the same runs.
   function remember() {
     const pairs = facets.flatMap((facet, i) => [...chosen[i]].map((v) => [facet.title, v]));
     const here = location.href.split("#")[0];
@@ -214,7 +216,7 @@
   }
 
   function recall() {
-    if (!location.hash.includes("=")) return; // a place on the page
+    if (!location.hash.includes("=")) return; // fragment is an anchor on the page
     const wanted = new URLSearchParams(location.hash.slice(1));
     facets.forEach((facet, i) => {
       chosen[i] = new Set(wanted.getAll(facet.title).filter((v) => facet.values.includes(v)));
@@ -290,7 +292,7 @@
     status.append(reset);
   }
 
-  // ---- all of it ----
+  // ---- start ----
 
   async function drawAll() {
     for (const script of document.querySelectorAll("script[data-figure]")) {
@@ -302,7 +304,7 @@
       root.dataset.first ??= performance.now();
       await breath();
     }
-    if (shown !== everyRun || picked) await update(); // chosen while they were drawn
+    if (shown !== everyRun || picked) await update(); // filtered or picked while figures were drawn
     else table?.follow();
   }
 

@@ -49,7 +49,7 @@ bool is_file(const fs::path& p) {
   return fs::is_regular_file(p, none);
 }
 
-// By its first bytes: a trace may be large.
+// Checks only the first bytes, because traces can be large.
 bool begins_like_a_trace(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::string head(4096, '\0');
@@ -66,14 +66,14 @@ fs::path page_or_none(const fs::path& file) {
   return is_file(file) ? file : fs::path();
 }
 
-// The file that a request names, where it lies under `root`, links followed, and is of a kind that is served.
+// Resolves a requested path; empty unless it is under `root` after following links and of a served type.
 std::optional<fs::path> file_under(const fs::path& root, const std::string& name) {
   std::error_code none;
   const fs::path base = fs::canonical(root, none), file = fs::canonical(base / name, none);
   if (none || !is_file(file)) return std::nullopt;
   const fs::path inside = file.lexically_relative(base);
   for (const fs::path& part : inside)
-    if (part.string().starts_with(".")) return std::nullopt;  // "..", and what is hidden
+    if (part.string().starts_with(".")) return std::nullopt;  // ".." and hidden files
   if (inside.empty() || !served_types().contains(file.extension().string())) return std::nullopt;
   return file;
 }

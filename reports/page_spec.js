@@ -1,19 +1,18 @@
-// Makes a figure's specification one for this screen: colours of a dark page, room on a narrow one, and what keeps
-// thousands of runs quick: tooltips that are put together when they are asked for, and one dot where many would lie on
-// the same place.
+// Adapts a figure's specification to the screen: dark colours, narrow layouts, and optimisations for
+// thousands of runs (tooltips built on demand, one mark for runs at the same position).
 "use strict";
 const screenSpec = (() => {
-  const PLACES = { x: 200, y: 64 }; // along an axis, by which dots are told apart: some 5 pixels each
+  const PLACES = { x: 200, y: 64 }; // positions along each axis that marks can occupy: about 5 pixels each
   const isObject = (o) => o !== null && typeof o === "object";
 
-  // Calls `see` on every object of a specification, but not on its data.
+  // Calls `see` on every object of a specification except its data.
   function walk(o, see) {
     if (!isObject(o)) return;
     if (!Array.isArray(o)) see(o);
     for (const [key, value] of Object.entries(o)) if (!["values", "datasets", "config"].includes(key)) walk(value, see);
   }
 
-  // Legends in as many columns as fit beside the labels of an axis.
+  // Sets the number of legend columns that fit beside the axis labels.
   function fitLegends(spec, width) {
     const room = width - Math.min(380, 0.44 * width);
     walk(spec, (o) => {
@@ -23,7 +22,7 @@ const screenSpec = (() => {
     });
   }
 
-  // On a narrow screen labels get less room than marks.
+  // Narrow screens get shorter labels.
   function narrow(spec, width) {
     spec.config.axisY = { ...spec.config.axisY, labelLimit: Math.round(0.44 * width), labelFontSize: 10.5 };
     spec.config.axisXQuantitative = { ...spec.config.axisXQuantitative, tickCount: 4 };
@@ -34,8 +33,8 @@ const screenSpec = (() => {
     });
   }
 
-  // Vega would format every line of every mark's tooltip whenever it draws. Marks keep the number of their list of
-  // lines instead; returns the lists.
+  // Vega would format every tooltip line of every mark on each draw. Marks keep an index into the returned
+  // lists instead.
   function takeTips(spec) {
     const lists = [];
     walk(spec, (o) => {
@@ -46,16 +45,16 @@ const screenSpec = (() => {
     return lists;
   }
 
-  // What is shown goes by a mask over the numbers of runs, so that a filter makes no new rows.
+  // Filters by a mask over run numbers, so that a filter change builds no new rows.
   function filterByMask(spec) {
     spec.params.push({ name: "mask", value: null }, { name: "dots", value: null });
     spec.transform = [{ filter: "!mask || mask[datum.number]" }, ...(spec.transform || [])];
   }
 
-  // Layers with a mark for each run draw the dots alone (see dotsOf). Returns by which fields such marks differ,
-  // and in how many places each: those of axes and looks, not the ends of intervals.
+  // Restricts layers with one mark a run to the marks chosen by dotsOf. Returns the fields that distinguish
+  // such marks, each with its number of positions; ends of intervals do not count.
   function thin(spec) {
-    const fields = new Map([["set", 0]]); // whatever else: no mark stands for runs of two sets of results
+    const fields = new Map([["set", 0]]); // marks never merge runs of two sets
     for (const layer of (spec.usermeta?.mark_per_run || []).map((i) => spec.layer[i])) {
       layer.transform = [...(layer.transform || []), { filter: "dots ? dots[datum.number] : datum.dot" }];
       for (const channel of ["x", "y", "color", "shape"]) {
@@ -66,7 +65,8 @@ const screenSpec = (() => {
     return fields;
   }
 
-  // Numbers of the places along an axis, or of words; how many there are; the runs at both ends of the axis.
+  // Maps values to positions along an axis (or indices of words); returns positions, their count, and the
+  // runs at both ends.
   function placesOf(column, shown, many) {
     if (!many || !column.some((v) => typeof v === "number")) {
       const ranks = new Map();
@@ -86,13 +86,13 @@ const screenSpec = (() => {
     return { places: shown.map((i) => place(column[i])), size: many + 1, ends: [first, last] };
   }
 
-  // A mask of the runs that get a mark, of those that are shown (numbers): one of all that would look alike on the same
-  // place, a picked one if there is any, and the ends of each axis.
+  // Mask of the shown runs that get a mark: one of those that coincide, preferably a picked one, and the ends
+  // of each axis.
   function dotsOf(columns, fields, shown, isPicked) {
     const keys = new Float64Array(shown.length);
     const dots = new Uint8Array(columns.id.length);
     for (const [field, many] of fields) {
-      if (!columns[field]) continue; // one that the figure works out of others
+      if (!columns[field]) continue; // derived inside the figure
       const { places, size, ends } = placesOf(columns[field], shown, many);
       for (let k = 0; k < keys.length; ++k) keys[k] = keys[k] * size + places[k];
       for (const i of ends) if (i >= 0) dots[i] = 1;

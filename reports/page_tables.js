@@ -1,7 +1,8 @@
-// The page's tables: sorted by a click on a head, filtered by words; that of runs follows what is shown and picked.
+// Tables of the page: sorted by clicking a header, filtered by text; the table of runs follows the page's
+// filter and picks.
 "use strict";
 const pageTables = (() => {
-  const ROWS = 200; // of the table of runs at a time; more when its end is scrolled to
+  const ROWS = 200; // rows of the table of runs added at a time while scrolling
   const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
   const hasAll = (text, words) => words.every((w) => text.includes(w));
 
@@ -28,13 +29,13 @@ const pageTables = (() => {
     return button;
   }
 
-  // What is not known comes last, either way.
+  // Unknown values sort last in both directions.
   const compare = (x, y, down) =>
     x === null || y === null ? (x === null) - (y === null) : (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
 
   // ---- the table of runs ----
 
-  // So many digits, trailing zeros too: the tables written by the program have the same (tables.cpp).
+  // Fixed number of significant digits, as tables.cpp prints them.
   const decimals = (v, n) => Math.min(12, Math.max(0, n - 1 - Math.floor(Math.log10(Math.abs(v)))));
   const digits = (n) => (v) => (typeof v === "number" ? v.toFixed(v === 0 ? 0 : decimals(v, n)) : "–");
   const signed = (text) => (/[1-9]/.test(text) ? (text < "0" ? "" : "+") + text : text.replace("-", ""));
@@ -55,17 +56,17 @@ const pageTables = (() => {
     ["id", "id", "", word],
   ];
 
-  // Over columns of data; `onPick` is given the number of a row that is clicked. Returns what brings it to a mask of the
-  // runs that are shown and to those that are picked.
+  // Creates the table over columns of data; `onPick` receives the clicked row's number. Returns a function
+  // that applies a mask of shown runs and the picked ones.
   function runsTable(place, data, onPick) {
     const columns = COLUMNS.filter(([field]) => data[field]);
     const numeric = (field) => typeof data[field].find((v) => v !== null) === "number";
     let sorting = { field: "rate", down: true };
-    let order = null; // all runs, sorted
-    let texts = null; // all runs, as words are looked for in them
+    let order = null; // all run numbers, sorted
+    let texts = null; // all runs as searchable text
     let words = [];
     let now = { mask: null, isPicked: null };
-    let rows = []; // of what is wanted, in order
+    let rows = []; // rows to show, in order
     let body = element("tbody");
 
     const textOf = (i) => columns.map(([field, , , show]) => show(data[field][i])).join("\n").toLowerCase();
@@ -118,7 +119,7 @@ const pageTables = (() => {
     return (mask, isPicked) => ((now = { mask, isPicked }), fill());
   }
 
-  // ---- the others, as they are in the page ----
+  // ---- the other tables, already in the page ----
 
   const numberIn = (text) => {
     const number = parseFloat(text.replace(/,/g, ""));

@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// Paul Tol's "bright" and "muted", then the darker halves of his "light": a layout each, and again from the
-// start beyond them.
+// Paul Tol's "bright" and "muted", then the darker half of his "light"; one colour a layout, repeating after
+// 16.
 constexpr std::array<const char*, 16> kQualitative = {
     "#4477AA", "#CCBB44", "#228833", "#AA3377", "#66CCEE", "#EE6677", "#882255", "#44AA99",
     "#999933", "#332288", "#DDAA33", "#117733", "#BB5566", "#77AADD", "#AAAA00", "#99DDFF"};
@@ -25,23 +25,23 @@ const std::map<std::string, const char*>& named() {
       {"attention", "#E69F00"},
       {"norms", "#009E73"},
       {"activations", "#8CCF9F"},
-      {"bias sums", "#B8A35A"},
+      {"reductions", "#B8A35A"},
       {"copies", "#8D6FC0"},
       {"loss", "#A6761D"},
       {"optimizer", "#8C2D5F"},
-      {"row arithmetic", "#4F9E9A"},
+      {"vector arithmetic", "#4F9E9A"},
       {"cache misses", "#5B5EA6"},
       {"op overhead", "#8A8C8E"},
       {"step overhead", "#A9ABAD"},
       {"host launches", "#5F6163"},
       {"communication", "#CC79A7"},
-      {"communication, not hidden", "#CC79A7"},
+      {"exposed communication", "#CC79A7"},
       {"communication, exposed", "#CC79A7"},
       {"communication, hidden", "#E9C3D8"},
-      {"tensor parallelism, not hidden", "#B65A90"},
-      {"context parallelism, not hidden", "#DB9BC0"},
-      {"data parallelism, not hidden", "#9E3F78"},
-      {"transfers between stages", "#E2AFCB"},
+      {"exposed TP communication", "#B65A90"},
+      {"exposed CP communication", "#DB9BC0"},
+      {"exposed DP communication", "#9E3F78"},
+      {"pipeline transfers", "#E2AFCB"},
       {"stage boundaries", "#C9A9BA"},
       {"compute slowed by communication", "#7A3B5E"},
       {"pipeline bubble", "#E3D3A8"},
@@ -134,7 +134,7 @@ std::string class_of_op(const std::string& kind, const std::string& lane) {
     case PriceClass::activation:
       return "activations";
     case PriceClass::reduction:
-      return "bias sums";
+      return "reductions";
     case PriceClass::copy:
       return "copies";
     case PriceClass::loss:

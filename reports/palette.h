@@ -1,9 +1,9 @@
-// One meaning for a colour on the whole page: what a figure colours it looks up here, by its name, so that a
-// layout or a class of ops looks alike wherever it stands and however readers filter.
+// Colours with one meaning across the page: figures look them up by name, so a layout or class of ops has the
+// same colour in every figure and under every filter.
 //
-// Layouts, precisions and verdicts have colours of Paul Tol's schemes, parts of a step and of memory those of
-// Okabe and Ito: all are told apart by colour-blind readers, and on a dark ground as on a light one. Ink,
-// paper and grid are the only ones that a dark page exchanges (page.js).
+// Layouts, precisions and verdicts use Paul Tol's schemes, parts of a step and of memory those of Okabe and
+// Ito: all are distinguishable for colour-blind readers on light and dark backgrounds. Dark mode changes only
+// ink, paper and grid (page.js).
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,26 +15,26 @@ namespace isobar::palette {
 
 inline constexpr const char *kInk = "#1b1c1d", *kPaper = "#fffffe", *kGrid = "#e6e6e5", *kMuted = "#6e7072";
 inline constexpr const char* kMeasured = kInk;
-inline constexpr const char* kPredicted = "#D55E00";  // of nothing else
-inline constexpr const char* kFitted = "#8b8d8f";     // runs that set the coefficients: no test of them
+inline constexpr const char* kPredicted = "#D55E00";  // used for nothing else
+inline constexpr const char* kFitted = "#8b8d8f";     // runs that were fitted, so no test of predictions
 
-/// Of a part of a step or of memory, a lane's state, a precision, a verdict or a class of failures.
+/// Colour of a part of a step or of memory, a lane's state, a precision, a verdict or a class of failures.
 std::string colour_of(const std::string& name);
-/// What a kind of op is priced and coloured as: "matrix products", "attention", "communication" …
+/// Class under which a kind of op is priced and coloured: "matrix products", "attention", "communication" …
 std::string class_of_op(const std::string& kind, const std::string& lane);
 
-/// What a dark page draws instead: {"#1b1c1d": "#e9eaeb", …}.
+/// Replacements in dark mode: {"#1b1c1d": "#e9eaeb", …}.
 nlohmann::json on_dark();
 
-/// {"domain": names, "range": their colours}: to be the `scale` of a colour.
+/// {"domain": names, "range": their colours}, for use as a `scale`.
 nlohmann::json scale_of(const std::vector<std::string>& names);
-/// Every layout of the report, in order, those that failed too.
+/// Every layout of the report, in order, including those that failed.
 std::vector<std::string> layouts(const ReportData& d);
 nlohmann::json layout_scale(const ReportData& d);
-/// Precisions as shapes, where colour says the layout.
-std::vector<std::string> precisions(const ReportData& d);  // that any run has
+/// Precisions as shapes, for figures whose colour encodes the layout.
+std::vector<std::string> precisions(const ReportData& d);  // those of the report's runs
 nlohmann::json precision_shapes(const ReportData& d);
-/// Runs of figures with a curve for each.
+/// Colours for figures with one curve a run.
 nlohmann::json run_scale(const std::vector<std::string>& labels);
 
 }  // namespace isobar::palette

@@ -1,5 +1,6 @@
-// Opens the Perfetto UI in another tab and hands it the trace, as https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
-// has it: the UI answers PING with PONG once it listens.
+// Opens the Perfetto UI in another tab and passes it the trace
+// (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui): the UI answers PING with PONG once
+// it listens.
 "use strict";
 (() => {
   const button = document.getElementById("open");

@@ -1,4 +1,4 @@
-// A page of figures and tables that are of no runs: what a command predicts, beside its data.
+// A page of figures and tables without runs, for commands that only predict.
 //
 //   write_plain_page("out", "llama3-8b on 64 GPUs", figures, tables);
 //   // OUT/index.html, OUT/figures/*.{vl.json,svg}, OUT/tables/*.csv
@@ -12,7 +12,7 @@
 
 namespace isobar {
 
-/// Why nothing was drawn, with the mend; "" where all was.
+/// Returns why figures were not drawn and how to fix it; "" if all were.
 std::string write_plain_page(const std::filesystem::path& out, const std::string& title,
                              const std::vector<Figure>& figures, const std::vector<Table>& tables);
 

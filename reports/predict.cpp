@@ -1,4 +1,4 @@
-// The bridge to the performance model: what it says about the runs of a report.
+// Predictions of the performance model for the runs of a report.
 #include <algorithm>
 #include <exception>
 
@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// Seconds of one execution of each op, out of the replay of a steady step.
+// Seconds of one execution of each op, from the replay of a steady step.
 std::map<std::string, double> op_seconds(const ReportRun& r, const Machine& m) {
   const RunSpec spec = spec_as_run(r.run);
   const std::vector<StageProgram> stages = stages_of(spec, {});
@@ -71,7 +71,7 @@ void predict_runs(ReportData& data, const CollectOptions& options) {
       r.prediction = out;
       r.prediction->in_fit =
           m.fit && std::find(m.fit->runs.begin(), m.fit->runs.end(), r.run.id) != m.fit->runs.end();
-    } catch (const std::exception& e) {  // one run that cannot be priced must not cost the report
+    } catch (const std::exception& e) {  // a run that cannot be priced does not fail the report
       data.problems.push_back(r.run.id + ": not predicted: " + e.what());
     }
   }

@@ -129,7 +129,7 @@ void append_reference(const std::filesystem::path& file, std::vector<ReferenceRu
     r.update = before.updates() + 1;
     text += written(r).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   }
-  write_atomically(file, text);  // all of an update, or nothing of it
+  write_atomically(file, text);  // an update is written whole or not at all
 }
 
 }  // namespace isobar

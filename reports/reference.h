@@ -1,5 +1,5 @@
-// Step times to hold later ones against: a file of JSON lines, one a run, which grows with every update and
-// so holds the history too.
+// Reference step times for `isobar check`: a file of JSON lines, one a run, that every update appends to, so
+// it also holds the history.
 //
 //   Reference r = read_reference("reference.jsonl");
 //   r.latest(cpu)                                   // by specification: what counts now on that processor
@@ -19,27 +19,27 @@
 namespace isobar {
 
 struct ReferenceRun {
-  std::string experiment;  // hash of the specification but for seed and where files lie
+  std::string experiment;  // hash of the specification without seed and file paths
   Measured measured;
   Statistic statistic = kStatistic;
   std::string cpu, host, commit, time_utc;
-  int64_t update = 0;  // the how manieth of the file it came with, from 1
+  int64_t update = 0;  // number of the update that added it, from 1
 };
 
 struct Reference {
   std::vector<ReferenceRun> runs;  // in order of the file
-  /// Of each specification the runs of its last update on that processor.
+  /// For each specification, the runs of its last update on that processor.
   std::map<std::string, Repetitions> latest(const std::string& cpu) const;
   int64_t updates() const { return runs.empty() ? 0 : runs.back().update; }
 };
 
 /// Throws ConfigError naming file and line.
 Reference read_reference(const std::filesystem::path& file);
-/// The name under which a reference keeps a run's specification.
+/// Key of a run's specification in a reference.
 std::string experiment_id(const ReportRun& r);
-/// The finished runs of a report's data, contended ones left out.
+/// The finished runs of a report's data without contended ones.
 std::vector<ReferenceRun> entries_of(const ReportData& d);
-/// Adds them as one update, under a lock; makes the file when it is missing.
+/// Appends the runs as one update, under a lock; creates the file if it is missing.
 void append_reference(const std::filesystem::path& file, std::vector<ReferenceRun> runs);
 
 }  // namespace isobar

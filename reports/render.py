@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draws a report: python render.py OUT [--png] [--pdf]
 
-Renders OUT/figures/*.vl.json to SVG (and PNG, PDF) and puts into OUT/index.html the drawings, the Vega bundle and
-page*.js that make them interactive, and a policy that lets the page load nothing and run no other script.
-With --no-stills the page comes first and holds no drawings of its own: browsers draw them.
+Renders OUT/figures/*.vl.json to SVG (and PNG, PDF) and inserts the drawings into OUT/index.html, with the Vega bundle and
+page*.js that make them interactive, and a content security policy that forbids any other script or resource.
+With --no-stills the page has no drawings; browsers draw them.
 Exit code 3: vl-convert is not installed.
 """
 
@@ -22,15 +22,15 @@ try:
 except ImportError:
     sys.exit(3)
 
-WIDTH = 760  # pixels of a drawing that cannot ask its container
-# Of drawings, whose text keeps the places that were measured here: the widest fonts first, what stands in for them is
-# narrower and clips nothing.
+WIDTH = 760  # pixels of a drawing, which has no container to size it
+# Text positions are measured with these fonts: the widest come first, so that a narrower substitute clips
+# nothing.
 FONT = "'DejaVu Sans', Verdana, 'Liberation Sans', Arial, sans-serif"
 PAGE = ("page_spec.js", "page_tables.js", "page.js")  # in this order
 
 
 def static(spec):
-    """The specification with a width of its own."""
+    """The specification with a fixed width."""
     spec = copy.deepcopy(spec)
     spec["width"] = WIDTH
     spec.setdefault("config", {})["font"] = FONT
@@ -38,14 +38,14 @@ def static(spec):
 
 
 def write(path, data):
-    """Readers see the old or the new file, never half of one."""
+    """Replaces the file atomically."""
     temp = path.with_name(f"{path.name}.tmp.{os.getpid()}")
     temp.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
     os.replace(temp, path)
 
 
 def script(text):
-    """A script element, and its name in a content security policy."""
+    """A script element, and its hash for the content security policy."""
     assert "</script" not in text.lower() and "<!--" not in text
     digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
     return f"<script>{text}</script>", f"'sha256-{digest}'"
@@ -53,19 +53,19 @@ def script(text):
 
 def bundle():
     text = vl_convert.javascript_bundle()
-    # Inside an element these would end it or open a comment. In JavaScript they only stand in strings, regular
-    # expressions and templates, where an escape means the same.
+    # Inside a script element these sequences would end it or open a comment. In JavaScript they occur only in
+    # strings, regular expressions and templates, where the escape means the same.
     return re.sub(r"</(script)", r"<\\/\1", text, flags=re.I).replace("<!--", r"\x3C!--")
 
 
 def fill(out, drawings):
-    """The page as it is read: drawings, scripts and policy in their places."""
+    """Fills drawings, scripts and policy into the page."""
     page = (out / "index.html").read_text(encoding="utf-8")
 
     def drawing(match):
         if drawings is None:
             return "<noscript><p class='warn'>Drawn by JavaScript, which this browser does not run.</p></noscript>"
-        # Clip paths are named alike in every drawing, and would be shared by all of them.
+        # Clip paths have the same names in every drawing, so one page needs a prefix for each.
         return re.sub(r"\b(clip|gradient)_?(\d+)\b", rf"{match[1]}-\1\2", drawings[match[1]])
 
     page = re.sub(r"<!--isobar:figure ([\w-]+)-->.*?<!--/isobar:figure-->", drawing, page, flags=re.S)

@@ -78,7 +78,7 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   r.data = collect(
       dirs, {.machine = options.machine, .workspace = options.workspace, .statistic = options.statistic});
   const ReportData& d = r.data;
-  std::optional<SideBySide> beside;  // what it refuses is said before anything is written
+  std::optional<SideBySide> beside;  // its errors are raised before anything is written
   if (options.perfetto) beside = side_by_side(d, options.workspace);
   const ChartData s = chart_data(d);
   const std::vector<Comparison> comparisons = compare(d);
@@ -119,8 +119,7 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   }
   r.page = out / "index.html";
   write_atomically(r.page, page_html(d, s, story(d, comparisons), drawings, r.tables));
-  // Marks of so many runs are drawn by the reader's browser alone: still pictures of them would double the
-  // page.
+  // With this many runs the browser draws alone: still pictures would double the page's size.
   r.not_drawn = options.draw ? draw_figures(out, options, d.runs.size() <= kStill) : "not asked to";
   r.drawn = r.not_drawn.empty();
   return r;

@@ -1,4 +1,4 @@
-// `isobar report`: a results directory becomes one page, tables and figures.
+// `isobar report`: turns a results directory into a page, tables and figures.
 //
 //   Report r = write_report({"results/demo"}, "reports/out", {.machine = "fitted.yaml"});
 //   OUT/index.html, OUT/tables/*.csv, OUT/figures/*.{vl.json,svg}
@@ -29,19 +29,20 @@ struct Report {
   std::vector<std::string> figure_ids;
   std::filesystem::path page;
   bool drawn = false;
-  std::string not_drawn;           // why, and how to mend it
+  std::string not_drawn;           // why, and how to fix it
   std::filesystem::path perfetto;  // "": not asked for
 };
 
-/// Throws ConfigError for a directory without runs and for a broken machine file or holdout.json; a missing
-/// Python only leaves the figures undrawn.
+/// Throws ConfigError for a directory without runs and for a broken machine file or holdout.json; without
+/// Python the report has no drawn figures.
 Report write_report(const std::vector<std::filesystem::path>& dirs, const std::filesystem::path& out,
                     const ReportOptions& options);
 
-/// Draws OUT/figures/*.vl.json into OUT/index.html: "", or why it could not and the mend. `stills`: as
-/// pictures, else by the reader's browser alone.
+/// Draws OUT/figures/*.vl.json into OUT/index.html; returns "", or why it could not and how to fix it.
+/// `stills`: as pictures, else only by the reader's browser.
 std::string draw_figures(const std::filesystem::path& out, const ReportOptions& options, bool stills);
-/// The JavaScript that draws figures in a browser (Vega); "" with the reason and the mend in `missing`.
+/// The JavaScript that draws figures in a browser (Vega); "" if unavailable, with reason and fix in
+/// `missing`.
 std::string vega_bundle(const std::filesystem::path& python, std::string* missing);
 /// A JavaScript file that comes with the program (reports/). Throws ConfigError where it is not beside it.
 std::string script_of_page(const std::string& name);

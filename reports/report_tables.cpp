@@ -58,16 +58,15 @@ Table runs_table(const ReportData& d) {
   }
   t.note =
       "measured: " + std::string(title_of(d.statistic)) +
-      " after warm-up, and so the rate and what is predicted; measured \u00b1: its own 80 % interval, from "
-      "its steps "
-      "and from repetitions, which differ by " +
-      number(100 * d.between.sigma, 1).text + " %" + (d.between.df == 0 ? " (assumed: there are none)" : "") +
+      " after warm-up, which rate and predictions use too; measured \u00b1: 80 % interval from its steps and "
+      "from repetitions, which differ by " +
+      number(100 * d.between.sigma, 1).text + " %" +
+      (d.between.df == 0 ? " (assumed, because there are none)" : "") +
       "; low to high: 80 % interval of the prediction";
   if (!d.contended().empty())
     t.note +=
-        "; contended: its steps scatter far more than those of comparable runs (other work disturbed it), or "
-        "its "
-        "cores lay further apart than those of its repetitions, as a hypervisor may place them";
+        "; contended: its steps scatter far more than those of comparable runs (disturbed by other work), or "
+        "its cores were further apart than those of its repetitions (as a hypervisor may place them)";
   return t;
 }
 
@@ -172,7 +171,7 @@ Table failed_table(const ReportData& d) {
 }
 
 Table provenance_table(const ReportData& d) {
-  constexpr size_t kListed = 6;  // different values of one fact; beyond it they are counted
+  constexpr size_t kListed = 6;  // most values of one fact that are listed; more are counted
   Table t{
       "provenance", "Provenance", {text_column("what"), text_column("value"), number_column("runs")}, {}, {}};
   std::map<std::string, std::map<std::string, int64_t>> seen;  // key -> value -> runs
@@ -262,13 +261,13 @@ double Roof::seconds(double work_flops, double work_bytes) const {
 Roof roof_of(const ReportRun& r, const Machine& m) {
   const Conditions where = conditions_of(r.run.spec, m, options_of(r).host);
   const double sharing =
-      device_of(m) == Device::cores ? static_cast<double>(where.ranks_on_host) : 1;  // the host's memory
+      device_of(m) == Device::cores ? static_cast<double>(where.ranks_on_host) : 1;  // cores share memory
   return {peak_flops(m, where, peak_of(r.run.spec)), m.peaks.at("memory").value / sharing};
 }
 
 std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool grouped) {
-  // Op times may leave out warm-up steps: the steps behind them are the runs of an op that every step has
-  // once.
+  // Op times may exclude warm-up steps. The number of timed steps is the count of an op that runs once a
+  // step.
   int64_t steps = 0;
   for (const OpRecord& o : r.run.ops)
     if (o.kind == "adam" && o.count > 0) steps = steps == 0 ? o.count : std::min(steps, o.count);
@@ -297,7 +296,7 @@ std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool group
   out.reserve(lines.size());
   const Roof roof = d.predictor ? roof_of(r, *d.predictor) : Roof{};
   for (auto& [path, line] : lines) {
-    // Collectives are bound by the network, of which the roofline knows nothing.
+    // The roofline does not model the network, so collectives get no efficiency.
     const double least = line.lane == "compute" ? roof.seconds(line.flops, line.bytes) : 0;
     line.efficiency = least > 0 && line.seconds > 0 ? least / line.seconds : kNaN;
     out.push_back(std::move(line));

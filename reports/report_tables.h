@@ -1,4 +1,4 @@
-// The tables of a report; on the terminal, in the page and as CSV they are the same.
+// The tables of a report, the same on the terminal, in the page and as CSV.
 #pragma once
 #include <optional>
 
@@ -10,9 +10,9 @@
 namespace isobar {
 
 Table runs_table(const ReportData& d);   // measured beside predicted, fastest first
-Table score_table(const ReportData& d);  // what the predictions are worth, fitted and held-out runs apart
+Table score_table(const ReportData& d);  // errors of predictions, fitted and held-out runs apart
 Table terms_table(const ReportData& d);  // predicted step by term, one line per run and term
-/// Of the fastest run: time, memory, clock and power by rank. None: one rank and nothing metered, or old
+/// Time, memory, clock and power by rank of the fastest run. Empty with one rank and no meters, or for old
 /// results
 std::optional<Table> ranks_table(const ReportData& d);
 Table memory_table(const ReportData& d);    // per rank: planned arena, predicted and measured resident memory
@@ -20,27 +20,28 @@ Table training_table(const ReportData& d);  // validation against persistence
 Table failed_table(const ReportData& d);    // what failed and why
 Table provenance_table(const ReportData& d);
 
-Table pareto_table(const ReportData& d, const ChartData& s);  // the best compromises of time, memory and cost
+Table pareto_table(const ReportData& d, const ChartData& s);  // Pareto-optimal runs in time, memory and cost
 Table comparison_table(const Comparison& c, size_t number);   // one set of results against another
 
-/// Ops of one run, longest first; `grouped`: block*/... are one line. Predicted beside measured where known.
+/// Ops of one run, longest first; `grouped` merges block*/... into one line. Predicted beside measured where
+/// known.
 Table ops_table(const ReportData& d, const ReportRun& r, bool grouped);
 
-/// What one rank can reach at most, by the machine file.
+/// Peak rates of one rank, by the machine file.
 struct Roof {
   double flops = 0, bytes = 0;  // per second; 0: not known
-  /// Seconds that so much work takes at least.
+  /// Least seconds that this work takes.
   double seconds(double work_flops, double work_bytes) const;
 };
 Roof roof_of(const ReportRun& r, const Machine& m);
 
-/// Ops of a run summed over all that share a line.
+/// Ops of a run summed by line of the table.
 struct OpLine {
   std::string path, kind, lane;
   double count = 0;                     // executions per step
-  double seconds = 0, predicted_s = 0;  // per step; predicted NaN where nothing is
+  double seconds = 0, predicted_s = 0;  // per step; predicted NaN: no prediction
   double flops = 0, bytes = 0;          // per step
-  double efficiency = 0;                // least time by the roofline over measured; NaN: not known
+  double efficiency = 0;                // roofline time over measured time; NaN: not known
 };
 std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool grouped);
 

@@ -30,7 +30,7 @@ std::string written(const ordered_json& v) {
   return v.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Text of other people's making may look like a formula to a spreadsheet: csv_cell() sees to that.
+// User text may look like a formula to a spreadsheet; csv_cell() escapes it.
 std::string cell_of(const ordered_json& v) {
   if (v.is_null()) return "";
   if (v.is_string()) return csv_cell(v.get<std::string>());

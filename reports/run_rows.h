@@ -1,7 +1,6 @@
-// Every run of a report, finished or not, as a flat row of every setting and every statistic, for programs:
-// columns are those of the results' SQLite index (bench/sweep/store.h), with names, the folder of results and
-// predictions. `id` joins rows with trials/<id>, holdout.json and the index; `set` and `id` together are
-// unique.
+// Every run of a report, finished or not, as a flat row of all settings and statistics, for programs. Columns
+// are those of the results' SQLite index (bench/sweep/store.h), with names, results folder and predictions;
+// `id` joins rows with trials/<id>, holdout.json and the index, and (`set`, `id`) is unique.
 //
 //   pandas.read_csv("tables/runs.csv")        polars.read_ndjson("tables/runs.jsonl")
 #pragma once
@@ -12,11 +11,11 @@
 
 namespace isobar {
 
-/// Objects whose keys are in the order of the columns. What a run does not have is absent.
+/// Objects with keys in column order; missing values are absent.
 nlohmann::ordered_json run_rows(const ReportData& d);
-/// Columns of any row, in order of first appearance; what is absent or null is empty.
+/// Columns of all rows, in order of first appearance; absent and null values are empty.
 std::string csv_of(const nlohmann::ordered_json& rows);
-/// An object a line, all with all columns: what is absent is null.
+/// One object a line with all columns; absent values are null.
 std::string json_lines_of(const nlohmann::ordered_json& rows);
 
 }  // namespace isobar

@@ -13,8 +13,8 @@
 namespace isobar {
 namespace {
 
-// The file holds no places in the program. On its lane an op runs in program order, so the how manieth span
-// of an op and micro-batch says which of its instructions it was.
+// The trace file does not record positions in the program. Ops of a lane run in program order, so the n-th
+// span of an op and micro-batch is its n-th instruction.
 Timeline joined(const MeasuredStep& measured, int rank, const StageProgram& own, const std::string& file) {
   using Key = std::tuple<Lane, std::string, int32_t>;  // lane, path, micro-batch
   std::map<Key, std::vector<int32_t>> instrs;
@@ -47,7 +47,7 @@ Timeline joined(const MeasuredStep& measured, int rank, const StageProgram& own,
   return out;
 }
 
-// Mean predicted seconds of one execution, by op of `plan`; 0: of none that was replayed.
+// Mean predicted seconds of one execution of each op of `plan`; 0 if it was not replayed.
 std::vector<double> seconds_by_op(const PredictedStep& predicted, int replayed, const Plan& plan) {
   std::map<std::string, std::pair<double, int64_t>> sums;
   const Plan& of = predicted.of_rank(replayed).plan;
@@ -118,7 +118,7 @@ SideBySide side_by_side(const ReportData& d, const std::function<Workspace(int t
 void SideBySide::write(const std::filesystem::path& file) const {
   std::map<int, Timeline> replayed;  // by rank
   for (Span s : predicted.timeline.spans) {
-    s.step = step;  // the same step as was measured: what to compare has one name
+    s.step = step;  // same number as the measured step
     replayed[s.rank].spans.push_back(s);
   }
   for (StepTime s : predicted.timeline.steps) {

@@ -1,13 +1,11 @@
-// A measured step and its prediction in one Chrome trace: per rank and lane the measured track with the
-// predicted one below it, which begins when the rank's measured step did. Perfetto (ui.perfetto.dev) opens
-// it.
+// A measured step and its prediction in one Chrome trace: for each rank and lane the measured track above the
+// predicted one, both starting when the rank's measured step began. Perfetto (ui.perfetto.dev) opens it.
 //
 //   SideBySide s = side_by_side(data, {});       // of the fastest run that left a trace
 //   s.write("out/perfetto.json");
 //
-// The measured step is the middle one of those traced; the predicted one takes as long as the report says,
-// interval aside. Ranks of one stage of a pipeline are predicted alike: each shows the rank that was
-// replayed.
+// The measured step is the traced one of median length; the predicted step takes the time that the report
+// shows. Only one rank of each pipeline stage is replayed, and all ranks of the stage show it.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -20,18 +18,18 @@ namespace isobar {
 
 struct SideBySide {
   const ReportRun* run = nullptr;
-  int32_t step = 0;                 // that was measured
-  std::vector<StageProgram> ranks;  // plans of those traced
-  std::vector<Timeline> measured;   // by the index of `ranks`; from the earliest begin of the step
+  int32_t step = 0;                 // the measured step
+  std::vector<StageProgram> ranks;  // plans of the traced ranks
+  std::vector<Timeline> measured;   // indexed as `ranks`; times from the earliest begin of the step
   PredictedStep predicted;
-  std::vector<int> stands_for;  // by the index of `ranks`: the rank that was replayed
+  std::vector<int> stands_for;  // indexed as `ranks`: the rank that was replayed
 
-  /// Atomic.
+  /// The file is replaced atomically.
   void write(const std::filesystem::path& file) const;
 };
 
-/// Throws ConfigError where no run left a trace, where no machine file predicts, and for a trace that holds
-/// what the run's plan does not.
+/// Throws ConfigError if no run left a trace, no machine file predicts, or a trace has ops that the run's
+/// plan does not.
 SideBySide side_by_side(const ReportData& d, const std::function<Workspace(int threads)>& workspace);
 
 }  // namespace isobar

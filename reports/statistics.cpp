@@ -32,7 +32,7 @@ double incomplete_beta(double a, double b, double x) {
   if (x >= 1) return 1;
   const double front =
       std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
-  // The fraction converges fast on this side of the mean only.
+  // The fraction converges quickly only on this side of the mean.
   if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(a, b, x) / a;
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
@@ -63,7 +63,7 @@ std::vector<double> adjusted(const std::vector<double>& p) {
   std::vector<double> out(p.size(), std::numeric_limits<double>::quiet_NaN());
   double least = 1;
   const auto n = static_cast<double>(order.size());
-  for (size_t i = 0; i < order.size(); ++i) {  // from the largest, which has rank n
+  for (size_t i = 0; i < order.size(); ++i) {  // from the largest p value, whose rank is n
     least = std::min(least, p[order[i]] * n / (n - static_cast<double>(i)));
     out[order[i]] = least;
   }

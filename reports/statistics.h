@@ -1,4 +1,4 @@
-// The little statistics that a comparison needs.
+// Statistics for comparisons.
 #pragma once
 #include <vector>
 
@@ -8,11 +8,11 @@ namespace isobar {
 double student_cdf(double t, double df);
 /// The t with P(-t <= T <= t) = share.
 double student_quantile(double share, double df);
-/// P values as Benjamini and Hochberg (1995) adjust them: those at most q are false in a share of q.
-/// NaN stays NaN and does not count.
+/// P values adjusted by Benjamini and Hochberg (1995): rejecting those <= q gives a false discovery rate of
+/// q. NaN stays NaN and does not count.
 std::vector<double> adjusted(const std::vector<double>& p);
 double mean_of(const std::vector<double>& v);
-/// Of the sample, with n - 1; 0 for fewer than two values.
+/// Sample variance (n - 1); 0 for fewer than two values.
 double variance_of(const std::vector<double>& v);
 
 }  // namespace isobar

@@ -30,7 +30,7 @@ std::string percent(double share) {
   return say(std::abs(share) < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * share);
 }
 
-// The fastest run of any other layout.
+// The fastest run with another layout than `best`.
 const ReportRun* runner_up(const ReportData& d, const ReportRun& best) {
   const ReportRun* next = nullptr;
   for (const ReportRun* r : d.ok())
@@ -38,7 +38,7 @@ const ReportRun* runner_up(const ReportData& d, const ReportRun& best) {
   return next;
 }
 
-// Chance of such a lead, were both equally fast: by the noise of their steps (Welch's test). NaN: too few.
+// P value of the lead, given the noise of the steps (Welch's test). NaN: too few steps.
 double chance_of_lead(const ReportData& d, const ReportRun& best, const ReportRun& next) {
   const Noise a = noise_inside(best.run.measured_steps(), d.statistic),
               b = noise_inside(next.run.measured_steps(), d.statistic);
@@ -56,7 +56,7 @@ std::string lead(const ReportData& d, const ReportRun& best, const ReportRun& ne
   const double p = chance_of_lead(d, best, next);
   std::string s = ", " + percent(best.rate() / next.rate() - 1) + " more than the best of another layout (" +
                   next.label + ")";
-  if (std::isnan(p)) return s + "; too few steps to say whether that is noise";
+  if (std::isnan(p)) return s + "; too few steps to tell it from noise";
   const std::string chance = p < 0.001 ? "p\u00a0<\u00a00.001" : say("p = %.2g", p);
   return s + (p < kSure ? ": more than the noise of their steps (" : ": that may be noise (") + chance + ")";
 }
@@ -73,8 +73,8 @@ void fastest(const ReportData& d, std::vector<Sentence>& out) {
   out.push_back({"Best layout", s + ".", "throughput-by-layout"});
 }
 
-// What a step of the fastest run is spent on, by class of op, and what would be won if the class that wastes
-// most came to the machine's roofline.
+// Adds how the fastest run's step time divides over classes of ops, and the gain if the most wasteful class
+// reached the roofline.
 void bound(const ReportData& d, std::vector<Sentence>& out) {
   const ReportRun* run = ops_run(d);
   if (!run) return;
@@ -87,7 +87,7 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
   for (const OpLine& l : op_lines(d, *run, true)) {
     Sum& c = classes[palette::class_of_op(l.kind, l.lane)];
     c.seconds += l.seconds;
-    // What a processor's peaks bound; reading data and the network are bound by others
+    // The roofline bounds computation only, not data loading or the network
     const bool bounded = l.lane == "compute" && palette::class_of_op(l.kind, l.lane) != "data";
     c.least += bounded ? std::min(l.seconds, roof.seconds(l.flops, l.bytes)) : 0;
     all += l.seconds;
@@ -97,7 +97,7 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
     return a.second.seconds < b.second.seconds;
   });
   const double step = run->run.step_s.median;
-  // "norms", "copies", "data": more than one
+  // plural class names: "norms", "copies", "data"
   const bool many = most->first.ends_with('s') && most->first != "loss";
   const std::string verb = many ? " take " : " takes ";
   std::string s = "In " + run->label + " " + (most->first == "data" ? "reading data" : most->first) + verb +
@@ -112,12 +112,12 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
   for (const auto& [name, c] : classes)
     if (c.least > 0 && (!gain || c.seconds - c.least > gain->seconds - gain->least))
       gain = &c, gain_name = name;
-  // Where communication or data take most, the roofline says nothing of what could be won there.
+  // Communication and data have no roofline, so the gain is about computation alone then.
   if (gain)
     s += (most->second.least > 0 ? ". Largest potential gain: "
-                                 : ". Of the computation, most is to be gained from ") +
+                                 : ". Within the computation the largest potential gain is from ") +
          gain_name +
-         (most->second.least > 0 ? " at the roofline would save " : ": at the roofline that saves ") +
+         (most->second.least > 0 ? " at the roofline would save " : ": at the roofline it would save ") +
          significant(1e3 * (gain->seconds - gain->least), 3).text + " of " + significant(1e3 * step, 3).text +
          " ms a step";
   else if (!d.predictor)
@@ -130,7 +130,7 @@ double median_of(std::vector<double> v) {
   return (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
 }
 
-// The layout whose runs are predicted worst, all to one side or not; the op that is.
+// The layout with the largest median prediction error, and the op that contributes most.
 std::string worst_predicted(const ReportData& d) {
   std::map<std::string, std::vector<double>> by_layout;
   for (const ReportRun* r : d.predicted())
@@ -156,7 +156,7 @@ std::string worst_predicted(const ReportData& d) {
       op = l;
     }
   if (most > 0.02 * run->measured())
-    s += (s.empty() ? " Of the ops worst is " : ", and of the ops ") + op.path + ", " +
+    s += (s.empty() ? " The worst op is " : ", and the worst op is ") + op.path + ", " +
          side(op.predicted_s / op.seconds - 1) + " by " + significant(1e3 * most, 2).text + " ms a step";
   return s.empty() ? s : s + ".";
 }
@@ -187,10 +187,10 @@ void changes(const std::vector<Comparison>& comparisons, std::vector<Sentence>& 
     if (std::isfinite(c.lower))
       s += say(" (95 %% interval %+.1f to %+.1f %%, geometric mean over %zu specifications)",
                100 * (c.lower - 1), 100 * (c.upper - 1), c.changes.size());
-    s += say(": %zu faster, %zu slower, %zu without a difference that can be seen.", c.count("faster"),
+    s += say(": %zu faster, %zu slower, %zu without a significant difference.", c.count("faster"),
              c.count("slower"), c.count("no difference seen") + c.count("not tested"));
     if (!c.repetitions)
-      s += " There are no repetitions, so a machine that was slower that day would look like a change.";
+      s += " Without repetitions, a machine that was slower that day would look like a change.";
     if (c.only_before + c.only_after > 0)
       s += say(" %zu specifications are only in the first set, %zu only in the second.", c.only_before,
                c.only_after);
@@ -229,7 +229,7 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
   if (!s.empty()) out.push_back({"Disturbed or failed", s, classes.empty() ? "table-runs" : "table-failed"});
 }
 
-// The files of a results directory, as a command takes them.
+// Files of a results directory, as command-line arguments.
 struct Files {
   std::string sweep = "SWEEP", config = "CONFIG", machine = "MACHINE", results;
   size_t planned = 0;  // trials
@@ -251,7 +251,7 @@ Files files_of(const ReportData& d, size_t set) {
   return f;
 }
 
-// Of a comparison: the repetitions that tell a change from a slow day, else what keeps watch over it.
+// Suggests repetitions if a set has none, else `isobar check` to watch for regressions.
 void next_of_comparison(const ReportData& d, const std::vector<Comparison>& comparisons,
                         std::vector<Sentence>& out) {
   const Files f = files_of(d, d.sets.size() - 1);
@@ -270,9 +270,8 @@ void next_of_comparison(const ReportData& d, const std::vector<Comparison>& comp
   out.push_back(std::move(s));
 }
 
-// The least that would settle what is open: trials that have not run, repetitions where the lead may be noise
-// or the machine was not quiet, held-out runs where predictions were not tested, a machine file where there
-// are none.
+// Suggests the smallest next step: trials that have not run, repetitions if the lead may be noise or runs
+// were contended, held-out runs if predictions were not tested, a machine file if there is none.
 void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::vector<Sentence>& out) {
   const ReportRun* best = d.best();
   if (!best) return;
@@ -288,16 +287,17 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
     s.command = "isobar sweep " + f.sweep + " --results " + f.results;
   } else if (second && (!(p < kSure) || best->run.contention.marked() || second->run.contention.marked())) {
     s.text = "Repetitions of " + best->name + " and " + second->name + ", on a quiet machine: the lead is " +
-             (p < kSure ? "of contended runs." : "not beyond noise.") + " This names the trials worth most:";
+             (p < kSure ? "of contended runs." : "within noise.") +
+             " This suggests the most informative trials:";
     s.command = again + " --machine " + f.machine + " --suggest 4";
   } else if (d.predicted().empty()) {
     s.text = "A calibration of this machine: it adds predictions and rooflines to the report:";
     s.command = "isobar calibrate -o machine.yaml";
   } else if (d.score(false).runs == 0 && d.ok().size() >= 4) {
-    s.text = "A fit that holds out half of the runs: only they test the predictions.";
+    s.text = "A fit that holds out half of the runs, because only held-out runs test predictions.";
     s.command = "isobar fit " + f.results + " --machine " + f.machine + " --holdout 0.5 -o fitted.yaml";
   } else if (d.between.df == 0 && d.ok().size() > 1) {
-    s.text = "Repetitions: there are none, so how much runs differ from day to day is assumed (" +
+    s.text = "Repetitions: there are none, so the variation from run to run is assumed (" +
              percent(d.between.sigma) + ").";
     s.command = again;
   } else {

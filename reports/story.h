@@ -1,5 +1,5 @@
-// What a reader should look at first, in sentences: the fastest layout and how sure that is, what predictions
-// are worth, what changed between sets of results, what failed.
+// The report's summary sentences: the fastest layout and its certainty, quality of predictions, changes
+// between sets, failures.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,10 +10,10 @@
 namespace isobar {
 
 struct Sentence {
-  std::string head;  // few words
+  std::string head;  // a few words
   std::string text;
-  std::string anchor;        // figure or table that shows it
-  std::string command = {};  // that does what the sentence advises; "": none
+  std::string anchor;        // figure or table with the evidence
+  std::string command = {};  // command that follows the advice; "": none
 };
 
 std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& comparisons);

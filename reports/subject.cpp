@@ -19,7 +19,7 @@ json sweep_of(const fs::path& dir) {
   return j.is_object() ? j : json::object();
 }
 
-// What a sweep or a run was called by whoever started it.
+// Metadata ("about") that the user gave a sweep or a run.
 json about_of(const ReportData& d, size_t set) {
   const json sweep = sweep_of(d.dirs[set]);
   if (sweep.contains("about") && sweep["about"].is_object() && !sweep["about"].empty()) return sweep["about"];
@@ -72,7 +72,7 @@ std::string fact(const ReportRun& r, const char* key) {
 
 std::string data_words(const ReportRun& r) {
   const std::string& path = r.run.spec.data.train;
-  return path.empty() ? "random fields made in memory" : path;
+  return path.empty() ? "synthetic noise" : path;
 }
 
 std::string machine_words(const ReportData& d) {

@@ -1,5 +1,5 @@
-// What a report is about, before any number: which net of what size was trained on which data, where, when
-// and how often. Said of all runs together: what differs among them is a range, or named as such.
+// The subject of a report: net and its size, data, machine, dates and number of runs. Values that differ
+// among runs are given as a range or a count.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@ namespace isobar {
 
 struct Subject {
   std::string title;               // "vit-tiny on AMD EPYC 7763, 1 to 4 ranks"
-  std::vector<std::string> lines;  // sentences under it
+  std::vector<std::string> lines;  // sentences below the title
 };
 
 Subject subject_of(const ReportData& d);

@@ -23,7 +23,7 @@ Cell cell(double v, std::string s) {
   return {std::move(s), v, true};
 }
 
-// Columns on a terminal: code points, which is right for all that the reports print themselves.
+// Width on a terminal in code points, which is right for all text that reports print.
 size_t width(const std::string& s) {
   return static_cast<size_t>(std::count_if(
       s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -48,7 +48,7 @@ Cell number(double v, int decimals) {
 }
 Cell signed_number(double v, int decimals) {
   std::string s = format("%+.*f", decimals, v);
-  // what rounds to zero has no sign
+  // a value that rounds to zero has no sign
   if (s.find_first_of("123456789") == std::string::npos) s.erase(0, 1);
   return cell(v, std::move(s));
 }
@@ -133,7 +133,7 @@ std::string to_html(const Table& t) {
   for (const auto& row : t.rows) {
     out += "<tr>";
     for (size_t c = 0; c < t.columns.size(); ++c) {
-      const bool prose = row.at(c).text.size() > 60;  // such text may break into lines
+      const bool prose = row.at(c).text.size() > 60;  // long text may wrap
       out += t.columns[c].right ? "<td class=\"n\">" : prose ? "<td class=\"long\">" : "<td>";
       out += html_escape(row[c].text) + "</td>";
     }
@@ -187,7 +187,7 @@ std::string html_escape(const std::string& s) {
 }
 
 std::string script_json(const nlohmann::json& j) {
-  // ASCII only, so U+2028 and U+2029 are escapes already; the rest cannot end or open an element any more.
+  // The dump is ASCII, so U+2028 and U+2029 are escaped; the characters below could end or open an element.
   const std::string text = j.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   std::string out;
   for (char c : text) {

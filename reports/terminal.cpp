@@ -10,23 +10,23 @@
 namespace isobar {
 namespace {
 
-bool continues(char c) {  // a character of UTF-8 that began before
+bool continues(char c) {  // UTF-8 continuation byte
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-constexpr double kLogFrom = 20;  // largest over smallest
+constexpr double kLogFrom = 20;  // ratio of largest to smallest from which the axis is logarithmic
 
 struct Extremes {
   double low = INFINITY, high = -INFINITY;
   void take(double v) { low = std::min(low, v), high = std::max(high, v); }
-  /// Where v lies among n places.
+  /// Index of v on an axis of n positions.
   size_t place(double v, size_t n) const {
     const double share = high > low ? (v - low) / (high - low) : 0.5;
     return static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(n - 1) + 0.5);
   }
 };
 
-std::string utf8(uint32_t c) {  // of U+0800 to U+FFFF
+std::string utf8(uint32_t c) {  // U+0800 to U+FFFF
   return {static_cast<char>(0xE0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3F)),
           static_cast<char>(0x80 | (c & 0x3F))};
 }
@@ -54,13 +54,13 @@ std::string fitted(const std::string& line, size_t width) {
   size_t taken = 0, i = 0;
   for (; i < line.size(); ++i) {
     if (continues(line[i])) continue;
-    if (++taken == width) break;  // the place of the dots
+    if (++taken == width) break;  // leave one column for the ellipsis
   }
   return line.substr(0, i) + "\u2026";
 }
 
 std::vector<std::string> curve(const std::vector<CurveLine>& lines, const CurveOptions& o) {
-  constexpr size_t kAxis = 10;  // columns of the numbers at its left
+  constexpr size_t kAxis = 10;  // width of the axis labels
   constexpr uint32_t kDots[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
   Extremes x, y;
   for (const CurveLine& l : lines)

@@ -19,7 +19,7 @@ namespace {
 
 using Interval = std::pair<double, double>;
 
-constexpr int kRanks = 8;  // shown; more cannot be read
+constexpr int kRanks = 8;  // most ranks shown
 
 std::vector<Interval> merged(std::vector<Interval> v) {
   std::sort(v.begin(), v.end());
@@ -33,7 +33,7 @@ std::vector<Interval> merged(std::vector<Interval> v) {
   return out;
 }
 
-// Cuts [begin, end) at the borders of `covers` (merged) and calls use(begin, end, covered).
+// Splits [begin, end) at the boundaries of `covers` (merged) and calls use(begin, end, covered).
 template <class Use>
 void split(double begin, double end, const std::vector<Interval>& covers, const Use& use) {
   double at = begin;
@@ -77,7 +77,7 @@ StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
   std::map<int, std::vector<const OpSpan*>> by_rank;
   for (const OpSpan& s : spans) by_rank[s.rank].push_back(&s);
   out.ranks = static_cast<int>(by_rank.size());
-  const double smallest = 0.002 * step_ms;  // gaps below it are the executor's own
+  const double smallest = 0.002 * step_ms;  // ms; shorter gaps are executor overhead
   for (const auto& of_rank : by_rank) {
     const int rank = of_rank.first;
     const std::vector<const OpSpan*>& own = of_rank.second;
@@ -130,7 +130,7 @@ std::optional<MeasuredStep> middle_step(const RunRecord& r) {
     first = std::min(first, s.step);
     if (s.rank == 0) of_rank0[s.step] = s;
   }
-  if (of_rank0.size() > 1) of_rank0.erase(first);  // the first is not like the others
+  if (of_rank0.size() > 1) of_rank0.erase(first);  // the first step is not representative
   if (of_rank0.empty())
     throw ConfigError(file.string(), "traceEvents", "holds no whole step of rank 0",
                       "write it again with `isobar train --trace`");
@@ -188,7 +188,7 @@ std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
   for (OpSpan& s : measured->spans) {
     s.begin_ns = std::max<int64_t>(0, s.begin_ns - begin);
     s.end_ns = std::min(length, s.end_ns - begin);
-    if (s.end_ns > s.begin_ns) spans.push_back(std::move(s));  // else not in rank 0's step
+    if (s.end_ns > s.begin_ns) spans.push_back(std::move(s));  // otherwise outside rank 0's step
   }
   return marked(spans, ms(length));
 }

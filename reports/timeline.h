@@ -1,11 +1,10 @@
-// One step of some ranks as segments on their lanes, with what costs time marked: communication that no
-// computation hides, and gaps in which the compute lane has nothing to do (bubbles).
+// One step of some ranks as segments on their lanes. Exposed communication and idle gaps of the compute lane
+// (bubbles) are marked.
 //
 //   std::optional<StepTimeline> t = measured_timeline(run);   // from DIR/trace.json, as `train --trace` has
 //   it StepTimeline p = predicted_timeline(run, machine);
 //
-// Words as HTA and Megatron use them: communication is exposed where no computation runs on any lane of the
-// rank.
+// Communication is exposed where no computation runs on any lane of the rank, as HTA and Megatron define it.
 #pragma once
 #include <optional>
 #include <string>
@@ -35,30 +34,30 @@ struct StepTimeline {
 /// One step of all ranks that were traced, on the trace's clock.
 struct MeasuredStep {
   int32_t step = 0;
-  std::vector<StepTime> ranks;  // by rank; rank 0's is the first
+  std::vector<StepTime> ranks;  // by rank, starting with rank 0
   std::vector<OpSpan> spans;
 };
-/// The step of middle length of rank 0; nothing without DIR/trace.json. Throws ConfigError for a file that is
-/// no trace of Isobar's.
+/// The step in which rank 0's duration is the median; empty without DIR/trace.json. Throws ConfigError for a
+/// file that is not an Isobar trace.
 std::optional<MeasuredStep> middle_step(const RunRecord& r);
 
-/// A steady step replayed. Times are stretched so that the step takes as long as was predicted, which
-/// includes by how much runs of this kind deviated from their counted ops (Prediction::correction).
+/// A replayed steady step, with times scaled so that the step takes the predicted time, which includes the
+/// correction for this kind of run (Prediction::correction).
 struct PredictedStep {
-  std::vector<StageProgram> stages;  // one rank of each stage of the pipeline, who speaks for those alike
-  Timeline timeline;                 // of those ranks; times from the begin of the step
-  double step_s = 0;                 // predicted seconds of the step
-  const StageProgram& of_rank(int rank) const;  // one that was replayed
+  std::vector<StageProgram> stages;             // one representative rank of each pipeline stage
+  Timeline timeline;                            // of those ranks; times from the begin of the step
+  double step_s = 0;                            // predicted seconds of the step
+  const StageProgram& of_rank(int rank) const;  // the replayed representative
 };
 PredictedStep predicted_step(const ReportRun& r, const Machine& m);
 
 /// Runs that left a trace, fastest first.
 std::vector<const ReportRun*> traced_runs(const ReportData& d);
 
-/// Times of the spans are from the begin of the step.
+/// Span times count from the begin of the step.
 StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms);
 
-/// Of the middle step.
+/// Timeline of the median step.
 std::optional<StepTimeline> measured_timeline(const RunRecord& r);
 StepTimeline predicted_timeline(const ReportRun& r, const Machine& m);
 

@@ -19,7 +19,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr size_t kRecent = 8;
-constexpr size_t kPace = 20;  // ends of trials that set the pace
+constexpr size_t kPace = 20;  // most recent trials that determine the pace
 
 fs::file_time_type time_of(const fs::path& file) {
   std::error_code missing;
@@ -38,7 +38,7 @@ double number(const json& j, const char* key) {
 
 constexpr size_t kLeastLabel = 16;  // columns
 
-// A line whose label gives way first: what is said of the trial must not fall off the end.
+// Shortens the label first, so that the trial's state stays visible.
 std::string around(const std::string& before, const std::string& label, const std::string& after,
                    size_t width) {
   const size_t taken = columns_of(before) + columns_of(after) + 2;
@@ -84,7 +84,7 @@ void SweepWatch::read_matrix() {
     const auto [at, fresh] = index_.try_emplace(id, state_.trials.size());
     WatchedTrial& trial = fresh ? state_.trials.emplace_back() : state_.trials[at->second];
     trial.id = id;
-    const std::string name = text_in(t, "name");  // a repeat that joins may change those of its kin
+    const std::string name = text_in(t, "name");  // adding a repetition may rename the others
     trial.label = name.empty() ? id : name;
     trial.ranks = static_cast<int64_t>(number(t, "ranks"));
   }
@@ -115,7 +115,7 @@ void SweepWatch::read_trial(size_t index) {
   }
   t.age_s = seconds(fs::file_time_type::clock::now() - grown);
   if (!t.final) t.state = "running";
-  // The last line of a finished run holds all its ops, so it may be long.
+  // The last line of a finished run holds all its ops, so it can be long.
   for_each_from_end(results, t.final ? 1 << 20 : 1 << 14, [&t](const Record& r) {
     const auto* end = std::get_if<EndRecord>(&r);
     const auto* step = std::get_if<StepRecord>(&r);
@@ -196,7 +196,7 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
     for (size_t i = 0; i < std::min(most, of_it.size()); ++i) line("  " + text(*of_it[i]));
     if (of_it.size() > most) line("  and " + std::to_string(of_it.size() - most) + " more");
   };
-  const size_t room = o.width - std::min<size_t>(o.width, 2);  // lines of a block are indented
+  const size_t room = o.width - std::min<size_t>(o.width, 2);  // lines of a block are indented by 2
   block("Now", running, [room](const WatchedTrial& t) {
     std::string text;
     if (t.step > 0)

@@ -1,5 +1,5 @@
-// A sweep as it goes, read from its results directory by anybody who can: the sweep itself is not asked, so
-// it may run on another machine of a shared filesystem, and any number may watch.
+// State of a running sweep, read from its results directory alone, so any number of readers can follow it
+// from other machines on a shared filesystem.
 //
 //   SweepWatch watch("results/demo");
 //   watch.refresh();                              // reads what has changed since
@@ -19,14 +19,13 @@ namespace isobar {
 
 struct WatchedTrial {
   std::string id, label;
-  std::string state =
-      "planned";  // planned | submitted | running | a final class, in the words of status.json
+  std::string state = "planned";  // planned | submitted | running | a final class of status.json
   bool final = false;
   std::string message;
   int64_t ranks = 0;
-  int64_t step = 0, steps = 0;  // of a running one
-  double samples_per_s = 0;     // of its last step; of a finished one by kStatistic of its steps
-  StepStats step_s;             // of a finished one
+  int64_t step = 0, steps = 0;  // while running
+  double samples_per_s = 0;     // last step's while running; by kStatistic of the steps when finished
+  StepStats step_s;             // when finished
   Contention contention;
   double age_s = 0;  // since its result file last grew
   double wall_s = 0;
@@ -36,16 +35,16 @@ struct WatchState {
   std::filesystem::path dir;
   std::vector<WatchedTrial> trials;      // in the sweep's order
   std::map<std::string, size_t> counts;  // by state
-  std::vector<size_t> finished;          // in order of their end, last first; at most some
+  std::vector<size_t> finished;          // most recently finished first; truncated
   size_t done = 0;
-  double seconds_a_trial = 0;  // between ends of trials, lately; 0: not known
+  double seconds_a_trial = 0;  // recent time between finished trials; 0: not known
   double left_s() const { return seconds_a_trial * static_cast<double>(trials.size() - done); }
   const WatchedTrial* fastest() const;
 };
 
 class SweepWatch {
  public:
-  /// Throws ConfigError for a directory that no sweep has begun to fill.
+  /// Throws ConfigError if the directory holds no sweep.
   explicit SweepWatch(std::filesystem::path dir);
   void refresh();
   const WatchState& state() const { return state_; }
@@ -63,7 +62,7 @@ class SweepWatch {
 
 struct FrameOptions {
   size_t width = 100;  // columns
-  size_t rows = 24;    // at most so many lines
+  size_t rows = 24;    // most lines
   bool colour = false;
 };
 std::string frame(const WatchState& s, const FrameOptions& options);

@@ -14,8 +14,8 @@
 namespace isobar {
 namespace {
 
-constexpr size_t kLately = 20;  // steps that set the pace
-constexpr double kSilent = 20;  // seconds
+constexpr size_t kLately = 20;  // most recent steps that determine the pace
+constexpr double kSilent = 20;  // seconds without output after which a run is reported as silent
 
 double value_in(const nlohmann::json& spec, const char* section, const char* key) {
   const auto s = spec.find(section);

@@ -1,4 +1,4 @@
-// One training as it goes, read from its run directory by anybody who can.
+// State of a training run, read from its run directory alone.
 //
 //   RunWatch watch("runs/first");
 //   watch.refresh();                              // reads what has been written since
@@ -17,20 +17,20 @@ namespace isobar {
 struct RunState {
   std::filesystem::path dir;
   std::optional<StartRecord> start;
-  std::vector<StepRecord> steps;  // in order; what a resumed run made again counts once
+  std::vector<StepRecord> steps;  // in order; steps repeated after a resume count once
   std::vector<ValidRecord> valid;
   std::optional<RanksRecord> ranks;            // the last one
   std::optional<CheckpointRecord> checkpoint;  // the last one
   std::optional<EndRecord> end;
   double age_s = 0;        // since its result file last grew
-  int64_t wanted() const;  // steps; 0: not known
+  int64_t wanted() const;  // total steps; 0: not known
   double step_s() const;   // median of the last steps; 0: none yet
-  double left_s() const;   // 0: not known
+  double left_s() const;   // estimated seconds left; 0: not known
 };
 
 class RunWatch {
  public:
-  /// Throws ConfigError for a directory in which no training has begun.
+  /// Throws ConfigError if no training has begun in the directory.
   explicit RunWatch(const std::filesystem::path& dir);
   void refresh();
   const RunState& state() const { return state_; }

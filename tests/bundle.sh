@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# The bundle in a bare chroot of another Debian, as an ordinary user with only that release's MPI installed:
-# data, calibration, the quickstart's sweep, fit and report.
+# Tests the bundle in a bare chroot of another Debian, as an ordinary user with only that release's MPI installed: data,
+# calibration, the quickstart's sweep, fit and report.
 #
 #   tests/bundle.sh openmpi [RELEASE]     # trixie where none is named; or mpich. As root, with debootstrap
 #
-# The bundle has to be there (bench/bundle.sh). Chroots lie in /var/tmp/isobar-chroot-RELEASE-MPI and are used
-# again.
+# The bundle must exist (bench/bundle.sh). Chroots are in /var/tmp/isobar-chroot-RELEASE-MPI and are reused.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
 cd "$ISOBAR_ROOT"
@@ -36,7 +35,7 @@ leave() {
 trap leave EXIT
 
 inside() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LC_ALL=C "$@"; }
-# as_user COMMAND: what an ordinary user types in their folder there
+# as_user COMMAND: runs it as an ordinary user in their folder there
 as_user() {
   chroot --userspec=1000:1000 "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/home/user LC_ALL=C \
     OMP_WAIT_POLICY=passive /bin/bash -c "set -eo pipefail; cd /home/user; $1"
@@ -81,7 +80,7 @@ as_user "cd /tmp && ~/elsewhere/bin/isobar predict ~/elsewhere/configs/models/ll
   --machine perlmutter --gpus 16 >/dev/null" || fails "--machine perlmutter"
 check "a machine is found by its name"
 
-# The quickstart's commands, with the files of the bundle
+# The quickstart's commands, with files of the bundle
 as_user "isobar() { elsewhere/bin/isobar \"\$@\"; }
   isobar data make data/demo --channels 4 --height 64 --width 128 --train-years 2 --valid-years 1 \
     --samples-per-year 200
@@ -90,13 +89,13 @@ as_user "isobar() { elsewhere/bin/isobar \"\$@\"; }
   isobar fit results --machine machine.yaml --holdout 0.5 --splits 10 --statistic p10 -o fitted.yaml
   isobar report results --machine fitted.yaml -o report" || fails "the quickstart's commands"
 ended="$(grep -l '"class": *"ok"' "$ROOT"/home/user/results/trials/*/status.json | wc -l)"
-trials="$(ls "$ROOT/home/user/results/trials" | wc -l)"  # 36, and repeats of what other work disturbed
+trials="$(ls "$ROOT/home/user/results/trials" | wc -l)"  # 36, and repeats of contended trials
 ((trials >= 36 && ended == trials)) || fails "$ended of $trials trials ended well"
 [[ -s "$ROOT/home/user/report/index.html" ]] || fails "there is no report"
 [[ -s "$ROOT/home/user/fitted.yaml" ]] || fails "nothing was fitted"
 check "$trials trials of the quickstart's sweep, its fit and its report"
 
-# The bundle of the other family says so
+# The bundle for the other MPI family must explain the mismatch
 OTHERS="$(ls -t build/bundle/isobar-*-"$OTHER".tar.gz 2>/dev/null | head -1)"
 if [[ -n "$OTHERS" ]]; then
   rm -rf "$ROOT/home/user/other" && mkdir "$ROOT/home/user/other"

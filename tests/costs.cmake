@@ -1,4 +1,4 @@
-# Seconds of the long tests on two cores that do other work too: ctest begins with the costliest, and a machine that has not run them yet knows none.
+# Approximate seconds of the long tests, so that ctest starts with the longest on a machine that has no record of them.
 set(_costs
     cluster/Pbs=106 reports/Browser=80 engine/Product.8=67 engine/Layouts.ZeroRedundancy=60
     perfmodel/Suggest.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder=60 engine/Layouts.Combined=52 sweep/Fuzz=50
@@ -29,7 +29,7 @@ set(_costs
 get_property(_named DIRECTORY PROPERTY TESTS)
 foreach(_cost ${_costs})
   string(REGEX MATCH "^(.*)=([0-9]+)$" _ ${_cost})
-  # Read twice: by CMake, which knows what add_test names, and by ctest, which knows what GoogleTest programs hold
+  # Included twice: by CMake, for names of add_test, and by ctest, for names found in GoogleTest programs
   list(FIND _named ${CMAKE_MATCH_1} _at)
   if(NOT CMAKE_PROJECT_NAME OR NOT _at EQUAL -1)
     set_tests_properties(${CMAKE_MATCH_1} PROPERTIES COST ${CMAKE_MATCH_2})

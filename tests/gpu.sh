@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that needs an NVIDIA GPU, on a machine with one, in under 10 minutes; ends with one short table.
+# Everything that needs an NVIDIA GPU, on a machine with one, in under 10 minutes; prints one short table at the end.
 #
 #   tests/gpu.sh                           # with build-cuda/, which it builds where the packages are and it is missing
 #   tests/gpu.sh --pack bundle.tar.xz      # elsewhere: the build and all it needs beside the driver, in one file …
@@ -10,10 +10,11 @@
 #   tests/gpu.sh --dry-run                 # says what would run, with what, and what is missing; runs nothing
 #
 # Options: --build DIR (build-cuda), --minutes N (9), --out DIR ($OUT, else bench/results), --python EXE (with torch).
-# Exit codes: 0 all that could run is well, 1 a part failed (--dry-run: a program or library is missing), 2 bad
-# arguments, 77 no device. What was skipped and why is in the table and in the JSON. Several ranks on one GPU talk over
-# sockets: a correctness mode, and labelled as such. The most valuable parts come first, each line is told when it is known, and the
-# JSON is written after each part: a run that is cut off has told what it saw. Nothing is installed, and the GPU's settings are left alone.
+# Exit codes: 0 all parts that could run passed, 1 a part failed (--dry-run: a program or library is missing), 2 bad
+# arguments, 77 no device. The table and the JSON say what was skipped and why. Several ranks on one GPU communicate
+# over sockets, a correctness mode that is labelled as such. The most valuable parts come first, and lines and JSON are
+# written as soon as a part is done, so an interrupted run has reported what it saw. Nothing is installed, and the GPU's
+# settings are left alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -34,8 +35,8 @@ while (($#)); do
   shift
 done
 
-# What a bare machine lacks: our programs, the libraries they were linked to (not glibc: that is the machine's) and
-# Open MPI's launcher with its plugins.
+# Packs what a bare machine lacks: our programs, the libraries they link to (except glibc), and Open MPI's launcher with
+# its plugins.
 make_bundle() {
   local file="$1" work mca help
   work="$(mktemp -d)"
@@ -53,14 +54,14 @@ make_bundle() {
   cp -rL "$help" "$work/share/openmpi"
   local pmix
   for pmix in /usr/lib/*/pmix2/lib/pmix; do if [[ -d $pmix ]]; then cp -rL "$pmix" "$work/lib/pmix"; fi; done
-  # Plugins for networks and schedulers that one machine has no use for would drag their libraries in.
+  # Plugins for other networks and schedulers are left out, because they depend on further libraries.
   find "$work/lib/openmpi" -name '*.so' | grep -E '_(psm2?|ofi|ucx|openib|ugni|portals4|tm|slurm|alps|lsf|usnic|mxm|fca|hcoll|cuda|adio|romio[0-9]*|oob_ud|pvfs2|lustre)\.so$' | xargs -r rm
   local object
   find "$work/bin" "$work/lib" -type f | while read -r object; do ldd "$object" 2>/dev/null || true; done |
     awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux[^/]*)\.so' | grep -v "^$work" |
     while read -r object; do cp -nL "$object" "$work/lib/"; done
-  # PMIx finds its library by name.
+  # PMIx loads its library by name.
   for object in /usr/lib/*/libpmix.so.2 /usr/lib/*/pmix2/lib/libpmix.so.2; do if [[ -e $object ]]; then cp -nL "$object" "$work/lib/"; fi; done
   git describe --always --dirty 2>/dev/null >"$work/commit" || true
   mkdir -p "$(dirname "$file")"

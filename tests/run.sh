@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test of Isobar, from nothing: installs what is missing, builds and tests; the longer run checks and tests again
-# under sanitizers.
+# Runs every test of Isobar from scratch: installs what is missing, builds and tests; the longer run also has static
+# checks and sanitizers.
 #
 #   tests/run.sh                   # tests, format: what CI has the time for; ends with "N passed, N failed"
 #   tests/run.sh all               # the longer one: every suite
@@ -18,7 +18,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
 cd "$ISOBAR_ROOT"
 
-FORMAT_VERSION=14              # layout differs between versions: this one judges (Debian 12's, or PyPI's wheel of it)
+FORMAT_VERSION=14              # layout differs between versions; use this one (Debian 12's, or PyPI's wheel of it)
 FORMAT_WHEEL=clang-format==14.0.6
 # Long computations on doubles, which the release build has been through already: nothing there is new to a sanitizer.
 ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
@@ -30,8 +30,8 @@ NUMERIC='^(cpu|backend|inference|skill)/|^comm/comm$|^engine/(Adapted|AuroraFore
 # What speaks MPI, and what starts it
 MPICH_PROGRAMS='test_engine test_comm test_transfers test_lanes test_worlds test_cli test_micro isobar'
 MPICH_TESTS='^(comm/(comm|Transfers|Launcher)|micro/|engine/(Layouts|Wire|Failure|Signals|SlowDisk|Workers|Train|RunDirs|lanes|Product\.[2-4]$)|cli/(Doctor|Launched))'
-# What thread sanitizer can judge: rooms with threads or signal handlers of their own, and ranks that train with one
-# OpenMP thread each. It does not see libgomp's barriers, so the CPU kernels' own parallel loops are left to `asan`.
+# Suites for thread sanitizer: modules with threads or signal handlers of their own, and training ranks with one OpenMP
+# thread each. It does not understand libgomp's barriers, so parallel loops of CPU kernels are left to `asan`.
 TSAN_PROGRAMS='test_base test_data test_trace test_engine test_lanes test_sweep test_cluster isobar'
 TSAN_TESTS='^(base|data|trace|sweep|cluster)/|^engine/(Arena|Checkpoints|Executor|Failure|Safetensors|Trace|Train|lanes)'
 TSAN_SKIPS='^sweep/Fuzz|AThousandTrialsExpand'
@@ -49,12 +49,12 @@ done
 ((${#suites[@]})) || suites=(tests format)
 
 passed=0 failed=0 skipped=0 failures=() repeated=()
-if ((EUID == 0)); then  # Open MPI refuses root otherwise; tests that start mpiexec themselves rely on this
+if ((EUID == 0)); then  # Open MPI refuses root otherwise; tests that start mpiexec rely on this
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 export OMP_WAIT_POLICY=passive  # tests share the cores
 
-# count NAME COMMAND...: one check; its output is shown when it fails
+# count NAME COMMAND...: one check; shows its output if it fails
 count() {
   local name="$1" output
   shift
@@ -66,7 +66,7 @@ count() {
   fi
 }
 
-# failed_of JUNIT REGEX: the failed tests that match, as a regular expression; fails where there is none
+# failed_of JUNIT REGEX: failed tests that match, as a regular expression; fails if there is none
 failed_of() {
   python3 - "$@" <<'PY'
 import re, sys, xml.etree.ElementTree as et
@@ -75,16 +75,16 @@ print("|".join(re.sub(r"[^A-Za-z0-9_/]", ".", n) for n in bad if re.match(sys.ar
 PY
 }
 
-# run_ctest DIR SUITE CTEST_ARGS...: adds ctest's totals, read from its JUnit file
+# run_ctest DIR SUITE CTEST_ARGS...: runs ctest and adds its totals, read from its JUnit file
 run_ctest() {
   local runner=(env) dir="$1" suite="$2" junit="$ISOBAR_ROOT/$1/ctest.xml" again="$ISOBAR_ROOT/$1/ctest-again.xml" disturbed totals
   shift 2
-  # GCC 12's thread sanitizer cannot place its shadow memory where newer kernels randomize addresses widely
+  # GCC 12's thread sanitizer cannot place its shadow memory under the wide address randomisation of newer kernels
   if [[ "$suite" == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then runner=(setarch "$(uname -m)" -R); fi
   rm -f "$junit" "$again"
   if ! "${runner[@]}" ctest --test-dir "$dir" --parallel "$(($(nproc) * 2))" --output-on-failure --no-tests=error --output-junit "$junit" "$@" &&
     [[ "$suite" == tests || "$suite" == mpich ]] && disturbed="$(failed_of "$junit" "$DISTURBED")"; then
-    # What fails again is in the file that is read below.
+    # Tests that fail again are in the file that is read below.
     ctest --test-dir "$dir" --tests-regex "^($disturbed)$" --output-on-failure --output-junit "$again" || true
   fi
   if totals="$(python3 - "$junit" "$again" "$suite" <<'PY'
@@ -109,7 +109,7 @@ PY
   fi
 }
 
-# build_or_count DIR TARGETS [CMAKE_ARGS...]: a build that fails is a failure like any other, and the next suite still runs
+# build_or_count DIR TARGETS [CMAKE_ARGS...]: a failing build counts as a failure, and the next suite still runs
 build_or_count() {
   build_isobar "$@" && return
   failed=$((failed + 1)) failures+=("build in $1")
@@ -121,7 +121,7 @@ suite_tests() {
   if build_or_count build all; then run_ctest build tests; fi
 }
 
-# run_script FILE ARGUMENTS...: one test that may say SKIPPED
+# run_script FILE ARGUMENTS...: one test that may print SKIPPED
 run_script() {
   local output
   if output="$("$@" 2>&1)"; then
@@ -160,7 +160,7 @@ suite_format() {
   local sources
   sources="$(grep -E '\.(cpp|h|cu|cuh)$' <<<"$tracked")"
   say "clang-format over $(wc -l <<<"$sources") files, syntax of the scripts"
-  # All at once on all cores; only where that finds something each by itself, for its name
+  # All files at once; only if one differs, each alone, to name it
   local formatted=no
   if xargs -P "$(nproc)" -n 50 "$format" --dry-run -Werror <<<"$sources" >/dev/null 2>&1; then
     formatted=yes passed=$((passed + $(wc -l <<<"$sources")))
@@ -216,7 +216,7 @@ suite_bundle() {
 suite_tidy() {
   headline "clang-tidy ($(duration $SECONDS) so far)"
   local totals
-  # Files one by one: so it sees, too, what lacks an #include and compiles only behind the others of its room
+  # Without unity builds, so that clang-tidy also finds missing #includes
   build_or_count build-tidy isobar_version -DISOBAR_UNITY=OFF || return 0
   if totals="$(python3 tests/tidy.py build-tidy)"; then
     read -r -a totals <<<"$totals"
@@ -237,7 +237,7 @@ suite_asan() {
 suite_tsan() {
   headline "Thread sanitizer ($(duration $SECONDS) so far)"
   build_or_count build-tsan "$TSAN_PROGRAMS" -DISOBAR_SANITIZE=thread || return 0
-  # A rank that fails by its own choice would hide a finding behind its own exit code: the first one ends it.
+  # Halt on the first finding, because a rank that exits on its own would hide it behind its exit code.
   TSAN_OPTIONS=suppressions="$ISOBAR_ROOT/tests/tsan.supp":second_deadlock_stack=1:halt_on_error=1 OMP_NUM_THREADS=1 \
     run_ctest build-tsan tsan --tests-regex "$TSAN_TESTS" --exclude-regex "$TSAN_SKIPS"
 }

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# A real Slurm on this machine (one controller, two node daemons, munge), and sweeps through it: killed submitter,
-# drained node, scancel, a node daemon killed in mid-job, time limits hit, a slow node. Everything must end in the right
-# class, with nothing lost and nothing run twice. Then a training over both nodes with every rank's lines, and one
-# through jobs that their limits end (tests/slurm/). Where slurmdbd and mariadb-server are installed Slurm keeps accounts
-# and forgets jobs soon after their end, so that sacct has to tell how they went.
+# Sweeps through a real Slurm on this machine (one controller, two node daemons, munge): killed submitter, drained node,
+# scancel, a node daemon killed in mid-job, time limits, a slow node. Every trial must end in the right class, with
+# nothing lost and nothing run twice. Then a training over both nodes with every rank's lines, and one through several
+# jobs with short time limits (tests/slurm/). With slurmdbd and mariadb-server Slurm keeps accounts and forgets jobs
+# soon after they end, which tests the use of sacct.
 #
 #   sudo tests/slurm.sh                  # about seven minutes; prints a table
 #   sudo ISOBAR_KEEP=1 tests/slurm.sh    # keeps the folder with configuration, logs and results
 #
-# Needs root, slurm-wlm and munge (Debian); nothing is left behind. ISOBAR, ISOBAR_FAKE_TRAIN and
-# ISOBAR_SLOW_DISK_LIBRARY name other binaries.
+# Needs root, slurm-wlm and munge (Debian); cleans up after itself. ISOBAR, ISOBAR_FAKE_TRAIN and
+# ISOBAR_SLOW_DISK_LIBRARY select other binaries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,10 +27,10 @@ export PATH="$PATH:/usr/sbin"
 # shellcheck source=tests/slurm/cluster.sh
 source tests/slurm/cluster.sh
 
-# ---- the sweeps: real training for seeds below 100, the stand-in's faults above
+# ---- sweeps: real training for seeds below 100, faults of the stand-in above
 cat >"$work/trainer" <<TRAINER
 #!/usr/bin/env bash
-# Real training, or the stand-in where the seed asks for a fault; an account of starts and ends that is not the sweep's.
+# Real training, or the stand-in if the seed selects a fault; logs starts and ends independently of the sweep.
 set -u
 rank="\${OMPI_COMM_WORLD_RANK:-\${SLURM_PROCID:-0}}"
 seed="\$(sed -n 's/^ *"seed": *\([0-9]*\).*/\1/p' "\$2")"
@@ -55,7 +55,7 @@ machine pmix.yaml srun 2 ", start_options: [--mpi=pmix], retries: 0, preflight: 
 base="base: $PWD/configs/models/vit-tiny.yaml
 set: {run.threads: 1, train.global_batch: 4, run.hang_timeout: 60}
 repeat_contended: 0"  # trials are counted
-# 101 segv, 103 hang, 106 numeric, 107 bad_config, 108 never begins, 114 crawls: as tests/sweep/fault.h has them
+# 101 segv, 103 hang, 106 numeric, 107 bad_config, 108 never begins, 114 crawls: see tests/sweep/fault.h
 printf '%s\nsteps: 40\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\naxes: {gpus: [1, 2], train.seed: [%s]}\n' "$base" \
   "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 101, 103, 106, 107, 108, 114" >"$work/forty.yaml"
 printf '%s\nsteps: 30\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\norder: listed\naxes: {train.seed: [114, 1, 2]}\n' "$base" \
@@ -100,11 +100,11 @@ say "the sweep ended with $code (1: what was cancelled waits for the next one)"
 ((code == 1)) || { cat "$work/forty.err" >&2; exit 1; }
 
 if [[ "$accounting" ]]; then
-  # Nobody sees this job end: what is stopped cannot write how it went, and the submitter has left.
+  # No one observes the end of this job: it is killed before it can report, and the submitter has exited.
   sweep away away.yaml mpi.yaml --no-wait
   code=0
   wait "$submitter" || code=$?
-  say "the submitter has left with $code"  # what it submitted is judged below: no job, no id
+  say "the submitter has left with $code"  # its result is judged below: no job, no id
   away="$(cat "$work"/away/jobs/*/id)"
   until_true 60 "the job whose end nobody sees" grep -rqs '"step"' "$work/away/trials"
   for pid in $(pgrep -f "sweep-job $work/away"); do kill -STOP "$pid"; done
@@ -140,10 +140,10 @@ if [[ "$accounting" ]]; then
 fi
 stop_daemon "$work/n2.pid"
 core="$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')"
-start_node n2 "$core"  # all that starts there has one core, and shares it with the load below
+start_node n2 "$core"  # its processes share one core with the load below
 until_true 60 "n2 is idle" node_is n2 idle
 loads=()
-for _ in 1 2 3 4 5 6 7 8; do  # each in a session of its own: the kernel shares the core between sessions
+for _ in 1 2 3 4 5 6 7 8; do  # separate sessions, between which the kernel shares the core
   setsid taskset -c "$core" sh -c 'while :; do :; done' &
   loads+=("$!") submitters+=("$!")
 done

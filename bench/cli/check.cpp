@@ -105,7 +105,7 @@ void add_check_command(CLI::App& app) {
       ->check(number_in(0, 1000))
       ->capture_default_str();
   add_statistic_option(*c, a->statistic);
-  c->add_flag("--update", a->update, "Add these runs to the reference; what it held stays as history");
+  c->add_flag("--update", a->update, "Add these runs to the reference, keeping earlier ones as history");
   c->add_option("--history", a->history, "Write every update's step times as CSV");
   c->add_option("-o,--out", a->out, "Write a page: step times over commits, verdicts, history");
   c->add_flag("--json", a->json, "Print JSON on stdout instead of tables");

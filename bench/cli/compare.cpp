@@ -70,12 +70,12 @@ Table compared(const std::vector<ComparedRow>& rows) {
                   text_column(currency + " a " + paid.name), text_column(std::string("kWh a ") + paid.name),
                   number_column("faster"), number_column("cheaper"), text_column("layout")},
       .note =
-          "In brackets 80 % intervals. Faster, cheaper: the chance to beat the first row, if their "
-          "errors are independent. Prices and watts are the machine files'."};
+          "In brackets 80 % intervals. Faster, cheaper: probability of beating the first row, if errors "
+          "are independent. Prices and watts come from the machine files."};
   const bool trains = rows.front().training.has_value();
   if (trains) {
-    t.columns.insert(t.columns.end() - 1, {text_column("days"), text_column(currency + " in all")});
-    t.note += " Days and what they cost: of the whole training, failures counted.";
+    t.columns.insert(t.columns.end() - 1, {text_column("days"), text_column(currency + " total")});
+    t.note += " Days and cost: whole training, including failures.";
   }
   const auto money = [&](const Known& k) { return k.value > 0 ? text(with_interval(k)) : text("-"); };
   for (const ComparedRow& r : rows) {
@@ -146,7 +146,7 @@ std::vector<Variant> with_changes(const Machine& machine, const std::vector<std:
   for (const std::string& one : changes) {
     const double longer = training_what_if(one);
     if (longer != 1 && !has_training(q))
-      throw ConfigError("--whatif", one, "changes a training that nobody has asked for", "add --tokens 1T");
+      throw ConfigError("--whatif", one, "changes a training, and none was given", "add --tokens 1T");
     out.push_back({what_if(machine, one), longer});
     all = {what_if(all.machine, one), all.longer * longer};
   }

@@ -235,9 +235,11 @@ void add_stats(CLI::App& data) {
       ->required();
   stats->add_option("-o,--out", a->out, "Directory for global_means.npy and global_stds.npy, [1,C,1,1]");
   add_field_options(*stats, choice);
-  stats->add_option("--dt", a->dt, "Statistics of the change over so many steps; 0: of the fields themselves")
+  stats
+      ->add_option("--dt", a->dt,
+                   "Statistics of the change over this many steps; 0: of the fields themselves")
       ->check(CLI::Range(0, 1 << 20));
-  stats->add_option("--steps", a->steps, "Only so many steps, evenly spaced; 0: all")
+  stats->add_option("--steps", a->steps, "Use only this many steps, evenly spaced; 0: all")
       ->check(CLI::Range(0, 1 << 30));
   stats->add_flag("--json", a->json, "Print as JSON");
   stats->callback([a, choice] {
@@ -267,8 +269,8 @@ void add_inspect(CLI::App& data) {
   auto choice = std::make_shared<FieldChoice>();
   CLI::App* command = data.add_subcommand("inspect", "Show what a data set holds");
   command->footer(
-      "Prints format, grid, channels with units and the range of the first step, time range, how the bytes "
-      "lie and\n"
+      "Prints format, grid, channels with units and the range of the first step, time range, storage layout "
+      "and\n"
       "whether loader workers can read them in parallel, and how many samples they make.\n\n"
       "  isobar data inspect era5.nc --dt 6\n"
       "  isobar data inspect data/era5/train --json");

@@ -61,8 +61,8 @@ void run_doctor(const DoctorArguments& a) {
     std::cout << json_text(nlohmann::json{{"healthy", healthy}, {"checks", j}}, 1) << "\n";
   else
     std::printf("%s\n", !healthy ? "A required part does not work."
-                        : look   ? "All required parts work; look at what is marked."
-                                 : "All required parts work; what is absent is optional.");
+                        : look   ? "All required parts work; see the parts marked look."
+                                 : "All required parts work; absent parts are optional.");
   if (!healthy) throw ExitCode{1};
 }
 
@@ -72,17 +72,19 @@ void add_doctor_command(CLI::App& app) {
   auto a = std::make_shared<DoctorArguments>();
   CLI::App* c =
       app.add_subcommand("doctor", "Check what this machine has, whether it works, and how to fix it");
-  c->add_option("config", a->config, "A run whose data are opened, too");
-  c->add_option("--set", a->set, "Keys of it: data.train=FILE")->needs("config")->allow_extra_args(false);
-  c->add_option("--results", a->results, "The directory that runs will write into: its room and its locks")
+  c->add_option("config", a->config, "Run configuration whose data are opened too");
+  c->add_option("--set", a->set, "Override a key of it: data.train=FILE (repeatable)")
+      ->needs("config")
+      ->allow_extra_args(false);
+  c->add_option("--results", a->results, "Results directory whose space and locks are checked")
       ->capture_default_str();
   c->add_flag("--json", a->json, "Print JSON on stdout");
   c->add_flag("--ranks-part", a->ranks_part)->group("");
   c->footer(
-      "Two ranks are started as runs start theirs, and add up a number; each core is timed; the results' "
-      "disk is "
-      "written\nand locked; the scheduler is asked. ok works; look works and costs; absent is optional.\n"
-      "Exit code 1 when a required part does not work.");
+      "Starts two ranks as runs do and adds up a number; times each core; writes and locks a file on the "
+      "results' "
+      "disk;\nqueries the scheduler. ok: works; look: works, but slowly or with limits; absent: optional.\n"
+      "Exit code 1 if a required part does not work.");
   c->callback([a] { run_doctor(*a); });
 }
 

@@ -101,16 +101,16 @@ double EngineOn::memory() const {
 
 void EngineOn::print_origin() const {
   const auto& [engine, model, chip, machine, fit] = *parts_;
-  std::printf("as %s runs it: ", name().c_str());
+  std::printf("for %s: ", name().c_str());
   if (engine)
-    std::printf("coefficients from %zu published runs of it and %zu of others (%s)", model.own_rows(),
-                model.other_rows(), engine->file.c_str());
+    std::printf("coefficients fitted to %zu published runs of it and %zu of other engines (%s)",
+                model.own_rows(), model.other_rows(), engine->file.c_str());
   else
-    std::printf("coefficients from %zu published runs of all engines", model.other_rows());
+    std::printf("coefficients fitted to %zu published runs of all engines", model.other_rows());
   std::printf(", tuned %.2g", model.tuned().mean);
   if (model.tuned().sigma > 0) std::printf(" +- %.2g", model.tuned().sigma);
-  std::printf(" (0: research code, 1: a submission to MLPerf)\n");
-  if (!fit.empty()) std::printf("and from %zu runs of your own (%s)\n", own_runs(), fit.c_str());
+  std::printf(" (0: research code, 1: MLPerf submission)\n");
+  if (!fit.empty()) std::printf("and to %zu of your own runs (%s)\n", own_runs(), fit.c_str());
 }
 
 void take_fit(const Machine& machine, EngineQuestion& q) {
@@ -197,7 +197,7 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
   if (ranked.empty())
     throw DoesNotFit(spec.file, "--gpus",
                      "of " + std::to_string(found.best.size()) + " layouts on " +
-                         std::to_string(spec.layout.world()) + " none fits as " + name() + " runs them",
+                         std::to_string(spec.layout.world()) + " none fits with " + name(),
                      "ask for more GPUs, or set policy.recompute=full");
   std::sort(ranked.begin(), ranked.end(),
             [](const EngineLayout& a, const EngineLayout& b) { return a.score() < b.score(); });

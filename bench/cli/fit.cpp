@@ -125,7 +125,7 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
                 const RunToRun& between, const std::map<std::string, std::string>& names) {
   std::printf(
       "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
-      "Coefficients that the runs changed, or whose intervals they narrowed:\n",
+      "Coefficients whose value or interval the runs changed:\n",
       m.fit->runs.size(), title_of(m.fit->statistic), words_of(between).c_str());
   std::printf("  %-24s %12s %12s %25s  %s\n", "coefficient", "before", "fitted", "80 % interval", "unit");
   for (size_t i = 0; i < kCoefs; ++i) {
@@ -135,22 +135,21 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
                 b.upper, info_of(i).unit);
   }
   for (const std::string& n : m.fit->notes) std::printf("note: %s\n", n.c_str());
-  std::printf("Residual scatter of the log step time: %.1f %%; runs in the fit: median error %.1f %%\n",
+  std::printf("Residual scatter of log step times: %.1f %%; median error of the fitted runs: %.1f %%\n",
               100 * m.fit->spread.at("all"), 100 * fitted.median_error);
   if (held_out.rows.empty()) return;
   std::printf("\n");
   print_rows(held_out, names);
   std::printf(
-      "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90 %% of them below %.1f %%, bias %+.1f %%,\n"
+      "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90th percentile %.1f %%, bias %+.1f %%,\n"
       "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval covers %.0f %% of "
       "them\n",
       held_out.rows.size(), 100 * held_out.median_error, 100 * held_out.mape, 100 * held_out.p90,
       100 * held_out.bias, held_out.rank_correlation, 100 * held_out.regret, 100 * held_out.coverage);
   if (held_out.settings > 0 && held_out.settings < held_out.rows.size())
     std::printf(
-        "Their %zu settings, each by the median of its repetitions: median error %.1f %%. One "
-        "repetition differs from the median of its others by %.1f %% (median): no prediction of single runs "
-        "can be expected to do better\n",
+        "Median of repetitions for each of %zu settings: median error %.1f %%. One repetition differs from "
+        "the median of the others by %.1f %% (median), a limit for any prediction of single runs\n",
         held_out.settings, 100 * held_out.settings_error, 100 * held_out.repeat_error);
 }
 
@@ -219,14 +218,14 @@ void run_fit(const FitArguments& a) {
   std::fputs(text_of(memory).c_str(), stdout);
   if (repeated.runs > 0)
     std::printf(
-        "Over %zu random parts: median error %.1f to %.1f %% (middle %.1f %%), the 80 %% interval covers "
-        "%.0f %%; regret of the first choice among all runs: middle %.1f %%, worst %.1f %%\n",
+        "Over %zu random parts: median error %.1f to %.1f %% (median %.1f %%), the 80 %% interval covers "
+        "%.0f %%; regret of the first choice among all runs: median %.1f %%, worst %.1f %%\n",
         repeated.median_errors.size(), 100 * repeated.median_errors.front(),
         100 * repeated.median_errors.back(), 100 * repeated.median_errors[repeated.median_errors.size() / 2],
         100 * repeated.coverage(), 100 * repeated.regrets[repeated.regrets.size() / 2],
         100 * repeated.regrets.back());
   if (!repeated.settings_errors.empty())
-    std::printf("Of settings by the median of their repetitions: %.1f to %.1f %% (middle %.1f %%)\n",
+    std::printf("By setting, with the median of its repetitions: %.1f to %.1f %% (median %.1f %%)\n",
                 100 * repeated.settings_errors.front(), 100 * repeated.settings_errors.back(),
                 100 * repeated.settings_errors[repeated.settings_errors.size() / 2]);
   std::printf("Machine: %s%s\n", a.out.c_str(),
@@ -249,8 +248,8 @@ void add_fit_command(CLI::App& app) {
   auto* fraction = fit->add_option("--fraction", a->fraction, "Share of the runs to fit to: 1 - holdout")
                        ->check(number_in(0, 1))
                        ->excludes(holdout);
-  fit->add_option("--seed", a->seed, "Which random part is held out")->capture_default_str();
-  fit->add_option("--splits", a->splits, "Repeat the held-out test over so many random parts")
+  fit->add_option("--seed", a->seed, "Seed of the random part that is held out")->capture_default_str();
+  fit->add_option("--splits", a->splits, "Repeat the held-out test over this many random parts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   fit->add_option("--by", a->by, "What is held out: single runs, or all runs of a layout and its policy")
@@ -262,7 +261,7 @@ void add_fit_command(CLI::App& app) {
       ->excludes(fraction);
   add_statistic_option(*fit, a->statistic, "; p10 or min on a machine that others use");
   fit->add_option("--engine", a->engine,
-                  "Whose software ran the table's runs: a file of configs/engines, or unknown");
+                  "Software that ran the table's runs: a file of configs/engines, or unknown");
   fit->add_option("--config", a->config, "Run configuration that says what the logs of --engine leave out");
   fit->add_option("--tuned", a->tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1));

@@ -77,10 +77,10 @@ void fit_own_runs(const OwnRunsQuestion& q) {
     std::printf("%s\n", json_text(j, 1).c_str());
     return;
   }
-  std::printf("%zu runs of %s as %s runs them on %s; step time predicted\n", runs.size(), name.c_str(),
+  std::printf("%zu runs of %s by %s on %s; errors of predicted step times\n", runs.size(), name.c_str(),
               q.engine.c_str(), machine.name.c_str());
-  print_scores("without any of them", before);
-  print_scores("each from the others", left_out);
+  print_scores("with none of them fitted", before);
+  print_scores("each held out", left_out);
   std::printf("Fit: %s (isobar predict CONFIG --machine %s --fit %s)\n", q.out.c_str(), q.machine.c_str(),
               q.out.c_str());
 }

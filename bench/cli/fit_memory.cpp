@@ -39,14 +39,14 @@ std::string text_of(const MemoryFit& m) {
   std::string text;
   char line[256];
   if (m.runs > 0) {
-    std::snprintf(line, sizeof line, "Memory: the arena of %zu of %zu runs is planned to the byte", m.same,
+    std::snprintf(line, sizeof line, "Memory: the planned arena is exact for %zu of %zu runs", m.same,
                   m.runs);
     text += line;
   }
   if (m.peaks > 0) {
     std::snprintf(
         line, sizeof line,
-        "%s the peak of %zu runs' processes: median error %.1f %%, 90 %% below %.1f %%, bias %+.1f %%",
+        "%s peak memory of %zu runs' processes: median error %.1f %%, 90th percentile %.1f %%, bias %+.1f %%",
         text.empty() ? "Memory:" : ";", m.peaks, 100 * m.median_error, 100 * m.p90, 100 * m.bias);
     text += line;
   }

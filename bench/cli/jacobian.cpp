@@ -165,8 +165,10 @@ void add_jacobian_command(CLI::App& app) {
   command->add_option("checkpoint", a->from, "A run's directory, or one checkpoint")->required();
   command->add_option("-o,--out", a->out, "netCDF file to write")->required();
   command->add_option("--data", a->data, "Files to read, as data.valid [the run's validation data]");
-  command->add_option("--samples", a->samples, "The first so many [100]")->check(CLI::Range(1, 1 << 24));
-  command->add_option("--point", a->point, "ROW,COLUMN of the grid: of fields, what is differentiated")
+  command->add_option("--samples", a->samples, "Only the first N [100]")->check(CLI::Range(1, 1 << 24));
+  command
+      ->add_option("--point", a->point,
+                   "For fields: ROW,COLUMN of the grid point whose prediction is differentiated")
       ->delimiter(',')
       ->expected(2);
   command->add_option("--threads", a->threads, "Threads [all cores]")->check(CLI::Range(1, 4096));

@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "A first result:   isobar train configs/models/vit-tiny.yaml\n"
-      "The whole road:   bench/quickstart.sh\n"
+      "The whole tour:   bench/quickstart.sh\n"
       "Help on one:      isobar train --help");
   add_plan_command(app);
   add_train_command(app, submit_training);

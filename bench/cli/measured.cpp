@@ -47,7 +47,7 @@ std::vector<MeasuredRun> usable_runs(const std::string& dir, Statistic statistic
   for (const RunRecord* r : usable) out.push_back(measured(*r, statistic, between));
   for (const std::string& p : problems) std::fprintf(stderr, "warning: %s\n", p.c_str());
   if (const size_t failed = all.size() - usable.size(); failed > 0 && !quiet)
-    std::fprintf(stderr, "%zu runs without a step time are left out\n", failed);
+    std::fprintf(stderr, "%zu runs without a step time are ignored\n", failed);
   if (out.empty())
     throw ConfigError(dir, "", "holds no successful run",
                       "run `isobar sweep SWEEP.yaml --results " + dir + "`");
@@ -57,7 +57,8 @@ std::vector<MeasuredRun> usable_runs(const std::string& dir, Statistic statistic
 std::string words_of(const RunToRun& between) {
   char text[128];
   if (between.df == 0)
-    std::snprintf(text, sizeof text, "repetitions of a run differ by %.1f %% (assumed: there are none)",
+    std::snprintf(text, sizeof text,
+                  "repetitions of a run differ by %.1f %% (assumed, because there are none)",
                   100 * between.sigma);
   else
     std::snprintf(text, sizeof text, "repetitions of a run differ by %.1f %% (seen %lld times)",
@@ -69,7 +70,7 @@ CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::st
   return command
       .add_option_function<std::string>(
           "--statistic", [&s](const std::string& name) { s = statistic_of(name, "isobar", "--statistic"); },
-          "Which of a run's steps is its step time: median, p10 or min" + more)
+          "Step time of a run: median, p10 or min of its steps" + more)
       ->check(CLI::IsMember(statistic_names()))
       ->default_str(name_of(kStatistic));
 }

@@ -40,7 +40,7 @@ std::vector<Offloaded> offloaded(const RunSpec& spec, const Machine& machine, co
 }
 
 std::string to_text(const std::vector<Offloaded>& all) {
-  std::string out = "\n  in host memory            step s memory GB   fits  layout\n";
+  std::string out = "\n  offloaded to the host     step s memory GB   fits  layout\n";
   for (const Offloaded& o : all) {
     char s[320];
     if (o.best)

@@ -53,15 +53,16 @@ void print(const FoldedPlan& f, bool totals_only) {
   std::printf("\nparameters                %15ld\n", f.parameters);
   std::printf("forward                   %15.1f GFLOP a sample\n", f.forward_flops / 1e9);
   std::printf(
-      "step of this rank         %15.1f GFLOP, %.2f GB through memory, %.3f GB on the wire, %ld ops\n",
+      "step of this rank         %15.1f GFLOP, %.2f GB memory traffic, %.3f GB communication, %ld ops\n",
       t.step.flops / 1e9, t.step.bytes() / 1e9, t.step.wire_bytes / 1e9, t.ops);
   std::printf("\nmemory of this rank\n");
   for (int k = 0; k < kBufferKinds; ++k)
     if (m.by_kind[k] > 0)
       std::printf("  %-22s  %15ld bytes\n", name_of(static_cast<BufferKind>(k)), m.by_kind[k]);
-  std::printf("  %-22s  %15ld bytes (the above but host)\n", "arena", m.arena);
-  std::printf("  %-22s  %15ld bytes (host, beside the arena)\n", "loader", m.loader);
-  if (m.replay > 0) std::printf("  %-22s  %15ld bytes (host, beside the arena)\n", "replay", m.replay);
+  std::printf("  %-22s  %15ld bytes (sum of the above without host)\n", "arena", m.arena);
+  std::printf("  %-22s  %15ld bytes (host memory, outside the arena)\n", "loader", m.loader);
+  if (m.replay > 0)
+    std::printf("  %-22s  %15ld bytes (host memory, outside the arena)\n", "replay", m.replay);
 }
 
 /// Which of many equal parts were planned, if not all.
@@ -182,15 +183,16 @@ void add_plan_command(CLI::App& app) {
   c->add_flag("--totals", a->totals, "Print the totals only");
   c->add_flag("--json", a->json, "Print JSON on stdout");
   c->add_option("--picture", a->picture,
-                "Draw the net's graph and its cut over layout.cp into this SVG file");
+                "Draw the net's graph and its partition over layout.cp into this SVG file");
   c->footer(
       "  isobar plan configs/models/vit-1536.yaml --totals\n"
       "  isobar plan configs/models/vit-384.yaml --set layout.dp=2 --set policy.amp=bf16 --rank 1\n"
       "  isobar plan configs/models/regional-gnn.yaml --totals --set layout.cp=4 --picture cut.svg\n\n"
-      "A routine is emitted once; the last lines say in which order a step invokes them: forward(1)@0 is "
+      "Each routine is listed once; the last lines give the order in which a step invokes them: forward(1)@0 "
+      "is "
       "micro-batch 1\n"
-      "in slot 0 of the saved activations. The plans of all ranks are checked against one "
-      "another,\nor of as many as fit in memory. Nothing is run and no data is read.");
+      "with slot 0 of the saved activations. The plans of all ranks (or of as many as fit in memory) are "
+      "checked\nagainst each other. Nothing is run and no data is read.");
   c->callback([a] { run_plan(*a); });
 }
 

@@ -237,7 +237,7 @@ void run_predict(PredictArguments a, const std::vector<std::string>& user) {
   if (!a.out.empty() && changed.size() == 1)
     write_search_page(a.out, Chooser(spec, m, a.engine, options_of(a, spec)), spec, question);
   if (changed.size() > 1 && !question.json) {
-    std::printf("\nwith the changes, beside what it is:\n\n");
+    std::printf("\nwith and without the changes:\n\n");
     question.tokens /= changed.back().longer;
     question.samples /= changed.back().longer;
     compare_machines(changed, spec, a, question);
@@ -256,17 +256,22 @@ void add_predict_command(CLI::App& app) {
       ->required();
   predict_command->add_option("--set", a->set, "key=value of the configuration; may be repeated")
       ->allow_extra_args(false);
-  predict_command->add_option("--ranks", a->ranks, "World size; data parallelism takes what is left of it")
+  predict_command->add_option("--ranks", a->ranks, "World size; dp is what tp, cp and pp leave")
       ->check(CLI::Range(1, 1 << 20));
   predict_command->add_option("--ranks-on-host", a->ranks_on_host, "Ranks that share one host (default: all)")
       ->check(CLI::Range(1, 1 << 20));
-  predict_command->add_option("--gpus", a->question.gpus, "Search the layouts of this many; may be repeated")
+  predict_command
+      ->add_option("--gpus", a->question.gpus,
+                   "Search all layouts on this many accelerators; may be repeated")
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1 << 20));
   predict_command
-      ->add_option("--fix", a->fix, "In a search, only layouts with tp=8, or pp=2..8; several with commas")
+      ->add_option("--fix", a->fix,
+                   "In a search, only layouts with e.g. tp=8 or pp=2..8; separate several by commas")
       ->allow_extra_args(false);
-  predict_command->add_option("--exclude", a->exclude, "In a search, none with zero=3; several with commas")
+  predict_command
+      ->add_option("--exclude", a->exclude,
+                   "In a search, no layouts with e.g. zero=3; separate several by commas")
       ->allow_extra_args(false);
   predict_command->add_option("--global-batch", a->global_batch, "Samples per optimizer step")
       ->check(CLI::Range(1, 1 << 24));
@@ -275,49 +280,53 @@ void add_predict_command(CLI::App& app) {
       ->add_option("--space", a->question.space,
                    "all, or 1d: tp with sequence parallelism, dp with ZeRO 1, pp by 1F1B, no recomputation")
       ->check(CLI::IsMember({"all", "1d"}));
-  predict_command->add_flag("--offload", a->question.offload,
-                            "Also the best layouts with moments, and with parameters, in host memory");
+  predict_command->add_flag(
+      "--offload", a->question.offload,
+      "Also the best layouts with optimizer moments, and with parameters, offloaded to host memory");
   predict_command->add_flag("--pareto", a->question.pareto, "Also the Pareto front of time and memory");
   predict_command
       ->add_option(
           "--whatif", a->what_if,
           "Change the machine: flops, memory_bw, nvlink_bw, net_bw, latency, memory_size, nvlink_ranks, "
-          "price, or the training: tokens, samples; e.g. nvlink_bw*2; may be repeated: all together, and "
-          "each beside the machine as it is")
+          "price; or the training: tokens, samples; e.g. nvlink_bw*2. May be repeated: compares each change, "
+          "and "
+          "all together, with the machine as it is")
       ->allow_extra_args(false);
   auto* tokens = predict_command
                      ->add_option("--tokens", a->question.tokens,
-                                  "Time and cost of training on so many tokens, e.g. 1.5T")
+                                  "Time and cost of training on this many tokens, e.g. 1.5T")
                      ->transform(amount());
   predict_command
-      ->add_option("--samples", a->question.samples, "Time and cost of training on so many samples")
+      ->add_option("--samples", a->question.samples, "Time and cost of training on this many samples")
       ->transform(amount())
       ->excludes(tokens);
   predict_command
       ->add_option("--deadline", a->question.deadline_s,
-                   "The fewest accelerators that train --tokens or --samples in, e.g., 10d")
+                   "Find the fewest accelerators that train --tokens or --samples in e.g. 10d")
       ->transform(duration());
   predict_command
-      ->add_option("--budget", a->question.budget, "The same for, e.g., 100k of the machine's currency")
+      ->add_option("--budget", a->question.budget,
+                   "Find the fewest accelerators that train them for e.g. 100k of the machine's currency")
       ->transform(amount());
   predict_command
       ->add_option("--emit", a->emit,
-                   "Print the layout, of --gpus the best one, as options or file of this software alone")
+                   "Print only the layout (with --gpus the best), as options or a file of this software")
       ->check(CLI::IsMember(emit_targets()));
   predict_command->add_option("--engine", a->engine.engine,
-                              "Whose software runs it: isobar, a file of configs/engines, or unknown");
+                              "Training software to predict: isobar, a file of configs/engines, or unknown");
   predict_command
       ->add_option("--tuned", a->engine.tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1));
   predict_command->add_option(
       "-o,--out", a->out,
-      "Also write a page with figures, SVG, CSV and JSON there: of a search, of machines "
-      "side by side or of what-ifs");
-  predict_command->add_option("--fit", a->engine.fit,
-                              "From your own runs of another engine, too (isobar fit RUNS.csv --engine E)");
-  predict_command->add_flag("--rates", a->question.rates,
-                            "What the step's time is made of, price by price, and each price's source "
-                            "(accelerators, one layout)");
+      "Also write a page with figures, SVG, CSV and JSON there, for a search, a comparison of "
+      "machines or what-ifs");
+  predict_command->add_option(
+      "--fit", a->engine.fit,
+      "Use a fit to your own runs of another engine (isobar fit RUNS.csv --engine E)");
+  predict_command->add_flag(
+      "--rates", a->question.rates,
+      "Print the step's time by coefficient, with the source of each (accelerators, one layout)");
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a, predict_command] {
     const bool plans = a->question.deadline_s > 0 || a->question.budget > 0;

@@ -58,9 +58,9 @@ void print_one(const EngineOn& on, const Machine& m, const EngineLayout& l, bool
   std::printf("  step %s %s, 80 %% interval\n", with_interval(step.scaled(u.per_second)).c_str(), u.name);
   std::printf("  %s samples/s, %s tokens/s\n", with_interval(step.inverse(samples)).c_str(),
               rounded(step.inverse(samples * static_cast<double>(spec.net.tokens()))).c_str());
-  std::printf("  memory %s GB of %.3g: it fits with a probability of %.0f %%\n",
-              with_interval(memory).c_str(), 1e-9 * on.memory(), 100 * fits);
-  if (a.memory.value > on.memory()) std::printf("note: more likely than not it does not fit\n");
+  std::printf("  memory %s GB of %.3g; probability that it fits: %.0f %%\n", with_interval(memory).c_str(),
+              1e-9 * on.memory(), 100 * fits);
+  if (a.memory.value > on.memory()) std::printf("note: it probably does not fit\n");
   if (chosen)
     std::printf("note: policy.micro_batch %ld, the largest that fits by this prediction\n",
                 spec.policy.micro_batch);
@@ -68,7 +68,7 @@ void print_one(const EngineOn& on, const Machine& m, const EngineLayout& l, bool
 
 void print_change(const std::optional<EngineOn::Change>& c) {
   if (!c) {
-    std::printf("no change of one key fits, on up to 4,096 times as many accelerators\n");
+    std::printf("no change of one key fits, even on 4,096 times as many accelerators\n");
     return;
   }
   const TimeUnit u = unit_of(c->layout.answer.step.value);
@@ -108,8 +108,7 @@ void print_ranked(const std::vector<EngineLayout>& ranked, size_t shown, double 
                 with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(), 100 * ranked[i].fits,
                 text_of(layout_of(ranked[i].spec)).c_str());
   std::printf(
-      "  (80 %% intervals; fits: the probability that the memory is enough, of %.3g GB; ranked by step over "
-      "chance)\n\n",
+      "  (80 %% intervals; fits: probability of fitting into %.3g GB; ranked by step time / probability)\n\n",
       1e-9 * memory);
 }
 
@@ -122,11 +121,12 @@ Ties ties_of(const EngineOn& on, const std::vector<EngineLayout>& ranked) {
 
 void print_ties(const Ties& t, const std::vector<EngineLayout>& ranked) {
   std::printf(
-      "  with 80 %% the fastest is one of these %zu; the first is expected to lose %.2g %% to the best\n",
+      "  with a probability of 80 %% the fastest is one of these %zu; expected regret of the first: %.2g "
+      "%%\n",
       t.members.size(), 100 * t.loss);
   for (const Ties::Member& m : t.members)
     std::printf("    %3.0f %%  %s\n", 100 * m.chance, text_of(layout_of(ranked[m.index].spec)).c_str());
-  if (t.members.size() > 1) std::printf("  runs of the first two would tell most\n");
+  if (t.members.size() > 1) std::printf("  most informative runs: the first two\n");
   std::printf("\n");
 }
 
@@ -162,10 +162,10 @@ void best_layouts(const RunSpec& given, const EngineOn& on, const Machine& m, co
     std::printf("%s on %ld x %s, global batch %ld\n", given.file.c_str(), gpus, m.name.c_str(),
                 given.train.global_batch);
     on.print_origin();
-    if (!q.keep.all().empty()) std::printf("given %s; the rest is searched\n", q.keep.text().c_str());
+    if (!q.keep.all().empty()) std::printf("searched with %s fixed\n", q.keep.text().c_str());
     std::printf(
-        "%ld layouts considered as Isobar's own engine runs them; the best of each of %zu (dp, tp, cp, "
-        "pp) priced as %s runs it\n\n",
+        "%ld layouts searched for Isobar's own engine; the best of each of %zu (dp, tp, cp, pp) "
+        "predicted for %s\n\n",
         found.considered, found.best.size(), on.name().c_str());
     print_ranked(ranked, shown, on.memory());
     print_ties(ties_of(on, ranked), ranked);

@@ -25,7 +25,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kWhose = "Isobar's own engine (--engine prices others')";
+constexpr const char* kWhose = "for Isobar's own engine (--engine NAME predicts another)";
 constexpr size_t kVariants = 24;  // of a search's layouts, among which ties are looked for
 constexpr size_t kTelling = 2;    // runs that are named
 constexpr int kDoesNotFit = 4;    // the exit code of out of memory
@@ -105,13 +105,13 @@ json json_of(const std::optional<SmallestChange>& c) {
 
 void print_change(const std::optional<SmallestChange>& c) {
   if (!c) {
-    std::printf("no change of three keys of layout and policy fits, on up to 4,096 times as many ranks\n");
+    std::printf("no change of up to three layout and policy keys fits, even on 4,096 times as many ranks\n");
     return;
   }
   std::printf("smallest change that fits:");
   for (const std::string& one : c->set) std::printf(" --set %s", one.c_str());
   const TimeUnit u = unit_of(c->prediction.step_s);
-  std::printf("  (%.4g %s a step, %.3g GB a rank; fewest keys, of those the fastest)\n",
+  std::printf("  (%.4g %s a step, %.3g GB a rank; changes the fewest keys, then the fastest)\n",
               u.per_second * c->prediction.step_s, u.name,
               1e-9 * static_cast<double>(c->prediction.memory_total));
 }
@@ -149,7 +149,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
     if (!p.fits()) {
       std::printf("does not fit: %s\n", shortfall(p).c_str());
       print_change(change);
-      if (!ladder.empty()) std::printf("each by itself, a rank: %s\n", to_text(ladder).c_str());
+      if (!ladder.empty()) std::printf("single changes, memory saved a rank: %s\n", to_text(ladder).c_str());
       std::printf("\n");
     }
     std::printf("%s on %s: %ld rank%s", spec.file.c_str(), m.name.empty() ? m.file.c_str() : m.name.c_str(),
@@ -229,21 +229,22 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     }
     std::printf("%s on %ld x %s, global batch %ld\n%s\n", spec.file.c_str(), gpus, m.name.c_str(),
                 spec.train.global_batch, kWhose);
-    if (!q.keep.all().empty()) std::printf("given %s; the rest is searched\n", q.keep.text().c_str());
+    if (!q.keep.all().empty()) std::printf("searched with %s fixed\n", q.keep.text().c_str());
     std::printf(
-        "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld evaluated individually\n\n",
+        "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit in memory, %ld priced "
+        "individually\n\n",
         r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
     std::printf("best: %s\n\n", text_of(best.layout).c_str());
     print_prediction(p, found, m);
-    print_candidates("next best", r.best, q.top);
+    print_candidates("best", r.best, q.top);
     print_ties(tied, r.variants);
     if (q.pareto) print_candidates("pareto", r.pareto, 40);
     if (q.offload) std::fputs(to_text(offloaded(spec, m, space_of(q))).c_str(), stdout);
-    std::printf("\n  another layout would win with\n");
+    std::printf("\n  changes of the machine that would make another layout the fastest\n");
     for (const Turn& t : changes)
       std::printf("    %-10s x %-6.3g %8.3g s  %s\n", t.quantity.c_str(), t.factor, t.seconds,
                   text_of(t.layout).c_str());
-    if (changes.empty()) std::printf("    no change of any one quantity by up to a factor of 16\n");
+    if (changes.empty()) std::printf("    none: no single quantity changed by up to a factor of 16\n");
     if (has_training(q))
       std::printf("\n  %s\n", text_of(training_of(choice_of(found, p, m, options), q), m).c_str());
     std::printf("\n");

@@ -80,8 +80,8 @@ void print_text(const Report& r, bool figures_wanted) {
 
 void add_report_command(CLI::App& app) {
   auto a = std::make_shared<ReportArguments>();
-  CLI::App* report = app.add_subcommand(
-      "report", "Write an HTML page and tables: measured beside predicted, by run and by op");
+  CLI::App* report =
+      app.add_subcommand("report", "Write an HTML page and tables: measured and predicted, by run and by op");
   report->footer(kReportHelp);
   report->add_option("DIR", a->dirs, "Results of a sweep, or of one run; several are compared")->required();
   report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();

@@ -67,7 +67,7 @@ Training training_of(const LayoutChoice& c, const LayoutQuestion& q) {
       t.assumed =
           three(kMtbfHours) +
           " h between failures of one accelerator (accelerator.mtbf_hours; Llama 3, arXiv:2407.21783)";
-    t.assumed += (t.assumed.empty() ? "" : ", ") + three(kRestartSeconds) + " s to start again";
+    t.assumed += (t.assumed.empty() ? "" : ", ") + three(kRestartSeconds) + " s to restart";
     for (const std::string& a : c.checkpoint.assumed) t.assumed += ", " + a;
   }
   // Steps and checkpoints err independently: logarithms add up in squares.
@@ -91,9 +91,9 @@ std::string text_of(const Training& t, const Machine& m) {
   if (t.price.value > 0) out += ", " + with_interval(t.price) + " " + m.accelerator->currency;
   if (t.kwh.value > 0) out += ", " + with_interval(t.kwh) + " kWh (accelerators at full power)";
   if (t.every_s > 0)
-    out += "\n  with a failure every " + three(t.mtbf_hours) + " h a checkpoint after every " +
-           three(t.every_s / 60) + " min of work is best (Young 1974, Daly 2006): " + three(100 * t.useful) +
-           " % of the time is useful, which the figures count\n  assumed: " + t.assumed;
+    out += "\n  with a failure every " + three(t.mtbf_hours) + " h the best checkpoint interval is " +
+           three(t.every_s / 60) + " min (Young 1974, Daly 2006); " + three(100 * t.useful) +
+           " % of the time is then useful, and the figures include the rest\n  assumed: " + t.assumed;
   return out;
 }
 
@@ -151,14 +151,15 @@ std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, con
 Table schedule_table(const std::vector<Scheduled>& all, const LayoutQuestion& q) {
   const Machine& m = all.front().choice.machine;
   Table t{.id = "schedule",
-          .title = "What a training takes",
+          .title = "Time, cost and energy of the training",
           .columns = {number_column("GPUs"), text_column("days"),
                       text_column(m.accelerator ? m.accelerator->currency : "price"), text_column("kWh"),
                       number_column("useful"), number_column("in time"), number_column("in budget"),
                       number_column("fits"), text_column("layout")},
           .note =
-              "In brackets 80 % intervals; useful: the share of the time that failures and checkpoints "
-              "leave; the chances to be in time, in budget and to fit."};
+              "In brackets 80 % intervals; useful: share of the time without failures and checkpoints; in "
+              "time, in "
+              "budget, fits: probabilities."};
   const auto percent = [](double share) { return text(rounded(100 * share, 0) + " %"); };
   const auto money = [](const Known& k) { return text(k.value > 0 ? with_interval(k) : "-"); };
   for (const Scheduled& s : all)

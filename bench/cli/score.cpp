@@ -37,8 +37,8 @@ What is fitted to:
                      campaign that have what is left out are left out too
   --leave-out campaign   each engine and its tuning from all the others; a line a campaign, whatever tables it is in
   --points N         N random rows of the table, five draws; of other campaigns only the coefficients are used
-  --leave-out campaign --points 1,3,10   also so many random rows of the campaign that is left out, in ten draws; the
-                     others are scored: the error after a user's first runs
+  --leave-out campaign --points 1,3,10   also N random rows of the campaign that is left out, in ten draws; its other rows
+                     are scored: the error after a user's first runs
   --up-to N          runs on at most N nodes, scored on those of more
   --fit-on OTHER     these tables instead of the shipped ones, and nothing of TABLES; with --folds or --leave-out both
   --spec             spec sheet only; one scale a machine family, from other campaigns

@@ -16,14 +16,14 @@ void print_terms(const Prediction& p, const Machine& m) {
   for (const Term& t : p.terms)
     std::printf("  %-34s %12s %6.1f%%\n", t.name.c_str(),
                 rounded_part(u.per_second * t.seconds, step).c_str(), 100 * t.seconds / p.step_s);
-  std::printf("  %-34s %12s         80 %% interval %s - %s %s\n", "together", rounded(step).c_str(),
+  std::printf("  %-34s %12s         80 %% interval %s - %s %s\n", "total", rounded(step).c_str(),
               rounded(step.lower, last_place(step)).c_str(), rounded(step.upper, last_place(step)).c_str(),
               u.name);
   if (p.correction != 1)
-    std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n",
+    std::printf("  (includes a correction of %+.1f %%: measured runs of this kind deviate from the model)\n",
                 100 * (p.correction - 1));
   for (const Prediction::LaneTime& l : p.lanes)
-    std::printf("  (collectives of %s: %s %s, %.0f %% hidden under computation)\n", l.lane.c_str(),
+    std::printf("  (%s collectives: %s %s, %.0f %% overlapped with computation)\n", l.lane.c_str(),
                 rounded_part(u.per_second * l.seconds, step).c_str(), u.name,
                 100 * (1 - l.exposed / l.seconds));
   std::printf("\n");
@@ -35,7 +35,7 @@ void print_memory(const Prediction& p) {
   std::printf("  %-34s %12s\n", "memory of the fullest rank", giga ? "GB" : "MB");
   for (const auto& [name, bytes] : p.memory)
     std::printf("  %-34s %12.2f\n", name.c_str(), unit * static_cast<double>(bytes));
-  std::printf("  %-34s %12.2f         of %.2f\n", "together", unit * static_cast<double>(p.memory_total),
+  std::printf("  %-34s %12.2f         of %.2f\n", "total", unit * static_cast<double>(p.memory_total),
               unit * p.memory_there);
 }
 
@@ -49,8 +49,8 @@ std::string rates_text(const Prediction& p, const RunSpec& spec, const Machine& 
            (tera ? " TFLOP/s" : " GFLOP/s");
   };
   const auto share = [&](double of_peak) { return rounded(step.inverse(100 * of_peak * p.step_s)) + " %"; };
-  return "model " + speed(r.model_flops_per_s) + " (MFU " + share(r.mfu) + "), hardware " +
-         speed(r.hardware_flops_per_s) + " (HFU " + share(r.hfu) + ")";
+  return speed(r.model_flops_per_s) + " of model FLOPs (MFU " + share(r.mfu) + "), " +
+         speed(r.hardware_flops_per_s) + " of hardware FLOPs (HFU " + share(r.hfu) + ")";
 }
 
 }  // namespace
@@ -63,10 +63,10 @@ void print_prediction(const Prediction& p, const RunSpec& spec, const Machine& m
   print_terms(p, m);
   const TimeUnit u = unit_of(p.step_s);
   const Known step{p.step_s, p.lower, p.upper};
-  std::printf("  %s samples/s, %s tokens/s; the peaks would allow %.3g %s\n",
+  std::printf("  %s samples/s, %s tokens/s; lower bound of the step at peak rates: %.3g %s\n",
               rounded(step.inverse(p.samples_per_s * p.step_s)).c_str(),
               rounded(step.inverse(p.tokens_per_s * p.step_s)).c_str(), u.per_second * p.ceiling_s, u.name);
-  std::printf("  %s: %s\n\n", p.device == Device::accelerator ? "an accelerator" : "a rank",
+  std::printf("  %s: %s\n\n", p.device == Device::accelerator ? "each accelerator" : "each rank",
               rates_text(p, spec, m).c_str());
   print_memory(p);
   std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());

@@ -52,34 +52,34 @@ A sweep file names a run configuration and what to vary:
   timeout_s: 600                     # per trial;  hang_s: 120, memory_limit_mb: 8000, grace_s: 5
 
   machine: ../machines/local.yaml    # forecasts; or a shipped one's name; or --machine
-  probe_infeasible: 0.02             # share of the trials forecast not to fit that run all the same
+  probe_infeasible: 0.02             # share of the trials forecast not to fit that run anyway
   noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
   repeat_contended: 1                # repeats of a trial whose steps scatter by more than 15 % and 3 times as
-                                     # much as those of comparable trials, or whose cores lay apart (0: none);
-                                     # both results are kept
+                                     # much as those of comparable trials, or that ran on distant cores
+                                     # (0: none); both results are kept
 
 The same on the command line, over a run configuration, or over a sweep file whose keys it then overrides:
   isobar sweep configs/models/vit-demo.yaml gpus=1,2 amp=none,bf16 steps=12 --repeat 3 --results results/amp
 Several values make an axis, a single one is set for all trials; --print prints the composed sweep file.
 
-A value that no run can have is an error. A combination that the net cannot take is skipped: each reason is told with
-the first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
+An invalid value is an error. A combination that the net does not support is skipped; each reason is printed with the
+first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
 trials. With a machine file every trial has a forecast: --dry-run prints time, memory and cost; a trial that does not
 fit in memory is skipped, and a measurement above the machine's peaks is recorded as implausible. --dry-run --engine
-nemo forecasts them as another's software would run them, which nothing here can.
+nemo forecasts them for other software, which Isobar cannot run.
 
-Stop it with Ctrl-C or kill it at any moment: the same command goes on where it was, runs no finished trial again
-and keeps the files of an unfinished one. A trial that crashes, hangs or runs out of memory is recorded as such:
+Stop it with Ctrl-C or kill it at any moment: the same command continues, runs no finished trial again and keeps the
+files of an unfinished one. A trial that crashes, hangs or runs out of memory is recorded as such:
   ok  bad_config  oom_host  oom_device  timeout  hang  crash  assertion  numeric  wrong_result  noisy  implausible
   launch_fail  node_fail  preempted  interrupted
 The last four are tried again by the next sweep, the other failures only with --retry-failed.
 
 On a cluster (--launcher slurm or pbs; the machine file's `cluster:` section says how, see bench/cluster/cluster.h)
 trials are grouped by the nodes they need into jobs that run many of them, one after the other. The command follows the
-jobs and submits again what a lost node, a preemption or a time limit cut off: a trial with train.checkpoint_every goes
-on from its last checkpoint, another starts anew. The command may be stopped: the jobs go on, and the same command
-follows them again. Several sweeps may share a results directory. Jobs that somebody cancels stay cancelled until the
-command is given again.
+jobs and resubmits trials that a lost node, a preemption or a time limit interrupted: a trial with train.checkpoint_every
+resumes from its last checkpoint, another restarts. The command may be stopped: the jobs continue, and the same command
+follows them again. Several sweeps may share a results directory. Cancelled jobs stay cancelled until the command is
+repeated.
 
 A sweep need not run all of its trials. With a machine file (isobar calibrate), --suggest N names the N trials that
 would lower the expected regret most: the expected loss of the layout that looks best now against the best one. It
@@ -87,12 +87,12 @@ fits the machine to the results in DIR, prints each trial with its predicted tim
 and the regret it is expected to remove, and runs nothing; --run runs them. --until 'regret<2%' repeats this in rounds
 of N (4), with a new fit each, until the expected regret is below the bound, every trial is measured, or DIR has
 --max-trials. It can be killed and resumed like any sweep. --rehearse S replays a finished sweep with S seeds, and
-tells how many trials the suggestions need and how many a random order.
+prints how many trials the suggestions need, and a random order.
 
 Results: DIR/trials/<id>/result.jsonl (every measurement), DIR/index.sqlite (tables runs, ops and steps, made from
 them), DIR/sweep.json (the matrix), DIR/jobs/<name>/ (a cluster's jobs).
 Exit codes: 0 every trial has its verdict, ok or not; 1 some have none yet (--no-wait, cancelled jobs, faults of
-the infrastructure); 2 bad configuration; 130 stopped by Ctrl-C, 143 by SIGTERM. With --suggest --run the same of the
+the infrastructure); 2 bad configuration; 130 stopped by Ctrl-C, 143 by SIGTERM. With --suggest --run the same for the
 suggested trials; without --run 0. With --until 0 the bound is reached, or every trial was run; 1 neither: --max-trials
 came first, nothing more could be launched, a suggested trial has no verdict, or no trial at all could be measured.
 
@@ -243,7 +243,7 @@ void add_sweep_command(CLI::App& app) {
   CLI::App* sweep = app.add_subcommand("sweep", "Run every trial of a matrix; safe to kill and rerun");
   sweep->footer(kSweepHelp);
   sweep->add_option("SWEEP", a->file, "Sweep file, or a run configuration (YAML)")->required();
-  sweep->add_option("KEY=VALUES", a->words, "Axes and settings, over those of the file: tp=1,2,4 amp=bf16");
+  sweep->add_option("KEY=VALUES", a->words, "Axes and settings that override the file's: tp=1,2,4 amp=bf16");
   sweep->add_option("--repeat", a->repeat, "Repetitions of each trial")->check(CLI::Range(1, 10000));
   add_about_options(*sweep, a->about);
   sweep->add_flag("--print", a->print, "Print the composed sweep file; run nothing");
@@ -254,10 +254,9 @@ void add_sweep_command(CLI::App& app) {
       ->capture_default_str();
   add_machine_option(*sweep, a->machine,
                      "Machine file: forecasts, suggestions, and its `cluster:` section for a launcher");
-  sweep
-      ->add_option("--engine", a->engine.engine, "Whose software --dry-run forecasts (isobar predict --help)")
+  sweep->add_option("--engine", a->engine.engine, "Software that --dry-run forecasts (isobar predict --help)")
       ->capture_default_str();
-  sweep->add_option("--tuned", a->engine.tuned, "How tuned that is: 0 research code … 1 MLPerf")
+  sweep->add_option("--tuned", a->engine.tuned, "How well tuned it is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1));
   add_rank_output_option(*sweep, a->rank_output, "the trial's folder/ranks");
   sweep->add_flag("--no-wait", a->no_wait, "Submit the jobs that can be submitted now, and return");

@@ -194,7 +194,7 @@ json json_of(const Field& f, const Outlook& o, Statistic statistic) {
 void print_outlook(const Field& f, const Outlook& o, Statistic statistic) {
   const Belief& b = o.beliefs[o.choice];
   std::printf(
-      "%lld of %lld trials measured (%s; %s). Best so far by fit and measurement:\n  %s: %.3f ms a step "
+      "%lld of %lld trials measured (%s; %s). Best so far, by fit and measurements:\n  %s: %.3f ms a step "
       "(%.3f - %.3f), %s, the best with a probability of %.0f %%; expected regret %.1f %%\n",
       static_cast<long long>(f.measured_trials()), static_cast<long long>(f.trials()), title_of(statistic),
       words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.seconds, 1e3 * b.lower, 1e3 * b.upper,
@@ -279,11 +279,11 @@ int rehearse_finished(const SuggestArguments& a, const Field& field, const Sugge
 
 void add_suggest_options(CLI::App& sweep, SuggestArguments& a) {
   auto* count =
-      sweep.add_option("--suggest", a.count, "Name the next N trials that would lower expected regret most")
+      sweep.add_option("--suggest", a.count, "Print the N trials that would lower the expected regret most")
           ->check(CLI::Range(1, 10000));
-  sweep.add_flag("--run", a.run, "Run what --suggest names")->needs(count);
+  sweep.add_flag("--run", a.run, "Run the suggested trials")->needs(count);
   sweep.add_option("--until", a.until, "Run suggested trials in rounds until e.g. 'regret<2%'");
-  sweep.add_option("--max-trials", a.max_trials, "With --until: end when DIR holds so many trials")
+  sweep.add_option("--max-trials", a.max_trials, "With --until: stop at this many trials in DIR")
       ->check(CLI::PositiveNumber);
   sweep.add_option("--rehearse", a.rehearse, "Replay a finished sweep with this many seeds")
       ->check(CLI::Range(1, 1000));

@@ -254,8 +254,7 @@ void add_train_command(CLI::App& app, Submit submit) {
   CLI::App* c = app.add_subcommand("train", "Train a net; with --ranks on several processes over MPI");
   c->add_option("config", a->config, "Run configuration (YAML), e.g. configs/models/vit-tiny.yaml")
       ->required();
-  c->add_option("--ranks", a->ranks,
-                "Start so many ranks under mpiexec; dp is what tp, cp and pp leave of them")
+  c->add_option("--ranks", a->ranks, "Start this many ranks with mpiexec; dp is what tp, cp and pp leave")
       ->check(CLI::Range(1, 1 << 20));
   c->add_option("--set", a->set, "Override a key: --set train.global_batch=8 (repeatable)")
       ->allow_extra_args(false)
@@ -274,8 +273,8 @@ void add_train_command(CLI::App& app, Submit submit) {
   add_rank_output_option(*c, a->rank_output, "run.out/ranks");
   c->add_option(
        "--launcher", a->launcher,
-       "slurm or pbs: as jobs, which go on from the last checkpoint as often as a time limit or a lost "
-       "node ends one")
+       "slurm or pbs: submit jobs, each of which resumes from the last checkpoint after a time limit or "
+       "a lost node")
       ->check(CLI::IsMember({"local", "slurm", "pbs"}))
       ->capture_default_str();
   add_machine_option(*c, a->machine, "With --launcher: machine file that has a `cluster:` section");
@@ -290,11 +289,12 @@ void add_train_command(CLI::App& app, Submit submit) {
       "  isobar train configs/models/vit-tiny.yaml --ranks 2 --set policy.amp=bf16 --trace trace.json\n"
       "  mpiexec -n 2 isobar train configs/models/vit-tiny.yaml        # the same; srun works too\n"
       "  isobar train long.yaml --launcher slurm --machine mine.yaml --results runs/long   # as jobs\n\n"
-      "Ctrl-C, SIGTERM and SIGHUP stop it after the step under way, with a checkpoint where "
+      "Ctrl-C, SIGTERM and SIGHUP stop it after the current step, with a checkpoint if "
       "train.checkpoint_every\n"
       "asks for any; a second one ends it at once. So does SIGUSR1 (srun --signal=USR1@120). An mpiexec that "
       "you start\n"
-      "yourself kills a second after it was told to stop: give it --mca odls_base_sigkill_timeout 60.\n\n"
+      "yourself kills its ranks a second after it is asked to stop: give it --mca odls_base_sigkill_timeout "
+      "60.\n\n"
       "Exit codes: 0 ok, 2 bad configuration, 3 loss is not a number, 4 out of memory, 130 Ctrl-C, 143 "
       "SIGTERM,\n"
       "1 anything else.");

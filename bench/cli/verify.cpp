@@ -132,7 +132,7 @@ void add_verify_command(CLI::App& app) {
       "  isobar verify runs/first --threshold t2m=273.15                 frost and what is warmer, each by "
       "itself\n"
       "  isobar verify runs/rain --threshold tp=1 --threshold tp=10 --threshold tp=25\n"
-      "  isobar verify runs/first --region 55,-4,51,1                    only what lies there counts");
+      "  isobar verify runs/first --region 55,-4,51,1                    only points inside count");
   command->add_option("checkpoint", a->question.from, "A run's directory, or one checkpoint")->required();
   command->add_option("--steps", a->question.steps, "Leads, in data.dt [the run's train.rollout]")
       ->check(CLI::Range(1, 10000));
@@ -141,9 +141,10 @@ void add_verify_command(CLI::App& app) {
   command->add_option("--climatology", a->question.climatology,
                       "Files whose mean is the climatology [the run's training data]");
   command
-      ->add_option("--threshold", a->thresholds,
-                   "TARGET=VALUE: RMSE of what is below and of what is not, CSI of the latter; several make "
-                   "more classes")
+      ->add_option(
+          "--threshold", a->thresholds,
+          "TARGET=VALUE: RMSE below and above the value, CSI of the class above; several values make "
+          "more classes")
       ->allow_extra_args(false);
   command
       ->add_option("--region", a->question.region,

@@ -40,7 +40,7 @@ Check examine_frequency(const fs::path& sys) {
     most_khz = std::max(most_khz, can);
     if (can > 0 && may > 0) lowest = std::min(lowest, may / can);
   }
-  if (governors.empty()) return {"frequency", "the system does not tell (a virtual machine, mostly)"};
+  if (governors.empty()) return {"frequency", "not reported by the system (typical of virtual machines)"};
   char text[96];
   std::snprintf(text, sizeof text, "up to %.2f GHz", most_khz / 1e6);
   std::string found = text;
@@ -48,7 +48,7 @@ Check examine_frequency(const fs::path& sys) {
   if (lowest < 0.95) {
     std::snprintf(text, sizeof text, ", held to %.0f %% of that", 100 * lowest);
     return {"frequency", found + text, Health::look,
-            "cpupower frequency-set --max, as root: steps take the longer for it"};
+            "cpupower frequency-set --max, as root: the lower limit slows steps down"};
   }
   // intel_pstate's "powersave" follows the load; that of the other drivers stays at the lowest frequency
   const bool follows = first_word(sys / "devices/system/cpu/cpu0/cpufreq/scaling_driver") == "intel_pstate";
@@ -86,21 +86,21 @@ Check examine_energy(const fs::path& sys) {
   const EnergyMeter meter(rapl_counters(sys / "class/powercap"));
   if (meter.on()) return {"energy", "metered: " + meter.names()};
   return {"energy", meter.why(), Health::absent,
-          "runs go without joules a sample; where there are counters: chmod a+r "
+          "runs do not report energy; if there are counters: chmod a+r "
           "/sys/class/powercap/*/energy_uj, as root"};
 }
 
 Check examine_time_of_day() {
   timex asked{};
   const int state = ::adjtimex(&asked);
-  if (state == -1) return {"time of day", "the system does not tell whether it is synchronised"};
+  if (state == -1) return {"time of day", "the system does not report whether it is synchronised"};
   if (state != TIME_ERROR) {
     char text[64];
     std::snprintf(text, sizeof text, "synchronised, to %.1f ms", static_cast<double>(asked.esterror) / 1e3);
     return {"time of day", text};
   }
   return {"time of day", "not synchronised", Health::absent,
-          "on a cluster chrony or ntpd keeps the hosts' logs comparable; runs measure without it"};
+          "on a cluster, chrony or ntpd makes the hosts' logs comparable; measurements do not need it"};
 }
 
 }  // namespace

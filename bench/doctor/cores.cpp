@@ -45,7 +45,8 @@ double rate() {
 Check examine_each() {
   cpu_set_t before;
   if (::sched_getaffinity(0, sizeof before, &before) != 0)
-    return {"cores", "the system does not say which may be used", Health::look, "sched_getaffinity failed"};
+    return {"cores", "the system does not report which cores may be used", Health::look,
+            "sched_getaffinity failed"};
   const std::vector<int> cores = allowed_cores(before);
   std::vector<double> rates;
   for (const int c : cores) {
@@ -69,7 +70,7 @@ Check examine_each() {
   }
   if (!slow.empty())
     return {"cores", slow + " of the others' speed", Health::look,
-            "a rank waits for its slowest core: see what else runs there (top), or whether it is throttled"};
+            "a rank waits for its slowest core: check for other load there (top) and for throttling"};
   char text[96];
   std::snprintf(text, sizeof text, "%zu measured, the slowest at %.0f %% of the median", rates.size(),
                 100 * sorted.front() / usual);

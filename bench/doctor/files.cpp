@@ -39,7 +39,7 @@ std::string locks_fail(const std::filesystem::path& file) {
     }
     int status = 1;
     ::waitpid(child, &status, 0);
-    return status == 0 ? "" : "locks keep nobody out";
+    return status == 0 ? "" : "locks do not exclude other processes";
   } catch (const std::exception& e) {
     return e.what();
   }
@@ -51,7 +51,7 @@ Check examine_results(const std::filesystem::path& results) {
   const int fd = ::mkstemp(name.data());
   if (fd < 0)
     return {"results", where + ": " + std::strerror(errno), Health::failed,
-            "name a directory that is yours with --results", true};
+            "name a directory that you can write with --results", true};
   const std::string wrong = locks_fail(name);
   // Room that is promised may not be there: quotas count when something is written.
   const std::string block(1 << 20, 'x');
@@ -74,7 +74,7 @@ Check examine_results(const std::filesystem::path& results) {
     return {"results", where + ": " + wrong, Health::failed,
             "two sweeps could write there at once: use a filesystem with flock(2) (Lustre: mount -o flock)",
             true};
-  return {"results", room + ", locks hold", free_bytes < kRoomy ? Health::look : Health::ok,
+  return {"results", room + ", locks work", free_bytes < kRoomy ? Health::look : Health::ok,
           "a few checkpoints may fill it"};
 }
 
@@ -90,7 +90,7 @@ std::vector<Check> examine_files(const Examination& e) {
                  true});
   out.push_back(examine_results(e.results));
   if (e.run) {
-    const std::string file = e.run->data.train.empty() ? "noise, made in memory" : e.run->data.train;
+    const std::string file = e.run->data.train.empty() ? "synthetic noise" : e.run->data.train;
     try {
       require_data(*e.run);
       out.push_back({"data", file + " opens"});

@@ -21,7 +21,7 @@ std::vector<Check> examine_gpus() {
                              "without one, runs compute on the CPU"}};
   for (const cuda::LibraryFound& l : cuda::find_libraries())
     out.push_back({l.file, l.ok() ? l.version : l.problem, l.ok() ? Health::ok : Health::absent,
-                   "on a GPU it is needed for " + l.use});
+                   "needed on a GPU for " + l.use});
   return out;
 }
 

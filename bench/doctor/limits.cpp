@@ -31,10 +31,10 @@ std::vector<Check> examine_limits() {
   // RDMA and GPUs' copies pin what they send; without either a few pages are enough.
   const bool pins = anything_in("/dev/infiniband") || std::filesystem::exists("/dev/nvidia0");
   const rlim_t locked = limit_of(RLIMIT_MEMLOCK), wanted = rlim_t{1} << (pins ? 30 : 20);
-  out.push_back(
-      {"locked memory", text_of(locked), locked < wanted ? Health::look : Health::ok,
-       std::string(pins ? "the network and GPUs here pin what they send" : "MPI pins what it sends") +
-           ": ulimit -l unlimited (on a cluster, limits.conf of the nodes)"});
+  out.push_back({"locked memory", text_of(locked), locked < wanted ? Health::look : Health::ok,
+                 std::string(pins ? "the network and GPUs here pin the buffers they send"
+                                  : "MPI pins the buffers it sends") +
+                     ": ulimit -l unlimited (on a cluster, limits.conf of the nodes)"});
   const rlim_t files = limit_of(RLIMIT_NOFILE);
   out.push_back({"open files", files == RLIM_INFINITY ? "unlimited" : std::to_string(files),
                  files < 256    ? Health::failed

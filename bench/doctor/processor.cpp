@@ -32,19 +32,18 @@ std::vector<Check> examine_processor() {
   out.push_back(examine_threads(cpu_places()));
   out.push_back(examine_memory());
   out.push_back({"kernels", "products f32: " + product_kernel(DType::f32) +
-                                "; bf16: " + product_kernel(DType::bf16) + "; all others: own, " +
+                                "; bf16: " + product_kernel(DType::bf16) + "; other ops: Isobar's, " +
                                 p["kernels"].get<std::string>()});
   const bool product = matrix_product_works();
-  out.push_back(
-      {"oneDNN",
-       p["onednn"].get<std::string>() + (product ? ", a product comes out right" : ", wrong product"),
-       product ? Health::ok : Health::failed, "apt-get install libdnnl-dev", true});
+  out.push_back({"oneDNN",
+                 p["onednn"].get<std::string>() + (product ? ", test product is correct" : ", wrong product"),
+                 product ? Health::ok : Health::failed, "apt-get install libdnnl-dev", true});
   for (const char* type : {"bf16", "f16", "tf32"}) {
     const std::string mode = p[std::string(type) + "_mode"];
     out.push_back({type, mode, mode == "emulated" ? Health::absent : Health::ok,
                    std::string(type) == "bf16"
-                       ? "emulated means correct, not fast: the CPU has no AMX or AVX512_BF16"
-                       : "emulated means correct, not fast: this build has no such products on CPUs"});
+                       ? "emulated: correct but slow, because the CPU has no AMX or AVX512_BF16"
+                       : "emulated: correct but slow, because this build has no such products on CPUs"});
   }
   return out;
 }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kSum = "two ranks add up to 3";
 constexpr const char* kMend =
-    "run it by hand to see more: mpiexec -n 2 hostname; apt-get install openmpi-bin, or load the module of "
+    "run it by hand for details: mpiexec -n 2 hostname; apt-get install openmpi-bin, or load the module of "
     "the "
     "MPI that this program was built with";
 
@@ -29,14 +29,14 @@ Check link_of_line(const std::string& out, size_t sum) {
   double latency = 0, rate = 0;
   if (std::sscanf(out.c_str() + sum + std::strlen(kSum), ", one_host %d, latency_s %lf, bytes_s %lf",
                   &one_host, &latency, &rate) != 3)
-    return {"link", "the first rank did not say how fast it is", Health::look, kMend};
+    return {"link", "the first rank did not report its speed", Health::look, kMend};
   char text[128];
   std::snprintf(text, sizeof text, "%s: %.1f us a message, %.2f GB/s each way",
                 one_host ? "two ranks of this host" : "two hosts", 1e6 * latency, rate / 1e9);
   const bool slow = one_host && (latency > kLate || rate < kSlow);
   return {"link", text, slow ? Health::look : Health::ok,
-          "ranks of one host should share memory: see what OMPI_MCA_btl or MPICH_NO_LOCAL say, what /dev/shm "
-          "holds, and what else uses the cores"};
+          "ranks of one host should use shared memory: check OMPI_MCA_btl or MPICH_NO_LOCAL, /dev/shm, and "
+          "other load on the cores"};
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ std::vector<Check> examine_scheduler() {
              submit + " is there, and " + s.ask[0] + (said.code < 0 ? " does not answer" : " fails") +
                  (why.empty() ? "" : " (" + why + ")"),
              Health::look,
-             "sweeps run on this machine; --launcher needs the controller: ask whoever runs it"}};
+             "sweeps run on this machine; --launcher needs the controller: ask its administrator"}};
   }
   return {{"scheduler", "none", Health::absent, "not needed: sweeps run on this machine"}};
 }

@@ -11,17 +11,17 @@ Check examine_threads(const CpuPlaces& p) {
                 p.nodes, p.nodes > 1 ? "s" : "");
   Check c{"threads", text};
   if (p.quota) {
-    std::snprintf(text, sizeof text, ", the control group allows %.3g of them", *p.quota);
+    std::snprintf(text, sizeof text, ", of which the control group allows %.3g", *p.quota);
     c.found += text;
   }
-  c.found += ": runs take " + std::to_string(p.usable());
+  c.found += ": runs use " + std::to_string(p.usable());
   if (p.usable() < p.cores) {
     c.health = Health::look;
     c.mend = "a container or job with a larger limit (docker --cpus, cpu.max) would use more cores";
   } else if (p.nodes > 1) {
     c.health = Health::look;
-    c.mend = "another node's memory is further away: measure a rank for each node, bound to it (mpiexec -n " +
-             std::to_string(p.nodes) + " --map-by numa --bind-to numa), beside one rank";
+    c.mend = "memory of another node is slower: compare one rank a node, bound to it (mpiexec -n " +
+             std::to_string(p.nodes) + " --map-by numa --bind-to numa), with a single rank";
   }
   return c;
 }

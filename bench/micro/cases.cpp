@@ -26,14 +26,15 @@
 namespace isobar {
 namespace {
 
-constexpr double kMinTime = 0.012;  // seconds a case that is run alone is measured for, each of so many times
+constexpr double kMinTime = 0.012;  // seconds a case that runs alone is measured in each repetition
 constexpr int kRepetitions = 3;
-constexpr int64_t kSumsInPlace = 16;  // collectives until they get new inputs: each multiplies by the ranks
+constexpr int64_t kSumsInPlace = 16;  // collectives between refills: sums multiply values by the ranks
 int registered = 0;
 
 void set_counters(benchmark::State& state, const Work& w, int threads, int64_t ranks) {
   state.counters["ops"] = 1;
-  // Counters that are zero stay out: their coefficient of variation over repetitions would be no JSON number.
+  // Zero counters are omitted, because their coefficient of variation over repetitions is NaN, which JSON
+  // cannot hold.
   for (const auto& [name, value] : {std::pair{"flops", w.flops},
                                     {"vector_flops", w.vector_flops},
                                     {"bytes", w.bytes()},
@@ -101,7 +102,7 @@ void register_peak_cases(int threads) {
     add_case(name, [t, threads](benchmark::State& state) {
       omp_set_num_threads(threads);
       constexpr int64_t n = 512;
-      std::vector<float> a(n * n), b(n * n), c(n * n);  // as many bits as either type needs
+      std::vector<float> a(n * n), b(n * n), c(n * n);  // large enough for either type
       fill({}, t, n * n, 0, a.data());
       fill({}, t, n * n, 1, b.data());
       const cpu::Gemm g{n, n, n, false, true, t, t, t, false, false};
@@ -124,7 +125,8 @@ void register_peak_cases(int threads) {
   });
 }
 
-// The plan of one collective over all ranks, its operands as nets place them: parts lie in their whole.
+// Plan of one collective over all ranks. Operands are placed as nets place them: parts are views of the
+// whole.
 Plan plan_of_collective(OpKind kind, DType t, int64_t count, const Mpi& mpi) {
   Builder b(mpi.rank(), mpi.size(), {});
   std::vector<int> ranks(mpi.size());
@@ -166,7 +168,7 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
                                   int64_t{1} << 20, int64_t{1} << 22}) {
         const bool sums = kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
         if (between_hosts && (kind != OpKind::all_reduce || t != DType::f32)) continue;
-        if (t == DType::bf16 && !sums) continue;  // what is only moved is bytes
+        if (t == DType::bf16 && !sums) continue;  // copies of bf16 are covered by bytes
         const std::string name = std::string(name_of(kind)) + "/" + name_of(t) + "/" +
                                  std::to_string(count * size_of(t)) + "B/ranks" + std::to_string(mpi.size());
         ++registered;
@@ -183,8 +185,8 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
                 mpi.barrier();
               };
               Comm comm(plan.groups);
-              // Moved by the thread that waits for it. Handing it to a communication thread costs what a step
-              // hides: there that thread is awake when the first gradients are ready.
+              // The computing thread moves the data: in a step the communication thread is already awake when
+              // the first gradients are ready, so a hand-over would measure a cost that steps do not have.
               Waiting waiting = waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores_of(mpi));
               waiting.comm_thread = false;
               Executor run(plan, backend, &comm, waiting);
@@ -208,7 +210,7 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
 
 namespace {
 
-// Google Benchmark's JSON into a string, a progress bar to the terminal.
+// Collects Google Benchmark's JSON in a string and shows progress on the terminal.
 class Collector : public benchmark::JSONReporter {
  public:
   explicit Collector(Progress& progress) : progress_(progress) {}
@@ -237,7 +239,7 @@ void add_context() {
     benchmark::AddCustomContext("core_trip_ns", std::to_string(*trip));
   benchmark::AddCustomContext("memory_bytes",
                               std::to_string(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE)));
-  if (benchmark::CPUInfo::Get().caches.empty()) {  // no sysfs here (a bare chroot): what the C library knows
+  if (benchmark::CPUInfo::Get().caches.empty()) {  // no sysfs: ask the C library
     const int64_t l3 = sysconf(_SC_LEVEL3_CACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     benchmark::AddCustomContext("cache_bytes", std::to_string(std::max({l3, l2, int64_t{1} << 20})));
   }

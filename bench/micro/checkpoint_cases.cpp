@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-// Two sizes: one in which the bytes hardly count, and one in which they do.
+// Two sizes separate the fixed cost of a checkpoint from the cost of its bytes.
 RunSpec specimen(int64_t embed_dim, int64_t ranks) {
   RunSpec s;
   s.file = "calibrate";
@@ -27,7 +27,7 @@ RunSpec specimen(int64_t embed_dim, int64_t ranks) {
   return s;
 }
 
-struct CheckpointBench {  // a rank's parameters and moments, as a run has them
+struct CheckpointBench {  // a rank's parameters and moments as in a run
   CheckpointBench(RunSpec of, int rank)
       : spec(std::move(of)), plan(build_plan(spec, rank, {})), arena(plan.memory.arena) {
     init_params(plan, 1, at(plan.params_all));

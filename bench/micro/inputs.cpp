@@ -14,24 +14,24 @@ constexpr Values kWeight{.spread = 0.02f}, kGain{.mean = 1, .spread = 0.02f};
 constexpr Values kGradient{.spread = 1e-3f};
 constexpr Values kSecondMoment{.mean = 1e-6f, .spread = 1e-6f, .positive = true};
 constexpr Values kMean{.spread = 0.05f}, kInverseDeviation{.mean = 1, .spread = 0.05f};
-constexpr Values kSum{.mean = 1e4f, .spread = 1e2f};  // of squares over a sample
+constexpr Values kSum{.mean = 1e4f, .spread = 1e2f};  // sum of squares over a sample
 constexpr Values kLargest{.mean = 3, .spread = 0.3f},
     kExponentials{.mean = 2, .spread = 0.3f, .positive = true};
 constexpr Values kSquaredNorm{.mean = 1, .spread = 0};
-constexpr Values kCounts{.below = 2, .whole = true};  // of a mask: 0 or 1
+constexpr Values kCounts{.below = 2, .whole = true};  // mask: 0 or 1
 constexpr Values kScalarsHere{.mean = NAN};           // stands for the step's scalars in the tables below
 
-// Of queries and keys that are standard normal the scores are too: the mean of exp(score) is e^(1/2).
+// Scores of standard normal queries and keys are standard normal, so the mean of exp(score) is e^(1/2).
 Values log_sum(const Op& op) {
   return {.mean = std::log(static_cast<float>(op.a.tk)) + 0.5f, .spread = 0};
 }
 
-// A label of classes, as loaders give it: in f32
+// Class labels in f32, as loaders deliver them
 Values class_of(const Op& op) {
   return {.below = std::max<int64_t>(1, op.a.n), .whole = true};
 }
 
-// Operand by operand in the order of op.h; what is not listed is told by its buffer.
+// Values by operand in the order of op.h; operands beyond the list get values by their buffer.
 struct Table {
   std::vector<Values> reads, writes;
 };
@@ -97,7 +97,7 @@ Table table_of(const Op& op) {
   }
 }
 
-// What a buffer holds where the op does not say: products, casts, copies, transfers
+// Values by buffer kind, for ops without a table: products, casts, copies, transfers
 Values by_buffer(const Buffer& b, const Plan& plan) {
   switch (b.kind) {
     case BufferKind::params:
@@ -115,14 +115,14 @@ Values by_buffer(const Buffer& b, const Plan& plan) {
   }
 }
 
-// Rows that an integer may name: of the table that is looked up, else of the op's columns (classes)
+// Range of an integer index: rows of the table that is looked up, else the op's columns (classes)
 int64_t index_range(const Op& op) {
   if (op.kind == OpKind::embedding) return op.reads[1].count / op.a.n;
   if (op.kind == OpKind::embedding_backward) return op.writes[0].count / op.a.n;
   return std::max<int64_t>(1, op.a.n);
 }
 
-// Of a prime number: no two rows of an operand are alike
+// A prime length avoids equal rows in an operand
 const std::vector<float>& normals() {
   static const std::vector<float> table = [] {
     std::vector<float> z(65521);
@@ -159,11 +159,11 @@ std::vector<Operand> operands_of(const Op& op, const Plan& plan) {
       const View& view = views[i];
       if (!view || (op.workspace && &view == &op.writes.back())) continue;
       const Buffer& b = plan.buffers[view.buffer];
-      if (b.kind == BufferKind::constants) continue;  // Backend::load_constants has filled it
+      if (b.kind == BufferKind::constants) continue;  // filled by Backend::load_constants
       Values values = i < listed.size() ? listed[i] : by_buffer(b, plan);
       const bool scalars = std::isnan(values.mean);
       if (b.dtype == DType::i32) values = {.below = index_range(op)};
-      // f16 is used with a scaled loss: its gradients are normal numbers
+      // f16 gradients come from a scaled loss, which keeps them normal numbers
       if (b.dtype == DType::f16 && values.spread == kGradient.spread) values.spread = 1;
       operands.push_back({view, values, scalars});
     }

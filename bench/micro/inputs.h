@@ -1,10 +1,10 @@
-// What benchmarks of single ops compute on: operands as a training would hold them, by what each means to its
-// op (activation, weight, gradient, statistic, moment, index …) and in its own element type.
+// Inputs for benchmarks of single ops: realistic values by each operand's role (activation, weight, gradient,
+// statistic, moment, index …) and element type.
 //
 //   fill_inputs(op, plan, [&](const View& v) { return backend.at(v); });
 //
-// The values are the same every time. How fast an op is may depend on them: large sums make the exponentials
-// of the next op underflow, and an index out of range reads anything.
+// Values are deterministic. They can affect speed and safety: large sums make exponentials underflow in the
+// next op, and an index out of range reads invalid memory.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace isobar {
 
-/// mean + spread z, z standard normal; `positive`: mean + spread |z|. Integers, and `whole` numbers: uniform
-/// in [0, below).
+/// mean + spread z, with z standard normal; `positive`: mean + spread |z|. Integers and `whole` numbers are
+/// uniform in [0, below).
 struct Values {
   float mean = 0, spread = 1;
   bool positive = false;
@@ -26,14 +26,14 @@ struct Values {
 struct Operand {
   View view;
   Values values;
-  bool scalars = false;  // a step's scalars (plan.h) as the optimizer finds them
+  bool scalars = false;  // a step's scalars (plan.h) as the optimizer expects them
 };
 
-/// What the op reads or writes, its workspace and constants left out. Where it works in place, written comes
-/// before read: what is read counts.
+/// Operands of an op except workspace and constants. Writes come before reads, so that filling an in-place
+/// operand leaves the values to read.
 std::vector<Operand> operands_of(const Op& op, const Plan& plan);
 
-/// `count` elements of type t; other streams, other values.
+/// Fills `count` elements of type t; the values depend on `stream`.
 void fill(const Values& values, DType t, int64_t count, uint64_t stream, void* to);
 
 /// Fills an op's operands.

@@ -1,6 +1,6 @@
-// What ranks lose that meet between ops, as tensor and context parallel ones do: whole steps of a run over
-// MPI, less what their ops take and what their transfers would. Whoever is late at one meeting holds the
-// others up, though it is early at the next.
+// Waiting time of ranks that synchronise between ops (tensor and context parallel): whole steps over MPI
+// minus the time of their ops and transfers. Random delays add up, because the slowest rank of each
+// synchronisation delays all others.
 #include <omp.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kUnmeasured = 3, kMeasured = 24;  // steps
 
-// This rank's step, its inputs what a loader would have brought
+// One rank's step with inputs as a loader delivers them
 class MeetingRun {
  public:
   MeetingRun(const RunSpec& spec, const Mpi& mpi)
@@ -42,7 +42,7 @@ class MeetingRun {
   }
 
   struct Step {
-    double waits, computes;  // seconds; of ranks on average
+    double waits, computes;  // seconds, averaged over ranks
   };
   Step step() {
     run_.reset_op_times();
@@ -57,7 +57,7 @@ class MeetingRun {
     const double computes = all[1] / mpi_.size();
     return {std::max(1e-9, all[0] / mpi_.size() - computes), computes};
   }
-  /// Of all transfers of a step
+  /// Work of all transfers of a step
   Work transfers() const {
     Work sum;
     for (const Instr& i : program_.instrs)
@@ -69,7 +69,7 @@ class MeetingRun {
   }
 
  private:
-  // As of the other cases of collectives: moved by the thread that computes
+  // As in the other collective cases, the computing thread moves the data
   static Waiting waiting(const Mpi& mpi) {
     Waiting w = waiting_among(1, mpi.size(), mpi.ranks_on_host(), cores_of(mpi));
     w.comm_thread = false;
@@ -114,7 +114,7 @@ bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::s
   const LayoutSpec& l = spec.layout;
   if (mpi.size() == 1 || l.world() != mpi.size() || l.tp * l.cp != l.world() || spec.run.threads > 1)
     return false;
-  if (mpi.ranks_on_host() > cores_of(mpi)) return false;  // ranks that take turns on a core wait for that
+  if (mpi.ranks_on_host() > cores_of(mpi)) return false;  // oversubscribed ranks wait for cores instead
   const std::string precision = case_precision(spec);
   if (precision.empty()) return false;
   std::string name = "lockstep/" + precision + "/" + spec.net.kind();

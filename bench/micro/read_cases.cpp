@@ -1,4 +1,4 @@
-// One loader thread: what reading, decoding and normalising a sample costs, by format.
+// Cost of reading, decoding and normalising a sample on one loader thread, by format.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -29,8 +29,7 @@ void set_counters(benchmark::State& state, double bytes, int64_t samples) {
   state.counters["ranks"] = 1;
 }
 
-// Samples in no order, as training reads them, one after the other into more memory than caches hold, as
-// batches are
+// Reads samples in random order, as training does, into a buffer larger than the caches, as batches are
 void read_samples(benchmark::State& state, const Dataset& set, double bytes) {
   constexpr size_t kBatches = 32 << 20;  // bytes
   const std::vector<SampleTensor> tensors = set.tensors();
@@ -86,7 +85,7 @@ SyntheticOptions fields_of(int64_t height, int64_t width, int64_t steps) {
   return o;
 }
 
-// Rows, which an emulator reads thousands of for a step, as its loader gives them.
+// Tables: an emulator reads thousands of rows a step, in batches as its loader does.
 void register_row_cases() {
   add("read_table/f32", [](benchmark::State& state) {
     constexpr int64_t kInputs = 14, kOutputs = 1, kBatch = 1024;
@@ -112,7 +111,7 @@ void register_row_cases() {
 }  // namespace
 
 void register_read_cases(const fs::path& scratch, const RunSpec* own) {
-  const FieldShape small{4, 64, 128}, large{4, 181, 360};  // what a sample costs, and what its bytes do
+  const FieldShape small{4, 64, 128}, large{4, 181, 360};  // to separate costs of samples and bytes
   make_synthetic((scratch / "small").string(), fields_of(small.height, small.width, 40));
   make_synthetic((scratch / "large").string(), fields_of(large.height, large.width, 12));
   const std::string source = (scratch / "large/train").string(), own_kind = own ? read_kind(*own) : "";

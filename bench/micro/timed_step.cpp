@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kWarmSteps = 3;   // primitives are made, pages are touched
-constexpr int kLeastSteps = 5;  // of a repetition
+constexpr int kWarmSteps = 3;   // create primitives, touch pages
+constexpr int kLeastSteps = 5;  // in each repetition
 constexpr std::chrono::milliseconds kRepetitionTime{400};
 
 }  // namespace
@@ -55,7 +55,7 @@ std::string TimedStep::name(const Op& op) const {
 
 void TimedStep::measure() {
   for (int i = 0; i < kWarmSteps; ++i) run([](const Op&, double) {});
-  std::vector<std::vector<double>> of_op(plan.ops.size());  // no names between ops that are timed
+  std::vector<std::vector<double>> of_op(plan.ops.size());  // by index: no name look-ups between timed ops
   const auto end = Clock::now() + kRepetitionTime;
   for (int i = 0; i < kLeastSteps || Clock::now() < end; ++i)
     run([&](const Op& op, double s) { of_op[static_cast<size_t>(&op - plan.ops.data())].push_back(s); });
@@ -75,7 +75,7 @@ void TimedStep::run(const std::function<void(const Op&, double)>& took) {
   for (const Instr& i : program_.instrs) {
     const Op& op = plan.ops[i.op];
     if (is_collective(op.kind)) continue;  // there is one rank
-    if (op.kind == OpKind::fetch) {        // what a loader would have brought
+    if (op.kind == OpKind::fetch) {        // load a batch
       fill(op);
       continue;
     }

@@ -1,6 +1,6 @@
-// A spec's step on the CPU, as rank 0 computes it, and how long each of its ops takes: in the step's order,
-// on what the ops before it left in the caches, as in a training. Repeated alone an op finds its operands in
-// the core's own cache: norms, column sums and optimizers then run twice as fast.
+// Runs a spec's step as rank 0 on the CPU and times each op within it, with caches as the previous ops left
+// them. Repeating one op alone would find its operands in cache and report norms, column sums and optimizers
+// about twice as fast as in training.
 //
 //   TimedStep step(spec, /*threads=*/1);
 //   for (const Op* op : step.distinct()) step.seconds(step.name(*op), 0);
@@ -24,15 +24,15 @@ class TimedStep {
 
   TimedStep(const RunSpec& spec, int threads);
 
-  /// One op of each name, in the step's order, without the batch's arrival and transfers.
+  /// One op of each name, in the step's order, without batch loading and transfers.
   std::vector<const Op*> distinct() const;
-  /// Of a repetition: the median over its steps and over the ops of that name, all measured when the first of
-  /// it is asked for. On the calling thread, with `threads` OpenMP threads.
+  /// Median over the steps of a repetition and the ops of that name; the first request of a repetition
+  /// measures all ops. Uses the calling thread and `threads` OpenMP threads.
   double seconds(const std::string& name, int repetition);
-  /// KIND/DTYPE/SHAPE/threadsN, as calibrate.h reads it: ops of one name do the same work.
+  /// KIND/DTYPE/SHAPE/threadsN, as calibrate.h parses it: ops of one name do the same work.
   std::string name(const Op& op) const;
 
-  /// One step; `took` is told every such op, and its seconds.
+  /// Runs one step; calls `took` with each timed op and its seconds.
   void run(const std::function<void(const Op&, double)>& took);
 
   const std::byte* at(const View& v) const { return backend_.at(v); }

@@ -1,13 +1,13 @@
-"""Attention's rates on one core of this machine, by tokens and head size: ours on each of its instruction sets and
-PyTorch's scaled_dot_product_attention, beside the machine's own f32 products (oneDNN's sgemm, 4050 x 1536 x 384).
+"""Rates of attention on one core of this machine, by tokens and head size: Isobar's on each instruction set and PyTorch's
+scaled_dot_product_attention, beside the machine's f32 products (oneDNN's sgemm, 4050 x 1536 x 384).
 
-    bench/peers/run.sh --attention                                  # everything; some six minutes
+    bench/peers/run.sh --attention                                  # everything; takes minutes
     bench/peers/run.sh --attention --tokens 4050 --peers isobar     # part of it
     bench/peers/run.sh --attention --paths avx512,avx2 --types f32 --out mine.json
 
-One head, nothing masked; GFLOP/s of 4 T^2 d forward and 10 T^2 d backward. Paths are those of ISOBAR_MAX_ISA that this
-CPU has; of bf16 the best one, of f32 each vector width. Ours is build/attention_benchmark, PyTorch's the best of some
-calls after a first. Prints a table, and with --out writes it as JSON.
+One head, nothing masked; GFLOP/s of 4 T^2 d forward and 10 T^2 d backward. Paths are the
+values of ISOBAR_MAX_ISA that this CPU supports; bf16 uses the best one, f32 each vector width. Isobar's rates come from
+build/attention_benchmark, PyTorch's are the best of several calls after a warm-up. Prints a table, and with --out writes it as JSON.
 """
 
 import argparse
@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--benchmark", default=str(ROOT / "build" / "attention_benchmark"))
     parser.add_argument("--out", help="a file for the rates as JSON")
     args = parser.parse_args()
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # one core, and always the same
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # pin to one fixed core
 
     columns = list(cases(args))
     rates = {(path, kind): torch_rates(args, kind) if path == "torch" else isobar_rates(args, path, kind)

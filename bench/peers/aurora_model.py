@@ -1,12 +1,12 @@
-"""Isobar's `net.kind: aurora` by the published code (microsoft-aurora from the package index), the reference that it
-is checked with: encoder, backbone and decoder as they are, behind Isobar's channels and parameter names.
+"""The published Aurora (microsoft-aurora from the package index) behind Isobar's channels and parameter names: the reference
+for `net.kind: aurora`.
 
-The areas of patches are taken in double: the published code does so in float32, whose last bits move the codes of
-their shortest wavelengths, on each device to others.
+Areas of patches are computed in double, because float32, as in the published code, makes their position codes differ
+between devices.
 
-Parameters differ from the published ones in two ways: q, k and v are apart (there one qkv), and a patch embedding is
-one weight [D, variables, history, p, p] (there one a variable). Fields are normalised already. What is timed (main) is the
-published net with its own parameters; bf16 is its own autocast, of the backbone alone."""
+Parameters differ from the published ones in two ways: q, k and v are separate (there one qkv), and a patch
+embedding is one weight [D, variables, history, p, p] (there one a variable). Input fields are already normalised. main
+times the published net with its own parameters; bf16 is its own autocast, of the backbone alone."""
 
 import argparse
 import contextlib
@@ -32,7 +32,7 @@ encoder.pos_scale_enc = lambda width, lat, lon, *args, **kwargs: posencoding.pos
 
 
 def time_codes(hours, width):
-    """[n] hours since 1970 -> [n, width], what the net reads of a sample's time"""
+    """[n] hours since 1970 -> [n, width], the net's encoding of a sample's time"""
     return absolute_time_expansion(torch.tensor(hours, dtype=torch.float32), width)
 
 
@@ -53,7 +53,7 @@ class Aurora(nn.Module):
             embed_dim=embed_dim, num_heads=num_heads, mlp_ratio=mlp_ratio, dec_mlp_ratio=dec_mlp_ratio,
             max_history_size=history, timestep=datetime.timedelta(hours=lead_time),
             use_lora=use_lora)
-        self.published = [published]  # not a submodule: its parameters are ours, see theirs()
+        self.published = [published]  # a list, not a submodule: its parameters are ours, see theirs()
         self.surf, self.static, self.atmos, self.levels = surf_vars, static_vars, atmos_vars, tuple(levels)
         self.history, self.lead, self.patch, self.latent = history, float(lead_time), patch_size, latent_levels
         self.lat = torch.tensor([north - spacing * i for i in range(img_height)])
@@ -149,7 +149,7 @@ def main():
     torch.set_num_threads(args.threads)
     known = Aurora.__init__.__code__.co_varnames[1:Aurora.__init__.__code__.co_argcount]
     around = Aurora(**{k: v for k, v in args.net.items() if k in known})
-    around.weights = nn.ParameterList()  # a copy, which would count as memory
+    around.weights = nn.ParameterList()  # drops a copy that would count as memory
     net = around.published[0].float()
     optimizer = make_optimizer(net, args.optimizer)
     size = (args.net["img_height"], args.net["img_width"])

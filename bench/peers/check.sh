@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# This build's step times beside the last ones stored for the same kind of CPU: prints a table for each net, and fails
-# where a step takes 10 % longer, and more than noise. By hand, while nothing else runs: four minutes on two cores.
+# Compares this build's step times with those stored for the same CPU model: prints a table for each net, and
+# fails if a step is 10 % slower beyond noise. Run it by hand on an idle machine; it takes minutes.
 #
 #   bench/peers/check.sh                    # vit-small and vit-384, fp32 and bf16, all cores
 #   bench/peers/check.sh --net vit-small    # one of them

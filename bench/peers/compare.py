@@ -1,4 +1,4 @@
-"""Times the same training step in PyTorch and in Isobar, by turns on the same cores, and prints the ratio.
+"""Times the same training step in PyTorch and in Isobar, alternating on the same cores, and prints the ratio.
 
     bench/peers/run.sh                                    # the usual two nets, fp32 and bf16, all cores
     bench/peers/run.sh --threads 1 --amp bf16 configs/models/vit-small.yaml
@@ -6,7 +6,7 @@
 
 Isobar runs the config on noise made in memory; PyTorch gets the same net, batch, optimizer, precision and thread count
 (bench/peers/vit.py), in eager mode and through torch.compile, and the faster of the two is the peer. Its allocator is
-told to keep memory (PEER_ENV), which makes its bf16 step some 10 % faster. The two then alternate: A B A B ... Times are
+configured to keep memory (PEER_ENV), which makes its bf16 step faster. The two then alternate: A B A B ... Times are
 of steps after warm-up, without waiting for data; peak memory is the process's resident set at its largest. Results: bench/results/peers-<cpu>.json.
 """
 
@@ -23,13 +23,13 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CASES = {"configs/models/vit-small.yaml": 4, "configs/models/vit-384.yaml": 1}  # config: global batch
-WARMUP = 2  # steps; as many as Isobar leaves out
+WARMUP = 2  # steps; equal to Isobar's warm-up
 PEER_ENV = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "8000000000", "MALLOC_TOP_PAD_": "67108864"}
 
 
 def run_command(command, cores, threads, extra_env=None):
     """Runs on the given cores; returns stdout, and peak memory in bytes. A failure ends the comparison with the
-    command's own words."""
+    command's output."""
     env = os.environ | {"OMP_NUM_THREADS": str(threads)} | (extra_env or {})
     pin = lambda: os.sched_setaffinity(0, cores)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -61,7 +61,7 @@ def run_isobar(args, config, batch, amp, threads, cores, steps):
 
 
 def torch_net(net):
-    """The command that times a net of this kind, without what all of them take."""
+    """The command that times a net of this kind, without common arguments."""
     if net["kind"] == "regional-gnn":
         return [ROOT / "bench/peers/regional_gnn.py", json.dumps(net)]
     if net["kind"] == "aurora":

@@ -1,11 +1,11 @@
-"""PyTorch's caching allocator of GPU memory, replayed without a GPU: what it reserves for a sequence of allocations.
+"""Simulates PyTorch's caching allocator without a GPU: bytes reserved for a sequence of allocations.
 
     a = Allocator(expandable=True)      # PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, as torchtitan sets it
     a.allocate("x", 1 << 30, stream=0); a.free("x"); a.reserved, a.peak
 
-A pool for small (up to 1 MiB) and for large blocks of every stream. A request takes the smallest free block that holds it,
-and the rest of it stays free; else memory is asked of the device: in segments of their own, or at the end of the one that grows.
-Nothing is given back: the device is taken to be large enough.
+A pool for small (up to 1 MiB) and for large blocks of every stream. A request splits the smallest free block that
+is large enough; else memory is reserved from the device, as a new segment or at the end of an expandable one. Nothing is
+returned to the device, which is assumed to be large enough.
 """
 import bisect
 
@@ -17,11 +17,11 @@ def up(n, unit):
 
 
 class Pool:
-    """Blocks by address; those that are free by (size, address)."""
+    """Blocks by address; free blocks by (size, address)."""
 
     def __init__(self, small, expandable):
         self.small, self.expandable = small, expandable
-        self.end = 0  # of all addresses given out
+        self.end = 0  # end of all addresses handed out
         self.size, self.before, self.after, self.is_free = {}, {}, {}, {}
         self.free_blocks = []
         self.tail = None
@@ -40,7 +40,7 @@ class Pool:
         self.is_free[at] = False
 
     def allocate(self, n):
-        """Address, and bytes that were asked of the device."""
+        """Returns the address, and the bytes newly reserved from the device."""
         grown = 0
         i = bisect.bisect_left(self.free_blocks, (n, -1))
         if i < len(self.free_blocks):
@@ -61,7 +61,7 @@ class Pool:
         else:
             grown = 2 * MIB if self.small else 20 * MIB if n < 10 * MIB else up(n, 2 * MIB)
             at = self.end
-            self.end += grown + 1  # segments never merge
+            self.end += grown + 1  # a gap, so that segments never merge
             self._add(at, grown, None, None, False)
         rest = self.size[at] - n
         if rest > 0 and (self.small or self.expandable or rest > MIB):

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Peak memory of PyTorch's FSDP2 on one rank, as PyTorch's own tracker counts it: what Isobar's account of torchtitan and
-FSDP is held against (tests/golden/fsdp_memory.csv, tests/perfmodel/fsdp_memory_test.cpp).
+"""Peak memory of PyTorch's FSDP2 on one rank by PyTorch's own tracker: the reference for Isobar's memory model of
+torchtitan and FSDP (tests/golden/fsdp_memory.csv, tests/perfmodel/fsdp_memory_test.cpp).
 
     fsdp_memory.py                              # the whole table, to standard output: ten seconds a row
     fsdp_memory.py --only llama-1b --limit 4    # some of it
-    fsdp_memory.py --check tests/golden/fsdp_memory.csv --limit 6   # recomputes rows; exit code 1 where one moved
+    fsdp_memory.py --check tests/golden/fsdp_memory.csv --limit 6   # recomputes rows; exit code 1 if one changed
     fsdp_memory.py --gloo                       # two real processes beside the fake world of two
 
-No GPU and no memory is needed: tensors are FakeTensors (on "cpu", which backward passes among them ask for, with the
-operations that a GPU takes), ranks a fake process group (as torchtitan's own scripts/estimate does), memory the
-FSDPMemTracker's, and what the allocator reserves for it a replay (cuda_allocator.py).
+No GPU or memory is needed: tensors are FakeTensors (on "cpu", as their backward passes require, with the operations of
+a GPU), ranks a fake process group (as in torchtitan's scripts/estimate), memory is counted by FSDPMemTracker, and the
+allocator is simulated (cuda_allocator.py).
 The net is Llama 3 in torchtitan's shape: per-block fully_shard, bf16 parameters, reduction in fp32, fused AdamW over
-fp32 shards, cross-entropy of logits in fp32. Three steps are taken: states come with the first, and the allocator's holes settle.
+fp32 shards, cross-entropy of logits in fp32. Three steps run: optimizer states are created in the first, and the allocator reaches a steady state.
 """
 import argparse
 import csv
@@ -107,7 +107,7 @@ ShardingPropagator._propagate_tensor_meta_non_cached = aside(ShardingPropagator.
 
 
 class FusedNorm(torch.autograd.Function):
-    """What a fused kernel takes and keeps; fake tensors have nothing to compute."""
+    """Inputs and saved tensors of a fused kernel; fake tensors need no computation."""
 
     @staticmethod
     def forward(ctx, x, weight):
@@ -121,7 +121,7 @@ class FusedNorm(torch.autograd.Function):
 
 
 class Norm(nn.Module):
-    """RMSNorm. Before PyTorch 2.9 it was no kernel on GPUs, but operations in fp32 that keep what they read."""
+    """RMSNorm. Before PyTorch 2.9 it was not one kernel on GPUs, but operations in fp32 that save their inputs."""
 
     fused = True
 
@@ -234,7 +234,7 @@ def sharded(net, mesh, reshard, units):
     if units == "ends":
         fully_shard(net.tok_embeddings, **how, reshard_after_forward=reshard)
     for i, block in enumerate(net.layers):
-        last = i == len(net.layers) - 1 and units == "blocks"  # is needed again at once
+        last = i == len(net.layers) - 1 and units == "blocks"  # needed again at once
         fully_shard(block, **how, reshard_after_forward=reshard and not last)
     if units == "ends":
         fully_shard([net.norm, net.output], **how, reshard_after_forward=False)
@@ -266,13 +266,13 @@ def peak(net_of, layers, mesh, seq, batch, ac, reshard=True, units="ends", devic
     return (parts["Total"], *(a.peak for a in tracker.allocators))
 
 
-# Allocated; reserved with expandable segments, and without
+# Allocated bytes, reserved bytes with expandable segments, and without
 FIGURES = ["peak_bytes", "reserved_bytes", "segments_bytes"]
 COLUMNS = ["net", "layers", "ranks", "seq", "batch", "recompute", "reshard", "units", "norm"]
 
 
 def grid():
-    """What varies around one choice of each net (8 ranks, a sample of 8,192 tokens each)."""
+    """Variations of one base case of each net (8 ranks, one sample of 8,192 tokens each)."""
 
     def row(net, layers, ranks=8, seq=8192, batch=1, recompute="none", reshard=1, units="ends", norm="fused"):
         return dict(zip(COLUMNS, (net, layers, ranks, seq, batch, recompute, reshard, units, norm)))
@@ -340,7 +340,7 @@ def real(rank, port, queue):
 
 
 def gloo():
-    """What two processes hold that compute and exchange in earnest, beside the same among fake tensors."""
+    """Memory of two real processes, beside the same with fake tensors."""
     import torch.multiprocessing as mp
 
     queue = mp.get_context("spawn").SimpleQueue()

@@ -1,5 +1,5 @@
-"""Isobar's `net.kind: graphcast` in PyTorch with index_add, the reference that it is checked with. The graph is built here
-a second time, by looking at all pairs, its mesh nodes in another order. The parameter names are those of Isobar's
+"""Isobar's `net.kind: graphcast` in PyTorch with index_add, its reference in tests. The graph is built
+independently from all pairs, its mesh nodes in another order. The parameter names are those of Isobar's
 checkpoints, as in regional_gnn.py."""
 
 import math
@@ -45,7 +45,7 @@ def split_icosahedron(level):
 
 
 def inside(p, corners):
-    """How far the point lies inside of a spherical triangle, at least: below zero is outside."""
+    """Smallest distance of the point to the sides of a spherical triangle; negative: outside."""
     a, b, c = corners
     if torch.dot(torch.linalg.cross(b - a, c - a), a) < 0:
         b, c = c, b
@@ -76,7 +76,7 @@ class GraphCast(nn.Module):
         grid = torch.stack([lat.cos() * lon.cos(), lat.cos() * lon.sin(), lat.sin()], dim=1)
         longest = max((nodes[a] - nodes[b]).norm().item() for f in faces for a, b in zip(f, f[1:] + f[:1]))
         near = torch.nonzero(torch.cdist(nodes, grid) <= radius * longest)
-        aside = 1e-9 * torch.tensor([0.3, 0.5, 0.8], dtype=torch.float64)  # a point on a side is of one triangle
+        aside = 1e-9 * torch.tensor([0.3, 0.5, 0.8], dtype=torch.float64)  # shifted: one triangle a point
         corners = [max(faces, key=lambda f: inside(p + aside, nodes[list(f)])) for p in grid]
         constant = lambda name, value: self.register_buffer(name, value, persistent=False)
         for name, places, pairs in (
@@ -99,7 +99,7 @@ class GraphCast(nn.Module):
                                      "mesh": mlp(node), "grid": mlp({"node": D})})
         self.steps = nn.ModuleList(nn.ModuleDict({"edge": mlp(edge), "node": mlp(node)}) for _ in range(num_gnn_layers))
         self.decode = nn.ModuleDict({"features": mlp({"0": 4}), "edge": mlp(edge), "grid": mlp(node),
-                                     "mesh": mlp({"node": D})})  # the last one feeds nothing
+                                     "mesh": mlp({"node": D})})  # the last step has no further consumer
         self.head = mlp({"0": D}, out_channels, norm=False)
         self.shape = (img_height, img_width)
 

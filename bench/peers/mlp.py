@@ -1,4 +1,4 @@
-"""Isobar's `net.kind: mlp` in PyTorch, the reference that it is checked with. The parameter names are those of
+"""Isobar's `net.kind: mlp` in PyTorch, its reference in tests. The parameter names are those of
 Isobar's checkpoints."""
 
 import torch

@@ -1,6 +1,6 @@
-"""Isobar's `net.kind: regional-gnn` in PyTorch with index_add, the reference that it is checked with. The graph is built
-here a second time, by looking at all pairs. The parameter names are those of Isobar's checkpoints: a first linear over
-operands side by side has a weight for each, torch.cat of which along dim 1 is the usual one.
+"""Isobar's `net.kind: regional-gnn` in PyTorch with index_add, its reference in tests. The graph is built
+here a second time, by looking at all pairs. The parameter names are those of Isobar's checkpoints: the first linear over
+concatenated operands has one weight for each operand; torch.cat along dim 1 gives the usual weight.
 
 As a command it times training steps (bench/peers/compare.py); NET is the `net` of a run's spec:
 
@@ -111,7 +111,7 @@ class RegionalGNN(nn.Module):
         self.head = mlp(latent_size, out_channels, norm=False)
 
     def predicted(self, fields):
-        """Of fields [B, C, H, W] what the net predicts: [B, C, 1, downstream nodes]"""
+        """Selects the predicted points of fields: [B, C, H, W] -> [B, C, 1, downstream nodes]"""
         return fields.flatten(2)[:, :, self.down_points].unsqueeze(2)
 
     def forward(self, x):

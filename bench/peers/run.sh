@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Isobar beside current PyTorch on this machine's CPU: prints step times and their ratio.
+# Compares Isobar with current PyTorch on this machine's CPU: prints step times and their ratio.
 #
 #   bench/peers/run.sh             # vit-small and vit-384, fp32 and bf16, all cores; some 20 minutes on 2
 #   bench/peers/run.sh --help      # other configs, threads, rounds (arguments of compare.py)
 #   bench/peers/run.sh --attention # attention alone, by tokens and head size, on one core (attention.py)
 #   bench/peers/run.sh --setup-only
 #
-# PyTorch comes from the package index into .venv-peers (some gigabytes, once), apart from everything else. With it
-# there, the tests also let PyTorch read checkpoints (tests/engine/pytorch_checkpoint.py).
+# PyTorch is installed from the package index into .venv-peers (some gigabytes, once). If it is there, the
+# tests also load checkpoints with PyTorch (tests/engine/pytorch_checkpoint.py).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 cd "$ISOBAR_ROOT"
 
-TORCH="${ISOBAR_PEER_TORCH:-torch}"  # a version to compare with: ISOBAR_PEER_TORCH=torch==2.9.1
+TORCH="${ISOBAR_PEER_TORCH:-torch}"  # another version: ISOBAR_PEER_TORCH=torch==2.9.1
 
 if [[ "${1:-}" == --setup-only ]]; then
   setup_isobar --no-build

@@ -1,5 +1,5 @@
-"""Isobar's `net.kind: unet` in PyTorch: a ViT of two resolutions with a skip connection, the reference that it is
-checked with. The parameter names are those of Isobar's checkpoints."""
+"""Isobar's `net.kind: unet` in PyTorch: a ViT of two resolutions with a skip connection, its reference in
+tests. The parameter names are those of Isobar's checkpoints."""
 
 import torch
 from torch import nn

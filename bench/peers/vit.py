@@ -1,4 +1,4 @@
-"""The ViT of the NERSC tutorial in current PyTorch: the peer that Isobar is timed against and checked with.
+"""The ViT of the NERSC tutorial in current PyTorch: the peer for Isobar's timings and tests.
 
 Written as a PyTorch user would write it today: F.scaled_dot_product_attention, exact GELU, fused Adam, autocast for
 bf16, torch.compile on request. The parameter names are those of Isobar's checkpoints.
@@ -127,8 +127,8 @@ def train_step(model, optimizer, x, y, amp):
 
 
 def time_steps(step, count, device):
-    """Seconds of each of `count` steps, and the last one's loss. On a GPU steps follow each other without the host
-    waiting for any, and the device's own events tell when each was over."""
+    """Seconds of each of `count` steps, and the last one's loss. On a GPU steps are queued without waiting, and device
+    events time them."""
     if device == "cpu":
         seconds = []
         for _ in range(count):
@@ -155,7 +155,7 @@ def matmul_rate(n=8192, count=20):
 
 
 def attention_kernels(step):
-    """What attention ran on: the kernels of one step whose names say so, the longest first. PyTorch chooses among
+    """Attention kernels of one step, found by name, the longest first. PyTorch chooses among
     cuDNN's, FlashAttention, a memory-efficient one and plain products, by shape, type and version."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as prof:
         step()

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Says whether a bundle of Isobar runs on this machine, and fits it to the machine's libraries. Run it once
-# where the bundle was unpacked, with the site's MPI loaded, and again when that changes; nothing outside of
-# the bundle is touched.
+# Checks whether an Isobar bundle runs on this machine, and adapts it to the machine's libraries. Run it in
+# the unpacked bundle with the site's MPI loaded, and again when that changes; it changes only files of the
+# bundle.
 here="$(cd "$(dirname "$0")" && pwd)" || exit 1
 fail() { echo "check.sh: $1 -> $2" >&2; exit 2; }
 built() { sed -n "s/^$1=//p" "$here/BUILT"; }
 older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -1)" = "$1" ]; }
 
-# place NAME: where the linker would find a library of the system
+# place NAME: path at which the linker finds a system library
 place() {
   for folder in $(echo "$LD_LIBRARY_PATH" | tr : ' '); do
     if [ -e "$folder/$1" ]; then echo "$folder/$1"; return; fi
@@ -21,8 +21,7 @@ has="$(getconf GNU_LIBC_VERSION 2>/dev/null)" || fail "this machine has no glibc
   fail "this machine has $has, and the bundle needs ${wants#GLIBC_}" "build from source, or use a container"
 [ -w "$here/lib" ] || fail "$here/lib cannot be written" "unpack the bundle in a folder of yours"
 
-# A process has one C++ library. What MPI was built with may need a newer one than the bundle's, never an
-# older one.
+# A process loads one C++ library. MPI's may need a newer one than the bundle's, never an older one.
 newest() { grep -ao 'GLIBCXX_3\.4\.[0-9]*' "$1" | sort -uV | tail -1; }
 cxx="libstdc++.so.6 libgcc_s.so.1"
 for name in $cxx; do
@@ -35,7 +34,7 @@ if [ -n "$theirs" ] && older "$(newest "$here/lib/libstdc++.so.6")" "$(newest "$
   echo "$theirs is newer than the bundle's, and takes its place"
 fi
 
-# Descendants of MPICH share an ABI, not the file's name: Debian's is libmpich.so.12.
+# MPICH derivatives share an ABI but not the file name: Debian's is libmpich.so.12.
 rm -f "$here/lib/libmpi.so.12"
 if [ "$(built mpi)" = mpich ] && [ -z "$(place libmpi.so.12)" ] && [ -n "$(place libmpich.so.12)" ]; then
   cp "$here/lib/debian/libmpi.so.12" "$here/lib/"

@@ -36,7 +36,7 @@ std::string where(const ResultTail& tail) {
   return text;
 }
 
-// The last line of the error output that says something.
+// The last non-empty line of the error output.
 std::string last_words(const std::string& err) {
   size_t end = err.find_last_not_of(" \t\r\n");
   if (end == std::string::npos) return "";
@@ -63,7 +63,7 @@ bool says_out_of_memory(const std::string& err) {
          err.find("Cannot allocate memory") != std::string::npos;
 }
 
-// In the words of the CUDA runtime, cuBLAS and cuDNN.
+// Recognises messages of the CUDA and HIP runtimes, cuBLAS and cuDNN.
 bool says_device_out_of_memory(const std::string& err) {
   for (const char* words : {"cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA out of memory",
                             "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "hipErrorOutOfMemory"})
@@ -71,7 +71,7 @@ bool says_device_out_of_memory(const std::string& err) {
   return false;
 }
 
-// glibc's assert() and libstdc++'s.
+// Recognises assertions of glibc and libstdc++.
 bool says_assertion(const std::string& err) {
   return (err.find("Assertion `") != std::string::npos || err.find("Assertion '") != std::string::npos) &&
          err.find("failed") != std::string::npos;
@@ -122,7 +122,7 @@ Verdict of_exit(int code, const ProcessOutcome& o, const ResultTail& tail, const
   if (says_assertion(err)) return {RunClass::assertion, with_words("a check failed " + where(tail), err)};
   if (says_out_of_memory(err)) return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
   if (code > 128 && code <= 128 + SIGRTMAX)
-    return of_signal(code - 128, o, tail, err);  // as mpiexec and shells say it
+    return of_signal(code - 128, o, tail, err);  // 128 + signal, as mpiexec and shells report it
   const std::string text = "exit code " + std::to_string(code) + " " + where(tail);
   return {tail.started ? RunClass::crash : RunClass::launch_fail, with_words(text, err)};
 }
@@ -158,7 +158,7 @@ bool is_final(RunClass c) {
 }
 
 Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
-  // A complete result is a measurement, however the process left afterwards.
+  // A complete result counts, however the process exited afterwards.
   if (tail.ended && tail.status == "ok") return {RunClass::ok, how_it_ended(o)};
   if (o.end == ProcessEnd::not_started)
     return {RunClass::launch_fail, std::string("could not be started: ") + std::strerror(o.code)};
@@ -171,12 +171,12 @@ Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::str
   if (says_storage_failed(err) || says_storage_failed(tail.message))
     return {RunClass::interrupted, with_words("its results could not be written " + where(tail), err), true,
             true};
-  // The run's own word counts next; "interrupted" is only its echo of the signal that a limit sent.
+  // The run's own failure class comes next, except "interrupted", which only echoes a signal sent by a limit.
   if (tail.ended)
     if (const auto own = run_class(tail.failure);
         own && *own != RunClass::interrupted && *own != RunClass::ok)
       return {*own, tail.message.empty() ? where(tail) : tail.message};
-  // What never began cannot hang: whoever should have started it did not, as when a node's daemon is gone.
+  // A run that never started cannot hang: its launcher failed, for example because a node's daemon is gone.
   if (!tail.started && (o.end == ProcessEnd::timeout || o.end == ProcessEnd::hang))
     return {RunClass::launch_fail, with_words("had not begun after " + seconds(o.wall_s), err)};
   if (o.end == ProcessEnd::timeout)

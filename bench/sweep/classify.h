@@ -1,7 +1,7 @@
-// How a trial ended, in one word that the program writes itself.
+// Classes of how a trial ended.
 //
-// classify() is a pure function of what the supervisor saw (exit code, signal, limit), of the last events in
-// the run's own result file and of the end of its error output.
+// classify() is a pure function of what the supervisor saw (exit code, signal, limit), the last events in the
+// result file, and the end of the error output.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,67 +13,64 @@ namespace isobar {
 
 enum class RunClass {
   ok,
-  bad_config,    // the run refused its configuration (exit code 2)
+  bad_config,    // the run rejected its configuration (exit code 2)
   oom_host,      // host memory ran out, or the trial's memory limit did
   oom_device,    // an accelerator's memory ran out
-  timeout,       // wall clock
+  timeout,       // wall-clock limit
   hang,          // no progress
-  crash,         // a signal, or an end without a result
+  crash,         // a signal, or an exit without a result
   assertion,     // a check in the program or one of its libraries failed
   numeric,       // NaN or infinite loss (exit code 3)
-  wrong_result,  // ran, but its own check of what it computed failed
-  noisy,         // ran, but its steps scatter more than the sweep allows
+  wrong_result,  // ran, but its self-check failed
+  noisy,         // ran, but its step times scatter more than the sweep allows
   implausible,   // ran, and is faster than the machine's peaks allow
-  launch_fail,   // never began: not started, or ended before run_start; tried again by the next sweep
-  node_fail,     // its node went down; tried again
-  preempted,     // its job had to give way; tried again
-  interrupted,   // stopped from outside together with the sweep; tried again by the next sweep
+  launch_fail,   // not started, or ended before run_start; retried by the next sweep
+  node_fail,     // its node failed; retried
+  preempted,     // its job was preempted; retried
+  interrupted,   // stopped from outside together with the sweep; retried by the next sweep
 };
 
 const char* name_of(RunClass c);
 std::optional<RunClass> run_class(const std::string& name);
-/// Whether a trial of this class is complete: it is not run again unless asked. The faults of the
-/// infrastructure are not.
+/// A final class is not run again unless requested. Infrastructure failures are not final.
 bool is_final(RunClass c);
 
-/// What the last events of result.jsonl say.
+/// Summary of the last events of result.jsonl.
 struct ResultTail {
-  bool started = false;  // run_start is there
-  int64_t starts = 0;    // and how many: one that goes on from a checkpoint writes another
-  bool ended = false;    // run_end is there
+  bool started = false;  // run_start is present
+  int64_t starts = 0;    // number of run_start: a resumed run writes another
+  bool ended = false;    // run_end is present
   std::string status;    // of run_end: ok | failed
-  std::string failure;   // its class
+  std::string failure;   // its failure class
   std::string message;
   std::string last_event;  // e.g. "step"
   int64_t last_step = -1;
-  std::string last_op;  // where an event names one
+  std::string last_op;  // if an event names one
 };
 
 struct Verdict {
   RunClass run_class = RunClass::interrupted;
-  std::string message;   // "" when there is nothing to say
-  bool retry = false;    // not the trial's own doing, whatever the class: it may be tried again
-  bool storage = false;  // the results' filesystem failed: what follows would fare no better
+  std::string message;   // "": none
+  bool retry = false;    // caused by the infrastructure: may be retried, whatever the class
+  bool storage = false;  // the results' filesystem failed, so later trials would fail too
 };
 
-/// What a measurement must satisfy to count as one; 0 = not asked.
+/// Conditions that a measurement must meet; 0 = not checked.
 struct Plausibility {
-  double least_step_s = 0;  // no machine of these peaks takes less
+  double least_step_s = 0;  // lower bound from the machine's peaks
   double noise_limit = 0;   // StepStats::spread() of the steps
 };
 struct StepStats;  // results.h
-/// An ok verdict that `step_s` contradicts becomes noisy or implausible.
+/// Turns an ok verdict that violates the conditions into noisy or implausible.
 Verdict doubted(Verdict v, const StepStats& step_s, const Plausibility& p);
 
-/// What the scheduler's last word on a job ("NODE_FAIL", "CANCELLED by 0", …) means for the trial that it was
-/// running.
+/// The verdict on a trial whose job ended in this scheduler state ("NODE_FAIL", "CANCELLED by 0", …).
 Verdict verdict_of_job(const std::string& state, const std::string& job);
 
 Verdict classify(const ProcessOutcome& outcome, const ResultTail& tail, const std::string& err_tail);
 
-/// The verdict on a run of which only its result file is left (the sweep died before it could judge): set
-/// only when the file settles it. A failure that the death of the sweep may itself have caused does not
-/// count.
+/// The verdict on a run whose sweep died first, from its result file alone; empty if that does not settle it.
+/// Failures that the sweep's death may have caused do not count.
 std::optional<Verdict> verdict_from_results(const ResultTail& tail);
 
 }  // namespace isobar

@@ -31,7 +31,7 @@ const std::vector<std::string>& sweep_keys() {
 
 namespace {
 
-// Names that people type for the axes they sweep most, with their keys.
+// Short names of frequently swept keys.
 const std::map<std::string, std::string>& short_keys() {
   static const std::map<std::string, std::string> names = {{"gpus", kRanksKey},
                                                            {"ranks", kRanksKey},
@@ -74,7 +74,7 @@ bool is_run(const json& file) {
                      [&](const std::string& section) { return file.contains(section); });
 }
 
-// Whatever name and nesting the file gave it.
+// Removes the key in every spelling and nesting.
 void erase_key(json& section, const std::string& key, const std::string& prefix = "") {
   if (!section.is_object()) return;
   for (auto it = section.begin(); it != section.end();) {

@@ -1,4 +1,4 @@
-// Which runs a rule of a sweep file is about: of `exclude:` and of `when:`.
+// Conditions that select runs in `exclude:` and `when:` rules of a sweep file.
 //
 //   {policy.amp: bf16, gpus: ">= 4"}          # every key holds its value, one of its values, or is in bounds
 //   "layout.tp * layout.pp > 4"               # or an expression (expression.h)
@@ -14,27 +14,27 @@
 
 namespace isobar {
 
-/// ">= 4": a bound that a number may be within.
+/// A bound such as ">= 4".
 struct Bound {
   std::string op;  // < <= > >=
   double limit = 0;
   bool holds(const nlohmann::json& value) const;
 };
-/// Of a condition's value; unset: it is a plain one.
+/// Parses a condition's value; unset if it is a plain value.
 std::optional<Bound> bound_of(const nlohmann::json& value);
 
 struct Condition {
-  std::string place;  // in the file, for errors: "exclude[0]"
+  std::string place;  // place in the file, for errors: "exclude[0]"
   std::vector<std::pair<std::string, std::vector<nlohmann::json>>> keys;  // all must hold
   std::optional<Expression> expression = std::nullopt;
 
-  /// `spec`: to_json of a run. Throws ConfigError for what an expression cannot compare.
+  /// `spec`: to_json of a run. Throws ConfigError if an expression cannot compare its operands.
   bool holds(const nlohmann::json& spec, int64_t ranks, const std::string& file) const;
 };
 
-/// Of a run (to_json) on so many ranks; null for a key that its net does not have.
+/// Value of a key in a run (to_json) on this number of ranks; null if its net does not have the key.
 nlohmann::json value_of(const nlohmann::json& spec, int64_t ranks, const std::string& key);
-/// Refuses keys that this run does not have, and what cannot be compared. Throws ConfigError.
+/// Throws ConfigError for keys that this run does not have, and for operands that cannot be compared.
 void check_expression(const Condition& c, const RunSpec& example, const std::string& file);
 
 }  // namespace isobar

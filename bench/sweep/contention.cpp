@@ -12,18 +12,18 @@ namespace {
 
 constexpr double kLeast = 0.15, kTimes = 3;
 constexpr size_t kSiblings = 4;
-constexpr double kFar = 2;  // round trips: 60-90 ns inside one core complex, 330-360 between two (Zen 4)
+constexpr double kFar = 2;  // ratio of round trips that separates one core complex from two
 
-// The median of sorted values but the one at `own`.
+// Median of sorted values without the one at `own`.
 double median_without(const std::vector<double>& sorted, size_t own) {
   const size_t n = sorted.size() - 1;
   const auto at = [&](size_t k) { return sorted[k < own ? k : k + 1]; };
   return (at((n - 1) / 2) + at(n / 2)) / 2;
 }
 
-// Timed trials whose round trip is more than kFar times the quickest of their host, which is noted in `out`.
+// Timed trials whose round trip exceeds kFar times their host's shortest; both are stored in `out`.
 std::vector<size_t> far_trials(const std::vector<Signs>& trials, std::vector<Contention>& out) {
-  std::map<std::string, double> least;  // of each host
+  std::map<std::string, double> least;  // by host
   for (const Signs& t : trials)
     if (t.spread >= 0 && t.trip_ns > 0) {
       const auto [at, first] = least.try_emplace(t.host, t.trip_ns);
@@ -39,12 +39,12 @@ std::vector<size_t> far_trials(const std::vector<Signs>& trials, std::vector<Con
   return far;
 }
 
-// Sets `slower` of those that are far.
+// Sets `slower` of the far trials.
 void price_far(const std::vector<Signs>& trials, const ExperimentOf& experiment_of,
                std::vector<Contention>& out) {
   const std::vector<size_t> far = far_trials(trials, out);
-  if (far.empty()) return;                          // on most hosts: nobody is asked what it ran
-  std::map<std::string, std::vector<double>> near;  // step times of each experiment
+  if (far.empty()) return;                          // usual case: experiments need not be looked up
+  std::map<std::string, std::vector<double>> near;  // step times by experiment
   for (size_t i = 0; i < trials.size(); ++i)
     if (trials[i].spread >= 0 && trials[i].trip_ns > 0 && out[i].trip_ns == 0)
       near[trials[i].host + experiment_of(i)].push_back(trials[i].step_s);
@@ -114,7 +114,7 @@ void mark_contended(std::vector<RunRecord>& runs) {
   for (const RunRecord& r : runs) {
     const bool timed = (r.run_class == RunClass::ok || r.run_class == RunClass::noisy) && r.step_s.median > 0;
     Signs s{.ranks = r.ranks, .spread = timed ? r.step_s.spread() : -1, .step_s = r.step_s.median};
-    for (const RankRecord& rank : r.ranks_told.ranks)
+    for (const RankRecord& rank : r.ranks_record.ranks)
       if (const double trip = rank.core_trip_ns.value_or(0); trip > s.trip_ns)
         s.trip_ns = trip, s.host = rank.host;
     signs.push_back(std::move(s));

@@ -13,7 +13,7 @@ namespace isobar {
 namespace {
 
 constexpr const char* kExample = "write e.g. layout.tp > 2 and policy.amp == bf16";
-constexpr int kDeepest = 200;  // parentheses within one another
+constexpr int kDeepest = 200;  // most nested parentheses
 
 enum class Kind { number, word, name, sign, end };
 struct Token {
@@ -75,7 +75,7 @@ const char* kind_of(const Expression::Value& v) {
 }  // namespace
 
 struct Expression::Node {
-  std::string sign;  // of an operator; "": a key or a value
+  std::string sign;  // operator; "": a key or a value
   std::string key;   // "": a value
   Value value{};
   std::vector<std::shared_ptr<const Node>> of{};
@@ -172,7 +172,7 @@ class Parser {
     return std::make_shared<const Node>(std::move(leaf));
   }
 
-  struct Deeper {  // a text of parentheses alone must not use up the stack
+  struct Deeper {  // bounds recursion, so that parentheses cannot overflow the stack
     explicit Deeper(int& depth) : at(depth) {
       if (++at > kDeepest) throw BadExpression{"is nested too deeply", "write several rules"};
     }
@@ -187,7 +187,7 @@ class Parser {
   int depth_ = 0;
 };
 
-// `all`: of every part, whether the answer depends on it or not.
+// `all`: evaluates every part, without short circuit.
 class Evaluation {
  public:
   Evaluation(const Expression::Lookup& lookup, bool all) : lookup_(lookup), all_(all) {}

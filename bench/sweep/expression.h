@@ -1,11 +1,11 @@
-// Conditions on a run as people write them: "tp * pp > 4 and amp == none".
+// Boolean expressions over a run's keys: "tp * pp > 4 and amp == none".
 //
 //   const Expression e("layout.tp > 2 or policy.amp == bf16");
 //   e.holds([&](const std::string& key) { return value_of(key); });
 //
-// From loosest to tightest: or; and; not; == != < <= > >=; + -; * / %; unary -; (…). A name is the key of a
-// run where it holds a dot or is one of the short names (tp, amp, gpus …; full_key in compose.h), else a word
-// to compare with, as text in quotes is. Numbers, words and true/false each compare with their like only.
+// Precedence from lowest: or; and; not; == != < <= > >=; + -; * / %; unary -; (…). A name is a key if it
+// contains a dot or is a short name (tp, amp, gpus …; full_key in compose.h), else a word to compare with, as
+// is text in quotes. Numbers, words and true/false compare only with their own type.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace isobar {
 
-/// Says what is wrong with an expression, for whoever knows where it stands.
+/// An error in an expression, to be completed with its place by the caller.
 struct BadExpression {
   std::string what, mend;
 };
@@ -27,10 +27,9 @@ class Expression {
 
   /// Throws BadExpression.
   explicit Expression(const std::string& text);
-  /// Throws BadExpression for an expression that is no condition, and for what cannot be compared or
-  /// computed.
+  /// Throws BadExpression if the expression is not boolean, or operands cannot be compared or computed.
   bool holds(const Lookup& lookup) const;
-  /// The same of every part, also of those on which the answer does not depend.
+  /// The same without short circuit, to validate every part.
   void check(const Lookup& lookup) const;
 
  private:

@@ -59,7 +59,7 @@ std::string JobDir::owner() const {
   return word_in(dir_ / "owner");
 }
 
-// state.json is written first and never goes away: a life that begins in that moment cannot undo it.
+// state.json is written first and never removed, so a life that begins at that moment cannot undo it.
 bool JobDir::closed() const {
   return fs::exists(dir_ / "state.json") || owner() == "closed";
 }

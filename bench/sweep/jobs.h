@@ -1,4 +1,4 @@
-// The cluster jobs of a results directory, and which of them has which trial.
+// The cluster jobs of a results directory, and the assignment of trials to them.
 //
 //   DIR/jobs/<name>/job.json    what it shall do: trials with their specifications, start command, limits
 //                   script      what the scheduler got;   out: what the job said
@@ -8,10 +8,9 @@
 //                   state.json  how it ended;   accounting.json: what it took (bench/cluster/accounting.h)
 //   DIR/trials/<id>/claim       the job that has the trial
 //
-// A trial belongs to one job at a time. Claims are made and released under the directory's lock
-// (resultsdir.h); a job looks at `owner` all the time, and stops at once when another life of it, or a
-// submitter that holds it for dead, has written there. So a job that lost its node but still lives can
-// neither run a trial twice nor spoil a result.
+// A trial belongs to one job at a time. Claims change under the directory's lock (resultsdir.h). A job polls
+// `owner` and stops once another life of it, or a submitter that considers it dead, has written there; so a
+// job that survives the loss of its node can neither repeat a trial nor corrupt a result.
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -31,12 +30,12 @@ class JobDir {
   const std::string& name() const { return name_; }
   std::string id() const;
   void write_id(const std::string& id) const;
-  /// job.json. Throws ConfigError when it cannot be read, or lacks what a job needs.
+  /// job.json. Throws ConfigError if it is unreadable or incomplete.
   nlohmann::json description() const;
 
   bool closed() const;
   void close(const std::string& state) const;
-  /// Another life: its number, 0 when the job is closed.
+  /// Begins another life and returns its number; 0 if the job is closed.
   int64_t begin_life() const;
   bool is_life(int64_t life) const;
 
@@ -47,17 +46,17 @@ class JobDir {
   std::filesystem::path dir_;
 };
 
-/// Names of the jobs that are not closed.
+/// Names of the open jobs.
 std::vector<std::string> open_jobs(const std::filesystem::path& results);
 
-std::string claimed_by(const std::filesystem::path& trial_dir);  // "" = nobody
+std::string claimed_by(const std::filesystem::path& trial_dir);  // "": unclaimed
 void claim(const std::filesystem::path& trial_dir, const std::string& job);
 void release(const std::filesystem::path& trial_dir);
 
-/// planned, submitted (a job has it), running, or the class of its last verdict.
+/// planned, submitted (claimed by a job), running, or the class of its last verdict.
 std::string trial_state(const std::filesystem::path& results, const std::string& trial);
 
-/// Throws ConfigError unless `id` can be the name of a trial's folder: any text may stand in a file.
+/// Throws ConfigError unless `id` is a valid folder name: files may contain any text.
 void require_trial_id(const std::string& id, const std::string& file);
 
 nlohmann::json to_json(const Trial& t);

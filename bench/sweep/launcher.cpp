@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* kTag = "ISOBAR_SWEEP";
 
-// Marks every process of a sweep through its environment, which children inherit. The directory's inode is
-// part of it, so that a removed and remade directory does not own the processes of the old one.
+// Tag in the environment of every process of a sweep, which children inherit. It includes the directory's
+// inode, so that a recreated directory does not own processes of the old one.
 std::string tag_of(const std::filesystem::path& results) {
   struct stat s {};
   if (::stat(results.c_str(), &s) != 0)
@@ -71,7 +71,7 @@ std::optional<LaunchDone> LocalLauncher::wait(double seconds) {
   if (!process_ || !process_->wait(seconds)) return std::nullopt;
   const LaunchDone done{id_, process_->outcome()};
   process_.reset();
-  // Without its supervisor, ranks in process groups of their own may live on.
+  // If the supervisor was lost, ranks in process groups of their own may still run.
   if (done.outcome.end == ProcessEnd::lost) kill_tagged(std::string(kTag) + "=" + tag_);
   return done;
 }

@@ -1,5 +1,5 @@
-// Where trials run. The runner knows only this interface: one more launcher (a cluster's scheduler) is one
-// more implementation, and start() may as well submit a job as start a process.
+// Interface between the runner and the place where trials run. A new launcher (a cluster's scheduler)
+// implements it; start() may submit a job instead of starting a process.
 //
 //   LocalLauncher launcher;
 //   launcher.start(job);
@@ -15,15 +15,15 @@
 namespace isobar {
 
 struct LaunchJob {
-  std::string id;             // of the trial
-  std::filesystem::path dir;  // its directory, absolute; out and err are written there
+  std::string id;             // trial id
+  std::filesystem::path dir;  // absolute; receives out and err
   std::vector<std::string> command;
-  int64_t ranks = 1;  // what a scheduler has to ask for; the command starts them itself
+  int64_t ranks = 1;  // to request from a scheduler; the command starts the ranks itself
   ProcessLimits limits;
 };
 
-/// What runs a trial that lies in `dir`, or goes on with it (`resume`). `rank_output`: of `isobar train
-/// --rank-output`. No shell anywhere: the path is one argument, quoted for the YAML that --set reads.
+/// Command line that starts the trial in `dir`, or resumes it. There is no shell, so the path is one
+/// argument, quoted for the YAML that --set parses.
 std::vector<std::string> trainer_command(const std::string& trainer, const std::filesystem::path& dir,
                                          int64_t ranks, const std::string& rank_output, bool resume = false);
 
@@ -35,18 +35,18 @@ struct LaunchDone {
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  /// How many jobs may be under way at a time.
+  /// Number of jobs that can run at a time.
   virtual int capacity() const = 0;
-  /// Ends (or takes up again) what an earlier sweep over `results` left running; returns how many it ended.
+  /// Ends or adopts jobs that an earlier sweep over `results` left running; returns how many it ended.
   virtual int recover(const std::filesystem::path& results) = 0;
   virtual void start(const LaunchJob& job) = 0;
-  /// The next job that ended, or nothing after `seconds` (or a signal).
+  /// The next finished job, or nothing after `seconds` or a signal.
   virtual std::optional<LaunchDone> wait(double seconds) = 0;
-  /// Asks all jobs to end; they still come out of wait().
+  /// Asks all jobs to end; wait() still returns them.
   virtual void cancel() = 0;
 };
 
-/// Runs one trial at a time on this host: trials that share the machine would measure each other.
+/// Runs one trial at a time on this host, because concurrent trials would disturb each other.
 class LocalLauncher : public Launcher {
  public:
   int capacity() const override { return 1; }

@@ -15,7 +15,7 @@ std::string plain_text(const json& v) {
   return v.is_string() ? v.get<std::string>() : v.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// All settings of a run under their YAML names, but for those that never change what it measures.
+// All settings of a run by YAML name, except those that never affect a measurement.
 Settings settings_of(const RunSpec& s) {
   Settings out;
   const json spec = to_json(s);
@@ -30,7 +30,7 @@ Settings settings_of(const RunSpec& s) {
 }
 
 std::vector<Settings> all_settings(const std::vector<Nameable>& all) {
-  // Sweeps say themselves what they vary; of other runs it is what differs between their specifications.
+  // Sweeps declare what they vary; for other runs it is the difference between their specifications.
   const bool swept = std::all_of(all.begin(), all.end(), [](const Nameable& n) {
     return n.axes && n.axes->is_object() && !n.axes->empty();
   });
@@ -47,7 +47,8 @@ std::vector<Settings> all_settings(const std::vector<Nameable>& all) {
   return out;
 }
 
-// Names begin with what readers ask for first, and with what is cut off last on a narrow screen.
+// Order of the words of a name: settings that readers look for first come first, because narrow screens cut
+// the end off.
 size_t weight_of(const std::string& key) {
   constexpr std::array<const char*, 10> kOrder = {
       "gpus",    "layout.", "policy.amp", "data.workers", "policy.micro_batch",
@@ -73,19 +74,19 @@ std::vector<std::string> varied_keys(const std::vector<Settings>& all) {
   return out;
 }
 
-// One word, without spaces unless the value has some.
+// One word, without spaces unless the value contains some.
 std::string word_for(const std::string& key, const std::string& value, bool only_one_of_its_name) {
   if (key == "policy.amp") return value == "none" ? "fp32" : value;
   if (key == "policy.micro_batch") return value == "0" ? "mb-all" : "mb" + value;
   if (key == "data.workers") return "w" + value;
   if (key == "train.global_batch") return "batch" + value;
-  // The last part of a path is what tells files apart.
+  // The last component distinguishes paths.
   const bool path = value.find('/') != std::string::npos;
   return (only_one_of_its_name ? last_word(key) : key) + "=" +
          (path ? std::filesystem::path(value).filename().string() : value);
 }
 
-// What of layouts differs among them, by the words that say it.
+// Words for the parts of layouts that vary.
 class Layouts {
  public:
   explicit Layouts(const std::vector<Nameable>& all) {
@@ -111,7 +112,7 @@ class Layouts {
  private:
   static constexpr size_t kParts = 9;
 
-  // "": it says nothing of this layout.
+  // "" if a part does not apply.
   static std::array<std::string, kParts> words_of(const LayoutSpec& l, const PolicySpec& p) {
     const auto sized = [](const char* name, int64_t n) { return name + std::to_string(n); };
     return {sized("dp", l.dp),   sized("tp", l.tp),          l.tp > 1 && p.sequence_parallel ? "sp" : "",
@@ -122,8 +123,8 @@ class Layouts {
   std::array<bool, kParts> varies_{};
 };
 
-// " #2", " #2 again"; where that tells two alike not apart (runs outside of sweeps), their place.
-std::vector<std::string> told_apart(const std::vector<Nameable>& all, std::vector<std::string> names) {
+// Appends " #2" or " #2 again"; runs outside sweeps that are still equal get their index.
+std::vector<std::string> made_unique(const std::vector<Nameable>& all, std::vector<std::string> names) {
   std::map<std::string, std::vector<size_t>> alike;
   for (size_t i = 0; i < names.size(); ++i) alike[names[i]].push_back(i);
   for (const auto& [name, members] : alike) {
@@ -202,7 +203,7 @@ Names name_by_difference(const std::vector<Nameable>& all) {
     if (in_sets.back().empty()) in_sets.back() = "base";
     out.settings.push_back(std::move(varied));
   }
-  out.labels = told_apart(all, std::move(in_sets));
+  out.labels = made_unique(all, std::move(in_sets));
   return out;
 }
 

@@ -45,7 +45,7 @@ WatchedProcess::WatchedProcess(const ProcessJob& job) {
 }
 
 WatchedProcess::~WatchedProcess() {
-  ::close(control_);  // the supervisor ends everything when its owner hangs up
+  ::close(control_);  // end-of-file makes the supervisor end everything
   if (!ended_) {
     while (::waitpid(supervisor_, nullptr, 0) < 0 && errno == EINTR) {
     }
@@ -56,7 +56,7 @@ WatchedProcess::~WatchedProcess() {
 bool WatchedProcess::wait(double seconds) {
   if (ended_) return true;
   pollfd p{report_, POLLIN, 0};
-  if (::poll(&p, 1, static_cast<int>(seconds * 1000)) <= 0) return false;  // also when a signal came
+  if (::poll(&p, 1, static_cast<int>(seconds * 1000)) <= 0) return false;  // also after a signal
   ProcessOutcome received;
   ssize_t n = 0;
   while ((n = ::read(report_, &received, sizeof received)) < 0 && errno == EINTR) {
@@ -77,7 +77,7 @@ void WatchedProcess::notify() {
 }
 
 void WatchedProcess::tell(char byte) {
-  // A full or closed pipe means that the supervisor already knows, or is gone.
+  // On a full or closed pipe the supervisor already knows, or is gone.
   if (!ended_ && ::write(control_, &byte, 1) < 0 && errno != EPIPE && errno != EAGAIN)
     throw std::system_error(errno, std::generic_category(), "cannot tell a trial to stop");
 }
@@ -91,7 +91,7 @@ int kill_tagged(const std::string& entry) {
       ++living;
       if (::kill(pid, SIGKILL) == 0) killed.insert(pid);
     }
-    if (living == 0) break;  // a dead process has no environment
+    if (living == 0) break;  // zombies have no environment
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return static_cast<int>(killed.size());

@@ -1,10 +1,9 @@
-// One command, watched: started without a shell, with its output in files, stopped when it runs too long,
-// makes no progress or takes too much memory, and never left behind.
+// A supervised command: started without a shell, output in files, stopped when it exceeds its time or memory
+// or makes no progress, and never left running.
 //
-// Between this process and the command stands a small supervisor (a fork of this process in a session of its
-// own). It is the reaper of everything that the command starts, whatever process group or session that chose,
-// so it can end all of it; and it watches a pipe whose other end only this process holds, so it does the same
-// when this process is killed.
+// A small supervisor (a forked session leader) sits between this process and the command. As subreaper it can
+// end every descendant, whatever process group or session it chose; and it ends them when this process dies,
+// which closes a pipe that only this process holds.
 //
 //   WatchedProcess p({.argv = {"/usr/bin/true"}, .out = "out", .err = "err"});
 //   while (!p.wait(0.2)) …;
@@ -22,9 +21,9 @@ namespace isobar {
 
 struct ProcessLimits {
   double timeout_s = 0;      // wall clock; 0 = none
-  double hang_s = 0;         // without a change of any progress file; 0 = none
+  double hang_s = 0;         // without a change of any progress file; 0 = no limit
   double grace_s = 5;        // from SIGTERM to SIGKILL
-  int64_t memory_bytes = 0;  // resident private memory of the whole tree; 0 = none
+  int64_t memory_bytes = 0;  // resident private memory of the process tree; 0 = no limit
 };
 
 struct ProcessJob {
@@ -37,7 +36,7 @@ struct ProcessJob {
 
 enum class ProcessEnd : int32_t {
   exited,     // code = exit code
-  signalled,  // code = signal that somebody else sent, or that the program raised
+  signalled,  // code = signal from outside or from the program itself
   timeout,    // stopped by the supervisor …
   hang,
   memory,
@@ -46,26 +45,27 @@ enum class ProcessEnd : int32_t {
   lost,         // the supervisor itself was killed
 };
 
-struct ProcessOutcome {  // plain bytes: it travels through a pipe
+struct ProcessOutcome {  // trivially copyable: sent through a pipe
   ProcessEnd end = ProcessEnd::lost;
   int32_t code = 0;
-  int32_t strays = 0;     // descendants that outlived the command and were killed
-  int32_t oom_kills = 0;  // kills by the kernel's out-of-memory killer on this host meanwhile
+  int32_t strays = 0;     // descendants that outlived the command
+  int32_t oom_kills = 0;  // OOM kills on this host meanwhile
   double wall_s = 0;
   int64_t max_rss_bytes = 0;       // largest single process
-  int64_t peak_private_bytes = 0;  // of the whole tree; 0 unless memory is limited
+  int64_t peak_private_bytes = 0;  // of the process tree; 0 unless memory is limited
 };
 
 class WatchedProcess {
  public:
-  explicit WatchedProcess(const ProcessJob& job);  // throws std::system_error when it cannot fork
+  explicit WatchedProcess(const ProcessJob& job);  // throws std::system_error if fork fails
   ~WatchedProcess();                               // kills what still runs
   WatchedProcess(const WatchedProcess&) = delete;
   WatchedProcess& operator=(const WatchedProcess&) = delete;
 
   bool wait(double seconds);  // true once it has ended
-  void cancel();              // SIGTERM, and SIGKILL after the grace
-  /// SIGUSR1 to the command alone, which launchers pass on to their ranks and wait (model/engine/signals.h).
+  void cancel();              // SIGTERM, then SIGKILL after the grace period
+  /// Sends SIGUSR1 to the command alone; launchers forward it to their ranks and wait
+  /// (model/engine/signals.h).
   void notify();
   const ProcessOutcome& outcome() const { return outcome_; }
   pid_t supervisor() const { return supervisor_; }
@@ -78,9 +78,8 @@ class WatchedProcess {
   ProcessOutcome outcome_;
 };
 
-/// Kills every process of this user whose environment holds exactly `entry` ("NAME=value"). It needs no list
-/// of process ids, which would have windows in which it is not yet written and could name a reused id.
-/// Returns how many there were.
+/// Kills every process of this user whose environment contains exactly `entry` ("NAME=value"), and returns
+/// their number. A list of process ids could be incomplete or name reused ids.
 int kill_tagged(const std::string& entry);
 
 }  // namespace isobar

@@ -35,7 +35,7 @@ struct Stat {
 
 Stat stat_of(pid_t pid) {
   const std::string text = slurp("/proc/" + std::to_string(pid) + "/stat");
-  const size_t name_end = text.rfind(')');  // the name may hold anything, brackets too
+  const size_t name_end = text.rfind(')');  // the name may contain brackets
   Stat s;
   if (name_end == std::string::npos) return s;
   std::istringstream rest(text.substr(name_end + 1));
@@ -53,7 +53,7 @@ std::vector<pid_t> children(pid_t pid) {
   return out;
 }
 
-// Kernels built without the `children` files: everybody's parent is read instead.
+// For kernels without the `children` files: reads every process's parent.
 std::multimap<pid_t, pid_t> by_parent() {
   std::multimap<pid_t, pid_t> out;
   for (pid_t pid : all_processes()) out.emplace(stat_of(pid).parent, pid);

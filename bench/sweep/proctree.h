@@ -1,4 +1,4 @@
-// What /proc tells about processes: descendants, resident memory, environment.
+// Process information from /proc: descendants, resident memory, environment.
 #pragma once
 #include <sys/types.h>
 
@@ -8,14 +8,14 @@
 
 namespace isobar {
 
-/// All living descendants of `root`; zombies are left out.
+/// All living descendants of `root`, without zombies.
 std::vector<pid_t> descendants(pid_t root);
 std::vector<pid_t> all_processes();
-/// Resident memory that is neither file-backed nor shared; 0 when the process is gone.
+/// Resident memory that is neither file-backed nor shared; 0 if the process is gone.
 int64_t private_bytes(pid_t pid);
-/// Whether the environment with which `pid` was started holds exactly `entry`.
+/// True if the initial environment of `pid` contains exactly `entry`.
 bool environment_has(pid_t pid, const std::string& entry);
-/// How often the kernel's out-of-memory killer has struck since boot.
+/// OOM kills since boot.
 int64_t oom_kills();
 
 }  // namespace isobar

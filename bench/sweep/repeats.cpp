@@ -11,7 +11,7 @@ namespace {
 void append(SweepOutcome& all, SweepOutcome more) {
   all.runs.insert(all.runs.end(), std::make_move_iterator(more.runs.begin()),
                   std::make_move_iterator(more.runs.end()));
-  all.problems = std::move(more.problems);  // of the whole directory, read again
+  all.problems = std::move(more.problems);  // the whole directory was read again
   all.started += more.started;
   all.reused += more.reused;
   all.adopted += more.adopted;

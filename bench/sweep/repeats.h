@@ -1,12 +1,12 @@
-// Contended trials (contention.h) are run once more. A repeat is a trial of its own beside the disturbed one:
-// same specification and repetition, another id, and trial.json's `repeats` names what it repeats. Nothing is
-// overwritten; both are results.
+// Repeats contended trials (contention.h). A repeat is an additional trial: same specification and
+// repetition, another id, and `repeats` in trial.json names the original. Nothing is overwritten; both are
+// results.
 //
 //   SweepOutcome o = run_with_repeats(whole, part, sweep, [&](const Matrix& m) { return run_sweep(m, ...);
 //   });
 //
-// `repeat_contended: N` in the sweep file: as long as the last one is contended too, up to N repeats (1); 0
-// turns them off. A sweep that is killed in between finds the same repeats again.
+// `repeat_contended: N` in the sweep file: up to N repeats while the latest is contended (default 1); 0 turns
+// them off. A sweep that was killed finds the same repeats again.
 #pragma once
 #include <functional>
 #include <vector>
@@ -15,11 +15,11 @@
 
 namespace isobar {
 
-/// The repeats that these runs want and `m` does not hold.
+/// Repeats that are due and not yet in `m`.
 std::vector<Trial> wanted_repeats(const Matrix& m, const std::vector<RunRecord>& runs, int64_t most);
 
-/// Runs `part`, then what it wants repeated; repeats are appended to `whole` too. `run` is given each time
-/// what is to run; the outcomes are put together in order.
+/// Runs `part` and then its repeats, which are appended to `whole` too. `run` receives the trials to run each
+/// time; outcomes are combined in order.
 SweepOutcome run_with_repeats(Matrix& whole, const Matrix& part, const SweepSpec& sweep,
                               const std::function<SweepOutcome(const Matrix& m)>& run);
 

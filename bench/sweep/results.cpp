@@ -21,7 +21,7 @@ void report(std::vector<std::string>* problems, const std::string& what) {
   if (problems) problems->push_back(what);
 }
 
-// Of the files beside result.jsonl: what is absent or of another type reads as the fallback.
+// For files beside result.jsonl: absent keys and other types read as the fallback.
 double number(const json& j, const char* key, double fallback = 0) {
   const auto it = j.find(key);
   return it != j.end() && it->is_number() ? it->get<double>() : fallback;
@@ -39,7 +39,7 @@ json read_json(const fs::path& file, std::vector<std::string>* problems) {
   return nullptr;
 }
 
-/// What the lines of result.jsonl add up to; a resumed run starts again, so the last start counts.
+/// Accumulates the lines of result.jsonl; for a resumed run the last start counts.
 class Gathered {
  public:
   explicit Gathered(RunRecord& r) : r_(r) {}
@@ -63,15 +63,15 @@ class Gathered {
     r_.steps.clear();
     r_.valid.clear();
     r_.checkpoints.clear();
-    r_.ranks_told = {};
+    r_.ranks_record = {};
     r_.on_gpu = false;
   }
   void operator()(const DeviceRecord&) { r_.on_gpu = true; }
   void operator()(const StepRecord& s) { r_.steps.push_back(s); }
   void operator()(const ValidRecord& v) { r_.valid.push_back(v); }
-  void operator()(const RanksRecord& r) { r_.ranks_told = r; }
+  void operator()(const RanksRecord& r) { r_.ranks_record = r; }
   void operator()(const CheckpointRecord& c) {
-    // Older runs logged a checkpoint again where they came past it, and wrote nothing.
+    // Older versions logged a checkpoint again when they passed it after a resume, without writing it.
     if (saved_.insert(c.step).second) r_.checkpoints.push_back(c);
   }
   void operator()(const EndRecord& e) {
@@ -80,15 +80,15 @@ class Gathered {
     r_.unattributed_share = e.unattributed_share.value_or(0);
     r_.ops = e.ops.value_or(std::vector<OpRecord>());
   }
-  void operator()(const auto&) {}  // the rest is for people
+  void operator()(const auto&) {}  // not needed here
 
  private:
   RunRecord& r_;
   std::set<int64_t> saved_;  // steps
 };
 
-// run_end's own statistics leave out 2 steps. They stand unless the sweep asked for another warm-up, or the
-// run never came to its end; then the step events count, if they are all there.
+// run_end's statistics exclude 2 warm-up steps. Step events replace them if the sweep asks for another
+// warm-up or the run did not finish, provided that all are present.
 void measure_steps(RunRecord& r) {
   constexpr int64_t kEngineWarmup = 2;
   if (r.steps.empty()) return;
@@ -103,7 +103,7 @@ void measure_steps(RunRecord& r) {
   const auto count = static_cast<int64_t>(seconds.size());
   r.data_wait_s = wait / static_cast<double>(count);
   if (r.step_s.median > 0 && (r.warmup == kEngineWarmup || count != r.steps.back().step - r.warmup)) {
-    r.step_s.count = std::max(r.step_s.count, count);  // older results do not say how many there were
+    r.step_s.count = std::max(r.step_s.count, count);  // older results lack the count
     return;
   }
   r.step_s = step_stats(seconds);
@@ -147,7 +147,7 @@ double step_error(const RunRecord& r, Statistic statistic) {
 }
 
 RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic statistic) {
-  std::map<std::string, std::vector<const RunRecord*>> groups;  // of one specification and engine
+  std::map<std::string, std::vector<const RunRecord*>> groups;  // by specification and engine
   for (const RunRecord* r : runs)
     if (r->run_class == RunClass::ok && !r->contention.scattered && r->step_s.of(statistic) > 0)
       groups[experiment_of(r->spec) + text_in(r->provenance, "source")].push_back(r);
@@ -166,7 +166,7 @@ RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic stat
 
 double RunRecord::core_trip_ns() const {
   double farthest = 0;
-  for (const RankRecord& rank : ranks_told.ranks)
+  for (const RankRecord& rank : ranks_record.ranks)
     farthest = std::max(farthest, rank.core_trip_ns.value_or(0));
   return farthest;
 }
@@ -212,7 +212,7 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
   else
     report(problems, dir.string() + ": no specification is left (trial.json, spec.json, run_start)");
   if (r.ranks == 0) r.ranks = r.spec.layout.world();
-  if (r.ranks_on_host == 0) r.ranks_on_host = r.ranks;  // older results: started on one host
+  if (r.ranks_on_host == 0) r.ranks_on_host = r.ranks;  // older results: one host
   if (trial.is_object()) {
     if (!text_in(trial, "id").empty()) r.id = text_in(trial, "id");
     r.repetition = integer(trial, "repetition");
@@ -256,7 +256,7 @@ std::vector<RunRecord> load_runs(const fs::path& dir, std::vector<std::string>* 
   for (const fs::path& folder : folders) {
     try {
       out.push_back(load_run(folder, problems));
-    } catch (const std::exception& e) {  // one unreadable trial must not hide the others
+    } catch (const std::exception& e) {  // an unreadable trial does not hide the others
       report(problems, folder.string() + ": " + e.what());
     }
   }

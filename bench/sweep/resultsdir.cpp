@@ -58,7 +58,7 @@ void open_results(const fs::path& results) {
 
 void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& results) {
   json about = sweep.about;
-  if (about.empty())  // given once, kept by whoever goes on with the sweep
+  if (about.empty())  // kept by a sweep that continues this one
     if (const json before = json_if_there(results / "sweep.json"); before.is_object())
       about = before.value("about", json::object());
   json j = {{"schema", 1},
@@ -81,7 +81,7 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
     j["skipped"].push_back({{"axes", object_of(s.axes)},
                             {"state", s.forecast ? "skipped_infeasible" : "skipped"},
                             {"reason", s.reason}});
-  // A path may be in any encoding.
+  // Paths may have any encoding.
   write_atomically(results / "sweep.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
@@ -116,7 +116,8 @@ double time_limit(const TrialLimits& l, const Trial& t) {
 }
 
 ProcessLimits limits_of(const TrialLimits& l, const Trial& t) {
-  // The run's own watch fires first and can name the op; this one is for a run that can no longer speak.
+  // The run's own watchdog fires first and can name the op; this limit is for a run that cannot report any
+  // more.
   return {.timeout_s = time_limit(l, t),
           .hang_s = l.hang_s.value_or(t.spec.run.hang_timeout + 30),
           .grace_s = l.grace_s,

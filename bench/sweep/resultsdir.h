@@ -1,5 +1,4 @@
-// A results directory as a whole: one writer at a time, the matrix written down, all runs of a matrix read
-// back.
+// Operations on a results directory: exclusive access, storing the matrix, reading back its runs.
 //
 //   open_results("results/demo");                       // makes it, or refuses another version's
 //   const DirLock lock("results/demo", 15);             // ConfigError when somebody else holds it for 15 s
@@ -13,9 +12,8 @@
 
 namespace isobar {
 
-/// Held while a local sweep runs, and by a cluster's submitter for the moments in which it plans. The
-/// supervisor of a trial inherits it, so after a kill it becomes free only when the trial's last process is
-/// gone.
+/// Held while a local sweep runs, and briefly by a cluster's submitter while it plans. A trial's supervisor
+/// inherits it, so after a kill it is released only when the trial's last process is gone.
 class DirLock {
  public:
   DirLock(const std::filesystem::path& dir, double wait_s);
@@ -24,16 +22,16 @@ class DirLock {
   FileLock lock_;
 };
 
-/// Makes DIR and DIR/trials. Throws ConfigError when another version wrote it, or it cannot be written.
+/// Creates DIR and DIR/trials. Throws ConfigError if another version wrote it or it is not writable.
 void open_results(const std::filesystem::path& results);
 void write_matrix(const Matrix& m, const SweepSpec& sweep, const std::filesystem::path& results);
 
-/// Every run in the directory; `outcome.runs` gets those of the matrix, in its order.
+/// Every run of the directory; `outcome.runs` gets those of the matrix, in its order.
 std::vector<RunRecord> collect_runs(const Matrix& m, const std::filesystem::path& results,
                                     SweepOutcome& outcome);
 
-/// Wall clock that a trial gets: what the sweep file says, else a minute and four times the upper end of what
-/// is forecast, else an hour.
+/// Time limit of a trial in seconds: the sweep file's, else 60 plus four times the forecast's upper bound,
+/// else an hour.
 double time_limit(const TrialLimits& l, const Trial& t);
 ProcessLimits limits_of(const TrialLimits& l, const Trial& t);
 Plausibility plausibility_of(const Trial& t, const TrialLimits& l);

@@ -33,7 +33,7 @@ class Run {
   }
 
  private:
-  // What is complete, what had finished unnoticed, what is left to run.
+  // Classifies trials as complete, finished but not judged, or still to run.
   void sort_out() {
     for (const Trial& t : matrix_.trials) {
       TrialDir dir(options_.results, t, sweep_.warmup);
@@ -95,7 +95,7 @@ class Run {
     if (v.storage)
       throw std::runtime_error(dir.path().string() + ": " + v.message +
                                " -> make room; what is finished is kept");
-    std::vector<std::string> unheard;  // collect() reads the same files once more and keeps the problems
+    std::vector<std::string> unheard;  // collect() reads the files again and reports problems
     if (!store_.put(load_run(dir.path(), &unheard))) store_.rebuild(load_runs(options_.results, &unheard));
   }
 

@@ -1,4 +1,4 @@
-// Runs the trials of a sweep, each in a process of its own, and can be killed at any moment.
+// Runs the trials of a sweep, each in a process of its own. It can be killed at any time and resumed.
 //
 //   DIR/sweep.json                     the matrix: trials, and what was skipped and why
 //   DIR/lock                           held while a sweep over DIR is running
@@ -28,28 +28,28 @@ namespace isobar {
 
 struct SweepOptions {
   std::filesystem::path results;
-  std::string trainer;  // executable that understands `train CONFIG --ranks N --set run.out=DIR`
-  std::string rank_output = "first";  // of every trial: `isobar train --rank-output`
-  std::string self = {};              // this program, for what a cluster's job becomes
-  bool retry_failed = false;          // run complete trials of another class than ok again
+  std::string trainer;                // executable that accepts `train CONFIG --ranks N --set run.out=DIR`
+  std::string rank_output = "first";  // `isobar train --rank-output` of every trial
+  std::string self = {};              // path of this program, for cluster jobs
+  bool retry_failed = false;          // run complete trials whose class is not ok again
   bool progress = true;
-  double lock_wait_s = 15;        // a killed sweep's supervisor needs a moment to clean up
-  const Matrix* whole = nullptr;  // what sweep.json tells of, where only a part of it is to run now
-  const volatile std::sig_atomic_t* stop = nullptr;  // not 0: stop the trial under way and return
+  double lock_wait_s = 15;                           // time for a killed sweep's supervisor to clean up
+  const Matrix* whole = nullptr;                     // written to sweep.json if only a part of it runs now
+  const volatile std::sig_atomic_t* stop = nullptr;  // nonzero: stop the current trial and return
 };
 
-/// What a cluster's jobs took, by the scheduler's books.
+/// Resources that a cluster's jobs used, by the scheduler's accounting.
 struct ClusterUse {
   int64_t jobs = 0, lives = 0;  // a requeued job has several lives
-  double node_s = 0;            // seconds times nodes
+  double node_s = 0;            // node seconds
 };
 
 struct SweepOutcome {
-  std::vector<RunRecord> runs;        // one per trial of the matrix, in its order
+  std::vector<RunRecord> runs;        // one per trial of the matrix, in order
   std::vector<std::string> problems;  // files that could not be read
   int64_t started = 0;                // trials started now
   int64_t reused = 0;                 // complete before
-  int64_t adopted = 0;                // had finished under an earlier sweep that died before it could say so
+  int64_t adopted = 0;                // finished, but an earlier sweep died before recording it
   bool interrupted = false;
   std::optional<ClusterUse> used = std::nullopt;
   bool complete() const;  // every trial has a final class
@@ -58,7 +58,7 @@ struct SweepOutcome {
 SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
                        Launcher& launcher);
 
-/// Whether a trial's directory holds a final verdict.
+/// True if a trial's directory has a final verdict.
 bool is_complete(const std::filesystem::path& trial_dir);
 
 }  // namespace isobar

@@ -25,7 +25,7 @@ int64_t batch_of(const SweepSpec& s) {
   return run_spec_from_json(s.base_json, s.base).train.global_batch;
 }
 
-// Weak scaling: the batch grows with the ranks. Strong scaling: it stays.
+// With weak scaling the global batch grows with the ranks; with strong scaling it is constant.
 void read_scaling(const SweepReader& in, const json& j, SweepSpec& s) {
   std::vector<Assignments> points;
   for (const char* key : {"weak_scaling", "strong_scaling"}) {
@@ -51,7 +51,7 @@ void read_scaling(const SweepReader& in, const json& j, SweepSpec& s) {
   if (!points.empty()) s.zipped.push_back(std::move(points));
 }
 
-// `zip: [{gpus: [1, 2], policy.micro_batch: [4, 2]}]`: the first values of all keys, then the second …
+// `zip: [{gpus: [1, 2], policy.micro_batch: [4, 2]}]`: keys whose values advance together.
 void read_zip(const SweepReader& in, const json& v, SweepSpec& s) {
   const char* example = "write e.g. - {gpus: [1, 2], policy.micro_batch: [4, 2]}";
   if (!v.is_array() || v.empty()) in.fail("zip", "is not a list of maps", example);
@@ -105,7 +105,7 @@ void read_when(const SweepReader& in, const json& v, SweepSpec& s) {
   }
 }
 
-// With the run that all trials are made of: a key that it does not have is told before anything runs.
+// Checks expressions against one run of the sweep, so that unknown keys are reported before anything runs.
 void check_expressions(const SweepSpec& s) {
   json j = s.base_json;
   for (const auto& [key, value] : s.set)
@@ -149,7 +149,7 @@ void resolve_any(const SweepReader& in, SweepSpec& s) {
 }
 
 void refuse_two_sizes(const SweepReader& in, const SweepSpec& s) {
-  std::map<std::string, std::string> places;  // of a key: where it is given
+  std::map<std::string, std::string> places;  // key -> place where it is given
   const auto take = [&](const std::string& key, const std::string& place) {
     const auto [it, fresh] = places.emplace(key, place);
     if (!fresh && (it->second == "zip" || place == "zip"))
@@ -198,7 +198,7 @@ SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string
     in.fail("base", "there is no file " + s.base, "paths are relative to the sweep file");
   const InputFile readable(s.base, "base");
   s.base_json = load_yaml(s.base);
-  validate_values(run_spec_from_json(s.base_json, s.base));  // told once, not once per trial
+  validate_values(run_spec_from_json(s.base_json, s.base));  // report once, not for every trial
 
   if (j.contains("set")) s.set = in.assignments(j["set"], "set");
   if (j.contains("axes")) s.axes = in.axes(j["axes"], "axes");
@@ -215,7 +215,7 @@ SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string
       s.baselines.push_back(in.assignments(j["baselines"][i], "baselines[" + std::to_string(i) + "]"));
   }
   if (j.contains("exclude")) {
-    // One rule needs no list: `isobar sweep … exclude="tp * pp > 4"`
+    // A single rule needs no list: `isobar sweep … exclude="tp * pp > 4"`
     const json rules = j["exclude"].is_string() ? json::array({j["exclude"]}) : j["exclude"];
     if (!rules.is_array())
       in.fail("exclude", "is not a list", "write e.g. - {gpus: 2, policy.amp: bf16}, or - tp * pp > 4");

@@ -24,7 +24,7 @@ const char* sql_type(const json& v) {
   return v.is_boolean() || v.is_number_integer() ? "INTEGER" : v.is_number() ? "REAL" : "TEXT";
 }
 
-// The columns of `runs`: the keys of every kind of net.
+// Columns of `runs`: the keys of every kind of net.
 const std::vector<RunColumn>& all_columns() {
   static const std::vector<RunColumn> all = [] {
     std::vector<RunColumn> out;
@@ -121,7 +121,7 @@ void remove_run(SQLite::Database& db, const std::string& id) {
 }
 
 void remove_with_journals(const fs::path& file) {
-  // A journal that outlived its database would be played into the next one of that name.
+  // A leftover journal would be replayed into the next database of that name.
   for (const char* suffix : {"", "-journal", "-wal", "-shm"}) fs::remove(file.string() + suffix);
 }
 
@@ -196,11 +196,11 @@ void Store::rebuild(const std::vector<RunRecord>& runs) const {
 
 void Store::fill(const fs::path& fresh, const std::vector<RunRecord>& runs) {
   SQLite::Database db(fresh.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-  db.exec("PRAGMA synchronous = OFF");  // a lost index is rebuilt
+  db.exec("PRAGMA synchronous = OFF");  // safe: a lost index is rebuilt
   SQLite::Transaction all(db);
   create_tables(db);
   for (const RunRecord& r : runs) {
-    remove_run(db, r.id);  // two directories may hold copies of one run: the later counts
+    remove_run(db, r.id);  // of duplicate runs the last counts
     add(db, r);
   }
   all.commit();
@@ -210,7 +210,7 @@ bool Store::put(const RunRecord& run) const {
   if (!fs::exists(file_)) return false;
   try {
     SQLite::Database db(file_.string(), SQLite::OPEN_READWRITE);
-    db.setBusyTimeout(5000);  // a reader may hold it for a moment
+    db.setBusyTimeout(5000);  // a reader may hold a lock briefly
     SQLite::Statement version(db, "SELECT value FROM meta WHERE key = 'schema_version'");
     if (!version.executeStep() || version.getColumn(0).getString() != std::to_string(kSchemaVersion))
       return false;

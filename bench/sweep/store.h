@@ -1,5 +1,5 @@
-// DIR/index.sqlite: the results of a sweep as tables, for SQL. Only an index: the trials' JSON lines are the
-// truth, and rebuild() makes it again from them at any time, so a damaged or outdated one is simply replaced.
+// DIR/index.sqlite: the results of a sweep as SQL tables. It is only an index: rebuild() recreates it from
+// the trials' JSON lines, so a damaged or outdated file is simply replaced.
 //
 //   runs   one row per trial: id, class, attempts, every key of the run specification (policy_amp, layout_dp
 //   …; NULL where it is another kind of net's),
@@ -21,10 +21,10 @@
 
 namespace isobar {
 
-/// What a run says of itself, all of it: a column of `runs` each, in SQLite and in tables/runs.csv of
-/// reports. Kinds of nets have keys of their own: a run has no column for those of others.
+/// All settings and statistics of a run, one column of `runs` each, in SQLite and in tables/runs.csv of
+/// reports. A run lacks the columns of keys that only other kinds of nets have.
 struct RunColumn {
-  std::string name, type;  // of SQL
+  std::string name, type;  // name and SQL type
   nlohmann::json value;    // null: not known
 };
 std::vector<RunColumn> run_columns(const RunRecord& r);
@@ -35,10 +35,10 @@ class Store {
 
   explicit Store(const std::filesystem::path& results_dir);
 
-  /// Writes a new index beside the old one and renames it into place.
+  /// Writes a new index and renames it into place.
   void rebuild(const std::vector<RunRecord>& runs) const;
-  /// Adds or replaces one run. Returns false, leaving the file alone, when the index is missing, damaged or
-  /// of another schema: then it wants a rebuild().
+  /// Adds or replaces one run. Returns false without changing the file if the index is missing, damaged or of
+  /// another schema; then rebuild() is needed.
   bool put(const RunRecord& run) const;
 
   const std::filesystem::path& file() const { return file_; }

@@ -17,7 +17,7 @@ std::string format(const char* pattern, double v) {
   return text;
 }
 
-// Columns as wide as their widest cell; the last one is not padded.
+// Pads columns to their widest cell, except the last.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> width;
   for (const auto& row : rows) {
@@ -47,13 +47,12 @@ std::string value_of(const Assignments& axes, const std::string& key) {
   return it == axes.end() ? "-" : show_value(it->second);
 }
 
-// In money where the machine has a price, else in time of ranks.
+// In the machine's currency if it has a price, else in rank hours.
 std::string shown_cost(const Forecast& f) {
   return f.cost > 0 ? format("%.3g ", f.cost) + f.currency : format("%.3g rank h", f.rank_hours);
 }
 
-// What is predicted not to fit has figures of its own; of what cannot run, each reason's first combination is
-// named.
+// Trials predicted not to fit list their numbers; each other reason names its first combination.
 std::string skipped_lines(const Matrix& m) {
   std::string out;
   for (const SkipReason& r : skip_reasons(m))
@@ -101,7 +100,7 @@ std::map<std::string, int64_t> count_classes(const SweepOutcome& o) {
   return counts;
 }
 
-// What did not finish comes last, in the sweep's order.
+// Runs that did not finish come last, in the sweep's order.
 std::vector<const RunRecord*> fastest_first(const SweepOutcome& o, Statistic s) {
   std::vector<const RunRecord*> out;
   for (const RunRecord& r : o.runs) out.push_back(&r);
@@ -118,7 +117,7 @@ const RunRecord* fastest(const SweepOutcome& o, Statistic s) {
   return best;
 }
 
-// What is to be said of a run beside its numbers, in one line.
+// Remarks on a run beside its numbers, in one line.
 std::string note_of(const RunRecord& r) {
   std::string note = words_of(r.contention);
   if (!r.repeats.empty()) note += (note.empty() ? "" : "; ") + ("repeats " + r.repeats);
@@ -136,9 +135,9 @@ std::string contended_line(const SweepOutcome& o) {
   }
   if (marked == 0 && repeats == 0) return "";
   return std::to_string(marked) +
-         " contended (their steps scatter far more than their siblings', or their cores lay far apart), " +
+         " contended (step times scatter far more than in comparable trials, or cores are far apart), " +
          std::to_string(repeats) +
-         " repeats of such; both are kept, and a fit gives those that scatter little weight\n";
+         " repeats of contended trials; all are kept, and a fit gives scattered ones little weight\n";
 }
 
 // Predicted step, duration of the whole trial, memory of the fullest rank, cost.
@@ -149,7 +148,7 @@ std::vector<std::string> forecast_cells(const Trial& t) {
           format("%.3g", 1e-9 * static_cast<double>(f.memory_bytes)), shown_cost(f)};
 }
 
-// Of trials that leave it to the GPU's memory.
+// For trials whose micro-batch is chosen by the GPU's memory.
 std::string chosen_micro_batches(const Matrix& m) {
   int64_t trials = 0, least = 0, most = 0;
   for (const Trial& t : m.trials)
@@ -158,11 +157,12 @@ std::string chosen_micro_batches(const Matrix& m) {
       most = std::max(most, size);
     }
   if (trials == 0) return "";
-  return std::to_string(trials) + " trials give no policy.micro_batch: the largest that fits is taken, " +
-         std::to_string(least) + (most > least ? " to " + std::to_string(most) : "") + "\n";
+  return std::to_string(trials) +
+         " trials do not set policy.micro_batch and use the largest that fits: " + std::to_string(least) +
+         (most > least ? " to " + std::to_string(most) : "") + "\n";
 }
 
-// What the sweep takes in all, one trial after the other.
+// Total of the sweep, running one trial at a time.
 std::string forecast_total(const Matrix& m) {
   double seconds = 0, rank_hours = 0, cost = 0;
   std::string currency;
@@ -175,11 +175,10 @@ std::string forecast_total(const Matrix& m) {
     cost += t.forecast->cost;
     if (t.forecast->cost > 0) currency = t.forecast->currency;
   }
-  return "forecast: " + format("%.3g", seconds / 60) + " minutes one after the other without start-up, " +
+  return "forecast: " + format("%.3g", seconds / 60) + " minutes in sequence, without start-up; " +
          format("%.3g", rank_hours) + " rank hours" + (cost > 0 ? format(", %.4g ", cost) + currency : "") +
-         (closed_form ? "; so many trials are priced by the closed form, near what `isobar predict` says"
-                      : "") +
-         "\n" + chosen_micro_batches(m);
+         (closed_form ? "; with this many trials by the closed form, close to `isobar predict`" : "") + "\n" +
+         chosen_micro_batches(m);
 }
 
 }  // namespace
@@ -251,8 +250,8 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
   std::string out = table(rows) + "step ms, samples/s: " + title_of(statistic) + "\n\n" +
                     std::to_string(o.runs.size()) + " trials:";
   for (const auto& [name, n] : count_classes(o)) out += " " + std::to_string(n) + " " + name;
-  out += "  (" + std::to_string(o.started) + " started now, " + std::to_string(o.reused) + " there before, " +
-         std::to_string(o.adopted) + " taken over from a stopped sweep)\n";
+  out += "  (" + std::to_string(o.started) + " run now, " + std::to_string(o.reused) + " already complete, " +
+         std::to_string(o.adopted) + " recovered from an interrupted sweep)\n";
   out += contended_line(o);
   if (const RunRecord* best = fastest(o, statistic)) {
     out += "fastest: " + names[best->id] + " (" + best->id + ") with " +
@@ -263,12 +262,12 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
     if (!m.trials[i].baseline || base.run_class != RunClass::ok || !best || base.rate(statistic) <= 0)
       continue;
     out += "baseline " + m.trials[i].name + ": " + format("%.2f", base.rate(statistic)) +
-           " samples/s; the fastest is " + format("%.2f", best->rate(statistic) / base.rate(statistic)) +
-           " times that\n";
+           " samples/s; the fastest trial is " +
+           format("%.2f", best->rate(statistic) / base.rate(statistic)) + " times as fast\n";
   }
   if (o.used)
-    out += std::to_string(o.used->jobs) + " jobs in " + std::to_string(o.used->lives) + " lives took " +
-           format("%.3g", o.used->node_s / 3600) + " node hours by the scheduler's books\n";
+    out += std::to_string(o.used->jobs) + " jobs in " + std::to_string(o.used->lives) + " attempts used " +
+           format("%.3g", o.used->node_s / 3600) + " node hours by the scheduler's accounting\n";
   for (const std::string& p : o.problems) out += "problem: " + p + "\n";
   return out + skipped_lines(m);
 }

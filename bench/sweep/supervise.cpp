@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
 }
 
-// ------------------------------------------------------------------ the command's own side of the fork
+// ---- child side of the fork ----------------------------------------------------------------------------
 [[noreturn]] void become(const ProcessJob& job, pid_t supervisor, int failure_pipe) {
   const auto give_up = [&] {
     const int error = errno;
@@ -38,7 +38,7 @@ double seconds_since(Clock::time_point t) {
   };
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != supervisor) ::_exit(127);  // it died before the line above took effect
+  if (::getppid() != supervisor) ::_exit(127);  // it died before prctl took effect
   for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGUSR1}) ::signal(s, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -52,7 +52,7 @@ double seconds_since(Clock::time_point t) {
     if (fd > 2) ::close(fd);
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
-  // When the host runs out of memory, the kernel shall take the trial and not the sweep. Best effort.
+  // If the host runs out of memory, the kernel should kill the trial rather than the sweep. Best effort.
   if (const int fd = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); fd >= 0) {
     if (::write(fd, "500", 3) != 3) errno = 0;
     ::close(fd);
@@ -66,7 +66,7 @@ double seconds_since(Clock::time_point t) {
   ::_exit(127);
 }
 
-// ------------------------------------------------------------------------------------------ supervision
+// ---- supervision ---------------------------------------------------------------------------------------
 class Supervisor {
  public:
   Supervisor(const ProcessJob& job, int control, int report)
@@ -133,7 +133,7 @@ class Supervisor {
   void control() {
     char byte = 0;
     const ssize_t n = ::read(control_, &byte, 1);
-    if (n == 0) {  // the owner is dead: nobody is left to tell
+    if (n == 0) {  // the owner died
       kill_all();
       ::_exit(1);
     }
@@ -174,7 +174,7 @@ class Supervisor {
     if (l.memory_bytes && over_memory()) {
       reason_ = outcome_.end = ProcessEnd::memory;
       stopping_ = true;
-      kill_all();  // at once: a grace would let it take the rest of the host's memory
+      kill_all();  // without grace period, which could exhaust the host's memory
       command_ended_ = true;
     } else if (l.timeout_s > 0 && seconds_since(start_) > l.timeout_s) {
       stop(ProcessEnd::timeout);
@@ -188,7 +188,7 @@ class Supervisor {
     stopping_ = true;
     reason_ = reason;
     stopped_at_ = Clock::now();
-    ::kill(-command_, SIGTERM);  // mpiexec passes it on to its ranks
+    ::kill(-command_, SIGTERM);  // mpiexec forwards it to its ranks
   }
 
   bool over_memory() {
@@ -212,8 +212,8 @@ class Supervisor {
     return mark;
   }
 
-  // Ends every descendant. All are stopped before one is killed, so that no rank sees another die and writes
-  // a failure of its own into the results.
+  // Ends every descendant. All are stopped before the first is killed, so that no rank sees another die and
+  // records a failure of its own.
   void kill_all() {
     const auto begin = Clock::now();
     while (seconds_since(begin) < 30) {
@@ -233,7 +233,7 @@ class Supervisor {
 
   [[noreturn]] void finish() {
     outcome_.wall_s = seconds_since(start_);
-    // Helpers of the launcher get a moment to leave by themselves; what stays after it is a stray.
+    // Launcher helpers get a moment to exit; what remains is a stray.
     for (int i = 0; i < 20 && ::waitpid(-1, nullptr, WNOHANG) >= 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     outcome_.strays = static_cast<int32_t>(descendants(::getpid()).size());

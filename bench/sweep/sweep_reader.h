@@ -1,4 +1,4 @@
-// The values of a sweep file, each held against what it may be: one error names file, key and mend.
+// Reads and validates the values of a sweep file; an error names file, key and fix.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -57,7 +57,8 @@ class SweepReader {
     return value;
   }
 
-  // Nested maps become dotted keys; names are completed, types held against the run specification.
+  // Flattens nested maps to dotted keys, completes short names, and checks types against the run
+  // specification.
   Assignments assignments(const json& v, const std::string& shown) const {
     if (!v.is_object()) fail(shown, "does not hold a map of keys", "write e.g. policy.amp: bf16");
     std::map<std::string, json> flat;
@@ -78,7 +79,7 @@ class SweepReader {
     for (const auto& [key, list] : flat) {
       const std::string shown = section + "." + (key == kRanksKey ? "gpus" : key);
       Axis axis{key, {}};
-      // A key that is itself a list of words (data.variables) needs a list of lists.
+      // A key whose value is a list (data.variables) needs a list of lists.
       if (list.is_array())
         axis.values.assign(list.begin(), list.end());
       else
@@ -87,7 +88,7 @@ class SweepReader {
         fail(shown, "is any, but follows from the others", "leave it out: dp = gpus / (tp * cp * pp)");
       axis.any = list == "any" &&
                  (key == kRanksKey || key == "layout.tp" || key == "layout.cp" || key == "layout.pp");
-      if (axis.any) axis.values = {1};  // until the world sizes are known
+      if (axis.any) axis.values = {1};  // placeholder until the world sizes are known
       if (axis.values.empty()) fail(shown, "is an empty list", "give at least one value, or remove the axis");
       for (size_t i = 0; i < axis.values.size(); ++i) {
         check_value(key, axis.values[i], section);
@@ -101,7 +102,7 @@ class SweepReader {
     return out;
   }
 
-  // World sizes, growing: [1, 2, 4].
+  // World sizes in ascending order: [1, 2, 4].
   std::vector<int64_t> sizes(const std::string& key) const {
     const json& v = j_[key];
     std::vector<int64_t> out;
@@ -138,7 +139,7 @@ class SweepReader {
       std::vector<json> any = value.is_array() ? value.get<std::vector<json>>() : std::vector<json>{value};
       for (const json& one : any) {
         const std::optional<Bound> bound = bound_of(one);
-        // A whole number within a whole number's bounds: any other key has no order
+        // Bounds apply to integer keys only, because other keys have no order
         check_value(key, bound ? json(static_cast<int64_t>(bound->limit)) : one, shown);
       }
       out.keys.emplace_back(key, std::move(any));
@@ -178,14 +179,14 @@ class SweepReader {
       words.insert(words.end(), sweep_keys().begin(), sweep_keys().end());
       const std::string mend = did_you_mean(key, words, "");
       if (mend.empty())
-        run_spec_from_json({{key, value}}, file_ + ": " + shown);  // says which key is like it
+        run_spec_from_json({{key, value}}, file_ + ": " + shown);  // raises an error that names similar keys
       fail(shown + "." + key, "is not a key of a run", mend);
     }
     json one;
     const std::vector<std::string> kinds = net_kinds_with(key);
-    if (!kinds.empty()) one["net"]["kind"] = kinds[0];  // any that has the key
+    if (!kinds.empty()) one["net"]["kind"] = kinds[0];  // any kind that has the key
     one[key.substr(0, dot)][key.substr(dot + 1)] = value;
-    // Unknown keys, wrong types, values that no run can have: errors, whatever they are combined with.
+    // Rejects unknown keys, wrong types and values that are invalid in every combination.
     const RunSpec alone = run_spec_from_json(one, file_ + ": " + shown);
     validate_values(alone);
     if (key == "layout.order") order_tokens(alone.layout, alone.file);

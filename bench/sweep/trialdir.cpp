@@ -97,8 +97,8 @@ bool TrialDir::prepare(bool go_on) {
   const Start last = start();
   const int64_t before = last.number, from = go_on ? saved_step() : 0;
   if (before > 0) {
-    // A kill in the middle of these renames is harmless: `attempt` still holds the number, so the next sweep
-    // moves the rest to the same place. The verdict goes first: without it, what is left is an unfinished
+    // A kill between these renames is harmless: `attempt` still holds the number, so the next sweep moves the
+    // rest to the same place. The verdict goes first, because without it the remainder is an unfinished
     // trial.
     const fs::path old = dir_ / ("attempt-" + std::to_string(before));
     fs::create_directories(old);
@@ -112,7 +112,7 @@ bool TrialDir::prepare(bool go_on) {
     for (const fs::path& name : files)
       if (fs::exists(fs::symlink_status(dir_ / name))) fs::rename(dir_ / name, old / name);
   }
-  // In one file, in one moment: a start that a kill interrupts here is counted once.
+  // Written atomically, so that an interrupted start is counted once.
   std::ostringstream text;
   text << before + 1 << ' ' << from << ' ' << (from > last.from ? 1 : last.tries + 1) << ' '
        << (from > 0 ? read_tail(dir_ / "result.jsonl").starts : 0) << '\n';
@@ -140,7 +140,7 @@ Verdict TrialDir::judge(const ProcessOutcome& outcome, const Plausibility& plaus
                         const std::string& job) {
   Verdict v = weigh(outcome);
   if (v.run_class == RunClass::ok && (plausibility.least_step_s > 0 || plausibility.noise_limit > 0)) {
-    std::vector<std::string> unheard;  // whoever reads the results is told
+    std::vector<std::string> unheard;  // reported when results are read
     v = doubted(v, load_run(dir_, &unheard).step_s, plausibility);
   }
   write_status(v, &outcome, job);
@@ -153,10 +153,9 @@ void TrialDir::settle(const Verdict& v, const std::string& job) {
 
 void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome, const std::string& job) const {
   const ResultTail tail = this->tail();
-  // A person's stop is never held against the trial, however often it comes; nor is one that found it
-  // further.
+  // A user's stop never uses up an attempt; nor does any failure after progress.
   const bool further = trial_.chained() && came_further();
-  // What crashed or hung on the way goes on as well: it will show whether it comes past that place.
+  // A crash or hang after progress is resumed too; the next start shows whether it gets past that point.
   const bool by_itself = v.run_class == RunClass::crash || v.run_class == RunClass::hang;
   const bool again = v.retry || (further && by_itself);
   const bool worn_out = max_attempts_ > 0 && start().tries >= max_attempts_ && !further &&
@@ -187,7 +186,7 @@ void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome, con
     if (outcome->peak_private_bytes) j["peak_private_bytes"] = outcome->peak_private_bytes;
     j["strays_killed"] = outcome->strays;
   }
-  // A program's last words may be in any encoding.
+  // Program output may have any encoding.
   write_atomically(dir_ / "status.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 

@@ -1,12 +1,12 @@
-// The directory of one trial: made, judged, and cleared for another attempt, or kept for one that goes on
-// from its last checkpoint. Every step can be interrupted by a kill and is finished by the next sweep.
+// The directory of one trial: prepared, judged, and cleared for another attempt or kept for one that resumes
+// from its last checkpoint. A kill at any point is repaired by the next sweep.
 //
 //   TrialDir dir(results, trial, warmup, 3);
 //   const bool goes_on = dir.prepare(trial.chained());    // with --resume DIR, if so
 //   dir.judge(outcome);
 //
-// What was stopped from outside has one try less. A start that left a newer checkpoint than it had found
-// costs none, not even one that then crashed or hung: a training goes on through as many jobs as it takes.
+// An external stop uses up one attempt. A start that left a newer checkpoint than it found uses up none, even
+// if it then crashed or hung, so a training may span any number of jobs.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -23,35 +23,35 @@ class TrialDir {
            int64_t max_attempts = 0);
 
   const std::filesystem::path& path() const { return dir_; }
-  /// The class in status.json; nothing when there is none, or it cannot be read.
+  /// The class in status.json; empty if there is none or it is unreadable.
   std::optional<RunClass> verdict() const;
-  /// Whether that class is final, or was tried max_attempts times (0: as often as is asked).
+  /// True if that class is final, or max_attempts were used (0: unlimited).
   bool finished() const;
-  /// How often it was started.
+  /// Number of starts.
   int64_t attempt() const;
-  /// Of the last whole checkpoint here; 0: there is none.
+  /// Step of the last complete checkpoint; 0: none.
   int64_t saved_step() const;
-  /// Whether there is a newer checkpoint than the last start found.
+  /// True if there is a newer checkpoint than the last start found.
   bool came_further() const { return saved_step() > start().from; }
-  /// The last events since the last start: a run that goes on has those of earlier ones in the same file.
+  /// The last events since the last start; the file of a resumed run also holds earlier ones.
   ResultTail tail() const;
-  /// Judges an attempt whose sweep died before it could, if its results settle it.
+  /// Judges an attempt whose sweep died first, if its results settle it.
   bool adopt();
-  /// Moves what an earlier attempt left into attempt-<n>/ and writes all that a new one starts from. Where it
-  /// may `go_on` and there is a checkpoint, only verdict and output are moved. Whether it goes on.
+  /// Moves files of earlier attempts into attempt-<n>/ and writes the inputs of a new one. If `go_on` and
+  /// there is a checkpoint, moves only verdict and output; returns whether the trial resumes.
   bool prepare(bool go_on = false);
-  /// What the process' end and the last events say of this start.
+  /// Verdict on this start from the process' end and the last events.
   Verdict weigh(const ProcessOutcome& outcome) const;
-  /// That, held against what is plausible, becomes the verdict. `job`: the cluster job that ran it, "" on
+  /// Checks that verdict against `plausibility` and records it. `job`: the cluster job that ran it, "" on
   /// this host.
   Verdict judge(const ProcessOutcome& outcome, const Plausibility& plausibility = {},
                 const std::string& job = "");
-  /// A verdict that does not come from the process' end.
+  /// Records a verdict that does not come from the process' end.
   void settle(const Verdict& v, const std::string& job);
 
  private:
-  /// The file `attempt`: which start it is, from which step, which in a row that came no further, and how
-  /// many run_start are older.
+  /// Content of the file `attempt`: number of this start, its first step, consecutive starts without
+  /// progress, and earlier run_start events.
   struct Start {
     int64_t number = 0, from = 0, tries = 0, before = 0;
   };

@@ -24,7 +24,7 @@ bool excluded(const SweepSpec& sweep, const RunSpec& spec) {
                      [&](const Condition& rule) { return rule.holds(j, spec.layout.world(), sweep.file); });
 }
 
-// base, then set, then the combination; the world size comes last because dp follows from it.
+// Applies base, `set` and the combination; the world size is last because dp follows from it.
 RunSpec assemble(const SweepSpec& sweep, const Assignments& combination) {
   std::map<std::string, json> values;
   for (const auto& [key, value] : sweep.set) values[key] = value;
@@ -37,7 +37,7 @@ RunSpec assemble(const SweepSpec& sweep, const Assignments& combination) {
   if (const auto it = values.find(kRanksKey); it != values.end()) {
     const int64_t ranks = it->second.get<int64_t>();
     const LayoutSpec& l = spec.layout;
-    // Divided one by one: the product of what people type may not be a number.
+    // Divides by one size at a time, because the product of user input may overflow.
     int64_t left = ranks;
     for (const int64_t size : {l.tp, l.cp, l.pp}) left = left % size == 0 ? left / size : 0;
     if (left == 0)
@@ -66,7 +66,7 @@ void refuse_too_many_combinations(const SweepSpec& sweep, double all) {
                       "remove values, or make several sweeps of it");
 }
 
-// What cannot be put together meets no condition; why is told where the combination is skipped.
+// A combination that cannot be assembled meets no condition; the reason is reported where it is skipped.
 bool holds_for(const Condition& c, const SweepSpec& sweep, const Assignments& combination) {
   RunSpec spec;
   try {
@@ -77,7 +77,7 @@ bool holds_for(const Condition& c, const SweepSpec& sweep, const Assignments& co
   return c.holds(to_json(spec), spec.layout.world(), sweep.file);
 }
 
-// A combination with the axes of the rules of `when:` that hold for it.
+// The combinations after applying the `when:` rules that match.
 std::vector<Assignments> with_conditional_axes(const SweepSpec& sweep, const Assignments& combination) {
   std::vector<Assignments> all{combination};
   for (const ConditionalAxes& rule : sweep.when) {
@@ -114,8 +114,8 @@ std::vector<Assignments> with_conditional_axes(const SweepSpec& sweep, const Ass
   return all;
 }
 
-// Baselines first, so that a double of one is the baseline; then every combination of the axes, the last of
-// which varies fastest; then what the file includes.
+// Order: baselines, so that a duplicate of one counts as the baseline; then all combinations of the axes, the
+// last axis varying fastest; then `include:`.
 class Combinations {
  public:
   explicit Combinations(const SweepSpec& sweep) : sweep_(sweep) {
@@ -131,7 +131,7 @@ class Combinations {
   int64_t baselines() const { return static_cast<int64_t>(sweep_.baselines.size()); }
   int64_t size() const { return baselines() + crossed_ + static_cast<int64_t>(sweep_.include.size()); }
 
-  /// Of the axes, neither a baseline nor included.
+  /// From the axes: neither a baseline nor included.
   bool is_crossed(int64_t i) const { return i >= baselines() && i < baselines() + crossed_; }
 
   Assignments operator[](int64_t i) const {
@@ -163,7 +163,7 @@ class Combinations {
   int64_t crossed_ = 0;
 };
 
-// Without its numbers: "8 heads are not divided by 16" and "... by 32" are one reason.
+// Reason without its numbers, so that "8 heads are not divided by 16" and "... by 32" are one.
 std::string kind_of(const std::string& reason) {
   std::string out;
   for (const char c : reason)
@@ -232,7 +232,7 @@ std::string label(const Assignments& axes) {
 
 namespace {
 
-// Where a combination goes: among the trials of one repetition, or with its reason among the others.
+// Adds a combination to the trials of one repetition, or to the skipped ones with its reason.
 class Gathering {
  public:
   Gathering(const SweepSpec& sweep, Matrix& m) : sweep_(sweep), m_(m) {}
@@ -283,7 +283,7 @@ Matrix expand(const SweepSpec& sweep, bool progress) {
   Matrix m;
   Gathering gathered(sweep, m);
   const Combinations all(sweep);
-  constexpr int64_t kQuick = 10'000;  // in a second or two
+  constexpr int64_t kQuick = 10'000;  // takes a second or two
   Progress bar("combinations", all.size(), progress && all.size() > kQuick);
   double seen = 0;
   for (int64_t at = 0; at < all.size(); ++at) {
@@ -306,7 +306,7 @@ Matrix expand(const SweepSpec& sweep, bool progress) {
         sweep.file, "axes", "leave no combination that can be run",
         m.skipped.empty() ? "loosen `exclude:`" : "the first reason is: " + m.skipped[0].reason);
   const auto n = static_cast<int64_t>(once.size());
-  // Repetitions are interleaved, so that a slow hour of the machine does not fall on one combination alone.
+  // Repetitions are interleaved, so that a slow period of the machine does not affect one combination alone.
   for (int64_t r = 0; r < sweep.repetitions; ++r) {
     std::vector<int64_t> order(n);
     for (int64_t i = 0; i < n; ++i) order[i] = i;

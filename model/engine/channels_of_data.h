@@ -1,4 +1,4 @@
-// What a data set's channels are called and how they are normalised, as a checkpoint stores it.
+// Names and normalisation of a data set's channels, as checkpoints store them.
 //
 //   state.channels = channels_of_data(*train_set);
 #pragma once

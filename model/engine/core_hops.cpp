@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTrips = 100, kTries = 20, kMostCpus = 16;
-constexpr double kPlausible = 2000;  // ns: above, another thread was on one of the cores all the time
+constexpr double kPlausible = 2000;  // ns: above, a core was busy throughout
 constexpr auto kMost = std::chrono::milliseconds(50);
 constexpr int kStop = -1;
 
@@ -30,7 +30,7 @@ double nanoseconds(Clock::duration d) {
   return std::chrono::duration<double, std::nano>(d).count();
 }
 
-// One side of the line makes it odd, the other even; kStop ends it.
+// One thread makes the count odd, the other even; kStop ends the echo.
 struct alignas(128) Line {
   std::atomic<int> count = 0;
 };
@@ -44,7 +44,7 @@ void echo(Line& line) {
   }
 }
 
-// The quickest of so many tries, while `more(tries, the quickest so far)`
+// The shortest of the tries made while `more(tries, shortest)` is true
 template <class More>
 double call(Line& line, int trips, const More& more) {
   double least = 0;
@@ -83,7 +83,7 @@ std::optional<double> round_trip_ns(int here, int there, Clock::time_point until
   return least;
 }
 
-// Of `size` threads or cores beside the first, some: the last among them
+// Number of threads or cores to measure against the first; the last one is always among them
 int64_t others_of(int64_t size) {
   return size < 2 ? 0 : std::min<int64_t>(size, kMostCpus) - 1;
 }
@@ -110,7 +110,7 @@ std::optional<double> team_round_trip_ns(int threads) {
     const auto other = static_cast<int>(i * (threads - 1) / others);
     Line line;
 #pragma omp parallel num_threads(threads)
-    if (omp_get_num_threads() > other) {  // OpenMP may give fewer
+    if (omp_get_num_threads() > other) {  // OpenMP may provide fewer threads
       if (omp_get_thread_num() == other) echo(line);
       if (omp_get_thread_num() == 0)
         farthest =

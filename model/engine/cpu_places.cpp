@@ -29,7 +29,7 @@ std::optional<double> ratio(const std::string& quota, const std::string& period)
   return q / p;
 }
 
-// Of one group, by either version of the interface
+// CPU quota of one cgroup, version 1 or 2
 std::optional<double> quota_of(const fs::path& group) {
   const std::string both = first_line(group / "cpu.max");
   if (const size_t blank = both.find(' '); blank != std::string::npos)
@@ -62,7 +62,7 @@ int CpuPlaces::usable() const {
 }
 
 std::vector<std::vector<int>> cpus_of_cores(const std::vector<int>& allowed, const fs::path& root) {
-  std::map<std::string, size_t> known;  // by its list of hardware threads
+  std::map<std::string, size_t> known;  // index by the core's list of hardware threads
   std::vector<std::vector<int>> out;
   for (const int c : allowed) {
     const std::string siblings = first_line(cpu_folder(root, c) / "topology/thread_siblings_list");

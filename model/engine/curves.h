@@ -1,5 +1,5 @@
-// A run's curves as it goes, for TensorBoard (run.tensorboard): in RUN/tensorboard, by optimizer step, under
-// the tags of the NERSC example, so that its runs and ours lie in one plot:
+// TensorBoard curves of a running training (run.tensorboard) in RUN/tensorboard, by optimizer step. Tags are
+// those of the NERSC example, so that its runs can be compared in one plot:
 //
 //   every step: Loss/train, RMSE(u10m)/train, Learning Rate, Avg iters per sec, Avg samples per sec,
 //     Gradient norm
@@ -8,7 +8,7 @@
 //   with validations, checkpoints and the last step: Rank compute (ms)/least, …/most, Rank memory (MB)/most;
 //     Power (W), Energy per sample (J) where they are metered
 //
-// MAE(name) of single numbers, Accuracy of classes. A resumed run adds a file of its own to the same curves.
+// MAE(name) for scalars, Accuracy for classes. A resumed run adds a file to the same curves.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,7 +22,7 @@ namespace isobar {
 class Curves {
  public:
   Curves() = default;                           // writes nothing
-  explicit Curves(const std::string& run_dir);  // throws ConfigError where it cannot be written
+  explicit Curves(const std::string& run_dir);  // throws ConfigError if not writable
   void name(std::vector<std::string> targets) { targets_ = std::move(targets); }
   void add(const StepRecord& s);
   void add(const ValidRecord& v);
@@ -33,7 +33,7 @@ class Curves {
   void put(int64_t step, const std::string& tag, const std::optional<double>& value);
   std::string of(const char* what, size_t channel, const char* part) const;
   std::unique_ptr<EventFile> events_;
-  std::vector<std::string> targets_;  // names of channels
+  std::vector<std::string> targets_;  // channel names
 };
 
 }  // namespace isobar

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLookAgain_ns = 20'000'000'000;  // a package of 1 kW counts to 65 kJ, the least, in 65 s
+constexpr int64_t kLookAgain_ns = 20'000'000'000;  // shorter than any wrap: 65 kJ at 1 kW last 65 s
 
 std::string word_of(const fs::path& file) {
   std::ifstream in(file);
@@ -35,7 +35,8 @@ EnergyCounters rapl_counters(const fs::path& powercap) {
   for (const auto& entry : fs::directory_iterator(powercap, error)) domains.push_back(entry.path());
   std::sort(domains.begin(), domains.end());
   for (const fs::path& domain : domains) {
-    // intel-rapl:0 is a package, intel-rapl:0:1 a part of it; memory is beside the package, cores within it.
+    // intel-rapl:0 is a package and intel-rapl:0:1 a domain in it; dram is additional to the package, core is
+    // part of it.
     const std::string id = domain.filename(), name = word_of(domain / "name");
     if (!id.starts_with("intel-rapl:") || !(name.starts_with("package") || name == "dram")) continue;
     const fs::path file = domain / "energy_uj";
@@ -78,7 +79,7 @@ void EnergyMeter::look() {
   for (size_t i = 0; i < at_.size(); ++i) {
     const EnergyCounter& c = counters_.all[i];
     const std::optional<double> read = c.read();
-    if (!read) {  // half of the counters would be a wrong sum
+    if (!read) {  // a partial sum would be wrong
       counters_ = {{}, c.name + " stopped answering"};
       joules_ = seconds_ = 0;
       return;

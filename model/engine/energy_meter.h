@@ -1,6 +1,5 @@
-// The energy that training takes: of a host's processors by RAPL, through Linux's powercap files (Intel's and
-// AMD's), of a GPU by NVML. Counters only ever grow; what lies between two steps that train (validations,
-// checkpoints) is left out.
+// Energy of training: a host's processors by RAPL through Linux's powercap files (Intel and AMD), a GPU by
+// NVML. Counters only grow; time between training steps (validations, checkpoints) is excluded.
 //
 //   EnergyMeter meter(rapl_counters());
 //   meter.run(); … steps …; meter.pause();
@@ -17,23 +16,24 @@ namespace isobar {
 
 struct EnergyCounter {
   std::string name;                             // "package-0", "dram of package-0", "GPU"
-  std::function<std::optional<double>()> read;  // joules since some moment; none: it does not answer
+  std::function<std::optional<double>()> read;  // joules since an arbitrary start; none: no answer
   double wraps_at = 0;                          // joules; 0: never
 };
 
 struct EnergyCounters {
   std::vector<EnergyCounter> all;
-  std::string why;  // there are none
+  std::string why;  // reason if there are no counters
 };
 
-/// Processor packages and their memory, of all of this host whoever uses it. Other domains lie within these.
+/// Processor packages and their memory, for the whole host including other processes. Other RAPL domains are
+/// parts of these.
 EnergyCounters rapl_counters(const std::filesystem::path& powercap = "/sys/class/powercap");
 
 class EnergyMeter {
  public:
   explicit EnergyMeter(EnergyCounters counters) : counters_(std::move(counters)) {}
-  void reset();  // forgets what was measured
-  /// Measures until pause(); where it does already, looks before a counter can have wrapped twice.
+  void reset();  // discards what was measured
+  /// Measures until pause(). If already running, reads the counters often enough to notice every wrap.
   void run();
   void pause();
   bool on() const { return !counters_.all.empty(); }
@@ -45,7 +45,7 @@ class EnergyMeter {
  private:
   void look();
   EnergyCounters counters_;
-  std::vector<double> at_;  // each counter's, when it was looked at last
+  std::vector<double> at_;  // last reading of each counter
   bool running_ = false;
   int64_t looked_ns_ = 0;
   double joules_ = 0, seconds_ = 0;

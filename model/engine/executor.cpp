@@ -10,9 +10,9 @@
 namespace isobar {
 namespace {
 
-struct Stopped : std::exception {};  // the other lane failed; its error is the one to report
+struct Stopped : std::exception {};  // the other lane failed and reports the error
 
-// A thread that is within the rank's own work
+// Counts threads that are inside the rank's own work
 class OwnWork {
  public:
   explicit OwnWork(std::atomic<int>& count) : count_(count) {
@@ -84,7 +84,7 @@ bool Executor::waits_for_others() const {
 }
 
 void Executor::operator()(const Program& program, int32_t step) {
-  flush_denormals();  // MPI sums on the thread that asks it
+  flush_denormals();  // MPI reduces on the calling thread
   for (auto& d : done_) d.store(-1);
   failed_ = false;
   program_ = &program;
@@ -125,7 +125,7 @@ void Executor::run_compute() {
     }
     begin(instr);
     const int64_t t0 = now_ns();
-    if (is_collective(op.kind)) {  // a serial program
+    if (is_collective(op.kind)) {  // serial program
       Requests requests = post(instr);
       for (Pause pause(patience_); !comm_->test(requests); pause()) {
         if (failed_) throw Stopped();
@@ -191,7 +191,7 @@ void Executor::comm_loop() {
   flush_denormals();
   for (int32_t seen = 0;;) {
     for (Pause pause(patience_); ticket_.load() == seen && !pause.asleep();)
-      pause();  // the next step is near
+      pause();  // short wait: the next step is near
     ticket_.wait(seen);
     seen = ticket_.load();
     if (stop_) return;

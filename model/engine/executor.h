@@ -1,13 +1,13 @@
-// Runs linked programs: compute ops on the calling thread, all other lanes on a communication thread or,
-// where no core is left for one, on the calling thread too, between compute ops and while it waits. Each
-// lane's transfers are posted in order, one at a time, and no lane waits for another (copies of what is
-// offloaded are made on the spot). Nothing holds the lanes together but each op's waits.
+// Runs linked programs: compute ops on the calling thread; all other lanes on a communication thread or,
+// without a spare core, on the calling thread between compute ops and while it waits. Each lane posts its
+// transfers in order, one at a time, and lanes are independent (offload copies are made synchronously); only
+// each op's waits synchronise them.
 //
 //   Executor run(plan, backend, comm, waiting_among(threads, ranks, on_host, cores_of(mpi)));
 //   run(step_program, step);  // returns when every lane is done
 //
-// Keeps seconds per op (always) and spans (while a recorder is set). A failure on either thread ends the run
-// of the program on both and is thrown here.
+// Records seconds per op (always) and spans (while a recorder is set). A failure on either thread stops both
+// and is thrown to the caller.
 #pragma once
 #include <array>
 #include <atomic>
@@ -23,7 +23,7 @@
 
 namespace isobar {
 
-/// How a rank waits, by who else wants its host's cores.
+/// Waiting strategy of a rank, which depends on the ranks that share its host's cores.
 struct Waiting {
   bool comm_thread = true;
   Patience patience;
@@ -42,13 +42,13 @@ class Executor : public Runner {
   void reset_op_times() override;
   const std::vector<OpTime>& op_times() const override { return times_; }
   void set_op_times(std::vector<OpTime> times) override { times_ = std::move(times); }
-  /// Op paths, transfers in flight with their lane, or "idle"
+  /// Paths of current ops, transfers in flight with their lane, or "idle"
   std::string now_running() const override;
   int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
   bool waits_for_others() const override;
 
  private:
-  struct Head {  // where a lane stands
+  struct Head {  // position of a lane
     int32_t index = -1;
     bool posted = false;
     Requests requests;
@@ -57,8 +57,8 @@ class Executor : public Runner {
 
   void run_compute();
   void comm_loop();
-  void open_lanes();     // all but compute stand at their first op
-  bool advance_lanes();  // posts and completes what can be now; whether anything could
+  void open_lanes();     // positions all lanes except compute at their first op
+  bool advance_lanes();  // posts and completes what is possible; true: progress was made
   bool lanes_done() const;
   void next(int lane);
   bool ready(const Instr& instr) const;
@@ -76,19 +76,19 @@ class Executor : public Runner {
   std::vector<OpTime> times_;
   std::array<std::atomic<int32_t>, kLanes> done_;  // highest finished instr of each lane
   std::atomic<bool> failed_{false};
-  std::array<std::atomic<int32_t>, kLanes> current_;  // op that each lane is in, -1: none
+  std::array<std::atomic<int32_t>, kLanes> current_;  // current op of each lane, -1: none
   std::atomic<int64_t> progress_{0};
-  // Threads that are within a kernel, or within the call that begins a transfer
+  // Number of threads inside a kernel or inside the call that starts a transfer
   std::atomic<int> own_work_{0};
 
-  // the program that is running
+  // current program
   const Program* program_ = nullptr;
   int32_t step_ = 0;
   std::array<Head, kLanes> heads_;
 
   // hand-over to the communication thread
-  std::atomic<int32_t> ticket_{0};         // programs handed over
-  std::atomic<int32_t> comm_finished_{0};  // programs that it is done with
+  std::atomic<int32_t> ticket_{0};         // programs submitted
+  std::atomic<int32_t> comm_finished_{0};  // programs completed
   std::exception_ptr comm_error_;
   std::atomic<bool> stop_{false};
   std::thread comm_thread_;

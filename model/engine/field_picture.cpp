@@ -14,7 +14,7 @@ namespace isobar {
 namespace {
 
 using Colour = std::array<double, 3>;
-// matplotlib's viridis, and blue over white to red, at equal distances
+// matplotlib's viridis, and a diverging map from blue over white to red, at equal distances
 constexpr std::array<Colour, 9> kViridis = {{{68, 1, 84},
                                              {71, 44, 122},
                                              {59, 81, 139},
@@ -75,7 +75,7 @@ void FieldPicture::take_truth(const float* target) {
   if (first_) std::copy_n(target, height_ * width_, planes_.begin() + 2 * height_ * width_);
 }
 
-// A row is a patch, point by point and each channel of it.
+// A row is a patch: for each point its channels.
 void FieldPicture::take_prediction(Backend& backend) {
   if (!first_ || loss_ == nullptr) return;
   const View& predicted = loss_->reads[0];

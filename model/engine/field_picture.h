@@ -1,5 +1,5 @@
-// The first sample of a validation as a picture, as the NERSC example logs it: what the net predicted of its
-// first variable, what came, and their difference, from top to bottom.
+// Image of the first validation sample, as the NERSC example logs it: prediction of the first variable,
+// truth, and difference, from top to bottom.
 //
 //   FieldPicture picture(spec, plan);
 //   picture.take_truth(batch.at("target"));  picture.take_prediction(backend);   // of the validation's first
@@ -17,22 +17,22 @@ namespace isobar {
 
 class FieldPicture {
  public:
-  /// Nets whose fields lie in patches have one: vit, unet, aurora.
+  /// Only nets whose fields are divided into patches (vit, unet, aurora) have one.
   static bool exists(const RunSpec& spec) { return spec.net.rolls_out(); }
   FieldPicture(const RunSpec& spec, const Plan& plan);
   /// target [batch, C', H, W]: on one rank.
   void take_truth(const float* target);
-  /// Of the rows that this rank predicts, if it does.
+  /// Copies the rows that this rank predicts, if any.
   void take_prediction(Backend& backend);
-  /// Collective. The colours of both fields span what came, those of the difference its largest.
+  /// Collective. Both fields share the colour range of the truth; the difference is scaled to its maximum.
   std::string png(const Mpi& mpi);
 
  private:
   const Plan& plan_;
-  const Op* loss_ = nullptr;  // which reads the prediction
+  const Op* loss_ = nullptr;  // the op that reads the prediction
   const int64_t height_, width_;
-  const bool first_;            // of the replicas
-  std::vector<double> planes_;  // sums of predictions, how many of them, what came: [H, W] each
+  const bool first_;            // first data-parallel replica
+  std::vector<double> planes_;  // sum of predictions, their count, truth: [H, W] each
 };
 
 }  // namespace isobar

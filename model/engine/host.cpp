@@ -53,12 +53,12 @@ int cores_of(const Mpi& mpi) {
 
 std::string cpu_name() {
   std::ifstream in("/proc/cpuinfo");
-  std::map<std::string, std::string> first;  // of each key
+  std::map<std::string, std::string> first;  // first value of each key
   for (std::string line; std::getline(in, line) && !line.empty();)
     if (const size_t colon = line.find(':'); colon + 2 <= line.size())
       first.emplace(line.substr(0, line.find_last_not_of("\t ", colon - 1) + 1), line.substr(colon + 2));
   if (!first.contains("model name")) return "unknown";
-  // Virtual machines call several generations by one name, such as "AMD EPYC".
+  // Virtual machines report one name, such as "AMD EPYC", for several generations.
   if (!first.contains("cpu family") || !first.contains("model")) return first["model name"];
   return first["model name"] + " (family " + first["cpu family"] + " model " + first["model"] + ")";
 }

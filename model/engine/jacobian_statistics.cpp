@@ -16,7 +16,7 @@ JacobianRecord statistics_of(const std::vector<std::vector<float>>& samples, int
     const Eigen::MatrixXd J = Eigen::Map<const Matrix>(sample.data(), outputs, inputs).cast<double>();
     const Eigen::VectorXd values = Eigen::JacobiSVD<Eigen::MatrixXd>(J).singularValues();
     frobenius += J.norm() / n;
-    condition += values(0) / values(values.size() - 1) / n;  // infinite where the smallest is 0
+    condition += values(0) / values(values.size() - 1) / n;  // infinite if the smallest is 0
     sum += J.sum();
     squares += J.squaredNorm();
     largest = std::max(largest, J.cwiseAbs().maxCoeff());

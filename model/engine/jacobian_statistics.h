@@ -1,4 +1,4 @@
-// What is tracked of Jacobians over samples while a net trains (normalised on both sides).
+// Statistics of a net's Jacobians over samples during training (normalised inputs and outputs).
 //
 //   const JacobianRecord r = statistics_of(matrices, outputs, inputs);     // each [outputs, inputs]
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace isobar {
 
-/// frobenius, condition: means over the samples of |J|_F and of the largest over the smallest singular value
-/// (absent where one is 0); mean, std, max: of |dy/dx| over all elements, std of dy/dx itself; sensitivity:
-/// of each input, the mean of |dy/dx| over samples and outputs.
+/// frobenius, condition: means over the samples of |J|_F and of the ratio of largest to smallest singular
+/// value (absent if one is 0); mean, std, max: of |dy/dx| over all elements, std of dy/dx itself;
+/// sensitivity: mean |dy/dx| over samples and outputs, for each input.
 JacobianRecord statistics_of(const std::vector<std::vector<float>>& samples, int64_t outputs, int64_t inputs);
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// The ranks of a run under MPI, as what writes and reads their files knows them.
+// The ranks of a run under MPI, in the form that code which reads and writes their files expects.
 //
 //   save_checkpoint(dir, ..., meeting_of(mpi, threads));
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace isobar {
 
-/// `slow`: of the rank, whose waiting for others is no slow work; both stay while the meeting lasts.
+/// `slow`: the rank's slow work, suspended while it waits for others; it must outlive the meeting.
 inline Meeting meeting_of(const Mpi& mpi, int threads = 1, SlowWork* slow = nullptr) {
   const auto waiting = [slow](auto talk) {
     std::optional<SlowWork::Wait> wait;

@@ -1,12 +1,11 @@
-// Which of a host's cores a rank's threads are bound to.
+// Binds a rank's threads to cores of its host.
 //
 //   OwnCores own(mpi, threads);        // binds until it is destroyed
 //   own.cpus()                         // {2, 3}: of thread 0, 1; empty: they are not bound
 //
-// Ranks that a launcher bound apart keep to what they got; of ranks that share cores each takes its part, in
-// their order on the host. Threads are not bound where they outnumber the cores, where a control group's
-// quota allows fewer than there are, or where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY say what the
-// user wants.
+// Ranks that a launcher bound to different cores keep their binding; ranks that share cores divide them in
+// rank order. Threads are not bound if they outnumber the cores, if a cgroup quota allows fewer, or if
+// OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY is set.
 #pragma once
 #include <vector>
 
@@ -14,8 +13,8 @@
 
 namespace isobar {
 
-/// Of cores (the CPUs of each) that `ranks` ranks share, those of the n-th rank; none where `threads` of each
-/// do not find a core each.
+/// Cores (the CPUs of each) of the n-th of `ranks` ranks that share `cores`; empty if there are fewer than
+/// `threads` a rank.
 std::vector<std::vector<int>> part_of_cores(const std::vector<std::vector<int>>& cores, int rank, int ranks,
                                             int threads);
 

@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-// Of a region's rows
+// Weights of a region's rows
 std::vector<double> weights_of(const RunSpec& spec, const GridBox& region) {
   if (!spec.train.latitude_weights) return std::vector<double>(static_cast<size_t>(region.rows), 1.0);
   const RegionalGnnSpec& n = spec.net.regional_gnn();

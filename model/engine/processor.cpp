@@ -55,8 +55,8 @@ std::unique_ptr<cuda::DeviceArena> device_arena(int64_t bytes) {
   }
 }
 
-// NCCL's channels hold their multiprocessors while they transfer; products that run beside them are chosen
-// for the others.
+// NCCL's channels occupy multiprocessors during transfers; products that overlap with them are tuned for the
+// rest.
 int product_sms(const ComputeDevice& device, const RunSpec& spec, int ranks) {
   const bool beside = ranks > 1 && spec.policy.overlap && !spec.run.serial;
   return beside ? sms_beside_nccl(device.sms, nccl_channels(std::getenv)) : 0;
@@ -83,7 +83,7 @@ class GpuProcessor : public Processor {
     if (mpi.size() > 1) {
       shares_device_ = any_two_share_a_device(mpi);
       bootstrap_.emplace(plan.groups);
-      mpi.barrier();  // NCCL's deadline counts no time in which another rank still reads its data
+      mpi.barrier();  // reading data must not count against NCCL's deadline
       nccl_.emplace(plan.groups, mpi.rank(), shares_device_, *bootstrap_, spec.run.hang_timeout);
     }
     nccl_bytes_ = cuda::device_memory_in_use() - before_nccl_;
@@ -104,28 +104,27 @@ class GpuProcessor : public Processor {
         {"arena_bytes", arena_->bytes()},
         {"pinned_bytes", host_.bytes() + backend_.inputs().pinned_bytes()},
         {"landing_bytes", backend_.inputs().landing_bytes()},  // batches of the next step
-        {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
-        {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
+        {"context_bytes", before_},     // in use before the arena, by any process: CUDA's context
+        {"library_bytes", libraries_},  // allocated by cuBLASLt and cuDNN
         {"cublaslt", cuda::Gemms::library_version()},
         {"cudnn", cuda::CudnnAttention::version()},
         {"gemm_shapes", backend_.gemms().shapes()},
         {"attention", attention()},
         {"fused", fused()},
-        {"product_sms", backend_.gemms().sms()},         // that products are chosen for; 0: all
-        {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
-        // since all was made: graphs, kernels loaded late, what NCCL takes at its first transfers
+        {"product_sms", backend_.gemms().sms()},         // that products are tuned for; 0: all
+        {"in_use_bytes", cuda::device_memory_in_use()},  // by any process, now
+        // since start-up: graphs, lazily loaded kernels, buffers that NCCL allocates on first use
         {"later_bytes", cuda::device_memory_in_use() - begun_},
         {"environment", environment()},
         {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
     if (nccl_)
-      j.update(
-          {{"nccl", NcclComm::version()},
-           {"nccl_bytes", nccl_bytes_},  // when its communicators were made; most it takes when they are used
-           {"in_use_before_nccl_bytes", before_nccl_},
-           {"nccl_planned_bytes", nccl_planned()},
-           {"ranks_share_a_gpu", shares_device_},
-           {"mode",
-            shares_device_ ? "correctness: ranks share a GPU and talk over sockets" : "one GPU a rank"}});
+      j.update({{"nccl", NcclComm::version()},
+                {"nccl_bytes", nccl_bytes_},  // at communicator creation; NCCL allocates most on first use
+                {"in_use_before_nccl_bytes", before_nccl_},
+                {"nccl_planned_bytes", nccl_planned()},
+                {"ranks_share_a_gpu", shares_device_},
+                {"mode", shares_device_ ? "correctness: ranks share a GPU and talk over sockets"
+                                        : "one GPU a rank"}});
     if (nccl_ && after_first_step_ > 0) j["in_use_after_first_step_bytes"] = after_first_step_;
     return j;
   }
@@ -185,12 +184,12 @@ class GpuProcessor : public Processor {
   }
   int64_t nccl_planned() const { return nccl_buffer_bytes(communicators_, nccl_channels(std::getenv)); }
   int64_t nccl_to_come() const { return nccl_ ? std::max<int64_t>(0, nccl_planned() - nccl_bytes_) : 0; }
-  nlohmann::json fused() const {  // ops that run as part of products, by how
+  nlohmann::json fused() const {  // ops fused into products, by kind of epilogue
     nlohmann::json j = nlohmann::json::object();
     for (const cuda::Fusion& f : backend_.fusions()) j[name_of(f.kind)] = j.value(name_of(f.kind), 0) + 1;
     return j;
   }
-  // Where CUPTI is missing or taken, ops are timed by events instead; the log says so.
+  // Without CUPTI, or if another tool holds it, ops are timed by events; the log says so.
   void make_tracer(const Plan& plan, bool traced) {
     try {
       tracer_.emplace(plan, traced);
@@ -214,8 +213,8 @@ class GpuProcessor : public Processor {
   bool shares_device_ = false;
   int64_t nccl_bytes_ = 0, before_nccl_ = 0, after_first_step_ = 0, communicators_ = 0;
   std::optional<cuda::OpTracer> tracer_;
-  std::string untraced_;                          // why the device cannot be watched
-  std::optional<cuda::DeviceExecutor> executor_;  // last: its graphs go before what they call
+  std::string untraced_;                          // why CUPTI cannot trace the device
+  std::optional<cuda::DeviceExecutor> executor_;  // last: graphs are destroyed before what they call
 };
 
 #endif
@@ -253,13 +252,13 @@ Workspace workspace_of(const ComputeDevice& device, [[maybe_unused]] const RunSp
 
 namespace {
 
-// Ranks that share a GPU, to test on one, share its memory alike.
+// Ranks that share a GPU (a test mode) divide its memory equally.
 DeviceRoom room_here(const ComputeDevice& device, const Mpi& mpi) {
   const std::vector<cuda::Device> all = cuda::find_devices().all;
   const auto devices = static_cast<int64_t>(all.size());
   const bool shared = mpi.size() > 1 && any_two_share_a_device(mpi);
   const auto ranks = static_cast<double>(shared ? (mpi.ranks_on_host() + devices - 1) / devices : 1);
-  const auto used = static_cast<double>(cuda::device_memory_in_use());  // by anyone, CUDA's context among it
+  const auto used = static_cast<double>(cuda::device_memory_in_use());  // by any process, CUDA included
   return {.bytes = static_cast<double>(all.at(static_cast<size_t>(device.index)).memory) / ranks,
           .process = std::max(kGpuProcessBytes, used / ranks),
           .nccl_channels = nccl_channels(std::getenv)};

@@ -1,5 +1,5 @@
-// Where a rank computes, as run.device says: on this host's cores, or on one of its GPUs. Chosen before the
-// plan is built, because kernels differ in the scratch that they take.
+// The device that a rank computes on, chosen by run.device: this host's cores or one of its GPUs. It is
+// chosen before the plan is built, because kernels differ in the scratch that they need.
 //
 //   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
 //   const Plan plan = build_plan(spec, rank, workspace_of(device, spec, threads));
@@ -25,9 +25,9 @@ namespace isobar {
 struct ComputeDevice {
   bool gpu = false;
   int index = 0;       // of the GPU on this host
-  int capability = 0;  // major
+  int capability = 0;  // compute capability, major
   int sms = 0;         // multiprocessors
-  std::string name;    // of the GPU
+  std::string name;    // GPU name
 };
 
 class Processor {  // a rank's memory, backend and executor
@@ -35,45 +35,46 @@ class Processor {  // a rank's memory, backend and executor
   virtual ~Processor() = default;
   virtual Backend& backend() = 0;
   virtual Runner& runner() = 0;
-  /// For the log: what computes, and the memory that is not in the plan. null: nothing to add
+  /// Device description for the log, with memory outside the plan. null: none
   virtual nlohmann::json describe() const { return nullptr; }
 
-  /// To be told when the first step is over: what libraries take late is there from then on.
+  /// Called after the first step, when lazily allocated memory of libraries is in place.
   virtual void first_step_done() {}
 
-  /// The device's clock now, MHz, and its counter of energy; a CPU's are its host's (host.h, energy_meter.h).
+  /// The device's current clock in MHz, and its energy counters; for a CPU they are its host's (host.h,
+  /// energy_meter.h).
   virtual std::optional<double> mhz() const { return std::nullopt; }
   virtual EnergyCounters energy() const { return {}; }
 
-  /// What a user should know of how this run computes, before its first step: a line each.
+  /// Remarks for the user before the first step, one a line.
   virtual std::vector<std::string> remarks() const { return {}; }
 
-  // ---- a trace by the device itself, where it can: without it the runner times its ops (Runner::record_to)
-  // ----
-  /// Whether runs of `program` are watched from here on.
+  // ---- device tracing, where available; otherwise the runner times its ops (Runner::record_to) ----
+  //
+  // Starts tracing runs of `program`; returns false if the device cannot be traced.
   virtual bool watch(const Program&) { return false; }
   virtual void stop_watching() {}
-  /// The spans of all that was watched, times from `origin_ns` on, and how much of the device's time they
-  /// are.
+  /// Spans of all traced runs, with times relative to `origin_ns`, and the share of device time that they
+  /// cover.
   virtual DeviceJoin watched(int64_t /*origin_ns*/) { return {}; }
 };
 
-/// Throws ConfigError where run.device asks for a GPU and there is none.
+/// Throws ConfigError if run.device requests a GPU and there is none.
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
 Workspace workspace_of(const ComputeDevice& device, const RunSpec& spec, int threads);
-/// policy.micro_batch 0 on a GPU: the largest whose plan fits (nets/device_memory.h), with the device's
-/// memory and what others have of it now. On the CPU, and where one is given, the specification as it is.
-/// Collective: of what the ranks find the least.
+/// Resolves policy.micro_batch 0 on a GPU: the largest whose plan fits into the currently free memory
+/// (nets/device_memory.h). On the CPU, or if it is given, the specification is unchanged. Collective: the
+/// minimum over ranks.
 MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& spec, const Mpi& mpi);
-/// The same for a run that is only planned: without the device its memory is taken to be enough for any.
+/// The same for a run that is only planned; if the GPU is absent, its memory counts as unlimited.
 MicroBatchChoice planned_micro_batch(const RunSpec& spec);
-/// Scratch on a GPU of this compute capability (major; Hopper where nobody says which). Nothing where this
-/// program has no CUDA.
+/// Workspace on a GPU of this compute capability (major; Hopper by default); empty without CUDA in this
+/// build.
 Workspace gpu_workspace(const RunSpec& spec, int capability = 9);
-/// The same for a run that is only planned: of the device that run.device names, whether it is here or not. A
-/// GPU that is not here counts as Hopper.
+/// Workspace of the device that run.device names, for a run that is only planned; an absent GPU counts as
+/// Hopper.
 Workspace planned_workspace(const RunSpec& spec, int threads);
-/// Collective over all ranks. `threads`: of this rank's on the CPU; `traced`: steps may be watched. Throws
+/// Collective over all ranks. `threads`: this rank's CPU threads; `traced`: steps may be traced. Throws
 /// OutOfMemory.
 std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
                                           const Mpi& mpi, int threads, bool traced);

@@ -15,7 +15,7 @@ bool has(const Plan& plan, OpKind kind) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [&](const Op& op) { return op.kind == kind; });
 }
 
-// By all of this rank's threads: one core alone copies no faster than a GPU computes.
+// Copies with all threads of the rank, because one core is too slow to feed a GPU.
 void copy(const float* from, int64_t count, float* to) {
   constexpr int64_t kPart = int64_t{1} << 20;  // floats
 #pragma omp parallel for schedule(static) if (count > kPart)
@@ -23,7 +23,7 @@ void copy(const float* from, int64_t count, float* to) {
     std::memcpy(to + i, from + i, static_cast<size_t>(std::min(kPart, count - i)) * sizeof(float));
 }
 
-// A tensor of another size would be copied from beyond the loader's.
+// Checks tensor sizes, because copying a larger tensor would read past the loader's buffer.
 void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& set, const char* key) {
   const std::vector<SampleTensor> given = set.tensors();
   for (const BatchTensor& t : plan.batch) {
@@ -43,7 +43,7 @@ void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& 
   }
 }
 
-// What is predicted is read again where the data say what comes after it.
+// The replay buffer needs samples whose successor is in the data.
 void require_what_follows(const RunSpec& spec, const Dataset& set) {
   for (int64_t i = 0; i < set.size(); ++i)
     if (set.one_later(i) >= 0) return;
@@ -65,7 +65,7 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statis
                           std::to_string(train_set_->size()) + " samples of data.train",
                       "lower it or give more data");
   const auto seed = static_cast<uint64_t>(spec.train.seed);
-  // Only the first and the last stage of a pipeline read samples; all that share samples read the same.
+  // Only the first and the last pipeline stage read samples; ranks of one replica read the same ones.
   const bool reads = has(plan, OpKind::fetch);
   scores_ = (has(plan, OpKind::loss) || has(plan, OpKind::cross_entropy)) && at.tp == 0 && at.cp == 0;
   replica_ = at.dp;

@@ -1,5 +1,5 @@
-// The samples of a run as one rank has them: the training and the validation set, and loaders where its plan
-// reads samples. Ranks that share samples read the same ones.
+// A run's samples as one rank sees them: training and validation set, with loaders if its plan reads samples.
+// Ranks of one replica read the same samples.
 //
 //   RankData data(spec, plan, mpi.rank());
 //   data.seek(state.step);
@@ -19,33 +19,33 @@ namespace isobar {
 
 class RankData {
  public:
-  /// `known`: as open_dataset takes them. Throws ConfigError where the data are too few.
+  /// `known`: statistics passed to open_dataset. Throws ConfigError if there are too few samples.
   RankData(const RunSpec& spec, const Plan& plan, int rank, const Statistics* known = nullptr);
 
   bool has_validation() const { return valid_set_ != nullptr; }
-  /// This rank sees the predictions of its samples, and no other rank with the same samples says so.
+  /// True on exactly one rank a replica that sees its predictions.
   bool scores() const { return scores_; }
   int64_t steps_per_epoch() const;
   ChannelNames channels() const { return train_set_->channels(); }
   NetChannels net_channels() const { return channels_of_data(*train_set_); }
-  /// Of the rows of fields, degrees from the north; {}: their files do not say
+  /// Latitudes of the rows of fields, degrees north; {}: unknown
   std::vector<double> latitudes() const { return train_set_->coordinates().latitude; }
   LeftOut left_out() const { return train_set_->left_out(); }
   std::vector<std::string> flat_channels() const { return train_set_->flat_channels(); }
   /// All samples are validated; the last batch may be smaller.
   int64_t validation_samples() const { return valid_set_->size(); }
   int64_t validation_batches() const;
-  /// Samples at the end of this rank's part of a batch that only fill it
+  /// Number of padding samples at the end of this rank's part of a batch
   int64_t validation_padding(int64_t batch) const;
   int64_t classes() const { return train_set_->shape().classes; }
 
-  /// What this rank's samples are drawn from, where spec.train has a replay buffer.
+  /// The order of samples and predictions with a replay buffer in spec.train.
   ReplaySchedule replay_schedule() const;
 
-  /// The next batch is the step's first.
+  /// Positions the loader at the step's first batch.
   void seek(int64_t step);
   void seek_validation();
-  /// The next batch, its tensors copied to where the plan wants them.
+  /// Copies the next batch's tensors to the plan's buffers.
   Batch next(const BatchPlaces& to);
   Batch next_validation(const BatchPlaces& to);
 
@@ -56,7 +56,7 @@ class RankData {
   std::unique_ptr<Dataset> train_set_, valid_set_;
   std::optional<Loader> train_loader_, valid_loader_;
   bool scores_ = false;
-  int64_t replica_ = 0;  // of layout.dp
+  int64_t replica_ = 0;  // index along layout.dp
 };
 
 }  // namespace isobar

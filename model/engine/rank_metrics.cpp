@@ -24,14 +24,14 @@ RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi
   measure_cores();
 }
 
-// Nobody trains meanwhile: before the first step and where ranks stop to tell.
+// Called only while no rank trains: before the first step and where ranks stop to report.
 void RankMetrics::measure_cores() {
   if (gpu_ || mpi_.rank_on_host() != 0 || mpi_.ranks_on_host() > cores_of(mpi_)) return;
   if (const auto trip = core_round_trip_ns(mpi_.host_cpus())) host_trips_.push_back(*trip);
 }
 
-// A hypervisor may move cores apart, and together again, within a second: a rank that has its host for itself
-// asks between steps. Of long runs every second answer goes, and it asks half as often.
+// A hypervisor may move cores within a second, so a rank that owns its host measures between steps. In long
+// runs every second value is dropped and the interval doubled.
 void RankMetrics::measure_team() {
   constexpr size_t kMost = 1024;
   const auto now = std::chrono::steady_clock::now();
@@ -66,7 +66,7 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
                .data_wait_s = data_wait_s_ / n,
                .rss_bytes = resident_bytes(),
                .peak_rss_bytes = peak_resident_bytes()};
-  if (!gpu_) {  // which times ops only while it is traced
+  if (!gpu_) {  // a GPU times ops only while traced
     double compute = 0;
     const std::vector<OpTime>& times = runner.op_times();
     for (size_t i = 0; i < plan_.ops.size(); ++i)

@@ -1,5 +1,5 @@
-// How each rank did in the steps so far: time in ops, waits for data, memory, clock, and the energy that was
-// metered. What the ranks measured comes to rank 0 where a run stops to validate or to save, and at its end.
+// Per-rank metrics of the steps so far: time in ops, waiting for data, memory, clock, and metered energy.
+// Rank 0 collects them when a run stops to validate or save, and at its end.
 //
 //   RankMetrics metrics(plan, processor, mpi, device.gpu);
 //   metrics.begin_step(); … ; metrics.add(seconds, waited);
@@ -22,7 +22,7 @@ namespace isobar {
 class RankMetrics {
  public:
   RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu);
-  void reset();  // with the runner's times of ops: warm-up is over
+  void reset();  // together with op times, after warm-up
   void begin_step() { meter_.run(); }
   void add(double step_s, double data_wait_s);
   void pause() { meter_.pause(); }
@@ -37,15 +37,15 @@ class RankMetrics {
   const Processor& processor_;
   const Mpi& mpi_;
   const bool gpu_;
-  EnergyMeter meter_;                            // of a GPU's rank its own, of a host's first rank the host's
-  std::vector<double> host_trips_, team_trips_;  // ns, core_hops.h: where ranks stop; between steps
+  EnergyMeter meter_;                            // of a GPU rank's device; of a host's first CPU rank's host
+  std::vector<double> host_trips_, team_trips_;  // ns, core_hops.h: at stops; between steps
   std::chrono::steady_clock::time_point next_trip_{};
   std::chrono::milliseconds between_trips_{20};
   int64_t steps_ = 0;
   double step_s_ = 0, data_wait_s_ = 0;  // sums
 };
 
-/// Those of all ranks as one. The energy is known where every rank that meters knows its own.
+/// Merges the ranks' records. The energy is known only if every metering rank knows its own.
 RanksRecord merged(const std::vector<RanksRecord>& of_ranks);
 
 }  // namespace isobar

@@ -35,7 +35,7 @@ float* ReplayBuffer::state(int64_t entry, int64_t age) const {
   return reinterpret_cast<float*>(states_.data()) + (entry * history_ + age) * image_.m * row_;
 }
 
-// A row of a state lies [p, p, C'].
+// A row of a state is stored as [p, p, C'].
 void ReplayBuffer::write(int64_t row, const float* state, int64_t time, float* input) const {
   const int64_t p = image_.patch, H = image_.height, W = image_.width, across = W / p;
   const int64_t place = image_.row0 + row, token = image_.token0 + place % image_.tokens;
@@ -67,7 +67,7 @@ void ReplayBuffer::take(int64_t step, const float* predicted) {
     const int64_t times = std::min((d.lead > 0 ? held_[b][d.from] : 0) + 1, history_);
     const Rows rows = rows_of(b);
     const int64_t first = rows.first * row_, count = (rows.end - rows.first) * row_;
-    for (int64_t age = times - 1; age > 0; --age)  // the entry may be the one that it is made from
+    for (int64_t age = times - 1; age > 0; --age)  // oldest first: source and destination may be one entry
       std::copy_n(state(d.from, age - 1) + first, count, state(d.to, age) + first);
     std::copy_n(predicted + first, count, state(d.to, 0) + first);
     held_[b][d.to] = times;

@@ -1,6 +1,5 @@
-// The predictions of a replay buffer, in host memory: of each entry of model/data/replay_schedule.h the
-// newest times of an input, as far as they were predicted. A rank holds the rows of tokens that it reads and
-// predicts.
+// Predictions of the replay buffer in host memory: for each entry of model/data/replay_schedule.h the input
+// times that were predicted. A rank holds the token rows that it reads and predicts.
 //
 //   ReplayBuffer replay(spec, plan, schedule);
 //   replay.fill(step, input);                 // into what the loader has read for this step
@@ -17,10 +16,10 @@ namespace isobar {
 
 class ReplayBuffer {
  public:
-  /// `plan`: of a rank that reads the net's input. Takes Memory::replay bytes; throws OutOfMemory.
+  /// `plan`: of a rank that reads the net's input. Allocates Memory::replay bytes; throws OutOfMemory.
   ReplayBuffer(const RunSpec& spec, const Plan& plan, ReplaySchedule schedule);
-  /// input [batch, channels, H, W]: what was predicted takes the place of what the data say. What was
-  /// predicted before this run was resumed is not there any more, and stays as the data have it.
+  /// input [batch, channels, H, W]: replaces data by predictions. Predictions from before a resume are lost,
+  /// so the data stay there.
   void fill(int64_t step, float* input);
   /// predicted [rows, p p C']
   void take(int64_t step, const float* predicted);
@@ -34,7 +33,7 @@ class ReplayBuffer {
   void write(int64_t row, const float* state, int64_t time, float* input) const;
 
   ReplaySchedule schedule_;
-  const Attrs image_;  // how what is read lies, and which rows of it are this rank's
+  const Attrs image_;  // layout of the input and this rank's rows
   const int64_t history_, predicted_, fixed_, row_;
   std::vector<std::vector<int64_t>> held_;  // by sample of the batch and entry: times that were predicted
   Arena states_;                            // [entry, age, row, p p C']

@@ -14,9 +14,9 @@ namespace {
 
 constexpr const char* kWriting = "writing result.jsonl";
 
-// The class of the run_end that stands in the file since the last run_start; "": none does.
+// Failure class of the run_end after the last run_start in the file; "": there is none.
 std::string ended_as(const std::filesystem::path& file) {
-  constexpr int64_t kTail = 4 << 20;  // a run_end is the last line, or one of the last
+  constexpr int64_t kTail = 4 << 20;  // run_end is among the last lines
   std::string found;
   for_each_from_end(file, kTail, [&](const Record& r) {
     const auto* end = std::get_if<EndRecord>(&r);
@@ -56,7 +56,7 @@ void ResultLog::write_step(const StepRecord& step) {
 }
 
 void ResultLog::heartbeat() {
-  // Its time alone, where it is there already: that waits for no data on their way to a slow disk.
+  // Updates only the timestamp of an existing file, which does not wait for data on a slow disk.
   if (on() && ::utimensat(AT_FDCWD, (dir_ / "heartbeat").c_str(), nullptr, 0) != 0)
     std::ofstream(dir_ / "heartbeat") << "\n";
 }

@@ -1,5 +1,5 @@
-// result.jsonl of one run: the truth that sweeps, fits and reports read. One record a line
-// (model/records/records.h); rank 0 writes, the others hold a log without a path that writes nothing.
+// result.jsonl of one run, which sweeps, fits and reports read. One record a line (model/records/records.h);
+// rank 0 writes, the other ranks hold a log without a path.
 #pragma once
 #include <filesystem>
 
@@ -11,16 +11,16 @@ namespace isobar {
 class ResultLog {
  public:
   ResultLog() = default;                                     // writes nothing
-  explicit ResultLog(const std::filesystem::path& run_dir);  // throws ConfigError when it cannot be written
+  explicit ResultLog(const std::filesystem::path& run_dir);  // throws ConfigError if not writable
   void write(const Record& record);                          // on disk before it returns
-  /// Handed to the kernel: survives a kill of the process, costs no sync.
+  /// Passed to the kernel without sync: survives a kill of the process.
   void write_step(const StepRecord& step);
-  /// run_end, once: the first word on how a run ended counts, as what other ranks say of the same end is its
-  /// echo. Only what was interrupted may be told better: by the checkpoint that was still written, or by what
-  /// ended the rank whose death brought the signal. `better`: this may be that.
+  /// Writes run_end once: the first report of a failure counts, because later ones from other ranks are
+  /// consequences of it. Only `interrupted` can be replaced, by a record with `better` set: the checkpoint
+  /// that was still written, or the failure whose signal reached this rank.
   void end(const EndRecord& end, bool better = true);
-  void heartbeat();                               // touches a file, for whoever watches a long silence
-  void slow_by(SlowWork* slow) { slow_ = slow; }  // which then knows of every write
+  void heartbeat();                               // touches a file, for observers of a long silence
+  void slow_by(SlowWork* slow) { slow_ = slow; }  // notified of every write
   bool on() const { return !dir_.empty(); }
 
  private:

@@ -92,17 +92,17 @@ std::string precision_text(const RunSpec& s) {
 }
 
 std::string data_text(const RunSpec& s, const RunFacts& f) {
-  std::string data = s.data.train.empty() ? "noise, made in memory" : s.data.train;
+  std::string data = s.data.train.empty() ? "synthetic noise" : s.data.train;
   if (f.steps_per_epoch > 0) data += ": " + some(f.steps_per_epoch, "step") + " an epoch";
   const LeftOut& out = f.left_out;
-  if (out.missing > 0) data += "; " + grouped(out.missing) + " rows left out, in which a value is missing";
+  if (out.missing > 0) data += "; " + grouped(out.missing) + " rows with missing values skipped";
   if (out.masked > 0) data += "; " + grouped(out.masked) + " masked (" + s.data.mask_mode + ")";
-  if (out.thinned > 0) data += "; " + grouped(out.thinned) + " thinned out";
+  if (out.thinned > 0) data += "; " + grouped(out.thinned) + " removed by thinning";
   if (!f.validates) return data + "; no validation";
   return data + "; validation: " + (s.data.valid.empty() ? "its last part" : s.data.valid);
 }
 
-// One line, whatever their number
+// One line for any number of channels
 std::string flat_text(const RunFacts& f) {
   constexpr size_t kNamed = 8;
   if (f.flat_channels.empty()) return "";
@@ -112,7 +112,7 @@ std::string flat_text(const RunFacts& f) {
   if (f.flat_channels.size() > kNamed)
     names += " and " + std::to_string(f.flat_channels.size() - kNamed) + " more";
   return line("WARNING",
-              "hardly vary in the training data, so their standard deviation counts as 1: " + names);
+              "these channels hardly vary in the training data and are only centred, not scaled: " + names);
 }
 
 std::string steps_text(const RunSpec& s, const RunFacts& f) {
@@ -131,7 +131,7 @@ std::string trained_text(const RunSpec& s, const RunFacts& f) {
                                                                         static_cast<double>(f.parameters));
   if (t.lora_rank > 0)
     out += text(": adapters of rank %ld, times %g", t.lora_rank, s.lora_scale()) +
-           (t.freeze.empty() ? "; the rest is frozen, as train.freeze names nothing" : "");
+           (t.freeze.empty() ? "; the rest is frozen, because train.freeze is empty" : "");
   return line("trained", out);
 }
 
@@ -156,7 +156,8 @@ std::string header_text(const RunSpec& s, const RunFacts& f) {
                              1e-6 * static_cast<double>(f.memory_bytes))) +
          line("data", data_text(s, f)) + flat_text(f) + line("steps", steps_text(s, f)) +
          line("device", f.device) +
-         line("out", s.run.out.empty() ? "nothing is kept (--set run.out=runs/NAME keeps it)" : s.run.out);
+         line("out",
+              s.run.out.empty() ? "results are not kept (set run.out=runs/NAME to keep them)" : s.run.out);
 }
 
 std::string summary_text(const RunSpec& s, const EndRecord& end) {

@@ -1,5 +1,5 @@
-// What a training says to people beside its steps: what is trained, before the first; how it went, after the
-// last.
+// Text that a training prints besides its steps: what is trained, before the first step; how it went, after
+// the last.
 //
 //   net        vit, 134,976 parameters: 4 blocks of 64, 4 heads, 4 -> 4 channels of 32 x 64
 //   layout     dp 2: 2 ranks on 1 host, 1 thread each
@@ -16,16 +16,16 @@
 
 namespace isobar {
 
-struct RunFacts {                       // what the specification does not say
-  int64_t parameters = 0, trained = 0;  // of them, those that are not frozen
+struct RunFacts {                       // facts that the specification does not contain
+  int64_t parameters = 0, trained = 0;  // all, and those not frozen
   int64_t memory_bytes = 0;             // of the fullest rank, as planned
-  std::string micro_batch;              // how the engine chose it; "" where it was given
+  std::string micro_batch;              // how the engine chose it; "" if it was given
   int ranks = 1, ranks_on_host = 1, threads = 1;
   LeftOut left_out;
   std::vector<std::string> flat_channels;  // Dataset::flat_channels
   int64_t steps_per_epoch = 0;
   bool validates = false;
-  int64_t first_step = 0;  // that is resumed after
+  int64_t first_step = 0;  // the run resumes after this step
   std::string device;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array kCaught = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
-// A signal handler reaches nothing but what is global.
+// Globals, because a signal handler can access nothing else.
 std::atomic<int> g_count{0}, g_first{0};
 std::atomic<int64_t> g_first_ns{0};
 std::array<struct sigaction, kCaught.size()> g_before;
@@ -27,9 +27,10 @@ void on_signal(int s) {
   const int64_t now = t.tv_sec * 1'000'000'000 + t.tv_nsec;
   int none = 0;
   if (g_first.compare_exchange_strong(none, s)) g_first_ns = now;
-  // Schedulers tell every process of a job, and a launcher passes it on: that is still one.
+  // Schedulers signal every process of a job and launchers forward it, so signals in quick succession count
+  // once.
   if (g_count > 0 && now - g_first_ns < 500'000'000) return;
-  // The third of them is not left to us: should even the watchdog be stuck, it ends the process.
+  // The third uses the default action, which ends the process even if the watchdog is stuck.
   if (g_count.fetch_add(1) + 1 >= 2) ::signal(s, SIG_DFL);
 }
 

@@ -1,6 +1,6 @@
-// What a rank does that may take any time, because a disk (or whoever reads its output) may: opening and
-// reading data, loading and writing checkpoints, writing results, starting up. The watchdog takes nothing of
-// it for a hang, neither on the rank that does it nor on those that wait for it.
+// Work of a rank that may take arbitrarily long because it depends on a disk or a pipe: opening and reading
+// data, loading and writing checkpoints, writing results, start-up. The watchdog does not treat it as a hang,
+// on this rank or on those that wait for it.
 //
 //   SlowWork slow;
 //   {
@@ -8,7 +8,7 @@
 //     loader.next();
 //   }
 //
-// What waits for other ranks is no slow work: inside of it, `const SlowWork::Wait wait(slow);` around a
+// Waiting for other ranks is not slow work: inside of it, put `const SlowWork::Wait wait(slow);` around a
 // barrier.
 #pragma once
 #include <atomic>
@@ -45,7 +45,7 @@ class SlowWork {
     SlowWork& work_;
   };
 
-  /// `what`: a literal, as in "rank 3 has been … for 300 s". Any thread; parts may lie in one another.
+  /// `what`: a literal, as in "rank 3 has been … for 300 s". Callable from any thread; parts may nest.
   [[nodiscard]] Part begin(const char* what) { return {this, what}; }
 
   // ---- for the watchdog ----

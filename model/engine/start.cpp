@@ -8,10 +8,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The end of a training that has come to its last step. Where it was killed before it could say so, it is
-/// said now.
+/// End record of a completed training. If it was killed before it wrote one, the record is made here.
 EndRecord end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
-  if (const auto told = dir.ended()) return *told;
+  if (const auto ended = dir.ended()) return *ended;
   EndRecord end{.status = "ok",
                 .steps = resume.state.train.step,
                 .trained_steps = 0,

@@ -1,4 +1,4 @@
-// What a training starts from: run.out, owned and free for it, and the checkpoint that it resumes, checked.
+// Start of a training: acquires run.out and checks the checkpoint to resume from.
 //
 //   Start start = start_of(spec, {"runs/first"}, mpi);    // on every rank; --resume runs/first
 //   if (start.over) return start.end;                     // it had come to its last step
@@ -15,10 +15,10 @@
 namespace isobar {
 
 struct Start {
-  std::optional<RunDir> dir;     // on rank 0, for as long as the training lasts
-  std::optional<Resume> resume;  // on rank 0 all of it, elsewhere the checkpoint's path
-  bool over = false;             // nothing is left to train …
-  EndRecord end;                 // … and this is how it ended, on rank 0
+  std::optional<RunDir> dir;     // on rank 0, held while the training lasts
+  std::optional<Resume> resume;  // rank 0: complete; others: only the checkpoint's path
+  bool over = false;             // training is already complete …
+  EndRecord end;                 // … and ended like this, on rank 0
 };
 
 /// The command's words on resuming. `sets_aside`: a damaged last checkpoint of run.out is renamed, and the

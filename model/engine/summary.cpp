@@ -42,7 +42,7 @@ EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vecto
     int64_t count = 0;
     double seconds = 0, flops = 0, bytes = 0;
   };
-  std::vector<std::string> order;  // of first execution
+  std::vector<std::string> order;  // by first execution
   std::map<std::string, Sum> by_path;
   double attributed = 0;
   for (size_t i = 0; i < plan.ops.size(); ++i) {
@@ -73,7 +73,7 @@ EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vecto
   for (size_t i = 0; i < routine_times.size(); ++i)
     if (const OpTime& t = routine_times[i]; t.count > 0)
       routines.push_back({plan.routines[i].name, plan.routines[i].chunk, t.count, t.seconds});
-  const bool none = step_seconds.empty();  // a run resumed after its last step takes none
+  const bool none = step_seconds.empty();  // a run resumed after its last step has none
   const StepStats s = step_stats(std::move(step_seconds));
   const double step_s = s.of(kStatistic);
   EndRecord end{.status = "ok",
@@ -84,7 +84,7 @@ EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vecto
                 .file_rss_bytes = file_resident_bytes(),
                 .ops = std::move(ops)};
   if (!routines.empty()) end.routines = std::move(routines);
-  // Waits for collectives are in it. A GPU times ops only while it is traced.
+  // Ops include waits for collectives. A GPU times ops only while traced.
   if (timed_seconds > 0 || none)
     end.unattributed_share = timed_seconds > 0 ? 1 - attributed / timed_seconds : 0.0;
   return end;

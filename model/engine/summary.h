@@ -1,4 +1,4 @@
-// The first and the last line of result.jsonl.
+// Memory record of run_start and the run_end record of result.jsonl.
 #pragma once
 #include <vector>
 
@@ -10,9 +10,9 @@ namespace isobar {
 
 StartRecord start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int ranks_on_host, int threads,
                          bool resumed);
-/// Op times summed by path over routines and micro-batches; routines' where a device takes them.
-/// `samples_per_s` is that of kStatistic (model/base/step_stats.h). `step_seconds`: without warm-up;
-/// `timed_seconds`: those of them, summed, whose ops were timed.
+/// Op times are summed by path over routines and micro-batches; `routine_times` are empty unless a device
+/// measures them. `samples_per_s` uses kStatistic (model/base/step_stats.h). `step_seconds`: without warm-up;
+/// `timed_seconds`: sum over the steps whose ops were timed.
 EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
                          const std::vector<OpTime>& routine_times, std::vector<double> step_seconds,
                          double timed_seconds);

@@ -25,9 +25,9 @@ void TracedSteps::end(int64_t step, int64_t t0, int64_t t1) {
 
 std::string TracedSteps::write(const std::filesystem::path& path, ResultLog& log) {
   Timeline timeline = recorder_.take();
-  std::string told;
-  if (watched_) told = take_watched(timeline, log) + "\n";
-  // One host's ranks share the clock; times count from rank 0's start.
+  std::string message;
+  if (watched_) message = take_watched(timeline, log) + "\n";
+  // Ranks of one host share a clock; times count from rank 0's start.
   const int64_t zero = std::stoll(mpi_.from_first(std::to_string(recorder_.origin_ns())));
   RankTrace trace{&timeline, &plan_, &program_, recorder_.origin_ns() - zero, {}, ""};
   write_chrome_trace(part_path(path, mpi_.rank()), {trace});
@@ -38,10 +38,11 @@ std::string TracedSteps::write(const std::filesystem::path& path, ResultLog& log
     for (int r = 0; r < mpi_.size(); ++r) parts.push_back(part_path(path, r));
     merge_chrome_traces(parts, path);
   }
-  return told + "trace: " + path.string();
+  return message + "trace: " + path.string();
 }
 
-// What the device itself says of the traced steps: their spans, the ops' times, and how much of it is whose.
+// Device trace of the last steps: adds spans, replaces op times, and returns the share of device time
+// attributed to ops.
 std::string TracedSteps::take_watched(Timeline& timeline, ResultLog& log) {
   processor_.stop_watching();
   DeviceJoin join = processor_.watched(recorder_.origin_ns());

@@ -1,5 +1,5 @@
-// The last steps of a run as a Chrome trace: spans by the device itself where it can watch (a GPU), by the
-// runner where it cannot.
+// Chrome trace of a run's last steps, with spans from the device if it can be traced (a GPU), else from the
+// runner.
 //
 //   TracedSteps trace(plan, program, spec.train.steps, mpi, processor);
 //   trace.begin(step);                      // before and after every step; those not traced pass through
@@ -18,23 +18,23 @@ namespace isobar {
 
 class TracedSteps {
  public:
-  static constexpr int64_t kSteps = 10;  // the last ones of the run
+  static constexpr int64_t kSteps = 10;  // last steps of a run
 
-  /// What it is given stays where it is. `steps`: of the run.
+  /// Keeps references to its arguments. `steps`: of the run.
   TracedSteps(const Plan& plan, const Program& program, int64_t steps, const Mpi& mpi, Processor& processor);
   void begin(int64_t step);
   void end(int64_t step, int64_t t0, int64_t t1);  // ns, by now_ns()
-  /// Whether the device times the ops of the step that began last.
+  /// True if the device times the ops of the current step.
   bool watched() const { return watched_; }
-  /// After the last step, by every rank: rank 0 merges what each wrote. Where the device watched, its times
-  /// become the runner's op times. Returns what there is to tell the user.
+  /// Called by every rank after the last step; rank 0 merges the ranks' files. Device times, if traced,
+  /// replace the runner's op times. Returns a message for the user.
   std::string write(const std::filesystem::path& path, ResultLog& log);
 
  private:
   bool traces(int64_t step) const { return step >= steps_ - kSteps; }
   std::string take_watched(Timeline& timeline, ResultLog& log);
 
-  SpanRecorder recorder_;  // first: it is aligned to cache lines
+  SpanRecorder recorder_;  // first: aligned to cache lines
   const Plan& plan_;
   const Program& program_;
   const int64_t steps_;

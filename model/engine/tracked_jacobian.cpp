@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kRows = 32;  // of a pass at most
+constexpr int64_t kRows = 32;  // most rows of a pass
 
 int64_t elements(const Tensor& t) {
   return std::accumulate(t.shape.begin(), t.shape.end(), int64_t{1}, std::multiplies<>());

@@ -1,5 +1,5 @@
-// The Jacobian of a net that trains, over the first validation samples that rank 0 reads: the same ones every
-// time. Ranks that hold parts of the parameters bring them together on rank 0, where it is computed.
+// Jacobian of a net during training, over the first validation samples that rank 0 reads, always the same.
+// Ranks send their parts of the parameters to rank 0, which computes it.
 //
 //   TrackedJacobian tracked(spec, plan, mpi, threads);
 //   tracked.sample(batch.at("input"), micro_batch);      // while a validation reads, on rank 0
@@ -18,7 +18,7 @@ class TrackedJacobian {
  public:
   TrackedJacobian(const RunSpec& spec, const Plan& plan, const Mpi& mpi, int threads);
   void sample(const float* inputs, int64_t count);
-  /// `params`: what this rank holds of them, as its plan's shards say.
+  /// `params`: this rank's shards, as in its plan.
   std::optional<JacobianRecord> operator()(const float* params);
 
  private:

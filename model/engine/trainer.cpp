@@ -47,12 +47,12 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kWarmup = 2;  // steps that step statistics and op times leave out
+constexpr int64_t kWarmup = 2;  // first steps, excluded from step statistics and op times
 
 class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a process; fields in order of use
  public:
-  /// `resume`: on rank 0 all of it, elsewhere the checkpoint; null: starts anew. `micro_batch`: how it was
-  /// chosen, "" where it was given.
+  /// `resume`: complete on rank 0, elsewhere only the checkpoint's path; null: start anew. `micro_batch`: how
+  /// it was chosen, "" if given.
   Trainer(const RunSpec& spec, const TrainOptions& options, const Resume* resume, ComputeDevice device,
           std::string micro_batch, const Mpi& mpi, ResultLog& log, SlowWork& slow, Watchdog& watch,
           Starting& starting)
@@ -134,7 +134,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       const auto writing = slow_.begin("writing the trace");
       say(trace_->write(options_.trace, log_));
     }
-    if (const auto about = processor_->describe(); !about.is_null())  // again: memory that came since
+    if (const auto about = processor_->describe(); !about.is_null())  // again, with memory allocated since
       log_.write(DeviceRecord{about});
     EndRecord end = summary_of_run(spec_, plan_, executor_->op_times(), executor_->routine_times(),
                                    step_seconds_, timed_seconds_);
@@ -151,7 +151,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
  private:
-  // A buffer of the plan's, as the host sees it: after download() of it, and until upload() puts it back.
+  // Host copy of a plan's buffer: valid after download(), written back by upload().
   float* on_host(const View& v) { return v ? reinterpret_cast<float*>(backend_->host(v)) : nullptr; }
   bool some_halves() const {
     return std::any_of(plan_.params.begin(), plan_.params.end(), [](const Param& p) { return p.half; });
@@ -162,7 +162,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     std::printf("%s\n", line.c_str());
   }
 
-  // What does not fit says what would save how much.
+  // An out-of-memory error lists changes that would save memory, and how much.
   template <class Allocate>
   void with_memory_advice(const Allocate& allocate) const {
     const auto advised = [&](const OutOfMemory& e) {
@@ -206,7 +206,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", json_text(to_json(spec_), 1) + "\n");
   }
 
-  /// Of the training data, from the one child that computes them for all ranks; empty where there is none.
+  /// Statistics of the training data, computed by one child process for all ranks; empty if there is none.
   Statistics statistics() const {
     return unpacked(mpi_.from_first(packed(options_.statistics ? options_.statistics() : Statistics())));
   }
@@ -232,7 +232,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       say("the replay buffer's predictions are not in checkpoints: the data's states stand in for them\n");
   }
 
-  /// First values or a checkpoint. Returns the step to go on from.
+  /// Initial values or a checkpoint. Returns the step to continue from.
   int64_t initialise() {
     starting_.stage("constants");
     backend_->load_constants();
@@ -251,10 +251,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       state = resume_->opened->state().train;
       plateau_ = state.plateau;
       early_ = state.early;
-      early_.reason.clear();  // that of a run that ended is not this one's
+      early_.reason.clear();  // belongs to the earlier run
       log_.write(record_of(*resume_));
     }
-    if (float* const average = on_host(plan_.ema_all); average && !resume_)  // of one value so far
+    if (float* const average = on_host(plan_.ema_all); average && !resume_)  // average of one value so far
       for (const Shard& s : plan_.shards)
         if (s.moments >= 0) std::copy_n(params + s.params, s.count, average + s.moments);
     float* scalars = on_host(plan_.scalars);
@@ -276,7 +276,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
   void train_step(int64_t step, int64_t first) {
-    // Steps of a shorter roll-out are not of the same kind.
+    // Steps with a different roll-out length must not be averaged together.
     const bool longer = step > 0 && spec_.rollout_at(step) != spec_.rollout_at(step - 1);
     if (step == first + kWarmup || step == first || longer) {
       executor_->reset_op_times();
@@ -342,7 +342,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                         .epoch = step / data_->steps_per_epoch(),
                         .loss = loss,
                         .lr = lr,
-                        .grad_norm = norm,  // null where it overflowed
+                        .grad_norm = norm,  // null if it overflowed
                         .data_wait_s = wait,
                         .rss_bytes = resident_bytes()};
       (of_fields(plan_) ? record.rmse : of_classes(plan_) ? record.accuracy : record.mae) = error;
@@ -362,7 +362,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     }
   }
 
-  /// Whether the loss is the lowest so far.
+  /// Returns true if the loss is the lowest so far.
   bool validate(int64_t step) {
     metrics_->pause();
     const ValidRecord record = (*validation_)(step);
@@ -384,7 +384,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (!text.empty()) say("ranks after step " + std::to_string(step) + ": " + text);
   }
 
-  // Of what rank 0 has seen, to the last bit, on every rank: rates and ends must not part.
+  // Broadcasts what rank 0 has seen, bit for bit, so that learning rates and stopping agree on all ranks.
   bool observe(int64_t step, double loss, const std::optional<JacobianRecord>& jacobian) {
     char text[80];
     std::snprintf(text, sizeof text, "%a %a", loss, jacobian ? jacobian->frobenius : 0.0);
@@ -448,7 +448,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Starting& starting_;
   const RunSpec& spec_;
   const TrainOptions& options_;
-  RunSpec weighted_ = spec_;  // with the weights of the loss, which are known with the data
+  RunSpec weighted_ = spec_;  // with loss weights, which depend on the data
   const Resume* resume_;
   const Mpi& mpi_;
   ResultLog& log_;
@@ -458,8 +458,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const std::string micro_batch_;  // how it was chosen
   const Plan plan_;
   const Program train_program_;
-  std::vector<Program> shorter_;       // of roll-outs that are still growing, by steps - 1
-  std::optional<OwnCores> own_cores_;  // before all that starts threads
+  std::vector<Program> shorter_;       // programs of shorter roll-outs, by steps - 1
+  std::optional<OwnCores> own_cores_;  // before anything starts threads
   std::optional<RankData> data_;
   std::unique_ptr<Processor> processor_;
   Backend* backend_ = nullptr;
@@ -469,10 +469,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   std::optional<ReplayBuffer> replay_;
   std::optional<TracedSteps> trace_;
   std::vector<double> step_seconds_;
-  double timed_seconds_ = 0;  // of those steps whose ops were timed
+  double timed_seconds_ = 0;  // sum over steps whose ops were timed
   Plateau plateau_;
   EarlyStop early_;
-  int64_t saved_ = -1;  // the step of the last checkpoint
+  int64_t saved_ = -1;  // step of the last checkpoint
   double final_loss_ = 0;
   std::string last_checkpoint_;
   int64_t started_ = 0;
@@ -487,22 +487,22 @@ ResultLog log_of(const RunSpec& spec) {
   return spec.run.out.empty() ? ResultLog() : ResultLog(spec.run.out);
 }
 
-// What the watchdog does when the run goes on, or does not. A disk that hangs, too, must not keep it from
-// ending the run: whatever writes is given some seconds.
+// Actions of the watchdog while the run proceeds or hangs. Writing is limited to a few seconds, so that a
+// hanging disk cannot keep the watchdog from ending the run.
 WatchdogReports reports_of(const RunSpec& spec, const Mpi& mpi) {
   constexpr double kGrace_s = 3;
   const auto hang = [&](const std::string& op) {
     const std::string message = "rank " + std::to_string(mpi.rank()) + " made no progress for " +
                                 std::to_string(static_cast<int64_t>(spec.run.hang_timeout)) + " s in " + op;
     std::fprintf(stderr, "isobar: %s\n", message.c_str());
-    Errands::within(kGrace_s, [&] {
+    BackgroundWriter::within(kGrace_s, [&] {
       log_of(spec).end(
           {.status = "failed", .failure = "hang", .message = message, .op = op, .rank = mpi.rank()});
     });
     mpi.abort(1);
   };
   const auto at_once = [&](int signal) {
-    Errands::within(kGrace_s, [&] {
+    BackgroundWriter::within(kGrace_s, [&] {
       log_of(spec).end(interrupted(signal, "stopped at once by a second " + signal_name(signal)), false);
     });
     mpi.abort(128 + signal);
@@ -548,7 +548,7 @@ int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
 }
 
 EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mpi) {
-  RunSpec spec = given;  // with the micro-batch that is chosen below, before anything is planned
+  RunSpec spec = given;  // micro-batch is resolved below, before anything is planned
   if (spec.layout.world() != mpi.size())
     throw ConfigError(spec.file, "layout",
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
@@ -579,14 +579,14 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
   if (mpi.rank() == 0) check_world(spec, workspace_of(device, spec, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 ? log_of(spec) : ResultLog();
   log.slow_by(&slow);
-  // Whichever rank failed says so, unless another did before.
+  // A failing rank reports its error, unless another did before.
   const auto tell = [&](const std::exception& e) {
     if (options.failed) options.failed(e);
     const auto writing = slow.begin("writing why it failed");
     log_of(spec).end({.status = "failed", .failure = class_of(e), .message = e.what(), .rank = mpi.rank()});
   };
   EndRecord end;
-  bool told = false;
+  bool reported = false;
   try {
     Trainer trainer(spec, options, start.resume ? &*start.resume : nullptr, device, micro_batch.text(), mpi,
                     log, slow, watch, starting);
@@ -595,8 +595,8 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& e) {
-      // Before communicators are aborted and buffers freed: on a device that hangs neither may return.
-      told = true;
+      // Before communicators are aborted and buffers freed, which may never return on a hanging device.
+      reported = true;
       tell(e);
       throw;
     }
@@ -605,7 +605,7 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
     watch.leave();
     throw;
   } catch (const std::exception& e) {
-    if (!told) tell(e);  // before the first step
+    if (!reported) tell(e);  // failed before the first step
     throw;
   }
   watch.leave();

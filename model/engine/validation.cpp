@@ -25,7 +25,7 @@ Validation::Validation(const RunSpec& spec, const Plan& plan, RankData& data, Pr
   if (spec.train.ema_valid) runner_.keep(exchange_);
   if (spec.run.tensorboard && FieldPicture::exists(spec)) picture_.emplace(spec, plan);
   if (spec.train.jacobian_samples > 0) jacobian_.emplace(spec, plan, mpi, threads);
-  // Nothing persists of a variable that is only predicted.
+  // Variables that are only predicted have no persistence.
   std::vector<int64_t> persistent = data.channels().persistent();
   if (of_fields(plan) && std::find(persistent.begin(), persistent.end(), -1) == persistent.end())
     persistent_ = std::move(persistent);
@@ -33,7 +33,7 @@ Validation::Validation(const RunSpec& spec, const Plan& plan, RankData& data, Pr
 
 ValidRecord Validation::operator()(int64_t step) {
   const int64_t t0 = now_ns();
-  // What knows nothing of the weights is found once.
+  // Baselines do not depend on the weights and are computed once.
   const bool first = !sampled_;
   if (first && !persistent_.empty()) persistence_.assign(static_cast<size_t>(errors_of(plan_).count), 0.0);
   if (first) frequency_.assign(static_cast<size_t>(data_.classes()), 0.0);
@@ -110,7 +110,7 @@ void Validation::read(const BatchPlaces& to, bool first, int64_t padding) {
     frequency_.at(static_cast<size_t>(batch.at("target")[b])) += 1;
 }
 
-// Of every step of a roll-out that counts: the newest state that was known.
+// At every learnt step of a roll-out, persistence is the newest input state.
 void Validation::add_persistence(int64_t samples, const Batch& batch) {
   const int64_t steps = spec_.learnt_steps();
   std::vector<double> all(persistence_.size(), 0.0);

@@ -1,6 +1,5 @@
-// A pass over the validation's samples: the loss and the errors of what is predicted, of persistence and of
-// the most frequent class beside it; where they are asked for the net's Jacobian and a picture of the first
-// sample.
+// A pass over the validation samples: loss and errors of the predictions, of persistence and of the most
+// frequent class; on request the net's Jacobian and an image of the first sample.
 //
 //   Validation validation(spec, plan, *data, *processor, mpi, threads, slow);
 //   const ValidRecord record = validation(step);   // collective; the same on every rank but for `jacobian`
@@ -23,8 +22,8 @@
 
 namespace isobar {
 
-/// What a plan's metrics tell beside the loss: an RMSE of fields, a mean absolute error of single numbers, a
-/// share of right answers of classes.
+/// The plan's error metric besides the loss: RMSE for fields, mean absolute error for scalars, accuracy for
+/// classes.
 inline const Metric& errors_of(const Plan& plan) {
   return plan.metrics_named.at(1);
 }
@@ -37,15 +36,15 @@ inline bool of_classes(const Plan& plan) {
 
 class Validation {
  public:
-  /// `spec`: with the latitudes of the loss, which are known with the data.
+  /// `spec`: with the latitudes of the loss, which depend on the data.
   Validation(const RunSpec& spec, const Plan& plan, RankData& data, Processor& processor, const Mpi& mpi,
              int threads, SlowWork& slow);
   ValidRecord operator()(int64_t step);
-  /// Of the last pass, for people: a line, or two with a Jacobian.
+  /// Terminal text of the last pass: one line, or two with a Jacobian.
   std::string text() const;
-  /// Of the last pass, for the run's end.
+  /// Values of the last pass for run_end.
   const std::optional<LastValid>& last() const { return last_; }
-  /// Collective: the first sample of the last pass as PNG; "" where nobody wants it or it has none.
+  /// Collective: the first sample of the last pass as PNG; "" if not requested or not available.
   std::string picture() { return picture_ ? picture_->png(mpi_) : ""; }
 
  private:
@@ -61,14 +60,14 @@ class Validation {
   Runner& runner_;
   const Mpi& mpi_;
   SlowWork& slow_;
-  const Program eval_, exchange_;  // the latter puts the moving average in the weights' place, and back
+  const Program eval_, exchange_;  // exchange_ swaps weights and moving average
   std::optional<TrackedJacobian> jacobian_;
   std::optional<FieldPicture> picture_;
-  bool sampled_ = false;  // the first pass has shown the Jacobian its samples
-  // Sums over this rank's samples while the first pass reads; of all ranks' afterwards, a sample
+  bool sampled_ = false;  // the Jacobian has its samples
+  // Sums over this rank's samples during the first pass; afterwards means over all ranks
   std::vector<double> persistence_, frequency_;
-  std::vector<int64_t> persistent_;      // the input that each target persists from; empty: not asked for
-  std::optional<double> most_frequent_;  // share of the validation's samples
+  std::vector<int64_t> persistent_;      // input channel of each target; empty: no persistence
+  std::optional<double> most_frequent_;  // share of the validation samples
   ValidRecord record_;
   std::optional<LastValid> last_;
 };

@@ -1,4 +1,4 @@
-# Run at every build: writes isobar_version.h when the commit or the state of the tree has changed.
+# Runs at every build: rewrites isobar_version.h if the commit or the state of the tree has changed.
 execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE commit ERROR_QUIET
                 OUTPUT_STRIP_TRAILING_WHITESPACE)
 execute_process(COMMAND git -C ${SOURCE} status --porcelain --untracked-files=no OUTPUT_VARIABLE changes ERROR_QUIET)

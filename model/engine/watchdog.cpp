@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a heartbeat says. Who is meant goes with a time: (ms, rank) as one number.
+// Fields of a heartbeat. A time carries its rank: (ms, rank) packed in one number.
 enum Value { kQuiet, kStuck, kSlow, kSignal, kBoundary, kRunning, kStaying };
 constexpr int64_t kRanks = int64_t{1} << 20;
 
@@ -24,16 +24,16 @@ double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::ste
 
 }  // namespace
 
-Watchdog::Watchdog(const Mpi* mpi, const SlowWork& slow, Errands& errands, double timeout_s,
+Watchdog::Watchdog(const Mpi* mpi, const SlowWork& slow, BackgroundWriter& background, double timeout_s,
                    WatchdogReports reports)
     : rank_(mpi ? mpi->rank() : 0),
       slow_(slow),
-      errands_(errands),
+      background_(background),
       timeout_s_(timeout_s),
       reports_(std::move(reports)),
       beat_(mpi),
       moved_(Clock::now()),
-      told_alive_(moved_),
+      reported_alive_(moved_),
       thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
@@ -85,7 +85,7 @@ void Watchdog::watch() {
       if (stop_) return;
     }
     const auto now = Clock::now();
-    // Was this process itself stopped, or starved? Then nothing is known of that time.
+    // If this process itself was stopped or starved, that time is unknown and does not count.
     if (seconds_between(last, now) > std::max(0.5, timeout_s_ / 4)) moved_ = posted = now;
     last = now;
     look(now);
@@ -101,13 +101,13 @@ void Watchdog::watch() {
       under_way = true;
     }
     if (!under_way) continue;
-    // A launcher that ends the run because a rank died has told this one so, and does not wait long.
+    // A launcher that ends the run after a rank's death has signalled this rank, and will not wait long.
     const bool launcher_ends_it =
         signalled_at_ && StopSignals::pressing() && seconds_between(*signalled_at_, now) < 10;
     if (beat_.test()) {
       under_way = false;
       if (heed(beat_.all(), now)) return;
-    } else if (seconds_between(posted, now) > timeout_s_ + (rank_ == 0 ? 0 : 1) &&  // rank 0 speaks first
+    } else if (seconds_between(posted, now) > timeout_s_ + (rank_ == 0 ? 0 : 1) &&  // rank 0 reports first
                !launcher_ends_it) {
       if (reports_.hang)
         reports_.hang(doing() + "; a rank no longer answers: it is stopped, or its host is gone");
@@ -130,16 +130,16 @@ void Watchdog::look(Clock::time_point now) {
   }
   const int notices = slow_.under_way() ? static_cast<int>(slow_.seconds() / timeout_s_) : 0;
   if (notices > notices_)
-    errands_.later([rank = rank_, what = slow_.what(), seconds = slow_.seconds()] {
+    background_.later([rank = rank_, what = slow_.what(), seconds = slow_.seconds()] {
       std::fprintf(stderr, "isobar: rank %d has been %s for %.0f s; the run waits for it\n", rank, what,
                    seconds);
     });
   notices_ = notices;
-  if (reports_.alive && moves_ != moves_told_ &&
-      seconds_between(told_alive_, now) > std::min(5.0, timeout_s_ / 10)) {
-    moves_told_ = moves_;
-    told_alive_ = now;
-    errands_.later(reports_.alive, true);
+  if (reports_.alive && moves_ != moves_reported_ &&
+      seconds_between(reported_alive_, now) > std::min(5.0, timeout_s_ / 10)) {
+    moves_reported_ = moves_;
+    reported_alive_ = now;
+    background_.later(reports_.alive, true);
   }
 }
 
@@ -148,21 +148,21 @@ void Watchdog::look_for_signals(Clock::time_point now) {
   if (count == 0) return;
   if (!signalled_at_) signalled_at_ = now;
   if (count > 1 && reports_.at_once) reports_.at_once(StopSignals::first());
-  // mpiexec leaves a second. One rank's word is enough, and some others may be gone.
+  // mpiexec waits only a second. A report from one rank suffices, and some others may be gone.
   if (!pressed_ && StopSignals::pressing() && reports_.pressing && rank_ < 8 &&
       seconds_between(*signalled_at_, now) > (rank_ == 0 ? 0.4 : 0.6)) {
     pressed_ = true;
-    errands_.later([press = reports_.pressing, signal = StopSignals::first()] { press(signal); });
+    background_.later([press = reports_.pressing, signal = StopSignals::first()] { press(signal); });
   }
 }
 
-// Heartbeats follow one another without a pause: there is something to agree on.
+// Heartbeats follow each other without a pause while ranks have to agree on something.
 bool Watchdog::urgent() {
   return leaving_ || (asked_ ? agreed_ < 0 : signalled_at_.has_value());
 }
 
 double Watchdog::quiet_s(Clock::time_point now) const {
-  return leaving_ || waiting_ ? 0 : seconds_between(moved_, now);  // those wait for others
+  return leaving_ || waiting_ ? 0 : seconds_between(moved_, now);  // these states wait for others
 }
 
 Heartbeat::Values Watchdog::mine(Clock::time_point now) {
@@ -173,7 +173,7 @@ Heartbeat::Values Watchdog::mine(Clock::time_point now) {
   v[kSlow] = slow_.under_way() ? with_rank(1 + slow_.seconds(), rank_) : 0;
   v[kSignal] = StopSignals::first();
   v[kBoundary] = boundary_;
-  v[kRunning] = !asked_ || boundary_ < 0;  // past its next boundary: it may run on
+  v[kRunning] = !asked_ || boundary_ < 0;  // past its next boundary: may continue
   v[kStaying] = !leaving_;
   return v;
 }
@@ -197,8 +197,8 @@ bool Watchdog::heed(const Heartbeat::Values& all, Clock::time_point now) {
   return all[kStaying] == 0;
 }
 
-// Whether this is the rank that keeps all from going on. Ranks grow quiet within moments of each other: those
-// that wait in a transfer are named only where no other is about as quiet.
+// True if this rank is the one that holds up all others. Ranks become quiet almost simultaneously, so ranks
+// that wait in a transfer are named only if no other rank has been quiet for about as long.
 bool Watchdog::is_named(const Heartbeat::Values& all) const {
   const auto ms = [&](Value v) { return static_cast<double>(all[v] / kRanks); };
   if (ms(kQuiet) <= timeout_s_ * 1e3) return false;

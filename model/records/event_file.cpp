@@ -10,10 +10,10 @@
 namespace isobar {
 namespace {
 
-// Protocol buffers' wire format: a key of field number and type, then the value.
-// (tensorflow/core/util/event.proto: wall_time = 1 double, step = 2 int64, file_version = 3 string, summary =
-// 5; Summary.value = 1 repeated; of a value tag = 1 string, simple_value = 2 float, image = 4; of an image
-// height = 1, width = 2, colorspace = 3, encoded_image_string = 4.)
+// Protocol buffers' wire format: a key of field number and wire type, then the value. Fields from
+// tensorflow/core/util/event.proto: wall_time = 1 double, step = 2 int64, file_version = 3 string, summary =
+// 5; Summary.value = 1 repeated; value: tag = 1 string, simple_value = 2 float, image = 4; image: height = 1,
+// width = 2, colorspace = 3, encoded_image_string = 4.
 enum WireType : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 void put_varint(std::string& out, uint64_t v) {
@@ -27,7 +27,7 @@ void put_varint(std::string& out, uint64_t v) {
 template <class T>
 std::string little_endian(T v) {
   std::string out(sizeof v, '\0');
-  std::memcpy(out.data(), &v, sizeof v);  // this program runs on little-endian machines only
+  std::memcpy(out.data(), &v, sizeof v);  // only little-endian hosts are supported
   return out;
 }
 
@@ -43,7 +43,7 @@ std::string text_of(uint64_t v) {
   return out;
 }
 
-// `value`: all of it but its tag
+// `value`: the encoded value without its tag
 std::string event_of(double wall_time, int64_t step, const std::string& tag, const std::string& value) {
   std::string v, summary, event;
   put(v, 1, bytes, tag);
@@ -61,7 +61,7 @@ std::string scalar_of(double value) {
   return v;
 }
 
-// A PNG's first chunk says its size: 4 bytes each, the highest first.
+// PNG's first chunk holds width and height as 4 big-endian bytes each.
 std::string picture_of(const std::string& png) {
   const auto number = [&](size_t at) {
     uint64_t n = 0;
@@ -108,7 +108,7 @@ std::string tf_record(const std::string& data) {
 std::string event_file_head(double wall_time) {
   std::string version;
   put(version, 1, fixed64, little_endian(wall_time));
-  put(version, 3, bytes, "brain.Event:2");  // what readers expect of the first event
+  put(version, 3, bytes, "brain.Event:2");  // required first event
   return tf_record(version);
 }
 
@@ -124,7 +124,7 @@ EventFile::EventFile(const std::filesystem::path& dir, double wall_time)
     : path_(dir / event_file_name(wall_time)) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  out_.open(path_, std::ios::binary | std::ios::app);  // another run of the same second adds to it
+  out_.open(path_, std::ios::binary | std::ios::app);  // a run in the same second appends
   out_ << event_file_head(wall_time) << std::flush;
   if (!out_)
     throw ConfigError(path_.string(), "run.tensorboard", "cannot be written",

@@ -1,9 +1,9 @@
-// TensorBoard's event files: TFRecords of TensorFlow's Event messages, one scalar or one picture each.
+// TensorBoard event files: TFRecords of TensorFlow's Event messages with one scalar or image each.
 //
 //   EventFile events("runs/first/tensorboard", now);        // events.out.tfevents.<now>.isobar
 //   events.add(now, step, "Loss/train", 0.25);              // on its way to disk when it returns
 //
-// or, all at once: event_file_head(begin) + event_record(time, step, tag, value) + …
+// or all at once: event_file_head(begin) + event_record(time, step, tag, value) + …
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -12,23 +12,23 @@
 
 namespace isobar {
 
-/// CRC-32C (Castagnoli), as TFRecord wants it.
+/// CRC-32C (Castagnoli), which TFRecord uses.
 uint32_t crc32c(const std::string& data);
 /// One TFRecord: length, masked CRC of the length, data, masked CRC of the data.
 std::string tf_record(const std::string& data);
 
-/// What a file begins with; times are seconds since 1970.
+/// First bytes of a file; times are seconds since 1970.
 std::string event_file_head(double wall_time);
 std::string event_record(double wall_time, int64_t step, const std::string& tag, double value);
 std::string event_file_name(double wall_time);
 
 class EventFile {
  public:
-  /// Throws ConfigError where it cannot be made.
+  /// Throws ConfigError if it cannot be created.
   EventFile(const std::filesystem::path& dir, double wall_time);
-  /// What is not finite is left out. Throws std::runtime_error where it cannot be written.
+  /// Skips values that are not finite. Throws std::runtime_error if writing fails.
   void add(double wall_time, int64_t step, const std::string& tag, double value);
-  /// `png`: in RGB.
+  /// `png`: an RGB image.
   void add_picture(double wall_time, int64_t step, const std::string& tag, const std::string& png);
 
  private:

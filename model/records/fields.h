@@ -1,5 +1,5 @@
-// A record's keys are listed once, by a function `fields(visitor, record)`; a FieldWriter makes an object of
-// them, a FieldReader takes them from one.
+// Lists a record's keys once, in a function `fields(visitor, record)`: a FieldWriter turns the record into an
+// object, a FieldReader fills it from one.
 //
 //   void fields(auto& f, Is<PartRecord> auto& r) { f("kind", r.kind); f("path", r.path); }
 #pragma once
@@ -17,7 +17,7 @@
 namespace isobar {
 
 template <class T, class R>
-concept Is = std::same_as<std::remove_const_t<T>, R>;  // R, or const R: written and read by one list
+concept Is = std::same_as<std::remove_const_t<T>, R>;  // R or const R: one list serves writing and reading
 
 template <class T>
 constexpr bool is_plain =
@@ -36,7 +36,7 @@ class FieldWriter {
   void operator()(const char* key, const std::optional<T>& value) {
     if (value) out_[key] = written(*value);
   }
-  void operator()(const char* key, const std::vector<double>& values) {  // of none: absent
+  void operator()(const char* key, const std::vector<double>& values) {  // empty: absent
     if (!values.empty()) out_[key] = values;
   }
 
@@ -79,7 +79,7 @@ class FieldReader {
   }
 
  private:
-  // Each returns whether the value was of its type.
+  // Returns whether the value has the expected type.
   bool read(const nlohmann::json& j, const std::string& key, bool& out) const {
     if (!j.is_boolean()) return wrong(j, key, "true or false");
     out = j.get<bool>();

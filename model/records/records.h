@@ -1,15 +1,13 @@
-// What a line of result.jsonl says, as plain structs: the one description of the format. Whoever writes a
-// line fills one of these in, whoever reads a line gets one back (result_file.h); README.md is the schema in
-// words.
+// Lines of result.jsonl as plain structs, the only definition of the format. Writers fill a record, readers
+// get one back (result_file.h); README.md describes the schema.
 //
 //   append_line(dir / "result.jsonl", line_of(CheckpointRecord{.step = 100, .path = "…", .seconds = 0.5}));
 //   const Record r = record_from_json(json, {.file = "run/result.jsonl", .line = 7});
 //   if (const auto* step = std::get_if<StepRecord>(&r)) use(step->seconds);
 //
-// A member that is optional is a key that not every writer says: an imported run has times and no losses, an
-// older file lacks what came later. Members that are not are in every file; where an old one lacks them they
-// read as they stand here. A number that is none (NaN, infinite) is null in the file, and null reads like an
-// absent key. Keys that nobody knows are ignored.
+// An optional member is a key that not every writer has: imported runs have no losses, older files lack newer
+// keys. Other members are in every current file and keep their default if an old file lacks them. Numbers
+// that are not finite are null in the file, and null reads as absent. Unknown keys are ignored.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -24,12 +22,12 @@
 
 namespace isobar {
 
-/// A number to compute with: NaN where the run wrote none.
+/// The value, or NaN if the run wrote none.
 inline double or_nan(const std::optional<double>& x) {
   return x.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-struct MemoryRecord {  // bytes of one rank, as planned
+struct MemoryRecord {  // planned bytes of one rank
   int64_t arena = 0, host = 0, total = 0;
   std::map<std::string, int64_t> by_category;
 };
@@ -39,27 +37,27 @@ struct StartRecord {
   int64_t schema = 1;
   std::string time_utc;  // 2026-01-31T12:00:00Z
   std::optional<bool> resumed;
-  nlohmann::json spec = nlohmann::json::object();     // of the run: run_spec_from_json()
-  int64_t ranks = 0, ranks_on_host = 0, threads = 0;  // that share rank 0's host; threads per rank
+  nlohmann::json spec = nlohmann::json::object();     // run_spec_from_json() reads it
+  int64_t ranks = 0, ranks_on_host = 0, threads = 0;  // ranks on rank 0's host; threads per rank
   std::optional<std::string> plan_hash;
   std::optional<int64_t> parameters;
   std::optional<double> flops_forward_per_sample;
   std::optional<MemoryRecord> memory;
-  // By kind and type of op ("gemm bf16"): how many ops of rank 0 run by which kernel. Of CPUs: a GPU's are in
-  // the record of the device.
+  // By op kind and type ("gemm bf16"): number of rank 0's ops by kernel, on CPUs. A GPU's kernels are in the
+  // device record.
   std::optional<nlohmann::json> kernels;
-  nlohmann::json provenance = nlohmann::json::object();  // commit, host, versions: shown, not computed with
+  nlohmann::json provenance = nlohmann::json::object();  // commit, host, versions: for display
 };
 
-struct DeviceRecord {  // a GPU computes
+struct DeviceRecord {  // written if a GPU computes
   static constexpr const char* kEvent = "device";
-  nlohmann::json gpu = nlohmann::json::object();  // shown, not computed with
+  nlohmann::json gpu = nlohmann::json::object();  // for display
 };
 
 struct ResumeRecord {
   static constexpr const char* kEvent = "resume";
   int64_t step = 0;
-  std::string path;                                   // of the checkpoint
+  std::string path;                                   // checkpoint's path
   nlohmann::json changed = nlohmann::json::object();  // key -> [before, now]
   bool checked = false;                               // false: an old checkpoint without digests
 };
@@ -70,21 +68,21 @@ struct StepRecord {
   double seconds = 0, samples_per_s = 0;
   std::optional<int64_t> epoch;
   std::optional<double> loss, lr, grad_norm;
-  std::optional<double> rmse, mae;  // of the first channel: fields have an RMSE each, single numbers an error
-  std::optional<double> accuracy;   // of classes: share of samples
+  std::optional<double> rmse, mae;  // of the first channel; rmse for fields, mae for scalars
+  std::optional<double> accuracy;   // for classes: share of samples
   std::optional<double> data_wait_s;
   std::optional<int64_t> rss_bytes;
-  std::optional<double> loss_scale;  // fp16 only, as whether the step was skipped
+  std::optional<double> loss_scale;  // fp16 only
   std::optional<bool> skipped;
 };
 
 struct JacobianRecord {  // d(output)/d(input) over validation samples, normalised on both sides
   int64_t samples = 0;
-  double frobenius = 0;             // norm, mean over the samples
-  std::optional<double> condition;  // largest over smallest singular value, the same; none where one is 0
-  double mean = 0, max = 0;         // of its elements' absolute values
-  double std = 0;                   // of its elements
-  std::vector<double> sensitivity;  // by input: mean absolute value
+  double frobenius = 0;             // norm, mean over samples
+  std::optional<double> condition;  // largest / smallest singular value, mean; unset if one is 0
+  double mean = 0, max = 0;         // of the absolute elements
+  double std = 0;                   // of the elements
+  std::vector<double> sensitivity;  // mean absolute value by input
 };
 
 struct ValidRecord {
@@ -92,38 +90,38 @@ struct ValidRecord {
   int64_t step = 0;
   std::optional<double> loss;
   double seconds = 0;
-  // Per channel: of fields; of persistence, where each target is an input; of single numbers
+  // Per channel: fields; persistence, if each target is an input; scalars
   std::vector<double> rmse, persistence_rmse, mae;
   std::optional<JacobianRecord> jacobian;
-  // Of classes: of the net; of always saying the one that is most frequent in these samples
+  // For classes: the net's accuracy, and that of always predicting the most frequent class
   std::optional<double> accuracy, baseline_accuracy;
 };
 
-struct RankRecord {  // of one rank; seconds are means of a step
+struct RankRecord {  // one rank; seconds are means of a step
   int64_t rank = 0;
   std::string host;
   double step_s = 0;
-  std::optional<double> compute_s;  // in ops of the compute lane; none: the device times no ops
+  std::optional<double> compute_s;  // in ops of the compute lane; unset: the device does not time ops
   double data_wait_s = 0;
   int64_t rss_bytes = 0, peak_rss_bytes = 0;  // of its process
-  /// Of a host's first rank, on CPUs: the round trip of a cache line between its farthest cores
-  /// (engine/core_hops.h). Of a rank that has its host for itself the median of those between its threads,
-  /// every 20 ms of the steps; else of those between the host's cores before, between and after them
+  /// For a host's first rank on CPUs: cache-line round trip between its most distant cores
+  /// (engine/core_hops.h). A rank that owns its host reports the median between its threads, sampled during
+  /// the steps; otherwise it is measured between the host's cores before, between and after them
   std::optional<double> core_trip_ns;
-  std::optional<double> mhz;    // clock of its cores, or of its GPU, after the last of these steps
-  std::optional<double> watts;  // what it meters: of its GPU; of its host, where it is the first rank there
-  /// Waits for other ranks, and what the executor itself takes
+  std::optional<double> mhz;    // clock of its cores or GPU after the last of these steps
+  std::optional<double> watts;  // of its GPU; a host's first rank reports the host's power
+  /// Time waiting for other ranks and in the executor
   std::optional<double> other_s() const {
     return compute_s ? std::optional(step_s - *compute_s - data_wait_s) : std::nullopt;
   }
 };
 
-struct RanksRecord {  // how the ranks did in the steps so far, without warm-up
+struct RanksRecord {  // averages over the steps so far, without warm-up
   static constexpr const char* kEvent = "ranks";
-  int64_t step = 0, steps = 0;  // after which; how many
+  int64_t step = 0, steps = 0;  // last step; number of steps
   std::vector<RankRecord> ranks;
-  std::optional<double> joules_per_step;  // of all hosts' processors and memory, or of all GPUs
-  std::optional<std::string> energy;      // what of: "package-0, dram of package-0"; or why it is not known
+  std::optional<double> joules_per_step;  // over all hosts' processors and memory, or all GPUs
+  std::optional<std::string> energy;      // its sources: "package-0, dram of package-0"; or why unknown
   /// "compute 12.3 (rank 1) to 14.5 ms (rank 0) of a step of 16.0 ms; 35.1 J a step, 180 W (package-0)"
   std::string text() const;
 };
@@ -135,11 +133,11 @@ struct CheckpointRecord {
   double seconds = 0;
 };
 
-struct DeviceShareRecord {  // how much of a device's time a trace gave to ops
+struct DeviceShareRecord {  // share of a device's time that a trace attributes to ops
   static constexpr const char* kEvent = "device_share";
   double joined_share = 0, device_s = 0;
   int64_t activities = 0, lost = 0;
-  std::string text;  // the same, to people
+  std::string text;  // the same for display
 };
 
 struct PartRecord {        // a part of the net
@@ -149,10 +147,10 @@ struct PartRecord {        // a part of the net
 struct OpRecord {
   std::string path, kind, lane;
   int64_t count = 0;   // executions in the run
-  double seconds = 0;  // in all
+  double seconds = 0;  // total
   double flops = 0, bytes = 0;
-  std::optional<PartRecord> part;  // none: of no part, or not recorded
-  /// block*/attn/qkv: the ops of parts of one kind fall together.
+  std::optional<PartRecord> part;  // unset: in no part, or not recorded
+  /// block*/attn/qkv: one path for the ops of all parts of a kind.
   std::string path_in_kind() const;
 };
 
@@ -171,13 +169,13 @@ struct LastValid {  // of the first channel
 struct EndRecord {
   static constexpr const char* kEvent = "run_end";
   std::string status;  // ok | failed
-  // of one that failed
+  // if failed
   std::optional<std::string> failure, message;  // its class (`class` in the file) and why
-  std::optional<std::string> op, signal;        // that hung; that stopped it
-  std::optional<int64_t> rank;                  // that says so
-  // of one that came to its end
+  std::optional<std::string> op, signal;        // the hanging op; the signal that stopped it
+  std::optional<int64_t> rank;                  // the rank that reports it
+  // if completed
   std::optional<int64_t> steps, trained_steps;
-  std::optional<std::string> stopped;  // why, before train.steps
+  std::optional<std::string> stopped;  // why it stopped before train.steps
   std::optional<double> seconds;
   std::optional<StepStats> step_s;
   std::optional<double> samples_per_s, final_loss;
@@ -191,7 +189,7 @@ struct EndRecord {
   bool ok() const { return status == "ok"; }
 };
 
-struct UnknownRecord {  // of a later version, perhaps
+struct UnknownRecord {  // written by a later version, for example
   std::string event;
 };
 
@@ -203,14 +201,14 @@ std::string event_of(const Record& r);
 nlohmann::json to_json(const Record& r);
 nlohmann::json to_json(const MemoryRecord& m);
 
-/// Where a record stands, and who hears what is wrong with it.
+/// Place of a record in a file, and where its errors go.
 struct Place {
   std::string file;
   int64_t line = 0;
-  std::vector<std::string>* problems = nullptr;  // null: the first one is thrown (ConfigError)
+  std::vector<std::string>* problems = nullptr;  // null: the first error is thrown (ConfigError)
 };
-/// Each key that is of another type than it must be is one error that names file, line and key; where
-/// problems are gathered it reads as an absent one. An object without `event` is an UnknownRecord of "".
+/// A key of the wrong type is an error that names file, line and key; if `problems` is set, the key then
+/// reads as absent. An object without `event` becomes an UnknownRecord "".
 Record record_from_json(const nlohmann::json& j, const Place& place);
 
 }  // namespace isobar

@@ -48,10 +48,10 @@ void for_each_from_end(const std::filesystem::path& file, int64_t bytes,
                        const std::function<bool(const Record&)>& use) {
   bool whole = true;
   const std::string text = read_end(file, bytes, &whole);
-  std::vector<std::string> unheard;  // told by for_each_record, where all of the file is read
+  std::vector<std::string> unheard;  // reported by for_each_record
   for (size_t end = text.rfind('\n'); end != std::string::npos && end > 0;) {
     const size_t before = text.rfind('\n', end - 1);
-    if (before == std::string::npos && !whole) return;  // its beginning was not read
+    if (before == std::string::npos && !whole) return;  // the line's beginning was not read
     const size_t begin = before == std::string::npos ? 0 : before + 1;
     const bool bounded = static_cast<int64_t>(end - begin) <= kLongestLine;
     const nlohmann::json j =

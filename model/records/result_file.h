@@ -1,5 +1,5 @@
-// The lines of result.jsonl, which another process may be writing: a last line that a kill tore apart is
-// nothing, and anything else that is no record is a problem, never a failure.
+// Reads and writes result.jsonl, which another process may be writing. An incomplete last line is ignored;
+// other invalid lines are reported in `problems` and never throw.
 //
 //   std::vector<std::string> problems;
 //   for_each_record("run/result.jsonl", &problems, [&](const Record& r) { … });
@@ -14,19 +14,21 @@
 
 namespace isobar {
 
-/// The line of a record, without its end. Text in any encoding becomes UTF-8.
+/// A record as one line without line break. Invalid UTF-8 is replaced.
 std::string line_of(const Record& r);
 
-/// In order. `problems` may be null. Throws ConfigError for a file that cannot be read, and for none.
+/// Reads all records in order. `problems` may be null. Throws ConfigError if the file is missing or
+/// unreadable.
 void for_each_record(const std::filesystem::path& file, std::vector<std::string>* problems,
                      const std::function<void(const Record&)>& use);
 
-/// Those behind the first `from` bytes, in order, as far as lines are whole. Returns up to where: the next
-/// call's `from`. None where there is no file.
+/// Reads complete lines from byte `from` on; returns the offset to continue from. Without a file there are
+/// none.
 int64_t for_each_new(const std::filesystem::path& file, int64_t from,
                      const std::function<void(const Record&)>& use);
 
-/// Those of the file's last `bytes`, newest first, until `use` says false; none where there is no file.
+/// Reads records in the last `bytes` of the file, newest first, until `use` returns false; none without a
+/// file.
 void for_each_from_end(const std::filesystem::path& file, int64_t bytes,
                        const std::function<bool(const Record&)>& use);
 

@@ -116,15 +116,17 @@ CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machin
 
 std::string text_of(const CheckpointCost& c, const RunSpec& s, double step_s) {
   char text[240];
-  int n = std::snprintf(text, sizeof text, "a checkpoint of %.3g GB takes %.3g s (%.3g to %.3g)",
-                        1e-9 * c.bytes, c.seconds, c.lower, c.upper);
+  int n =
+      std::snprintf(text, sizeof text, "checkpoint: %.3g GB, written in %.3g s (80 %% interval %.3g to %.3g)",
+                    1e-9 * c.bytes, c.seconds, c.lower, c.upper);
   if (c.per_step > 0)
     std::snprintf(
-        text + n, sizeof text - static_cast<size_t>(n), ": every %lld steps, %.3g ms a step, %.2f %% of it",
+        text + n, sizeof text - static_cast<size_t>(n), "; every %lld steps: %.3g ms a step, %.2f %% of it",
         static_cast<long long>(s.train.checkpoint_every), 1e3 * c.per_step, 100 * c.per_step / step_s);
   std::string out = text;
   for (size_t i = 0; i < c.assumed.size(); ++i)
-    out += (i == 0 ? "\n  assumed of the storage, as the machine file does not say: " : ", ") + c.assumed[i];
+    out +=
+        (i == 0 ? "\n  assumed bandwidth of the storage (not in the machine file): " : ", ") + c.assumed[i];
   return out;
 }
 

@@ -228,10 +228,10 @@ TEST_F(Choose, NothingIsPrintedToMoreDigitsThanItsIntervalKnows) {
   std::istringstream lines(a.out);
   int checked = 0;
   for (std::string line; std::getline(lines, line);) {
-    if (line.find("together") == std::string::npos || line.find("interval") == std::string::npos) continue;
+    if (line.find("total") == std::string::npos || line.find("interval") == std::string::npos) continue;
     double value = 0, lower = 0, upper = 0;
     char word[32] = {};
-    ASSERT_EQ(std::sscanf(line.c_str(), " together %31s 80 %% interval %lf - %lf", word, &lower, &upper), 3)
+    ASSERT_EQ(std::sscanf(line.c_str(), " total %31s 80 %% interval %lf - %lf", word, &lower, &upper), 3)
         << line;
     value = std::stod(word);
     const std::string digits = word;

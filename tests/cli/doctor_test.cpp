@@ -148,7 +148,7 @@ TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
   EXPECT_EQ(places({0, 1, 5}).usable(), 2);
   EXPECT_EQ(examine_threads(places({0, 1, 4, 5})).health, Health::ok);
   Check all = examine_threads(places({0, 1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(all.found, "8 hardware threads of 4 cores in 2 NUMA nodes: runs take 4");
+  EXPECT_EQ(all.found, "8 hardware threads of 4 cores in 2 NUMA nodes: runs use 4");
   EXPECT_EQ(all.health, Health::look);
   EXPECT_NE(all.mend.find("mpiexec -n 2 --map-by numa --bind-to numa"), std::string::npos) << all.mend;
 
@@ -159,7 +159,7 @@ TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
   all = examine_threads(places({0, 1, 2, 3}));
   EXPECT_EQ(
       all.found,
-      "4 hardware threads of 4 cores in 2 NUMA nodes, the control group allows 2.5 of them: runs take 2");
+      "4 hardware threads of 4 cores in 2 NUMA nodes, of which the control group allows 2.5: runs use 2");
   EXPECT_EQ(all.health, Health::look);
   says("proc/self/cgroup", "9:name=systemd:/\n2:cpu,cpuacct:/docker\n0::/");  // the first version
   says("sys/fs/cgroup/cpu/docker/cpu.cfs_period_us", "100000");
@@ -244,7 +244,7 @@ TEST_F(Doctor, NamesAResultsDirectoryThatIsNotThere) {
 
 TEST_F(Doctor, NamesLocksThatAreNotThereAndThoseThatKeepNobodyOut) {
   for (const auto& [how, says] : std::vector<std::pair<std::string, std::string>>{
-           {"absent", "Function not implemented"}, {"idle", "locks keep nobody out"}}) {
+           {"absent", "Function not implemented"}, {"idle", "locks do not exclude other processes"}}) {
     const Said s =
         of("results", std::string("ISOBAR_NO_LOCKS=") + how + " LD_PRELOAD=" + preload("no_locks"));
     EXPECT_EQ(s.code, 1) << how;

@@ -38,8 +38,8 @@ TEST(TrainSays, WhatItTrainsAndHowItWent) {
   for (const std::string& words :
        {std::string("2 blocks of 64, 4 heads"), std::string("dp 2: 2 ranks on 1 host, 1 thread each"),
         std::string("8 samples a step: 2 micro-batches of 2 on each of 2 replicas"),
-        std::string("precision  fp32"), std::string("noise, made in memory"),
-        std::string("6; checkpoint every 3"), "out        " + out, std::string(memory), std::string(loss),
+        std::string("precision  fp32"), std::string("synthetic noise"), std::string("6; checkpoint every 3"),
+        "out        " + out, std::string(memory), std::string(loss),
         "kept       " + out + "/checkpoints/step-00000006", "isobar report " + out})
     EXPECT_HAS(e.text, words);
 }

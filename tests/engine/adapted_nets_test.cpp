@@ -1,5 +1,5 @@
-// Low-rank adapters on every linear of nets that tests/engine/lora.cpp has no reference for: trained like one
-// rank, and the adapters alone.
+// Low-rank adapters on every linear of the nets without a reference in tests/engine/lora.cpp: layouts train
+// like one rank, and only the adapters change.
 #include "tests/engine/layouts.h"
 
 namespace isobar {

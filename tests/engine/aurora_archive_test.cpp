@@ -1,5 +1,5 @@
-// An aurora on an archive as `isobar data make-archive` makes it: 4 surface and 5 upper-air variables on 13
-// levels, 2 static ones, in two files. Its loss falls, and `isobar verify` scores it by lead time.
+// Aurora on an archive made by `isobar data make-archive`: 4 surface and 5 upper-air variables on 13 levels,
+// 2 static ones, in two files. Its loss falls, and `isobar verify` scores it by lead time.
 #include <gtest/gtest.h>
 
 #include "tests/engine/command.h"
@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-// The smallest shipped one on 16 x 32 points of the globe
+// The smallest shipped aurora on a global grid of 16 x 32 points
 Words on_archive(const Folder& dir) {
   return {"data.train=" + (dir / "archive/single.nc") + "," + (dir / "archive/levels.nc"),
           "data.train_fraction=0.8",

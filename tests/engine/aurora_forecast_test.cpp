@@ -1,6 +1,5 @@
-// An aurora on an archive of surface, upper-air and static fields: it trains through a roll-out, and
-// `isobar forecast --steps` writes every variable and level by lead time, as the validation of the roll-out
-// judges them.
+// Aurora on an archive of surface, upper-air and static fields: it trains through a roll-out, and `isobar
+// forecast --steps` writes every variable and level by lead time, consistent with the run's own validation.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 
@@ -18,7 +17,7 @@ constexpr size_t kTimes = 60, kLevels = 3, kRows = 14, kColumns = 18, kFields = 
 constexpr double kTrained = 40;
 const std::string kNames[] = {"t2m", "msl", "t100", "t500", "t900", "u100", "u500", "u900"};
 
-// Waves that go eastward, each field with a scale of its own
+// Eastward waves; each field has its own scale
 double field(size_t c, size_t t, size_t y, size_t x) {
   const double turn =
       2 * std::numbers::pi *
@@ -110,7 +109,7 @@ TEST_F(AuroraForecast, WritesAllVariablesAndLevelsByLeadTime) {
   const WrittenRun log = read_run(dir_ / "run");
   EXPECT_LT(log.losses.rbegin()->second, 0.7 * log.losses.begin()->second) << "the loss falls";
 
-  // Of the 20 last times: two are read, three are predicted
+  // Two of the last 20 times are read, and three are predicted
   const size_t steps = 3, samples = 20 - 1 - steps;
   const Ended rolled = forecast({"-o", dir_ / "days.nc", "--steps", "3", "--batch", "5"});
   ASSERT_EQ(rolled.code, 0) << rolled.text;
@@ -144,7 +143,7 @@ TEST_F(AuroraForecast, WritesAllVariablesAndLevelsByLeadTime) {
   EXPECT_LE(off, 1e-4);
   EXPECT_EQ(time.at(0), 17956.0 * 24 + 41 * 6);  // days from 1970 to 2019-03-01; the newest input
 
-  // The first lead is what a forecast of one step says; the first two are what the run's validation judged.
+  // The first lead equals a forecast of one step; the first two leads average to the run's validation.
   const Ended one = forecast({"-o", dir_ / "one.nc"});
   ASSERT_EQ(one.code, 0) << one.text;
   const std::vector<double> first = read("one.nc", "u900", (samples + 2) * kRows * kColumns),

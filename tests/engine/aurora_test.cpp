@@ -1,5 +1,5 @@
-// Aurora under every axis that it takes: trained like one rank. Skip connections jump over stages, and so
-// does the conditioning where a merge or a split lies between two blocks.
+// Aurora under every supported layout axis trains like one rank. Skip connections jump over stages, and so
+// does the conditioning if a merge or split lies between two blocks.
 #include "model/nets/build.h"
 #include "tests/engine/layouts.h"
 
@@ -39,7 +39,7 @@ TEST(AuroraTraining, IsTheSameWithItsEndsOnStagesOfTheirOwn) {
                         "policy.micro_batch=3"});
   aurora_like_one_rank({"layout.pp=4", "layout.dp=2", "net.placement=halves", "policy.micro_batch=2",
                         "policy.zero=1", "policy.recompute=full"});
-  // Nothing of the ends is cut: their second tensor-parallel rank counts no gradient in the norm that clips.
+  // The ends are not partitioned, so their second tensor-parallel rank must not count them in the norm.
   TestNet clipped = kAurora;
   clipped.set.push_back("train.grad_clip=0.5");
   expect_like_one_rank({"layout.pp=4", "layout.tp=2", "net.placement=halves", "policy.micro_batch=2",
@@ -69,7 +69,7 @@ TEST(AuroraTraining, RecomputesItsParts) {
                         "policy.sequence_parallel=false", "policy.micro_batch=3"});
 }
 
-// Two addends have one sum: to the last bit like replicas in whole.
+// A sum of two addends does not depend on their order, so replicas agree to the last bit.
 TEST(AuroraTraining, KeepsItsEndsInFp32) {
   const Folder dir;
   const Words mixed = {"policy.amp=bf16", "net.fp32_ends=true", "layout.dp=2", "policy.micro_batch=6"};

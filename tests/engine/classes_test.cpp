@@ -1,6 +1,5 @@
-// Nets that classify, by the real command: from synthetic classes to a CF file of classes, under several
-// layouts; what is wrong with classes is told by name; and the gradient of a net with dropout, by finite
-// differences.
+// Classifiers through the real command: from synthetic classes to a CF file of classes, under several
+// layouts; errors about classes name their cause; gradients with dropout against finite differences.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 #include <omp.h>
@@ -137,8 +136,8 @@ TEST(Classifier, WhatIsNoClassEndsTheRunByName) {
   };
   const Ended fine = ends(good, good);
   EXPECT_EQ(fine.code, 0) << fine.text;
-  EXPECT_NE(fine.text.find(
-                "WARNING    hardly vary in the training data, so their standard deviation counts as 1: a, b"),
+  EXPECT_NE(fine.text.find("WARNING    these channels hardly vary in the training data and are only centred, "
+                           "not scaled: a, b"),
             std::string::npos)
       << fine.text;
   struct Case {
@@ -167,7 +166,7 @@ TEST(Classifier, WhatIsNoClassEndsTheRunByName) {
   }
 }
 
-// d(loss)/d(weights) along a random direction, with what is dropped held fixed by the step's number
+// d(loss)/d(weights) along a random direction; the step's number fixes what is dropped
 TEST(Classifier, GradientsWithDropoutAreThoseOfFiniteDifferences) {
   const RunSpec spec = load_run_spec(
       kConfig,

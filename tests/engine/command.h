@@ -1,4 +1,4 @@
-// The real `isobar` command as a child process: what it says, how it ends, how long it takes.
+// Runs the real `isobar` command as a child process and captures output, exit status and duration.
 //
 //   Ended e = isobar({"train", config, "--ranks", "2", "--set", "run.out=" + dir});
 //   e.code == 0;  read_run(dir).losses.at(20)
@@ -28,7 +28,7 @@
 namespace isobar {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // time and memory say nothing then
+constexpr bool kSanitized = true;  // times and memory are meaningless then
 #else
 constexpr bool kSanitized = false;
 #endif
@@ -49,14 +49,14 @@ inline std::string text_of(const fs::path& p) {
   return out.str();
 }
 
-// seconds; busy machines and sanitizers are slow, a hang is for good
+// seconds; generous for busy machines and sanitizers, because a hang lasts forever
 constexpr double kQuickly = 100;
 
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-class Folder {  // a fresh directory that goes away with the test
+class Folder {  // a fresh directory that is removed with the test
  public:
   Folder() {
     std::string name = (fs::temp_directory_path() / "isobar-engine-XXXXXX").string();
@@ -73,7 +73,7 @@ class Folder {  // a fresh directory that goes away with the test
 };
 
 struct Ended {
-  int code = 0;      // exit status; 1000 + signal when a signal ended it; -1: it had to be stopped
+  int code = 0;      // exit status; 1000 + signal if killed; -1: stopped by the test
   std::string text;  // stdout and stderr
   double seconds = 0;
 };
@@ -95,7 +95,7 @@ class Child {
       ::dup2(out, 2);
       ::setenv("OMP_WAIT_POLICY", "passive", 1);
       if (std::find(copy.begin(), copy.end(), "--ranks") != copy.end()) {
-        // MPI's library never frees some of its own; runs of one rank do without it and are searched for
+        // MPI libraries never free some allocations; runs of one rank do not use MPI and are checked for
         // leaks.
         const char* now = std::getenv("ASAN_OPTIONS");
         ::setenv("ASAN_OPTIONS", (std::string(now ? now : "") + ":detect_leaks=0").c_str(), 1);
@@ -110,7 +110,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   pid_t pid() const { return pid_; }
-  bool over() {  // has it ended by itself?
+  bool over() {  // true: it has exited
     if (!done_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) done_ = true;
     return done_;
   }
@@ -160,7 +160,7 @@ inline Ended train_command(const Words& set, const Words& more = {}) {
 
 struct WrittenRun {
   std::vector<json> events;
-  std::map<int64_t, double> losses;  // by step; a resumed run says some again: the last word counts
+  std::map<int64_t, double> losses;  // by step; after a resume the last value counts
   bool repeats_agree = true;
   json start, end;
 };
@@ -170,7 +170,7 @@ inline WrittenRun read_run(const std::string& dir) {
   std::ifstream in(dir + "/result.jsonl");
   for (std::string line; std::getline(in, line);) {
     const json j = json::parse(line, nullptr, false);
-    if (!j.is_object()) continue;  // torn by a kill
+    if (!j.is_object()) continue;  // incomplete after a kill
     r.events.push_back(j);
     if (j["event"] == "run_start") r.start = j;
     if (j["event"] == "run_end") r.end = j;
@@ -182,7 +182,7 @@ inline WrittenRun read_run(const std::string& dir) {
   return r;
 }
 
-/// The processes that `parent` started.
+/// Child processes of `parent`.
 inline std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> out;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -196,13 +196,13 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
-#ifndef ISOBAR_MPIEXEC  // else of MPICH (tests/CMakeLists.txt)
+#ifndef ISOBAR_MPIEXEC  // otherwise MPICH's (tests/CMakeLists.txt)
 #define ISOBAR_MPIEXEC "mpiexec"
 #define ISOBAR_RANK_VARIABLE "OMPI_COMM_WORLD_RANK"
 #define ISOBAR_OPEN_MPI
 #endif
 
-/// What starts so many processes, to be followed by what they run.
+/// Command that starts this number of processes; append the program.
 inline Words mpiexec(int ranks, const Words& options = {}) {
   Words words = {ISOBAR_MPIEXEC, "-n", std::to_string(ranks)};
 #ifdef ISOBAR_OPEN_MPI
@@ -213,7 +213,7 @@ inline Words mpiexec(int ranks, const Words& options = {}) {
   return words;
 }
 
-/// Which rank of a run a process is; -1: none.
+/// Rank of a process in its run; -1: none.
 inline int rank_of(pid_t pid) {
   const std::string all = '\0' + text_of("/proc/" + std::to_string(pid) + "/environ");
   const std::string name = std::string(1, '\0') + ISOBAR_RANK_VARIABLE + "=";
@@ -221,11 +221,10 @@ inline int rank_of(pid_t pid) {
   return at == std::string::npos ? -1 : std::atoi(all.c_str() + at + name.size());
 }
 
-/// The ranks, in their order, of a run that `train --ranks` started (mpiexec stands between) or mpiexec
-/// itself.
+/// Ranks, in order, of a run started by `train --ranks` (through mpiexec) or by mpiexec itself.
 inline std::vector<pid_t> ranks_of(pid_t command) {
   std::vector<pid_t> all = children_of(command);
-  for (size_t i = 0; i < all.size(); ++i)  // Hydra has a proxy on each host, too
+  for (size_t i = 0; i < all.size(); ++i)  // Hydra has a proxy process on each host
     if (rank_of(all[i]) < 0)
       for (const pid_t child : children_of(all[i])) all.push_back(child);
   std::erase_if(all, [](pid_t p) { return rank_of(p) < 0; });
@@ -233,7 +232,7 @@ inline std::vector<pid_t> ranks_of(pid_t command) {
   return all;
 }
 
-/// Is the process gone, or only a name that its parent has not read yet? Gives it some seconds.
+/// True if the process is gone or a zombie; waits some seconds.
 inline bool gone(pid_t pid) {
   for (int i = 0; i < 6000; ++i) {
     const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
@@ -244,7 +243,7 @@ inline bool gone(pid_t pid) {
   return false;
 }
 
-/// Waits until the run in `dir` has logged `step`, or until `child` has ended; true: it has.
+/// Waits until the run in `dir` has logged `step`, or until `child` exits; true: it has.
 inline bool reached(Child& child, const std::string& dir, int64_t step, double limit_s = 300) {
   const double begun = seconds_now();
   const std::string mark = "\"step\":" + std::to_string(step) + "}";

@@ -1,5 +1,5 @@
-// run.tensorboard: the events of a run, read back by their format's rules, are what its result file says, and
-// are there while it goes.
+// run.tensorboard: events parsed by their format's rules equal the result file, and appear while the run is
+// going.
 #include "model/engine/curves.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct Scalar {
   double value;
 };
 
-// tag -> values, of all event files in a folder; records are checked by their CRCs
+// tag -> values over all event files of a folder; checks the records' CRCs
 std::map<std::string, std::vector<Scalar>> curves_in(const fs::path& folder, size_t* files = nullptr) {
   std::map<std::string, std::vector<Scalar>> out;
   std::vector<fs::path> paths;
@@ -65,7 +65,7 @@ struct Picture {
   std::vector<unsigned char> rgb;
 };
 
-// The PNGs of all event files in a folder, in their order
+// All PNGs of a folder's event files, in order
 std::vector<Picture> pictures_in(const fs::path& folder) {
   std::vector<Picture> out;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -84,8 +84,8 @@ std::vector<Picture> pictures_in(const fs::path& folder) {
   return out;
 }
 
-// Three panels of 40 x 56 points, four pixels each; ranks that hold parts of the field, or the same part, or
-// none, draw the same.
+// Three panels of 40 x 56 points, four pixels each. Layouts in which ranks hold parts of the field, copies of
+// it, or nothing draw the same image.
 TEST(Curves, AnyLayoutDrawsTheSameFirstSampleOfTheValidation) {
   const Folder dir;
   const auto drawn = [&](const Words& layout, int64_t ranks, TestNet net = kVit) {
@@ -105,7 +105,7 @@ TEST(Curves, AnyLayoutDrawsTheSameFirstSampleOfTheValidation) {
   };
   EXPECT_EQ(panel(one[0], 1), panel(one[2], 1)) << "what came is the same sample each time";
   EXPECT_NE(panel(one[0], 0), panel(one[2], 0));
-  const auto brightness = [&](const Picture& p) {  // of what came: its colours span it
+  const auto brightness = [&](const Picture& p) {  // of the truth, which sets the colour range
     const std::vector<unsigned char> rgb = panel(p, 1);
     int least = 765, most = 0;
     for (size_t i = 0; i < rgb.size(); i += 3) {
@@ -159,10 +159,10 @@ TEST(Curves, AreWhatTheResultFileSays) {
     EXPECT_EQ(static_cast<float>(curves["Loss/valid"].at(valid).value), j["loss"].get<float>());
     ++valid;
   }
-  EXPECT_EQ(valid, 3u);  // before the first step, and every second
+  EXPECT_EQ(valid, 3u);  // before the first step, then every second one
   for (const char* tag : {"Loss/valid", "RMSE(v00)/valid", "RMSE(v01)/valid"})
     EXPECT_EQ(curves[tag].size(), valid) << tag;
-  // Resumed, it goes on with the same curves.
+  // A resumed run continues the same curves.
   const Ended more =
       Child(train_words(net.config, set + Words{"train.steps=6"}, {"--resume", dir / "run"})).wait();
   ASSERT_EQ(more.code, 0) << more.text;

@@ -1,5 +1,4 @@
-// A net small enough to be cut by hand, over pipelines, tensor and data parallelism, and threads that play
-// the ranks that hold its parts.
+// A small net partitioned by hand over pipeline, tensor and data parallelism, with threads as ranks.
 //
 //   const Plan part = cut_plan(net(2, 8), {.pp = 2, .tp = 3}, rank);
 //   buffer_of(part, random_values(net(2, 8)));      // as the rank holds them; gaps are NaN
@@ -28,7 +27,7 @@ inline int64_t product(const std::vector<int64_t>& shape) {
   return n;
 }
 
-struct Piece {  // of a tensor: cut on `axis` in `ways`, or whole
+struct Piece {  // of a tensor: split on `axis` into `ways`, or whole
   Tensor tensor;
   int axis;
   Init init;
@@ -48,13 +47,13 @@ inline std::vector<Piece> net(int64_t depth, int64_t width) {
   return out;
 }
 
-/// Rank `rank` = (stage, tp, dp), dp innermost: the first stage holds the first half of the net's tensors.
+/// Rank `rank` = (stage, tp, dp), dp innermost. The first stage holds the first half of the net's tensors.
 struct Cut {
   int pp = 1, tp = 1, dp = 1;
   int world() const { return pp * tp * dp; }
 };
 
-/// [begin, end) of part i: the first one is the larger where the ways do not divide the extent.
+/// [begin, end) of part i; the first parts are larger if the ways do not divide the extent.
 inline int64_t bound(int64_t extent, int ways, int i) {
   return (extent * i + ways - 1) / ways;
 }
@@ -70,7 +69,7 @@ inline Plan cut_plan(const std::vector<Piece>& net, const Cut& cut, int rank) {
     if (static_cast<int>(i * cut.pp / net.size()) != stage) continue;
     Param p{piece.tensor.name, piece.tensor.shape, piece.init, 0.5f};
     p.count = product(p.shape);
-    p.writer = dp == cut.dp - 1;  // any one may be
+    p.writer = dp == cut.dp - 1;  // any replica may be
     if (piece.axis >= 0 && cut.tp > 1) {
       const int64_t extent = p.shape[piece.axis];
       p.axis = piece.axis;
@@ -89,7 +88,7 @@ inline Plan cut_plan(const std::vector<Piece>& net, const Cut& cut, int rank) {
   return plan;
 }
 
-using Values = std::map<std::string, std::vector<float>>;  // the whole net's
+using Values = std::map<std::string, std::vector<float>>;  // of the whole net
 
 inline Values random_values(const std::vector<Piece>& net) {
   Values out;
@@ -97,7 +96,7 @@ inline Values random_values(const std::vector<Piece>& net) {
   return out;
 }
 
-/// Calls f(index in the whole tensor, index in the rank's buffer), by coordinates.
+/// Calls f(index in the whole tensor, index in the rank's buffer) for every element.
 template <class F>
 void each_element(const Param& p, F f) {
   int64_t at = p.offset;
@@ -113,13 +112,13 @@ void each_element(const Param& p, F f) {
 }
 
 inline std::vector<float> buffer_of(const Plan& plan, const Values& values) {
-  std::vector<float> out(plan.params_all.count, NAN);  // gaps must not get into the files
+  std::vector<float> out(plan.params_all.count, NAN);  // gaps must not be written to files
   for (const Param& p : plan.params)
     each_element(p, [&](int64_t whole, int64_t at) { out[at] = values.at(p.name)[whole]; });
   return out;
 }
 
-/// Threads that play the ranks. One that fails takes the others along, as MPI's abort does.
+/// Threads as ranks. One that fails takes the others down, as MPI_Abort does.
 class World {
  public:
   explicit World(int ranks) : ranks_(ranks) {}

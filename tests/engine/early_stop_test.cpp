@@ -1,4 +1,5 @@
-// Runs that end before train.steps: by the validation loss, by the Jacobian; what they say, keep and resume.
+// Runs that end before train.steps because of the validation loss or the Jacobian: what they report, save and
+// resume.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +11,7 @@
 namespace isobar {
 namespace {
 
-// flux of two columns, smooth, without noise
+// flux as a smooth, noise-free function of two columns
 void write_table(const fs::path& path, int rows) {
   std::ofstream out(path);
   std::mt19937 random(11);
@@ -59,7 +60,7 @@ TEST(EarlyStop, WatchesTheNormOverAWindow) {
   t.jacobian_window = 3, t.jacobian_tolerance = 0.1;
   EarlyStop e;
   for (const double norm : {1.0, 2.0, 2.05}) e.observe(t, 10, 1, norm);
-  EXPECT_EQ(e.reason, "");  // the first is 50 % off
+  EXPECT_EQ(e.reason, "");  // the first differs by 50 %
   e.observe(t, 20, 1, 1.9);
   EXPECT_NE(e.reason.find("norm of the Jacobian"), std::string::npos) << e.reason;
   t.min_steps = 100;
@@ -67,13 +68,13 @@ TEST(EarlyStop, WatchesTheNormOverAWindow) {
   EXPECT_EQ(e.reason, "");
 }
 
-// Every layout tracks what one rank tracks: weights that lie on several are brought together.
+// Every layout tracks the same Jacobian as one rank, although weights are partitioned.
 TEST(EarlyStop, JacobiansAreTrackedUnderEveryLayoutAlike) {
   const Folder dir;
   write_table(dir / "t.csv", 600);
   const TestNet net = net_on(dir / "t.csv", {"train.jacobian_samples=20", "train.checkpoint_every=60"});
   const auto one = validations(trained_to(dir / "one", {}, 1, 60, {}, net).record);
-  ASSERT_EQ(one.size(), 7u);  // before the first step, and six
+  ASSERT_EQ(one.size(), 7u);  // before the first step, and six more
   int n = 0;
   for (const auto& [ranks, layout] : {std::pair<int64_t, Words>{2, {"layout.dp=2", "policy.zero=3"}},
                                       {2, {"layout.pp=2", "policy.micro_batch=24"}},
@@ -83,7 +84,7 @@ TEST(EarlyStop, JacobiansAreTrackedUnderEveryLayoutAlike) {
     for (size_t i = 0; i < one.size(); ++i) {
       const json &a = one[i].at("jacobian"), &b = other[i].at("jacobian");
       EXPECT_EQ(a.at("samples"), 20);
-      // dp gives rank 0 every other sample of the validation: only whole layouts see the same ones.
+      // With dp rank 0 sees every other validation sample, so only layouts without dp see the same ones.
       if (layout[0] == "layout.dp=2") continue;
       for (const char* key : {"frobenius", "mean", "max", "std", "condition"})
         EXPECT_NEAR(b.at(key).get<double>() / a.at(key).get<double>(), 1, 1e-4) << key << " " << layout[0];
@@ -117,7 +118,7 @@ TEST(EarlyStop, EndsTheRunSaysWhyKeepsTheBestAndIsNotGoneOnWith) {
   EXPECT_EQ(end.at("steps"), 30);
   EXPECT_EQ(end.at("status"), "ok");
   EXPECT_NE(end.at("stopped").get<std::string>().find("norm of the Jacobian"), std::string::npos);
-  EXPECT_EQ(end.at("checkpoint"), run + "/checkpoints/step-00000030");  // though 1000 is far
+  EXPECT_EQ(end.at("checkpoint"), run + "/checkpoints/step-00000030");  // although 1000 is not reached
   EXPECT_EQ(fs::canonical(fs::path(run) / "checkpoints/best").filename(), "step-00000030");
   EXPECT_TRUE(fs::exists(fs::path(run) / "checkpoints/step-00000010/state.json"));
 
@@ -132,7 +133,7 @@ TEST(EarlyStop, EndsTheRunSaysWhyKeepsTheBestAndIsNotGoneOnWith) {
   EXPECT_FALSE(read_run(run).end.contains("stopped"));
 }
 
-// Killed and resumed, it ends where the run that nobody killed ended.
+// A killed and resumed run ends where an uninterrupted one does.
 TEST(EarlyStop, AResumedRunRemembersWhatItHasSeen) {
   const Folder dir;
   write_table(dir / "t.csv", 600);

@@ -1,5 +1,5 @@
-// The moving average of weights through a run's life: it is stored, resumed to the bit, what validations
-// judge and forecasts use; and the last checkpoints that a run keeps.
+// Moving average of weights (EMA) over a run: stored, resumed bit for bit, used by validation and forecasts;
+// and the number of checkpoints that a run keeps.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,13 +50,13 @@ class AveragedRun : public testing::Test {
   static inline Folder* shared_ = nullptr;
 };
 
-// Checkpoints hold the weights of every step, so the average can be made from them.
+// Checkpoints hold the weights of every step, from which the average can be recomputed.
 TEST_F(AveragedRun, IsTheAverageOfItsSteps) {
   std::map<std::string, std::vector<double>> average;
   for (int step = 1; step <= 6; ++step)
     for (const TensorFile files = file(whole(), step, "model"); const auto& [name, t] : files.tensors) {
       std::vector<double>& x = average[name];
-      // That of the first step is known from its checkpoint: 0.8 first + 0.2 now.
+      // The average after the first step comes from its checkpoint: 0.8 first + 0.2 now.
       if (step == 1) x = file(whole(), 1, "average").tensors.at(name).values;
       for (size_t i = 0; step > 1 && i < x.size(); ++i) x[i] = 0.8 * x[i] + 0.2 * t.values[i];
     }
@@ -85,7 +85,7 @@ TEST_F(AveragedRun, ResumesToTheBitInAnotherLayoutToRounding) {
   double most = 0;
   const TensorFile averages = file(whole(), 6, "average"), others = file(other, 6, "average");
   for (const auto& [tensor, t] : averages.tensors) {
-    if (tensor.ends_with(".k.bias")) continue;  // whose gradient is noise
+    if (tensor.ends_with(".k.bias")) continue;  // its gradient is rounding noise
     const std::vector<double>& now = others.tensors.at(tensor).values;
     for (size_t i = 0; i < now.size(); ++i) most = worst(most, std::abs(now[i] - t.values[i]));
   }
@@ -95,7 +95,7 @@ TEST_F(AveragedRun, ResumesToTheBitInAnotherLayoutToRounding) {
   EXPECT_NE(none.text.find("'train.ema'"), std::string::npos) << none.text;
 }
 
-// What a validation judges by it is what a forecast of its checkpoint says; the training goes on as without.
+// Validation with the average agrees with a forecast from its checkpoint, and training is unaffected.
 TEST_F(AveragedRun, IsWhatIsValidatedIfAsked) {
   const Folder dir;
   const std::string run = dir / "run", sharded = dir / "sharded";
@@ -117,7 +117,8 @@ TEST_F(AveragedRun, IsWhatIsValidatedIfAsked) {
     EXPECT_NEAR(validations(sharded).at(step) / loss, 1, 1e-2);
 }
 
-// Weights by name and intensity, which a run makes of its data's channels, and a forecast of its checkpoint's
+// Loss weights by name and intensity come from the data's channels in a run, and from the checkpoint's in a
+// forecast
 TEST_F(AveragedRun, IsForecastWithTheWeightsOfItsLoss) {
   const Folder dir;
   const std::string run = dir / "run";

@@ -1,5 +1,5 @@
-// The executor itself: the null backend runs every op of a step once, in order, in the memory that was
-// planned; errors come out where they were called from.
+// The executor: with the null backend every op of a step runs once, in order, in planned memory; errors are
+// thrown to the caller.
 #include "model/engine/executor.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ RunSpec spec_of(const std::vector<std::string>& set = {}) {
   return load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", set);
 }
 
-class Noting : public NullBackend {  // which op ran, in which order
+class Noting : public NullBackend {  // records which ops ran, in order
  public:
   using NullBackend::NullBackend;
   void launch(const Op& op, int32_t micro, int32_t slot) override {
@@ -50,7 +50,7 @@ TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
       EXPECT_EQ(m, fetched++);
       const int64_t n = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height *
                         spec.net.vit().img_width;
-      std::fill(input, input + n, 1.0f);  // lies in the arena, or a sanitizer says so
+      std::fill(input, input + n, 1.0f);  // must be inside the arena; sanitizers check it
       std::fill(target, target + n, 1.0f);
     });
     const Program program = link(plan, plan.train);
@@ -86,14 +86,13 @@ TEST(Executor, AnErrorOfTheDataSourceComesOutAndTheNextStepRuns) {
   EXPECT_NO_THROW(execute(program, 1));
 }
 
-// Where MPI sums is where it is asked: on the communication thread, or on the only one there is.
+// MPI reduces on the calling thread: the communication thread, or the only one.
 TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
   class Watching : public NullBackend {
    public:
     using NullBackend::NullBackend;
     void launch(const Op& op, int32_t micro, int32_t slot) override {
-      if (!test::flushes_denormals())
-        keeping.push_back(op.path);  // one op at a time: they wait for each other
+      if (!test::flushes_denormals()) keeping.push_back(op.path);  // safe: ops run one at a time
       on_compute.push_back(std::this_thread::get_id() == home);
       NullBackend::launch(op, micro, slot);
     }
@@ -101,17 +100,17 @@ TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
     std::vector<std::string> keeping;
     std::vector<bool> on_compute;
   };
-  const RunSpec spec = spec_of({"policy.offload_optimizer=true"});  // copies on lanes of their own
+  const RunSpec spec = spec_of({"policy.offload_optimizer=true"});  // copies have lanes of their own
   const Plan plan = build_plan(spec, 0, cpu_workspace(1));
   Arena arena(plan.memory.arena + plan.memory.host);
   for (const bool comm_thread : {true, false})
-    std::thread([&] {  // a thread that keeps denormals, and starts the executor's
+    std::thread([&] {  // a thread with denormals enabled starts the executor's
       test::keep_denormals();
       Watching backend(plan, arena.data());
       Executor execute(plan, backend, nullptr, {.comm_thread = comm_thread});
       Program program = link(plan, plan.train);
       const Instr* before = nullptr;
-      for (Instr& i : program.instrs) {  // so that no two ops note at once
+      for (Instr& i : program.instrs) {  // serialise, so that no two ops record at once
         if (before != nullptr) i.waits.push_back(static_cast<int32_t>(before - program.instrs.data()));
         before = &i;
       }
@@ -160,14 +159,14 @@ TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
   std::atomic<int> barks{0};
   {
     SlowWork slow;
-    Errands errands;
+    BackgroundWriter background;
     const auto bark = [&](const std::string& op) {
       EXPECT_EQ(op, "idle");
       ++barks;
     };
-    Watchdog dog(nullptr, slow, errands, 3, {.hang = bark});
+    Watchdog dog(nullptr, slow, background, 3, {.hang = bark});
     dog.follow(&execute);
-    for (int i = 0; i < 160; ++i) {  // longer than the watchdog waits
+    for (int i = 0; i < 160; ++i) {  // longer than the watchdog's timeout
       execute(program, i);
       std::this_thread::sleep_for(std::chrono::milliseconds(25));
     }
@@ -189,7 +188,7 @@ TEST(Arena, IsZeroAlignedAndRefusesWhatTheHostLacks) {
   EXPECT_THROW(Arena(int64_t{1} << 50), OutOfMemory);
 }
 
-// The plan cannot ask the data room (nor may it); so this holds the two to each other.
+// The plan may not include the data module, so this test keeps the two in agreement.
 TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
   for (const char* workers : {"0", "1", "3"})
     for (const char* prefetch : {"1", "4"})
@@ -207,8 +206,7 @@ TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
       }
 }
 
-// Ranks that have their cores to themselves ask for long; where others of the host want those, they soon
-// sleep.
+// Ranks with their own cores poll for long; ranks that share cores sleep soon.
 TEST(Executor, WaitsByWhoElseWantsTheCores) {
   EXPECT_EQ(waiting_among(1, 2, 2, 2).patience, kOwnCores);
   EXPECT_FALSE(waiting_among(1, 2, 2, 2).comm_thread);
@@ -217,12 +215,12 @@ TEST(Executor, WaitsByWhoElseWantsTheCores) {
   EXPECT_EQ(waiting_among(1, 3, 3, 2).patience, on_shared_cores(2));
   EXPECT_EQ(waiting_among(1, 8, 8, 2).patience, on_shared_cores(4));
   EXPECT_LT(on_shared_cores(2).asleep, on_shared_cores(4).asleep);
-  EXPECT_EQ(waiting_among(1, 2, 1, 1).patience, Patience{});  // the other is on another host
+  EXPECT_EQ(waiting_among(1, 2, 1, 1).patience, Patience{});  // the other rank is on another host
   EXPECT_TRUE(waiting_among(1, 2, 2, 4).comm_thread);
-  EXPECT_EQ(waiting_among(1, 2, 2, 4).patience, kOwnCores);  // its communication thread, too
+  EXPECT_EQ(waiting_among(1, 2, 2, 4).patience, kOwnCores);  // the communication thread has a core too
 }
 
-// However many asks that is: another thread's progress is asked for in nanoseconds.
+// Waiting is limited by time, whatever the number of polls.
 TEST(Executor, SleepsAfterATimeNotAfterSoManyAsks) {
   Pause pause(Patience{.awake = std::chrono::milliseconds(20)});
   const auto begin = Pause::Clock::now();
@@ -234,7 +232,7 @@ TEST(Executor, SleepsAfterATimeNotAfterSoManyAsks) {
   EXPECT_FALSE(pause.asleep());
 }
 
-// Teams between make GCC's OpenMP end threads and start them again.
+// Teams of intermediate sizes make GCC's OpenMP end and restart threads.
 TEST(Team, IsOfOneThreadOrOfAll) {
   for (const int64_t threads : {1, 2, 3, 4, 7, 64, 288}) {
     int64_t last = 1;

@@ -1,5 +1,5 @@
-// Runs that end badly: as a whole, quickly, with the message of the rank that failed and the exit code that
-// scripts and sweeps go by.
+// Failing runs end as a whole and quickly, with the failing rank's message and the exit code that scripts and
+// sweeps rely on.
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
@@ -13,8 +13,6 @@ namespace {
 
 #define EXPECT_HAS(text, part) \
   EXPECT_NE((text).find(part), std::string::npos) << "lacks '" << (part) << "':\n" << (text)
-
-// Seconds; a busy machine needs some to start and to end processes, and more under a sanitizer.
 
 int count_of(const std::string& text, const std::string& part) {
   int n = 0;

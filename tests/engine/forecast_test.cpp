@@ -1,5 +1,5 @@
-// `isobar forecast`: what the file holds is what the validation judged, in physical units, where and when the
-// targets are.
+// `isobar forecast`: the file holds what validation scored, in physical units, at the targets' places and
+// times.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 
@@ -46,7 +46,7 @@ json last_validation(const std::string& run) {
   return last;
 }
 
-// Trained under dp2 pp2, forecast on one rank: of each channel the file's RMSE is that of the validation.
+// Trained under dp2 pp2 and forecast on one rank: each channel's RMSE from the file equals the validation's.
 TEST(Forecast, HoldsInItsUnitsWhatTheValidationJudged) {
   const Folder dir;
   SyntheticOptions options;
@@ -59,7 +59,7 @@ TEST(Forecast, HoldsInItsUnitsWhatTheValidationJudged) {
   data.targets = {"t2m", "u10", "sp"};
   const SampleShape shape({4, 32, 64}, {3, 32, 64});
   const auto valid = open_dataset(data, data.valid, Split::valid, shape);
-  ASSERT_EQ(valid->size(), 23);  // five batches of 4, and one of 3
+  ASSERT_EQ(valid->size(), 23);  // five batches of 4 and one of 3
   for (const char* amp : {"none", "bf16"}) {
     const std::string run = dir / (std::string("run-") + amp), out = dir / (std::string(amp) + ".nc");
     const Ended trained =
@@ -102,7 +102,7 @@ TEST(Forecast, HoldsInItsUnitsWhatTheValidationJudged) {
                   rounding);
     }
   }
-  // Other data, fewer samples, in words
+  // Other data, fewer samples, text output
   const Ended e =
       forecast({dir / "run-none", "-o", dir / "test.nc", "--data", dir / "set/train", "--samples", "3"});
   EXPECT_EQ(e.code, 0) << e.text;
@@ -113,7 +113,7 @@ TEST(Forecast, HoldsInItsUnitsWhatTheValidationJudged) {
   EXPECT_NE(seen.text.find("32 rows x 64 columns, 3 channels"), std::string::npos) << seen.text;
 }
 
-// Rows count by the latitudes of their file: in the metric, in persistence, and in the loss that asks for it.
+// Rows are weighted by their file's latitudes in the metric, in persistence, and in a loss that requests it.
 TEST(Forecast, ARegionIsWeighedByItsOwnLatitudes) {
   const Folder dir;
   const test::NetcdfOptions o{
@@ -136,7 +136,7 @@ TEST(Forecast, ARegionIsWeighedByItsOwnLatitudes) {
   for (int y = 0; y < 16; ++y) total += std::cos((50 + y) * std::numbers::pi / 180);
   for (size_t i = 0; i < 8; ++i) {
     double sum = 0, same = 0;
-    for (size_t y = 0; y < 16; ++y)  // in the file's order, from the south
+    for (size_t y = 0; y < 16; ++y)  // in file order, from the south
       for (size_t x = 0; x < 24; ++x) {
         const double weight = std::cos((50 + static_cast<double>(y)) * std::numbers::pi / 180) / total / 24;
         const auto truth = [&](size_t step) {
@@ -156,7 +156,7 @@ TEST(Forecast, ARegionIsWeighedByItsOwnLatitudes) {
   EXPECT_NEAR(judged.at("persistence_rmse").at(0).get<double>() * std / persistence, 1, 1e-4);
 }
 
-// Of a net that predicts for a region: its points count alike, or by their latitudes where the loss is to.
+// For a regional net points are weighted equally, or by latitude if the loss is.
 TEST(Forecast, ARegionsPointsCountAsItWasTrained) {
   const Folder dir;
   const test::NetcdfOptions o{
@@ -184,7 +184,7 @@ TEST(Forecast, ARegionsPointsCountAsItWasTrained) {
     double rmse = 0, squares = 0, persistence = 0;
     for (size_t i = 0; i < 8; ++i) {
       double sum = 0, same = 0, total = 0;
-      for (size_t y = 1; y <= 12; ++y)  // in the file's order: 51 to 62 degrees
+      for (size_t y = 1; y <= 12; ++y)  // in file order: 51 to 62 degrees
         for (size_t x = 4; x <= 12; ++x) {
           const double weight = weighted == std::string("true")
                                     ? std::cos((50 + static_cast<double>(y)) * std::numbers::pi / 180)
@@ -209,7 +209,7 @@ TEST(Forecast, ARegionsPointsCountAsItWasTrained) {
   }
 }
 
-// Coordinates are those of the file that was read, times those of the targets.
+// Coordinates are those of the input file, times those of the targets.
 TEST(Forecast, LiesWhereAndWhenTheTargetsDo) {
   const Folder dir;
   test::NetcdfOptions o{.steps = 20, .rows = 16, .columns = 24, .south_first = true};
@@ -268,7 +268,7 @@ TEST(Forecast, OfATableHasARowForEach) {
   EXPECT_EQ(npz.read("time").values, variable(dir / "out.nc", "time_"));
   EXPECT_FALSE(fs::exists(dir / "out.npz.part"));
   const json channel = json::parse(e.text).at("channels").at(0);
-  EXPECT_NEAR(mae / channel.at("mae").get<double>(), 1, 1e-3);  // the file's numbers have six digits
+  EXPECT_NEAR(mae / channel.at("mae").get<double>(), 1, 1e-3);  // the file has six digits
   EXPECT_NEAR(
       channel.at("mae_normalised").get<double>() / last_validation(dir / "run").at("mae").at(0).get<double>(),
       1, 1e-5);

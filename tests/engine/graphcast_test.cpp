@@ -1,5 +1,5 @@
-// GraphCast under every axis that it takes: trained like one rank. The grid's stream goes round the steps,
-// over every cut of a pipeline.
+// GraphCast under every supported layout axis trains like one rank. The grid's stream bypasses the processor
+// steps across every pipeline boundary.
 #include "model/nets/build.h"
 #include "model/nets/partition.h"
 #include "tests/engine/layouts.h"
@@ -51,7 +51,7 @@ TEST(GraphcastTraining, KeepsItsUnitsInShards) {
                          "policy.micro_batch=2", "policy.bucket_mb=0.02"});
 }
 
-// Halo rows are exchanged before each step; every rank sums its own receivers' edges.
+// Halo rows are exchanged before each step; each rank sums the edges of its own receivers.
 TEST(GraphcastTraining, IsTheSameWhereTheGraphIsCut) {
   globe_like_one_rank({"layout.cp=2", "policy.micro_batch=1"});
   globe_like_one_rank({"layout.cp=3", "policy.micro_batch=12"});
@@ -59,7 +59,7 @@ TEST(GraphcastTraining, IsTheSameWhereTheGraphIsCut) {
   globe_like_one_rank({"layout.cp=8", "policy.micro_batch=6"});
 }
 
-// A rank's points lie apart in the fields, its nodes anywhere on the globe.
+// With METIS a rank's grid points are scattered over the fields, and its mesh nodes over the globe.
 TEST(GraphcastTraining, IsTheSameWhereMetisCutsTheGraph) {
   if (!has_metis()) GTEST_SKIP() << "built without METIS";
   globe_like_one_rank({"layout.cp=5", "net.partition=metis", "policy.micro_batch=2", "policy.edge_chunks=2"});

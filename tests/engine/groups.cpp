@@ -1,5 +1,5 @@
-// Run by mpiexec with 1, 2 or 4 ranks: parameter groups and the moving average of the weights against
-// PyTorch's optimizers in float64 (tests/fixtures/make_groups.py), under the layouts of that world.
+// Run by mpiexec with 1, 2 or 4 ranks: parameter groups and the moving average of weights against PyTorch's
+// optimizers in float64 (tests/fixtures/make_groups.py), under layouts of that world size.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -33,13 +33,12 @@ RunSpec spec_of_groups(const std::string& optimizer, const Words& more) {
   return load_run_spec(source_dir() + "/tests/fixtures/rollout_fixture.yaml", words);
 }
 
-// Of all ranks' parts together, by how far it moved
+// Relative error over all ranks' parts, scaled by the distance that parameters moved
 double off(const Plan& plan, const std::string& name, const float* data, int64_t Shard::*buffer,
            const Mpi& mpi) {
   double error = 0, moved = 0;
   for (const Param& p : plan.params) {
-    if (p.name.ends_with(".k.bias"))
-      continue;  // softmax ignores it: its gradient is noise, and Adam follows that
+    if (p.name.ends_with(".k.bias")) continue;  // softmax ignores it: Adam follows rounding noise
     const std::vector<double>&now = group_values(name + "/" + p.name),
           &before = group_values("init/" + p.name);
     for (const ElementRun& r : kept_runs(plan, p, buffer))
@@ -79,7 +78,7 @@ std::vector<Words> layouts_of_groups(int ranks) {
           {"layout.dp=4", "policy.zero=3", "policy.micro_batch=1", "policy.amp=bf16"}};
 }
 
-// The average and the weights change places, and again: then both are as they were, and every copy too.
+// Swapping average and weights twice restores both, and their copies.
 TEST(Groups, AgreeWithPyTorchInEveryLayout) {
   omp_set_num_threads(1);
   const Mpi& mpi = session();
@@ -102,8 +101,8 @@ TEST(Groups, AgreeWithPyTorchInEveryLayout) {
           const double wanted = group_values(optimizer + "/losses").at(step);
           EXPECT_LE(mpi.max_of(std::abs(run.step(step).loss / wanted - 1)), sixteen ? 2e-2 : 2e-6);
         }
-        // Adam's first steps are as large for small gradients as for others: of 16 bits those are mostly
-        // noise.
+        // Adam's first steps do not scale with the gradient, so small 16-bit gradients, mostly noise, move
+        // weights as far as others.
         const double bound = sixteen ? (optimizer == "sgd" ? 2e-3 : 0.08) : 1e-4;
         const double weights = off(run.plan, optimizer, run.weights().params, &Shard::params, mpi);
         EXPECT_LE(weights, bound);
@@ -122,7 +121,7 @@ TEST(Groups, AgreeWithPyTorchInEveryLayout) {
         run.exchange();
         EXPECT_EQ(run.params(), before);
         EXPECT_EQ(run.copies(), copies);
-      } catch (const std::exception& error) {  // the others wait for this rank
+      } catch (const std::exception& error) {  // the other ranks wait for this one
         std::printf("FAILED on rank %d: %s in %s\n", mpi.rank(), error.what(), title.c_str());
         std::fflush(stdout);
         mpi.abort(1);
@@ -130,7 +129,7 @@ TEST(Groups, AgreeWithPyTorchInEveryLayout) {
     }
 }
 
-// What a group leaves out is trained as if there were none.
+// Factors of one equal no groups at all.
 TEST(Groups, OfFactorsOfOneChangeNothing) {
   if (session().size() > 1) GTEST_SKIP() << "on one rank";
   omp_set_num_threads(1);

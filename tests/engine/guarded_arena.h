@@ -1,5 +1,5 @@
-// An arena of exactly the planned bytes whose every access beyond them ends the process, and whose working
-// memory shows what a run has used of it.
+// An arena of exactly the planned bytes: any access beyond it ends the process, and it reports how much of
+// its working memory a run has used.
 //
 //   const GuardedArena arena(plan.memory.arena);
 //   arena.poison(plan);               // activations and scratch begin as no numbers
@@ -20,13 +20,13 @@ namespace isobar {
 /// A region's last buffer ends within a cache line of the region's end, and its last element was written.
 constexpr int64_t kSlack = 64 + 4;
 
-struct Idle {       // bytes at the end of a region that nothing has written
+struct Idle {       // unwritten bytes at the end of each region
   int64_t scratch;  // of all of the arena
   int64_t saved;
-  int64_t excused;  // scratch: a kernel's workspace is an upper bound and need not be used to its end
+  int64_t excused;  // scratch: workspace is an upper bound and may be unused
 };
 
-class GuardedArena {  // ends where memory that must not be touched begins; zero, as the engine's own
+class GuardedArena {  // followed by an inaccessible page; zero, as the engine's
  public:
   explicit GuardedArena(int64_t bytes) : bytes_(bytes) {
     const int64_t page = 4096, whole = (bytes + page - 1) / page * page;

@@ -1,5 +1,5 @@
-// Training without a process of its own: what `isobar train` is made of, on the ranks that mpiexec has
-// started, for one layout after the other. Its arenas are guarded, its working memory begins as no numbers.
+// Training inside the test process, from the components of `isobar train`, on the ranks that mpiexec started,
+// one layout after the other. Arenas are guarded, and working memory starts as NaN.
 //
 //   InProcess run(spec, mpi, "dp2 tp2");       // on every rank; a world of one: on each for itself
 //   for (int step = 0; step < 10; ++step) losses.push_back(run.step(step).loss);
@@ -34,7 +34,7 @@ namespace isobar {
 
 inline const std::string kTiny = source_dir() + "/configs/models/vit-tiny.yaml";
 
-/// The process's MPI session. One rank speaks for all: what it says is agreed with the others first.
+/// The process's MPI session. Rank 0 prints for all; results are agreed first.
 inline const Mpi& session() {
   static const Mpi mpi;
   static const bool silenced = [] {
@@ -46,7 +46,7 @@ inline const Mpi& session() {
   return mpi;
 }
 
-/// The same on every rank; from the environment, if it is there.
+/// Equal on every rank; from the environment if set.
 inline uint32_t seed_of_all(const char* variable) {
   const char* wanted = std::getenv(variable);
   return static_cast<uint32_t>(
@@ -59,10 +59,10 @@ struct Step {
 
 class InProcess {
  public:
-  static constexpr int64_t kSamples = 48;  // that differ
+  static constexpr int64_t kSamples = 48;  // distinct samples
   const Plan plan;
 
-  /// `weighted`: of the run, where weights of the loss were made of names
+  /// `weighted`: the run's settings after loss weights were derived from channel names
   InProcess(const RunSpec& spec, const Mpi& mpi, const std::string& title,
             const TrainSpec* weighted = nullptr)
       : plan(build_plan(spec, spec.layout.world() == 1 ? 0 : mpi.rank(), cpu_workspace(1))),
@@ -73,7 +73,8 @@ class InProcess {
     backend_.emplace(plan, arena_.data(), weighted ? *weighted : spec_.train,
                      host_ ? host_->data() : nullptr);
     if (spec.layout.world() > 1) comm_.emplace(plan.groups);
-    // Half of the layouts with a communication thread, half without: by name, the same on every rank.
+    // Half of the layouts, chosen by a hash of the title, use a communication thread, consistently on all
+    // ranks.
     Waiting waiting = waiting_among(1, mpi.size(), mpi.ranks_on_host(), cores_of(mpi));
     waiting.comm_thread = std::hash<std::string>{}(title) % 2 == 0;
     execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr, waiting);
@@ -82,7 +83,7 @@ class InProcess {
       std::fflush(stdout);
       mpi.abort(1);
     };
-    watchdog_.emplace(nullptr, slow_, errands_, 120, WatchdogReports{.hang = hang});
+    watchdog_.emplace(nullptr, slow_, background_, 120, WatchdogReports{.hang = hang});
     watchdog_->follow(&*execute_);
     arena_.poison(plan);
     backend_->load_constants();
@@ -96,7 +97,7 @@ class InProcess {
     dp_ = coords_of(spec.layout, plan.rank).dp;
   }
 
-  /// From a file instead of the seed.
+  /// Initial weights from a file instead of the seed.
   void start_from(const SafetensorsReader& file, const std::string& prefix) {
     load_weights(plan, file, prefix, weights());
     (*execute_)(link(plan, plan.init, spec_.run.serial), 0);
@@ -131,7 +132,7 @@ class InProcess {
     });
     float* scalars = floats(plan.scalars);
     scalars[kLearningRate] = static_cast<float>(learning_rate(spec_.train, n, {}));
-    if (spec_.policy.amp != "fp16") scalars[kStep] = static_cast<float>(n + 1);  // else the plan counts
+    if (spec_.policy.amp != "fp16") scalars[kStep] = static_cast<float>(n + 1);  // with fp16 the plan counts
     (*execute_)(train_, static_cast<int32_t>(n));
     return {floats(plan.metrics)[0], std::sqrt(static_cast<double>(*floats(plan.grad_norm2)))};
   }
@@ -142,14 +143,14 @@ class InProcess {
   std::vector<float> params() {
     return {floats(plan.params_all), floats(plan.params_all) + plan.params_all.count};
   }
-  /// The moving average begins as the weights do.
+  /// The moving average starts as the weights.
   void begin_average() {
     for (const Shard& s : plan.shards)
       if (s.moments >= 0) std::copy_n(floats(plan.params_all) + s.params, s.count, average() + s.moments);
   }
   float* average() { return floats(plan.ema_all); }
   void exchange() { (*execute_)(link(plan, plan.exchange, spec_.run.serial), 0); }
-  std::vector<std::byte> copies() {  // in 16 bits
+  std::vector<std::byte> copies() {  // 16-bit copies
     if (!plan.params16_all) return {};
     const std::byte* const at = backend_->at(plan.params16_all);
     return {at, at + plan.buffers[plan.params16_all.buffer].bytes()};
@@ -160,7 +161,7 @@ class InProcess {
 
  private:
   float* floats(const View& v) { return reinterpret_cast<float*>(backend_->at(v)); }
-  // Samples come again after some steps; a target is what a net can learn of its input.
+  // Samples repeat after some steps; targets are functions of the input that a net can learn.
   void sample(int64_t index, float* input, float* target) const {
     static std::map<std::pair<int64_t, int64_t>, std::vector<float>> made;  // by sample and size
     std::vector<float>& x = made[{index % kSamples, inputs_}];
@@ -184,7 +185,7 @@ class InProcess {
   std::optional<Comm> comm_;
   std::optional<Executor> execute_;
   SlowWork slow_;
-  Errands errands_;
+  BackgroundWriter background_;
   std::optional<Watchdog> watchdog_;
   int64_t inputs_ = 0, targets_ = 0;  // elements of a sample
   int64_t dp_ = 0, classes_ = 0;

@@ -1,5 +1,5 @@
-// Jacobians against what is computed otherwise: an mlp's by the chain rule and by finite differences, both in
-// float64; other nets' along random directions, by differences of their own forecasts.
+// Jacobians against independent computations: for an mlp the chain rule and finite differences in float64;
+// for other nets finite differences of their forecasts along random directions.
 #include "model/inference/jacobian.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ double slope_of(const std::string& activation, double x) {
   return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
 }
 
-// The net at x, and its Jacobian [out, in] by products of the layers' own.
+// The net at x, and its Jacobian [out, in] as the product of the layers' Jacobians.
 Reals forward64(const std::vector<Layer64>& net, const std::string& activation, Reals x, Reals* jacobian) {
   const auto inputs = static_cast<int64_t>(x.size());
   Reals J(static_cast<size_t>(inputs * inputs), 0.0);
@@ -88,7 +88,7 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
   std::mt19937_64 random(std::random_device{}());
   std::normal_distribution<double> normal;
   for (const std::string activation : {"gelu", "relu", "silu", "tanh"}) {
-    Jacobian jacobian(wide_mlp(activation), 3, 1);  // passes of 3, 3 and 1 of rows
+    Jacobian jacobian(wide_mlp(activation), 3, 1);  // row passes of 3, 3 and 1
     ASSERT_EQ(jacobian.inputs(), 7);
     ASSERT_EQ(jacobian.outputs(), 5);
     std::vector<Layer64> net;
@@ -102,7 +102,7 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
         net.back().bias = values;
     }
     jacobian.weights_changed();
-    Reals computed, wanted, differenced;  // of all samples: a single one may cancel by chance
+    Reals computed, wanted, differenced;  // over all samples: a single one may cancel
     for (int sample = 0; sample < 16; ++sample) {
       std::vector<float> x(7);
       for (float& v : x) v = static_cast<float>(normal(random));
@@ -113,7 +113,7 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
       ASSERT_EQ(got.size(), want.size());
       computed.insert(computed.end(), got.begin(), got.end());
       wanted.insert(wanted.end(), want.begin(), want.end());
-      if (activation == "relu") continue;  // has kinks
+      if (activation == "relu") continue;  // not differentiable
       Reals differences(want.size());
       for (int64_t i = 0; i < 7; ++i) {
         const double h = 1e-5;
@@ -124,7 +124,7 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
         for (int64_t o = 0; o < 5; ++o) differences[o * 7 + i] = (above[o] - below[o]) / (2 * h);
       }
       differenced.insert(differenced.end(), differences.begin(), differences.end());
-      // Some rows, in another order
+      // Selected rows in another order
       const std::vector<float> some = jacobian.rows(x.data(), {4, 1});
       for (int64_t i = 0; i < 7; ++i) {
         EXPECT_EQ(some[i], got[28 + i]);
@@ -138,7 +138,7 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
   }
 }
 
-// Along random directions, against differences of the forecasts in fp32: of a ViT's and a unet's patches.
+// Along random directions against fp32 differences of forecasts, for the patches of a ViT and a unet.
 TEST(Jacobians, OfFieldsAreThoseOfTheForecasts) {
   std::mt19937_64 random(std::random_device{}());
   std::normal_distribution<double> normal;
@@ -147,7 +147,7 @@ TEST(Jacobians, OfFieldsAreThoseOfTheForecasts) {
     trained_to(dir / "run", {"net.in_channels=3", "net.out_channels=2"}, 1, 10, {}, net);
     const fs::path checkpoint = find_checkpoint(fs::path(dir / "run"));
     const CheckpointState state = read_state(checkpoint);
-    // Attention's workspace is for so many threads, and kernels use all that OpenMP gives them.
+    // Attention's workspace is per thread, and kernels use all threads of OpenMP.
     Forecaster forecast(checkpoint, state, 2, omp_get_max_threads());
     Jacobian jacobian(state.spec, 3, omp_get_max_threads());
     jacobian.take_weights(forecast);
@@ -176,7 +176,7 @@ TEST(Jacobians, OfFieldsAreThoseOfTheForecasts) {
   }
 }
 
-// Its program computes no gradient of a weight.
+// The Jacobian's program computes no weight gradients.
 TEST(Jacobians, NeedNoGradientsOfParameters) {
   const Jacobian jacobian(wide_mlp("gelu"), 1, 1);
   const Plan& plan = jacobian.plan();
@@ -192,7 +192,7 @@ TEST(Jacobians, NeedNoGradientsOfParameters) {
 }
 
 TEST(Jacobians, AreSummedUpAsTheirDefinitionsSay) {
-  // Two samples of [2, 3]: diag(3, 4), and rows that depend on one another
+  // Two samples of [2, 3]: diag(3, 4), and a matrix of rank one
   const JacobianRecord r = statistics_of({{3, 0, 0, 0, 4, 0}, {1, -2, 2, 2, -4, 4}}, 2, 3);
   EXPECT_EQ(r.samples, 2);
   EXPECT_NEAR(r.frobenius, (5 + std::sqrt(45.0)) / 2, 1e-12);

@@ -10,7 +10,7 @@
 namespace isobar {
 namespace {
 
-class Adding : public NullBackend {  // writes[0] = reads[0] + 1 + micro-batch, on the whole view
+class Adding : public NullBackend {  // writes[0] = reads[0] + 1 + micro-batch
  public:
   using NullBackend::NullBackend;
   void launch(const Op& op, int32_t micro, int32_t slot) override {
@@ -57,7 +57,8 @@ class Lanes : public testing::Test {
 
 class Programs : public Lanes, public testing::WithParamInterface<bool> {};  // serial
 
-// Activations go down the ranks and come back, each rank adding to them; sums over all ranks run beside it.
+// Activations travel through the ranks and back, each rank adding to them, while sums over all ranks run in
+// parallel.
 TEST_P(Programs, ValuesAreThoseOfOneRankAfterTheOther) {
   std::vector<int> all;
   for (int r = 0; r < world; ++r) all.push_back(r);
@@ -91,7 +92,7 @@ TEST_P(Programs, ValuesAreThoseOfOneRankAfterTheOther) {
   for (int step = 0; step < 3; ++step) {
     std::fill(memory.begin(), memory.end(), 0.0f);
     run(program, step);
-    const int each = micro_batches;  // 1 + the last micro-batch's number
+    const int each = micro_batches;  // 1 + index of the last micro-batch
     EXPECT_EQ(floats(backend, out), std::vector<float>(n, each * (rank + 1)));
     EXPECT_EQ(floats(backend, grad_out), std::vector<float>(n, each * (world + world - rank)));
     EXPECT_EQ(floats(backend, x), std::vector<float>(n, each * world));
@@ -100,7 +101,7 @@ TEST_P(Programs, ValuesAreThoseOfOneRankAfterTheOther) {
   for (const OpTime& t : run.op_times()) EXPECT_EQ(t.count, 3 * micro_batches);
   EXPECT_EQ(run.progress(), static_cast<int64_t>(3 * program.instrs.size()));
   EXPECT_EQ(run.now_running(), "idle");
-  // Spans: every lane's ops in order and none before the op it waits for has ended.
+  // Spans: every lane's ops are in order, and none starts before the op that it waits for has ended.
   const Timeline timeline = recorder.take();
   ASSERT_EQ(timeline.spans.size(), 3 * program.instrs.size());
   std::vector<int64_t> ended(program.instrs.size());
@@ -118,8 +119,8 @@ TEST_P(Programs, ValuesAreThoseOfOneRankAfterTheOther) {
   }
 }
 
-// Rank 0's receive stands before a sum that its peer needs in order to send. (Overlapped only: check()
-// refuses such a plan, for want of a serial run.)
+// Rank 0 posts a receive before a sum that its peer needs in order to send. (Overlapped only: check() rejects
+// such a plan, because it has no serial order.)
 TEST_F(Lanes, AReceiveHoldsUpNoOtherLane) {
   std::vector<int> all;
   for (int r = 0; r < world; ++r) all.push_back(r);
@@ -143,7 +144,7 @@ TEST_F(Lanes, AReceiveHoldsUpNoOtherLane) {
   }
 }
 
-// Rank 1 fails while its receive waits; the message comes later, and finds the memory still there.
+// Rank 1 fails while its receive is pending; the message arrives later and must find valid memory.
 TEST_F(Lanes, AnErrorEndsWhatIsInFlight) {
   const int pair = rank < 2 ? b.group("forward", {0, 1}) : -1;
   const View x = b.io("x", DType::f32, 100), y = b.io("y", DType::f32, 100), z = b.io("z", DType::f32, 100);

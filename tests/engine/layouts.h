@@ -1,6 +1,6 @@
-// Whole runs of the real command under a layout, held against one rank: losses of ten steps and the weights
-// after them. The net has an odd number of blocks (uneven stages) and 35 tokens (uneven over 2, 3 and 4
-// ranks). fp32, unless the words say otherwise; what may differ is the order of sums.
+// Runs of the real command under a layout, compared with one rank: losses of ten steps and the final weights.
+// The net has an odd number of blocks (uneven stages) and 35 tokens (uneven over 2, 3 and 4 ranks). fp32 by
+// default; only the order of sums may differ.
 //
 //   expect_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=3"});
 //   const TrainedNet many = run(dir / "many", {"layout.dp=2"}, 2);   // many.record.losses.at(10),
@@ -33,31 +33,30 @@ struct TestNet {
   Words set;
 };
 inline const TestNet kVit{tiny(), kNet};
-// 7 x 5 tokens of 8 x 8 points would not merge two by two: 6 x 8. Nine parts between its ends, of four kinds.
+// 6 x 8 tokens, because 7 x 5 would not merge two by two. Nine parts of four kinds between its ends.
 inline const TestNet kUnet{
     source_dir() + "/configs/models/unet-tiny.yaml",
     {"net.img_height=48", "net.img_width=64", "train.global_batch=12", "train.steps=10", "train.lr=3e-3",
      "train.seed=5", "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
 
-// Three steps of message passing, the last of which gives less: stages of one part and of two.
+// Three message-passing steps, the last with fewer outputs: stages of one part and of two.
 inline const TestNet kGraph{source_dir() + "/configs/models/regional-gnn-tiny.yaml",
                             {"train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5",
                              "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
 
-// Three resolutions with skip connections, windows that no size divides, a conditioning that goes through all
-// blocks.
+// Three resolutions with skip connections, windows that do not divide the grid, conditioning in all blocks.
 inline const TestNet kAurora{source_dir() + "/configs/models/aurora-tiny.yaml",
                              {"train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5",
                               "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
 
-// 14, 7 and 4 rows of patches: rows of windows lie in two bands, and a band may have no window of its own.
+// 14, 7 and 4 rows of patches: windows span two bands, and a band may have no window of its own.
 inline TestNet tall_aurora() {
   TestNet net = kAurora;
   net.set.push_back("net.img_height=28");
   return net;
 }
 
-// Grid to mesh, three steps, and back: five parts between its ends.
+// Grid to mesh, three steps, mesh to grid: five parts between its ends.
 inline const TestNet kGlobe{source_dir() + "/configs/models/graphcast-tiny.yaml", kGraph.set};
 
 struct TrainedNet {
@@ -89,7 +88,7 @@ inline TrainedNet run(const std::string& out, const Words& layout, int64_t ranks
   return trained_to(out, layout, ranks, 10, more, net);
 }
 
-// |a - b| over |a|, of all weights together
+// |a - b| / |a| over all weights together
 inline double distance(const TensorFile& a, const TensorFile& b) {
   double difference = 0, size = 0;
   EXPECT_EQ(a.tensors.size(), b.tensors.size());
@@ -194,7 +193,7 @@ inline Reordered& reordered_one_rank(const TestNet& net) {
 }
 
 inline void expect_like_one_rank(const Words& layout, const TestNet& net = kVit) {
-  static int cases = 0;  // of this test; a sanitizer makes a run so slow that one in four must do there
+  static int cases = 0;  // sanitizers are slow: one case in four must suffice
   if (kSanitized && cases++ % 4 != 0) return;
   int64_t ranks = 1;
   std::string title;

@@ -1,4 +1,4 @@
-// Layouts that nobody thought of: random legal ones, with everything that goes with them.
+// Random legal layouts with random policies, for combinations that no other test lists.
 #include <random>
 
 #include "model/base/error.h"
@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-// A layout of 2 to 8 ranks with everything that goes with it, legal for this net; its words.
+// Settings of a random layout of 2 to 8 ranks with policies that are legal for this net.
 Words random_legal(std::mt19937& random, const TestNet& net) {
   const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
   for (;;) {
@@ -20,7 +20,7 @@ Words random_legal(std::mt19937& random, const TestNet& net) {
     std::shuffle(axes.begin(), axes.end(), random);
     const std::string schedule =
         pp == "1" ? pick({"gpipe", "1f1b"}) : pick({"gpipe", "1f1b", "interleaved", "zb-h1"});
-    const bool late = schedule == "zb-h1";  // weight gradients: needs activations and whole gradients
+    const bool late = schedule == "zb-h1";  // zb-h1 needs activations and whole gradients
     const std::string recompute = late ? "none" : pick({"none", "selective", "full"});
     Words words = {
         "layout.dp=" + dp,
@@ -49,7 +49,7 @@ Words random_legal(std::mt19937& random, const TestNet& net) {
   }
 }
 
-void random_ones(const TestNet& net) {  // ISOBAR_RANDOM_LAYOUTS: how many
+void random_ones(const TestNet& net) {  // ISOBAR_RANDOM_LAYOUTS: number of layouts
   const char* wanted = std::getenv("ISOBAR_RANDOM_LAYOUTS");
   const uint32_t seed = std::random_device{}();
   for (uint32_t i = 0; i < (wanted ? std::stoul(wanted) : 4); ++i) {

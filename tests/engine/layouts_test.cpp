@@ -1,5 +1,5 @@
-// Every way to lay a run out over ranks trains like one rank: each axis alone, all of them together, and on
-// one lane as on many. (All layouts of up to 8 ranks: product.cpp.)
+// Every layout trains like one rank: each axis alone, all together, serial and overlapped. (product.cpp
+// covers all layouts of up to 8 ranks.)
 #include "tests/engine/layouts.h"
 
 namespace isobar {

@@ -42,7 +42,7 @@ TEST(Layouts, OtherLosses) {
   }
 }
 
-// Its one moment is cut, saved and loaded like Adam's two.
+// The single moment is partitioned, saved and loaded like Adam's two.
 TEST(Layouts, SgdWithMomentum) {
   const Words sgd = {"train.optimizer=sgd", "train.lr=1", "train.weight_decay=0.01",
                      "train.lr_schedule=constant"};
@@ -70,7 +70,7 @@ TEST(Layouts, SgdWithMomentum) {
             1e-5);
 }
 
-// The norm that is clipped is that of the whole net's gradient, each element once.
+// Clipping uses the norm of the whole net's gradient, with each element counted once.
 TEST(Layouts, ClipByTheGlobalNorm) {
   const Words clip = {"train.grad_clip=0.02"};
   const Folder dir;
@@ -99,7 +99,7 @@ TEST(Layouts, ClipByTheGlobalNorm) {
   }
 }
 
-// fp16: a scale far too large at first; every rank must skip the same steps, and learning begins when it
+// fp16: the initial scale is far too large; every rank must skip the same steps, and learning begins once it
 // fits.
 TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
   const Words fp16 = {"policy.amp=fp16", "train.initial_loss_scale=1e12", "train.loss_scale_window=2",
@@ -128,7 +128,7 @@ TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
   }
   EXPECT_GT(expected.back(), static_cast<int>(expected.size())) << "it never grew into an overflow again";
   EXPECT_LT(one.record.losses.at(40), 0.95 * one.record.losses.at(1));
-  // Scale and counters come back with a checkpoint.
+  // A checkpoint restores scale and counters.
   const int last_skip = *std::find_if(expected.rbegin(), expected.rend(), [](int s) { return s < 36; });
   char name[32];
   std::snprintf(name, sizeof name, "step-%08d", last_skip);

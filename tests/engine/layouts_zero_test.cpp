@@ -1,5 +1,5 @@
-// What is cut over the ranks that hold the same parameters: ZeRO's stages, with moments in host memory, with
-// gradients in bf16, and across checkpoints.
+// ZeRO stages, which partition state over ranks with the same parameters: with offloaded moments, bf16
+// gradients, and across checkpoints.
 #include "tests/engine/layouts.h"
 
 namespace isobar {
@@ -22,8 +22,8 @@ TEST(Layouts, ZeroRedundancy) {
                         "policy.schedule=zb-h1", "policy.bucket_mb=0.05"});
 }
 
-// Two addends have one sum: over two ranks and with one micro-batch, ZeRO changes nothing, not even the last
-// bit, whatever the type.
+// A sum of two addends does not depend on their order: with two ranks and one micro-batch ZeRO changes not a
+// single bit, in any type.
 TEST(Layouts, ZeroStagesAreTheSameToTheBit) {
   for (const auto& [amp, grads] : {std::pair{"policy.amp=none", "policy.main_grads_dtype=fp32"},
                                    {"policy.amp=bf16", "policy.main_grads_dtype=fp32"},
@@ -43,7 +43,7 @@ TEST(Layouts, ZeroStagesAreTheSameToTheBit) {
   }
 }
 
-// Where the moments live is nothing to what is learnt.
+// The location of the moments does not affect training.
 TEST(Layouts, OffloadChangesNothing) {
   int n = 0;
   const Folder dir;
@@ -67,7 +67,7 @@ TEST(Layouts, OffloadChangesNothing) {
   }
 }
 
-// Gradients that are kept and reduced in bf16 (8 bits): close to, and not the same as, those in f32.
+// Gradients accumulated and reduced in bf16 (8 bits) are close to those in f32, but not equal.
 TEST(Layouts, GradientsInBf16) {
   const Folder dir;
   int n = 0;
@@ -90,7 +90,7 @@ TEST(Layouts, GradientsInBf16) {
   }
 }
 
-// A checkpoint knows the net, not the layout.
+// A checkpoint does not depend on the layout that wrote it.
 TEST(Layouts, ResumeAsAnyOther) {
   const Folder dir;
   const Words save = {"train.checkpoint_every=5"};

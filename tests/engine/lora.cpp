@@ -1,7 +1,7 @@
 // Run by mpiexec with 1, 2 or 4 ranks: low-rank adapters and partly frozen nets against PyTorch in float64
-// (tests/fixtures/make_lora.py), under the layouts of that world: loss and every gradient, which is what one
-// step of plain descent moves the weights by. What is frozen does not move by a bit. Saved activations and
-// scratch begin as no numbers, and all of the planned bytes are used.
+// (tests/fixtures/make_lora.py), under layouts of that world size. Compares the loss and every gradient,
+// taken from the weights' change in one step of plain SGD. Frozen parameters do not change by a bit, working
+// memory starts as NaN, and all planned bytes are used.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int64_t kBatch = 4, kSteps = 2;  // of the fixture
+constexpr int64_t kBatch = 4, kSteps = 2;  // as in the fixture
 
 const std::string& fixture() {
   static const std::string path = source_dir() + "/tests/fixtures/lora_fixture.safetensors";
@@ -132,7 +132,7 @@ double worst_gradient(const Case& c, const Plan& plan, const Weights& moved, dou
     return std::sqrt(error / size);
   }
   for (const auto& [name, d] : off) {
-    std::string scale = name;  // softmax ignores what is equal for all keys: this one's gradient is zero
+    std::string scale = name;  // softmax ignores a shift of all keys: this gradient is zero
     if (const size_t k = name.find(".k.bias"); k != std::string::npos) scale.replace(k, 3, ".q.");
     EXPECT_GT(sizes.at(scale), 0) << name;
     most = worst(most, d / sizes.at(scale));
@@ -163,14 +163,14 @@ void expect_like_pytorch(const Case& c, const Words& layout, double loss_bound, 
     EXPECT_LE(idle.scratch, idle.excused);
     EXPECT_LE(idle.saved, kSlack);
     if (mpi.rank() == 0) std::printf("%-90s loss %.1e, gradients %.1e\n", title.c_str(), e.loss, e.gradient);
-  } catch (const std::exception& error) {  // the others wait for this rank
+  } catch (const std::exception& error) {  // the other ranks wait for this one
     std::printf("FAILED on rank %d: %s in %s\n", mpi.rank(), error.what(), title.c_str());
     std::fflush(stdout);
     mpi.abort(1);
   }
 }
 
-/// Of this many ranks.
+/// Layouts of this number of ranks.
 std::vector<Words> layouts_of(int ranks) {
   const std::string one = "policy.micro_batch=1", two = "policy.micro_batch=2",
                     sequence = "policy.sequence_parallel=true";
@@ -216,7 +216,7 @@ bool takes(const Case& c, const Words& layout) {
     return std::any_of(layout.begin(), layout.end(),
                        [&](const std::string& w) { return w.starts_with(beginning); });
   };
-  if (c.net == "unet" && (any("policy.sequence") || any("layout.cp"))) return false;  // refused
+  if (c.net == "unet" && (any("policy.sequence") || any("layout.cp"))) return false;  // not supported
   return c.name != "vit.rolled" || !any("policy.schedule=zb-h1");
 }
 
@@ -227,8 +227,8 @@ TEST(Lora, AgreesWithFloat64InEveryLayout) {
       if (takes(c, layout)) expect_like_pytorch(c, layout, 1e-6);
 }
 
-// Frozen matrices are there in 16 bits alone. PyTorch's autocast is off by up to 0.036 of these gradients, of
-// merged weights.
+// Frozen matrices exist in 16 bits only. For comparison, PyTorch's autocast deviates by up to 0.036 from
+// these gradients.
 TEST(Lora, AgreesIn16BitsAsFarAsThoseGo) {
   omp_set_num_threads(1);
   for (const Case& c : cases())

@@ -1,5 +1,5 @@
-// The life of a run with adapters: it starts from a base, keeps that, resumes to the bit; what forecasts and
-// exports make of its checkpoint is the net that it validated.
+// A run with adapters: it starts from a base, leaves that unchanged, and resumes bit for bit; forecasts and
+// exports of its checkpoint give the net that it validated.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,12 +77,12 @@ TEST_F(LoraRun, KeepsItsBaseToTheBitAndNoMomentsOfIt) {
     if (!adapter) EXPECT_EQ(t.values, base.tensors.at(name).values) << name;
   }
   EXPECT_EQ(now.tensors.size(), base.tensors.size() + adapters);
-  EXPECT_EQ(adapters, 2u * (1 + 3 + 2 + 2));  // blocks; of q, k and v one A and three B; proj; fc1
+  EXPECT_EQ(adapters, 2u * (1 + 3 + 2 + 2));  // blocks; one A and three B for q, k, v; proj; fc1
   const std::vector<double>& b = now.tensors.at("blocks.0.attn.q.lora_B.weight").values;
   EXPECT_GT(*std::max_element(b.begin(), b.end()), 1e-3) << "it has learnt nothing";
 }
 
-// B begins as zeros: the net is its base.
+// B starts as zeros, so the net equals its base.
 TEST_F(LoraRun, BeginsAsItsBase) {
   const auto base = validations(base_run()), adapted = validations(adapted_run());
   EXPECT_NEAR(adapted.at(0) / base.at(6), 1, 1e-6);
@@ -115,7 +115,7 @@ TEST_F(LoraRun, TrainsAlikeOnSeveralRanksAndIn16Bits) {
     ASSERT_EQ(e.code, 0) << e.text;
     for (const auto& [step, loss] : validations(adapted_run()))
       EXPECT_NEAR(validations(run).at(step) / loss, 1, c.bound) << step << c.words[0];
-    // Of 16 bits a frozen matrix is kept as products read it.
+    // In 16-bit modes frozen matrices are stored in 16 bits.
     const double rounding = c.bound > 1e-3 ? 1.0 / 256 : 0;
     const TensorFile base = weights(base_run(), 6), now = weights(run, 6);
     for (const auto& [name, t] : base.tensors)
@@ -136,7 +136,7 @@ TEST_F(LoraRun, MergedWeightsGiveTheAdaptersOutputs) {
   const Ended exported = Child({command(), "export", adapted_run(), "-o", merged_file, "--json"}).wait();
   ASSERT_EQ(exported.code, 0) << exported.text;
   EXPECT_EQ(json::parse(exported.text).at("merged"), 2 * (3 + 1 + 1));
-  EXPECT_EQ(Child({command(), "export", adapted_run(), "-o", merged_file}).wait().code, 2);  // it is there
+  EXPECT_EQ(Child({command(), "export", adapted_run(), "-o", merged_file}).wait().code, 2);  // file exists
   const std::string run = dir / "from-merged";
   const Ended e = train_command(data() + Words{"train.init_from=" + merged_file, "train.steps=1",
                                                "train.valid_every=1", "run.out=" + run});
@@ -161,7 +161,7 @@ TEST(LoraWeights, AreMergedAsInFloat64) {
       most = worst(most, std::abs(static_cast<double>(now[i]) - static_cast<double>(wanted[i])));
   }
   EXPECT_GT(matrices, 20);
-  EXPECT_LE(most, 2e-7);  // half a last place of what is below 4
+  EXPECT_LE(most, 2e-7);  // half an ulp below 4
 }
 
 TEST(LoraWeights, ABaseThatIsNoneIsRefused) {

@@ -1,5 +1,5 @@
-// Run by mpiexec with 1, 2 or 4 ranks: losses with weights by variable, level and intensity against PyTorch
-// in float64 (tests/fixtures/make_losses.py), under layouts of that world: loss and every gradient.
+// Run by mpiexec with 1, 2 or 4 ranks: losses weighted by variable, level and intensity against PyTorch in
+// float64 (tests/fixtures/make_losses.py), under layouts of that world size: loss and every gradient.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -92,7 +92,7 @@ TEST(ChannelLosses, AgreeWithFloat64InEveryLayout) {
         if (mpi.rank() == 0)
           std::printf("%-70s loss %.1e, gradients %.1e\n", title.c_str(),
                       std::abs(loss / loss_values(c.name + "/loss").at(0) - 1), std::sqrt(all[0] / all[1]));
-      } catch (const std::exception& e) {  // the others wait for this rank
+      } catch (const std::exception& e) {  // the other ranks wait for this one
         std::printf("FAILED on rank %d: %s in %s\n", mpi.rank(), e.what(), title.c_str());
         std::fflush(stdout);
         mpi.abort(1);
@@ -100,8 +100,8 @@ TEST(ChannelLosses, AgreeWithFloat64InEveryLayout) {
     }
 }
 
-// Of the source's 4 + 5 x 13 channels: surface 2t 3.5, 10u 0.77, 10v 0.66, msl 1.6; z 3.5, q 0.8, t 1.7, u
-// 0.87, v 0.6 on every level; alpha 1/4, beta and gamma 1
+// Weights published with Aurora for 4 + 5 x 13 channels: surface 2t 3.5, 10u 0.77, 10v 0.66, msl 1.6; z 3.5,
+// q 0.8, t 1.7, u 0.87, v 0.6 on every level; alpha 1/4, beta and gamma 1
 TEST(ChannelLosses, AurorasAreThoseOfItsSource) {
   RunSpec spec = load_run_spec(
       source_dir() + "/configs/models/aurora-small.yaml",

@@ -1,4 +1,4 @@
-// Learning rates against their closed forms, and the plateau's against PyTorch's.
+// Learning rates against closed forms, and the plateau schedule against PyTorch.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ TEST(LearningRate, GrowsWithTheBatchOrItsRoot) {
   EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.4);
 }
 
-// torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.15 on these losses, lr 0.4, factor 0.5
+// Output of torch.optim.lr_scheduler.ReduceLROnPlateau (PyTorch 2.15) on these losses, lr 0.4, factor 0.5
 TEST(LearningRate, PlateauIsPyTorchs) {
   const double losses[] = {1.0,    0.9,   0.895, 0.894, 0.893, 0.9,  0.95, 0.8,  0.81, 0.799,
                            0.7995, 0.805, 0.81,  0.7,   0.71,  0.72, 0.73, 0.74, 0.75, 0.76,

@@ -1,5 +1,5 @@
-// Fields of which a part is missing (data.mask), through the real command: every net under every axis trains
-// as one rank does, nothing depends on what stands where nothing counts, and metrics are those of what does.
+// Fields with missing values (data.mask) through the real command: every net under every axis trains like one
+// rank, masked values have no influence, and metrics cover the unmasked points only.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 
@@ -34,7 +34,7 @@ TEST(Masked, EveryNetTrainsLikeOneRank) {
   expect_like_one_rank({"layout.cp=2", "layout.tp=2", "policy.micro_batch=6"}, masked(kAurora));
 }
 
-// Nothing depends on what stands on land: not the statistics, nor the loss, the weights, the errors.
+// Values on land influence neither statistics nor loss, weights or errors.
 TEST(Masked, WhatIsLeftOutHasNoInfluence) {
   const Folder dir;
   const TestNet base = two_channels(kVit);
@@ -64,7 +64,7 @@ TEST(Masked, WhatIsLeftOutHasNoInfluence) {
   }
 }
 
-// The baseline by plain loops over the file, the net's error by `forecast`'s own fields, and by `verify`.
+// The baseline is recomputed from the file, the net's error from `forecast`'s output and by `verify`.
 TEST(Masked, MetricsAreOfWhatCounts) {
   const Folder dir;
   const TestNet net = two_channels(kVit);
@@ -80,7 +80,7 @@ TEST(Masked, MetricsAreOfWhatCounts) {
 
   constexpr int64_t kFirst = Ocean::kTimes / 2, kSamples = Ocean::kTimes - kFirst - 1;
   double mean[2], std[2];
-  for (int64_t c = 0; c < 2; ++c) {  // of the training part, of what is there
+  for (int64_t c = 0; c < 2; ++c) {  // training part, unmasked points
     double n = 0, sum = 0, squares = 0;
     for (int pass = 0; pass < 2; ++pass)
       for (int64_t t = 0; t < kFirst; ++t)
@@ -95,7 +95,7 @@ TEST(Masked, MetricsAreOfWhatCounts) {
     return std::cos((70 - 100.0 * static_cast<double>(y) / static_cast<double>(sea.rows)) * std::numbers::pi /
                     180);
   };
-  // `guess`: normalised
+  // `guess`: normalised prediction
   const auto rmse = [&](int64_t c, const auto& guess) {
     double total = 0;
     for (int64_t s = 0; s < kSamples; ++s) {
@@ -111,16 +111,16 @@ TEST(Masked, MetricsAreOfWhatCounts) {
     return total / static_cast<double>(kSamples);
   };
   for (int64_t c = 0; c < 2; ++c) {
-    const double want = rmse(c, [&](int64_t s, int64_t y, int64_t x) {  // what is missing is the mean
+    const double want = rmse(c, [&](int64_t s, int64_t y, int64_t x) {  // missing values are the mean
       return sea.seen(kFirst + s, c, y, x) ? (sea.value(kFirst + s, c, y, x) - mean[c]) / std[c] : 0.0;
     });
     EXPECT_NEAR(valid["persistence_rmse"][static_cast<size_t>(c)].get<double>(), want, 2e-5 * want);
   }
 
   const std::string fields = dir / "forecast.nc";
-  const Ended told = Child({command(), "forecast", dir / "run", "-o", fields, "--json"}).wait();
-  ASSERT_EQ(told.code, 0) << told.text;
-  const json forecast = json::parse(told.text.substr(told.text.find('{')));
+  const Ended reported = Child({command(), "forecast", dir / "run", "-o", fields, "--json"}).wait();
+  ASSERT_EQ(reported.code, 0) << reported.text;
+  const json forecast = json::parse(reported.text.substr(reported.text.find('{')));
   int nc = -1;
   NC(nc_open(fields.c_str(), NC_NOWRITE, &nc));
   for (int64_t c = 0; c < 2; ++c) {
@@ -154,7 +154,7 @@ TEST(Masked, MetricsAreOfWhatCounts) {
                 1e-3);
   }
 
-  // Two steps on: what it says where nobody looked is not read again, by either command
+  // With two steps, predictions at masked points must not be fed back, by either command
   const Ended two = Child({command(), "verify", dir / "run", "--steps", "2", "--json"}).wait(),
               ahead = Child({command(), "forecast", dir / "run", "--steps", "2", "-o", dir / "two.nc",
                              "--json", "--batch", "3"})

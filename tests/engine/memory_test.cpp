@@ -1,5 +1,5 @@
-// Predicted memory against what a run takes: the engine touches the last bytes of the planned arena and not
-// one beyond it; a process's resident memory is the planned total and a constant.
+// Predicted memory against actual use: the engine touches the last bytes of the planned arena and none
+// beyond; a process's resident memory is the planned total plus a constant.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -16,13 +16,11 @@
 namespace isobar {
 namespace {
 
-// 4-10 MB was seen: what libraries allocate, their just-in-time kernels and packing buffers, OpenMP, one
-// thread, no MPI session. Pages of the files themselves come on top: how many of them the kernel maps at a
-// time is its own affair.
+// Constant for allocations of libraries, JIT kernels, packing buffers and OpenMP, with one thread and no MPI.
+// Pages of the program files are additional, because the kernel decides how many it maps.
 constexpr double kProcessBytes = 6.5e6;
 
-/// What matrix products keep beside the arena: f32 copies of their operands where a precision has to be
-/// emulated.
+/// Memory of matrix products outside the arena: f32 copies of operands when a precision is emulated.
 int64_t product_workspace(const Plan& plan) {
   int64_t most = 0;
   const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
@@ -106,8 +104,7 @@ TEST(Memory, ResidentMemoryIsWithin5PercentOfThePlanAndAConstant) {
     const Plan plan = build_plan(spec, 0, cpu_workspace(1));
     const auto planned = static_cast<double>(plan.memory.total() + product_workspace(plan));
     const Folder dir;
-    // What a heap keeps of freed blocks is luck (6 to 12 MB came and went with the length of a path): large
-    // ones go back at once here.
+    // The heap may retain freed blocks unpredictably, so large blocks are returned to the kernel at once.
     Words words = {"env", "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=262144"};
     const Words train =
         train_words(tiny(), with({"train.steps=2", "run.threads=1", "run.out=" + (dir / "run")}, set));

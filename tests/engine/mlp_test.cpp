@@ -1,5 +1,5 @@
-// net.kind: mlp, what there is to it besides its training (parity_test.cpp, product_mlp.cpp): parameters,
-// parts, layouts that it can be cut into, and what is refused.
+// net.kind: mlp apart from training (parity_test.cpp, product_mlp.cpp): parameters, parts, partitioning, and
+// rejected settings.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ TEST(Mlp, HasTheEmulatorsParameters) {
   }
 }
 
-// 784-h-h-10 with biases, of the source's demo (systems.md, section 5)
+// 784-h-h-10 with biases, as in the reference demo (systems.md, section 5)
 TEST(Mlp, HasTheClassifiersParameters) {
   const auto parameters = [](const Words& set) {
     return build_plan(load_run_spec(source_dir() + "/configs/models/mlp-classifier.yaml", set), 0,
@@ -118,7 +118,7 @@ TEST(Mlp, IsCutIntoStages) {
   EXPECT_EQ(cuts[1], 2) << "the wide one alone is heavier than all others";
 }
 
-// Ranks say the same to one another, and hold every parameter, under whatever cuts the net.
+// Ranks' sends and receives match and every parameter has an owner, under every partitioning.
 TEST(Mlp, PlansFitTogetherUnderEveryLayout) {
   const Words deep = {"net.hidden=[24,24,24,24,9,9,24,24]", "net.out_features=3", "train.global_batch=16",
                       "policy.micro_batch=2"};
@@ -138,7 +138,7 @@ TEST(Mlp, PlansFitTogetherUnderEveryLayout) {
   }
 }
 
-// Groups of layers keep what enters the first, and no more: the memory of the others is free until backward.
+// Recomputed groups of layers save only the input of the first layer.
 TEST(Mlp, RecomputesInGroupsForLessMemory) {
   const auto saved = [](const Words& set) {
     Words all = {"net.hidden=[256,256,256,256,256,256,256,256,256]", "train.global_batch=512"};

@@ -1,5 +1,5 @@
-// What a program says over MPI, call for call: a layer on MPI's profiling interface. Preloaded, it stands
-// between the unchanged command and the library, writes down every communication and passes it on.
+// Records every MPI communication of a program through MPI's profiling interface. Preloaded, it logs each
+// call of the unchanged command and forwards it to the library.
 //
 //   LD_PRELOAD=build/libmpi_counter.so ISOBAR_MPI_CALLS=DIR isobar train … --ranks 4
 //
@@ -21,8 +21,9 @@ namespace {
 
 std::mutex mutex;
 std::string lines;
-std::map<MPI_Comm, int> ids = {{MPI_COMM_WORLD, 0}};  // handles are used again after MPI_Comm_free
-// The watchdog's, which alone is a duplicate of the world: beats; of the ranks that share memory: host
+std::map<MPI_Comm, int> ids = {{MPI_COMM_WORLD, 0}};  // MPI_Comm_free recycles handles
+// Names of special communicators: beats (the watchdog's, the only duplicate of the world), host (ranks that
+// share memory)
 std::map<MPI_Comm, std::string> named;
 int made = 0;
 

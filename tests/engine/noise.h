@@ -1,4 +1,4 @@
-// Numbers that no test can expect.
+// Random numbers from a fresh seed.
 #pragma once
 #include <cstdint>
 #include <random>

@@ -1,4 +1,4 @@
-// An archive of fields that are missing on land, and now and then at sea, for any net of images.
+// An archive of fields that are missing on land and occasionally at sea, for any image net.
 //
 //   const TestNet net = masked(two_channels(kVit));       // trains on one, with data.mask: missing
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace isobar {
 
-// Variables v00, v01 … that go round, and `ocean`, 1 where they are. Where `land` is given they are that
-// there, else missing, as some points are now and then of the first variable.
+// Moving fields v00, v01 … and `ocean`, which is 1 at sea. On land the variables equal `land` if given, else
+// they are missing; the first variable is also missing at some sea points and times.
 struct Ocean {
   static constexpr int64_t kTimes = 40;
   static constexpr float kFill = -9e9f;
@@ -71,7 +71,7 @@ struct Ocean {
   }
 };
 
-/// `Net`: a configuration and what is set of it
+/// `Net`: a configuration with its settings
 template <class Net>
 Ocean ocean_for(const Net& net) {
   const RunSpec spec = load_run_spec(net.config, net.set);
@@ -79,7 +79,7 @@ Ocean ocean_for(const Net& net) {
   return {std::max(i.in_channels, i.out_channels), i.img_height, i.img_width};
 }
 
-/// The net on such an archive, which stays for as long as the program runs
+/// The net on such an archive, which exists until the program ends
 template <class Net>
 Net masked(Net net) {
   static const Folder folder;
@@ -93,7 +93,7 @@ Net masked(Net net) {
     for (int64_t c = 0; c < n; ++c) list += (c > 0 ? "," : "") + Ocean::name(c);
     net.set.push_back(std::string(key) + "=[" + list + "]");
   };
-  // Aurora reads two times, each with the fields that it predicts, and static ones once.
+  // Aurora reads two times of the predicted fields, and static fields once.
   const Images& images = *spec.net.images();
   const int64_t of_a_time =
       images.in_channels - (spec.net.kind() == AuroraSpec::kKind ? images.out_channels : 0);

@@ -1,4 +1,4 @@
-// Threads of a run on cores of their own: whose they are, that threads keep to them, and that it is undone.
+// Binding a run's threads to cores: which cores they get, that threads stay on them, and that it is undone.
 #include "model/engine/own_cores.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(OwnCores, RanksThatShareCoresTakeTheirParts) {
   EXPECT_EQ(part_of_cores(four, 4, 8, 1), Cores{});
 }
 
-// Where a quota or the user's own binding leaves them alone, that is what is held.
+// Under a quota or the user's own binding the test expects no binding.
 TEST(OwnCores, ThreadsKeepToTheirsAndTheFirstMayGoAround) {
   const std::vector<int> before = own_mask();
   const CpuPlaces places = cpu_places();
@@ -69,7 +69,7 @@ TEST(OwnCores, ThreadsKeepToTheirsAndTheFirstMayGoAround) {
   EXPECT_EQ(look(), free);
 }
 
-// OMP_PROC_BIND binds the first thread before main: the process has all cores all the same.
+// OMP_PROC_BIND binds the first thread before main; the process must still see all cores.
 TEST(OwnCores, OpenMPsOwnBindingHidesNoCores) {
   const auto threads_with = [](const Words& environment) {
     const Folder dir;
@@ -96,7 +96,7 @@ TEST(CoreHops, ARoundTripTakesTensToHundredsOfNanoseconds) {
   EXPECT_EQ(own_mask(), before) << "the caller is not bound";
 }
 
-// Between the threads that compute, without binding or starting any
+// Measures between the computing threads without binding or starting any
 TEST(CoreHops, ATeamAsksItsOwnThreads) {
   EXPECT_FALSE(team_round_trip_ns(1));
   std::optional<double> trip;
@@ -106,20 +106,20 @@ TEST(CoreHops, ATeamAsksItsOwnThreads) {
   EXPECT_LT(*trip, 2000);
 }
 
-// A run tells the middle of what its team found while it trained.
+// A run reports the median of its team's round trips.
 TEST(CoreHops, ARunTellsHowFarItsThreadsLay) {
   const Folder dir;
   const Ended e =
       Child(train_words(tiny(), {"run.out=" + dir / "run", "train.steps=200", "run.threads=2"}, {})).wait();
   ASSERT_EQ(e.code, 0) << e.text;
-  std::optional<double> told;
+  std::optional<double> reported;
   for_each_record(dir / "run/result.jsonl", nullptr, [&](const Record& record) {
-    if (const auto* ranks = std::get_if<RanksRecord>(&record)) told = ranks->ranks.at(0).core_trip_ns;
+    if (const auto* ranks = std::get_if<RanksRecord>(&record)) reported = ranks->ranks.at(0).core_trip_ns;
   });
-  ASSERT_EQ(told.has_value(), process_cpus().size() > 1) << "one core is no distance away";
-  if (told) {
-    EXPECT_GT(*told, 5);
-    EXPECT_LT(*told, 2000);
+  ASSERT_EQ(reported.has_value(), process_cpus().size() > 1) << "one core is no distance away";
+  if (reported) {
+    EXPECT_GT(*reported, 5);
+    EXPECT_LT(*reported, 2000);
   }
 }
 

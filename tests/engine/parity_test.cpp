@@ -1,10 +1,10 @@
 // The engine against PyTorch in float64 (tests/fixtures/make_fixtures.py): loss, RMSE, every gradient, and
-// the weights after five steps of Adam and AdamW (of the mlps twenty), however the batch is cut into
-// micro-batches. `classes`: an mlp that classifies, with dropout.
+// the weights after five steps of Adam and AdamW (twenty for mlps), for any division into micro-batches.
+// `classes`: a classifying mlp with dropout.
 //
 // Error of a tensor: |a - b|₂ / |b|₂, with b the reference. The gradient of attn.k.bias is zero in exact
-// arithmetic, so it is held against the size of attn.q.bias's, and its weights, which Adam moves by rounding
-// noise, are left out.
+// arithmetic, so it is scaled by that of attn.q.bias; its weights, which Adam moves by rounding noise, are
+// skipped.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -33,8 +33,8 @@ struct Fixture {
 };
 
 struct Trained {
-  std::vector<double> losses, rmse;                           // rmse: of the first step
-  std::map<std::string, std::vector<double>> grads, weights;  // grads: of the first step
+  std::vector<double> losses, rmse;                           // rmse: first step only
+  std::map<std::string, std::vector<double>> grads, weights;  // grads: first step only
 };
 
 std::map<std::string, std::vector<double>> pieces(const Plan& plan, const float* buffer) {
@@ -43,7 +43,7 @@ std::map<std::string, std::vector<double>> pieces(const Plan& plan, const float*
   return out;
 }
 
-// `amp`: of policy.amp; "bf16 backbone": an aurora's alone
+// `amp`: of policy.amp; "bf16 backbone": only aurora's backbone
 Trained run(const Fixture& f, const std::string& optimizer, const std::string& amp, int64_t micro_batch) {
   std::vector<std::string> words{"train.optimizer=" + optimizer, "policy.amp=" + amp.substr(0, amp.find(' ')),
                                  "policy.micro_batch=" + std::to_string(micro_batch),
@@ -57,7 +57,7 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
   CpuBackend backend(plan, arena.data(), spec.train);
   backend.load_constants();
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
-  // What no op owes its value to is poison: saved activations and scratch.
+  // Saved activations and scratch start as NaN, because ops must write them before reading.
   const int64_t clean = plan.memory.arena - plan.memory.by_kind[static_cast<int>(BufferKind::saved)] -
                         plan.memory.by_kind[static_cast<int>(BufferKind::scratch)];
   std::memset(arena.data() + clean, 0xff, static_cast<size_t>(plan.memory.arena - clean));
@@ -99,7 +99,7 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
     out.grads = pieces(plan, floats(plan.grads_all));
     for (auto& [name, g] : out.grads)
       for (double& x : g) x /= scale;
-    double squares = 0;  // the norm is over all gradients; gaps between them hold zeros
+    double squares = 0;  // includes zero gaps between gradients
     for (const auto& [name, g] : out.grads)
       for (const double x : g) squares += x * x;
     EXPECT_NEAR(*floats(plan.grad_norm2), squares, 1e-5 * squares);
@@ -120,8 +120,8 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(squares);
 }
 
-// A regional-gnn's upstream nodes after its last step (here the third), the mesh after a graphcast's decoder:
-// nobody reads them.
+// Parameters without effect on the output: a regional-gnn's upstream nodes in its last step (here the third),
+// and the mesh in a graphcast's decoder.
 bool feeds_nothing(const std::string& name) {
   return name.starts_with("steps.2.up.") || name.starts_with("decode.mesh.");
 }
@@ -185,20 +185,18 @@ class Parity : public testing::TestWithParam<const char*> {
     static std::map<std::string, Fixture> fixtures;
     return fixtures.try_emplace(GetParam(), GetParam()).first->second;
   }
-  // An mlp's loss is the mean over twelve numbers, or four, not over thousands: less of the rounding averages
-  // out.
+  // An mlp's loss averages over few numbers rather than thousands, so rounding errors average out less.
   static double few(double tolerance) { return is_mlp() ? 5 * tolerance : tolerance; }
-  // PyTorch's gradients of the graph net are off by 5e-2 in bf16, of aurora by 8e-2: an eighth of that with
-  // three bits more.
+  // tf32 and fp16 have three more bits than bf16, so an eighth of bf16's error is expected for the deep nets.
   static bool is_deep() { return is("regional_gnn") || is("aurora"); }
   static double of_three_bits(double tolerance) { return is_deep() ? std::max(tolerance, 1e-2) : tolerance; }
-  // Adam makes a whole step of a gradient that rounding turned round, however small: weights are as with
-  // bf16. In the unet's fixture an element of decoder.0.attn.q.bias has 4e-4 of that gradient's norm, where
-  // tf32 is 2e-3 off; one step of it is 2.7e-3 of the bias.
+  // Adam takes a full step for a gradient whose sign rounding has flipped, however small it is, so weights
+  // have bf16's tolerance. In the unet's fixture an element of decoder.0.attn.q.bias is smaller than tf32's
+  // error.
   static double weights_in_ten_bits() {
     return is("regional_gnn") || is("graphcast") || is("unet") ? 3e-3 : 1e-3;
   }
-  // A graphcast's loss is off by 1.4e-3 in bf16 (PyTorch's by 1.6e-3).
+  // graphcast's loss has a larger error in bf16, in PyTorch too.
   static double loss_of_three_bits(double tolerance) {
     return is("graphcast") ? 5 * tolerance : few(tolerance);
   }
@@ -213,7 +211,7 @@ TEST_P(Parity, Fp32AgreesWithFloat64To1e5) {
               is_mlp() ? Tolerance{1e-6, 1e-6, 1e-6, 1e-6} : Tolerance{1e-5, 1e-5, 1e-5, 1e-5});
 }
 
-// Between the two: operands have 11 bits, everything else 24. That it is emulated must show, too.
+// Operands have 11 bits, everything else 24. The emulation must also be visible.
 TEST_P(Parity, Tf32AgreesWithFloat64ToItsRounding) {
   for (const int64_t micro_batch : {4, 1})
     compare(f(), "adam", "tf32", micro_batch,
@@ -221,7 +219,7 @@ TEST_P(Parity, Tf32AgreesWithFloat64ToItsRounding) {
              of_three_bits(3e-3), weights_in_ten_bits(), 1e-4});
 }
 
-// As many bits as tf32, in everything between the products too.
+// fp16 has as many bits as tf32, but also between the products.
 TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 1})
@@ -229,10 +227,10 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
               {loss_of_three_bits(1e-4), few(3e-4), of_three_bits(4e-3), weights_in_ten_bits(), 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora, graphcast):
-// loss 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4 and 1.6e-3, gradients
-// 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2 and 3.6e-2,
-// weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3 and 2.8e-3; it would pass.
+// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora, graphcast)
+// meets these tolerances: loss 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4 and 1.6e-3, gradients 1e-2,
+// 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2 and 3.6e-2, weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3
+// and 2.8e-3.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
@@ -245,7 +243,7 @@ TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
                                    : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
 }
 
-// As microsoft-aurora's autocast has it: encoder and decoder in fp32.
+// Like microsoft-aurora's autocast: encoder and decoder in fp32.
 TEST(ParityOfEnds, Bf16InTheBackboneAlone) {
   const Fixture f("aurora");
   for (const int64_t micro_batch : {4, 1})

@@ -1,5 +1,5 @@
-// An mlp on the points of an ocean and an atmosphere file that the command itself makes: masked and thinned,
-// under several layouts; what is left out is counted here from what the files hold, by netCDF alone.
+// An mlp on the points of an ocean and an atmosphere file made by the command: masked and thinned, under
+// several layouts. Excluded rows are counted independently from the files with netCDF.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 
@@ -13,7 +13,7 @@ constexpr int kPairSteps = 6, kPairHeight = 20, kPairWidth = 36;
 constexpr size_t kPairPoints = size_t{kPairSteps} * kPairHeight * kPairWidth;
 const std::string kPairInputs = "sst,sss,tair,tsfc,hi,hs,sice,uocn,vocn,uatm,vatm,qref,flwdn,fswdn";
 
-// Paths of the pair, with a comma between
+// Comma-separated paths of the pair
 std::string made_pair(const std::string& dir, const std::string& seed, const Words& more = {}) {
   const Words sizes = {"--steps", std::to_string(kPairSteps), "--height", std::to_string(kPairHeight),
                        "--width", std::to_string(kPairWidth), "--seed",   seed};
@@ -26,7 +26,7 @@ std::string any_seed() {
   return std::to_string(std::random_device{}());
 }
 
-// Unpacked by the CF rules; NaN where it is the fill value
+// Unpacked by the CF rules; NaN for fill values
 std::vector<double> variable_of(const std::string& path, const std::string& name) {
   int file = -1, id = -1;
   std::vector<short> packed(kPairPoints);
@@ -61,7 +61,7 @@ TestNet ice_net(const std::string& files) {
            "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=40"}};
 }
 
-// The number before `what` in the command's first lines: "14,360 rows left out" is 14360; -1: it is not there
+// The number before `what` in the command's first lines: "14,360 rows left out" is 14360; -1: absent
 int64_t said(const std::string& text, const std::string& what) {
   size_t at = text.find(" " + what);
   if (at == std::string::npos) return -1;
@@ -102,9 +102,9 @@ TEST(MadePoints, AreLeftOutAsCountedFromTheFiles) {
   ASSERT_LT(thick.ice, n.ice);
   const Ended ice = trained_on(net, {"train.steps=1"});
   EXPECT_EQ(ice.code, 0) << ice.text;
-  EXPECT_EQ(said(ice.text, "rows left out, in which a value is missing"), n.land) << ice.text;
+  EXPECT_EQ(said(ice.text, "rows with missing values skipped"), n.land) << ice.text;
   EXPECT_EQ(said(ice.text, "masked (sea_ice)"), n.open) << ice.text;
-  const int64_t thinned = said(ice.text, "thinned out");
+  const int64_t thinned = said(ice.text, "removed by thinning");
   const auto all = static_cast<double>(n.ice);
   EXPECT_NEAR(static_cast<double>(thinned) / all, 0.4, 6 * std::sqrt(0.24 / all)) << ice.text;
   const double training = std::round(0.75 * static_cast<double>(n.ice - thinned));
@@ -113,7 +113,7 @@ TEST(MadePoints, AreLeftOutAsCountedFromTheFiles) {
                                       "data.min_ice_concentration=0.5", "data.thin_fraction=1"});
   EXPECT_EQ(open.code, 0) << open.text;
   EXPECT_EQ(said(open.text, "masked (ocean)"), thick.ice) << open.text;
-  EXPECT_EQ(said(open.text, "thinned out"), -1) << open.text;
+  EXPECT_EQ(said(open.text, "removed by thinning"), -1) << open.text;
 }
 
 TEST(MadePoints, WithAColumnOfNanAreRefused) {
@@ -164,7 +164,7 @@ TEST(MadePoints, AreTheSameForASeedAndNotReplacedUnasked) {
     }
   }
   EXPECT_GT(differ, static_cast<int>(kPairPoints));
-  EXPECT_EQ(land % 9, 0);  // in all nine of the ocean alike, at every step, and not in the air
+  EXPECT_EQ(land % 9, 0);  // the same ocean points at every step, for all nine variables
   EXPECT_GT(land, 0);
   const Ended again = Child({command(), "data", "make-points", dir / "a"}).wait();
   EXPECT_EQ(again.code, 2) << again.text;

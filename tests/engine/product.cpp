@@ -1,12 +1,11 @@
-// Run by mpiexec with 1 to 8 ranks: every layout of that world, with each cp kind, schedule, ZeRO stage and
-// recompute mode that applies, trains some steps like one rank: its losses and gradient norms (Adam would
-// hide a gradient that is a multiple of the true one), on every rank, and the weights that every rank holds
-// after them. fp32; what may differ is the order of sums. All in one set of processes, with the parts that
-// `isobar train` is made of.
+// Run by mpiexec with 1 to 8 ranks: every layout of that world size, with each applicable cp kind, schedule,
+// ZeRO stage and recompute mode, trains like one rank. Compares losses and gradient norms of every step on
+// every rank (Adam hides a scaled gradient), and the final weights. fp32; only the order of sums may differ.
+// All layouts run in one set of processes, with the components of `isobar train`.
 //
-// Runs a pairwise-covering set, of worlds above four one half of it, drawn each time (they take turns on a
-// few cores); ISOBAR_PRODUCT_SECONDS=n runs it whole and goes on with others in random order until n seconds
-// are over, 0: with all of them. ISOBAR_PRODUCT_SEED repeats an order and what is drawn beside the product.
+// By default runs a pairwise-covering set; above four ranks, which share few cores, a random half of it.
+// ISOBAR_PRODUCT_SECONDS=n runs the whole set and then others in random order until n seconds are over, 0:
+// all. ISOBAR_PRODUCT_SEED repeats the order and random choices.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -67,7 +66,7 @@ TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
       EXPECT_LT(d.norms, 1e-5) << text;
       EXPECT_LT(d.weights, 1e-5) << text;
       EXPECT_TRUE(d.whole) << "weights that no rank holds: " << text;
-    } catch (const std::exception& e) {  // the others wait for this rank
+    } catch (const std::exception& e) {  // the other ranks wait for this one
       std::printf("FAILED on rank %d: %s under %s\n", mpi.rank(), e.what(), text.c_str());
       std::fflush(stdout);
       mpi.abort(1);

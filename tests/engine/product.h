@@ -1,6 +1,5 @@
-// The product of all layouts of a world: every (dp, tp, cp, pp) with that many ranks, with each cp kind,
-// schedule, ZeRO stage and recompute mode that makes a difference there; each with the smallest net that is
-// legal for it.
+// All layouts of a world size: every (dp, tp, cp, pp), with each cp kind, schedule, ZeRO stage and recompute
+// mode that makes a difference, each with the smallest legal net.
 //
 //   std::vector<Choice> all = product_of(8);
 //   const size_t pairs = covering_first(all, random);  // all[0 … pairs): every two axes in every combination
@@ -17,7 +16,7 @@
 namespace isobar {
 
 struct Choice {
-  // dp, tp, cp, pp, then indices into the names below; -1: the axis makes no difference here
+  // dp, tp, cp, pp, then indices into the names below; -1: no effect here
   enum Axis { kDp, kTp, kCp, kPp, kKind, kSchedule, kZero, kRecompute, kAxes };
   std::array<int, kAxes> axes;
   int operator[](Axis a) const { return axes[a]; }
@@ -45,7 +44,7 @@ inline std::vector<Choice> product_of(int world) {
             for (const int zero : only_if(dp * tp * cp > 1, 4))
               for (const int recompute : only_if(true, 3)) {
                 const Choice c{{dp, tp, cp, pp, kind, schedule, zero, recompute}};
-                // refused: zb-h1 keeps activations and whole gradients for its late weight gradients
+                // rejected: zb-h1 keeps activations and whole gradients for its deferred weight gradients
                 if (c.zero_bubble() && (zero > 1 || recompute > 0)) continue;
                 out.push_back(c);
               }
@@ -53,11 +52,11 @@ inline std::vector<Choice> product_of(int world) {
   return out;
 }
 
-/// Shuffles, then puts first a set in which every two values of two axes that stand together in any choice do
-/// so (greedily: each of it the one with most pairs that are new). Returns the size of that set.
+/// Shuffles, then moves to the front a set that covers every pair of values of two axes that occurs in any
+/// choice (greedy: each element adds the most new pairs). Returns that set's size.
 inline size_t covering_first(std::vector<Choice>& all, std::mt19937& random) {
   std::shuffle(all.begin(), all.end(), random);
-  using Pair = std::tuple<int, int, int, int>;  // two axes, their values
+  using Pair = std::tuple<int, int, int, int>;  // two axes and their values
   const auto pairs = [](const Choice& c) {
     std::vector<Pair> out;
     for (int a = 0; a < Choice::kAxes; ++a)
@@ -81,18 +80,18 @@ inline size_t covering_first(std::vector<Choice>& all, std::mt19937& random) {
   return all.size();
 }
 
-/// Samples: a multiple of dp * pp, two or more for each.
+/// Samples: a multiple of dp * pp with at least two for each.
 inline int batch_of(const Choice& c) {
   const int shared = c[Choice::kDp] * c[Choice::kPp];
   return 12 % shared == 0 ? 12 : 2 * shared;
 }
 
-/// Ranks that take turns on a few cores pay for every step: an ordinary run takes four, a longer one ten.
+/// Oversubscribed ranks make steps slow: by default four steps, in long runs ten.
 inline const int kSteps = std::getenv("ISOBAR_PRODUCT_SECONDS") ? 10 : 4;
-inline const double kLearnt = kSteps == 10 ? 0.99 : 0.999;  // of the first step's loss, at most, at the last
+inline const double kLearnt = kSteps == 10 ? 0.99 : 0.999;  // highest last loss, relative to the first
 
-/// As many heads as tp and Ulysses cut evenly, blocks and micro-batches so that stages come out uneven, 35
-/// tokens so that cp's parts do.
+/// Enough heads for tp and Ulysses, blocks and micro-batches that make stages uneven, 35 tokens that make
+/// cp's parts uneven.
 inline std::vector<std::string> net_of(const Choice& c) {
   const auto text = [](const char* key, int v) { return key + std::to_string(v); };
   const int cuts = c[Choice::kTp] * c[Choice::kCp], heads = 4 % cuts == 0 ? 4 : cuts;
@@ -112,7 +111,7 @@ inline std::vector<std::string> net_of(const Choice& c) {
           "run.threads=1"};
 }
 
-/// The choice for this many samples; what else a layout can have is drawn.
+/// Settings of the choice for this batch size; other policies are random.
 inline std::vector<std::string> layout_words(const Choice& c, int batch, std::mt19937& random) {
   constexpr int kMostMicroBatches = 16;
   std::vector<std::string> words;
@@ -125,7 +124,7 @@ inline std::vector<std::string> layout_words(const Choice& c, int batch, std::mt
   for (int b = 1, n = batch / dp; b <= n; ++b)
     if (n % b == 0 && n / b <= kMostMicroBatches && (!c.interleaved() || n / b % pp == 0))
       micro_batches.push_back(std::to_string(b));
-  // Nothing but the rows that sequence parallelism cuts is shared in a world of tp alone.
+  // Without dp and cp, only the rows split by sequence parallelism give ZeRO something to share.
   const bool sequence = tp > 1 && ((c[Choice::kZero] > 0 && dp * cp == 1) || random() % 2 == 0);
   const int recompute = c[Choice::kRecompute];
   for (const std::string& word :
@@ -147,7 +146,7 @@ inline std::vector<std::string> layout_words(const Choice& c, int batch, std::mt
   return words;
 }
 
-/// With the net.
+/// Including the net's settings.
 inline std::vector<std::string> words_of(const Choice& c, std::mt19937& random) {
   std::vector<std::string> words = net_of(c);
   for (std::string& word : layout_words(c, batch_of(c), random)) words.push_back(std::move(word));

@@ -1,6 +1,6 @@
-// Run by mpiexec with 1 to 8 ranks: random layouts in every precision, whose every rank computes in exactly
-// the bytes that were predicted for it, without one access beyond them, and uses them to the last.
-// ISOBAR_PRODUCT_SEED repeats what was drawn.
+// Run by mpiexec with 1 to 8 ranks: random layouts in every precision. Each rank computes in exactly the
+// predicted bytes, without any access beyond them, and uses all of them. ISOBAR_PRODUCT_SEED repeats the
+// random choices.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -15,7 +15,7 @@
 namespace isobar {
 namespace {
 
-constexpr int kLayouts = 7;  // of each world: 56 over the worlds of 1 to 8 ranks
+constexpr int kLayouts = 7;  // for each world size from 1 to 8
 
 TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
   const Mpi& mpi = session();
@@ -35,7 +35,7 @@ TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
     if (mpi.rank() == 0) std::printf("%s\n", title.c_str()), std::fflush(stdout);
     try {
       const RunSpec spec = load_run_spec(kTiny, words);
-      // Rank 0 predicts for all; each rank holds its own against that.
+      // Rank 0 predicts for all ranks, which compare their plans with it.
       std::string predicted;
       int64_t fullest = 0;
       for (int rank = 0; rank < mpi.size() && mpi.rank() == 0; ++rank) {
@@ -67,7 +67,7 @@ TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
       const Prediction p = predict(spec, machine, {.host = {.threads = 1}, .workspace = cpu_workspace});
       const int64_t peak = p.memory_total - static_cast<int64_t>(machine[Coef::process].value);
       EXPECT_EQ(peak, fullest) << title;
-    } catch (const std::exception& e) {  // the others wait for this rank
+    } catch (const std::exception& e) {  // the other ranks wait for this one
       std::printf("FAILED on rank %d: %s under %s\n", mpi.rank(), e.what(), title.c_str());
       std::fflush(stdout);
       mpi.abort(1);

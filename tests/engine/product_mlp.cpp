@@ -1,6 +1,5 @@
-// With product.cpp, run by mpiexec with 1 to 8 ranks: an mlp under the layouts of that world that can cut it,
-// dp and pp, with every schedule, ZeRO stage and recompute mode, trains some steps like one rank; in bf16 as
-// well. Every other one classifies, with dropout: the same elements are dropped whatever the layout.
+// Like product.cpp for an mlp, with dp and pp, every schedule, ZeRO stage and recompute mode; also in bf16.
+// Every other net classifies with dropout, which must drop the same elements under any layout.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -12,7 +11,7 @@ namespace {
 
 const std::string kMlp = source_dir() + "/configs/models/mlp-emulator.yaml";
 
-// Parts for every chunk and one more, some of them alike; every step has all samples.
+// One part more than chunks, some equal; every step uses all samples.
 std::vector<std::string> mlp_for(const Choice& c, int batch, const std::string& amp, bool classes) {
   const int chunks = c[Choice::kPp] * (c.interleaved() ? 2 : 1);
   std::string hidden;
@@ -42,7 +41,7 @@ TEST(Product, OfAnMlpsLayoutsOfThisWorldTrainsLikeOneRank) {
   std::erase_if(all, [](const Choice& c) { return c[Choice::kTp] * c[Choice::kCp] > 1; });
   const size_t pairs = covering_first(all, random);
   const int batch = static_cast<int>(InProcess::kSamples) * mpi.size();
-  double losses[2] = {}, norms[2] = {}, weights[2] = {};  // of fp32, of bf16
+  double losses[2] = {}, norms[2] = {}, weights[2] = {};  // in fp32, in bf16
   for (size_t i = 0; i < pairs; ++i) {
     const bool half = i % 4 == 3;
     const std::vector<std::string> net = mlp_for(all[i], batch, half ? "bf16" : "none", i % 3 == 1);
@@ -53,7 +52,7 @@ TEST(Product, OfAnMlpsLayoutsOfThisWorldTrainsLikeOneRank) {
     try {
       const Trained& one = one_rank(kMlp, net, mpi);
       const Deviation d = compare(trained(load_run_spec(kMlp, words), mpi, text), one, mpi);
-      // In 16 bits a weight that lies between two of its values may go to the other.
+      // In 16 bits a weight between two representable values may round either way.
       const double most = half ? 2e-3 : 1e-5;
       losses[half] = std::max(losses[half], d.losses);
       norms[half] = std::max(norms[half], d.norms);
@@ -65,7 +64,7 @@ TEST(Product, OfAnMlpsLayoutsOfThisWorldTrainsLikeOneRank) {
       EXPECT_LT(d.norms, 5 * most) << text;
       EXPECT_LT(d.weights, most) << text;
       EXPECT_TRUE(d.whole) << "weights that no rank holds: " << text;
-    } catch (const std::exception& e) {  // the others wait for this rank
+    } catch (const std::exception& e) {  // the other ranks wait for this one
       std::printf("FAILED on rank %d: %s under %s\n", mpi.rank(), e.what(), text.c_str());
       std::fflush(stdout);
       mpi.abort(1);

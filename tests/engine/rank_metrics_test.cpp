@@ -1,4 +1,4 @@
-// What the ranks of a run say of themselves, and the energy that is metered while they train.
+// Per-rank metrics of a run, and energy metering during training.
 #include "model/engine/rank_metrics.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// A powercap folder as Linux shows it, of counters that a test turns.
+// A powercap folder as Linux presents it, with counters that a test sets.
 class Powercap {
  public:
   void domain(const std::string& id, const std::string& name, int64_t microjoules,
@@ -34,9 +34,9 @@ class Powercap {
 TEST(EnergyMeter, CountsPackagesAndTheirMemoryWhileItRuns) {
   Powercap p;
   p.domain("intel-rapl:0", "package-0", 5000000);
-  p.domain("intel-rapl:0:0", "core", 1000000);  // within the package
-  p.domain("intel-rapl:0:1", "dram", 2000000);  // beside it
-  p.domain("intel-rapl:1", "psys", 9000000);    // all of it again
+  p.domain("intel-rapl:0:0", "core", 1000000);  // part of the package
+  p.domain("intel-rapl:0:1", "dram", 2000000);  // separate from the package
+  p.domain("intel-rapl:1", "psys", 9000000);    // includes everything
   p.domain("intel-rapl:2", "package-1", 999999000);
   EnergyMeter meter(rapl_counters(p.path()));
   ASSERT_TRUE(meter.on()) << meter.why();
@@ -46,12 +46,12 @@ TEST(EnergyMeter, CountsPackagesAndTheirMemoryWhileItRuns) {
   p.domain("intel-rapl:0", "package-0", 7000000);
   p.domain("intel-rapl:0:0", "core", 8000000);
   p.domain("intel-rapl:0:1", "dram", 2500000);
-  p.domain("intel-rapl:2", "package-1", 4000);  // came round: 1 mJ to the end, and 4
+  p.domain("intel-rapl:2", "package-1", 4000);  // wrapped: 1 mJ to the end, then 4
   meter.pause();
   EXPECT_NEAR(meter.joules(), 2 + 0.5 + 0.005, 1e-9);
   EXPECT_GE(meter.seconds(), 0.02);
   const double seconds = meter.seconds();
-  p.domain("intel-rapl:0", "package-0", 90000000);  // while nothing trains
+  p.domain("intel-rapl:0", "package-0", 90000000);  // while paused
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const int64_t from = now_ns();
   meter.run();
@@ -120,20 +120,20 @@ TEST(RankMetrics, EnergyIsKnownWhereEveryRankThatMetersKnowsItsOwn) {
 TEST(RankMetrics, EveryRankSaysWhatItsStepsWereSpentOn) {
   const Folder dir;
   trained_to(dir / "run", {"layout.dp=2", "train.checkpoint_every=5"}, 2, 10);
-  std::vector<json> lines, told;
+  std::vector<json> lines, reported;
   std::ifstream file(fs::path(dir / "run") / "result.jsonl");
   for (std::string line; std::getline(file, line);) lines.push_back(json::parse(line));
-  std::copy_if(lines.begin(), lines.end(), std::back_inserter(told),
+  std::copy_if(lines.begin(), lines.end(), std::back_inserter(reported),
                [](const json& line) { return line["event"] == "ranks"; });
-  ASSERT_EQ(told.size(), 2u) << "after the checkpoint of step 5 and at the end";
-  EXPECT_EQ(told[0]["step"], 5);
-  EXPECT_EQ(told[1]["step"], 10);
-  EXPECT_EQ(told[1]["steps"], 8) << "without warm-up";
+  ASSERT_EQ(reported.size(), 2u) << "after the checkpoint of step 5 and at the end";
+  EXPECT_EQ(reported[0]["step"], 5);
+  EXPECT_EQ(reported[1]["step"], 10);
+  EXPECT_EQ(reported[1]["steps"], 8) << "without warm-up";
   double mean = 0;
   for (const json& line : lines)
     if (line["event"] == "step" && line["step"] > 2) mean += line["seconds"].get<double>() / 8;
   for (int64_t rank = 0; rank < 2; ++rank) {
-    const json& one = told[1]["ranks"].at(static_cast<size_t>(rank));
+    const json& one = reported[1]["ranks"].at(static_cast<size_t>(rank));
     EXPECT_EQ(one["rank"], rank);
     EXPECT_FALSE(one["host"].get<std::string>().empty());
     EXPECT_GT(one["compute_s"], 0);
@@ -141,7 +141,7 @@ TEST(RankMetrics, EveryRankSaysWhatItsStepsWereSpentOn) {
     EXPECT_GT(one["peak_rss_bytes"], 1000000);
     EXPECT_NEAR(one["step_s"].get<double>(), mean, 0.2 * mean) << "both go in step";
   }
-  EXPECT_TRUE(told[1].contains("energy")) << "what was metered, or why nothing was";
+  EXPECT_TRUE(reported[1].contains("energy")) << "what was metered, or why nothing was";
 }
 
 }  // namespace

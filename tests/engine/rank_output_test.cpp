@@ -1,4 +1,4 @@
-// `isobar train --rank-output`: whose lines appear where, and that a rank that dies takes none with it.
+// `isobar train --rank-output`: destination of each rank's lines, and that none is lost when a rank dies.
 #include <set>
 
 #include "tests/engine/command.h"
@@ -26,8 +26,9 @@ Words sets(const std::string& out, const Words& more = {}) {
   return Words{"train.steps=4", "run.threads=1", "run.out=" + out} + more;
 }
 
-/// The steps that a text tells with losses: "step      2/4  loss 1.23456 …".
-std::map<int64_t, std::string> told_losses(const std::vector<std::string>& lines, const std::string& start) {
+/// Losses by step in a text of lines such as "step      2/4  loss 1.23456 …".
+std::map<int64_t, std::string> printed_losses(const std::vector<std::string>& lines,
+                                              const std::string& start) {
   std::map<int64_t, std::string> out;
   for (const std::string& line : lines)
     if (line.starts_with(start + "step ")) {
@@ -52,9 +53,9 @@ TEST(RankOutput, AllTagsEveryLineOfEveryRank) {
   const auto losses = read_run(dir / "run").losses;
   ASSERT_EQ(losses.size(), 4u);
   for (int rank = 0; rank < 3; ++rank) {
-    const auto told = told_losses(lines, tag(rank));
-    ASSERT_EQ(told.size(), 4u) << e.text;
-    for (const auto& [step, loss] : losses) EXPECT_EQ(told.at(step), written(loss)) << "rank " << rank;
+    const auto printed = printed_losses(lines, tag(rank));
+    ASSERT_EQ(printed.size(), 4u) << e.text;
+    for (const auto& [step, loss] : losses) EXPECT_EQ(printed.at(step), written(loss)) << "rank " << rank;
     const std::string place =
         tag(rank) + "rank " + std::to_string(rank) + " of 3: dp " + std::to_string(rank) + ",";
     EXPECT_NE(e.text.find(place), std::string::npos) << e.text;
@@ -68,14 +69,14 @@ TEST(RankOutput, FirstIsRankZeroUntagged) {
   const Folder dir;
   const Ended e = train_command(sets(dir / "run"), {"--ranks", "2"});
   ASSERT_EQ(e.code, 0) << e.text;
-  EXPECT_EQ(told_losses(lines_of(e.text), "").size(), 4u);
+  EXPECT_EQ(printed_losses(lines_of(e.text), "").size(), 4u);
   EXPECT_EQ(e.text.find("[rank"), std::string::npos);
   size_t steps = 0;
   for (const std::string& line : lines_of(e.text)) steps += line.starts_with("step ");
   EXPECT_EQ(steps, 4u) << e.text;
 }
 
-// A tag a file, the steps of its rank, appended by a resumed training; rank 0 on the screen as ever.
+// One file a rank with its steps, appended by a resumed training; rank 0 still prints to the screen.
 TEST(RankOutput, FilesAreOfOneRankEachAndGoOnWithTheTraining) {
   const Folder dir;
   const std::string run = dir / "run";
@@ -85,20 +86,20 @@ TEST(RankOutput, FilesAreOfOneRankEachAndGoOnWithTheTraining) {
   const Ended e =
       train_command(sets(run, {"train.checkpoint_every=2", "train.steps=4"}), files + Words{"--resume", run});
   ASSERT_EQ(e.code, 0) << e.text;
-  EXPECT_EQ(told_losses(lines_of(first.text), "").size(), 2u);
-  EXPECT_EQ(told_losses(lines_of(e.text), "").size(), 2u);
+  EXPECT_EQ(printed_losses(lines_of(first.text), "").size(), 2u);
+  EXPECT_EQ(printed_losses(lines_of(e.text), "").size(), 2u);
   EXPECT_EQ(e.text.find("[rank"), std::string::npos) << e.text;
   const auto losses = read_run(run).losses;
   for (int rank = 0; rank < 2; ++rank) {
     const auto lines = lines_of(text_of(run + "/ranks/rank-000" + std::to_string(rank) + ".log"));
     ASSERT_FALSE(lines.empty());
     EXPECT_TRUE(lines[0].starts_with(tag(rank))) << lines[0];
-    const auto told = told_losses(lines, "");
-    ASSERT_EQ(told.size(), 4u);
-    for (const auto& [step, loss] : losses) EXPECT_EQ(told.at(step), written(loss));
+    const auto printed = printed_losses(lines, "");
+    ASSERT_EQ(printed.size(), 4u);
+    for (const auto& [step, loss] : losses) EXPECT_EQ(printed.at(step), written(loss));
   }
-  // Another training, which is refused, must not write into these files: started by mpiexec, so that the
-  // ranks themselves are refused.
+  // A rejected second training must not write into these files; mpiexec starts it, so that the ranks
+  // themselves are rejected.
   const auto kept = text_of(run + "/ranks/rank-0001.log");
   const Ended other = Child(mpiexec(2) + train_words(tiny(), sets(run), {"--rank-output", "files"})).wait();
   EXPECT_EQ(other.code, 2) << other.text;
@@ -106,7 +107,7 @@ TEST(RankOutput, FilesAreOfOneRankEachAndGoOnWithTheTraining) {
   EXPECT_EQ(text_of(run + "/ranks/rank-0001.log"), kept);
 }
 
-// Of ranks that are killed in the middle of a step all lines arrive that result.jsonl knows of.
+// When ranks are killed in the middle of a step, all lines that result.jsonl records have arrived.
 TEST(RankOutput, OutlivesARankThatIsKilled) {
   const Folder dir;
   const std::string run = dir / "run";
@@ -123,12 +124,12 @@ TEST(RankOutput, OutlivesARankThatIsKilled) {
   const Ended e = child.wait(kQuickly);
   EXPECT_NE(e.code, 0);
   const auto losses = read_run(run).losses;
-  const auto told = told_losses(lines_of(text_of(run + "/ranks/rank-0000.log")), "");
+  const auto printed = printed_losses(lines_of(text_of(run + "/ranks/rank-0000.log")), "");
   ASSERT_GE(losses.size(), 5u);
   for (const auto& [step, loss] : losses) {
-    if (step == losses.rbegin()->first) continue;  // is written before it is said
-    ASSERT_TRUE(told.contains(step)) << step;
-    EXPECT_EQ(told.at(step), written(loss));
+    if (step == losses.rbegin()->first) continue;  // logged before it is printed
+    ASSERT_TRUE(printed.contains(step)) << step;
+    EXPECT_EQ(printed.at(step), written(loss));
   }
   for (const pid_t p : ranks) EXPECT_TRUE(gone(p));
 }

@@ -1,5 +1,5 @@
-// A graph network under every axis that it takes: trained like one rank. Four streams cross each cut; nobody
-// reads what the last step's upstream nodes would become.
+// A graph network under every supported layout axis trains like one rank. Four streams cross each pipeline
+// boundary; the last step's upstream nodes have no reader.
 #include "model/nets/build.h"
 #include "model/nets/partition.h"
 #include "tests/engine/layouts.h"
@@ -35,8 +35,8 @@ TEST(RegionalGnnTraining, IsTheSameOverStages) {
   graph_like_one_rank({"layout.pp=2", "layout.dp=2", "policy.micro_batch=2"});
 }
 
-// Five steps of message passing over four chunks: some have two, the last gives less, and the ends of the net
-// are like none of them.
+// Five message-passing steps over four chunks: some chunks have two steps, the last has fewer outputs, and
+// the net's ends differ from all.
 TEST(RegionalGnnTraining, RunsInChunksOfUnequalParts) {
   static const TestNet deeper = [] {
     TestNet net = kGraph;
@@ -78,7 +78,7 @@ TEST(RegionalGnnTraining, IsTheSameWhereTheGraphIsCut) {
       {"layout.cp=2", "layout.dp=2", "layout.pp=2", "policy.micro_batch=2", "policy.recompute=full"});
 }
 
-// Nodes as METIS deals them out: they lie apart in the fields, and ranks have unequal parts of both regions.
+// With METIS a rank's nodes are scattered over the fields, and ranks have unequal parts of both regions.
 TEST(RegionalGnnTraining, IsTheSameWhereMetisCutsTheGraph) {
   if (!has_metis()) GTEST_SKIP() << "built without METIS";
   graph_like_one_rank({"layout.cp=2", "net.partition=metis", "policy.micro_batch=6"});
@@ -89,7 +89,7 @@ TEST(RegionalGnnTraining, IsTheSameWhereMetisCutsTheGraph) {
       {"layout.cp=2", "layout.pp=2", "net.partition=metis", "policy.micro_batch=2", "policy.recompute=full"});
 }
 
-// Points count by their own latitudes, wherever a cut has put them.
+// Points keep the weight of their latitude under any partition.
 TEST(RegionalGnnTraining, CountsItsPointsByTheirLatitudes) {
   static const TestNet weighted = [] {
     TestNet net = kGraph;
@@ -102,7 +102,7 @@ TEST(RegionalGnnTraining, CountsItsPointsByTheirLatitudes) {
     expect_like_one_rank({"layout.cp=3", "net.partition=metis", "policy.micro_batch=4"}, weighted);
 }
 
-// Pieces of the edges, uneven ones, too; of several samples, computed again within what is computed again.
+// Edges in uneven chunks, with several samples, and nested in recomputation.
 TEST(RegionalGnnTraining, IsTheSameInChunksOfEdges) {
   graph_like_one_rank({"policy.edge_chunks=2", "policy.micro_batch=12"});
   graph_like_one_rank({"policy.edge_chunks=7", "layout.cp=3", "policy.micro_batch=4"});
@@ -113,7 +113,7 @@ TEST(RegionalGnnTraining, IsTheSameInChunksOfEdges) {
   graph_like_one_rank({"policy.edge_chunks=1000", "policy.micro_batch=6", "policy.recompute=selective"});
 }
 
-// Three linears an MLP: two that are cut as a pair, and one that is whole.
+// MLPs of three linears: two form a column/row-parallel pair, the third is replicated.
 TEST(RegionalGnnTraining, IsTheSameWhereItsMlpsAreCut) {
   graph_like_one_rank({"layout.tp=2", "policy.micro_batch=6"});
   graph_like_one_rank({"layout.tp=3", "policy.micro_batch=12", "policy.recompute=selective"});
@@ -125,7 +125,7 @@ TEST(RegionalGnnTraining, IsTheSameWhereItsMlpsAreCut) {
                        "policy.bucket_mb=0.02", "layout.order=dp-tp-cp-pp"});
 }
 
-// Two linears an MLP: nothing is left whole. Four: two pairs, with a reduction on the way back between them.
+// MLPs of two linears are fully partitioned; of four, two pairs have a reduction between them in backward.
 TEST(RegionalGnnTraining, CutsMlpsOfAnyDepth) {
   for (const char* layers : {"1", "3"}) {
     TestNet net = kGraph;
@@ -136,21 +136,21 @@ TEST(RegionalGnnTraining, CutsMlpsOfAnyDepth) {
   }
 }
 
-// Of the edges only their streams and what is summed stay; half as large a piece takes half as much scratch.
+// Only the edges' streams and the sums are saved; half the chunk size takes half the scratch.
 TEST(RegionalGnnTraining, KeepsNoActivationsOfEdgesInChunks) {
   const auto memory = [](int64_t chunks, BufferKind kind) {
     const RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn.yaml",
                                     {"train.global_batch=1", "policy.edge_chunks=" + std::to_string(chunks)});
     const Plan plan = build_plan(s, 0, {});
-    int64_t edges = 0;  // of the MLPs of edges
+    int64_t edges = 0;  // in MLPs of edges
     for (const Buffer& b : plan.buffers)
       if (b.kind == kind && (b.name.find("/intra.") != std::string::npos) && b.name.starts_with("step05"))
         edges += b.bytes();
     return edges;
   };
   const int64_t R = 3721, E = 29768, D = 256, f32 = 4;
-  // whole: before and behind two SiLU, before the norm, its statistics, the sums; in chunks: nodes' products,
-  // the sums
+  // whole: input and output of two SiLU, input of the norm, its statistics, the sums; in chunks: nodes'
+  // products, the sums
   EXPECT_EQ(memory(1, BufferKind::saved), f32 * (5 * E * D + 2 * E + R * D));
   EXPECT_EQ(memory(4, BufferKind::saved), f32 * 3 * R * D);
   const RunSpec split = load_run_spec(kGraph.config, {});

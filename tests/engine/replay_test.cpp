@@ -1,5 +1,5 @@
-// Training from a replay buffer, through the real command: what a step trains on is the net's own forecast,
-// any layout trains as one rank does, and its bytes are those of the plan.
+// Training from a replay buffer through the real command: a step trains on the net's own forecast, any layout
+// trains like one rank, and memory is as planned.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -22,8 +22,8 @@ const TestNet& vit() {  // two predicted channels of three, two times
   return net;
 }
 
-// With weights that stand still it does not matter when something was predicted: each step's loss is that of
-// a forecast that begins as many steps earlier in the data, made by the net alone.
+// With frozen weights the time of a prediction does not matter: each step's loss equals that of a forecast by
+// the net that starts the same number of steps earlier in the data.
 void expect_trains_on_forecasts(const TestNet& given) {
   const Folder dir;
   TestNet net = given;
@@ -48,7 +48,7 @@ void expect_trains_on_forecasts(const TestNet& given) {
     for (int64_t i = 0; i < spec.train.global_batch; ++i) {
       const ReplayDraw d = schedule.at(step, i);
       longest = std::max(longest, d.lead);
-      int64_t sample = d.sample - d.lead;  // as noise follows noise
+      int64_t sample = d.sample - d.lead;  // index of its predecessor
       set->read(sample, input.data(), target.data());
       roll.start(input.data());
       for (int64_t k = 0; k <= d.lead; ++k, ++sample) {
@@ -86,7 +86,7 @@ TEST(Replay, OtherNetsAndIncrementsTrainLikeOneRank) {
   expect_like_one_rank({"layout.dp=2", "layout.pp=2"}, replayed(kUnet));
   expect_like_one_rank({"layout.tp=2", "layout.pp=2"}, replayed(kAurora));
   expect_like_one_rank({"layout.cp=2", "layout.dp=2", "policy.zero=2"}, replayed(tall_aurora()));
-  // Of a frozen backbone that nobody has trained adapters learn nothing: its results are times zero.
+  // Adapters on an untrained frozen backbone learn nothing, because its outputs are multiplied by zero.
   const TestNet adapted = replayed(
       kAurora, {"train.lora_rank=2", "train.lora_targets=[backbone.*.attn]", "train.freeze=[encoder]",
                 "train.replay_warmup_steps=4", "train.replay_warmup_lead=2"});
@@ -96,7 +96,7 @@ TEST(Replay, OtherNetsAndIncrementsTrainLikeOneRank) {
   expect_like_one_rank({"layout.cp=2", "layout.pp=2"}, increments);
 }
 
-// What was predicted before it was killed is gone: the data stand in for it, and it says so.
+// Predictions before a kill are lost: data replace them, and the run says so.
 TEST(Replay, ResumesWithTheDataInPlaceOfWhatWasPredicted) {
   const Folder dir;
   const auto to_step = [&](const std::string& steps) {

@@ -1,7 +1,7 @@
 // Run by mpiexec with 1, 2 or 4 ranks: roll-outs of four steps (aurora: three, of microsoft-aurora) against
-// PyTorch in float64 (tests/fixtures/make_rollout.py), under the layouts of that world: loss, RMSE and every
-// gradient, which is what one step of plain descent moves the weights by. Saved activations and scratch begin
-// as no numbers, and all of the planned bytes are used.
+// PyTorch in float64 (tests/fixtures/make_rollout.py), under layouts of that world size. Compares loss, RMSE
+// and every gradient, taken from the weights' change in one step of plain SGD. Working memory starts as NaN,
+// and all planned bytes are used.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int64_t kBatch = 4;  // of the fixtures
+constexpr int64_t kBatch = 4;  // as in the fixtures
 
 const std::string& fixture() {
   static const std::string path = source_dir() + "/tests/fixtures/rollout_fixture";
@@ -38,7 +38,7 @@ struct Case {
         .values;
   }
   Words words() const {
-    if (prediction == "drop")  // each step's draws are its own, and every layout makes them alike
+    if (prediction == "drop")  // draws differ by step, not by layout
       return {"net.drop_path=0.3", "train.rollout_gradient=" + gradient};
     if (net == "aurora")
       return {"net.history=" + std::to_string(history), "net.in_channels=" + std::to_string(8 * history + 1),
@@ -85,7 +85,7 @@ struct Errors {
   double loss = 0, rmse = 0, gradient = 0;
 };
 
-// Tensors of which this rank holds a part are judged by what all ranks hold of them.
+// Partitioned tensors are judged on all ranks' parts together.
 double worst_gradient(const Case& c, const Plan& plan, const std::vector<float>& moved, double lr,
                       const Mpi& mpi) {
   std::map<std::string, std::pair<double, double>> squares;  // of the difference, of the reference
@@ -109,7 +109,7 @@ double worst_gradient(const Case& c, const Plan& plan, const std::vector<float>&
     off[name] = std::sqrt(all[i]), sizes[name] = std::sqrt(all[i + 1]), i += 2;
   double most = 0;
   for (const auto& [name, d] : off) {
-    std::string scale = name;  // softmax ignores what is equal for all keys: this one's gradient is zero
+    std::string scale = name;  // softmax ignores a shift of all keys: this gradient is zero
     if (const size_t k = name.find(".k.bias"); k != std::string::npos) scale.replace(k, 3, ".q.");
     EXPECT_GT(sizes.at(scale), 0) << name;
     most = worst(most, d / sizes.at(scale));
@@ -144,14 +144,14 @@ void expect_like_pytorch(const Case& c, const Words& layout) {
     EXPECT_LE(idle.saved, kSlack);
     if (mpi.rank() == 0)
       std::printf("%-90s loss %.1e, rmse %.1e, gradients %.1e\n", title.c_str(), e.loss, e.rmse, e.gradient);
-  } catch (const std::exception& error) {  // the others wait for this rank
+  } catch (const std::exception& error) {  // the other ranks wait for this one
     std::printf("FAILED on rank %d: %s in %s\n", mpi.rank(), error.what(), title.c_str());
     std::fflush(stdout);
     mpi.abort(1);
   }
 }
 
-/// Of this many ranks.
+/// Layouts of this number of ranks.
 std::vector<Words> layouts_of(int ranks) {
   const std::string one = "policy.micro_batch=1", two = "policy.micro_batch=2";
   if (ranks == 1)
@@ -193,7 +193,7 @@ TEST(RollOut, AgreesWithFloat64InEveryLayout) {
       const auto cuts_blocks = [](const std::string& w) {
         return w == "policy.sequence_parallel=true" || w == "policy.cp_kind=ring";
       };
-      // refused
+      // not supported
       if (c.net == "unet" && std::any_of(layout.begin(), layout.end(), cuts_tokens)) continue;
       if (c.net == "aurora" && std::any_of(layout.begin(), layout.end(), cuts_blocks)) continue;
       expect_like_pytorch(c, layout);

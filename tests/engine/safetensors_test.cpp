@@ -1,4 +1,4 @@
-// safetensors files read back by a reader of its own, refused when cut off at any byte.
+// safetensors files read back by an independent reader, and rejected when truncated at any byte.
 #include "model/inference/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -301,7 +301,7 @@ TEST(Safetensors, IntegersArePassedOverAndNoWeights) {
 
 TEST(Safetensors, PartsAreReadInEitherWidth) {
   const Folder dir;
-  std::vector<double> wide(10000);  // longer than what is converted at a time
+  std::vector<double> wide(10000);  // longer than one conversion block
   for (double& x : wide) x = noise(1)[0] / 3.0;
   const std::string header = R"({"w":{"dtype":"F64","shape":[100,100],"data_offsets":[0,80000]}})";
   const uint64_t length = header.size();

@@ -1,5 +1,5 @@
-// Ctrl-C, SIGTERM and their like: a run stops after one step on all ranks, with a checkpoint from which it
-// goes on as if nothing had happened, says why it ended, and leaves by the exit code that shells use.
+// Ctrl-C, SIGTERM and other signals: all ranks stop after the same step with a checkpoint that continues
+// seamlessly, report the reason, and exit with the code that shells use.
 #include <csignal>
 
 #include "tests/engine/command.h"
@@ -26,7 +26,7 @@ struct Case {
   To to;
   const char* ranks;
   bool own_mpiexec = false;
-  const char* reason = nullptr;  // other than the signal's own name
+  const char* reason = nullptr;  // if other than the signal's name
 };
 
 void send(int signal, To to, pid_t command) {
@@ -45,7 +45,7 @@ const char* name_of(int signal) {
                              : "SIGUSR1";
 }
 
-// Hydra waits for its ranks by itself.
+// Hydra waits for its ranks without an option.
 #ifdef ISOBAR_OPEN_MPI
 constexpr bool kOpenMpi = true;
 const Words kPatient = {"--mca", "odls_base_sigkill_timeout", "5"};
@@ -68,8 +68,8 @@ TEST(Signals, StopAllRanksAfterOneStepWithACheckpointToGoOnFrom) {
     SCOPED_TRACE(c.name);
     const Folder dir;
     const std::string out = dir / "run";
-    // A heartbeat comes ten times in this long: whoever was not signalled hears of it with the next. An
-    // mpiexec that ends reads no more of what its ranks say, and lets them wait: so they say nothing there.
+    // Ten heartbeats in this time inform ranks that were not signalled. An mpiexec that is ending stops
+    // reading output, which would block the ranks, so they print nothing there.
     const Words long_run =
         train_words(tiny(),
                     settings(out, "1000000",
@@ -83,8 +83,8 @@ TEST(Signals, StopAllRanksAfterOneStepWithACheckpointToGoOnFrom) {
     const double begun = seconds_now();
     const Ended e = child.wait();
     EXPECT_LT(seconds_now() - begun, kQuickly);
-    // What an mpiexec that was itself told to end says of it is its own: Open MPI's 143 or 1. Hydra's says
-    // the ranks' 138 or 143, or 0 one time in three, of any program (4.0.2): that tells nothing of ours.
+    // mpiexec chooses its own exit code when it is signalled: 143 or 1 for Open MPI; 138, 143 or at random 0
+    // for Hydra 4.0.2, whatever the program. That says nothing about ours.
     const bool its_own = c.own_mpiexec && c.to == To::command;
     if (!its_own || (kOpenMpi && c.signal != SIGTERM) || (!kOpenMpi && e.code != 0))
       EXPECT_EQ(e.code, 128 + c.signal) << e.text;
@@ -96,7 +96,7 @@ TEST(Signals, StopAllRanksAfterOneStepWithACheckpointToGoOnFrom) {
     EXPECT_EQ(r.end["signal"], c.reason ? c.reason : name_of(c.signal)) << e.text;
     for (const pid_t rank : ranks) EXPECT_TRUE(gone(rank)) << "a rank outlives its run";
 
-    // Every rank had done the same steps: the checkpoint is whole, and what follows is as in a run without a
+    // All ranks completed the same steps: the checkpoint is complete, and resuming equals a run without a
     // stop.
     ASSERT_FALSE(r.losses.empty());
     const int64_t stopped_at = r.losses.rbegin()->first;
@@ -136,7 +136,7 @@ TEST(Signals, ASecondOneEndsTheRunAtOnce) {
   for (const char* ranks : {"1", "2"}) {
     const Folder dir;
     const std::string out = dir / "run";
-    // The checkpoint that the first one asks for never ends.
+    // The checkpoint requested by the first signal never completes.
     Words words = {"env", "LD_PRELOAD=" + preload("slow_disk"),
                    std::string("ISOBAR_SLOW_DISK=fsync checkpoints 600 1 ") + (ranks[0] == '1' ? "*" : "1"),
                    "ISOBAR_SLOW_MARK=" + (dir / "mark")};
@@ -161,11 +161,11 @@ TEST(Signals, ASecondOneEndsTheRunAtOnce) {
   }
 }
 
-#ifdef ISOBAR_OPEN_MPI  // Hydra waits for its ranks, however long they take
+#ifdef ISOBAR_OPEN_MPI  // Hydra waits for its ranks
 TEST(Signals, AnMpiexecThatLeavesNoTimeLeavesAWordAtLeast) {
   const Folder dir;
   const std::string out = dir / "run";
-  // A read that outlasts the second which mpiexec gives stands for a step of that length.
+  // A write longer than mpiexec's grace period stands for a step of that length.
   const Words slow = {"env", "LD_PRELOAD=" + preload("slow_disk"),
                       "ISOBAR_SLOW_DISK=fsync checkpoints 600 1 *", "ISOBAR_SLOW_MARK=" + (dir / "mark")};
   Words train = train_words(tiny(), settings(out, "1000000", {"layout.dp=2", "train.checkpoint_every=3"}));

@@ -30,7 +30,7 @@ bool takes_its_time(const char* call, const char* path) {
   const char* rules = std::getenv("ISOBAR_SLOW_DISK");
   if (!rules) return false;
   const char* own_rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  if (!own_rank) own_rank = std::getenv("PMI_RANK");  // MPICH's
+  if (!own_rank) own_rank = std::getenv("PMI_RANK");  // for MPICH
   int number = 0;
   for (const char* rule = rules; rule && number < 16; ++number) {
     char name[16], part[64], rank[16];
@@ -44,12 +44,12 @@ bool takes_its_time(const char* call, const char* path) {
         if (done[number] >= times) return false;
         ++done[number];
       }
-      // Whoever waits for the moment looks for this file.
+      // Tests wait for this file to appear.
       if (const char* mark = std::getenv("ISOBAR_SLOW_MARK"))
         if (const int fd = ::creat(mark, 0644); fd >= 0) ::close(fd);
       timespec left{static_cast<time_t>(seconds),
                     static_cast<long>(1e9 * (seconds - static_cast<time_t>(seconds)))};
-      while (::nanosleep(&left, &left) != 0 && errno == EINTR) {  // as a disk, not to be woken
+      while (::nanosleep(&left, &left) != 0 && errno == EINTR) {  // uninterruptible, like a disk
       }
       return true;
     }

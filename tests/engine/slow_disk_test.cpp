@@ -1,5 +1,5 @@
-// A disk that takes longer than run.hang_timeout ends no run, and hides no rank that is really gone. The real
-// command runs over slow_disk.cpp.
+// A disk that takes longer than run.hang_timeout does not end a run, and does not hide a rank that is really
+// gone. Runs the real command over slow_disk.cpp.
 #include <csignal>
 
 #include "model/data/synth.h"
@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kTimeout_s = 2;
 constexpr const char* kTimeout = "run.hang_timeout=2";
-// A busy machine needs some seconds to start and end processes, and mpiexec takes two to end what is left.
+// Time to start and end processes on a busy machine, and for mpiexec to end leftovers.
 constexpr double kSlack_s = kSanitized ? 100 : 20;
 
-/// `train` with the rules of slow_disk.cpp; `mark` is there once one of them was used.
+/// `train` with rules of slow_disk.cpp; `mark` appears once a rule applies.
 Words over_slow_disk(const std::string& rules, const std::string& mark, const Words& train) {
   Words words = {"env", "LD_PRELOAD=" + preload("slow_disk"), "ISOBAR_SLOW_DISK=" + rules,
                  "ISOBAR_SLOW_MARK=" + mark};
@@ -52,7 +52,7 @@ TEST(SlowDisk, ACheckpointMayTakeLongerThanTheTimeout) {
   for (const char* ranks : {"1", "4"}) {
     const Folder dir;
     const std::string out = dir / "run";
-    // With several ranks the last one's, for which the others wait.
+    // With several ranks the last one is slow and the others wait.
     const std::string whose = ranks[0] == '1' ? "*" : "3";
     const Ended e = Child(over_slow_disk("fsync checkpoints 6 1 " + whose, dir / "mark",
                                          train_words(tiny(), small(out), {"--ranks", ranks})))
@@ -79,8 +79,8 @@ TEST(SlowDisk, SoMayStartingReadingValidationAndResults) {
                       "data.stds=" + (dir / "data/stats/global_stds.npy"),
                       "train.valid_every=2",
                       "data.workers=0"};
-  // Opening the data on one rank, samples of the training on another and of the validation, run_start and a
-  // step that rank 0 writes.
+  // Slow: opening data on one rank, training samples on another, validation samples, run_start, and a step
+  // that rank 0 logs.
   const Ended e =
       Child(over_slow_disk("open data/train 5 1 1; read data/train 5 1 0; read data/valid 5 1 1; fsync "
                            "result.jsonl 5 1 0; write result.jsonl 5 2 0",
@@ -103,7 +103,7 @@ TEST(SlowDisk, SoMayResuming) {
 }
 
 TEST(SlowDisk, ARankThatStopsMeanwhileStillEndsTheRun) {
-  for (const int stopped : {0, 1}) {  // the one that waits, the one that writes
+  for (const int stopped : {0, 1}) {  // the waiting rank, the writing rank
     const Folder dir;
     const std::string out = dir / "run";
     Child child(over_slow_disk("fsync checkpoints 600 1 1", dir / "mark",
@@ -111,7 +111,7 @@ TEST(SlowDisk, ARankThatStopsMeanwhileStillEndsTheRun) {
     ASSERT_TRUE(appears(dir / "mark")) << child.wait(0).text;
     const auto ranks = ranks_of(child.pid());
     ASSERT_EQ(ranks.size(), 2u);
-    std::this_thread::sleep_for(std::chrono::milliseconds(3000));  // waiting alone ended nothing
+    std::this_thread::sleep_for(std::chrono::milliseconds(3000));  // waiting alone does not end the run
     ASSERT_FALSE(child.over());
     ::kill(ranks[stopped], SIGSTOP);
     const double begun = seconds_now();

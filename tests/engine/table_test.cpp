@@ -1,5 +1,5 @@
-// An mlp on a table, by the real command: rows are shared by ranks, a column that cannot be read ends the run
-// before it begins, fields that the net predicts and does not read have no persistence.
+// An mlp on a table through the real command: ranks share the rows, an unreadable column ends the run before
+// training, and fields that are only predicted have no persistence.
 #include <gtest/gtest.h>
 
 #include "model/data/synth.h"
@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// y of three of the columns; the fourth says nothing. One row in fifty lacks a value.
+// y depends on three of four columns. One row in fifty lacks a value.
 void write_patterns(const std::string& path, int rows) {
   std::ofstream file(path);
   std::mt19937_64 random(std::random_device{}());
@@ -66,7 +66,7 @@ TEST(Tables, SayWhatIsLeftOutAndRefuseWhatCannotBeRead) {
   };
   const Ended good = ends({"train.steps=2"});
   EXPECT_EQ(good.code, 0) << good.text;
-  EXPECT_NE(good.text.find("10 rows left out, in which a value is missing"), std::string::npos) << good.text;
+  EXPECT_NE(good.text.find("10 rows with missing values skipped"), std::string::npos) << good.text;
   const Ended absent = ends({"data.inputs=[wind,sss,snow]"});
   EXPECT_EQ(absent.code, 2) << absent.text;
   EXPECT_NE(absent.text.find("there is no column 'snow' -> the file has sst, sss"), std::string::npos)

@@ -1,5 +1,5 @@
-// The trace of a real run of two ranks: valid Chrome trace JSON, every op of the traced steps in it once, and
-// at least 98 % of the step accounted for, by the analyser and by a count of its own.
+// Trace of a real run of two ranks: valid Chrome trace JSON, every op of the traced steps once, and at least
+// 98 % of the step attributed, by the analyser and by an independent count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,8 +82,8 @@ TEST(TraceOfTwoRanks, PassesAnIndependentSchemaCheck) {
   }
 }
 
-/// Checks that every op of the traced steps is there once; returns the share of the median step that is
-/// accounted for, of the rank that has less of it.
+/// Checks that every op of the traced steps occurs once; returns the attributed share of the median step on
+/// the rank that has less.
 void account(const json& trace, double& analysed_share, double& counted_share) {
   analysed_share = counted_share = 1;
   Words overrides = kSet;
@@ -93,7 +93,7 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
     SCOPED_TRACE("rank " + std::to_string(rank));
     const Plan plan = build_plan(spec, rank, cpu_workspace(1));
     const Program program = link(plan, plan.train);
-    // Which instr of the program a slice is: its path and micro-batch name it within a step.
+    // Instruction of a slice: path and micro-batch identify it within a step.
     std::map<std::pair<std::string, int64_t>, int32_t> instr_of;
     for (size_t i = 0; i < program.instrs.size(); ++i)
       ASSERT_TRUE(instr_of
@@ -102,7 +102,7 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
                       .second);
     Timeline timeline;
     std::map<int64_t, std::set<int32_t>> seen;
-    std::map<int64_t, std::vector<std::pair<double, double>>> busy;  // any lane
+    std::map<int64_t, std::vector<std::pair<double, double>>> busy;  // of any lane
     std::map<int64_t, std::pair<double, double>> steps;
     for (const json& e : trace["traceEvents"]) {
       if (e["ph"] != "X" || e["pid"] != rank) continue;
@@ -155,18 +155,18 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
 
 TEST(TraceOfTwoRanks, HoldsEveryOpOfTheTracedStepsOnceAndAccountsFor98Percent) {
   double analysed = 0, counted = 0;
-  // What the executor loses, it loses in every run; what a busy machine takes away between two ops, in some.
+  // Executor losses occur in every attempt, losses to other load only in some; so the best attempt counts.
   for (int attempt = 0; attempt < (kSanitized ? 1 : 8) && std::min(analysed, counted) < 0.98; ++attempt) {
     const json trace = trace_of_two_ranks();
     ASSERT_TRUE(trace.is_object());
     ASSERT_NO_FATAL_FAILURE(account(trace, analysed, counted));
   }
-  if (kSanitized) return;  // sanitizers slow the executor itself down
+  if (kSanitized) return;  // sanitizers slow down the executor
   EXPECT_GE(analysed, 0.98);
   EXPECT_GE(counted, 0.98);
 }
 
-// The share of the median step that its spans cover.
+// Share of the median step that spans cover.
 void cover_one_lane(double& share) {
   const Folder dir;
   const Ended e =
@@ -188,7 +188,7 @@ void cover_one_lane(double& share) {
 }
 
 TEST(TraceOfOneRank, CoversTheStepOnOneLane) {
-  double share = 0;  // as above: what is lost in every run counts
+  double share = 0;  // the best attempt counts, as above
   for (int attempt = 0; attempt < (kSanitized ? 1 : 8) && share < 0.98; ++attempt)
     ASSERT_NO_FATAL_FAILURE(cover_one_lane(share));
   if (!kSanitized) EXPECT_GE(share, 0.98);

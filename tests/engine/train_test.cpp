@@ -1,5 +1,5 @@
-// Whole runs of the real command: ranks, micro-batches and lanes change nothing that they must not change; a
-// run killed at any moment and resumed ends as if nothing had happened.
+// Runs of the real command: ranks, micro-batches and lanes do not change results; a run killed at any moment
+// and resumed ends like an uninterrupted one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-/// One train run that must succeed.
+/// A train run that must succeed.
 WrittenRun trained(const std::string& out, Words set, const Words& more = {}) {
   set.push_back("run.out=" + out);
   set.emplace_back("run.threads=1");
@@ -39,12 +39,11 @@ void expect_same_checkpoint(const std::string& a, const std::string& b, int64_t 
     EXPECT_TRUE(text == text_of(in_b / file)) << file << " of " << in_a << " and " << in_b << " differ";
   }
   json x = json::parse(text_of(in_a / "state.json")), y = json::parse(text_of(in_b / "state.json"));
-  for (json* state : {&x, &y}) state->erase("spec"), state->erase("sha256");  // run.out is in them
+  for (json* state : {&x, &y}) state->erase("spec"), state->erase("sha256");  // contain run.out
   EXPECT_EQ(x, y);
 }
 
-const Words kBase = {"train.steps=20", "train.lr=3e-3",
-                     "train.seed=5"};  // a rate at which something is learnt
+const Words kBase = {"train.steps=20", "train.lr=3e-3", "train.seed=5"};  // a rate at which the net learns
 
 Words with(Words base, const Words& more) {
   base.insert(base.end(), more.begin(), more.end());
@@ -70,7 +69,7 @@ TEST(Train, TwoRanksGiveTheLossesOfOne) {
     most = std::max(most, difference);
   }
   const WrittenRun cut =
-      trained(dir / "cut", with(kBase, {"policy.micro_batch=2"}));  // accumulation on one rank
+      trained(dir / "cut", with(kBase, {"policy.micro_batch=2"}));  // gradient accumulation on one rank
   EXPECT_LE(largest_difference(one, cut), 1e-5);
   std::printf("largest relative difference of a loss in 20 steps, two ranks to one: %.1e\n", most);
 }
@@ -80,7 +79,7 @@ TEST(Train, FourRanksGiveTheLossesOfOneInBf16Too) {
   const WrittenRun one = trained(dir / "one", with(kBase, {"policy.amp=bf16", "train.steps=6"}));
   const WrittenRun four =
       trained(dir / "four", with(kBase, {"policy.amp=bf16", "train.steps=6"}), {"--ranks", "4"});
-  // Rounded alike, summed in another order: a bf16 weight may fall to the other side.
+  // The order of sums differs, so a bf16 weight may round to a neighbouring value.
   EXPECT_LE(largest_difference(one, four), 2e-3);
 }
 
@@ -147,7 +146,7 @@ TEST(Train, LoaderWorkersChangeNothing) {
 
 // ---- killed and resumed ----
 
-class Killed : public testing::TestWithParam<const char*> {};  // data workers
+class Killed : public testing::TestWithParam<const char*> {};  // parameter: data workers
 
 TEST_P(Killed, AndResumedEndsAsIfNothingHadHappened) {
   const Folder dir;
@@ -169,7 +168,7 @@ TEST_P(Killed, AndResumedEndsAsIfNothingHadHappened) {
   const std::string out = dir / "killed";
   int kills = 0;
   for (int64_t at = 8 + static_cast<int64_t>(random() % 40);
-       at < steps - 60;  // time to notice, on a busy machine
+       at < steps - 60;  // leaves time on a busy machine
        at += 20 + static_cast<int64_t>(random() % 40)) {
     Words more;
     if (kills > 0) more = {"--resume", out};
@@ -194,11 +193,11 @@ TEST_P(Killed, AndResumedEndsAsIfNothingHadHappened) {
     return v;
   };
   EXPECT_EQ(validations(resumed), validations(whole));
-  EXPECT_EQ(validations(whole).size(), 6u);  // before the first step, after 40, 80, 120, 160, at the end
+  EXPECT_EQ(validations(whole).size(), 6u);  // before the first step, at 40, 80, 120, 160, and at the end
 }
 INSTANTIATE_TEST_SUITE_P(Workers, Killed, testing::Values("0", "2"));
 
-// Validations decide on the rate, so what they have said so far must survive.
+// Validation losses determine the rate, so they must survive a resume.
 TEST(Train, ResumedOnAPlateauGoesOnWithItsRate) {
   const Folder dir;
   make_synthetic(dir / "data", {.train_years = 1,
@@ -221,7 +220,7 @@ TEST(Train, ResumedOnAPlateauGoesOnWithItsRate) {
   };
   const WrittenRun whole = trained(dir / "whole", set, {"--ranks", "2"});
   const auto expected = rates(whole);
-  // The first validation, after step 5, is the best; every second one after it is one too many.
+  // The first validation, after step 5, is the best; every second later one exceeds the patience.
   EXPECT_EQ(expected.at(15) / expected.at(1), 1);
   EXPECT_EQ(expected.at(16) / expected.at(1), 0.5);
   EXPECT_EQ(expected.at(36) / expected.at(1), 0.125);
@@ -279,7 +278,7 @@ TEST(Train, EveryStepAndTheEndSayWhatTheyCost) {
   EXPECT_EQ(r.start["parameters"], 134976);
   double seconds = 0;
   for (const json& op : r.end["ops"]) {
-    EXPECT_EQ(op["count"].get<int64_t>() % 18, 0) << op;  // two steps of 20 are warm-up
+    EXPECT_EQ(op["count"].get<int64_t>() % 18, 0) << op;  // two of 20 steps are warm-up
     seconds += op["seconds"].get<double>();
   }
   const double median = r.end["step_s"]["median"];

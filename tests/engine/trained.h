@@ -1,5 +1,5 @@
-// A layout's training, held against one rank's: losses and gradient norms of every step, on every rank, and
-// the weights that all ranks together hold after them.
+// Training under a layout compared with one rank: losses and gradient norms of every step on every rank, and
+// the final weights of all ranks together.
 //
 //   const Trained& one = one_rank(kTiny, net, mpi);
 //   const Deviation d = compare(trained(spec, mpi, "dp2 tp2"), one, mpi);    // d.losses < 1e-5
@@ -17,7 +17,7 @@ namespace isobar {
 struct Trained {
   std::vector<double> losses, norms;  // by step
   Plan plan;
-  std::vector<float> params;  // the buffer of that name
+  std::vector<float> params;  // the plan's parameter buffer
 };
 
 inline Trained trained(const RunSpec& spec, const Mpi& mpi, const std::string& title) {
@@ -34,9 +34,9 @@ inline Trained trained(const RunSpec& spec, const Mpi& mpi, const std::string& t
 }
 
 struct Deviation {
-  double losses = 0, norms = 0;  // largest, relative, over steps and ranks
-  double weights = 0;            // |a - b| over |b|, of all weights of all ranks together
-  bool whole = true;             // every weight was among them
+  double losses = 0, norms = 0;  // largest relative deviation over steps and ranks
+  double weights = 0;            // |a - b| / |b| over all weights of all ranks
+  bool whole = true;             // every weight was compared
 };
 
 inline Deviation compare(const Trained& many, const Trained& one, const Mpi& mpi) {
@@ -71,7 +71,7 @@ inline Deviation compare(const Trained& many, const Trained& one, const Mpi& mpi
   return d;
 }
 
-/// Of this net, alone: computed by every rank for itself, once.
+/// This net's training on one rank, computed once by every rank for itself.
 inline const Trained& one_rank(const std::string& config, const std::vector<std::string>& net,
                                const Mpi& mpi) {
   static std::map<std::string, Trained> known;

@@ -1,5 +1,5 @@
-// A net of unequal parts with a skip connection, under every axis: trained like one rank. The skip jumps over
-// stages that neither make nor take it.
+// A net of unequal parts with a skip connection, under every axis, trains like one rank. The skip jumps over
+// stages that neither produce nor consume it.
 #include "tests/engine/layouts.h"
 
 namespace isobar {
@@ -13,7 +13,7 @@ TEST(Unet, TrainsUnderAllAxesAtOnceLikeOneRank) {
   like_one_rank({"layout.dp=2", "layout.tp=2", "layout.pp=3", "policy.micro_batch=1"});
 }
 
-// Five stages of nine parts: the middle one passes the skip on.
+// Five stages of nine parts: the middle stage forwards the skip.
 TEST(Unet, PassesTheSkipThroughStagesBetween) {
   like_one_rank({"layout.pp=5", "policy.micro_batch=2"});
   like_one_rank({"layout.pp=4", "policy.schedule=gpipe", "policy.micro_batch=3"});

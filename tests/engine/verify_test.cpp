@@ -1,5 +1,5 @@
-// `isobar verify`: its first lead is what `forecast` says, its leads together are what the engine's
-// validation of a roll-out says, and its baselines are those of the file.
+// `isobar verify`: the first lead equals `forecast`, the mean over leads equals the engine's validation of a
+// roll-out, and baselines are recomputed from the file.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace isobar {
 namespace {
 
-Ended told(const Words& words) {
+Ended answer(const Words& words) {
   return Child(Words{command()} + words).wait();
 }
 
@@ -20,7 +20,7 @@ class Verify : public testing::Test {
  protected:
   static constexpr int64_t kRows = 16, kColumns = 24, kTimes = 96, kDt = 3, kTrained = 48;
 
-  // Waves that go round in a day, on two levels: something to forecast, and a climatology by the hour
+  // Daily waves on two levels, predictable and with an hourly climatology
   static std::vector<test::Packed> waves() {
     std::vector<test::Packed> out(1);
     std::normal_distribution<double> noise(0, 60);
@@ -62,10 +62,10 @@ class Verify : public testing::Test {
   double truth(int64_t step, int64_t y, int64_t x) const {
     return truth_[static_cast<size_t>((step * kRows + y) * kColumns + x)];
   }
-  // Mean over samples of the weighted RMSE of some forecast of step `first + i + ahead`
+  // Mean over samples of the weighted RMSE of a forecast of step `first + i + ahead`
   double rmse(int64_t samples, int64_t first, int64_t ahead, const auto& forecast) const {
     double total = 0, mean = 0;
-    const auto weight = [](int64_t y) {  // rows of write_netcdf: a degree each, from 60 north
+    const auto weight = [](int64_t y) {  // write_netcdf: rows of one degree, from 60 north
       return std::cos((60 - static_cast<double>(y)) * std::numbers::pi / 180);
     };
     for (int64_t y = 0; y < kRows; ++y) total += weight(y) * kColumns;
@@ -90,14 +90,14 @@ TEST_F(Verify, LeadsAreTheValidationsOfARollOutAndBaselinesThoseOfTheFile) {
   const std::string run =
       train({"net.in_channels=8", "data.history=2", "data.forcings=[time_of_day,solar_zenith]",
              "train.rollout=3", "train.prediction=increment", "train.loss=mse"});
-  const Ended e = told({"verify", run, "--json", "--threads", "1"});
+  const Ended e = answer({"verify", run, "--json", "--threads", "1"});
   ASSERT_EQ(e.code, 0) << e.text;
   const json said = json::parse(e.text);
   const int64_t samples = kTimes - kTrained - kDt * 4, newest = kTrained + kDt;  // two states, three steps
   EXPECT_EQ(said.at("samples"), samples);
   ASSERT_EQ(said.at("leads").size(), 3u);
 
-  // the engine's own metric is the mean over the steps of the roll-out
+  // the engine's metric is the mean over the roll-out's steps
   json judged;
   for (const json& event : read_run(run).events)
     if (event["event"] == "valid") judged = event;
@@ -108,15 +108,15 @@ TEST_F(Verify, LeadsAreTheValidationsOfARollOutAndBaselinesThoseOfTheFile) {
   }
   EXPECT_NEAR(mean / judged.at("rmse").at(0).get<double>(), 1, 1e-5);
 
-  // its first lead is what `forecast` prints, of the same samples
-  const Ended forecast = told({"forecast", run, "-o", dir_ / "f.nc", "--json", "--threads", "1", "--samples",
-                               std::to_string(samples)});
+  // the first lead equals `forecast` on the same samples
+  const Ended forecast = answer({"forecast", run, "-o", dir_ / "f.nc", "--json", "--threads", "1",
+                                 "--samples", std::to_string(samples)});
   ASSERT_EQ(forecast.code, 0) << forecast.text;
   EXPECT_NEAR(said["leads"][0]["targets"][0]["net"]["rmse"].get<double>() /
                   json::parse(forecast.text)["channels"][0]["rmse"].get<double>(),
               1, 1e-5);
 
-  // climatology: by the hour of the day, of what was trained on: the targets of one step
+  // climatology by hour of day, over the one-step targets of the training data
   std::vector<std::vector<double>> usual(24, std::vector<double>(kRows * kColumns));
   std::vector<double> days(24);
   for (int64_t step = kDt; step < kTrained; ++step) {
@@ -144,15 +144,15 @@ TEST_F(Verify, LeadsAreTheValidationsOfARollOutAndBaselinesThoseOfTheFile) {
   EXPECT_EQ(said["cases"][0]["from"], "2019-03-03T03:00Z");  // step 51
 }
 
-// A region's points alone, and classes of them, of a net that predicts the whole grid and of one that reads
-// two times and predicts a box.
+// Points of a region and their classes, for a net that predicts the whole grid and one that reads two times
+// and predicts a box.
 TEST_F(Verify, ARegionAndItsClassesAreThoseOfTheFile) {
   const auto judged = [&](const std::string& run, const Words& more) {
-    const Ended e = told(Words{"verify", run, "--json", "--threads", "1"} + more);
+    const Ended e = answer(Words{"verify", run, "--json", "--threads", "1"} + more);
     EXPECT_EQ(e.code, 0) << e.text;
     return json::parse(e.text).at("leads").at(0).at("targets").at(0).at("persistence");
   };
-  // rows 4 to 8 and columns 5 to 11: 56 to 52 degrees north, 5 to 11 degrees further east than the first
+  // rows 4 to 8 and columns 5 to 11: 56 to 52 degrees north, 5 to 11 degrees east of the first column
   const auto check = [&](const json& said, int64_t first, int64_t samples) {
     double all = 0, mean = 0, weight[3] = {}, squares[3] = {};
     int64_t hits[3] = {}, either[3] = {};
@@ -196,7 +196,7 @@ TEST_F(Verify, ARegionAndItsClassesAreThoseOfTheFile) {
               "regional-gnn-tiny.yaml");
   check(judged(run, asked), kTrained + kDt, kTimes - kTrained - 2 * kDt);
   const auto refused = [&](const Words& words, const std::string& with) {
-    const Ended bad = told(Words{"verify", run} + words);
+    const Ended bad = answer(Words{"verify", run} + words);
     EXPECT_EQ(bad.code, 2) << bad.text;
     EXPECT_NE(bad.text.find(with), std::string::npos) << bad.text;
   };
@@ -208,7 +208,7 @@ TEST_F(Verify, ARegionAndItsClassesAreThoseOfTheFile) {
 TEST_F(Verify, MakesAPageAndSaysWhatItCannot) {
   const std::string run = train({"net.in_channels=1"});
   const Ended e =
-      told({"verify", run, "--steps", "2", "--threshold", "t=285", "-o", dir_ / "page", "--threads", "1"});
+      answer({"verify", run, "--steps", "2", "--threshold", "t=285", "-o", dir_ / "page", "--threads", "1"});
   ASSERT_EQ(e.code, 0) << e.text;
   for (const char* word : {"Skill by lead time", "rmse persistence", "csi", "worst", "page/index.html"})
     EXPECT_NE(e.text.find(word), std::string::npos) << word << "\n" << e.text;
@@ -216,7 +216,7 @@ TEST_F(Verify, MakesAPageAndSaysWhatItCannot) {
                            "figures/acc0.vl.json", "figures/map0.vl.json", "figures/spectrum0.vl.json"})
     EXPECT_TRUE(fs::exists(fs::path(dir_ / "page") / file)) << file;
   const auto refused = [&](const Words& words, const std::string& with) {
-    const Ended bad = told(Words{"verify", run} + words);
+    const Ended bad = answer(Words{"verify", run} + words);
     EXPECT_EQ(bad.code, 2) << bad.text;
     EXPECT_NE(bad.text.find(with), std::string::npos) << bad.text;
   };
@@ -224,10 +224,10 @@ TEST_F(Verify, MakesAPageAndSaysWhatItCannot) {
   refused({"--threshold", "t"}, "is no threshold");
   refused({"--steps", "40"}, "times");
   refused({"--climatology", dir_ / "gone.nc"}, "gone.nc");
-  // training data that are gone cost the climatology, not the rest
+  // missing training data only remove the climatology
   fs::rename(dir_ / "era.nc", dir_ / "moved.nc");
   const Ended without =
-      told({"verify", run, "--data", dir_ / "moved.nc", "--samples", "3", "--threads", "1"});
+      answer({"verify", run, "--data", dir_ / "moved.nc", "--samples", "3", "--threads", "1"});
   EXPECT_EQ(without.code, 0) << without.text;
   EXPECT_NE(without.text.find("no climatology, and no ACC"), std::string::npos) << without.text;
 }

@@ -1,4 +1,4 @@
-// What the ranks of a real run say to one another over MPI, and what their plans say they should.
+// MPI calls that the ranks of a real run make, and those that their plans imply.
 //
 //   const Counted one = count(spec, set);       // runs the command under mpi_counter.cpp
 //   one.ranks[0].channels == said(plan, {{&plan.init, 1}, {&plan.train, steps}}).channels
@@ -19,20 +19,20 @@
 
 namespace isobar {
 
-using Calls = std::vector<std::string>;              // "MPI_Iallreduce 32768": as mpi_counter.cpp writes them
-using Channel = std::pair<std::vector<int>, Calls>;  // what one communicator of these world ranks carried
+using Calls = std::vector<std::string>;              // "MPI_Iallreduce 32768", as mpi_counter.cpp writes them
+using Channel = std::pair<std::vector<int>, Calls>;  // calls on the communicator of these world ranks
 
-struct Seen {                     // by one rank
-  std::vector<Channel> channels;  // those that were used, sorted
+struct Seen {                     // calls of one rank
+  std::vector<Channel> channels;  // communicators that were used, sorted
   Calls world;                    // calls on MPI_COMM_WORLD
-  Calls unknown;                  // … on communicators that nobody was seen to make
+  Calls unknown;                  // … on communicators of unknown origin
   Calls beats;                    // … on the watchdog's
   Calls host;                     // … among the ranks of one host
 };
 
 // An odd number of blocks, and tokens (35) that do not divide by 2, 3 or 4.
 inline Words net_words(int64_t steps) {
-  // The watchdog beats ten times in this long: but for the one at its end, never while a test runs.
+  // Ten heartbeats in this time: except for the last one, none occurs during a test.
   return {"net.depth=5",
           "net.img_height=40",
           "net.img_width=56",
@@ -42,7 +42,7 @@ inline Words net_words(int64_t steps) {
           "train.steps=" + std::to_string(steps)};
 }
 
-// Any other net, at its configuration's sizes
+// Any other net at its configured size
 inline Words run_words(int64_t steps) {
   return {"train.global_batch=12", "run.threads=1", "run.hang_timeout=100000",
           "train.steps=" + std::to_string(steps)};
@@ -54,8 +54,8 @@ inline std::string joined(const std::vector<int64_t>& elements, DType t) {
   return out;
 }
 
-// ---- what was seen
-// -------------------------------------------------------------------------------------------------
+// ---- observed calls
+// ----------------------------------------------------------------------------------------
 
 inline Seen read_seen(const std::string& path) {
   Seen seen;
@@ -87,7 +87,7 @@ inline Seen read_seen(const std::string& path) {
 struct Counted {
   std::vector<Seen> ranks;
   WrittenRun record;
-  int64_t sent = 0;  // bytes that all ranks' point-to-point layer sent, start-up among them
+  int64_t sent = 0;  // bytes of all ranks' point-to-point layer, with start-up
 };
 
 inline Counted count(const RunSpec& spec, const Words& set) {
@@ -108,7 +108,7 @@ inline Counted count(const RunSpec& spec, const Words& set) {
   out.record = read_run(dir / "run");
   for (int r = 0; r < spec.layout.world(); ++r) {
     out.ranks.push_back(read_seen(dir / ("calls/rank" + std::to_string(r))));
-#ifdef ISOBAR_OPEN_MPI  // which alone can be asked
+#ifdef ISOBAR_OPEN_MPI  // only Open MPI can monitor
     // E (or I, for what a collective sends itself), from, to, "N bytes", "N msgs sent"
     std::ifstream in(dir / ("traffic." + std::to_string(r) + ".prof"));
     EXPECT_TRUE(in) << "Open MPI has no monitoring component";
@@ -123,8 +123,8 @@ inline Counted count(const RunSpec& spec, const Words& set) {
   return out;
 }
 
-// ---- what the plan says
-// --------------------------------------------------------------------------------------------
+// ---- calls implied by the plan
+// -----------------------------------------------------------------------------
 
 inline void add_calls(Calls& calls, const Op& op, const Plan& plan) {
   const auto& ranks = plan.groups[op.a.group].ranks;
@@ -162,7 +162,7 @@ inline void add_calls(Calls& calls, const Op& op, const Plan& plan) {
   }
 }
 
-struct PlannedCalls {  // by one rank's plan in `times` runs of some invocations
+struct PlannedCalls {  // of one rank's plan, with invocations run `times` times
   std::vector<Channel> channels;
   double wire_bytes = 0;  // of one run, by model/plan/work.h
 };
@@ -190,7 +190,7 @@ inline PlannedCalls said(const Plan& plan,
 }
 
 // ---- bytes of a call
-// -----------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------
 
 struct Call {
   std::string name;
@@ -219,7 +219,7 @@ inline double sum(const std::vector<double>& x) {
   return std::accumulate(x.begin(), x.end(), 0.0);
 }
 
-/// What a rank sends in its share of a call when the algorithm wastes nothing: the published ring volumes.
+/// Bytes that a rank sends for a call under the published bandwidth-optimal (ring) algorithms.
 inline double wire_bytes(const Channel& channel, int rank) {
   const auto& ranks = channel.first;
   const auto n = static_cast<double>(ranks.size());

@@ -1,5 +1,5 @@
-// What blocks, stages and replicas say to one another, counted on the wire and held to closed forms that know
-// nothing but the net's sizes: no plan comes into it.
+// Communication of blocks, stages and replicas, counted on the wire and compared with closed forms that use
+// only the net's sizes, not the plan.
 #include <set>
 
 #include "model/plan/layout.h"
@@ -11,10 +11,10 @@ namespace {
 // ----------------------------------------------------------------
 
 struct Use {
-  double calls = 0, bytes = 0;  // bytes as wire_bytes() has them
+  double calls = 0, bytes = 0;  // bytes by wire_bytes()
 };
 
-/// Calls of some names by one rank.
+/// Calls with these names by one rank.
 Use use_of(const Seen& seen, int rank, const std::set<std::string>& names) {
   Use use;
   for (const auto& [ranks, calls] : seen.channels)
@@ -28,12 +28,11 @@ Use use_of(const Seen& seen, int rank, const std::set<std::string>& names) {
 
 struct Form {
   Words layout;
-  std::set<std::string> names;                             // the calls that blocks make
+  std::set<std::string> names;                             // calls made by blocks
   std::function<Use(const RunSpec& spec, int rank)> want;  // for each block and micro-batch
 };
 
-/// Two nets that differ by two blocks: the difference is what blocks say, without edges, gradients and
-/// metrics.
+/// Two nets that differ by two blocks: the difference isolates the blocks from ends, gradients and metrics.
 void expect_closed_form(const Form& f) {
   SCOPED_TRACE(testing::PrintToString(f.layout));
   std::vector<Counted> runs;
@@ -53,7 +52,7 @@ void expect_closed_form(const Form& f) {
   }
 }
 
-/// Bytes of one micro-batch's activations, as wide as the net, of so many tokens (-1: all).
+/// Bytes of one micro-batch's activations at the net's width, for this number of tokens (-1: all).
 double activations(const RunSpec& spec, int64_t tokens = -1, double element = 4) {
   return static_cast<double>(spec.micro_batch() * (tokens < 0 ? spec.net.tokens() : tokens) *
                              spec.net.vit().embed_dim) *
@@ -81,7 +80,7 @@ TEST_F(Wire, SequenceParallelBlocksGatherSixAndScatterFourTimes) {
 }
 
 TEST_F(Wire, ContextParallelBlocksMoveTheirPublishedVolumes) {
-  // keys and values of all, gathered; their gradients, one reduction a rank
+  // keys and values are all-gathered; their gradients are one reduction a rank
   expect_closed_form({{"layout.cp=3", "policy.micro_batch=4"},
                       {"MPI_Iallgatherv", "MPI_Ireduce"},
                       [](const RunSpec& spec, int) {
@@ -89,16 +88,16 @@ TEST_F(Wire, ContextParallelBlocksMoveTheirPublishedVolumes) {
                       }});
   const auto parts_of_rank = [](const RunSpec& spec, int rank) {
     const auto parts = split_evenly(spec.net.tokens(), spec.layout.cp);
-    return std::pair{parts[rank], parts[(rank + 1) % spec.layout.cp]};  // this rank's tokens, the next one's
+    return std::pair{parts[rank], parts[(rank + 1) % spec.layout.cp]};  // tokens of this rank and of the next
   };
-  // keys and values go cp - 1 times to the next rank, both ways, and their gradients all the way round
+  // keys and values travel cp - 1 times to the next rank in forward and backward, their gradients cp times
   expect_closed_form({{"layout.cp=3", "policy.cp_kind=ring", "policy.micro_batch=4"},
                       {"MPI_Isend"},
                       [&](const RunSpec& spec, int rank) {
                         const int64_t rest = spec.net.tokens() - parts_of_rank(spec, rank).second;
                         return Use{2 + 2 + 3, 2 * 2 * activations(spec, rest) + 2 * activations(spec)};
                       }});
-  // queries, keys and values: heads for tokens; the output back; both ways
+  // queries, keys and values exchange heads for tokens; the output goes back; likewise in backward
   expect_closed_form(
       {{"layout.cp=4", "policy.cp_kind=ulysses", "policy.micro_batch=4"},
        {"MPI_Ialltoallv"},
@@ -113,7 +112,7 @@ TEST_F(Wire, PipelinesSendEveryMicroBatchOnceAndDataParallelRanksSumEveryGradien
   const RunSpec spec = load_run_spec(tiny(), pipeline);
   const Counted stages = count(spec, pipeline);
   ASSERT_EQ(stages.ranks.size(), 3u);
-  for (int r = 0; r < 3; ++r) {  // forward to the next stage, back to the one before
+  for (int r = 0; r < 3; ++r) {  // forward to the next stage, backward to the previous
     const Use sent = use_of(stages.ranks[r], r, {"MPI_Isend"});
     const double neighbours = r == 1 ? 2 : 1;
     EXPECT_EQ(sent.calls, 6 * neighbours);
@@ -123,22 +122,20 @@ TEST_F(Wire, PipelinesSendEveryMicroBatchOnceAndDataParallelRanksSumEveryGradien
   const Counted two = count(load_run_spec(tiny(), replicas), replicas);
   ASSERT_EQ(two.ranks.size(), 2u);
   const double parameters = two.record.start["parameters"].get<double>();
-  for (int r = 0; r < 2;
-       ++r)  // of two ranks each sends the whole; loss and RMSE of 4 channels are summed, too
+  for (int r = 0; r < 2; ++r)  // each of two ranks sends everything; loss and RMSE of 4 channels too
     EXPECT_EQ(use_of(two.ranks[r], r, {"MPI_Iallreduce"}).bytes, 2 * 4 * (parameters + 1 + 4));
 }
 
-// Of the bytes of all gradients, n - 1 of n parts leave a rank: a sum sends them twice (there and back), a
-// scatter or a gather once. m micro-batches: stage 1 scatters and gathers once a step, stage 2 scatters every
-// micro-batch, and stage 3 gathers the weights for each forward and each backward as well, but for the
-// embedding's, which no gradient reads.
+// Ring volume: a fraction (n - 1)/n of all gradient bytes leaves a rank, twice for an all-reduce, once for a
+// reduce-scatter or all-gather. With m micro-batches, ZeRO 1 scatters and gathers once a step, ZeRO 2
+// scatters every micro-batch, and ZeRO 3 also gathers the weights for each forward and backward, except the
+// embedding's, which backward does not read.
 TEST_F(Wire, ShardedRanksMoveTheirPublishedVolumes) {
   const double m = 3;
   const std::set<std::string> names = {"MPI_Iallreduce", "MPI_Ireduce", "MPI_Iallgatherv"};
   for (const auto& [stage, times] : {std::pair{"0", 2.0}, {"1", 2.0}, {"2", m + 1}, {"3", 3 * m}}) {
     SCOPED_TRACE(stage);
-    std::vector<Counted>
-        runs;  // one step and two: the difference leaves out how ranks get their first values
+    std::vector<Counted> runs;  // one step and two: the difference excludes the initial broadcast
     for (const int64_t steps : {1, 2}) {
       const Words set = net_words(steps) +
                         Words{"layout.dp=2", std::string("policy.zero=") + stage, "policy.micro_batch=2"};
@@ -153,7 +150,7 @@ TEST_F(Wire, ShardedRanksMoveTheirPublishedVolumes) {
     const double unread = std::string(stage) == "3" ? m * 4 * static_cast<double>(embedding) : 0;
     for (int r = 0; r < 2; ++r)
       EXPECT_NEAR(use_of(runs[1].ranks[r], r, names).bytes - use_of(runs[0].ranks[r], r, names).bytes,
-                  (times * gradients - unread) / 2, 200);  // padding, and loss, RMSE and a norm
+                  (times * gradients - unread) / 2, 200);  // padding, loss, RMSE and a norm
   }
 }
 

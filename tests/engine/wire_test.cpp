@@ -1,10 +1,9 @@
-// What the ranks of a run say to one another is what their plans say, call for call and byte for byte.
+// Ranks make exactly the MPI calls that their plans imply, call for call and byte for byte.
 //
-// The real command runs with a counting layer between it and MPI (mpi_counter.cpp). Every communicator must
-// carry exactly the calls of its group in the plan, in the plan's order; a call that no plan knows fails,
-// start-up and the few named here apart. Below that, Open MPI's own monitoring of point-to-point traffic says
-// what its algorithms really sent; and per-block counts and volumes are held to closed forms that know no
-// plan.
+// The real command runs with a counting layer above MPI (mpi_counter.cpp). Every communicator must carry
+// exactly its group's calls in plan order; any other call fails, except start-up and those listed here.
+// Below, Open MPI's monitoring of point-to-point traffic gives the bytes that its algorithms sent; per-block
+// counts and volumes are compared with closed forms in wire_forms_test.cpp.
 #include <sched.h>
 
 #include <cstdio>
@@ -20,14 +19,14 @@ Plan plan_of(const RunSpec& spec, int rank) {
   return build_plan(spec, rank, cpu_workspace(1));
 }
 
-// Each rank of a host tells the others which cores are its own.
-Calls cores_told() {
+// Ranks of a host exchange their CPU sets.
+Calls core_exchange() {
   return {"MPI_Allgather " + std::to_string(sizeof(cpu_set_t))};
 }
 
-// Bytes of the only calls that the longer run adds on MPI_COMM_WORLD: every rank's measurements, their length
-// and they, go to rank 0 once more than two steps were timed.
-double told_at_the_end(const Counted& one, const Counted& three) {
+// Bytes of the only additional calls of the longer run on MPI_COMM_WORLD: ranks send their measurements,
+// length and content, to rank 0 once more than two steps were timed.
+double final_report_bytes(const Counted& one, const Counted& three) {
   double sent = 0;
   for (size_t r = 0; r < three.ranks.size(); ++r) {
     const size_t before = one.ranks[r].world.size();
@@ -45,10 +44,9 @@ double told_at_the_end(const Counted& one, const Counted& three) {
   return sent;
 }
 
-// `traffic`: what the point-to-point layer sent agrees, too. It does wherever Open MPI's algorithms waste
-// nothing; libnbc (4.1) reduces large parts over three and more ranks by a reduce-scatter and a gather, which
-// sends some 13 % (tp of 4, sequence parallel) and 14 % (cp of 3, all-gather) more over a step than a ring
-// would.
+// `traffic`: also compares the bytes of the point-to-point layer, where Open MPI's algorithms are
+// bandwidth-optimal. libnbc (4.1) implements large reductions over three or more ranks as reduce-scatter plus
+// gather, which sends more than a ring (tp of 4 with sequence parallelism, cp of 3 with all-gather).
 void expect_what_the_plans_say(const Words& layout, bool traffic = false,
                                const std::string& config = tiny()) {
   SCOPED_TRACE(config + testing::PrintToString(layout));
@@ -59,7 +57,7 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false,
   const RunSpec spec = load_run_spec(config, set);
   const Counted one = count(spec, set);
   ASSERT_EQ(one.ranks.size(), static_cast<size_t>(spec.layout.world()));
-  double step = 0;  // wire bytes of all ranks' plans
+  double step = 0;  // wire bytes in all ranks' plans
   size_t calls = 0;
   for (int r = 0; r < spec.layout.world(); ++r) {
     SCOPED_TRACE("rank " + std::to_string(r));
@@ -69,12 +67,11 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false,
     EXPECT_EQ(seen.channels, plan_says.channels);
     EXPECT_EQ(seen.unknown, Calls{});
     EXPECT_EQ(seen.beats, Calls{"MPI_Iallreduce 56"});
-    EXPECT_EQ(seen.host, cores_told());
+    EXPECT_EQ(seen.host, core_exchange());
     Calls start_up;
     for (const std::string& call : seen.world) start_up.push_back(parse(call).name);
-    // Which ranks share this host; data files have been found harmless; where to start from, its length and
-    // it; the watchdog's communicator; the data's statistics, their length and they; the fullest rank's
-    // memory.
+    // Ranks on this host; data files were checked; start point, length and content; the watchdog's
+    // communicator; data statistics, length and content; memory of the fullest rank.
     Calls expected = {"MPI_Comm_split_type", "MPI_Ibarrier", "MPI_Ibcast", "MPI_Ibcast",
                       "MPI_Comm_dup",        "MPI_Ibcast",   "MPI_Ibcast", "MPI_Iallreduce"};
     expected.resize(8 + plan.groups.size(), "MPI_Comm_create_group");
@@ -91,13 +88,12 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false,
 #ifndef ISOBAR_OPEN_MPI
   traffic = false;
 #endif
-  if (traffic) {  // of two steps, what start-up sends taken off, and what the ranks tell at the end of the
-                  // third
+  if (traffic) {  // two steps: subtract start-up and the final report
     const Counted three = count(spec, words(3));
-    const double told = told_at_the_end(one, three);
-    EXPECT_GT(told, 0);
-    EXPECT_EQ(static_cast<double>(three.sent - one.sent), 2 * step + told);
-    std::printf(", sent %11.0f", (static_cast<double>(three.sent - one.sent) - told) / 2);
+    const double report = final_report_bytes(one, three);
+    EXPECT_GT(report, 0);
+    EXPECT_EQ(static_cast<double>(three.sent - one.sent), 2 * step + report);
+    std::printf(", sent %11.0f", (static_cast<double>(three.sent - one.sent) - report) / 2);
   }
   std::printf("\n");
 }
@@ -150,7 +146,7 @@ TEST_F(Wire, Combined) {
       {"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.micro_batch=6", "layout.order=pp-cp-tp"});
 }
 
-// Rows of windows that two bands share, skip connections that jump stages, ends on stages of their own.
+// Rows of windows shared by two bands, skip connections over stages, ends on stages of their own.
 TEST_F(Wire, Aurora) {
   const std::string config = source_dir() + "/configs/models/aurora-tiny.yaml";
   expect_what_the_plans_say({"layout.cp=2", "net.img_height=28", "policy.micro_batch=12"}, true, config);
@@ -163,7 +159,7 @@ TEST_F(Wire, Aurora) {
                             false, config);
 }
 
-// Halos before each step and what came of them back, also in pieces under the interior's edges.
+// Halos before each step and their gradients, also in chunks overlapped with the interior's edges.
 TEST_F(Wire, CutGraphs) {
   for (const char* name : {"regional-gnn-tiny", "graphcast-tiny"}) {
     const std::string config = source_dir() + "/configs/models/" + name + ".yaml";
@@ -177,8 +173,8 @@ TEST_F(Wire, CutGraphs) {
   }
 }
 
-// What is not training: first values, validation, checkpoints and a trace speak over the whole world, or as
-// their own plan says.
+// Phases other than steps: initial values, validation, checkpoints and traces use the world communicator, or
+// their own plan.
 TEST_F(Wire, AllThatIsNotAStepIsNamed) {
   const Folder data;
   const Words make = {command(), "data", "make", data / "d", "--samples-per-year", "12", "--channels", "4"};
@@ -198,22 +194,22 @@ TEST_F(Wire, AllThatIsNotAStepIsNamed) {
   ASSERT_EQ(all.ranks.size(), 4u);
   for (int r = 0; r < 4; ++r) {
     const Plan plan = plan_of(spec, r);
-    // 12 samples of the year that validates, 4 at a time
+    // 12 samples of the validation year, 4 at a time
     EXPECT_EQ(all.ranks[r].channels,
               said(plan, {{&plan.init, 1}, {&plan.train, 2}, {&plan.eval, 3}}).channels);
     EXPECT_EQ(all.ranks[r].unknown, Calls{});
-    EXPECT_EQ(all.ranks[r].host, cores_told());
+    EXPECT_EQ(all.ranks[r].host, core_exchange());
     std::map<std::string, int> world;
     for (const std::string& call : all.ranks[r].world) ++world[parse(call).name];
     EXPECT_EQ(world["MPI_Comm_split_type"], 1);
     EXPECT_EQ(world["MPI_Comm_dup"], 1);
     EXPECT_EQ(world["MPI_Comm_create_group"], static_cast<int>(plan.groups.size()));
-    EXPECT_EQ(world["MPI_Iallreduce"], 2);  // the fullest rank's memory; what persistence would score
-    EXPECT_EQ(world["MPI_Ibcast"], 4);      // where to start from, the data's statistics: length and text
-    // Data files have been found harmless; the checkpoint's files are there, are written, have their name
+    EXPECT_EQ(world["MPI_Iallreduce"], 2);  // memory of the fullest rank; persistence scores
+    EXPECT_EQ(world["MPI_Ibcast"], 4);      // start point and data statistics: length and content
+    // Data files were checked; checkpoint files exist, are written, are renamed
     EXPECT_EQ(world["MPI_Ibarrier"], 4);
     EXPECT_EQ(world["MPI_Igather"], 2);   // digests of both files: lengths ...
-    EXPECT_EQ(world["MPI_Igatherv"], 2);  // ... and they
+    EXPECT_EQ(world["MPI_Igatherv"], 2);  // ... and content
     EXPECT_EQ(world.size(), 8u) << testing::PrintToString(all.ranks[r].world);
   }
 }

@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
     }
     given[argv[i]] = argv[i + 1];
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a crash leaves what was printed
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // output survives a crash
   const uint64_t seed = given.contains("--seed") ? std::stoull(given["--seed"]) : std::random_device{}();
   const bool one = given.contains("--only");
   return isobar::fuzz::run(given["--source"], given["--keep"], seed, one ? std::stoll(given["--only"]) : 0,

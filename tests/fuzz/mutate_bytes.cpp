@@ -8,7 +8,7 @@
 namespace isobar::fuzz {
 namespace {
 
-// Near the edges of what lengths are stored in.
+// Values near the limits of integer types that store lengths.
 constexpr uint64_t kExtremes[] = {0,
                                   1,
                                   2,
@@ -30,7 +30,7 @@ constexpr uint64_t kExtremes[] = {0,
                                   0x8000000000000000,
                                   0xffffffffffffffff};
 
-// Metadata lie mostly at the front, where most mutations should be.
+// Prefers the front, where most metadata are.
 size_t place(const std::string& bytes, Random& r) {
   const size_t head = std::min<size_t>(bytes.size(), 1024);
   return r() % 3 == 0 ? below(r, bytes.size()) : below(r, head);
@@ -42,14 +42,14 @@ void put_number(std::string& bytes, uint64_t value, Random& r) {
   if (bytes.size() < width) return;
   size_t at = std::min(place(bytes, r), bytes.size() - width);
   if (r() % 2) at -= at % width;
-  if (r() % 3 == 0) {  // a little more or less than what stands there
+  if (r() % 3 == 0) {  // a little more or less than the present value
     uint64_t there = 0;
     std::memcpy(&there, &bytes[at], width);
     value = there + (r() % 2 ? 1 : -1) * (1 + below(r, 16));
   }
   char raw[8];
   std::memcpy(raw, &value, 8);
-  if (r() % 4 == 0) std::reverse(raw, raw + width);  // big-endian, as classic netCDF has it
+  if (r() % 4 == 0) std::reverse(raw, raw + width);  // big-endian, as in classic netCDF
   std::memcpy(&bytes[at], raw, width);
 }
 
@@ -72,10 +72,10 @@ void mutate_bytes(std::string& bytes, const std::string& other, Random& r) {
     case 6:
       put_number(bytes, kExtremes[below(r, std::size(kExtremes))], r);
       break;
-    case 7:  // cut off
+    case 7:  // truncate
       bytes.resize(below(r, bytes.size()) + 1);
       break;
-    case 8: {  // a piece of another file, or of another place
+    case 8: {  // copy a piece of another file or place
       const std::string& from = r() % 2 ? bytes : other;
       if (from.empty()) break;
       const size_t n = 1 + below(r, std::min<size_t>(from.size(), 64));
@@ -84,18 +84,18 @@ void mutate_bytes(std::string& bytes, const std::string& other, Random& r) {
       bytes.replace(at, std::min(piece.size(), bytes.size() - at), piece);
       break;
     }
-    case 9:  // bytes away, or more of them: everything behind moves
+    case 9:  // remove or insert bytes: everything behind moves
       if (r() % 2)
         bytes.erase(place(bytes, r), 1 + below(r, 16));
       else
         bytes.insert(place(bytes, r), std::string(1 + below(r, 16), static_cast<char>(r())));
       break;
-    case 10: {  // a stretch of one value
+    case 10: {  // fill with one value
       const size_t at = place(bytes, r), n = std::min(bytes.size() - at, 1 + below(r, 32));
       bytes.replace(at, n, std::string(n, r() % 2 ? '\0' : '\xff'));
       break;
     }
-    default:  // the head of one, the tail of another
+    default:  // head of one file, tail of another
       bytes = bytes.substr(0, place(bytes, r)) + other.substr(below(r, other.size()));
   }
 }

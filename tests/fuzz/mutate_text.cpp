@@ -1,4 +1,4 @@
-// Mutations of what people write: bits, tokens, lines, numbers, nesting, tails of other files.
+// Mutations of text: bits, tokens, lines, numbers, nesting, tails of other files.
 #include "tests/fuzz/fuzz.h"
 
 #include <cctype>
@@ -76,7 +76,7 @@ std::string line_of(const std::string& text, Random& r) {
   return text.substr(begin, end == std::string::npos ? end : end - begin + 1);
 }
 
-// A word's place: from one of the separators to the next.
+// Range of a word: from one separator to the next.
 std::pair<size_t, size_t> token(const std::string& text, Random& r) {
   const char* separators = " \n,[]{}:";
   const size_t at = below(r, text.size());
@@ -92,10 +92,10 @@ void mutate_text(std::string& text, const std::string& other, Random& r) {
   if (text.empty()) text = other;
   if (text.empty()) return;
   switch (below(r, 10)) {
-    case 0:  // a bit
+    case 0:  // flip a bit
       text[below(r, text.size())] ^= static_cast<char>(1 << below(r, 8));
       break;
-    case 1: {  // a value for another
+    case 1: {  // swap values
       const auto [at, n] = token(text, r);
       text.replace(at, n, kWords[below(r, kWords.size())]);
       break;
@@ -106,18 +106,18 @@ void mutate_text(std::string& text, const std::string& other, Random& r) {
       text.replace(at, n, other.substr(from, m));
       break;
     }
-    case 3: {  // a line away
+    case 3: {  // delete a line
       const std::string line = line_of(text, r);
       if (const size_t at = text.find(line); at != std::string::npos) text.erase(at, line.size());
       break;
     }
-    case 4:  // a line twice, or of another file
+    case 4:  // duplicate a line, or insert one of another file
       text.insert(below(r, text.size()), line_of(r() % 2 ? text : other, r));
       break;
-    case 5:  // cut off
+    case 5:  // truncate
       text.resize(below(r, text.size()) + 1);
       break;
-    case 6: {  // a number a little or much larger
+    case 6: {  // change a number slightly or greatly
       const auto [at, n] = token(text, r);
       if (n > 0 && std::isdigit(static_cast<unsigned char>(text[at])))
         text.insert(at + below(r, n), std::string(1 + below(r, 12), static_cast<char>('0' + below(r, 10))));

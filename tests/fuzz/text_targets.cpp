@@ -1,4 +1,4 @@
-// What people write: sweep, model and machine files (the cluster section among it) and tables of runs.
+// Files that users write: sweep, model and machine files (with the cluster section) and tables of runs.
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 void read_sweep(const std::string& file) {
   const SweepSpec s = load_sweep_spec(file);
-  size_t combinations = 1;  // expansion is the same for many as for few
+  size_t combinations = 1;  // a single combination, to keep expansion short
   for (const Axis& a : s.axes) combinations *= std::min<size_t>(a.values.size(), 1000);
   if (combinations * static_cast<size_t>(s.repetitions) <= 64) expand(s);
 }

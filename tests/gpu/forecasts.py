@@ -1,4 +1,4 @@
-"""Parts of tests/gpu.sh that hold the predictor against what was measured here."""
+"""Parts of tests/gpu.sh that compare predictions with measurements."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ import statistics
 
 from session import MODELS, ROOT, Skip, Trouble, aim
 
-CALIBRATED_ERROR, FITTED_ERROR = 0.05, 0.03  # what is aimed at; a figure that misses is told, and no failure
+CALIBRATED_ERROR, FITTED_ERROR = 0.05, 0.03  # targets; missing one is reported and is no failure
 
 
 def predict(s, found):
@@ -15,7 +15,7 @@ def predict(s, found):
     machine = s.scratch / "machine.yaml"
     if not s.measured:
         raise Skip("the part steps measured nothing to compare with")
-    if s.rehearse:  # a spec sheet, for want of a minute
+    if s.rehearse:  # a spec sheet, because calibration takes a minute
         machine = ROOT / "configs" / "machines" / "example-2core.yaml"
     else:
         code, text = s.run([s.program("isobar"), "calibrate", "-o", machine, "--device", "cuda"])
@@ -66,14 +66,14 @@ def configurations(s, found):
     if s.rehearse:
         axes, fixed = {"net.embed_dim": [32, 64], "train.global_batch": [2, 4]}, {"data.train": "", "data.valid": ""}
     base = MODELS / ("vit-tiny.yaml" if s.rehearse else "vit-384.yaml")
-    spec = s.scratch / "configurations.yaml"  # JSON is YAML
+    spec = s.scratch / "configurations.yaml"  # JSON is valid YAML
     spec.write_text(json.dumps({"base": str(base), "set": fixed, "steps": 12, "warmup": 4, "axes": axes, "timeout_s": 60, "hang_s": 30}))
     results = s.scratch / "configurations"
     try:
         code, text = s.run([s.program("isobar"), "sweep", spec, "--results", results])
         if code != 0:
             raise Trouble(f"isobar sweep ended with {code}: {text.strip()[-400:]}")
-    except Trouble as e:  # out of time: what is there counts
+    except Trouble as e:  # out of time: report what there is
         if "was stopped" not in str(e):
             raise
     wanted = 1
@@ -99,7 +99,7 @@ def configurations(s, found):
     s.row(f"{len(errors)} of {wanted} configurations", f"{100 * median:.1f} %", f"median error by calibration alone; {aim(median <= CALIBRATED_ERROR, '5 %')}")
     fitted = s.scratch / "fitted.yaml"
     code, text = s.run([s.program("isobar"), "fit", results, "--machine", s.machine, "-o", fitted, "--fraction", f"{10 / wanted if wanted > 10 else 0.5:.4f}", "--json"])
-    if code == 2:  # it says what it does not take
+    if code == 2:  # it says what it does not accept
         s.row("fitted to ten of them", "skipped", text.strip()[-200:])
         return
     if code != 0:

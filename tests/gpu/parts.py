@@ -12,9 +12,8 @@ from ranks import ranks
 from session import Skip, Trouble, difference, losses, tiny, train
 from speed import ceiling, peers, steps, trace
 
-# Losses of a run on the GPU against the same run on the CPU, and of several ranks against one: largest relative
-# difference over 20 steps. fp32: the order of sums. The others: what rounding to 10, 8 and 11 bits of mantissa makes of
-# it; both sides round at the same places, but not in the same order.
+# Largest relative difference over 20 steps between losses on the GPU and on the CPU, or of several ranks and one. fp32
+# differs by the order of sums; the others by rounding to 10, 8 and 11 bits of mantissa in different order.
 LOSS_TOLERANCE = {"none": 1e-4, "tf32": 2e-3, "bf16": 1e-2, "fp16": 2e-3}
 
 
@@ -39,7 +38,7 @@ def gtest(s, name, arguments=(), before=()):
 def ops(s, found):
     """every op against the CPU backend and float64; capture, arena, lanes (test_cuda)"""
     s.needs("libcublasLt.so.13")
-    # Ranks on emulated GPUs need none: ctest runs them.
+    # Emulated GPUs need none, so ctest runs those tests.
     code, text, cases, bad, skipped = gtest(s, "test_cuda", ["--gtest_filter=-NcclFaults.*:EmulatedRanks.*"])
     found |= {"tests": len(cases), "failed": bad, "skipped": skipped}
     s.row("op tests", f"{len(cases) - len(bad) - len(skipped)} of {len(cases)}", f"{len(skipped)} skipped: {', '.join(skipped[:4])}" if skipped else "")
@@ -83,8 +82,7 @@ def modes(s, found):
         s.case(f"modes {amp}", 15, lambda amp=amp: compare(amp))
 
 
-# Each part with the seconds that an H100 is expected to need (estimates: none has run), the most it may take, and with how
-# few left it is not begun.
+# Expected seconds of each part on an H100 (estimates), its limit, and the remaining time below which it is not started.
 ALL = {}
 for _part, _expected, _most, _least in ((device, 5, 10, 5), (steps, 45, 80, 30), (ceiling, 12, 20, 10), (modes, 20, 40, 10),
                                         (ops, 45, 80, 20), (ranks, 110, 150, 30), (peers, 75, 110, 30), (trace, 30, 45, 20),

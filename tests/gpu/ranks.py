@@ -1,4 +1,4 @@
-"""The part of tests/gpu.sh that needs several ranks: on one GPU they talk over sockets, a correctness mode."""
+"""The part of tests/gpu.sh that needs several ranks: on one GPU they communicate over sockets, a correctness mode."""
 
 import os
 import signal
@@ -8,8 +8,8 @@ import time
 from session import Skip, Trouble, difference, losses, tiny, train
 from speed import nccl_rows
 
-FP32, BF16 = 1e-4, 1e-2  # largest relative difference of 20 losses from one rank's
-# Every axis, schedule and way of context parallelism; bf16 first, because that is what is trained in.
+FP32, BF16 = 1e-4, 1e-2  # largest relative difference of 20 losses to those of one rank
+# Every axis, schedule and kind of context parallelism; bf16 first, because it is used most.
 LAYOUTS = {
     "dp2 bf16": (BF16, ["policy.amp=bf16", "layout.dp=2"]),
     "tp2 sequence parallel bf16": (BF16, ["policy.amp=bf16", "layout.tp=2", "policy.sequence_parallel=true"]),
@@ -70,7 +70,7 @@ def killed(s, found):
 
 
 def runs(pid, word):
-    """Whether the process is a rank whose command line names `word`."""
+    """True if the process is a rank whose command line contains `word`."""
     try:
         with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
             words = f.read().split("\0")

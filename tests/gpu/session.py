@@ -1,4 +1,4 @@
-"""What a part of tests/gpu.sh has at hand: the programs and the libraries that they find, a time limit, training runs."""
+"""Environment of a part of tests/gpu.sh: programs and their libraries, a time limit, training runs."""
 
 import dataclasses
 import glob
@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / "configs" / "models"
-# Libraries that are opened at run time, and what needs them.
+# Libraries loaded at run time, and the parts that need them.
 LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "steps, modes, ops, trace, predict",
              "libcudnn.so.9": "fused attention", "libnccl.so.2": "ranks", "libcupti.so.13": "trace"}
 
@@ -35,7 +35,7 @@ class Session:
     env: dict
     scratch: pathlib.Path
     rehearse: bool
-    missing: dict           # library -> what needs it, of those that were not found
+    missing: dict           # library not found -> parts that need it
     deadline: float
     out: pathlib.Path
     part_ends: float = 0
@@ -45,19 +45,19 @@ class Session:
     ceiling: float = 0       # FLOP/s of large products, sustained
     machine: pathlib.Path | None = None  # calibrated
 
-    rows: list = dataclasses.field(default_factory=list)  # of the part that runs, as they come
-    bad: list = dataclasses.field(default_factory=list)   # its cases that failed
+    rows: list = dataclasses.field(default_factory=list)  # of the current part, in order
+    bad: list = dataclasses.field(default_factory=list)   # failed cases of the current part
 
     def left(self):
         return self.deadline - time.monotonic()
 
     def row(self, *row):
-        """A line of the table, told at once: a run that is cut off has told what it knew."""
+        """Prints a line of the table at once, so that an interrupted run has reported it."""
         self.rows.append(row)
         print("   ", *row, flush=True)
 
     def case(self, name, seconds, work):
-        """work() within its own time. What goes wrong in it is a line, and the next case runs; None then."""
+        """Runs work() within a time limit. A failure is reported as a line, returns None, and the next case runs."""
         part_ends, self.part_ends = self.part_ends, min(self.part_ends, time.monotonic() + seconds)
         try:
             if part_ends - time.monotonic() < min(5, seconds):
@@ -87,7 +87,7 @@ class Session:
                     raise Skip(f"{name} was not found")
 
     def run(self, command, **env):
-        """(exit code, output); stopped when its part's time is over, which is Trouble."""
+        """(exit code, output); stopped at its part's time limit, which raises Trouble."""
         limit = max(5.0, min(self.part_ends, self.deadline) - time.monotonic())
         try:
             done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=self.env | env,
@@ -99,7 +99,7 @@ class Session:
 
 
 def library_dirs():
-    """Where CUDA's libraries may lie: the loader's own places, toolkits, and the packages of this Python."""
+    """Folders that may contain CUDA's libraries: the loader's, toolkits, and this Python's packages."""
     places = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64",
               "/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
     places += sorted(glob.glob("/usr/local/cuda-13*/lib64")) + sorted(glob.glob("/usr/local/cuda-13*/extras/CUPTI/lib64"))
@@ -116,11 +116,11 @@ def find_library(name):
 
 
 def environment(bundle):
-    """What our programs are started with, where each library was found, and what lacks one."""
+    """Environment variables for our programs, where each library was found, and which parts lack one."""
     found = {name: find_library(name) for name in LIBRARIES}
     env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "passive"}
     dirs = list(dict.fromkeys(os.path.dirname(p) for p in found.values() if p))
-    system = {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"}  # the loader looks there by itself
+    system = {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"}  # searched by default
     dirs = [d for d in dirs if d not in system]
     if bundle:
         bundle = pathlib.Path(bundle).resolve()
@@ -128,14 +128,15 @@ def environment(bundle):
         env |= {"PATH": f"{bundle / 'bin'}:{env['PATH']}", "OPAL_PREFIX": str(bundle), "OPAL_LIBDIR": str(bundle / "lib"),
                 "OPAL_PKGLIBDIR": str(bundle / "lib" / "openmpi"), "OPAL_PKGDATADIR": str(bundle / "share" / "openmpi"),
                 "OPAL_DATADIR": str(bundle / "share"), "PMIX_INSTALL_PREFIX": str(bundle),
-                "ISOBAR_NVTX_PROBE": str(bundle / "lib" / "libnvtx_probe.so"), "OMPI_MCA_plm_rsh_agent": "sh",  # nothing is started elsewhere, and a bare machine has no ssh
+                # no remote start: a bare machine has no ssh
+                "ISOBAR_NVTX_PROBE": str(bundle / "lib" / "libnvtx_probe.so"), "OMPI_MCA_plm_rsh_agent": "sh",
                 "PMIX_MCA_mca_base_component_path": str(bundle / "lib" / "pmix")}
     env["LD_LIBRARY_PATH"] = ":".join(dirs + [d for d in [os.environ.get("LD_LIBRARY_PATH")] if d])
     return env, found, {n: use for n, use in LIBRARIES.items() if not found[n]}
 
 
 def unresolved(program, env):
-    """Libraries that a program is linked to and the loader does not find."""
+    """Linked libraries that the loader does not find."""
     if not shutil.which("ldd"):
         return []
     out = subprocess.run(["ldd", program], capture_output=True, text=True, env=env, check=False).stdout
@@ -178,7 +179,7 @@ def losses(run):
 
 
 def difference(a, b):
-    """Largest relative difference, step by step; infinite when they are not as many or no numbers."""
+    """Largest relative difference, step by step; infinite if lengths differ or values are not finite."""
     if len(a) != len(b) or not a:
         return float("inf")
     worst = max(abs(x - y) / max(abs(y), 1e-30) for x, y in zip(a, b))

@@ -1,4 +1,4 @@
-"""Parts of tests/gpu.sh that measure speed: our step, what the chip holds at most, PyTorch's step, tracing."""
+"""Parts of tests/gpu.sh that measure speed: Isobar's step, the chip's sustained rate, PyTorch's step, tracing."""
 
 import importlib.util
 import json
@@ -8,19 +8,18 @@ import sys
 
 from session import MODELS, ROOT, Trouble, aim, torch_version, train
 
-# What issue and README ask for: told beside the figure, whether it is met or not. A figure that misses is no failure of
-# this script.
+# Targets: reported beside the figure; missing one is no failure of this script.
 FASTER_THAN_TORCH, SHARE_OF_PRODUCT = 1.15, 0.60
-CASES = {"vit-1536": 4, "vit-384": 16}  # config: batch that fits into 80 GB with room, and fills the chip
-# Beside the run with graphs: without them; without products that take in other ops; GELU as cuBLASLt has it (tanh), with
-# all that it can take in, and algorithms by timing.
+CASES = {"vit-1536": 4, "vit-384": 16}  # config: batch that fits into 80 GB and fills the chip
+# Variants besides the default: without graphs; without fused products; cuBLASLt's tanh GELU with every fusion and
+# algorithms chosen by timing.
 VARIANTS = {"without graphs": ["run.cuda_graphs=false"], "without fusion": ["run.fuse=false"],
             "timed, tanh GELU": ["run.gemm_choice=timed", "net.gelu=tanh"]}
-MOST_BESIDE = 512 << 20  # bytes on the device that no line names
+MOST_BESIDE = 512 << 20  # bytes on the device that are not accounted for
 
 
 def nccl_rows(name, run):
-    """What NCCL takes of the device, beside what a prediction counts for it, and what it leaves of the chip to products."""
+    """Memory that NCCL uses, beside its prediction, and the multiprocessors that it leaves to products."""
     last = [e["gpu"] for e in run["events"] if e["event"] == "device"][-1]
     if last.get("product_sms"):
         yield f"{name} products beside transfers", f"{last['product_sms']} SMs", "that cuBLASLt's products are chosen for (24 channels, or NCCL_MAX_CTAS)"
@@ -28,7 +27,7 @@ def nccl_rows(name, run):
         return
     told = f"planned {last['nccl_planned_bytes'] / 2**20:.0f}; its communicators alone {last['nccl_bytes'] / 2**20:.0f}; {last['mode']}"
     if after := last.get("in_use_after_first_step_bytes"):
-        # Graphs and kernels that came with the first step are in it, too.
+        # Includes graphs and kernels that were loaded in the first step.
         took = after - last["in_use_before_nccl_bytes"] - last["landing_bytes"]
         yield f"{name} NCCL {last['nccl']} memory", f"{took / 2**20:.0f} MiB", told
     else:
@@ -36,13 +35,13 @@ def nccl_rows(name, run):
 
 
 def memory_row(name, run):
-    """The arena as planned, and what the device holds after the last step beside it: named constants and a rest."""
+    """The planned arena, and other device memory after the last step: named constants and a rest."""
     events = [e["gpu"] for e in run["events"] if e["event"] == "device"]
     planned, first, last = run["start"]["memory"]["arena"], events[0], events[-1]
     if first["arena_bytes"] != planned:
         raise Trouble(f"{name}: the arena on the device has {first['arena_bytes']} bytes, the plan says {planned}")
     constants = {k: first.get(k, 0) for k in ("context_bytes", "library_bytes", "nccl_bytes", "landing_bytes")}
-    rest = last["in_use_bytes"] - planned - sum(constants.values())  # graphs, kernels that were loaded late
+    rest = last["in_use_bytes"] - planned - sum(constants.values())  # graphs, lazily loaded kernels
     told = ", ".join(f"{k.removesuffix('_bytes')} {v / 2**20:.0f}" for k, v in constants.items() if v)
     return (f"{name} arena", f"{planned / 2**20:.0f} MiB", f"as planned to the byte; beside it {told}, later {rest / 2**20:+.0f} MiB"), rest
 
@@ -163,10 +162,10 @@ def trace(s, found):
     kinds = {"": []} if s.rehearse else {"graphs": [], "no graphs": ["run.cuda_graphs=false"]}
     for kind, more in kinds.items():
         plain, traced = [], []
-        for i in range(2):  # by turns, so that what drifts touches both
+        for i in range(2):  # alternate, so that drift affects both
             for times, file in ((plain, None), (traced, s.scratch / f"trace-{kind or 'cpu'}{i}.json")):
                 run = train(s, MODELS / f"{config}.yaml", [*sets, *more], 24, file)
-                times += [e["seconds"] - e["data_wait_s"] for e in run["steps"][-10:]]  # the traced ones, where they are
+                times += [e["seconds"] - e["data_wait_s"] for e in run["steps"][-10:]]  # the traced ones, if any
         share = next((e for e in run["events"] if e["event"] == "device_share"), None)
         overhead = statistics.median(traced) / statistics.median(plain) - 1
         found[kind or "cpu"] = {"overhead": overhead, "device_share": share, "plain_s": plain, "traced_s": traced}

@@ -1,5 +1,5 @@
-// What benchmarks of ops compute on: numbers as trainings hold them, of the right type and within the
-// operand, and no others after thousands of iterations.
+// Inputs of op benchmarks have the right type and range, and stay normal numbers after thousands of
+// iterations.
 #include "bench/micro/inputs.h"
 
 #include <gtest/gtest.h>
@@ -34,25 +34,25 @@ float value(DType t, const std::byte* at, int64_t i) {
   return as(float{});
 }
 
-// Zero, or a normal number of its type
+// Zero or a normal number of its type
 bool plain(DType t, float x) {
   if (t == DType::f16) return x == 0 || (std::isfinite(x) && std::abs(x) >= 0x1p-14f);
   return x == 0 || std::isnormal(x);
 }
 
-class Ops {  // of one plan, over an arena that begins as NaN
+class Ops {  // of one plan, over an arena initialised to NaN
  public:
   explicit Ops(const RunSpec& spec)
       : plan(build_plan(spec, 0, cpu_workspace(1))),
         arena(plan.memory.arena, std::byte{0xff}),
         backend(plan, arena.data(), spec.train) {
-    omp_set_num_threads(1);  // as many as there is workspace for
+    omp_set_num_threads(1);  // workspace is for one thread
   }
   void fill(const Op& op) {
     fill_inputs(op, plan, [this](const View& v) { return backend.at(v); });
   }
   DType type(const View& v) const { return plan.buffers[v.buffer].dtype; }
-  std::vector<const Op*> distinct() const {  // as a calibration tells them apart
+  std::vector<const Op*> distinct() const {  // distinct as in calibration
     std::vector<const Op*> ops;
     std::set<std::string> seen;
     for (const Op& op : plan.ops)
@@ -116,7 +116,7 @@ TEST(Inputs, AreScaledByWhatTheyMean) {
       } else if (op.kind == OpKind::attention) {
         ops.backend.launch(op, 0, 0);
         const View& lse = op.writes[1];
-        const float want = std::log(static_cast<float>(op.a.tk)) + 0.5f;  // what its backward pass is given
+        const float want = std::log(static_cast<float>(op.a.tk)) + 0.5f;  // input of the backward pass
         for (int64_t i = 0; i < lse.count; ++i)
           EXPECT_NEAR(value(DType::f32, ops.backend.at(lse), i), want, 1.5) << "probabilities";
       } else {
@@ -128,7 +128,7 @@ TEST(Inputs, AreScaledByWhatTheyMean) {
   }
 }
 
-// As a calibration runs it: filled once, then step after step on what the one before left.
+// As in calibration: filled once, then step after step on the previous results.
 TEST(TimedStep, ComputesOnPlainNumbersFromTheFirstStepToTheLast) {
   for (const char* amp : {"none", "bf16"}) {
     TimedStep step(tiny(amp), 1);
@@ -150,7 +150,7 @@ TEST(TimedStep, ComputesOnPlainNumbersFromTheFirstStepToTheLast) {
 }
 
 TEST(TimedStep, HasATimeForEachOpOfTheStep) {
-  TimedStep step(tiny("bf16"), 1);  // a plan that begins with casts which no step repeats
+  TimedStep step(tiny("bf16"), 1);  // begins with casts that steps do not repeat
   for (const Op* op : step.distinct())
     for (int r = 0; r < TimedStep::kRepetitions; ++r)
       EXPECT_GT(step.seconds(step.name(*op), r), 0) << op->path;

@@ -1,4 +1,4 @@
-// Cases with the shapes of a run at hand.
+// Cases with the shapes of a given run.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -14,14 +14,13 @@ namespace {
 
 TEST(ShapeCases, TimeEveryOpOfARankOnceUnderTheNameThatPredictionsAskFor) {
   std::set<std::string> known, wanted, found;
-  for (const int ranks :
-       {1, 2}) {  // of two ranks, each half: shapes of its own, and all-reduces, which are not timed
+  for (const int ranks : {1, 2}) {  // two ranks have halved shapes, and all-reduces, which are not timed
     const RunSpec spec = load_run_spec(source_dir() + "/configs/models/mlp-emulator.yaml",
                                        {"train.global_batch=128", "layout.dp=" + std::to_string(ranks)});
     for (const Op& op : build_plan(spec, 0, {}).ops)
       if (op.kind != OpKind::fetch && !is_collective(op.kind)) wanted.insert(case_name(op, "f32", 1));
     EXPECT_TRUE(register_shape_cases(spec, 1, known));
-    EXPECT_FALSE(register_shape_cases(spec, 1, known));  // the same again
+    EXPECT_FALSE(register_shape_cases(spec, 1, known));  // already known
     const nlohmann::json j = run_registered("shapes", false);
     for (const auto& b : j["benchmarks"])
       if (b["run_type"] == "iteration") {

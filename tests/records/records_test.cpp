@@ -1,5 +1,5 @@
-// The lines of result.jsonl: what is written is what the format says, and what is read is what was written,
-// by this version or by one that said less.
+// result.jsonl: records are written in the documented format and read back unchanged, also from older
+// versions with fewer keys.
 #include "model/records/records.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ R read(const json& j, std::vector<std::string>* problems = nullptr) {
   return std::get<R>(record_from_json(j, {"run/result.jsonl", 7, problems}));
 }
 
-// Lines as engines of this format wrote them: all keys of all events.
+// Lines of the stored format with all keys of all events.
 const char* const kLines[] = {
     R"({"event":"run_start","flops_forward_per_sample":1e9,"kernels":{"gemm f32":{"oneDNN":3}},"memory":{"arena":100,"by_category":{"loader":5,"params":10},"host":3,"total":108},"parameters":1000,"plan_hash":"ab","provenance":{"host":"h"},"ranks":2,"ranks_on_host":2,"resumed":false,"schema":1,"spec":{"net":{"depth":1}},"threads":1,"time_utc":"2026-01-01T00:00:00Z"})",
     R"({"event":"device","gpu":{"device":"H100"}})",
@@ -31,10 +31,10 @@ const char* const kLines[] = {
     R"({"checkpoint":"c/step-2","event":"run_end","file_rss_bytes":5,"final_loss":0.5,"ops":[{"bytes":1e6,"count":2,"flops":1e9,"kind":"gemm","lane":"compute","part":{"kind":"block","path":"block00"},"path":"block00/qkv/forward","seconds":0.1}],"peak_rss_bytes":7,"routines":[{"chunk":0,"count":3,"name":"forward","seconds":0.2}],"samples_per_s":80.0,"seconds":1.5,"status":"ok","step_s":{"count":4,"median":0.1,"min":0.08,"p10":0.09,"p90":0.2},"steps":6,"trained_steps":6,"unattributed_share":0.01,"valid":{"loss":0.5,"persistence_rmse":0.3,"rmse":0.1,"step":2}})",
     R"({"class":"hang","event":"run_end","message":"no progress","op":"gradients/bucket0","rank":1,"status":"failed"})",
     R"({"class":"interrupted","event":"run_end","message":"stopped","signal":"SIGTERM","status":"failed"})",
-    // of an imported run, and of a training that was over
+    // an imported run, and a training that was already complete
     R"({"event":"step","samples_per_s":80.0,"seconds":0.1,"step":1})",
     R"({"checkpoint":"c/step-2","event":"run_end","status":"ok","steps":2,"trained_steps":0})",
-    // of numbers that are no fields
+    // a net with scalar outputs
     R"({"event":"step","mae":0.5,"samples_per_s":80.0,"seconds":0.1,"step":1})",
     R"({"event":"valid","loss":0.5,"mae":[0.1,0.2],"seconds":0.1,"step":2})",
     R"({"event":"run_end","status":"ok","steps":2,"trained_steps":2,"valid":{"loss":0.5,"mae":0.1,"step":2}})",
@@ -45,7 +45,7 @@ TEST(Records, EveryKeyOfEveryEventIsReadAndWrittenAsItStood) {
     const Record r = record_from_json(json::parse(line), {"run/result.jsonl", 1});
     EXPECT_FALSE(std::holds_alternative<UnknownRecord>(r)) << line;
     EXPECT_EQ(to_json(r), json::parse(line));
-    EXPECT_EQ(to_json(r).dump(), json::parse(line).dump());  // 80.0 stays no integer
+    EXPECT_EQ(to_json(r).dump(), json::parse(line).dump());  // 80.0 stays a float
   }
 }
 
@@ -115,7 +115,7 @@ TEST(Records, ABrokenKeyIsOneErrorThatNamesFileLineAndKey) {
       EXPECT_NE(what.find(c.must), std::string::npos) << what;
       EXPECT_NE(what.find(" -> "), std::string::npos) << what;
     }
-    std::vector<std::string> problems;  // gathered, the rest of the record is taken
+    std::vector<std::string> problems;  // with problems collected, the rest of the record is read
     record_from_json(c.record, {"run/result.jsonl", 7, &problems});
     EXPECT_EQ(problems.size(), 1u);
   }

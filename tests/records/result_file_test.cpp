@@ -35,7 +35,7 @@ TEST_F(ResultFile, ATornLastLineIsNothingAndABrokenOneIsAProblemOfItsLine) {
   for_each_record(file_, &problems, [&](const Record& r) {
     if (const auto* step = std::get_if<StepRecord>(&r)) last = step->step;
   });
-  EXPECT_EQ(last, 0);  // of the line whose step is a text
+  EXPECT_EQ(last, 0);  // the line whose step is a string
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_NE(problems[0].find(file_.string() + ":2: is no event"), std::string::npos) << problems[0];
   EXPECT_NE(problems[1].find(file_.string() + ":4: 'step'"), std::string::npos) << problems[1];
@@ -52,7 +52,7 @@ TEST_F(ResultFile, TheEndIsReadBackwardsAsFarAsIsAsked) {
     return steps.size() < 3;
   });
   EXPECT_EQ(steps, (std::vector<int64_t>{100, 99, 98}));
-  size_t whole = 0;  // lines of the last bytes; the one that is cut is none of them
+  size_t whole = 0;  // complete lines among the last bytes
   for_each_from_end(file_, 200,
                     [&](const Record& r) { return whole += std::holds_alternative<StepRecord>(r); });
   EXPECT_GT(whole, 0u);

@@ -2,8 +2,8 @@
 """A report in a real browser: python3 browser.py --isobar build/isobar [--runs 72] [--keep DIR]
 
 Makes up results, has `isobar report` write its page, opens it in headless Chromium, hovers, filters, picks, drags,
-resets, narrows the window to a phone's and prints. Ends with code 0 and "passed", or says what was wrong. Prints
-SKIPPED where there is no Chromium or no vl-convert. With --runs 10000 it also says how long all of it took.
+resets, narrows the window to a phone's and prints. Exits with 0 and "passed", or prints the failure. Prints
+SKIPPED without Chromium or vl-convert. With --runs 10000 it also prints durations.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from page_checks import (  # noqa: E402
 
 MANY = 1500  # runs beyond which the page draws on canvas (page.js)
 
-# The middles of the marks of a figure that are points, inside the window.
+# Centres of a figure's point marks, in window coordinates.
 POINTS = """(() => {
   const plot = document.getElementById('plot-%s');
   plot.scrollIntoView({block: 'center'});
@@ -37,11 +37,11 @@ STORY = ["Best layout", "What bounds it", "What the predictor got wrong", "Distu
 STATUS = "document.getElementById('status').textContent"
 
 
-IN_VIEW, ALL = [], []  # of each change: seconds until the figures in view, until all had changed
+IN_VIEW, ALL = [], []  # seconds of each change until the visible figures, and until all figures, were updated
 
 
 def settled(page, action, timed=True):
-    """Does something that changes the figures, and waits until all of them have been drawn again."""
+    """Runs an action that changes the figures, and waits until all are redrawn."""
     seen, before = (page.evaluate(f"document.documentElement.dataset.{k} || '0'") for k in ("seen", "updates"))
     begin = time.monotonic()
     action()
@@ -88,7 +88,7 @@ def use(page, made, keep):
     first_screen(page, STORY)
     dots(page)
     few = len(ok) <= MANY
-    if few:  # points on a canvas are no elements that one could find
+    if few:  # points on a canvas are not DOM elements
         legible(page, 9)
         clipped_labels(page)
         check("no mark has a tooltip", tooltips(page, 1280) > len(ok))
@@ -125,7 +125,7 @@ def use(page, made, keep):
     settled(page, lambda: page.evaluate(chip("loader workers", "2")))
     both = [m for m in bf16 if m["axes"]["data.workers"] == 2]
     check(f"status is '{page.evaluate(STATUS)}'", f"{len(both)} of {len(ok)} runs shown" in page.evaluate(STATUS))
-    kept = page.evaluate("location.hash")  # what one sends to a colleague
+    kept = page.evaluate("location.hash")  # the link that a reader would share
     settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
     check("the address keeps a filter that was taken back", not page.evaluate("location.hash"))
     settled(page, lambda: page.evaluate(f"location.hash = {kept!r}"))
@@ -149,11 +149,11 @@ def use(page, made, keep):
             time.sleep(0.02)
         page.mouse("mouseReleased", left + 0.9 * width, top + 0.8 * height, button="left", clickCount=1)
 
-    settled(page, drag, timed=False)  # its seconds are those of the mouse
+    settled(page, drag, timed=False)  # its duration includes the mouse movement
     check(f"status is '{page.evaluate(STATUS)}'", re.search(r"picked: \d+ runs", page.evaluate(STATUS)))
     settled(page, lambda: page.evaluate("document.getElementById('reset').click()"))
 
-    # While figures are drawn again the page must go on answering: the longest it keeps anybody waiting.
+    # The page must keep answering events while figures redraw; this records the longest pause.
     page.evaluate(
         "window.longest = 0; (() => { let last = performance.now(); const tick = () => { const now = performance.now();"
         "window.longest = Math.max(window.longest, now - last); last = now; window.timer = setTimeout(tick); }; tick(); })()"
@@ -202,7 +202,7 @@ def history(page, isobar, folder):
 
 
 def dark(page):
-    """The page follows the reader's scheme, and no text of a figure is dark on dark."""
+    """The page follows the reader's colour scheme, and no text is dark on dark."""
     page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     page.wait("document.documentElement.dataset.theme === 'dark'")
     page.wait("[...document.querySelectorAll('.plot svg text')].filter((t) => t.textContent).every((t) => "

@@ -1,4 +1,4 @@
-// The shared rows, and the timeline's marks, against definitions computed the slow way.
+// Shared rows and timeline marks against independent brute-force definitions.
 #include "reports/chart_data.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(ChartData, FrontHoldsExactlyTheRunsThatNothingBeats) {
       beaten = beaten || (a != b && a[0] <= b[0] && a[1] <= b[1] && a[2] <= b[2]);
     }
     if (!beaten) ++on_front;
-    // Of runs that are alike in all three one is enough.
+    // At least one of several runs with equal time, memory and cost is on the front.
     if (rows[i]["front"] == "on the front") {
       EXPECT_FALSE(beaten) << i;
     }
@@ -55,8 +55,8 @@ TEST(ChartData, FrontHoldsExactlyTheRunsThatNothingBeats) {
   EXPECT_LE(said, on_front);
 }
 
-// What a setting does is told of runs that agree in all else: mixing precisions, of which one value has a run
-// more, would make an effect of that.
+// Effects compare only runs that agree in all other settings. Averaging over precisions would show an effect
+// here, because one value has an additional run.
 TEST(ChartData, EffectsCompareRunsThatDifferInOneSettingAlone) {
   ReportData d;
   d.sets = {"only"};
@@ -74,10 +74,10 @@ TEST(ChartData, EffectsCompareRunsThatDifferInOneSettingAlone) {
   };
   add("none", "10", 0.08);
   add("none", "2", 0.10);
-  add("none", "2", 0.12);  // a repetition: 0.11 on the mean
+  add("none", "2", 0.12);  // a repetition: the mean is 0.11
   add("bf16", "2", 0.05);
   add("bf16", "10", 0.04);
-  add("tf32", "10", 0.07);  // nothing to compare with
+  add("tf32", "10", 0.07);  // no run to compare with
   EXPECT_EQ(values_of(d, "data.workers"), (std::vector<std::string>{"2", "10"}));
   EXPECT_EQ(values_of(d, "policy.amp"), (std::vector<std::string>{"none", "tf32", "bf16"}));
   const json rows = chart_data(d).rows;
@@ -90,7 +90,7 @@ TEST(ChartData, EffectsCompareRunsThatDifferInOneSettingAlone) {
   EXPECT_EQ(rows[0]["line_workers"], rows[2]["line_workers"]);
   EXPECT_NE(rows[0]["line_workers"], rows[3]["line_workers"]);
   EXPECT_NEAR(rows[4]["gain_amp"].get<double>(), 0.08 / 0.04, 1e-5);
-  d.runs[2].run.contention.scattered = true;  // the repetition was disturbed: the other stands alone
+  d.runs[2].run.contention.scattered = true;  // a contended repetition is excluded
   EXPECT_NEAR(chart_data(d).rows[0]["gain_workers"].get<double>(), 0.10 / 0.08, 1e-5);
 }
 
@@ -122,7 +122,7 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937_64 rng(seed);
-  const int kStep = 1000;  // whole milliseconds, so that each of them can be looked at
+  const int kStep = 1000;  // whole milliseconds, so that each can be checked
   for (int round = 0; round < 20; ++round) {
     std::vector<OpSpan> spans;
     const auto add = [&](int rank, Lane lane, const char* kind, int begin, int end) {
@@ -161,7 +161,7 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
         if (ms < kStep && !busy) {
           ++gap;
         } else {
-          idle += gap >= 2 ? gap : 0;  // shorter ones, 0.2 % of the step, are not marked
+          idle += gap >= 2 ? gap : 0;  // gaps shorter than 0.2 % of the step are not marked
           gap = 0;
         }
       }

@@ -1,5 +1,5 @@
-// `isobar check`: verdicts against results whose truth is known, the reference file's life, and what cannot
-// be compared.
+// `isobar check`: verdicts on results with known changes, updates of the reference file, and results that
+// cannot be compared.
 #include "reports/check.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,8 @@ namespace {
 
 class Check : public ::testing::Test {
  protected:
-  // Ten specifications, of three repetitions that differ by 1 %; `factors` of the first ones' times.
+  // Ten specifications with three repetitions that differ by 1 %; `factors` scale the step times of the first
+  // ones.
   ReportData results(const std::string& name, const std::vector<double>& factors, int repetitions = 3) {
     MadeUpResults made(dir_.path / name, rng_());
     std::normal_distribution<double> normal;
@@ -57,7 +58,7 @@ TEST_F(Check, NamesWhatBecameSlowerAndLeavesTheToleranceAlone) {
   EXPECT_EQ(c.count("slower"), 1u);
   EXPECT_EQ(c.count("faster"), 1u);
   EXPECT_EQ(c.count("as fast"), 8u);
-  EXPECT_EQ(c.specifications[0].verdict, "slower");  // what is wrong stands first
+  EXPECT_EQ(c.specifications[0].verdict, "slower");  // problems come first
   EXPECT_NEAR(c.specifications[0].change.ratio, 1.2, 0.05);
   EXPECT_TRUE(c.specifications[0].noise_known);
   EXPECT_FALSE(against(results("same", {1, 1.02})).regressed());
@@ -108,12 +109,12 @@ TEST_F(Check, AnUpdateIsWhatCountsAndTheOldOnesAreHistory) {
   const std::vector<Figure> drawn = history_figures(c, r, now);
   ASSERT_EQ(drawn.size(), 1u);
   const nlohmann::json rows = drawn[0].spec["data"]["values"];
-  ASSERT_EQ(rows.size(), 30u);  // ten specifications, three times: repetitions are one
+  ASSERT_EQ(rows.size(), 30u);  // ten specifications, three updates: repetitions are merged
   int slower = 0;
   for (const nlohmann::json& row : rows) {
     if (row["verdict"] != "slower" || !row["now"]) continue;
     ++slower;
-    EXPECT_NEAR(row["change"].get<double>(), 0.4, 0.05) << row;  // against the first, not the last
+    EXPECT_NEAR(row["change"].get<double>(), 0.4, 0.05) << row;  // against the first update
   }
   EXPECT_EQ(slower, 1);
   // A specification that the second update left out keeps the first one's times

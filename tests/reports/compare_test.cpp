@@ -1,5 +1,5 @@
-// Comparisons of result sets: the statistics against independent computations, and verdicts against sets
-// whose truth is known.
+// Comparisons of result sets: statistics against independent computations, and verdicts on sets with known
+// changes.
 #include "reports/compare.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(Statistics, StudentsDistributionIsTheIntegralOfItsDensity) {
       EXPECT_NEAR(student_quantile(2 * integral - 1, df), t, 1e-6);
     }
   }
-  EXPECT_NEAR(student_quantile(0.95, 10), 2.228139, 1e-5);  // any printed table
+  EXPECT_NEAR(student_quantile(0.95, 10), 2.228139, 1e-5);  // tabulated value
 }
 
 TEST(Statistics, AdjustedValuesDecideAsTheStepUpRuleDoes) {
@@ -49,8 +49,8 @@ TEST(Statistics, AdjustedValuesDecideAsTheStepUpRuleDoes) {
   }
 }
 
-// A set of runs whose steps scatter by 2 %, and runs by 1 % more; `factor` of a specification is its true
-// change.
+// Runs whose steps scatter by 2 % and which differ by 1 % between repetitions; `factor_of_first_half` is the
+// true change.
 void write_set(const std::filesystem::path& dir, std::mt19937_64& rng, int repetitions, int specs,
                double factor_of_first_half) {
   MadeUpResults made(dir, rng());
@@ -90,7 +90,7 @@ TEST(Compare, FindsARealChangeAndLeavesNoiseAlone) {
       }
     }
     EXPECT_EQ(c.count("faster") + c.count("slower") - wrong, 10u);
-    // With repetitions the test knows the noise between runs; without, it knows that of steps alone.
+    // Repetitions reveal the noise between runs; a single run reveals that of its steps only.
     if (repetitions > 1) {
       EXPECT_LE(wrong, 4u);  // 5 % of 10 that did not change; more than 4 happen once in 15,000 times
     }

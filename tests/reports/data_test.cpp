@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "perfmodel/machine/machine.h"
 #include "reports/figures.h"
+#include "reports/palette.h"
 #include "reports/report_tables.h"
 #include "reports/story.h"
 #include "tests/paths.h"
@@ -49,7 +50,19 @@ TEST(ReportData, JoinsRunsWithTheirPredictionsById) {
   EXPECT_NEAR(s.coverage, inside / 6, 1e-9);
 }
 
-// One statistic through everything: what the fit took is what is measured, ranked, drawn and told.
+TEST(ReportData, StoredPredictionsMayUseEarlierNamesOfTerms) {
+  TempDir dir;
+  write_atomically(dir.path / "holdout.json", R"({"machine": "m", "runs": [{"id": "a", "predicted_s": 2,
+    "lo_s": 1, "hi_s": 3, "terms": {"row arithmetic": 0.5, "data parallelism, not hidden": 0.5, "norms": 1}}]})");
+  std::vector<std::string> names;
+  for (const auto& [name, seconds] : read_holdout(dir.path / "holdout.json").predictions.at("a").terms) {
+    names.push_back(name);
+    EXPECT_NE(palette::colour_of(name), palette::colour_of("other")) << name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"exposed DP communication", "norms", "vector arithmetic"}));
+}
+
+// The statistic that was fitted is used for measuring, ranking, drawing and printing.
 TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
@@ -58,7 +71,7 @@ TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
   write_atomically(dir.path / "holdout.json", holdout.dump());
   const ReportData d = collect({dir.path}, {});
   EXPECT_EQ(d.statistic, Statistic::p10);
-  // isobar check asks for no predictions, and for the statistic of its reference
+  // isobar check reads no predictions and uses the statistic of its reference
   const ReportData bare = collect({dir.path}, {.holdout = false, .statistic = Statistic::median});
   EXPECT_EQ(bare.statistic, Statistic::median);
   EXPECT_TRUE(bare.predicted().empty());
@@ -101,11 +114,11 @@ TEST(ReportData, ContendedRunsAreNamedAndKept) {
   EXPECT_EQ(d.contended()[0]->run.id, "torn");
   EXPECT_EQ(d.ok().size(), 9u);
   EXPECT_NE(to_csv(runs_table(d)).find("contended"), std::string::npos);
-  bool told = false;
+  bool reported = false;
   for (const Sentence& s : story(d, {}))
-    told = told || (s.head == "Disturbed or failed" && s.text.find("1 of 9") == 0);
-  EXPECT_TRUE(told);
-  // Its own interval is that of one of its steps, the others' are those of their middle.
+    reported = reported || (s.head == "Disturbed or failed" && s.text.find("1 of 9") == 0);
+  EXPECT_TRUE(reported);
+  // A run with one step has the error of a single step, the others that of their statistic.
   for (const ReportRun* r : d.ok())
     EXPECT_EQ(r->measured_error > 0.1, r->run.id == "torn") << r->run.id << " " << r->measured_error;
 }
@@ -164,7 +177,7 @@ TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
   for (const OpRecord& o : shown->run.ops) EXPECT_GT(shown->prediction->op_s.count(o.path), 0u) << o.path;
 }
 
-// What `isobar predict` answers for a configuration is what a report says of its run, whatever computed.
+// A report's prediction equals that of `isobar predict`, on cores and accelerators.
 TEST(ReportData, AReportPredictsWhatPredictAnswers) {
   const Machine cores =
       machine_from_spec("cores",
@@ -187,14 +200,14 @@ TEST(ReportData, AReportPredictsWhatPredictAnswers) {
     save_machine(*machine, (dir.path / "machine.yaml").string());
     const ReportData d = collect({dir.path}, {.machine = dir.path / "machine.yaml"});
     ASSERT_EQ(d.predicted().size(), 1u) << (d.problems.empty() ? "" : d.problems[0]);
-    const RunPrediction& told = *d.predicted()[0]->prediction;
+    const RunPrediction& reported = *d.predicted()[0]->prediction;
     const Prediction p = predict(s, *machine, {});
-    EXPECT_DOUBLE_EQ(told.step_s, p.step_s);
-    EXPECT_DOUBLE_EQ(told.lower, p.lower);
-    EXPECT_DOUBLE_EQ(told.upper, p.upper);
-    EXPECT_EQ(told.memory_total, p.memory_total);
+    EXPECT_DOUBLE_EQ(reported.step_s, p.step_s);
+    EXPECT_DOUBLE_EQ(reported.lower, p.lower);
+    EXPECT_DOUBLE_EQ(reported.upper, p.upper);
+    EXPECT_EQ(reported.memory_total, p.memory_total);
     EXPECT_EQ(p.device, device == std::string("cuda") ? Device::accelerator : Device::cores);
-    steps.push_back(told.step_s);
+    steps.push_back(reported.step_s);
   }
   EXPECT_NE(steps[0], steps[1]);
 }
@@ -232,12 +245,12 @@ TEST(ReportData, TheFastestRunsRanksAreToldWithTheirEnergy) {
   ASSERT_EQ(t->rows.size(), static_cast<size_t>(best.run.ranks));
   EXPECT_EQ(t->rows[0][1].text, "node0");
   for (size_t rank = 0; rank < t->rows.size(); ++rank) {
-    const RankRecord& r = best.run.ranks_told.ranks[rank];
+    const RankRecord& r = best.run.ranks_record.ranks[rank];
     EXPECT_NEAR(t->rows[rank][2].value, 1e3 * *r.compute_s, 1e-9);
     EXPECT_NEAR(t->rows[rank][4].value, 1e3 * (r.step_s - *r.compute_s - 0.001), 1e-9);
   }
   EXPECT_NEAR(best.run.joules_per_sample() * static_cast<double>(best.run.spec.train.global_batch),
-              150 * best.run.ranks_told.ranks[0].step_s * static_cast<double>(best.run.ranks), 1e-9);
+              150 * best.run.ranks_record.ranks[0].step_s * static_cast<double>(best.run.ranks), 1e-9);
   EXPECT_NE(t->note.find("J a sample (package-0"), std::string::npos) << t->note;
 }
 

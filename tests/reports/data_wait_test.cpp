@@ -1,4 +1,4 @@
-// What a report says of a run whose steps wait for data.
+// A report's explanation of a run whose steps wait for data.
 #include "reports/data_wait.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ bool says(const std::string& text, const std::string& what) {
 TEST(DataWait, SaysWhatIsDeliveredAndHowManyThreadsWouldKeepUp) {
   EXPECT_FALSE(waits_for_data(waiting(2, 0.1, 0.001)));
   EXPECT_TRUE(waits_for_data(waiting(2, 0.1, 0.01)));
-  // 8 samples a rank and step of 0.1 s, of which 0.06 are waited: two threads need 0.1 s, so five take 0.04
+  // 8 samples a rank in a step of 0.1 s with 0.06 s of waiting: two threads need 0.1 s, so five need 0.04 s
   const std::string enough = why_it_waits(waiting(2, 0.1, 0.06), nullptr);
   EXPECT_TRUE(says(enough, "2 loader threads of a rank deliver 80.0 samples/s")) << enough;
   EXPECT_TRUE(says(enough, "5 would keep up")) << enough;
@@ -47,8 +47,8 @@ TEST(DataWait, TellsDecompressingApartWhereItsPriceWasMeasured) {
   m[Coef::read_decode].provenance = {"spec"};
   EXPECT_FALSE(says(why_it_waits(waiting(2, 0.1, 0.05), &m), "decompressing"));
   m[Coef::read_decode].provenance = {"read_decode/f32/own"};
-  const std::string told = why_it_waits(waiting(2, 0.1, 0.05), &m);
-  EXPECT_TRUE(says(told, "decompressing is 90 % of reading")) << told;
+  const std::string reported = why_it_waits(waiting(2, 0.1, 0.05), &m);
+  EXPECT_TRUE(says(reported, "decompressing is 90 % of reading")) << reported;
   RunRecord hdf5 = waiting(2, 0.1, 0.05);
   hdf5.spec.data.train = "era5/train";
   EXPECT_FALSE(says(why_it_waits(hdf5, &m), "decompressing"));

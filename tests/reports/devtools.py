@@ -100,7 +100,7 @@ class Page:
     def __init__(self, url, timeout):
         self.socket = WebSocket(url, timeout)
         self.number = 0
-        self.complaints = []  # of the console, and of scripts that failed
+        self.complaints = []  # console errors and uncaught exceptions
         for domain in ("Page", "Runtime", "Log"):
             self.call(domain + ".enable")
 
@@ -181,7 +181,7 @@ class Browser:
             [
                 find_chromium(),
                 "--headless=new",
-                "--no-sandbox",  # root needs it, and the page is our own
+                "--no-sandbox",  # needed as root; the page is trusted
                 "--disable-gpu",
                 "--disable-dev-shm-usage",
                 "--hide-scrollbars",

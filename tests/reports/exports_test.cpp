@@ -1,4 +1,4 @@
-// Exports read back by their formats' own rules, and a sweep watched while it goes.
+// Exports parsed by independent implementations of their formats, and a sweep watched while it runs.
 #include "reports/exports.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Bit by bit, as the definition says.
+// Bitwise CRC from its definition.
 uint32_t slow_crc(const std::string& s) {
   uint32_t c = ~0u;
   for (const char ch : s)
@@ -165,7 +165,7 @@ TEST(Watch, ShowsPlannedRunningDoneAndFailedTrialsAsTheyCome) {
   made.write_failure("run1", spec, {{"gpus", 1}}, "oom_host", "no memory\nleft");
   made.write_run("run2", spec, {{"gpus", 2}});
   fs::remove(dir.path / "trials/run2/status.json");
-  // It writes a line just now.
+  // A writer is in the middle of a line.
   const std::string text = read_file(dir.path / "trials/run2/result.jsonl");
   const size_t fifth = text.find("\"step\":5}");
   ASSERT_NE(fifth, std::string::npos);
@@ -196,7 +196,7 @@ TEST(Watch, ShowsPlannedRunningDoneAndFailedTrialsAsTheyCome) {
   EXPECT_NE(wide.find("2 of 6 trials"), std::string::npos) << wide;
   EXPECT_NE(wide.find("step 5/12"), std::string::npos) << wide;
   EXPECT_NE(wide.find("no memory"), std::string::npos) << wide;
-  // A class that this program does not know is shown in its own words.
+  // A class unknown to this program is shown verbatim.
   write_atomically(dir.path / "trials/run3/status.json", R"({"class": "node_fail", "final": true})");
   watch.refresh();
   EXPECT_EQ(s.counts.at("node_fail"), 1u);

@@ -1,5 +1,5 @@
-// A made-up results directory, as a sweep and the engine leave it: 1 and 2 ranks, two precisions, loader
-// workers 0 to 2, one run that failed and one that trained long enough to validate.
+// A made-up results directory as a sweep leaves it: 1 and 2 ranks, two precisions, 0 to 2 loader workers, one
+// failed run and one long enough to validate.
 #pragma once
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ class MadeUpResults {
     return s;
   }
 
-  /// The whole sweep, and holdout.json: of every second run the fit saw nothing.
+  /// The whole sweep, with a holdout.json in which every second run is held out.
   void write_sweep() {
     json holdout = {{"machine", "made-up"}, {"runs", json::array()}};
     int n = 0;
@@ -72,7 +72,7 @@ class MadeUpResults {
     write_atomically(dir_ / "holdout.json", holdout.dump(1));
   }
 
-  /// Returns the median milliseconds of a step that it wrote.
+  /// Returns the median step time in milliseconds.
   double write_run(const std::string& id, const RunSpec& s, const json& axes, int valid_every = 0,
                    int steps = 12) {
     const std::filesystem::path run = dir_ / "trials" / id;
@@ -171,7 +171,7 @@ class MadeUpResults {
     return step_s * 1e3;
   }
 
-  /// A run of `steps` steps about this median, scattered by `sigma`; no ops.
+  /// A run of `steps` steps with this median and log scatter `sigma`; no ops.
   void write_timed(const std::string& id, const RunSpec& s, double step_s, double sigma, int steps = 26) {
     const std::filesystem::path run = dir_ / "trials" / id;
     std::string lines;
@@ -197,7 +197,7 @@ class MadeUpResults {
           {"step_s", {{"median", at(0.5)}, {"p10", at(0.1)}, {"p90", at(0.9)}, {"min", at(0)}}},
           {"samples_per_s", static_cast<double>(s.train.global_batch) / at(0.5)}});
     std::filesystem::create_directories(run);
-    std::ofstream(run / "result.jsonl") << lines;  // many of them: not each needs to reach the disk
+    std::ofstream(run / "result.jsonl") << lines;  // no fsync: there are many files
     std::ofstream(run / "trial.json") << json{{"id", id},
                                               {"repetition", 0},
                                               {"axes", {{"data.workers", s.data.workers}}},
@@ -229,7 +229,7 @@ class MadeUpResults {
   std::mt19937_64 rng_;
 };
 
-/// A folder that goes with its owner.
+/// A directory that is removed with its owner.
 class TempDir {
  public:
   TempDir() {

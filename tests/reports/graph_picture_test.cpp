@@ -1,4 +1,4 @@
-// A graph and its cut as SVG: every node once in its rank's colour, every pair between ranks as a line.
+// SVG of a graph and its partition: every node once in its rank's colour, every edge between ranks as a line.
 #include "reports/graph_picture.h"
 
 #include <gtest/gtest.h>
@@ -39,9 +39,9 @@ TEST(GraphPicture, OfANetIsCutAsItsPlanIs) {
   int64_t between = 0;
   for (const auto& [from, to] : cut.edges)
     between += cut.nodes[static_cast<size_t>(from)].rank != cut.nodes[static_cast<size_t>(to)].rank;
-  int64_t told = 0;
-  for (const CutOfEdges& e : graph_cuts(net, 3).at(0).edges) told += e.cut;
-  EXPECT_EQ(between, told);
+  int64_t reported = 0;
+  for (const CutOfEdges& e : graph_cuts(net, 3).at(0).edges) reported += e.cut;
+  EXPECT_EQ(between, reported);
   for (const auto& n : whole.nodes) EXPECT_EQ(n.rank, 0);
   EXPECT_TRUE(
       graph_picture(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {}).net, 2).nodes.empty());

@@ -33,7 +33,7 @@ def status(host, port, path, name=None):
 
 
 def loopback_alone(port, token):
-    """The socket is bound to 127.0.0.1, by the kernel's own table, and other addresses of this host refuse."""
+    """Checks that the socket is bound to 127.0.0.1 only, by the kernel's table and by connecting to other addresses."""
     bound = []
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         local, state = line.split()[1], line.split()[3]
@@ -134,14 +134,14 @@ def main():
                 check("the fastest is not of two ranks", best["ranks"] == 2 and "Fastest so far: dp2" in text)
                 if args.keep:
                     page.screenshot(args.keep / "live.png", whole=True)
-                # The sweep dies: nothing more is written, the page goes on answering.
+                # The sweep dies: files stop changing, the page keeps answering.
                 time.sleep(2.5)
                 check("the page has lost its server", page.evaluate("document.getElementById('lost').hidden"))
                 check("the server ended with the sweep", server.poll() is None)
                 page.size(390, 844, mobile=True)
                 wide = page.evaluate("document.documentElement.scrollWidth")
                 check(f"{wide} pixels wide in a window of 390", wide <= 390)
-                # Another sweep takes it up and ends it.
+                # Another sweep resumes and completes it.
                 for number in range(30, 36):
                     end(number)
                 page.wait(f"{done} === '36'", 30)

@@ -107,7 +107,7 @@ def write(isobar, folder, runs, seed, factor=1.0, axes=AXES):
                     "ops": ops,
                 }
             )
-            terms = {"matrix products": 0.6, "attention": 0.25, "communication, not hidden": 0.1, "optimizer": 0.05}
+            terms = {"matrix products": 0.6, "attention": 0.25, "exposed communication": 0.1, "optimizer": 0.05}
             predicted.append(
                 {
                     "id": trial["id"],

@@ -29,7 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from page_checks import check  # noqa: E402
 from devtools import Browser, find_chromium  # noqa: E402
 
-# What ui.perfetto.dev does with its messages: PONG to PING, then one message with the trace. It begins to listen late.
+# Stands in for ui.perfetto.dev: answers PING with PONG, then receives the trace. It begins to listen late.
 PERFETTO = """<!doctype html><title>ui</title><script>
 setTimeout(() => addEventListener("message", async (event) => {
   if (event.data === "PING") event.source.postMessage("PONG", event.origin);
@@ -62,14 +62,14 @@ class PerfettoUi(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def opened(isobar, *words, env=None):
-    """The addresses that `isobar open` prints, by what they show, and its process."""
+    """URLs that `isobar open` prints, by content, and its process."""
     process = subprocess.Popen(
         [isobar, "open", *map(str, words)], stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
     )
     try:
         first = process.stdout.readline()
         addresses = dict([first.split()])
-        # A second line where there is a second thing to see
+        # A second line follows if both report and trace are served
         if addresses.keys() == {"report"} and "BOTH" in (env or {}):
             addresses.update([process.stdout.readline().split()])
         yield addresses, process
@@ -268,21 +268,21 @@ def draws(isobar, folder, run):
 
 
 def hands_over(isobar, folder):
-    """The trace of a run goes to the Perfetto UI, byte by byte."""
+    """The Perfetto UI receives a run's trace unchanged."""
     ui = http.server.ThreadingHTTPServer(("127.0.0.1", 0), PerfettoUi)
     threading.Thread(target=ui.serve_forever, daemon=True).start()
     trace = folder / "run/trace.json"
     words = [trace, "--no-browser", "--perfetto-ui", f"http://127.0.0.1:{ui.server_port}"]
     with opened(isobar, *words) as (addresses, _), Browser() as browser:
         page = browser.open_url(addresses["trace"])
-        # A click before the script has run, or before the first frame has been drawn, is nobody's.
+        # A click before the script has run, or before the first frame is drawn, has no effect.
         page.wait("document.readyState === 'complete'")
         page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))))")
         where = page.evaluate(
             "(() => { const b = document.getElementById('open').getBoundingClientRect();"
             "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
         )
-        for _ in range(5):  # as a reader would: again, if nothing happens
+        for _ in range(5):  # a reader would click again
             page.click(*where)
             begin = time.monotonic()
             while time.monotonic() - begin < 5 and not page.evaluate("document.getElementById('said').textContent"):
@@ -320,7 +320,7 @@ def main():
         ):  # fmt: skip
             ran = subprocess.run([args.isobar, *map(str, words)], capture_output=True, text=True, timeout=300, env=env)
             check(f"{words[0]}: {ran.stdout} {ran.stderr}", ran.returncode == 0)
-        # What was measured is the run's own figure.
+        # The measured time is the run's own record.
         seconds = {}
         for line in (run / "result.jsonl").read_text().splitlines():
             record = json.loads(line)

@@ -1,4 +1,4 @@
-"""What must hold of a report's page, whatever is on it: browser.py and its siblings ask.
+"""Checks that every report page must pass, shared by the browser tests.
 
     no_overflow(page, 1280)       # raises AssertionError with what is wrong
 """
@@ -32,7 +32,7 @@ def all_drawn(page):
 
 
 def legible(page, least):
-    """Text of figures, in pixels as they are on the screen."""
+    """Checks the size of figure text in screen pixels."""
     small = page.evaluate(
         "[...document.querySelectorAll('.plot svg text')].filter((t) => t.textContent && "
         f"parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width / "
@@ -42,7 +42,7 @@ def legible(page, least):
 
 
 def clipped_labels(page):
-    """Text of figures that reaches out of its drawing, which cuts it off."""
+    """Figure text that is clipped by its drawing."""
     clipped = page.evaluate(
         "[...document.querySelectorAll('.plot svg text')].filter((t) => { if (!t.textContent) return false;"
         "const r = t.getBoundingClientRect(), s = t.ownerSVGElement.getBoundingClientRect();"
@@ -53,7 +53,7 @@ def clipped_labels(page):
 
 
 def stills(page, folder):
-    """The figures' SVG files, drawn with the fonts of this browser: no text reaches out of its drawing."""
+    """Checks that no text is clipped in the figures' SVG files with this browser's fonts."""
     files = {path.stem: path.read_text(encoding="utf-8") for path in sorted((folder / "figures").glob("*.svg"))}
     check(f"{folder} has no figures", files)
     clipped = page.evaluate(
@@ -67,7 +67,7 @@ def stills(page, folder):
 
 
 def tooltips(page, width):
-    """Over every mark of every figure that answers: the whole text, inside the window."""
+    """Checks for every mark that its tooltip is complete and inside the window."""
     bad, shown = page.evaluate(
         "(async () => { const bad = []; let shown = 0; const tip = document.getElementById('tip');"
         "for (const plot of document.querySelectorAll('.plot')) {"
@@ -173,14 +173,14 @@ def canvas_tooltips(page):
 
 
 def find_axe():
-    """axe-core, of the Python package that bench/setup.sh --tests brings; None where it is not."""
+    """axe-core from the Python package that bench/setup.sh --tests installs; None if it is missing."""
     root = pathlib.Path(__file__).resolve().parents[2]
     found = sorted(root.glob(".venv-axe/lib/python3*/site-packages/axe_core_python/axe.min.js"))
     return found[0] if found else None
 
 
 def accessible(page, what):
-    """None of axe-core's serious or critical rules is broken. Returns whether axe-core was there."""
+    """Checks axe-core's serious and critical rules. Returns False without axe-core."""
     axe = find_axe()
     if not axe:
         return False

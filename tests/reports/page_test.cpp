@@ -1,4 +1,4 @@
-// The written report: complete without any Python, and whole with one that has vl-convert.
+// The written report: complete without Python, and with drawings if Python has vl-convert.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using nlohmann::json;
 
 const char* const kEvil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' --><!--";
 
-// Everything that a browser would take for an element or an attribute, in the order of the page.
+// All tags that a browser would parse, in the order of the page.
 std::vector<std::string> tags(const std::string& html) {
   std::vector<std::string> out;
   for (size_t i = 0; (i = html.find('<', i)) != std::string::npos; ++i) {
@@ -77,8 +77,8 @@ TEST(Page, HoldsEveryRunEveryTableAndEveryFigure) {
   }
 }
 
-// Every colour scale of a specification: key -> colour. A field that is coloured without one has no fixed
-// colours.
+// Every colour scale of a specification: key -> colour. Fields without a fixed scale are collected in
+// `loose`.
 void colours_of(const json& spec, std::map<std::string, std::string>& out, std::vector<std::string>& loose) {
   if (spec.is_array())
     for (const json& part : spec) colours_of(part, out, loose);
@@ -128,20 +128,20 @@ TEST(Page, AKeyHasTheSameColourInAllFigures) {
     EXPECT_TRUE(loose.empty()) << loose[0];
     for (const std::string& layout : palette::layouts(d)) EXPECT_EQ(colours.count(layout), 1u) << layout;
     EXPECT_EQ(colours.at("held out"), palette::kPredicted);
-    // Nothing else looks like a prediction
+    // Only predictions have the colour of predictions
     for (const auto& [name, colour] : colours) {
       if (name != "held out" && name != "predicted") {
         EXPECT_NE(colour, palette::kPredicted) << name;
       }
     }
-    // What is recorded has a colour of its own, and none looks like "other" for want of one
+    // Every recorded category has its own colour rather than that of "other"
     for (const ReportRun& r : d.runs)
       for (const auto& [kind, bytes] : r.run.memory_by_category)
         EXPECT_NE(palette::colour_of(kind), palette::colour_of("other")) << kind;
   }
 }
 
-// Coefficients name the terms of predictions; each has its colour.
+// Every term that a coefficient names has its own colour.
 TEST(Page, EveryTermOfAPredictionHasAColour) {
   for (size_t i = 0; i < kCoefs; ++i)
     if (const std::string name = info_of(i).term; !name.empty()) {
@@ -157,7 +157,7 @@ TEST(Page, RunsAreWrittenWithEverySettingAndStatistic) {
   TempDir dir, out;
   MadeUpResults(dir.path).write_sweep();
   const Report r = write_report({dir.path}, out.path, {.draw = false});
-  ASSERT_EQ(r.rows.size(), 13u);  // those that failed too
+  ASSERT_EQ(r.rows.size(), 13u);  // including failed runs
   std::istringstream lines(read_file(out.path / "tables" / "runs.jsonl"));
   const std::string csv = read_file(out.path / "tables" / "runs.csv");
   std::string line;
@@ -177,7 +177,7 @@ TEST(Page, RunsAreWrittenWithEverySettingAndStatistic) {
     } else {
       EXPECT_TRUE(row["measured_s"].is_null());
     }
-    const auto spec = to_json(run.run.spec);  // items() refers to it
+    const auto spec = to_json(run.run.spec);  // named, because items() refers to it
     for (const auto& [section, keys] : spec.items())
       for (const auto& [key, value] : keys.items())
         EXPECT_TRUE(row.contains(std::string(section) + "_" + key)) << section << "." << key;
@@ -231,7 +231,7 @@ TEST(Page, TextOfConfigurationsAndMessagesStaysText) {
   EXPECT_NE(page.find(html_escape(kEvil)), std::string::npos);
   EXPECT_EQ(page.find("<script>alert"), std::string::npos);
   EXPECT_EQ(page.find("<img"), std::string::npos);
-  // Markup is the same whatever the texts are (but for cells that wrap because their text is long).
+  // Markup does not depend on texts, except that long cells wrap.
   const std::string wraps = " class=\"long\"";
   EXPECT_EQ(tags(replaced(page, wraps, "")), tags(replaced(plain, wraps, "")));
 }
@@ -288,7 +288,7 @@ TEST(Page, NothingOfAnEarlierReportIsLeft) {
   EXPECT_TRUE(fs::exists(out.path / "tables" / "mine.txt"));
 }
 
-// Needs vl-convert, which bench/setup.sh installs; where it is absent there is nothing to draw with.
+// Needs vl-convert, which bench/setup.sh installs.
 TEST(Page, DrawnPageNeedsNothingFromOutside) {
   std::string refused;
   const std::string probe = "'" + drawing_python(&refused).string() + "' -c 'import vl_convert' 2>/dev/null";
@@ -305,7 +305,7 @@ TEST(Page, DrawnPageNeedsNothingFromOutside) {
   EXPECT_NE(page.find("Content-Security-Policy"), std::string::npos);
   EXPECT_EQ(page.find("<script>alert"), std::string::npos);
   EXPECT_EQ(page.find("<img src=x"), std::string::npos);
-  std::string markup;  // the page without what its scripts hold
+  std::string markup;  // the page without script contents
   for (size_t i = 0; i < page.size();) {
     const size_t script = page.find("<script", i);
     markup += page.substr(i, script == std::string::npos ? script : page.find('>', script) + 1 - i);
@@ -313,12 +313,12 @@ TEST(Page, DrawnPageNeedsNothingFromOutside) {
   }
   for (const std::string& tag : tags(markup)) {
     EXPECT_FALSE(tag.starts_with("<link") || tag.starts_with("<img") || tag.starts_with("<iframe")) << tag;
-    const std::string names = replaced(tag, "\"[^\"]*\"", "");  // values are quoted
+    const std::string names = replaced(tag, "\"[^\"]*\"", "");  // attribute values are quoted
     EXPECT_EQ(names.find(" src="), std::string::npos) << tag;
     EXPECT_FALSE(found(tag, "\\bhref=\"[^#]")) << tag;
     EXPECT_FALSE(found(names, "\\son\\w+=")) << tag;
   }
-  EXPECT_NE(page.find("vegaEmbed(place"), std::string::npos);  // page.js is in it
+  EXPECT_NE(page.find("vegaEmbed(place"), std::string::npos);  // page.js is embedded
   for (const std::string& id : r.figure_ids)
     EXPECT_GT(fs::file_size(out.path / "figures" / (id + ".svg")), 500u);
 }

@@ -2,7 +2,7 @@
 """Pictures of a report's page: python3 screens.py PAGE OUT [--whole | --height 1300] [--sheet]
 
 Headless Chromium draws PAGE at 1280 and 390 pixels, light and dark, into OUT-1280-light.png and so on: the first
-screen, so many rows of pixels, or with --whole all of the page. --sheet (needs Pillow) puts the four on one small
+screen, a number of pixel rows, or with --whole the full page. --sheet (needs Pillow) puts the four on one small
 sheet instead, OUT.webp, as in reports/gallery/screens.
 """
 
@@ -35,7 +35,7 @@ def main():
             for width, height in SIZES:
                 page.size(width, args.height or height, mobile=width < 600)
                 page.go(args.page)
-                # Pages of earlier days do not say when they are ready.
+                # Pages of older versions do not signal that they are ready.
                 page.wait("document.readyState === 'complete'", 120)
                 time.sleep(0.3)
                 page.wait("!document.querySelector('script[data-figure]') || document.documentElement.dataset.ready === 'yes'", 120)

@@ -1,4 +1,4 @@
-// A measured step and its prediction in one trace: the file read with a parser that the writer does not use.
+// A measured step and its prediction in one trace, read with a parser that the writer does not use.
 #include "reports/side_by_side.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using nlohmann::json;
 
 const std::string kMachine = source_dir() + "/configs/machines/example-2core.yaml";
 
-// Three steps of all ranks, op after op with random lengths; rank r enters each step r * 2 us late.
+// Three steps of all ranks with random op durations; rank r enters each step r * 2 us late.
 void write_made_up_trace(const std::filesystem::path& file, const RunSpec& spec, std::mt19937_64& rng) {
   std::vector<Plan> plans;
   std::vector<Program> programs;
@@ -71,7 +71,7 @@ class Beside : public testing::Test {
   const uint64_t seed_ = std::random_device{}();
 };
 
-// By rank and track ("compute, measured"): its slices.
+// Slices by rank and track name ("compute, measured").
 std::map<std::pair<int, std::string>, std::vector<json>> slices_of(const json& trace) {
   std::map<std::pair<int, int>, std::string> names;
   for (const json& e : trace.at("traceEvents"))
@@ -110,7 +110,7 @@ TEST_F(Beside, EveryTrackHasItsTwinWithTheSameOps) {
       if (name == "step, measured") {
         ASSERT_EQ(own.size(), 1u);
         EXPECT_EQ(own[0].at("name"), "step " + std::to_string(step));
-        EXPECT_EQ(own[0].at("ts"), twin->second.at(0).at("ts"));  // from the rank's own begin
+        EXPECT_EQ(own[0].at("ts"), twin->second.at(0).at("ts"));  // relative to the rank's own begin
         EXPECT_NEAR(twin->second[0].at("dur").get<double>(), 1e6 * d.runs[0].prediction->step_s, 2e-3);
         for (const StepTime& s : was.steps)
           if (s.rank == rank && s.step == step) {
@@ -120,7 +120,7 @@ TEST_F(Beside, EveryTrackHasItsTwinWithTheSameOps) {
       }
     }
     const TraceFile read = read_chrome_trace(dir_.path / "both.json");
-    EXPECT_EQ(read.spans.size() + read.steps.size(), measured);  // the predicted tracks are none of a run's
+    EXPECT_EQ(read.spans.size() + read.steps.size(), measured);  // predicted tracks are left out
     EXPECT_EQ(read.steps.size(), static_cast<size_t>(2 * pp));
     int64_t sum = 0, sum_was = 0;
     for (const OpSpan& s : read.spans) sum += s.end_ns - s.begin_ns;
@@ -130,7 +130,7 @@ TEST_F(Beside, EveryTrackHasItsTwinWithTheSameOps) {
   }
 }
 
-// One rank, read by its own thread, no overhead of a step: nothing but ops.
+// One rank that reads its own data, with zero step overhead: the prediction consists of ops only.
 TEST_F(Beside, PredictedSpansAddUpToThePrediction) {
   SCOPED_TRACE(seed_);
   ReportData d = traced(MadeUpResults::spec(1, "none", 0));
@@ -149,7 +149,7 @@ TEST_F(Beside, PredictedSpansAddUpToThePrediction) {
   EXPECT_NEAR(sum, step_s, 1e-9 * static_cast<double>(spans));  // times of the file are whole nanoseconds
 }
 
-// The mean of what an op is predicted to take stands with what it took.
+// A measured op carries the mean predicted time of that op.
 TEST_F(Beside, MeasuredOpsSayWhatWasPredicted) {
   SCOPED_TRACE(seed_);
   const auto slices = slices_of(written(traced(MadeUpResults::spec(2, "none", 0))));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// RFC 4180 by its grammar: records of fields, quoted or plain.
+// RFC 4180 parser: records of quoted or plain fields.
 std::vector<std::vector<std::string>> parse_csv(const std::string& s) {
   std::vector<std::vector<std::string>> records(1, {""});
   bool quoted = false;
@@ -51,7 +51,7 @@ TEST(Tables, CsvGivesBackEveryTextAndEveryDigit) {
   EXPECT_EQ(csv[0], (std::vector<std::string>{"name, odd", "x [ms]"}));
   for (size_t i = 0; i < texts.size(); ++i) {
     const bool formula = !texts[i].empty() && std::string("=\r").find(texts[i][0]) != std::string::npos;
-    EXPECT_EQ(csv[i + 1][0], (formula ? "'" : "") + texts[i]);  // harmless in a spreadsheet
+    EXPECT_EQ(csv[i + 1][0], (formula ? "'" : "") + texts[i]);  // not a formula in a spreadsheet
     EXPECT_NEAR(std::stod(csv[i + 1][1]), value, 1e-11);
   }
   EXPECT_EQ(csv.back()[1], "");

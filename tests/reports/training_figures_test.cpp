@@ -1,4 +1,4 @@
-// Curves of training against the records that they are drawn from.
+// Training curves against the records that they are drawn from.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -46,7 +46,7 @@ TEST(TrainingFigures, NormAndConditionOfTheJacobianAreTheRecords) {
   std::map<int64_t, double> norms, conditions;
   for (int64_t step = 10; step <= 100; step += 10) {
     ValidRecord v{.step = step, .loss = number(rng)};
-    if (step > 20) {  // tracked from here on, as by a run that was resumed
+    if (step > 20) {  // tracked only from here on, as in a resumed run
       v.jacobian = JacobianRecord{.samples = 8, .frobenius = number(rng)};
       norms[step] = v.jacobian->frobenius;
       if (rng() % 2 == 0 || step == 30) conditions[step] = *(v.jacobian->condition = number(rng));

@@ -1,4 +1,4 @@
-// A sweep as `isobar watch` sees it: from files alone.
+// `isobar watch`: a sweep's state from files alone.
 #include "reports/watch.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST_F(RunWatched, FollowsWhatIsWrittenAndSaysWhatIsLeft) {
   watch.refresh();
   EXPECT_EQ(watch.state().steps.size(), 2u);
   EXPECT_NEAR(watch.state().left_s(), 9.8, 1e-9);
-  // Half a line is none yet
+  // An incomplete line is not a record yet
   const std::string whole = line_of(step(3, 3)) + "\n";
   std::ofstream(dir_.path / "result.jsonl", std::ios::app) << whole.substr(0, 20);
   watch.refresh();
@@ -82,7 +82,7 @@ TEST_F(RunWatched, FollowsWhatIsWrittenAndSaysWhatIsLeft) {
        {"step 3 of 100, about 10 s left", "vit, 2 ranks, global batch 8, fp32", "100.0 ms a step, 80.0",
         "loss 3.000 (lowest 3.000 at step 3), validation 3.500 (x)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
-  // Resumed from step 2: what was made again counts once
+  // Resumed from step 2: repeated steps count once
   StartRecord again = start();
   again.resumed = true;
   ResumeRecord from;
@@ -99,7 +99,8 @@ TEST_F(RunWatched, FollowsWhatIsWrittenAndSaysWhatIsLeft) {
 }
 
 TEST(Curve, PutsEachPointInItsCell) {
-  // One point a corner: the highest value in the first line, the lowest in the last, the first x at the left
+  // One point in each corner: the highest value in the first line, the lowest in the last, the first x at the
+  // left
   const auto lines = curve({{{{1, 2}, {100, 1}}, false}}, {.width = 41, .height = 6});
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_NE(lines[0].find("\u2801"), std::string::npos) << lines[0];
@@ -108,7 +109,7 @@ TEST(Curve, PutsEachPointInItsCell) {
   EXPECT_EQ(columns_of(lines[0]), 12u);
   for (int i = 1; i < 4; ++i) EXPECT_EQ(lines[i].find("\xe2\xa0"), std::string::npos);
   EXPECT_NE(lines[5].find("100"), std::string::npos);
-  // Three decades: the middle of them is the middle line, not the lowest
+  // A log axis over three decades: the middle value is in the middle line
   const auto log = curve({{{{1, 1000}, {2, 31.6}, {3, 1}}, true}}, {.width = 41, .height = 6});
   EXPECT_NE(log[2].find('x'), std::string::npos) << log[2];
   EXPECT_TRUE(curve({{{{1, NAN}}, false}}, {}).empty());

@@ -10,7 +10,7 @@ cluster: {scheduler: slurm, start: $2, queue: debug, poll_s: 1, fence_s: 3, star
   max_time_s: 300, job_time_s: 300, environment: {OMP_NUM_THREADS: 1$3}}
 MACHINE
 }
-# On this disk every checkpoint takes a second longer, so that no machine is through before the limits were cut.
+# Checkpoints take a second longer on this disk, so that no training ends before its limit is reduced.
 slow=", LD_PRELOAD: $SLOW_DISK, ISOBAR_SLOW_DISK: 'fsync state.json 1 1000000 *'"
 chain_machine slow.yaml openmpi "$slow"
 chain_machine slow-srun.yaml "srun, start_options: [--mpi=pmix], ranks_per_node: 2" "$slow"
@@ -27,11 +27,11 @@ has_job() { [[ -n "$(chain_job "$1")" ]]; }
 no_job() { [[ -z "$(chain_job "")" ]]; }
 saved() { find "$work"/chain/trials/*/checkpoints -name 'step-*' -not -name '*.tmp' 2>/dev/null | wc -l; }
 saved_more() { (($(saved) > $1)); }
-trains() {  # trains WHAT: a job runs, and has written two more checkpoints
+trains() {  # trains WHAT: waits until a job runs and has written two more checkpoints
   until_true 90 "$1" has_job running
   until_true 60 "$1: checkpoints" saved_more "$(($(saved) + 1))"
 }
-cut() {  # cut: Slurm tells a job of a minute within half a minute, and ends it by then
+cut() {  # cut: reduces the limit to a minute; Slurm signals the job within half a minute and then ends it
   job="$(chain_job running)"
   scontrol update jobid="$job" timelimit=1
 }
@@ -120,7 +120,7 @@ if os.path.exists(f"{work}/slurmdbd.pid"):
     rows = [line.split("|") for line in said]
     took = sum(int(s) * int(n) for _, s, n in rows)
     print(f"accounting: {books['jobs']} jobs, {books['lives']} lives, {books['node_s'] / 3600:.3g} node hours; sacct: {[r[0] for r in rows]}")
-    # A job that lost a node has another life, or, where Slurm saw it end before it saw the node down, a successor.
+    # A job that lost its node has another life, or a successor if Slurm saw it end before it saw the node down.
     if (books["jobs"], books["lives"], books["node_s"]) != (len(jobs), 7, took) or len(jobs) > 6: wrong.append(f"accounting: {books}, and sacct says {said}")
 for w in wrong: print("WRONG:", w)
 sys.exit(len(wrong) > 0)

@@ -24,7 +24,7 @@ finish() {
   stop_daemon "$work/slurmdbd.pid"
   stop_daemon "$work/db.pid"
   stop_daemon "$work/munge/pid"
-  # step daemons and trials that outlived their node daemon on purpose
+  # step daemons and trials that outlived their node daemon
   for pid in $(grep -lsF "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
     [[ "$pid" == "$$" || "$pid" == "$BASHPID" ]] || kill -9 "$pid" 2>/dev/null || true
   done
@@ -122,7 +122,7 @@ for _ in $(seq 50); do [[ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" == 2
 [[ "$(sinfo -h -N -o %T | grep -c idle)" == 2 ]] || { cat "$work"/*.log >&2; echo "Slurm did not come up" >&2; exit 1; }
 say "Slurm $(slurmctld -V | cut -d' ' -f2) is up: $(sinfo -h -N -o %N | sort -u | paste -sd' '), $([[ "$accounting" ]] || echo no )accounting"
 
-# ---- what the tests share
+# ---- helpers for the tests
 machine() {  # machine FILE START RANKS_PER_NODE MORE
   cat >"$work/$1" <<MACHINE
 inherits: $PWD/configs/machines/example-2core.yaml
@@ -131,7 +131,7 @@ cluster: {scheduler: slurm, start: $2, ranks_per_node: $3, queue: debug, poll_s:
 MACHINE
 }
 machine mpi.yaml openmpi 1 ", job_time_s: 40"
-sweep() {  # sweep NAME SWEEP MACHINE [OPTION]: in the background
+sweep() {  # sweep NAME SWEEP MACHINE [OPTION]: starts it in the background
   "$ISOBAR" sweep "$work/$2" --results "$work/$1" --launcher slurm --machine "$work/$3" --trainer "$work/trainer" --json \
     ${4:+"$4"} >"$work/$1.json" 2>"$work/$1.err" &
   submitter=$!
@@ -147,7 +147,7 @@ until_true() {  # until_true SECONDS WHAT COMMAND...
 }
 running_on() { squeue -h -t running -w "$1" -o %i | head -1; }
 is_running_on() { [[ -n "$(running_on "$1")" ]]; }
-crash() {  # crash NODE JOB: the job's step daemon, and everything that Slurm started on the node
+crash() {  # crash NODE JOB: kills the job's step daemon and everything that Slurm started on the node
   local pid
   for pid in $(pgrep -f "slurmstepd: \\[$2\\." || true); do
     if grep -qzF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ"; then kill -9 "$pid"; fi

@@ -1,5 +1,5 @@
-// Sweeps from the command line, keys that go in step, bounds, merge keys: what a file and words make together
-// is the sweep that a file alone would be.
+// Sweeps from the command line, zipped keys, bounds, merge keys: a file plus words equals the sweep that one
+// file would define.
 #include "bench/sweep/compose.h"
 
 #include <set>
@@ -15,7 +15,7 @@ namespace {
 class Compose : public SweepTest {
  protected:
   std::string path(const std::string& name) const { return (scratch_ / name).string(); }
-  // Every trial's identity: equal sets are equal sweeps.
+  // Ids of all trials: equal sets are equal sweeps.
   static std::set<std::string> ids(const SweepSpec& s) {
     std::set<std::string> out;
     for (const Trial& t : expand(s).trials) out.insert(t.id);
@@ -45,7 +45,7 @@ TEST_F(Compose, WordsReplaceWhatTheFileSaysOfTheirKeys) {
   const auto with = [&](const std::vector<std::string>& words) {
     return ids(load_sweep_spec(path("sweep.yaml"), words));
   };
-  // An axis becomes a setting, a setting an axis, whatever they were called and nested in
+  // An axis becomes a setting and a setting an axis, in any spelling and nesting
   EXPECT_EQ(with({"amp=bf16", "layout.tp=1,2"}),
             ids(sweep("set: {policy.amp: bf16, train.lr: 0.5}\naxes: {tp: [1, 2], gpus: [2, 4]}")));
   sweep("axes: {gpus: [4], tp: [1]}");
@@ -118,7 +118,7 @@ TEST_F(Compose, ExclusionsTakeBoundsAndWorldSizesAreAnyWithinConstraints) {
   std::set<int64_t> sizes;
   for (const Trial& t : expand(sweep("axes: {gpus: any}\nconstraints: {min_ranks: 2, max_ranks: 8}")).trials)
     sizes.insert(t.ranks());
-  EXPECT_EQ(sizes, (std::set<int64_t>{2, 4, 8}));  // 8 samples are shared by no other
+  EXPECT_EQ(sizes, (std::set<int64_t>{2, 4, 8}));  // no other size divides 8 samples
   write("bad.yaml", "base: base.yaml\naxes: {gpus: any}\n");
   EXPECT_NE(refusal("bad.yaml", {}).find("constraints: {max_ranks: 8}"), std::string::npos);
   write("bad.yaml", "base: base.yaml\naxes: {gpus: [1]}\nexclude: [{policy.amp: \"> 4\"}]\n");

@@ -1,4 +1,4 @@
-// Conditions of sweep files: expressions against arithmetic done here, `when:` and `exclude:` against the
+// Conditions of sweep files: expressions against arithmetic computed here, `when:` and `exclude:` against
 // combinations written out.
 #include "bench/sweep/condition.h"
 
@@ -43,7 +43,7 @@ TEST(Expressions, MeanWhatTheyMeanInPython) {
       {"layout.tp != 4", false},
       {"tp * pp > 8", false},
       {"tp * pp >= 8", true},
-      {"tp - pp - 2 == 0", true},  // from the left
+      {"tp - pp - 2 == 0", true},  // left-associative
       {"gpus / tp / pp == 2", true},
       {"gpus % 5 == 1", true},
       {"-tp < -pp", true},
@@ -58,8 +58,8 @@ TEST(Expressions, MeanWhatTheyMeanInPython) {
       {"not not not run.serial", true},
       {"tp == 1 or pp == 2 and amp == bf16", true},
       {"(tp == 1 or pp == 2) and amp == none", false},
-      {"tp == 4 or pp == 2 and amp == none", true},  // `and` is tighter
-      {"not tp == 1 and pp == 2", true},             // `not` looser than ==
+      {"tp == 4 or pp == 2 and amp == none", true},  // `and` binds tighter than `or`
+      {"not tp == 1 and pp == 2", true},             // `not` binds looser than ==
       {"tp*pp==8 and(amp==bf16)", true},
       {"1e1 == 10 and .5 == 0.5", true},
       {"gpus % 0 == 0", false},
@@ -67,7 +67,7 @@ TEST(Expressions, MeanWhatTheyMeanInPython) {
   for (const auto& [text, truth] : cases) EXPECT_EQ(Expression(text).holds(made_up), truth) << text;
 }
 
-// Trees of random numbers, written out with all parentheses and computed here.
+// Random expression trees, printed with all parentheses and evaluated here.
 TEST(Expressions, ComputeAsHere) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -177,7 +177,7 @@ TEST_F(ConditionTest, EqualTrialsRunOnceAndIncludedOnesStandAsTheyAre) {
       "axes: {gpus: [1, 2], policy.bucket_mb: [1, 2]}\n"
       "when: [{if: gpus == 1, axes: {train.seed: [1, 1000]}}]\n";
   EXPECT_EQ(expand(sweep(rules)).trials.size(), 6u);
-  // The rule gives what the base has: the included run is there already.
+  // The rule yields the base's value, so the included run is a duplicate.
   const Matrix m =
       expand(sweep("axes: {amp: [none, bf16]}\nset: {policy.micro_batch: 2}\n"
                    "when: [{if: amp == bf16, axes: {policy.micro_batch: [2, 4]}}]\n"
@@ -222,7 +222,7 @@ TEST_F(ConditionTest, RulesThatCannotBeAreRefused) {
   EXPECT_NE(refusal(axes + many).find("250000 combinations, more than"), std::string::npos);
 }
 
-// A key of the command line replaces what the file says of it, in rules too.
+// A command-line key replaces the file's entries for it, in rules too.
 TEST_F(ConditionTest, WordsReplaceRules) {
   write("s.yaml",
         "base: base.yaml\nsteps: 4\naxes: {amp: [none, bf16]}\n"

@@ -1,4 +1,4 @@
-// Trials that something else disturbed: who is marked, and that they are run once more beside what is there.
+// Contended trials: which are marked, and that they are run once more without replacing results.
 #include "bench/sweep/contention.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -33,12 +33,12 @@ TEST(Contention, SiblingsHaveAsManyRanksWhereThereAreEnough) {
   std::vector<Signs> trials;
   for (int i = 0; i < 6; ++i) {
     trials.push_back({1, 0.05});
-    trials.push_back({4, 0.4});  // four ranks on two cores always scatter
+    trials.push_back({4, 0.4});  // oversubscribed ranks always scatter
   }
   EXPECT_EQ(marked(trials), std::vector<size_t>{});
   trials.push_back({1, 0.4});
   EXPECT_EQ(marked(trials), (std::vector<size_t>{12}));
-  trials.push_back({8, 1.3});  // alone of its kind: all others are its siblings
+  trials.push_back({8, 1.3});  // the only one with 8 ranks: all others are its siblings
   EXPECT_EQ(marked(trials), (std::vector<size_t>{12, 13}));
 }
 
@@ -71,8 +71,8 @@ std::vector<size_t> far(const std::vector<Timed>& trials) {
 }
 
 TEST(Contention, MarksWhatFarCoresSlowed) {
-  const std::vector<Timed> trials = {{"a", 1.0, 65},  {"a", 1.1, 90},  {"a", 2.1, 340}, {"b", 3.0, 70},
-                                     {"b", 4.5, 350}, {"b", 3.0, 330},  // was far, which cost it nothing
+  const std::vector<Timed> trials = {{"a", 1.0, 65}, {"a", 1.1, 90},  {"a", 2.1, 340},
+                                     {"b", 3.0, 70}, {"b", 4.5, 350}, {"b", 3.0, 330},  // far, but not slower
                                      {"c", 9.0, 360}};
   EXPECT_EQ(far(trials), (std::vector<size_t>{2, 4, 6})) << "the last as the others in the median";
   const std::vector<Contention> c = contention_by_trips(trials);
@@ -89,7 +89,7 @@ TEST(Contention, MarksWhatFarCoresSlowed) {
   EXPECT_EQ(far({{"a", 1.0, 65, "there"}, {"a", 2.0, 340}}), nobody) << "another host is no measure";
 }
 
-// How far repetitions differ is told by those whose cores lay equally far apart: the others' difference is
+// Variation between repetitions is measured among runs of equal core distance; the rest of the difference is
 // priced.
 TEST(Contention, RepetitionsAreThoseWhoseCoresLieEquallyFar) {
   std::vector<RunRecord> runs(6);
@@ -98,12 +98,12 @@ TEST(Contention, RepetitionsAreThoseWhoseCoresLieEquallyFar) {
   for (size_t i = 0; i < runs.size(); ++i) {
     runs[i].run_class = RunClass::ok;
     runs[i].step_s.median = steps[i];
-    runs[i].ranks_told.ranks.resize(2);
-    runs[i].ranks_told.ranks[0].core_trip_ns = trips[i];
+    runs[i].ranks_record.ranks.resize(2);
+    runs[i].ranks_record.ranks[0].core_trip_ns = trips[i];
     all.push_back(&runs[i]);
   }
-  runs[2].contention.slower = runs[3].contention.slower = 2;  // far, and known to be
-  runs[5].contention.scattered = true;                        // disturbed: tells nothing
+  runs[2].contention.slower = runs[3].contention.slower = 2;  // far, with a known slowdown
+  runs[5].contention.scattered = true;                        // scattered: excluded
   const RunToRun r = run_to_run_of(all, Statistic::median);
   EXPECT_EQ(r.df, 3);
   EXPECT_LT(r.sigma, 0.025);
@@ -152,7 +152,7 @@ TEST_F(RepeatsTest, AContendedTrialIsRunOnceMoreAndBothAreKept) {
   EXPECT_NE(table.find("repeats " + disturbed.id), std::string::npos) << table;
   EXPECT_NE(table.find("1 contended"), std::string::npos) << table;
 
-  // Given again there is nothing left to do, and nothing is lost.
+  // A second sweep has nothing to do and loses nothing.
   const SweepOutcome twice = run_all(s);
   EXPECT_EQ(twice.started, 0);
   EXPECT_EQ(twice.runs.size(), 7u);

@@ -1,13 +1,13 @@
-// A trainer's outer behaviour without the training: reads the configuration, writes result.jsonl as the
-// contract says, and misbehaves when train.seed names a fault. With more than one rank it works in a child in
-// a process group of its own and waits for it, as mpiexec does.
+// A stand-in for the trainer without training: reads the configuration, writes result.jsonl by the contract,
+// and commits the fault that train.seed selects. With more than one rank it works in a child in its own
+// process group and waits for it, as mpiexec does.
 //
 //   fake_train train CONFIG --ranks N --set run.out="DIR"
 //
-// FAKE_LOG=FILE gets a line at every start and end, so that a test can count executions independently of the
-// sweep's own books; FAKE_STEP_MS is the time of a step; with FAKE_MPI the ranks are started by the real
-// mpiexec; with FAKE_SPEEDS the times that it writes depend on the run, as a real trainer's do, times its
-// value. A trial that FAKE_CONTENDED names says that its steps scattered widely.
+// FAKE_LOG=FILE gets a line at every start and end, so that tests count executions independently of the
+// sweep; FAKE_STEP_MS is the time of a step; FAKE_MPI starts ranks with the real mpiexec; FAKE_SPEEDS makes
+// the recorded times depend on the run, scaled by its value; FAKE_CONTENDED names a trial whose recorded
+// steps scatter widely.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -103,7 +103,7 @@ void misbehave(Fault fault, const std::string& results) {
   }
 }
 
-// Seconds that a step is said to have taken: less with ranks, micro-batches and bf16, and a little noise.
+// Recorded seconds of a step: less with ranks, micro-batches and bf16, plus a little noise.
 double seconds_of(const isobar::RunSpec& spec, int64_t ranks, int64_t step) {
   const char* times = std::getenv("FAKE_SPEEDS");
   if (!times) return 0.001 * static_cast<double>(step);
@@ -149,8 +149,7 @@ int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
                                        {"rss_bytes", 1 << 20}})
                                      .dump());
   }
-  // Fixed figures that tests look for; with speeds those of the steps above, and no op of which nothing is
-  // known.
+  // Fixed values that tests look for; with FAKE_SPEEDS, statistics of the steps above and no ops.
   const char *contended = std::getenv("FAKE_CONTENDED"), *id = std::getenv("ISOBAR_TRIAL");
   const bool wide = contended && id && std::strstr(contended, id);
   json step_s = {{"median", 0.003}, {"p10", 0.0025}, {"p90", wide ? 0.009 : 0.0035}, {"min", 0.002}};
@@ -185,7 +184,7 @@ int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
   return 0;
 }
 
-// The work of all ranks in one process of a group of its own.
+// Runs the work of all ranks in one process with its own process group.
 int in_own_group(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
   const pid_t rank = ::fork();
   if (rank == 0) {
@@ -243,7 +242,7 @@ int main(int argc, char** argv) {
       return mpi_rank(spec, out, ranks, std::atoi(rank));
 
     log_line("start");
-    // Two trials at a time would both be here: the lock tells.
+    // The lock detects two concurrent trials.
     const char* log = std::getenv("FAKE_LOG");
     const int lock = ::open((std::string(log ? log : "/dev/null") + ".lock").c_str(), O_RDWR | O_CREAT, 0644);
     if (lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0) log_line("overlap");

@@ -1,4 +1,4 @@
-// Names by what varies: short, in a fixed order, and never the same for two.
+// Names from what varies: short, in a fixed order, unique.
 #include "bench/sweep/naming.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(Naming, SaysWhatVariesInOneOrderAndNothingElse) {
   EXPECT_EQ(n.names, (std::vector<std::string>{"dp2 tp1 bf16 w2 mb4", "dp1 tp2 fp32 w0 mb-all"}));
   EXPECT_EQ(n.layouts, (std::vector<std::string>{"dp2 tp1", "dp1 tp2"}));
   EXPECT_EQ(n.labels, n.names);
-  // tp no longer varies: nobody says it
+  // tp no longer varies and disappears from the names
   const RunSpec c = spec(1, 1, "bf16", 2, 4);
   EXPECT_EQ(name_by_difference({{.spec = &a}, {.spec = &c}}).names, (std::vector<std::string>{"dp2", "dp1"}));
 }
@@ -40,7 +40,7 @@ TEST(Naming, AFixedLayoutIsNoPartOfTheName) {
 
 TEST(Naming, OfASweepOnlyItsAxesCount) {
   RunSpec a = spec(1, 1, "bf16", 0, 4), b = spec(1, 1, "none", 0, 4);
-  b.train.lr = 1;  // of the file, not of an axis
+  b.train.lr = 1;  // differs in the file but is not an axis
   const json x = {{"policy.amp", "bf16"}}, y = {{"policy.amp", "none"}};
   EXPECT_EQ(name_by_difference({{.spec = &a, .axes = &x}, {.spec = &b, .axes = &y}}).names,
             (std::vector<std::string>{"bf16", "fp32"}));
@@ -63,7 +63,7 @@ TEST(Naming, RepetitionsRepeatsAndRunsAlikeAreToldApart) {
 TEST(Naming, KeysOfOneLastWordAreSaidWhole) {
   RunSpec a = spec(1, 1, "bf16", 0, 4), b = a;
   b.data.train = "/somewhere/else/era5";
-  b.run.out = "elsewhere";  // no difference that counts
+  b.run.out = "elsewhere";  // ignored difference
   b.train.seed = 7;
   const Names n = name_by_difference({{.spec = &a}, {.spec = &b}});
   EXPECT_EQ(n.varied, std::vector<std::string>{"data.train"});

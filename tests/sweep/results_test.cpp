@@ -1,4 +1,4 @@
-// Reading results back, and the index over them.
+// Reading results, and the SQLite index.
 #include "bench/sweep/results.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -39,7 +39,7 @@ TEST_F(ResultsTest, EveryFieldOfTheContractArrives) {
   EXPECT_DOUBLE_EQ(r.step_s.median, 0.003);
   EXPECT_DOUBLE_EQ(r.step_s.p10, 0.0025);
   EXPECT_DOUBLE_EQ(r.step_s.p90, 0.0035);
-  EXPECT_DOUBLE_EQ(r.rate(Statistic::median), 8 / 0.003);  // whatever run_end says of itself
+  EXPECT_DOUBLE_EQ(r.rate(Statistic::median), 8 / 0.003);  // overrides run_end's statistics
   EXPECT_DOUBLE_EQ(r.data_wait_s, 0.0001);
   EXPECT_DOUBLE_EQ(r.unattributed_share, 0.01);
   EXPECT_DOUBLE_EQ(r.final_loss, 0.25);
@@ -59,7 +59,7 @@ TEST_F(ResultsTest, EveryFieldOfTheContractArrives) {
 
 TEST_F(ResultsTest, AnotherWarmupIsMeasuredFromTheSteps) {
   const SweepOutcome o = run(sweep("axes: {train.seed: [0]}\nwarmup: 1"));
-  EXPECT_DOUBLE_EQ(o.runs[0].step_s.median, 0.003);  // of steps 2, 3, 4 at 2, 3, 4 ms
+  EXPECT_DOUBLE_EQ(o.runs[0].step_s.median, 0.003);  // steps 2, 3, 4 take 2, 3, 4 ms
   EXPECT_DOUBLE_EQ(o.runs[0].step_s.p10, 0.0022);
   EXPECT_EQ(o.runs[0].step_s.count, 3);
   EXPECT_DOUBLE_EQ(o.runs[0].rate(Statistic::median), 8 / 0.003);
@@ -109,7 +109,7 @@ TEST_F(ResultsTest, ResumedRunCountsFromItsLastStart) {
         "{\"event\":\"checkpoint\",\"step\":2,\"seconds\":1e-5}\n"
         "{\"event\":\"checkpoint\",\"step\":4,\"seconds\":0.25}\n");
   const RunRecord r = load_run(scratch_ / "run");
-  ASSERT_EQ(r.checkpoints.size(), 1u);  // of step 2 it was there already
+  ASSERT_EQ(r.checkpoints.size(), 1u);  // step 2 was already saved
   EXPECT_EQ(r.checkpoints[0].step, 4);
   EXPECT_DOUBLE_EQ(r.checkpoints[0].seconds, 0.25);
   EXPECT_EQ(r.ranks, 2);
@@ -140,7 +140,7 @@ TEST_F(ResultsTest, IndexHoldsTheSweepAndIsRebuiltFromTheFiles) {
   };
   check();
   const auto runs = load_runs(scratch_ / "results");
-  EXPECT_TRUE(store.put(runs[0]));  // again: replaced, not doubled
+  EXPECT_TRUE(store.put(runs[0]));  // replaces, does not duplicate
   check();
   write("results/index.sqlite",
         "this is no database, and longer than a hundred bytes so that it is read as one, surely" +
@@ -157,7 +157,7 @@ TEST_F(ResultsTest, IndexHoldsTheSweepAndIsRebuiltFromTheFiles) {
   check();
 }
 
-// Kinds of nets have other keys, and other numbers of them: each value stands under its own name.
+// Kinds of nets have different keys; each value must be in its own column.
 TEST_F(ResultsTest, IndexHoldsRunsOfEveryKindOfNet) {
   std::filesystem::create_directories(scratch_ / "results");
   const Store store(scratch_ / "results");

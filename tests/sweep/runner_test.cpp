@@ -1,4 +1,4 @@
-// The sweep over real processes: faults are recorded, kills lose and repeat nothing, nobody is left behind.
+// Sweeps over real processes: faults are recorded, kills lose and repeat nothing, no process is left behind.
 #include "bench/sweep/runner.h"
 
 #include <signal.h>
@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 class RunnerTest : public SweepTest {
  protected:
-  // `isobar sweep` in a process of its own, to be killed.
+  // Starts `isobar sweep` in a process that the test can kill.
   pid_t start_sweep(const SweepSpec& s, double lock_wait_s = 15) {
     const pid_t pid = ::fork();
     if (pid == 0) {
@@ -52,14 +52,14 @@ class RunnerTest : public SweepTest {
         if (line.first == what) return true;
     return false;
   }
-  // Processes of this test's trials, found independently of the sweep's own tag.
+  // Number of this test's trial processes, found independently of the sweep's tag.
   int living() const {
     int n = 0;
     for (pid_t pid : all_processes())
       n += pid != ::getpid() && environment_has(pid, "FAKE_LOG=" + (scratch_ / "log").string());
     return n;
   }
-  // What a trial starts takes its time on a busy machine.
+  // Waits, because starting processes takes time on a busy machine.
   bool at_least_living(int n) const {
     for (int i = 0; i < 12000; ++i, std::this_thread::sleep_for(milliseconds(10)))
       if (living() >= n) return true;
@@ -107,10 +107,10 @@ TEST_F(RunnerTest, FaultsAreRecordedByClassAndTheSweepGoesOn) {
   EXPECT_NE(with_seed(o, Fault::segv).message.find("SIGSEGV"), std::string::npos);
   EXPECT_NE(with_seed(o, Fault::hang).message.find("after step 1"), std::string::npos);
   EXPECT_EQ(living(), 0);
-  EXPECT_FALSE(o.complete());  // launch_fail is no verdict
+  EXPECT_FALSE(o.complete());  // launch_fail is not final
   EXPECT_NE(summary_table(expand(s), o).find("oom_host"), std::string::npos);
 
-  // A second sweep tries only those that never began; the third, when asked, every failure.
+  // A second sweep retries only trials that never began; the third, on request, every failure.
   const SweepOutcome again = run(s);
   EXPECT_EQ(again.started, 2);
   EXPECT_EQ(again.reused, 24);
@@ -121,7 +121,7 @@ TEST_F(RunnerTest, TimeLimitStopsATrialWithAllItsRanks) {
                                    "], gpus: [2]}\ntimeout_s: 4\n"
                                    "hang_s: 0\norder: listed"));
   EXPECT_EQ(with_seed(o, Fault::slow).run_class, RunClass::timeout);
-  EXPECT_LT(with_seed(o, Fault::slow).wall_s, 100);  // of the ten minutes that it would take
+  EXPECT_LT(with_seed(o, Fault::slow).wall_s, 100);  // it would take ten minutes
   EXPECT_EQ(with_seed(o, Fault::none).run_class, RunClass::ok);
   EXPECT_TRUE(o.complete());
   EXPECT_EQ(living(), 0);
@@ -155,7 +155,7 @@ TEST_F(RunnerTest, KilledFiveTimesAtRandomEndsCompleteWithNothingLostOrRunTwice)
   }
   EXPECT_TRUE(o.problems.empty()) << o.problems[0];
 
-  // By the trainer's own account: all were run, none again after it had ended, never two at a time.
+  // The trainer's log shows that every trial ran, none again after it ended, and never two at a time.
   std::set<std::string> ended;
   for (const auto& [what, id] : log()) {
     EXPECT_NE(what, "overlap") << id;
@@ -165,7 +165,7 @@ TEST_F(RunnerTest, KilledFiveTimesAtRandomEndsCompleteWithNothingLostOrRunTwice)
   const auto count = starts();
   for (const std::string& id : planned) EXPECT_TRUE(count.contains(id)) << id << " was never run";
   for (const RunRecord& r : o.runs)
-    EXPECT_GE(r.attempt, count.at(r.id)) << r.id;  // a kill may come before the trainer's first word
+    EXPECT_GE(r.attempt, count.at(r.id)) << r.id;  // a kill may come before the trainer's first line
   EXPECT_EQ(living(), 0);
 }
 
@@ -182,12 +182,12 @@ TEST_F(RunnerTest, KilledSweepLeavesNoTrialBehind) {
 TEST_F(RunnerTest, RerunKillsWhatSurvivedTheDeathOfSweepAndSupervisor) {
   SweepSpec s = sweep("axes: {train.seed: [" + seed(Fault::hang) + "], gpus: [2]}\nhang_s: 0");
   const pid_t pid = start_sweep(s);
-  ASSERT_TRUE(at_least_living(3));  // the trainer, its rank, and the stray that this leaves behind
+  ASSERT_TRUE(at_least_living(3));  // the trainer, its rank, and a stray
   std::set<pid_t> supervisors;      // the sweep's children
   for (pid_t child : descendants(pid))
     if (!environment_has(child, "ISOBAR_TRIAL=" + expand(s).trials[0].id)) supervisors.insert(child);
   ASSERT_EQ(supervisors.size(), 1u);
-  ::kill(pid, SIGSTOP);  // it must not tidy up
+  ::kill(pid, SIGSTOP);  // it must not clean up
   ::kill(*supervisors.begin(), SIGKILL);
   ::kill(pid, SIGKILL);
   end_of(pid);
@@ -206,7 +206,7 @@ TEST_F(RunnerTest, RanksOfARealMpiexecAreGoneAfterAHangACrashAndAKill) {
   SweepSpec s = sweep("axes: {train.seed: [0, " + seed(Fault::segv) + ", " + seed(Fault::hang) +
                       "], gpus: [3]}\nset: {train.global_batch: 12}\nhang_s: 12\norder: listed");
   const SweepOutcome o = run(s);
-  ASSERT_EQ(o.runs.size(), 3u);  // mpiexec itself takes two seconds to leave after a rank has crashed
+  ASSERT_EQ(o.runs.size(), 3u);  // mpiexec takes two seconds to exit after a rank has crashed
   for (const RunRecord& r : o.runs)
     EXPECT_EQ(r.run_class, r.spec.train.seed == 0                                   ? RunClass::ok
                            : r.spec.train.seed == static_cast<int64_t>(Fault::segv) ? RunClass::crash
@@ -285,7 +285,7 @@ TEST_F(RunnerTest, AskedToStopItEndsTheTrialAndTheNextSweepRunsIt) {
   SweepOptions o = options();
   o.stop = &g_stop;
   g_stop = 0;
-  // A signal, as Ctrl-C would be; it also interrupts the wait for the trial.
+  // A signal such as Ctrl-C, which also interrupts waiting for the trial.
   ::signal(SIGALRM, [](int) { g_stop = SIGINT; });
   const itimerval in_half_a_second{{0, 0}, {0, 500'000}};
   ::setitimer(ITIMER_REAL, &in_half_a_second, nullptr);

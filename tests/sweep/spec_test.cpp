@@ -11,7 +11,7 @@ namespace {
 
 class SpecTest : public SweepTest {
  protected:
-  // The one message of a sweep file that must be refused.
+  // The error message of a sweep file that must be rejected.
   std::string refusal(const std::string& text) {
     write("bad.yaml", text);
     try {
@@ -51,7 +51,7 @@ TEST_F(SpecTest, RefusalsNameFileKeyAndMend) {
       {"base: base.yaml\ninclude: [1]", {"include[0]", "map"}},
       {"base: base.yaml\naxes: {policy.amp: [fp8]}", {"no combination", "fp8"}},
       {"[1, 2]", {"bad.yaml"}},
-      // A value that no run can have, whatever it is combined with, and where `any` stands on another axis
+      // A value that is invalid in every combination, beside an `any` axis
       {"base: base.yaml\naxes: {gpus: [4], tp: any, policy.amp: [none, bfloat16]}",
        {"bad.yaml", "axes", "'policy.amp'", "'bfloat16' is unknown", "bf16"}},
       {"base: base.yaml\naxes: {gpus: [4], tp: any, policy.zero: [0, 4]}",
@@ -116,8 +116,8 @@ TEST_F(SpecTest, WhatCannotRunIsSkippedWithItsReasonAndExclusionsAreCounted) {
   const Matrix m =
       expand(sweep("axes: {gpus: [1, 2, 3, 16], policy.micro_batch: [1, 8]}\nconstraints: {max_ranks: 4}\n"
                    "exclude: [{gpus: [1, 2], policy.micro_batch: 1}]"));
-  // 8 samples: 3 ranks do not divide them (2 combinations), 8 a micro-batch do not fit 2 ranks (1), 16 ranks
-  // (2).
+  // 8 samples: 3 ranks do not divide them (2 combinations), micro-batches of 8 do not fit 2 ranks (1), nor 16
+  // ranks (2).
   ASSERT_EQ(m.trials.size(), 1u);
   EXPECT_EQ(m.trials[0].spec.policy.micro_batch, 8);
   EXPECT_EQ(m.excluded, 2);
@@ -174,7 +174,7 @@ TEST_F(SpecTest, TrialIdDependsOnContentAloneAndNotOnWhereResultsGo) {
 TEST_F(SpecTest, AThousandTrialsExpandInWellUnderTwoSeconds) {
   std::string values;
   for (int i = 0; i < 250; ++i) values += (i ? ", " : "") + std::to_string(i);
-  const std::clock_t begin = std::clock();  // of this process: others may want the cores
+  const std::clock_t begin = std::clock();  // CPU time, because the machine may be busy
   const Matrix m = expand(sweep("axes: {train.seed: [" + values + "], amp: [none, bf16], gpus: [1, 2]}"));
   EXPECT_EQ(m.trials.size(), 1000u);
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2.0);
@@ -205,7 +205,7 @@ TEST_F(SpecTest, AnyStandsForEveryDivisorThatTheNetCanTake) {
 }
 
 TEST_F(SpecTest, ExcludedIsWhatTheFileExcludesAndTheRestIsListedWithItsReason) {
-  // 8 heads, one block: of 16 ranks tp 16 cannot be, and of pp 1 alone can; what is left of dp must divide 8
+  // 8 heads, one block: of 16 ranks tp 16 is impossible, pp can only be 1, and the remaining dp must divide 8
   // samples.
   const Matrix m = expand(sweep("axes: {gpus: [16], tp: any, pp: any}\nexclude: [{tp: 4}]"));
   std::set<int64_t> tp;

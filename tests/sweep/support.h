@@ -1,4 +1,4 @@
-// Shared by the sweep's tests: a scratch directory, a sweep over the fake trainer, the fake trainer's own
+// Shared by the sweep's tests: a scratch directory, a sweep over the fake trainer, and the fake trainer's
 // log.
 #pragma once
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace isobar {
 
-class Scratch {  // removed with all that is in it
+class Scratch {  // removed with its content
  public:
   Scratch() {
     std::string pattern = (std::filesystem::temp_directory_path() / "isobar-sweep-XXXXXX").string();
@@ -41,7 +41,7 @@ class SweepTest : public ::testing::Test {
     ::setenv("FAKE_STEP_MS", "2", 1);
     ::unsetenv("FAKE_MPI");
     ::unsetenv("FAKE_CONTENDED");
-    // In a sanitized build the trainer's faults shall stay signals.
+    // Sanitizers must leave the trainer's faults as signals.
     for (const char* name : {"ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"})
       ::setenv(name, "handle_segv=0:handle_abort=0:detect_leaks=0", 1);
   }
@@ -65,7 +65,7 @@ class SweepTest : public ::testing::Test {
   }
   SweepOutcome run(const SweepSpec& s) { return run(s, options()); }
 
-  // The fake trainer's own account: "start id", "end id", "overlap id", in order.
+  // Entries of the fake trainer's log in order: "start id", "end id", "overlap id".
   std::vector<std::pair<std::string, std::string>> log() {
     std::vector<std::pair<std::string, std::string>> lines;
     std::ifstream in(scratch_ / "log");

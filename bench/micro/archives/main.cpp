@@ -1,13 +1,12 @@
-// How fast fields are delivered: bytes of f32 a second by format and number of reading threads, beside the
-// same bytes read raw and the decompressor alone. What is read lies in the page cache: no disk is measured.
+// Delivery rate of fields, in bytes of f32 a second, by format and number of reading threads, beside raw
+// reads of the same bytes and the decompressor alone. Files are in the page cache, so no disk is measured.
 //
 //   archive_benchmark [FOLDER]                 # makes 700 MB there [a folder of its own]; one line a case
 //
-// bench/results/archives-*.json keeps the medians. Each format that is not compressed has its like, "…, raw":
-// the same bytes of the same files, one pread for each field of a step, and nothing done to them; those of a
-// Zarr's chunks are opened and closed, as any reader has to. (Page caches of files that are written
-// differently are read at different rates.) "raw, a step": one large file, one pread a step. "alone": the
-// chunks of a compressed Zarr lie in memory, and are only decompressed.
+// bench/results/archives-*.json keeps the medians. Each uncompressed format has a case "…, raw" that reads
+// the same bytes of the same files, one pread for each field of a step, because page-cache rates depend on
+// how files were written; a Zarr's chunks are opened and closed as any reader must. "raw, a step": one large
+// file, one pread a step. "alone": chunks of a compressed Zarr in memory, decompressed only.
 #include <benchmark/benchmark.h>
 #include <blosc.h>
 #include <fcntl.h>
@@ -52,7 +51,7 @@ std::string ending(const std::string& format) {
   return format == "hdf5" ? ".h5" : format.starts_with("netcdf") ? ".nc" : ".zarr";
 }
 
-/// Each thread reads its own steps of the one open archive. `norm`: and normalises what it reads.
+/// Each thread reads different steps of one shared archive. `normalised` also normalises the fields.
 void read_archive(benchmark::State& state, const std::string& path, bool normalised) {
   static const Statistics norm{std::vector<float>(kShape.channels, 0.5f),
                                std::vector<float>(kShape.channels, 3.0f)};
@@ -67,16 +66,16 @@ void read_archive(benchmark::State& state, const std::string& path, bool normali
   state.SetBytesProcessed(state.iterations() * kShape.size() * 4);
 }
 
-/// The first chunks of a Zarr's fields
+/// Paths of the first chunk of each field of a Zarr
 std::vector<std::string> first_chunks(const std::string& store) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(store))
-    for (const char* first : {"0.0.0", "c/0/0/0"})  // of version 2 and 3
+    for (const char* first : {"0.0.0", "c/0/0/0"})  // Zarr version 2 and 3
       if (entry.is_directory() && fs::exists(entry.path() / first)) names.push_back(entry.path() / first);
   return names;
 }
 
-/// The files of a Zarr that is not compressed, and nothing but them: opened, read and closed.
+/// Only opens, reads and closes the files of an uncompressed Zarr.
 void read_chunks(benchmark::State& state, const std::string& store) {
   std::vector<float> fields(static_cast<size_t>(kShape.size()));
   const size_t bytes = fields.size() * sizeof(float) / static_cast<size_t>(kShape.channels);
@@ -96,12 +95,12 @@ void read_chunks(benchmark::State& state, const std::string& store) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes * names.size()));
 }
 
-/// Where the fields of a step lie in a file: of the first step, and how far the next one is.
+/// File offset of the fields of the first step, and the distance between steps.
 struct Places {
   int64_t first, next;
 };
 
-/// Found by their bytes.
+/// Found by searching for the bytes of the values, independent of the reader.
 std::vector<Places> places_of(const std::string& path, const FieldFile& made, bool swapped) {
   const std::string bytes = read_file(path);
   const int64_t plane = kShape.size() / kShape.channels;
@@ -136,7 +135,7 @@ void read_raw(benchmark::State& state, const std::string& path, const std::vecto
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(fields.size() * sizeof(float)));
 }
 
-/// The chunks of one step of a Zarr in memory, decompressed by what has compressed them.
+/// Decompresses the chunks of one step of a Zarr from memory, without the reader.
 void decompress(benchmark::State& state, const std::string& store, const std::string& compressor) {
   const size_t bytes = static_cast<size_t>(kShape.size() / kShape.channels) * sizeof(float);
   std::vector<std::string> chunks;

@@ -1,15 +1,15 @@
-"""Counts what attention on AMX's tiles executes, and estimates its cycles, on a machine without them.
+"""Estimates the cycles of attention on AMX tiles from its object code, on a machine without AMX.
 
     cmake --build build --target attention_benchmark
     python3 bench/micro/attention/estimate.py build/CMakeFiles/isobar_model_backend_cpu.dir/model/backend/cpu/isa_amx.cpp.o
-    … estimate.py --serial OBJECT        # as code that lets tiles and vectors wait for each other (before November 2026)
+    … estimate.py --serial OBJECT        # assumes that tiles and vector code do not overlap
     … estimate.py --mca llvm-mca-19 --cpu skylake-avx512 OBJECT   # whose model has the second FMA port of server parts
 
 Vectors: llvm-mca's cycles of the inner loops that take exponentials (found in objdump's listing by vscalefps), for each
-vector of 16 scores. Tiles: 16 cycles a multiplication; loads (8) and stores (16) go beside it. A block of 32 x 32 x n is
-begun before a share of the vectors' work and stored after it: the longer of the two counts, of others the tiles' time
-alone. The result is an ESTIMATE: it leaves out caches, what else the loops around do, and the clock. Compare it with the
-same estimate of code whose rate was measured.
+vector of 16 scores. Tiles: 16 cycles a multiplication; loads (8) and stores (16) go beside it. A block of 32 x 32 x n
+overlaps with a share of the vector work, so the longer of the two counts; other blocks count by their tiles alone. The
+result is an ESTIMATE without caches, loop overhead and clock changes: compare it with the same estimate of code whose
+rate was measured.
 """
 
 import argparse

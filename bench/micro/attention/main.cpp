@@ -1,13 +1,13 @@
-// Attention on this CPU beside its matrix products: Google Benchmark cases, on one thread.
+// Google Benchmark cases of attention on one CPU thread, relative to the machine's matrix-product rate.
 //
 //   build/attention_benchmark                                            # every case, some two minutes
 //   build/attention_benchmark --benchmark_filter='forward/f32/4050/'     # PASS/TYPE/TOKENS/HEAD SIZE
 //   ISOBAR_MAX_ISA=avx2 build/attention_benchmark                        # another instruction set
 //   build/attention_benchmark --benchmark_format=json                    # as bench/results keeps it
 //
-// Counters: FLOP/s, of 4 T^2 d forward and 10 T^2 d backward (work.h), and what share that is of this
-// machine's own f32 products (dnnl_sgemm, 4050 x 1536 x 384, measured just before each case; of bf16 too, so
-// that both are on one scale).
+// Counters: FLOP/s, counting 4 T^2 d forward and 10 T^2 d backward (work.h), and its share of the machine's
+// f32 product rate (dnnl_sgemm, 4050 x 1536 x 384, measured before each case; also for bf16, so that both
+// types share one scale).
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -32,7 +32,7 @@ std::vector<float> random_floats(int64_t n) {
   return x;
 }
 
-// n elements of a type, as a kernel reads them
+// n elements of type t in kernel layout
 struct Operand {
   Operand(DType t, int64_t n) : bytes(static_cast<size_t>(n * size_of(t) + 64)) {
     const std::vector<float> x = random_floats(n);
@@ -46,7 +46,7 @@ double seconds(const std::chrono::steady_clock::time_point& since) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
 }
 
-// FLOP/s of the best of some calls
+// FLOP/s of the fastest of several calls
 double sgemm_rate() {
   constexpr int64_t m = 4050, n = 1536, k = 384;
   static const std::vector<float> a = random_floats(m * k), b = random_floats(k * n);

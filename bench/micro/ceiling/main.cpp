@@ -1,10 +1,9 @@
-// The rate of large bf16 products that this host's GPU holds, without a break for some seconds: what steps
-// are a share of. A short benchmark runs on a cool chip at its highest clock and says more than a training
-// can have.
+// Sustained rate of large bf16 products on this host's GPU over some seconds, the ceiling for training steps.
+// A short benchmark runs on a cool chip at its highest clock, which a training cannot hold.
 //
 //   build/gpu_ceiling [SECONDS]      # JSON: FLOP/s of the first second and of all after it, clock, power
 //
-// Exit code 77 where there is no GPU.
+// Exit code 77 without a GPU.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,9 +19,9 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kSize = 8192, kWorkspace = int64_t{32} << 20, kBatch = 20;  // products between two looks
+constexpr int64_t kSize = 8192, kWorkspace = int64_t{32} << 20, kBatch = 20;  // products between readings
 
-// N(0, 1): what is multiplied moves the power that a product takes, and zeros take little.
+// N(0, 1): power draw depends on the data, and zeros draw little.
 void fill(const cuda::DeviceArena& arena) {
   std::vector<bf16> block(1 << 20);
   std::mt19937 engine(7);
@@ -46,7 +45,7 @@ nlohmann::json measure(double seconds) {
   const cuda::GemmKey key{
       .m = kSize, .n = kSize, .k = kSize, .trans_b = true, .in = DType::bf16, .out = DType::bf16};
   const cuda::GemmOperands x{a.data(), b.data(), nullptr, c.data()};
-  ISOBAR_CUDA(cudaDeviceSynchronize());  // copies are on another stream
+  ISOBAR_CUDA(cudaDeviceSynchronize());  // copies use another stream
   if (!gemms.prepare(key, x, workspace.data(), kWorkspace, stream))
     throw std::runtime_error("cuBLASLt has no product of 8192 x 8192 bf16");
 
@@ -62,7 +61,7 @@ nlohmann::json measure(double seconds) {
   uint64_t reasons = 0;
   while (last_s < seconds) {
     for (int64_t i = 0; i < kBatch; ++i) gemms.run(key, x, workspace.data(), kWorkspace, stream);
-    if (const auto now = clocks.read()) {  // while they run
+    if (const auto now = clocks.read()) {  // read while products run
       mhz.push_back(now->mhz);
       limit = now->max_mhz;
       reasons |= now->reasons;
@@ -86,7 +85,7 @@ nlohmann::json measure(double seconds) {
     j["clock_mhz"] = {
         {"least", mhz.front()}, {"median", mhz[mhz.size() / 2]}, {"most", mhz.back()}, {"limit", limit}};
     j["watts"] = watts / static_cast<double>(looks);
-    j["held_down_by"] = reasons;  // NVML's bits
+    j["held_down_by"] = reasons;  // NVML's throttle bits
   }
   return j;
 }

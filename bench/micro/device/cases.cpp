@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kSamples = 3, kRepetitions = 3;
 
-// A plan on the device, its arena full of noise: whatever an op reads is finite.
+// A plan on the device whose arena is filled with finite noise, so that any op can run alone.
 struct DeviceBench {
   DeviceBench(Plan p, const TrainSpec& train, const DeviceTimer& timer)
       : plan(std::move(p)),
@@ -42,7 +42,8 @@ struct DeviceBench {
 
 void set_counters(benchmark::State& state, const Work& w, double charged) {
   state.counters["ops"] = 1;
-  // Counters that are zero stay out: their coefficient of variation over repetitions would be no JSON number.
+  // Zero counters are omitted, because their coefficient of variation over repetitions is NaN, which JSON
+  // cannot hold.
   for (const auto& [name, value] : {std::pair{"flops", w.flops},
                                     {"charged_flops", charged},
                                     {"vector_flops", w.vector_flops},
@@ -78,7 +79,7 @@ std::string dtype_of(const Op& op, const Plan& plan) {
   return "f32";
 }
 
-// One product of square matrices.
+// Plan of one product of square matrices.
 Plan product(int64_t n, DType t, bool tf32, int capability) {
   Builder b(0, 1, cuda_workspace(capability));
   const View x = b.io("x", t, n * n), w = b.io("w", t, n * n), y = b.io("y", t, n * n);
@@ -190,7 +191,7 @@ void register_device_peak_cases(const DeviceTimer& timer) {
 }
 
 void register_device_step_cases(const DeviceTimer& timer) {
-  for (const int64_t depth : {1, 8}) {  // two, so that what a step costs and what its ops cost come apart
+  for (const int64_t depth : {1, 8}) {  // two depths separate the cost of a step from that of its ops
     RunSpec spec;
     spec.file = "calibrate";
     spec.net.vit().embed_dim = 64;
@@ -210,7 +211,7 @@ void register_device_step_cases(const DeviceTimer& timer) {
             DeviceBench bench(build_plan(spec, 0, cuda_workspace(timer.device().major)), spec.train, timer);
             bench.backend.on_fetch([](int32_t, const BatchPlaces&) {});
             const Program program = link(bench.plan, bench.plan.train);
-            // Launched one by one, as a replay leaves the host nothing to do.
+            // Launched one by one, because replaying a graph leaves the host idle.
             cuda::DeviceExecutor run(bench.plan, bench.backend, nullptr, timer.streams(), {.graphs = step});
             run.keep(program);
             for (int i = 0; i < 3; ++i) run(program, i);

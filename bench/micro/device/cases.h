@@ -1,10 +1,9 @@
-// Google Benchmark cases on an NVIDIA GPU, from the same op descriptors as the CPU's (bench/micro/cases.h),
-// with the same names and counters: what perfmodel/fitting/calibrate.h reads.
+// Google Benchmark cases on an NVIDIA GPU, from the same op descriptors and with the same names and counters
+// as the CPU's (bench/micro/cases.h); perfmodel/fitting/calibrate.h reads them.
 //
-// A time is the device's own: events inside a captured graph, as the engine replays it, around each launch
-// (cold: the L2 cache is swept between them) or around a run of launches on the same operands (warm). A
-// sample during which heat or a brake held the clock down is thrown away and taken again; a case that finds
-// no good one fails.
+// Times are device times from events inside a captured graph, which is how the engine replays steps: around
+// each launch with a flushed L2 (cold), or around a sequence of launches on the same operands (warm). Samples
+// taken while the clock was throttled are discarded and repeated; a case without a good sample fails.
 //
 //   const DeviceTimer timer;                       // the calling thread's device
 //   register_device_op_cases(spec, timer);  register_device_peak_cases(timer);
@@ -31,10 +30,10 @@ class DeviceTimer {
 
   using Launch = std::function<void(cudaStream_t)>;  // enqueues one op
   struct Sample {
-    double seconds = 0;     // of one launch: mean over those of one replay
-    int64_t discarded = 0;  // samples before it
+    double seconds = 0;     // of one launch: mean over a replay
+    int64_t discarded = 0;  // discarded samples before it
   };
-  struct Case {  // a launch captured many times
+  struct Case {  // one launch captured many times
     Case() = default;
     ~Case();
     Case(const Case&) = delete;
@@ -42,10 +41,10 @@ class DeviceTimer {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
     int launches = 0;
-    std::vector<cuda::Event> events;  // begin, end of each timed stretch
+    std::vector<cuda::Event> events;  // begin and end of each timed section
   };
   std::unique_ptr<Case> prepare(const Launch& launch, bool cold) const;
-  /// Throws cuda::Failure when the clock does not recover.
+  /// Throws cuda::Failure if the clock stays throttled.
   Sample sample(Case& c) const;
 
   const cuda::Device& device() const { return device_; }
@@ -57,7 +56,7 @@ class DeviceTimer {
   cuda::Device device_;
   cuda::Streams streams_;
   Clocks clocks_;
-  std::unique_ptr<cuda::DeviceArena> sweep_, sum_;  // read to push everything else out of L2
+  std::unique_ptr<cuda::DeviceArena> sweep_, sum_;  // read to evict L2
 };
 
 void register_device_op_cases(const RunSpec& spec, const DeviceTimer& timer);
@@ -65,11 +64,11 @@ void register_device_op_cases(const RunSpec& spec, const DeviceTimer& timer);
 void register_device_attention_cases(const DeviceTimer& timer);
 /// Large products by type and a device-to-device copy: the two ceilings; and a copy from the host.
 void register_device_peak_cases(const DeviceTimer& timer);
-/// A whole step of a tiny net as the engine runs it, and what the host takes to launch one.
+/// A whole step of a tiny net as the engine runs it, and the host's time to launch one.
 void register_device_step_cases(const DeviceTimer& timer);
-/// Collectives over all ranks, each on its device; busbw as nccl-tests counts it. Every rank registers and
-/// runs the same. Where ranks share a GPU the names end in /shared-gpu: a correctness mode, no figure of a
-/// network.
+/// Collectives over all ranks, one device a rank; busbw as nccl-tests defines it. Every rank registers and
+/// runs the same cases. With ranks that share a GPU the names end in /shared-gpu, a correctness mode whose
+/// times say nothing about a network.
 void register_nccl_cases(const Mpi& mpi);
 void add_device_context(const DeviceTimer& timer);
 

@@ -14,11 +14,11 @@
 namespace isobar {
 namespace {
 
-constexpr double kTimeout = 60;  // seconds until a communicator must be there
+constexpr double kTimeout = 60;  // seconds until a communicator must exist
 constexpr int kWarmup = 5;
 
-// One transfer of `bytes` over all ranks, as a plan has it: the size that nccl-tests names, which is the
-// largest of what a rank sends and what it gets.
+// One collective over all ranks as a plan contains it. `bytes` follows nccl-tests: the larger of a rank's
+// send and receive buffers.
 struct Transfer {
   Transfer(const Mpi& mpi, OpKind kind, int64_t bytes)
       : plan(plan_of(mpi, kind, bytes)), bootstrap(plan.groups) {}
@@ -88,7 +88,7 @@ void register_nccl_cases(const Mpi& mpi) {
                         float ms = 0;
                         ISOBAR_CUDA(cudaEventElapsedTime(&ms, begin.get(), end.get()));
                         const double seconds =
-                            mpi.max_of(static_cast<double>(ms) * 1e-3 / kLaunches);  // as the slowest rank
+                            mpi.max_of(static_cast<double>(ms) * 1e-3 / kLaunches);  // the slowest rank
                         state.SetIterationTime(seconds);
                         least = least > 0 ? std::min(least, seconds) : seconds;
                       }
@@ -97,7 +97,7 @@ void register_nccl_cases(const Mpi& mpi) {
                       state.counters["wire_bytes"] = w.wire_bytes;
                       state.counters["messages"] = w.messages;
                       state.counters["ranks"] = mpi.size();
-                      // nccl-tests' busbw: what one rank's link carries, whatever the number of ranks
+                      // busbw of nccl-tests: bytes on one rank's link, independent of the number of ranks
                       state.counters["busbw_bytes_per_s"] = w.wire_bytes / least;
                     })
           ->Iterations(5)  // the same on every rank

@@ -10,9 +10,9 @@
 namespace isobar {
 namespace {
 
-constexpr double kReplaySeconds = 2e-3;  // of work in a replay: long against the clock of events
+constexpr double kReplaySeconds = 2e-3;  // work in a replay, long against the resolution of events
 constexpr int kMostLaunches = 200;
-constexpr int kTries = 20;  // of a sample that was throttled, with a pause between
+constexpr int kTries = 20;  // most attempts for a sample without throttling, with pauses
 
 cuda::Device this_device() {
   int index = 0;
@@ -38,7 +38,7 @@ DeviceTimer::DeviceTimer()
 
 DeviceTimer::~DeviceTimer() = default;
 
-// By reading: lines that were written would go back to memory while the op runs.
+// Evicts by reading: written lines would be flushed to memory while the op runs.
 void DeviceTimer::sweep_cache(cudaStream_t stream) const {
   auto* out = reinterpret_cast<float*>(sum_->data());
   cuda::squared_sum(sweep_->bytes() / 4, sweep_->data(), DType::f32, out, false,
@@ -47,7 +47,7 @@ void DeviceTimer::sweep_cache(cudaStream_t stream) const {
 
 std::unique_ptr<DeviceTimer::Case> DeviceTimer::prepare(const Launch& launch, bool cold) const {
   const cudaStream_t stream = streams_[Lane::compute];
-  launch(stream);  // loads what is loaded at first use
+  launch(stream);  // triggers lazy loading
   cuda::Event begin(true), end(true);
   ISOBAR_CUDA(cudaEventRecord(begin.get(), stream));
   launch(stream);
@@ -84,7 +84,7 @@ DeviceTimer::Sample DeviceTimer::sample(Case& c) const {
   Sample s;
   for (; s.discarded < kTries; ++s.discarded) {
     ISOBAR_CUDA(cudaGraphLaunch(c.exec, stream));
-    const auto during = clocks_.read();  // the host is ahead of the device: this is while it runs
+    const auto during = clocks_.read();  // the host runs ahead, so this reads during the replay
     ISOBAR_CUDA(cudaStreamSynchronize(stream));
     if (throttled(during)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -1,11 +1,11 @@
-// How long a net's forecasts take in another program: Google Benchmark cases of the library, on one thread.
+// Latency of a net's predictions through the inference library: Google Benchmark cases on one thread.
 //
 //   build/inference_benchmark                       # from the repository's root
 //   build/inference_benchmark --benchmark_repetitions=20 --benchmark_report_aggregates_only=true
 //
-// run/SAMPLES/BATCH: one call with so many samples, computed BATCH at a time. The net is that of
-// configs/models/mlp-emulator.yaml, untrained; its checkpoint is written to a temporary folder first.
-// Counters: nanoseconds a sample, and the matrix products' FLOPs of a second.
+// run/SAMPLES/BATCH: one call with this number of samples, computed BATCH at a time. The net is
+// configs/models/mlp-emulator.yaml, untrained, from a checkpoint in a temporary folder. Counters: nanoseconds
+// a sample, and FLOP/s of the matrix products.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -44,7 +44,7 @@ double flops_of_a_sample(const Plan& plan) {
   return sum;
 }
 
-struct Saved {  // a checkpoint, for as long as this lives
+struct Saved {  // a checkpoint that is removed at the end
   Saved() : folder(made()), plan(build_plan(emulator(), 0, {})) {
     const RunSpec spec = emulator();
     const Arena arena(plan.memory.arena);
@@ -61,7 +61,7 @@ struct Saved {  // a checkpoint, for as long as this lives
                     {.train = {.step = 1}, .spec = spec, .channels = channels}, {});
   }
   ~Saved() {
-    std::error_code ignored;  // a folder that stays does no harm
+    std::error_code ignored;  // a leftover folder does no harm
     fs::remove_all(folder, ignored);
   }
   Saved(const Saved&) = delete;

@@ -1,6 +1,6 @@
-// What the numbering of a graph's nodes is worth: the irregular ops of a step on the multi-mesh (rows
-// gathered from the senders, sums by receiver, sums by sender on the way back), its nodes numbered from north
-// to south as model/nets/globe_mesh.h does, along a Hilbert curve, by METIS' parts, and at random.
+// Effect of node numbering on a graph net: the irregular ops of a step on the multi-mesh (row gathers by
+// sender, sums by receiver, sums by sender in backward) with nodes ordered from north to south as in
+// model/nets/globe_mesh.h, along a Hilbert curve, by METIS parts, and at random.
 //
 //   build/numbering_benchmark --benchmark_filter=mesh6/w512       # bytes_per_second: of the rows themselves
 #include <benchmark/benchmark.h>
@@ -21,7 +21,7 @@
 namespace isobar {
 namespace {
 
-// Place on a Hilbert curve through 2^16 x 2^16 cells
+// Index along a Hilbert curve through 2^16 x 2^16 cells
 uint64_t along_curve(uint32_t x, uint32_t y) {
   uint64_t d = 0;
   for (uint32_t s = 1U << 15; s > 0; s /= 2) {

@@ -1,13 +1,13 @@
-// How near each op of a training step comes to what this CPU can do: its roofline as two tables, one line a
-// class of ops and one line an op, by their share of the step.
+// Roofline of a training step on this CPU: achieved share of the ceiling for each class of ops and each op,
+// by share of the step.
 //
 //   build/op_rates configs/models/vit-384.yaml policy.amp=bf16 --threads 2   # keys as `--set` takes them
 //   build/op_rates configs/models/vit-384.yaml --json > rates.json           # as bench/results keeps it
 //
-// Ops are timed within their step (timed_step.h): their operands are where the ops before left them. Work is
-// the plan's (work.h). Ceilings, measured on the same threads before: of a product the same product by oneDNN
-// alone, again and again on operands that stay where they are; of attention products of 512 x 512 x 512 in
-// the step's type; of the rest a copy of 128 MiB, which an op whose operands lie in a cache can be above.
+// Ops are timed within their step (timed_step.h), so operands are where the previous ops left them; work
+// counts are the plan's (work.h). Ceilings are measured before on the same threads: for a product the same
+// product by oneDNN alone on warm operands; for attention products of 512 x 512 x 512 in the step's type; for
+// other ops a copy of 128 MiB, which ops with operands in cache can exceed.
 #include <omp.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ Asked read(int argc, char** argv) {
 }
 
 template <class F>
-double best_seconds(const F& f) {  // of some 50 ms
+double best_seconds(const F& f) {  // measured over about 50 ms
   using Clock = std::chrono::steady_clock;
   double best = 1e300;
   const auto end = Clock::now() + std::chrono::milliseconds(50);
@@ -71,7 +71,7 @@ double best_seconds(const F& f) {  // of some 50 ms
   return best;
 }
 
-// By the library, whatever the step uses
+// Always by oneDNN, whatever the step uses
 double product_rate(const cpu::Gemm& g) {
   const auto floats = [](int64_t n) { return std::vector<float>(static_cast<size_t>(n)); };  // fits any type
   std::vector<float> a = floats(g.m * g.k), b = floats(g.k * g.n), c = floats(g.m * g.n), bias = floats(g.n);
@@ -81,7 +81,7 @@ double product_rate(const cpu::Gemm& g) {
          best_seconds([&] { cpu::gemm_by_library(g, a.data(), b.data(), bias.data(), c.data()); });
 }
 
-double copy_rate() {  // bytes read and written
+double copy_rate() {  // counts bytes read and written
   constexpr int64_t n = int64_t{1} << 25;
   std::vector<float> x(n, 1.0f), y(n);
   const cpu::Copy c{{1, 1, 1}, {}, {}, n, DType::f32};
@@ -90,7 +90,7 @@ double copy_rate() {  // bytes read and written
 
 struct Ceilings {
   double products, copies;                // FLOP/s, B/s
-  std::map<std::string, double> of_name;  // FLOP/s of products, by the library alone
+  std::map<std::string, double> of_name;  // FLOP/s of each product by oneDNN alone
 };
 
 Ceilings ceilings(const TimedStep& step, DType t) {
@@ -101,7 +101,7 @@ Ceilings ceilings(const TimedStep& step, DType t) {
   return c;
 }
 
-// Products by what they are for, which is told by how their operands lie: NT forward, NN and TN backward
+// Products by transposition, which tells their purpose: NT forward, NN and TN backward
 std::string class_of(const Op& op) {
   if (op.kind != OpKind::gemm) return std::string(name_of(op.kind));
   return std::string("gemm ") + (op.a.trans_a ? 'T' : 'N') + (op.a.trans_b ? 'T' : 'N');
@@ -113,7 +113,7 @@ struct Sum {
   int calls = 0;
 };
 
-nlohmann::json row_of(const std::string& name, const Sum& s) {  // of one call
+nlohmann::json row_of(const std::string& name, const Sum& s) {  // averaged over calls
   return {{"op", name},
           {"calls", s.calls},
           {"seconds", s.seconds / s.calls},

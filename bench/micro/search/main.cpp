@@ -1,11 +1,10 @@
-// How fast layouts are searched: Google Benchmark cases of the closed form, on one core.
+// Speed of the layout search: Google Benchmark cases of the closed form, on one core.
 //
 //   build/search_benchmark                       # from the repository's root
 //   build/search_benchmark --benchmark_format=json
 //
-// Counters: layouts considered in one search, and a second of CPU time; how many of them were priced one by
-// one (others lie above a lower bound, or do not fit), and how many distinct sections were built for it.
-// Nothing is kept from one search to the next.
+// Counters: layouts considered in one search, and a second of CPU time; layouts priced individually (the
+// others exceed a lower bound or do not fit); distinct sections built. Nothing is cached between searches.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -56,7 +55,7 @@ BENCHMARK(all_layouts)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 BENCHMARK(every_layout_priced)->Arg(16384)->Unit(benchmark::kMillisecond);
 BENCHMARK(one_d)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 
-// One layout whose sections are known
+// Price of one layout with its sections cached
 void one_cost(benchmark::State& state) {
   const Case c = case_of(16384);
   LayoutModel model(c.spec, c.machine);
@@ -70,7 +69,7 @@ void one_cost(benchmark::State& state) {
 }
 BENCHMARK(one_cost);
 
-// Of unequal stages, which are priced event by event
+// Unequal stages need an event-by-event evaluation
 void one_cost_of_unequal_stages(benchmark::State& state) {
   RunSpec spec = load_run_spec("configs/models/aurora.yaml");
   spec.train.global_batch = 1024;

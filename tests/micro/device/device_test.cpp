@@ -22,7 +22,7 @@ TEST(Clocks, HeatAndBrakesDiscardASampleThePowerLimitDoesNot) {
 }
 
 TEST(Clocks, SayWhyThereAreNone) {
-  const Clocks clocks("0000:ff:1f.0");  // no GPU has that address
+  const Clocks clocks("0000:ff:1f.0");  // an address without a GPU
   EXPECT_FALSE(clocks.read());
   EXPECT_FALSE(clocks.why().empty());
 }
@@ -32,7 +32,7 @@ TEST(DeviceTimer, ColdOperandsTakeLongerThanWarmOnes) {
   if (found.all.empty()) GTEST_SKIP() << found.why_none;
   cuda::use_device("", 0);
   const DeviceTimer timer;
-  const int64_t n = timer.device().l2 / 4 / 4;  // floats: x, y and sum together fill half of the cache
+  const int64_t n = timer.device().l2 / 4 / 4;  // floats: x, y and sum fill half of the cache
   cuda::DeviceArena x(4 * n), y(2 * n), sum(4 * n);
   cuda::fill_noise(x.bytes(), x.data(), timer.streams()[Lane::compute]);
   cuda::fill_noise(y.bytes(), y.data(), timer.streams()[Lane::compute]);

@@ -1,8 +1,9 @@
-// Does on a thread of its own what may block (a write to a disk that hangs), for a thread that must not.
+// A background thread for work that may block (such as a write to a hanging disk), on behalf of a thread that
+// must not.
 //
-//   Errands errands;
-//   errands.later([&] { log.heartbeat(); }, true);
-//   Errands::within(3, [&] { log.end(event); });            // waits for it, but not for ever
+//   BackgroundWriter background;
+//   background.later([&] { log.heartbeat(); }, true);
+//   BackgroundWriter::within(3, [&] { log.end(event); });            // waits for it, but not forever
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -17,10 +18,10 @@
 
 namespace isobar {
 
-class Errands {
+class BackgroundWriter {
  public:
-  Errands() : thread_([this] { work(); }) {}
-  ~Errands() {  // waits for what is under way
+  BackgroundWriter() : thread_([this] { work(); }) {}
+  ~BackgroundWriter() {  // waits for the current task
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
@@ -28,31 +29,32 @@ class Errands {
     changed_.notify_all();
     thread_.join();
   }
-  Errands(const Errands&) = delete;
-  Errands& operator=(const Errands&) = delete;
+  BackgroundWriter(const BackgroundWriter&) = delete;
+  BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
-  /// `droppable`: of no use while another is still under way.
-  void later(std::function<void()> errand, bool droppable = false) {
+  /// `droppable`: skipped while another task is queued or running.
+  void later(std::function<void()> task, bool droppable = false) {
     const std::lock_guard lock(mutex_);
     if (droppable && (busy_ || !todo_.empty())) return;
-    todo_.push_back(std::move(errand));
+    todo_.push_back(std::move(task));
     changed_.notify_all();
   }
-  /// For the last words of a process that is about to end: on one more thread, whatever the others hang in.
-  static void within(double seconds, std::function<void()> errand) {
+  /// Runs the task on an extra thread, whatever the others hang in, and waits at most `seconds`; for a
+  /// process about to end.
+  static void within(double seconds, std::function<void()> task) {
     auto done = std::make_shared<std::promise<void>>();
     auto over = done->get_future();
-    std::thread([done, errand = std::move(errand)] {
-      run(errand);
+    std::thread([done, task = std::move(task)] {
+      run(task);
       done->set_value();
     }).detach();
     over.wait_for(std::chrono::duration<double>(seconds));
   }
 
  private:
-  static void run(const std::function<void()>& errand) {
+  static void run(const std::function<void()>& task) {
     try {
-      errand();
+      task();
     } catch (const std::exception& e) {
       std::fprintf(stderr, "isobar: %s\n", e.what());
     }
@@ -62,11 +64,11 @@ class Errands {
     for (;;) {
       changed_.wait(lock, [this] { return stop_ || !todo_.empty(); });
       if (todo_.empty()) return;
-      const auto errand = std::move(todo_.front());
+      const auto task = std::move(todo_.front());
       todo_.pop_front();
       busy_ = true;
       lock.unlock();
-      run(errand);
+      run(task);
       lock.lock();
       busy_ = false;
       changed_.notify_all();
