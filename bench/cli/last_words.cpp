@@ -93,7 +93,7 @@ Line line_of(const Room& room) {
 }
 
 // A library that aborts, or uses what it did not get.
-void on_signal(int signal) {
+void on_deadly_signal(int signal) {
   const Room room = room_now();
   if (room.is_short()) end_with(line_of(room).text, 4);
   std::signal(signal, SIG_DFL);
@@ -110,7 +110,8 @@ void tell_of_ends() {
   std::set_terminate(on_terminate);
   for (const int s : {SIGABRT, SIGSEGV, SIGBUS}) {
     struct sigaction before {};
-    if (::sigaction(s, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) std::signal(s, on_signal);
+    if (::sigaction(s, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
+      std::signal(s, on_deadly_signal);
   }
   void* frame = nullptr;
   ::backtrace(&frame, 1);  // loads what threads' ends need while there is memory for it

@@ -1,5 +1,6 @@
 #include "model/base/yaml.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -81,6 +82,49 @@ void refuse_directives(const std::string& text, const std::string& file) {
     if (!line.starts_with("%")) return;
     throw ConfigError(file, "line " + std::to_string(number), "begins with %, as no key or value does",
                       "remove it, or quote the text");
+  }
+}
+
+struct Seen : YAML::EventHandler {  // whether a document holds something, and where
+  bool anything = false;
+  int line = 0;
+  void see(const YAML::Mark& mark) {
+    if (!anything) line = mark.line + 1;
+    anything = true;
+  }
+  void OnDocumentStart(const YAML::Mark& mark) override { line = mark.line + 1; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { see(mark); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t, const std::string&) override {
+    see(mark);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    see(mark);
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    see(mark);
+  }
+  void OnMapEnd() override {}
+};
+
+// What comes behind the first document is not read. Where the parser cannot get on, it finds empty documents
+// without end.
+void require_one_document(const std::string& text, const std::string& file) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  Seen first;
+  if (!parser.HandleNextDocument(first)) return;
+  for (int more = 0;; ++more) {
+    Seen next;
+    if (!parser.HandleNextDocument(next)) return;
+    if (next.anything || more == 2)
+      throw ConfigError(file, "line " + std::to_string(next.line),
+                        "is in another document, and a file's first is all that is read",
+                        "keep one document (---), and quote a text that begins with , ] or }");
   }
 }
 
@@ -220,13 +264,8 @@ nlohmann::json parse_yaml(const std::string& text, const std::string& file) {
   refuse_directives(text, file);
   try {
     Room room;
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    for (size_t i = 1; i < documents.size(); ++i)
-      if (!documents[i].IsNull())
-        throw ConfigError(file, place("", documents[i]),
-                          "is in another document (behind ---), and a file's first is all that is read",
-                          "keep one document, or make each a file");
-    return documents.empty() ? nlohmann::json() : convert(documents[0], file, "", 0, room);
+    require_one_document(text, file);
+    return convert(YAML::Load(text), file, "", 0, room);
   } catch (const YAML::Exception& e) {
     throw ConfigError(file, "line " + std::to_string(e.mark.line + 1), "is not valid YAML: " + e.msg,
                       "check indentation, colons and quotes there");

@@ -205,6 +205,7 @@ TEST_F(Input, WhatAParserPassesOverIsRefused) {
   };
   EXPECT_HAS(refused("net: {kind: vit}\n---\nnet: {kind: mlp}\n"), "another document");
   EXPECT_HAS(refused("--- \n...\n---\na: 1\n"), "another document");
+  EXPECT_HAS(refused(", 482 GF\na: 1\n"), "another document");  // at which the parser stands still
   EXPECT_HAS(refused("%%%%%%\n"), "line 1");
   EXPECT_HAS(refused("# a comment\n\n%include other.yaml\na: 1\n"), "line 3");
   EXPECT_HAS(refused("a: !include other.yaml\n"), "the tag !include");
