@@ -192,8 +192,8 @@ void expect_agreement(const std::vector<const char*>& kinds, int draws, const st
   };
   if (std::getenv("ISOBAR_GAPS_ALL"))
     for (const Gap& g : gaps) std::printf("GAP %.4f %s\n", g.size, g.what.c_str());
-  std::printf("gap of closed form and replay: median %.2f %%, p95 %.2f %%, worst %.2f %%\n", 100 * at(0.5), 100 * at(0.95),
-              100 * at(1));
+  std::printf("gap of closed form and replay: median %.2f %%, p95 %.2f %%, worst %.2f %%\n", 100 * at(0.5),
+              100 * at(0.95), 100 * at(1));
   std::string worst;
   for (size_t i = gaps.size() - std::min<size_t>(gaps.size(), 12); i < gaps.size(); ++i)
     worst += std::to_string(100 * gaps[i].size) + " %: " + gaps[i].what + "\n";
