@@ -149,7 +149,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
     if (!p.fits()) {
       std::printf("does not fit: %s\n", shortfall(p).c_str());
       print_change(change);
-      if (!ladder.empty()) std::printf("single changes, memory saved a rank: %s\n", to_text(ladder).c_str());
+      if (!ladder.empty()) std::printf("single changes, for each rank: %s\n", to_text(ladder).c_str());
       std::printf("\n");
     }
     std::printf("%s on %s: %ld rank%s", spec.file.c_str(), m.name.empty() ? m.file.c_str() : m.name.c_str(),

@@ -132,7 +132,7 @@ TEST_F(Choose, WhatIfsOfTokensAndPricesChangeDaysAndBills) {
       isobar(kLlama + "--gpus 16 --machine dgx-h100 --tokens 10B --whatif tokens*2 --whatif price/2");
   EXPECT_EQ(a.code, 0) << a.out;
   for (const char* part :
-       {"days", "USD in all", "dgx-h100 with tokens*2 ", "dgx-h100 with tokens*2 with price/2"})
+       {"days", "USD total", "dgx-h100 with tokens*2 ", "dgx-h100 with tokens*2 with price/2"})
     EXPECT_NE(a.out.find(part), std::string::npos) << part << a.out;
   const Answer none = isobar(kLlama + "--gpus 16 --machine dgx-h100 --whatif tokens*2");
   EXPECT_EQ(none.code, 2);

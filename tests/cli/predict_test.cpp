@@ -178,7 +178,8 @@ TEST(PredictCommand, WhatDoesNotFitEndsWithFourAndTheSmallestChangeThatDoes) {
   EXPECT_EQ(data.code, 4);
   const json j = json::parse(data.text);
   EXPECT_EQ(j.at("fits"), false);
-  EXPECT_NE(said.text.find("\neach by itself, a rank: policy.recompute="), std::string::npos) << said.text;
+  EXPECT_NE(said.text.find("\nsingle changes, for each rank: policy.recompute="), std::string::npos)
+      << said.text;
   for (const json& rung : j.at("memory_ladder")) {  // what is promised is what it is
     Words lower = as_json;
     lower.insert(lower.end(), {"--set", rung.at("set")});

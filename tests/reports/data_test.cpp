@@ -54,8 +54,9 @@ TEST(ReportData, StoredPredictionsMayUseEarlierNamesOfTerms) {
   TempDir dir;
   write_atomically(dir.path / "holdout.json", R"({"machine": "m", "runs": [{"id": "a", "predicted_s": 2,
     "lo_s": 1, "hi_s": 3, "terms": {"row arithmetic": 0.5, "data parallelism, not hidden": 0.5, "norms": 1}}]})");
+  const HoldoutFile stored = read_holdout(dir.path / "holdout.json");
   std::vector<std::string> names;
-  for (const auto& [name, seconds] : read_holdout(dir.path / "holdout.json").predictions.at("a").terms) {
+  for (const auto& [name, seconds] : stored.predictions.at("a").terms) {
     names.push_back(name);
     EXPECT_NE(palette::colour_of(name), palette::colour_of("other")) << name;
   }
