@@ -562,8 +562,8 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
   if (options.begins) options.begins();
   const StopSignals signals;
   SlowWork slow;
-  Errands errands;
-  Watchdog watch(&mpi, slow, errands, spec.run.hang_timeout, reports_of(spec, mpi));
+  BackgroundWriter writer;
+  Watchdog watch(&mpi, slow, writer, spec.run.hang_timeout, reports_of(spec, mpi));
   Starting starting(slow);
   starting.stage("looking for the device");
   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
