@@ -1,7 +1,8 @@
-// Where the rows and columns of a field lie. Rows run from north to south, whatever way the file has them.
+// Position of a field's rows and columns. Rows run from north to south, in whichever order the file stores
+// them.
 //
 //   const CfPlaces at = places_of(file, variable);             // which of its dimensions is which axis
-//   const CfGrid g = grid_of(file, variable, at);              // throws ArrayError: no such places on earth
+//   const CfGrid g = grid_of(file, variable, at);              // throws ArrayError: not on earth
 #pragma once
 #include <array>
 #include <string>
@@ -11,23 +12,23 @@
 
 namespace isobar {
 
-struct CfPlaces {  // among the variable's dimensions; -1: it has none
+struct CfPlaces {  // positions among the variable's dimensions; -1: none
   int time = -1, level = -1, row = -1, column = -1;
 };
 
-/// By the axes that its dimensions are, else by a latitude of two dimensions.
+/// Found by the axis types of the dimensions, else by a two-dimensional latitude.
 CfPlaces places_of(const CfFile& file, const CfVariable& v);
 
 struct CfGrid {
-  int64_t rows = 0, columns = 0;            // a column that repeats the first, 360 degrees on, is not counted
-  bool south_first = false;                 // in the file
-  std::vector<double> latitude, longitude;  // degrees; {}: nobody knows, or the rows are no latitudes
-  std::string no_degrees;                   // why they are not known, "" where nothing is told of them
-  /// North, south, west and east of a latitude and a longitude of two dimensions; {}: there are none
+  int64_t rows = 0, columns = 0;            // without a last column that repeats the first at 360 degrees
+  bool south_first = false;                 // order of the rows in the file
+  std::vector<double> latitude, longitude;  // degrees; {}: unknown, or rows do not follow latitudes
+  std::string no_degrees;                   // why they are unknown; "": the file says nothing
+  /// North, south, west and east bounds of two-dimensional coordinates; {}: there are none
   std::vector<double> area;
-  std::string named;             // these two: "'lat' and 'lon'"
-  std::string remark;            // what was left out
-  std::vector<double> identity;  // numbers that another grid would not have, where degrees are not known
+  std::string named;             // those coordinates: "'lat' and 'lon'"
+  std::string remark;            // what was dropped, for messages
+  std::vector<double> identity;  // own coordinate values, which tell grids without degrees apart
 };
 
 CfGrid grid_of(const CfFile& file, const CfVariable& v, const CfPlaces& at);

@@ -6,7 +6,7 @@
 namespace isobar {
 namespace {
 
-/// Room for the whole index of a file of many chunks: with less, each walk over it would read it from the
+/// Room for the whole index of a file of many chunks; with a smaller cache each walk would read it from the
 /// file again.
 hid_t large_metadata_cache() {
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -20,8 +20,8 @@ hid_t large_metadata_cache() {
   return access;
 }
 
-/// Links into other files are not followed: where a dataset's bytes lie is told by file. HDF5 would also wait
-/// for a pipe that a link names.
+/// Refuses links into other files: a dataset's address is an offset in one file, and HDF5 would wait for a
+/// pipe that a link names.
 hid_t without_external_links() {
   const hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
   const auto refuse = [](const char*, const char*, const char*, const char*, unsigned*, hid_t,
@@ -30,7 +30,7 @@ hid_t without_external_links() {
   return access;
 }
 
-/// "an external link to FILE" where the name is one, else "".
+/// "an external link to FILE" for an external link, else "".
 std::string external_link(hid_t place, const char* name, const H5L_info_t& link) {
   if (link.type != H5L_TYPE_EXTERNAL) return "";
   std::string value(std::min<size_t>(link.u.val_size, 1 << 16), '\0');

@@ -17,7 +17,8 @@ const CfVariable* axis_variable(const NetcdfFile& file, int64_t dim) {
   return v && v->numeric && v->dims.size() == 1 && v->dims[0] == dim ? v : nullptr;
 }
 
-/// By what they mean, or as they stand where nobody knows that; true where one file does not tell them.
+/// Compares times in seconds, or values and units when these cannot be converted. True when one file has no
+/// times.
 bool same_times(const CfTimes& a, const CfTimes& b) {
   if (a.values.empty() || b.values.empty()) return true;
   const TimeScale of_a = time_scale(a.units, a.calendar), of_b = time_scale(b.units, b.calendar);
@@ -98,7 +99,7 @@ void PointFiles::find(const std::string& name) {
   }
 }
 
-// The grid of the file is that of the first of its variables that is read.
+// The file's grid is that of the first variable read from it.
 void PointFiles::place(Source& s, const CfVariable& v, const std::string& first) {
   if (!first.empty()) {
     if (v.dims != s.dims)
