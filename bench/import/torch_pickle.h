@@ -1,11 +1,11 @@
-// The pickle inside of PyTorch's checkpoints (protocols 2 to 5), read without running anything of it. It may
-// name dictionaries, tensors and their storages; what else it names is refused before anything is made of it.
+// The pickle in PyTorch's checkpoints (protocols 2 to 5), read without executing it. It may name
+// dictionaries, tensors and their storages; other names are refused before anything is constructed.
 //
-//   const TorchPickle p(bytes, file);            // ConfigError for what no torch.save writes
+//   const TorchPickle p(bytes, file);            // ConfigError if not by torch.save
 //   for (const auto& [key, value] : p.pairs(p.top())) …
 //
-// What is made of a pickle is bounded by its bytes (kMostValues): references to values are numbers, so that a
-// value which holds itself, or which is shared, is there once.
+// Values refer to each other by index, so that shared or self-referencing values exist once, and memory is
+// bounded by the pickle's size (kMostValues).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,9 +19,9 @@ struct PickledValue {
   enum class Kind : uint8_t { other, integer, text, sequence, dictionary, name, storage, tensor };
   Kind kind = Kind::other;
   int64_t integer = 0;
-  std::string text;             // of a name "torch.FloatStorage"; of a storage its key
-  std::vector<uint32_t> items;  // of a dictionary keys and values by turns; of a tensor storage, offset,
-                                // shape, strides; of a storage its name and its count
+  std::string text;             // a name's "torch.FloatStorage"; a storage's key
+  std::vector<uint32_t> items;  // dictionary: alternating keys and values; tensor: storage, offset, shape,
+                                // strides; storage: name, count
 };
 
 class TorchPickle {
@@ -32,7 +32,7 @@ class TorchPickle {
   TorchPickle(std::string_view bytes, const std::string& file);
   uint32_t top() const { return top_; }
   const PickledValue& at(uint32_t i) const { return values_[i]; }
-  /// Of a dictionary, in its order; a key that came twice, twice.
+  /// Keys and values of a dictionary in order; a repeated key occurs twice.
   std::vector<std::pair<uint32_t, uint32_t>> pairs(uint32_t dictionary) const;
 
  private:

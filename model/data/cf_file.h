@@ -52,8 +52,7 @@ class CfFile {
   /// {} when absent. Throws ArrayError for text, and for more than `at_most` numbers.
   virtual std::vector<double> numbers(const CfVariable& v, const std::string& attribute,
                                       size_t at_most) const = 0;
-  std::optional<double> number(const CfVariable& v,
-                               const std::string& attribute) const;  // of an attribute with one value
+  std::optional<double> number(const CfVariable& v, const std::string& attribute) const;  // one value
   /// The type of an attribute's numbers; none when it is absent or not numeric. In JSON the types are i64 and
   /// f64.
   virtual std::optional<Element> type_of(const CfVariable& v, const std::string& attribute) const = 0;

@@ -58,8 +58,7 @@ void unshuffle(const std::byte* in, int64_t bytes, int64_t element, std::byte* o
     for (int64_t b = 0; b < element; ++b)
       for (int64_t i = 0; i < n; ++i) dst[i * element + b] = src[b * n + i];
   }
-  std::memcpy(dst + n * element, src + n * element,
-              bytes - n * element);  // HDF5 does not shuffle a remainder
+  std::memcpy(dst + n * element, src + n * element, bytes - n * element);  // not shuffled by HDF5
 }
 
 namespace {

@@ -127,8 +127,7 @@ void NetcdfFile::read_metadata() {
     for (int k = 0; k < rank; ++k) {
       const auto at = std::find(dim_ids.begin(), dim_ids.end(), ids[k]) - dim_ids.begin();
       v.dims.push_back(at);
-      if (at == static_cast<int64_t>(dim_ids.size()))
-        v.numeric = false;  // dimension of a group that is not read
+      if (at == static_cast<int64_t>(dim_ids.size())) v.numeric = false;  // of a group that is not read
     }
     if (!v.numeric) v.dims.clear();
     if (v.numeric) read_fill(v, type);

@@ -26,8 +26,7 @@ class NetcdfFile : public CfFile {
                               size_t at_most) const override;
   std::optional<Element> type_of(const CfVariable& v, const std::string& attribute) const override;
   std::vector<double> values(const CfVariable& v) const override;
-  std::vector<double> values_at(const CfVariable& v,
-                                int64_t step) const;  // at an index of its first dimension
+  std::vector<double> values_at(const CfVariable& v, int64_t step) const;  // of its first dimension
   void require_held(const CfVariable& v) const override;
   std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) override;
 

@@ -104,8 +104,7 @@ class Noise : public Dataset {
       for (int64_t c = 0; c < shape.channels; ++c) out[c] = coarse(t, c, 0) / kInterpolated;
       return;
     }
-    std::vector<float> wide(
-        static_cast<size_t>(kRows * w));  // the coarse rows, interpolated to the field's width
+    std::vector<float> wide(static_cast<size_t>(kRows * w));  // coarse rows, interpolated to width w
     for (int64_t c = 0; c < shape.channels; ++c) {
       for (int64_t i = 0; i < kRows; ++i) {
         float row[kColumns + 1];

@@ -83,8 +83,7 @@ class ZarrDirectory : public ZarrStore {
   template <class Place>
   bool read_as(const std::string& key, Part part, const Place& place, const BytesArrived& arrived) const {
     const std::string path = root_ + key;
-    const ChunkFile file(
-        ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // O_NONBLOCK: no wait for a pipe
+    const ChunkFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // no wait for a pipe
     if (file.fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return false;
     struct stat about {};
     if (file.fd < 0 || ::fstat(file.fd, &about) != 0 || !S_ISREG(about.st_mode))

@@ -15,8 +15,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr const char* kTakeAnother = "take another checkpoint";
-constexpr int64_t kMostSteps = int64_t{1}
-                               << 53;  // largest range of integers that JSON readers represent exactly
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // integers that JSON readers represent exactly
 
 json to_json(const Plateau& p) {
   json j = {{"bad", p.bad}, {"cooldown", p.cooldown}, {"factor", p.factor}};

@@ -137,8 +137,7 @@ void init_params(const Plan& plan, uint64_t seed, const Weights& to) {
   for (const Param& p : plan.params) {
     const uint64_t stream = std::stoull(sha256_hex(p.name).substr(0, 16), nullptr, 16);
     const std::vector<ElementRun> pieces = pieces_of(kept_runs(plan, p, &Shard::params));
-    if (p.half && !pieces.empty())
-      halves_at(plan, p, pieces.front(), to);  // throw here and not in an OpenMP thread
+    if (p.half && !pieces.empty()) halves_at(plan, p, pieces.front(), to);  // throws here, not in a thread
 #pragma omp parallel for schedule(static)
     for (const ElementRun& r : pieces) {
       std::array<float, kPiece> drawn;
