@@ -1,6 +1,5 @@
-// What is kept of data for the next run: whatever became of it, the next one has the numbers of the data.
-// Half of the inputs get the digest that fits them, which only those who mean it write: no number is promised
-// then, but an end in order is.
+// Damaged caches of tables and statistics: the next run must have the values of the data. Half of the inputs
+// get a valid digest, as an attacker would write; then any value is allowed, but no crash.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -24,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Silence {  // a line for each input that is made again helps nobody
+class Silence {  // drops a line for each cache entry made again
  public:
   Silence() : before_(::dup(2)) {
     const int none = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -46,7 +45,7 @@ bool with_digest(const std::string& bytes) {
   return std::hash<std::string>{}(bytes) % 2 == 0;
 }
 
-/// The one in the cache whose name ends so and that is new since `before`.
+/// The file in the cache that is not in `before` and whose name ends with `end`.
 fs::path made_beside(const std::string& end, const std::vector<fs::path>& before) {
   for (const auto& entry : fs::directory_iterator(cache_directory()))
     if (entry.path().string().ends_with(end) &&
@@ -71,7 +70,7 @@ void same(bool yes) {
   if (!yes) throw std::runtime_error("other numbers than the data have");
 }
 
-/// A text with its own digest, if it is one that has any.
+/// Updates a text's own digest, if it has one.
 void give_digest(const std::string& file, const std::string& bytes) {
   const nlohmann::json j = parse_json(bytes);
   if (j.is_object() && j.contains("value")) write_kept(file, j["value"]);
@@ -83,7 +82,7 @@ std::string source(const fs::path& folder, const std::string& name) {
   return at;
 }
 
-// As table_cache.cpp lays it out: 16 + 40 bytes, 64 digits, and the numbers behind 4096 bytes.
+// The layout of table_cache.cpp: 16 + 40 bytes, 64 digits, and values from byte 4096.
 void give_table_digest(const std::string& file, std::string bytes) {
   if (bytes.size() <= 4096) return;
   const std::string digest =

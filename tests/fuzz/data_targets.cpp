@@ -1,5 +1,5 @@
-// Data files: npy, HDF5 in every layout, netCDF in every format. They are read as a run reads them: in a
-// child first; what that accepts may not harm the process that then opens it and reads all of it.
+// Data files: npy, HDF5 in every layout, netCDF in every format. They are first read in a child, as by a run;
+// a file that the child accepts must not harm the process that then reads all of it.
 #include <zip.h>
 
 #ifdef ISOBAR_WITH_ECCODES
@@ -50,7 +50,7 @@ void read_as_run(const std::string& file) {
   read_fields(file);
 }
 
-// Of whatever columns: by the names that the seeds have.
+// Reads the columns that the seeds have.
 void read_as_table(const std::string& file) {
   require_table(file, "data.train", {"a", "b"});
   read_table(file, "data.train", {"a", "b"});
@@ -93,8 +93,8 @@ std::string npy_column(const std::string& descr, int64_t n, int64_t bytes) {
   return npy_bytes(descr, {n}, std::string(static_cast<size_t>(n * bytes), '\x3f'));
 }
 
-// Stored and deflated. Every bit of a member that is read is under a checksum; in the one that no table reads
-// a mutation does no harm, and the file is taken.
+// Stored and deflated. A checksum covers every bit of the members that are read; mutations of the unread
+// member are harmless, and the file is accepted.
 std::vector<std::string> npz_seeds(const std::string& at) {
   std::vector<std::string> out;
   for (const int kind : {ZIP_CM_STORE, ZIP_CM_DEFLATE}) {
@@ -108,7 +108,7 @@ std::vector<std::string> npz_seeds(const std::string& at) {
   return out;
 }
 
-// The array that was mutated, in a zip that is whole
+// A mutated array in an intact zip
 void read_as_array(const std::string& file) {
   const std::string array = read_file(file), zip = file + ".npz";
   write_zip(zip, {{"a.npy", array}, {"b.npy", npy_column("<f4", 5, 4)}}, ZIP_CM_STORE);
@@ -128,7 +128,7 @@ std::vector<std::string> hdf5_seeds(const std::string& at) {
     test::write_hdf5(at, {5, 2, 4, 6}, data, o);
     out.push_back(read_file(at));
   }
-  // Chunks that inflate to far more than a chunk, by this program's decoder and by the library's.
+  // Chunks that inflate to far more than a chunk, for our decoder and for the library's.
   const hid_t odd = H5Tcopy(H5T_STD_I32LE);
   H5Tset_precision(odd, 24);
   for (const hid_t type : {H5T_IEEE_F32LE, odd}) {
@@ -137,7 +137,7 @@ std::vector<std::string> hdf5_seeds(const std::string& at) {
     out.push_back(read_file(at));
   }
   H5Tclose(odd);
-  // A virtual dataset, an external link, and a soft link that goes round.
+  // A virtual dataset, an external link, and a circular soft link.
   const hsize_t dims[] = {5, 2, 4, 6};
   hid_t f = H5Fcreate(at.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hid_t space = H5Screate_simple(4, dims, nullptr), plist = H5Pcreate(H5P_DATASET_CREATE);
@@ -177,7 +177,7 @@ std::vector<std::string> netcdf_seeds(const std::string& at, const std::vector<i
   return out;
 }
 
-// One file of a Zarr group that was mutated, in one that is whole
+// One mutated file in an intact Zarr group
 struct ZarrSeed {
   std::string name, store, key;
   bool text = false;
@@ -202,7 +202,7 @@ std::string lz4_block(const std::string& bytes) {
   return out + bytes;
 }
 
-/// A store whose numbers are stored by codecs of numcodecs, in Zarr 3's names for them
+/// A store with numcodecs' codecs under their Zarr 3 names
 std::string numcodecs_store(const fs::path& folder, const std::string& source) {
   const std::string store = (folder / "zarr-numcodecs-seed").string();
   if (fs::exists(store)) return store;
@@ -262,7 +262,7 @@ std::vector<Target> zarr_targets(const fs::path& folder) {
   return out;
 }
 
-/// The bytes of a chunk as each of HDF5's filters would have them
+/// The bytes of a chunk encoded by each of HDF5's filters
 void undo_filters(const std::string& file) {
   const std::string bytes = read_file(file);
   const auto* at = reinterpret_cast<const std::byte*>(bytes.data());

@@ -1,5 +1,5 @@
-// Whatever Isobar reads, mutated at random and read: nothing may come of an input but that it is accepted or
-// refused by one ConfigError that names the file and a mend (of texts the key, line or column too).
+// Fuzzing of everything that Isobar reads: each randomly mutated input must be accepted, or refused by one
+// ConfigError that names the file and a fix (for texts also the key, line or column).
 //
 //   fuzz_inputs --source DIR --inputs 100000 --seed 1             # ends with a line of counts; 1 when wrong
 //   fuzz_inputs --source DIR --readers ckpt,cached                # of some readers alone
@@ -27,7 +27,7 @@ void mutate_bytes(std::string& bytes, const std::string& other, Random& r);
 
 struct Target {
   std::string name;
-  std::string file;  // of the input, in the folder of inputs
+  std::string file;  // path of the input within the folder
   std::vector<std::string> seeds;
   bool text;  // mutated as text
   std::function<void(const std::string& file)> read;
@@ -39,13 +39,13 @@ inline void put(const std::filesystem::path& file, const std::string& text) {  /
   std::ofstream(file, std::ios::binary) << text;
 }
 
-/// YAML and tables. Puts what they name beside the input into `folder`.
+/// YAML and tables. Writes the files to which they refer to `folder`.
 std::vector<Target> text_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
 /// npy, HDF5, netCDF and Zarr.
 std::vector<Target> data_targets(const std::filesystem::path& folder);
-/// What runs write and other programs wrote: safetensors, state.json, result.jsonl, traces, logs.
+/// Files of runs and of other programs: safetensors, state.json, result.jsonl, traces, logs.
 std::vector<Target> record_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
-/// What sweeps and their jobs on a cluster leave: job.json, sweep.json, accounting.json and more.
+/// Files of sweeps and their cluster jobs: job.json, sweep.json, accounting.json and more.
 std::vector<Target> sweep_targets(const std::filesystem::path& folder);
 
 /// Checkpoints that the inference library opens: state.json, model.safetensors.
@@ -53,7 +53,7 @@ std::vector<Target> library_targets(const std::filesystem::path& folder);
 
 /// Checkpoints of PyTorch, and the pickle in them.
 std::vector<Target> import_targets(const std::filesystem::path& folder);
-/// What is kept of data in $ISOBAR_CACHE_DIR, which lies in `folder`: tables and statistics.
+/// Cached tables and statistics in $ISOBAR_CACHE_DIR, which is in `folder`.
 std::vector<Target> cache_targets(const std::filesystem::path& folder);
 
 /// Input `number` of a seed: always the same bytes.
@@ -61,12 +61,12 @@ std::string input_of(const Target& t, uint64_t seed, int64_t number);
 
 struct Verdict {
   bool accepted = false;
-  std::string wrong;  // what is wrong with how it was taken; "" when nothing is
+  std::string wrong;  // the defect in handling it; "": none
   double cpu_s = 0;
 };
 Verdict try_one(const Target& t, const std::string& file);
 
-/// What a batch made of its inputs; see worker.cpp.
+/// Counts of a batch's outcomes; see worker.cpp.
 struct Report {
   int64_t accepted = 0, refused = 0, wrong = 0;
   double slowest_s = 0;
@@ -77,8 +77,8 @@ struct Batch {
   uint64_t seed;
   int64_t first, count;
 };
-/// Reads the inputs in forked workers, so that a signal, a hang (20 s) or 2 GiB of memory is seen, told, and
-/// the input kept. Adds to `reports` (one a target).
+/// Reads the inputs in forked workers, so that a crash, a hang (20 s) or use of 2 GiB is reported and the
+/// input kept. Adds to `reports` (one a target).
 void run_batch(const Batch& b, std::vector<Report>& reports);
 
 }  // namespace isobar::fuzz

@@ -1,5 +1,5 @@
-// Checkpoints of PyTorch: the whole archive, in which a checksum finds nearly every change, and its pickle
-// alone in an archive that is whole.
+// Checkpoints of PyTorch: the whole archive, where checksums find nearly every change, and a mutated pickle
+// in an intact archive.
 #include <zip.h>
 
 #include "bench/import/torch_file.h"
@@ -48,7 +48,7 @@ std::string tensor(const char* kind, const char* key, int64_t count, int64_t off
          word("cpu") + small(count) + "tQ" + small(offset) + numbers(shape) + numbers(strides) + "\x89}tR";
 }
 
-// A plain dictionary, a training's checkpoint with parameters, and protocol 4 with what is shared.
+// A plain dictionary, a training checkpoint with parameters, and protocol 4 with shared objects.
 std::vector<std::string> pickles() {
   const std::string a = word("a") + tensor("FloatStorage", "0", 6, 0, {2, 3}, {3, 1}),
                     b = word("b") + tensor("DoubleStorage", "1", 20, 5, {3, 2}, {1, 3}),
@@ -61,7 +61,7 @@ std::vector<std::string> pickles() {
           four + "\x8f\x94" + "0}\x94(" + a + "\x94" + word("again") + "h" + std::string(1, '\2') + b + "u."};
 }
 
-// What has the shape that the net wants is read; here all that are small are wanted.
+// Reads all small tensors, in place of those that match a net.
 void read_wanted(const std::string& file) {
   const TorchFile in(file);
   std::vector<float> values(4096);
@@ -79,7 +79,7 @@ std::vector<Target> import_targets(const fs::path& folder) {
   std::vector<std::string> archives;
   for (const std::string& p : pickles()) {
     write_archive(made, with_pickle(p));
-    read_wanted(made);  // a seed that is refused would try nothing
+    read_wanted(made);  // a refused seed would test nothing
     archives.push_back(read_file(made));
   }
   return {{"ckpt", "mutated.ckpt", archives, false, read_wanted},

@@ -1,6 +1,6 @@
-// The inference library's open(): a changed checkpoint is a net or a code with a text, never anything else.
-// A digest finds nearly every change, so half of the inputs get the digests that fit them: what lies behind
-// is reached by whoever writes such files on purpose.
+// The inference library's open(): a changed checkpoint must give a net, or a code with a message. Digests
+// find nearly every change, so half of the inputs get valid digests, as an attacker would write, to reach the
+// code behind the check.
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The library's answer as that of any reader
+// Converts the library's codes to the exceptions of other readers
 void open_net(const fs::path& checkpoint) {
   isobar_net* net = nullptr;
   const int code = isobar_open(checkpoint.c_str(), nullptr, &net);
@@ -37,7 +37,7 @@ void open_net(const fs::path& checkpoint) {
   if (net != nullptr) throw std::runtime_error("refused, and yet there is a net");
   if (text.empty()) throw std::runtime_error("code " + std::to_string(code) + " without a text");
   if (code == ISOBAR_BAD_INPUT) throw ConfigError::from_line(text);
-  if (code != ISOBAR_OUT_OF_MEMORY)  // of a net that is too large: told, not thrown
+  if (code != ISOBAR_OUT_OF_MEMORY)  // expected for a net that is too large
     throw std::runtime_error("code " + std::to_string(code) + ": " + text);
 }
 
@@ -69,7 +69,7 @@ fs::path saved_net(const fs::path& folder) {
 }  // namespace
 
 std::vector<Target> library_targets(const fs::path& folder) {
-  // A checkpoint each: the other file of it must be whole.
+  // Each input is one file of a checkpoint, whose other file is intact.
   const fs::path text = saved_net(folder / "lib_state"), weights = saved_net(folder / "lib_weights");
   const std::string of_text = read_file(text / "state.json"), of_weights = read_file(weights / "state.json");
   return {{"lib state",

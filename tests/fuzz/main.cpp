@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBatch = 500;
 
-// Readers whose names hold one of the words, which commas part; "": all
+// Readers whose names contain one of the comma-separated words; "": all
 bool chosen(const std::string& name, const std::string& words) {
   std::istringstream all(words);
   for (std::string word; std::getline(all, word, ',');)
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
     }
     given[argv[i]] = argv[i + 1];
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a crash leaves what was printed
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // keeps the output after a crash
   const uint64_t seed = given.contains("--seed") ? std::stoull(given["--seed"]) : std::random_device{}();
   const bool one = given.contains("--only");
   return isobar::fuzz::run(given["--source"], given["--keep"], seed, one ? std::stoll(given["--only"]) : 0,

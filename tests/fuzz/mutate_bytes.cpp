@@ -8,7 +8,7 @@
 namespace isobar::fuzz {
 namespace {
 
-// Near the edges of what lengths are stored in.
+// Values near the limits of the types of lengths.
 constexpr uint64_t kExtremes[] = {0,
                                   1,
                                   2,
@@ -30,7 +30,7 @@ constexpr uint64_t kExtremes[] = {0,
                                   0x8000000000000000,
                                   0xffffffffffffffff};
 
-// Metadata lie mostly at the front, where most mutations should be.
+// Most mutations are near the front, where most metadata are.
 size_t place(const std::string& bytes, Random& r) {
   const size_t head = std::min<size_t>(bytes.size(), 1024);
   return r() % 3 == 0 ? below(r, bytes.size()) : below(r, head);
@@ -42,7 +42,7 @@ void put_number(std::string& bytes, uint64_t value, Random& r) {
   if (bytes.size() < width) return;
   size_t at = std::min(place(bytes, r), bytes.size() - width);
   if (r() % 2) at -= at % width;
-  if (r() % 3 == 0) {  // a little more or less than what stands there
+  if (r() % 3 == 0) {  // a little more or less than the stored value
     uint64_t there = 0;
     std::memcpy(&there, &bytes[at], width);
     value = there + (r() % 2 ? 1 : -1) * (1 + below(r, 16));
@@ -75,7 +75,7 @@ void mutate_bytes(std::string& bytes, const std::string& other, Random& r) {
     case 7:  // cut off
       bytes.resize(below(r, bytes.size()) + 1);
       break;
-    case 8: {  // a piece of another file, or of another place
+    case 8: {  // a piece of another file or position
       const std::string& from = r() % 2 ? bytes : other;
       if (from.empty()) break;
       const size_t n = 1 + below(r, std::min<size_t>(from.size(), 64));
@@ -84,7 +84,7 @@ void mutate_bytes(std::string& bytes, const std::string& other, Random& r) {
       bytes.replace(at, std::min(piece.size(), bytes.size() - at), piece);
       break;
     }
-    case 9:  // bytes away, or more of them: everything behind moves
+    case 9:  // bytes removed or inserted, which shifts the rest
       if (r() % 2)
         bytes.erase(place(bytes, r), 1 + below(r, 16));
       else

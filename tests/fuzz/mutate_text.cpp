@@ -1,4 +1,4 @@
-// Mutations of what people write: bits, tokens, lines, numbers, nesting, tails of other files.
+// Mutations of texts: bits, tokens, lines, numbers, nesting, tails of other files.
 #include "tests/fuzz/fuzz.h"
 
 #include <cctype>
@@ -76,7 +76,7 @@ std::string line_of(const std::string& text, Random& r) {
   return text.substr(begin, end == std::string::npos ? end : end - begin + 1);
 }
 
-// A word's place: from one of the separators to the next.
+// The range of a word, from one separator to the next.
 std::pair<size_t, size_t> token(const std::string& text, Random& r) {
   const char* separators = " \n,[]{}:";
   const size_t at = below(r, text.size());

@@ -1,5 +1,5 @@
-// What runs write (safetensors, state.json, result.jsonl and the files beside it) and what other programs
-// wrote (traces of PyTorch's profiler, logs of nccl-tests, machines and models of Calculon).
+// Files of runs (safetensors, state.json, result.jsonl and the files beside it) and of other programs (traces
+// of PyTorch's profiler, logs of nccl-tests, machines and models of Calculon).
 #include <fstream>
 
 #include "bench/import/import.h"
@@ -84,7 +84,7 @@ Target checkpoint_target(const fs::path& folder) {
   const fs::path saved = save_checkpoint(folder / "run", *plan, zeros.data(), zeros.data(), zeros.data(),
                                          {.train = {.step = 2}, .spec = spec}, all);
   const fs::path file = saved.lexically_relative(folder) / "state.json";
-  // The older schema has no digest of itself: what is wrong in it gets further.
+  // The older schema has no digest of itself, so that mutations get past that check.
   const std::string older =
       R"({"schema":1,"step":2,"seed":3,"global_batch":1,"plateau":{"bad":0,"factor":1}})";
   return {"state.json", file, {read_file(folder / file), older}, true, [plan, n, spec](const std::string& f) {

@@ -1,4 +1,4 @@
-// What a sweep and its jobs on a cluster leave in a results directory, and what watches it reads.
+// Files that a sweep and its cluster jobs leave in a results directory, read as by `watch`.
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -33,7 +33,7 @@ std::string job_text() {
   return description_of({1, 600, {&t}}, "j", sweep, options, cluster).dump(1);
 }
 
-// As a pilot and whoever follows the job do.
+// Reads a job like its pilot and the process that follows it.
 void read_job(const std::string& file) {
   const fs::path dir = fs::path(file).parent_path();
   const JobDir job(dir.parent_path().parent_path(), dir.filename());
@@ -57,7 +57,7 @@ class NoBooks : public Scheduler {
   void clear(const std::string&) override {}
 };
 
-// Of a results directory three folders above.
+// Reads the results directory three folders above.
 void read_results(const std::string& file) {
   const fs::path results = fs::path(file).parent_path().parent_path().parent_path();
   NoBooks none;

@@ -1,4 +1,4 @@
-// What people write: sweep, model and machine files (the cluster section among it) and tables of runs.
+// User-written files: sweep, model and machine files (with the cluster section) and tables of runs.
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 void read_sweep(const std::string& file) {
   const SweepSpec s = load_sweep_spec(file);
-  size_t combinations = 1;  // expansion is the same for many as for few
+  size_t combinations = 1;  // a few trials test expansion as well as many
   for (const Axis& a : s.axes) combinations *= std::min<size_t>(a.values.size(), 1000);
   if (combinations * static_cast<size_t>(s.repetitions) <= 64) expand(s);
 }
@@ -36,7 +36,7 @@ void read_machine(const std::string& file) {
   if (j.contains("cluster")) cluster_from_json(j["cluster"], file);
 }
 
-// A head of an HTTP request, as a browser sends it to the little servers.
+// The head of an HTTP request, as sent by a browser to the built-in servers.
 void read_head(const std::string& file) {
   const std::optional<HttpRequest> r = parse_head(read_file(file));
   if (!r) throw ConfigError(file, "", "is no head of a request", "");
@@ -109,7 +109,7 @@ std::vector<Target> text_targets(const fs::path& source, const fs::path& folder)
                 "HEAD / HTTP/1.0\r\nhost:x\r\n: \r\n\r\nbody"},
                false,
                read_head});
-  for (std::string& s : t[0].seeds)  // the base that lies beside the input
+  for (std::string& s : t[0].seeds)  // the base file beside the input
     for (size_t at = 0; (at = s.find("../models/", at)) != std::string::npos;)
       s.replace(at, s.find(".yaml", at) - at, "base");
   t[1].seeds.emplace_back("a: &a [1, 2]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nd: [*c, *c, *c]\n");

@@ -1,6 +1,6 @@
-// Inputs are read in a forked worker. What it is at stands in memory shared with the parent, so the input
-// that ends it is known; it is read once more alone, to tell what it does by itself from what others left
-// behind.
+// Inputs are read in a forked worker. Shared memory holds the current input's number, so that the parent
+// knows which input ended the worker; it reads that input again alone, to separate its own effect from that
+// of earlier inputs.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -31,14 +31,14 @@ constexpr double kHang_s = 20;
 constexpr int64_t kMemory = int64_t{2} << 30;
 constexpr size_t kTargets = 64;
 
-struct Shared {  // between a worker and its parent
+struct Shared {  // memory shared by a worker and its parent
   volatile int64_t at;
   volatile bool done;
   Report reports[kTargets];
 };
 
-// What a message lacks: "FILE: 'KEY': what is wrong -> mend", where FILE is the input or what lies beside it;
-// a sweep's "FILE: axes: 'KEY': ..." says in which of its sections.
+// The part that a message lacks of "FILE: 'KEY': what is wrong -> fix", where FILE is the input or a file
+// beside it; a sweep's "FILE: axes: 'KEY': ..." also names the section.
 std::string lacking(const std::string& message, const std::string& folder, const std::string& input,
                     bool keyed) {
   if (!message.starts_with(folder + "/")) return "names no file: ";
@@ -46,7 +46,7 @@ std::string lacking(const std::string& message, const std::string& folder, const
   if (mend == std::string::npos || mend + 4 >= message.size()) return "names no mend: ";
   if (message.find('\n') != std::string::npos) return "is no line: ";
   if (!keyed) return "";
-  // A file that the input names may be called anything, colons and spaces too.
+  // A file named by the input may have any name, even with colons and spaces.
   const size_t suffix = message.starts_with(input + ":") ? input.size() : message.find(": '", folder.size());
   size_t key = suffix;
   const std::string rest = suffix == std::string::npos ? "" : message.substr(suffix, 40);
@@ -65,7 +65,7 @@ double cpu_of(int whose) {
          1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-/// Of this process, and of those that it started and waited for.
+/// Processor time of this process and of the children it has waited for.
 double cpu_s() {
   return cpu_of(RUSAGE_SELF) + cpu_of(RUSAGE_CHILDREN);
 }
@@ -91,7 +91,7 @@ void tell(const Batch& b, int64_t number, const std::string& what) {
 [[noreturn]] void work(const Batch& b, Shared& s) {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they hold all of the address space
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve address space
   const rlim_t most = static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE) + kMemory);
   const rlimit limit{most, most};
   ::setrlimit(RLIMIT_AS, &limit);
@@ -116,7 +116,7 @@ void tell(const Batch& b, int64_t number, const std::string& what) {
   ::_exit(0);
 }
 
-// Why the worker ended before its inputs; "" when it did not.
+// The reason why the worker ended early; "" when it did not.
 std::string follow(const Batch& b, Shared& s) {
   std::fflush(stdout);
   const pid_t pid = ::fork();
@@ -124,7 +124,7 @@ std::string follow(const Batch& b, Shared& s) {
   if (pid == 0) work(b, s);
   clockid_t clock = 0;
   ::clock_getcpuclockid(pid, &clock);
-  const auto cpu = [&] {  // a busy machine makes no input slow
+  const auto cpu = [&] {  // a busy machine must not make an input count as slow
     timespec t{};
     ::clock_gettime(clock, &t);
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
@@ -142,7 +142,7 @@ std::string follow(const Batch& b, Shared& s) {
     }
     if (s.at != at) at = s.at, cpu_since = cpu(), since = std::chrono::steady_clock::now();
     const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
-    // The worker's own children, which read data files, have a limit of their own.
+    // The worker's children, which read data files, have their own limit.
     if (cpu() - cpu_since > kHang_s || waited > 30 * kHang_s) {
       ::kill(pid, SIGKILL);
       ::waitpid(pid, &status, 0);
