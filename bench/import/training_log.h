@@ -39,8 +39,8 @@ struct LoggedRun {
   void set(const std::string& column, const std::string& value);
 };
 
-/// Reads one run; several `files` are traces of its ranks. `config` supplies what the log lacks ("": nothing)
-/// and must agree with it. Throws ConfigError.
+/// Reads one run; several `files` are traces of its ranks. `config` supplies what the log lacks ("":
+/// nothing), and must agree with it.
 LoggedRun read_training_log(const std::vector<std::string>& files, const std::string& config);
 /// The cells that a row of configs/published would have for this specification.
 std::map<std::string, std::string> cells_of(const RunSpec& spec);

@@ -59,8 +59,8 @@ class CfFile {
   virtual std::vector<double> values(const CfVariable& v) const = 0;  // the whole variable, as stored
   /// Throws ArrayError when a variable declares more data than the file can hold.
   virtual void require_held(const CfVariable& v) const = 0;
-  /// The variable's data, readable by many threads. The first call may close the file, after which attributes
-  /// are no longer available. Throws ArrayError.
+  /// The variable's data, readable by many threads; throws ArrayError. The first call may close the file,
+  /// after which attributes are no longer available.
   virtual std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) = 0;
 
  protected:

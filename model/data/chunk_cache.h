@@ -23,8 +23,8 @@ class ChunkCache {
   explicit ChunkCache(int64_t budget_bytes) : budget_(budget_bytes) {}
 
   int64_t budget() const { return budget_; }
-  /// The cached chunk, or the result of `decode`. When several threads need a chunk at once, one decodes and
-  /// the others wait. Throws what `decode` throws.
+  /// The cached chunk, or the result of `decode`, whose exceptions pass through. When several threads need a
+  /// chunk at once, one decodes and the others wait.
   Bytes find_or(const Key& key, const std::function<Bytes()>& decode);
 
  private:

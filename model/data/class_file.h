@@ -15,7 +15,7 @@ namespace isobar {
 
 class ClassFile {
  public:
-  /// `about`: global attributes. Throws ConfigError where the file cannot be written.
+  /// `about`: global attributes. Throws ConfigError when the file cannot be written.
   ClassFile(std::string path, const std::map<std::string, std::string>& about, int64_t rows,
             const std::string& target, const std::vector<std::string>& classes);
   void append(const float* probabilities, int64_t rows);  // [rows, classes]

@@ -1,11 +1,11 @@
 // Samples on disk: pairs (state at t, state at t + dt) of channels on H x W points, normalised per channel.
 // data.inputs and data.targets choose the channels (channels.h).
 //
-// Two formats. (1) The NERSC layout: a directory of yearly HDF5 files (name ends in the 4-digit year), each
-// with one dataset `fields` [time, channel, lat, lon] f32; pairs never cross years. (2) CF NetCDF as the
-// Copernicus Climate Data Store delivers it: packed shorts with scale_factor/add_offset, _FillValue, any axis
-// order CF allows (axes found by standard_name/units/axis attributes, latitude flipped to north-south,
-// vertical levels become channels). A larger file grid is cropped to its first H rows and W columns.
+// Formats: the NERSC layout, a directory of yearly HDF5 files (name ends in the 4-digit year), each with one
+// dataset `fields` [time, channel, lat, lon] f32, where pairs never cross years; and CF archives (NetCDF,
+// Zarr, .npz, GRIB; cf_file.h), with packed values, missing values and axes in any order. Latitudes are
+// flipped to north-south, and vertical levels become channels. A larger grid is cropped to its first H rows
+// and W columns.
 //
 //   auto set = open_dataset(spec.data, spec.data.train, Split::train, shape);
 //   set->read(i, input, target);      // thread-safe, really parallel
@@ -99,8 +99,8 @@ class Dataset {
   virtual std::vector<std::string> flat_channels() const { return {}; }
   /// Names of the target's classes as far as the files have them; "" for a class without a name
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// Reads, decodes and normalises pair i into input and the first target, each [channels,H,W] f32.
-  /// Thread-safe. Throws ConfigError for a truncated file or for NaN and fill values in the data, naming
+  /// Reads, decodes and normalises pair i into input and the first target, each [channels,H,W] f32;
+  /// thread-safe. Throws ConfigError for a truncated file or for NaN and fill values in the data, naming
   /// file, time step and channel.
   virtual void read(int64_t i, float* input, float* target) const = 0;
   /// All tensors of a sample. A dataset with more than input and target (a mask) overrides this and
@@ -117,15 +117,15 @@ void require_data(const RunSpec& spec);
 /// True when a run needs statistics of data.train and names no files with them.
 bool needs_statistics(const DataSpec& data, const SampleShape& want);
 
-/// Starts a child process (model/data/foreign.h) that computes those statistics; the returned function waits
-/// for them and may be called once. For one process, when needs_statistics() and before MPI, threads and
-/// devices start. Both throw ConfigError, the function also for whatever open_dataset refuses in data.train.
+/// Starts a child process (model/data/foreign.h) that computes these statistics; the returned function, which
+/// may be called once, waits for them and throws ConfigError for whatever open_dataset refuses in data.train.
+/// To be called by one process, before MPI, threads and devices start, when needs_statistics().
 std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape want);
 
-/// Opens data.train or data.valid (or, when `path` is empty, noise made in memory), and checks the file's
-/// shape against `want` before it reads data. `known`: the statistics, when needs_statistics(); null: they
-/// are computed here; empty: samples stay in physical units with NaN for masked points, and only `path` is
-/// opened. Throws ConfigError.
+/// Opens data.train or data.valid (or, when `path` is empty, noise made in memory), and throws ConfigError if
+/// the file's shape is not `want` before it reads data. `known`: the statistics, when needs_statistics();
+/// null: they are computed here; empty: samples stay in physical units with NaN for masked points, and only
+/// `path` is opened.
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
                                       SampleShape want, const Statistics* known = nullptr);
 

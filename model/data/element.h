@@ -32,9 +32,8 @@ struct Packing {
 /// True when a packed value means "no data".
 bool is_missing(double packed, const Packing& packing);
 
-/// Unpacks n elements to f32, computing in double. Returns the index of the first missing element, or -1. A
-/// NaN in a floating-point file stays NaN and does not count as missing. `gaps`: missing elements become NaN
-/// and are not reported.
+/// Unpacks n elements to f32, computing in double, and returns the index of the first missing element or -1;
+/// a NaN in the file does not count as missing. `gaps`: missing elements become NaN and are not reported.
 int64_t unpack(const void* raw, Element element, int64_t n, const Packing& packing, float* out,
                bool gaps = false);
 

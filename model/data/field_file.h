@@ -53,7 +53,7 @@ class FieldFile {
   virtual ~FieldFile() = default;
   const FieldInfo& info() const { return info_; }
   /// Reads step t, the first crop.height rows and crop.width columns of every channel, into out [C,H,W];
-  /// normalises when `norm` is given and not empty. Thread-safe. Throws ConfigError naming file, time step
+  /// normalises when `norm` is given and not empty. Thread-safe; throws ConfigError naming file, time step
   /// and channel when data are truncated, corrupt, NaN, infinite or missing.
   void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const {
     read_step(t, {.height = crop.height, .width = crop.width}, norm, out, false);

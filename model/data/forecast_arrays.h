@@ -15,7 +15,7 @@ namespace isobar {
 
 class ForecastArrays {
  public:
-  /// Throws ConfigError where the file cannot be written.
+  /// Throws ConfigError when the file cannot be written.
   ForecastArrays(std::string path, const SampleShape& shape, std::vector<std::string> names);
   void append(const float* fields);                               // [C,H,W] in physical units
   void append_classes(const float* probabilities, int64_t rows);  // [rows, classes]

@@ -19,7 +19,7 @@ namespace isobar {
 
 class ForecastFile {
  public:
-  /// `about`: global attributes. Throws ConfigError where the file cannot be written.
+  /// `about`: global attributes. Throws ConfigError when the file cannot be written.
   ForecastFile(std::string path, const std::map<std::string, std::string>& about, int64_t samples,
                const SampleShape& shape, const std::vector<std::string>& names, const Coordinates& at,
                const std::string& what = "forecast of ",  // before each name, in its long_name

@@ -35,9 +35,9 @@ std::string read_foreign(const std::string& path, const std::string& key, const 
                          const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work,
                          const ChildProgress& seen = {});
 
-/// Opens the files in a child and has the library do what ranks will need: walk chunk indexes and, for data
-/// that it decodes itself, read up to 1 GiB spread over the steps. For other data it reads a corner of the
-/// first and last step. `also` is called for each file; both throw ConfigError.
+/// Opens the files in a child and calls `also` for each; both may throw ConfigError. Has the library do what
+/// ranks will need: walk chunk indexes, read up to 1 GiB of data that only it decodes, and a corner of the
+/// first and last step.
 void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice,
                     const std::function<void(const FieldInfo&)>& also = {});
 

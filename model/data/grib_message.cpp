@@ -10,7 +10,7 @@ namespace isobar {
 
 namespace {
 
-constexpr size_t kIndicator = 16, kEnd = 4;  // sections 0 and 8, in bytes
+constexpr size_t kIndicator = 16, kEnd = 4;  // bytes of sections 0 and 8
 constexpr int kData = 7, kBitmap = 6;
 constexpr std::byte kAsBefore{254};  // reuse the bitmap of an earlier field
 

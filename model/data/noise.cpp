@@ -71,7 +71,7 @@ class Noise : public Dataset {
     for (int64_t k = 1; k < shape_.steps; ++k)
       make(newest + (shape_.first_step + k) * dt_, shape_.target, *next++);
     if (shape_.known == 0) return;
-    FieldShape one = shape_.input;  // the last channels of a state
+    FieldShape one = shape_.input;  // a state; its last channels are the `known` ones
     one.channels = shape_.of_a_time();
     const int64_t count = shape_.known * one.height * one.width;
     std::vector<float> state(static_cast<size_t>(one.size()));

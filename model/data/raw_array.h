@@ -44,7 +44,7 @@ class RawArray {
   virtual Index chunk() const { return {}; }  // {} when contiguous
   /// The layout of the bytes in the file.
   virtual StorageLayout layout() const = 0;
-  /// Reads prod(count) elements. Thread-safe. Throws ArrayError.
+  /// Reads prod(count) elements; thread-safe. Throws ArrayError.
   virtual void read(const Index& start, const Index& count, void* out) const = 0;
   /// Like read(), and reports every element once, in order, so that the caller can process elements while
   /// they are in cache.

@@ -22,7 +22,8 @@ class ZarrStore {
     int64_t bytes = -1;  // -1: all
   };
   virtual ~ZarrStore() = default;
-  /// False when there is no such key. Thread-safe. Throws ArrayError: unreadable, or shorter than the part.
+  /// Reads a part; false when there is no such key. Thread-safe; throws ArrayError: unreadable, or shorter
+  /// than the part.
   virtual bool read(const std::string& key, Part part, std::vector<std::byte>& out) const = 0;
   /// Reads a part of `bytes` bytes straight to `out`; `arrived` as in read_exactly.
   virtual bool read_to(const std::string& key, Part part, std::byte* out, int64_t bytes,

@@ -38,8 +38,8 @@ CheckpointState load_checkpoint(const std::filesystem::path& checkpoint, const P
 /// Deletes all checkpoints of a run but the last `keep` and the best.
 void keep_last(const std::filesystem::path& run_dir, int64_t keep);
 /// Loads only weights, of another training of the net; absent adapters keep their values. `from`: a run, a
-/// checkpoint or a safetensors file, which is verified by its digest if it belongs to a checkpoint. Throws
-/// ConfigError naming train.init_from.
+/// checkpoint or a safetensors file, verified by its digest if it belongs to a checkpoint; errors name
+/// train.init_from.
 void load_first_weights(const std::filesystem::path& from, const Plan& plan, float* params, void* params16,
                         const Meeting& all);
 

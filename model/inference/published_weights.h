@@ -18,9 +18,9 @@ enum class Adapters : uint8_t { merged, apart };
 /// for a net without a published form, or with other adapters.
 int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, const std::filesystem::path& to,
                         Adapters adapters = Adapters::merged);
-/// `named`: the file's name in errors. Adapters stay separate if the spec has adapters, else they are merged;
-/// returns the number of merged weights. Throws ConfigError naming a tensor that is missing, has another
-/// shape or is unknown. Values are read only for tensors that match the net.
+/// Adapters stay separate if the spec has adapters, else they are merged; returns the number of merged
+/// weights. Throws ConfigError, with `named` as the file's name, for a tensor that is missing, has another
+/// shape or is unknown, before it reads any values.
 int64_t import_published_weights(const RunSpec& spec, const NamedWeights& file, const std::string& named,
                                  const std::filesystem::path& to);
 

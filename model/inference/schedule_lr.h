@@ -24,10 +24,10 @@ inline double base_learning_rate(const TrainSpec& t) {
   return t.lr_scaling == "sqrt" ? t.lr * std::sqrt(larger) : t.lr_scaling == "linear" ? t.lr * larger : t.lr;
 }
 
-/// State of torch.optim.lr_scheduler.ReduceLROnPlateau (mode min, threshold_mode rel, eps 1e-8). An
-/// improvement is a loss below best * (1 - lr_threshold); after more than lr_patience validations without
-/// one, the rate is multiplied by lr_gamma, down to lr_min, and the next lr_cooldown validations are ignored.
-/// A validation before the first step is not observed.
+/// State of torch.optim.lr_scheduler.ReduceLROnPlateau (mode min, threshold_mode rel, eps 1e-8), from the
+/// validations after the first step. An improvement is a loss below best * (1 - lr_threshold); after more
+/// than lr_patience validations without one, the rate is multiplied by lr_gamma, down to lr_min, and the next
+/// lr_cooldown validations are ignored.
 struct Plateau {
   double best = std::numeric_limits<double>::infinity();
   int64_t bad = 0, cooldown = 0;  // validations without improvement; validations left to ignore
