@@ -82,7 +82,7 @@ class Round:
             self.start_sweep()
         if self.report is None or self.report.poll() is not None: self.start_report()
         blow = dice.choice(["sweep", "trial", "supervisor", "database", "report", "report"])
-        if blow == "database":  # in the middle of writing, which its files tell
+        if blow == "database":  # in the middle of writing, as its files show
             deadline = time.time() + 2
             while time.time() < deadline and self.sweep.poll() is None:
                 if any((self.results / f"index.sqlite{s}").exists() for s in ("-journal", ".new", ".new-journal")):
@@ -233,7 +233,7 @@ class Shared:
             try:
                 events.append(json.loads(line))
             except ValueError:
-                pass  # torn by a kill
+                pass  # truncated by a kill
         return events
 
     def steps_done(self):
@@ -252,7 +252,7 @@ class Shared:
 
     def blow(self, child):
         """Kills it, or its mpiexec, or one of its ranks, after a random while, or lets it come to its end."""
-        # By the clock, or once it has got somewhere, which on a busy machine is another time each time.
+        # Kills by the clock, or after some progress, which takes a varying time on a busy machine.
         until, more = time.time() + dice.choice([0.05, 0.5, 2, 60, 60]) * dice.uniform(0.5, 1.5), dice.randrange(12)
         begun = sum(e["event"] == "checkpoint" for e in self.events())
         while child.poll() is None and time.time() < until:
@@ -260,7 +260,7 @@ class Shared:
             time.sleep(0.01)
         time.sleep(dice.uniform(0, 0.02))
         if child.poll() is not None: return
-        # All of them are one program or mpiexec; a rank, the launcher and the command die alike.
+        # Any of its processes: a rank, the launcher or the command.
         victims = [p for p in processes(self.tag) if p != os.getpid()]
         if victims: kill(dice.choice(victims), "training")
         try:
@@ -285,7 +285,7 @@ class Shared:
         else:
             options = {"resume": self.out, "seed": self.seed}
         child = self.start(**options)
-        if kind == "two":  # whoever comes second finds it in use, or at its end
+        if kind == "two":  # the second finds the directory in use, or the run finished
             second = self.start(**options)
             second.communicate()
         if refused:
@@ -300,7 +300,7 @@ class Shared:
         check(not [p for p in processes(self.tag) if p != os.getpid()], "ranks left behind")
         self.look()
         if self.steps_done() and not any(self.out.glob("checkpoints/step-????????")):
-            self.over = True  # killed before its first checkpoint: nobody can go on with it
+            self.over = True  # killed before its first checkpoint: cannot be resumed
 
     def look(self):
         """Takes down the checkpoints that were announced since the last look."""
@@ -316,7 +316,7 @@ class Shared:
                 self.verify(folder, self.spec)
             if e["event"] == "run_end" and e["status"] == "ok": self.over = True
         self.seen = len(events)
-        # One may be there that a kill kept from being announced: it is as whole as the others.
+        # A checkpoint that a kill kept from being announced must be intact as well.
         for folder in self.out.glob("checkpoints/step-????????"):
             if str(folder) not in self.kept: self.verify(folder, self.spec)
 
@@ -344,13 +344,13 @@ class Shared:
 
 def trainings(home, seconds):
     deadline, attempts, checkpoints, runs = time.time() + seconds, 0, 0, 0
-    while time.time() < deadline or (not checkpoints and runs < 10):  # there is something to lose
+    while time.time() < deadline or (not checkpoints and runs < 10):  # until there are checkpoints to lose
         shared = Shared(home / f"shared{runs}", dice.choice([30, 300]))
         shared.home.mkdir()
         while not shared.over and (time.time() < deadline or not shared.kept):
             shared.attempt()
             attempts += 1
-        for kind in ("anew", "middle", "other seed"):  # whoever comes afterwards finds all taken
+        for kind in ("anew", "middle", "other seed"):  # must be refused: the run is finished
             if shared.kept or kind == "anew": shared.attempt(kind)
         shared.judge()
         checkpoints, runs = checkpoints + len(shared.kept), runs + 1

@@ -91,7 +91,7 @@ def commands_of(text):
             if call := re.match(r"\s*(?:\S+=\S+ )*(?:mpiexec [^i]*)?(?:\S*/)?isobar ([a-z].*)", part):
                 try:
                     yield text.count("\n", 0, m.start()) + 1, shlex.split(call[1])
-                except ValueError:  # a quote that the split above took apart
+                except ValueError:  # a quoted string that the split above has cut
                     continue
 
 

@@ -1,5 +1,5 @@
-// Where this checkout and its build lie. The only file that is told is paths.cpp: every other object of the
-// tests is then the same in all checkouts of a machine, and a compiler cache shares it.
+// Paths of this checkout and its build. Only paths.cpp is compiled with them, so that a compiler cache can
+// share all other objects of the tests between checkouts.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@ namespace isobar {
 
 std::string source_dir();
 std::string build_dir();
-/// One of the tests' own libraries that are preloaded under a command.
+/// The path of one of the tests' own preload libraries.
 std::string preload(const std::string& name);
 
 }  // namespace isobar

@@ -15,7 +15,7 @@ class Pattern {
   ~Pattern() { regfree(&compiled_); }
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;
-  /// The first match that begins at `from` or later.
+  /// The first match at or after `from`.
   Match in(const std::string& text, size_t from) const {
     regmatch_t at{static_cast<regoff_t>(from), static_cast<regoff_t>(text.size())};
     if (regexec(&compiled_, text.c_str(), 1, &at, REG_STARTEND | (from > 0 ? REG_NOTBOL : 0)) != 0) return {};

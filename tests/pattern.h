@@ -1,5 +1,4 @@
-// Texts searched by POSIX extended regular expressions (regcomp): std::regex takes three seconds to compile
-// in every program that has it.
+// Search by POSIX extended regular expressions (regcomp), because std::regex is slow to compile.
 //
 //   found(page, ">[0-9]+<");   replaced(text, "bytes: [0-9]+", "bytes: 8");
 #pragma once
@@ -7,13 +6,13 @@
 
 namespace isobar {
 
-/// Where the first match begins and how many characters it has; npos: there is none.
+/// Position and length of the first match; npos: no match.
 struct Match {
   size_t begin = std::string::npos, size = 0;
 };
 Match first_match(const std::string& text, const std::string& pattern);
 bool found(const std::string& text, const std::string& pattern);
-/// With every match replaced.
+/// The text with every match replaced.
 std::string replaced(const std::string& text, const std::string& pattern, const std::string& by);
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// The largest of errors, among which a NaN is the worst: std::max would drop it, and a test of it pass.
+// The larger of two errors, where NaN counts as the largest: std::max would drop it and the test would pass.
 //
 //   for (…) most = worst(most, std::abs(ours / theirs - 1));
 #pragma once

@@ -17,7 +17,7 @@ using nlohmann::json;
 struct TraceRank {
   std::map<int64_t, double> steps;      // number -> seconds
   std::map<std::string, OpRecord> ops;  // inside the steps
-  bool on_device = false;               // kernels of an accelerator are among them
+  bool on_device = false;               // includes kernels of an accelerator
   std::vector<std::string> notes;
 };
 
@@ -26,7 +26,7 @@ std::string lower(std::string s) {
   return s;
 }
 
-// By the words that kernels of cuBLAS, CUTLASS, cuDNN, FlashAttention, NCCL and ATen have in their names.
+// The kind of an op, from words in kernel names of cuBLAS, CUTLASS, cuDNN, FlashAttention, NCCL and ATen.
 std::string kind_of(const std::string& name) {
   const std::string s = lower(name);
   const auto has = [&](std::initializer_list<const char*> words) {
@@ -62,7 +62,7 @@ TraceRank read_rank(const std::string& file) {
   TraceSteps trace = steps_of_trace(file, events);
   TraceRank out{std::move(trace.seconds), {}, trace.on_device, std::move(trace.notes)};
   std::vector<const TraceEvent*>& work = trace.work;
-  // Without a device ops nest: only the outermost of a thread counts.
+  // Without a device ops nest, so only the outermost op of a thread counts.
   std::sort(work.begin(), work.end(), [](const TraceEvent* a, const TraceEvent* b) {
     return std::tuple(a->thread, a->begin, -a->end) < std::tuple(b->thread, b->begin, -b->end);
   });
@@ -73,7 +73,7 @@ TraceRank read_rank(const std::string& file) {
       if (e->end <= end) continue;
       end = e->end;
     }
-    std::string name = e->name;  // autograd names what it evaluates at the end of a long prefix
+    std::string name = e->name;  // drops autograd's long prefix
     if (const std::string prefix = "autograd::engine::evaluate_function: "; name.starts_with(prefix))
       name.erase(0, prefix.size());
     const std::string kind = kind_of(name), path = "kernel/" + name.substr(0, 96);
@@ -87,7 +87,7 @@ TraceRank read_rank(const std::string& file) {
   return out;
 }
 
-/// The slowest rank's of the steps that all traces have.
+/// The slowest rank's time of each step that all traces have.
 std::map<int64_t, double> slowest_steps(const std::vector<std::string>& traces,
                                         const std::vector<TraceRank>& ranks) {
   std::map<int64_t, double> out = ranks.front().steps;

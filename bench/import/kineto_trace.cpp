@@ -21,10 +21,10 @@ using nlohmann::json;
 
 constexpr int kEventDepth = 64;
 constexpr int64_t kEventValues = 100'000;
-constexpr double kAhead = 0.05;   // of a step, by which kernels end behind its mark where the host runs ahead
-constexpr double kCutWork = 0.5;  // of the other steps' work, below which the last one was cut off
-constexpr double kCutTime = 0.5;  // of the other marks' time, where the work is seen on the device alone
-constexpr double kCutAlone = 0.25;  // of the shortest other mark, where no work is seen
+constexpr double kAhead = 0.05;     // of a step: if kernels end later after its mark, the host runs ahead
+constexpr double kCutWork = 0.5;    // of the other steps' work: a last step with less was cut off
+constexpr double kCutTime = 0.5;    // of the other marks' time, if work is only seen on the device
+constexpr double kCutAlone = 0.25;  // of the shortest other mark, if no work is seen
 
 std::string lower_case(std::string s) {
   std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -36,7 +36,7 @@ double number_of(const json& e, const char* key) {
   return it != e.end() && it->is_number() ? it->get<double>() : 0;
 }
 
-// Threads, streams and processes are numbers, but for a few that the profiler names.
+// Threads, streams and processes are numbers, except for a few that the profiler names.
 int64_t place_of(const json& e, const char* key) {
   const auto it = e.find(key);
   if (it == e.end()) return 0;
@@ -92,7 +92,7 @@ bool is_launch(const TraceEvent& e) {
          (e.category.ends_with("runtime") || e.category.ends_with("driver"));
 }
 
-/// The mark that a time lies in; none: before, behind or between them.
+/// The mark that contains a time; none: before, after or between marks.
 std::optional<size_t> mark_at(const std::vector<Mark>& marks, double time) {
   auto at =
       std::upper_bound(marks.begin(), marks.end(), time, [](double t, const Mark& m) { return t < m.begin; });
@@ -100,8 +100,7 @@ std::optional<size_t> mark_at(const std::vector<Mark>& marks, double time) {
   return static_cast<size_t>(at - marks.begin());
 }
 
-/// Times at which device work was launched, by correlation; empty where most of it has no launch in the
-/// trace.
+/// Launch times of device work by correlation; empty when most of it has no launch in the trace.
 std::unordered_map<int64_t, double> launches_of(const std::vector<TraceEvent>& events) {
   std::unordered_map<int64_t, double> out;
   for (const TraceEvent& e : events)
@@ -120,7 +119,7 @@ double median_of(const std::vector<Mark>& marks, double (*what)(const Mark&)) {
   return quantile(v, 0.5);
 }
 
-/// A profile that ends within a step leaves a mark of it that is shorter than the step.
+/// True when the profile ended within the last step, whose mark is then shorter than the step.
 bool last_is_cut(const std::vector<Mark>& marks, bool by_host) {
   if (marks.size() < 2) return false;
   const Mark& last = marks.back();
@@ -163,7 +162,7 @@ class TraceReader {
   }
 
  private:
-  /// When the host asked for it; of what has no launch in the trace, when it began.
+  /// The launch time of an event, or its begin if the trace has no launch.
   double asked_at(const TraceEvent& e) const {
     const auto at = launches_.find(e.correlation);
     return at == launches_.end() ? e.begin : at->second;
@@ -186,7 +185,7 @@ class TraceReader {
     marks_.pop_back();
   }
 
-  /// The end of each step's last kernel; empty where no kernel shows its step.
+  /// The end of each step's last kernel; empty when kernels cannot be assigned to steps.
   std::vector<double> kernel_ends() const {
     std::vector<const TraceEvent*> kernels;
     for (const TraceEvent& e : events_)
@@ -203,7 +202,8 @@ class TraceReader {
     return ends;
   }
 
-  /// Without launches: each step has the same kernels in the same order, else an equal share of their time.
+  /// Without launches, steps are assumed to repeat the same kernels in the same order, else to have equal
+  /// shares of their time.
   std::vector<double> ends_by_repetition(std::vector<const TraceEvent*> kernels) const {
     if (kernels.empty()) return {};
     std::sort(kernels.begin(), kernels.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
@@ -222,7 +222,8 @@ class TraceReader {
     return ends;
   }
 
-  /// Marks time what the host did, not what the step took, where kernels end behind them.
+  /// Replaces host marks by kernel ends when kernels end after the marks, which then time only the host's
+  /// part.
   void believe_kernels() {
     for (size_t i = 1; i < marks_.size(); ++i)
       if (marks_[i].process != marks_[0].process) return;  // several ranks in one trace
@@ -251,7 +252,7 @@ class TraceReader {
     const double first = marks_.front().begin, last = marks_.back().end;
     for (const TraceEvent& e : events_) {
       const bool counts = out_.on_device ? is_device_work(e) : e.category == "cpu_op";
-      // Kernels run behind the host that launched them: those of the last step may end after its mark.
+      // Kernels lag behind the host, so those of the last step may end after its mark.
       const bool inside = e.begin >= first && (out_.on_device || e.end <= last);
       const bool cut = cut_ && launches_.contains(e.correlation) && asked_at(e) >= *cut_;
       if (counts && inside && !cut) out_.work.push_back(&e);
@@ -262,7 +263,7 @@ class TraceReader {
   std::vector<Mark> marks_;
   const std::unordered_map<int64_t, double> launches_;
   bool ops_ = false;
-  std::optional<double> cut_;  // begin of the step that was left out
+  std::optional<double> cut_;  // begin of the omitted step
   TraceSteps out_;
 };
 
@@ -270,10 +271,11 @@ class TraceReader {
 
 std::vector<TraceEvent> trace_events(const std::string& file) {
   std::vector<TraceEvent> out;
-  std::string section;  // the key of the outermost object that is read
+  std::string section;  // current key of the outermost object
   bool found = false;
-  int64_t values = 0;  // of one event
-  // Events are taken as they come and dropped: a trace of a gigabyte would be many of them as a document.
+  int64_t values = 0;  // in one event
+  // Events are processed and dropped during parsing, because the document of a large trace would take a
+  // multiple of its size.
   const auto take = [&](int depth, json::parse_event_t what, json& j) {
     if (what == json::parse_event_t::key && depth == 1) section = j.get<std::string>();
     const bool events = section == "traceEvents";

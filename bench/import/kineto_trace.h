@@ -1,5 +1,5 @@
-// A trace of PyTorch's profiler (Kineto), as Chrome's trace events: what its ProfilerStep marks, its kernels
-// and the calls that launched them say of steps.
+// Step times from a trace of PyTorch's profiler (Kineto, Chrome trace events): ProfilerStep marks, kernels,
+// and the calls that launched them.
 //
 //   const TraceRank rank = read_trace("trace.json.gz");
 #pragma once
@@ -12,22 +12,22 @@ namespace isobar {
 
 struct TraceEvent {
   std::string name, category;
-  int64_t process = 0, thread = 0, correlation = 0;  // of a kernel and the call that launched it
+  int64_t process = 0, thread = 0, correlation = 0;  // links a kernel and its launch
   double begin = 0, end = 0;                         // microseconds
 };
 
-/// Complete events ("ph": "X") of a trace. Throws ConfigError naming the byte where it is no JSON.
+/// Complete events ("ph": "X") of a trace. Throws ConfigError naming the byte at which the JSON is invalid.
 std::vector<TraceEvent> trace_events(const std::string& file);
 
 struct TraceSteps {
-  std::map<int64_t, double> seconds;    // by the number in ProfilerStep#7
-  std::vector<const TraceEvent*> work;  // kernels and copies in them; without a device, ops that nest
+  std::map<int64_t, double> seconds;    // by N of ProfilerStep#N
+  std::vector<const TraceEvent*> work;  // kernels and copies; without a device, nested ops
   bool on_device = false;
-  std::vector<std::string> notes;  // what was left out, and where kernels were believed
+  std::vector<std::string> notes;  // omissions, and steps timed by kernels
 };
 
-/// Steps by the marks of the host; by the ends of their kernels where the host ran ahead of those. A last
-/// step that the trace's end cut off is left out.
+/// Times steps by the host's marks, or by the ends of their kernels if the host ran ahead of the device.
+/// Omits a last step that the trace's end cuts off.
 TraceSteps steps_of_trace(const std::string& file, const std::vector<TraceEvent>& events);
 
 }  // namespace isobar

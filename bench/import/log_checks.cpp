@@ -13,11 +13,11 @@
 namespace isobar {
 namespace {
 
-constexpr double kRateFactor = 1.15;  // printed and computed rates: rounding, and what a timer leaves out
-constexpr double kFlopsFactor = 3;    // programs count attention, heads and recomputation in their own way
-constexpr double kClockShare = 0.8;   // a step takes no longer than the clock says, ...
-constexpr double kClockFactor = 20;   // ... nor, in every interval, 20 times less: evaluations stand in some
-constexpr double kClockSlack_s = 2;   // clocks of whole seconds
+constexpr double kRateFactor = 1.15;  // of rates: rounding, and time outside the timer
+constexpr double kFlopsFactor = 3;    // programs count attention, heads and recomputation differently
+constexpr double kClockShare = 0.8;   // steps may not take longer than the clock shows, ...
+constexpr double kClockFactor = 20;   // ... nor 20 times less in every interval; some contain evaluations
+constexpr double kClockSlack_s = 2;   // resolution of whole seconds
 
 std::string short_number(double v) {
   char s[32];
@@ -25,13 +25,13 @@ std::string short_number(double v) {
   return s;
 }
 
-/// The first line's compiles and allocates.
+/// The median without the first line, which includes compilation and allocation.
 double typical(std::vector<double> v) {
   if (v.size() > 1) v.erase(v.begin());
   return v.empty() ? 0 : quantile(v, 0.5);
 }
 
-/// Floating-point operations of a step, forward and backward, of a dense transformer; 0: not known.
+/// Floating-point operations of a step of a dense transformer, forward and backward; 0: unknown.
 double flops_of(const LoggedRun& r) {
   const auto cell = [&](const char* column) {
     const auto at = r.cells.find(column);
@@ -67,7 +67,7 @@ void check_clock(const LoggedRun& r) {
 bool StepLines::take(std::optional<double> number) {
   if (!number) return true;
   const double distance = std::max(1.0, most_ - before_);
-  // Ranks' lines and bars come up to a line late.
+  // Lines of ranks and progress bars may be one line late.
   if (!seen_.empty() && *number < most_ - 2 * distance)
     throw ConfigError(file_, "step",
                       "goes back from " + short_number(most_) + " to " + short_number(*number) +

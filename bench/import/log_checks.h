@@ -1,5 +1,5 @@
-// Second numbers of a log: what its lines print beside the times of steps, against which those are checked.
-// A disagreement is an error with both numbers.
+// Cross-checks of a log by second numbers: rates, batches and clock times in its lines must agree with the
+// step times. A disagreement is an error with both numbers.
 //
 //   StepLines lines(file);
 //   if (lines.take(iteration)) run.steps.push_back(seconds), add_rates(line, run.second);
@@ -15,30 +15,29 @@ namespace isobar {
 struct LoggedRun;
 
 struct SecondNumbers {
-  std::vector<double> samples_s, tokens_gpu_s, tflops_gpu;  // of each line of a step, where it has them
-  std::vector<double> batches;                              // samples between two lines, a step
-  double wall_s = 0, claimed_s = 0;                         // from the second such line to the last
-  std::optional<double> least_wall;                         // of two such lines, for a second that is claimed
+  std::vector<double> samples_s, tokens_gpu_s, tflops_gpu;  // one for each step line that has them
+  std::vector<double> batches;                              // samples a step between two lines
+  double wall_s = 0, claimed_s = 0;                         // from the second timed line to the last
+  std::optional<double> least_wall;  // least clock time between two lines, per claimed second
 };
 
-/// Numbers of steps as a log's lines come: a line that is drawn again, or printed by another rank, counts
-/// once.
+/// Filters step lines: a line that is redrawn, or printed by another rank too, counts once.
 class StepLines {
  public:
   explicit StepLines(std::string file) : file_(std::move(file)) {}
-  /// Throws ConfigError where the numbers begin again.
+  /// Throws ConfigError when the step numbers start again.
   bool take(std::optional<double> number);
 
  private:
   std::string file_;
   std::set<double> seen_;
-  double most_ = 0, before_ = 0;  // the two largest
+  double most_ = 0, before_ = 0;  // the two largest numbers
 };
 
-/// Clock and samples between lines of steps.
+/// Measures clock time and samples between step lines.
 class StepPace {
  public:
-  /// `seconds`: of each step since the line before.
+  /// `seconds`: time of each step since the previous line.
   void add(const std::string& line, std::optional<double> number, std::optional<double> consumed,
            double seconds, SecondNumbers& to);
 
@@ -46,13 +45,13 @@ class StepPace {
   std::optional<double> number_, clock_, consumed_;
 };
 
-/// The rates that a line prints, in the words of Megatron-LM and its forks, NeMo and torchtitan.
+/// Adds the rates in a line, in the formats of Megatron-LM and its forks, NeMo and torchtitan.
 void add_rates(const std::string& line, SecondNumbers& to);
 
-/// Throws ConfigError where the run's steps contradict one of them.
+/// Throws ConfigError when the step times contradict one of these numbers.
 void check_second_numbers(const LoggedRun& r);
 
-/// Throws ConfigError(file, key, …) with both numbers where `printed` is not within a factor of `computed`.
+/// Throws ConfigError(file, key, …) with both numbers unless `printed` is within `factor` of `computed`.
 void refuse_disagreement(const std::string& file, const std::string& key, double printed, double computed,
                          const std::string& of, double factor);
 

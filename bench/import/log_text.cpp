@@ -14,7 +14,7 @@
 namespace isobar {
 namespace {
 
-constexpr int kGzipWindow = 16 + MAX_WBITS;  // gzip's header and trailer around the deflated bytes
+constexpr int kGzipWindow = 16 + MAX_WBITS;  // zlib's setting for gzip headers
 
 bool digit(char c) {
   return c >= '0' && c <= '9';
@@ -32,14 +32,14 @@ struct Inflater {
   bool ok;
 };
 
-/// Several members stand one behind the other where a file was appended to.
+/// A file that was appended to has several gzip members.
 std::string gunzip(const std::string& file, std::string& bytes) {
   Inflater in;
   std::string out;
   in.z.next_in = reinterpret_cast<Bytef*>(bytes.data());
   in.z.avail_in = static_cast<uInt>(bytes.size());
   std::array<char, 1 << 16> block;
-  in.z.avail_out = 0;  // as if a block were full: there may be more
+  in.z.avail_out = 0;  // enter the loop: there may be more output
   for (int rc = in.ok ? Z_OK : Z_MEM_ERROR; in.z.avail_in > 0 || in.z.avail_out == 0;) {
     in.z.next_out = reinterpret_cast<Bytef*>(block.data());
     in.z.avail_out = block.size();
@@ -61,7 +61,7 @@ std::string gunzip(const std::string& file, std::string& bytes) {
   return out;
 }
 
-// ---- labels: each function returns the length of one at the line's begin, 0 where there is none
+// ---- labels: each function returns the length of a label at the begin of the line, or 0
 size_t blank_behind(std::string_view s, size_t at) {
   return at < s.size() && s[at] == ' ' ? at + 1 : at;
 }
@@ -111,7 +111,7 @@ size_t ray_label(std::string_view s) {
              : 0;
 }
 
-/// "node01: " or "x1000c0s0b0n0 3: ": the name, and where the text behind it begins.
+/// "node01: " or "x1000c0s0b0n0 3: ": the name, and the position of the text after it.
 std::pair<std::string, size_t> host_before(std::string_view s) {
   size_t name = 0;
   while (name < s.size() && (letter(s[name]) || digit(s[name]) || s[name] == '-' || s[name] == '.')) ++name;
@@ -132,7 +132,7 @@ size_t compose_label(std::string_view s) {
                                                                                                   : 0;
 }
 
-/// True where `s` has at `at` what `form` says: 0 stands for a digit, a for a letter.
+/// True when `s` matches `form` at `at`: 0 stands for a digit, a for a letter.
 bool has_form(std::string_view s, size_t at, std::string_view form) {
   if (at + form.size() > s.size()) return false;
   for (size_t i = 0; i < form.size(); ++i) {
@@ -169,8 +169,8 @@ size_t time_label(std::string_view s) {
   return at == s.size() || s[at] == ' ' || s[at] == '[' ? blank_behind(s, at) : 0;
 }
 
-/// Names before the colon of lines: with a number in them, those of several lines; without, those of most,
-/// for such a word may be the log's own ("step: 10").
+/// Host names before a colon. A name with a number must occur in several lines, one without in most, because
+/// such a word may be the log's own ("step: 10").
 std::set<std::string> hosts_in(const std::vector<std::string>& lines) {
   constexpr size_t kFewest = 3, kFewestUnnumbered = 8;
   std::map<std::string, size_t> seen;
@@ -264,7 +264,7 @@ std::optional<double> clock_in(const std::string& line) {
   for (size_t at = line.find("20"); at != std::string::npos; at = line.find("20", at + 1)) {
     if (!has_form(line, at, "0000-00-00 00:00:00") && !has_form(line, at, "0000-00-00T00:00:00")) continue;
     const auto two = [&](size_t i) { return std::atof(line.substr(at + i, 2).c_str()); };
-    // Days of Howard Hinnant's civil calendar, which begins its years in March.
+    // Howard Hinnant's days_from_civil, whose years begin in March.
     const int64_t month = std::llround(two(5)), year = std::llround(100 * two(0) + two(2)) - (month <= 2);
     const int64_t of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + std::llround(two(8)) - 1;
     const int64_t days = 365 * year + year / 4 - year / 100 + year / 400 + of_year - 719468;

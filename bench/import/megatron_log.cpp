@@ -1,5 +1,4 @@
-// What Megatron-LM prints: its arguments, one "iteration" line every --log-interval steps, and memory by
-// rank.
+// Logs of Megatron-LM: its arguments, an "iteration" line every --log-interval steps, and memory by rank.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +11,7 @@ namespace {
 
 constexpr double kMiBInGiB = 1024;
 
-/// Lines like "  tensor_model_parallel_size ...... 4" between the marks.
+/// The lines like "tensor_model_parallel_size ...... 4" between the marks.
 class Arguments {
  public:
   explicit Arguments(const std::vector<std::string>& lines, const std::string& file) {
@@ -31,7 +30,7 @@ class Arguments {
     }
   }
   bool empty() const { return values_.empty(); }
-  /// "" where it is not there, or None.
+  /// "" when absent or None.
   std::string text(const std::string& name) const {
     const auto at = values_.find(name);
     return at == values_.end() || at->second == "None" ? "" : at->second;
@@ -70,8 +69,7 @@ std::string zero_of(const Arguments& a) {
   return a.yes("use_distributed_optimizer") ? "1" : "0";
 }
 
-/// Transformer Engine takes flash kernels unless it is told otherwise; Megatron's own layers fuse the
-/// softmax.
+/// Transformer Engine uses flash kernels by default; Megatron's own layers fuse the softmax.
 std::string attention_of(const Arguments& a) {
   const std::string backend = a.text("attention_backend");
   if (backend.find("unfused") != std::string::npos) return "fused";
@@ -79,7 +77,7 @@ std::string attention_of(const Arguments& a) {
   return a.text("transformer_impl") == "transformer_engine" ? "flash2" : "fused";
 }
 
-/// The time of an iteration; forks print seconds.
+/// The time of an iteration; forks print it in seconds.
 std::optional<double> seconds_in(const std::string& line) {
   if (const auto ms = number_after(line, "elapsed time per iteration (ms):")) return 1e-3 * *ms;
   return number_after(line, "elapsed time per iteration (s):");
@@ -142,7 +140,7 @@ void read_megatron_log(const std::string& text, LoggedRun& r) {
     if (!seconds) continue;
     const auto own = number_after(line, "global batch size:");
     if (own) last = *own;
-    // Batches that grow at a training's begin are no steps of the batch that the arguments name.
+    // Skips steps of a batch-size ramp-up, whose batch is not that of the arguments.
     if (own && batch > 0 && *own != batch) continue;
     const auto iteration = number_after(line, "iteration ");
     if (!(*seconds > 0) || !taken.take(iteration)) continue;

@@ -1,7 +1,7 @@
-// What MLPerf's loggers print: one event a line, ":::MLLOG {…}". Between block_start and block_stop nothing
-// but training happens, and both count: samples (since 2023), tokens (GPT-3, Llama 3.1 405B of NeMo), and in
-// some logs of version 4.0 steps at a block's begin and samples at its end. Others print the time of a step
-// (version 5) or the throughput alone. Net and layout stand in none of them.
+// Logs of MLPerf's loggers: one event a line, ":::MLLOG {…}". Only training happens between block_start and
+// block_stop, both of which have a count: samples (since 2023), tokens (NeMo's GPT-3 and Llama 3.1 405B), or
+// in some logs of version 4.0 steps at the start and samples at the stop. Others print only the time of a
+// step (version 5) or the throughput. None describes net or layout.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,8 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kShortestStep_s = 0.02;    // of a benchmark's net: a shorter one takes tokens for samples
-constexpr double kThroughputFactor = 1.15;  // its timer leaves some things out that a block holds
+constexpr double kShortestStep_s = 0.02;    // a shorter one comes from tokens taken for samples
+constexpr double kThroughputFactor = 1.15;  // its timer omits parts of a block
 
 std::optional<double> number_in(const json& j, const char* key) {
   const auto at = j.is_object() ? j.find(key) : j.end();
@@ -44,9 +44,9 @@ std::optional<LoggedEvent> event_in(const std::string& line) {
 
 struct Block {
   double seconds = 0;
-  std::optional<double> begin, end;  // as counted
-  std::vector<double> throughputs;   // printed within it
-  bool samples = false;              // by the name of the count
+  std::optional<double> begin, end;  // counts
+  std::vector<double> throughputs;   // printed within the block
+  bool samples = false;              // the count's name says samples
 };
 
 std::optional<double> count_at(const LoggedEvent& e) {
@@ -55,7 +55,7 @@ std::optional<double> count_at(const LoggedEvent& e) {
   return std::nullopt;
 }
 
-/// "first_epoch_num" is a block's begin, and "epoch_count" its length.
+/// "first_epoch_num" is the block's start, "epoch_count" its length.
 std::optional<double> end_of(const LoggedEvent& stop) {
   const auto first = number_in(stop.metadata, "first_epoch_num");
   if (!first) return count_at(stop);
@@ -104,9 +104,10 @@ std::string count_text(double v) {
   return s;
 }
 
-/// A block begins where the one before ended; some logs count steps at one of them, samples at the other.
+/// Converts starts and stops to one unit. A block starts where the previous one stopped, but some logs count
+/// steps at one of them and samples at the other.
 void one_unit(std::vector<Block>& blocks, double batch, LoggedRun& r) {
-  double ratio = 0;  // of a block's end to the next one's begin
+  double ratio = 0;  // of a block's stop to the next start
   for (size_t i = 1; i < blocks.size(); ++i) {
     const auto &before = blocks[i - 1].end, &begin = blocks[i].begin;
     if (!before || !begin || (*before == 0 && *begin == 0)) continue;
@@ -130,7 +131,8 @@ void one_unit(std::vector<Block>& blocks, double batch, LoggedRun& r) {
   r.notes.push_back(std::string("blocks ").append(both).append(" were multiplied by the batch"));
 }
 
-/// True where counts are tokens: whole batches of them, and too many for samples where the log calls them so.
+/// True when counts are tokens: whole batches of tokens, and too many to be samples even if the log calls
+/// them so.
 bool counts_tokens(const std::vector<Block>& blocks, double batch, double seq) {
   return seq > 1 && std::all_of(blocks.begin(), blocks.end(), [&](const Block& b) {
            const double counted = *b.end - *b.begin;
@@ -139,7 +141,7 @@ bool counts_tokens(const std::vector<Block>& blocks, double batch, double seq) {
          });
 }
 
-/// Samples or tokens a second, whichever it is.
+/// The printed throughput may be in samples or tokens a second.
 void check_throughput(const LoggedRun& r, const Block& b, double samples) {
   if (b.throughputs.empty() || !(b.seconds > 0)) return;
   const double printed = quantile(b.throughputs, 0.5), rate = samples / b.seconds;
@@ -180,7 +182,7 @@ void take_blocks(std::vector<Block> blocks, double batch, LoggedRun& r) {
   if (tokens) r.notes.push_back("blocks count tokens: " + count_text(batch * seq) + " are a step");
 }
 
-/// Steps where no block counts: the times that the logger prints, else what its throughput makes.
+/// Steps of logs without counts in blocks: the printed step times, else times from the throughput.
 void take_tracked(const MlperfEvents& e, LoggedRun& r) {
   if (!e.step_times.empty()) {
     r.steps = e.step_times;

@@ -1,6 +1,5 @@
-// The output of nccl-tests (and of rccl-tests, which prints the same): a header of ranks and devices, then a
-// line a size: size count type redop root time algbw busbw #wrong, out of place and in place; times in
-// microseconds.
+// The output of nccl-tests and rccl-tests: a header of ranks and devices, then a line for each size: size
+// count type redop root time algbw busbw #wrong, out of place and in place; times in microseconds.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -40,11 +39,10 @@ std::string named_in(const std::string& text) {
   return "";
 }
 
-// What the predictor counts for a ring (perfmodel/step/collective.h), as far as the tier in question has to
-// do with it.
+// The predictor's terms of a ring (perfmodel/step/collective.h) for one tier.
 struct Link {
-  double messages = 0, bytes = 0;  // one after the other; of one rank's link
-  double other_s = 0;              // messages inside the hosts, at the price that they have
+  double messages = 0, bytes = 0;  // sequential messages; bytes on a rank's link
+  double other_s = 0;              // messages within hosts, at the machine's current price
 };
 Link ring_of(const CollectiveTime& c, const Machine& m) {
   const auto n = static_cast<double>(c.ranks), h = static_cast<double>(c.hosts);
@@ -75,8 +73,8 @@ std::optional<RankLine> rank_in(const std::string& line, const std::vector<std::
   return out;
 }
 
-/// The ranks of a communicator and their hosts: 0 to n - 1, each once; groups (NCCL_TESTS_SPLIT) are as
-/// large.
+/// The numbers of ranks and hosts of a communicator. Ranks must be 0 to n - 1, each once; groups
+/// (NCCL_TESTS_SPLIT) must have equal sizes.
 std::pair<int64_t, int64_t> world_of(const std::string& file, const std::vector<RankLine>& lines) {
   std::map<int64_t, const RankLine*> by_rank;
   std::map<int64_t, std::vector<const RankLine*>> groups;
@@ -114,14 +112,14 @@ std::pair<int64_t, int64_t> world_of(const std::string& file, const std::vector<
   return {static_cast<int64_t>(first.size()), static_cast<int64_t>(std::max<size_t>(1, hosts.size()))};
 }
 
-/// The factor from algbw to the bandwidth of a bus in nccl-tests.
+/// nccl-tests' factor from algbw to busbw.
 double bus_factor(const std::string& collective, int64_t ranks) {
   const auto n = static_cast<double>(ranks);
   if (collective == "broadcast") return 1;
   return (collective == "all_reduce" ? 2 : 1) * (n - 1) / n;
 }
 
-/// Bandwidths follow from size, time and ranks: numbers that disagree are of another run, or another
+/// Checks that bandwidths follow from size, time and ranks; otherwise the row is of another run or
 /// collective.
 void check_row(const std::string& file, const CollectiveTime& r, int line) {
   const std::string at = "line " + std::to_string(line);
@@ -147,10 +145,10 @@ void check_row(const std::string& file, const CollectiveTime& r, int line) {
 
 struct Table {
   size_t time_at = 5;         // column
-  bool counts_wrong = false;  // "#wrong", and not the largest "error" of versions before 2.12
+  bool counts_wrong = false;  // has "#wrong" instead of the largest "error" (before 2.12)
 };
 
-/// "# size count type redop root time ...": columns one to the left of the header's words
+/// Parses "# size count type redop root time ...", where the "#" shifts words by one column
 void read_titles(const std::vector<std::string>& words, Table& t) {
   const auto at = std::find(words.begin(), words.end(), "time");
   if (at == words.end() || std::find(words.begin(), words.end(), "size") == words.end()) return;
@@ -161,7 +159,7 @@ void read_titles(const std::vector<std::string>& words, Table& t) {
 std::optional<CollectiveTime> row_in(const std::string& file, const std::vector<std::string>& words,
                                      const Table& t, int number) {
   double bytes = 0, us = 0, algbw = 0, busbw = 0, wrong = 0;
-  if (!number_of(words[0], &bytes)) return std::nullopt;  // what the launcher printed
+  if (!number_of(words[0], &bytes)) return std::nullopt;  // a launcher's line
   const std::string at = "line " + std::to_string(number);
   if (words.size() < t.time_at + 3 || !number_of(words[t.time_at], &us) ||
       !number_of(words[t.time_at + 1], &algbw) || !number_of(words[t.time_at + 2], &busbw))
@@ -185,7 +183,7 @@ Collectives read_nccl_tests(const std::string& file, const std::string& collecti
   out.file = file;
   std::string name = collective;
   std::vector<RankLine> ranks;
-  std::vector<int> lines;  // of the rows
+  std::vector<int> lines;  // line numbers of the rows
   Table table;
   int number = 0;
   for (const std::string& line : log_lines(log_text(file), Times::taken_off)) {
@@ -245,8 +243,8 @@ Machine with_links(Machine m, const Collectives& c) {
   if (c.rows.front().collective == "alltoall" || c.rows.front().collective == "broadcast")
     throw ConfigError(c.file, "collective", "tells little of latency and bandwidth",
                       "measure all_reduce, all_gather or reduce_scatter");
-  // time - other = latency * messages + bytes / bandwidth by least squares of relative errors, so that small
-  // sizes, which tell the latency, weigh as much as large ones.
+  // Fits time - other = latency * messages + bytes / bandwidth by least squares of relative errors, so that
+  // small sizes, which determine the latency, weigh as much as large ones.
   double mm = 0, mb = 0, bb = 0, tm = 0, tb = 0;
   for (const CollectiveTime& r : c.rows) {
     const Link link = ring_of(r, m);

@@ -1,5 +1,5 @@
-// What NeMo prints: the timing of steps (in lines of its own since NeMo 2, in a progress bar before), groups
-// of ranks, and before NeMo 2 the experiment's configuration. NeMo 2's says nothing of the net.
+// Logs of NeMo: step times (in separate lines since NeMo 2, in a progress bar before), groups of ranks, and
+// before NeMo 2 the experiment's configuration. NeMo 2 does not print the net.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Ranks of a group like "[0, 1, 2, 3]".
+/// The number of ranks in a group like "[0, 1, 2, 3]".
 double size_of_group(const std::string& text) {
   const size_t begin = text.find('['), end = text.find(']');
   if (begin == std::string::npos || end == std::string::npos || end < begin) return 0;
@@ -103,7 +103,7 @@ void read_experiment(const json& j, LoggedRun& r) {
 void read_nemo_log(const std::string& text, LoggedRun& r) {
   const std::vector<std::string> lines = log_lines(text, Times::taken_off);
   read_experiment(experiment_in(lines, r.file), r);
-  StepLines taken(r.file);  // a progress bar is drawn again within a step
+  StepLines taken(r.file);  // progress bars are redrawn within a step
   StepPace pace;
   for (const std::string& line : lines) {
     read_groups(line, r);
@@ -111,7 +111,7 @@ void read_nemo_log(const std::string& text, LoggedRun& r) {
       const auto v = number_after(line, name + ":");
       return v ? v : number_after(line, name + "=");
     };
-    // A bar shortens large numbers to three digits, "1.28e+5".
+    // Progress bars round large numbers to three digits, "1.28e+5".
     const auto exact = [&](const std::string& name) {
       const auto text = text_after(line, name + "=");
       const bool rounded = text && text->substr(0, text->find_first_of(",] ")).find('e') != std::string::npos;

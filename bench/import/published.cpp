@@ -1,4 +1,4 @@
-// Rows of tables in the columns of configs/published, as runs of this program's specification.
+// Converts table rows in the columns of configs/published to runs with a RunSpec.
 #include <cmath>
 
 #include "bench/import/import.h"
@@ -12,14 +12,14 @@ namespace {
 
 using nlohmann::json;
 
-// Whether this place holds somebody else's run of the same specification. The same row taken over again is no
-// other.
+// True when the directory holds another source's run of the same specification; a repeated import of the same
+// row does not count.
 bool is_taken(const std::filesystem::path& trial, const json& provenance) {
   if (!std::filesystem::exists(trial / "result.jsonl")) return false;
   bool taken = false;
   for_each_record(trial / "result.jsonl", nullptr, [&](const Record& r) {
     const auto* start = std::get_if<StartRecord>(&r);
-    if (!start || start->provenance.empty()) return;  // damaged: this run takes its place
+    if (!start || start->provenance.empty()) return;  // damaged: replaced by this run
     for (const char* key : {"source", "row"})
       taken = taken || start->provenance.value(key, json()) != provenance[key];
   });
@@ -39,7 +39,7 @@ Imported import_published(const std::string& csv, const PublishedImport& options
   };
   for (const OpenRun& o : table.open)
     leave_out("leaves " + o.missing.front() + " open", o.candidates.front());
-  std::map<std::string, int64_t> seen;  // repetitions of one specification
+  std::map<std::string, int64_t> seen;  // repetitions of each specification
   for (const PublishedRun& p : table.runs) {
     if (p.gpu_type.find(options.only) == std::string::npos) {
       leave_out("another accelerator", p);
@@ -48,7 +48,7 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     RunRecord r;
     try {
       r.spec = spec_of(p);
-      r.spec.run.device = "cuda";  // whatever the maker: on an accelerator
+      r.spec.run.device = "cuda";  // any accelerator, of any vendor
     } catch (const ConfigError& e) {
       const std::string why = e.what();
       leave_out(why.starts_with(": ") ? why.substr(2) : why, p);

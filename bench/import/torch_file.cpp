@@ -25,7 +25,7 @@ constexpr int64_t kMostSpread = 16, kFreeSpread = int64_t{1} << 18;
 constexpr int64_t kMostMembers = 200'000;
 constexpr size_t kPiece = size_t{1} << 20;
 
-/// Bytes of an element; 0: no type of weights.
+/// Bytes of an element; 0: not a type of weights.
 int64_t width_of(const std::string& kind) {
   if (kind == "torch.DoubleStorage") return 8;
   if (kind == "torch.FloatStorage") return 4;
@@ -65,7 +65,7 @@ bool product(int64_t& n, int64_t by) {
   return true;
 }
 
-/// The dictionary of weights in what was saved; `left_out`: what is beside it.
+/// The dictionary of weights within the saved object; `left_out`: its other keys.
 uint32_t weights_in(const TorchPickle& p, std::vector<std::string>& left_out) {
   if (p.at(p.top()).kind != Kind::dictionary) return p.top();
   const auto pairs = p.pairs(p.top());
@@ -89,7 +89,7 @@ void TorchFile::refuse(const std::string& what) const {
 
 TorchFile::TorchFile(const std::filesystem::path& path) : path_(path.string()) {
   const InputFile file(path);
-  const int own = ::dup(file.fd());  // the library's from here on
+  const int own = ::dup(file.fd());  // zip_fdopen takes ownership
   if (own < 0) refuse(std::string("cannot be opened: ") + std::strerror(errno));
   int code = 0;
   zip_ = zip_fdopen(own, ZIP_RDONLY, &code);
@@ -114,7 +114,7 @@ TorchFile::~TorchFile() {
   zip_discard(zip_);
 }
 
-// The archive's own name stands before the first slash.
+// Member names start with the archive's name and a slash.
 void TorchFile::list_members() {
   const zip_int64_t entries = zip_get_num_entries(zip_, 0);
   if (entries > kMostMembers) refuse("has more than " + std::to_string(kMostMembers) + " members");
@@ -124,7 +124,7 @@ void TorchFile::list_members() {
         !(s.valid & ZIP_STAT_SIZE))
       continue;
     const std::string name = s.name, own = name.substr(name.find('/') + 1);
-    // Compressed ones would grow as they are read; torch.save does not compress.
+    // torch.save does not compress, and compressed members could expand without bound.
     if ((s.valid & ZIP_STAT_COMP_METHOD) && s.comp_method != ZIP_CM_STORE)
       refuse("has a compressed member, " + name + ", which torch.save does not write: save it again");
     if (s.size > static_cast<zip_uint64_t>(INT64_MAX))
@@ -147,7 +147,7 @@ std::string TorchFile::text_of(const Member& m, int64_t most) const {
   return part_of(m, "data.pkl", 0, m.bytes);
 }
 
-/// To its end, where its checksum is compared.
+/// Reads a member to its end, where libzip verifies the checksum.
 void TorchFile::check_bytes(const Member& m, const std::string& name) const {
   if (checked_.contains(m.index)) return;
   const OpenMember file(zip_fopen_index(zip_, m.index, 0), zip_fclose);
@@ -228,7 +228,7 @@ void TorchFile::read(const std::string& name, float* values) const {
   int64_t from = 0;
   for (int64_t i = 0; i < v.count; ++i) {
     values[i] = number(bytes.data() + from * width);
-    for (size_t axis = shape.size(); axis-- > 0;) {  // the next place, the last axis first
+    for (size_t axis = shape.size(); axis-- > 0;) {  // next index, last axis first
       from += v.strides[axis];
       if (++at[axis] < shape[axis]) break;
       from -= at[axis] * v.strides[axis];

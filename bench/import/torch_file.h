@@ -1,9 +1,9 @@
-// A checkpoint of PyTorch (torch.save: a zip archive of a pickle and of storages), read without running
-// anything of it (torch_pickle.h). Of a training's checkpoint the tensors under "state_dict" or "model" are
-// taken. Numbers become f32; they are read tensor by tensor, as much of a storage as a tensor spans, after
-// its bytes were compared with the archive's checksum.
+// A checkpoint of PyTorch (torch.save: a zip archive of a pickle and storages), read without executing the
+// pickle (torch_pickle.h). Takes the tensors under "state_dict" or "model" if there is one of these. Values
+// become f32; each tensor reads only its span of a storage, after the archive's checksum of that was
+// verified.
 //
-//   const TorchFile in("aurora-0.25-small-pretrained.ckpt");       // ConfigError for what is none
+//   const TorchFile in("aurora-0.25-small-pretrained.ckpt");       // throws ConfigError
 //   in.shapes();  in.left_out();  in.read("net.weight", values);
 #pragma once
 #include <filesystem>
@@ -35,9 +35,9 @@ class TorchFile : public NamedWeights {
     uint64_t index = 0;
     int64_t bytes = 0;
   };
-  struct View {  // of a storage, in elements
+  struct View {  // part of a storage, in elements
     std::string kind, key;
-    int64_t offset = 0, count = 1, span = 0;  // span: from its first element to its last
+    int64_t offset = 0, count = 1, span = 0;  // span: from the first element to the last
     std::vector<int64_t> strides;
   };
   [[noreturn]] void refuse(const std::string& what) const;
@@ -54,7 +54,7 @@ class TorchFile : public NamedWeights {
   std::map<std::string, std::vector<int64_t>> shapes_;
   std::map<std::string, View> views_;
   std::vector<std::string> left_out_;
-  mutable std::set<uint64_t> checked_;  // members whose checksum was right
+  mutable std::set<uint64_t> checked_;  // members with verified checksums
 };
 
 }  // namespace isobar

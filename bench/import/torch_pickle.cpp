@@ -10,7 +10,7 @@ namespace isobar {
 
 using Kind = PickledValue::Kind;
 
-// The machine that a pickle is a program of: a stack of values, marks in it, and a memory.
+// The pickle's virtual machine: a stack of values with marks, and a memo.
 class TorchUnpickler {
  public:
   TorchUnpickler(std::string_view bytes, const std::string& file, TorchPickle& to)
@@ -90,7 +90,7 @@ class TorchUnpickler {
     return out;
   }
   PickledValue& value(uint32_t i) { return to_.values_[i]; }
-  /// That it is of this kind.
+  /// The value, which must be of this kind.
   PickledValue& as(uint32_t i, Kind kind, const char* what) {
     if (value(i).kind != kind) damaged(what);
     return value(i);
@@ -129,7 +129,7 @@ class TorchUnpickler {
       case 0x8b: {
         const size_t n = unsigned_of(op == 0x8a ? 1 : 4);
         if (n > 8)
-          take(n), v.kind = Kind::other;  // no size is as large
+          take(n), v.kind = Kind::other;  // larger than any valid size
         else
           v.integer = signed_of(n);
         break;
@@ -318,7 +318,7 @@ class TorchUnpickler {
         call(what, arguments);
         return true;
       }
-      case 'b':  // of a state_dict its _metadata
+      case 'b':  // a state_dict's _metadata
         pop();
         top(Kind::dictionary, "its pickle sets the state of what is no dictionary");
         return true;
@@ -337,7 +337,7 @@ class TorchUnpickler {
     push({.kind = Kind::name, .text = full});
   }
 
-  // ("storage", torch.FloatStorage, key, where it was, count)
+  // ("storage", torch.FloatStorage, key, device, count)
   void storage(uint32_t of) {
     const char* const what = "it refers to something else than a storage";
     const std::vector<uint32_t> parts = as(of, Kind::sequence, what).items;

@@ -1,7 +1,7 @@
-// The pickle inside of PyTorch's checkpoints (protocols 2 to 5), read without running anything of it. It may
-// name dictionaries, tensors and their storages; what else it names is refused before anything is made of it.
+// The pickle in PyTorch's checkpoints (protocols 2 to 5), read without executing it. It may name
+// dictionaries, tensors and their storages; other names are refused before anything is constructed.
 //
-//   const TorchPickle p(bytes, file);            // ConfigError for what no torch.save writes
+//   const TorchPickle p(bytes, file);            // ConfigError if not by torch.save
 //   for (const auto& [key, value] : p.pairs(p.top())) …
 //
 // Values made of a pickle are bounded (kMostValues); references to them are numbers, so that a
@@ -19,9 +19,9 @@ struct PickledValue {
   enum class Kind : uint8_t { other, integer, text, sequence, dictionary, name, storage, tensor };
   Kind kind = Kind::other;
   int64_t integer = 0;
-  std::string text;             // of a name "torch.FloatStorage"; of a storage its key
-  std::vector<uint32_t> items;  // of a dictionary keys and values by turns; of a tensor storage, offset,
-                                // shape, strides; of a storage its name and its count
+  std::string text;             // a name's "torch.FloatStorage"; a storage's key
+  std::vector<uint32_t> items;  // dictionary: alternating keys and values; tensor: storage, offset, shape,
+                                // strides; storage: name, count
 };
 
 class TorchPickle {

@@ -1,5 +1,5 @@
-// What torchtitan prints: the model's arguments, the device mesh, what was applied to the model, and a line
-// every metrics.log_freq steps with memory and tokens per second of a GPU.
+// Logs of torchtitan: the model's arguments, the device mesh, the parallelisms and options applied, and a
+// line every metrics.log_freq steps with memory and tokens per second of a GPU.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -15,21 +15,21 @@ bool has(const std::string& line, const char* words) {
   return line.find(words) != std::string::npos;
 }
 
-/// Of ModelArgs(dim=4096, n_layers=32, …); none: it is not there, or None.
+/// A number in ModelArgs(dim=4096, n_layers=32, …); none when absent or None.
 std::optional<double> argument(const std::string& line, const std::string& name) {
   for (const char* before : {"(", " "})
     if (const auto v = number_after(line, before + name + "=")) return v;
   return std::nullopt;
 }
 
-/// The width of the feed-forward part, as its Llama computes it.
+/// The feed-forward width, computed like torchtitan's Llama.
 double ffn_of(double dim, double multiplier, double multiple) {
   double f = std::floor(2 * 4 * dim / 3);
   if (multiplier > 0) f = std::floor(multiplier * f);
   return std::ceil(f / multiple) * multiple;
 }
 
-/// Experts in the arguments make a net of another kind, whichever name it has.
+/// True for a mixture of experts, judged by the arguments and not by the model's name.
 bool of_experts(const std::string& line) {
   if (has(line, "moe_enabled=False")) return false;
   return has(line, "moe_") || has(line, "MoE") || has(line, "num_experts") || has(line, "n_routed_experts");
@@ -79,7 +79,7 @@ std::map<std::string, double> mesh_of(const std::string& line) {
   return out;
 }
 
-/// The world has every axis of the mesh; a world of one has none.
+/// Sets the layout from the mesh, which lists every axis of the world, and none for a world of one.
 void read_mesh(const std::map<std::string, double>& mesh, LoggedRun& r, double& replicas) {
   const auto of = [&](const char* axis) {
     const auto at = mesh.find(axis);
@@ -106,7 +106,7 @@ void read_recompute(const std::string& line, LoggedRun& r) {
   r.open["recompute"] = "is by '" + name + "' in this log, which says nothing of whole layers";
 }
 
-/// "Applied FSDP", "Float8 training active" and what else changes how the net is trained.
+/// Reads "Applied FSDP", "Float8 training active" and other lines that change the training.
 void read_applied(const std::string& line, LoggedRun& r) {
   if (has(line, "Applied FSDP") || has(line, "Applied HSDP")) r.set("zero_stage", 3);
   if (has(line, "activation checkpointing to the model")) read_recompute(line, r);
@@ -117,7 +117,7 @@ void read_applied(const std::string& line, LoggedRun& r) {
   }
 }
 
-/// True for the line of a training step: validation and evaluation have a word before "step:".
+/// True for a training step's line; those of validation and evaluation have a word before "step:".
 bool of_training_step(const std::string& line) {
   const size_t at = line.find("step:");
   if (at == std::string::npos) return false;
@@ -126,7 +126,7 @@ bool of_training_step(const std::string& line) {
          std::isalpha(static_cast<unsigned char>(line[before])) == 0;
 }
 
-/// Tokens a second of a GPU; "wps" (words) until the end of 2024, "tps" (tokens) since then.
+/// Tokens a second of a GPU, called "wps" (words) until the end of 2024 and "tps" since then.
 std::optional<double> tokens_in(const std::string& line) {
   const auto tps = number_after(line, "tps:");
   return tps ? tps : number_after(line, "wps:");
@@ -138,7 +138,7 @@ struct TitanStep {
   double rate;  // tokens a second of a GPU
 };
 
-/// The batch is what its parts make: replicas, micro-batches of one, accumulated ones.
+/// Checks that the global batch is replicas times local batch times accumulated micro-batches.
 void check_batch(const LoggedRun& r, double local, double replicas, double accumulated) {
   if (local > 0 && r.number("global_batch") > 0)
     refuse_disagreement(r.file, "global batch size", r.number("global_batch"), local * replicas * accumulated,
@@ -189,7 +189,7 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
   check_batch(r, local, replicas, accumulated);
   if (local > 0) r.set("micro_batch", local / micro_batches);
   if (memory > 0) r.set("memory_gb", memory);
-  // Until the batch is known the rates are no times: training_log.cpp asks for what is missing.
+  // Rates need the batch to become times; training_log.cpp reports what is missing.
   const double tokens = r.number("global_batch") * r.number("seq_len"), gpus = r.number("gpus");
   if (!(tokens > 0)) return;
   StepPace pace;

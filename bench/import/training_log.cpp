@@ -14,7 +14,7 @@
 namespace isobar {
 namespace {
 
-// In the order in which the table has them.
+// In the order of the table's columns.
 constexpr std::array<const char*, 34> kColumns{"row_id",       "source",
                                                "framework",    "model_name",
                                                "arch",         "layers",
@@ -43,13 +43,13 @@ std::string number_cell(double v) {
   return s;
 }
 
-/// What the log does not say the configuration does; where both say it, they agree.
+/// Adds cells that only the configuration has, and throws when it contradicts the log.
 void add_config(LoggedRun& r, const std::string& config) {
   for (const auto& [column, cell] : r.given) {
     const auto [at, is_new] = r.cells.try_emplace(column, cell);
     if (is_new || at->second == cell) continue;
-    // How attention is computed and what is sharded is the engine's, whose names are not ours; padded
-    // vocabularies are the layout's.
+    // The engine's attention kernels and schedules have other names than ours, and vocabularies are padded by
+    // layout: no contradiction.
     if (column == "attention_kernel" || column == "schedule" || column == "vocab") continue;
     throw ConfigError(r.file, column, "is " + at->second + " by the log and " + cell + " by " + config,
                       "give the configuration of this run");
@@ -195,7 +195,7 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
   refuse_gaps(r, config);
   if (r.steps.empty())
     throw ConfigError(r.file, "", "has no time of a step", "give the log of a run that trained for some");
-  if (r.steps.size() > 1) r.steps.erase(r.steps.begin());  // it compiles, allocates and connects
+  if (r.steps.size() > 1) r.steps.erase(r.steps.begin());  // compiles, allocates and connects
   check_second_numbers(r);
   r.set("row_id", r.file);
   r.set("source", r.file);

@@ -1,4 +1,4 @@
-// Weights of a published net, of PyTorch's file or of safetensors.
+// Imports a published net's weights from a PyTorch file or safetensors.
 #include <fstream>
 
 #include "bench/import/import.h"

@@ -28,7 +28,7 @@ void write_imported_run(const RunRecord& r, const std::filesystem::path& results
     return j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
   };
   write_atomically(dir / "result.jsonl", lines);
-  // A trial without warm-up: what was imported is what its owner counts.
+  // No warm-up: the source has chosen which steps count.
   write_atomically(dir / "trial.json", text({{"schema", 1},
                                              {"id", r.id},
                                              {"repetition", r.repetition},

@@ -146,7 +146,7 @@ struct SyntheticAtmosphere::Impl {
 
   void channel(int64_t c, double hour, float* out) const {
     const Channel& spec = kChannels[c % kKnown];
-    const int64_t turn = c / kKnown;  // how often the list has been used up
+    const int64_t turn = c / kKnown;  // number of passes over the list of channels
     const double tilt = spec.tilt + 0.3 * static_cast<double>(turn);
     double cosine[kWaves][kMeridional], sine[kWaves][kMeridional];
     for (int64_t m = 0; m < kWaves; ++m)

@@ -10,7 +10,7 @@ int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 
-bool leap(Calendar c, int64_t year) {  // year 0 is there, and is before year 1
+bool leap(Calendar c, int64_t year) {  // with a year 0, the one before year 1
   switch (c) {
     case Calendar::noleap:
     case Calendar::days_360:
@@ -32,7 +32,7 @@ int days_before_month(Calendar c, int64_t year, int month) {
 
 /// Days from the first of year 0 to the first of `year`
 int64_t days_before_year(Calendar c, int64_t year) {
-  const int64_t past = year - 1;  // of years 1 and on
+  const int64_t past = year - 1;  // years 1 to `past`
   switch (c) {
     case Calendar::noleap:
       return 365 * year;
@@ -47,7 +47,7 @@ int64_t days_before_year(Calendar c, int64_t year) {
   }
 }
 
-/// From the first of year 0 to 1970-01-01, which is 1969-12-19 in the Julian calendar
+/// Days from the first of year 0 to 1970-01-01, which is 1969-12-19 in the Julian calendar
 int64_t epoch(Calendar c) {
   if (c == Calendar::julian) return days_before_year(c, 1969) + days_before_month(c, 1969, 12) + 18;
   return days_before_year(c, 1970);
@@ -57,7 +57,7 @@ bool counts_no_zero(Calendar c) {
   return c == Calendar::standard || c == Calendar::julian;
 }
 
-/// Of a calendar of one rule
+/// The day number in a calendar that has one rule for all years
 int64_t number_of(Calendar c, const CivilDate& d) {
   return days_before_year(c, d.year) + days_before_month(c, d.year, d.month) + d.day - 1 - epoch(c);
 }

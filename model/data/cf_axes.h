@@ -1,4 +1,5 @@
-// Which axis a CF coordinate is, told by its attributes (CF conventions, chapter 4), not by its place.
+// The axis type of a CF coordinate, taken from its attributes (CF conventions, chapter 4) and not from its
+// position.
 //
 //   classify({.name = "t0", .units = "hours since 1900-01-01"})   ->   CfAxis::time
 #pragma once
@@ -15,11 +16,11 @@ struct CfCoordinate {
 
 CfAxis classify(const CfCoordinate& c);
 
-/// How many degrees of latitude or longitude one of its numbers is: 1, or 57.3 of radians. 0: its numbers are
-/// none, but metres, numbers of rows, or the degrees of a rotated pole.
+/// Degrees of latitude or longitude per unit of the coordinate: 1 for degrees, 57.3 for radians. 0 for other
+/// coordinates: metres, row numbers, degrees of a rotated pole.
 double degrees_of(const CfCoordinate& c);
 
-/// A level as channel names write it: 50000 Pa and 500 hPa are both "500".
+/// The level as it appears in channel names: 50000 Pa and 500 hPa are both "500".
 std::string level_name(double value, const std::string& units);
 
 }  // namespace isobar

@@ -26,7 +26,7 @@ std::string group_text(const CfGroup& g) {
   return "group '" + g.name + "'" + (names.empty() ? "" : " (" + listed(names) + ")");
 }
 
-/// Names that other variables' attributes give to their coordinates, bounds and grid mappings
+/// Variables that others name in their attributes as coordinates, bounds or grid mappings
 std::set<std::string> named_by_others(const CfFile& file) {
   std::set<std::string> names;
   for (const CfVariable& v : file.variables())
@@ -43,7 +43,7 @@ bool is_coordinate(const CfFile& file, const CfVariable& v) {
   return (axis == CfAxis::latitude || axis == CfAxis::longitude) && v.dims.size() < 3;
 }
 
-/// The variable that looks most like a field: of numbers along most dimensions, of most numbers.
+/// The variable most likely meant as a field: numeric, with the most dimensions, then the most values.
 const CfVariable* likeliest(const CfFile& file) {
   const std::set<std::string> named = named_by_others(file);
   const CfVariable* best = nullptr;

@@ -1,4 +1,5 @@
-// What an archive holds beside the fields that are read, and why it has none, in words.
+// Messages about an archive's contents: the variables that are not read as fields, and why there are no
+// fields.
 #pragma once
 #include <set>
 #include <string>
@@ -10,10 +11,10 @@ namespace isobar {
 
 bool is_field(const CfVariable& v, const CfPlaces& at);
 
-/// Of an archive without a field on time, latitude and longitude. `at`: its path.
+/// The error for an archive without a field on time, latitude and longitude. `at`: its path.
 ArrayError why_no_field(const CfFile& file, const std::string& at);
 
-/// One line each: variables that are neither fields nor coordinates, and groups.
+/// One line for each variable that is neither field nor coordinate, and for each group.
 std::vector<std::string> left_out(const CfFile& file);
 
 }  // namespace isobar

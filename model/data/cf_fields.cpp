@@ -1,5 +1,5 @@
-// CF NetCDF as the Copernicus Climate Data Store delivers it, and Zarr as xarray writes it: packed numbers,
-// any axis order, levels as channels.
+// Fields of CF archives, such as NetCDF from the Copernicus Climate Data Store and Zarr from xarray: packed
+// values, any axis order, levels as channels.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -61,7 +61,7 @@ class CfFields : public FieldFile {
   }
   std::string field_names() const;
 
-  std::unique_ptr<CfFile> file_;  // null once everything is known
+  std::unique_ptr<CfFile> file_;  // null after the constructor
   std::vector<Variable> variables_;
   std::vector<Run> runs_;
   int64_t time_dim_ = -1, row_dim_ = -1, column_dim_ = -1;
@@ -186,8 +186,7 @@ void CfFields::require_own_names(const NamedFields& wanted) const {
   }
 }
 
-/// Appends the channels of a variable (`only` = "" for all of its levels), joining adjacent levels into one
-/// read.
+/// Appends the channels of a variable (`only` = "": all levels), merging adjacent levels into one read.
 void CfFields::add_channels(int variable, const std::string& only) {
   const Variable& v = variables_[variable];
   std::vector<std::string> names = {v.meta.name};
@@ -241,8 +240,8 @@ void CfFields::try_library(int64_t most_bytes, const std::function<void()>& aliv
   }
 }
 
-/// Where a thread begins among the runs of a step whose chunks hold several steps: threads that want the same
-/// chunks decode different ones of them, each for all (chunk_cache.h).
+/// The run that this thread reads first when chunks span several steps. Threads that need the same chunks
+/// then decode different ones, and share them through the cache (chunk_cache.h).
 size_t first_of_thread(size_t runs) {
   static std::atomic<size_t> threads{0};
   thread_local const size_t mine = threads++;
@@ -255,7 +254,7 @@ void CfFields::read_step(int64_t t, const GridWindow& window, const Statistics* 
   try {
     for (size_t k = 0; k < n; ++k) read_run(runs_[(first + k) % n], t, window, norm, out, gaps);
   } catch (const ConfigError&) {
-    // The first of a step's errors is told, whichever thread reads it.
+    // Report the step's first error, whichever run this thread began with.
     for (size_t k = 0; k < first; ++k) read_run(runs_[k], t, window, norm, out, gaps);
     throw;
   }
@@ -290,7 +289,7 @@ void CfFields::read_run(const Run& run, int64_t t, const GridWindow& window, con
              std::to_string(window.column + bad / strides[v.at.column] % window.width),
          "training needs complete fields: fill or drop this step, or say data.mask: missing");
   };
-  // What lies as it is wanted, numbers and places, is read to where it is wanted, and finished as it comes.
+  // Data already in the output's type and order are read straight into it, and normalised while in cache.
   const bool in_place = !south_first_ && v.array->element() == Element::f32 && v.packing.scale == 1 &&
                         v.packing.offset == 0 && strides[v.at.row] == window.width &&
                         strides[v.at.column] == 1 && (run.levels == 1 || level_stride == plane);
@@ -309,13 +308,14 @@ void CfFields::read_run(const Run& run, int64_t t, const GridWindow& window, con
   try {
     if (in_place) v.array->read_told(start, count, wanted, finish_as_it_comes);
     if (in_place && !filled) return;
-    // What is missing is told by its place; a fill value that no float is, is not missing.
+    // A value equals the fill value rounded to float: read again as stored, to decide exactly and report its
+    // position.
     raw.resize(n * size_of(v.array->element())), unpacked.resize(n);
     v.array->read(start, count, raw.data());
   } catch (const ArrayError& e) {
     fail(t, run.first_channel, e.what(), e.mend);
   }
-  // The slab in file order becomes [level, row, column], north first.
+  // Reorder the slab from file order to [level, row, column], north first.
   unpack_from(raw.data(), 0, n, unpacked.data());
   for (int64_t l = 0; l < run.levels; ++l) {
     float* to = wanted + l * plane;

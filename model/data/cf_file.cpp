@@ -59,7 +59,7 @@ const CfVariable* coordinate_variable(const CfFile& file, int64_t dimension) {
     if (!v.numeric || v.dims != Index{dimension}) continue;
     const CfAxis axis = classify(about(file, v));
     if (axis == CfAxis::other || (by_name != CfAxis::other && axis != by_name)) continue;
-    // Points of a list have a latitude and a longitude each: their dimension is neither axis.
+    // A list of points has latitude and longitude along one dimension, which is then neither axis.
     if (found && classify(about(file, *found)) != axis) return nullptr;
     if (!found) found = &v;
   }

@@ -20,13 +20,13 @@ std::string short_text(double x) {
   return text;
 }
 
-/// Latitude or longitude in degrees, by its attributes.
+/// True for a latitude or longitude that converts to degrees, judged by its attributes.
 bool is_true(const CfFile& file, const CfVariable& v, CfAxis axis) {
   const CfCoordinate c = about(file, v);
   return v.numeric && classify(c) == axis && degrees_of(c) > 0;
 }
 
-/// The names in a variable's attribute `coordinates`, then all others.
+/// The variables named in the attribute `coordinates`, then all others.
 std::vector<const CfVariable*> candidates(const CfFile& file, const CfVariable& v) {
   std::vector<const CfVariable*> out;
   std::istringstream named(file.text(v, "coordinates"));
@@ -36,7 +36,7 @@ std::vector<const CfVariable*> candidates(const CfFile& file, const CfVariable& 
   return out;
 }
 
-/// A latitude or longitude of two dimensions, or of those at each of a few times; null: none.
+/// A two-dimensional latitude or longitude, which may also have a time dimension; null when there is none.
 const CfVariable* two_dimensional(const CfFile& file, const CfVariable& v, CfAxis axis) {
   for (const CfVariable* c : candidates(file, v)) {
     const size_t n = c->dims.size();
@@ -51,7 +51,7 @@ const CfVariable* two_dimensional(const CfFile& file, const CfVariable& v, CfAxi
   return nullptr;
 }
 
-/// A latitude or longitude along a dimension alone; null: none.
+/// A one-dimensional latitude or longitude along a dimension; null when there is none.
 const CfVariable* along(const CfFile& file, const CfVariable& v, int64_t dimension, CfAxis axis) {
   const CfVariable* own = coordinate_variable(file, dimension);
   if (own && is_true(file, *own, axis)) return own;
@@ -86,7 +86,7 @@ void require_latitudes(const std::string& name, const std::vector<double>& x) {
       refuse(name, "does not go on one way at row " + std::to_string(i));
 }
 
-/// How far the columns reach, in degrees; one may step over 180 or 360.
+/// The extent of the columns in degrees; one step may wrap at 180 or 360.
 double require_longitudes(const std::string& name, const std::vector<double>& x) {
   require_finite(name, x);
   double all = 0, first = 0;
@@ -102,7 +102,7 @@ double require_longitudes(const std::string& name, const std::vector<double>& x)
   return std::abs(all);
 }
 
-/// Numbers along both axes, whatever they count, or {} where there are none
+/// The coordinate values along a dimension, in any unit; {} when there are none
 std::vector<double> own_numbers(const CfFile& file, int64_t dimension) {
   const CfVariable* own = coordinate_variable(file, dimension);
   return own && own->numeric ? decoded(file, *own) : std::vector<double>();
@@ -125,7 +125,7 @@ std::string why_none(const CfFile& file, int64_t row, int64_t column) {
                      : why + ", and these are no degrees of latitude and longitude";
 }
 
-/// Of a latitude and longitude of two dimensions that are those of plain rows and columns: these.
+/// Reduces two-dimensional coordinates to one axis each, when rows and columns follow latitude and longitude.
 bool as_rows_and_columns(const std::vector<double>& lat, const std::vector<double>& lon, CfGrid& g) {
   const auto n = static_cast<size_t>(g.columns);
   for (size_t i = 0; i < lat.size(); ++i)
@@ -146,7 +146,7 @@ void note_area(const std::vector<double>& lat, const std::vector<double>& lon, C
   g.area = {north, south, west, east};
 }
 
-/// Values of the last two dimensions, [row, column], of the first time.
+/// The coordinate values of the first time as [row, column].
 std::vector<double> plane_of(const CfFile& file, const CfVariable& v, int64_t row) {
   std::vector<double> x = in_degrees(file, v);
   const size_t n = v.dims.size();

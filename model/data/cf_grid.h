@@ -1,7 +1,8 @@
-// Where the rows and columns of a field lie. Rows run from north to south, whatever way the file has them.
+// Position of a field's rows and columns. Rows run from north to south, in whichever order the file stores
+// them.
 //
 //   const CfPlaces at = places_of(file, variable);             // which of its dimensions is which axis
-//   const CfGrid g = grid_of(file, variable, at);              // throws ArrayError: no such places on earth
+//   const CfGrid g = grid_of(file, variable, at);              // throws ArrayError: not on earth
 #pragma once
 #include <array>
 #include <string>
@@ -11,11 +12,11 @@
 
 namespace isobar {
 
-struct CfPlaces {  // among the variable's dimensions; -1: it has none
+struct CfPlaces {  // positions among the variable's dimensions; -1: none
   int time = -1, level = -1, row = -1, column = -1;
 };
 
-/// By the axes that its dimensions are, else by a latitude of two dimensions.
+/// Found by the axis types of the dimensions, else by a two-dimensional latitude.
 CfPlaces places_of(const CfFile& file, const CfVariable& v);
 
 struct CfGrid {
@@ -25,9 +26,9 @@ struct CfGrid {
   std::string no_degrees;                   // why they are unknown, "" where the file says nothing
   /// North, south, west and east of a latitude and a longitude of two dimensions; {}: there are none
   std::vector<double> area;
-  std::string named;             // these two: "'lat' and 'lon'"
-  std::string remark;            // what was left out
-  std::vector<double> identity;  // numbers that another grid would not have, where degrees are not known
+  std::string named;             // those coordinates: "'lat' and 'lon'"
+  std::string remark;            // what was dropped, for messages
+  std::vector<double> identity;  // own coordinate values, which tell grids without degrees apart
 };
 
 CfGrid grid_of(const CfFile& file, const CfVariable& v, const CfPlaces& at);

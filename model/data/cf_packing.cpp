@@ -1,4 +1,4 @@
-// How the attributes of a variable say that its numbers are packed, and which of them are missing.
+// Packing and missing values of a variable, from its attributes.
 #include <cmath>
 #include <limits>
 
@@ -13,7 +13,7 @@ bool is_floating(Element e) {
   return e == Element::f16 || e == Element::f32 || e == Element::f64;
 }
 
-/// An attribute's number as the variable's type holds it: 1e20 of a double is another number among floats.
+/// An attribute's number rounded to the variable's type: the double 1e20 is not equal to any float.
 double as_stored(double x, Element e) {
   if (e == Element::f32 && std::abs(x) <= static_cast<double>(std::numeric_limits<float>::max()))
     return static_cast<double>(static_cast<float>(x));
@@ -22,8 +22,9 @@ double as_stored(double x, Element e) {
   return x;
 }
 
-/// By the NetCDF User's Guide: a range of the unpacked values' type, which is wider than the packed one's, is
-/// of unpacked values. Of integers any floating-point range is: no packed value has a fraction.
+/// NetCDF User's Guide: a valid range whose type is that of the unpacked values, and wider than the packed
+/// type, limits unpacked values. A floating-point range of packed integers does too, as no packed value has a
+/// fraction.
 bool is_of_unpacked(Element range, const CfVariable& v, const CfFile& file) {
   Element unpacked = v.element;
   for (const char* name : {"scale_factor", "add_offset"})
@@ -34,7 +35,7 @@ bool is_of_unpacked(Element range, const CfVariable& v, const CfFile& file) {
   return is_floating(v.element) ? range == unpacked : is_floating(range);
 }
 
-/// A limit of unpacked values in packed ones, a little beyond what rounding moves.
+/// Converts a limit of unpacked values to packed ones, with slack for rounding.
 double packed_limit(double x, const Packing& p, bool lowest) {
   const double exact = (x - p.offset) / p.scale;
   const double slack = 1e-6 * std::max({1.0, std::abs(x / p.scale), std::abs(p.offset / p.scale)});

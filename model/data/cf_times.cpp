@@ -8,7 +8,7 @@ namespace isobar {
 
 namespace {
 
-/// Numbers without a date to count from are lengths of time all the same, where their unit has one length.
+/// Values without a reference date still give the spacing of steps, if their unit has a fixed length.
 bool are_lengths(const std::string& units) {
   return units.empty() || units == "1" || time_scale(units + " since 2000-01-01", "").unread.empty();
 }

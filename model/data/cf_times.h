@@ -1,8 +1,7 @@
-// The time axis of an archive: its numbers, unpacked, and whether they are times that are understood.
+// The time axis of an archive: its unpacked values, and why they cannot be read as times.
 //
 //   const CfTimes t = times_of(file, dimension);          // throws ArrayError: a value is missing
-//   t.unread                                              // "" : seconds_of(t.values[i], t.units,
-//   t.calendar)
+//   t.unread                                              // "": t.values are times in t.units
 #pragma once
 #include <string>
 #include <vector>
@@ -20,7 +19,7 @@ struct CfTimes {
 
 CfTimes times_of(const CfFile& file, int64_t dimension);
 
-/// Among times, that of the first that does not come after the one before it; -1: they increase.
+/// The index of the first time that is not later than the one before it; -1 when all increase.
 int64_t first_not_later(const std::vector<double>& times);
 
 }  // namespace isobar

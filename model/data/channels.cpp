@@ -50,12 +50,12 @@ ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const
   std::iota(all.begin(), all.end(), 0);
   ChannelChoice chosen;
   chosen.inputs = data.inputs.empty() ? all : find(data.inputs, file, "data.inputs");
-  // The last ones stand once.
+  // The last want.fixed inputs appear once, not once a time.
   const int64_t each = std::max<int64_t>(0, static_cast<int64_t>(chosen.inputs.size()) - want.fixed);
   const int64_t inputs = each * want.history + want.fixed;
   require(inputs == want.input.channels, file, "data.inputs", "net.in_channels", inputs, want.input.channels,
           "read");
-  // A forecast has the channels of its input, but for those that only inputs have.
+  // By default targets are the inputs without static fields and forcings.
   const int64_t forecast = file.shape.channels - file.inputs_alone;
   chosen.targets = data.targets.empty() ? chosen.inputs : find(data.targets, file, "data.targets");
   if (data.targets.empty()) std::erase_if(chosen.targets, [&](int64_t c) { return c >= forecast; });
@@ -67,7 +67,7 @@ ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const
   for (int64_t before = want.history - 1; before >= 0; --before)
     for (const int64_t c : chosen.inputs) chosen.names.inputs.push_back(earlier(file.channels[c], before));
   for (const int64_t c : chosen.fixed) chosen.names.inputs.push_back(file.channels[c]);
-  // What is fed back lies where the newest of it does.
+  // A prediction replaces the input channel at its own position.
   for (size_t i = 0; want.feeds_back && i < chosen.targets.size(); ++i)
     if (chosen.targets[i] != chosen.inputs.at(i))
       throw ConfigError(file.path, "data.targets",

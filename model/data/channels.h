@@ -1,5 +1,5 @@
-// Which channels of files a net reads and which it predicts: all of them both ways, or those that data.inputs
-// and data.targets name. Forcings are inputs alone; diagnosed variables are targets alone.
+// The file channels that a net reads and those that it predicts: all, or those named by data.inputs and
+// data.targets. Forcings are inputs only; diagnosed variables are targets only.
 //
 //   ChannelChoice chosen = choose_channels(data, file.info(), want);   // throws ConfigError
 //   chosen.inputs[0]                                                   // channel of the file
@@ -15,18 +15,18 @@
 namespace isobar {
 
 struct ChannelChoice {
-  std::vector<int64_t> inputs, targets;  // channels of the file, in the order of the net's; inputs of a time
-  std::vector<int64_t> fixed;            // … and those that stand once, behind all times
-  ChannelNames names;                    // of both
+  std::vector<int64_t> inputs, targets;  // channels of the file, in the net's order; inputs of one time
+  std::vector<int64_t> fixed;            // inputs that appear once, after those of all times
+  ChannelNames names;                    // of inputs and targets
 };
 
-/// What a channel is called so many data.dt before the newest state: "u10[-1]"
+/// The name of a channel `before` data.dt before the newest state: "u10[-1]"
 std::string earlier(const std::string& channel, int64_t before);
 
-/// "u10, v10": for messages
+/// "u10, v10", for messages
 std::string listed(const std::vector<std::string>& names);
 
-/// Throws ConfigError for a name that the file does not have, and where their number is not the net's.
+/// Throws ConfigError for a name that the file does not have, or when their number differs from the net's.
 ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const SampleShape& want);
 
 }  // namespace isobar

@@ -1,5 +1,5 @@
-// The last decoded chunks, for files whose chunks span several time steps: without it each sample inflates a
-// whole chunk again. Bounded by bytes, least recently used goes first. Shared by all files of one data set.
+// Decoded chunks of files whose chunks span several time steps; without it each sample would decode whole
+// chunks again. Evicts the least recently used beyond a budget of bytes; all files of a data set share one.
 #pragma once
 #include <condition_variable>
 #include <cstddef>
@@ -23,12 +23,12 @@ class ChunkCache {
   explicit ChunkCache(int64_t budget_bytes) : budget_(budget_bytes) {}
 
   int64_t budget() const { return budget_; }
-  /// What `decode` gives of a chunk that is not there: of threads that want it at once one decodes, the
-  /// others wait. Throws what that throws.
+  /// The cached chunk, or the result of `decode`, whose exceptions pass through. When several threads need a
+  /// chunk at once, one decodes and the others wait.
   Bytes find_or(const Key& key, const std::function<Bytes()>& decode);
 
  private:
-  Bytes find(const Key& key);  // null when absent; both under the lock
+  Bytes find(const Key& key);  // null when absent; both need the lock
   void insert(const Key& key, Bytes bytes);
   struct Entry {
     Key key;
@@ -37,7 +37,7 @@ class ChunkCache {
   int64_t budget_, used_ = 0;
   std::mutex mutex_;
   std::condition_variable decoded_;
-  std::set<Key> in_work_;    // which some thread decodes
+  std::set<Key> in_work_;    // being decoded by some thread
   std::list<Entry> recent_;  // front = most recently used
   std::map<Key, std::list<Entry>::iterator> where_;
 };

@@ -52,8 +52,7 @@ void copy_decoded(const ChunkPart& part, const DecodedChunk& of, ChunkCache& cac
     copy_box(part.count, of.size, chunk + offset_of(part.from, of.strides) * of.size, of.strides,
              out + offset_of(part.to, out_strides) * of.size, out_strides);
   };
-  if (2 * product(part.count) > product(of.chunk) ||
-      bytes > cache.budget()) {  // little to gain by keeping it
+  if (2 * product(part.count) > product(of.chunk) || bytes > cache.budget()) {  // caching gains little
     const bool as_it_is = part.count == of.chunk && out_strides == of.strides;
     thread_local std::vector<std::byte> scratch;
     if (as_it_is) return decode(out + offset_of(part.to, out_strides) * of.size);

@@ -1,4 +1,4 @@
-// A box of an array that is cut into chunks, chunk by chunk: what Hdf5Array and ZarrArray have in common.
+// Visits the chunks that a box of a chunked array overlaps; shared by Hdf5Array and ZarrArray.
 //
 //   visit_chunks(dims, chunk, start, count, [&](const ChunkPart& p) { … copy p.count at p.from to p.to … });
 #pragma once
@@ -11,24 +11,24 @@
 namespace isobar {
 
 struct ChunkPart {
-  int64_t number;  // of the chunk, in C order
-  Index at;        // its place among chunks
-  Index from;      // where the wanted part begins, within the chunk
-  Index count;     // of the wanted part
-  Index to;        // where it begins in the box
+  int64_t number;  // of the chunk, linear in C order
+  Index at;        // the chunk's index along each axis
+  Index from;      // start of the part, within the chunk
+  Index count;     // extent of the part
+  Index to;        // start of the part, within the box
 };
 
 void visit_chunks(const Index& dims, const Index& chunk, const Index& start, const Index& count,
                   const std::function<void(const ChunkPart&)>& visit);
 
-/// Whether a box that is not empty lies in one of them
+/// True when a non-empty box lies in one chunk
 bool in_one_chunk(const Index& chunk, const Index& start, const Index& count);
 
 /// The sum of index times stride
 int64_t offset_of(const Index& index, const Index& strides);
 
-/// A part of a chunk that has to be decoded whole, of elements of `size` bytes. A chunk of which the box
-/// takes little is kept in the cache, for what is read next; one that is read whole is not.
+/// A chunk that must be decoded whole, with elements of `size` bytes. It is cached only when the box takes a
+/// small part of it, since the rest is likely to be read next.
 struct DecodedChunk {
   const void* array;
   const Index &chunk, &strides;  // strides: of the decoded chunk, in elements

@@ -12,7 +12,7 @@
 namespace isobar {
 namespace {
 
-std::string one_word(std::string name) {  // flag_meanings are parted by blanks
+std::string one_word(std::string name) {  // flag_meanings are separated by blanks
   std::replace(name.begin(), name.end(), ' ', '_');
   return name;
 }

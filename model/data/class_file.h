@@ -1,8 +1,8 @@
-// What a classifier says of rows, as CF netCDF: the class of each, with flag_values and flag_meanings, and
-// the probability of every class.
+// A classifier's predictions as CF netCDF: the class of each row, with flag_values and flag_meanings, and the
+// probability of every class.
 //
 //   ClassFile out("classes.nc", about, rows, "digit", {"zero", "one", "two"});
-//   out.append(probabilities, n);   …   out.finish();       // appears under its name when it is complete
+//   out.append(probabilities, n);   …   out.finish();       // renamed to it when complete
 //   -> int digit(row), float digit_probability(row, class), int class(class)
 #pragma once
 #include <map>
@@ -15,7 +15,7 @@ namespace isobar {
 
 class ClassFile {
  public:
-  /// `about`: global attributes. Throws ConfigError where the file cannot be written.
+  /// `about`: global attributes. Throws ConfigError when the file cannot be written.
   ClassFile(std::string path, const std::map<std::string, std::string>& about, int64_t rows,
             const std::string& target, const std::vector<std::string>& classes);
   void append(const float* probabilities, int64_t rows);  // [rows, classes]
@@ -27,7 +27,7 @@ class ClassFile {
   int class_ = -1, probability_ = -1;
 };
 
-/// The most probable class of each row, of equals the first: [rows]
+/// The most probable class of each row, the first among equals: [rows]
 std::vector<int32_t> most_probable(const float* probabilities, int64_t rows, int64_t classes);
 
 }  // namespace isobar

@@ -35,7 +35,7 @@ class Header {
     take((4 - n % 4) % 4);
     return s;
   }
-  /// The tag and length that open a list; an absent list is two zeros.
+  /// Reads the tag and length that open a list; an absent list is two zeros.
   uint64_t list() {
     number(4);
     return count();
@@ -149,7 +149,7 @@ void ClassicArray::parse(const std::string& name) {
                    : static_cast<int64_t>(records);
   }
   if (declared_product(dims_) == 0) return;
-  // What is declared is at most kLargest bytes, so none of these sums overflows.
+  // The declared size is at most kLargest bytes, so these sums cannot overflow.
   if (record_ && dims_[0] > kLargest / std::max<int64_t>(record_bytes_, 1))
     throw ArrayError("its netCDF header is damaged", kClassicMend);
   const int64_t end = begin_ + (record_ ? (dims_[0] - 1) * record_bytes_ : 0) + one;

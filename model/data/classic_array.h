@@ -1,9 +1,8 @@
 // A variable of a classic netCDF file (CDF-1, CDF-2 "64-bit offset", CDF-5), read by many threads at once.
 //
-// The older Copernicus store delivers these. The netCDF library seeks in one buffer, so it would serve one
-// thread at a time, and it reads zeros beyond the end of a truncated file. The header is simple (netCDF
-// User's Guide, appendix "File Format Specifications"): this reads where a variable begins, and pread(2) does
-// the rest.
+// The netCDF library serves one thread at a time, and reads zeros beyond the end of a truncated file. So this
+// class parses the header (netCDF User's Guide, appendix "File Format Specifications") for the variable's
+// offset, and reads the data with pread(2).
 //
 //   ClassicArray t2m("era5.nc", "t2m");        // throws ArrayError: no such variable, truncated
 //   t2m.read({t, 0, 0}, {1, H, W}, out);
@@ -30,9 +29,8 @@ class ClassicArray : public RawArray {
   InputFile file_;
   Index dims_;
   Element element_ = Element::f32;
-  int64_t begin_ = 0;  // file position of the first element
-  bool record_ =
-      false;  // the first axis is the unlimited one: its records lie interleaved with other variables'
+  int64_t begin_ = 0;         // file position of the first element
+  bool record_ = false;       // the first axis is unlimited: records of all variables are interleaved
   int64_t record_bytes_ = 0;  // from one record to the next
 };
 

@@ -21,7 +21,7 @@ namespace isobar {
 
 namespace {
 
-/// What is common to the formats: a step after the other, then the end.
+/// The interface that all output formats share: append steps, then finish.
 struct Sink {
   std::function<void(const float*)> append;
   std::function<void()> finish;
@@ -111,7 +111,7 @@ Sink sink_of(const std::string& out, const FieldInfo& info, const ConvertOptions
   return {[=](const float* x) { netcdf->append(x); }, [=] { netcdf->finish(); }};
 }
 
-/// The times of all files on one axis: as they stand where all count alike, else from 1970 on.
+/// Joins the times of all files on one axis: unchanged when units and calendars agree, else since 1970.
 void join_times(const FieldFiles& files, FieldInfo& info) {
   bool alike = true, told = false;
   for (const auto& file : files) {
@@ -156,8 +156,7 @@ void convert(const std::string& path, const FieldChoice& choice, const std::stri
     int64_t written = 0;
     for (const auto& file : files)
       for (int64_t t = 0; t < file->info().steps; ++t) {
-        // A mask that fills has said what to do; else what is missing stays so, and what a mask leaves out
-        // is.
+        // mask = "fill" replaces missing values; otherwise missing and masked points stay missing.
         if (choice.mask == "fill")
           file->read(t, info.shape, nullptr, fields.data());
         else

@@ -1,5 +1,5 @@
-// Any archive, or what is chosen of it, as another: a net's training reads one field at a time, and an
-// archive whose chunks hold a hundred steps decodes all of them for each.
+// Converts an archive, or a selection of it, to another format or chunking. Training reads single steps, and
+// an archive whose chunks hold a hundred steps decodes all of them for each.
 //
 //   convert("era5.nc", choice, "era5.zarr", {.format = "zarr3"});     // throws ConfigError
 #pragma once
@@ -11,11 +11,11 @@ namespace isobar {
 
 struct ConvertOptions {
   std::string format = "zarr2";  // zarr2 | zarr3 | hdf5 (the NERSC layout) | netcdf4 | netcdf3
-  ZarrLayout chunks;             // Zarr alone
+  ZarrLayout chunks;             // Zarr only
   bool show_progress = false;
 };
 
-/// What is missing stays missing, but for HDF5, which has no room for it. `path` is read in a child
+/// Missing values stay missing, except in the NERSC layout, which has none. `path` is read in a child process
 /// (foreign.h).
 void convert(const std::string& path, const FieldChoice& choice, const std::string& out,
              const ConvertOptions& options);

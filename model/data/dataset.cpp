@@ -24,9 +24,9 @@ namespace isobar {
 namespace {
 
 constexpr int64_t kNoiseFields = 64, kNoiseRows = 1 << 16;  // samples of noise
-constexpr int64_t kStatisticsSteps = 512;  // of all but single NetCDF files: they may hold decades
+constexpr int64_t kStatisticsSteps = 512;                   // limit for sets of files, which may hold decades
 
-/// Pairs (t, t + dt) of the segments of some files.
+/// Pairs (t, t + dt) within the segments of files.
 class FileDataset : public Dataset {
  public:
   FileDataset(FieldFiles files, std::vector<TimeSegment> segments, Statistics statistics,
@@ -61,7 +61,7 @@ class FileDataset : public Dataset {
     Coordinates c{.latitude = first(info.latitude, shape_.target.height),
                   .longitude = first(info.longitude, shape_.target.width),
                   .no_degrees = info.no_degrees};
-    // Files that count from different days have no one time axis: none is better than a wrong one.
+    // Files with different reference dates have no common time axis: better none than a wrong one.
     const bool one_axis = std::all_of(files_.begin(), files_.end(), [&](const auto& file) {
       const FieldInfo& f = file->info();
       return !f.times.empty() && f.time_units == info.time_units && f.calendar == info.calendar;
@@ -88,7 +88,7 @@ class FileDataset : public Dataset {
     const auto seconds = scale.seconds(info.times[step]);
     return seconds && of_real_days(scale.calendar) ? *seconds / 3600 : Dataset::hours(i, later);
   }
-  // Within a stretch of times without a gap. A wrapped one has its pairs from its span_-th step on.
+  // The next sample must lie in the same segment. A wrapped segment has its pairs from step span_ on.
   int64_t one_later(int64_t i) const override {
     const size_t at = segment_of(i);
     const TimeSegment& s = segments_[at];
@@ -130,7 +130,7 @@ class FileDataset : public Dataset {
   }
 
  private:
-  /// As they lie in the net's input
+  /// File channels in the order of the net's input
   std::vector<int64_t> all_inputs() const {
     std::vector<int64_t> all;
     for (int64_t h = 0; h < shape_.history; ++h)
@@ -147,7 +147,7 @@ class FileDataset : public Dataset {
   }
   struct Place {
     const FieldFile* file;
-    int64_t step;  // of the oldest input
+    int64_t step;  // the step of the oldest input
   };
   size_t segment_of(int64_t i) const {
     return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
@@ -157,9 +157,9 @@ class FileDataset : public Dataset {
     const TimeSegment& s = segments_[at];
     int64_t t = i - (at ? ends_[at - 1] : 0);
     if (wrap_) {
-      // As the NERSC loader counts: one sample per step of the year; the last dt wrap around to its start,
-      // and the first dt steps are never inputs, so a few pairs come up twice. (Of several states or targets:
-      // as many steps as a sample spans.)
+      // Like the NERSC loader: one sample per step of the year, where the last dt wrap around to its start
+      // and the first dt are never inputs, so a few pairs come twice. With several states or targets, dt is
+      // the span of a sample.
       const int64_t inputs = s.steps - span_;
       t %= inputs;
       if (t < span_ && t + span_ < inputs) t += span_;
@@ -194,7 +194,7 @@ class FileDataset : public Dataset {
     take(fields, wanted, out);
   }
 
-  // In physical units nobody knows the mean that would stand for what is left out.
+  // Samples in physical units have no mean to fill masked points with: leave them NaN.
   void read_fields(const FieldFile& file, int64_t t, float* out) const {
     if (!statistics_.mean.empty() || !file.info().masked) return file.read(t, file_shape_, &statistics_, out);
     thread_local std::vector<float> there;
@@ -204,7 +204,8 @@ class FileDataset : public Dataset {
       if (there[i] == 0) out[i] = std::numeric_limits<float>::quiet_NaN();
   }
 
-  // `mask`: null where everything counts. A channel of which nothing does has no error that could be told.
+  // `mask`: null when all points count. A channel without any valid point has no defined error, so it is
+  // refused.
   void read_target(const FieldFile& file, int64_t t, float* out, float* mask) const {
     if (!mask) return read_channels(file, t, channels_.targets, out);
     thread_local std::vector<float> fields, there;
@@ -226,12 +227,12 @@ class FileDataset : public Dataset {
 
   FieldFiles files_;
   std::vector<TimeSegment> segments_;
-  std::vector<int64_t> ends_;  // number of pairs up to and including a segment
-  std::vector<size_t> flat_;   // channels of the file
+  std::vector<int64_t> ends_;  // pairs up to and including each segment
+  std::vector<size_t> flat_;   // file channels that hardly vary
   Statistics statistics_;
   ChannelChoice channels_;
   SampleShape shape_;
-  FieldShape file_shape_;  // all its channels, cropped
+  FieldShape file_shape_;  // all file channels, cropped
   int64_t dt_, span_, size_ = 0;
   bool wrap_;
 };
@@ -246,7 +247,7 @@ void check_grid(const FieldInfo& info, const FieldShape& want) {
                       "lower net.img_height and net.img_width (multiples of the patch size)");
 }
 
-/// Pairs are of steps that are known to be equally far apart.
+/// Refuses files whose steps are at unknown distances: pairs must be data.dt apart.
 void require_known_steps(const FieldFiles& files) {
   for (const auto& file : files)
     if (const FieldInfo& info = file->info(); !info.time_unread.empty())
@@ -255,7 +256,7 @@ void require_known_steps(const FieldFiles& files) {
                         "2000-01-01'), for instance by cdo settaxis");
 }
 
-/// The part of a file or directory that the split gives, with a step or more.
+/// The segments of a split, which must hold at least one step.
 std::vector<TimeSegment> part_of(const FieldFiles& files, const DataSpec& data, const std::string& path,
                                  Split split) {
   const std::vector<TimeSegment> all = segments_of(files);
@@ -272,7 +273,7 @@ std::vector<TimeSegment> part_of(const FieldFiles& files, const DataSpec& data, 
       split == Split::train ? "raise it, or give longer files" : "lower it, or name data.valid");
 }
 
-/// That part, where it holds a pair of steps: told before anything is read.
+/// The segments of a split that must hold at least one pair; checked before data are read.
 std::vector<TimeSegment> segments_for(const FieldFiles& files, const DataSpec& data, const std::string& path,
                                       Split split, bool whole, const SampleShape& want) {
   choose_channels(data, files[0]->info(), want);
@@ -315,7 +316,8 @@ bool are_given(const DataSpec& statistics) {
   return !statistics.means.empty() || !statistics.stds.empty();
 }
 
-/// Of files with so many channels. `training`: the segments of data.train where they are open, else null.
+/// Statistics for files with `channels` channels. `training`: the segments of data.train if they are open,
+/// else null.
 Statistics statistics_for(const DataSpec& data, int64_t channels, const std::vector<TimeSegment>* training,
                           const SampleShape& want) {
   if (are_given(data)) return read_statistics(data.means, data.stds, channels);
@@ -376,7 +378,7 @@ std::vector<int64_t> ChannelNames::persistent() const {
 void require_data(const RunSpec& spec) {
   const DataSpec& d = spec.data;
   if (spec.net.kind() == MlpSpec::kKind) return require_tables(d, classes_of(spec));
-  // A regional net's rows are where its own grid has them.
+  // A regional net takes latitudes from its own grid.
   const bool by_rows = spec.train.latitude_weights && spec.net.kind() != RegionalGnnSpec::kKind;
   const auto require_weights = [&](const FieldInfo& info) {
     if (by_rows && !info.no_degrees.empty())
@@ -390,8 +392,8 @@ void require_data(const RunSpec& spec) {
 
 namespace {
 
-constexpr int64_t kWholeWork = 1000;  // thousandths, as compute_statistics tells them
-constexpr double kUntold_s = 2;       // of work that is over before anybody wonders
+constexpr int64_t kWholeWork = 1000;  // thousandths, as compute_statistics reports them
+constexpr double kUntold_s = 2;       // shorter work shows no progress bar
 
 Statistics statistics_in(const nlohmann::json& j) {
   return {j.at("mean").get<std::vector<float>>(), j.at("std").get<std::vector<float>>()};
@@ -441,7 +443,7 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
   }
   if (want.of_table) return open_table(data, path, split, want, known);
 
-  const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
+  const bool tail = split == Split::valid && path.empty();  // validates on the end of data.train
   const std::string key = split == Split::train || tail ? "data.train" : "data.valid";
   if (tail && !data.validates())
     throw ConfigError(data.train, "data.valid", "there are no validation data",

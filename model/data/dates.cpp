@@ -24,7 +24,7 @@ std::string trimmed(const std::string& s) {
   return first == std::string::npos ? "" : s.substr(first, last + 1 - first);
 }
 
-/// Seconds in a unit; 0: it is none of equal length.
+/// Seconds in a unit; 0 for a unit without fixed length.
 double unit_of(const std::string& name, Calendar c) {
   static const std::map<std::string, double> kUnits = {
       {"nanosecond", 1e-9},  {"nanosec", 1e-9},   {"ns", 1e-9},
@@ -47,7 +47,7 @@ double unit_of(const std::string& name, Calendar c) {
                                    : 0;
 }
 
-/// Reads "2000-1-1", "1-1-1 00:00:0.0", "2000-01-01T06:00:00Z", "2000-01-01 00:00 -6:00" to the end.
+/// Parses the whole text: "2000-1-1", "1-1-1 00:00:0.0", "2000-01-01T06:00:00Z", "2000-01-01 00:00 -6:00".
 class ReferenceDate {
  public:
   explicit ReferenceDate(const std::string& text) : at_(text.c_str()) {}

@@ -14,7 +14,7 @@ namespace isobar {
 
 namespace {
 
-/// Bytes from `back` before the end of what is written, which may overlap it.
+/// Copies n bytes from `back` before `at`; source and destination may overlap.
 void repeat(std::byte* at, int64_t back, int64_t n) {
   if (back >= n) {
     std::memcpy(at, at - back, static_cast<size_t>(n));
@@ -23,7 +23,7 @@ void repeat(std::byte* at, int64_t back, int64_t n) {
   for (int64_t i = 0; i < n; ++i) at[i] = at[i - back];
 }
 
-/// Reads one stream of tokens, each with literals and a copy of what was written before.
+/// A stream of tokens, each with literals and a copy of earlier output.
 class Lz4Block {
  public:
   Lz4Block(Stored in, std::byte* out, int64_t room) : in_(in), out_(out), room_(room) {}
@@ -35,7 +35,7 @@ class Lz4Block {
       if (literals > static_cast<int64_t>(in_.size() - at_) || literals > room_ - done_) torn();
       if (literals > 0) std::memcpy(out_ + done_, &in_[at_], static_cast<size_t>(literals));
       at_ += static_cast<size_t>(literals), done_ += literals;
-      if (at_ == in_.size()) return done_;  // the last has no copy
+      if (at_ == in_.size()) return done_;  // the last token has no copy
       if (in_.size() - at_ < 2) torn();
       const int64_t back = static_cast<int64_t>(in_[at_]) | static_cast<int64_t>(in_[at_ + 1]) << 8;
       at_ += 2;
@@ -124,7 +124,7 @@ bool is_fletcher32(Stored in, uint32_t sum) {
   size_t i = 0;
   for (; i + 1 < in.size(); i += 2) add(static_cast<uint64_t>(in[i]) << 8 | static_cast<uint64_t>(in[i + 1]));
   if (i < in.size()) add(static_cast<uint64_t>(in[i]) << 8);
-  return (sum & 0xffffu) % 65535 == a && (sum >> 16) % 65535 == b;  // HDF5 writes 65535 for 0, too
+  return (sum & 0xffffu) % 65535 == a && (sum >> 16) % 65535 == b;  // HDF5 may write 65535 for 0
 }
 
 uint32_t crc32c(Stored in) {

@@ -167,8 +167,7 @@ ISOBAR_ALWAYS_INLINE void swap_any(void* data, int64_t n, int64_t size) {
   if (size == 8) swap_each<uint64_t>(data, n, [](uint64_t u) { return __builtin_bswap64(u); });
 }
 
-// The same lines compiled for wider vectors, as in normalise.cpp; without fused products, which round
-// otherwise.
+// The same code compiled for wider vectors, as in normalise.cpp, but without FMA, whose rounding differs.
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) int64_t unpack_wide(const void* raw, Element element, int64_t n,
                                                     const Packing& p, float* out, bool gaps) {

@@ -1,8 +1,8 @@
-// Numeric element types as files hold them, and the CF packing that turns them into physical values.
+// Numeric element types of files, and the CF packing that turns them into physical values.
 //
 //   Packing p{.scale = 0.01, .offset = 273.15};
 //   p.missing[0] = -32767;
-//   int64_t bad = unpack(raw, Element::i16, n, p, out);   // out = raw * scale + offset; -1 when none is bad
+//   int64_t bad = unpack(raw, Element::i16, n, p, out);   // out = raw * scale + offset; -1: none missing
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,27 +14,26 @@ enum class Element : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, f
 
 int64_t size_of(Element e);  // bytes
 const char* name_of(Element e);
-/// The number at p. Fill values of every type survive f64; f32 would round some.
+/// The number at p as f64, which holds fill values of every type exactly.
 double as_double(const void* p, Element e);
 
 struct Packing {
   static constexpr double none =
-      std::numeric_limits<double>::quiet_NaN();  // equals nothing, so it marks "unused"
+      std::numeric_limits<double>::quiet_NaN();  // NaN equals nothing, so it marks "unused"
   double scale = 1, offset = 0;
   std::array<double, 4> missing = {none, none, none, none};  // packed values that mean "no data"
   double lowest = -std::numeric_limits<double>::infinity();  // valid_range, in packed values
   double highest = std::numeric_limits<double>::infinity();
-  /// Whether any number of a file means "no data"
+  /// True when some value means "no data"
   bool marks() const;
   bool marks_more() const;  // besides missing[0]
 };
 
-/// Whether a packed value means "no data".
+/// True when a packed value means "no data".
 bool is_missing(double packed, const Packing& packing);
 
-/// Unpacks n elements to f32, computing in double. Returns the index of the first missing element, or -1.
-/// A NaN in a floating-point file is passed on as NaN and not counted as missing. `gaps`: missing elements
-/// become NaN, and none is told.
+/// Unpacks n elements to f32, computing in double, and returns the index of the first missing element or -1;
+/// a NaN in the file does not count as missing. `gaps`: missing elements become NaN and are not reported.
 int64_t unpack(const void* raw, Element element, int64_t n, const Packing& packing, float* out,
                bool gaps = false);
 

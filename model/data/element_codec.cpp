@@ -29,7 +29,7 @@ Element type_named(const std::string& codec, const json& name) {
   return found->second;
 }
 
-/// A C++ value of each element type, to be visited by
+/// Calls f with a value of the element's C++ type
 template <class F>
 void with_type(Element e, const F& f) {
   switch (e) {
@@ -78,7 +78,8 @@ auto number(T x) {
     return x;
 }
 
-/// As NumPy converts: integers wrap; floats beyond a type's range, which C++ leaves open, become its least.
+/// NumPy's conversion: integers wrap, and floats out of range, which are undefined in C++, become the type's
+/// lowest value.
 template <class To, class From>
 To converted(From x) {
   if constexpr (std::is_same_v<To, f16>) {

@@ -1,7 +1,7 @@
-// Codecs of numcodecs that change numbers, not bytes: differences, scaled integers, other types.
+// Codecs of numcodecs that transform numbers rather than bytes: differences, scaled integers, other types.
 //
-//   const auto codec = element_codec("delta", configuration);   // none for another name; throws ArrayError
-//   codec->undo(in, n, out);                                     // n elements of `from` to as many of `to`
+//   const auto codec = element_codec("delta", configuration);   // none: another codec; throws ArrayError
+//   codec->undo(in, n, out);                                     // n elements of `from` to n of `to`
 #pragma once
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,7 @@ namespace isobar {
 struct ElementCodec {
   enum class Kind : uint8_t { convert, add_up, scale };
   Kind kind = Kind::convert;
-  Element from = Element::f32, to = Element::f32;  // as stored; as they were
+  Element from = Element::f32, to = Element::f32;  // stored type; original type
   double scale = 1, offset = 0;                    // stored / scale + offset
   void undo(const std::byte* in, int64_t n, std::byte* out) const;
 };

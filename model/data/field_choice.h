@@ -1,5 +1,5 @@
-// What is taken of fields: which variables and levels, when, where, what is computed beside them, and what
-// may be missing. A run's comes from its data.* keys, that of `isobar data` from options.
+// A selection of fields: variables and levels, dates, region, static fields and forcings added to them, and
+// the handling of missing values. Runs fill it from data.* keys, `isobar data` from options.
 //
 //   open_fields("era5.zarr,single.nc", "data.train", field_choice(spec.data, Split::train));
 #pragma once
@@ -18,7 +18,7 @@ struct FieldChoice {
   FieldChoice(std::vector<std::string> of) : variables(std::move(of)) {}
   FieldChoice(std::initializer_list<std::string> of) : variables(of) {}
 
-  std::vector<std::string> variables;  // as DataSpec has these
+  std::vector<std::string> variables;  // all members as in DataSpec
   std::vector<double> region;
   int64_t stride = 1;
   std::vector<std::string> dates;
@@ -29,17 +29,17 @@ struct FieldChoice {
   std::string mask;
 
   bool masks_by_a_variable() const { return !mask.empty() && mask != "fill" && mask != "missing"; }
-  /// Every time and place, and nothing beside the variables: files are read as they are.
+  /// True when the files are read unchanged: all times and places, no added channels, no mask.
   bool takes_all() const {
     return region.empty() && stride == 1 && dates.empty() && time_step == 0 && static_fields.empty() &&
            forcings.empty() && mask.empty();
   }
 };
 
-/// Of what trains, or of what validates: they differ in dates alone.
+/// The selection of a split: training and validation differ only in dates.
 FieldChoice field_choice(const DataSpec& data, Split split);
 
-/// "z@500,850" and "z@500/850" are the channels z500 and z850; others stay. Throws ConfigError.
+/// Expands "z@500,850" and "z@500/850" to the channels z500 and z850; other names stay. Throws ConfigError.
 std::vector<std::string> expand_levels(const std::vector<std::string>& variables);
 
 }  // namespace isobar

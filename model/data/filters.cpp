@@ -19,7 +19,7 @@ bool compresses(Filter::Kind k) {
 }  // namespace
 
 bool can_decode(const std::vector<Filter>& pipeline) {
-  // A damaged file may say that elements are of 0 bytes.
+  // A damaged file may declare elements of 0 bytes.
   const bool known = std::all_of(pipeline.begin(), pipeline.end(), [](const Filter& f) {
     return f.kind != Filter::Kind::other && (f.kind != Filter::Kind::shuffle || f.element_size > 0);
   });
@@ -58,7 +58,7 @@ void unshuffle(const std::byte* in, int64_t bytes, int64_t element, std::byte* o
     for (int64_t b = 0; b < element; ++b)
       for (int64_t i = 0; i < n; ++i) dst[i * element + b] = src[b * n + i];
   }
-  std::memcpy(dst + n * element, src + n * element, bytes - n * element);  // HDF5 leaves a remainder as it is
+  std::memcpy(dst + n * element, src + n * element, bytes - n * element);  // not shuffled by HDF5
 }
 
 namespace {
@@ -72,8 +72,8 @@ int64_t inflate_to(Stored in, std::byte* out, int64_t room) {
   return static_cast<int64_t>(size);
 }
 
-/// Its length, that of a block, then blocks with a length each, all big-endian; what does not shrink is
-/// stored.
+/// HDF5's LZ4 format: total length, block length, then each block with its length, all big-endian. A block of
+/// full length is stored uncompressed.
 int64_t undo_lz4_frame(Stored in, std::byte* out, int64_t room) {
   const auto number = [&](size_t at, size_t bytes) {
     uint64_t n = 0;

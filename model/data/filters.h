@@ -1,4 +1,4 @@
-// HDF5 chunk filters undone without the HDF5 library, hence outside its lock and without its plugins:
+// Decodes HDF5 chunk filters without the HDF5 library, hence outside its lock and without its plugins:
 // deflate, zstd, Blosc, LZ4, LZF, shuffle, and checksums.
 #pragma once
 #include <cstddef>
@@ -12,10 +12,10 @@ struct Filter {
   enum class Kind : uint8_t { deflate, shuffle, zstd, blosc, lz4, lzf, fletcher32, other };
   Kind kind;
   std::string name;      // "deflate 4", "shuffle", "zstd", …
-  int64_t element_size;  // shuffle only: bytes
+  int64_t element_size;  // bytes; shuffle only
 };
 
-/// True when decode_chunk knows the whole pipeline.
+/// True when decode_chunk supports every filter of the pipeline.
 bool can_decode(const std::vector<Filter>& pipeline);
 
 /// Undoes `pipeline` (in write order; bit i of `skipped` = filter i was not applied to this chunk).
@@ -24,7 +24,8 @@ bool can_decode(const std::vector<Filter>& pipeline);
 void decode_chunk(const std::vector<Filter>& pipeline, uint32_t skipped, const std::vector<std::byte>& stored,
                   std::byte* out, int64_t out_bytes);
 
-/// Of elements of so many bytes: byte 0 of all of them, then byte 1 …; a remainder stays as it is.
+/// Restores elements of `element` bytes from byte 0 of all elements, then byte 1 …; a remainder is copied
+/// unchanged.
 void unshuffle(const std::byte* in, int64_t bytes, int64_t element, std::byte* out);
 
 }  // namespace isobar

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi, kDegree = std::numbers::pi / 180, kDaySeconds = 86400;
 
-/// Of its year that has gone by, from 0 to 1
+/// The fraction of the year that has passed, from 0 to 1
 double part_of_year(double seconds) {
   using namespace std::chrono;
   const sys_days day = floor<days>(sys_seconds{std::chrono::seconds{std::llround(seconds)}});
@@ -22,17 +22,17 @@ double part_of_year(double seconds) {
 }
 
 struct Sun {
-  double declination, noon_s;  // radians; seconds of the day when it stands south of longitude 0
+  double declination, noon_s;  // radians; second of the day of solar noon at longitude 0
 };
 
-/// By the low-precision formulae of the Astronomical Almanac: 0.01 degrees between 1950 and 2050.
+/// Low-precision formulae of the Astronomical Almanac, accurate to 0.01 degrees between 1950 and 2050.
 Sun sun_at(double seconds) {
   const double n = (seconds - 946'728'000) / kDaySeconds;  // days since 1 January 2000, 12:00
   const double mean = (280.460 + 0.9856474 * n) * kDegree, anomaly = (357.528 + 0.9856003 * n) * kDegree;
   const double longitude = mean + (1.915 * std::sin(anomaly) + 0.020 * std::sin(2 * anomaly)) * kDegree;
   const double tilt = (23.439 - 4e-7 * n) * kDegree;
   const double ascension = std::atan2(std::cos(tilt) * std::sin(longitude), std::cos(longitude));
-  const double equation = std::remainder(mean - ascension, kTurn);  // how far the sun is ahead of clocks
+  const double equation = std::remainder(mean - ascension, kTurn);  // equation of time
   return {std::asin(std::sin(tilt) * std::sin(longitude)), kDaySeconds / 2 - equation / kTurn * kDaySeconds};
 }
 

@@ -1,4 +1,4 @@
-// What is known of any time and place without a file: further inputs of a net (data.forcings).
+// Net inputs that follow from time and place alone, without a file (data.forcings).
 //
 //   time_of_day    local solar time, as sine and cosine: time_of_day_sin, time_of_day_cos
 //   day_of_year    as sine and cosine: day_of_year_sin, day_of_year_cos
@@ -12,8 +12,8 @@ namespace isobar {
 
 std::vector<std::string> forcing_channels(const std::vector<std::string>& forcings);
 
-/// At `seconds` since 1970 (UTC), of `height` rows and `width` columns of the first of these coordinates:
-/// out [channels, height, width].
+/// Forcings at `seconds` since 1970 (UTC) for the first `height` latitudes and `width` longitudes: out
+/// [channels, height, width].
 void compute_forcings(const std::vector<std::string>& forcings, double seconds,
                       const std::vector<double>& latitude, const std::vector<double>& longitude,
                       int64_t height, int64_t width, float* out);

@@ -1,9 +1,9 @@
-// Forecasts as NumPy's .npz: an array for each target in its own units, [rows] of a table or [time, H, W] of
-// fields; of a classifier `TARGET` [rows] i32, the class, and `TARGET_probability` [rows, classes]. Held in
-// memory until the end.
+// Forecasts as NumPy's .npz: an array for each target in its own units, [rows] for a table or [time, H, W]
+// for fields. A classifier writes the class `TARGET` [rows] i32 and `TARGET_probability` [rows, classes]. All
+// arrays stay in memory until finish().
 //
 //   ForecastArrays out("forecast.npz", shape, names);
-//   out.append(fields);   …   out.finish();                 // appears under its name when it is complete
+//   out.append(fields);   …   out.finish();                 // renamed to it when complete
 #pragma once
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace isobar {
 
 class ForecastArrays {
  public:
-  /// Throws ConfigError where the file cannot be written.
+  /// Throws ConfigError when the file cannot be written.
   ForecastArrays(std::string path, const SampleShape& shape, std::vector<std::string> names);
   void append(const float* fields);                               // [C,H,W] in physical units
   void append_classes(const float* probabilities, int64_t rows);  // [rows, classes]
@@ -25,7 +25,7 @@ class ForecastArrays {
   NpzOutput out_;
   SampleShape shape_;
   std::vector<std::string> names_;
-  std::vector<std::string> bytes_;  // of each name; of classes those of the class and of the probabilities
+  std::vector<std::string> bytes_;  // by name; for a classifier: classes, then probabilities
   int64_t samples_ = 0;
 };
 

@@ -1,11 +1,12 @@
 // Forecasts as CF netCDF: a variable for each target in its own units, over (time, latitude, longitude), or
-// over the rows of a table. Readable by ncdump, xarray and `isobar data inspect`.
+// over the rows of a table.
 //
 //   ForecastFile out("forecast.nc", about, samples, shape, names, coordinates);
-//   out.append(fields, time);   …   out.finish();            // appears under its name when it is complete
+//   out.append(fields, time);   …   out.finish();            // renamed to it when complete
 //
-// Of several lead times: over (time, step, latitude, longitude), where time is that of the last input
-// (forecast_reference_time) and step the lead (forecast_period); append() goes through a sample's leads.
+// With several lead times variables are over (time, step, latitude, longitude): time is that of the last
+// input (forecast_reference_time), step the lead (forecast_period). append() takes the leads of a sample in
+// order.
 #pragma once
 #include <map>
 #include <string>
@@ -18,12 +19,12 @@ namespace isobar {
 
 class ForecastFile {
  public:
-  /// `about`: global attributes. Throws ConfigError where the file cannot be written.
+  /// `about`: global attributes. Throws ConfigError when the file cannot be written.
   ForecastFile(std::string path, const std::map<std::string, std::string>& about, int64_t samples,
                const SampleShape& shape, const std::vector<std::string>& names, const Coordinates& at,
                const std::string& what = "forecast of ",  // before each name, in its long_name
-               const std::vector<double>& leads = {});    // hours (NaN: steps); of one there is no axis
-  void append(const float* fields, double time);          // [C,H,W] in physical units; NaN: time is not known
+               const std::vector<double>& leads = {});    // hours (NaN: steps); a single lead has no axis
+  void append(const float* fields, double time);          // [C,H,W] in physical units; NaN: unknown time
   void finish() { out_.finish(); }                        // without it, nothing is left
 
  private:
@@ -38,11 +39,11 @@ class ForecastFile {
   int64_t leads_ = 1;
   int time_ = -1;
   std::vector<int> variables_;
-  std::map<int, std::vector<double>> coordinates_;  // by variable, until definitions end
+  std::map<int, std::vector<double>> coordinates_;  // by variable, written after define mode
   int64_t written_ = 0;
 };
 
-/// As netCDF takes names: letters, digits and underscores, a letter first, each once and none of `taken`
+/// Valid, unique netCDF names for channels: letters, digits and underscores, a letter first, none of `taken`
 std::vector<std::string> variable_names(const std::vector<std::string>& channels,
                                         std::vector<std::string> taken);
 

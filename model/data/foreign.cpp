@@ -9,10 +9,10 @@ ForeignRead::ForeignRead(std::string path, std::string key, const FieldChoice& c
                          const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work)
     : path_(std::move(path)), key_(std::move(key)), paths_(field_paths(path_, key_)) {
   ChildLimits limits;
-  for (const auto& p : paths_)  // of a Zarr directory a few chunks at a time are in memory, whatever it holds
+  for (const auto& p : paths_)  // a Zarr directory needs memory for a few chunks only
     if (!std::filesystem::is_directory(p)) limits.memory_bytes += 4 * InputFile(p, key_).size();
   child_.emplace(limits, [&](const ChildProgress& report) {
-    // The files' numbers go below 0, apart from what `work` reports.
+    // Negative progress is a file's index; `work` reports 0 and above.
     const FieldFiles files =
         open_fields(path_, key_, choice, [&](size_t i) { report(-1 - static_cast<int64_t>(i)); });
     report(-1 - static_cast<int64_t>(paths_.size()));
@@ -21,7 +21,7 @@ ForeignRead::ForeignRead(std::string path, std::string key, const FieldChoice& c
 }
 
 std::string ForeignRead::answer(const ChildProgress& seen) {
-  std::string at = path_;  // what is read
+  std::string at = path_;  // the file being read
   const auto follow = [&](int64_t done) {
     const auto file = static_cast<size_t>(-1 - done);
     if (done < 0)
@@ -57,7 +57,7 @@ void look_at(const FieldFile& file, int64_t most_bytes, const std::function<void
     try {
       file.read(t, corner, nullptr, values.data());
     } catch (const ConfigError&) {
-      // A hole in a step that the run may never use; it is told where it is read.
+      // Missing values in a step that the run may never use: an error only when that step is read.
     }
   }
 }

@@ -1,10 +1,9 @@
-// Field files that somebody else made, read in a process that may die of it (model/base/child.h): the HDF5
-// and netCDF libraries end in a signal, a loop or all of the memory on some damaged files. Inspection and
-// statistics are done there altogether, a run's own statistics too (model/data/dataset.h). A run opens its
-// files there before it begins, once a host and before MPI, threads or devices are, and computes the
-// statistics that it lacks there (begin_statistics); then every rank opens what was proven harmless.
+// Reads field files in a child process (model/base/child.h), because the HDF5 and netCDF libraries may crash,
+// loop or exhaust memory on damaged files. Inspection and statistics (begin_statistics too) run there
+// entirely. A run first opens its files there, once a host and before MPI, threads or devices start; then
+// every rank opens the files that proved harmless.
 //
-//   require_fields("era5.nc", "data.train", {});                        // ConfigError, whatever the file
+//   require_fields("era5.nc", "data.train", {});                        // ConfigError if damaged
 //   does read_foreign(path, "", {}, [](const FieldFiles& files, const ChildProgress& done) { return ...; });
 #pragma once
 #include <optional>
@@ -14,15 +13,15 @@
 
 namespace isobar {
 
-/// What `work` makes of the files, opened as open_fields does, in a child that begins at once.
+/// Runs `work` on the files, opened like open_fields, in a child process that starts at once.
 class ForeignRead {
  public:
-  /// Throws ConfigError where there is no file.
+  /// Throws ConfigError when there is no file.
   ForeignRead(std::string path, std::string key, const FieldChoice& choice,
               const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work);
-  /// Waits for what `work` returns. A child that dies, takes more than 10 s of processor time without calling
-  /// its progress, or more memory than 2 GiB and four times the files, is one ConfigError. `seen` gets what
-  /// `work` reports (0 and above).
+  /// Waits for the result of `work`; `seen` gets its progress (0 and above). Throws ConfigError for a child
+  /// that dies, uses more than 10 s of processor time between reports of progress, or more memory than 2 GiB
+  /// plus four times the files.
   std::string answer(const ChildProgress& seen = {});
 
  private:
@@ -31,15 +30,14 @@ class ForeignRead {
   std::optional<ChildWork> child_;
 };
 
-/// The answer of such a child.
+/// ForeignRead and answer() in one call.
 std::string read_foreign(const std::string& path, const std::string& key, const FieldChoice& choice,
                          const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work,
                          const ChildProgress& seen = {});
 
-/// Opens the files and has the library do what ranks will ask of it: walk the indexes of chunks and, where it
-/// reads the data itself, read them (up to 1 GiB of the files, spread over their steps). Of the others a
-/// corner of the first and of the last step is read. `also` sees each file. Throws ConfigError, as `also`
-/// may.
+/// Opens the files in a child and calls `also` for each; both may throw ConfigError. Has the library do what
+/// ranks will need: walk chunk indexes, read up to 1 GiB of data that only it decodes, and a corner of the
+/// first and last step.
 void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice,
                     const std::function<void(const FieldInfo&)>& also = {});
 

@@ -49,10 +49,10 @@ namespace {
 
 constexpr const char* kTorn = "copy or download it again";
 constexpr int64_t kMostMessage = int64_t{1} << 32;  // bytes
-/// What ecCodes is asked to put where a point is missing. Its own choice, 9999, is a height like others.
+/// The value that ecCodes is asked to use for missing points; its default, 9999, may be a valid height.
 constexpr double kMissing = std::numeric_limits<double>::max();
 
-void say_nothing(const codes_context*, int, const char*) {}  // what went wrong is thrown
+void say_nothing(const codes_context*, int, const char*) {}  // errors are thrown instead
 
 }  // namespace
 
@@ -61,12 +61,12 @@ struct GribGrid {
   bool operator==(const GribGrid&) const = default;
 };
 
-/// What ecCodes has parsed of one message.
+/// One message parsed by ecCodes.
 class GribHandle {
  public:
   explicit GribHandle(codes_handle* h) : handle_(h) {}
   explicit GribHandle(std::vector<std::byte> message)
-      : message_(std::move(message)),  // which ecCodes does not copy
+      : message_(std::move(message)),  // ecCodes does not copy it
         handle_(codes_handle_new_from_message(nullptr, message_.data(), message_.size())) {
     if (!handle_) throw ArrayError("a message of it cannot be parsed", kTorn);
   }
@@ -128,7 +128,7 @@ double hours_of(const GribHandle& h) {
          static_cast<double>(time / 100) + static_cast<double>(time % 100) / 60;
 }
 
-// Values lie row by row, from the first latitude on.
+// Values are stored row by row from the first latitude.
 GribGrid grid_of(const GribHandle& h) {
   const std::string type = h.text("gridType");
   const bool gaussian = type == "regular_gg";
@@ -168,7 +168,7 @@ GribGrid grid_of(const GribHandle& h) {
   return grid;
 }
 
-/// The name in NetCDF, as ecCodes' tables have it
+/// The variable's NetCDF name in ecCodes' tables
 std::string name_of(const GribHandle& h) {
   for (const char* key : {"cfVarName", "shortName"})
     if (h.has(key))
@@ -252,14 +252,14 @@ class GribArray : public RawArray {
 }  // namespace
 
 struct GribFields::Found {
-  std::string name, units, type;  // type: of its levels
+  std::string name, units, type;  // type: type of level
   GribGrid grid;
   std::map<std::pair<double, double>, GribMessage> messages;  // by time and level
 };
 
 GribFields::GribFields(const std::string& path) : path_(path) {
   codes_context_set_logging_proc(codes_context_get_default(), say_nothing);
-  codes_grib_multi_support_off(nullptr);  // handles would then hide that a message holds several fields
+  codes_grib_multi_support_off(nullptr);  // handles would hide multi-field messages
   const auto close = [](std::FILE* f) { std::fclose(f); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
   if (!file) throw ArrayError("cannot be opened", "check its permissions");
@@ -283,7 +283,7 @@ GribFields::GribFields(const std::string& path) : path_(path) {
   if (found.empty())
     throw ArrayError("is a GRIB file without a message that ecCodes can read",
                      "check it with grib_ls (a bundled program needs ECCODES_DEFINITION_PATH)");
-  // Of one name on several kinds of levels those of pressure keep it.
+  // If a name occurs on several types of levels, pressure levels keep it.
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     return is_pressure(a.type) && !is_pressure(b.type);
   });
@@ -317,7 +317,7 @@ void GribFields::add_field(const GribHandle& h, const GribMessage& message, std:
   throw ArrayError(what + ", with the same keys", "keep one of the two messages: grib_copy -w count=…");
 }
 
-/// The dimension of an axis with these values, made where there is none.
+/// The dimension of the axis with these values, added if there is none.
 int64_t GribFields::axis(const std::string& name, const std::string& attribute, const std::string& text,
                          const std::vector<double>& values) {
   int64_t others = 0;

@@ -1,11 +1,10 @@
-// GRIB 1 and 2, as ECMWF's archive and most weather services deliver fields, read through ecCodes: messages
-// of a field or several, sorted into variables on time, level, latitude and longitude. Variables have the
-// names that ecCodes gives them in NetCDF ("t2m"), levels of pressure make channels ("z500"); points that the
-// bitmap leaves out are missing. Grids: regular ones, equidistant or Gaussian.
+// GRIB 1 and 2 read through ecCodes: messages of one or more fields, sorted into variables on time, level,
+// latitude and longitude. Variables have ecCodes' NetCDF names ("t2m"), pressure levels become channels
+// ("z500"), and points masked by the bitmap are missing. Grids are regular, equidistant or Gaussian.
 //
 //   if (is_grib(path)) GribFields file(path);                    // throws ArrayError
 //
-// Opening reads the header of every message, reading a step unpacks the messages that hold it.
+// Opening reads the header of every message; reading a step decodes only the messages that hold it.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,9 +17,9 @@ namespace isobar {
 
 bool is_grib(const std::string& path);
 
-struct GribMessage {  // where it lies in the file
+struct GribMessage {  // position in the file
   int64_t offset = 0, bytes = 0;
-  int64_t field = 0;  // of those in it
+  int64_t field = 0;  // index of the field within the message
 };
 class GribHandle;
 
@@ -33,11 +32,11 @@ class GribFields : public CfFile {
   std::vector<double> numbers(const CfVariable&, const std::string&, size_t) const override { return {}; }
   std::optional<Element> type_of(const CfVariable&, const std::string&) const override { return {}; }
   std::vector<double> values(const CfVariable& v) const override;
-  void require_held(const CfVariable&) const override {}  // every message was seen
+  void require_held(const CfVariable&) const override {}  // opening read every message
   std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) override;
 
  private:
-  struct Axis {  // of these numbers; one that several variables share
+  struct Axis {  // may be shared by variables
     int64_t dimension;
     std::vector<double> values;
   };

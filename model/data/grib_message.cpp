@@ -10,9 +10,9 @@ namespace isobar {
 
 namespace {
 
-constexpr size_t kIndicator = 16, kEnd = 4;  // sections 0 and 8, in bytes
+constexpr size_t kIndicator = 16, kEnd = 4;  // bytes of sections 0 and 8
 constexpr int kData = 7, kBitmap = 6;
-constexpr std::byte kAsBefore{254};  // a bitmap that an earlier field of the message has
+constexpr std::byte kAsBefore{254};  // reuse the bitmap of an earlier field
 
 struct Section {
   size_t at = 0, bytes = 0;
@@ -33,7 +33,7 @@ bool is_grib_2(const std::vector<std::byte>& m) {
   throw ArrayError("a message of it " + what, "copy or download it again");
 }
 
-/// Calls `take` with the sections that each field has, in their order.
+/// Calls `take` with the sections of each field, in order.
 template <class Take>
 void each_field(const std::vector<std::byte>& m, const Take& take) {
   FieldSections now{};

@@ -21,7 +21,7 @@ struct Type {
   Element element;
 };
 
-/// IEEE half precision, which HDF5 1.10 has no name for
+/// IEEE half precision, for which HDF5 1.10 has no predefined type
 hid_t half_type(hid_t of) {
   const hid_t type = H5Tcopy(of);
   H5Tset_fields(type, 15, 10, 5, 0, 10);
@@ -30,7 +30,7 @@ hid_t half_type(hid_t of) {
   return type;
 }
 
-/// Finds the element type; false when it is a number of another format (odd bit widths).
+/// Finds the element type; false for other number formats, such as odd bit widths.
 bool known_type(hid_t type, Element& element, bool& swap) {
   const Handle little(half_type(H5T_IEEE_F32LE), H5Tclose), big(half_type(H5T_IEEE_F32BE), H5Tclose);
   const Type types[] = {{little.id, big.id, Element::f16},
@@ -89,7 +89,7 @@ Hdf5Array::Hdf5Array(const std::string& file, const std::string& name, std::shar
   require_own_bytes(opened.set.id, file_, name_);  // before H5Dget_space, which looks into what is mapped
   read_layout(opened.file.id, opened.set.id);
   if (!locked_because_.empty() && element_ == Element::f16)
-    element_ = Element::f64;  // as H5Dread hands it out
+    element_ = Element::f64;  // the type that H5Dread converts to
   if (offset_ < 0) return;
   const int64_t bytes = declared_product(dims_) * size_of(element_);
   if (offset_ <= input_.size() && bytes <= input_.size() - offset_) return;
@@ -146,9 +146,9 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
       } else if (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) {
         locked_because_ = "unfiltered edge chunks";
       } else if (user_block) {
-        locked_because_ = "user block";  // HDF5 1.10 reports chunk addresses without it
+        locked_because_ = "user block";  // HDF5 1.10's chunk addresses ignore it
       }
-      hsize_t written = 0;  // H5Dread would hand out the fill value for the others
+      hsize_t written = 0;  // H5Dread would return the fill value for the others
       if (!locked_because_.empty() && H5Dget_num_chunks(set, space.id, &written) >= 0 &&
           static_cast<int64_t>(written) < product(grid_))
         throw ArrayError("some chunks of '" + name_ + "' were never written", "make the file again");
@@ -160,7 +160,7 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
   }
 }
 
-// HDF5 (1.10) copies what the dataspace declares out of a compact dataset's bytes, however few there are.
+// HDF5 1.10 copies as many bytes as the dataspace declares from a compact dataset, even beyond its end.
 void Hdf5Array::require_all_of_compact(int64_t set, int64_t dcpl, int64_t element_bytes) const {
   if (H5Pget_layout(dcpl) != H5D_COMPACT) return;
   const auto held = static_cast<int64_t>(H5Dget_storage_size(set));
@@ -173,7 +173,7 @@ void Hdf5Array::require_all_of_compact(int64_t set, int64_t dcpl, int64_t elemen
 
 namespace {
 
-/// By the numbers that The HDF Group keeps a list of
+/// Filter numbers are those registered with The HDF Group
 Filter filter_of(H5Z_filter_t id, const std::string& name) {
   switch (id) {
     case H5Z_FILTER_FLETCHER32:

@@ -1,13 +1,12 @@
-// A numeric dataset of an HDF5 or netCDF-4 file that many threads read at once.
+// A numeric dataset of an HDF5 or netCDF-4 file, readable by many threads in parallel.
 //
-// The HDF5 C library lets one thread in at a time. So the library only says where the bytes lie (contiguous
-// offset, chunk addresses, filters, element type); reading (pread) and decoding run in the calling thread,
-// outside any lock. What this reader cannot decode itself (szip, zstd, virtual or compact datasets, unusual
-// number formats) goes through H5Dread behind the library lock: slower, never wrong. layout() says which way
-// a dataset goes.
+// The HDF5 library serves one thread at a time, so it only supplies metadata (contiguous offset, chunk
+// addresses, filters, element type); reading (pread) and decoding run in the calling thread without a lock.
+// Datasets that this class cannot decode (szip, virtual or compact datasets, unusual number formats) are read
+// by H5Dread under the library lock, which is slower; layout() reports which.
 //
 // No HDF5 handle outlives a call: netCDF opens the same files with another close degree, which HDF5 refuses
-// while a handle is open.
+// while one is open.
 //
 //   Hdf5Array fields("2015.h5", "fields", std::make_shared<ChunkCache>(64 << 20));
 //   fields.read({t, 0, 0, 0}, {1, C, H, W}, out);
@@ -29,8 +28,8 @@ namespace isobar {
 class Hdf5Array : public RawArray {
  public:
   /// Throws ArrayError: not HDF5, truncated, no such dataset, in another file, not numeric, larger than its
-  /// file can hold. Of a damaged file the library may die instead: foreign files are read in a child first
-  /// (model/data/foreign.h).
+  /// file can hold. The library may crash on a damaged file, so foreign files are first read in a child
+  /// (foreign.h).
   Hdf5Array(const std::string& file, const std::string& name, std::shared_ptr<ChunkCache> cache);
 
   const Index& dims() const override { return dims_; }
@@ -45,7 +44,7 @@ class Hdf5Array : public RawArray {
   std::vector<std::string> text_attribute(const std::string& name) const;
 
  private:
-  struct Stored {  // where a chunk lies
+  struct Stored {  // location of a chunk
     uint64_t address = 0, bytes = 0;
     uint32_t skipped = 0;  // filter mask
     bool written = false;
@@ -68,16 +67,16 @@ class Hdf5Array : public RawArray {
   Index dims_, chunk_, grid_;  // grid_: number of chunks along each axis
   Element element_ = Element::f32;
   bool swap_ = false;    // file bytes are big-endian
-  int64_t offset_ = -1;  // of a contiguous dataset in the file
+  int64_t offset_ = -1;  // file offset of a contiguous dataset
   std::vector<Filter> filters_;
   std::string locked_because_;  // "" = parallel
-  // By chunk number, looked up on first use. Not one place for every declared chunk: that would be as many as
-  // a damaged file likes.
+  // By chunk number, filled on first use. A map and not an array, since a damaged file may declare any number
+  // of chunks.
   mutable std::mutex index_mutex_;
   mutable std::unordered_map<int64_t, Stored> index_;
 };
 
-/// What lies at the root of the file beside that name, each in quotes; up to 20 of them.
+/// Up to 20 other names at the root of the file, each in quotes, for messages.
 std::vector<std::string> names_beside(const std::string& path, const std::string& name);
 
 /// Whether the file has a dataset `fields` that netCDF's dimensions do not describe. What HDF5 cannot open is

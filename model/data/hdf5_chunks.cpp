@@ -1,5 +1,5 @@
-// Chunked datasets: HDF5 says once where each chunk lies, then its bytes are read and decoded without the
-// library and without its lock.
+// Chunked datasets: HDF5 is asked once for each chunk's address; chunks are then read and decoded without the
+// library and its lock.
 #include <algorithm>
 
 #include "model/data/chunk_walk.h"
@@ -20,7 +20,7 @@ void Hdf5Array::read_chunks(const Index& start, const Index& count, std::byte* o
   const Index out_strides = strides_of(count), chunk_strides = strides_of(chunk_);
   visit_chunks(dims_, chunk_, start, count, [&](const ChunkPart& part) {
     const Stored stored = find_chunk(part.number);
-    if (filters_.empty())  // the wanted part alone, straight from the file
+    if (filters_.empty())  // reads only the wanted part
       return read_box(input_.fd(), static_cast<int64_t>(stored.address), chunk_, part.from, part.count, size,
                       out + offset_of(part.to, out_strides) * size, out_strides, arrived);
     copy_decoded(
@@ -47,9 +47,9 @@ Index Hdf5Array::origin_of(int64_t number) const {
   return origin;
 }
 
-// HDF5 1.10 walks the index from its start to find a chunk (measured: up to 0.5 ms among 29,200 chunks), so n
-// chunks cost n^2 / 2 steps. They are looked up when first wanted and remembered: all of a small index, else
-// a few more than the one asked for, since channels of a step follow each other.
+// HDF5 1.10 walks the index from its start for each look-up, so that n chunks cost n^2 / 2 steps. Addresses
+// are kept: all of a small index, else those of a few following chunks too, since the channels of a step are
+// adjacent.
 void Hdf5Array::look_up(int64_t number) const {
   const LibraryLock lock(file_);
   const Opened opened(file_, name_);
@@ -70,7 +70,7 @@ void Hdf5Array::look_up(int64_t number) const {
   }
 }
 
-// To count the chunks HDF5 reads every node of the index.
+// Counting the chunks makes HDF5 read every node of the index.
 void Hdf5Array::walk_index() const {
   const LibraryLock lock(file_);
   const Opened opened(file_, name_);

@@ -40,7 +40,8 @@ class Hdf5Fields : public FieldFile {
       info_.left_out.push_back(showable(other) + " lies beside 'fields'");
     const Index chunk = array_->chunk();
     if (!chunk.empty()) info_.steps_per_chunk = chunk[0];
-    // Channel by channel keeps a plane in cache from read to normalisation; chunks over channels forbid it.
+    // Reading by channel keeps a plane in cache until it is normalised; chunks that span channels are read at
+    // once.
     by_channel_ = chunk.empty() || chunk[1] == 1;
   }
 

@@ -1,5 +1,4 @@
-// HDF5 identifiers that close themselves, for the files of this room that call the library. Needs
-// LibraryLock.
+// HDF5 identifiers that close themselves. Callers hold LibraryLock.
 //
 //   const Opened opened(file, name);                  // file and dataset, for the duration of a call
 //   Handle space(H5Dget_space(opened.set.id), H5Sclose);
@@ -13,7 +12,7 @@
 
 namespace isobar {
 
-/// The innermost description on HDF5's error stack, which is the one that says what is wrong.
+/// The innermost description on HDF5's error stack, which names the cause.
 std::string hdf5_message();
 
 /// To open a file with, and to close: room for the whole index of a file of many chunks. With less, each walk
@@ -31,9 +30,9 @@ struct Handle {
   }
 };
 
-/// Throws ArrayError when there is no such file or dataset, or a link leads to one in another file.
+/// Throws ArrayError when there is no such file or dataset, or a link leads to another file.
 struct Opened {
-  Handle access, file, set;  // `access` stays: closing it would clear the error that opening left
+  Handle access, file, set;  // `access` stays: closing it would clear the error of a failed open
   Opened(const std::string& path, const std::string& name);
 };
 

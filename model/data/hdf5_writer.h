@@ -1,4 +1,4 @@
-// Writes one file in the NERSC layout, step by step; it appears under its name only when it is complete.
+// Writes one file in the NERSC layout, step by step, under a temporary name until it is complete.
 //
 //   FieldsWriter out("train/2015.h5", 1460, {20, 360, 720}, names, units, /*deflate=*/0);
 //   out.append(fields);   …   out.finish();

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 namespace {
 
-// Of what is there; `missing`: the share that is not, as over land
+// Range and mean of the valid values; `missing`: the share of missing ones, such as land
 json range_of(const float* x, int64_t n) {
   float low = std::numeric_limits<float>::infinity(), high = -low;
   double sum = 0;
@@ -57,7 +57,7 @@ std::string padded(std::string s, size_t width) {
   return s;
 }
 
-/// Of a file, or of all files of a store
+/// The size of a file, or of all files of a store
 uintmax_t bytes_at(const std::string& path) {
   namespace fs = std::filesystem;
   if (!fs::is_directory(path)) return fs::file_size(path);
@@ -96,8 +96,8 @@ json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
   j["steps"] = steps;
   j["bytes"] = bytes;
   j["segments"] = segments.size();
-  j["pairs"] = pairs;      // different (t, t + dt) that never leave a segment
-  j["samples"] = samples;  // what an epoch counts: the NERSC layout repeats a few pairs
+  j["pairs"] = pairs;      // distinct (t, t + dt) within segments
+  j["samples"] = samples;  // length of an epoch: the NERSC layout repeats a few pairs
   if (!first.times.empty()) {
     j["first_time"] = time_text(first, 0);
     j["last_time"] = time_text(last, last.steps - 1);

@@ -1,4 +1,4 @@
-// What a data set holds, for people and for scripts: format, dims, channels, time range, layout, samples.
+// A description of a data set as JSON or text: format, dimensions, channels, time range, layout, samples.
 //
 //   nlohmann::json j = inspect("era5.nc");
 //   std::cout << inspect_text(j);
@@ -11,7 +11,7 @@
 
 namespace isobar {
 
-/// The files are read in a child (model/data/foreign.h). Throws ConfigError.
+/// Reads the files in a child process (model/data/foreign.h). Throws ConfigError.
 nlohmann::json inspect(const std::string& path, const FieldChoice& choice = {}, int64_t dt = 1);
 std::string inspect_text(const nlohmann::json& j);
 

@@ -43,7 +43,7 @@ void require_times(const FieldInfo& info, const FieldChoice& c) {
   if (key) throw ConfigError(info.path, key, why_untold(info), kTimesMend);
 }
 
-/// Forcings are of the sun above real days.
+/// Forcings need the sun's position, which only calendars of real days have.
 void require_real_days(const FieldInfo& info, const FieldChoice& c) {
   if (c.forcings.empty() || of_real_days(*calendar_of(info.calendar))) return;
   throw ConfigError(info.path, "data.forcings",

@@ -1,7 +1,7 @@
-// The steps of files in the order of their times, and of several series those that they have in common.
+// The steps of files in order of time, and the steps that several series have in common.
 //
 //   std::vector<Series> parts = …;
-//   choose_times(parts, choice, "data.train");      // throws ConfigError where they differ
+//   choose_times(parts, choice, "data.train");      // throws ConfigError if they differ
 #pragma once
 #include <memory>
 #include <string>
@@ -15,17 +15,17 @@ struct Series {
   struct Step {
     const FieldFile* file;
     int64_t step;
-    double seconds;  // since 1970; NaN where the file does not say
+    double seconds;  // since 1970; NaN when the file has no times
   };
   FieldFiles files;
   std::vector<Step> steps;
 };
 
-/// Whether the file says when its steps are, in a calendar that is known.
+/// True when the file gives the times of its steps in a known calendar.
 bool tells_time(const FieldInfo& info);
 
-/// Fills `steps` with those of the chosen dates and time step, which have to be the same in all parts. Files
-/// that do not tell times are taken whole, and refused where times are chosen.
+/// Fills `steps` with those of the chosen dates and time step, which must be the same in all parts. Files
+/// without times are taken whole, and refused when the choice needs times.
 void choose_times(std::vector<Series>& parts, const FieldChoice& choice, const std::string& key);
 
 }  // namespace isobar

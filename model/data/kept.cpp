@@ -18,14 +18,14 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int64_t kLongest = int64_t{64} << 20;  // bytes of kept statistics
-constexpr double kTick_s = 0.1;                  // of filesystems whose times have fractions
-constexpr double kCoarseTick_s = 3;              // and of those that count whole seconds, or two
+constexpr double kTick_s = 0.1;                  // for filesystems with fractional times
+constexpr double kCoarseTick_s = 3;              // for those with a resolution of one or two seconds
 constexpr size_t kBlock = size_t{4} << 20;
-constexpr size_t kThreads = 8;  // at most: the ranks of a host check at the same time
+constexpr size_t kThreads = 8;  // at most: all ranks of a host check at the same time
 constexpr std::string_view kBefore = R"({"sha256":")", kBetween = R"(","value":)", kAfter = "}\n";
 constexpr size_t kDigits = 64;
 
-/// The text of the value, every byte of which is under the digest: two texts may be one number.
+/// The value as text. The digest covers every byte of it, since two texts may be the same number.
 std::optional<std::string> value_in(const std::string& text) {
   const size_t begin = kBefore.size() + kDigits + kBetween.size();
   if (text.size() < begin + kAfter.size() || !text.starts_with(kBefore) || !text.ends_with(kAfter) ||

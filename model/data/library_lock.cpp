@@ -20,8 +20,8 @@ namespace {
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr size_t kCount = std::size(kSignals);
 
-// All of it under the lock, but for what a handler on another thread asks.
-std::array<std::string, kCount> last_words;  // made beforehand: a handler may not allocate
+// Protected by the lock, except that handlers on other threads read `inside` and `before`.
+std::array<std::string, kCount> last_words;  // prepared in advance: a handler may not allocate
 std::string their_file;
 std::array<struct sigaction, kCount> before;
 thread_local bool inside = false;
@@ -34,7 +34,7 @@ size_t place_of(int signal) {
 
 void end_with_last_words(int signal) {
   const size_t i = place_of(signal);
-  if (!inside) {  // not the library's: it comes again, to whoever took it before
+  if (!inside) {  // not from the library: restore the previous handler and let the signal repeat
     ::sigaction(signal, &before[i], nullptr);
     if (signal == SIGABRT) ::raise(signal);
     return;
@@ -46,15 +46,15 @@ void end_with_last_words(int signal) {
     if (n <= 0) break;
     written += static_cast<size_t>(n);
   }
-  ::_exit(2);  // no destructor, no library: nothing of this process is to be trusted any more
+  ::_exit(2);  // no destructors or exit handlers: memory may be corrupt
 }
 
-/// For what ends a thread's stack, as links in a circle do.
+/// A signal stack, for crashes by stack overflow: the library recurses on circular links.
 class SpareStack {
  public:
   SpareStack() {
     stack_t now{};
-    if (::sigaltstack(nullptr, &now) != 0 || !(now.ss_flags & SS_DISABLE)) return;  // has one
+    if (::sigaltstack(nullptr, &now) != 0 || !(now.ss_flags & SS_DISABLE)) return;  // there is one already
     memory_ = std::make_unique<std::byte[]>(kBytes);
     stack_t own{};
     own.ss_sp = memory_.get(), own.ss_size = kBytes;
@@ -86,7 +86,7 @@ void require_whole_plugin_paths() {
 }
 
 std::mutex& mutex() {
-  static std::mutex one;  // one per process, as the libraries' own state is
+  static std::mutex one;  // one per process, like the libraries' state
   return one;
 }
 

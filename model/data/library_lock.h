@@ -1,12 +1,11 @@
-// The lock around every call into the HDF5 and netCDF C libraries. Neither is safe to enter from two threads
-// unless HDF5 was built so, and netCDF never is; raw reads and decoding happen outside of it.
+// The lock around every call into the HDF5 and netCDF C libraries. netCDF is not thread-safe, and HDF5 only
+// if built so; raw reads and decoding need no lock.
 //
-//   const LibraryLock lock(path);        // the library is at work on that file
+//   const LibraryLock lock(path);        // while the library works on that file
 //
-// Damaged files make the libraries end in a signal. They are read in a child first (model/data/foreign.h);
-// but what a run reads for days is more than a child can try out before. So while a lock names a file, a
-// signal that its thread causes ends the process with the one line that a refusal of the file would have
-// been, and exit code 2. Signals of other threads go where they went before.
+// The libraries may crash on damaged files. A child process tries the files first (model/data/foreign.h), but
+// cannot read all that a run will read. So while a lock names a file, a fatal signal in its thread prints the
+// error message for that file and exits with code 2; signals in other threads go to the previous handlers.
 #pragma once
 #include <mutex>
 #include <string>
@@ -15,7 +14,7 @@ namespace isobar {
 
 class LibraryLock {
  public:
-  /// Also silences HDF5's own printing of errors on this thread. `file`: "" for what this program writes.
+  /// Also turns off HDF5's printing of errors in this thread. `file`: "" for files that this program writes.
   explicit LibraryLock(const std::string& file = "");
   ~LibraryLock();
   LibraryLock(const LibraryLock&) = delete;

@@ -20,7 +20,7 @@ namespace isobar {
 
 namespace {
 
-// Rows of a table are read in less time than it takes to ask for them: a job is at least so much of a batch.
+// Minimum size of a job: reading a few table rows takes less time than the locking for a job.
 constexpr int64_t kBytesOfAJob = 1 << 16;
 
 int64_t slots_for(const LoaderOptions& o) {
@@ -52,14 +52,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-// Batches live in a ring: batch n in slot n % slots. Workers take (batch, samples) jobs in order, so that
-// several can fill one batch, and wait while the slot of the next job is still held by the consumer.
+// Ring buffer with batch n in slot n % slots. Workers take (batch, samples) jobs in order, several may fill
+// one batch, and they wait while the consumer still holds the slot of the next job.
 struct Loader::Impl {
   struct Slot {
     std::vector<Buffer> tensors;  // [batch, size]
     std::vector<double> hours;
     int64_t left = 0;      // samples not yet read
-    int64_t error_at = 0;  // smallest sample that failed, so that the error does not depend on timing
+    int64_t error_at = 0;  // first sample that failed, so that the error does not depend on timing
     std::exception_ptr error;
   };
 
@@ -110,14 +110,15 @@ struct Loader::Impl {
     held = false;
   }
 
-  /// Dataset index of one sample of batch n. Jobs come in order, so one epoch's order at a time is kept.
+  /// Dataset index of sample b of batch n. Jobs come in order, so SampleOrder keeps the order of one epoch
+  /// only.
   int64_t sample_index(int64_t n, int64_t b) {
     if (options.choose) return options.choose(n, b);
     const int64_t step = n / options.per_step, micro = n % options.per_step;
     return order.at(step, (micro * options.dp + options.rank) * options.batch + b);
   }
 
-  /// `to`: room for the addresses, of one thread
+  /// `to`: scratch for the addresses, one per thread
   void read_sample(Slot& slot, int64_t index, int64_t b, std::vector<float*>& to) const {
     to.resize(tensors.size());
     for (size_t i = 0; i < to.size(); ++i) to[i] = slot.tensors[i].get() + b * tensors[i].size;
@@ -147,7 +148,7 @@ struct Loader::Impl {
       if (first == 0) slot.left = options.batch, slot.error = nullptr, slot.error_at = options.batch;
       if ((job_sample += count) == options.batch) job_sample = 0, ++job_batch;
       std::exception_ptr error;
-      int64_t b = first;  // in the end the sample that failed, if one did
+      int64_t b = first;  // the sample that failed, if any
       indices.clear();
       try {
         for (int64_t i = first; i < first + count; ++i) indices.push_back(sample_index(n, i));
@@ -185,7 +186,7 @@ struct Loader::Impl {
     if (options.workers == 0) return next_unthreaded();
     const auto start = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex);
-    if (held) {  // the caller is done with the batch that it got last
+    if (held) {  // the caller has finished with its last batch
       held = false;
       job_ready.notify_all();
     }

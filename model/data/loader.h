@@ -1,9 +1,9 @@
-// Batches for one dp rank, in an order that depends on (seed, epoch) alone: never on the number of workers,
-// the prefetch depth or where a run was resumed.
+// Batches for one dp rank, in an order that depends only on (seed, epoch), not on the number of workers, the
+// prefetch depth or the step at which a run resumes.
 //
-// Samples come in the order of sample_order.h, rank r of dp getting every dp-th block of a global batch. With
-// workers = 0 next() reads itself; else `workers` threads read samples ahead into `prefetch * workers` batch
-// slots (at least one), beside the one in use.
+// Samples come in the order of sample_order.h; rank r gets every dp-th block of a global batch. With workers
+// = 0 next() reads the batch itself; else `workers` threads read ahead into `prefetch * workers` batch slots
+// (at least one), in addition to the slot in use.
 //
 //   Loader loader(*set, {.batch = 4, .per_step = 1, .dp = 2, .rank = 0, .seed = 1, .workers = 2,
 //                        .prefetch = 2, .shuffle = true});
@@ -29,20 +29,21 @@ struct LoaderOptions {
   uint64_t seed;
   int64_t workers, prefetch;
   bool shuffle;
-  bool whole = false;  // the last, smaller batch too, filled up with its last sample
-  /// In place of that order: which sample is the i-th of batch n. It is asked from one thread at a time, in
-  /// order, and from an earlier batch on after a seek to one.
+  bool whole = false;  // include the last, smaller batch, padded with its last sample
+  /// Replaces that order: returns the i-th sample of batch n. Called by one thread at a time and in order,
+  /// which restarts after a seek.
   std::function<int64_t(int64_t n, int64_t i)> choose = {};
 };
 
 struct Batch {
-  /// [batch, what a sample has of it]. Throws std::out_of_range for a tensor that the dataset does not give.
+  /// The tensor as [batch, values per sample]. Throws std::out_of_range for a tensor that the dataset does
+  /// not have.
   const float* at(std::string_view name) const;
 
-  std::span<const SampleTensor> tensors;  // of the dataset
-  std::vector<const float*> data;         // of each
-  std::span<const double> hours;          // [batch] when the inputs were, since 1970; NaN: nobody knows
-  double wait_s;                          // how long next() waited for data
+  std::span<const SampleTensor> tensors;  // the dataset's
+  std::vector<const float*> data;         // of each tensor
+  std::span<const double> hours;          // [batch] times of the inputs since 1970; NaN: unknown
+  double wait_s;                          // time that next() waited for data
 };
 
 class Loader {
@@ -52,7 +53,7 @@ class Loader {
   int64_t batches_per_epoch() const;  // optimizer steps per epoch (whole global batches)
   void seek(int64_t micro_batch);     // absolute count of next() calls since the start of training
   Batch next();                       // rethrows a worker's error
-  /// Host memory that the slots take
+  /// Host memory of the slots
   static int64_t bytes(const LoaderOptions& o, std::span<const SampleTensor> tensors);
 
  private:

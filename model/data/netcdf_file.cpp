@@ -97,7 +97,7 @@ void NetcdfFile::close() {
 }
 
 std::unique_ptr<RawArray> NetcdfFile::array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) {
-  close();  // HDF5 will not open a file that netCDF holds
+  close();  // HDF5 refuses to open a file that netCDF has open
   if (hdf5_) return std::make_unique<Hdf5Array>(path_, v.name, cache);
   return std::make_unique<ClassicArray>(path_, v.name);
 }
@@ -108,7 +108,7 @@ void NetcdfFile::read_metadata() {
   hdf5_ = format == NC_FORMAT_NETCDF4 || format == NC_FORMAT_NETCDF4_CLASSIC;
   check(nc_inq(id_, &n_dims, &n_vars, nullptr, nullptr), "list the variables");
   char name[NC_MAX_NAME + 1];
-  // Identifiers of dimensions are those of the whole file, and need not begin at 0 nor follow each other.
+  // Dimension ids are those of the whole file; they need not start at 0 or be contiguous.
   std::vector<int> dim_ids(std::max(n_dims, 0));
   check(nc_inq_dimids(id_, &n_dims, dim_ids.data(), 0), "list the dimensions");
   for (const int d : dim_ids) {
@@ -141,7 +141,7 @@ void NetcdfFile::read_fill(CfVariable& v, nc_type type) const {
   nc_type of = 0;
   size_t n = 0;
   Element ignored{};
-  if (nc_inq_att(id_, v.id, "_FillValue", &of, &n) == NC_NOERR) {  // of whatever type its writer gave it
+  if (nc_inq_att(id_, v.id, "_FillValue", &of, &n) == NC_NOERR) {  // may have any type
     v.has_fill =
         n == 1 && element_of(of, ignored) && nc_get_att_double(id_, v.id, "_FillValue", &v.fill) == NC_NOERR;
     return;
@@ -149,13 +149,13 @@ void NetcdfFile::read_fill(CfVariable& v, nc_type type) const {
   int no_fill = 0;
   alignas(8) char fill[8] = {};
   if (nc_inq_var_fill(id_, v.id, &no_fill, fill) != NC_NOERR) return;
-  // One-byte types have no default fill value: all of their values may be data.
+  // One-byte types have no default fill value, because all of their values may be data.
   v.has_fill = !no_fill && type != NC_BYTE && type != NC_UBYTE;
   v.fill = as_double(fill, v.element);
 }
 
 void NetcdfFile::read_groups(int of, const std::string& path) {
-  constexpr size_t kMost = 256;  // of a file that says what it likes
+  constexpr size_t kMost = 256;  // limit for damaged files
   int count = 0;
   if (nc_inq_grps(of, &count, nullptr) != NC_NOERR || count <= 0) return;
   std::vector<int> ids(static_cast<size_t>(count));
@@ -185,7 +185,7 @@ std::string NetcdfFile::text(const CfVariable& v, const std::string& attribute) 
   if (type == NC_CHAR) {
     std::string s(n, '\0');
     check(nc_get_att_text(id_, v.id, attribute.c_str(), s.data()), "read an attribute");
-    return s.c_str();  // some writers count a closing zero
+    return s.c_str();  // some writers include the final zero
   }
   if (type != NC_STRING) return "";
   std::vector<char*> strings(n);

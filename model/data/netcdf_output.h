@@ -1,13 +1,13 @@
-// A netCDF file that this program writes: it appears under its name when it is complete, and every refusal of
-// the library is a ConfigError that names the file.
+// Writes a netCDF file under a temporary name until it is complete; every error of the library becomes a
+// ConfigError that names the file.
 //
 //   NetcdfOutput out("ocean.nc");                        // writes ocean.nc.part
 //   const int lat = out.dimension("lat", 32);
 //   out.check(nc_def_var(out.id(), "sst", NC_SHORT, 1, &lat, &variable), "define sst");
 //   out.text(variable, "units", "degC");   …   out.finish();
 //
-// The library's lock (library_lock.h) is taken by the constructor, finish() and the destructor; for what lies
-// between, the caller holds it.
+// The constructor, finish() and the destructor take the library lock (library_lock.h); between them the
+// caller holds it.
 #pragma once
 #include <cstdint>
 #include <string>

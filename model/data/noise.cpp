@@ -13,9 +13,9 @@ namespace isobar {
 namespace {
 
 constexpr int64_t kRows = 13, kColumns = 24;  // coarse grid; columns wrap around
-constexpr int64_t kTimes = 3;                 // that a state is the mean of
-constexpr float kInterpolated = 1.5f;         // of the deviation, that interpolation takes away
-constexpr int64_t kMostKept = 1 << 24;        // coarse numbers; of more, all are made when they are read
+constexpr int64_t kTimes = 3;                 // averaged to a state
+constexpr float kInterpolated = 1.5f;         // corrects the deviation lost by interpolation
+constexpr int64_t kMostKept = 1 << 24;        // coarse values; a larger set is made as it is read
 
 class Noise : public Dataset {
  public:
@@ -38,7 +38,7 @@ class Noise : public Dataset {
   }
   int64_t size() const override { return samples_; }
   SampleShape shape() const override { return shape_; }
-  // Every six hours from 2000 on
+  // Six-hourly times from 2000
   double hours(int64_t i, int64_t later) const override {
     return 262968.0 + 6.0 * static_cast<double>(i + (shape_.history - 1 + later) * dt_);
   }
@@ -56,10 +56,10 @@ class Noise : public Dataset {
     FieldShape one = shape_.input;
     one.channels = shape_.of_a_time();
     for (int64_t h = 0; h < shape_.history; ++h) make(i + h * dt_, one, input + h * one.size());
-    if (shape_.fixed > 0)  // of a time that no sample has
+    if (shape_.fixed > 0)  // from a time outside all samples
       make(-kTimes, shape_.of_files(shape_.fixed), input + shape_.history * one.size());
     make(i + shape_.span() * dt_, shape_.target, target);
-    // The input with the largest number, of as many as there are classes: something to learn
+    // The class is the index of the largest of the first `classes` inputs, which a net can learn
     if (const int64_t n = std::min(shape_.classes, shape_.input.channels); n > 0)
       *target = static_cast<float>(std::max_element(input, input + n) - input);
   }
@@ -71,7 +71,7 @@ class Noise : public Dataset {
     for (int64_t k = 1; k < shape_.steps; ++k)
       make(newest + (shape_.first_step + k) * dt_, shape_.target, *next++);
     if (shape_.known == 0) return;
-    FieldShape one = shape_.input;  // the last channels of a state
+    FieldShape one = shape_.input;  // a state; its last channels are the `known` ones
     one.channels = shape_.of_a_time();
     const int64_t count = shape_.known * one.height * one.width;
     std::vector<float> state(static_cast<size_t>(one.size()));
@@ -85,10 +85,10 @@ class Noise : public Dataset {
   float deviate(int64_t t, int64_t c, int64_t point) const {
     return normal(seed_, c, t * kRows * kColumns + point);
   }
-  static float mean_of(const float* deviates) {  // of kTimes in a row
+  static float mean_of(const float* deviates) {  // kTimes adjacent ones
     float sum = 0;
     for (int64_t k = 0; k < kTimes; ++k) sum += deviates[k];
-    return sum * 0.87f;  // 3^-1/2, times 3/2 for the variance that interpolation takes away
+    return sum * 0.87f;  // 3^-1/2 for unit variance, times kInterpolated
   }
   int64_t place(int64_t t, int64_t c, int64_t point) const { return (t * width_ + c) * points_ + point; }
   float coarse(int64_t t, int64_t c, int64_t point) const {
@@ -100,11 +100,11 @@ class Noise : public Dataset {
 
   void make(int64_t t, const FieldShape& shape, float* out) const {
     const int64_t w = shape.width;
-    if (points_ == 1) {  // numbers of no place: nothing is interpolated
+    if (points_ == 1) {  // rows of a table: no interpolation
       for (int64_t c = 0; c < shape.channels; ++c) out[c] = coarse(t, c, 0) / kInterpolated;
       return;
     }
-    std::vector<float> wide(static_cast<size_t>(kRows * w));  // the grid's rows, as long as the field's
+    std::vector<float> wide(static_cast<size_t>(kRows * w));  // coarse rows, interpolated to width w
     for (int64_t c = 0; c < shape.channels; ++c) {
       for (int64_t i = 0; i < kRows; ++i) {
         float row[kColumns + 1];
@@ -134,8 +134,8 @@ class Noise : public Dataset {
   int64_t samples_, dt_;
   uint64_t seed_;
   SampleShape shape_;
-  int64_t width_ = 0, points_ = 0;  // channels of a time, points of the coarse grid
-  std::vector<float> kept_;         // [times, width, points]: coarse numbers, unless they are too many
+  int64_t width_ = 0, points_ = 0;  // channels of one time; points of the coarse grid
+  std::vector<float> kept_;         // [times, width, points]: coarse values, unless more than kMostKept
 };
 
 }  // namespace

@@ -18,14 +18,14 @@ ISOBAR_ALWAYS_INLINE void finish_one(float* x, const Finish& how, float& zero, u
   } else if constexpr (kSwapped) {
     *x = v;
   }
-  zero += v * 0.0f;  // NaN of what is not finite
+  zero += v * 0.0f;  // NaN unless v is finite
   if constexpr (kFill) filled |= static_cast<uint32_t>(v == how.fill);
 }
 
 template <bool kSwapped, bool kScale, bool kFill>
 ISOBAR_ALWAYS_INLINE Finished finish_all(float* x, int64_t n, const Finish& of_caller) {
   const Finish how = of_caller;      // which x cannot alias
-  constexpr int64_t kTogether = 64;  // several registers of sums, none of which waits for another
+  constexpr int64_t kTogether = 64;  // independent sums in several registers, to hide latency
   float zeros[kTogether] = {}, zero = 0;
   uint32_t fills[kTogether] = {}, filled = 0;
   int64_t i = 0;
@@ -50,7 +50,7 @@ ISOBAR_ALWAYS_INLINE Finished finish_as(float* x, int64_t n, const Finish& how) 
   return how.scale ? finish_looking<false, true>(x, n, how) : finish_looking<false, false>(x, n, how);
 }
 
-// The same lines compiled for wider vectors. Not by target_clones: its resolvers run before sanitizers are
+// The same code compiled for wider vectors. Not by target_clones, whose resolvers run before sanitizers are
 // ready.
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) Finished finish_wide(float* x, int64_t n, const Finish& how) {

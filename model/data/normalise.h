@@ -1,10 +1,8 @@
-// The one pass over numbers as they were read that every sample goes through, with the widest vectors that
-// the CPU has: their bytes turned round (a file of the other endianness), normalised, and looked at for what
-// is not finite.
+// One pass over the values of a sample with the CPU's widest vectors: swaps bytes of the other endianness,
+// normalises, and detects values that are not finite.
 //
-//   if (!finish(x, n, {.scale = true, .mean = 280, .std = 12})) …   // x = (x - mean) / std, as IEEE 754
-//   rounds
-//                                                                   // it, on every CPU
+//   if (!finish(x, n, {.scale = true, .mean = 280, .std = 12})) …   // x = (x - mean) / std, rounded
+//                                                                   // alike on every CPU
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -12,15 +10,15 @@
 namespace isobar {
 
 struct Finish {
-  bool swapped = false;  // bytes are in the other order
+  bool swapped = false;  // bytes are in the other endianness
   bool scale = false;    // to (x - mean) / std
   float mean = 0, std = 1;
-  float fill = std::numeric_limits<float>::quiet_NaN();  // what is looked for, as well; NaN: nothing
+  float fill = std::numeric_limits<float>::quiet_NaN();  // value to search for; NaN: none
 };
 
-struct Finished {  // before they were scaled
-  bool finite;     // all of them
-  bool filled;     // one of them was `fill`
+struct Finished {  // of the values before scaling
+  bool finite;     // all are
+  bool filled;     // one is `fill`
 };
 Finished finish(float* x, int64_t n, const Finish& how);
 

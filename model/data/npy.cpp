@@ -23,7 +23,7 @@ std::string value_of(const std::string& header, const std::string& key, char end
   return stop == std::string::npos ? "" : header.substr(at + 1, stop - at);
 }
 
-/// Of 'descr'; false for a type that is not read.
+/// Parses 'descr'; false for an unsupported type.
 bool type_of(const std::string& descr, NpyHeader& h) {
   const size_t at = descr.find('\'');
   const std::string name =
@@ -83,7 +83,7 @@ NpyHeader parse_npy_header(const std::string& bytes, const std::string& path, co
       d = d * 10 + (shape[i] - '0');
     h.shape.push_back(d);
     h.count = d != 0 && h.count > (int64_t{1} << 48) / d ? int64_t{1} << 48
-                                                         : h.count * d;  // a damaged header must not overflow
+                                                         : h.count * d;  // no overflow by a damaged header
   }
   int64_t longest = 0;
   for (int64_t d : h.shape) longest = std::max(longest, d);
@@ -111,7 +111,7 @@ NpyArray parse_npy(const std::string& bytes, const std::string& path, const std:
   NpyArray out{h.shape, {}};
   out.values.reserve(static_cast<size_t>(h.count));
   for (int64_t i = 0; i < h.count; ++i) {
-    alignas(8) char one[8];  // where the values lie in `bytes` is any place
+    alignas(8) char one[8];  // values in `bytes` may be unaligned
     std::memcpy(one, data + i * size, static_cast<size_t>(size));
     out.values.push_back(as_double(one, h.element));
   }

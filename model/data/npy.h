@@ -1,4 +1,4 @@
-// NumPy .npy files: floats of 32 or 64 bits, integers and booleans, of either endianness, in C order.
+// NumPy .npy files in C order, of either endianness: floats of 32 or 64 bits, integers and booleans.
 //
 //   write_npy("global_means.npy", {1, C, 1, 1}, values);
 //   NpyArray a = read_npy("global_means.npy", "data.means");
@@ -13,11 +13,11 @@ namespace isobar {
 
 struct NpyHeader {
   Element element = Element::f32;
-  std::string datetime;  // the unit of numpy's datetime64, whose element is i64: "h"; "" for numbers
+  std::string datetime;  // unit of datetime64, stored as i64: "h"; "" for numbers
   bool big_endian = false;
   std::vector<int64_t> shape;
   int64_t count = 1;    // the shape's product
-  int64_t data_at = 0;  // where the values begin
+  int64_t data_at = 0;  // byte offset of the values
 };
 
 struct NpyArray {
@@ -26,16 +26,17 @@ struct NpyArray {
 };
 
 NpyArray read_npy(const std::string& path, const std::string& key);  // throws ConfigError
-/// Of the bytes of such a file, wherever they were: `path`, `key` and `mend` are for the error.
+/// Parses the bytes of a .npy file; the other arguments are for the error message.
 NpyArray parse_npy(const std::string& bytes, const std::string& path, const std::string& key,
                    const std::string& mend);
-/// Of its first bytes: kMostOfNpyHeader of them, or all.
+/// Parses the header from the first kMostOfNpyHeader bytes of a file, or from all of a shorter one.
 constexpr int64_t kMostOfNpyHeader = 4096;
 NpyHeader parse_npy_header(const std::string& bytes, const std::string& path, const std::string& key,
                            const std::string& mend);
-/// The bytes of such a file: `descr` is the type as NumPy names it, "<f4" or "<i4"; `data` as they lie.
+/// The bytes of a .npy file. `descr`: NumPy's name of the type, "<f4" or "<i4"; `data`: the values in C
+/// order.
 std::string npy_bytes(const std::string& descr, const std::vector<int64_t>& shape, const std::string& data);
-/// Stored as f32, atomically.
+/// Writes the values as f32, atomically.
 void write_npy(const std::string& path, const std::vector<int64_t>& shape, const std::vector<float>& values);
 
 }  // namespace isobar

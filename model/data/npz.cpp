@@ -34,7 +34,7 @@ std::string said_of(int code) {
 
 NpzFile::NpzFile(std::string path, std::string key) : path_(std::move(path)), key_(std::move(key)) {
   const InputFile file(path_, key_);
-  const int own = ::dup(file.fd());  // the library's from here on
+  const int own = ::dup(file.fd());  // zip_fdopen takes ownership
   if (own < 0) throw ConfigError(path_, key_, std::string("cannot be opened: ") + std::strerror(errno), "");
   int code = 0;
   zip_ = zip_fdopen(own, 0, &code);
@@ -59,7 +59,7 @@ std::vector<std::string> NpzFile::names() const {
   return names;
 }
 
-// Of a name that stands there twice numpy reads the last.
+// Searched from the end: NumPy reads the last entry of a name that occurs twice.
 int64_t NpzFile::entry_of(const std::string& name) const {
   for (zip_int64_t i = zip_get_num_entries(zip_, 0); i-- > 0;) {
     const char* member = zip_get_name(zip_, static_cast<zip_uint64_t>(i), 0);
@@ -82,7 +82,7 @@ NpyArray NpzFile::read(const std::string& name) const {
   const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(
       zip_fopen_index(zip_, static_cast<zip_uint64_t>(entry), 0), zip_fclose);
   if (!file) refuse(std::string("cannot be read: ") + zip_strerror(zip_));
-  // Piece by piece: the length that a damaged file tells would be believed, and reserved.
+  // Reads in pieces, because the length in a damaged file may be too large to allocate.
   std::string bytes, piece(size_t{1} << 20, '\0');
   for (;;) {
     const zip_int64_t got = zip_fread(file.get(), piece.data(), piece.size());
@@ -97,7 +97,7 @@ NpyArray NpzFile::read(const std::string& name) const {
 
 NpzOutput::NpzOutput(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
   try {
-    make_anew(part_);  // before hours of work, not after them
+    make_anew(part_);  // fails before hours of work, not after them
   } catch (const std::system_error& e) {
     fail(e.code().message());
   }
@@ -133,7 +133,7 @@ void NpzOutput::finish() {
       fail(zip_strerror(zip));
   }
   if (zip_close(zip) != 0) fail(zip_strerror(zip));
-  (void)open.release();  // closed
+  (void)open.release();  // zip_close has freed it
   rename_synced(part_, path_);
 }
 

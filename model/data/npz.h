@@ -1,9 +1,9 @@
-// NumPy's .npz: a zip of .npy files, stored (numpy.savez) or deflated (numpy.savez_compressed); written
+// NumPy's .npz: a zip of .npy files, stored (numpy.savez) or deflated (numpy.savez_compressed). Writes them
 // stored.
 //
 //   NpzFile file("patterns.npz", "data.train");
 //   file.names();                                      // sst, tair
-//   file.read("sst").values;                           // as npy.h reads them
+//   file.read("sst").values;                           // as doubles
 //   NpzOutput out("forecast.npz");
 //   out.add("sst", npy_bytes("<f4", {rows}, bytes));   …   out.finish();
 #pragma once
@@ -23,19 +23,19 @@ class NpzFile {
   ~NpzFile();
   NpzFile(const NpzFile&) = delete;
   NpzFile& operator=(const NpzFile&) = delete;
-  /// Of its arrays, in the order of the file, each once.
+  /// Names of the arrays in file order, without duplicates.
   std::vector<std::string> names() const;
   bool has(const std::string& name) const;
-  /// Throws ConfigError: damaged, encrypted, of more than 1 GiB, or what npy.h refuses.
+  /// Throws ConfigError: damaged, encrypted, more than 1 GiB, or refused by npy.h.
   NpyArray read(const std::string& name) const;
 
  private:
-  int64_t entry_of(const std::string& name) const;  // -1: there is none
+  int64_t entry_of(const std::string& name) const;  // -1: none
   std::string path_, key_;
   zip* zip_ = nullptr;
 };
 
-/// A file that appears under its name when it is complete. Throws ConfigError where it cannot be written.
+/// Writes a file under a temporary name until it is complete. Throws ConfigError when it cannot be written.
 class NpzOutput {
  public:
   explicit NpzOutput(std::string path);

@@ -16,9 +16,9 @@ constexpr const char* kEnding = ".npy";
 constexpr const char* kNpzFieldsMend =
     "write it with numpy.savez: numbers in C order, [time, latitude, longitude] or [time, level, latitude, "
     "longitude]";
-constexpr int64_t kMostOfAxis = int64_t{1} << 25;  // values, as require_sizes has it
+constexpr int64_t kMostOfAxis = int64_t{1} << 25;  // values, like require_sizes
 
-/// An array of a zip, step by step of its first axis.
+/// An array in a zip, read by steps of its first axis.
 class NpzArray : public RawArray {
  public:
   NpzArray(std::shared_ptr<const ZarrStore> store, std::string member, NpyHeader header)
@@ -40,7 +40,7 @@ class NpzArray : public RawArray {
     const Index strides = strides_of(header_.shape), out_strides = strides_of(count);
     Index one = count, corner = start;
     one[0] = 1, corner[0] = 0;
-    int64_t within = 0;  // of a step, to where the box begins
+    int64_t within = 0;  // offset of the box within a step
     for (size_t k = 1; k < corner.size(); ++k) within += corner[k] * strides[k];
     thread_local std::vector<std::byte> bytes;
     for (int64_t i = 0; i < count[0]; ++i) {
@@ -62,7 +62,7 @@ class NpzArray : public RawArray {
     if (whole_.empty() && !store_->read(member_, {}, whole_)) gone();
     if (static_cast<int64_t>(whole_.size()) < header_.data_at + header_.count * size_of(element()))
       throw ArrayError("'" + member_ + "' ends before its data do (torn)", "copy or download it again");
-    return whole_.data() + header_.data_at + i * step;  // it is not touched any more
+    return whole_.data() + header_.data_at + i * step;  // not modified after it is filled
   }
   [[noreturn]] void gone() const {
     throw ArrayError("'" + member_ + "' is not there any more", "copy it again");
@@ -73,7 +73,7 @@ class NpzArray : public RawArray {
   NpyHeader header_;
   bool stored_ = true;
   mutable std::mutex mutex_;
-  mutable std::vector<std::byte> whole_;  // of what is deflated
+  mutable std::vector<std::byte> whole_;  // a deflated array, inflated
 };
 
 }  // namespace
@@ -84,13 +84,13 @@ NpzFields::NpzFields(const std::string& path) : path_(path), store_(open_zarr_st
     std::vector<std::byte> head;
     try {
       store_->read(member, {0, kMostOfNpyHeader}, head);
-    } catch (const ArrayError&) {  // it is shorter
+    } catch (const ArrayError&) {  // the member is shorter
       store_->read(member, {}, head);
     }
     const std::string bytes(reinterpret_cast<const char*>(head.data()), head.size());
     try {
       headers_.push_back(parse_npy_header(bytes, path, "", kNpzFieldsMend));
-    } catch (const ConfigError& e) {  // text, objects: no field
+    } catch (const ConfigError& e) {  // text or objects
       const std::string name = member.substr(0, member.size() - std::strlen(kEnding));
       variables_.push_back({.id = -1, .name = name, .numeric = false, .type = "no plain numbers"});
       continue;
@@ -111,7 +111,7 @@ int64_t NpzFields::dimension(const std::string& name, int64_t size) {
   return static_cast<int64_t>(dimensions_.size()) - 1;
 }
 
-/// Coordinates; where an axis has none, the first array of three or four axes says how long it is.
+/// Adds the coordinates. An axis without one takes its length from the first array of three or four axes.
 void NpzFields::add_axes() {
   const auto note = [&](CfAxis axis, int64_t size) {
     const char* name = axis == CfAxis::time ? "time" : axis == CfAxis::latitude ? "latitude" : "longitude";
@@ -155,7 +155,7 @@ std::string NpzFields::level_axis(int64_t size) const {
   return "second axis";
 }
 
-/// An array of other lengths is no field.
+/// Adds an array as a variable, unless its lengths differ from those of the axes.
 void NpzFields::add_field(size_t id) {
   const NpyHeader& h = headers_[id];
   const size_t n = h.shape.size();

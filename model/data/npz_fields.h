@@ -1,13 +1,12 @@
-// NumPy's .npz as an archive of fields: arrays [time, latitude, longitude] or [time, level, latitude,
-// longitude] are variables, [latitude, longitude] ones without a time axis, and arrays of one axis that are
-// called as axes are (time, latitude or lat, longitude or lon, level …) their coordinates. A time axis is
-// told as numpy's datetime64. NaN is missing.
+// NumPy's .npz as an archive of fields. Arrays [time, (level,) latitude, longitude] are variables, [latitude,
+// longitude] static variables, and one-dimensional arrays with the name of an axis (time, latitude or lat,
+// longitude or lon, level …) coordinates. Times are datetime64; NaN is missing.
 //
 //   numpy.savez("2019.npz", t2m=t2m, time=times, latitude=latitude, longitude=longitude)
 //   NpzFields file("2019.npz");                                  // throws ArrayError
 //
-// What is stored (numpy.savez) is read step by step; what is deflated (numpy.savez_compressed) is inflated
-// whole when it is first read, and kept.
+// Stored arrays (numpy.savez) are read step by step; deflated ones (numpy.savez_compressed) are inflated
+// whole on first use and kept.
 #pragma once
 #include <map>
 #include <memory>
@@ -29,7 +28,7 @@ class NpzFields : public CfFile {
   std::vector<double> numbers(const CfVariable&, const std::string&, size_t) const override { return {}; }
   std::optional<Element> type_of(const CfVariable&, const std::string&) const override { return {}; }
   std::vector<double> values(const CfVariable& v) const override;
-  void require_held(const CfVariable&) const override {}  // the header is held to the bytes that are there
+  void require_held(const CfVariable&) const override {}  // the constructor compares header and size
   std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) override;
 
  private:
@@ -42,7 +41,7 @@ class NpzFields : public CfFile {
   std::shared_ptr<const ZarrStore> store_;
   std::vector<std::string> names_;
   std::vector<NpyHeader> headers_;
-  std::map<std::string, int64_t> sizes_;  // of the time, latitude and longitude axes
+  std::map<std::string, int64_t> sizes_;  // by axis: time, latitude, longitude
 };
 
 }  // namespace isobar

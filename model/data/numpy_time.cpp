@@ -36,11 +36,11 @@ std::optional<NumpyTime> numpy_time(const std::string& unit) {
 double NumpyTime::value(int64_t stored) const {
   if (stored == std::numeric_limits<int64_t>::min()) return std::nan("");
   if (months == 0) {
-    const double per = std::round(1 / scale);  // divided by: 1e-9 is no double, 1e9 is
+    const double per = std::round(1 / scale);  // divide, because 1e9 is exact as a double and 1e-9 is not
     return scale < 1 && per * scale == 1 ? static_cast<double>(stored) / per
                                          : static_cast<double>(stored) * scale;
   }
-  constexpr int64_t kFarthest = 12 * 100'000;  // months: dates end long before
+  constexpr int64_t kFarthest = 12 * 100'000;  // months, beyond any date
   if (std::abs(stored) > kFarthest / months) return std::nan("");
   const int64_t all = stored * months, year = 1970 + (all >= 0 ? all : all - 11) / 12;
   return static_cast<double>(

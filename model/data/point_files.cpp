@@ -98,7 +98,7 @@ void PointFiles::find(const std::string& name) {
   }
 }
 
-// The grid of the file is that of the first of its variables that is read.
+// The file's grid is that of the first variable read from it.
 void PointFiles::place(Source& s, const CfVariable& v, const std::string& first) {
   if (!first.empty()) {
     if (v.dims != s.dims)

@@ -1,9 +1,9 @@
-// Variables of one netCDF file, or of several on one grid, as columns: every point of the grid at every step
-// is a row. A variable lies on a grid of its file, [time,] and the dimensions of the grid in any number; one
-// along a single dimension is a column of a plain table.
+// Variables of one or more netCDF files on one grid as table columns: each point of the grid at each step is
+// a row. Variables have an optional time dimension and any number of grid dimensions; variables along one
+// dimension form a plain table.
 //
 //   PointFiles files({"ocean.nc", "atmosphere.nc"}, "data.train", {"sst", "tair"});   // throws ConfigError
-//   files.read(step, planes);                   // planes[1][point]: tair, NaN where it is missing
+//   files.read(step, planes);                   // planes[1][point]: tair, NaN if missing
 //
 #pragma once
 #include <memory>
@@ -18,22 +18,22 @@ namespace isobar {
 
 class PointFiles {
  public:
-  /// Each variable is found in one of the files alone; grids and times of files agree.
+  /// Each variable must be in exactly one of the files; grids and times of the files must agree.
   PointFiles(const std::vector<std::string>& paths, std::string key, const std::vector<std::string>& names);
   int64_t steps() const { return steps_; }
   int64_t points() const { return points_; }
-  /// Unpacked, in the order of names. Throws ConfigError.
+  /// Reads the unpacked values, in the order of names. Throws ConfigError.
   void read(int64_t step, std::vector<std::vector<double>>& planes) const;
 
  private:
   struct Source {
     std::string path;
     std::unique_ptr<NetcdfFile> file;
-    CfTimes times;  // none: no time axis
+    CfTimes times;  // empty: no time axis
     bool has_time = false;
-    std::vector<int64_t> dims;              // of its variables that are read
-    std::vector<int64_t> grid;              // sizes, without time
-    std::vector<std::vector<double>> axes;  // numbers along each of grid; {}: none are told
+    std::vector<int64_t> dims;              // of the variables read from it
+    std::vector<int64_t> grid;              // sizes without time
+    std::vector<std::vector<double>> axes;  // coordinate values along each dimension of grid; {}: none
   };
   struct Column {
     size_t source;

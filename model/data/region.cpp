@@ -10,7 +10,7 @@ namespace isobar {
 
 namespace {
 
-constexpr double kExact = 1e-4;  // degrees: coordinates are written as f32, too
+constexpr double kExact = 1e-4;  // degrees: tolerates coordinates rounded to f32
 
 std::string degrees(double x) {
   char text[32];
@@ -24,7 +24,7 @@ double east_of(double longitude, double west) {
   return d >= 360 - kExact ? d - 360 : d;
 }
 
-/// Every `stride`-th.
+/// Every `stride`-th value.
 std::vector<double> thinned(const std::vector<double>& of, int64_t stride) {
   std::vector<double> out;
   for (size_t i = 0; i < of.size(); i += static_cast<size_t>(stride)) out.push_back(of[i]);

@@ -1,5 +1,5 @@
-// Which rows and columns of a grid a choice takes: a region by latitude and longitude, which may lie over the
-// line where the file's longitudes begin anew, and every so many of them.
+// The rows and columns of a grid that a selection takes: a region of latitudes and longitudes, which may
+// cross the edge of the file's longitudes, and a stride.
 //
 //   ChosenGrid grid = choose_grid(info, choice);      // throws ConfigError
 //   grid.rows, grid.runs                              // rows from .row; columns as runs, west to east
@@ -15,10 +15,10 @@ struct ChosenGrid {
   struct Run {  // adjacent columns of the file
     int64_t first, count;
   };
-  int64_t first_row = 0, rows = 0;  // of the file, before every so many are taken
-  std::vector<Run> runs;            // the same of columns
+  int64_t first_row = 0, rows = 0;  // in the file, before the stride
+  std::vector<Run> runs;            // columns, likewise
   int64_t stride = 1;
-  std::vector<double> latitude, longitude;  // of what is taken; longitudes increase, beyond 360 if need be
+  std::vector<double> latitude, longitude;  // of the selection; longitudes increase, if necessary beyond 360
   int64_t height() const { return (rows + stride - 1) / stride; }
   int64_t width() const;
 };

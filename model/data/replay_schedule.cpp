@@ -55,7 +55,7 @@ void ReplaySchedule::advance() {
     const auto drawn = static_cast<int64_t>(bits * static_cast<uint64_t>(train_.replay_capacity) >> 32);
     const Entry e = ring.entries[static_cast<size_t>(drawn)];
     ring.drawn = {.sample = e.sample, .lead = e.lead, .from = drawn};
-    // What is predicted is e.lead + 1 steps from the data; from it the next step would be.
+    // The prediction has lead e.lead + 1, and a prediction from it would have e.lead + 2.
     const int64_t next = set_.one_later(e.sample);
     if (next >= 0 && e.lead + 2 <= longest_lead(step_)) ring.drawn.to = put(ring, {next, e.lead + 1});
   }

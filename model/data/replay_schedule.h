@@ -1,13 +1,11 @@
-// What each optimizer step trains on where a replay buffer feeds predictions back
-// (TrainSpec::replay_capacity), known before anything is predicted: it depends on the seed, the step and the
-// sample's place in the global batch alone, never on the layout, on loader workers or on where a run was
-// resumed.
+// The samples of each optimizer step when a replay buffer feeds predictions back
+// (TrainSpec::replay_capacity). They depend only on the seed, the step and the place in the global batch, not
+// on the layout, loader workers or a resume, and so are known before anything is predicted.
 //
-// Each place of the global batch has a ring of entries. They are samples of the data at first, in the order
-// of sample_order.h, and from step replay_refresh on every replay_refresh-th step puts the next one in. A
-// step draws one of the ring's entries, evenly; what it predicts from that becomes an entry too, unless that
-// is as far from the data as is wanted or no sample of the data says what follows. The oldest entry makes
-// room.
+// Each place of the global batch has a ring of entries, at first samples of the data in the order of
+// sample_order.h; every replay_refresh-th step adds the next sample. A step draws an entry uniformly. Its
+// prediction becomes an entry as well, unless it has reached the longest lead or the data have no next
+// target. New entries replace the oldest.
 //
 //   ReplaySchedule schedule(spec.train, *set, seed, first_place, places);
 //   const ReplayDraw d = schedule.at(step, i);
@@ -22,17 +20,17 @@
 namespace isobar {
 
 struct ReplayDraw {
-  int64_t sample = 0;  // of the data: what is predicted, and what is not known from a prediction
-  int64_t lead = 0;    // so many of its newest times were predicted, one after the other
-  int64_t from = 0;    // the entry that was drawn
-  int64_t to = -1;     // the entry that takes what is predicted from it; -1: none does
+  int64_t sample = 0;  // sample with the target, and with inputs that are not predicted
+  int64_t lead = 0;    // number of successive predictions behind the newest input
+  int64_t from = 0;    // entry drawn
+  int64_t to = -1;     // entry that stores the prediction; -1: none
 };
 
 class ReplaySchedule {
  public:
-  /// Of `places` places of the global batch from `first` on. `set` outlives this.
+  /// Covers `places` places of the global batch from `first`. `set` must outlive this.
   ReplaySchedule(const RunSpec& spec, const Dataset& set, int64_t first, int64_t places);
-  /// Of the i-th of these places. Steps that do not ascend begin anew.
+  /// The draw of the i-th of these places. A step below the last one restarts from step 0.
   const ReplayDraw& at(int64_t step, int64_t i);
 
  private:
@@ -45,7 +43,7 @@ class ReplaySchedule {
     ReplayDraw drawn;
   };
   void begin();
-  void advance();  // by a step
+  void advance();  // to the next step
   int64_t put(Ring& ring, Entry e) const;
   int64_t longest_lead(int64_t step) const;
 
@@ -54,8 +52,8 @@ class ReplaySchedule {
   const int64_t first_;
   SampleOrder order_;
   std::vector<Ring> rings_;
-  int64_t step_ = -1;      // that the draws are of
-  int64_t from_data_ = 0;  // samples of the data that each ring has had
+  int64_t step_ = -1;      // step of the current draws
+  int64_t from_data_ = 0;  // data samples that each ring has received
 };
 
 }  // namespace isobar

@@ -10,7 +10,7 @@
 namespace isobar {
 namespace {
 
-constexpr uint64_t kThinning = 0x7468696e;          // a stream of random numbers that nothing else draws from
+constexpr uint64_t kThinning = 0x7468696e;          // a random stream used only here
 constexpr double kHashes = 18446744073709551616.0;  // 2^64
 
 uint64_t hash_of(int64_t place) {
@@ -59,11 +59,11 @@ void RowGatherer::offer(int64_t place, const double* numbers) {
   ++table_.rows;
   if (choice_.max_patterns == 0) return;
   hashes_.push_back(hash);
-  if (table_.rows >= 2 * choice_.max_patterns) keep_least();  // so that no more than that lie in memory
+  if (table_.rows >= 2 * choice_.max_patterns) keep_least();  // bounds the memory
 }
 
-// Of the rows so far, the max_patterns with the least hashes: a choice that does not hang on how often it is
-// made on the way.
+// Keeps the max_patterns rows with the smallest hashes, so that the result does not depend on how often this
+// is called.
 void RowGatherer::keep_least() {
   const int64_t most = choice_.max_patterns;
   if (most == 0 || table_.rows <= most) return;

@@ -1,8 +1,8 @@
-// Which rows of a table, or points of gridded fields, are samples: those in which nothing is missing, of the
-// ocean that data.mask_mode asks for, thinned and limited by a hash of the row's place, which is the same
-// whoever reads.
+// Selects the rows of a table, or points of gridded fields, that become samples: those without missing
+// values, in the ocean regime of data.mask_mode, thinned and limited by a hash of the row's position, so that
+// every reader selects the same rows.
 //
-//   RowGatherer rows(row_choice(data), 15);      // where rows are masked, the last column is ice
+//   RowGatherer rows(row_choice(data), 15);      // with a mask, the last column is ice
 //   rows.offer(place, numbers);                  // NaN: missing
 //   SampleTable t = rows.table(path, "data.train", names);
 #pragma once
@@ -15,24 +15,26 @@
 
 namespace isobar {
 
-/// Of data.mask_mode …; the ice concentration is no column where nothing is masked.
+/// The choice from data.mask_mode, thin_fraction and max_patterns. Without a mask, ice concentration is not
+/// read.
 RowChoice row_choice(const DataSpec& data);
 
 class RowGatherer {
  public:
   RowGatherer(RowChoice choice, size_t columns);
-  /// `place`: the row's number in what is read, that of a point all steps counted. `numbers`: [columns].
+  /// `place`: the row's index in the input, or the point's index counted over all steps. `numbers`:
+  /// [columns].
   void offer(int64_t place, const double* numbers);
-  /// What is kept, in the order of offers, without the column of ice. Throws ConfigError for a column without
-  /// a number, and where no row is left.
+  /// The kept rows, in the order offered, without the ice column. Throws ConfigError for a column without any
+  /// number, and when no row is left.
   SampleTable table(const std::string& path, const std::string& key, const std::vector<std::string>& names);
 
  private:
   void keep_least();
   RowChoice choice_;
   size_t columns_, kept_columns_;
-  std::vector<int64_t> numbers_in_;  // of a column
-  std::vector<uint64_t> hashes_;     // of a kept row
+  std::vector<int64_t> numbers_in_;  // numbers found, by column
+  std::vector<uint64_t> hashes_;     // by kept row
   SampleTable table_;
 };
 

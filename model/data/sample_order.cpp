@@ -9,8 +9,7 @@
 namespace isobar {
 namespace {
 
-constexpr uint64_t kShuffleStream = uint64_t{0x64617461}
-                                    << 32;  // "data": apart from the streams of other rooms
+constexpr uint64_t kShuffleStream = uint64_t{0x64617461} << 32;  // "data": a random stream of its own
 
 }  // namespace
 

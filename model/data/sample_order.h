@@ -1,5 +1,5 @@
-// Which samples of a set each optimizer step trains on: all of them are permuted once per epoch, by one seed,
-// and the last incomplete global batch is dropped.
+// The samples of each optimizer step: a permutation of the set in each epoch, from one seed, without the last
+// incomplete global batch.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,10 +8,10 @@ namespace isobar {
 
 class SampleOrder {
  public:
-  /// `whole`: the last, smaller batch too, filled up with the epoch's last sample.
+  /// `whole`: include the last, smaller batch, padded with the epoch's last sample.
   SampleOrder(int64_t set_size, int64_t global_batch, uint64_t seed, bool shuffle, bool whole = false);
   int64_t batches_per_epoch() const { return batches_; }
-  /// Index of the sample at `place` of the global batch of `step`. One epoch's order is kept at a time.
+  /// Index of the sample at `place` in the global batch of `step`. Keeps the order of one epoch.
   int64_t at(int64_t step, int64_t place);
 
  private:
@@ -19,7 +19,7 @@ class SampleOrder {
   uint64_t seed_;
   bool shuffle_;
   int64_t epoch_ = -1;
-  std::vector<int64_t> order_;  // of that epoch
+  std::vector<int64_t> order_;  // of epoch_
 };
 
 /// The whole global batch of `step`, in the order (micro-batch, dp rank, sample).

@@ -17,16 +17,16 @@ namespace isobar {
 namespace {
 
 constexpr float kGap = std::numeric_limits<float>::quiet_NaN();
-constexpr float kThere = 0.5f;  // a mask's value from which on a point is there: land-sea masks are fractions
+constexpr float kThere = 0.5f;  // least mask value of a valid point; land-sea masks are fractions
 
-struct Taken {  // a channel of the selection, by a part's
+struct Taken {  // source of a channel of the selection
   size_t part;
   int64_t channel;
 };
 
 class SelectedFields : public FieldFile {
  public:
-  /// `parts`: with their steps chosen.
+  /// `parts` with chosen steps (choose_times).
   SelectedFields(std::vector<Series> parts, const std::string& path, const std::string& key,
                  const FieldChoice& choice);
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
@@ -52,7 +52,7 @@ class SelectedFields : public FieldFile {
   ChosenGrid grid_;
   std::vector<Taken> taken_;
   std::vector<StaticField> still_;
-  std::vector<float> mask_;  // [height, width]; empty: none
+  std::vector<float> mask_;  // [height, width]; empty: no mask
 };
 
 SelectedFields::SelectedFields(std::vector<Series> parts, const std::string& path, const std::string& key,
@@ -111,7 +111,7 @@ void SelectedFields::require_one_grid() const {
   }
 }
 
-/// Of the forcings that depend on where a point is.
+/// Refuses forcings that depend on a point's position when degrees are unknown.
 void SelectedFields::require_degrees() const {
   const bool wanted = std::any_of(choice_.forcings.begin(), choice_.forcings.end(),
                                   [](const std::string& f) { return f != "day_of_year"; });
@@ -173,13 +173,14 @@ void SelectedFields::add_still(const std::string& path) {
 }
 
 void SelectedFields::add_times() {
-  if (std::isnan(parts_[0].steps[0].seconds)) {  // one file, whose steps are all taken
+  if (std::isnan(parts_[0].steps[0].seconds)) {  // one file without times, taken whole
     info_.times = first().times, info_.time_units = first().time_units, info_.calendar = first().calendar;
     info_.time_unread = first().time_unread;
     return;
   }
   info_.time_units = "hours since 1970-01-01 00:00:00";
-  // 1970 is the same day in both of these; that of the Julian calendar is another.
+  // Seconds since 1970 agree in the standard and the proleptic Gregorian calendar; 1970-01-01 is another day
+  // in the Julian one.
   const Calendar calendar = *calendar_of(first().calendar);
   const bool real = of_real_days(calendar), before_1582 = parts_[0].steps[0].seconds < -141427 * 86400.0;
   info_.calendar = !real                                           ? first().calendar
@@ -195,7 +196,7 @@ void SelectedFields::read_part(size_t part, int64_t t, const GridWindow& window,
   const int64_t rows = (window.height - 1) * stride + 1;
   const int64_t low = window.column * stride, high = (window.column + window.width - 1) * stride + 1;
   thread_local std::vector<float> read;
-  int64_t before = 0;  // columns of runs before this one
+  int64_t before = 0;  // columns of earlier runs
   for (const ChosenGrid::Run& run : grid_.runs) {
     const int64_t from = std::max(low, before), to = std::min(high, before + run.count);
     if (from < to) {
@@ -276,8 +277,8 @@ void SelectedFields::read_and_tell(int64_t t, FieldShape crop, const Statistics*
     fill_gaps(t, c, window, norm, out + c * crop.height * crop.width);
 }
 
-/// Fills what is masked or missing by the mean: that of the statistics, where there are some, else of what is
-/// there. The rest is normalised, and refused where it is missing without a mask that says so.
+/// Fills masked or missing points with the mean of the statistics, or of the valid points if there are none.
+/// Normalises the others; throws for missing points that no mask covers.
 void SelectedFields::fill_gaps(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm,
                                float* plane) const {
   const int64_t n = window.height * window.width;

@@ -1,11 +1,11 @@
-// What is chosen of fields, as if it were a file: channels of several files joined on their times, of chosen
-// dates, in a region, every so many points; static fields and forcings as further channels; what is masked or
-// missing filled by the mean.
+// A selection of fields with the interface of a file: channels of several files joined on their times, chosen
+// dates, a region, a stride, static fields and forcings as further channels, and masked or missing points
+// filled with the mean.
 //
 //   FieldFiles chosen = select_fields(std::move(parts), "z.zarr,t2m.nc", "data.train", choice);
 //
-// Files that say their times become one: a month's last step and the next month's first are a pair. Of files
-// that do not (HDF5 fields), each stays its own, and dates and forcings are refused.
+// Files with times are joined, so that the last step of a month and the first of the next are a pair. Files
+// without times (HDF5 fields) stay separate, and refuse dates and forcings.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace isobar {
 
-/// `parts`: of each part of `path`, its files in order. Throws ConfigError.
+/// `parts`: the files of each part of `path`, in order. Throws ConfigError.
 FieldFiles select_fields(std::vector<FieldFiles> parts, const std::string& path, const std::string& key,
                          const FieldChoice& choice);
 

@@ -50,7 +50,7 @@ Index strides_of(const Index& dims) {
 
 namespace {
 
-/// Number of trailing axes that form one run of adjacent elements in an array with these strides.
+/// Number of trailing axes whose elements are adjacent in an array with these strides.
 size_t adjacent_axes(const Index& count, const Index& strides, size_t first) {
   size_t k = count.size();
   int64_t run = 1;
@@ -79,7 +79,7 @@ struct Box {
   const BytesArrived& arrived;
 };
 
-/// Reads the part of the box below `axis`; `offset` is the file position of its first element.
+/// Reads the part of the box from `axis` inwards; `offset` is the file position of its first element.
 void read_axes(const Box& b, size_t axis, int64_t offset, std::byte* out) {
   int64_t wanted = b.size, span = 1;
   for (size_t k = axis; k < b.count.size(); ++k) {
@@ -90,7 +90,7 @@ void read_axes(const Box& b, size_t axis, int64_t offset, std::byte* out) {
   const bool dense_out = adjacent_axes(b.count, b.out_strides, axis) == b.count.size() - axis;
   if (span == wanted && dense_out) return read_exactly(b.fd, out, wanted, offset, b.arrived);
 
-  constexpr int64_t small = 256 << 10;  // below it one call is cheaper than many, whatever it wastes
+  constexpr int64_t small = 256 << 10;  // below this one call is cheaper than several, whatever it wastes
   const bool last = axis == b.count.size();
   if (last || span <= std::max(2 * wanted, small)) {
     b.scratch.resize(std::max<size_t>(b.scratch.size(), span));
@@ -115,7 +115,7 @@ void copy_box(const Index& count, int64_t size, const std::byte* from, const Ind
 }
 
 void read_exactly(int fd, void* out, int64_t bytes, int64_t offset, const BytesArrived& arrived) {
-  constexpr int64_t kStretch = 256 << 10;  // of a second-level cache; a call costs little beside it
+  constexpr int64_t kStretch = 256 << 10;  // fits a second-level cache; large enough to amortise a call
   auto* at = static_cast<std::byte*>(out);
   const std::byte* told = at;
   while (bytes > 0) {

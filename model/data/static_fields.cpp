@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of one step and level, with rows and columns
+/// True for a variable on rows and columns with at most one step and level
 bool is_still(const CfFile& file, const CfVariable& v, const CfPlaces& at) {
   for (size_t k = 0; k < v.dims.size(); ++k)
     if (static_cast<int>(k) != at.row && static_cast<int>(k) != at.column &&

@@ -1,7 +1,6 @@
-// Variables without a time axis, of a CF file: orography, a land-sea mask. Further inputs, and masks.
+// Variables of CF files without a time axis, such as orography or a land-sea mask, for inputs and masks.
 //
-//   StaticField z = read_static_field({"static.nc"}, "data.static_fields", "z", grid);   // throws
-//   ConfigError
+//   StaticField z = read_static_field({"static.nc"}, "data.static_fields", "z", grid);   // ConfigError
 #pragma once
 #include <filesystem>
 #include <string>
@@ -13,14 +12,15 @@ namespace isobar {
 
 struct StaticField {
   std::string name, units;
-  std::vector<float> values;  // [height, width] of the chosen grid; NaN where missing
+  std::vector<float> values;  // [height, width] of the chosen grid; NaN: missing
 };
 
-/// Of the first file that has it, on the grid of `like` of which `grid` is chosen.
+/// Reads the field from the first file that has it. The file's grid must be that of `like`, from which `grid`
+/// is taken.
 StaticField read_static_field(const std::vector<std::filesystem::path>& files, const std::string& key,
                               const std::string& name, const FieldInfo& like, const ChosenGrid& grid);
 
-/// Whether two axes are the same, written as f32 or as f64.
+/// True when two axes are equal up to the rounding of f32.
 bool same_axis(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace isobar

@@ -32,7 +32,7 @@ struct Moments {
   double n = 0, mean = 0, m2 = 0;
   float low = std::numeric_limits<float>::infinity(), high = -low;
 
-  /// Of one field.
+  /// Adds the values of one field.
   void add(const float* x, int64_t count) {
     double sum = 0, square = 0;
     if (count == 0) return;
@@ -71,7 +71,7 @@ std::vector<float> read_vector(const std::string& path, const std::string& key, 
 }  // namespace
 
 Statistics usable(Statistics s, std::vector<size_t>* flat) {
-  constexpr float kLeast = 1e-6f;  // of the mean's size
+  constexpr float kLeast = 1e-6f;  // relative to the mean
   for (size_t c = 0; c < s.std.size(); ++c) {
     if (s.std[c] >= kLeast * std::abs(s.mean[c]) && s.std[c] >= std::numeric_limits<float>::min()) continue;
     s.std[c] = 1;
@@ -87,14 +87,14 @@ struct StepOfFile {
   int64_t step;
 };
 
-/// Evenly spaced ones of all steps that have another `dt` steps later.
+/// Evenly spaced steps among those that have another `dt` steps later.
 std::vector<StepOfFile> places_of(const std::vector<TimeSegment>& segments, int64_t max_steps, int64_t dt) {
   int64_t total = 0;
   for (const TimeSegment& s : segments) total += std::max<int64_t>(0, s.steps - dt);
   const int64_t wanted = max_steps > 0 && max_steps < total ? max_steps : total;
   std::vector<StepOfFile> places;
   size_t segment = 0;
-  int64_t before = 0;  // steps before this segment
+  int64_t before = 0;  // steps in earlier segments
   for (int64_t i = 0; i < wanted; ++i) {
     const int64_t step = i * total / wanted;
     const auto held = [&] { return std::max<int64_t>(0, segments[segment].steps - dt); };
@@ -104,7 +104,7 @@ std::vector<StepOfFile> places_of(const std::vector<TimeSegment>& segments, int6
   return places;
 }
 
-/// The moments of one step, or of its change over dt, by channel.
+/// The moments per channel of one step, or of its change over dt.
 std::vector<Moments> moments_at(const StepOfFile& at, FieldShape crop, int64_t dt) {
   thread_local std::vector<float> fields, later;
   const bool masked = at.file->info().masked;
@@ -130,7 +130,7 @@ std::vector<Moments> moments_at(const StepOfFile& at, FieldShape crop, int64_t d
   return moments;
 }
 
-/// A channel of which nothing is there has no mean.
+/// Refuses a channel without any valid value, which has no mean.
 void require_values(const std::vector<Moments>& moments, const FieldInfo& info, size_t steps) {
   for (size_t c = 0; c < moments.size(); ++c)
     if (moments[c].n == 0)
@@ -141,7 +141,7 @@ void require_values(const std::vector<Moments>& moments, const FieldInfo& info, 
 }
 
 int reading_threads(size_t steps) {
-  constexpr int kMost = 8;  // a child's address space has room for that many
+  constexpr int kMost = 8;  // limited by a child's address space
   cpu_set_t set;
   const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   return std::clamp(std::min(cores, static_cast<int>(std::min<size_t>(steps, kMost))), 1, kMost);
@@ -149,14 +149,14 @@ int reading_threads(size_t steps) {
 
 }  // namespace
 
-// Steps are read by several threads and merged in their order: the sums do not depend on who was faster.
+// Several threads read steps, but moments are merged in step order, so that sums do not depend on timing.
 Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop, int64_t max_steps,
                               const std::function<void(int64_t)>& progress, int64_t dt) {
   const std::vector<StepOfFile> places = places_of(segments, max_steps, dt);
   if (places.empty()) throw std::invalid_argument("compute_statistics: no step");
   std::vector<Moments> moments(crop.channels);
-  std::map<size_t, std::vector<Moments>> waiting;  // read before those that come first
-  std::map<size_t, std::exception_ptr> failed;     // the first is told
+  std::map<size_t, std::vector<Moments>> waiting;  // read before an earlier step was merged
+  std::map<size_t, std::exception_ptr> failed;     // the first is reported
   std::mutex mutex;
   size_t next = 0, merged = 0;
   const auto work = [&] {
@@ -191,7 +191,7 @@ Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldSha
   for (int64_t c = 0; c < crop.channels; ++c) {
     const double std = moments[c].n > 0 ? std::sqrt(moments[c].m2 / moments[c].n) : 0;
     out.mean.push_back(static_cast<float>(moments[c].mean));
-    // Sums of equal numbers are rounded: their deviation may come out as 1e-17.
+    // The deviation of equal values may round to 1e-17 instead of 0.
     out.std.push_back(moments[c].high > moments[c].low ? static_cast<float>(std) : 0.0f);
   }
   return out;

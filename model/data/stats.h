@@ -1,4 +1,4 @@
-// Mean and standard deviation per channel, over all rows, columns and steps, and the .npy files for them.
+// Mean and standard deviation per channel, over all rows, columns and steps, and their .npy files.
 //
 //   Statistics s = compute_statistics("era5/train");
 //   write_statistics("era5/stats", s);        // global_means.npy, global_stds.npy, each [1,C,1,1]
@@ -12,15 +12,14 @@
 
 namespace isobar {
 
-/// What samples are normalised by: a standard deviation below 1e-6 of its mean's size, or below the least
-/// normal number, counts as 1, so that a channel which hardly varies is only centred. The one place where
-/// that is decided: checkpoints keep what comes out of it. `flat`: gets the channels that are concerned, by
-/// number.
+/// Statistics for normalisation: replaces a deviation below 1e-6 of the mean's magnitude, or below the
+/// smallest normal number, by 1, so that a channel which hardly varies is only centred. Checkpoints store the
+/// result; `flat` gets the indices of such channels.
 Statistics usable(Statistics s, std::vector<size_t>* flat = nullptr);
 
-/// Over `segments`, which hold a step or more, streaming, in double, by all cores. What is masked is left
-/// out. dt > 0: of the change over so many steps. With max_steps > 0 and fewer than all steps, evenly spaced
-/// steps are taken. A constant channel's standard deviation is 0. `progress` gets thousandths.
+/// Computes statistics of the valid points of `segments` (at least one step) in double precision, in
+/// parallel; dt > 0: of the change over dt steps. max_steps > 0 limits it to evenly spaced steps. The
+/// deviation of a constant channel is 0; `progress` gets thousandths.
 Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop,
                               int64_t max_steps = 0, const std::function<void(int64_t)>& progress = {},
                               int64_t dt = 0);
@@ -29,12 +28,12 @@ struct FileStatistics : Statistics {
   std::vector<std::string> channels, units;  // units may be empty
 };
 
-/// Over the whole of a directory or file, which is read in a child (model/data/foreign.h), unless they were
-/// computed before (stats_cache.h).
+/// Statistics of a whole directory or file: from the cache (stats_cache.h), or else computed in a child
+/// process (foreign.h).
 FileStatistics compute_statistics(const std::string& path, const FieldChoice& choice = {},
                                   int64_t max_steps = 0, bool show_progress = false, int64_t dt = 0);
 
-/// As bytes from one process to another, and back; of none: "".
+/// Serialises statistics for another process; empty ones give "".
 std::string packed(const Statistics& s);
 Statistics unpacked(const std::string& bytes);
 

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kStatisticsVersion = 2;  // of the rules by which they are computed, and of the file
+constexpr int kStatisticsVersion = 2;  // of the computation and of the file format
 constexpr int64_t kSettled = 3;        // s since the last change
 
 struct Looked {
@@ -28,10 +28,10 @@ struct Looked {
   bool settled = true;
 };
 
-/// A file, or all files of a Zarr directory.
+/// Adds a file, or all files of a Zarr directory.
 void add_file(const fs::path& path, Looked& all) {
   struct stat s {};
-  if (::stat(path.c_str(), &s) != 0) return;  // told where it is read
+  if (::stat(path.c_str(), &s) != 0) return;  // reading it reports the error
   all.files.push_back(identity_of(path, s));
   all.settled = all.settled && settled(s) && s.st_mtim.tv_sec + kSettled < std::time(nullptr);
   if (!S_ISDIR(s.st_mode)) return;
@@ -87,7 +87,7 @@ KeptStatistics::KeptStatistics(const std::string& path, const std::string& key, 
   const json what = what_();
   try {
     file_ = cache_directory() / name_of(what);
-  } catch (const ConfigError&) {  // no HOME: computed each time
+  } catch (const ConfigError&) {  // no cache directory: computed each time
   }
 }
 
@@ -102,11 +102,11 @@ std::optional<json> KeptStatistics::find(const std::vector<std::string>& lists) 
 void KeptStatistics::keep(const json& statistics) const {
   if (file_.empty() || !settled_) return;
   try {
-    if (name_of(what_()) != fs::path(file_).filename()) return;  // the files changed while they were read
+    if (name_of(what_()) != fs::path(file_).filename()) return;  // the files changed while being read
     fs::create_directories(fs::path(file_).parent_path());
     write_kept(file_, statistics);
   } catch (const std::exception&) {
-    // A full disk, or another's directory: they are computed again next time, which is no error of this run.
+    // Full disk or no write permission: not an error, the next run computes them again.
   }
 }
 

@@ -1,6 +1,6 @@
-// Statistics that were computed once, for the next run and the next `isobar data stats` of the same: a small
-// JSON file in cache_directory.h's, whose name is a hash of the files (kept.h; those of a static file too),
-// of what is chosen of them and of what is computed. It has a digest of itself.
+// A cache of computed statistics for later runs and `isobar data stats`: a JSON file with its own digest in
+// cache_directory(), named by a hash of the identities of the files (kept.h; static files too), the selection
+// and the kind of statistics.
 //
 //   const KeptStatistics kept("era5.zarr", "data.train", choice, {{"dt", 6}});
 //   if (const auto j = kept.find()) return *j;
@@ -22,19 +22,19 @@ namespace isobar {
 
 class KeptStatistics {
  public:
-  /// `of`: what else they depend on. Throws ConfigError where there are no such files.
+  /// `of`: other inputs of the computation, part of the key. Throws ConfigError when there are no such files.
   KeptStatistics(const std::string& path, const std::string& key, const FieldChoice& choice,
                  const nlohmann::json& of);
-  /// None, too, where what is kept is damaged, which is said. `lists`: of words, that it has beside "mean"
-  /// and "std".
+  /// The cached statistics; none when absent or damaged, the latter with a line on stderr. `lists`: names of
+  /// lists of strings that the entry must have besides "mean" and "std".
   std::optional<nlohmann::json> find(const std::vector<std::string>& lists = {}) const;
   void keep(const nlohmann::json& statistics) const;
-  const std::string& file() const { return file_; }  // "": nothing can be kept
+  const std::string& file() const { return file_; }  // "": no cache directory
 
  private:
-  std::function<nlohmann::json()> what_;  // as it is now
+  std::function<nlohmann::json()> what_;  // the current key
   std::string file_;
-  mutable bool settled_ = true;  // none of the files had just changed
+  mutable bool settled_ = true;  // no file had just changed
 };
 
 }  // namespace isobar

@@ -52,7 +52,8 @@ nlohmann::json describe(const SyntheticOptions& o) {
           {"deflate", o.deflate}};
 }
 
-/// Mean over time of every point, [1,C,H,W]. In a child: the files may be older than this call, and damaged.
+/// Writes the mean over time of every point, [1,C,H,W]. Reads in a child, since files of an earlier call may
+/// be damaged.
 void write_time_means(const std::string& train, FieldShape shape, const std::string& path) {
   read_foreign(train, "", {}, [&](const FieldFiles& files, const ChildProgress& done) {
     const auto segments = segments_of(files);

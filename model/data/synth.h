@@ -1,8 +1,8 @@
-// A synthetic atmosphere in the NERSC layout, for tests, demos and benchmarks where no ERA5 is at hand.
+// A synthetic atmosphere in the NERSC layout, for tests, demos and benchmarks without ERA5.
 //
 // Every channel is a sum of spherical-harmonic waves that share one set of Rossby-Haurwitz phase speeds and
 // slowly varying amplitudes, on top of a latitude profile, a seasonal and a diurnal cycle; winds derive from
-// the stream function. So the state t + dt follows from the state t, and a net can learn to beat persistence.
+// the stream function. So state t determines state t + dt, and a net can learn to beat persistence.
 //
 //   make_synthetic("data/synthetic", {.samples_per_year = 40, .height = 32, .width = 64});
 //   -> train/2015.h5 train/2016.h5 valid/2017.h5 test/2018.h5 stats/{global_means,global_stds,time_means}.npy
@@ -21,20 +21,19 @@ struct SyntheticOptions {
   int64_t samples_per_year = 1460;  // six-hourly
   int64_t channels = 20, height = 360, width = 720;
   uint64_t seed = 0;
-  int deflate = 0;     // 0 = contiguous, as NERSC ships it; 1-9 = chunks of one field, shuffle + deflate
-  bool force = false;  // write over another set
+  int deflate = 0;     // 0 = contiguous, like NERSC's files; 1-9 = chunks of one field, shuffle + deflate
+  bool force = false;  // overwrite another set
   bool show_progress = false;
 };
 
-/// Writes what is missing and keeps finished files of an earlier, interrupted call with the same options.
-/// Throws ConfigError: another set lies there, the disk is too small, impossible options.
+/// Writes the set; keeps finished files of an interrupted call with the same options. Throws ConfigError:
+/// directory holds another set, disk too small, impossible options.
 void make_synthetic(const std::string& dir, const SyntheticOptions& options);
 
-/// The 20 names of FourCastNet's channels when there are 20 of them, else c0, c1, …
+/// The names of FourCastNet's channels for 20 channels, else c0, c1, …
 std::vector<std::string> default_channel_names(int64_t channels);
 
-/// The fields themselves, on a grid of latitude bands from north to south and of meridians from 0 degrees
-/// east.
+/// The fields, on a grid of latitude bands from north to south and meridians from 0 degrees east.
 class SyntheticAtmosphere {
  public:
   SyntheticAtmosphere(FieldShape shape, uint64_t seed);

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 constexpr double kHoursBetween = 6;
 constexpr float kNotThere = std::numeric_limits<float>::quiet_NaN();
 constexpr uint64_t kLandSeed = 0x6c616e64, kCloudSeed = 0x636c6f7564;
-enum AirChannel : int64_t {  // of default_channel_names
+enum AirChannel : int64_t {  // index into default_channel_names
   kU10 = 0,
   kV10 = 1,
   kT2m = 2,
@@ -69,7 +69,7 @@ constexpr ArchiveField kStill[] = {{"lsm", "1"}, {"ocean", "1"}, {"orography", "
 struct Anchor {  // a known value at a level
   double hpa, value;
 };
-// Linear in ln p; beyond the outer ones as the outermost
+// Interpolates linearly in ln p; constant beyond the outermost anchors
 double between(std::initializer_list<Anchor> from_below, double hpa) {
   const Anchor* before = from_below.begin();
   for (const Anchor& a : from_below) {
@@ -83,7 +83,7 @@ double between(std::initializer_list<Anchor> from_below, double hpa) {
   return before->value;
 }
 
-// Numbers of kUpper at a level, of the atmosphere's at the point
+// The variables of kUpper at a level, from the atmosphere's channels at the point
 void upper_at(double hpa, const std::function<double(int64_t)>& air, double* out) {
   const double above = std::log(std::max(1.0, 500 / hpa)), jet = 1 + std::min(0.6, 0.5 * above);
   out[0] = between({{1000, air(kZ1000)}, {850, air(kZ850)}, {500, air(kZ500)}, {50, air(kZ50)}}, hpa);
@@ -120,7 +120,7 @@ class ArchiveWorld {
     }
   }
 
-  /// One after the other of kStill
+  /// The static field with index `which` in kStill
   std::vector<float> still(size_t which) const {
     if (which == 2) return orography_;
     std::vector<float> out = land_;
@@ -154,7 +154,7 @@ class ArchiveWorld {
     for (int64_t i = 0; i < points_; ++i) {
       for (size_t c = 0; c < std::size(kAsTheyAre); ++c)
         out[static_cast<int64_t>(c) * points_ + i] = static_cast<float>(air(kAsTheyAre[c], i));
-      // Water is slower than air: half of it is the latitude's own.
+      // Water varies less than air: half of its temperature depends on latitude alone.
       const double lat = std::numbers::pi * (0.5 - (static_cast<double>(i / options_.width) + 0.5) /
                                                        static_cast<double>(options_.height)),
                    water = 0.5 * air(kT2m, i) + 0.5 * (302 - 42 * std::sin(lat) * std::sin(lat));

@@ -16,11 +16,11 @@
 namespace isobar {
 namespace {
 
-// Streams of random numbers: patterns, classes of rows, noise, the deal
+// Random streams: patterns, classes of rows, noise, split
 enum ClassStream : uint64_t { kPattern = 0x636c6173, kClassOfRow, kRowNoise, kDeal };
 
-// Standard deviations of the noise between two patterns, about: 2 % of the rows of a pair lie nearer to the
-// other.
+// Approximate distance of two patterns in standard deviations of the noise: 2 % of the rows of a pair are
+// nearer to the other pattern.
 constexpr double kApart = 4;
 
 void require_possible_classes(const std::string& dir, const ClassesOptions& o) {

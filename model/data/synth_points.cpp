@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr short kLandValue = -32767;
 constexpr double kStepHours = 6, kFreezing = 273.15, kHalfTurn = std::numbers::pi;
-constexpr double kSlower = 10;                                   // water than air
+constexpr double kSlower = 10;                                   // factor by which water is slower than air
 constexpr uint64_t kWater = 0x7761746572, kIceNoise = 0x696365;  // seeds of their own
 enum : int64_t {
   u10 = 0,
@@ -30,11 +30,11 @@ enum : int64_t {
   r850 = 18,
   tcwv = 19,
   air_channels = 20
-};  // of default_channel_names
+};  // indices into default_channel_names
 
 struct Field {
   const char *name, *units, *long_name;
-  double low, high;  // what the packing covers
+  double low, high;  // range of the packing
 };
 constexpr Field kOcean[] = {{"sst", "degC", "sea surface temperature", -5, 45},
                             {"sss", "psu", "sea surface salinity", 25, 45},
@@ -57,7 +57,7 @@ struct Place {
   bool land;
 };
 
-struct Point {  // what the files hold of it, in the order of kOcean and kAir
+struct Point {  // its variables, in the order of kOcean and kAir
   double ocean[std::size(kOcean)], air[std::size(kAir)];
 };
 
@@ -73,7 +73,7 @@ double sunlight(const Place& p, double hour) {
                            std::cos(p.latitude) * std::cos(declination) * std::cos(turned));
 }
 
-// `air`, `water`: their channels at the point
+// `air`, `water`: channels of the two atmospheres at the point
 Point point_of(const Place& p, double hour, const float* air, const float* water, double noise) {
   const double tair = air[t2m], wet = std::max(0.5, static_cast<double>(air[tcwv])),
                cloud = std::clamp(air[r850] / 100.0, 0.0, 1.0), wind = std::hypot(air[u10], air[v10]);
@@ -107,7 +107,7 @@ std::vector<Place> places_of(const PointsOptions& o) {
   return places;
 }
 
-class PackedFile {  // of six-hourly fields on the grid
+class PackedFile {  // six-hourly fields on the grid
  public:
   PackedFile(const std::string& path, const PointsOptions& o, const Field* fields, size_t count)
       : out_(path), fields_(fields, fields + count), options_(o), packed_(o.height * o.width) {
@@ -125,7 +125,7 @@ class PackedFile {  // of six-hourly fields on the grid
     put(lat, o.height, 90 - band / 2, -band);
     put(lon, o.width, 0, 360.0 / static_cast<double>(o.width));
   }
-  /// Value c of place p is of(c, p); NaN: _FillValue.
+  /// Writes of(c, p) as variable c at place p; NaN becomes _FillValue.
   template <class Values>
   void write(int64_t step, const Values& of) {
     const LibraryLock lock;

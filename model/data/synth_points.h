@@ -1,11 +1,10 @@
-// A synthetic pair of an ocean and an atmosphere file, on whose points an mlp can learn the ice
-// concentration: for tests and demos of training on gridded fields (point_files.h) where no such data are at
-// hand.
+// A synthetic ocean file and atmosphere file, from whose points an mlp can learn the ice concentration, for
+// tests and demos of training on gridded fields (point_files.h).
 //
-// The air is that of the synthetic atmosphere (synth.h), the water another of its kind that moves ten times
-// as slowly. Ice lies where water is cold, near the poles; its concentration is a logistic function of
-// thickness, surface temperature, salinity and wind, and a little noise. Land is _FillValue in the ocean
-// file. Every variable is packed: shorts with scale_factor and add_offset over [time, lat, lon].
+// Air is the synthetic atmosphere of synth.h, water another one that evolves ten times as slowly. Ice forms
+// on cold water; its concentration is a logistic function of thickness, surface temperature, salinity and
+// wind, with a little noise. Land is _FillValue in the ocean file. Variables are packed: shorts with
+// scale_factor and add_offset over [time, lat, lon].
 //
 //   make_points("data/points", {.steps = 8, .height = 24, .width = 48});
 //   -> data/points/ocean.nc       sst sss tsfc hi hs sice uocn vocn aice
@@ -20,16 +19,15 @@ namespace isobar {
 struct PointsOptions {
   int64_t steps = 20;               // six-hourly
   int64_t height = 32, width = 64;  // latitudes from north to south, longitudes from 0 degrees east
-  uint64_t seed = 0;                // one seed, one pair
-  bool force = false;               // write over another pair
+  uint64_t seed = 0;                // the same seed gives the same files
+  bool force = false;               // overwrite other files
   bool show_progress = false;
 };
 
-/// The inputs of the emulator, in its order.
+/// The inputs of the ice emulator, in order.
 std::vector<std::string> points_inputs();
 
-/// Throws ConfigError: impossible options, files are there and may not be replaced, the directory cannot be
-/// written to.
+/// Throws ConfigError: impossible options, existing files without `force`, directory not writable.
 void make_points(const std::string& dir, const PointsOptions& options);
 
 }  // namespace isobar

@@ -95,7 +95,7 @@ void gather_netcdf(const std::vector<std::string>& paths, const std::string& key
 
 namespace {
 
-/// By its first bytes: a name may end in .nc4, .cdf or .h5
+/// Judged by the first bytes, since names may end in .nc4, .cdf or .h5
 bool is_netcdf(const std::string& path) {
   char magic[4] = "";
   std::ifstream(path, std::ios::binary).read(magic, sizeof magic);

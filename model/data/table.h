@@ -1,5 +1,5 @@
-// Columns of numbers: a CSV file with a header line, the arrays of a .npz file, or the variables of one
-// netCDF file or several on one grid (point_files.h). A row, or a point of the grid at a step, is a sample.
+// Columns of numbers from a CSV file with a header line, the arrays of a .npz file, or the variables of
+// netCDF files on one grid (point_files.h). Each row, or grid point at a step, is a sample.
 //
 //   SampleTable t = read_table("patterns.csv", "data.train", {"sst", "sss"});
 //   t.values[row * 2 + 1]                                     // sss
@@ -15,9 +15,9 @@
 namespace isobar {
 
 struct RowChoice {        // row_choice.h
-  std::string ice;        // the column of ice concentration that masks; "" = nothing is masked
-  double least_ice = 0;   // from which on a point is one of ice
-  bool with_ice = false;  // points of ice are kept; false: the others
+  std::string ice;        // the column of ice concentration for the mask; "" = no mask
+  double least_ice = 0;   // least concentration of an ice point
+  bool with_ice = false;  // keep ice points; false: keep the others
   double thin_fraction = 1;
   int64_t max_patterns = 0;  // 0 = all
 };
@@ -28,12 +28,11 @@ struct SampleTable {
   std::vector<float> values;  // [rows, columns]
 };
 
-/// The files that a path names: parted by commas, unless one file is called so.
+/// Splits a path at commas, unless there is a file of that name.
 std::vector<std::string> files_of_table(const std::string& path);
 
-/// Those columns, in this order. `alive` is called again and again. Throws ConfigError, naming file and
-/// column: where there is no such column, a cell is no number, a column holds no number at all or no row is
-/// left.
+/// Reads the columns in this order; calls `alive` repeatedly. Throws ConfigError naming file and column: no
+/// such column, a cell that is not a number, a column without any number, or no row left.
 SampleTable read_table(const std::string& path, const std::string& key,
                        const std::vector<std::string>& columns, const RowChoice& choice = {},
                        const std::function<void()>& alive = {});

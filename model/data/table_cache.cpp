@@ -33,18 +33,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;        // of the rules by which rows are gathered, and of the file
-constexpr double kLongest = 3600;  // s that another may take to gather
-constexpr size_t kHeader = 4096;   // bytes before the numbers: a page
-constexpr double kPatience = 3.5;  // s for which files that have just changed are waited for
-constexpr int kLooks = 3;          // at files that change while they are read
+constexpr int kVersion = 2;        // of the rules for rows and of the file format
+constexpr double kLongest = 3600;  // s to wait for another process that gathers
+constexpr size_t kHeader = 4096;   // bytes before the values: one page
+constexpr double kPatience = 3.5;  // s to wait for files that have just changed
+constexpr int kLooks = 3;          // attempts when files change while being read
 
 struct CacheHeader {
   char magic[16];
   int64_t rows, columns, missing, masked, thinned;
-  char digest[64];  // of all that stands before it and of the numbers
+  char digest[64];  // of the members above and the values
 };
-constexpr const char* kKept = ".kept-";  // a table's name, this, and what it is
+constexpr const char* kKept = ".kept-";  // between a table's name and the entry's
 constexpr char kMagic[16] = "isobar table 2\n";
 
 [[noreturn]] void fail(const std::string& doing, const fs::path& file) {
@@ -70,7 +70,7 @@ std::string digest_of_table(const CacheHeader& h, const float* values, size_t by
   return sha256_hex(std::string(before) + digest_of_blocks(values, bytes));
 }
 
-/// Until a next change of these files would have another time: a key of this one would be that one's, too.
+/// Waits until a later change must get a different time; until then two states of a file could share a key.
 void wait_until_settled(const std::string& path, const std::string& key) {
   const auto begun = std::chrono::steady_clock::now();
   for (const std::string& one : files_of_table(path)) {
@@ -82,7 +82,7 @@ void wait_until_settled(const std::string& path, const std::string& key) {
   }
 }
 
-// Mapped before it has its name: nobody who makes room can take it away.
+// Maps the file before renaming it, so that no other process can evict it in between.
 std::shared_ptr<const MappedTable> write_table(const fs::path& file, const SampleTable& t, int64_t columns) {
   CacheHeader h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
@@ -92,8 +92,7 @@ std::shared_ptr<const MappedTable> write_table(const fs::path& file, const Sampl
   std::memcpy(h.digest, digest_of_table(h, t.values.data(), bytes).data(), sizeof h.digest);
   std::string head(kHeader, '\0');
   std::memcpy(head.data(), &h, sizeof h);
-  // One name: what a killed process leaves is written over by the next, which holds the lock as this one
-  // does.
+  // The temporary name is fixed: the next holder of the lock overwrites what a killed process leaves.
   const fs::path half = file.string() + ".half";
   make_anew(half);
   std::ofstream out(half, std::ios::binary | std::ios::trunc);
@@ -106,7 +105,7 @@ std::shared_ptr<const MappedTable> write_table(const fs::path& file, const Sampl
   return table;
 }
 
-/// `says`: where it is damaged. Null, too, where it is not there.
+/// Null when the table is absent or damaged; `says`: report damage on stderr.
 std::shared_ptr<const MappedTable> if_there(const fs::path& file, int64_t columns, bool says) {
   std::error_code unknown;
   if (!fs::exists(file, unknown)) return nullptr;
@@ -115,14 +114,14 @@ std::shared_ptr<const MappedTable> if_there(const fs::path& file, int64_t column
     return table->removed() ? nullptr : table;
   } catch (const ConfigError&) {
     if (fs::exists(file, unknown)) throw;
-    return nullptr;  // who made room was faster
+    return nullptr;  // another process has just evicted it
   } catch (const DamagedTable& e) {
     if (says) say_made_again(file, e.what(), "gathered");
     return nullptr;
   }
 }
 
-// ---- what it may hold ----
+// ---- eviction ----
 
 constexpr double kUsualLimit = 32;  // GB
 
@@ -143,10 +142,10 @@ struct CachedTable {
   fs::file_time_type used;
 };
 
-// Whether it was: not where a process, on whatever host, has it open.
+// Removes the table unless a process on any host has it open; returns whether it did.
 bool remove_unless_mapped(const fs::path& file) {
   const int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return false;  // another's, or gone
+  if (fd < 0) return false;  // no permission, or already removed
   const bool free = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
   std::error_code failed;
   const bool removed = free && fs::remove(file, failed);
@@ -160,15 +159,15 @@ bool remove_unless_mapped(const fs::path& file) {
   return true;
 }
 
-// Under the lock of the directory: two that make room at once would remove twice as much.
+// Holds the directory's lock, because two processes evicting at once would remove twice as much.
 void make_room(const fs::path& dir, const fs::path& newest) {
   const double limit = limit_in_bytes();
   const FileLock lock(dir / "room.lock", 60);
-  if (!lock.held()) return;  // another makes room
+  if (!lock.held()) return;  // another process is evicting
   std::vector<CachedTable> tables;
   double held = 0, freed = 0;
   for (const auto& entry : fs::directory_iterator(dir)) {
-    std::error_code gone;  // by hand, meanwhile
+    std::error_code gone;  // set if the file was deleted meanwhile
     if (entry.path().extension() != ".table") continue;
     const auto bytes = static_cast<double>(entry.file_size(gone));
     const auto used = gone ? fs::file_time_type() : entry.last_write_time(gone);
@@ -197,7 +196,7 @@ MappedTable::MappedTable(const std::string& file, int64_t columns) : path_(file)
   bytes_ = static_cast<size_t>(in.size());
   CacheHeader h{};
   const bool read = ::pread(in.fd(), &h, sizeof h, 0) == static_cast<ssize_t>(sizeof h);
-  // Renamed when it was whole, so one of another length was damaged afterwards.
+  // Files are renamed when complete, so a wrong length means later damage.
   constexpr int64_t kMost = int64_t{1} << 40;
   if (!read || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.rows < 1 || h.rows > kMost ||
       h.columns < 1 || h.columns > (1 << 20) ||
@@ -219,7 +218,7 @@ MappedTable::MappedTable(const std::string& file, int64_t columns) : path_(file)
     ::close(file_);
     throw DamagedTable("its digest is not the one that it was written with");
   }
-  // When it was last used. Who may not write that (another's cache) leaves its age as it is.
+  // Marks the table as used; without permission to do so its age stays.
   (void)::futimens(file_, nullptr);
   rows_ = h.rows, columns_ = h.columns;
   left_out_ = {h.missing, h.masked, h.thinned};
@@ -252,7 +251,7 @@ std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const s
       if (!lock.held())
         throw ConfigError(file, key, "another process has been gathering this table for an hour",
                           "end it, or set ISOBAR_CACHE_DIR to another directory");
-      if (auto table = if_there(file, count, true)) return table;  // made while this process waited
+      if (auto table = if_there(file, count, true)) return table;  // gathered while this process waited
       const SampleTable t = read_table(path, key, columns, choice, alive);
       if (name != name_of_table(path, key, columns, choice)) continue;
       const auto made = write_table(file, t, count);
@@ -279,7 +278,7 @@ nlohmann::json kept_with(const MappedTable& table, const std::string& name,
     if (lock.held() && !table.removed()) write_kept(file, j);
     return j;
   } catch (const std::system_error&) {
-    return make();  // another's cache, or a full disk
+    return make();  // no permission, or disk full
   }
 }
 
@@ -289,7 +288,7 @@ void require_table(const std::string& path, const std::string& key, const std::v
   for (const std::string& file : files_of_table(path)) {
     const int64_t bytes = InputFile(file, key).size();
     limits.memory_bytes += 40 * bytes;
-    limits.cpu_s += bytes / 1'000'000;  // a step in which columns are parsed is not told in parts
+    limits.cpu_s += bytes / 1'000'000;  // parsing of columns reports no progress within a step
   }
   try {
     in_child(limits, [&](const ChildProgress& done) {

@@ -1,11 +1,11 @@
-// Tables that were gathered once, in files that all ranks of a host map: a rank has no copy of its own, and
-// the data are not read again by the next rank, for validation, nor by the next run.
+// A cache of gathered tables in files that all ranks of a host map: ranks share one copy, and neither other
+// ranks, validation nor the next run read the data again.
 //
-// They lie in $ISOBAR_CACHE_DIR, else in isobar/ of $XDG_CACHE_HOME or ~/.cache, one file for each choice of
-// files (kept.h), columns and rows; tables.jsonl there has a line for each that was made. Each file has a
-// digest of itself, compared when it is opened; what is damaged is gathered again, and stderr says so. What
-// is no longer wanted may be deleted at any time. Above $ISOBAR_CACHE_GB [32] the tables that were used
-// longest ago go when another is made, but for those that a process has mapped; stderr says so.
+// cache_directory() has one file for each combination of files (kept.h), columns and rows, and a line for
+// each in tables.jsonl; files may be deleted at any time. Each contains its own digest, which is checked on
+// opening: a damaged table is gathered again, with a line on stderr. When a new table exceeds
+// $ISOBAR_CACHE_GB [32], the least recently used tables that no process has mapped are removed, also with a
+// line.
 //
 //   const auto table = mapped_table("ocean.nc,atmosphere.nc", "data.train", {"sst", "tair"}, choice);
 //   table->row(0)[1]                                         // tair
@@ -27,8 +27,8 @@ struct DamagedTable : std::runtime_error {
 
 class MappedTable {
  public:
-  /// Throws std::system_error, and DamagedTable for what is no table of `columns` as it was written (0: of
-  /// however many).
+  /// Throws std::system_error, and DamagedTable unless the file is an intact table of `columns` (0: any
+  /// number).
   explicit MappedTable(const std::string& file, int64_t columns = 0);
   ~MappedTable();
   MappedTable(const MappedTable&) = delete;
@@ -37,12 +37,12 @@ class MappedTable {
   int64_t columns() const { return columns_; }
   const LeftOut& left_out() const { return left_out_; }
   const float* row(int64_t i) const { return values_ + i * columns_; }
-  bool removed() const;                              // from the cache, while this process opened it
-  const std::string& file() const { return path_; }  // in the cache
+  bool removed() const;                              // deleted from the cache while being opened
+  const std::string& file() const { return path_; }  // its path in the cache
 
  private:
   std::string path_;
-  int file_ = -1;  // locked (shared): nobody removes it
+  int file_ = -1;  // a shared lock prevents its removal
   void* map_ = nullptr;
   size_t bytes_ = 0;
   int64_t rows_ = 0, columns_ = 0;
@@ -50,21 +50,20 @@ class MappedTable {
   const float* values_ = nullptr;
 };
 
-/// Of what read_table says, gathered by the one process that comes first while the others wait. Throws
-/// ConfigError as that does, and where the directory cannot be written to.
+/// The result of read_table, gathered by the first process while the others wait. Throws ConfigError like
+/// read_table, and when the directory is not writable.
 std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const std::string& key,
                                                 const std::vector<std::string>& columns,
                                                 const RowChoice& choice = {},
                                                 const std::function<void()>& alive = {});
 
-/// What `make` tells of this table (numbers: JSON), which is kept beside it under `name` and goes with it:
-/// told by the one process that comes first while the others wait. Where nothing can be kept it is made and
-/// returned.
+/// The result of `make` for this table, cached beside it under `name` and removed with it; the first process
+/// computes it while the others wait. Without write permission or space it is computed each time.
 nlohmann::json kept_with(const MappedTable& table, const std::string& name,
                          const std::function<nlohmann::json()>& make);
 
-/// The same as mapped_table in a child (model/base/child.h), which a damaged file may end; the cache is kept.
-/// Throws ConfigError.
+/// Fills the cache by mapped_table in a child process (model/base/child.h), since a damaged file may crash
+/// the libraries. Throws ConfigError.
 void require_table(const std::string& path, const std::string& key, const std::vector<std::string>& columns,
                    const RowChoice& choice = {});
 

@@ -81,7 +81,7 @@ class TableDataset : public Dataset {
   std::vector<std::string> class_names_;
 };
 
-// Of rows [0, rows), in two passes; `classes`: the last column is no number to be normalised.
+// Statistics of rows [0, rows), in two passes; `classes`: the last column is a class and is not normalised.
 Statistics computed_statistics(const MappedTable& t, int64_t rows, bool classes) {
   Statistics s;
   for (int64_t c = 0; c < t.columns() - (classes ? 1 : 0); ++c) {
@@ -99,7 +99,7 @@ Statistics computed_statistics(const MappedTable& t, int64_t rows, bool classes)
   return s;
 }
 
-// The same, computed once for all ranks and runs
+// The same statistics, cached for all ranks and runs
 Statistics statistics_of_rows(const MappedTable& t, int64_t rows, bool classes) {
   const std::string name = "statistics-" + std::to_string(rows) + (classes ? "-classes" : "");
   const auto compute = [&] {
@@ -124,7 +124,7 @@ Statistics statistics_of_rows(const MappedTable& t, int64_t rows, bool classes) 
   return {numbers("mean"), numbers("std")};
 }
 
-// Every number of the last column is a class.
+// Throws unless every value of the last column is a class.
 void check_classes(const MappedTable& t, int64_t classes, const std::string& path, const std::string& key,
                    const std::string& column) {
   const std::string of = "net.out_features = " + std::to_string(classes);
@@ -143,7 +143,7 @@ void check_classes(const MappedTable& t, int64_t classes, const std::string& pat
   }
 }
 
-// Of CF's flag_values and flag_meanings, where they number the classes as the column does; {}: not told
+// Class names from CF's flag_values and flag_meanings, if these match the column's classes; {}: none
 std::vector<std::string> names_of_classes(const std::string& path, const std::string& column,
                                           int64_t classes) {
   for (const std::string& file : files_of_table(path)) {
@@ -171,7 +171,7 @@ std::vector<std::string> names_of_classes(const std::string& path, const std::st
   return {};
 }
 
-// In physical units
+// All rows, in physical units
 std::unique_ptr<Dataset> whole_table(std::shared_ptr<const MappedTable> table, const DataSpec& data,
                                      const std::string& path, const SampleShape& want) {
   if (want.classes > 0) check_classes(*table, want.classes, path, "data.valid", data.targets.back());
@@ -192,7 +192,7 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
     throw ConfigError("configuration", data.dt != 1 ? "data.dt" : "data.variables",
                       "is for fields; a row of a table is a sample by itself", "leave it out");
   const std::vector<std::string> names = columns_of(data);
-  const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
+  const bool tail = split == Split::valid && path.empty();  // validates on the end of data.train
   const RowChoice choice = row_choice(data);
   const bool physical = known && known->mean.empty();
   if (physical && !tail)

@@ -162,7 +162,7 @@ std::string ZarrArray::key_of(const Index& at) const {
     first = false;
     key += std::to_string(i);
   }
-  if (at.empty() && about_.prefix.empty()) key += "0";  // one number
+  if (at.empty() && about_.prefix.empty()) key += "0";  // a scalar
   return key;
 }
 

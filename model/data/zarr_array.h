@@ -1,10 +1,11 @@
-// An array of a Zarr store that many threads read at once: each reads and decodes the chunks that it wants.
+// An array of a Zarr store, readable by many threads in parallel: each reads and decodes the chunks that it
+// needs.
 //
 //   ZarrArray t2m(store, metadata, std::make_shared<ChunkCache>(64 << 20));
 //   t2m.read({t, 0, 0}, {1, H, W}, out);
 //
-// A chunk that is not there is all fill value, as Zarr has it; one that is there and short, or does not
-// decode, is an ArrayError that names its key.
+// An absent chunk consists of the fill value, by Zarr's specification; a chunk that is short or does not
+// decode is an ArrayError that names its key.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -17,7 +18,7 @@ namespace isobar {
 
 class ZarrArray : public RawArray {
  public:
-  /// Throws ArrayError for what cannot be read.
+  /// Throws ArrayError for an array that cannot be read.
   ZarrArray(std::shared_ptr<const ZarrStore> store, ZarrMetadata about, std::shared_ptr<ChunkCache> cache);
 
   const Index& dims() const override { return about_.dims; }
@@ -28,26 +29,26 @@ class ZarrArray : public RawArray {
   void read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const override;
 
  private:
-  struct Place {  // of a chunk in a shard
+  struct Place {  // of an inner chunk in a shard
     uint64_t offset, bytes;
   };
   std::string key_of(const Index& at) const;
-  struct Held {  // a chunk, by its place among chunks
+  struct Held {  // a chunk's key and byte range
     std::string key;
     ZarrStore::Part part;
   };
-  /// False where its shard says that it is not there.
+  /// False when its shard's index marks it absent.
   bool find(const Index& at, Held& held) const;
   std::shared_ptr<const std::vector<Place>> index_of(const std::string& shard) const;
   void decode(const Index& at, std::byte* out) const;
-  void fill(std::byte* out) const;  // a chunk of nothing but the fill value
-  /// False where the store has no such chunk, and all of it is the fill value.
+  void fill(std::byte* out) const;  // fills a chunk with the fill value
+  /// Reads a chunk without codecs; false when it is absent, hence all fill value.
   bool read_as_it_is(const Index& at, std::byte* out, const BytesArrived& arrived = {}) const;
 
   std::shared_ptr<const ZarrStore> store_;
   ZarrMetadata about_;
   std::shared_ptr<ChunkCache> cache_;
-  Index strides_;                // of a decoded chunk, whose axes may be stored in another order
+  Index strides_;                // of a decoded chunk, which may be transposed
   std::vector<std::byte> fill_;  // one element
   mutable std::mutex index_mutex_;
   mutable std::unordered_map<std::string, std::shared_ptr<const std::vector<Place>>> indexes_;

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using Kind = ZarrCodec::Kind;
 
-/// Its name in Zarr 3 says whose it is, or no more than a Zarr 2 store does.
+/// Strips "numcodecs.", which Zarr 3 stores may prepend to a codec's name.
 std::string plain_name(const std::string& id) {
   constexpr std::string_view kOwner = "numcodecs.";
   return id.starts_with(kOwner) ? id.substr(kOwner.size()) : id;
@@ -62,7 +62,7 @@ ZarrCodec codec_of(const std::string& named, const json& configuration) {
   throw ArrayError("is stored with the codec '" + named + "', which is not read", "");
 }
 
-// Each writes into `room` bytes at `out` and says how many those were.
+// Each decoder writes at most `room` bytes to `out` and returns their number.
 
 int64_t inflate_to(Stored in, std::byte* out, int64_t room, int window_bits) {
   z_stream z{};
@@ -85,7 +85,7 @@ int64_t require_room(size_t size, int64_t room) {
   return static_cast<int64_t>(size);
 }
 
-/// Its length stands before it.
+/// numcodecs stores the decoded length before the LZ4 block.
 int64_t undo_lz4(Stored in, std::byte* out, int64_t room) {
   uint32_t told = 0;
   if (in.size() < sizeof told) corrupt("its lz4 block is torn");
@@ -146,8 +146,7 @@ int64_t undo(const ZarrCodec& codec, Stored in, std::byte* out, int64_t room) {
   return 0;
 }
 
-/// How many bytes each codec was given, as far as that is known: of what is compressed a checksum may be
-/// taken, and then only what is stored says it.
+/// The input size of each codec as far as known; that of a codec after a compressor depends on the data.
 std::vector<int64_t> given_to(const std::vector<ZarrCodec>& chain, int64_t bytes) {
   std::vector<int64_t> out;
   for (const ZarrCodec& c : chain) {
@@ -165,7 +164,7 @@ void ZarrCodecs::decode(const std::vector<std::byte>& stored, std::byte* out, in
   Stored at(stored);
   const std::vector<int64_t> given = given_to(chain, out_bytes);
   for (size_t i = chain.size(); i-- > 0;) {
-    // The last goes where the chunk is wanted.
+    // The last codec decodes straight into the output.
     const int64_t room = i == 0 ? out_bytes : std::max(given[i], static_cast<int64_t>(at.size()));
     std::byte* to = out;
     if (i > 0) {
@@ -183,7 +182,7 @@ void ZarrCodecs::decode(const std::vector<std::byte>& stored, std::byte* out, in
 
 namespace {
 
-/// Numbers that a codec makes of others are in the machine's byte order and in the order of their axes.
+/// Refuses element codecs of big-endian or transposed data: they compute in native byte order and axis order.
 void require_plain(const ZarrCodecs& codecs) {
   for (const ZarrCodec& c : codecs.chain)
     if (c.kind == Kind::elements && (codecs.big_endian || !codecs.transpose.empty()))

@@ -1,8 +1,7 @@
-// The codecs of a Zarr chunk, undone: Zarr's own, and those of numcodecs, whatever version names them.
+// Decodes Zarr chunks: Zarr's own codecs and those of numcodecs, in metadata of either version.
 //
 //   const ZarrCodecs codecs = zarr_codecs(meta.at("codecs"));     // Zarr 3; throws ArrayError
-//   codecs.decode(stored, out, chunk_bytes);                      // exactly the chunk, in the file's byte
-//   order
+//   codecs.decode(stored, out, chunk_bytes);                      // chunk in file byte order
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,24 +17,24 @@ struct ZarrCodec {
   enum class Kind : uint8_t { zlib, gzip, zstd, blosc, lz4, shuffle, checksum, elements, nothing };
   enum class Sum : uint8_t { crc32c, crc32, adler32, fletcher32 };
   Kind kind;
-  std::string name;          // "blosc lz4 5": for people
-  int64_t element_size = 0;  // shuffle
-  Sum sum = Sum::crc32c;     // checksum …
-  bool at_start = false;     // … before the bytes
-  ElementCodec elements{};   // elements
+  std::string name;          // "blosc lz4 5", for messages
+  int64_t element_size = 0;  // of shuffle
+  Sum sum = Sum::crc32c;     // of checksum …
+  bool at_start = false;     // … stored before the bytes
+  ElementCodec elements{};   // of elements
 };
 
 struct ZarrCodecs {
-  std::vector<ZarrCodec> chain;    // of bytes, in write order
-  bool big_endian = false;         // Zarr 3 says so in its codecs
-  std::vector<int64_t> transpose;  // Zarr 3: axes in the order in which they are stored; {} = as they are
+  std::vector<ZarrCodec> chain;    // codecs in write order
+  bool big_endian = false;         // from Zarr 3's codec "bytes"
+  std::vector<int64_t> transpose;  // Zarr 3: stored order of axes; {} = unchanged
 
-  /// Throws ArrayError: corrupt, or not `out_bytes` long. Thread-safe.
+  /// Thread-safe. Throws ArrayError: corrupt, or not `out_bytes` long.
   void decode(const std::vector<std::byte>& stored, std::byte* out, int64_t out_bytes) const;
 };
 
-/// Of `compressor` and `filters` (Zarr 2), or of `codecs` (Zarr 3) without sharding. Throws ArrayError for
-/// one that is not known.
+/// Parses `compressor` and `filters` (Zarr 2), or `codecs` (Zarr 3) without sharding. Throws ArrayError for
+/// an unknown codec.
 ZarrCodecs zarr2_codecs(const nlohmann::json& compressor, const nlohmann::json& filters);
 ZarrCodecs zarr3_codecs(const nlohmann::json& codecs);
 

@@ -17,9 +17,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostValues = int64_t{1} << 25;  // of a coordinate, as require_sizes has it
+constexpr int64_t kMostValues = int64_t{1} << 25;  // of a coordinate, like require_sizes
 
-/// xarray writes _FillValue into Zarr 3 as the base64 of its bytes.
+/// xarray writes _FillValue in Zarr 3 as base64 of its bytes.
 std::optional<double> fill_of(const json& value, Element element) {
   if (const auto x = zarr_number(value)) return x;
   if (!value.is_string()) return std::nullopt;
@@ -72,7 +72,7 @@ void ZarrFile::add_variable(const ZarrMetadata& m, int id) {
   const auto stated = m.attributes.find("_FillValue");
   if (stated != m.attributes.end()) {
     const auto fill = fill_of(*stated, v.element);
-    v.has_fill = fill.has_value() && !std::isnan(*fill);  // NaN is missing without being told
+    v.has_fill = fill.has_value() && !std::isnan(*fill);  // NaN always means missing
     v.fill = fill.value_or(0);
   } else {
     v.has_fill = v.fill_of_store = m.fill_is_missing;

@@ -1,5 +1,5 @@
-// A Zarr group, version 2 or 3, as an archive: its arrays are variables on dimensions that they name
-// (_ARRAY_DIMENSIONS, as xarray writes them, or dimension_names).
+// A Zarr group, version 2 or 3, as an archive: its arrays are variables on named dimensions (dimension_names,
+// or xarray's _ARRAY_DIMENSIONS).
 //
 //   ZarrFile file("era5.zarr");                                 // or a zip; throws ArrayError
 #pragma once
@@ -22,7 +22,7 @@ class ZarrFile : public CfFile {
                               size_t at_most) const override;
   std::optional<Element> type_of(const CfVariable& v, const std::string& attribute) const override;
   std::vector<double> values(const CfVariable& v) const override;
-  void require_held(const CfVariable&) const override {}  // chunks that are not there are fill values
+  void require_held(const CfVariable&) const override {}  // absent chunks are fill values
   std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) override;
 
  private:

@@ -33,7 +33,7 @@ json json_at(const ZarrStore& store, const std::string& key) {
   return j;
 }
 
-/// "<f4", "|u1" and "<M8[ns]" of Zarr 2
+/// Parses Zarr 2's dtype: "<f4", "|u1", "<M8[ns]"
 void set_dtype(ZarrMetadata& m, const json& dtype) {
   m.type = dtype.is_string() ? dtype.get<std::string>() : "records";
   if (!dtype.is_string()) return;
@@ -77,7 +77,7 @@ void set_fill(ZarrMetadata& m, const json& fill) {
   m.fill_is_missing = m.version == 2 && m.datetime.empty() && x && !std::isnan(*x);
 }
 
-/// What a reader may take for granted of an array that it is asked for.
+/// Checks the properties of an array that its readers rely on.
 void check(ZarrMetadata& m) {
   if (!m.unread.empty() || !m.element) return;
   const size_t rank = m.dims.size();
@@ -168,7 +168,7 @@ ZarrMetadata version_3(const std::string& name, const json& array) {
   return m;
 }
 
-/// Right below the root, and no metadata themselves
+/// True for a name directly below the root that is not a metadata file
 bool is_name(const std::string& name) {
   return !name.empty() && name[0] != '.' && name.find('/') == std::string::npos && name != "zarr.json";
 }
@@ -212,7 +212,7 @@ std::vector<ZarrMetadata> arrays_3(const ZarrStore& store, const json& group) {
   return out;
 }
 
-/// Of keys such as "forecast/t" + `end`: "t" of the group "forecast".
+/// Adds a key such as "forecast/t" as array "t" of group "forecast".
 void note_member(std::vector<CfGroup>& groups, const std::string& key) {
   const size_t slash = key.rfind('/');
   if (slash == std::string::npos || slash + 1 == key.size()) return;
@@ -222,7 +222,7 @@ void note_member(std::vector<CfGroup>& groups, const std::string& key) {
   at->variables.push_back(name);
 }
 
-/// What consolidated metadata have: all levels at once
+/// Groups of all levels, from consolidated metadata
 std::vector<CfGroup> listed_groups(const json& metadata, bool version_3) {
   constexpr std::string_view kEnd = "/.zarray";
   std::vector<CfGroup> out;
@@ -234,7 +234,7 @@ std::vector<CfGroup> listed_groups(const json& metadata, bool version_3) {
   return out;
 }
 
-/// Where nothing is consolidated, by the metadata of each
+/// Groups of a store without consolidated metadata, from the metadata of each
 std::vector<CfGroup> walked_groups(const ZarrStore& store, const std::vector<ZarrMetadata>& known,
                                    bool version_3) {
   std::vector<CfGroup> out;
@@ -283,7 +283,7 @@ std::optional<double> zarr_number(const json& value) {
   if (word == "NaN" || word == "nan") return std::nan("");
   if (word == "Infinity") return inf;
   if (word == "-Infinity") return -inf;
-  if (!word.starts_with("0x")) return std::nullopt;  // bits: half, float or double by their number, in Zarr 3
+  if (!word.starts_with("0x")) return std::nullopt;  // Zarr 3's hexadecimal bits; their number gives the type
   const uint64_t bits = std::strtoull(word.c_str(), nullptr, 16);
   if (word.size() <= 6) return static_cast<double>(to_float(f16{static_cast<uint16_t>(bits)}));
   return word.size() > 10 ? std::bit_cast<double>(bits)

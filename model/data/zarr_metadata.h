@@ -1,4 +1,4 @@
-// What Zarr says of an array, by version 2 (.zarray, .zattrs) or 3 (zarr.json), as one struct.
+// The metadata of a Zarr array, of version 2 (.zarray, .zattrs) or 3 (zarr.json), in one struct.
 //
 //   for (const ZarrMetadata& m : zarr_arrays(store)) … m.dims, m.chunk, m.attributes …
 #pragma once
@@ -17,32 +17,32 @@ struct ZarrMetadata {
   std::string name;
   int version = 2;
   Index dims, chunk;
-  std::optional<Element> element;  // none: no numbers that are read
-  std::string type;                // as the store has it: for people
-  std::string datetime;            // the unit of numpy's datetime64, whose element is i64
-  bool swap = false;               // stored in the other byte order
-  double fill = 0;                 // of chunks that are not there
-  bool fill_is_missing = false;    // Zarr 2: what xarray takes for _FillValue
-  Index order;                     // stored axes; {} = C order
+  std::optional<Element> element;  // none: unsupported type
+  std::string type;                // as in the store, for messages
+  std::string datetime;            // unit of NumPy's datetime64, stored as i64
+  bool swap = false;               // stored in the other endianness
+  double fill = 0;                 // value of absent chunks
+  bool fill_is_missing = false;    // Zarr 2: xarray reads it as _FillValue
+  Index order;                     // stored order of axes; {} = C order
   ZarrCodecs codecs;
-  std::string unread;  // why it cannot be read, "" where it can: told when somebody wants it
-  // Keys of chunks: prefix, then numbers with separators between
+  std::string unread;  // why it cannot be read, an error only on use; "": it can
+  // Chunk keys: prefix, then indices joined by the separator
   std::string prefix, separator;
-  // Zarr 3: chunks are parts of shards, and `chunk` is the inner one
+  // Zarr 3: shape of a shard; `chunk` is then the inner chunk
   Index shard;
   ZarrCodecs index_codecs;
   bool index_first = false;
-  std::vector<std::string> dimension_names;  // {} when it has none
+  std::vector<std::string> dimension_names;  // {} when absent
   nlohmann::json attributes;
 };
 
-/// All arrays right below the root. Throws ArrayError for what is no Zarr.
+/// All arrays directly below the root. Throws ArrayError for a store that is not Zarr.
 std::vector<ZarrMetadata> zarr_arrays(const ZarrStore& store);
 
-/// The groups below the root, with the names of their arrays; `known`: those right below the root.
+/// The groups below the root, with the names of their arrays; `known`: the arrays directly below the root.
 std::vector<CfGroup> zarr_groups(const ZarrStore& store, const std::vector<ZarrMetadata>& known);
 
-/// A number as Zarr writes it in JSON: NaN and infinities are words.
+/// A number in Zarr's JSON, where NaN and infinities are strings.
 std::optional<double> zarr_number(const nlohmann::json& value);
 
 }  // namespace isobar

@@ -25,7 +25,7 @@ constexpr const char* kGroupMetadata[] = {"zarr.json", ".zgroup", ".zmetadata"};
 constexpr const char* kTornMend = "copy or download the store again";
 constexpr int64_t kMostOfOne = int64_t{1} << 30;  // bytes of a key: chunks and metadata are far smaller
 
-/// Where a part begins and how long it is, in an object of `size` bytes.
+/// Offset and length of a part in an object of `size` bytes.
 ZarrStore::Part within(const std::string& key, ZarrStore::Part part, int64_t size) {
   if (part.bytes < 0 && part.offset == 0) part.bytes = size;
   if (part.offset < 0) part.offset += size;
@@ -79,11 +79,11 @@ class ZarrDirectory : public ZarrStore {
   }
 
  private:
-  /// `place`(bytes): where they are wanted
+  /// `place`(bytes) returns the destination
   template <class Place>
   bool read_as(const std::string& key, Part part, const Place& place, const BytesArrived& arrived) const {
     const std::string path = root_ + key;
-    const ChunkFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe does not wait so
+    const ChunkFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // no wait for a pipe
     if (file.fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return false;
     struct stat about {};
     if (file.fd < 0 || ::fstat(file.fd, &about) != 0 || !S_ISREG(about.st_mode))
@@ -103,11 +103,11 @@ class ZarrDirectory : public ZarrStore {
     const int fd;
   };
 
-  std::string root_;  // with a slash behind it
+  std::string root_;  // with a trailing slash
 };
 
-/// libzip lets one thread at a handle: each takes one, or opens another. A key that was written again stands
-/// in the zip again, and its last entry counts, as for Python's zipfile and for zarr.
+/// A libzip handle serves one thread, so each read takes an idle handle or opens another. A key written twice
+/// has two entries, of which the last counts, as in Python's zipfile and zarr.
 class ZarrZip : public ZarrStore {
  public:
   explicit ZarrZip(std::string path) : path_(std::move(path)) {
@@ -138,14 +138,14 @@ class ZarrZip : public ZarrStore {
       if (zip_fseek(file.get(), part.offset, SEEK_SET) != 0) fail(key, zip_file_strerror(file.get()));
       part.offset = 0;
     }
-    out.resize(static_cast<size_t>(part.offset + part.bytes));  // of what is deflated, from its start
+    out.resize(static_cast<size_t>(part.offset + part.bytes));  // a deflated member is read from its start
     for (int64_t at = 0; at < part.offset + part.bytes;) {
       const zip_int64_t n =
           zip_fread(file.get(), out.data() + at, static_cast<zip_uint64_t>(part.offset + part.bytes - at));
       if (n <= 0) fail(key, n < 0 ? zip_file_strerror(file.get()) : "it ends before its data do");
       at += n;
     }
-    // The checksum is told when the end is read.
+    // libzip checks the checksum when it reads the end.
     std::byte beyond;
     if (part.bytes == size && zip_fread(file.get(), &beyond, 1) < 0) fail(key, zip_file_strerror(file.get()));
     out.erase(out.begin(), out.begin() + part.offset);
@@ -191,7 +191,7 @@ class ZarrZip : public ZarrStore {
       }
     }
     const InputFile file(path_);
-    const int own = ::dup(file.fd());  // the library's from here on
+    const int own = ::dup(file.fd());  // zip_fdopen takes ownership
     if (own < 0) throw ArrayError(std::string("cannot be opened: ") + std::strerror(errno), "");
     int code = 0;
     zip_t* zip = zip_fdopen(own, 0, &code);
@@ -212,7 +212,7 @@ class ZarrZip : public ZarrStore {
   }
 
   std::string path_;
-  std::unordered_map<std::string, zip_uint64_t> entries_;  // by key, its last one
+  std::unordered_map<std::string, zip_uint64_t> entries_;  // last entry of each key
   mutable std::mutex mutex_;
   mutable std::vector<zip_t*> idle_;
 };
@@ -224,7 +224,7 @@ bool zip_holds_group(const fs::path& path) {
     return std::any_of(std::begin(kGroupMetadata), std::end(kGroupMetadata), [&](const char* name) {
       return zip.read(name, {0, 0}, bytes);
     });
-  } catch (const ArrayError&) {  // a zip of something else, or none: told by whoever reads it as that
+  } catch (const ArrayError&) {  // not a zip, or one of something else, which its own reader judges
     return false;
   }
 }

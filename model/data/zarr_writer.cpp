@@ -159,7 +159,7 @@ std::string ZarrWriter::compressed(const std::vector<float>& chunk) const {
   return out;
 }
 
-/// The chunks of the steps that are held; beyond the array's edge they are NaN.
+/// Writes the chunks of the buffered steps, padded with NaN beyond the array's edge.
 void ZarrWriter::put_chunks() {
   const int64_t H = info_.shape.height, W = info_.shape.width, C = info_.shape.channels;
   const int64_t first = (written_ - 1) / layout_.steps, steps = written_ - first * layout_.steps;

@@ -1,5 +1,5 @@
-// Writes fields as a Zarr group, version 2 or 3, as xarray does: a variable [time, latitude, longitude] for
-// each channel, and the axes. It appears under its name when it is complete.
+// Writes fields as a Zarr group, version 2 or 3, like xarray: a variable [time, latitude, longitude] for each
+// channel, and the axes. Renamed to its path when complete.
 //
 //   ZarrWriter out("era5.zarr", info, {.version = 3, .compressor = "zstd"});   // throws ConfigError
 //   out.append(fields);   …   out.finish();                                    // [C,H,W]; NaN: missing
@@ -15,17 +15,17 @@ namespace isobar {
 
 struct ZarrLayout {
   int version = 2;
-  int64_t steps = 1, rows = 0, columns = 0;  // of a chunk; 0 = all
+  int64_t steps = 1, rows = 0, columns = 0;  // chunk sizes; 0 = all
   std::string compressor = "zstd";           // none | zstd | blosc (lz4, shuffled)
 };
 
 class ZarrWriter {
  public:
   ZarrWriter(std::string path, const FieldInfo& info, ZarrLayout layout);
-  ~ZarrWriter();  // without finish(): removes what there is
+  ~ZarrWriter();  // without finish(): removes the incomplete group
   ZarrWriter(const ZarrWriter&) = delete;
   ZarrWriter& operator=(const ZarrWriter&) = delete;
-  /// A variable without a time axis: [H, W]
+  /// Writes a variable without a time axis, [H, W]
   void put_still(const std::string& name, const std::string& units, const std::vector<float>& values) const;
   void append(const float* fields);
   void finish();
@@ -42,7 +42,7 @@ class ZarrWriter {
   std::string path_, part_;
   FieldInfo info_;
   ZarrLayout layout_;
-  std::vector<float> held_;  // steps of one chunk: [steps, C, H, W]
+  std::vector<float> held_;  // buffered steps of one chunk: [steps, C, H, W]
   int64_t written_ = 0;
 };
 

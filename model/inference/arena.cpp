@@ -15,8 +15,8 @@ Arena::Arena(int64_t bytes) : bytes_(bytes) {
     throw OutOfMemory("the host cannot give the arena of " + std::to_string(bytes / 1000000) +
                       " MB: " + std::strerror(errno) + "; use a smaller policy.micro_batch or net");
   data_ = static_cast<std::byte*>(p);
-  // An op streams through tens of megabytes: by pages of 4 kB it would look up thousands. A wish, which the
-  // kernel may refuse.
+  // Ops stream through tens of megabytes, for which 4 kB pages cause thousands of TLB misses. Only advice:
+  // the kernel may refuse.
   ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 }
 

@@ -1,5 +1,5 @@
-// The one block of memory that a rank computes in: exactly the bytes that the plan predicted, zeroed, on
-// pages of its own. Throws OutOfMemory when the host cannot give it.
+// The memory block of a rank: exactly the bytes of the plan, zeroed and page-aligned. Throws OutOfMemory when
+// the host cannot provide it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ class OutOfMemory : public std::runtime_error {
   using runtime_error::runtime_error;
 };
 
-class DeviceOutOfMemory : public OutOfMemory {  // of a GPU
+class DeviceOutOfMemory : public OutOfMemory {  // on a GPU
   using OutOfMemory::OutOfMemory;
 };
 

@@ -20,7 +20,7 @@ std::string names_of(const std::vector<ChannelPlace>& places) {
   return out + (places.size() > kMost ? ", …" : "");
 }
 
-// Of the channels that this names: itself, or else all of the variable
+// The channels that a name stands for: the channel of that name, else all channels of the variable
 std::vector<size_t> named(const RunSpec& spec, const char* key, const std::string& name,
                           const std::vector<ChannelPlace>& places) {
   std::vector<size_t> out;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Before a parameter's name in the optimizer's file; the words are PyTorch's.
+// Prefixes of parameter names in the optimizer's file, from PyTorch.
 const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.", kMomentum = "momentum_buffer.";
 // SGD has no second moment.
 const std::string& first_of(const float* second) {
@@ -48,12 +48,12 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
                         "give this run a run.out of its own");
     fs::remove_all(temp);
     fs::create_directories(temp);
-    sync_directory(run_dir);  // knows `checkpoints`
+    sync_directory(run_dir);  // makes the entry `checkpoints` durable
     create_safetensors(model, plan.tensors, about);
     create_safetensors(optimizer, moments, about);
     if (average) create_safetensors(mean, trained(plan.tensors), about);
   }
-  all.barrier();  // the files are there
+  all.barrier();  // the files exist
 
   const SafetensorsWriter to_model(model, plan.tensors, about);
   write_weights(plan, to_model, {const_cast<float*>(params), const_cast<void*>(params16)});
@@ -67,18 +67,18 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
     write_tensors(plan, to_mean, "", &Shard::moments, average);
     to_mean.sync();
   }
-  all.barrier();  // everybody's parts are on disk
+  all.barrier();  // all parts are on disk
 
   std::vector<fs::path> files = {model, optimizer};
   if (average) files.push_back(mean);
   for (const fs::path& file : files)
     state.files[file.filename()] = {static_cast<int64_t>(fs::file_size(file)), digest_of(file, all)};
   if (all.rank == 0) {
-    write_atomically(temp / "state.json", text_of(state));  // syncs the directory too
+    write_atomically(temp / "state.json", text_of(state));  // also syncs the directory
     fs::rename(temp, final);
     sync_directory(parent);
   }
-  all.barrier();  // it has its name: who returns may rely on it
+  all.barrier();  // the checkpoint is visible when any rank returns
   return final;
 }
 
@@ -97,7 +97,7 @@ void keep_last(const fs::path& run_dir, int64_t keep) {
   const std::vector<fs::path> whole = checkpoints_of(run_dir);
   for (size_t i = 0; i + static_cast<size_t>(keep) < whole.size(); ++i) {
     if (whole[i].filename() == best) continue;
-    // Without its name first: what is half deleted is no checkpoint.
+    // Rename first, so that a half deleted directory is not taken for a checkpoint.
     const fs::path going = whole[i].string() + ".tmp";
     fs::rename(whole[i], going);
     fs::remove_all(going);
@@ -135,7 +135,7 @@ void load_first_weights(const fs::path& from, const Plan& plan, float* params, v
   if (!fs::exists(from.parent_path() / "state.json")) return take(SafetensorsReader(from));
   const OpenCheckpoint of(from.parent_path(), CheckpointPart::all, all);
   const OpenCheckpoint::Reader file = of.file(from.filename().string());
-  file ? take(*file) : take(SafetensorsReader(from));  // another's, put beside them
+  file ? take(*file) : take(SafetensorsReader(from));  // another file in a checkpoint's directory
 }
 
 }  // namespace isobar

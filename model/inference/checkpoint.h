@@ -1,13 +1,13 @@
 // Checkpoints: RUN/checkpoints/step-00000100/{model,optimizer}.safetensors and state.json;
-// average.safetensors of a run that keeps a moving average of its weights. A directory appears under its
-// final name only when everything in it is on disk; nothing but what a kill left unfinished is ever
-// overwritten, and nothing else deleted but by keep_last(). The safetensors files hold the net's whole
-// tensors, so they do not know the layout that wrote them, and any other can load them: every rank writes and
-// reads its own parts in place. state.json says what the run was, and holds size and digest of both files.
+// average.safetensors of a run that keeps a moving average of its weights. A directory gets its final name
+// only when all of its files are on disk; complete checkpoints are never overwritten, and only keep_last()
+// deletes them. The safetensors files hold the net's whole tensors, of which each rank writes and reads its
+// own parts, so that any layout can load them. state.json describes the run and holds size and digest of the
+// other files.
 //
 //   const Meeting all = meeting_of(mpi, threads);
-//   save_checkpoint(run_dir, plan, params, m, v, {.train = {.step = 100}, .spec = spec}, all);   // every
-//   rank load_checkpoint(find_checkpoint(run_dir), plan, params, m, v, all);
+//   save_checkpoint(run_dir, plan, params, m, v, {.train = {.step = 100}, .spec = spec}, all);
+//   load_checkpoint(find_checkpoint(run_dir), plan, params, m, v, all);
 #pragma once
 #include <filesystem>
 
@@ -18,29 +18,28 @@
 
 namespace isobar {
 
-/// Collective over all ranks, which see one file system. params, m and v: the plan's buffers params, adam.m
-/// and adam.v as they lie in the arena; params16: where some parameters are there alone (Param::half);
-/// average: the plan's buffer ema, if it has one. Returns the checkpoint's directory. Throws ConfigError
-/// where there is one of this step already. An exception on one rank leaves the others waiting: it must end
-/// the run (MPI's abort), and the checkpoint then stays under its temporary name.
+/// Collective over all ranks, which share a file system; returns the checkpoint's directory. params, m, v and
+/// average are the plan's buffers params, adam.m, adam.v and ema in the arena; params16 is for parameters
+/// stored only in 16 bits (Param::half). Throws ConfigError when this step has a checkpoint. An exception on
+/// one rank must end the run (MPI_Abort), since the others wait for it.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const Plan& plan,
                                       const float* params, const float* m, const float* v,
                                       CheckpointState state, const Meeting& all,
                                       const void* params16 = nullptr, const float* average = nullptr);
-/// Names a checkpoint `best` in its run, for as long as no other is: RUN/checkpoints/best is a link to it.
+/// Makes RUN/checkpoints/best a link to this checkpoint.
 void name_best(const std::filesystem::path& checkpoint);
-/// Reads this rank's parts. Throws ConfigError for another net.
+/// Reads this rank's parts. Throws ConfigError when the checkpoint is of another net.
 void load_checkpoint(const OpenCheckpoint& checkpoint, const Plan& plan, float* params, float* m, float* v,
                      void* params16 = nullptr, float* average = nullptr);
-/// Collective: the same of one that is opened first.
+/// Collective: opens the checkpoint and loads it.
 CheckpointState load_checkpoint(const std::filesystem::path& checkpoint, const Plan& plan, float* params,
                                 float* m, float* v, const Meeting& all, void* params16 = nullptr,
                                 float* average = nullptr);
-/// Deletes all but the last `keep` checkpoints of a run and the one that is named best.
+/// Deletes all checkpoints of a run but the last `keep` and the best.
 void keep_last(const std::filesystem::path& run_dir, int64_t keep);
-/// The weights alone, of another training of the net, perhaps without adapters: those keep their values then.
-/// `from`: a run, a checkpoint or a safetensors file; one of a checkpoint is compared with its digest. Throws
-/// ConfigError naming train.init_from.
+/// Loads only weights, of another training of the net; absent adapters keep their values. `from`: a run, a
+/// checkpoint or a safetensors file, verified by its digest if it belongs to a checkpoint; errors name
+/// train.init_from.
 void load_first_weights(const std::filesystem::path& from, const Plan& plan, float* params, void* params16,
                         const Meeting& all);
 

@@ -15,7 +15,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr const char* kTakeAnother = "take another checkpoint";
-constexpr int64_t kMostSteps = int64_t{1} << 53;  // whole numbers that JSON's readers keep apart
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // integers that JSON readers represent exactly
 
 json to_json(const Plateau& p) {
   json j = {{"bad", p.bad}, {"cooldown", p.cooldown}, {"factor", p.factor}};
@@ -29,7 +29,7 @@ json to_json(const EarlyStop& e) {
   return j;
 }
 
-class Fields {  // of an object in a state.json: each there, of its type and within its bounds
+class Fields {  // reads fields of a JSON object: present, of the right type and within bounds
  public:
   Fields(const json& object, std::string file, std::string within)
       : object_(object), file_(std::move(file)), within_(std::move(within)) {}
@@ -53,7 +53,7 @@ class Fields {  // of an object in a state.json: each there, of its type and wit
   int64_t count(const std::string& key, int64_t least, int64_t most = kMostSteps) const {
     const json& j = any(key);
     if (!j.is_number_integer()) refuse(key, "is " + shown(key) + ", not a whole number");
-    // What is beyond int64_t is unsigned.
+    // JSON integers beyond int64_t are stored as unsigned.
     const bool over = j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(most);
     if (over || j.get<int64_t>() < least || j.get<int64_t>() > most)
       refuse(key, "is " + shown(key) + ", not in " + std::to_string(least) + " to " + std::to_string(most));
@@ -196,7 +196,7 @@ std::string text_of(const CheckpointState& state) {
 
 CheckpointState read_state(const fs::path& checkpoint) {
   const std::string file = (checkpoint / "state.json").string();
-  // What lies deeper than any of ours is dropped, and so found damaged below.
+  // Values nested deeper than in any valid file are dropped, and the file is then rejected as damaged.
   const json j = json::parse(
       read_file(file), [](int depth, json::parse_event_t, json&) { return depth < 8; },
       /*allow_exceptions=*/false);

@@ -1,14 +1,14 @@
-// When a training ends before its last step: the validation loss no longer falls, or the Jacobian no longer
-// changes. Both are looked at after every validation but those before train.min_steps.
+// Early stopping: the validation loss no longer falls, or the norm of the Jacobian no longer changes. Both
+// are checked after every validation from train.min_steps on.
 //
 //   EarlyStop stop;                                                  // kept in checkpoints
 //   stop.observe(train, step, loss, frobenius);
 //   if (!stop.reason.empty()) …
 //
-// train.early_stopping_patience: more validations in a row than these without a new lowest loss (Lightning's
-// EarlyStopping with min_delta 0). train.jacobian_window, _tolerance: over so many validations the largest
-// and the smallest norm of the Jacobian differ by less than this share of their mean (the UFS emulator's
-// convergence test, which computes max - min over a window).
+// train.early_stopping_patience: stops after more than this number of validations in a row without a new
+// lowest loss (Lightning's EarlyStopping with min_delta 0). train.jacobian_window, _tolerance: stops when max
+// - min of the norm over this number of validations is below this share of the mean (the UFS emulator's
+// convergence test).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -30,10 +30,10 @@ inline bool may_stop_early(const TrainSpec& t) {
 struct EarlyStop {
   double best = std::numeric_limits<double>::infinity();
   int64_t bad = 0;            // validations in a row without a lower loss
-  std::vector<double> norms;  // of the Jacobian, at most jacobian_window of them
-  std::string reason;         // "": goes on
+  std::vector<double> norms;  // of the Jacobian, the last jacobian_window
+  std::string reason;         // "": no stop
 
-  /// Whether the loss is the lowest so far.
+  /// Returns true when the loss is the lowest so far.
   bool observe(const TrainSpec& t, int64_t step, double loss, std::optional<double> norm) {
     reason.clear();
     const bool better = loss < best;

@@ -12,8 +12,8 @@
 namespace isobar {
 namespace {
 
-// Digests of the blocks `first`, `first + stride`, … below `end`, each at its place in `out`, which begins
-// with block `begin`.
+// Writes the digests of blocks `first`, `first + stride`, … below `end` to `out`, whose first element is that
+// of block `begin`.
 void hash_blocks(const OpenFile& file, int64_t size, int64_t begin, int64_t first, int64_t end,
                  int64_t stride, std::vector<std::string>& out) {
   std::string block;
@@ -29,7 +29,7 @@ void hash_blocks(const OpenFile& file, int64_t size, int64_t begin, int64_t firs
 std::string digest_of(const std::filesystem::path& path, const Meeting& all) {
   const OpenFile file(path, O_RDONLY);
   const int64_t size = file.size(), blocks = (size + kDigestBlock - 1) / kDigestBlock;
-  // Neighbouring blocks to one rank: what it reads is one piece of the file.
+  // Each rank gets adjacent blocks, so that it reads one contiguous piece of the file.
   const int64_t begin = blocks * all.rank / all.size, end = blocks * (all.rank + 1) / all.size;
   std::vector<std::string> own(static_cast<size_t>(end - begin));
   const int64_t threads = std::clamp<int64_t>(all.threads, 1, std::max<int64_t>(1, end - begin));

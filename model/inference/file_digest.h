@@ -1,9 +1,8 @@
-// The digest of a large file, computed by all ranks together: each hashes its share of the file's blocks.
+// The digest of a large file, computed by all ranks: each hashes its share of the file's blocks.
 //
 //   digest = SHA-256(SHA-256(block 0) SHA-256(block 1) ...)    blocks of 4 MiB, digests as 64 hex digits
 //
-// One file is never read by one rank alone: with n ranks of t threads it takes 1/(n t) of the time. What a
-// thread hashes a second is OpenSSL's SHA-256: about 1.5 GB where the CPU has instructions for it, else 0.4.
+// A hash of blocks, because a plain SHA-256 is sequential: n ranks of t threads take 1/(n t) of the time.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -12,9 +11,9 @@
 
 namespace isobar {
 
-constexpr int64_t kDigestBlock = int64_t{4} << 20;  // bytes; the digests in checkpoints rest on it
+constexpr int64_t kDigestBlock = int64_t{4} << 20;  // bytes; digests in checkpoints depend on it
 
-/// Collective: every rank has the file's final bytes before its eyes. The digest on rank 0, "" elsewhere.
+/// Collective, after all writes are visible to every rank. Returns the digest on rank 0, "" elsewhere.
 std::string digest_of(const std::filesystem::path& file, const Meeting& all);
 
 }  // namespace isobar

@@ -17,7 +17,7 @@
 namespace isobar {
 namespace {
 
-// The same net, its precision and its loss
+// The net on one rank, in its own precision and with its own loss
 RunSpec alone(const RunSpec& trained, int64_t batch) {
   RunSpec s = on_one_rank(trained, batch);
   s.train.loss = trained.train.loss;
@@ -28,7 +28,7 @@ RunSpec alone(const RunSpec& trained, int64_t batch) {
   s.train.intense_weights = trained.train.intense_weights;
   s.train.huber_delta = trained.train.huber_delta;
   s.policy.amp = trained.policy.amp;
-  if (trained.masks_targets()) {  // which is of files
+  if (trained.masks_targets()) {  // the mask comes from files
     s.data = trained.data;
     if (s.data.train.empty()) s.data.train = s.data.valid;
   }
@@ -51,7 +51,7 @@ const Op& loss_of(const Plan& plan, const RunSpec& spec) {
   return *at;
 }
 
-// How the prediction lies; logits are numbers of no place
+// Patch layout of the prediction; logits have no positions
 Attrs patches_of_prediction(const Op& loss) {
   if (loss.kind == OpKind::loss_sums) return loss.a;
   return {.batch = loss.a.m, .channels = loss.a.n, .height = 1, .width = 1, .patch = 1};
@@ -87,7 +87,7 @@ Forecaster::Forecaster(const std::filesystem::path& checkpoint, const Checkpoint
   run_in_order(plan_, link(plan_, plan_.init, true), backend_);
 }
 
-// On one rank a plan's parameters lie in one order whatever its batch.
+// The order of parameters in a one-rank plan does not depend on the batch.
 Forecaster::Forecaster(const Forecaster& same, int64_t batch, int threads)
     : Forecaster(same.spec_, batch, threads) {
   std::copy_n(same.floats(same.plan_.params_all), plan_.params_all.count, floats(plan_.params_all));
@@ -164,7 +164,7 @@ std::vector<double> Forecaster::errors() const {
   return {first, first + m.count};
 }
 
-// A row is a patch, point by point and each channel of it: [batch, H/p, W/p][p, p, C].
+// Each row is a patch with its points and their channels: [batch, H/p, W/p][p, p, C].
 void Forecaster::take(float* prediction) const {
   const int64_t C = patches_.channels, H = patches_.height, W = patches_.width, p = patches_.patch;
   const std::byte* from = backend_.at(predicted_);
@@ -180,7 +180,7 @@ void Forecaster::take(float* prediction) const {
     }
     return;
   }
-  if (H * W == 1) return cpu::cast(batch() * C, type, DType::f32, from, prediction);  // as it lies
+  if (H * W == 1) return cpu::cast(batch() * C, type, DType::f32, from, prediction);  // already in order
 #pragma omp parallel for schedule(static)
   for (int64_t line = 0; line < batch() * H; ++line) {
     const int64_t b = line / H, y = line % H;

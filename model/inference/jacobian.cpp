@@ -10,7 +10,7 @@ namespace {
 
 RunSpec for_rows(const RunSpec& trained, int64_t batch) {
   RunSpec s = on_one_rank(trained, batch);
-  s.train.loss = "mse";  // one that is emitted as a loss of the prediction itself
+  s.train.loss = "mse";  // emitted as a loss of the prediction itself
   return s;
 }
 
@@ -42,7 +42,7 @@ void Jacobian::weights_changed() {
   run_in_order(plan_, link(plan_, plan_.init, true), backend_);
 }
 
-// On one rank a plan's parameters lie in one order whatever its batch.
+// The order of parameters in a one-rank plan does not depend on the batch.
 void Jacobian::take_weights(const Forecaster& net) {
   std::copy_n(net.weights(), plan_.params_all.count, weights());
   weights_changed();
@@ -71,7 +71,7 @@ void Jacobian::pass(const float* input, const int64_t* which, int64_t count, flo
     std::fill_n(seeds, batch * out, 0.0f);
     for (int64_t b = 0; b < batch; ++b) {
       std::copy_n(input, inputs(), inputs_at + b * inputs());
-      // The loss is a mean over batch and outputs.
+      // Undo the loss's mean over batch and outputs.
       if (b < count) seeds[b * out + which[b]] = static_cast<float>(batch * out);
     }
   });
@@ -79,7 +79,7 @@ void Jacobian::pass(const float* input, const int64_t* which, int64_t count, flo
   for (int64_t b = 0; b < count; ++b) take(b, rows + b * inputs());
 }
 
-// Patches have columns (c, row, col), as a stride-p convolution reads them.
+// A patch has columns (c, row, col), like the input of a stride-p convolution.
 void Jacobian::take(int64_t b, float* row) const {
   const float* from = floats(plan_.input_gradient) + b * inputs();
   if (patches_.patch == 0) {

@@ -1,4 +1,4 @@
-// How the ranks of a run wait for each other where files are concerned; one process alone is a world of one.
+// Synchronisation of ranks around files; the default is a world of one process.
 //
 //   save_checkpoint(dir, ..., meeting_of(mpi, threads));          // model/engine/mpi_meeting.h
 //   digest_of(file, Meeting{.threads = 2});
@@ -10,13 +10,13 @@
 
 namespace isobar {
 
-struct Meeting {  // as it stands, a world of one
+struct Meeting {  // by default a world of one
   int rank = 0, size = 1;
-  int threads = 1;  // of this rank's, for what it computes meanwhile
+  int threads = 1;  // threads that this rank may use
   std::function<void()> barrier = [] {};
-  /// Rank 0's, everywhere.
+  /// Broadcast: returns rank 0's string on every rank.
   std::function<std::string(std::string)> from_first = [](std::string s) { return s; };
-  /// Every rank's in order, on rank 0; empty elsewhere.
+  /// Gather: returns all ranks' strings in order on rank 0; empty elsewhere.
   std::function<std::vector<std::string>(std::string)> to_first = [](std::string s) {
     return std::vector<std::string>{std::move(s)};
   };

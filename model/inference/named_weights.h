@@ -1,5 +1,5 @@
-// Weights that another program wrote, whatever its format: names and shapes first, numbers when they are
-// asked for, so that the net which wants them decides how much is read.
+// Weights of another program in any format. Names and shapes are read first and values on request, so that
+// only the tensors a net needs are read.
 //
 //   for (const auto& [name, shape] : file.shapes())
 //     if (shape == wanted.at(name)) file.read(name, values);
@@ -18,9 +18,9 @@ class NamedWeights {
  public:
   virtual ~NamedWeights() = default;
   virtual const std::map<std::string, std::vector<int64_t>>& shapes() const = 0;
-  /// Whether its type is one of weights; counters are integers.
+  /// True for a floating-point tensor; integer tensors are counters, not weights.
   virtual bool floating(const std::string& name) const = 0;
-  /// All numbers of one, row-major. Throws ConfigError where the file does not hold them.
+  /// Reads all values of a tensor, row-major. Throws ConfigError when the file does not hold them.
   virtual void read(const std::string& name, float* values) const = 0;
 };
 
@@ -41,7 +41,7 @@ class SafetensorsWeights : public NamedWeights {
   std::map<std::string, std::vector<int64_t>> shapes_;
 };
 
-/// A file on its way, which goes with this unless it was renamed.
+/// A file being written; the destructor removes it unless it was renamed.
 struct HalfFile {
   std::filesystem::path path;
   explicit HalfFile(std::filesystem::path p) : path(std::move(p)) {}

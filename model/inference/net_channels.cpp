@@ -7,8 +7,8 @@
 namespace isobar {
 namespace {
 
-// f(x, mean, std) for every element of fields, samples outermost. Every result depends on its own element
-// alone, which the compiler cannot see where `out` is `x`: hence the pragmas.
+// Applies f(x, mean, std) to every element, samples outermost. The pragmas are needed because the compiler
+// cannot see that elements are independent when `out` is `x`.
 template <class F>
 void each(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, const float* x,
           float* out, const F& f) {
@@ -21,8 +21,7 @@ void each(const std::vector<NetChannel>& channels, int64_t points, int64_t sampl
     }
 }
 
-// What numbers are normalised by, some samples in one run: so vectors are full whatever the number of
-// channels.
+// Means and deviations repeated for several samples, so that vectors are full for any number of channels.
 struct Runs {
   explicit Runs(const std::vector<NetChannel>& channels, int64_t samples) {
     const auto together = static_cast<size_t>(std::min<int64_t>(samples, 16)), n = channels.size();
@@ -31,7 +30,7 @@ struct Runs {
       for (size_t at = i; at < means.size(); at += n)
         means[at] = channels[i].mean, stds[at] = channels[i].std;
   }
-  /// f(first element, elements, means, stds) of each run of `all` elements
+  /// Calls f(first element, elements, means, stds) for each run of `all` elements
   template <class F>
   void each(int64_t all, const F& f) const {
     const auto most = static_cast<int64_t>(means.size());

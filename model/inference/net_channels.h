@@ -1,6 +1,5 @@
-// What a net reads and predicts, number by number of physics: names, units, and the mean and standard
-// deviation that its training subtracted and divided by. Stands in a checkpoint's state.json, so that
-// whoever has the checkpoint needs no training data.
+// Inputs and targets of a net by channel: names, units, and the mean and standard deviation of its training
+// data. Stored in a checkpoint's state.json, so that forecasts need no training data.
 //
 //   normalise(state.channels.inputs, points, samples, physical, x);       // x = (physical - mean) / std
 //   denormalise(state.channels.targets, points, samples, prediction);     // y * std + mean, in place
@@ -12,9 +11,9 @@
 namespace isobar {
 
 struct NetChannel {
-  std::string name, units;                // units: "" where the files do not say
-  float mean = 0, std = 1;                // as training used them; 0 and 1: it did not normalise
-  std::vector<std::string> classes = {};  // of a target of classes, their names where the data told them
+  std::string name, units;                // units: "" if the files have none
+  float mean = 0, std = 1;                // 0 and 1: not normalised
+  std::vector<std::string> classes = {};  // class names of a class target, if the data have them
 };
 
 struct NetChannels {
@@ -22,11 +21,11 @@ struct NetChannels {
   bool known() const { return !targets.empty(); }
 };
 
-/// What a net puts out: its targets; of one that classifies, a logit for each of `classes` classes, under the
-/// name of its class, or the target's and the class's number. `classes`: 0 of a net that predicts numbers.
+/// The net's outputs: its targets, or for a classifier (`classes` > 0) one logit a class, named by the class
+/// or by target and class index.
 std::vector<NetChannel> outputs_of(const NetChannels& channels, int64_t classes);
 
-/// [samples, channels, points] of f32. `out` may be `x`.
+/// Normalises f32 [samples, channels, points]. `out` may be `x`.
 void normalise(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, const float* x,
                float* out);
 void denormalise(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, float* x);

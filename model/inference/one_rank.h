@@ -1,7 +1,7 @@
-// What forecasts and Jacobians have in common: a net's plan on one rank, run op by op in list order.
+// A net's plan on one rank, run op by op in list order; shared by forecasts and Jacobians.
 //
-//   const RunSpec spec = on_one_rank(trained, batch);      // how it was cut, fed and trained changes no
-//   prediction run_in_order(plan, link(plan, plan.init, true), backend);
+//   const RunSpec spec = on_one_rank(trained, batch);      // layout and loader do not matter
+//   run_in_order(plan, link(plan, plan.init, true), backend);
 #pragma once
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/spec.h"
@@ -9,16 +9,16 @@
 
 namespace isobar {
 
-/// The same net in fp32, in batches of so many samples, with the loss that a training has by default.
+/// The same net in fp32, in batches of `batch` samples, with the default loss.
 RunSpec on_one_rank(RunSpec spec, int64_t batch);
 void run_in_order(const Plan& plan, const Program& program, CpuBackend& backend);
 
-/// A program with the runs of its ops that are one call each.
+/// A program with its runs of row-wise ops, each of which is executed as one call.
 struct InOrder {
   Program program;
   std::vector<RowRun> together;
 };
-/// `wanted`: what is read after it; nothing else of what it writes may be.
+/// `wanted`: the only results that may be read after the program has run.
 InOrder in_order(const Plan& plan, Program program, const std::vector<View>& wanted);
 void run_in_order(const Plan& plan, const InOrder& ops, CpuBackend& backend);
 

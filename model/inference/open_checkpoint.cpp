@@ -78,7 +78,7 @@ void files_fit(const fs::path& checkpoint, const CheckpointState& state) {
   }
 }
 
-/// Collective: on rank 0 the first file whose bytes are others than they were.
+/// Collective: returns on rank 0 the error for the first file whose bytes have changed.
 std::optional<DamagedCheckpoint> changed_file(const fs::path& checkpoint, const CheckpointState& state,
                                               CheckpointPart part, const Meeting& all) {
   if (!state.checkable()) return std::nullopt;
@@ -112,7 +112,7 @@ bool in_a_run(const fs::path& checkpoint) {
   return fs::weakly_canonical(checkpoint, none).parent_path().filename() == "checkpoints";
 }
 
-/// The last one beside `checkpoint` that a training can go on from.
+/// The last checkpoint in the same run from which a training can continue.
 std::optional<fs::path> last_whole_beside(const fs::path& checkpoint) {
   std::error_code none;
   if (!in_a_run(checkpoint)) return std::nullopt;
@@ -122,18 +122,18 @@ std::optional<fs::path> last_whole_beside(const fs::path& checkpoint) {
   for (const fs::path& other : others) try {
       if (other != own && !looked_at(other)) return other;
     } catch (const ConfigError&) {
-      continue;  // another's, or another Isobar's: it is not the one to name
+      continue;  // of another version: not one to recommend
     }
   return std::nullopt;
 }
 
-// As the caller has named the run, not as the disk resolves it
+// The path in the caller's spelling, without resolved links
 fs::path shown(const fs::path& found, const fs::path& checkpoint) {
   const fs::path given = checkpoint.has_filename() ? checkpoint : checkpoint.parent_path();
   return given.has_parent_path() && step_named(given) >= 0 ? given.parent_path() / found.filename() : found;
 }
 
-/// The same with what can be done about it.
+/// The same error with a fix.
 DamagedCheckpoint advised(const DamagedCheckpoint& e, const fs::path& checkpoint) {
   std::string mend = "take another checkpoint";
   if (const auto whole = last_whole_beside(checkpoint)) {
@@ -187,7 +187,7 @@ OpenCheckpoint::OpenCheckpoint(const fs::path& checkpoint, CheckpointPart part, 
   const auto opened = if_whole(checkpoint, part, all, why);
   if (why) throw DamagedCheckpoint(*why);
   if (!opened) {
-    all.barrier();  // rank 0 ends the run
+    all.barrier();  // rank 0 throws and ends the run
     throw std::logic_error("rank 0 went on from a damaged checkpoint");
   }
   if (all.rank == 0 && !opened->state().checkable())

@@ -1,6 +1,5 @@
-// A checkpoint opened for reading: the one way to what is in it. Its files are there, of the sizes and of the
-// step that its state says, its name says that step too, and every byte of what is opened was compared with
-// the digest that it was written with.
+// A checkpoint opened and verified for reading. Its files exist with the sizes in state.json, step and
+// directory name agree, and every byte of the opened files matches the digest written with them.
 //
 //   const OpenCheckpoint c(find_checkpoint("runs/first"), CheckpointPart::weights, {.threads = 2});
 //   c.state().train.step;
@@ -20,29 +19,29 @@
 
 namespace isobar {
 
-/// `dir`: a run directory (its last checkpoint is taken) or one checkpoint. Throws ConfigError, naming
-/// the option that gave it.
+/// `dir`: a run directory, for its last checkpoint, or one checkpoint. Throws ConfigError naming `option`.
 std::filesystem::path find_checkpoint(const std::filesystem::path& dir,
                                       const std::string& option = "--resume");
 
-/// Its state, found fit for its name. Throws DamagedCheckpoint, which names the last whole one, and
-/// ConfigError for what another Isobar wrote.
+/// Reads the state and compares it with the directory's name. Throws DamagedCheckpoint, which names the last
+/// intact checkpoint, and ConfigError for a file of another version.
 CheckpointState state_of(const std::filesystem::path& checkpoint);
 /// Checks that a checkpoint's files are there, of the size that they were written in, and all of its step.
 /// Throws as state_of does.
 void check_files(const std::filesystem::path& checkpoint, const CheckpointState& state);
 
-/// model: the last step's. weights: what the run was validated by, the moving average too where it was.
+/// model: the weights of the last step. weights: those validated, with the moving average if the run keeps
+/// one.
 enum class CheckpointPart : uint8_t { model, weights, all };
 
 class OpenCheckpoint {
  public:
   using Reader = std::shared_ptr<const SafetensorsReader>;
-  /// Collective: the ranks compare the digests together. Throws DamagedCheckpoint on rank 0, for which the
-  /// others wait: it must end the run.
+  /// Collective: all ranks verify the digests. Throws DamagedCheckpoint on rank 0 while the others wait, so
+  /// it must end the run.
   OpenCheckpoint(const std::filesystem::path& checkpoint, CheckpointPart part, const Meeting& all);
-  /// The same, for callers that can go on from another one: null on every rank where this one is damaged, and
-  /// on rank 0 `why`.
+  /// For callers that can use another checkpoint: returns null on every rank when this one is damaged, and
+  /// sets `why` on rank 0.
   static std::shared_ptr<const OpenCheckpoint> if_whole(const std::filesystem::path& checkpoint,
                                                         CheckpointPart part, const Meeting& all,
                                                         std::optional<DamagedCheckpoint>& why);
@@ -50,9 +49,9 @@ class OpenCheckpoint {
   const std::filesystem::path& path() const { return path_; }
   const CheckpointState& state() const { return state_; }
   const Reader& model() const { return model_; }
-  const Reader& optimizer() const { return optimizer_; }  // of `all`
-  const Reader& average() const { return average_; }      // of `all` and `weights`; null: there is none
-  /// One of those by its file's name; null: it was not opened.
+  const Reader& optimizer() const { return optimizer_; }  // with `all`
+  const Reader& average() const { return average_; }      // with `all` and `weights`; null: none
+  /// One of these by its file name; null: not opened.
   Reader file(const std::string& name) const;
 
  private:
@@ -62,11 +61,11 @@ class OpenCheckpoint {
   Reader model_, optimizer_, average_;
 };
 
-/// Why one checkpoint of a run cannot be gone on from, every byte of it compared; nothing where it can be.
+/// Why a training cannot continue from a checkpoint, after a check of every byte; none when it can.
 std::optional<std::string> damage_of(const std::filesystem::path& checkpoint);
-/// Renames it, says so on stderr, and returns its name.
+/// Renames a damaged checkpoint, reports it on stderr, and returns the new name.
 std::filesystem::path set_aside(const std::filesystem::path& checkpoint, const std::string& why);
-/// Names in a checkpoint's folder
+/// File names in a checkpoint's directory
 inline constexpr const char *kModelFile = "model.safetensors", *kOptimizerFile = "optimizer.safetensors",
                             *kAverageFile = "average.safetensors";
 

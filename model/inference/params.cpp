@@ -12,7 +12,7 @@
 namespace isobar {
 
 std::vector<ElementRun> runs_of(const Param& p) {
-  // The tensor as [outer, cut, inner]; one that is not cut is one row.
+  // View the tensor as [outer, cut, inner]; an uncut tensor is one row.
   int64_t outer = 1, cut = 1, inner = 1, begin = 0, extent = 1;
   for (size_t i = 0; i < p.shape.size(); ++i) {
     const auto axis = static_cast<int>(i);
@@ -33,7 +33,7 @@ std::vector<ElementRun> runs_of(const Param& p) {
 std::vector<ElementRun> kept_runs(const Plan& plan, const Param& p, int64_t Shard::*buffer) {
   std::vector<ElementRun> kept;
   for (const ElementRun& r : runs_of(p)) {
-    // Shards come by their begin and do not overlap: from the last that begins before the run does.
+    // Shards are sorted and do not overlap: start with the last one that begins at or before the run.
     auto shard = std::upper_bound(plan.shards.begin(), plan.shards.end(), r.offset,
                                   [](int64_t offset, const Shard& s) { return offset < s.begin; });
     if (shard != plan.shards.begin()) --shard;
@@ -63,7 +63,7 @@ float first_value(const Param& p, uint64_t seed, uint64_t stream, int64_t i) {
   throw std::logic_error("no such first value");
 }
 
-// The place of a run among the parameters in 16 bits
+// The address of a run in params16
 std::byte* halves_at(const Plan& plan, const Param& p, const ElementRun& r, const Weights& at) {
   if (at.params16 == nullptr) throw std::logic_error(p.name + " is kept in 16 bits alone");
   const DType t = plan.buffers[plan.params16_all.buffer].dtype;
@@ -86,7 +86,7 @@ void from_halves(DType t, const std::byte* halves, int64_t count, float* values)
                    : convert(reinterpret_cast<const f16*>(halves));
 }
 
-// A parameter's values one run at a time, in f32: `use(run, values)` reads or writes them.
+// Calls `use(run, values)` for each run of a parameter, with values in f32 to read or write.
 template <bool writes, class Use>
 void each_run(const Plan& plan, const Param& p, const Weights& at, const Use& use) {
   std::vector<float> values;
@@ -104,9 +104,9 @@ void each_run(const Plan& plan, const Param& p, const Weights& at, const Use& us
   }
 }
 
-constexpr int64_t kPiece = 4096;  // elements that a thread draws at a time
+constexpr int64_t kPiece = 4096;  // elements that a thread initialises at a time
 
-// Runs cut into pieces, so that threads share one long run as they share many short ones.
+// Cuts runs into pieces, so that threads share a long run as well as many short ones.
 std::vector<ElementRun> pieces_of(const std::vector<ElementRun>& runs) {
   std::vector<ElementRun> pieces;
   for (const ElementRun& r : runs)

@@ -28,7 +28,7 @@ RunSpec with_adapters(RunSpec one, int64_t rank, double alpha, const std::vector
   return one;
 }
 
-// Of the whole net, without what a training adds to it but for the adapters that it was published with
+// The form of the whole net, including the published adapters if they stay apart
 Form form_of(const RunSpec& spec, const std::string& from, Adapters adapters) {
   const RunSpec one = on_one_rank(spec, 1);
   Form f;
@@ -44,7 +44,7 @@ Form form_of(const RunSpec& spec, const std::string& from, Adapters adapters) {
   return f;
 }
 
-// That the adapters which the spec trains are those.
+// Throws unless the spec's adapters are the published ones.
 void same_adapters(const RunSpec& spec, const Form& form, const std::string& from) {
   const PublishedAdapters& a = form.published.adapters;
   const TrainSpec& t = spec.train;
@@ -78,19 +78,19 @@ std::string text_of_shape(const std::vector<int64_t>& shape) {
   return "[" + out + "]";
 }
 
-template <class Place>  // (elements of ours, elements of theirs, how many)
+template <class Place>  // (our first element, their first element, count)
 void each_run(const PublishedTensor::Piece& p, Place&& place) {
   for (int64_t i = 0; i < p.rows; ++i) place(p.own_first + i * p.own_stride, p.first + i * p.stride, p.run);
 }
 
-/// What a file has of the net, and that it is all of it and nothing else.
+/// The net's tensors in a file; throws unless the file has all of them and nothing else.
 std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const NamedWeights& file,
                                                                      const std::string& named,
                                                                      const Form& form) {
   std::map<std::string, const PublishedTensor*> known;
   for (const PublishedTensor& t : form.published.earlier) known[t.name] = &t;
-  for (const PublishedTensor& t : form.published.tensors) known[t.name] = &t;  // they come first
-  std::map<std::string, int64_t> elements;                                     // of each of ours
+  for (const PublishedTensor& t : form.published.tensors) known[t.name] = &t;  // override `earlier`
+  std::map<std::string, int64_t> elements;                                     // found, by our tensor
   std::vector<std::pair<std::string, const PublishedTensor*>> out;
   for (const auto& [name, shape] : file.shapes()) {
     const std::string& prefix = form.published.prefix;
@@ -124,7 +124,7 @@ std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const Named
   return out;
 }
 
-// Tensors of adapters that were published: those whose pieces are adapters of ours
+// True when the file has published adapters: tensors whose pieces are adapters of ours
 bool has_adapters(const NamedWeights& file, const Form& form) {
   std::set<std::string> ours;
   for (const Tensor& t : form.own)
@@ -148,7 +148,7 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
   const fs::path& temp = half.path;
   create_safetensors(temp, tensors, {{"format", "pt"}});
   const SafetensorsWriter out(temp, tensors, {{"format", "pt"}});
-  std::string last;  // pieces of one of ours come one after another
+  std::string last;  // pieces of one of our tensors are adjacent
   std::vector<float> ours, theirs;
   for (const PublishedTensor& t : form.published.tensors) {
     theirs.assign(static_cast<size_t>(elements_of(t.shape)), 0.0f);

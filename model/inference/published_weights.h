@@ -1,4 +1,4 @@
-// Weights in the form of the program that a net was published with (nets/published.h), as safetensors.
+// Weights as safetensors in the form of the program with which a net was published (nets/published.h).
 //
 //   write_published(spec, TrainedWeights(checkpoint, state), "theirs.safetensors");
 //   import_published_weights(spec, SafetensorsWeights("theirs.safetensors"), "theirs.safetensors",
@@ -14,14 +14,13 @@ namespace isobar {
 
 enum class Adapters : uint8_t { merged, apart };
 
-/// Returns how many weights have adapters, which are merged or stay apart as that program has them. Throws
-/// ConfigError where the net was published in no other form, or with other adapters.
+/// Returns the number of weights with adapters, which are merged or written separately. Throws ConfigError
+/// for a net without a published form, or with other adapters.
 int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, const std::filesystem::path& to,
                         Adapters adapters = Adapters::merged);
-/// `named`: what the file is called in errors. Adapters in it stay apart where the spec has some, else they
-/// are merged: returns into how many weights. Throws ConfigError naming the tensor that is missing, has
-/// another shape, or is of no part of the net.
-/// Numbers are read of tensors alone that the net has, in the net's shapes.
+/// Adapters stay separate if the spec has adapters, else they are merged; returns the number of merged
+/// weights. Throws ConfigError, with `named` as the file's name, for a tensor that is missing, has another
+/// shape or is unknown, before it reads any values.
 int64_t import_published_weights(const RunSpec& spec, const NamedWeights& file, const std::string& named,
                                  const std::filesystem::path& to);
 

@@ -21,7 +21,7 @@ void RollForward::follow(const float* prediction, const float* forcing) {
                 known = known_ * points, predicted = time - known, times = history_ * time;
   for (int64_t b = 0; b < net_.batch(); ++b) {
     float* sample = input_.data() + b * in.size();
-    std::copy(sample + time, sample + times, sample);  // the oldest time is gone
+    std::copy(sample + time, sample + times, sample);  // drops the oldest time
     float* newest = sample + times - time;
     std::copy_n(prediction + b * predicted, predicted, newest);
     if (known > 0) std::copy_n(forcing + b * known, known, newest + predicted);

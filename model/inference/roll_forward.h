@@ -1,5 +1,5 @@
-// A trained net rolled forward in time: each prediction is the newest time of the next input, as in a
-// roll-out of training (model/backend/cpu/kernels.h, roll).
+// Rolls a trained net forward in time: each prediction becomes the newest time of the next input, as in a
+// training roll-out (model/backend/cpu/kernels.h, roll).
 //
 //   RollForward roll(net, history, known, fixed);
 //   roll.start(input);                                    // normalised, [batch, in, H, W]
@@ -15,17 +15,17 @@ namespace isobar {
 class RollForward {
  public:
   /// `history`: times among the input's channels, oldest first; `known`: the last channels of a time, which
-  /// nobody predicts; `fixed`: those that stand once, behind all times. The net outlives this.
+  /// are not predicted; `fixed`: channels that appear once, after all times. The net must outlive this.
   RollForward(Forecaster& net, int64_t history, int64_t known, int64_t fixed = 0);
   void start(const float* input);
-  /// The next time, normalised, [batch, out, H, W]
+  /// Predicts the next time, normalised, [batch, out, H, W]
   void step(float* prediction);
-  /// … and its errors against what came, where `mask` says that it counts (Forecaster)
+  /// Also computes the net's errors against `target` where `mask` is 1 (Forecaster)
   void step(const float* target, float* prediction, const float* mask) {
     net_(input_.data(), target, prediction, mask);
   }
-  /// Moves on by one time: `prediction` as step() gave it, `forcing` [batch, known, H, W], normalised (null
-  /// where nothing is known).
+  /// Advances the input by one time: `prediction` from step(), `forcing` [batch, known, H, W], normalised
+  /// (null when known = 0).
   void follow(const float* prediction, const float* forcing);
 
  private:

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kLongestHeader = 100'000'000;  // as the format's own library has it
+constexpr uint64_t kLongestHeader = 100'000'000;  // the limit of the format's own library
 
 [[noreturn]] void fail(const char* doing, const fs::path& path) {
   throw std::system_error(errno, std::generic_category(), std::string(doing) + " " + path.string());
@@ -45,7 +45,7 @@ int64_t elements(const std::vector<int64_t>& shape) {
   return n;
 }
 
-/// Length and JSON, padded to a multiple of 8 bytes.
+/// The header's length and JSON, padded to a multiple of 8 bytes.
 std::string header_of(const std::vector<Tensor>& tensors, const Metadata& metadata) {
   nlohmann::ordered_json header;
   header["__metadata__"] = metadata;
@@ -63,7 +63,7 @@ std::string header_of(const std::vector<Tensor>& tensors, const Metadata& metada
   return out + text;
 }
 
-/// Elements of any type but those without a value of their own, a block at a time.
+/// Reads and converts elements by blocks, for types with one value an element.
 template <class T>
 void read_converted(const OpenFile& file, const StoredTensor& t, int64_t first, int64_t count, T* values) {
   const int64_t width = t.type->bits / 8;
@@ -85,9 +85,9 @@ std::string shape_text(const StoredTensor& t) {
   return out + "]";
 }
 
-/// The key that an object of the header has twice; none: each has its own.
+/// A key that occurs twice in an object of the header, or none.
 std::optional<std::string> doubled_key(std::string_view header) {
-  std::vector<std::set<std::string>> seen;  // of the objects that are open
+  std::vector<std::set<std::string>> seen;  // keys of the open objects
   std::optional<std::string> out;
   const auto look = [&](int depth, nlohmann::json::parse_event_t what, nlohmann::json& j) {
     using Event = nlohmann::json::parse_event_t;
@@ -101,13 +101,13 @@ std::optional<std::string> doubled_key(std::string_view header) {
   return all.is_discarded() ? std::nullopt : out;
 }
 
-/// A path that cannot be read is the user's to mend, not the system's to explain.
+/// Throws ConfigError for an unreadable path, with a fix instead of a system error.
 const fs::path& readable(const fs::path& path) {
   const InputFile can_be(path);
   return path;
 }
 
-/// A count as the format has it: whole, not negative, without point or exponent.
+/// A non-negative integer, which the format requires without point or exponent.
 int64_t whole(const nlohmann::json& j) {
   if (!j.is_number_unsigned() ||
       j.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
@@ -115,7 +115,7 @@ int64_t whole(const nlohmann::json& j) {
   return j.get<int64_t>();
 }
 
-/// One entry of the header. `wrong` makes the error of a rule that it breaks.
+/// Parses an entry of the header. `wrong` makes the error for a broken rule.
 template <class Extent, class Wrong>
 StoredTensor tensor_in(const nlohmann::json& entry, Extent& at, const Wrong& wrong) {
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
@@ -135,7 +135,7 @@ StoredTensor tensor_in(const nlohmann::json& entry, Extent& at, const Wrong& wro
       t.count *= extent;
     }
     at.begin = whole(offsets[0]), at.end = whole(offsets[1]);
-  } catch (const nlohmann::json::exception&) {  // its texts are for programmers
+  } catch (const nlohmann::json::exception&) {  // replaces the library's message
     throw wrong("has a shape or data_offsets that are no whole numbers");
   }
   const int64_t bits = t.count * t.type->bits;
@@ -280,7 +280,7 @@ void SafetensorsReader::take_metadata(const nlohmann::json& entry) {
   }
 }
 
-/// Tensors lie one behind the other, from the first byte of the data to the last.
+/// Throws unless the tensors cover the data contiguously from the first byte to the last.
 void SafetensorsReader::refuse_gaps(std::vector<Extent>& extents, int64_t room) const {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

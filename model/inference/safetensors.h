@@ -1,7 +1,7 @@
 // safetensors files: 8 bytes of header length (little-endian), a JSON header {name: {dtype, shape,
-// data_offsets}}, then raw little-endian data. What PyTorch's safetensors.torch.load_file reads.
-// Floating-point types of 8 to 64 bits are read, F32 is written; a file is accepted where the format's own
-// library accepts it. Many processes write one file, and each reads only the elements that it wants.
+// data_offsets}}, then raw little-endian data. Reads floating-point types of 8 to 64 bits and writes F32;
+// accepts a file exactly when the format's own library does. Many processes may write one file, and each
+// reads only the elements that it needs.
 //
 //   if (rank == 0) create_safetensors(path, {{"head.weight", {1280, 384}}}, {{"step", "100"}});
 //   barrier();
@@ -36,7 +36,7 @@ class OpenFile {  // closes itself; throws std::system_error
   OpenFile& operator=(const OpenFile&) = delete;
   const std::filesystem::path& path() const { return path_; }
   void write_at(int64_t offset, const void* data, int64_t bytes) const;
-  void read_at(int64_t offset, void* data, int64_t bytes) const;  // all of them, or throws
+  void read_at(int64_t offset, void* data, int64_t bytes) const;  // throws on a short read
   void resize(int64_t bytes) const;
   int64_t size() const;
   void sync() const;
@@ -46,17 +46,17 @@ class OpenFile {  // closes itself; throws std::system_error
   int fd_;
 };
 
-/// Creates the file with its header and in its full size, all values zero, and fsyncs it. What is where
-/// follows from the arguments alone, so a process that did not create the file can write into it.
+/// Creates the file with its header and full size, all values zero, and fsyncs it. Offsets depend only on the
+/// arguments, so that other processes can write into the file.
 void create_safetensors(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
                         const Metadata& metadata);
 
-/// Writes values into a created file; the arguments must be those that it was created with.
+/// Writes values into a created file; the arguments must equal those of create_safetensors.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
                     const Metadata& metadata);
-  /// Elements [first, first + count) of the tensor in row-major order.
+  /// Writes elements [first, first + count) of the tensor, row-major.
   void write(const std::string& name, int64_t first, int64_t count, const float* values) const;
   void sync() const { file_.sync(); }
 
@@ -77,23 +77,23 @@ struct StoredTensor {
   bool floating() const { return type->kind == StoredType::Kind::floating; }
 };
 
-/// Throws ConfigError for a file that is missing, truncated or malformed: its tensors tile its data, without
-/// overlaps, holes or bytes behind the last.
+/// Throws ConfigError for a file that is missing, truncated or malformed, including overlaps, gaps or bytes
+/// after the last tensor.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::filesystem::path& path);
   const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
-  /// Elements [first, first + count) in row-major order, converted. Throws ConfigError for a type that is no
-  /// floating-point number: no weight is.
+  /// Reads elements [first, first + count), row-major, converted. Throws ConfigError for other types than
+  /// floating point.
   void read(const StoredTensor& t, int64_t first, int64_t count, float* values) const;
   void read(const StoredTensor& t, int64_t first, int64_t count, double* values) const;
-  /// All of it, of whatever type; nothing of packed and complex ones.
+  /// Reads a whole tensor of any type; packed and complex types give no values.
   void read_whole(const StoredTensor& t, std::vector<double>& values) const;
 
  private:
-  struct Extent {  // bytes of a tensor from the data's begin
+  struct Extent {  // byte range of a tensor within the data
     int64_t begin, end;
     std::string name;
   };
@@ -107,15 +107,15 @@ class SafetensorsReader {
   Metadata metadata_;
 };
 
-/// Throws ConfigError where one of these elements of a tensor, of `of`, is NaN or infinity: another program's
-/// weights may be of a training that diverged.
+/// Throws ConfigError when one of these elements (of `of` in the tensor) is NaN or infinity, since another
+/// program's training may have diverged.
 void refuse_nonfinite(const std::string& file, const std::string& tensor, int64_t first, int64_t of,
                       std::span<const float> values);
 
-struct TensorFile {  // a small file, all of it
+struct TensorFile {  // a small file, read whole
   struct Values {
     std::vector<int64_t> shape;
-    std::vector<double> values;  // every dtype widened, integers too; none of packed and complex ones
+    std::vector<double> values;  // widened from any type; none for packed and complex types
   };
   std::map<std::string, Values> tensors;
   Metadata metadata;

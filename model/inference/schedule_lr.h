@@ -1,7 +1,7 @@
-// Learning rate of an optimizer step.
+// The learning rate of an optimizer step.
 //
 //   constant   lr
-//   cosine     to lr_min over lr_steps (train.steps), as the NERSC ViT sets it
+//   cosine     to lr_min over lr_steps (default: train.steps), like the NERSC ViT
 //   step       times lr_gamma after every lr_step_size optimizer steps (torch.optim.lr_scheduler.StepLR)
 //   plateau    times lr_gamma when the validation loss no longer falls (ReduceLROnPlateau)
 //
@@ -18,19 +18,19 @@
 
 namespace isobar {
 
-/// lr, scaled by global_batch / lr_base_batch (linear: Goyal 2017) or the root of that (sqrt).
+/// lr, scaled by global_batch / lr_base_batch (linear: Goyal 2017) or its square root (sqrt).
 inline double base_learning_rate(const TrainSpec& t) {
   const double larger = static_cast<double>(t.global_batch) / static_cast<double>(t.lr_base_batch);
   return t.lr_scaling == "sqrt" ? t.lr * std::sqrt(larger) : t.lr_scaling == "linear" ? t.lr * larger : t.lr;
 }
 
-/// What torch.optim.lr_scheduler.ReduceLROnPlateau remembers (mode min, threshold_mode rel, eps 1e-8): an
-/// improvement is a loss below best * (1 - lr_threshold); more than lr_patience validations in a row without
-/// one bring the factor lr_gamma, down to lr_min, and the next lr_cooldown validations count for nothing. A
-/// validation before the first step is not observed.
+/// State of torch.optim.lr_scheduler.ReduceLROnPlateau (mode min, threshold_mode rel, eps 1e-8), from the
+/// validations after the first step. An improvement is a loss below best * (1 - lr_threshold); after more
+/// than lr_patience validations without one, the rate is multiplied by lr_gamma, down to lr_min, and the next
+/// lr_cooldown validations are ignored.
 struct Plateau {
   double best = std::numeric_limits<double>::infinity();
-  int64_t bad = 0, cooldown = 0;  // validations: without improvement; still to be passed over
+  int64_t bad = 0, cooldown = 0;  // validations without improvement; validations left to ignore
   double factor = 1;              // of the base learning rate
 
   void observe(const TrainSpec& t, double loss) {
@@ -52,7 +52,7 @@ struct Plateau {
   }
 };
 
-/// step counts from 0. Cosine: lr_min + (lr - lr_min) (1+cos(pi x/steps))/2. Under a linear warm-up:
+/// step counts from 0. Cosine: lr_min + (lr - lr_min) (1+cos(pi x/steps))/2. Linear warm-up:
 /// min((x+1)/warmup, factor).
 inline double learning_rate(const TrainSpec& t, int64_t step, const Plateau& plateau = {}) {
   const double x = static_cast<double>(step);

@@ -28,7 +28,8 @@ constexpr std::array<StoredType, 22> kTypes{{
     {"I64", 64, Kind::integer},         {"U64", 64, Kind::integer},
 }};
 
-/// A byte of sign, exponent and `fraction` bits. FNUZ types have no infinity and no -0, whose bits are NaN.
+/// Decodes a byte of sign, exponent and `fraction` bits. FNUZ types have no infinity, and use the bits of -0
+/// for NaN.
 float of_byte(uint8_t x, int fraction, int bias, bool fnuz) {
   const int exponents = 7 - fraction, exponent = (x & 0x7f) >> fraction, part = x & ((1 << fraction) - 1);
   const float sign = (x & 0x80) != 0 ? -1.0f : 1.0f;

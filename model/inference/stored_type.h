@@ -1,4 +1,4 @@
-// Types of a safetensors file's elements: how many bits each takes, and its value.
+// Element types of safetensors: their size in bits and their conversion.
 //
 //   const StoredType* t = stored_type("BF16");      // nullptr: the format has no such type
 //   convert(*t, bytes, count, values);
@@ -12,13 +12,13 @@ namespace isobar {
 struct StoredType {
   enum class Kind : uint8_t { floating, integer, other };
   std::string_view name;
-  int bits;   // an element; 4 and 6 are packed
-  Kind kind;  // other: of scales, packed or complex numbers, which are passed over
+  int bits;   // per element; 4 and 6 are packed
+  Kind kind;  // other: scales, packed or complex numbers, which are skipped
 };
 
 const StoredType* stored_type(std::string_view name);
 
-/// Values of whole elements that are no `other`.
+/// Converts elements of a kind that is not `other`.
 void convert(const StoredType& t, const std::byte* bytes, int64_t count, float* values);
 void convert(const StoredType& t, const std::byte* bytes, int64_t count, double* values);
 

@@ -26,7 +26,7 @@ TrainedWeights::TrainedWeights(const OpenCheckpoint& checkpoint)
 TrainedWeights::TrainedWeights(const std::filesystem::path& file, double scale)
     : model_(std::make_shared<const SafetensorsReader>(file)), average_(nullptr), scale_(scale) {}
 
-// A is of several weights where those are one linear: it has the name of what they lie in.
+// Weights that form one linear share the factor A, which has the name of their container.
 std::optional<TrainedWeights::Factors> TrainedWeights::factors_of(const std::string& name) const {
   if (!name.ends_with(kWeight) || of_adapter(name)) return std::nullopt;
   const std::string stem = name.substr(0, name.size() - kWeight.size());

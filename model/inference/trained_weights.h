@@ -1,9 +1,8 @@
-// The weights that a checkpoint stands for: its model's, or their moving average where the run was validated
-// by that, with low-rank adapters (nets/adapter.h) added to them: W + s B A. The result is a net like any
-// other.
+// The weights of a checkpoint for use: those of the model, or their moving average if the run validates with
+// it, with low-rank adapters (nets/adapter.h) merged as W + s B A.
 //
 //   const TrainedWeights weights(OpenCheckpoint(checkpoint, CheckpointPart::weights, {}));
-//   weights.load(plan, params);                      // of a plan on one rank, without adapters
+//   weights.load(plan, params);                      // a plan on one rank, without adapters
 //   weights.write("merged.safetensors");
 #pragma once
 #include <memory>
@@ -18,19 +17,20 @@ class TrainedWeights {
  public:
   /// Takes those of a checkpoint whose weights are open (CheckpointPart::weights)
   explicit TrainedWeights(const OpenCheckpoint& checkpoint);
-  /// Of a file that holds all of them
+  /// From a file that holds all weights
   TrainedWeights(const std::filesystem::path& file, double scale);
 
   std::string path() const { return model_->path().string(); }
-  int64_t adapters() const;  // tensors that have one
+  int64_t adapters() const;  // number of tensors with an adapter
   bool averaged() const { return average_ != nullptr; }
-  /// A tensor with its adapter's product, if it has one, added in f64.
+  /// A tensor plus the product of its adapter, if any, added in f64.
   std::vector<float> merged(const std::string& name) const;
-  /// Without it; or what an adapter has.
+  /// A tensor without its adapter, or a factor of an adapter.
   std::vector<float> base(const std::string& name) const;
-  /// Throws ConfigError naming the parameter that is missing or has another shape.
+  /// Loads the merged weights. Throws ConfigError naming a parameter that is missing or has another shape.
   void load(const Plan& plan, float* params) const;
-  /// As a safetensors file with the metadata of the checkpoint's. Returns how many had an adapter.
+  /// Writes the merged weights as safetensors with the checkpoint's metadata. Returns the number of tensors
+  /// with an adapter.
   int64_t write(const std::filesystem::path& to) const;
 
  private:
@@ -40,8 +40,8 @@ class TrainedWeights {
   };
   std::optional<Factors> factors_of(const std::string& name) const;
   std::vector<double> values_of(const std::string& name) const;
-  const OpenCheckpoint::Reader model_, average_;  // average_: of what was trained, or null
-  const double scale_;                            // of adapters
+  const OpenCheckpoint::Reader model_, average_;  // average_: of the trained parameters, or null
+  const double scale_;                            // of the adapters
 };
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// The kinds of tests/data/cases_test.cpp written anew, with other names, sizes and numbers each time.
+// The cases of tests/data/cases_test.cpp with random names, sizes and numbers.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -84,7 +84,8 @@ FieldChoice with_gaps() {
 
 // --- a key twice -----------------------------------------------------------------------------------------
 
-/// Members stored, in their order, whatever names they have: libzip and zipfile would not all write that.
+/// A zip with stored members in the given order and with any names, some of which libzip and zipfile would
+/// refuse.
 void write_members(const std::string& path, const std::vector<std::pair<std::string, std::string>>& members) {
   std::string out, list;
   const auto number = [](std::string& to, uint64_t n, int bytes) {
@@ -275,7 +276,7 @@ TEST(Anew, CoordinatesThatAreNowhereAreRefused) {
     const TempDir dir;
     {
       NewFile f(dir / "c.nc");
-      // The sizes are the case's, in other dimensions.
+      // Dimensions of the case's sizes
       nc_redef(f.nc);
       int d[3] = {f.dims[0], 0, 0}, v = 0;
       nc_def_dim(f.nc, "lat", c.lat.size(), &d[1]), nc_def_dim(f.nc, "lon", c.lon.size(), &d[2]);
@@ -391,7 +392,7 @@ TEST(Anew, TimesThatAreNotUnderstoodMakeNoPairs) {
     const FieldShape shape{1, o.rows, o.columns};
     expect_config_error([&] { open_dataset(d, d.train, Split::train, shape); },
                         {"t.nc", "'data.train'", "time axis 'time'", "no pairs"});
-    d.region = {60, 0, 55, 300};  // chosen, and as little known
+    d.region = {60, 0, 55, 300};  // chosen, and times just as unknown
     expect_config_error([&] { open_dataset(d, d.train, Split::train, shape); }, {"t.nc", "time axis 'time'"});
     FieldChoice dates;
     dates.dates = {"2000", "2001"};
@@ -438,7 +439,7 @@ TEST(Anew, ATimeWithoutAValueIsNamed) {
   expect_config_error([&] { inspect(dir / "t.nc"); }, {"'time'", "no value at step 2"});
 }
 
-// --- what is left out, and why nothing is there ----------------------------------------------------------
+// --- omissions, and reasons for an empty archive ----------------------------------------------------------
 
 TEST(Anew, WhatIsBesideTheFieldsIsListed) {
   const TempDir dir;
@@ -491,7 +492,7 @@ TEST(Anew, EachCauseHasItsOwnWords) {
     variable(nc, "ts", {t, c}, "K");
   });
   refused({"'ts'", "cell (20)", "a list of points", "cdo remapbil"});
-  file([&](int nc) {  // axes without a word
+  file([&](int nc) {  // axes without attributes
     const int t = dim(nc, "time", 3), y = dim(nc, "a", 4), x = dim(nc, "b", 5);
     variable(nc, "ts", {t, y, x}, "K");
   });

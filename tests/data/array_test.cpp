@@ -1,4 +1,4 @@
-// Raw arrays: whatever the layout, a slab equals what the HDF5 library itself reads.
+// Raw arrays: in every layout a slab equals the HDF5 library's own read.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -137,7 +137,7 @@ TEST(Hdf5Array, ChunksOverSeveralStepsAreCachedAndStillRight) {
   const std::vector<hsize_t> dims = {64, 3, 5, 7};
   const auto data = random_floats(volume(dims));
   write_hdf5(dir / "a.h5", dims, data, {.chunk = {16, 3, 5, 4}, .shuffle = true, .deflate = 1});
-  for (int64_t budget : {0, 2000, 1 << 20}) {  // no chunk fits, one does, all do
+  for (int64_t budget : {0, 2000, 1 << 20}) {  // budgets for no chunk, one chunk, all chunks
     const Hdf5Array array(dir / "a.h5", "fields", std::make_shared<ChunkCache>(budget));
     expect_slabs(array, dims, data, 200);
   }
@@ -215,8 +215,7 @@ TEST(Hdf5Array, CorruptAndMissingChunksAreNoticed) {
 
 TEST(Slab, BoxesWithLargeGapsAreReadRunByRun) {
   TempDir dir;
-  const Index dims = {3, 4, 700,
-                      300};  // one value of the last axis: 300 apart, far beyond what one read may waste
+  const Index dims = {3, 4, 700, 300};  // one value of the last axis: 300 apart, too far for one read
   std::vector<float> data(product(dims));
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i);
   std::ofstream(dir / "raw", std::ios::binary)
@@ -237,7 +236,7 @@ TEST(Slab, BoxesWithLargeGapsAreReadRunByRun) {
       }
 }
 
-// Boxes that are one stretch of the file, rows of it, and single values far apart.
+// Boxes that are one run of the file, several rows, or single values far apart.
 TEST(Slab, EveryByteIsToldOfOnceInOrderWhenItIsThere) {
   TempDir dir;
   const Index dims = {3, 5, 170, 300};
@@ -302,7 +301,7 @@ TEST(Element, UnpackScalesAndFindsTheFirstMissingValue) {
 TEST(Element, AMissingValueBesideAFillOfNaNIsFound) {
   std::vector<float> x(100, 1), out(100);
   Packing p;
-  p.missing[1] = -999;  // missing_value; _FillValue, in front of it, is NaN
+  p.missing[1] = -999;  // missing_value; _FillValue, the first, is NaN
   EXPECT_EQ(unpack(x.data(), Element::f32, 100, p, out.data()), -1);
   x[42] = -999;
   EXPECT_EQ(unpack(x.data(), Element::f32, 100, p, out.data()), 42);

@@ -148,7 +148,7 @@ def coordinates():
 
 def missing():
     kind = random.choice(["double", "packed", "unpacked range", "packed range"])
-    nc = netcdf_file(IN + "/m.nc", "w")  # which leaves attributes in the type that they have
+    nc = netcdf_file(IN + "/m.nc", "w")  # which keeps the types of attributes
     for name, n, units in (("time", STEPS, "hours since 2000-01-01"), ("lat", ROWS, "degrees_north"), ("lon", COLUMNS, "degrees_east")):
         nc.createDimension(name, n)
         axis = nc.createVariable(name, "f8", (name,))

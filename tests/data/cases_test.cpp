@@ -1,5 +1,5 @@
-// Other people's files, small, each of which was once read wrong in silence: what they hold is what is read,
-// or one error says why not. tests/fixtures/cases has them.
+// Small files of other programs (tests/fixtures/cases), each of which was once misread without an error: the
+// values must be right, or one error must give the reason.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -72,7 +72,7 @@ TEST(Cases, CoordinatesArePackedAsFieldsAre) {
   expect_area("packed_latlon.nc", 50, 30, 0, 25);
 }
 
-// They are those of plain rows and columns, and used as such.
+// The two-dimensional coordinates reduce to rows and columns.
 TEST(Cases, CoordinatesOfTwoDimensionsAreUsed) {
   for (const char* name : {"coordinates_2d.nc", "projected_metres.nc"}) {
     const nlohmann::json j = inspect(case_file(name));

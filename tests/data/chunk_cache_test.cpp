@@ -1,4 +1,4 @@
-// Threads that want one chunk at once: one of them decodes it, for all.
+// When threads need the same chunk at once, one decodes it for all.
 #include "model/data/chunk_cache.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(ChunkCache, WhatDoesNotDecodeIsAnErrorToEachAndWhatIsTooLargeIsDecodedByEac
   EXPECT_EQ(decoded, 4);
 }
 
-// The same fields, and of several errors the same one, whichever thread reads and wherever it begins.
+// Fields, and the first of several errors, do not depend on the thread or on the run it begins with.
 TEST(ChunkCache, ThreadsShareChunksOfManySteps) {
   const TempDir dir;
   NetcdfOptions o{.order = "tzyx", .steps = 24, .levels = 4, .rows = 20, .columns = 30, .two = true};

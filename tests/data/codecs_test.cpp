@@ -1,5 +1,5 @@
-// The codecs of numcodecs in both versions of Zarr, and HDF5's filters, undone here, as the libraries that
-// made them wrote them (tests/fixtures/make_codecs.py); and what is torn.
+// Codecs of numcodecs in both versions of Zarr, and HDF5's filters, on data that the original libraries wrote
+// (tests/fixtures/make_codecs.py), intact and damaged.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -78,7 +78,7 @@ TEST(Codecs, FiltersOfHdf5AreUndoneWithoutTheLibrary) {
   }
 }
 
-/// Bytes that repeat themselves at random, as lz4 and lzf like them
+/// Bytes with random repetitions, which lz4 and lzf compress
 std::string compressible(int64_t n) {
   std::string s;
   while (static_cast<int64_t>(s.size()) < n)
@@ -99,7 +99,7 @@ TEST(Codecs, AnLz4BlockByHand) {
   EXPECT_EQ(out, "abcabcabcabcaxyz12");
   EXPECT_THROW(unlz4(in, reinterpret_cast<std::byte*>(out.data()), 17), ArrayError);
   for (size_t cut = 1; cut < sizeof block; ++cut) {
-    if (cut == 4) continue;  // as if its first literals were the last
+    if (cut == 4) continue;  // valid: a block may end with its literals
     EXPECT_THROW(unlz4(in.first(cut), reinterpret_cast<std::byte*>(out.data()), 18), ArrayError) << cut;
   }
 }

@@ -1,4 +1,4 @@
-// One archive in five formats gives the same bits to a net; and an archive by a Zarr that is another's.
+// One archive in five formats gives a net the same bits; another Zarr library reads ours.
 #include <gtest/gtest.h>
 #include <zip.h>
 
@@ -19,7 +19,7 @@
 namespace isobar::test {
 namespace {
 
-/// The channels of an archive as numpy.savez writes them: levels of a variable in one array or in many.
+/// Writes an archive's channels like numpy.savez: levels of a variable in one array or in several.
 void write_npz(const std::string& from, const std::string& to, bool deflated) {
   const auto files = open_fields(from, "", {});
   const FieldInfo& info = files[0]->info();
@@ -78,14 +78,14 @@ TEST(Convert, OneArchiveInFiveFormatsGivesTheSameBits) {
       {"npz, deflated", "h.npz", {}}};
   const SampleShape shape(FieldShape{4, 11, 13});
   const Statistics in_physical_units;
-  // A Zarr group has no order: names give it one.
+  // A Zarr group has no order, so variables are sorted by name.
   const std::vector<std::string> names = {"t1000", "t850", "q1000", "q850"};
   const auto bits = [&](const std::string& path, const Statistics* known) {
     DataSpec d;
     d.train = path, d.dt = 2, d.variables = names;
     const auto set = open_dataset(d, path, Split::train, shape, known);
     std::vector<float> all;
-    for (int64_t i = 0; i < 7; ++i) {  // HDF5's epoch counts two more, which come up twice
+    for (int64_t i = 0; i < 7; ++i) {  // the NERSC layout counts two more, which repeat
       std::vector<float> in(shape.input.size()), out(shape.target.size());
       if (path.ends_with(".h5")) {
         const auto file = open_fields(path, "data.train", names);
@@ -111,7 +111,7 @@ TEST(Convert, OneArchiveInFiveFormatsGivesTheSameBits) {
     const Statistics s = compute_statistics(dir / c.name, names);
     EXPECT_EQ(s.mean, of_source.mean) << c.name;
     EXPECT_EQ(s.std, of_source.std) << c.name;
-    if (c.format == "hdf5") continue;  // which tells no place and no time
+    if (c.format == "hdf5") continue;  // which has no coordinates or times
     const FieldInfo a = open_fields(source, "", names)[0]->info(),
                     b = open_fields(dir / c.name, "", names)[0]->info();
     EXPECT_EQ(b.latitude, a.latitude) << c.name;
@@ -190,7 +190,7 @@ TEST(Convert, ThreadsReadAZarrOfManySteps) {
   write_netcdf(dir / "a.nc", o, {random_packed(o)});
   convert(dir / "a.nc", {}, dir / "a.zarr", {.format = "zarr3", .chunks = {.steps = 7}});
   const Statistics a = compute_statistics(dir / "a.nc");
-  for (int i = 0; i < 20; ++i) {  // merged in order, whoever is first
+  for (int i = 0; i < 20; ++i) {  // merged in step order, not in order of completion
     const Statistics b = compute_statistics(dir / "a.zarr");
     ASSERT_EQ(a.mean, b.mean);
     ASSERT_EQ(a.std, b.std);

@@ -1,4 +1,4 @@
-// Times of CF's calendars: as cftime has them (tests/fixtures/make_times.py), and what no date is made of.
+// Times of CF's calendars, compared with cftime's (tests/fixtures/make_times.py), and invalid dates.
 #include <gtest/gtest.h>
 
 #include <chrono>

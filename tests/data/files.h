@@ -20,7 +20,7 @@ namespace isobar::test {
 
 namespace fs = std::filesystem;
 
-/// A directory of its own, gone at the end of the test.
+/// A temporary directory, removed at the end of the test.
 class TempDir {
  public:
   TempDir() {
@@ -112,10 +112,10 @@ void write_hdf5(const std::string& path, std::vector<hsize_t> dims, const std::v
   H5Pclose(fcpl);
 }
 
-/// A zlib stream of so many MiB of zeros, in about a thousandth of them.
+/// A zlib stream that inflates to `mib` MiB of zeros, a thousand times its size.
 inline std::string deflated_zeros(int64_t mib) {
   const std::string zeros(1 << 20, '\0');
-  std::string one(8192, '\0');  // a block that knows nothing of those before it, so that it may be repeated
+  std::string one(8192, '\0');  // a block without references to earlier ones, so that it can be repeated
   z_stream z{};
   EXPECT_EQ(deflateInit2(&z, 9, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY), Z_OK);
   z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(zeros.data()));
@@ -132,7 +132,7 @@ inline std::string deflated_zeros(int64_t mib) {
   return out;
 }
 
-/// Puts `stored` (filtered already, and of any length) in the place of a chunk of 'fields'.
+/// Replaces the stored bytes of a chunk of 'fields' by `stored`, which may have any length.
 inline void replace_chunk(const std::string& path, const std::vector<hsize_t>& origin,
                           const std::string& stored) {
   const hid_t f = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), d = H5Dopen2(f, "fields", H5P_DEFAULT);

@@ -1,5 +1,5 @@
-// Field files that are damaged or made to harm: each is one error that names the file, key and mend, whatever
-// the libraries make of it.
+// Damaged and malicious field files: each gives one error that names file, key and fix, whatever the
+// libraries do.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -55,11 +55,11 @@ TEST_F(Foreign, VirtualDatasetsThatMapThemselvesOrWhatIsNotThere) {
   refused(a, {"maps itself"});
   write_virtual(a, "fields", "a.h5", "/fields");
   refused(a, {"maps itself"});
-  write_virtual(a, "fields", "b.h5", "fields");  // in a circle: the library follows it until its stack ends
+  write_virtual(a, "fields", "b.h5", "fields");  // a circular link, on which the library overflows the stack
   write_virtual(b, "fields", "a.h5", "fields");
   refused(a, {" -> "});
   fs::remove(b);
-  expect_config_error([&] { inspect(a); }, {b, "No such file"});  // the library would make up fill values
+  expect_config_error([&] { inspect(a); }, {b, "No such file"});  // the library would return fill values
   ASSERT_EQ(::mkfifo(b.c_str(), 0600), 0);
   expect_config_error([&] { inspect(a); }, {"b.h5", "is a pipe"});
   fs::remove(b);
@@ -240,7 +240,7 @@ TEST_F(Foreign, AxesWithoutAPoint) {
   }
 }
 
-TEST_F(Foreign, AVariableShorterThanItsAxis) {  // the axis is as long as the longest that lies along it
+TEST_F(Foreign, AVariableShorterThanItsAxis) {  // the axis is as long as the longest variable along it
   const std::string n = dir_ / "n.nc";
   int nc = -1, dims[3], t = -1, q = -1;
   NC(nc_create(n.c_str(), NC_NETCDF4 | NC_CLOBBER, &nc));
@@ -294,7 +294,7 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Puts `value` (little-endian) in the place `behind` bytes behind (before: < 0) where `mark` begins.
+/// Writes `value` (little-endian) `behind` bytes after the begin of `mark` (negative: before it).
 void overwrite(const std::string& path, const std::string& mark, int64_t behind, uint64_t value,
                size_t width) {
   std::string bytes = bytes_of(path);
@@ -304,18 +304,18 @@ void overwrite(const std::string& path, const std::string& mark, int64_t behind,
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// The library copies what the dataspace says, however few bytes there are: from behind its buffer.
+// The library copies as many bytes as the dataspace declares, beyond the end of its buffer.
 TEST_F(Foreign, ACompactDatasetThatHoldsLessThanItDeclares) {
   const std::string h = dir_ / "h.h5";
   std::vector<float> data = random_floats(6 * 2 * 4 * 6);
   write_hdf5(h, {6, 2, 4, 6}, data, {.compact = true});
   EXPECT_EQ(inspect(h)["steps"], 6);
   const std::string first(reinterpret_cast<const char*>(data.data()), 16);
-  overwrite(h, first, -2, 288 * sizeof(float) - 1, 2);  // its size stands before the bytes
+  overwrite(h, first, -2, 288 * sizeof(float) - 1, 2);  // its size is stored before the bytes
   refused(h, {"declares 288 numbers of 4 bytes and holds 1151 bytes"});
 }
 
-// An object of no size in a heap of texts: the library goes on by its size for ever.
+// An object of size 0 in the heap of strings, on which the library loops forever.
 TEST_F(Foreign, WhatTheLibraryNeverComesToTheEndOf) {
   const std::string h = dir_ / "h.h5";
   {
@@ -329,7 +329,7 @@ TEST_F(Foreign, WhatTheLibraryNeverComesToTheEndOf) {
   std::string bytes = bytes_of(h);
   size_t at = bytes.find("GCOL");
   ASSERT_NE(at, std::string::npos);
-  for (at += 16; bytes[at] != 0;) {  // header and text of each; what is free is number 0
+  for (at += 16; bytes[at] != 0;) {  // header and text of each; number 0 is free space
     uint64_t size = 0;
     std::memcpy(&size, &bytes[at + 8], 8);
     at += 16 + (size + 7) / 8 * 8;
@@ -345,14 +345,14 @@ TEST_F(Foreign, WhatTheLibraryNeverComesToTheEndOf) {
   EXPECT_LT(after.ru_utime.tv_sec - before.ru_utime.tv_sec, 15);
 }
 
-/// The middle one of three chunks of 1 KiB inflates to so many MiB.
+/// Writes three chunks of 1 KiB, of which the middle one inflates to `mib` MiB.
 void write_bomb(const std::string& path, int64_t mib, hid_t type) {
   const std::vector<float> data = random_floats(3 * 256);
   write_hdf5(path, {3, 2, 8, 16}, data, {.type = type, .chunk = {1, 2, 8, 16}, .deflate = 1});
   replace_chunk(path, {1, 0, 0, 0}, deflated_zeros(mib));
 }
 
-// By this program's own decoder and, of numbers that it does not know, by the library's.
+// Tests our own decoder and, with an odd number format, the library's.
 TEST_F(Foreign, ChunksThatInflateToMoreThanAChunk) {
   const std::string h = dir_ / "h.h5";
   write_bomb(h, 3 << 10, H5T_IEEE_F32LE);
@@ -363,7 +363,7 @@ TEST_F(Foreign, ChunksThatInflateToMoreThanAChunk) {
   write_bomb(h, 3 << 10, odd);
   H5Tclose(odd);
   EXPECT_LT(fs::file_size(h), 8 << 20);
-  // The library stops with an error of its own when there is no more memory.
+  // The library reports the lack of memory.
   expect_config_error([&] { compute_statistics(h); }, {h, "time step 1"});
   expect_config_error([&] { require_fields(h, "data.train", {}); },
                       {h, "'data.train'", "cannot read 'fields'"});
@@ -389,7 +389,7 @@ TEST_F(Foreign, StatisticsOfARunAreBegunInAChild) {
   EXPECT_EQ(none[0], data[48]);
 
   const auto begun = [&] { begin_statistics(d, shape)(); };
-  d.dt = 8;  // told before anything is read
+  d.dt = 8;  // an error before any data are read
   data[3 * 48 + 5] = NAN;
   write_hdf5(h, {9, 2, 4, 6}, data);
   expect_config_error(begun, {h, "'data.dt'", "no pair of steps 8 apart"});
@@ -399,7 +399,7 @@ TEST_F(Foreign, StatisticsOfARunAreBegunInAChild) {
   expect_config_error(begun, {d.train, "'data.train'", "no such file"});
 }
 
-// What ranks read is more than a child tries out.
+// A child tries only part of the data that ranks read.
 TEST_F(Foreign, ASignalOfTheLibraryIsOneLine) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto with = [](const std::string& file, int signal) {
@@ -460,7 +460,7 @@ TEST_F(Foreign, PipesDevicesAndEmptyFiles) {
   expect_config_error([&] { inspect(dir_.path()); }, {pipe, "is a pipe"});  // not passed over
 }
 
-/// The dataset of chunks below 20 s and 2 GB though one byte in each place of the file is another.
+/// Reading a chunked dataset stays below 20 s and 2 GB with one byte of the file changed.
 TEST_F(Foreign, EveryByteOfTheMetadataMayBeWrong) {
   const std::string h = dir_ / "h.h5", bad = dir_ / "bad.h5";
   write_hdf5(h, {3, 1, 4, 6}, random_floats(72), {.chunk = {1, 1, 4, 6}, .shuffle = true, .deflate = 1});

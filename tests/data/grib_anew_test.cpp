@@ -1,5 +1,4 @@
-// GRIB messages of several fields, bitmaps beside the number 9999, and fields that are there twice, written
-// anew.
+// Random GRIB files: messages of several fields, bitmaps next to the value 9999, and duplicate fields.
 #ifdef ISOBAR_WITH_ECCODES
 #include <eccodes.h>
 #include <gtest/gtest.h>
@@ -54,7 +53,7 @@ codes_handle* grib_of(const GribField& f, int64_t rows, int64_t columns) {
   return h;
 }
 
-/// Fields that share the sections before their products, as NCEP writes winds
+/// Fields that share the sections before the product definition, like NCEP's winds
 void append_together(const std::string& path, const std::vector<GribField>& fields, int64_t rows,
                      int64_t columns) {
   std::FILE* const out = std::fopen(path.c_str(), "ab");

@@ -1,5 +1,5 @@
-// GRIB through ecCodes: what ecCodes wrote is what comes, by name, level, place and time; what cannot be read
-// is one error.
+// GRIB through ecCodes: files written by ecCodes are read back by name, level, place and time; unreadable
+// ones give one error.
 #ifdef ISOBAR_WITH_ECCODES
 #include <eccodes.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ class Grib : public ::testing::Test {
   std::mt19937_64& random = rng();
 };
 
-// Messages come in any order; 24 bits of a range of 100 are 6e-6.
+// Messages are in random order; 24 bits of a range of 100 are 6e-6.
 TEST_F(Grib, FieldsComeByNameLevelPlaceAndTime) {
   std::map<std::pair<std::string, int64_t>, std::vector<double>> truth;  // by channel and time
   std::vector<std::pair<Message, const char*>> messages;

@@ -1,4 +1,4 @@
-// The loader hands out the same batches whatever its workers, prefetch, ranks and resume points are.
+// Batches do not depend on workers, prefetch, ranks and resume points.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr FieldShape kShape{2, 3, 5};
 
-/// Sample i holds i in input and -i in target; it can be slow and can fail.
+/// Sample i has input i and target -i; reading may be slow or fail.
 class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t n) : n_(n) {}
@@ -33,7 +33,7 @@ class Numbers : public Dataset {
     }
     ++reads;
     if (jitter) std::this_thread::sleep_for(std::chrono::microseconds((i * 7919) % 400));
-    // Until so many read at once, however late a busy machine starts their threads.
+    // Wait until `together` threads read at once, since a busy machine may start them late.
     for (int i = 0; i < 60'000 && most_at_once < together; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (pause_us) std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
@@ -95,7 +95,7 @@ TEST(Loader, BatchesDoNotDependOnWorkersOrPrefetch) {
     }
 }
 
-// What is read is normalised there, too.
+// Readers normalise as well, so denormals must be flushed in their threads.
 TEST(Loader, FlushesDenormalsWhereverItReads) {
   class Watching : public Numbers {
    public:
@@ -117,7 +117,7 @@ TEST(Loader, FlushesDenormalsWhereverItReads) {
   EXPECT_EQ(set.keeping, 0);
 }
 
-// Whatever a dataset has beside input and target comes by its name, whoever reads it, and is counted.
+// Further tensors of a dataset are in the batch by name, with and without workers, and count as memory.
 TEST(Loader, BringsEveryTensorOfASample) {
   class Masked : public Numbers {
    public:
@@ -233,7 +233,7 @@ TEST(Loader, TheLastBatchStaysUntouchedUntilTheNextCall) {
     for (int i = 0; i < 20; ++i) {
       const Batch b = loader.next();
       const auto before = samples(b, 3);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // time for the workers to run ahead
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // lets the workers run ahead
       EXPECT_EQ(samples(b, 3), before);
     }
   }

@@ -1,5 +1,5 @@
-// The synthetic archive: the same in every format and for one seed, with land, ice and gaps where it says,
-// and read as any archive is.
+// The synthetic archive: equal for one seed in every format, with land, ice and gaps as documented, and
+// readable like any archive.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,7 +93,7 @@ TEST(MakeArchive, HasLandIceGapsAndColdTops) {
   EXPECT_GT(ice / sea, 0.02);
   EXPECT_LT(ice / sea, 0.6);
 
-  // Means of a level: geopotential falls with pressure, it is coldest near the tropopause, dry above.
+  // Means by level: geopotential falls with pressure; air is coldest near the tropopause and dry above.
   const FieldFiles upper = open_fields(made.levels, "", {});
   const FieldInfo& of = upper[0]->info();
   ASSERT_EQ(of.channels.size(), 65u);
@@ -143,7 +143,7 @@ TEST(MakeArchive, IsJoinedAndMaskedAsAnyArchive) {
       EXPECT_EQ(input[3 * 16 * 24 + i], 0);
     }
   }
-  // A channel of which a step has nothing has no error.
+  // A channel without any valid point in a step has no defined error.
   ArchiveOptions blind = kLittle;
   blind.missing = 0.999999;
   d.train = make_archive(dir / "b", blind).single;

@@ -161,7 +161,7 @@ TEST(Synthetic, SecondCallReusesAndForeignDirectoriesAreLeftAlone) {
   const auto time = fs::last_write_time(dir / "set/train/2015.h5");
   const std::string bytes = read_file(dir / "set/train/2016.h5");
   fs::remove(dir / "set/train/2016.h5");
-  make_synthetic(dir / "set", kSmall);  // as after a kill: only what is missing
+  make_synthetic(dir / "set", kSmall);  // as after a kill: only missing files are written
   EXPECT_EQ(fs::last_write_time(dir / "set/train/2015.h5"), time);
   EXPECT_EQ(compute_statistics(dir / "set/train").mean.size(), 20u);
   EXPECT_EQ(read_file(dir / "set/train/2016.h5").size(), bytes.size());
@@ -254,7 +254,7 @@ TEST(Inspect, TellsWhatTheFilesHold) {
                   static_cast<float>(*std::min_element(p.begin(), p.begin() + 24) * 0.01 + 280));
 }
 
-// A caller may name the files and leave data.train out, as calibration does: statistics are theirs then.
+// Calibration names files without data.train: the statistics are then those of these files.
 TEST(Statistics, OfFilesThatAreNotDataTrainAreComputedFromThem) {
   TempDir dir;
   SyntheticOptions options = kSmall;

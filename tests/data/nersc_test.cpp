@@ -1,4 +1,4 @@
-// The NERSC layout: which pairs an index names, crops, statistics, and every way a directory can be wrong.
+// The NERSC layout: pairs of an index, crops, statistics, and errors in a directory.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -133,7 +133,7 @@ TEST(Nersc, StatisticsComeFromTheTrainingSetWhenNoneAreGiven) {
   }
 }
 
-// Forcings are read and not predicted, diagnosed variables the other way round, in any order.
+// Forcings are only inputs and diagnosed variables only targets, in any order.
 TEST(Nersc, InputsAndTargetsAreTheChannelsThatAreNamed) {
   TempDir dir;
   fs::create_directories(dir / "set");

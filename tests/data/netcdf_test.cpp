@@ -1,4 +1,4 @@
-// CF NetCDF: whatever order, format and packing the file has, the fields come out the same.
+// CF NetCDF: fields do not depend on the file's axis order, format and packing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -91,7 +91,8 @@ TEST(Netcdf, ClassicFilesWithRecordsReadInParallel) {
       }
 }
 
-// Floats as they are wanted are read in place, in stretches, of either byte order: fields larger than one.
+// Floats in output order are read in place by stretches, in either byte order; the fields span several
+// stretches.
 TEST(Netcdf, PlainFloatsAreExactAndTheirFillValueIsFoundByItsPlace) {
   constexpr int64_t T = 2, H = 301, W = 401;
   TempDir dir;
@@ -210,9 +211,9 @@ DataSpec spec_for(const std::string& path, double fraction = 1) {
   return d;
 }
 
-/// (time of input, time of target) of every pair, read off the first value, which holds the step number.
+/// (time of input, time of target) of every pair, from the first value, which holds the step number.
 std::vector<std::pair<int, int>> pairs_of(DataSpec d, Split split, const TempDir& dir) {
-  // Statistics of mean 0 and std 1 let the step number through.
+  // Statistics with mean 0 and std 1 keep the step number.
   d.means = dir / "m.npy", d.stds = dir / "s.npy";
   write_statistics(dir.path(), {{0}, {1}});
   fs::rename(dir / "global_means.npy", d.means);
@@ -406,11 +407,11 @@ TEST(Netcdf, RealEra5Sample) {
   EXPECT_NEAR(sum / n, 0, 0.05);  // normalised with its own statistics, bar the last six hours
   EXPECT_NEAR(square / n, 1, 0.05);
   EXPECT_GT(std::sqrt(change / n),
-            0.2);  // six hours change the temperature, yet not beyond the weather's range
+            0.2);  // temperature changes in six hours, but within the weather's range
   EXPECT_LT(std::sqrt(change / n), 1.4);
 }
 
-// What a forecast is written with: times of the targets, unless files count from different days.
+// Forecasts get the times of targets, unless files have different reference dates.
 TEST(Netcdf, TargetsHaveTimesWhereAllFilesCountFromOneDay) {
   TempDir dir;
   for (const bool same : {true, false}) {

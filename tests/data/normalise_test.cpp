@@ -1,4 +1,4 @@
-// The pass that every field goes through: exact, and blind to nothing that is no number.
+// The normalisation pass: exact, and detects every value that is not finite.
 #include "model/data/normalise.h"
 
 #include <gtest/gtest.h>

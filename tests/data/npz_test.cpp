@@ -1,4 +1,4 @@
-// Tables in NumPy's .npz: as NumPy itself writes them, and as libzip does, whole, damaged and mistaken.
+// Tables in NumPy's .npz, written by NumPy and by libzip: intact, damaged and invalid.
 #include "model/data/npz.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ std::string npy_column_of_one() {
 TEST(Npz, OfLibzipsIsReadWhetherStoredOrDeflated) {
   for (const bool deflated : {false, true}) {
     TempDir dir;
-    const int n = static_cast<int>(random_int(1, 300000));  // of more than one piece, now and then
+    const int n = static_cast<int>(random_int(1, 300000));  // sometimes more than one piece
     const std::vector<float> a = random_floats(n);
     std::vector<double> b;
     for (const float x : random_floats(n)) b.push_back(random_int(0, 9) == 0 ? NAN : x * 1e30);
@@ -117,7 +117,7 @@ TEST(Npz, EveryFaultNamesFileArrayAndMend) {
   refused({"b.npy", "is not a .npy file"});
   write_zip(path, {{"a.npy", two}, {"b.npy", two}});
   const std::string whole = read_file(path);
-  std::string wrong = whole;  // one bit of what is stored: the zip's checksum tells
+  std::string wrong = whole;  // a flipped bit: the zip's checksum finds it
   wrong[wrong.rfind(column_of({1, 2}).substr(128)) + 3] ^= 1;
   std::ofstream(path, std::ios::binary) << wrong;
   refused({"b.npy", "CRC"});
@@ -171,7 +171,7 @@ TEST(Npz, OfNumPysHoldsWhatNumPyWrote) {
                       {"fortran.npz", "a.npy", "Fortran order"});
   expect_config_error([&] { read_table(dir / "stored.npz", "data.train", {"b"}); }, {"array 'b' has 2 axes"});
 
-  // And the other way: what is written here NumPy reads
+  // NumPy reads the files written here
   const std::vector<float> x = random_floats(random_int(1, 5000));
   NpzOutput out(dir / "ours.npz");
   const std::string bytes(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));

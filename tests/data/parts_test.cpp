@@ -1,4 +1,4 @@
-// Parts of a data set that hold no step or no pair, and channels that cannot be normalised.
+// Splits of a data set without a step or pair, and channels that cannot be normalised.
 #include <gtest/gtest.h>
 
 #include <cmath>

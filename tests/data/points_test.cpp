@@ -1,5 +1,5 @@
 // Points of gridded fields as samples: an ocean and an atmosphere file on one grid, packed, with land, ice
-// and fill values; what must come out is counted by a plain loop over the numbers that were written.
+// and fill values. Expected rows come from a plain loop over the written values.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ struct Written {
   int steps = 0;  // 0 = all
 };
 
-// Variables of the pair that `what` names; all packed ones are the sst's or the ice's.
+// Writes the variables that `what` names, with the packed values of sst or of the ice.
 void write_nc(const std::string& path, const FieldPair& p, const Written& what) {
   int file = 0, dims[3] = {}, id = 0, axis[3] = {};
   const int steps = what.steps ? what.steps : p.steps;
@@ -132,7 +132,7 @@ TEST_F(Points, AreMaskedByTheIceConcentration) {
   const SampleTable ice = read(d);
   EXPECT_EQ(ice.rows, with);
   EXPECT_EQ(ice.left_out.masked, without);
-  EXPECT_EQ(static_cast<int64_t>(ice.values.size()), 2 * with);  // the mask is no column
+  EXPECT_EQ(static_cast<int64_t>(ice.values.size()), 2 * with);  // the mask is not a column
   d.mask_mode = "ocean";
   EXPECT_EQ(read(d).rows, without);
   EXPECT_EQ(read(d).left_out.masked, with);
@@ -226,7 +226,7 @@ TEST_F(Points, AreGatheredOnceForAllWhoWantThem) {
   }
   const std::string log = dir / "cache/tables.jsonl";
   EXPECT_EQ(lines_of(log).size(), 1u);
-  // Other rows, other columns and changed files are other tables.
+  // Other rows, other columns and changed files give other tables.
   mapped_table(both, "data.train", {"sst", "tair"});
   EXPECT_EQ(lines_of(log).size(), 2u);
   mapped_table(both, "data.train", {"sst", "tair"}, {.thin_fraction = 0.5});
@@ -256,7 +256,7 @@ TEST_F(Points, CutByAKillAreNotTakenForATable) {
   }
 }
 
-// One bit anywhere: such tables trained silently.
+// A flipped bit anywhere must be found: such tables were once used for training.
 TEST_F(Points, WithAFlippedBitAreGatheredAgain) {
   const auto map = [&] { return mapped_table(both, "data.train", {"tair", "sst"}); };
   map();
@@ -266,7 +266,7 @@ TEST_F(Points, WithAFlippedBitAreGatheredAgain) {
   const std::string whole = read_file(table);
   const SampleTable t = read();
   for (int n = 0; n < 60; ++n) {
-    // The header's end is no part of anything.
+    // The padding of the header is not covered by the digest.
     const size_t numbers = whole.size() - 4096, at = n < 20 ? rng()() % 120 : 4096 + rng()() % numbers;
     std::string bytes = whole;
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << (rng()() % 8)));
@@ -287,7 +287,7 @@ TEST_F(Points, WithAFlippedBitAreGatheredAgain) {
   }
 }
 
-// The old numbers came back for a file of the same size and time.
+// A replaced file of the same size and mtime once gave the old table.
 TEST_F(Points, ReplacedWithTheSameSizeAndTimeAreOthers) {
   const std::string path = dir / "t.csv";
   std::ofstream(path) << "a\n1\n2\n";
@@ -310,7 +310,7 @@ TEST_F(Points, KilledWhileTheyAreWrittenHarmNobody) {
     file << "a\n";
     for (int r = 0; r < 200000; ++r) file << r % 1000 << "\n";
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // its time tells it from a next one
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // a later change gets a different time
   for (int n = 0; n < 12; ++n) {
     fs::remove_all(dir / "cache");
     const pid_t pid = ::fork();
@@ -327,7 +327,7 @@ TEST_F(Points, KilledWhileTheyAreWrittenHarmNobody) {
   }
 }
 
-// One computes the means and deviations, the others read them; they go with their table.
+// One process computes means and deviations and the others read them; they are removed with their table.
 TEST_F(Points, HaveTheirStatisticsOnce) {
   DataSpec data;
   data.train = both;
@@ -359,7 +359,7 @@ TEST_F(Points, HaveTheirStatisticsOnce) {
   EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
   write_kept(kept()[0], j["value"]);
   EXPECT_EQ(open().mean[0], 4.25f) << "was computed again";
-  write_kept(kept()[0], {{"mean", {1}}});  // with a digest that fits: of another table
+  write_kept(kept()[0], {{"mean", {1}}});  // of another table, with a valid digest
   EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
   std::ofstream(kept()[0]) << "{";  // cut by a full disk
   EXPECT_NE(said_by([&] { EXPECT_EQ(open().mean, got[0].mean); }).find("computed again"), std::string::npos);
@@ -382,7 +382,7 @@ TEST_F(Points, CannotBeKeptWhereNothingCanBeWritten) {
                       {dir / "file", "ISOBAR_CACHE_DIR"});
 }
 
-// What was used longest ago goes, but for what a process holds.
+// The least recently used table is removed, unless a process has it mapped.
 TEST(Cache, KeepsToItsSizeAndNeverTakesWhatIsMapped) {
   TempDir dir;
   const fs::path cache = dir / "cache";
@@ -402,7 +402,7 @@ TEST(Cache, KeepsToItsSizeAndNeverTakesWhatIsMapped) {
     for (const auto& e : fs::directory_iterator(cache)) tables += e.path().extension() == ".table";
     return tables;
   };
-  const auto age = [&](int hours) {  // of all that is there now
+  const auto age = [&](int hours) {  // of all tables present
     for (const auto& e : fs::directory_iterator(cache))
       if (e.path().extension() == ".table")
         fs::last_write_time(e.path(), fs::file_time_type::clock::now() - std::chrono::hours(hours));
@@ -425,7 +425,7 @@ TEST(Cache, KeepsToItsSizeAndNeverTakesWhatIsMapped) {
   ::unsetenv("ISOBAR_CACHE_GB");
 }
 
-// Readers and those who make room, all at once: everybody has the numbers that were written.
+// Concurrent readers and evictions: every reader gets the written values.
 TEST(Cache, MakingRoomHarmsNoReader) {
   TempDir dir;
   ::setenv("ISOBAR_CACHE_DIR", (dir / "cache").c_str(), 1);

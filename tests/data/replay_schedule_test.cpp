@@ -1,4 +1,4 @@
-// What a replay buffer draws, held against its rules one by one.
+// The draws of a replay buffer, checked against each of its rules.
 #include "model/data/replay_schedule.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// Ten stretches of ten times each.
+// Ten segments of ten times each.
 class Stretches : public Dataset {
  public:
   int64_t size() const override { return 100; }

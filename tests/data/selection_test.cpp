@@ -1,5 +1,5 @@
-// What data.* chooses of fields: levels, files joined on their times, regions, dates, static fields,
-// forcings, masks. The values are made by a rule, so that each expected one is counted out here.
+// Selections by data.*: levels, files joined on their times, regions, dates, static fields, forcings, masks.
+// Values follow a formula, from which the expected ones are computed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -94,7 +94,7 @@ using Words = std::vector<std::string>;
 TEST(Selection, JoinsFilesOnTheirTimesWithLevelsInTheOrderAsked) {
   const TempDir dir;
   make({.path = dir / "single.nc", .hours = hours(24, 1), .single = {"t2m", "msl"}});
-  fs::create_directories(dir / "pressure");  // monthly files, as the store cuts them
+  fs::create_directories(dir / "pressure");  // monthly files, like the Climate Data Store's
   make({.path = dir / "pressure/a.nc", .hours = hours(2, 6), .levels = true});
   make({.path = dir / "pressure/b.nc", .hours = hours(2, 6, 12), .levels = true});
   FieldChoice choice({"z@850,500", "msl"});
@@ -108,7 +108,7 @@ TEST(Selection, JoinsFilesOnTheirTimesWithLevelsInTheOrderAsked) {
   const FieldInfo& info = files[0]->info();
   EXPECT_EQ(info.channels, (Words{"z850", "z500", "msl"}));
   EXPECT_EQ(info.steps, 4);
-  EXPECT_EQ(segments_of(files).size(), 1u);  // pairs reach over the files' border
+  EXPECT_EQ(segments_of(files).size(), 1u);  // pairs cross the border of files
   for (int64_t t = 0; t < 4; ++t) {
     const std::vector<float> got = read(*files[0], t);
     const double h = 6.0 * static_cast<double>(t);
@@ -145,7 +145,7 @@ TEST(Selection, RegionsMayLieOverTheLineWhereLongitudesBegin) {
         ASSERT_EQ(got[i * info.shape.width + static_cast<int64_t>(j)],
                   value(0, 0, 6, c.first_row + i * c.stride, c.columns[j]));
     EXPECT_TRUE(std::is_sorted(info.longitude.begin(), info.longitude.end()));
-    std::vector<float> corner(2 * 2);  // the net may take less
+    std::vector<float> corner(2 * 2);  // a net may be smaller
     files[0]->read(1, {1, 2, 2}, nullptr, corner.data());
     EXPECT_EQ(corner[3], got[info.shape.width + 1]);
   }
@@ -209,7 +209,7 @@ TEST(Selection, ADatasetIsSplitByDatesAndHasInputsBesideItsFields) {
   EXPECT_EQ(train->channels().targets, Words{"t2m"});
   EXPECT_EQ(train->coordinates().latitude.front(), 60);
   const Statistics s = train->input_statistics(), of_valid = valid->input_statistics();
-  EXPECT_EQ(s.mean, of_valid.mean);  // of the training dates alone
+  EXPECT_EQ(s.mean, of_valid.mean);  // only of the training dates
   constexpr int64_t plane = kGridRows * kGridColumns;
   std::vector<float> in(5 * plane), out(plane);
   valid->read(3, in.data(), out.data());
@@ -229,9 +229,9 @@ TEST(Selection, ForcingsStandWhereTheSunDoes) {
                      1, 1, &cosine);
     return std::acos(static_cast<double>(cosine)) * 180 / std::numbers::pi;
   };
-  // Equinox and solstices of 2019 as almanacs have them (20 March 21:58, 21 June 15:54, 22 December 04:19
-  // UTC), with the equation of time of these days. At the equinox's noon the sun has 9 h 51 min to go, at
-  // 0.395 degrees a day; 0.05 degrees are 12 s of the equation of time.
+  // Equinox and solstices of 2019 from almanacs (20 March 21:58, 21 June 15:54, 22 December 04:19 UTC), with
+  // the equation of time of these days. At noon of the equinox's day 9 h 51 min are left, at 0.395 degrees a
+  // day; 0.05 degrees are 12 s of the equation of time.
   EXPECT_NEAR(zenith("2019-03-20 12:07:24", 0, 0), 0.395 * 9.85 / 24, 0.05);
   EXPECT_NEAR(zenith("2019-06-21 12:01:52", 23.44, 0), 0, 0.05);
   EXPECT_NEAR(zenith("2019-12-22 11:58:25", -23.44, 0), 0, 0.05);
@@ -259,7 +259,7 @@ TEST(Selection, WhatIsMissingIsFilledByTheMeanWhereTheConfigurationSaysSo) {
   choice.mask = "fill";
   FieldFiles files = open_fields(dir / "a.nc", "data.train", choice);
   const Statistics s = compute_statistics(segments_of(files), files[0]->info().shape);
-  double sum = 0, n = 0;  // of what is there
+  double sum = 0, n = 0;  // of the valid points
   for (int64_t t = 0; t < 4; ++t)
     for (int64_t i = 0; i < plane; ++i)
       if (!(t == 1 && i == gap)) sum += value(0, 0, 6.0 * static_cast<double>(t), 0, i), ++n;

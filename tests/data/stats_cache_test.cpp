@@ -1,4 +1,4 @@
-// Statistics are computed once of the same choice of the same files, and again when either changes.
+// Statistics are computed once for the same selection of the same files, and again when either changes.
 #include "model/data/stats_cache.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class CacheHere {
   std::string before_;
 };
 
-/// As if nothing had been written for so long
+/// Sets the files' times back
 void settle(const std::string& path, int seconds_ago = 60) {
   const auto then = fs::file_time_type::clock::now() - std::chrono::seconds(seconds_ago);
   for (const auto& entry : fs::recursive_directory_iterator(
@@ -61,7 +61,7 @@ TEST(StatisticsCache, IsOfTheFilesAndOfWhatIsChosenOfThem) {
   for (const std::string& path : {data / "a.nc", data / "a.zarr"}) {
     fs::remove_all(kept);
     settle(path, 0);
-    compute_statistics(path);  // it has just changed, and may again
+    compute_statistics(path);  // it has just changed and may change again
     EXPECT_EQ(kept_in(kept), 0u);
     settle(path);
     const FileStatistics first = compute_statistics(path);
@@ -71,7 +71,7 @@ TEST(StatisticsCache, IsOfTheFilesAndOfWhatIsChosenOfThem) {
     EXPECT_EQ(again.mean, first.mean);
     EXPECT_EQ(again.std, first.std);
     EXPECT_EQ(again.channels, first.channels);
-    // Each of these is another question.
+    // Each of these is another key.
     compute_statistics(path, {"t850"});
     EXPECT_EQ(kept_in(kept), 2u);
     FieldChoice region;
@@ -83,7 +83,7 @@ TEST(StatisticsCache, IsOfTheFilesAndOfWhatIsChosenOfThem) {
     const FileStatistics of_changes = compute_statistics(path, {}, 0, false, 2);
     EXPECT_EQ(kept_in(kept), 5u);
     EXPECT_NE(of_changes.mean, first.mean);
-    settle(path, 120);  // the file is another
+    settle(path, 120);  // another file
     compute_statistics(path);
     EXPECT_EQ(kept_in(kept), 6u);
   }
@@ -101,7 +101,7 @@ TEST(StatisticsCache, WhatIsKeptIsWhatIsReadAndWhatIsDamagedIsNot) {
   ASSERT_TRUE(j);
   (*j)["mean"] = {7.5};
   write_kept(kept.file(), *j);
-  EXPECT_EQ(compute_statistics(data / "a.nc").mean, std::vector<float>{7.5f});  // so it is read
+  EXPECT_EQ(compute_statistics(data / "a.nc").mean, std::vector<float>{7.5f});  // so the file is read
   const std::string whole = read_file(kept.file());
   const auto computed_again = [&](const std::string& bytes) {
     std::ofstream(kept.file(), std::ios::binary) << bytes;
@@ -120,7 +120,7 @@ TEST(StatisticsCache, WhatIsKeptIsWhatIsReadAndWhatIsDamagedIsNot) {
     computed_again(bytes);
     computed_again(whole.substr(0, rng()() % whole.size()));
   }
-  // Digests that fit what no statistics are.
+  // Invalid statistics with valid digests.
   for (const nlohmann::json& odd : {nlohmann::json(1),
                                     {{"mean", 1}, {"std", 2}},
                                     {{"mean", {1}}, {"std", {"x"}}},
@@ -131,7 +131,7 @@ TEST(StatisticsCache, WhatIsKeptIsWhatIsReadAndWhatIsDamagedIsNot) {
   }
 }
 
-// The old numbers came back for a file of the same size and time.
+// A replaced file of the same size and mtime once gave the old statistics.
 TEST(StatisticsCache, AFileReplacedWithTheSameSizeAndTimeIsAnother) {
   const TempDir data, cache;
   const CacheHere here(cache / "kept");

@@ -44,7 +44,7 @@ TEST(Table, RowsWithAMissingValueAreLeftOutAndCounted) {
   const SampleTable t = read_table(path, "data.train", {"a", "b"});
   EXPECT_EQ(t.values, (std::vector<float>{1, 2, 5, 6}));
   EXPECT_EQ(t.left_out.missing, 3);
-  EXPECT_EQ(read_table(path, "data.train", {"b"}).rows, 4);  // what nobody asks for may be missing
+  EXPECT_EQ(read_table(path, "data.train", {"b"}).rows, 4);  // values of unread columns may be missing
 }
 
 TEST(Table, EveryFaultNamesFileColumnAndMend) {
@@ -146,7 +146,7 @@ TEST(TableDataset, NormalisesByTheRowsThatTrain) {
   }
 }
 
-// As fields of noise: mean 0, variance 1, neighbours alike, other numbers in validation.
+// Rows like fields of noise: mean 0, variance 1, neighbours correlated, other values in validation.
 TEST(TableDataset, OfNoiseHasNumbersOfVarianceOne) {
   const auto set = open_dataset({}, "", Split::train, table_shape(3, 2));
   const auto valid = open_dataset({.train_fraction = 0.5}, "", Split::valid, table_shape(3, 2));
@@ -168,7 +168,7 @@ TEST(TableDataset, OfNoiseHasNumbersOfVarianceOne) {
   EXPECT_NEAR(next / kRows, 2.0 / 3, 0.06);
 }
 
-// Rows that are kept in memory are those that a set too large for that makes when they are read.
+// Rows kept in memory equal those of a set so large that it makes them on reading.
 TEST(TableDataset, OfNoiseIsTheSameKeptOrMade) {
   DataSpec few, many;
   few.limit_samples = 3000, many.limit_samples = int64_t{1} << 24;
@@ -215,7 +215,7 @@ TEST(TableDataset, RefusesWhatATableHasNot) {
   refused([](DataSpec& x) { x.train_fraction = 0.1; }, {path, "'data.train_fraction'", "no row to train"});
 }
 
-// The border is at 1e-6 of the mean's size, whatever the unit.
+// The limit is 1e-6 of the mean's magnitude, in any unit.
 TEST(TableDataset, AStandardDeviationBelowAMillionthOfTheMeanCountsAsOne) {
   TempDir dir;
   const double unit = std::pow(10.0, static_cast<double>(random_int(-6, 6)));

@@ -1,5 +1,5 @@
-// Zarr as zarr-python wrote it (tests/fixtures/make_zarr.py): every codec, both versions, in a directory and
-// in a zip; and what is torn or missing.
+// Zarr written by zarr-python (tests/fixtures/make_zarr.py): every codec, both versions, in a directory and
+// in a zip; truncated and missing chunks.
 #include <gtest/gtest.h>
 #include <zip.h>
 
@@ -86,7 +86,7 @@ void expect_fixture(const std::string& path, int version) {
         ASSERT_EQ(got[i], value_of(static_cast<int64_t>(seed), t * kLevels * kPlane + i))
             << path << " " << name << " step " << t << " at " << i;
     }
-    // A corner crosses chunks in other ways.
+    // A corner crosses chunks differently.
     std::vector<float> corner(static_cast<size_t>(kLevels * 6 * 5));
     files[0]->read(3, {kLevels, 6, 5}, nullptr, corner.data());
     for (int64_t i = 0; i < kLevels * 30; ++i)

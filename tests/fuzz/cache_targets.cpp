@@ -46,7 +46,7 @@ bool with_digest(const std::string& bytes) {
   return std::hash<std::string>{}(bytes) % 2 == 0;
 }
 
-/// The one in the cache whose name ends so and that is new since `before`.
+/// The file in the cache that is not in `before` and whose name ends with `end`.
 fs::path made_beside(const std::string& end, const std::vector<fs::path>& before) {
   for (const auto& entry : fs::directory_iterator(cache_directory()))
     if (entry.path().string().ends_with(end) &&
@@ -71,7 +71,7 @@ void same(bool yes) {
   if (!yes) throw std::runtime_error("other numbers than the data have");
 }
 
-/// A text with its own digest, if it is one that has any.
+/// Updates a text's own digest, if it has one.
 void give_digest(const std::string& file, const std::string& bytes) {
   const nlohmann::json j = parse_json(bytes);
   if (j.is_object() && j.contains("value")) write_kept(file, j["value"]);
@@ -83,7 +83,7 @@ std::string source(const fs::path& folder, const std::string& name) {
   return at;
 }
 
-// As table_cache.cpp lays it out: 16 + 40 bytes, 64 digits, and the numbers behind 4096 bytes.
+// The layout of table_cache.cpp: 16 + 40 bytes, 64 digits, and values from byte 4096.
 void give_table_digest(const std::string& file, std::string bytes) {
   if (bytes.size() <= 4096) return;
   const std::string digest =

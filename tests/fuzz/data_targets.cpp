@@ -202,7 +202,7 @@ std::string lz4_block(const std::string& bytes) {
   return out + bytes;
 }
 
-/// A store whose numbers are stored by codecs of numcodecs, in Zarr 3's names for them
+/// A store with numcodecs' codecs under their Zarr 3 names
 std::string numcodecs_store(const fs::path& folder, const std::string& source) {
   const std::string store = (folder / "zarr-numcodecs-seed").string();
   if (fs::exists(store)) return store;
@@ -262,7 +262,7 @@ std::vector<Target> zarr_targets(const fs::path& folder) {
   return out;
 }
 
-/// The bytes of a chunk as each of HDF5's filters would have them
+/// The bytes of a chunk encoded by each of HDF5's filters
 void undo_filters(const std::string& file) {
   const std::string bytes = read_file(file);
   const auto* at = reinterpret_cast<const std::byte*>(bytes.data());

@@ -1,5 +1,5 @@
-// Checkpoints of PyTorch: the whole archive, in which a checksum finds nearly every change, and its pickle
-// alone in an archive that is whole.
+// Checkpoints of PyTorch: the whole archive, where checksums find nearly every change, and a mutated pickle
+// in an intact archive.
 #include <zip.h>
 
 #include "bench/import/torch_file.h"
@@ -48,7 +48,7 @@ std::string tensor(const char* kind, const char* key, int64_t count, int64_t off
          word("cpu") + small(count) + "tQ" + small(offset) + numbers(shape) + numbers(strides) + "\x89}tR";
 }
 
-// A plain dictionary, a training's checkpoint with parameters, and protocol 4 with what is shared.
+// A plain dictionary, a training checkpoint with parameters, and protocol 4 with shared objects.
 std::vector<std::string> pickles() {
   const std::string a = word("a") + tensor("FloatStorage", "0", 6, 0, {2, 3}, {3, 1}),
                     b = word("b") + tensor("DoubleStorage", "1", 20, 5, {3, 2}, {1, 3}),
@@ -79,7 +79,7 @@ std::vector<Target> import_targets(const fs::path& folder) {
   std::vector<std::string> archives;
   for (const std::string& p : pickles()) {
     write_archive(made, with_pickle(p));
-    read_wanted(made);  // a seed that is refused would try nothing
+    read_wanted(made);  // a refused seed would test nothing
     archives.push_back(read_file(made));
   }
   return {{"ckpt", "mutated.ckpt", archives, false, read_wanted},

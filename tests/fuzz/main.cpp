@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBatch = 500;
 
-// Readers whose names hold one of the words, which commas part; "": all
+// Readers whose names contain one of the comma-separated words; "": all
 bool chosen(const std::string& name, const std::string& words) {
   std::istringstream all(words);
   for (std::string word; std::getline(all, word, ',');)

@@ -36,7 +36,7 @@ void read_machine(const std::string& file) {
   if (j.contains("cluster")) cluster_from_json(j["cluster"], file);
 }
 
-// A head of an HTTP request, as a browser sends it to the little servers.
+// The head of an HTTP request, as sent by a browser to the built-in servers.
 void read_head(const std::string& file) {
   const std::optional<HttpRequest> r = parse_head(read_file(file));
   if (!r) throw ConfigError(file, "", "is no head of a request", "send one of HTTP/1.1");
@@ -109,7 +109,7 @@ std::vector<Target> text_targets(const fs::path& source, const fs::path& folder)
                 "HEAD / HTTP/1.0\r\nhost:x\r\n: \r\n\r\nbody"},
                false,
                read_head});
-  for (std::string& s : t[0].seeds)  // the base that lies beside the input
+  for (std::string& s : t[0].seeds)  // the base file beside the input
     for (size_t at = 0; (at = s.find("../models/", at)) != std::string::npos;)
       s.replace(at, s.find(".yaml", at) - at, "base");
   t[1].seeds.emplace_back("a: &a [1, 2]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nd: [*c, *c, *c]\n");

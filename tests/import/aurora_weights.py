@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PEER = pathlib.Path(os.environ.get("ISOBAR_PEER_PYTHON", ROOT / ".venv-peers" / "bin" / "python"))
 CONFIG = ROOT / "configs" / "models" / "aurora-tiny.yaml"
 SURFACE, STATIC, UPPER = ["2t", "msl"], ["lsm"], ["t", "u"]
-# The first files knew the variables by their place, which only nets with all of the first ones' have
+# Aurora's first files index variables by position, which needs a net with all of the first variables
 FIRST = ["net.surf_vars=[10u,2t,10v,msl]", "net.static_vars=[slt,lsm,z]", "net.atmos_vars=[t,z,u,v,q]",
          "net.in_channels=41", "net.out_channels=19", "net.encoder_depths=[1,1]", "net.decoder_depths=[1,1]",
          "net.encoder_num_heads=[2,4]"]
@@ -219,7 +219,7 @@ def round_trips(case):
     expect_same(case.take(case.folder / "a.ckpt"), own, "checkpoint")
     save(case.folder / "b.ckpt", {k: Tensor(*v) for k, v in theirs.items()}, {"epoch": 3, "notes": ["x"]})
     expect_same(case.take(case.folder / "b.ckpt"), own, "training's checkpoint")
-    # Whatever weights: into ours, into a run that does not move them, and out again
+    # Random weights: imported, through a run that does not change them, and exported again
     weights = random_weights({k: v[0] for k, v in theirs.items()}, 7)
     save(case.folder / "c.ckpt", {k: Tensor(*v) for k, v in weights.items()})
     taken = case.take(case.folder / "c.ckpt")
@@ -390,7 +390,7 @@ def bounds(case, theirs):
                  b"}}}u.", b"\x80\x09.", b"K\1K\1R.", b"N.", b"K\1Q.", b"}b.", b"]" * 10 + b"a" * 9 + b"."):
         pickled(path, b"\x80\x02" + text)
         assert case.peak_of_refusal(path) < 1 << 30, text[:40]
-    # Compressed ones would grow as they are read
+    # Compressed members could expand without bound
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("weights/data.pkl", b"}" * (1 << 30))
     assert path.stat().st_size < 2 << 20
@@ -413,7 +413,7 @@ def damages(case, theirs):
         data = bytearray(whole)
         if n % 3 == 0:
             del data[draw.randrange(4, len(data)):]
-        else:  # the pickle and the archive's own words, or anywhere
+        else:  # in the pickle and the archive's headers, or anywhere
             at = draw.randrange(4, 4000) if n % 3 == 1 else draw.randrange(4, len(data))
             data[at] ^= 1 << draw.randrange(8)
         path.write_bytes(data)

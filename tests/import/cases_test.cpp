@@ -1,5 +1,5 @@
-// Small files that other programs wrote and that were once read wrongly (tests/fixtures/cases): each gives
-// the right answer, or an error that names what was looked at.
+// Small files of other programs that were once misread (tests/fixtures/cases): each gives the right result,
+// or an error that names the place.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -89,7 +89,7 @@ TEST_F(Cases, MegatronsLinesInSecondsAreMegatrons) {
       "train: {global_batch: 64}\nlayout: {dp: 8, tp: 4}\npolicy: {amp: bf16}\n");
   const LoggedRun r = read_training_log({file}, run);
   EXPECT_EQ(r.steps, (std::vector<double>{3.2, 3.2, 3.2, 3.2}));
-  // A configuration of another batch: the line's own rate says so.
+  // A configuration with another batch contradicts the line's own rate.
   const std::string other = config(
       "net: {kind: gpt, embed_dim: 5120, depth: 40, num_heads: 40, seq_length: 2048, vocab_size: 50304}\n"
       "train: {global_batch: 128}\nlayout: {dp: 8, tp: 4}\npolicy: {amp: bf16}\n");
@@ -138,13 +138,13 @@ TEST_F(Cases, AZippedTrace) {
   EXPECT_NEAR(traced("trace_zipped.json.gz").step_s.median, 0.9e-3, 1e-12);
   EXPECT_EQ(traced("trace_zipped.json.gz").steps.size(), 3u);
   const std::string whole = read_file(case_file("trace_zipped.json.gz"));
-  for (const size_t n : {whole.size() - 1, whole.size() / 2, size_t{12}}) {  // cut off: said, not half read
+  for (const size_t n : {whole.size() - 1, whole.size() / 2, size_t{12}}) {  // truncated: an error
     write_atomically(folder_ / "cut.gz", whole.substr(0, n));
     says(refusal([&] { import_kineto({folder_ / "cut.gz"}, vit(), folder_ / "none"); }), {"cut.gz", "gzip"});
   }
 }
 
-// The command says which kinds it looked for, and does not blame an option first.
+// The error lists the known kinds of logs, and does not blame an option.
 TEST_F(Cases, AFileOfNoKindSaysWhatWasLookedFor) {
   write_atomically(folder_ / "notes.txt", "nothing of the kind\n");
   write_atomically(folder_ / "torn.json", "{\"a\": [1, 2,}");

@@ -1,5 +1,5 @@
-// A user's own runs on accelerators: a table becomes results, a machine is fitted to a part of them, and the
-// others are predicted.
+// A user's runs on accelerators: a table is imported, a machine is fitted to some runs, and the others are
+// predicted.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -39,7 +39,7 @@ TEST(FitImported, HeldOutLayoutsOfAPublishedTableArePredicted) {
   EXPECT_GT(after.rank_correlation, 0.9) << "seed " << seed;
   for (const HoldoutRow& r : after.rows) EXPECT_FALSE(r.in_fit);
 
-  // What was fitted survives its file, and a prediction from it is that of the hold-out.
+  // The fitted machine survives a round trip through its file: a prediction equals that of the hold-out.
   const Machine read = parse_machine(to_yaml(fitted), "fitted.yaml");
   const MeasuredRun& one = runs[split.test[0]];
   EXPECT_NEAR(predict(one.spec, read, {}).step_s / after.rows[0].predicted, 1, 1e-6);

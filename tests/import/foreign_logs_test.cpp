@@ -1,6 +1,5 @@
-// Logs written anew in each program's documented form, with random numbers and random launchers' labels
-// before their lines: what is read is what they were written from, and a number that another one of the log
-// contradicts is an error with both.
+// Random logs in each program's documented format, with random labels of launchers. The reader must return
+// the values they were written from; a contradiction within a log is an error with both numbers.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -51,7 +50,7 @@ class ForeignLogs : public testing::Test {
     const size_t n = v.size();
     return n % 2 == 1 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
   }
-  /// The lines as one of the launchers passes them on.
+  /// The lines with the labels of a random launcher.
   std::string launched(const std::string& lines) {
     const int64_t how = among(0, 9), rank = among(0, 63);
     std::string out;
@@ -120,7 +119,7 @@ TEST_F(ForeignLogs, LaunchersLabelsAreTakenOffAndWordsOfTheLogAreNot) {
         "Nov 26 04:11:24 ", "Nov  6 04:11:24 ", "00:00:05 ", "2024-01-01T10:00:00+01:00 0: ",
         "Thu Nov 26 04:11:24 2026<stdout>:", "Thu Nov 26 04:11:24 2026[1,0]<stdout>:"})
     EXPECT_EQ(without_labels(std::string(time) + "# size", Times::taken_off), "# size") << time;
-  // A host is one where several lines begin with its name; without a number in that, where most do.
+  // A word is a host's name when several lines begin with it, or most lines for a word without a number.
   const auto many = [](const std::string& line, int n) {
     std::string all;
     for (int i = 0; i < n; ++i) all += line + "\n";
@@ -179,7 +178,7 @@ TEST_F(ForeignLogs, MegatronInMillisecondsAndInSeconds) {
   }
 }
 
-// Seconds under a heading of milliseconds: the lines' own clock contradicts them.
+// Seconds labelled as milliseconds contradict the clock times of the lines.
 TEST_F(ForeignLogs, AMegatronLogOfAnotherUnitIsContradictedByItsClock) {
   std::string lines;
   for (int k = 1; k <= 9; ++k)
@@ -265,7 +264,7 @@ TEST_F(ForeignLogs, NemosLinesAgainstTheirSamples) {
   says(refusal([&] { read_training_log({log(batch / 2)}, gpt(batch)); }), {"'consumed samples'", "32", "64"});
 }
 
-// A progress bar of many steps shortens its numbers: they are no counts then.
+// A progress bar of many steps rounds its numbers, which are then unusable as counts.
 TEST_F(ForeignLogs, NemosBarsShortenLargeNumbers) {
   std::string bar;
   for (int k = 0; k < 5; ++k)
@@ -277,7 +276,7 @@ TEST_F(ForeignLogs, NemosBarsShortenLargeNumbers) {
   EXPECT_EQ(r.steps, (std::vector<double>{5.12, 5.22, 5.32, 5.42}));
 }
 
-// An evaluation between two lines takes as long as it takes.
+// Lines may be far apart because of an evaluation.
 TEST_F(ForeignLogs, AnEvaluationBetweenLinesIsNoContradiction) {
   std::string lines;
   for (int k = 1; k <= 5; ++k)
@@ -343,7 +342,7 @@ TEST_F(ForeignLogs, MlperfCountsSamplesTokensOrNothing) {
     says(refusal([&] { read(blocks(unit / batch + 1, printed)); }),
          {"'block_start'", std::to_string(each * (unit / batch + 1)), std::to_string(each * unit)});
   }
-  // No block and no count: the throughput's samples.
+  // Without blocks and counts, steps follow from the throughput.
   const std::string amd = mlperf("global_batch_size", 0, 8) + mlperf("run_start", 0, nullptr) +
                           mlperf("tracked_stats", 9, {{"throughput", 2.0}}) +
                           mlperf("tracked_stats", 19, {{"throughput", 2.5}}) +
@@ -426,8 +425,8 @@ json span(const char* category, const std::string& name, double begin, double en
   return e;
 }
 
-// A host that asks for each step's kernels at once, and a device that takes its time: step k ends when its
-// last kernel does, whatever the marks say.
+// A host that launches each step's kernels far ahead of the device: step k ends with its last kernel and not
+// with its mark.
 TEST_F(ForeignLogs, TracesOfHostsThatRunAheadAndOfCutSteps) {
   const std::string run =
       write("run.yaml", "net: {embed_dim: 64, depth: 2, num_heads: 4}\ntrain: {global_batch: 16}\n");

@@ -35,7 +35,7 @@ class Import : public testing::Test {
   fs::path dir;
 };
 
-// What nccl-tests 2.13 prints, for rings of these prices.
+// The output of nccl-tests 2.13 for rings of this latency and bandwidth.
 std::string nccl_log(int ranks, int hosts, double latency, double bandwidth, std::mt19937_64& rng) {
   std::string s =
       "# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20\n#\n";
@@ -93,14 +93,14 @@ TEST_F(Import, LinksOfAnNcclLogAreThoseThatMadeIt) {
     EXPECT_EQ(c.rows[0].hosts, hosts);
     EXPECT_EQ(c.device, "NVIDIA A100-SXM4-80GB");
     Machine before = machine();
-    before[Coef::message_host] = Coefficient::make(1e-12, 0.1, {});  // the log was made with none of these
+    before[Coef::message_host] = Coefficient::make(1e-12, 0.1, {});  // none of these made the log
     const Machine m = with_links(before, c);
     const Coef message = hosts > 1 ? Coef::message_net : Coef::message_host;
     const Coef wire = hosts > 1 ? Coef::wire_net : Coef::wire_host;
     EXPECT_NEAR(m[message].value, 7e-6, 0.5e-6);
     EXPECT_NEAR(m[wire].value, 1 / 2e10, 0.05 / 2e10);
     EXPECT_LT(m[wire].lower, m[wire].value);
-    // The table says what the log said.
+    // The table has the log's values.
     const CollectiveTable t = collectives_from(read_csv(file("links.csv", to_csv(c))));
     ASSERT_EQ(t.runs.size(), 10u);
     EXPECT_EQ(t.runs[3].bytes, c.rows[3].bytes);
@@ -114,10 +114,10 @@ TEST_F(Import, BrokenNcclLogsAreRefusedByName) {
   const std::string good = nccl_log(4, 1, 1e-6, 1e10, rng);
   EXPECT_THROW(read_nccl_tests(file("x.log", good), ""), ConfigError);  // of what collective?
   EXPECT_EQ(read_nccl_tests(file("x.log", good), "all_reduce").rows[0].collective, "all_reduce");
-  EXPECT_THROW(read_nccl_tests(file("x.log", good), "all_gather"), ConfigError);  // busbw says which it was
+  EXPECT_THROW(read_nccl_tests(file("x.log", good), "all_gather"), ConfigError);  // busbw contradicts it
   EXPECT_THROW(read_nccl_tests(file("all_reduce.log", "# nThread algbw busbw\n 1024 256 float\n"), ""),
                ConfigError);
-  for (int i = 0; i < 60; ++i) {  // whatever is cut off or changed: an answer or a refusal
+  for (int i = 0; i < 60; ++i) {  // truncated or changed anywhere: a result or an error
     std::string bad = good.substr(0, rng() % good.size());
     if (!bad.empty()) bad[rng() % bad.size()] = static_cast<char>(rng() % 128);
     try {
@@ -156,12 +156,12 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
   EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);  // twice changes nothing
   EXPECT_EQ(load_runs(dir / "results").size(), i.runs);
 
-  // A result that something damaged is made good.
+  // A damaged result is replaced.
   write_atomically(dir / "results/trials" / runs[0].id / "result.jsonl", "not JSON");
   EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);
   EXPECT_EQ(load_runs(dir / "results").size(), i.runs);
 
-  // The same specifications, measured by somebody else: nothing is lost.
+  // The same specifications from another source are kept as repetitions.
   std::string other = read_file(csv);
   for (size_t at = 0; (at = other.find("\nzero-bubble,", at)) != std::string::npos; at += 2)
     other.replace(at + 1, 11, "others");

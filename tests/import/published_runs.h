@@ -1,4 +1,4 @@
-// Runs of a published table, by the way that a user's own take: imported, read back, measured.
+// Runs of a published table, imported and read back like a user's own.
 #pragma once
 #include <filesystem>
 #include <random>
@@ -19,7 +19,7 @@ inline Machine machine(const std::string& name) {
   return load_machine(config("machines/" + name + ".yaml"));
 }
 
-/// Those on `accelerator`; at most `most` of them, spread over the table.
+/// The runs on `accelerator`: at most `most` of them, spread over the table.
 inline std::vector<MeasuredRun> published_runs(const std::string& table, const std::string& accelerator,
                                                size_t most = SIZE_MAX) {
   const std::filesystem::path out = std::filesystem::temp_directory_path() /

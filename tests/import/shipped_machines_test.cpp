@@ -1,5 +1,5 @@
-// What the machine files that are shipped say of other people's clusters, where nothing was fitted to those;
-// and what a fit to several campaigns says of one that it did not see.
+// Predictions of the shipped machine files for published clusters to which nothing was fitted; and of a fit
+// to several campaigns for one that it has not seen.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,8 +19,8 @@ void print(const std::string& what, const Holdout& h) {
               what.c_str(), h.rows.size(), 100 * h.median_error, 100 * h.bias, 100 * h.coverage);
 }
 
-// Engines that their makers tuned; then those that nobody did, and a cluster with half of the machine's
-// network: those are slower than a machine file can know.
+// Engines tuned by their vendors; then untuned ones, and a cluster with half of the machine's network, which
+// are slower than a machine file can predict.
 TEST(ShippedMachines, PredictPublishedRunsWithinTheirDoubt) {
   struct Case {
     const char *table, *accelerator, *machine;
@@ -54,8 +54,8 @@ TEST(ShippedMachines, PredictPublishedRunsWithinTheirDoubt) {
   EXPECT_GT(holds / static_cast<double>(std::size(cases)), 0.6);
 }
 
-// Campaigns deviate as wholes: what is learnt from some holds for another within an interval that knows so,
-// and is narrower where the campaign itself was among them.
+// Deviations are common to a campaign: a fit to some must cover another within its interval, and has a
+// narrower one for a campaign that it includes.
 TEST(ShippedMachines, AFitToSeveralCampaignsKnowsThatAnotherWillDeviate) {
   std::vector<MeasuredRun> runs, other = published_runs("mosaic_llm_foundry", "A100", 30);
   for (const char* table :

@@ -1,4 +1,4 @@
-// Of two layouts of one campaign that were both measured: is the chance that one is faster right?
+// Pairs of measured layouts of one campaign: is the predicted chance that one is faster calibrated?
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Logs of other engines, in the forms that they print (tests/fixtures/logs): the row that each makes, what is
-// missing or contradicted, and files that are damaged.
+// Logs of other engines in their own formats (tests/fixtures/logs): the row of each, missing and
+// contradictory values, and damaged files.
 #include "bench/import/training_log.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(TrainingLog, TorchtitansColoursAndMeshesAreRead) {
 
 TEST(TrainingLog, NemosExperimentAndProgressBarAreRead) {
   const LoggedRun r = read_training_log({log("nemo1")}, "");
-  EXPECT_EQ(r.steps, (std::vector<double>{4.31, 4.27, 4.29}));  // a bar that is drawn twice counts once
+  EXPECT_EQ(r.steps, (std::vector<double>{4.31, 4.27, 4.29}));  // a redrawn progress bar counts once
   const PublishedRun p = row_of(r, "dgx-a100.yaml");
   EXPECT_EQ(p.step_s, 4.29);
   EXPECT_EQ(p.layout(), "dp4 tp4 cp1 pp2 v1");
@@ -103,7 +103,7 @@ TEST(TrainingLog, WhatALogLeavesOutAConfigurationSays) {
   EXPECT_EQ(p.step_s, 3.092);
   EXPECT_EQ(p.layout(), "dp8 tp2 cp1 pp1 v1");
   EXPECT_EQ(p.micro_batches(), 8);
-  // What both say has to agree.
+  // Log and configuration must agree.
   const std::string other =
       config("train: {global_batch: 64}\nlayout: {dp: 4, tp: 4}\npolicy: {amp: bf16, micro_batch: 1}\n");
   const std::string error = error_of([&] { read_training_log({log("nemo2")}, other); });
@@ -141,14 +141,14 @@ TEST(TrainingLog, OtherFilesAreRefusedByName) {
   const std::string error = error_of([&] { read_training_log({folder / "notes.txt"}, ""); });
   EXPECT_NE(error.find("notes.txt"), std::string::npos) << error;
   EXPECT_NE(error.find("Megatron-LM"), std::string::npos) << error;
-  // Two runs in one file would be one row of neither.
+  // Two runs in one file would give a row of neither.
   const std::string twice = read_file(log("megatron")) + read_file(log("megatron"));
   write_atomically(folder / "twice.log", twice);
   EXPECT_NE(error_of([&] { read_training_log({folder / "twice.log"}, ""); }).find("several runs"),
             std::string::npos);
 }
 
-// Whatever is cut off or changed: an answer or a refusal.
+// Truncated or changed anywhere: a result or an error.
 TEST(TrainingLog, DamagedLogsAreAnsweredOrRefused) {
   const Folder folder;
   const uint64_t seed = std::random_device{}();

@@ -1,5 +1,5 @@
-// The installed library: programs built against it alone say what `isobar forecast` writes, to the last bit;
-// bad checkpoints are codes and texts; two handles work in two threads.
+// The installed library: programs linked with it alone print the values of `isobar forecast` bit for bit; bad
+// checkpoints give codes and messages; two handles work in two threads.
 #include <gtest/gtest.h>
 #include <netcdf.h>
 #include <xmmintrin.h>
@@ -128,7 +128,7 @@ TEST_F(Emulator, InstalledProgramsSayWhatForecastWritesToTheLastBit) {
       EXPECT_EQ(got, truth) << language << " " << batch;
     }
   }
-  // 70,000 rows: what no example has room for at first
+  // 70,000 rows, more than the examples' first buffers
   for (const char* language : {"c", "cpp", "fortran"}) {
     const std::string program = built + "/emulate_" + language;
     if (!fs::exists(program) && std::string(language) == "fortran") continue;
@@ -137,7 +137,7 @@ TEST_F(Emulator, InstalledProgramsSayWhatForecastWritesToTheLastBit) {
               100 * kRows * kOutputs)
         << language;
   }
-  // What a program is given and would ignore is an error
+  // Superfluous arguments and incomplete rows are errors
   std::ofstream(dir_ / "few") << "1 2 3\n";
   for (const char* language : {"c", "cpp", "fortran"}) {
     const std::string program = built + "/emulate_" + language;
@@ -149,14 +149,14 @@ TEST_F(Emulator, InstalledProgramsSayWhatForecastWritesToTheLastBit) {
     };
     EXPECT_EQ(ends("64 more", "rows"), 64) << language;
     EXPECT_EQ(ends("64x", "rows"), 64) << language;
-    if (std::string(language) != "fortran") {  // whose READ takes the end of a file within a row as its end
+    if (std::string(language) != "fortran") {  // whose READ accepts the end of a file within a row
       EXPECT_EQ(ends("64", "few"), 64) << language << ": three numbers are no row";
     }
     EXPECT_EQ(ends("64", "rows"), 0) << language;
   }
 }
 
-// Logits, whose softmax is what `isobar forecast` writes, and whose derivatives are its Jacobian
+// Logits: their softmax equals `isobar forecast`, and their derivatives the Jacobian
 TEST_F(Emulator, OfAClassifierPutsOutTheLogitsOfItsClasses) {
   std::ofstream file(dir_ / "t.csv");
   for (int c = 0; c < kInputs; ++c) file << "in" << c << ",";
@@ -208,7 +208,7 @@ TEST_F(Emulator, OfAClassifierPutsOutTheLogitsOfItsClasses) {
   isobar_close(net);
 }
 
-// The training data are gone; others are normalised as the checkpoint says. In bf16 too.
+// Without the training data, other data are normalised by the checkpoint's statistics; bf16 too.
 TEST_F(Emulator, ACheckpointSaysHowItsNetIsNormalised) {
   for (const char* amp : {"none", "bf16"}) {
     fs::remove_all(run());
@@ -216,7 +216,7 @@ TEST_F(Emulator, ACheckpointSaysHowItsNetIsNormalised) {
     fs::rename(dir_ / "t.csv", dir_ / "training.csv");
     const Ended gone = Child({command(), "forecast", run(), "-o", dir_ / "gone.nc"}).wait();
     EXPECT_EQ(gone.code, 2) << gone.text;  // its validation data were the same file
-    // Only some of the rows: their own statistics are others
+    // Only some of the rows, whose own statistics differ
     Child({"/bin/sh", "-c", "head -101 " + (dir_ / "training.csv") + " > " + (dir_ / "some.csv")}).wait();
     const Ended e = Child({command(), "forecast", run(), "-o", dir_ / "some.nc", "--data", dir_ / "some.csv",
                            "--batch", "50", "--threads", "1", "--force"})
@@ -273,7 +273,7 @@ TEST_F(Emulator, JacobiansAreThoseOfTheCommandToTheLastBit) {
       ASSERT_EQ(nc_get_var1_float(nc, id, &sample, &written), NC_NOERR);
       EXPECT_EQ(rows[c], written) << name;
     }
-    // And they are derivatives of what isobar_run says.
+    // The rows are also the derivatives of isobar_run.
     std::vector<float> moved(in, in + kInputs), up(kOutputs), down(kOutputs);
     const float h = 0.02f;
     moved[1] = in[1] + h;

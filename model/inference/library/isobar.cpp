@@ -1,4 +1,4 @@
-// The C functions of isobar.h over a Forecaster. Nothing but a code leaves here: every failure is caught.
+// The C functions of isobar.h, on a Forecaster. All exceptions are caught and become codes.
 #include "model/inference/library/isobar.h"
 
 #include <omp.h>
@@ -20,9 +20,9 @@
 struct isobar_net {
   isobar::CheckpointState state;
   int threads;
-  std::unique_ptr<isobar::Forecaster> whole, rest;  // rest: of the last size that was no whole batch
-  std::unique_ptr<isobar::Jacobian> jacobian;       // when it is first asked for
-  std::vector<isobar::NetChannel> outputs;          // of a net that classifies, its logits
+  std::unique_ptr<isobar::Forecaster> whole, rest;  // rest: for the last size of a remainder
+  std::unique_ptr<isobar::Jacobian> jacobian;       // made on first use
+  std::vector<isobar::NetChannel> outputs;          // a classifier's logits
 };
 
 namespace {
@@ -38,7 +38,7 @@ std::string& last_error() {
 int failed(int code, const char* text) noexcept {
   try {
     last_error() = text;
-  } catch (...) {  // no memory for it: the code says enough
+  } catch (...) {  // out of memory: only the code is left
     last_error().clear();
   }
   return code;
@@ -62,7 +62,7 @@ int guarded(const Body& body) noexcept {
   }
 }
 
-class Threads {  // for this call; the caller keeps its number of threads and what it does with denormals
+class Threads {  // sets threads for a call; restores the caller's threads and floating-point mode
  public:
   explicit Threads(int threads) : before_(omp_get_max_threads()) {
     std::fegetenv(&numerics_);
@@ -78,7 +78,7 @@ class Threads {  // for this call; the caller keeps its number of threads and wh
 
  private:
   int before_;
-  std::fenv_t numerics_;  // with the flags that flush denormals, which the kernels set
+  std::fenv_t numerics_;  // includes the flush-to-zero flags that the kernels set
 };
 
 void check_channels(const isobar_net& net, const std::string& file) {
@@ -125,11 +125,11 @@ void run_batch(isobar_net& net, Forecaster& forecast, const float* in, float* ou
   isobar::denormalise(net.outputs, points, forecast.batch(), out);
 }
 
-// Physical units: std of the output over that of the input
+// Scales to physical units: std of the output over std of the input
 void run_jacobian(isobar_net& net, const float* in, const std::vector<int64_t>& which, float* out) {
   const auto from = net.whole->input(), to = net.whole->output();
   const int64_t points = from.height * from.width, outputs = to.height * to.width;
-  constexpr int64_t kRows = 32;  // of a pass at most
+  constexpr int64_t kRows = 32;  // most rows per pass
   if (!net.jacobian) {
     net.jacobian =
         std::make_unique<isobar::Jacobian>(net.state.spec, std::min(to.size(), kRows), net.threads);

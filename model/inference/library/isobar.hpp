@@ -1,4 +1,4 @@
-// isobar.h for C++: a handle that closes itself, and exceptions.
+// isobar.h for C++, with RAII handles and exceptions.
 //
 //   isobar::Net net("runs/emulator", {.threads = 1, .batch = 4096});
 //   net.run(n, in, out);          // throws isobar::Error with isobar_last_error()'s text
@@ -29,7 +29,7 @@ class Net {
   }
   isobar_shape input() const { return isobar_input_shape(net_.get()); }
   isobar_shape output() const { return isobar_output_shape(net_.get()); }
-  /// A channel that there is
+  /// The channel must exist
   std::string input_name(int64_t channel) const { return isobar_input_name(net_.get(), channel); }
   std::string output_name(int64_t channel) const { return isobar_output_name(net_.get(), channel); }
   void run(int64_t n, const float* in, float* out) { check(isobar_run(net_.get(), n, in, out)); }
