@@ -1,5 +1,5 @@
-// Work on foreign input in a process of its own, which may die of it: libraries that read other people's
-// formats end in a signal, an endless loop or all of the memory when a file is damaged or made to harm.
+// Work on foreign input in a process of its own: on a damaged or malicious file, libraries that read other
+// formats crash, loop for ever or take all memory.
 //
 //   std::string answer = in_child({}, [&](const ChildProgress& done) {
 //     for (...) done(++step);                  // alive: the limits of time begin anew
@@ -9,9 +9,8 @@
 //   ChildWork child({}, work);                       // the same in two halves: it begins at once …
 //   std::string answer = child.answer();         // … and is waited for
 //
-// The child is a fork: call it before other threads start that may hold a lock (of malloc the C library takes
-// care), before MPI_Init and before a device is opened. Nothing of the child's state comes back but the
-// answer.
+// The child is a fork: call it before other threads start that may hold a lock (the C library takes care of
+// malloc's), before MPI_Init and before a device is opened. Only the answer comes back of the child's state.
 #pragma once
 #include <sys/types.h>
 
@@ -39,11 +38,11 @@ struct ChildFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What is said of an input whose reader ended by a signal, and its mend.
+/// The error for an input whose reader was ended by a signal, with its fix.
 std::string ended_by(int signal);
 inline const char* const kHarmful = "the file is damaged, or made to harm: copy or download it again";
 
-/// Whether this process is such a child.
+/// True in such a child.
 bool in_a_child();
 
 using ChildProgress = std::function<void(int64_t done)>;

@@ -1,4 +1,4 @@
-// What a mistyped word may have been meant to be.
+// Suggestions for a mistyped word.
 //
 //   did_you_mean("layot.tp", keys, "see --help")    // "did you mean 'layout.tp'?"; so for "tp" alone
 #pragma once
