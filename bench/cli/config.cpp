@@ -30,7 +30,7 @@ struct ConfigArguments {
   bool json = false, markdown = false;
 };
 
-// Inheritance followed, overrides made, defaults filled in, values checked.
+// With inheritance and overrides applied, defaults filled in and values checked.
 nlohmann::json resolved(const std::string& named, const std::vector<std::string>& set) {
   if (std::filesystem::is_directory(named)) {
     std::vector<std::string> problems;

@@ -226,9 +226,9 @@ void add_stats(CLI::App& data) {
       ->required();
   stats->add_option("-o,--out", a->out, "Directory for global_means.npy and global_stds.npy, [1,C,1,1]");
   add_field_options(*stats, choice);
-  stats->add_option("--dt", a->dt, "Statistics of the change over so many steps; 0: of the fields themselves")
+  stats->add_option("--dt", a->dt, "Statistics of the change over N steps; 0: of the fields themselves")
       ->check(CLI::Range(0, 1 << 20));
-  stats->add_option("--steps", a->steps, "Only so many steps, evenly spaced; 0: all")
+  stats->add_option("--steps", a->steps, "Number of steps to read, evenly spaced; 0: all")
       ->check(CLI::Range(0, 1 << 30));
   stats->add_flag("--json", a->json, "Print as JSON");
   stats->callback([a, choice] {

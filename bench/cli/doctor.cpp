@@ -73,7 +73,7 @@ void add_doctor_command(CLI::App& app) {
       app.add_subcommand("doctor", "Check what this machine has, whether it works, and how to fix it");
   c->add_option("config", a->config, "A run whose data are opened, too");
   c->add_option("--set", a->set, "Keys of it: data.train=FILE")->needs("config")->allow_extra_args(false);
-  c->add_option("--results", a->results, "The directory that runs will write into: its room and its locks")
+  c->add_option("--results", a->results, "The directory that runs will write into: free space and locks")
       ->capture_default_str();
   c->add_flag("--json", a->json, "Print JSON on stdout");
   c->add_flag("--ranks-part", a->ranks_part)->group("");

@@ -60,7 +60,7 @@ Examples:
 
 struct FitArguments {
   std::vector<std::string> files;
-  std::string dir, machine, out, config;  // dir: the only one of the files
+  std::string dir, machine, out, config;  // dir: the only entry of files
   double holdout = -1, fraction = -1;
   uint64_t seed = 0;
   std::vector<std::string> train_ids;
@@ -153,7 +153,7 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
         held_out.settings, 100 * held_out.settings_error, 100 * held_out.repeat_error);
 }
 
-struct Repeated {  // the held-out test over several random parts: one part of few runs says little about an
+struct Repeated {  // the held-out test over several random parts: one small part says little about an
                    // interval
   std::vector<double> median_errors, settings_errors;  // of the held-out runs; of their settings
   std::vector<double> regrets;                         // of all runs of the sweep
@@ -249,7 +249,7 @@ void add_fit_command(CLI::App& app) {
                        ->check(number_in(0, 1))
                        ->excludes(holdout);
   fit->add_option("--seed", a->seed, "Which random part is held out")->capture_default_str();
-  fit->add_option("--splits", a->splits, "Repeat the held-out test over so many random parts")
+  fit->add_option("--splits", a->splits, "Repeat the held-out test over N random parts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   fit->add_option("--by", a->by, "What is held out: single runs, or all runs of a layout and its policy")

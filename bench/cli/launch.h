@@ -1,5 +1,5 @@
-// Ranks under an mpiexec that this process starts and stays with: to pass signals on so that the ranks have
-// time for them, and to say how the run ended where no rank is left to.
+// Runs ranks under an mpiexec of this process, which waits for it: to forward signals so that the ranks have
+// time to react, and to record the run's end where no rank could.
 //
 //   return run_ranks({"mpiexec", "-n", "2", self, "train", …}, spec.run.out);
 #pragma once
@@ -9,10 +9,10 @@
 
 namespace isobar {
 
-/// Returns the exit code: mpiexec's, or 128 + signal where one of SIGINT, SIGTERM and SIGHUP came meanwhile
-/// and the run did not end well. The first asks the ranks to stop after a step (model/engine/signals.h), the
-/// second ends them at once, a third kills. `run_dir`: where a run that ended badly without a word gets its
-/// run_end; "" = nowhere. mpiexec goes when this process does. Throws std::runtime_error when it cannot be
+/// Returns the exit code: mpiexec's, or 128 + signal where SIGINT, SIGTERM or SIGHUP came meanwhile and the
+/// run did not end well. The first signal asks the ranks to stop after a step (model/engine/signals.h), the
+/// second ends them at once, a third kills them. A run that ended badly without a record gets its run_end in
+/// `run_dir` ("" = nowhere). mpiexec dies with this process. Throws std::runtime_error when it cannot be
 /// started.
 int run_ranks(std::vector<std::string> words, const std::filesystem::path& run_dir);
 

@@ -15,8 +15,8 @@ void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
       if (::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
-        ::_exit(1);                               // the lowest is free
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file keeps up, and an abort loses no line
+        ::_exit(1);                               // gets the lowest free number
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file is current, and an abort loses no line
 }
 
 int checked_output(int code) {

@@ -25,9 +25,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kWhose = "Isobar's own engine (--engine prices others')";
-constexpr size_t kVariants = 24;  // of a search's layouts, among which ties are looked for
-constexpr size_t kTelling = 2;    // runs that are named
-constexpr int kDoesNotFit = 4;    // the exit code of out of memory
+constexpr size_t kVariants = 24;  // layouts of a search among which ties are sought
+constexpr size_t kTelling = 2;    // runs that would settle a tie, to be printed
+constexpr int kDoesNotFit = 4;    // exit code of out of memory
 
 json json_of(const Layout& l) {
   return {{"dp", l.dp},
@@ -44,7 +44,7 @@ json json_of(const Layout& l) {
           {"cp_kind", kCpKinds[l.cp_kind]}};
 }
 
-// By the placed plan, where there is one.
+// By the placed plan where there is one, else by the closed form.
 double bytes_of(const LayoutCandidate& c) {
   return c.arena > 0 ? static_cast<double>(c.arena) + c.cost.process + c.cost.nccl : c.cost.memory;
 }
@@ -127,7 +127,7 @@ json json_of(const std::vector<MemoryRung>& ladder) {
   return out;
 }
 
-// The configuration's own layout
+// Answers for the configuration's own layout.
 void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, const PredictOptions& options) {
   const MicroBatchChoice micro_batch = choose_micro_batch(given, m, options);
   const RunSpec& spec = micro_batch.spec;
@@ -139,7 +139,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
   if (q.json) {
     json j = json_of(p, spec, m);
     j["layout"] = json_of(l);
-    j["micro_batch_chosen"] = micro_batch.chosen;  // the largest that fits; else it was given
+    j["micro_batch_chosen"] = micro_batch.chosen;  // the largest that fits; else given
     if (!p.fits()) j["smallest_change"] = json_of(change), j["memory_ladder"] = json_of(ladder);
     if (q.rates) j["rates"] = rates_json(p.counts, m);
     if (has_training(q)) j["budget"] = json_of(training_of(choice_of(spec, p, m, options), q));

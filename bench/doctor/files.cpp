@@ -39,7 +39,7 @@ std::string locks_fail(const std::filesystem::path& file) {
     }
     int status = 1;
     ::waitpid(child, &status, 0);
-    return status == 0 ? "" : "locks keep nobody out";
+    return status == 0 ? "" : "locks exclude no process";
   } catch (const std::exception& e) {
     return e.what();
   }

@@ -244,7 +244,7 @@ TEST_F(Doctor, NamesAResultsDirectoryThatIsNotThere) {
 
 TEST_F(Doctor, NamesLocksThatAreNotThereAndThoseThatKeepNobodyOut) {
   for (const auto& [how, says] : std::vector<std::pair<std::string, std::string>>{
-           {"absent", "Function not implemented"}, {"idle", "locks keep nobody out"}}) {
+           {"absent", "Function not implemented"}, {"idle", "locks exclude no process"}}) {
     const Said s =
         of("results", std::string("ISOBAR_NO_LOCKS=") + how + " LD_PRELOAD=" + preload("no_locks"));
     EXPECT_EQ(s.code, 1) << how;
