@@ -1,4 +1,4 @@
-// A scheduler that answers: its commands may be there, and its controller gone.
+// A scheduler that answers: its commands may be installed while its controller is down.
 #include "bench/cluster/command.h"
 #include "bench/doctor/check.h"
 #include "model/base/program.h"
@@ -21,7 +21,7 @@ std::vector<Check> examine_scheduler() {
              submit + " is there, and " + s.ask[0] + (said.code < 0 ? " does not answer" : " fails") +
                  (why.empty() ? "" : " (" + why + ")"),
              Health::look,
-             "sweeps run on this machine; --launcher needs the controller: ask whoever runs it"}};
+             "sweeps run on this machine; --launcher needs the controller: ask its administrators"}};
   }
   return {{"scheduler", "none", Health::absent, "not needed: sweeps run on this machine"}};
 }

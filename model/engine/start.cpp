@@ -9,8 +9,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// The end of a training that has come to its last step. Where it was killed before it could say so, it is
-/// said now.
+/// The end of a training that has reached its last step. Recorded now where it was killed before it could do
+/// so.
 EndRecord end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
   if (const auto told = dir.ended()) return *told;
   EndRecord end{.status = "ok",
@@ -27,8 +27,8 @@ bool may_set_aside(const DamagedCheckpoint& e, const RunSpec& spec, const Resume
   return wish.sets_aside && !e.checkpoint.empty() && fs::equivalent(wish.from, spec.run.out, none);
 }
 
-/// What is to be resumed is checked; a damaged one is set aside first where that is wished for and where the
-/// directory that it is in is this run's, which is locked.
+/// Checks the checkpoint to resume. A damaged one is set aside first where `wish` asks for it and where it is
+/// in this run's directory, which is locked.
 std::optional<Resume> checked(const RunSpec& spec, const ResumeWish& wish) {
   if (wish.from.empty()) return std::nullopt;
   for (;;) try {
@@ -60,7 +60,7 @@ void find_start(Start& s, const RunSpec& spec, const ResumeWish& wish) {
   if (!s.over && s.dir->goes_on()) s.dir->keep_trace(step);
 }
 
-/// What rank 0 has found, everywhere.
+/// Broadcasts rank 0's findings.
 void share(Start& s, const Mpi& mpi) {
   const json told = json::parse(
       mpi.from_first(json{{"over", s.over}, {"from", s.resume ? s.resume->from.string() : ""}}.dump()));

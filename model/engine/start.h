@@ -1,4 +1,4 @@
-// What a training starts from: run.out, owned and free for it, and the checkpoint that it resumes, checked.
+// The start of a training: run.out owned and free for it, and the checkpoint to resume, verified.
 //
 //   Start start = start_of(spec, {"runs/first"}, mpi);    // on every rank; --resume runs/first
 //   if (start.over) return start.end;                     // it had come to its last step
@@ -15,26 +15,27 @@
 namespace isobar {
 
 struct Start {
-  std::optional<RunDir> dir;     // on rank 0, for as long as the training lasts
-  std::optional<Resume> resume;  // on rank 0 all of it, elsewhere the checkpoint's path
-  bool over = false;             // nothing is left to train …
-  EndRecord end;                 // … and this is how it ended, on rank 0
+  std::optional<RunDir> dir;     // on rank 0, for the whole training
+  std::optional<Resume> resume;  // all of it on rank 0, elsewhere only the checkpoint's path
+  bool over = false;             // no step is left …
+  EndRecord end;                 // … and the training ended so, on rank 0
 };
 
-/// What the command says of it. `sets_aside`: a damaged last checkpoint of run.out is renamed, and the last
-/// whole one resumed, where otherwise the error names that one.
+/// The command's options. `sets_aside`: if the last checkpoint of run.out is damaged, it is renamed and the
+/// last whole one resumed; otherwise the error names that one.
 struct ResumeWish {
   std::filesystem::path from;  // a run or a checkpoint; "": starts anew
   bool sets_aside = false;
 };
 
-/// Collective. Rank 0 looks for all: what it finds wrong is one error (ConfigError), and no other rank
-/// touches the directory before it is found right.
+/// Collective. Rank 0 checks for all, so that an error is reported once (ConfigError); the other ranks touch
+/// the directory only after it has passed.
 Start start_of(const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi);
-/// Collective: opens what is resumed, all ranks comparing its bytes, which takes long enough to be watched.
+/// Collective: opens the checkpoint. All ranks verify its bytes, long enough to need the watchdog's
+/// supervision.
 void open_resumed(Start& start, const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi,
                   const Meeting& all);
-/// What start_of() would refuse, for a process that only starts the ranks. Throws ConfigError.
+/// Throws the ConfigError of start_of(), for a process that only starts the ranks.
 void check_start(const RunSpec& spec, const ResumeWish& wish);
 
 }  // namespace isobar
