@@ -6,7 +6,7 @@ import statistics
 
 from session import MODELS, ROOT, Skip, Trouble, aim
 
-CALIBRATED_ERROR, FITTED_ERROR = 0.05, 0.03  # what is aimed at; a figure that misses is told, and no failure
+CALIBRATED_ERROR, FITTED_ERROR = 0.05, 0.03  # targets; a figure that misses is reported, and is no failure
 
 
 def predict(s, found):
@@ -73,7 +73,7 @@ def configurations(s, found):
         code, text = s.run([s.program("isobar"), "sweep", spec, "--results", results])
         if code != 0:
             raise Trouble(f"isobar sweep ended with {code}: {text.strip()[-400:]}")
-    except Trouble as e:  # out of time: what is there counts
+    except Trouble as e:  # out of time: the results so far count
         if "was stopped" not in str(e):
             raise
     wanted = 1
@@ -99,7 +99,7 @@ def configurations(s, found):
     s.row(f"{len(errors)} of {wanted} configurations", f"{100 * median:.1f} %", f"median error by calibration alone; {aim(median <= CALIBRATED_ERROR, '5 %')}")
     fitted = s.scratch / "fitted.yaml"
     code, text = s.run([s.program("isobar"), "fit", results, "--machine", s.machine, "-o", fitted, "--fraction", f"{10 / wanted if wanted > 10 else 0.5:.4f}", "--json"])
-    if code == 2:  # it says what it does not take
+    if code == 2:  # the message names the reason
         s.row("fitted to ten of them", "skipped", text.strip()[-200:])
         return
     if code != 0:

@@ -12,9 +12,9 @@ from ranks import ranks
 from session import Skip, Trouble, difference, losses, tiny, train
 from speed import ceiling, peers, steps, trace
 
-# Losses of a run on the GPU against the same run on the CPU, and of several ranks against one: largest relative
-# difference over 20 steps. fp32: the order of sums. The others: what rounding to 10, 8 and 11 bits of mantissa makes of
-# it; both sides round at the same places, but not in the same order.
+# Largest relative difference of losses over 20 steps, between GPU and CPU, and between several ranks and one.
+# fp32 differs by the order of sums; the others by rounding to 10, 8 and 11 bits of mantissa, which both sides
+# do at the same places but not in the same order.
 LOSS_TOLERANCE = {"none": 1e-4, "tf32": 2e-3, "bf16": 1e-2, "fp16": 2e-3}
 
 

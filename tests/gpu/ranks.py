@@ -9,7 +9,7 @@ from session import Skip, Trouble, difference, losses, tiny, train
 from speed import nccl_rows
 
 FP32, BF16 = 1e-4, 1e-2  # largest relative difference of 20 losses from one rank's
-# Every axis, schedule and way of context parallelism; bf16 first, because that is what is trained in.
+# Every axis, schedule and kind of context parallelism; bf16 first, because most trainings use it.
 LAYOUTS = {
     "dp2 bf16": (BF16, ["policy.amp=bf16", "layout.dp=2"]),
     "tp2 sequence parallel bf16": (BF16, ["policy.amp=bf16", "layout.tp=2", "policy.sequence_parallel=true"]),

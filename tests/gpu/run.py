@@ -121,7 +121,7 @@ def main():
             failed += state == "failed"
             result["parts"][name] = {"state": state, "seconds": round(time.monotonic() - begun, 1), "failed": session.bad} | found
             result["table"] += session.rows
-            # After each part: what is cut off later leaves what was seen.
+            # Saved after each part, so that a later cut-off loses no results.
             result |= {"provenance": session.provenance, "seconds": round(time.monotonic() - started, 1)}
             write(file, result)
     head = [(device["name"], f"{result['seconds']:.0f} s", f"commit {session.provenance.get('commit', '?')}")]

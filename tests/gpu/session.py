@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / "configs" / "models"
-# Libraries that are opened at run time, and what needs them.
+# Libraries opened at run time, and their users.
 LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "steps, modes, ops, trace, predict",
              "libcudnn.so.9": "fused attention", "libnccl.so.2": "ranks", "libcupti.so.13": "trace"}
 
@@ -35,7 +35,7 @@ class Session:
     env: dict
     scratch: pathlib.Path
     rehearse: bool
-    missing: dict           # library -> what needs it, of those that were not found
+    missing: dict           # library -> what needs it, for libraries that were not found
     deadline: float
     out: pathlib.Path
     part_ends: float = 0
@@ -120,7 +120,7 @@ def environment(bundle):
     found = {name: find_library(name) for name in LIBRARIES}
     env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "passive"}
     dirs = list(dict.fromkeys(os.path.dirname(p) for p in found.values() if p))
-    system = {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"}  # the loader looks there by itself
+    system = {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"}  # the loader's own folders
     dirs = [d for d in dirs if d not in system]
     if bundle:
         bundle = pathlib.Path(bundle).resolve()

@@ -8,15 +8,15 @@ import sys
 
 from session import MODELS, ROOT, Trouble, aim, torch_version, train
 
-# What issue and README ask for: told beside the figure, whether it is met or not. A figure that misses is no failure of
-# this script.
+# Targets of issue and README, reported beside the figure with whether they are met. A figure that misses is
+# no failure of this script.
 FASTER_THAN_TORCH, SHARE_OF_PRODUCT = 1.15, 0.60
 CASES = {"vit-1536": 4, "vit-384": 16}  # config: batch that fits into 80 GB with room, and fills the chip
-# Beside the run with graphs: without them; without products that take in other ops; GELU as cuBLASLt has it (tanh), with
-# all that it can take in, and algorithms by timing.
+# Variants of the run with graphs: without graphs; without fused products; GELU in cuBLASLt's form (tanh),
+# with all fusion and algorithms by timing.
 VARIANTS = {"without graphs": ["run.cuda_graphs=false"], "without fusion": ["run.fuse=false"],
             "timed, tanh GELU": ["run.gemm_choice=timed", "net.gelu=tanh"]}
-MOST_BESIDE = 512 << 20  # bytes on the device that no line names
+MOST_BESIDE = 512 << 20  # bytes on the device that no line accounts for
 
 
 def nccl_rows(name, run):
@@ -28,7 +28,7 @@ def nccl_rows(name, run):
         return
     told = f"planned {last['nccl_planned_bytes'] / 2**20:.0f}; its communicators alone {last['nccl_bytes'] / 2**20:.0f}; {last['mode']}"
     if after := last.get("in_use_after_first_step_bytes"):
-        # Graphs and kernels that came with the first step are in it, too.
+        # Graphs and kernels loaded in the first step are included.
         took = after - last["in_use_before_nccl_bytes"] - last["landing_bytes"]
         yield f"{name} NCCL {last['nccl']} memory", f"{took / 2**20:.0f} MiB", told
     else:
@@ -163,7 +163,7 @@ def trace(s, found):
     kinds = {"": []} if s.rehearse else {"graphs": [], "no graphs": ["run.cuda_graphs=false"]}
     for kind, more in kinds.items():
         plain, traced = [], []
-        for i in range(2):  # by turns, so that what drifts touches both
+        for i in range(2):  # alternating, so that drift affects both
             for times, file in ((plain, None), (traced, s.scratch / f"trace-{kind or 'cpu'}{i}.json")):
                 run = train(s, MODELS / f"{config}.yaml", [*sets, *more], 24, file)
                 times += [e["seconds"] - e["data_wait_s"] for e in run["steps"][-10:]]  # the traced ones, where they are

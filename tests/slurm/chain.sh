@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by tests/slurm.sh: one training over both nodes, through jobs that their time limits end. On the way its
-# submitter is killed, a node drains, the job is requeued, and a node goes down. Not one start may be lost without a
-# newer checkpoint (retries: 0), and the weights are those of one run, to the last bit. One job starts its ranks by
-# srun, on one node: PMIx' folders of two nodes of one machine would be in each other's way.
+# Sourced by tests/slurm.sh: one training over both nodes, through jobs that end by their time limits.
+# Meanwhile its submitter is killed, a node drains, the job is requeued, and a node goes down. No start may be
+# lost without a newer checkpoint (retries: 0), and the weights equal those of one run to the last bit. One
+# job starts its ranks by srun, on one node: the PMIx folders of two nodes on one machine would collide.
 chain_machine() {  # chain_machine FILE START MORE_ENVIRONMENT
   cat >"$work/$1" <<MACHINE
 inherits: $PWD/configs/machines/example-2core.yaml
@@ -10,7 +10,7 @@ cluster: {scheduler: slurm, start: $2, queue: debug, poll_s: 1, fence_s: 3, star
   max_time_s: 300, job_time_s: 300, environment: {OMP_NUM_THREADS: 1$3}}
 MACHINE
 }
-# On this disk every checkpoint takes a second longer, so that no machine is through before the limits were cut.
+# Every checkpoint takes a second longer on this disk, so that no machine finishes before the limits are cut.
 slow=", LD_PRELOAD: $SLOW_DISK, ISOBAR_SLOW_DISK: 'fsync state.json 1 1000000 *'"
 chain_machine slow.yaml openmpi "$slow"
 chain_machine slow-srun.yaml "srun, start_options: [--mpi=pmix], ranks_per_node: 2" "$slow"
@@ -31,7 +31,7 @@ trains() {  # trains WHAT: a job runs, and has written two more checkpoints
   until_true 90 "$1" has_job running
   until_true 60 "$1: checkpoints" saved_more "$(($(saved) + 1))"
 }
-cut() {  # cut: Slurm tells a job of a minute within half a minute, and ends it by then
+cut() {  # cut: Slurm signals a job of one minute within half a minute, and ends it after one
   job="$(chain_job running)"
   scontrol update jobid="$job" timelimit=1
 }
@@ -120,7 +120,8 @@ if os.path.exists(f"{work}/slurmdbd.pid"):
     rows = [line.split("|") for line in said]
     took = sum(int(s) * int(n) for _, s, n in rows)
     print(f"accounting: {books['jobs']} jobs, {books['lives']} lives, {books['node_s'] / 3600:.3g} node hours; sacct: {[r[0] for r in rows]}")
-    # A job that lost a node has another life, or, where Slurm saw it end before it saw the node down, a successor.
+    # A job that lost a node gets another life, or a successor where Slurm saw it end before it saw the node
+    # down.
     if (books["jobs"], books["lives"], books["node_s"]) != (len(jobs), 7, took) or len(jobs) > 6: wrong.append(f"accounting: {books}, and sacct says {said}")
 for w in wrong: print("WRONG:", w)
 sys.exit(len(wrong) > 0)
