@@ -1,6 +1,6 @@
 // Another engine on a machine: its step and memory for one layout, or for those that a search finds.
 //
-// const EngineOn nemo(spec, machine, {"nemo"});      // its coefficients are fitted here, once
+//   const EngineOn nemo(spec, machine, {"nemo"});      // its coefficients are fitted here, once
 //   EngineLayout one = nemo.own(spec);                 // one.answer.step.value, one.fits
 #pragma once
 #include <memory>

@@ -24,9 +24,8 @@ struct NetAndData {
   void normalised(const std::vector<NetChannel>& channels, int64_t points, const float* x, float* out) const;
 };
 
-/// `from`: a run or a checkpoint. `data`: as data.valid, "": the run's own validation data; its first
-/// `samples` (0: all) are used. A sample has the targets of `steps` steps (0: as in training). Throws
-/// ConfigError.
+/// `from`: a run or a checkpoint. `data`: as data.valid, "": the run's own validation data. `samples`: the
+/// first ones, 0: all. `steps`: targets of a sample, 0: as in training. Throws ConfigError.
 NetAndData open_net_and_data(const std::string& from, const std::string& data, int64_t samples,
                              int64_t steps = 1);
 

@@ -1,7 +1,7 @@
 // Output of each rank of a training, with every line marked by rank and host.
 //
 //   begin_rank_output("all", 3, "");          // before MPI and threads: "[rank 3 node7] step 1/6 …"
-// begin_rank_output("files", 3, "runs/x");  // runs/x/ranks/rank-0003.log, after keep_rank_output()
+//   begin_rank_output("files", 3, "runs/x");  // runs/x/ranks/rank-0003.log, after keep_rank_output()
 //   return end_rank_output(code);             // all output has arrived
 //
 // Lines go through a pipe to a separate process, which outlives the rank: a crash or an abort loses no line
@@ -19,7 +19,7 @@ namespace isobar {
 /// `folder`: how help names the place of the files.
 void add_rank_output_option(CLI::App& command, std::string& how, const std::string& folder);
 
-/// Tags and forwards all output of this process from now on. Not for `first`. Call it once.
+/// Tags and forwards all output of this process from now on; to be called once, and not with `first`.
 void begin_rank_output(const std::string& how, int rank, const std::filesystem::path& run_dir);
 /// With `files`: allows the file, once the folder is known to be this training's. Throws ConfigError when it
 /// cannot be made.

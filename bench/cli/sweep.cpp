@@ -119,7 +119,7 @@ std::string show(const nlohmann::json& j) {  // paths may not be UTF-8
   return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// `part` of the sweep's matrix, or all of it; `whole` gets the repeats of what was contended.
+// Runs `part` of the sweep's matrix, or all of it; repetitions of contended trials are added to `whole`.
 SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpec& sweep, Matrix& whole,
                      const std::optional<ClusterSpec>& cluster) {
   const SweepOptions options{.results = a.results,

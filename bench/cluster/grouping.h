@@ -1,8 +1,9 @@
 // Grouping of trials into cluster jobs, with the time that each job requests.
 //
-// for (const PlannedJob& j : plan_jobs(trials, sweep, cluster, results)) submit(j.nodes, j.time_s, …);
+//   for (const PlannedJob& j : plan_jobs(trials, sweep, cluster, results)) submit(j.nodes, j.time_s, …);
 //
-// All trials of a job need the same number of nodes, so that none holds nodes that it does not use.
+// All trials of a job need the same number of nodes, so that none holds nodes that it does not use. A chained
+// trial has no reserve in its job: it requests its remaining work, up to max_time_s, and the lead.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -26,10 +27,9 @@ struct PlannedJob {
   std::string lead_from;  // how it was computed
 };
 
-/// Groups by number of nodes, then fills jobs of about cluster.job_time_s of predicted work. The requested
-/// time leaves the longest trial its whole time limit; throws ConfigError when max_time_s does not.
-/// A chained trial needs no such reserve: its job requests its remaining work, up to max_time_s, and the
-/// lead. `results`: directory of its checkpoints.
+/// Groups by number of nodes, then fills jobs of about cluster.job_time_s of predicted work; `results` has
+/// the checkpoints. The requested time leaves the longest trial its whole time limit; throws ConfigError when
+/// max_time_s does not.
 std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
                                   const ClusterSpec& cluster, const std::filesystem::path& results);
 

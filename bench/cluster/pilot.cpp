@@ -225,9 +225,9 @@ class Pilot {
     return lost;
   }
 
-  // Waits until the trial ends or another life of this job takes over. When time is up, a chained trial is
-  // signalled and gets the lead for one more checkpoint; it is stopped if it does not end by then, other
-  // trials at once.
+  // Waits until the trial ends or another life of this job takes over. When the job must stop, a chained
+  // trial is signalled and gets the lead for one more checkpoint, after which it is stopped; other trials are
+  // stopped at once.
   Stop follow(WatchedProcess& process, const Trial& t) {
     const double patience = limits_.grace_s + kReserve_s;  // from the stop to the job's end
     Stop why = Stop::none;

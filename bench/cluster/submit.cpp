@@ -29,8 +29,7 @@ namespace fs = std::filesystem;
 constexpr int kMostFruitless = 4;
 constexpr size_t kMostTroubles = 5;   // reported: each answer may be faulty in another way
 constexpr double kSubmission_s = 30;  // after which a submission that was begun has reached the scheduler
-constexpr double kLeaving_s =
-    120;  // within which a job ends whose trials are all done (epilogs, busy schedulers)
+constexpr double kLeaving_s = 120;  // within which a job ends after its last trial (epilogs, busy schedulers)
 
 std::string new_name() {
   std::random_device random;

@@ -24,8 +24,8 @@ namespace isobar {
 
 struct ChildLimits {
   int64_t memory_bytes = int64_t{2} << 30;  // of address space, beyond what this process has
-  int64_t cpu_s = 10;                       // of processor time without progress
-  int64_t wall_s = 300;                     // without progress: a disk may be slow, but not for ever
+  int64_t cpu_s = 10;                       // of processor time between two reports of progress
+  int64_t wall_s = 300;  // between two reports of progress: a disk may be slow, but not for ever
 };
 
 /// what() says how it ended: "was ended by SIGSEGV", "takes more than 10 s of processor time".
@@ -33,7 +33,7 @@ struct ChildDied : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// An exception of `work` that is no ConfigError: its text.
+/// An exception of `work` other than ConfigError; what() is its text.
 struct ChildFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -53,8 +53,8 @@ class ChildWork {  // ends with its owner
   ~ChildWork();
   ChildWork(const ChildWork&) = delete;
   ChildWork& operator=(const ChildWork&) = delete;
-  /// Waits for what `work` returns, once. Throws the child's ConfigError, ChildFailed, ChildDied. `seen` gets
-  /// what `work` reports.
+  /// Waits, once, for the result of `work`, whose reports of progress go to `seen`. Throws the child's
+  /// ConfigError, ChildFailed, ChildDied.
   std::string answer(const ChildProgress& seen = {});
 
  private:

@@ -16,7 +16,7 @@
 
 namespace isobar {
 
-/// From here on, on the calling thread and on those that it starts.
+/// Flushes denormals on the calling thread, and on threads that it starts later.
 inline void flush_denormals() {
 #if defined(__x86_64__)
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40,

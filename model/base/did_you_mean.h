@@ -7,7 +7,7 @@
 
 namespace isobar {
 
-/// The allowed word nearest to `word` (edit distance), however far that is; "" where none is allowed.
+/// The allowed word with the least edit distance, however large; "" where none is allowed.
 std::string nearest(const std::string& word, const std::vector<std::string>& allowed);
 
 /// "did you mean 'x'?" where an allowed word is near enough, else `otherwise`.

@@ -16,8 +16,8 @@ inline double pole_to_pole(int64_t height, int64_t j) {
 }
 
 /// w_j = H cos(lat_j) / sum_i cos(lat_i) (WeatherBench 2, Rasp 2024, eq. 1), with a mean of 1. `latitudes`:
-/// degrees from the north. More than `height`: the last rows are cut off. Fewer: unknown, and rows are taken
-/// to go from +90 to -90.
+/// degrees from the north; the last rows of more than `height` are cut off, and fewer are unknown, which
+/// means +90 to -90.
 inline std::vector<double> row_weights(int64_t height, const std::vector<double>& latitudes) {
   std::vector<double> w(static_cast<size_t>(height));
   double sum = 0;

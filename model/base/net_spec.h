@@ -14,7 +14,7 @@
 
 namespace isobar {
 
-struct Images {              // fields of the weather on a grid, in and out
+struct Images {              // weather fields on a grid, as input and output
   int64_t img_height = 360;  // rows (latitude)
   int64_t img_width = 720;   // columns (longitude)
   int64_t in_channels = 20;
@@ -51,7 +51,7 @@ struct WordsSpec {          // kinds that read tokens of a vocabulary: causal at
   double norm_eps = 1e-6;
   int64_t seq_length = 2048;
   int64_t vocab_size = 50257;   // padded to a multiple of 128 * tp, as Megatron does
-  bool tie_embeddings = false;  // the head's weight is the embedding's
+  bool tie_embeddings = false;  // the head shares the embedding's weight
   double dropout = 0.0;         // of hidden states and attention weights
   int64_t tokens() const { return seq_length; }
   int64_t outputs() const { return 0; }
@@ -127,7 +127,7 @@ struct RegionalGnnSpec : Images {
   std::vector<double> upstream = {25, 50, 70, 110};     // in the same order
   double boundary_longitude = 111;                      // downstream nodes up to here are at the boundary
   int64_t neighbors = 8;                                // of a downstream node, downstream
-  int64_t boundary_neighbors = 32;                      // of a boundary node, upstream
+  int64_t boundary_neighbors = 32;                      // upstream neighbours of a boundary node
   int64_t latent_size = 256;                            // of nodes and edges
   int64_t num_gnn_layers = 12;                          // message passing steps, each with its own weights
   int64_t mlp_hidden_size = 256, mlp_num_hidden_layers = 2;
@@ -167,7 +167,7 @@ struct AuroraSpec : Images {
   std::vector<std::string> atmos_vars = {"z", "u", "v", "t", "q"};
   std::vector<int64_t> levels = {50, 100, 150, 200, 250, 300, 400, 500, 600, 700, 850, 925, 1000};  // hPa
   int64_t history = 2;                          // steps that are read
-  double lead_time = 6;                         // hours from the last of them to what is predicted
+  double lead_time = 6;                         // hours from the last input step to the prediction
   double north = 90, west = 0, spacing = 0.25;  // degrees: the grid's first row, first column, step
   int64_t patch_size = 4;                       // p, square
   int64_t embed_dim = 512;                      // D at the finest resolution, doubled at each coarser one

@@ -19,8 +19,8 @@ struct ProgramRun {
 /// Runs a program without a shell, found as program_in_path finds it.
 ProgramRun run_program(const std::vector<std::string>& argv);
 
-/// The absolute path of an executable in PATH; a name with a slash is returned as it is. Empty, relative and
-/// world-writable parts of PATH are skipped. "": not found.
+/// The absolute path of an executable in PATH, whose empty, relative and world-writable parts are skipped;
+/// "": not found. A name with a slash is returned as it is.
 std::filesystem::path program_in_path(const std::string& name);
 
 /// A file or folder of the program's own tree: beside the program, or beside the folder that holds it, each

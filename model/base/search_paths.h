@@ -6,8 +6,8 @@
 namespace isobar {
 
 /// Removes empty and relative parts from PATH, LD_LIBRARY_PATH and PYTHONPATH: they mean the working
-/// directory, whose files would be run. To be called first in main: this process and its children then use
-/// absolute folders only. The loader has read LD_LIBRARY_PATH before.
+/// directory, whose files would be run. To be called first in main, for this process and its children; only
+/// the loader has read LD_LIBRARY_PATH before.
 void keep_to_absolute_search_paths();
 /// The variables that had such parts.
 const std::vector<std::string>& relative_search_paths();

@@ -69,7 +69,7 @@ struct TrainSpec {  // train:
   // channels: as they are | mean: divided by their mean | aurora: surface and upper air apart, see below
   std::string loss_weighting = "channels";
   double surface_weight = 0.25, upper_weight = 1, data_weight = 1;  // aurora's alpha, beta and gamma
-  // mae, mse, huber: each row counts by the cosine of its latitude, with a mean of 1, as it does in the RMSE
+  // mae, mse, huber: rows are weighted by the cosine of their latitude, with a mean of 1, as in the RMSE
   bool latitude_weights = false;
   // "tp>10=3": where a target is above 10, in its own unit, its error counts three times
   std::vector<std::string> intensity;
@@ -89,7 +89,7 @@ struct TrainSpec {  // train:
   // replay_warmup_steps).
   int64_t replay_capacity = 0, replay_refresh = 10, replay_max_lead = 40;
   int64_t replay_warmup_steps = 0, replay_warmup_lead = 16;
-  std::string prediction = "state";  // state | increment: what the net adds to the newest state it reads
+  std::string prediction = "state";  // state | increment: the change of the newest input state
   double huber_delta = 1.0;          // |error| at which Huber's loss changes from square to linear
   std::string optimizer = "adam";    // adam | adamw | sgd
   double lr = 5e-4;

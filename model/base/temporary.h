@@ -23,8 +23,8 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
-/// Creates an empty file. An existing one is removed, never followed or written to: in a folder that others
-/// may write, it may be a link to any file of the user. Throws std::system_error.
+/// Creates an empty file; throws std::system_error. An existing one is removed, never followed or written to:
+/// in a folder that others may write, it may be a link to any file of the user.
 void make_anew(const std::filesystem::path& path);
 
 }  // namespace isobar

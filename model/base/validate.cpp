@@ -10,7 +10,7 @@
 
 namespace isobar {
 
-// Each key for itself, whatever the others say.
+// Checks of single values, whatever the other keys are.
 void validate_values(const RunSpec& s) {
   const SpecCheck check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };

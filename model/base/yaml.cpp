@@ -55,10 +55,10 @@ void refuse_other_encodings(const std::string& s, const std::string& file, const
 }
 
 constexpr int kDepth = 64;            // levels
-constexpr int64_t kValues = 1 << 20;  // of a file, with what its aliases repeat
+constexpr int64_t kValues = 1 << 20;  // of a file, aliases expanded
 constexpr int64_t kBytes = int64_t{64} << 20;
 constexpr size_t kKeyBytes = 256;
-constexpr size_t kFiles = 16;  // that inherit each other
+constexpr size_t kFiles = 16;  // in a chain of inheritance
 
 struct Room {  // the remaining budget of a file: a few aliases of aliases repeat one value a billion times
   int64_t values = kValues, bytes = kBytes;

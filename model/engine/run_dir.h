@@ -2,7 +2,7 @@
 // one training only. Another training is refused with the fix; a resumed one must continue from the last
 // checkpoint there, so that trainings never mix.
 //
-// RUN/result.jsonl  spec.json  checkpoints/  heartbeat  lock          and the file of --trace RUN/trace.json
+//   RUN/result.jsonl  spec.json  checkpoints/  heartbeat  lock      and the file of --trace RUN/trace.json
 //
 //   RunDir dir(spec.run.out);                    // on one process of the run
 //   dir.claim(from);                             // a checkpoint, or "": starts anew
