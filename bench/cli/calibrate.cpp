@@ -41,8 +41,8 @@ struct CalibrateArguments {
   std::string ranks_part;  // internal: this process is one of several ranks
 };
 
-// Nets whose ops cover what users run here: rows and widths from a demo net to a slice of ViT-384, and heads
-// from 32 to 96 (a narrow one has more softmax to each product).
+// Nets whose ops cover the usual range: rows and widths from a demo net to a slice of ViT-384, and heads of
+// 32 to 96 (narrow heads have more softmax for each product).
 std::vector<RunSpec> specimens() {
   std::vector<RunSpec> out;
   struct Size {
@@ -68,7 +68,7 @@ std::vector<RunSpec> specimens() {
   return out;
 }
 
-struct Scratch {  // a directory that goes away: beside the machine file, as runs are mostly on the same disk
+struct Scratch {  // a temporary directory beside the machine file, since most runs are on the same disk
   fs::path path;
   explicit Scratch(const fs::path& beside) {
     const fs::path parent = fs::absolute(beside).parent_path();
@@ -81,12 +81,12 @@ struct Scratch {  // a directory that goes away: beside the machine file, as run
     path = name;
   }
   ~Scratch() {
-    std::error_code ignored;  // nothing depends on it any more
+    std::error_code ignored;  // the result no longer depends on it
     fs::remove_all(path, ignored);
   }
 };
 
-/// Runs this program's part on several ranks under mpiexec; its JSON comes back through a file.
+/// Runs this program's part on several ranks under mpiexec; its JSON is returned through a file.
 nlohmann::json measure_on_ranks(int ranks, const fs::path& file, const std::string& config) {
   std::vector<std::string> args = mpiexec_command(ranks);
   args.insert(args.end(), {"calibrate", "-o", "-", "--ranks-part", file.string()});
@@ -99,7 +99,7 @@ nlohmann::json measure_on_ranks(int ranks, const fs::path& file, const std::stri
   return nlohmann::json::parse(read_file(file));
 }
 
-/// What a configuration, or every trial of a sweep, computes with.
+/// Specs that a configuration, or every trial of a sweep, computes.
 std::vector<RunSpec> specs_of(const std::string& config) {
   if (!load_yaml(config).contains("base")) return {load_run_spec(config)};
   std::vector<RunSpec> out;
@@ -111,7 +111,7 @@ void run_ranks_part(const std::string& file, const std::string& config) {
   const Mpi mpi;
   register_collective_cases(mpi, 1);
   register_checkpoint_cases(fs::path(file).parent_path() / "run", mpi);
-  std::vector<RunSpec> beside = specimens();  // what an op costs while the other ranks' ops run beside it
+  std::vector<RunSpec> beside = specimens();  // the cost of an op while other ranks compute too
   std::erase_if(beside, [](const RunSpec& spec) { return spec.train.global_batch != 8; });
   register_op_cases(beside, {1}, mpi.size());
   std::set<std::string> known;
@@ -122,8 +122,8 @@ void run_ranks_part(const std::string& file, const std::string& config) {
   if (mpi.rank() == 0) write_atomically(file, json_text(j));
 }
 
-// Started by a launcher on several hosts: what lies between them, added to the file that one of them has
-// written.
+// Started by a launcher on several hosts: measures the links between them, and adds them to the file that an
+// earlier calibration on one host has written.
 void run_network(const CalibrateArguments& a) {
   const Mpi mpi;
   if (mpi.ranks_on_host() == mpi.size())
@@ -174,7 +174,7 @@ void measure_shapes(const std::string& config, nlohmann::json& benchmarks, Range
                       "leave --for out");
 }
 
-/// The first run that reads fields from files, where they are on this host.
+/// The first run that reads fields from files that exist on this host.
 std::optional<RunSpec> run_with_data(const std::string& config) {
   for (const RunSpec& spec : specs_of(config)) {
     if (spec.data.train.empty() || !spec.net.images()) continue;
@@ -202,7 +202,7 @@ void write_machine(const CalibrateArguments& a, const nlohmann::json& j) {
 
 #ifdef ISOBAR_WITH_CUDA
 
-// Slices of nets as users train them on a GPU, tokens and widths in full: a block at D=384 and at D=1536.
+// Slices of nets as users train them on a GPU, with full tokens and widths: a block at D=384 and at D=1536.
 std::vector<RunSpec> device_specimens() {
   std::vector<RunSpec> out;
   struct Size {

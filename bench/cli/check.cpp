@@ -96,7 +96,7 @@ void add_check_command(CLI::App& app) {
   c->add_option("DIR", a->dir, "Results of a sweep, or of one run")->required();
   c->add_option("--reference", a->reference, "JSON lines of earlier runs")->required();
   c->add_option("--tolerance", a->tolerance, "Percent by which a step may be slower: 5 or 5%")
-      ->transform(CLI::Validator(  // "5%" is how people write it
+      ->transform(CLI::Validator(  // users write "5%"
           [](std::string& text) {
             if (text.ends_with('%')) text.pop_back();
             return std::string();

@@ -8,15 +8,14 @@
 namespace isobar {
 namespace {
 
-constexpr size_t kPlaced =
-    100;  // plans that are placed for a search; of more the closed form says the memory
+constexpr size_t kPlaced = 100;  // plans placed for a search; beyond, memory is by the closed form
 
 Known per_sample(const LayoutChoice& c, double per_rank_hour) {
   const double samples = static_cast<double>(c.spec.train.global_batch);
   return c.step.scaled(per_rank_hour * static_cast<double>(c.ranks()) / 3600 / samples);
 }
 
-// What a checkpoint holds is the net's and the optimizer's, whosever engine writes it.
+// A checkpoint's contents depend on net and optimizer, not on the engine that writes it.
 CheckpointCost checkpoint_of(LayoutModel& model, const RunSpec& spec) {
   return checkpoint_cost(spec, model.parameters(layout_of(spec)), model.machine(),
                          model.where().ranks_on_host);

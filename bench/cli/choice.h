@@ -1,5 +1,5 @@
-// A layout on a machine as whoever chooses compares it, whosever engine runs it; and the best of so many
-// accelerators.
+// A layout on a machine in the figures by which layouts are compared, whichever engine runs it; and the best
+// layouts on a number of accelerators.
 //
 //   const Chooser chooser(spec, machine, {"isobar"}, options);
 //   LayoutChoice c = chooser.own(spec);                        // the configuration's layout
@@ -28,15 +28,15 @@ struct LayoutChoice {
   int64_t ranks() const { return spec.layout.world(); }
   double score() const { return step.value / fits; }
   Known samples_per_s() const { return step.inverse(static_cast<double>(spec.train.global_batch)); }
-  /// Of a sample, by the machine file's price and power; 0: it says none.
+  /// Price of a sample, by the machine file; 0: the file has none.
   Known price() const;
   Known kwh() const;
 };
 
-/// Of a prediction for Isobar's own engine.
+/// Figures of a prediction for Isobar's own engine.
 LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m,
                        const PredictOptions& options);
-/// Of another's; MFU is by model FLOPs.
+/// Figures of another engine's prediction; MFU is by model FLOPs.
 LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m);
 
 class Chooser {
@@ -53,10 +53,10 @@ class Chooser {
  private:
   Machine machine_;
   PredictOptions options_;
-  std::unique_ptr<EngineOn> engine_;  // nullptr: Isobar's own
+  std::unique_ptr<EngineOn> engine_;  // nullptr: Isobar's own engine
 };
 
-/// The run on so many accelerators, whatever its layout.
+/// The run on this number of accelerators, whatever its layout.
 RunSpec searched(RunSpec spec, int64_t gpus);
 
 }  // namespace isobar

@@ -1,5 +1,5 @@
-// The subcommands of `isobar`. Each add_… registers one on the app; its callback does the work when it is
-// named. A ConfigError ends the program with exit code 2, any other exception with 1.
+// The subcommands of `isobar`. Each add_… registers one on the app; its callback does the work when the
+// command is given. A ConfigError ends the program with exit code 2, any other exception with 1.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -9,7 +9,7 @@ namespace isobar {
 struct SubmittedTraining;
 
 void add_plan_command(CLI::App& app);
-/// `submit`: what --launcher slurm and pbs do (bench/cli/submit_train.h).
+/// `submit`: runs --launcher slurm and pbs (bench/cli/submit_train.h).
 using Submit = std::function<int(const SubmittedTraining&)>;
 void add_train_command(CLI::App& app, Submit submit);
 void add_forecast_command(CLI::App& app);
@@ -32,7 +32,7 @@ void add_doctor_command(CLI::App& app);
 void add_machine_command(CLI::App& app);
 void add_preflight_command(CLI::App& app);
 
-/// What a callback throws to end with a certain exit code, after it has said why itself.
+/// Thrown by a callback to end with this exit code, after it has printed the reason.
 struct ExitCode {
   int code;
 };

@@ -16,7 +16,7 @@ double sigma_of(const Known& k, bool above) {
   return (above ? std::log(k.upper / k.value) : std::log(k.value / k.lower)) / kNormal80;
 }
 
-// What is paid for: of a net of words a million tokens, of others a thousand samples.
+// Unit of prices: a million tokens for nets of words, a thousand samples for others.
 struct Unit {
   const char *name, *key;
   double samples;
@@ -35,7 +35,7 @@ Cell percent(double share) {
   return std::isnan(share) ? number(kNone, 0) : text(rounded(100 * share, 0) + " %");
 }
 
-// Chances to beat the first row; not known of itself, or without prices.
+// Chances to beat the first row; unknown for that row itself, and without prices.
 struct Beats {
   double faster = kNone, cheaper = kNone;
 };
@@ -52,7 +52,7 @@ Beats beats(const ComparedRow& r, const ComparedRow& first) {
 
 double chance_less(const Known& a, const Known& b) {
   const double gap = std::log(b.value / a.value);
-  // The sides that face each other.
+  // The sides of the two intervals that face each other.
   const double sigma = std::hypot(sigma_of(a, gap >= 0), sigma_of(b, gap < 0));
   return sigma > 0 ? normal_cdf(gap / sigma) : gap > 0 ? 1 : gap < 0 ? 0 : 0.5;
 }
@@ -114,7 +114,7 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
     const Beats b = beats(r, rows.front());
     std::vector<Cell> cells{text(r.name), text(text_of(layout_of(c.spec))),
                             text(c.machine.accelerator ? c.machine.accelerator->currency : "")};
-    // Programs get all digits, people those that the interval of `k` knows.
+    // Programs get all digits, people only those that the interval of `k` supports.
     const auto add = [&](double v, const Known& k) {
       cells.push_back(std::isnan(v) ? number(kNone, 0) : Cell{rounded(v, last_place(k)), v, true});
     };

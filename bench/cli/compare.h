@@ -1,5 +1,4 @@
-// Machines side by side, or what-ifs of one beside what it is: a row each, the first is what the others are
-// compared with.
+// Machines side by side, or what-ifs of one machine: a row each, compared with the first row.
 //
 //   std::fputs(to_text(compared(rows)).c_str(), stdout);       // rounded to the intervals
 //   to_csv(compared_numbers(rows)); to_json(compared_numbers(rows));
@@ -17,24 +16,24 @@ namespace isobar {
 struct ComparedRow {
   std::string name;  // of the machine
   LayoutChoice choice;
-  std::optional<Training> training = std::nullopt;  // where its length was said
+  std::optional<Training> training = std::nullopt;  // only where its length was given
 };
 
-/// Chance that a is the smaller one, where the two err independently: their logarithms are normal.
+/// Chance that a is smaller, for independent errors and normal logarithms.
 double chance_less(const Known& a, const Known& b);
 
 /// For people.
 Table compared(const std::vector<ComparedRow>& rows);
-/// For programs: ends of intervals in columns of their own, all digits.
+/// For programs: ends of intervals in separate columns, all digits.
 Table compared_numbers(const std::vector<ComparedRow>& rows);
 
-/// A machine, and by how much the training on it is longer than the one that was asked for.
+/// A machine, and the factor by which the training on it is longer than the one asked for.
 struct Variant {
   Machine machine;
   double longer = 1;
 };
-/// Of one machine with changes (--whatif): as it is, with each of them alone and with all together. Throws
-/// ConfigError for a training's, where `q` says nothing of its length.
+/// Variants of one machine (--whatif): unchanged, with each change alone, and with all together. Throws
+/// ConfigError for a change of the training where `q` gives no length of it.
 std::vector<Variant> with_changes(const Machine& machine, const std::vector<std::string>& changes,
                                   const LayoutQuestion& q);
 

@@ -30,7 +30,7 @@ struct ConfigArguments {
   bool json = false, markdown = false;
 };
 
-// Inheritance followed, overrides made, defaults filled in, values checked.
+// With inheritance and overrides applied, defaults filled in and values checked.
 nlohmann::json resolved(const std::string& named, const std::vector<std::string>& set) {
   if (std::filesystem::is_directory(named)) {
     std::vector<std::string> problems;
@@ -79,7 +79,7 @@ void diff(const ConfigArguments& a) {
     std::fputs(to_text(t).c_str(), stdout);
 }
 
-// Keys whose name or meaning holds a text, aligned for a terminal; wide tables are for --markdown.
+// Keys whose name or meaning contains a text, aligned for a terminal; --markdown prints the wide tables.
 void print_keys(const ConfigArguments& a) {
   std::vector<SpecKey> keys;
   for (SpecKey& k : spec_keys())

@@ -1,4 +1,4 @@
-// `isobar data make | stats | inspect`: the data room on the command line.
+// `isobar data make | stats | inspect`: the data module on the command line.
 #pragma once
 #include <CLI/CLI.hpp>
 

@@ -151,7 +151,7 @@ std::string torchtitan(const RunSpec& s) {
   const PolicySpec& p = s.policy;
   if (p.zero == 1)
     refuse(s, "policy.zero", "1 is none of torchtitan's: FSDP shards gradients too", "--exclude zero=1");
-  const bool shards = p.zero >= 2 || l.cp > 1;  // cp is folded into FSDP's shards there
+  const bool shards = p.zero >= 2 || l.cp > 1;  // torchtitan folds cp into FSDP's shards
   if (l.cp > 1 && p.zero < 2)
     refuse(s, "policy.zero", "0 with cp is none of torchtitan's: it shards over dp * cp", "--fix zero=2..3");
   if (p.offload_optimizer)
@@ -167,7 +167,7 @@ std::string torchtitan(const RunSpec& s) {
   Options o("--", ' ');
   o.set("module", "llama3").set("config", titan_flavor(s, n));
   o.set("training.seq_len", n.seq_length).set("training.global_batch_size", s.train.global_batch);
-  // A pipeline cuts the local batch into its micro-batches; without one they are accumulated.
+  // With a pipeline, torchtitan cuts the local batch into micro-batches; without one it accumulates them.
   o.set("training.local_batch_size", l.pp > 1 ? samples : s.micro_batch());
   o.set("training.mixed_precision_param", p.amp == "bf16" ? "bfloat16" : "float32");
   o.set("parallelism.data_parallel_replicate_degree", shards ? 1 : l.dp);
@@ -187,7 +187,7 @@ std::string torchtitan(const RunSpec& s) {
     o.set("parallelism.pipeline_parallel_first_stage_less_layers", 0);
     o.set("parallelism.pipeline_parallel_last_stage_less_layers", 0);
   }
-  o.word("activation-checkpoint:" + p.recompute);  // its "selective" keeps more than ours
+  o.word("activation-checkpoint:" + p.recompute);  // its "selective" keeps more than Isobar's
   return o.text() + "\n";
 }
 

@@ -1,10 +1,10 @@
-// A layout as other software is told it: options of Megatron-LM, NeMo and torchtitan, a file of DeepSpeed, or
-// a configuration of Isobar.
+// A layout written for other software: options of Megatron-LM, NeMo and torchtitan, a file of DeepSpeed, or a
+// configuration of Isobar.
 //
 //   std::fputs(emitted(choice.spec, "megatron").c_str(), stdout);
 //
-// Only net, batch, layout and policy are said: data, learning rates and paths stay the user's. Throws
-// ConfigError where that software has no such thing, naming the key and what it has instead.
+// Only net, batch, layout and policy are written: data, learning rates and paths stay the user's. Throws
+// ConfigError for what that software lacks, with the key and its nearest equivalent.
 #pragma once
 #include <string>
 #include <vector>

@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-constexpr size_t kReranked = 200;  // of a search's layouts, each with other (dp, tp, cp, pp)
+constexpr size_t kReranked = 200;  // layouts of a search priced again, each with another (dp, tp, cp, pp)
 
 void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
   const auto lacks = [&](const char* key, int64_t value, bool has) {
@@ -29,7 +29,7 @@ void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
                       "use " + std::to_string(e.axes.zero.front()));
 }
 
-/// The search's space, as far as the engine has it.
+/// The search's space, as far as the engine supports it.
 SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
   space.orders = false;
@@ -39,7 +39,7 @@ SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
     return std::find(e->axes.zero.begin(), e->axes.zero.end(), z) == e->axes.zero.end();
   });
   const auto only_one = [&](bool has, LayoutAxis axis, const char* name) {
-    if (has || q.keep.only(axis)) return;  // what is fixed is refused with the engine's file (refuse_axes)
+    if (has || q.keep.only(axis)) return;  // the engine's file refuses fixed axes itself (refuse_axes)
     space.keep.add({axis, 1, 1, false, e->name + " has no " + name});
   };
   only_one(e->axes.dp, LayoutAxis::dp, "dp");
@@ -142,7 +142,7 @@ std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) 
       const EngineLayout l = parts_->layout(one);
       if (l.answer.memory.value > memory()) return;
       if (!best || l.answer.step.value < best->layout.answer.step.value) best = {{key + "=" + value}, l};
-    } catch (const ConfigError&) {  // what the net or the engine has not
+    } catch (const ConfigError&) {  // the engine or the net lacks it
     }
   };
   for (const char* recompute : {"selective", "full"}) {

@@ -1,4 +1,4 @@
-// isobar export: a run's weights as one safetensors file, for PyTorch, or to start others from.
+// isobar export: a run's weights as one safetensors file, for PyTorch, or to initialise other runs.
 #include <cstdio>
 #include <iostream>
 #include <memory>

@@ -1,4 +1,4 @@
-// The options of `isobar data` that choose of fields what data.* keys do in a run.
+// Options of `isobar data` that select fields as the data.* keys do in a run.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>

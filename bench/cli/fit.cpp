@@ -61,7 +61,7 @@ Examples:
 
 struct FitArguments {
   std::vector<std::string> files;
-  std::string dir, machine, out, config;  // dir: the only one of the files
+  std::string dir, machine, out, config;  // dir: the only entry of files
   double holdout = -1, fraction = -1;
   uint64_t seed = 0;
   std::vector<std::string> train_ids;
@@ -153,7 +153,7 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
         held_out.settings, 100 * held_out.settings_error, 100 * held_out.repeat_error);
 }
 
-struct Repeated {  // the held-out test over several random parts: one part of few runs says little about an
+struct Repeated {  // the held-out test over several random parts: one small part says little about an
                    // interval
   std::vector<double> median_errors, settings_errors;  // of the held-out runs; of their settings
   std::vector<double> regrets;                         // of all runs of the sweep

@@ -28,7 +28,7 @@ void print_scores(const char* how, const std::vector<ScoredRow>& rows) {
               100 * score_rows(rows).mape, inside, rows.size());
 }
 
-/// The table that was given, or that the logs make.
+/// The given table, or one made from the logs.
 std::string table_of(const OwnRunsQuestion& q) {
   if (std::filesystem::path(q.files.front()).extension() == ".csv") {
     if (q.files.size() > 1)
@@ -38,7 +38,7 @@ std::string table_of(const OwnRunsQuestion& q) {
     return read_file(q.files.front(), most::table);
   }
   std::vector<LoggedRun> runs;
-  // A trace is a rank's; several are of one run.
+  // A trace is one rank's; several traces are one run's.
   if (log_kind(read_file(q.files.front())) == LogKind::kineto)
     runs.push_back(read_training_log(q.files, q.config));
   else

@@ -1,4 +1,4 @@
-// Memory of measured runs on cores beside what is said of it.
+// Measured against predicted memory, for runs on cores.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,13 +8,13 @@
 namespace isobar {
 
 struct MemoryFit {
-  size_t runs = 0, same = 0;  // whose arena is known; and is planned here as it was, to the byte
-  size_t peaks = 0;           // whose processes' peak is known
-  double median_error = 0, p90 = 0, bias = 0;  // of the peak, about the plan's bytes and Coef::process
+  size_t runs = 0, same = 0;  // with a known arena; of these, with the same bytes when planned here
+  size_t peaks = 0;           // runs with a known peak of their processes
+  double median_error = 0, p90 = 0, bias = 0;  // of plan and Coef::process against that peak
 };
 MemoryFit memory_of(const std::vector<MeasuredRun>& runs, const Machine& machine);
 
-/// "Memory: …", a line or two; "": nothing is known.
+/// "Memory: …", a line or two; "": nothing was measured.
 std::string text_of(const MemoryFit& m);
 
 }  // namespace isobar

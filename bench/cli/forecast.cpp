@@ -1,4 +1,4 @@
-// isobar forecast: what a trained net says of samples, as a CF netCDF file, and how far off it is.
+// isobar forecast: a trained net's predictions of samples, as a CF netCDF file, and their errors.
 #include <omp.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class ForecastScores {  // means over samples
   void count(const float* classes, int64_t samples) {
     for (int64_t i = 0; i < samples; ++i) ++frequency_[static_cast<int64_t>(classes[i])];
   }
-  double most_frequent() const {  // share of the samples, of classes
+  double most_frequent() const {  // the most frequent class's share of the samples
     double most = 0;
     for (const auto& [of, count] : frequency_) most = std::max(most, static_cast<double>(count));
     return most / samples_;
@@ -101,7 +101,7 @@ ForecastScores write_forecasts(const Arguments& a, const NetAndData& from, int t
   const std::map<std::string, std::string> about = {{"title", "forecasts of " + checkpoint.string()},
                                                     {"source", "Isobar, net.kind " + state.spec.net.kind()},
                                                     {"history", utc_now() + " isobar forecast"}};
-  // Before there is a file, or a bar
+  // Made first, so that an error leaves neither a file nor a progress bar.
   auto net = std::make_unique<Forecaster>(checkpoint, state, std::min(a.batch, set.size()), threads);
   std::optional<ForecastFile> fields;
   std::optional<ClassFile> classes;
@@ -118,7 +118,7 @@ ForecastScores write_forecasts(const Arguments& a, const NetAndData& from, int t
       prediction(net->batch() * net->output().size()), mask(net->reads_mask() ? net->batch() * out : 0);
   for (int64_t first = 0; first < set.size();) {
     const int64_t n = std::min(a.batch, set.size() - first);
-    if (net->batch() != n)  // the last ones
+    if (net->batch() != n)  // the last batch
       net = std::make_unique<Forecaster>(*net, n, threads);
     for (int64_t i = 0; i < n; ++i)
       from.read(first + i, input.data() + i * in, target.data() + i * out,
@@ -136,7 +136,7 @@ ForecastScores write_forecasts(const Arguments& a, const NetAndData& from, int t
       scores.count(target.data(), n);
     } else {
       denormalise(state.channels.targets, points, n, prediction.data());
-      for (int64_t i = 0; i < n * out && !mask.empty(); ++i)  // nobody has judged what it says there
+      for (int64_t i = 0; i < n * out && !mask.empty(); ++i)  // masked points were never trained
         if (mask[i] == 0) prediction[i] = std::numeric_limits<float>::quiet_NaN();
       for (int64_t i = 0; i < n; ++i) {
         const float* sample = prediction.data() + i * out;

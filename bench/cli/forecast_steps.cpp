@@ -74,7 +74,8 @@ class Steps {
   }
 
  private:
-  // Of a sample: its input, the targets of all steps, what is known of the later ones; normalised
+  // Reads sample i as number b of n: its input, the targets of all steps and the known inputs of later ones,
+  // normalised.
   void read(int64_t i, int64_t b, int64_t n) {
     const NetChannels& channels = from_.state.channels;
     const auto end = channels.inputs.end() - shape_.fixed;
@@ -118,11 +119,11 @@ class Steps {
       const std::vector<float>& mask = masks_[static_cast<size_t>(k)];
       roll.step(targets_[static_cast<size_t>(k)].data(), now.data(), mask.empty() ? nullptr : mask.data());
       add(net, static_cast<size_t>(k), n);
-      const auto where_masked = [&](float x) {  // nobody has judged what the net says there
+      const auto where_masked = [&](float x) {  // masked points were never trained
         for (size_t i = 0; i < mask.size(); ++i)
           if (mask[i] == 0) now[i] = x;
       };
-      where_masked(0);  // as inputs are
+      where_masked(0);  // as masked inputs are
       if (k + 1 < shape_.steps) roll.follow(now.data(), forcings_[static_cast<size_t>(k)].data());
       denormalise(from_.state.channels.targets, points(), n, now.data());
       where_masked(std::numeric_limits<float>::quiet_NaN());

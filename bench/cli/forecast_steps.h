@@ -15,11 +15,11 @@ struct StepsQuestion {
 };
 
 struct StepScores {
-  std::vector<double> hours, loss;          // by step; NaN where files tell no times
-  std::vector<std::vector<double>> errors;  // by step and target, normalised, as a validation says them
+  std::vector<double> hours, loss;          // by step; NaN where the files give no times
+  std::vector<std::vector<double>> errors;  // by step and target, normalised, as in validations
 };
 
-/// `from`: opened with that many steps. Throws ConfigError for a net that is not rolled forward.
+/// `from`: opened with this number of steps. Throws ConfigError for a net that cannot roll out.
 StepScores forecast_steps(const StepsQuestion& q, const NetAndData& from);
 
 }  // namespace isobar

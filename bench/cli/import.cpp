@@ -107,7 +107,7 @@ void tell(const Imported& i, const std::string& file, const std::string& out) {
   if (i.runs == 0) throw ConfigError(out, "", "got no run", "see the reasons above");
 }
 
-// Which of the options a kind of file has
+// Refuses options that a file of this kind does not have.
 void refuse_others(const CLI::App& command, const std::string& kind, const std::string& own) {
   for (const char* option : {"--config", "--machine", "--only", "--collective", "--force"})
     refuse_unused(command,

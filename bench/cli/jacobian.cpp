@@ -1,4 +1,4 @@
-// isobar jacobian: how what a trained net predicts answers to what it reads, sample by sample.
+// isobar jacobian: sensitivities of a trained net's predictions to its inputs, sample by sample.
 #include "model/inference/jacobian.h"
 #include "model/base/json.h"
 
@@ -29,7 +29,7 @@ struct JacobianArguments {
   bool force = false, json = false;
 };
 
-// Which elements of a sample's prediction: every target, at one point of fields
+// Elements of a sample's prediction to differentiate: every target, of fields at one point.
 std::vector<int64_t> rows_of(const JacobianArguments& a, const SampleShape& shape) {
   const int64_t points = shape.target.height * shape.target.width;
   int64_t at = 0;
@@ -59,7 +59,7 @@ std::string units_of(const NetChannel& y, const NetChannel& x) {
   return y.units.empty() || x.units.empty() ? "" : "(" + y.units + ") / (" + x.units + ")";
 }
 
-// [outputs, inputs, H, W] of a sample in physical units
+// Converts [outputs, inputs, H, W] of a sample to physical units.
 void to_physical(const std::vector<NetChannel>& inputs, const std::vector<NetChannel>& outputs,
                  int64_t points, std::vector<float>& rows) {
   for (size_t y = 0; y < outputs.size(); ++y)

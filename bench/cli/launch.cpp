@@ -28,17 +28,17 @@ namespace {
 
 constexpr std::array kHeard = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD};
 
-// The child's side of the fork.
+// The child after fork().
 [[noreturn]] void become(const std::vector<char*>& argv, pid_t parent, const sigset_t& mask, int failure) {
   const auto give_up = [&] {
     const int error = errno;
     if (::write(failure, &error, sizeof error) < 0) ::_exit(126);
     ::_exit(127);
   };
-  // A group of its own: Ctrl-C and signals to a whole group reach this command once, through its parent.
+  // A process group of its own: Ctrl-C and signals to a whole group reach it once, through its parent.
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);       // it died before the line above took effect
+  if (::getppid() != parent) ::_exit(127);       // the parent died before prctl took effect
   const int in = ::open("/dev/null", O_RDONLY);  // a group in the background must not read the terminal
   if (in < 0 || ::dup2(in, 0) < 0) give_up();
   ::setenv(StopSignals::kStartedByTrain, "1", 1);
@@ -55,7 +55,7 @@ class Ranks {
     for (const int s : kHeard) {
       struct sigaction now {};
       ::sigaction(s, nullptr, &now);
-      if (s == SIGCHLD || now.sa_handler != SIG_IGN) sigaddset(&heard_, s);  // nohup's stays ignored
+      if (s == SIGCHLD || now.sa_handler != SIG_IGN) sigaddset(&heard_, s);  // nohup's SIGHUP stays ignored
     }
     ::sigprocmask(SIG_BLOCK, &heard_, &before_);
     start(words);
@@ -73,7 +73,7 @@ class Ranks {
       if (const int s = ::sigwaitinfo(&heard_, nullptr); s > 0 && s != SIGCHLD) pass_on(s);
     }
   }
-  int asked() const { return asked_; }  // the first signal that asked to stop; 0: none
+  int asked() const { return asked_; }  // the first signal that asked it to stop; 0: none
 
  private:
   void start(std::vector<std::string>& words) {
@@ -95,7 +95,7 @@ class Ranks {
   }
 
   void pass_on(int s) {
-    if (s == SIGTSTP) {  // Ctrl-Z: all of it sleeps until all of it goes on
+    if (s == SIGTSTP) {  // Ctrl-Z: suspend mpiexec too, until this process continues
       ::kill(pid_, SIGTSTP);
       ::raise(SIGSTOP);
       ::kill(pid_, SIGCONT);
@@ -107,8 +107,8 @@ class Ranks {
     send(count_ > 2 ? SIGKILL : count_ == 2 ? SIGTERM : s == SIGINT ? SIGUSR2 : SIGUSR1);
   }
 
-  // To mpiexec, which passes them on. Hydra passes on only some, and leaves its ranks behind when it is
-  // killed: they are on this host, and their parent's parent is its proxy.
+  // To mpiexec, which forwards them. Hydra forwards only some, and orphans its ranks when it is killed: these
+  // are signalled themselves, as descendants of mpiexec on this host.
   void send(int s) {
     if (passes_on_) {
       ::kill(pid_, s);

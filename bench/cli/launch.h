@@ -1,5 +1,6 @@
-// Ranks under an mpiexec that this process starts and stays with: to pass signals on so that the ranks have
-// time for them, and to say how the run ended where no rank is left to.
+// Runs ranks under an mpiexec of this process, which waits for it: to forward signals so that the ranks have
+// time to react, and to record the run's end where no rank could. The first SIGINT, SIGTERM or SIGHUP asks
+// the ranks to stop after a step (model/engine/signals.h), the second ends them at once, a third kills them.
 //
 //   return run_ranks(2, {"mpiexec", "-n", "2", self, "train", …}, spec.run.out);
 #pragma once

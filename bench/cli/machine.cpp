@@ -1,4 +1,4 @@
-// isobar machine: a machine file to start from, and what may stand in one.
+// isobar machine: a machine file to start from, and the keys that it may have.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

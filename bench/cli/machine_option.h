@@ -1,4 +1,4 @@
-// The option by which commands name a machine: a file, or one that comes with Isobar by its name.
+// The option that names a machine: a file, or a shipped machine by its name.
 //
 //   add_machine_option(*command, a->machine, "Machine file to predict with");
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace isobar {
 
-/// `--machine`; `path` gets the file that was meant. Throws ConfigError for a name that no machine has.
+/// `--machine`; `path` gets the file. Throws ConfigError for a name that no machine has.
 CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std::string& description);
-/// The same that may be repeated.
+/// The same option, repeatable.
 CLI::Option* add_machine_option(CLI::App& command, std::vector<std::string>& paths,
                                 const std::string& description);
 

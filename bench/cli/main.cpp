@@ -21,7 +21,7 @@ namespace {
 
 using namespace isobar;
 
-/// CLI11 would only say that a subcommand is required.
+/// CLI11's own message only says that a subcommand is required.
 void refuse_unknown_command(const CLI::App& app, char** words) {
   if (!*words || app.get_require_subcommand_min() == 0) return;
   const std::string word = *words;
@@ -33,7 +33,7 @@ void refuse_unknown_command(const CLI::App& app, char** words) {
   throw ConfigError("'" + word + "'", "", "is no command", "did you mean '" + nearest(word, known) + "'?");
 }
 
-/// What is meant by a word that the command does not take; "" where that cannot be told.
+/// A suggestion for a word that the command does not take; "" where there is none.
 std::string mend_of(const std::string& word, const CLI::App& command) {
   std::vector<std::string> options;
   for (const CLI::Option* o : command.get_options())
@@ -55,7 +55,7 @@ std::string usage_error(const CLI::App* app, const CLI::Error& e) {
     command += " " + last->get_name();
   }
   while (!what.empty() && what.back() == '\n') what.pop_back();
-  // A mistyped option is told before what is missing because of it.
+  // A mistyped option is reported before what is missing because of it.
   std::vector<std::string> unknown = app->remaining(true);
   std::stable_partition(unknown.begin(), unknown.end(),
                         [](const std::string& w) { return w.starts_with("-"); });
@@ -103,7 +103,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::RuntimeError& e) {
-    return e.get_exit_code();  // the command has said why
+    return e.get_exit_code();  // the command has printed the reason
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }

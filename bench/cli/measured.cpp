@@ -17,7 +17,7 @@ MeasuredRun measured(const RunRecord& r, Statistic statistic, const RunToRun& be
   m.step_s = r.step_s.of(statistic);
   m.step_error = step_error(r, statistic);
   m.run_to_run = between.sigma;
-  m.contended = r.contention.scattered;  // how far apart its cores lay is priced
+  m.contended = r.contention.scattered;  // the distance between its cores has a price of its own
   if (!r.on_gpu) m.arena_bytes = r.arena_bytes;
   m.peak_rss_bytes = r.peak_rss_bytes;
   if (r.provenance.is_object()) m.campaign = r.provenance.value("source", std::string());

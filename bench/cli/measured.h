@@ -1,4 +1,4 @@
-// Finished runs as the fit wants them.
+// Finished runs, prepared for the fit.
 //
 //   std::vector<MeasuredRun> runs = usable_runs("results/demo", Statistic::median, /*quiet=*/false);
 #pragma once
@@ -11,17 +11,18 @@
 
 namespace isobar {
 
-/// `between`: of all runs that it is measured beside.
+/// `between`: the scatter between all runs that this one is fitted with.
 MeasuredRun measured(const RunRecord& r, Statistic statistic, const RunToRun& between);
-/// Whether the run has a step time to fit to.
+/// True if the run has a step time to fit to.
 bool is_usable(const RunRecord& r, Statistic statistic);
-/// All of a directory; throws ConfigError when there is none. `between`, if asked for: what they were given.
+/// All usable runs of a directory; throws ConfigError when there is none. `between` gets the scatter that
+/// they were given.
 std::vector<MeasuredRun> usable_runs(const std::string& dir, Statistic statistic, bool quiet,
                                      RunToRun* between = nullptr);
 /// "repetitions of a run differ by 2.0 % (assumed: there are none)"
 std::string words_of(const RunToRun& between);
 
-/// --statistic, the same for all commands that know one.
+/// --statistic, shared by all commands that take it.
 CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::string& more = "");
 
 }  // namespace isobar

@@ -1,5 +1,4 @@
-// The words of a command that runs this very program on several ranks of this host. For execv: no shell is
-// involved.
+// The command line that runs this program on several ranks of this host, for execv: no shell is involved.
 #pragma once
 #include <unistd.h>
 
@@ -19,7 +18,7 @@ inline std::vector<std::string> mpiexec_command(int64_t ranks) {
   if (n < 0) throw std::runtime_error("cannot find the path of this program");
   std::vector<std::string> args = {mpiexec_of(Mpi::version()), "-n", std::to_string(ranks)};
   if (mpi_family(Mpi::version()) == "Open MPI") {
-    // Every rank manages its own threads; more ranks than cores are legal on a laptop.
+    // Ranks manage their own threads; more ranks than cores must work on a laptop.
     args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
     if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
   }
@@ -27,7 +26,7 @@ inline std::vector<std::string> mpiexec_command(int64_t ranks) {
   return args;
 }
 
-/// What execv wants; points into `args`.
+/// argv for execv; points into `args`.
 inline std::vector<char*> argv_of(std::vector<std::string>& args) {
   std::vector<char*> argv;
   argv.reserve(args.size() + 1);

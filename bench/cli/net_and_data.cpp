@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-// The checkpoint's own data: what it was validated on, or other files, normalised as in training.
+// The spec with other data, or with its own validation data, normalised as in training.
 RunSpec with_data(RunSpec s, const std::string& from, const std::string& data, int64_t samples) {
   if (!data.empty()) s.data.valid = data;
   if (s.data.train.empty())
@@ -24,7 +24,7 @@ RunSpec with_data(RunSpec s, const std::string& from, const std::string& data, i
   return s;
 }
 
-// The net's channels in the net's order, by name where both sides have names of files
+// Checks that the data have the net's channels in its order, by name where both sides have names.
 void check_channels(const CheckpointState& state, const Dataset& set, const std::string& checkpoint) {
   const ChannelNames have = set.channels();
   const auto same = [&](const std::vector<NetChannel>& want, const std::vector<std::string>& got,
@@ -53,7 +53,7 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
                       "train it again, or resume it for a step");
   n.state.spec = with_data(n.state.spec, from, data, samples);
   const bool own = n.state.channels.known();
-  if (own && !n.state.spec.data.valid.empty()) n.state.spec.data.train.clear();  // may be gone
+  if (own && !n.state.spec.data.valid.empty()) n.state.spec.data.train.clear();  // may no longer exist
   require_data(n.state.spec);
   const DataSpec& d = n.state.spec.data;
   RunSpec rolled = n.state.spec;
@@ -77,7 +77,7 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
 
 void NetAndData::read(int64_t i, float* input, float* target, float* mask) const {
   if (set->shape().masked) {
-    std::vector<float> unread;  // the caller's nets of one step have no further tensors
+    std::vector<float> unread;  // nets of one step have no further tensors
     std::vector<float*> to;
     for (const SampleTensor& t : set->tensors())
       to.push_back(t.name == "input"          ? input
@@ -94,7 +94,7 @@ void NetAndData::read(int64_t i, float* input, float* target, float* mask) const
   } else {
     set->read(i, input, target);
   }
-  if (!set->target_statistics().mean.empty()) return;  // of a checkpoint that does not say how
+  if (!set->target_statistics().mean.empty()) return;  // older checkpoints lack the target statistics
   const FieldShape in = set->shape().input, out = set->shape().target;
   normalised(state.channels.inputs, in.height * in.width, input, input);
   normalised(state.channels.targets, out.height * out.width, target, target);

@@ -15,7 +15,7 @@ Offloaded searched_with(const RunSpec& spec, const Machine& machine, const Searc
   Offloaded out{std::move(what), std::move(set), {}, {}};
   try {
     out.best = search(spec, machine, {.top = 1, .space = space}).best.front();
-  } catch (const ConfigError& e) {  // what is fixed forbids it, or it does not fit either
+  } catch (const ConfigError& e) {  // a fixed key forbids it, or it does not fit either
     out.why = e.what();
   }
   return out;

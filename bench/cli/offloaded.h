@@ -1,5 +1,5 @@
-// What a search finds where the optimizer's moments, and with ZeRO 3 the parameters, wait in host memory:
-// less of the accelerator's, for transfers a step.
+// Searches with the optimizer's moments, and with ZeRO 3 the parameters, offloaded to host memory: less
+// accelerator memory, more transfers a step.
 //
 //   for (const Offloaded& o : offloaded(spec, machine, space))  // the best of each, or why there is none
 #pragma once
@@ -17,7 +17,7 @@ struct Offloaded {
   std::optional<LayoutCandidate> best;  // none: `why`
   std::string why;
 };
-/// Those that `spec` does not ask for itself. Its layout says how many accelerators.
+/// Offloads that `spec` does not use already. Its layout gives the number of accelerators.
 std::vector<Offloaded> offloaded(const RunSpec& spec, const Machine& machine, const SearchSpace& space);
 std::string to_text(const std::vector<Offloaded>& all);
 nlohmann::json to_json(const std::vector<Offloaded>& all);

@@ -45,8 +45,8 @@ struct OpenArguments {
   PageServerOptions options;
 };
 
-// The browser is sent through a file that only this user can read: the words of a process, where an address
-// with its token would stand, are everybody's to read.
+// The browser is sent through a file that only this user can read: command lines are public, and the page's
+// address holds a token.
 class Browser {
  public:
   void open(const std::string& url) {

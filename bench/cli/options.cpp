@@ -23,7 +23,7 @@ CLI::Validator number_that(const std::string& shown, const std::string& refusal,
   return v;
 }
 
-// A number above 0 and what stands behind it, which multiplies it.
+// A number above 0 followed by a unit, which multiplies it.
 CLI::Validator scaled(const std::string& shown, const std::string& refusal,
                       std::vector<std::pair<std::string, double>> units) {
   CLI::Validator v(shown);

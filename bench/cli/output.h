@@ -1,4 +1,4 @@
-// Standard output as every command needs it: what cannot be written is an error, not a success.
+// Standard output of every command: output that cannot be written is an error.
 //
 //   open_standard_streams();          // first thing in main()
 //   return checked_output(run());     // last thing
@@ -11,8 +11,8 @@ namespace isobar {
 /// written beyond the limit on file sizes is an error, not the process' end.
 void open_standard_streams();
 
-/// Flushes. Where something was not written it says so and returns 1, or 141 in silence if a reader has gone
-/// (`| head`), as a shell shows a command that SIGPIPE ended; a code other than 0 stays.
+/// Flushes. Lost output is reported and returns 1, or silently 141 if a reader has gone (`| head`), as a
+/// shell reports a death by SIGPIPE; a code other than 0 is kept.
 int checked_output(int code);
 
 }  // namespace isobar

@@ -65,7 +65,7 @@ void print(const FoldedPlan& f, bool totals_only) {
     std::printf("  %-22s  %15ld bytes (host memory, outside the arena)\n", "replay", m.replay);
 }
 
-/// Which of many equal parts were planned, if not all.
+/// The equal parts that were planned in place of all, if not all were.
 std::string folded_text(const FoldedPlan& f, const RunSpec& all) {
   if (f.rounds == 0) return "";
   const auto str = [](int64_t v) { return std::to_string(v); };
@@ -75,7 +75,7 @@ std::string folded_text(const FoldedPlan& f, const RunSpec& all) {
          round + " of each chunk " + str(f.rounds) + " times; totals and memory are of all";
 }
 
-/// What was held against one another, if it was not all ranks.
+/// The parts that were checked against one another, if not all ranks were.
 std::string checked_text(const RunSpec& all, const RunSpec& part) {
   if (part.layout.world() == all.layout.world() && part.micro_batches() == all.micro_batches()) return "";
   return "all " + std::to_string(all.layout.world()) +

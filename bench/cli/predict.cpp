@@ -88,7 +88,7 @@ struct PredictArguments {
 
 RunSpec spec_of(const PredictArguments& a) {
   if (a.ranks == 0) return load_run_spec(a.config, a.set);
-  // As `isobar train --ranks`: data parallelism takes the ranks that the other axes leave.
+  // As in `isobar train --ranks`, data parallelism takes the ranks that the other axes leave.
   std::vector<std::string> set = a.set;
   const RunSpec given = load_run_spec(a.config, [&] {
     std::vector<std::string> one = set;
@@ -106,7 +106,7 @@ RunSpec spec_of(const PredictArguments& a) {
   return load_run_spec(a.config, set);
 }
 
-// Whether somebody has said what computes; else the machine file does.
+// True if the user names the device; otherwise the machine file does.
 bool names_device(const PredictArguments& a) {
   const nlohmann::json j = load_yaml(a.config);
   if (j.is_object() && j.contains("run") && j["run"].is_object() && j["run"].contains("device")) return true;
@@ -120,7 +120,7 @@ PredictOptions options_of(const PredictArguments& a, const RunSpec& spec) {
           .device_workspace = [&spec] { return gpu_workspace(spec); }};
 }
 
-// A row of each machine and number of accelerators; those without an answer are said beside the others.
+// A row for each machine and number of accelerators; those without an answer are reported beside them.
 std::vector<ComparedRow> side_by_side(const std::vector<Variant>& machines, const RunSpec& given,
                                       const PredictArguments& a, const LayoutQuestion& q, json& none,
                                       Unanswered& unanswered) {
@@ -191,7 +191,7 @@ void answer_schedule(const Machine& m, const RunSpec& spec, const PredictArgumen
     std::printf("  assumed: %s\n", all.front().training.assumed.c_str());
 }
 
-// `user`: what was set by hand, which a search keeps to.
+// `user`: keys set by the user, which a search keeps.
 void run_predict(PredictArguments a, const std::vector<std::string>& user) {
   RunSpec spec = spec_of(a);
   std::vector<Machine> machines;
@@ -214,7 +214,7 @@ void run_predict(PredictArguments a, const std::vector<std::string>& user) {
   }
   const std::vector<Variant> changed = with_changes(machines.front(), a.what_if, question);
   const Machine& m = changed.back().machine;
-  if (changed.size() > 1) {  // what is answered first has all of the changes
+  if (changed.size() > 1) {  // the first answer has all of the changes
     question.tokens *= changed.back().longer;
     question.samples *= changed.back().longer;
   }
@@ -384,7 +384,7 @@ void add_predict_command(CLI::App& app) {
       a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));
     }
     const std::vector<std::string> user = a->set;
-    if (searches) {  // the file's own layout is not asked for, what the user sets is
+    if (searches) {  // the user's settings are kept, but not the file's own layout
       a->set = {"layout.dp=1",          "layout.tp=1",         "layout.cp=1",
                 "layout.pp=1",          "layout.vpp=1",        "layout.order=tp-cp-dp-pp",
                 "policy.micro_batch=0", "policy.schedule=1f1b"};

@@ -93,7 +93,7 @@ void one_layout(const RunSpec& given, const EngineOn& on, const Machine& m, cons
     if (large) print_change(change);
     if (has_training(q)) std::printf("\n  %s\n", text_of(training_of(choice_of(l, on, m), q), m).c_str());
   }
-  // What other engines need is known to a factor: only what is surely too much ends with the exit code.
+  // Memory of other engines is known only to a factor: only a certain excess ends with the exit code.
   if (l.answer.memory.lower > on.memory()) {
     std::fprintf(stderr, "isobar: does not fit: a rank needs %.3g GB or more of %.3g\n",
                  1e-9 * l.answer.memory.lower, 1e-9 * on.memory());
@@ -112,7 +112,7 @@ void print_ranked(const std::vector<EngineLayout>& ranked, size_t shown, double 
       1e-9 * memory);
 }
 
-/// Among so many of the best, those that are the same within what is known.
+/// The best layouts that cannot be distinguished within their uncertainty.
 Ties ties_of(const EngineOn& on, const std::vector<EngineLayout>& ranked) {
   constexpr size_t kVariants = 24;
   return on.ties(

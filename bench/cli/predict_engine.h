@@ -4,9 +4,9 @@
 
 namespace isobar {
 
-/// Prints the answer. Throws ConfigError for what engine, net or machine cannot take. Of several numbers of
-/// accelerators one without an answer is said beside the others. Ends with exit code 4 (CLI::RuntimeError)
-/// where all of the memory's interval is more than there is.
+/// Prints the answer. Throws ConfigError for what engine, net or machine cannot take; a number of
+/// accelerators without an answer is reported beside the others. Ends with exit code 4 (CLI::RuntimeError)
+/// where the whole interval of the memory is more than there is.
 void answer(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
             const EngineQuestion& engine);
 

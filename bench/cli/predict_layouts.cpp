@@ -45,7 +45,7 @@ json json_of(const Layout& l) {
           {"cp_kind", kCpKinds[l.cp_kind]}};
 }
 
-// By the placed plan, where there is one.
+// By the placed plan where there is one, else by the closed form.
 double bytes_of(const LayoutCandidate& c) {
   return c.arena > 0 ? static_cast<double>(c.arena) + c.cost.process + c.cost.nccl : c.cost.memory;
 }
@@ -128,7 +128,7 @@ json json_of(const std::vector<MemoryRung>& ladder) {
   return out;
 }
 
-// The configuration's own layout
+// Answers for the configuration's own layout.
 void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, const PredictOptions& options) {
   const MicroBatchChoice micro_batch = choose_micro_batch(given, m, options);
   const RunSpec& spec = micro_batch.spec;
@@ -140,7 +140,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
   if (q.json) {
     json j = json_of(p, spec, m);
     j["layout"] = json_of(l);
-    j["micro_batch_chosen"] = micro_batch.chosen;  // the largest that fits; else it was given
+    j["micro_batch_chosen"] = micro_batch.chosen;  // the largest that fits; else given
     if (!p.fits()) j["smallest_change"] = json_of(change), j["memory_ladder"] = json_of(ladder);
     if (q.rates) j["rates"] = rates_json(p.counts, m);
     if (has_training(q)) j["budget"] = json_of(training_of(choice_of(spec, p, m, options), q));

@@ -16,14 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kAllAxes = 2000;  // more (dp, tp, cp, pp) than a search has
+constexpr size_t kAllAxes = 2000;  // more than the (dp, tp, cp, pp) of any search
 
 struct Spot {
   Layout layout;
   double seconds = 0, bytes = 0, fits = 1;
 };
 
-// The best of each (dp, tp, cp, pp), as the engine asked for runs them.
+// The best of each (dp, tp, cp, pp), as the requested engine runs them.
 std::vector<Spot> spots_of(const Chooser& chooser, const RunSpec& spec, int64_t gpus, LayoutQuestion q) {
   q.top = kAllAxes;
   std::vector<Spot> out;
@@ -54,7 +54,7 @@ Figure heat_map(const std::vector<Spot>& spots) {
     if (!at || s.seconds / s.fits < at->seconds / at->fits) at = &s;
   }
   json rows = json::array();
-  double middle = 0;  // of the colours, which are of log step time
+  double middle = 0;  // of the colour scale, over log step time
   for (const auto& [axes, s] : best) {
     rows.push_back(row_of(*s));
     middle += std::log(s->seconds) / static_cast<double>(best.size());
@@ -166,7 +166,7 @@ void write_search_page(const std::filesystem::path& out, const Chooser& chooser,
   const int64_t gpus = q.gpus.front();
   const std::vector<Spot> spots = spots_of(chooser, spec, gpus, q);
   std::vector<int64_t> numbers = q.gpus;
-  if (numbers.size() == 1)  // what is around it
+  if (numbers.size() == 1)  // its neighbours
     for (const int64_t n : {gpus / 4, gpus / 2, gpus * 2, gpus * 4})
       if (n > 0) numbers.push_back(n);
   std::sort(numbers.begin(), numbers.end());
@@ -176,7 +176,7 @@ void write_search_page(const std::filesystem::path& out, const Chooser& chooser,
   one.top = 1;
   for (const int64_t n : numbers) try {
       curve.push_back(chooser.best(spec, n, one).front());
-    } catch (const ConfigError& e) {  // said on the page by its absence, and here
+    } catch (const ConfigError& e) {  // reported here, and missing on the page
       std::fprintf(stderr, "isobar: %s\n", e.what());
     }
   std::vector<ComparedRow> rows;

@@ -9,8 +9,8 @@
 
 namespace isobar {
 
-/// Of the first number of accelerators the best of each (dp, tp, cp, pp), and how the numbers scale; of one
-/// number those around it. Says where the page is; throws ConfigError where no layout fits.
+/// The best of each (dp, tp, cp, pp) on the first number of accelerators, and scaling over the numbers; for a
+/// single number, scaling around it. Prints the page's place; throws ConfigError where no layout fits.
 void write_search_page(const std::filesystem::path& out, const Chooser& chooser, const RunSpec& spec,
                        const LayoutQuestion& q);
 void write_machines_page(const std::filesystem::path& out, const std::string& title,

@@ -1,6 +1,6 @@
-// isobar preflight: a few seconds on every node of an allocation, before the first trial: matrix rate, copy
-// bandwidth, and links between pairs of nodes (bench/cluster/preflight.h). One rank a node; rank 0 writes
-// what all measured.
+// isobar preflight: a short check of every node of an allocation before the first trial: matrix rate, copy
+// bandwidth, and links between pairs of nodes (bench/cluster/preflight.h). One rank a node; rank 0 writes all
+// results.
 #include <mpi.h>
 #include <omp.h>
 
@@ -21,9 +21,9 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kRounds = 15;  // of pairs; enough to tell a node from its partners
+constexpr int64_t kRounds = 15;  // of pairs; enough to tell a slow node from its partners
 
-// Bytes a second both ways with each partner; 0 where this rank rested.
+// Bytes a second in both directions with each partner; 0 where this rank had none.
 std::vector<double> link_rates(int rank, int size) {
   std::vector<double> rates(static_cast<size_t>(std::min(kRounds, rounds_of(size))));
   for (size_t round = 0; round < rates.size(); ++round) {
@@ -40,7 +40,7 @@ void run_preflight(const std::string& file) {
     throw ConfigError("isobar preflight", "", "measures a rank on each node",
                       "start it with mpiexec or srun");
   const Mpi mpi;
-  omp_set_num_threads(omp_get_num_procs());  // the node's, whatever the trials may use
+  omp_set_num_threads(omp_get_num_procs());  // all of the node's, whatever the trials use
   char host[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
   MPI_Get_processor_name(host, &length);

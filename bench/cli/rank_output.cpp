@@ -26,12 +26,12 @@ namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int64_t kPatience_s = 5;        // for a reader that does not take what it is given
-constexpr size_t kLongestLine = 1 << 16;  // more is cut into several
+constexpr int64_t kPatience_s = 5;        // for a reader that does not take its output
+constexpr size_t kLongestLine = 1 << 16;  // a longer line is split
 
-// ---- the process that sends lines on
+// ---- the process that forwards lines
 
-/// A place that lines go to; given up, with one word on `complaints`, when it takes no more.
+/// A destination of lines; abandoned, with one message on `complaints`, when it takes no more.
 class Sink {
  public:
   Sink() = default;
@@ -56,7 +56,7 @@ class Sink {
     fd_ = -1;
     failed_ = true;
     const std::string text = "isobar: " + name_ + ": cannot be written: " + why + "\n";
-    if (::write(complaints_, text.data(), text.size()) < 0) complaints_ = -1;  // nobody is left to tell
+    if (::write(complaints_, text.data(), text.size()) < 0) complaints_ = -1;  // cannot be reported
   }
 
   int fd_ = -1, complaints_ = -1;
@@ -65,10 +65,10 @@ class Sink {
 };
 
 struct RankStream {
-  int from = -1;          // the pipe's end
-  Sink console = {};      // closed: only the file is given its lines
-  bool tagged = false;    // on the console
-  std::string rest = {};  // of a line that has not ended
+  int from = -1;          // read end of the pipe
+  Sink console = {};      // closed: lines go only to the file
+  bool tagged = false;    // for the console
+  std::string rest = {};  // an unfinished line
 };
 
 class Forwarder {
@@ -85,7 +85,7 @@ class Forwarder {
       for (size_t i = 0; i < streams_.size(); ++i)
         if (p[i].revents) take(streams_[i]);
     }
-    // The training was refused, and its folder may be another's: nothing that was said is lost for that.
+    // The training was refused and its folder may be another's: print the held lines, so that none is lost.
     for (const Held& h : held_)
       if (!h.shown) streams_[1].console.write(tag_ + h.line);
     return streams_[0].console.failed() || streams_[1].console.failed() || file_.failed() ? 1 : 0;
@@ -127,7 +127,7 @@ class Forwarder {
   }
 
   void pass(RankStream& s, const std::string& line) {
-    s.console.write(s.tagged ? tag_ + line : line);  // in one write: the lines of ranks do not mix
+    s.console.write(s.tagged ? tag_ + line : line);  // in one write, so that lines of ranks do not mix
     if (go_ >= 0)
       held_.push_back({line, s.console.open()});
     else
@@ -137,9 +137,9 @@ class Forwarder {
   const std::string tag_;
   const fs::path path_;
   std::array<RankStream, 2> streams_;
-  int go_;  // a byte from here: the file may be made; -1: there is none, or it is made
+  int go_;  // a byte from here allows the file; -1: there is none, or it is made
   Sink file_;
-  std::vector<Held> held_;  // until then
+  std::vector<Held> held_;  // lines until then
 };
 
 // ---- the rank's side
@@ -150,7 +150,7 @@ struct Forwarding {
   fs::path file;
 };
 
-std::optional<Forwarding>& forwarding() {  // one a process, as its standard output is
+std::optional<Forwarding>& forwarding() {  // one a process, as standard output is
   static std::optional<Forwarding> f;
   return f;
 }
@@ -175,7 +175,7 @@ void wait_for(const Done& done) {
 }
 
 [[noreturn]] void forward(const std::string& how, int rank, const fs::path& file, int out, int err, int go) {
-  ::setpgid(0, 0);  // what ends the rank, and all of its group, is not meant for its last words
+  ::setpgid(0, 0);  // must outlive a kill of the rank's group, to forward its last words
   for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2, SIGPIPE}) ::signal(s, SIG_IGN);
   const bool all = how == "all", first = rank == 0;
   Sink console_out, console_err(STDERR_FILENO, "standard error", STDERR_FILENO);

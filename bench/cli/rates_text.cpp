@@ -9,8 +9,8 @@ namespace isobar {
 namespace {
 
 struct RateLine {
-  std::string name, unit, source;          // unit: of the amount
-  double amount, price, seconds, of_peak;  // of_peak: 0 where there is none
+  std::string name, unit, source;          // unit: the amount's
+  double amount, price, seconds, of_peak;  // of_peak: 0 where there is no peak
 };
 
 std::vector<RateLine> lines_of(const Counts& counts, const Machine& m) {

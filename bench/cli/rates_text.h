@@ -1,5 +1,5 @@
-// What a prediction multiplies: the step's amounts, the prices that the machine file has for them, and where
-// those prices are from. `isobar predict --rates` prints it under the terms.
+// The factors of a prediction: the step's amounts, the machine file's prices for them, and the sources of
+// those prices. `isobar predict --rates` prints it under the terms.
 //
 //   print_rates(prediction.counts, machine);
 //   nlohmann::json j = rates_json(prediction.counts, machine);
@@ -10,8 +10,8 @@
 
 namespace isobar {
 
-/// `counts`: of the slowest rank's step, hidden or not, so that the lines need not add up to the step.
-/// Largest first; of prices of calls, FLOPs and bytes only.
+/// `counts`: of the slowest rank's step, hidden time included, so the lines need not add up to the step.
+/// Largest first; prices of calls, FLOPs and bytes only.
 void print_rates(const Counts& counts, const Machine& machine);
 nlohmann::json rates_json(const Counts& counts, const Machine& machine);
 

@@ -120,7 +120,7 @@ void add_report_command(CLI::App& app) {
       print_json(r);
     else
       print_text(r, !a->no_figures);
-    // A missing Python was said above; anything else that kept render.py from drawing is a failure.
+    // A missing Python was reported above; any other reason that kept render.py from drawing is a failure.
     if (!r.drawn && r.not_drawn.starts_with("render.py failed")) throw CLI::RuntimeError(1);
   });
 }

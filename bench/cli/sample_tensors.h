@@ -1,4 +1,4 @@
-// All tensors of a sample, by name: its input, its targets ("target" and on), what is known later.
+// All tensors of a sample, by name: input, targets ("target", "target+1" …) and inputs known in advance.
 //
 //   SampleTensors sample(set);   sample.read(i);   sample[step_tensor("target", 2)]
 #pragma once
@@ -24,7 +24,7 @@ class SampleTensors {
 
  private:
   const Dataset& set_;
-  std::map<std::string, std::vector<float>> tensors_;  // nodes stay where they are
+  std::map<std::string, std::vector<float>> tensors_;  // std::map: pointers into it stay valid
   std::vector<float*> places_;
 };
 

@@ -25,7 +25,7 @@ std::string three(double v) {
   return text;
 }
 
-// The chance that what is known so lies below a bound.
+// The chance that `k` lies below a bound.
 double chance_below(const Known& k, double bound) {
   return bound > 0 && k.value > 0 ? chance_less(k, {bound, bound, bound}) : 1;
 }
@@ -53,7 +53,7 @@ Training training_of(const LayoutChoice& c, const LayoutQuestion& q) {
   Training t;
   const Machine& m = c.machine;
   const double steps = std::ceil(samples_of(c.spec, q) / static_cast<double>(c.spec.train.global_batch));
-  double slowest = 1, fastest = 1;  // useful shares at the ends of the checkpoint's own interval
+  double slowest = 1, fastest = 1;  // useful shares at the ends of the interval of the checkpoint's time
   if (m.accelerator) {
     const bool told = m.accelerator->mtbf_hours > 0;
     t.mtbf_hours = (told ? m.accelerator->mtbf_hours : kMtbfHours) / static_cast<double>(c.ranks());
@@ -70,7 +70,7 @@ Training training_of(const LayoutChoice& c, const LayoutQuestion& q) {
     t.assumed += (t.assumed.empty() ? "" : ", ") + three(kRestartSeconds) + " s to restart";
     for (const std::string& a : c.checkpoint.assumed) t.assumed += ", " + a;
   }
-  // Steps and checkpoints err independently: logarithms add up in squares.
+  // Steps and checkpoints err independently: their logarithms add in squares.
   const auto end = [](double step, double share) {
     return std::exp(std::hypot(std::log(step), std::log(share)));
   };
@@ -117,10 +117,10 @@ std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, con
       one.top = 1;
       all.push_back(scheduled(chooser.best(spec, gpus, one).front(), q));
       return &all.back();
-    } catch (const ConfigError& e) {  // too few for the net, or no divisor of the batch: the next may do
+    } catch (const ConfigError& e) {  // too few for the net, or not a divisor of the batch: go on
       why = e.what();
       bad = bad || dynamic_cast<const DoesNotFit*>(&e) == nullptr;
-      if (!q.gpus.empty()) std::fprintf(stderr, "isobar: %s\n", e.what());  // who named it wants to know
+      if (!q.gpus.empty()) std::fprintf(stderr, "isobar: %s\n", e.what());  // the user asked for this number
       return nullptr;
     }
   };

@@ -1,5 +1,5 @@
-// What a whole training takes: days, price and energy with their intervals, what failures cost of it, and
-// which number of accelerators makes a deadline or a budget.
+// Figures of a whole training: days, price and energy with their intervals, the share lost to failures, and
+// the number of accelerators that meets a deadline or a budget.
 //
 //   const Training t = training_of(choice, question);    // t.days, t.price, t.kwh: all with failures counted
 //   schedule(chooser, spec, question)                    // the table of numbers, the fewest marked
@@ -14,10 +14,10 @@
 namespace isobar {
 
 struct Training {
-  Known days, gpu_hours, price, kwh;  // price, kwh: 0 where the machine file says none
+  Known days, gpu_hours, price, kwh;  // price, kwh: 0 where the machine file has none
   double mtbf_hours = 0;              // of the whole job
-  double every_s = 0, useful = 1;     // perfmodel/failures.h; on cores nothing is said to fail
-  std::string assumed;                // of failures and storage, what the machine file does not say
+  double every_s = 0, useful = 1;     // perfmodel/failures.h; cores are assumed not to fail
+  std::string assumed;                // failures and storage that the machine file does not give
 };
 bool has_training(const LayoutQuestion& q);
 Training training_of(const LayoutChoice& c, const LayoutQuestion& q);
@@ -28,13 +28,13 @@ nlohmann::json json_of(const Training& t);
 struct Scheduled {
   LayoutChoice choice;
   Training training;
-  double in_time = 1, in_budget = 1;  // chances; 1 where none is asked for
+  double in_time = 1, in_budget = 1;  // chances; 1 without a limit
   double both() const { return in_time < in_budget ? in_time : in_budget; }
 };
-/// The best layout of each number, fewest accelerators first: of question.gpus or, where it has none, of
-/// doublings from one host on until a deadline is made 9 times in 10, and of the eighths below that one.
-/// Numbers without an answer are left out, and said where they were asked for; throws DoesNotFit where there
-/// is none at all.
+/// The best layout of each number of accelerators, fewest first. Without question.gpus the numbers are
+/// doublings from one host until a deadline is met 9 times in 10, and the eighths below the last. Numbers
+/// without an answer are left out, and reported where they were asked for; throws DoesNotFit where none has
+/// one.
 std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, const LayoutQuestion& q);
 Table schedule_table(const std::vector<Scheduled>& all, const LayoutQuestion& q);
 /// "fewest that make it more likely than not: 512 …"

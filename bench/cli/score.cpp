@@ -118,7 +118,7 @@ void print_line(const std::string& name, int refused, const Scores& s) {
   std::printf("\n");
 }
 
-/// Rows whose interval is wide mostly because something of them was in no run of the fit.
+/// Rows whose interval is wide mostly because the fit has no run with one of their properties.
 void print_news(const std::vector<ScoredRow>& rows) {
   std::map<std::string, std::vector<double>> widths;
   for (const ScoredRow& r : rows)
@@ -233,7 +233,7 @@ void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
       out.campaigns.size(), 100 * out.median_mape, 100 * out.coverage, 100 * out.least, out.width);
 }
 
-/// What the first rows of a campaign are worth, by how many are given.
+/// Accuracy by the number of a campaign's rows that are given to the fit.
 void print(const std::vector<std::pair<int, CampaignsOut>>& few, const char* what, const ScoreArguments& a) {
   if (few.empty()) return;
   if (!a.json)
@@ -283,7 +283,7 @@ JudgeOptions options_of(const ScoreArguments& a) {
 struct Scoreboard {
   Library tables;
   std::vector<CollectiveTable> collectives;
-  std::map<const ChipSpec*, std::unique_ptr<ChipSpec>> chips;  // at the rates of --machine
+  std::map<const ChipSpec*, std::unique_ptr<ChipSpec>> chips;  // for the rates of --machine
 
   void take(const std::string& file, bool experts) {
     const CsvTable csv = read_csv(file);

@@ -7,7 +7,7 @@
 namespace isobar {
 namespace {
 
-// A fit predicts the statistic of steps that it was made to; prices alone, a step that nothing disturbs.
+// A fitted file predicts the statistic that it was fitted to; prices alone predict an undisturbed step.
 void print_terms(const Prediction& p, const Machine& m) {
   const TimeUnit u = unit_of(p.step_s);
   std::printf("  %-34s %12s %7s%s%s\n", "one optimizer step", u.name, "share", m.fit ? "  " : "",
@@ -39,7 +39,7 @@ void print_memory(const Prediction& p) {
               unit * p.memory_there);
 }
 
-// As text_of(Rates), with the digits that the step's interval knows.
+// As text_of(Rates), with the digits that the step's interval supports.
 std::string rates_text(const Prediction& p, const RunSpec& spec, const Machine& m) {
   const Rates r = rates_of(p, spec, m);
   const Known step{p.step_s, p.lower, p.upper};

@@ -1,4 +1,4 @@
-// What `isobar predict` says of a step, on cores and on accelerators alike.
+// Output of `isobar predict` for a step, on cores and on accelerators.
 //
 //   print_prediction(p, spec, machine);               // terms, throughput, memory, checkpoints, notes
 //   nlohmann::json j = json_of(p, spec, machine);     // the same for machines
@@ -10,7 +10,7 @@
 
 namespace isobar {
 
-/// Seconds or, of short steps, milliseconds: what the columns of a step are printed in.
+/// Seconds, or milliseconds for short steps: unit of a step's columns.
 struct TimeUnit {
   double per_second;
   const char* name;

@@ -1,4 +1,4 @@
-// What a command that follows something is told by Ctrl-C and its like: to leave at a good moment.
+// A flag that SIGINT and SIGTERM set, for commands that wait: they leave at the next good moment.
 //
 //   catch_signals({SIGINT, SIGTERM}, SA_RESETHAND);    // a second one ends the process at once
 //   … while (!stop_flag()) …; return 128 + stop_flag();
@@ -8,7 +8,7 @@
 
 namespace isobar {
 
-/// The last of the signals that came; 0: none.
+/// The last signal that came; 0: none.
 volatile std::sig_atomic_t& stop_flag();
 void catch_signals(std::initializer_list<int> signals, int flags);
 

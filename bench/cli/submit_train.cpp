@@ -44,7 +44,7 @@ void refuse_infeasible(const Trial& t, const SubmittedTraining& a) {
                       "see isobar predict " + a.config + " --machine " + a.machine);
 }
 
-// Two trainings in one directory would be told as one.
+// Two trainings in one directory would be reported as one.
 void refuse_another(const std::string& results, const Trial& t) {
   const std::filesystem::path file = std::filesystem::path(results) / "sweep.json";
   const json known = json_if_there(file);
@@ -108,13 +108,13 @@ int submit_training(const SubmittedTraining& a) {
   SweepSpec sweep;
   sweep.file = sweep.base = a.config;
   sweep.about = a.about;
-  sweep.probe_infeasible = 1;  // what does not fit is refused here, in words for one training
+  sweep.probe_infeasible = 1;  // misfits are refused here, with an error meant for a single training
   forecast(m, sweep, load_machine(a.machine), cluster.ranks_per_node);
   refuse_infeasible(m.trials[0], a);
   refuse_another(a.results, m.trials[0]);
   if (!a.json) announce(m.trials[0], cluster, a.results);
 
-  // A second Ctrl-C leaves at once, which is safe too.
+  // A second Ctrl-C leaves at once, which loses nothing: the jobs go on.
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const SweepOutcome o =

@@ -1,5 +1,5 @@
-// One training as a cluster's jobs: a sweep of one trial, which goes on from its last checkpoint through as
-// many jobs as it takes (bench/cluster/submit.h).
+// One training as cluster jobs: a sweep of one trial, which resumes from its last checkpoint in as many jobs
+// as it needs (bench/cluster/submit.h).
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,11 +17,11 @@ struct SubmittedTraining {
   bool no_wait = false, json = false;
 };
 
-/// Submits it, or takes its jobs up again, and follows them unless no_wait. The exit code, as of a training
-/// here; 1 too where it has not ended yet. Throws ConfigError.
+/// Submits the training, or continues with its jobs, and follows them unless no_wait. Returns the exit code
+/// of a local training; 1 also where it has not ended yet. Throws ConfigError.
 int submit_training(const SubmittedTraining& a);
 
-/// The machine's cluster, which has to be of that scheduler. `command`: for the error, "isobar sweep".
+/// The machine's cluster, which must have that scheduler. `command`: for the error, "isobar sweep".
 ClusterSpec cluster_of(const std::string& command, const std::string& launcher, const std::string& machine);
 
 }  // namespace isobar

@@ -115,11 +115,11 @@ struct SweepArguments {
   bool print = false, dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
 };
 
-std::string show(const nlohmann::json& j) {  // a path may be in any encoding
+std::string show(const nlohmann::json& j) {  // paths may not be UTF-8
   return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// `part` of the sweep's matrix, or all of it; `whole` gets the repeats of what was contended.
+// Runs `part` of the sweep's matrix, or all of it; repetitions of contended trials are added to `whole`.
 SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpec& sweep, Matrix& whole,
                      const std::optional<ClusterSpec>& cluster) {
   const SweepOptions options{.results = a.results,
@@ -138,8 +138,8 @@ SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpe
   });
 }
 
-// A sweep runs its trials, or some of them by suggestion, or plays them again, or says what it would run, or
-// cancels: what the mode that was asked for does not read is refused.
+// The modes of a sweep: run, suggest, rehearse, dry run, cancel. An option that the chosen mode does not read
+// is refused.
 void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
   const bool local = a.launcher == "local", suggests = a.suggest.asked();
   const bool runs = !a.dry_run && !a.print && !a.cancel && a.suggest.rehearse == 0 &&
@@ -210,9 +210,9 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
     return 0;
   }
 
-  // A second Ctrl-C ends the sweep at once, which is safe too.
+  // A second Ctrl-C ends the sweep at once, which loses nothing.
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
-  Matrix whole = matrix;  // and repeats
+  Matrix whole = matrix;  // gets the repeats
   if (a.suggest.asked()) {
     const int code =
         suggest_trials(a.suggest, matrix,

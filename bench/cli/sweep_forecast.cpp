@@ -15,8 +15,8 @@
 namespace isobar {
 namespace {
 
-// So many different trials are priced by their placed plans, tens of milliseconds each; more by the closed
-// form.
+// Up to this number of different trials, placed plans give the price, which takes a while each; beyond, the
+// closed form does.
 constexpr size_t kMostPlaced = 48;
 
 Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool closed_form) {
@@ -39,8 +39,8 @@ Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_no
   return f;
 }
 
-// Loader, data and learning rate change nothing that takes long to count: what the plan depends on is the
-// key.
+// Key of trials that share a forecast. Loader, data and learning rate are left out: the plan does not depend
+// on them.
 std::string key_of(const RunSpec& spec) {
   nlohmann::json j = to_json(spec);
   for (const char* name : {"lr", "seed", "steps", "log_every", "valid_every", "checkpoint_every"})
@@ -83,13 +83,13 @@ void extend(Forecast& f, const Trial& t, const Machine& machine) {
 
 void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node,
               bool progress) {
-  require_trainable(machine);             // the trials are to be run there
-  std::map<std::string, Forecast> known;  // repetitions share theirs
+  require_trainable(machine);             // the trials are to run there
+  std::map<std::string, Forecast> known;  // repetitions share a forecast
   for (const Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
   const bool closed_form = known.size() > kMostPlaced;
   known.clear();
   std::vector<Trial> run;
-  constexpr size_t kQuick = 2000;  // in some seconds
+  constexpr size_t kQuick = 2000;  // takes seconds
   Progress bar("forecasts", static_cast<int64_t>(matrix.trials.size()),
                progress && matrix.trials.size() > kQuick);
   int64_t done = 0;
@@ -99,7 +99,7 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
     if (fresh) at->second = forecast_of(t.spec, machine, ranks_per_node, closed_form);
     t.forecast = at->second;
     extend(*t.forecast, t, machine);
-    // The same trials every time: a sweep that goes on must not choose others.
+    // Seeded by the trial's id: a sweep that continues must choose the same trials.
     const double dice = uniform(sweep.seed, std::stoull(t.id, nullptr, 16), 0);
     if (t.forecast->infeasible.empty() || dice < sweep.probe_infeasible)
       run.push_back(std::move(t));
@@ -115,15 +115,15 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
 void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine,
               const EngineQuestion& question) {
   std::vector<Trial> run;
-  std::unique_ptr<EngineOn> engine;  // what computes is said by a trial
+  std::unique_ptr<EngineOn> engine;  // each trial names its device
   for (Trial& t : matrix.trials) {
     RunSpec spec = t.spec;
-    spec.run.device = "auto";  // the machine file's accelerators, whatever would train here
+    spec.run.device = "auto";  // the machine file's accelerators, not this host's
     if (!engine) engine = std::make_unique<EngineOn>(spec, machine, question);
     Forecast f;
     try {
       f = forecast_of(spec, *engine);
-    } catch (const ConfigError& e) {  // an axis or a policy that the engine has not
+    } catch (const ConfigError& e) {  // the engine lacks an axis or a policy
       matrix.skipped.push_back({t.axes, e.what(), {}});
       continue;
     }

@@ -1,4 +1,4 @@
-// What the performance model says about the trials of a sweep, before they run.
+// Predictions for the trials of a sweep, before they run.
 #pragma once
 #include "bench/cli/engine_on.h"
 #include "bench/sweep/trials.h"
@@ -6,12 +6,12 @@
 
 namespace isobar {
 
-/// Gives every trial its forecast. Trials that cannot run there become `skipped`, but for a share
-/// `probe_infeasible` of them (chosen by the sweep's seed), which run to test that very prediction.
+/// Gives every trial its forecast. Trials that cannot run become `skipped`, except a share `probe_infeasible`
+/// of them (chosen by the sweep's seed), which run to test that prediction.
 void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node,
               bool progress = false);
-/// As another's engine would run them (`isobar predict --engine`): nothing of it is to run here. A trial that
-/// is more likely than not too large becomes `skipped`.
+/// Forecasts for another engine (`isobar predict --engine`), without running anything. A trial that is more
+/// likely than not too large becomes `skipped`.
 void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, const EngineQuestion& engine);
 
 }  // namespace isobar

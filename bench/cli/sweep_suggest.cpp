@@ -22,9 +22,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kRound = 4;  // trials between two fits, where nothing else is said
+constexpr int64_t kRound = 4;  // trials between two fits by default
 
-// The trials of a sweep by specification, with what is known of them.
+// The trials of a sweep grouped by specification, with their results.
 class Field {
  public:
   Field(const Matrix& matrix, const SuggestContext& context, const SuggestArguments& a)
@@ -40,7 +40,7 @@ class Field {
       group_of_[t.id] = at->second;
     }
     for (Group& g : groups_) {
-      device_of(g.candidate.spec, before_);  // refuses trials on what the machine file does not describe
+      device_of(g.candidate.spec, before_);  // refuses devices that the machine file lacks
       g.candidate.terms = terms_of(g.candidate.spec, before_, {.ranks_on_host = context.ranks_per_node});
     }
   }
@@ -62,14 +62,14 @@ class Field {
       if (is_usable(r, a_.statistic)) usable.push_back(&r);
     between_ = run_to_run_of(usable, a_.statistic);
     for (const RunRecord& r : records) {
-      const bool repeat = !r.repeats.empty();  // another measurement, but no other trial
+      const bool repeat = !r.repeats.empty();  // another measurement of a trial, not a new one
       const auto at = group_of_.find(repeat ? r.repeats : r.id);
       if (at == group_of_.end()) continue;  // of another sweep file
       Group& g = groups_[at->second];
       if (r.complete && !repeat) g.done.insert(r.id);
       const bool failed = r.complete && !repeat && r.run_class != RunClass::ok;
       failed_ += failed ? 1 : 0;
-      // What ran but was disturbed can run: another repetition may fare better.
+      // A disturbed run has shown that it can run: a repetition may be undisturbed.
       g.failed = g.failed || (failed && r.run_class != RunClass::noisy);
       if (!is_usable(r, a_.statistic)) continue;
       g.candidate.measured.push_back(measured(r, a_.statistic, between_));
@@ -84,7 +84,7 @@ class Field {
     for (size_t i = 0; i < groups_.size(); ++i) {
       Group& g = groups_[i];
       complete_ += static_cast<int64_t>(g.done.size());
-      if (g.candidate.measured.empty() && g.failed) continue;  // it cannot be run
+      if (g.candidate.measured.empty() && g.failed) continue;  // cannot run
       g.candidate.trials_left = 0;
       for (const Trial* t : g.trials) g.candidate.trials_left += can_run(g, *t) ? 1 : 0;
       candidates_.push_back(g.candidate);
@@ -92,7 +92,7 @@ class Field {
     }
   }
   bool none_can_run() const { return candidates_.empty(); }
-  // Why there is nothing to say, where no trial was measured and none is left.
+  // The error where no trial was measured and none is left.
   std::string why_nothing() const {
     return "no trial was measured: of " + std::to_string(trials()) + ", " + std::to_string(failed_) +
            " failed or were too noisy to count, and " +
@@ -102,7 +102,7 @@ class Field {
   Outlook look(int64_t count) const {
     return look_ahead(candidates_, machine_, {.count = static_cast<size_t>(count), .seed = a_.seed});
   }
-  // The trials behind suggestions: of each specification the next repetitions that were not run.
+  // The trials of suggested specifications: the next repetitions that were not run.
   std::vector<const Trial*> trials_of(const std::vector<Suggestion>& next) const {
     std::vector<const Trial*> out;
     for (const Suggestion& s : next) {
@@ -130,9 +130,9 @@ class Field {
     Candidate candidate;
     std::vector<const Trial*> trials = {};
     std::set<std::string> done = {};  // ids with a final verdict
-    bool failed = false;              // one of them: not ok
+    bool failed = false;              // one of them is not ok
   };
-  // What could not be launched under this very command is not suggested again by it.
+  // A trial that could not be launched under this command is not suggested to it again.
   bool can_run(const Group& g, const Trial& t) const {
     return !g.done.contains(t.id) && !tried_.contains(t.id);
   }
@@ -152,7 +152,7 @@ class Field {
   Machine before_, machine_;
   std::vector<Group> groups_;
   std::map<std::string, size_t> group_of_;  // by trial
-  std::vector<Candidate> candidates_;       // that can be run, or were
+  std::vector<Candidate> candidates_;       // can run, or did
   std::vector<size_t> shown_;               // their groups
   std::set<std::string> tried_;
   std::vector<std::string> problems_;
@@ -330,7 +330,7 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
   const int64_t round = a.count > 0 ? a.count : kRound;
   json history = json::array();
   int code = 0;
-  bool reached = false;  // the bound, by measurements
+  bool reached = false;  // the bound, confirmed by measurements
   double left = 1;       // expected regret
   for (int64_t n = 0;; ++n) {
     if (field.none_can_run()) break;
@@ -342,7 +342,7 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
     else
       print_outlook(field, o, a.statistic);
     if (!rounds && (!a.run || n > 0)) break;
-    // Predictions alone settle nothing, however sure they are.
+    // Predictions without measurements settle nothing, however certain.
     left = o.regret;
     reached = rounds && left < bound && field.measured_trials() > 0;
     if (o.next.empty() || reached) {

@@ -1,5 +1,5 @@
-// isobar sweep --suggest, --until and --rehearse: which trials of a sweep to run, from what is known so far.
-// How they run is the sweep's business (`RunPart`).
+// isobar sweep --suggest, --until and --rehearse: which trials of a sweep to run next, given the results so
+// far. `RunPart` runs them.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -26,10 +26,10 @@ struct SuggestContext {
   std::string results, machine;
   bool json = false;
   int64_t ranks_per_node = 0;                        // 0: all ranks of a trial share a host
-  const volatile std::sig_atomic_t* stop = nullptr;  // not 0: after this round
+  const volatile std::sig_atomic_t* stop = nullptr;  // not 0: stop after this round
 };
 
-/// Runs these trials of the matrix; what is complete is not run again.
+/// Runs these trials of the matrix; complete ones are not run again.
 using RunPart = std::function<SweepOutcome(const Matrix& part)>;
 
 /// Prints; returns the exit code.

@@ -43,14 +43,15 @@ int64_t other_axes(const LayoutSpec& l) {
   return l.tp * l.cp * l.pp;
 }
 
-/// What --json prints of a training that failed: as of one that did not, one object.
+/// The --json output of a failed training: one object, as after success.
 void print_failure(const std::string& run_class, const std::string& message) {
   const nlohmann::json j = {{"status", "failed"}, {"class", run_class}, {"message", message}};
   std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   std::fflush(stdout);
 }
 
-/// Of ranks that ended with `code`: what one of them wrote into `results` behind the first `known` bytes.
+/// The failure of ranks that ended with `code`: the record that one wrote into `results` after the first
+/// `known` bytes, else the code.
 void print_failure_of_ranks(int code, const std::filesystem::path& results, uintmax_t known) {
   std::error_code none;
   const bool wrote = !results.empty() && std::filesystem::file_size(results, none) > known && !none;
@@ -63,7 +64,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
 
 /// Runs this command on `ranks` ranks and ends with their exit code.
 [[noreturn]] void start_under_mpiexec(const TrainArguments& a, int64_t ranks) {
-  // What cannot be run is refused here, in one line instead of one a rank.
+  // Refuses a bad spec here, in one line instead of one for each rank.
   const RunSpec spec = load_run_spec(a.config, a.set);
   build_plan(planned_micro_batch(spec).spec, 0, planned_workspace(spec, 1));
   check_start(spec, {a.resume, a.set_aside});
@@ -85,8 +86,8 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   throw ExitCode{code};
 }
 
-/// What is wrong with the files of data, which are opened in a child first: by one rank of a host, before MPI
-/// and threads are (model/data/foreign.h).
+/// The error in the data files, if any. A child opens them first, on one rank of each host, before MPI and
+/// threads start (model/data/foreign.h).
 std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
   if (launched_rank_on_host(::getenv) > 0) return std::nullopt;
   try {
@@ -97,7 +98,7 @@ std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
   return std::nullopt;
 }
 
-/// The statistics that the ranks will want, begun in a child by one of them.
+/// Starts the statistics that the ranks will need, in a child of one of them.
 std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launched) {
   if (launched_rank(::getenv) > 0) return {};
   const RunSpec spec = load_run_spec(a.config, a.set);
@@ -107,8 +108,8 @@ std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launc
                                             : std::function<Statistics()>();
 }
 
-/// Everything that this process says from here on, if it is a rank: of those that it may yet start, each does
-/// so itself.
+/// Redirects all further output of this process, if it is a rank. Ranks that it starts later redirect their
+/// own.
 void begin_output(const TrainArguments& a, bool launched) {
   if (a.rank_output == "first") return;
   const RunSpec spec = load_run_spec(a.config, a.set);
@@ -126,7 +127,7 @@ void begin_output(const TrainArguments& a, bool launched) {
   begin_rank_output(a.rank_output, rank, spec.run.out);
 }
 
-/// Ranks that are asked for become data parallelism.
+/// Turns the requested ranks into data parallelism.
 void take_ranks(TrainArguments& a) {
   const RunSpec spec = load_run_spec(a.config, a.set);
   const int64_t others = other_axes(spec.layout);
@@ -170,7 +171,7 @@ void run_train(TrainArguments a, const Submit& submit) {
     if (code != 0) throw ExitCode{code};
     return;
   }
-  // A folder that cannot be made is told before the training, not after it.
+  // A folder that cannot be made is reported before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
   const bool launched = Mpi::started_by_launcher();
@@ -196,7 +197,7 @@ void run_train(TrainArguments a, const Submit& submit) {
         "--ranks", "",
         std::to_string(a.ranks) + " are wanted, and the launcher started " + std::to_string(mpi.size()),
         "leave it out, or start as many");
-  // A launcher's ranks become data parallelism unless the layout says otherwise.
+  // Ranks of a launcher become data parallelism unless the layout says otherwise.
   RunSpec spec = load_run_spec(a.config, a.set);
   if (spec.layout.world() == 1 && mpi.size() > 1) {
     a.set.push_back("layout.dp=" + std::to_string(mpi.size()));
@@ -204,11 +205,11 @@ void run_train(TrainArguments a, const Submit& submit) {
   }
   if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
   if (mpi.size() == 1 && spec.layout.world() > 1 && !launched) start_under_mpiexec(a, spec.layout.world());
-  // Ranks that `isobar train` has started leave the last word to it.
+  // Ranks that `isobar train` has started leave the final report to it.
   const bool tell = a.json && !std::getenv(StopSignals::kStartedByTrain);
   int code = 1;
   bool said = false;
-  const auto say = [&](const std::exception& e) {  // once, as early as it is known
+  const auto say = [&](const std::exception& e) {  // once, as early as possible
     if (std::exchange(said, true)) return;
     const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
     code = failure == "bad_config" ? 2 : failure == "numeric" ? 3 : failure.starts_with("oom") ? 4 : 1;
@@ -221,7 +222,7 @@ void run_train(TrainArguments a, const Submit& submit) {
   };
   try {
     if (refused) throw ConfigError(*refused);  // after MPI has begun, so that the other ranks end too
-    mpi.barrier();                             // and none opens what may be refused elsewhere
+    mpi.barrier();                             // and no rank opens data that another one refused
     nlohmann::json end = to_json(train(spec,
                                        {.trace = a.trace,
                                         .resume = a.resume,
@@ -244,7 +245,7 @@ void run_train(TrainArguments a, const Submit& submit) {
     say(e);
   }
   settle_rank_output();
-  mpi.abort(code);  // the run fails as a whole: no rank waits for one that is gone
+  mpi.abort(code);  // the run fails as a whole: no rank waits for a dead one
 }
 
 }  // namespace
@@ -302,7 +303,7 @@ void add_train_command(CLI::App& app, Submit submit) {
     try {
       refuse_contradictions(*a, *c);
       run_train(*a, submit);
-    } catch (const std::exception& e) {  // before there were ranks
+    } catch (const std::exception& e) {  // before any rank started
       if (a->json && !Mpi::started_by_launcher()) print_failure(class_of(e), e.what());
       throw;
     }

@@ -1,5 +1,5 @@
-// Of several questions of one command those without an answer are said beside the others, and end it at last:
-// bad input comes before what does not fit.
+// Questions of one command without an answer: reported beside the answers, they decide the exit code at the
+// end. Bad input outranks a misfit.
 //
 //   Unanswered none(json);
 //   try { … } catch (const ConfigError& e) { none.say(machine, gpus, e, out); }
@@ -16,9 +16,9 @@ namespace isobar {
 class Unanswered {
  public:
   explicit Unanswered(bool as_json) : json_(as_json) {}
-  /// On stderr and, where JSON is asked for, an entry of `out`.
+  /// Reports on stderr and, with JSON, as an entry of `out`.
   void say(const std::string& machine, int64_t gpus, const ConfigError& e, nlohmann::json& out);
-  /// Throws ExitCode where anything was said.
+  /// Throws ExitCode where anything was reported.
   void end() const;
 
  private:

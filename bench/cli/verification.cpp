@@ -20,7 +20,7 @@ namespace isobar {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kClimatologyFields = 20000;  // of more, every so many
+constexpr int64_t kClimatologyFields = 20000;  // most fields averaged; beyond, an evenly spaced subset
 
 void check(const NetAndData& n) {
   const SampleShape shape = n.set->shape();
@@ -44,14 +44,14 @@ bool inside(const std::vector<double>& region, double latitude, double longitude
   return latitude <= region[0] && latitude >= region[2] && east_of_west(longitude) <= wide;
 }
 
-// Of a region's net its points count as in its own metric: alike, or by area where it was trained so; of a
-// region that is asked for by area.
+// Weights of points. A regional net's points count as in its own metric: equally, or by area where it was
+// trained so; points of a requested region count by area.
 std::vector<double> weights_of(const VerifyQuestion& q, const NetAndData& n,
                                const std::optional<GridBox>& predicted) {
   const FieldShape s = n.set->shape().target;
   const Coordinates at = n.set->coordinates();
   std::vector<double> w = area_weights(s.height, s.width, at.latitude);
-  if (!at.no_degrees.empty()) {  // rows from pole to pole would be made up
+  if (!at.no_degrees.empty()) {  // taking rows from pole to pole would be a guess
     std::fprintf(stderr, "isobar: all points count alike: %s\n", at.no_degrees.c_str());
     std::fill(w.begin(), w.end(), 1 / static_cast<double>(s.height * s.width));
   }
@@ -102,10 +102,10 @@ std::vector<std::vector<double>> thresholds_of(const std::vector<NetChannel>& ch
   return out;
 }
 
-// Fields of one time each, in physical units, of all the times that a climatology is the mean of
+// Single fields in physical units, over all times of the climatology.
 std::unique_ptr<Dataset> open_for_climatology(const VerifyQuestion& q, const NetAndData& n,
                                               std::string& why_not) {
-  const CheckpointState trained = state_of(n.checkpoint);  // open_net_and_data left its data out
+  const CheckpointState trained = state_of(n.checkpoint);  // open_net_and_data has removed its data
   DataSpec d = trained.spec.data;
   d.limit_samples = 0;
   if (!q.climatology.empty()) {
@@ -122,14 +122,14 @@ std::unique_ptr<Dataset> open_for_climatology(const VerifyQuestion& q, const Net
     return open_dataset(d, d.train, Split::train, one, &physical);
   } catch (const ConfigError& e) {
     if (!q.climatology.empty()) throw;
-    why_not = e.what();  // training data may be gone; the rest is as good without
+    why_not = e.what();  // the training data may no longer exist; all else works without
     return nullptr;
   }
 }
 
 int64_t mean_of(const Dataset& set, Climatology& usual, bool bar) {
   int64_t every = (set.size() + kClimatologyFields - 1) / kClimatologyFields;
-  while (std::gcd(every, int64_t{24}) > 1) ++every;  // whatever data.dt is, all hours of the day come up
+  while (std::gcd(every, int64_t{24}) > 1) ++every;  // whatever data.dt is, all hours of the day are sampled
   Progress progress("climatology", set.size() / every, bar);
   std::vector<float> input(static_cast<size_t>(set.shape().input.size())),
       field(static_cast<size_t>(set.shape().target.size()));
@@ -179,8 +179,8 @@ Verification verify(const VerifyQuestion& q) {
                                        : std::vector<double>(static_cast<size_t>(out.height), 1.0);
   v.predicted.assign(static_cast<size_t>(leads), ZonalSpectrum(out.channels, rows, out.width));
   v.observed = v.predicted;
-  const bool masked = !n.state.spec.data.mask.empty();  // what is missing is NaN, and the net reads the mean
-  const bool whole = !net.region() && q.region.empty() && !masked;  // as spectra are
+  const bool masked = !n.state.spec.data.mask.empty();  // missing values are NaN, and the net reads the mean
+  const bool whole = !net.region() && q.region.empty() && !masked;  // spectra need whole fields
   v.map = ErrorMap({out.channels, out.height, out.width}, set.coordinates().latitude,
                    set.coordinates().longitude);
 
@@ -200,7 +200,7 @@ Verification verify(const VerifyQuestion& q) {
       float* const last = &same[static_cast<size_t>(c * points)];
       from < 0 ? std::fill_n(last, points, std::numeric_limits<float>::quiet_NaN())
                : std::copy_n(sample["input"] + from * points, points, last);
-      if (masked && from >= 0)  // nothing persists of what is not there but its mean
+      if (masked && from >= 0)  // a missing value persists as its mean
         std::replace_if(
             last, last + points, [](float x) { return std::isnan(x); },
             channels.targets[static_cast<size_t>(c)].mean);
@@ -228,7 +228,7 @@ Verification verify(const VerifyQuestion& q) {
         break;
       }
       if (shape.known > 0) n.normalised(known, points, sample[step_tensor("forcing", k)], forcing.data());
-      if (masked) {  // as it is left out of what is read
+      if (masked) {  // as missing values are in the input
         for (size_t p = 0; p < size; ++p)
           if (std::isnan(truth[p])) prediction[p] = 0;
       }

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kDrawn = 12;  // channels that have figures
+constexpr size_t kDrawn = 12;  // channels that get figures
 constexpr size_t kDates = 5;
 
 std::string with_units(const std::string& what, const NetChannel& c) {
@@ -44,7 +44,7 @@ std::string text_of_lead(const Verification& v, size_t k) {
 const std::map<std::string, const char*> kColours = {
     {"net", palette::kPredicted}, {"persistence", palette::kFitted}, {"climatology", "#0072B2"}};
 
-// One score of the three forecasts against lead time
+// One score of the three forecasts by lead time
 Figure against_lead(const Verification& v, size_t channel, const char* id, const std::string& title,
                     const std::string& caption, const std::string& y_title, double SkillScore::*which) {
   json rows = json::array(), names = json::array(), colours = json::array();

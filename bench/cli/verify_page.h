@@ -1,5 +1,5 @@
-// isobar verify -o DIR: skill against lead time beside persistence and climatology, where and when the errors
-// are, spectra; each also as SVG and CSV.
+// isobar verify -o DIR: skill by lead time beside persistence and climatology, errors in space and time, and
+// spectra; each also as SVG and CSV.
 #pragma once
 #include <filesystem>
 
@@ -10,11 +10,11 @@ namespace isobar {
 
 /// A row for each lead and target.
 Table skill_table(const Verification& v);
-/// A row for each lead, target and class between --thresholds; without any: no rows.
+/// A row for each lead, target and class between --thresholds; empty without thresholds.
 Table class_table(const Verification& v);
-/// The dates with the least and the largest errors at the last lead, so many of each.
+/// The dates with the least and the largest errors at the last lead, `of_each` of both.
 Table cases_table(const Verification& v, size_t of_each);
-/// `say`: where the page is.
+/// `say`: prints the page's place.
 void write_verify_page(const std::filesystem::path& out, const Verification& v, bool say);
 
 }  // namespace isobar

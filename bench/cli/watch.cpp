@@ -66,7 +66,7 @@ void follow(Watch watch, const WatchArguments& a) {
   const bool live = !a.once && ::isatty(STDOUT_FILENO);
   while (true) {
     watch.refresh();
-    // The cursor goes home and what is left of the frame before is wiped: no flicker.
+    // Moves the cursor home and then clears the rest of the frame: clearing first would flicker.
     std::string text = live ? "\x1b[H" : "";
     text += frame(watch.state(), terminal());
     if (live) text += "\x1b[J";

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-/// Whether it is as to_json writes it; other files are read from the books again.
+/// True for a file that to_json wrote; others are replaced by a new query.
 bool is_accounting(const json& j) {
   const json lives = j.is_object() ? j.value("lives", json()) : json();
   return lives.is_array() && std::all_of(lives.begin(), lives.end(), [](const json& l) {
@@ -64,7 +64,7 @@ std::optional<ClusterUse> read_back(const fs::path& results, Scheduler& schedule
         if (it == books->end() || it->second.empty()) continue;
         const json j = to_json(ids[i], it->second);
         add(sum, j);
-        // What the books still count on is read again next time.
+        // Jobs that are still being accounted are read again next time.
         if (std::all_of(it->second.begin(), it->second.end(), [](const JobLife& l) { return l.over; }))
           write_atomically(unread[i].path() / "accounting.json", json_text(j, 1) + "\n");
       }

@@ -1,7 +1,6 @@
-// What a sweep's jobs took, read back from the scheduler's books (sacct, qstat -x) once they are over.
+// Resources that a sweep's jobs used, read from the scheduler's accounting (sacct, qstat -x) after their end.
 //
-//   DIR/jobs/<name>/accounting.json    the lives of a job (a requeued one has several), as the books have
-//   them
+//   DIR/jobs/<name>/accounting.json    the lives of a job (a requeued one has several), as accounted
 //
 //   if (const auto used = read_back("results/demo", *scheduler)) … used->node_s / 3600   // node hours
 #pragma once
@@ -13,7 +12,7 @@
 
 namespace isobar {
 
-/// Of all jobs of a results directory that are over; nothing where the scheduler keeps no books.
+/// Sums over all ended jobs of a results directory; nothing where the scheduler keeps no accounting.
 std::optional<ClusterUse> read_back(const std::filesystem::path& results, Scheduler& scheduler);
 
 }  // namespace isobar

@@ -46,7 +46,8 @@ class ClusterReader {
       fail(key, "holds a control character", "keep it on one line");
     return s;
   }
-  // What stands in a directive, where no quoting is understood by all schedulers; no shell reads it.
+  // Text for a directive. Schedulers agree on no quoting, and no shell reads it, so special characters are
+  // refused.
   std::string plain(const json& v, const std::string& key, const char* forbidden = kNotPlain) const {
     std::string s = text(v, key);
     if (s.find_first_of(forbidden) != std::string::npos)

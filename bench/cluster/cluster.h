@@ -1,4 +1,4 @@
-// A cluster as a sweep uses it: the `cluster:` section of a machine file.
+// A cluster for sweeps: the `cluster:` section of a machine file.
 //
 //   cluster:
 //     scheduler: slurm                 # or pbs
@@ -18,7 +18,7 @@
 //     preflight: true                  # measure every node before the first trial and leave out slow ones
 //     spare_nodes: 1                   # asked for besides, so that there is something to leave out
 //
-// Nothing here reaches a shell unquoted: `$` and `;` in a preamble's words are those characters, no more.
+// Nothing here reaches a shell unquoted: `$` and `;` in a preamble's words are plain characters.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -36,30 +36,31 @@ struct ClusterSpec {
   int64_t ranks_per_node = 1;
   int64_t cores_per_node = 1;
   std::string queue, account, qos, constraint;
-  std::vector<std::string> required;  // of these four: empty until a person says theirs
+  std::vector<std::string> required;  // keys among these four that the user must add
   std::vector<std::string> directives, modules;
   std::vector<std::vector<std::string>> preamble;
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<std::string> cores;  // "4-7", one a local rank; {} = not bound
   double job_time_s = 1800;
   double max_time_s = 4 * 3600;
-  double min_time_s = 0;  // a queue that refuses shorter jobs
-  double start_s = 30;    // that a trial takes besides its steps
+  double min_time_s = 0;  // shortest job that the queue accepts
+  double start_s = 30;    // start-up of a trial, before its steps
   int64_t max_jobs = 4;
   int64_t retries = 2;
   double poll_s = 10;
-  double fence_s = 4;  // for which a job that took over waits, so that one that lost its node can notice
+  double fence_s = 4;  // wait of a job that took over, in which one that lost its node can notice
   bool preflight = false;
   int64_t spare_nodes = 0;
 
   int64_t nodes(int64_t ranks) const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
 };
 
-/// The section of a machine file. Throws ConfigError naming file, key and mend.
+/// The section of a machine file. Throws ConfigError with file, key and fix.
 ClusterSpec load_cluster(const std::string& machine_file);
 ClusterSpec cluster_from_json(const nlohmann::json& section, const std::string& file);
 nlohmann::json to_json(const ClusterSpec& c);
-/// Throws ConfigError where a key that the site wants of every user is missing: before anything is submitted.
+/// Throws ConfigError, before anything is submitted, where a key that the site requires of every user is
+/// missing.
 void refuse_incomplete(const ClusterSpec& c);
 
 }  // namespace isobar

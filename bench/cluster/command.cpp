@@ -37,7 +37,7 @@ struct Pipe {
 
 [[noreturn]] void become(const std::filesystem::path& program, std::vector<std::string> words,
                          const SayOptions& o, const Pipe& out, const Pipe& err) {
-  ::setpgid(0, 0);  // Ctrl-C is for the sweep: a submission under way is finished
+  ::setpgid(0, 0);  // Ctrl-C is for the sweep: let a submission under way finish
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -69,7 +69,7 @@ Said say(const std::vector<std::string>& argv, const SayOptions& options) {
   const auto begin = Clock::now();
   bool late = false;
   while (out.end[0] >= 0 || err.end[0] >= 0) {
-    pollfd p[2] = {{out.end[0], POLLIN, 0}, {err.end[0], POLLIN, 0}};  // poll passes over -1
+    pollfd p[2] = {{out.end[0], POLLIN, 0}, {err.end[0], POLLIN, 0}};  // poll ignores -1
     ::poll(p, 2, 200);
     for (int i = 0; i < 2; ++i) {
       Pipe& from = i == 0 ? out : err;

@@ -1,4 +1,4 @@
-// A short command of somebody else's (sbatch, squeue, qstat), run without a shell, and what it said.
+// Runs a short external command (sbatch, squeue, qstat) without a shell, and returns its output.
 //
 //   const Said s = say({"squeue", "-h", "-o", "%i"}, {.timeout_s = 30});
 //   if (s.code != 0) throw std::runtime_error(s.err);

@@ -12,12 +12,12 @@
 namespace isobar {
 namespace {
 
-constexpr double kMargin_s = 60;  // of a job, besides its trials
+constexpr double kMargin_s = 60;  // time of a job besides its trials
 
-/// What a trial asks of its job: the work that is expected, and the room that it must have besides.
+/// Time that a trial needs of its job: the expected work, and the reserve in case it takes longer.
 struct Wants {
   double work = 0, room = 0;
-  Remaining left;  // of one that goes on from its checkpoints
+  Remaining left;  // of a chained trial
 };
 
 Wants wants_of_whole(const Trial& t, const SweepSpec& sweep, const ClusterSpec& c) {
@@ -56,7 +56,7 @@ std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const
   };
   std::vector<PlannedJob> jobs;
   const auto close = [&](int64_t nodes, Group& g) {
-    // The sum of what is expected, and for the longest its whole limit.
+    // The sum of the expected work, and the whole limit of the longest trial.
     const double asked = 1.25 * g.work + g.longest + sweep.limits.grace_s + kMargin_s;
     const double whole_minutes = 60 * std::ceil(std::max(asked, c.min_time_s) / 60);
     jobs.push_back({nodes, static_cast<int64_t>(std::min(whole_minutes, c.max_time_s)), std::move(g.trials),

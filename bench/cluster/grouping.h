@@ -1,9 +1,9 @@
-// Which trials share a cluster's job, and how much time it asks for.
+// Grouping of trials into cluster jobs, with the time that each job requests.
 //
-//   for (const PlannedJob& j : plan_jobs(trials, sweep, cluster, results)) submit(j.nodes, j.time_s,
-//   j.trials);
+//   for (const PlannedJob& j : plan_jobs(trials, sweep, cluster, results)) submit(j.nodes, j.time_s, …);
 //
-// A job holds trials of one number of nodes, so that none of them wait for the largest.
+// All trials of a job need the same number of nodes, so that none holds nodes that it does not use. A chained
+// trial has no reserve in its job: it requests its remaining work, up to max_time_s, and the lead.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -18,23 +18,22 @@
 
 namespace isobar {
 
-/// One job to be: the trials, in running order.
+/// A planned job: its trials, in running order.
 struct PlannedJob {
   int64_t nodes = 1;
-  int64_t time_s = 0;  // to ask for
+  int64_t time_s = 0;  // time to request
   std::vector<const Trial*> trials;
-  double lead_s = 0;      // before its end, by which trials that go on elsewhere are told (remaining.h)
-  std::string lead_from;  // why so long
+  double lead_s = 0;  // before the job's end, the time at which chained trials are signalled (remaining.h)
+  std::string lead_from;  // how it was computed
 };
 
-/// Groups by number of nodes, then fills jobs of about cluster.job_time_s of predicted work. What a job asks
-/// for leaves its longest trial room for its whole time limit. Throws ConfigError when max_time_s does not.
-/// A trial that goes on from its checkpoints needs no such room: its job asks for what is left of it, up to
-/// max_time_s, and for the lead. `results`: where its checkpoints are.
+/// Groups by number of nodes, then fills jobs of about cluster.job_time_s of predicted work; `results` has
+/// the checkpoints. The requested time leaves the longest trial its whole time limit; throws ConfigError when
+/// max_time_s does not.
 std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
                                   const ClusterSpec& cluster, const std::filesystem::path& results);
 
-/// What the job's pilot reads: job.json (bench/sweep/jobs.h).
+/// job.json, the pilot's input (bench/sweep/jobs.h).
 nlohmann::json description_of(const PlannedJob& job, const std::string& name, const SweepSpec& sweep,
                               const SweepOptions& options, const ClusterSpec& cluster);
 

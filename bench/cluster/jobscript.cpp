@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// How long before a job's end Slurm tells it at least, besides the up to 60 s by which it may be early.
+// Shortest warning requested of Slurm, besides the up to 60 s by which its signal may come early.
 constexpr double kWarning_s = 30;
 
 std::string quoted_line(const std::vector<std::string>& words) {
@@ -37,7 +37,7 @@ std::string hours(int64_t seconds) {
 }
 
 std::string slurm_script(const ClusterSpec& c, const JobRequest& job) {
-  std::string out = "#!/bin/bash -l\n";  // a login shell knows `module`
+  std::string out = "#!/bin/bash -l\n";  // a login shell defines `module`
   const auto ask = [&](const std::string& option) { out += "#SBATCH " + option + "\n"; };
   ask("--job-name=" + job.name);
   ask("--nodes=" + std::to_string(job.nodes));
@@ -47,7 +47,7 @@ std::string slurm_script(const ClusterSpec& c, const JobRequest& job) {
   ask("--signal=B:USR1@" + std::to_string(std::lround(std::ceil(std::max(kWarning_s, job.lead_s)))));
   ask("--requeue");
   ask("--open-mode=append");
-  ask("--output=out");  // in the job's directory, from where it is submitted
+  ask("--output=out");  // in the job's directory, from which it is submitted
   if (!c.queue.empty()) ask("--partition=" + c.queue);
   if (!c.account.empty()) ask("--account=" + c.account);
   if (!c.qos.empty()) ask("--qos=" + c.qos);
@@ -58,7 +58,7 @@ std::string slurm_script(const ClusterSpec& c, const JobRequest& job) {
 }
 
 std::string pbs_script(const ClusterSpec& c, const JobRequest& job) {
-  std::string out = "#!/bin/bash -l\n";  // a login shell knows `module`
+  std::string out = "#!/bin/bash -l\n";  // a login shell defines `module`
   const auto ask = [&](const std::string& option) { out += "#PBS " + option + "\n"; };
   ask("-N " + job.name);
   ask("-l select=" + std::to_string(job.nodes) + ":ncpus=" + std::to_string(c.cores_per_node) +
@@ -73,7 +73,8 @@ std::string pbs_script(const ClusterSpec& c, const JobRequest& job) {
   if (!c.qos.empty()) ask("-l qos=" + c.qos);
   if (!job.after.empty()) ask("-W depend=afterany:" + job.after);
   for (const std::string& d : c.directives) {
-    // "-l filesystems=home" is an option and its value: PBS wants the blank that a plain word cannot hold
+    // "-l filesystems=home" is an option and its value: PBS needs the blank, which a plain word cannot
+    // contain
     const bool glued = d.size() > 2 && d[0] == '-' && d[1] != '-' && d[2] != ' ';
     ask(glued ? d.substr(0, 2) + " " + d.substr(2) : d);
   }

@@ -1,14 +1,14 @@
-// The script of one cluster job, by the rules of its scheduler.
+// Job scripts for Slurm and PBS.
 //
 //   JobRequest job{.name = "isobar-1a2b3c4d", .nodes = 2, .command = {isobar, "sweep-job", …}};
 //   slurm_script(cluster, job);
 //   pbs_script(cluster, job);
 //
-// The command finds in kJobBegan when the script began, in seconds of the epoch: by what was asked for, it
-// knows what time is left.
+// The environment variable kJobBegan holds the script's start time in seconds of the epoch, from which the
+// command computes the time left.
 //
-// The script asks for whole nodes, loads modules, runs the preamble and becomes the command (exec), so that
-// the scheduler's signals reach that. Every word from a configuration is quoted.
+// The script requests whole nodes, loads modules, runs the preamble and becomes the command (exec), so that
+// the scheduler's signals reach the command. Every word from a configuration is quoted.
 #pragma once
 #include <string>
 #include <vector>
@@ -18,12 +18,12 @@
 namespace isobar {
 
 struct JobRequest {
-  std::string name;  // at most 15 characters: what every PBS takes
+  std::string name;  // at most 15 characters, PBS's limit
   int64_t nodes = 1;
-  int64_t time_s = 600;  // what is asked for
-  double lead_s = 0;  // before its end the command is told by SIGUSR1, or a little sooner; PBS tells nothing
-  std::string after;  // starts when the job of this id has ended; "" = at once
-  std::string cwd;    // where the command runs: relative paths in configurations start there
+  int64_t time_s = 600;  // time to request
+  double lead_s = 0;     // before its end Slurm sends SIGUSR1, or a little sooner; PBS sends no signal
+  std::string after;     // starts after the end of this job; "" = at once
+  std::string cwd;       // working directory: relative paths in configurations start there
   std::vector<std::string> command;
 };
 

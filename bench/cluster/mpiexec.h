@@ -1,5 +1,5 @@
-// The mpiexec that belongs to the MPI which this program was built with: another one's starts processes that
-// never find each other (model/comm/launcher.h), and several lie side by side on many machines.
+// The mpiexec of the MPI that this program is linked with: many machines have several, and another MPI's
+// starts processes that never find each other (model/comm/launcher.h).
 //
 //   const std::string mpiexec = mpiexec_of(Mpi::version());   // /usr/bin/mpiexec.mpich
 #pragma once
@@ -7,11 +7,11 @@
 
 namespace isobar {
 
-/// Open MPI's or one of MPICH's descendants'; "" where the text names neither.
+/// The family: Open MPI, or MPICH with its derivatives; "" where the text names neither.
 std::string mpi_family(const std::string& text);
 
-/// Of those in PATH (mpiexec, mpirun, and the names that distributions give them beside each other), the
-/// first that says it is of the same family. Throws ConfigError naming what was found, and the mend.
+/// The first mpiexec of that family in PATH, under the names mpiexec, mpirun and those of distributions.
+/// Throws ConfigError with the ones found and the fix.
 std::string mpiexec_of(const std::string& mpi_version);
 
 }  // namespace isobar

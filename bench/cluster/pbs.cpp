@@ -1,7 +1,6 @@
-// PBS (OpenPBS, PBS Professional), through qsub, qstat -x, qselect and qdel. Job history must be on
-// (job_history_enable) for the state of ended jobs; without it they count as forgotten. An answer about
-// several jobs may leave some out (OpenPBS 2672) or be no JSON for one job's sake (OpenPBS 1255): such are
-// asked for alone.
+// PBS (OpenPBS, PBS Professional), through qsub, qstat -x, qselect and qdel. The state of ended jobs needs
+// job history (job_history_enable); without it they count as forgotten. An answer about several jobs may omit
+// some (OpenPBS 2672) or be invalid JSON because of one (OpenPBS 1255): those jobs are queried one by one.
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -18,8 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-// Exit_status of a finished job in Slurm's words. Negative ones are PBS' own: -26 virtual memory, -27 memory,
-// -29 walltime; 256 and more is 256 + signal.
+// Slurm's name for the Exit_status of a finished job. PBS's own codes are negative: -26 virtual memory, -27
+// memory, -29 walltime; 256 and more is 256 + signal.
 std::string ended_as(const json& job) {
   const int64_t substate =
       job.contains("substate") && job["substate"].is_number() ? job["substate"].get<int64_t>() : 0;
@@ -42,7 +41,7 @@ double seconds_of(const std::string& time) {
   return s;
 }
 
-int64_t count_of(const json& asked) {  // nodect may be a number or its text
+int64_t count_of(const json& asked) {  // nodect may be a number or a string
   if (!asked.contains("nodect")) return 1;
   const json& n = asked["nodect"];
   return n.is_string() ? std::atoll(n.get<std::string>().c_str()) : n.is_number() ? n.get<int64_t>() : 1;
@@ -61,21 +60,21 @@ JobWord word_of(const std::string& id, const json& job) {
   return {JobPhase::waiting, id, "PENDING", comment};  // Q, H, W, T, M, B
 }
 
-/// "10.server" and "10.server.domain" are one job.
+/// True for two ids of one job: "10.server" and "10.server.domain".
 bool same_job(const std::string& a, const std::string& b) {
   const std::string &less = a.size() < b.size() ? a : b, &more = a.size() < b.size() ? b : a;
   return more == less || (less.find('.') != std::string::npos && more.starts_with(less + "."));
 }
 
-/// The job of that id among those of an answer; null: it is not there.
+/// The job of that id in an answer; null where it is missing.
 json job_in(const json& jobs, const std::string& id) {
   for (const auto& [name, job] : jobs.items())
     if (job.is_object() && same_job(name, id)) return job;
   return nullptr;
 }
 
-/// A job as `qstat -f` prints it without -F json: "    Resource_List.nodect = 2", long values going on behind
-/// a tab.
+/// A job in the format of `qstat -f` without -F json: "    Resource_List.nodect = 2"; continuation lines
+/// begin with a tab.
 json plain_job(const std::string& text) {
   json out = json::object();
   json* last = nullptr;
@@ -134,7 +133,7 @@ class Pbs : public Scheduler {
 
   void cancel(const std::string& id) override { say({"qdel", id}); }
 
-  // qstat has a job's last life, and how often it ran.
+  // qstat keeps only a job's last life, and its run count.
   std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
       const std::vector<std::string>& ids) override {
     trouble_.clear();
@@ -163,7 +162,7 @@ class Pbs : public Scheduler {
   }
 
   std::vector<std::string> own_nodes() const override {
-    const char* file = std::getenv("PBS_NODEFILE");  // a line for each rank of each node
+    const char* file = std::getenv("PBS_NODEFILE");  // one line for each rank of each node
     std::istringstream in(file ? read_file(file, most::table) : "");
     std::vector<std::string> nodes;
     for (std::string node; in >> node;)
@@ -177,9 +176,9 @@ class Pbs : public Scheduler {
  private:
   struct Answer {
     json jobs = json::object();
-    bool whole = false;         // it is JSON
-    bool knows_others = false;  // it says that an id is unknown
-    bool away = false;          // it says nothing at all
+    bool whole = false;         // valid JSON
+    bool knows_others = false;  // it reports an unknown id
+    bool away = false;          // no answer at all
   };
 
   Answer qstat(const std::vector<std::string>& ids) {
@@ -187,7 +186,7 @@ class Pbs : public Scheduler {
     command.insert(command.end(), ids.begin(), ids.end());
     const Said s = say(command);
     Answer a;
-    // With unknown ids among them qstat fails, and still says what it knows of the others.
+    // With unknown ids among them qstat fails, but still describes the other jobs.
     a.knows_others = s.err.find("Unknown Job Id") != std::string::npos;
     const json all = parse_json(s.out);
     if (all.is_object()) {
@@ -218,7 +217,7 @@ class Pbs : public Scheduler {
     return {JobPhase::unknown, id, "", ""};
   }
 
-  /// The job, asked for by itself; else whether the scheduler knows for sure that it has none of that id.
+  /// The job, queried alone; else whether the scheduler certainly has no job of that id.
   std::pair<json, bool> alone(const std::string& id) {
     const std::string before = trouble_;
     const Answer a = qstat({id});
@@ -231,7 +230,7 @@ class Pbs : public Scheduler {
     return {nullptr, s.code != 0 && s.err.find("Unknown Job Id") != std::string::npos};
   }
 
-  /// "": the scheduler has no job of that name; nothing: it does not say.
+  /// "": the scheduler has no job of that name; nothing: it does not answer.
   std::optional<std::string> id_of(const std::string& name) {
     const Said s = say({"qselect", "-x", "-N", name});
     if (s.code == 0) return first_line(s.out);

@@ -37,7 +37,7 @@ void pause(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-/// When the job began, as its script noted it: modules and a preamble take their time.
+/// Start of the job as recorded by its script, since modules and the preamble take time.
 Clock::time_point begin_of_job() {
   const char* noted = std::getenv(kJobBegan);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -108,7 +108,7 @@ class Pilot {
     return why == Stop::time_up ? 0 : 1;
   }
 
-  // A program on each of the first nodes, with all of the node's cores.
+  // Runs a program on each of the first nodes, with all cores of the node.
   Said on_each_node(int64_t nodes, const std::vector<std::string>& program, const std::string& name,
                     double timeout_s) const {
     ClusterSpec one_each = cluster_;
@@ -119,7 +119,7 @@ class Pilot {
                {.timeout_s = timeout_s});
   }
 
-  // Leaves out the nodes that are slow, where enough others are left; all are named in the job's output.
+  // Leaves out slow nodes if enough others remain; all slow nodes are named in the job's output.
   void preflight() {
     const fs::path file = dir_.path() / "preflight.json";
     const Said s = on_each_node(static_cast<int64_t>(nodes_.size()),
@@ -149,18 +149,18 @@ class Pilot {
     return {results_, t, about_.at("warmup"), cluster_.retries + 1};
   }
 
-  // Whether there is something to do, after settling what an earlier life left half done.
+  // True if the trial is to be run, after settling what an earlier life left unfinished.
   bool mine(const Trial& t) {
     TrialDir dir = directory(t);
     if (dir.finished() || claimed_by(dir.path()) != dir_.name()) return false;
     if (dir.attempt() > 0 && !dir.verdict() && word_in(dir.path() / "started_by") == dir_.name()) {
       if (dir.adopt()) return false;
-      // The life before this one is gone without a word, as when its node went down.
+      // The previous life ended without a record, as when its node went down.
       dir.settle(verdict_of_job("NODE_FAIL", dir_.id()), dir_.id());
       return !dir.finished();
     }
-    // Once a job is enough for what did not start: the next one may have better nodes. What an earlier life
-    // was told to stop goes on in this one.
+    // One launch failure is enough for a job: the next one may get better nodes. A trial that an earlier life
+    // had to stop continues in this one.
     return dir.verdict() != RunClass::launch_fail || job_of(dir) != dir_.id();
   }
 
@@ -186,8 +186,7 @@ class Pilot {
     command[0] = launcher;
     ++started_;
     ProcessLimits limits = limits_of(limits_, t);
-    if (t.chained() && !limits_.timeout_given)
-      limits.timeout_s = 0;  // as long as it takes: its job has a limit
+    if (t.chained() && !limits_.timeout_given) limits.timeout_s = 0;  // no limit of its own: its job has one
     WatchedProcess process({.argv = command,
                             .env = {{"ISOBAR_JOB", dir_.name()}, {"ISOBAR_TRIAL", t.id}},
                             .out = dir.path() / "out",
@@ -212,13 +211,13 @@ class Pilot {
       dir.judge(o, plausibility_of(t, limits_), dir_.id());
     const RunClass verdict = dir.verdict().value_or(RunClass::interrupted);
     say_line(t.id + " " + name_of(verdict));
-    // A sick node must not use up every trial's attempts.
+    // Counted, so that a sick node does not use up every trial's attempts.
     unstarted_ = verdict == RunClass::launch_fail ? unstarted_ + 1 : 0;
     return why == Stop::none && unstarted_ >= kMostUnstarted ? Stop::nothing_starts : why;
   }
 
-  // A trial over several nodes that crashed may have lost one of them, long before the scheduler knows: then
-  // nothing starts there.
+  // True if a crashed trial on several nodes has lost one of them, which shows in that nothing starts there.
+  // The scheduler may notice much later.
   bool lost_a_node(const Trial& t, const TrialDir& dir, const ProcessOutcome& o) const {
     const int64_t nodes = cluster_.nodes(t.ranks());
     if (nodes < 2 || dir.weigh(o).run_class != RunClass::crash) return false;
@@ -227,8 +226,9 @@ class Pilot {
     return lost;
   }
 
-  // Until the trial has ended, or another life of this job has taken over. What writes checkpoints is told,
-  // and has the lead for one; what does not end by that, and all else, is stopped.
+  // Waits until the trial ends or another life of this job takes over. When the job must stop, a chained
+  // trial is signalled and gets the lead for one more checkpoint, after which it is stopped; other trials are
+  // stopped at once.
   Stop follow(WatchedProcess& process, const Trial& t) {
     const double patience = limits_.grace_s + kReserve_s;  // from the stop to the job's end
     Stop why = Stop::none;
@@ -262,7 +262,7 @@ class Pilot {
   double time_s_, lead_s_;
   TrialLimits limits_;
   int64_t life_ = 0, started_ = 0;
-  int unstarted_ = 0;  // trials in a row that did not begin
+  int unstarted_ = 0;  // consecutive trials that did not start
   std::vector<std::string> nodes_;
   Clock::time_point begin_ = begin_of_job(), looked_{};
 };

@@ -1,11 +1,11 @@
-// A pilot: what a cluster job does. It runs many trials one after the other inside its allocation, each on as
-// many of its nodes as the trial needs, and judges each as a local sweep would.
+// The pilot is the program of a cluster job. It runs trials one after the other inside its allocation, each
+// on as many nodes as it needs, and judges them as a local sweep does.
 //
 //   int code = run_pilot("results/demo", "isobar-1a2b3c4d", &signal);      // `isobar sweep-job DIR NAME`
 //
-// It stops early when the scheduler says that time is up (SIGUSR1), when it is cancelled or preempted
-// (SIGTERM), and when another life of the job has taken over. What it leaves is run by another job. A trial
-// that writes checkpoints is told by SIGUSR1 in time for one more, and goes on from it there.
+// It stops early on SIGUSR1 (time limit near), on SIGTERM (cancelled or preempted), and when another life of
+// the job has taken over; another job then runs the remaining trials. A trial that writes checkpoints gets
+// SIGUSR1 in time for one more, from which it continues there.
 #pragma once
 #include <csignal>
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace isobar {
 
-/// 0: did all it could; 1: told to stop.
+/// Returns 0 after all that it could run, 1 when it was stopped early.
 int run_pilot(const std::filesystem::path& results, const std::string& name,
               const volatile std::sig_atomic_t* signal);
 

@@ -1,11 +1,11 @@
-// Where the ranks of a trial go inside an allocation, and the command that puts them there.
+// Placement of a trial's ranks inside an allocation, and the command that starts them so.
 //
 //   const auto map = launch_map(cluster, {"n1", "n2"}, 6);        // ranks 0-3 on n1, 4 and 5 on n2
 //   const auto argv = start_command(cluster, nodes, 6, {isobar, "train", …}, id, dir / "rankfile");
 //
-// Ranks fill a node before they go to the next: layout.order then says which axis stays inside a node. The
-// binding is the start command's own (srun's masks, PALS' lists, Open MPI's rankfile), so that the program
-// sees its cores as on any other machine.
+// Ranks fill one node after the other, so layout.order decides which axes stay inside a node. The start
+// command itself binds them (srun's masks, PALS' lists, Open MPI's rankfile); the program needs no code for
+// it.
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -19,14 +19,14 @@ namespace isobar {
 struct RankPlace {
   int64_t rank = 0;
   std::string node;
-  int64_t local = 0;  // rank on its node; an accelerator of that number is its own
+  int64_t local = 0;  // rank on its node, also the number of its accelerator
   std::string cores;  // "4-7"; "" = not bound
 };
 
 std::vector<RankPlace> launch_map(const ClusterSpec& c, const std::vector<std::string>& nodes, int64_t ranks);
 nlohmann::json to_json(const std::vector<RankPlace>& map);
 
-/// argv of the command, its program not yet looked up in PATH. Open MPI's binding needs `rankfile`, which
+/// argv of the command, without a PATH lookup of its program. Open MPI's binding needs `rankfile`, which
 /// rankfile_text() fills.
 std::vector<std::string> start_command(const ClusterSpec& c, const std::vector<std::string>& nodes,
                                        int64_t ranks, const std::vector<std::string>& program,

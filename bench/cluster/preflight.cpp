@@ -9,9 +9,9 @@
 
 namespace isobar {
 
-// The circle method: the last rank stands still, the others turn.
+// The circle method: the last rank stays, the others rotate.
 int64_t partner_of(int64_t rank, int64_t round, int64_t size) {
-  const int64_t even = size + size % 2, turning = even - 1;  // a rank too many rests
+  const int64_t even = size + size % 2, turning = even - 1;  // with an odd number of ranks one rests
   if (turning < 1) return -1;
   int64_t partner = 0;
   if (rank == turning) {
@@ -45,7 +45,7 @@ std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vect
     std::vector<double> sorted = rates;
     std::sort(sorted.begin(), sorted.end());
     const double median =
-        sorted[sorted.size() / 2];  // of two nodes the faster: the slower has to stand beside it
+        sorted[sorted.size() / 2];  // of two the faster: a healthy node shares its partner's slow link
     for (size_t i = 0; i < rates.size() && i < nodes.size(); ++i)
       if (rates[i] < share * median && named.insert(i).second) {
         char text[96];

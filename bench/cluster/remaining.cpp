@@ -9,10 +9,10 @@
 namespace isobar {
 namespace {
 
-constexpr double kAssumedCheckpoint_s = 60;  // where nothing is known of it
-constexpr double kHaste = 2;                 // times what is known: disks are shared, and steps differ
-constexpr double kLeast_s = 10;              // for both: ranks agree on a step, files are made and synced
-constexpr double kSlurmIsEarly_s = 60;       // by which its signal may come before the time it was asked for
+constexpr double kAssumedCheckpoint_s = 60;  // without a measurement or prediction
+constexpr double kHaste = 2;                 // safety factor: disks are shared, and steps vary
+constexpr double kLeast_s = 10;  // lower bound for both: ranks agree on a step, files are created and synced
+constexpr double kSlurmIsEarly_s = 60;  // by which its signal may precede the requested time
 
 struct Pace {
   double seconds = 0;
@@ -29,7 +29,7 @@ Pace first_known(double measured, double predicted, double assumed) {
 
 Remaining remaining_of(const Trial& t, const TrialDir& dir, const TrialLimits& limits, const ClusterSpec& c) {
   RunRecord last;
-  std::vector<std::string> unheard;  // whoever reads the results is told
+  std::vector<std::string> unheard;  // load_runs reports these
   const int64_t saved = dir.saved_step();
   if (saved > 0) last = load_run(dir.path(), &unheard);
   double slowest = 0;

@@ -1,11 +1,10 @@
-// What is left of a trial that goes on from its checkpoints (Trial::chained), and how long before its job's
-// end its ranks have to be told, so that they end a step and write one more.
+// Remaining work of a chained trial (Trial::chained), and the lead before its job's end at which its ranks
+// must be signalled so that they finish a step and write one more checkpoint.
 //
 //   const Remaining r = remaining_of(trial, TrialDir(…), limits, cluster);
 //   ask_for(r.work_s + r.lead_s); …
 //
-// A step and a checkpoint take what they took where the trial ran last, else the upper end of what is
-// predicted.
+// Times of a step and a checkpoint are those of the trial's last job, else the upper end of the prediction.
 #pragma once
 #include <string>
 
@@ -15,13 +14,13 @@
 
 namespace isobar {
 
-constexpr double kReserve_s = 5;  // of a job, for judging the last trial
+constexpr double kReserve_s = 5;  // for judging the last trial of a job
 
 struct Remaining {
   double work_s = 0;      // start, steps and checkpoints
-  double lead_s = 0;      // before the job's end
-  double least_s = 0;     // that a job must last to bring it further
-  std::string lead_from;  // for people
+  double lead_s = 0;      // before the job's end, for the signal
+  double least_s = 0;     // shortest job that makes progress
+  std::string lead_from;  // for messages
 };
 
 Remaining remaining_of(const Trial& t, const TrialDir& dir, const TrialLimits& limits, const ClusterSpec& c);

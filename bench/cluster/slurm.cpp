@@ -1,5 +1,5 @@
-// Slurm, through sbatch, squeue, sacct, scancel and scontrol. Where the cluster keeps no accounting, squeue
-// and scontrol still know a job for MinJobAge (300 s by default) after its end.
+// Slurm, through sbatch, squeue, sacct, scancel and scontrol. Without accounting, squeue and scontrol still
+// report a job for MinJobAge (300 s by default) after its end.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -113,7 +113,7 @@ class Slurm : public Scheduler {
  private:
   using Rows = std::vector<std::vector<std::string>>;
 
-  /// Lines of fields; one that has too few is reported, and nothing follows from it.
+  /// Lines split into fields; one with too few is reported and ignored.
   Rows rows_in(const Said& s, const char* program, size_t fields) {
     Rows rows;
     std::istringstream lines(s.out);
@@ -140,8 +140,7 @@ class Slurm : public Scheduler {
     return known;
   }
 
-  /// A job that an answer about all left out, asked for by itself: over, but for its state, where squeue has
-  /// none.
+  /// A job that an answer about all omitted, queried alone: ended, without a state where squeue has none.
   JobWord alone(const JobKey& k) {
     const auto known = squeue(k.id.empty() ? "--name=" + k.name : "--jobs=" + k.id);
     if (!known && !no_such_job_) return {JobPhase::unknown, k.id, "", ""};
@@ -160,10 +159,10 @@ class Slurm : public Scheduler {
     const Said s = say(command);
     if (s.code == 0) return rows_in(s, "sacct", fields);
     if (s.err.find("disabled") == std::string::npos) trouble_ = "sacct failed: " + first_line(s.err);
-    return std::nullopt;  // no accounting here, or none that answers
+    return std::nullopt;  // no accounting, or it does not answer
   }
 
-  // What squeue has forgotten, sacct may know.
+  // Completes the states of jobs that squeue has forgotten from sacct.
   void ask_accounting(const std::vector<size_t>& which, std::vector<JobWord>& words) {
     std::map<std::string, std::string> states;
     const auto take = [&](const std::vector<std::string>& ids) {
@@ -179,7 +178,7 @@ class Slurm : public Scheduler {
         if (!states.contains(id)) take({id});
     for (const size_t i : which) {
       const auto it = states.find(words[i].id);
-      // squeue answered twice and does not list it: it is over, however it went.
+      // squeue answered twice without it: the job is over, its outcome unknown.
       words[i].state = it == states.end() ? "forgotten by the scheduler" : it->second;
       if (it != states.end()) words[i].phase = phase_of(it->second);
     }

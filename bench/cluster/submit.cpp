@@ -28,10 +28,9 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr int kMostFruitless = 4;
-constexpr size_t kMostTroubles = 5;   // that are reported: each answer may be wrong in a way of its own
-constexpr double kSubmission_s = 30;  // within which a submission that was begun has reached the scheduler
-constexpr double kLeaving_s =
-    120;  // within which a job ends whose trials are all done (epilogs, busy schedulers)
+constexpr size_t kMostTroubles = 5;   // reported: each answer may be faulty in another way
+constexpr double kSubmission_s = 30;  // after which a submission that was begun has reached the scheduler
+constexpr double kLeaving_s = 120;  // within which a job ends after its last trial (epilogs, busy schedulers)
 
 std::string new_name() {
   std::random_device random;
@@ -115,7 +114,7 @@ class ClusterSweep {
     if (again_.contains(t.id)) return false;
     if (done_.contains(t.id)) return true;
     if (!directory(t).finished()) return false;
-    done_.insert(t.id);  // for good
+    done_.insert(t.id);  // final
     return true;
   }
   int64_t unfinished() {
@@ -123,7 +122,7 @@ class ClusterSweep {
                          [&](const Trial& t) { return !done(t) && !held_.contains(t.id); });
   }
 
-  // What the scheduler says about our jobs; those that are over give their trials back.
+  // Updates our jobs from the scheduler; jobs that are over release their trials.
   void follow() {
     const std::vector<std::string> names = open_jobs(options_.results);
     std::set<std::string> before;
@@ -140,7 +139,7 @@ class ClusterSweep {
     report(scheduler_.trouble());
     for (size_t i = 0; i < names.size(); ++i) {
       JobDir job(options_.results, names[i]);
-      if (!words) {  // the scheduler is away: nothing is known, and nothing follows
+      if (!words) {  // no answer, so no job may count as over
         live_.insert(names[i]);
         waiting_ = ", the scheduler does not answer";
         continue;
@@ -150,7 +149,7 @@ class ClusterSweep {
         live_.insert(names[i]);
         waiting_ = ", the scheduler says nothing of " + names[i];
       } else if (w.phase == JobPhase::waiting || w.phase == JobPhase::running) {
-        if (keys[i].id.empty() && !w.id.empty()) job.write_id(w.id);  // its submitter had no time to
+        if (keys[i].id.empty() && !w.id.empty()) job.write_id(w.id);  // its submitter died before
         if (w.phase == JobPhase::waiting && !w.reason.empty() && w.reason != "None")
           waiting_ = ", waiting: " + w.reason;
         live_.insert(names[i]);
@@ -163,13 +162,13 @@ class ClusterSweep {
     }
   }
 
-  /// Said once, and again at the end: an answer that cannot be read is no silence.
+  /// Reported once when it occurs and again at the end: an unreadable answer must not pass silently.
   void report(const std::string& trouble) {
     if (trouble.empty() || troubles_.size() >= kMostTroubles || !troubles_.insert(trouble).second) return;
     tell(cluster_.scheduler + ": " + trouble);
   }
 
-  // A person cancelled it: to submit it again at once would be against their will.
+  // The user cancelled it: submitting it again at once would be against their intention.
   void hold_if_cancelled(const JobDir& job) {
     const json ended = json_if_there(job.path() / "state.json");
     const json state = ended.is_object() ? ended.value("state", json()) : json();
@@ -178,7 +177,8 @@ class ClusterSweep {
     for (const json& one : about.at("trials")) held_.insert(one.at("id").get<std::string>());
   }
 
-  // The last verdict is written before its job is over: only then do the scheduler's books know what it took.
+  // The last verdict is written before its job ends; the accounting is complete only after that, so wait a
+  // while.
   bool may_leave() {
     const auto now = std::chrono::steady_clock::now();
     if (!all_done_) all_done_ = now;
@@ -213,7 +213,7 @@ class ClusterSweep {
     last_over_ = job.path();
   }
 
-  // Whether this job brought the trial further than to a failure to launch.
+  // True if this job brought the trial further than to a launch failure.
   static bool began_well(const TrialDir& dir, const std::string& id) {
     if (!dir.verdict()) return false;
     const json j = json_if_there(dir.path() / "status.json");
@@ -231,7 +231,7 @@ class ClusterSweep {
     const auto own = dir.verdict();
     if (!own) {
       if (!dir.adopt()) dir.settle(verdict_of_job(state, id), id);
-    } else if (*own == RunClass::interrupted) {  // the pilot was told to stop, and could not know why
+    } else if (*own == RunClass::interrupted) {  // the pilot was stopped, and could not know why
       dir.settle(verdict_of_job(state, id), id);
     }
   }
@@ -244,7 +244,8 @@ class ClusterSweep {
       if (done(t) || held_.contains(t.id)) continue;
       const std::string who = claimed_by(directory(t).path());
       if (!who.empty() && std::find(open.begin(), open.end(), who) != open.end()) continue;
-      // Finished, but whoever ran it or held its job for over died before they could say so.
+      // Finished, but the process that ran it, or that settled its job, died before it could record the
+      // verdict.
       if (TrialDir dir = directory(t); !again_.contains(t.id) && !dir.verdict() && dir.adopt()) {
         ++outcome_.adopted;
         continue;
@@ -257,7 +258,7 @@ class ClusterSweep {
           1, std::to_string(fruitless_) + " jobs began no trial: see " + last_over_.string());
       return;
     }
-    // What could not be launched before goes last: a job leaves when nothing starts any more.
+    // Trials with launch failures go last: a job ends early when nothing starts any more.
     std::stable_partition(todo.begin(), todo.end(),
                           [&](const Trial* t) { return directory(*t).verdict() != RunClass::launch_fail; });
     for (const PlannedJob& p : plan_jobs(todo, sweep_, cluster_, options_.results)) {
@@ -276,14 +277,14 @@ class ClusterSweep {
                              .after = submit_.after,
                              .cwd = fs::current_path().string(),
                              .command = {options_.self, "sweep-job", results.string(), job.name()}};
-    // Written before anything is submitted: whoever comes after a kill in between knows of it.
+    // Written before the submission: after a kill in between, the next process finds the job.
     write_atomically(job.path() / "owner", "0\n");
     write_atomically(job.path() / "script", scheduler_.script(cluster_, request));
     write_atomically(job.path() / "job.json",
                      json_text(description_of(p, job.name(), sweep_, options_, cluster_), 1) + "\n");
     for (const Trial* t : p.trials) {
       TrialDir dir = directory(*t);
-      if (again_.erase(t->id)) dir.prepare();  // its old verdict goes to attempt-<n>/
+      if (again_.erase(t->id)) dir.prepare();  // archives the old verdict in attempt-<n>/
       fs::create_directories(dir.path());
       claim(dir.path(), job.name());
     }
@@ -308,7 +309,7 @@ class ClusterSweep {
     return true;
   }
 
-  // Where the trials without a verdict are.
+  // Explains the state of trials without a verdict.
   void explain() {
     for (RunRecord& r : outcome_.runs) {
       if (r.complete) continue;
@@ -328,15 +329,15 @@ class ClusterSweep {
   Scheduler& scheduler_;
   const SubmitOptions& submit_;
   std::map<std::string, const Trial*> by_id_;
-  std::set<std::string> live_;   // jobs that wait or run
-  std::set<std::string> held_;   // trials of jobs that somebody cancelled under our eyes
+  std::set<std::string> live_;   // waiting or running jobs
+  std::set<std::string> held_;   // trials of jobs that were cancelled by others
   std::set<std::string> done_;   // trials with a final verdict
   std::set<std::string> again_;  // finished trials that --retry-failed runs again
   std::string waiting_;
-  std::set<std::string> troubles_;                                 // with the scheduler's answers
+  std::set<std::string> troubles_;                                 // in the scheduler's answers
   std::optional<std::chrono::steady_clock::time_point> all_done_;  // since when no trial is left
   bool any_began_ = false;                                         // a trial got past its launch
-  int fruitless_ = 0;                                              // jobs that are over
+  int fruitless_ = 0;                                              // number of jobs that are over
   fs::path last_over_;
   SweepOutcome outcome_;
 };

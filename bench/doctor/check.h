@@ -1,4 +1,4 @@
-// What `isobar doctor` says of one thing that runs depend on: not whether it is there, but whether it works.
+// One check of `isobar doctor`: it tests that a part works, not only that it exists.
 //
 //   for (const Check& c : examine(request)) …
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace isobar {
 
-enum class Health { ok, absent, look, failed };  // absent: an optional part; look: works, and costs
+enum class Health { ok, absent, look, failed };  // absent: an optional part; look: works, at a cost
 
 struct Check {
   std::string part, found;
@@ -23,15 +23,15 @@ struct Check {
 
 struct Examination {
   std::filesystem::path results = ".";      // where runs will write
-  std::vector<std::string> two_ranks = {};  // the words that start `two_ranks_part` on two ranks
-  std::string no_ranks = {};                // why there are no such words
-  std::optional<RunSpec> run = {};          // whose data are opened
+  std::vector<std::string> two_ranks = {};  // command that runs `two_ranks_part` on two ranks
+  std::string no_ranks = {};                // why there is no such command
+  std::optional<RunSpec> run = {};          // its data are opened
 };
 
 std::vector<Check> examine(const Examination& e);
 
-// ---- its parts, in that order ----
-std::vector<Check> examine_processor();  // and memory, libraries of kernels
+// ---- the checks, in this order ----
+std::vector<Check> examine_processor();  // with memory and kernel libraries
 Check examine_threads(const CpuPlaces& p);
 Check examine_memory(const std::filesystem::path& root = "/");
 std::vector<Check> examine_cores();
@@ -43,7 +43,7 @@ std::vector<Check> examine_files(const Examination& e);
 std::vector<Check> examine_scheduler();
 std::vector<Check> examine_gpus();
 
-/// What each of the two ranks does: adds its number up over both, and times messages; the first prints it.
+/// Runs on each of two ranks: sums a number over both and times messages; rank 0 prints the result.
 void two_ranks_part();
 
 }  // namespace isobar

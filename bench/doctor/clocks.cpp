@@ -1,5 +1,5 @@
-// The clocks: of the cores (is their frequency held down?), of time spans (what does a reading cost?), of the
-// day (do several hosts agree?); and the meters of energy.
+// Clocks: the cores' frequency (is it held down?), the cost of reading the time, agreement of the time of day
+// between hosts; and energy meters.
 #include <sys/timex.h>
 
 #include <chrono>
@@ -50,7 +50,7 @@ Check examine_frequency(const fs::path& sys) {
     return {"frequency", found + text, Health::look,
             "cpupower frequency-set --max, as root: the lower limit slows steps down"};
   }
-  // intel_pstate's "powersave" follows the load; that of the other drivers stays at the lowest frequency
+  // intel_pstate's "powersave" follows the load; with other drivers it stays at the lowest frequency
   const bool follows = first_word(sys / "devices/system/cpu/cpu0/cpufreq/scaling_driver") == "intel_pstate";
   if (governors.contains("powersave") && !follows)
     return {"frequency", found, Health::look,
@@ -61,11 +61,11 @@ Check examine_frequency(const fs::path& sys) {
   return {"frequency", found};
 }
 
-// Every op that is traced reads the clock twice.
+// Tracing reads the clock twice an op.
 Check examine_readings(const fs::path& sys) {
   constexpr int kReadings = 2000;
   constexpr double kDear =
-      500e-9;  // by a system call and a device; a counter of the processor takes 20-50 ns
+      500e-9;  // by a system call and a device; a processor's counter takes a tenth of it
   const double each = best_seconds(10,
                                    [] {
                                      for (int i = 0; i < kReadings; ++i)
@@ -81,7 +81,7 @@ Check examine_readings(const fs::path& sys) {
           "/sys/devices/system/clocksource/clocksource0/current_clocksource (tsc, kvm-clock)"};
 }
 
-// What `train` meters beside its steps, where it may.
+// Energy meters that `train` reads with its steps, where permitted.
 Check examine_energy(const fs::path& sys) {
   const EnergyMeter meter(rapl_counters(sys / "class/powercap"));
   if (meter.on()) return {"energy", "metered: " + meter.names()};

@@ -1,4 +1,4 @@
-// How fast each core is, one after the other: a rank waits for the slowest.
+// Speed of each core, measured one after the other, because a rank waits for its slowest core.
 #include <sched.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace isobar {
 namespace {
 
-constexpr double kSlow = 0.7;  // of the median; less is a core that something else uses, or that is throttled
-constexpr double kSeconds = 0.025;  // on each, several times what a scheduler gives at once
+constexpr double kSlow = 0.7;       // of the median; slower cores are shared or throttled
+constexpr double kSeconds = 0.025;  // on each core, several scheduler time slices
 constexpr size_t kMost = 64;        // cores: of more every n-th
 
 std::vector<int> allowed_cores(const cpu_set_t& set) {
@@ -25,7 +25,7 @@ std::vector<int> allowed_cores(const cpu_set_t& set) {
   return out;
 }
 
-// Rounds of a chain of dependent multiplications a second: the clock, and nothing of memory.
+// Rounds a second of a chain of dependent multiplications: measures the clock, not memory.
 double rate() {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
@@ -54,7 +54,7 @@ Check examine_each() {
     CPU_ZERO(&one);
     CPU_SET(c, &one);
     ::sched_setaffinity(0, sizeof one, &one);
-    rates.push_back(std::max({rate(), rate(), rate()}));  // something may pass by
+    rates.push_back(std::max({rate(), rate(), rate()}));  // another process may interfere
   }
   ::sched_setaffinity(0, sizeof before, &before);
   std::vector<double> sorted = rates;

@@ -1,4 +1,4 @@
-// Where runs read and write: room, locks that hold, and the data of a run.
+// Files of runs: free space, working locks, and a run's data.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
@@ -17,7 +17,7 @@
 namespace isobar {
 namespace {
 
-constexpr double kLeast = 64e6, kRoomy = 5e9;  // bytes free: of results alone; of a few checkpoints
+constexpr double kLeast = 64e6, kRoomy = 5e9;  // bytes free: for results alone; for a few checkpoints
 
 std::string gigabytes(double bytes) {
   char text[32];
@@ -26,7 +26,7 @@ std::string gigabytes(double bytes) {
   return text;
 }
 
-// "" where a second process is kept out while the first holds the lock; else what is wrong.
+// "" where the lock excludes a second process, else the fault.
 std::string locks_fail(const std::filesystem::path& file) {
   try {
     const FileLock held(file, 0);
@@ -53,7 +53,7 @@ Check examine_results(const std::filesystem::path& results) {
     return {"results", where + ": " + std::strerror(errno), Health::failed,
             "name a directory that you can write with --results", true};
   const std::string wrong = locks_fail(name);
-  // Room that is promised may not be there: quotas count when something is written.
+  // Free space may be an empty promise: quotas count only when data are written.
   const std::string block(1 << 20, 'x');
   int error = 0;
   for (int i = 0; i < 8 && !error; ++i)

@@ -1,4 +1,4 @@
-// What the system lets a process have.
+// Resource limits of the process.
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -28,7 +28,7 @@ bool anything_in(const char* folder) {
 
 std::vector<Check> examine_limits() {
   std::vector<Check> out;
-  // RDMA and GPUs' copies pin what they send; without either a few pages are enough.
+  // RDMA and copies to GPUs pin their buffers; without either a few pages are enough.
   const bool pins = anything_in("/dev/infiniband") || std::filesystem::exists("/dev/nvidia0");
   const rlim_t locked = limit_of(RLIMIT_MEMLOCK), wanted = rlim_t{1} << (pins ? 30 : 20);
   out.push_back({"locked memory", text_of(locked), locked < wanted ? Health::look : Health::ok,

@@ -1,4 +1,4 @@
-// The host's memory, and how much of it control groups (a container, a job) leave to this process.
+// The host's memory, and the part of it that control groups (a container, a job) allow this process.
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ std::string word_of(const std::filesystem::path& file) {
   return word;
 }
 
-/// "max", and a number of pages near 2^63 in the first version, are no limit.
+/// No limit is "max" in version 2, and a number of pages near 2^63 in version 1.
 std::optional<double> bytes_in(const std::filesystem::path& file) {
   const std::string word = word_of(file);
   char* end = nullptr;
@@ -33,7 +33,7 @@ struct GroupMemory {
   double limit = 0, used = 0;
 };
 
-/// The least that is left: of a group's own limit and of those above it.
+/// The smallest limit: a process is bound by its group's and by those of all groups above it.
 std::optional<GroupMemory> group_memory(const std::filesystem::path& root) {
   std::optional<GroupMemory> least;
   for (const auto& group : control_groups("memory", root))

@@ -1,4 +1,4 @@
-// The processor, and whether the kernels' library computes on it.
+// The processor, and a test that the kernel library computes correctly on it.
 #include <nlohmann/json.hpp>
 
 #include "bench/doctor/check.h"
@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// A small product that must come out right: the library runs on this CPU.
+// A small product with a known result shows that the library runs on this CPU.
 bool matrix_product_works() {
   const float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8};
   alignas(64) float c[4] = {0, 0, 0, 0};
@@ -17,7 +17,7 @@ bool matrix_product_works() {
   return c[0] == 19 && c[1] == 22 && c[2] == 43 && c[3] == 50;
 }
 
-// Of a layer of a usual size; a run's record has the kernel of each of its ops.
+// The kernel for a layer of typical size; a run's record has the kernel of each op.
 std::string product_kernel(DType t) {
   return cpu::gemm_kernel({1024, 1024, 1024, false, true, t, t, t, true, false});
 }

@@ -1,4 +1,4 @@
-// Two ranks, started as runs start theirs, and a sum over both: an mpiexec may be there and start nothing.
+// Two ranks, started as runs start theirs, and a sum over both: an installed mpiexec may still start nothing.
 #include <cstdio>
 #include <cstring>
 
@@ -21,10 +21,10 @@ std::string last_line(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// What the first rank printed of the link between both.
+// The first rank's measurement of the link between both.
 Check link_of_line(const std::string& out, size_t sum) {
   constexpr double kLate = 3e-6,
-                   kSlow = 0.5e9;  // through shared memory: 0.3-1.5 us, 3-10 GB/s; TCP: from 5 us
+                   kSlow = 0.5e9;  // between shared memory and TCP, which are far apart
   int one_host = 0;
   double latency = 0, rate = 0;
   if (std::sscanf(out.c_str() + sum + std::strlen(kSum), ", one_host %d, latency_s %lf, bytes_s %lf",

@@ -38,7 +38,7 @@ double link_rate(int partner) {
 double link_latency(int partner) {
   constexpr int kRounds = 200;
   double out = 1, in = 0;
-  // A message both ways is over when the later one is there: one way's time.
+  // Messages go both ways at once and end with the later one: this is the time of one way.
   return best_seconds(5,
                       [&] {
                         for (int i = 0; i < kRounds; ++i)

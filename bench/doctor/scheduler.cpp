@@ -1,4 +1,4 @@
-// A scheduler that answers: its commands may be there, and its controller gone.
+// A scheduler that answers: its commands may be installed while its controller is down.
 #include "bench/cluster/command.h"
 #include "bench/doctor/check.h"
 #include "model/base/program.h"

@@ -1,4 +1,4 @@
-// Whether the working directory is among the folders of programs and libraries.
+// Search paths of programs and libraries must not include the working directory.
 #include "model/base/search_paths.h"
 #include "bench/doctor/check.h"
 

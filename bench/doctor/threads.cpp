@@ -1,4 +1,4 @@
-// How many threads runs take here, and why not more.
+// The number of threads that runs use here, and its limit.
 #include <cstdio>
 
 #include "bench/doctor/check.h"

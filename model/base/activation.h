@@ -1,4 +1,4 @@
-// The functions between two linears that nets choose from.
+// Activation functions of nets.
 //
 //   activation_named("silu")              // std::nullopt: there is none of this name
 //   name_of(Activation::gelu_tanh)        // "gelu_tanh"
@@ -13,7 +13,7 @@ namespace isobar {
 
 enum class Activation : uint8_t {
   gelu,       // u Phi(u), exact
-  gelu_tanh,  // its approximation by a tanh, the one that cuBLASLt has in a product
+  gelu_tanh,  // its tanh approximation, which cuBLASLt can fuse into a product
   relu,       // max(u, 0); slope 0 at 0
   silu,       // u / (1 + exp(-u))
   tanh

@@ -25,13 +25,13 @@ using Clock = std::chrono::steady_clock;
 
 bool is_child = false;
 
-// What a child writes: a kind, the length, the bytes.
+// A child's messages: a kind, the length, the bytes.
 enum class Kind : char { progress = 'p', answer = 'a', refusal = 'r', error = 'e', memory = 'm' };
 struct Head {
   Kind kind;
   uint64_t bytes;
 };
-constexpr uint64_t kLongest = uint64_t{256} << 20;  // a child that is out of its mind may claim any length
+constexpr uint64_t kLongest = uint64_t{256} << 20;  // a child whose memory is corrupt may claim any length
 
 [[noreturn]] void fail(const char* doing) {
   throw std::system_error(errno, std::generic_category(), doing);
@@ -42,7 +42,7 @@ void write_all(int fd, const void* data, size_t bytes) {
   while (bytes > 0) {
     const ssize_t n = ::write(fd, at, bytes);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) ::_exit(1);  // nobody listens any more
+    if (n < 0) ::_exit(1);  // the parent no longer reads
     at += n, bytes -= static_cast<size_t>(n);
   }
 }
@@ -56,7 +56,7 @@ void send(int fd, Kind kind, const std::string& text) {
   write_all(fd, text.data(), text.size());
 }
 
-// A limit on the address space counts what the parent had mapped already.
+// RLIMIT_AS also counts what the parent had mapped already.
 void limit_memory(int64_t bytes) {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -85,7 +85,7 @@ void limit_time(int64_t seconds) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
-  const int quiet = ::open("/dev/null", O_RDWR);  // the C library has last words of its own
+  const int quiet = ::open("/dev/null", O_RDWR);  // the C library prints a message of its own on abort
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(quiet, stream);
   limit_memory(limits.memory_bytes);
   limit_time(limits.cpu_s);
@@ -151,7 +151,7 @@ int ChildWork::wait() {
   return status;
 }
 
-/// False at the end of what it says.
+/// False at the end of the child's output.
 bool ChildWork::read(void* data, size_t bytes, Clock::time_point until) const {
   char* at = static_cast<char*>(data);
   while (bytes > 0) {

@@ -1,5 +1,5 @@
-// Work on foreign input in a process of its own, which may die of it: libraries that read other people's
-// formats end in a signal, an endless loop or all of the memory when a file is damaged or made to harm.
+// Work on foreign input in a process of its own: on a damaged or malicious file, libraries that read other
+// formats crash, loop for ever or take all memory.
 //
 //   std::string answer = in_child({}, [&](const ChildProgress& done) {
 //     for (...) done(++step);                  // alive: the limits of time begin anew
@@ -9,9 +9,8 @@
 //   ChildWork child({}, work);                       // the same in two halves: it begins at once …
 //   std::string answer = child.answer();         // … and is waited for
 //
-// The child is a fork: call it before other threads start that may hold a lock (of malloc the C library takes
-// care), before MPI_Init and before a device is opened. Nothing of the child's state comes back but the
-// answer.
+// The child is a fork: call it before other threads start that may hold a lock (the C library takes care of
+// malloc's), before MPI_Init and before a device is opened. Only the answer comes back of the child's state.
 #pragma once
 #include <sys/types.h>
 
@@ -25,8 +24,8 @@ namespace isobar {
 
 struct ChildLimits {
   int64_t memory_bytes = int64_t{2} << 30;  // of address space, beyond what this process has
-  int64_t cpu_s = 10;                       // of processor time without progress
-  int64_t wall_s = 300;                     // without progress: a disk may be slow, but not for ever
+  int64_t cpu_s = 10;                       // of processor time between two reports of progress
+  int64_t wall_s = 300;  // between two reports of progress: a disk may be slow, but not for ever
 };
 
 /// what() says how it ended: "was ended by SIGSEGV", "takes more than 10 s of processor time".
@@ -34,16 +33,16 @@ struct ChildDied : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// An exception of `work` that is no ConfigError: its text.
+/// An exception of `work` other than ConfigError; what() is its text.
 struct ChildFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What is said of an input whose reader ended by a signal, and its mend.
+/// The error for an input whose reader was ended by a signal, with its fix.
 std::string ended_by(int signal);
 inline const char* const kHarmful = "the file is damaged, or made to harm: copy or download it again";
 
-/// Whether this process is such a child.
+/// True in such a child.
 bool in_a_child();
 
 using ChildProgress = std::function<void(int64_t done)>;
@@ -54,8 +53,8 @@ class ChildWork {  // ends with its owner
   ~ChildWork();
   ChildWork(const ChildWork&) = delete;
   ChildWork& operator=(const ChildWork&) = delete;
-  /// Waits for what `work` returns, once. Throws the child's ConfigError, ChildFailed, ChildDied. `seen` gets
-  /// what `work` reports.
+  /// Waits, once, for the result of `work`, whose reports of progress go to `seen`. Throws the child's
+  /// ConfigError, ChildFailed, ChildDied.
   std::string answer(const ChildProgress& seen = {});
 
  private:

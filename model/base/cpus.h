@@ -4,8 +4,8 @@
 
 namespace isobar {
 
-/// Of the whole process: with OMP_PROC_BIND the runtime has bound the first thread to its own place before
-/// main, so that its mask says less. Empty where the system does not say.
+/// CPUs of the whole process, not of the calling thread: with OMP_PROC_BIND the runtime has bound the first
+/// thread to its own place before main, so its mask is smaller. Empty where the system does not report them.
 std::vector<int> process_cpus();
 
 }  // namespace isobar

@@ -4,9 +4,8 @@
 
 namespace isobar {
 
-/// A text as a cell: quoted where it must be, and harmless in a spreadsheet, which would run what begins with
-/// = + - @, a tab or a carriage return as a formula: such text gets an apostrophe in front. Numbers stay
-/// numbers.
+/// A text as a cell, quoted where it must be. A spreadsheet would run a text that begins with = + - @, a tab
+/// or a carriage return as a formula: such text gets an apostrophe in front, numbers do not.
 std::string csv_cell(const std::string& text);
 
 }  // namespace isobar

@@ -10,7 +10,7 @@
 namespace isobar {
 namespace {
 
-/// One record from `at`, which is left behind its line end; `line` counts the lines passed.
+/// Reads one record from `at`, and moves `at` behind its line end; `line` counts the lines.
 std::vector<std::string> record(const std::string& text, size_t& at, int& line, const std::string& file) {
   std::vector<std::string> cells(1);
   const int first = line;

@@ -21,7 +21,7 @@ class CsvRow {
   double number(const std::string& column) const;
   double number(const std::string& column, double otherwise) const;
   int line() const { return line_; }
-  /// The row with other cells, of columns that the table need not have.
+  /// This row with other cells, also of columns that the table lacks.
   CsvRow with(const std::map<std::string, std::string>& cells) const;
 
  private:
@@ -37,8 +37,8 @@ struct CsvTable {
   bool has(const std::string& column) const;
 };
 
-/// Throws ConfigError for a column of `needed` that is not there, and for one that is of neither list, which
-/// would be passed over in silence. `told_in`: the file that says what the columns are.
+/// Throws ConfigError for a column of `needed` that is missing, and for one in neither list, which would
+/// otherwise be ignored. `told_in`: the file that documents the columns.
 void require_columns(const CsvTable& t, const std::vector<std::string>& needed,
                      const std::vector<std::string>& known, const std::string& told_in);
 

@@ -1,9 +1,10 @@
-// Denormals are zeros on every thread that computes: as operands and as results. Intel CPUs take some 150
-// cycles for an operation that meets one, AMD's few or none, and no result needs them: what is smaller than
-// 2^-126 is nothing beside the rounding of an f32.
+// Denormals are zeros on every thread that computes, as operands and as results. An operation that meets one
+// takes many times as long on Intel CPUs, and no result needs them: numbers below 2^-126 vanish in the
+// rounding of an f32.
 //
-// The CPU's kernels set it where their threads begin (backend/cpu/parallel.h), the executor and the loader on
-// their own threads, and MPI's inherit it. It stays set: threads that a library starts later inherit it too.
+// Kernels set it where their threads begin (backend/cpu/parallel.h); the executor and the loader set it on
+// their own threads, from which MPI's threads inherit it. It is never reset, so threads that a library starts
+// later inherit it too.
 //
 //   flush_denormals();   // some cycles where it is set already
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace isobar {
 
-/// From here on, on the calling thread and on those that it starts.
+/// Flushes denormals on the calling thread, and on threads that it starts later.
 inline void flush_denormals() {
 #if defined(__x86_64__)
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40,

@@ -7,7 +7,7 @@
 namespace isobar {
 namespace {
 
-// Insertions, deletions and substitutions that make `candidate` of `word`.
+// Levenshtein distance.
 size_t edit_distance(const std::string& word, const std::string& candidate) {
   std::vector<size_t> row(candidate.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -24,7 +24,8 @@ size_t edit_distance(const std::string& word, const std::string& candidate) {
   return row.back();
 }
 
-// All letters of `word`, in its order, from the beginning of one of the candidate's words on.
+// True if the letters of `word` occur in this order in `candidate`, from the beginning of one of its words
+// on.
 bool abbreviates(const std::string& word, const std::string& candidate) {
   for (size_t from = 0; from < candidate.size(); ++from) {
     if (candidate[from] != word[0] || (from > 0 && candidate[from - 1] != '_')) continue;
@@ -49,8 +50,9 @@ std::string nearest(const std::string& word, const std::vector<std::string>& all
   return best == allowed.end() ? "" : *best;
 }
 
-// Near is a letter away, of longer words two or a third of the letters; or what the word abbreviates, the
-// shortest first. A word without a dot may be the last part of a key.
+// A candidate is near at a distance of one letter, for longer words of two or a third of the letters, or
+// where the word abbreviates it (shortest candidate first). A word without a dot may be the last part of a
+// key.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& allowed,
                          const std::string& otherwise) {
   const std::string own = last_part(word), section = word.substr(0, word.size() - own.size());

@@ -1,4 +1,4 @@
-// What a mistyped word may have been meant to be.
+// Suggestions for a mistyped word.
 //
 //   did_you_mean("layot.tp", keys, "see --help")    // "did you mean 'layout.tp'?"; so for "tp" alone
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace isobar {
 
-/// The allowed word nearest to `word` (edit distance), however far that is; "" where none is allowed.
+/// The allowed word with the least edit distance, however large; "" where none is allowed.
 std::string nearest(const std::string& word, const std::vector<std::string>& allowed);
 
 /// "did you mean 'x'?" where an allowed word is near enough, else `otherwise`.

@@ -59,7 +59,7 @@ inline f16 to_f16(float x) {
   u &= 0x7fffffffu;
   if (u > 0x7f800000u) return with_sign(0x7e00u);   // NaN
   if (u >= 0x477ff000u) return with_sign(0x7c00u);  // rounds to infinity
-  if (u < 0x38800000u)                              // subnormal: an addition rounds where its last bit is
+  if (u < 0x38800000u)                              // subnormal: adding a constant rounds at its last bit
     return with_sign(std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3f000000u);
   u += 0xc8000fffu + ((u >> 13) & 1u);  // exponent bias from 127 to 15, and half of the last bit
   return with_sign(u >> 13);

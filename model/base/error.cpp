@@ -27,7 +27,7 @@ Character character_at(const std::string& text, size_t at) {
   return {bytes, code};
 }
 
-// Control characters, the line ends of Unicode, and what turns the direction of writing.
+// Control characters, Unicode line ends, and marks that change the direction of writing.
 bool disturbs(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || (c >= 0x202a && c <= 0x202e) ||
          (c >= 0x2066 && c <= 0x2069);
@@ -42,7 +42,7 @@ std::string hexadecimal(const std::string& bytes) {
   return out;
 }
 
-// A message that repeats a megabyte of its input tells nobody anything.
+// A message that repeats a megabyte of its input is of no use.
 std::string shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
   size_t end = most;

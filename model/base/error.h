@@ -1,4 +1,4 @@
-// Errors that a user can mend.
+// Errors that a user can fix.
 //
 // Every bad input ends in exactly one of these: it names the file, the key and what to do. The command prints
 // what() on one line and exits with code 2.
@@ -10,19 +10,19 @@
 
 namespace isobar {
 
-/// A text as it can be shown, on one line: what it repeats of an input may hold anything. Line ends become
-/// \n, control characters and bytes that are no UTF-8 \xNN (a NUL would end the text, an escape would reach
-/// the terminal, a mark of direction would reorder the line).
+/// A text made fit to be shown on one line, because it may repeat any input. Line ends become \n; control
+/// characters and bytes that are not UTF-8 become \xNN (a NUL would end the text, an escape would reach the
+/// terminal, a direction mark would reorder the line).
 std::string showable(const std::string& text);
 
-/// A key of an input as errors name it: "" where it is the empty text, which would name nothing.
+/// A key as errors name it: "" (quoted) for an empty one, which would otherwise name nothing.
 std::string key_named(const std::string& key);
 
 class ConfigError : public std::runtime_error {
  public:
   ConfigError(const std::string& file, const std::string& key, const std::string& what,
               const std::string& mend);
-  /// The error that another process made, from its what().
+  /// Rebuilds an error of another process from its what().
   static ConfigError from_line(const std::string& line) { return ConfigError(line); }
 
  private:

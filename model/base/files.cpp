@@ -58,13 +58,13 @@ void keep_owner_and_mode(int fd, const struct stat& old, const fs::path& path) {
   if (::fstat(fd, &now) != 0) fail(path, "cannot read");
   const bool given = (now.st_uid == old.st_uid && now.st_gid == old.st_gid) ||
                      ::fchown(fd, old.st_uid, old.st_gid) == 0 || ::fchown(fd, -1, old.st_gid) == 0;
-  // Another group is not to read or write what the old one might.
+  // Another group must not gain rights that the old one lacked.
   const mode_t mode = old.st_mode & (given ? 0777 : 0707);
-  if ((now.st_mode & 0777) == mode) return;  // some filesystems know no other
+  if ((now.st_mode & 0777) == mode) return;  // some filesystems store no other mode
   if (::fchmod(fd, mode) != 0) fail(path, "cannot set the mode of");
 }
 
-// The name is on disk when this returns.
+// Renames, and returns once the new name is on disk.
 void give_name(const std::filesystem::path& temp, const std::filesystem::path& path) {
   if (::rename(temp.c_str(), path.c_str()) != 0) fail(path, "cannot rename onto");
   const std::filesystem::path dir = path.has_parent_path() ? path.parent_path() : ".";
@@ -72,8 +72,8 @@ void give_name(const std::filesystem::path& temp, const std::filesystem::path& p
   if (::fsync(folder.get()) != 0) fail(dir, "cannot sync");
 }
 
-// A name in the same folder that cannot be foreseen: where others may write there too, they may have put a
-// link under one that can.
+// An unpredictable name in the same folder: in one that others may write, they could have put a link under a
+// predictable name.
 fs::path name_beside(const fs::path& path) {
   constexpr size_t kLongest = 200;  // of 255 bytes
   uint64_t random = 0;
@@ -108,7 +108,8 @@ std::string kind_of(mode_t mode) {
 
 void write_atomically(const std::filesystem::path& given, std::string_view bytes) {
   std::error_code unknown;
-  // A link is written through, and so is what is no file (/dev/stdout, a fifo): neither is to be replaced.
+  // A link is written through, and so is what is no regular file (/dev/stdout, a fifo): neither may be
+  // replaced.
   const std::filesystem::path path =
       std::filesystem::is_symlink(given, unknown) && std::filesystem::is_regular_file(given, unknown)
           ? std::filesystem::canonical(given)
@@ -119,7 +120,8 @@ void write_atomically(const std::filesystem::path& given, std::string_view bytes
   }
   const std::filesystem::path dir = path.has_parent_path() ? path.parent_path() : ".";
   std::filesystem::create_directories(dir);
-  // Its readers are the old file's from the first moment on, and a new file's those that the umask leaves.
+  // An existing file keeps its readers from the first moment on; a new file's are those that the umask
+  // leaves.
   struct stat old {};
   const bool replaces = ::stat(path.c_str(), &old) == 0;
   const mode_t mode = replaces ? old.st_mode & 0777 : 0666;
@@ -131,7 +133,7 @@ void write_atomically(const std::filesystem::path& given, std::string_view bytes
     if (::fsync(file.get()) != 0) fail(temp, "cannot sync");
     give_name(temp, path);
   } catch (...) {
-    ::unlink(temp.c_str());  // half a file on a full disk is no use to anybody
+    ::unlink(temp.c_str());  // half a file is of no use
     throw;
   }
 }
@@ -147,14 +149,14 @@ void rename_synced(const std::filesystem::path& temp, const std::filesystem::pat
 void append_line(const std::filesystem::path& path, std::string_view line) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   Descriptor file(path, O_RDWR | O_CREAT | O_APPEND);
-  // Writers take turns, so that none sees another's line half written. One that was stopped in its turn, or
-  // waits for a disk, must not stop the others for ever: a line is one write, which stays whole without a
-  // turn.
+  // Writers take turns, so that none sees another's line half written. A writer that is stopped while it
+  // holds the lock, or waits for a disk, must not block the others for ever: a line is a single write(2),
+  // which stays whole without the lock.
   for (int tries = 0; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && tries < kLockTries; ++tries) {
     if (errno != EWOULDBLOCK && errno != EINTR) fail(path, "cannot lock");
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  // A kill may have left half a line behind: close it, so that it stays the only one that is lost.
+  // A kill may have left half a line: close it, so that only that line is lost.
   std::string out;
   const off_t end = ::lseek(file.get(), 0, SEEK_END);
   char last = '\n';
@@ -166,7 +168,7 @@ void append_line(const std::filesystem::path& path, std::string_view line) {
 
 InputFile::InputFile(const fs::path& path, const std::string& key) {
   struct stat about {};
-  // Asked before it is opened: opening alone waits for a pipe's writer, or rewinds a tape.
+  // Checked before opening: open(2) alone waits for a pipe's writer, or rewinds a tape.
   if (::stat(path.c_str(), &about) != 0) refuse(path, key, errno);
   if (!S_ISREG(about.st_mode))
     throw ConfigError(path.string(), key, "is " + kind_of(about.st_mode) + ", not a file",
@@ -197,7 +199,7 @@ std::string read_file(const fs::path& path, int64_t bytes, const std::string& ke
   if (file.size() > bytes) throw too_long();
   std::string out(static_cast<size_t>(file.size()), '\0');
   size_t have = 0;
-  for (;;) {  // files of /proc say that they hold nothing, and others may be growing
+  for (;;) {  // files of /proc report a size of 0, and others may be growing
     if (have == out.size()) out.resize(out.size() + 4096);
     const ssize_t n = ::read(file.fd(), out.data() + have, out.size() - have);
     if (n < 0 && errno == EINTR) continue;

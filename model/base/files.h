@@ -1,4 +1,4 @@
-// Files that survive a kill at any moment, and files that a user names, which may be anything.
+// Files that survive a kill at any moment, and input files named by a user, which may be anything.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -10,13 +10,14 @@ namespace isobar {
 /// Writes beside `path`, fsyncs, renames over it and fsyncs the directory: readers see the old or the new
 /// file.
 void write_atomically(const std::filesystem::path& path, std::string_view bytes);
-/// The second half of that, for a file that a library has written whole. Throws std::system_error.
+/// The second half of write_atomically(), for a file that a library has written whole. Throws
+/// std::system_error.
 void rename_synced(const std::filesystem::path& temp, const std::filesystem::path& path);
 /// Appends one line with a single write(2) and fsync; a line torn by a kill is ignored by read_json_lines.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
-/// The most that is read of a file, by what it holds; a longer one is refused. What is built of it takes more
-/// memory than its bytes: YAML up to 300 times, JSON up to 25 times.
+/// Largest input by kind of file; a larger one is refused. The limits follow from memory: parsed YAML takes
+/// up to 300 times the bytes of its text, JSON up to 25 times.
 namespace most {
 constexpr int64_t yaml = int64_t{4} << 20;
 constexpr int64_t npy = int64_t{64} << 20;
@@ -24,9 +25,9 @@ constexpr int64_t table = int64_t{256} << 20;   // CSV, logs, JSON of one object
 constexpr int64_t lines = int64_t{1024} << 20;  // JSON lines and traces, whose events are taken one by one
 }  // namespace most
 
-/// A regular file, open for reading: the one way in which a file that a user names is opened. Throws
-/// ConfigError(path, key, ...) for a path that does not exist or may not be read, and for what is no regular
-/// file: a pipe would be waited for, a device never ends.
+/// A regular file, open for reading: the only way in which files named by a user are opened. Throws
+/// ConfigError(path, key, ...) where the path does not exist, is unreadable or is no regular file: a pipe
+/// would block, a device never ends.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path, const std::string& key = "");

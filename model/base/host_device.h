@@ -1,4 +1,4 @@
-// For functions that kernels call, too: compiled for both where nvcc compiles, plain C++ elsewhere.
+// Marks functions that kernels call, too: compiled for host and device by nvcc, plain C++ elsewhere.
 #pragma once
 
 #ifdef __CUDACC__

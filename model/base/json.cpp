@@ -36,7 +36,7 @@ std::string json_excess(std::string_view text, int64_t values) {
 
 namespace {
 
-/// JSON holds no NUL, which the parser takes for the text's end, whatever stands behind it.
+/// The parser takes a NUL for the end of the text, and would ignore all that follows.
 nlohmann::json parse_all(std::string_view text) {
   if (text.find('\0') != std::string_view::npos) return nlohmann::json::value_t::discarded;
   return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -1,6 +1,5 @@
-// JSON of bounded depth and number of values. The parser itself follows any depth, but copying, comparing and
-// printing what it returns calls itself for every level, and a value takes up to 90 bytes of memory for each
-// byte of text.
+// JSON of bounded depth and number of values. The parser follows any depth, but copying, comparing and
+// printing its result recurse once a level, and a value takes up to 90 bytes of memory for each byte of text.
 //
 //   nlohmann::json j = read_json("status.json");      // discarded where the text is no JSON
 #pragma once
@@ -24,15 +23,15 @@ std::string json_text(const nlohmann::json& j, int indent = -1);
 /// nothing.
 std::string json_excess(std::string_view text, int64_t values = kJsonValues);
 
-/// Discarded for what is no JSON, or exceeds the bounds.
+/// Discarded for text that is no JSON or exceeds the bounds.
 nlohmann::json parse_json(std::string_view text);
 
-/// A file's. Discarded for what is no JSON. Throws ConfigError when the file cannot be read or exceeds a
-/// bound.
+/// JSON of a file, discarded for text that is no JSON. Throws ConfigError when the file cannot be read or
+/// exceeds a bound.
 nlohmann::json read_json(const std::filesystem::path& file, int64_t bytes = most::table,
                          int64_t values = kJsonValues);
 
-/// A member of an object that somebody else may have written: "" and {} where it is not there or of another
+/// A member of an object that another program may have written: "" and {} where it is missing or of another
 /// type.
 std::string text_in(const nlohmann::json& j, const char* key);
 nlohmann::json object_in(const nlohmann::json& j, const char* key);

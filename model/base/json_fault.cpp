@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kShown = 24;  // bytes before the fault and behind it
 
-/// Takes everything and keeps nothing but the place of the first error.
+/// A SAX handler that keeps only the place of the first error.
 struct FaultPlace : nlohmann::json_sax<nlohmann::json> {
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -34,7 +34,7 @@ struct FaultPlace : nlohmann::json_sax<nlohmann::json> {
 std::string json_fault(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return "is empty, and no JSON";
   FaultPlace place;
-  if (nlohmann::json::sax_parse(text, &place)) {  // which stops at a NUL as at the end
+  if (nlohmann::json::sax_parse(text, &place)) {  // which takes a NUL for the end
     const size_t nul = text.find('\0');
     return nul == std::string_view::npos ? ""
                                          : "is no JSON at byte " + std::to_string(nul + 1) + ", which is NUL";

@@ -1,9 +1,9 @@
-// What the loss of fields is made of: sums over the points of a sample, which ranks that share it add up.
+// Parts of the loss of fields: sums over the points of a sample, reduced over the ranks that share it.
 //
 //   |error|^2 (or the sum of penalties), |target|^2, and by channel sum_h w_h e^2            [2 + C]
-//   with a mask also how many points there are, and by channel sum_h w_h of those            [3 + 2 C]
+//   with a mask also the count of valid points, and by channel the sum_h w_h over them       [3 + 2 C]
 //
-// w_h: weights of rows (latitude.h). "How many" counts rows as the loss does: by w_h where it is weighted so.
+// w_h: weights of rows (latitude.h). The count weighs rows as the loss does: by w_h under latitude weights.
 #pragma once
 #include <cstdint>
 

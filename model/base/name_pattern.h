@@ -13,14 +13,14 @@ namespace isobar {
 inline bool matches(std::string_view pattern, std::string_view name) {
   constexpr size_t kNone = std::string_view::npos;
   size_t p = 0, n = 0, star = kNone,
-         from = 0;  // the last star, and what it stands for ends before name[from]
+         from = 0;  // the last star, and where its match ends
   while (true) {
     if (p == pattern.size() && (n == name.size() || name[n] == '.')) return true;
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++, from = n;
     } else if (p < pattern.size() && n < name.size() && pattern[p] == name[n]) {
       ++p, ++n;
-    } else if (star != kNone && from < name.size()) {  // the star stands for one character more
+    } else if (star != kNone && from < name.size()) {  // the star matches one character more
       p = star + 1, n = ++from;
     } else {
       return false;

@@ -1,4 +1,4 @@
-// "name=number" of a list in a specification.
+// "name=number" entries of a specification's lists.
 //
 //   named_factor("blocks.*=0.1")   // {"blocks.*", 0.1}; nullopt for what is none, or a number below 0
 #pragma once

@@ -1,5 +1,5 @@
-// What can be said about a net: a struct for each kind, with keys of its own (`net.kind` selects it, the YAML
-// keys are the members' names). Plain data.
+// The keys of nets: a struct for each kind (`net.kind` selects it; YAML keys are the members' names). Plain
+// data.
 //
 //   NetSpec net = VitSpec{.embed_dim = 64};
 //   net.vit().depth          // throws std::bad_variant_access if it is no vit
@@ -14,7 +14,7 @@
 
 namespace isobar {
 
-struct Images {              // fields of the weather on a grid, in and out
+struct Images {              // weather fields on a grid, as input and output
   int64_t img_height = 360;  // rows (latitude)
   int64_t img_width = 720;   // columns (longitude)
   int64_t in_channels = 20;
@@ -41,7 +41,7 @@ struct VitSpec : Images {  // patches, equal blocks, pixels
   int64_t blocks() const { return depth; }
 };
 
-struct WordsSpec {  // of kinds that read tokens of a vocabulary: causal attention, loss over the words
+struct WordsSpec {          // kinds that read tokens of a vocabulary: causal attention, loss over the words
   int64_t embed_dim = 384;  // D
   int64_t depth = 12;
   int64_t num_heads = 8;
@@ -51,7 +51,7 @@ struct WordsSpec {  // of kinds that read tokens of a vocabulary: causal attenti
   double norm_eps = 1e-6;
   int64_t seq_length = 2048;
   int64_t vocab_size = 50257;   // padded to a multiple of 128 * tp, as Megatron does
-  bool tie_embeddings = false;  // the head's weight is the embedding's
+  bool tie_embeddings = false;  // the head shares the embedding's weight
   double dropout = 0.0;         // of hidden states and attention weights
   int64_t tokens() const { return seq_length; }
   int64_t outputs() const { return 0; }
@@ -72,9 +72,9 @@ struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
   static constexpr const char* kKind = "llama";
 };
 
-// A ViT of two resolutions, the shape of Swin's and Aurora's U-Nets: blocks on a fine grid, four neighbours
-// merged to one token of twice the width, blocks there, split again, and blocks on the fine grid, which get
-// what the first ones made by a skip connection.
+// A ViT of two resolutions, shaped like the U-Nets of Swin and Aurora: blocks on a fine grid, patch merging
+// (four tokens into one of twice the width), blocks on the coarse grid, splitting, and blocks on the fine
+// grid with a skip connection from the first ones.
 struct UnetSpec : Images {
   static constexpr const char* kKind = "unet";
   int64_t embed_dim = 96;  // D on the fine grid, 2 D on the coarse one
@@ -94,14 +94,14 @@ struct UnetSpec : Images {
   int64_t blocks() const { return encoder_depth + bottleneck_depth + decoder_depth; }
 };
 
-// Numbers in, numbers out, with linears and activations between: what an emulator of a column's physics is.
+// Numbers in, numbers out, with linears and activations between, as emulators of a column's physics are.
 struct MlpSpec {
   static constexpr const char* kKind = "mlp";
   int64_t in_features = 14;
   int64_t out_features = 1;
   std::vector<int64_t> hidden = {64, 64, 64};  // widths between them, an activation after each
   std::string activation = "gelu";             // base/activation.h
-  double dropout = 0.0;                        // of what each hidden layer gives
+  double dropout = 0.0;                        // of each hidden layer's outputs
   int64_t outputs() const { return out_features; }
   int64_t sample_numbers() const { return in_features + out_features; }
   int64_t tokens() const { return 1; }
@@ -110,29 +110,29 @@ struct MlpSpec {
   int64_t blocks() const { return static_cast<int64_t>(hidden.size()); }
 };
 
-/// A latitude-longitude region as a run of rows and columns of a grid that holds it.
+/// A latitude-longitude region as a range of rows and columns of the grid that contains it.
 struct GridBox {
   int64_t row = 0, column = 0, rows = 0, columns = 0;
   int64_t points() const { return rows * columns; }
 };
 
-// A graph network over two regions of a latitude-longitude grid: nodes are grid points, each downstream one
-// gets messages of its nearest neighbours, those at its western boundary of the nearest upstream ones, too. A
-// sample is a field on the whole grid (img_*); what is predicted is that of the downstream region.
+// A graph network over two regions of a latitude-longitude grid. Nodes are grid points; each downstream node
+// gets messages from its nearest neighbours, nodes at the western boundary also from the nearest upstream
+// ones. A sample is a field on the whole grid (img_*); the downstream region is predicted.
 struct RegionalGnnSpec : Images {
   static constexpr const char* kKind = "regional-gnn";
   RegionalGnnSpec() : Images{101, 221, 336, 1} {}
   double north = 50, west = 70, spacing = 0.25;         // degrees: the grid's first row, first column, step
   std::vector<double> downstream = {25, 40, 110, 125};  // degrees: south, north, west, east
-  std::vector<double> upstream = {25, 50, 70, 110};     // in that order, too
+  std::vector<double> upstream = {25, 50, 70, 110};     // in the same order
   double boundary_longitude = 111;                      // downstream nodes up to here are at the boundary
   int64_t neighbors = 8;                                // of a downstream node, downstream
-  int64_t boundary_neighbors = 32;                      // of a boundary node, upstream
+  int64_t boundary_neighbors = 32;                      // upstream neighbours of a boundary node
   int64_t latent_size = 256;                            // of nodes and edges
   int64_t num_gnn_layers = 12;                          // message passing steps, each with its own weights
   int64_t mlp_hidden_size = 256, mlp_num_hidden_layers = 2;
   double norm_eps = 1e-5;
-  // Which nodes each rank of context parallelism has. bands: of latitude | metis: METIS' cut of the graph
+  // Assignment of nodes to ranks of context parallelism. bands: of latitude | metis: METIS' cut of the graph
   std::string partition = "bands";
 
   GridBox box(const std::vector<double>& region) const {
@@ -156,9 +156,9 @@ struct RegionalGnnSpec : Images {
   int64_t blocks() const { return num_gnn_layers; }
 };
 
-// Aurora (Bodnar 2024): fields of the surface and of pressure levels, history steps in, the next one out, by
-// a 3-D Swin U-Net between Perceivers. Channels in: the steps, oldest first, each with surface fields and
-// then upper-air ones (variable by variable, each with all levels), then static fields; out: one step.
+// Aurora (Bodnar 2024): fields of the surface and of pressure levels, `history` steps in, the next one out,
+// by a 3-D Swin U-Net between Perceivers. Input channels: the steps, oldest first, each with surface fields
+// and then upper-air ones (all levels of a variable together), then static fields. Output: one step.
 struct AuroraSpec : Images {
   static constexpr const char* kKind = "aurora";
   AuroraSpec() : Images{720, 1440, 141, 69} {}
@@ -167,22 +167,21 @@ struct AuroraSpec : Images {
   std::vector<std::string> atmos_vars = {"z", "u", "v", "t", "q"};
   std::vector<int64_t> levels = {50, 100, 150, 200, 250, 300, 400, 500, 600, 700, 850, 925, 1000};  // hPa
   int64_t history = 2;                          // steps that are read
-  double lead_time = 6;                         // hours from the last of them to what is predicted
+  double lead_time = 6;                         // hours from the last input step to the prediction
   double north = 90, west = 0, spacing = 0.25;  // degrees: the grid's first row, first column, step
   int64_t patch_size = 4;                       // p, square
   int64_t embed_dim = 512;                      // D at the finest resolution, doubled at each coarser one
   int64_t latent_levels = 4;                    // one of the surface, the others of upper air
   int64_t num_heads = 16;                       // of the Perceivers
-  std::vector<int64_t> encoder_depths = {6, 10, 8};  // blocks by resolution, finest first
-  std::vector<int64_t> encoder_num_heads = {8, 16,
-                                            32};  // … and heads; the decoder has them the other way round
-  std::vector<int64_t> decoder_depths = {8, 10, 6};  // coarsest first
-  std::vector<int64_t> window = {2, 6, 12};          // latent levels, patches down and across
-  int64_t mlp_ratio = 4, dec_mlp_ratio = 2;          // of backbone and encoder; of the decoder
+  std::vector<int64_t> encoder_depths = {6, 10, 8};      // blocks by resolution, finest first
+  std::vector<int64_t> encoder_num_heads = {8, 16, 32};  // … and heads; reversed in the decoder
+  std::vector<int64_t> decoder_depths = {8, 10, 6};      // coarsest first
+  std::vector<int64_t> window = {2, 6, 12};              // latent levels, patches down and across
+  int64_t mlp_ratio = 4, dec_mlp_ratio = 2;              // of backbone and encoder; of the decoder
   double norm_eps = 1e-5;
-  double drop_path = 0;  // of a backbone block's results in training, the last one's of encoder and decoder
-  // How a pipeline cuts it: balanced: by counted work | halves: of four stages the first is the encoder, the
-  // last the decoder, between them the backbone's two halves
+  double drop_path = 0;  // of backbone blocks in training; of the last block of encoder and decoder
+  // Placement on pipeline stages. balanced: by counted work | halves: four stages, encoder, the two halves of
+  // the backbone, decoder
   std::string placement = "balanced";
   bool fp32_ends = false;  // encoder and decoder stay in fp32 where the backbone is in bf16
   int64_t surface_fields() const { return static_cast<int64_t>(surf_vars.size()); }
@@ -202,19 +201,19 @@ struct AuroraSpec : Images {
   }
 };
 
-// GraphCast (Lam 2023): fields of a latitude-longitude grid, both poles included, are sent to an icosahedral
+// GraphCast (Lam 2023): fields of a latitude-longitude grid with both poles are sent to an icosahedral
 // multi-mesh, exchanged there, and sent back.
 struct GraphcastSpec : Images {
   static constexpr const char* kKind = "graphcast";
   GraphcastSpec() : Images{721, 1440, 471, 227} {}
-  int64_t mesh_level = 6;       // how often an icosahedron is split: 10 * 4^level + 2 nodes
-  double radius = 0.6;          // of grid to mesh edges: of the longest edge of the finest level
+  int64_t mesh_level = 6;  // how often an icosahedron is split: 10 * 4^level + 2 nodes
+  double radius = 0.6;     // reach of grid-to-mesh edges, as a share of the longest edge of the finest level
   int64_t latent_size = 512;    // of nodes and edges
   int64_t num_gnn_layers = 16;  // message passing steps on the mesh, each with its own weights
   int64_t mlp_hidden_size = 512, mlp_num_hidden_layers = 1;
   double norm_eps = 1e-5;
-  // Which grid points and mesh nodes each rank of context parallelism has. bands: of latitude, grid and mesh
-  // each as even as can be | metis: METIS' cut of the graph
+  // Assignment of grid points and mesh nodes to ranks of context parallelism. bands: of latitude, grid and
+  // mesh cut evenly each | metis: METIS' cut of the graph
   std::string partition = "bands";
 
   int64_t mesh_nodes() const { return 10 * (int64_t{1} << (2 * mesh_level)) + 2; }
@@ -245,9 +244,9 @@ class NetSpec {
   std::string kind() const {
     return visit([](const auto& n) { return std::string(n.kKind); });
   }
-  /// The net of this kind with its defaults; false: there is no such kind.
+  /// Becomes the net of this kind with its defaults; false: there is no such kind.
   bool set_kind(const std::string& kind);
-  /// Of the same net where it does not train: nothing is dropped.
+  /// Turns off all dropout, as for inference.
   void leave_out_dropout() {
     visit([](auto& n) {
       if constexpr (requires { n.dropout; }) n.dropout = 0;
@@ -274,22 +273,22 @@ class NetSpec {
   const GraphcastSpec& graphcast() const { return std::get<GraphcastSpec>(of_); }
 
   const Images* images() const;
-  /// Whether it predicts on the grid that it reads, so that its prediction can be read again.
+  /// True for nets that predict on the grid that they read, so that predictions can be fed back.
   bool rolls_out() const {
     return kind() == VitSpec::kKind || kind() == UnetSpec::kKind || kind() == AuroraSpec::kKind;
   }
-  /// Whether it sends messages along the edges of a graph.
+  /// True for nets that send messages along the edges of a graph.
   bool has_edges() const { return kind() == RegionalGnnSpec::kKind || kind() == GraphcastSpec::kKind; }
-  /// Times that a net of this kind reads by a key of its own; 0: data.history says it.
+  /// Input time steps by a key of the net itself; 0: data.history gives them.
   int64_t own_history() const { return kind() == AuroraSpec::kKind ? aurora().history : 0; }
-  /// Input channels that stand once behind those of all times: what never changes.
+  /// Input channels that follow once after those of all time steps, because they never change.
   int64_t fixed_channels() const { return kind() == AuroraSpec::kKind ? aurora().static_fields() : 0; }
   Images* images() { return const_cast<Images*>(std::as_const(*this).images()); }
   const WordsSpec* words() const;
   WordsSpec* words() { return const_cast<WordsSpec*>(std::as_const(*this).words()); }
 
-  // What every kind has, for labels and rough counts: tokens of a sample, width and heads where the input
-  // enters, blocks.
+  // Figures that every kind has, for labels and rough counts: tokens of a sample, width and heads at the
+  // input, blocks.
   int64_t tokens() const {
     return visit([](const auto& n) { return n.tokens(); });
   }
@@ -302,11 +301,11 @@ class NetSpec {
   int64_t blocks() const {
     return visit([](const auto& n) { return n.blocks(); });
   }
-  /// Fields or features that are predicted and scored one by one; 0: words are.
+  /// Fields or features that are predicted and scored one by one; 0 for nets that predict words.
   int64_t outputs() const {
     return visit([](const auto& n) { return n.outputs(); });
   }
-  /// Numbers that are read for a sample: input and target.
+  /// Numbers read for a sample, input and target together.
   int64_t sample_numbers() const {
     return visit([](const auto& n) { return n.sample_numbers(); });
   }

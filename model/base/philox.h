@@ -1,4 +1,4 @@
-// Philox4x32-10 (Salmon et al., SC'11) on host and device: rng.h for whoever wants numbers, this for kernels.
+// Philox4x32-10 (Salmon et al., SC'11) on host and device, for kernels; host code uses rng.h.
 //
 //   philox_words(seed, stream, index).x[0]      // 32 random bits, four of them an index
 //   DropoutDraw draw{seed, stream, 0.2f, step};
@@ -28,9 +28,9 @@ ISOBAR_HOST_DEVICE constexpr PhiloxWords philox_words(uint64_t seed, uint64_t st
   return c;
 }
 
-/// What dropout multiplies the elements of one place of a net by in one step: 0 with probability `rate`, else
-/// 1 / (1 - rate). An element has the number row * columns + column, its row counted over all samples of the
-/// step, so that every layout draws the same.
+/// Dropout factors of one place of a net in one step: 0 with probability `rate`, else 1 / (1 - rate).
+/// Elements are numbered row * columns + column, with rows counted over all samples of the step, so that
+/// every layout draws the same.
 struct DropoutDraw {
   uint64_t seed, stream;
   float rate;

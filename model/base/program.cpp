@@ -58,7 +58,7 @@ ProgramRun run_program(const std::vector<std::string>& argv) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   const Fd out(ends[0], "pipe");
-  // A file without a name, so that neither stream waits for the other to be read.
+  // An anonymous file: with two pipes, each stream could wait for the other to be read.
   const Fd err(::memfd_create("stderr", MFD_CLOEXEC), "memfd_create");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

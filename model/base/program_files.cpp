@@ -1,4 +1,4 @@
-// Which programs and files a command takes of its own accord: program_in_path, file_of_program.
+// Search for programs and files that a command uses by itself: program_in_path, file_of_program.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ fs::path own_path() {
   return fs::read_symlink("/proc/self/exe", none);
 }
 
-// Users who may write the program itself run what they like as its users anyway; no other may, but root.
+// Users who may write the program itself can already run code as its users; only they and root are trusted.
 class Writers {
  public:
   Writers() {
@@ -47,8 +47,8 @@ bool everybody_writes(const struct stat& s) {
   return !S_ISLNK(s.st_mode) && (s.st_mode & S_IWOTH);
 }
 
-// "" or what anybody could have put where the path leads: it lies in a folder that everybody may write. In
-// those that are sticky, as /tmp, everybody may only add.
+// "", or the part of the path that is world-writable. In a sticky folder such as /tmp others may only add
+// files, which is safe for files that exist.
 std::string open_to_everybody(const fs::path& path, const Writers& writers) {
   bool sticky = false;
   fs::path at;
@@ -69,7 +69,7 @@ std::string anybody_could_write(const fs::path& path, const Writers& writers) {
   return why.empty() ? open_to_everybody(fs::canonical(path, none), writers) : why;
 }
 
-// "" or who else could have put a file below a root of the program's tree.
+// "", or the other user who could have written a file below a root of the program's tree.
 std::string others_could_write(const fs::path& root, const fs::path& file) {
   const Writers writers;
   fs::path at = root;

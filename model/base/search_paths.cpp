@@ -43,7 +43,7 @@ void keep_to_absolute_search_paths() {
     if (!before.empty() || std::string(s.name) == "PATH") changed().push_back(s.name);
     std::string after;
     for (const std::string& p : parts) after += (after.empty() ? "" : ":") + p;
-    // An empty PATH is the working directory, too; without one, programs are those of the system.
+    // An empty PATH also means the working directory; without PATH, the system's default is used.
     if (after.empty())
       ::unsetenv(s.name);
     else

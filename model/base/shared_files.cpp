@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// What `read` returns; nothing where the file is not there, or goes while it is read.
+/// The result of `read`; nothing where the file does not exist, or is removed while it is read.
 template <class T>
 std::optional<T> if_there(const fs::path& path, const std::function<T()>& read) {
   std::error_code unknown;
@@ -62,7 +62,7 @@ std::string read_end(const fs::path& path, int64_t bytes, bool* whole) {
       const ssize_t n = ::pread(file.fd(), out.data() + have, out.size() - have,
                                 static_cast<off_t>(at + static_cast<int64_t>(have)));
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) break;  // cut off meanwhile
+      if (n <= 0) break;  // truncated meanwhile
       have += static_cast<size_t>(n);
     }
     out.resize(have);

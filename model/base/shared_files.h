@@ -1,5 +1,5 @@
-// Files that other processes write, replace and remove while they are read: what is not there reads as
-// nothing. Bounded, and of regular files only, as all reading is (model/base/files.h).
+// Files that other processes write, replace and remove while they are read: a missing file reads as empty.
+// Reading is bounded and of regular files only, as everywhere (model/base/files.h).
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -10,7 +10,7 @@ namespace isobar {
 
 constexpr int64_t kMostOfAWord = 1 << 16;
 
-/// All of it. Throws ConfigError as read_file does, but where there is no such file.
+/// The whole file. Throws ConfigError as read_file does, except where the file does not exist.
 std::optional<std::string> read_if_there(const std::filesystem::path& path, int64_t bytes = most::table);
 
 /// Its JSON; discarded where there is no file or no JSON. Throws ConfigError as read_json does.
@@ -22,9 +22,9 @@ std::string word_in(const std::filesystem::path& path);
 /// Its last bytes, `bytes` at most; "" where there is none, or no file. `whole`: whether these are all.
 std::string read_end(const std::filesystem::path& path, int64_t bytes, bool* whole = nullptr);
 
-/// Throws ConfigError(file, key, ...) unless `j` holds a value of that kind at each place, in the words of
-/// JSON pointers: {{"/time_s", "number"}, {"/trials", "array"}}. Kinds: those of nlohmann::json's
-/// type_name(), and "integer". A place that ends in ? may be absent.
+/// Throws ConfigError(file, key, ...) unless `j` holds a value of the given kind at each JSON pointer:
+/// {{"/time_s", "number"}, {"/trials", "array"}}. Kinds are those of nlohmann::json's type_name(), and
+/// "integer". A pointer that ends in ? may be absent.
 void require_shape(const nlohmann::json& j, const std::string& file,
                    std::initializer_list<std::pair<const char*, const char*>> places,
                    const std::string& mend);

@@ -3,7 +3,7 @@
 
 namespace isobar {
 
-/// A word of a POSIX shell that stands for exactly `word`; one of plain characters stays as it is.
+/// A word quoted for a POSIX shell; plain characters need no quotes.
 inline std::string shell_quoted(const std::string& word) {
   constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;

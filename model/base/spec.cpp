@@ -377,7 +377,7 @@ struct Reader {
   }
 };
 
-// Keys by section, of a run with this kind of net; net.kind is one of them.
+// Known keys by section, for a run with this kind of net, net.kind included.
 std::map<std::string, std::vector<std::string>> keys_of(const std::string& kind) {
   std::map<std::string, std::vector<std::string>> known;
   RunSpec none;
@@ -433,10 +433,10 @@ std::vector<std::string> net_kinds_with(const std::string& key) {
 
 namespace {
 
-// "x0..x783": names with consecutive numbers; what is no such range stays as it is.
+// Expands "x0..x783" into names with consecutive numbers; all other names stay unchanged.
 std::vector<std::string> with_ranges(const std::vector<std::string>& names) {
   constexpr int64_t kMostNames = 1 << 17;
-  // Those at a name's end, nine at most
+  // Digits at the name's end, nine at most
   const auto digits_of = [](const std::string& name) {
     const size_t other = name.find_last_not_of("0123456789");
     return name.substr(std::max(other + 1, name.size() - std::min<size_t>(name.size(), 9)));

@@ -1,5 +1,4 @@
-// How a spec is judged: the first rule that does not hold is the one error that a user gets, with key and
-// mend.
+// Checks of a spec: the first rule that does not hold is the one error that a user gets, with key and fix.
 //
 //   const SpecCheck check{spec};
 //   check.at_least(spec.data.dt, 1, "data.dt");
@@ -49,7 +48,7 @@ struct SpecCheck {
   void divides(int64_t d, int64_t n, const char* key, const std::string& of) const {
     if (n % d == 0) return;
     int64_t below = 1,
-            above = n;  // among divisors up to a million and their partners: any number may be typed
+            above = n;  // among divisors up to a million and their partners: the user may type any number
     for (int64_t i = 1; i <= std::min<int64_t>(n / i, 1'000'000); ++i)
       if (n % i == 0)
         for (const int64_t one : {i, n / i}) {

@@ -1,5 +1,5 @@
-// The keys of a run configuration for readers: what each means, what it may be and its default. Types and
-// defaults come from the specification itself; meanings and allowed values are the rows of spec_keys_*.cpp.
+// The keys of a run configuration, documented: meaning, allowed values and default. Types and defaults come
+// from the specification itself, meanings and allowed values from the rows of spec_keys_*.cpp.
 //
 //   for (const SpecKey& k : spec_keys()) std::puts((k.key + ": " + k.help).c_str());
 //   std::fputs(spec_keys_markdown(spec_keys()).c_str(), stdout);   // configs/keys.md
@@ -14,7 +14,7 @@ namespace isobar {
 /// One row of the tables in spec_keys_*.cpp.
 struct KeyRow {
   const char* key;     // "train.lr"
-  const char* nets;    // kinds of nets that the row is for, with blanks between; "": every kind with this key
+  const char* nets;    // kinds of nets that the row is for, separated by blanks; "": every kind with this key
   const char* values;  // names ("adam | adamw | sgd"), a range (">= 1", "> 0", "[0, 1)"), or ""
   const char* help;    // at most 25 words
 };
@@ -32,7 +32,7 @@ struct SpecKey {
   std::string preset;             // default; where kinds differ "384; unet 96"
   std::string help;
 };
-/// All rows in the order in which they are documented. A row without any kind that has its key is left out.
+/// All rows in the order in which they are documented. A row is left out if no kind of net has its key.
 std::vector<SpecKey> spec_keys();
 
 /// Keys of a net of this kind with their types, in the specification's order (spec.cpp).

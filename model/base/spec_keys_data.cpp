@@ -1,4 +1,4 @@
-// Keys of data: what is read, and which of it are samples.
+// Keys of data: what is read, and which of it becomes samples.
 #include "model/base/spec_keys.h"
 
 namespace isobar {

@@ -1,12 +1,12 @@
-// The optimizer steps of a run as a few numbers, and which of them is "the step time".
+// Statistics of a run's optimizer steps, and which of them is "the step time".
 //
 //   StepStats s = step_stats({0.051, 0.050, 0.052, 0.093});
 //   s.of(Statistic::p10), s.spread(), title_of(Statistic::p10)      // 10th percentile of the steps
 //
-// A run has one step time: it is fitted, predicted, held out, drawn, compared and told, and named wherever it
-// is shown. kStatistic is it unless `--statistic` says otherwise; fitted machine files and holdout.json keep
-// theirs. The median is the default because it does not hide what slows half of the steps (a loader that does
-// not keep up); on a machine that others use the 10th percentile repeats better.
+// A run has one step time, used alike by fit, prediction, hold-out, charts and comparisons, and named
+// wherever it is shown. It is kStatistic unless `--statistic` selects another; fitted machine files and
+// holdout.json record theirs. The median is the default because it shows what slows half of the steps, such
+// as a loader that is too slow; on a shared machine the 10th percentile repeats better.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -31,7 +31,7 @@ struct StepStats {  // seconds per optimizer step, warm-up left out
   double median = 0, p10 = 0, p90 = 0, min = 0;
   int64_t count = 0;  // steps behind them; 0: not known
   double of(Statistic s) const;
-  /// (p90 - p10) / median, how far the steps scatter; 0 where nothing is known.
+  /// (p90 - p10) / median, the scatter of the steps; 0 where unknown.
   double spread() const { return median > 0 && p90 > p10 ? (p90 - p10) / median : 0; }
 };
 StepStats step_stats(std::vector<double> seconds);

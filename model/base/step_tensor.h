@@ -1,5 +1,4 @@
-// What samples and nets call the tensors of a roll-out's steps: of the first one that has it by the role
-// alone.
+// Names of the tensors of a roll-out's steps; the first step's is the role alone.
 //
 //   step_tensor("target", 0)    // target
 //   step_tensor("target", 2)    // target+2

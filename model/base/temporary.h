@@ -1,4 +1,4 @@
-// Files that are not to stay, and names for files that are not whole yet.
+// Temporary files, and exclusive creation of files that are being written.
 //
 //   const TemporaryFile page("isobar-open-", ".html", text);   // in $TMPDIR, of this user alone
 //   make_anew(part);                                           // then a library may write it
@@ -9,8 +9,8 @@
 
 namespace isobar {
 
-/// In $TMPDIR, under a name that cannot be foreseen; only its user may read it, from the first moment on.
-/// Goes away with the object.
+/// A file in $TMPDIR under an unpredictable name, readable by its user alone from the first moment on. The
+/// destructor removes it.
 class TemporaryFile {
  public:
   TemporaryFile(const std::string& begin, const std::string& end, std::string_view bytes);
@@ -23,8 +23,8 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
-/// An empty file of that name. What lies there is removed, never followed or written to: in a folder that
-/// others may write, it may be a link to any file of the user. Throws std::system_error.
+/// Creates an empty file; throws std::system_error. An existing one is removed, never followed or written to:
+/// in a folder that others may write, it may be a link to any file of the user.
 void make_anew(const std::filesystem::path& path);
 
 }  // namespace isobar

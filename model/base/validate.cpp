@@ -1,4 +1,4 @@
-// Whether a spec makes sense by itself: the one error that a user gets names key and mend.
+// Checks of a spec by itself, without reading data: the one error that a user gets names key and fix.
 #include "model/base/validate.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace isobar {
 
-// Each key for itself, whatever the others say.
+// Checks of single values, whatever the other keys are.
 void validate_values(const RunSpec& s) {
   const SpecCheck check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
@@ -168,7 +168,7 @@ void validate_replay(const RunSpec& s, const SpecCheck& check) {
              "set train.rollout to 1, or leave the buffer out");
 }
 
-// Each of so many times has the same channels, of which the net predicts the first ones.
+// Every input time step has the same channels, and the net predicts the first of them.
 void validate_rollout(const RunSpec& s, const SpecCheck& check) {
   if (s.net.images() && s.net.own_history() == 0) {
     check.at_least(s.data.history, 1, "data.history");

@@ -1,5 +1,5 @@
-// The two halves of validate() (spec.h): what a key can hold by itself, and what fits together. A sweep needs
-// them apart: a value that no run can have is an error, a combination that a net cannot take is skipped.
+// The two halves of validate() (spec.h): single values, and their combinations. A sweep needs them apart: a
+// value that no run can have is an error, a combination that a net cannot take is skipped.
 //
 //   validate_values(run_spec_from_json({{"policy", {{"amp", "bf16"}}}}, file));
 #pragma once
@@ -7,10 +7,10 @@
 
 namespace isobar {
 
-/// Of a run, whatever its layout: layout.dp * tp * cp * pp.
+/// Upper bound on layout.dp * tp * cp * pp.
 inline constexpr int64_t kMostRanks = 1 << 20;
 
-/// Throws ConfigError for a value out of its range and for an unknown name; says nothing of combinations.
+/// Throws ConfigError for a value out of its range and for an unknown name; does not check combinations.
 void validate_values(const RunSpec& spec);
 
 }  // namespace isobar

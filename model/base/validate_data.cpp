@@ -1,11 +1,11 @@
-// Whether what is read makes sense: channels, selections of fields, rows of tables.
+// Checks of data keys: channels, selections of fields, rows of tables.
 #include "model/base/classes.h"
 #include "model/base/validate_parts.h"
 
 namespace isobar {
 namespace {
 
-// Channels of files that are named: as many as the net has, each once.
+// Channels of files named by the user: as many as the net has, each once.
 void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, const SpecCheck& check) {
   const auto named = [&](const std::vector<std::string>& names, const Sized& net, const char* key) {
     if (names.empty()) return;
@@ -39,9 +39,8 @@ void validate_channels(const Images& n, const DataSpec& d, const SpecCheck& chec
              "computes inputs, and " + s.net.kind() + " reads the time by codes of its own", "leave it out");
   validate_channels(d, in, {n.out_channels, "net.out_channels"}, check);
 }
-// What is taken of fields; what needs the files' own axes is checked where they are read.
 
-// Which rows are samples: nothing that is said of them may be without effect.
+// Selection of rows as samples: a key that would have no effect is an error.
 void validate_rows(const DataSpec& d, const SpecCheck& check) {
   const DataSpec usual;
   check.one_of(d.mask_mode, {"both", "ocean", "sea_ice"}, "data.mask_mode");

@@ -1,4 +1,4 @@
-// Whether a net makes sense: each key for itself, and those that must fit together.
+// Checks of a net's keys: each for itself, and their combinations.
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -195,7 +195,7 @@ void validate_together(const AuroraSpec& n, const SpecCheck& check) {
              "and the other sizes come to more than can be counted", "make the grid smaller");
 }
 
-// Both regions lie on the grid, and every node has as many neighbours as it is to have.
+// Both regions must lie on the grid, with enough nodes for the neighbours that are asked for.
 void validate_together(const RegionalGnnSpec& n, const SpecCheck& check) {
   const double south = n.north - n.spacing * static_cast<double>(n.img_height - 1),
                east = n.west + n.spacing * static_cast<double>(n.img_width - 1), slack = 1e-6 * n.spacing;

@@ -4,15 +4,16 @@
 
 namespace isobar {
 
-/// validate_nets.cpp: a net's own keys, each for itself; and what of them fits together.
+/// validate_nets.cpp: a net's keys one by one; and their combinations.
 void validate_net(const NetSpec& net, const SpecCheck& check);
 void validate_net_together(const NetSpec& net, const SpecCheck& check);
 
-/// validate_data.cpp: what is read, each key for itself; and as many channels as the net has.
+/// validate_data.cpp: the keys of data one by one, as far as files need not be opened; and the channels,
+/// against the net's.
 void validate_selection(const DataSpec& data, const SpecCheck& check);
 void validate_channels(const RunSpec& spec, const SpecCheck& check);
 
-/// validate_sizes.cpp: what no machine could hold, so that whatever passes can be counted in 64 bits
+/// validate_sizes.cpp: refuses sizes that no machine could hold, so that all counts fit into 64 bits
 void refuse_astronomical(const RunSpec& spec, const SpecCheck& check);
 
 }  // namespace isobar

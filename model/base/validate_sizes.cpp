@@ -1,4 +1,4 @@
-// How large all of a run would be, roughly.
+// Rough size of all tensors of a run.
 #include <algorithm>
 #include <cstdio>
 
@@ -13,10 +13,10 @@ double real(int64_t v) {
 
 struct Numbers {  // roughly
   double weights;
-  double sample;  // all activations of one
+  double sample;  // activations of one sample
 };
 
-// Of blocks on `tokens` of this width, between ends that map each token to and from `ends` numbers
+// Blocks on `tokens` of this width, between ends that map each token to and from `ends` numbers.
 template <class Net>
 Numbers numbers_of_blocks(const Net& n, double ends, bool unfused) {
   const double width = real(n.embed_dim), tokens = real(n.tokens()), depth = real(n.blocks());
@@ -68,7 +68,7 @@ Numbers numbers_of(const RegionalGnnSpec& n, bool) {
   const double steps = real(n.num_gnn_layers), mlp = H * (D + (layers - 1) * H);
   const double down = real(n.downstream_box().points()), up = real(n.upstream_box().points());
   const double edges = real(n.intra_edges()) + real(n.boundary_edges());
-  const double row = 3 * D + 2 * layers * H;  // of an MLP: what goes in, its layers, what comes out
+  const double row = 3 * D + 2 * layers * H;  // of an MLP: its input, its layers, its output
   return {steps * (10 * D * H + 4 * mlp) + (2 * real(n.in_channels) + 6) * H + 5 * mlp,
           (steps + 1) * (edges + 2 * down + up) * row + real(n.in_channels) * (down + up)};
 }
@@ -85,8 +85,8 @@ Numbers numbers_of(const GraphcastSpec& n, bool) {
 
 }  // namespace
 
-// Bytes that all tensors of a rank would hold if nothing were cut, roughly and in floating point. Whatever
-// passes can be counted in 64 bits.
+// Bytes of all tensors on a rank if nothing were sharded, roughly and in floating point. Whatever passes can
+// be counted in 64 bits.
 void refuse_astronomical(const RunSpec& s, const SpecCheck& check) {
   const auto [weights, sample] =
       s.net.visit([&](const auto& n) { return numbers_of(n, s.policy.attention == "unfused"); });

@@ -45,7 +45,7 @@ bool is_utf8(const std::string& s) {
   }
 }
 
-// What an error names where there is no key to name, as at a file's top.
+// The place that an error names: the key, or the line where there is none, as at a file's top.
 std::string place(const std::string& key, const YAML::Node& node) {
   if (!key.empty()) return key;
   const YAML::Mark mark = node.Mark();
@@ -55,7 +55,7 @@ std::string place(const std::string& key, const YAML::Node& node) {
 void refuse_other_encodings(const std::string& s, const std::string& file, const std::string& key,
                             const char* mend = "save the file as UTF-8") {
   const bool plain = std::all_of(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
-  if (s.find('\0') != std::string::npos)  // would cut the text short wherever it goes
+  if (s.find('\0') != std::string::npos)  // would cut the text short
     throw ConfigError(file, key, "holds a NUL character", "remove it");
   if (!plain && !is_utf8(s)) throw ConfigError(file, key, "holds bytes that are no UTF-8", mend);
 }
@@ -129,12 +129,12 @@ void require_one_document(const std::string& text, const std::string& file) {
 }
 
 constexpr int kDepth = 64;            // levels
-constexpr int64_t kValues = 1 << 20;  // of a file, with what its aliases repeat
+constexpr int64_t kValues = 1 << 20;  // of a file, aliases expanded
 constexpr int64_t kBytes = int64_t{64} << 20;
 constexpr size_t kKeyBytes = 256;
-constexpr size_t kFiles = 16;  // that inherit each other
+constexpr size_t kFiles = 16;  // in a chain of inheritance
 
-struct Room {  // what a file may still grow to: a few aliases of aliases repeat one value a billion times
+struct Room {  // the remaining budget of a file: a few aliases of aliases repeat one value a billion times
   int64_t values = kValues, bytes = kBytes;
   void take(const YAML::Node& node, const std::string& file, const std::string& key) {
     --values;
@@ -150,7 +150,7 @@ struct Room {  // what a file may still grow to: a few aliases of aliases repeat
 nlohmann::json convert(const YAML::Node& node, const std::string& file, const std::string& key, int depth,
                        Room& room);
 
-// `<<: *defaults`, or a list of such, the first of which wins: keys that the map itself does not give (YAML's
+// `<<: *defaults`, or a list of them with the first winning: adds keys that the map itself lacks (YAML's
 // merge key, https://yaml.org/type/merge.html).
 void merge_keys(nlohmann::json& out, const YAML::Node& from, const std::string& file, const std::string& key,
                 int depth, Room& room) {
@@ -223,7 +223,7 @@ std::string in_order(const std::vector<std::string>& files, const std::string& l
   return out + last;
 }
 
-// `before`: the files that led here, each of which inherits the next.
+// `before`: the chain of files that led here, each of which inherits the next.
 nlohmann::json load(const std::string& path, std::vector<std::string> before) {
   const auto same = [&](const std::string& other) {
     std::error_code unequal;
@@ -296,7 +296,7 @@ void emit(YAML::Emitter& out, const nlohmann::json& j) {
   } else if (!j.is_string()) {
     out << j.dump();
   } else if (const std::string s = j; scalar(YAML::Node(s)) == j) {
-    out << s;  // which quotes it where its characters want it
+    out << s;  // quoted by yaml-cpp where needed
   } else {
     out << YAML::DoubleQuoted << s;  // "12", "true": words that would read as something else
   }

@@ -1,9 +1,9 @@
 // YAML files with inheritance, turned into JSON, with errors that say where.
 //
 // `inherits: other.yaml` (relative to the file) is read first and overridden key by key. Scalars become JSON
-// null, bool, integer, float or string by YAML 1.2's core rules ("None" counts as null, as NERSC's files
-// write it); `<<: *name` merges a map. What a file and its aliases hold is bounded (4 MiB of text, 2^20
-// values, 64 levels, 16 files).
+// null, bool, integer, float or string by YAML 1.2's core rules ("None" is null, as NERSC's files write it);
+// `<<: *name` merges a map. Bounds apply to the contents with aliases expanded: 4 MiB of text, 2^20 values,
+// 64 levels, 16 files.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>

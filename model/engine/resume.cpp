@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A key that is not here must be equal: one that is new is safe until somebody has thought about it.
+// A key that is not listed must be equal: the safe default for new keys.
 bool may_change(const std::string& section, const std::string& name) {
   if (section == "layout" || section == "policy" || section == "run") return true;
   static const std::vector<std::string> data = {
@@ -79,7 +79,7 @@ std::vector<ChangedKey> changes_between(const CheckpointState& state, const RunS
   for (const auto& [section, keys] : now.items())
     for (const auto& [name, value] : keys.items()) {
       const std::string key = section + "." + name;
-      // Schema 1 says no more of its run than these two.
+      // Schema 1 records only these two keys of its run.
       if (!state.checkable() && key != "train.seed" && key != "train.global_batch") continue;
       const json& was = before.at(section).at(name);
       if (was == value) continue;

@@ -15,10 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The processes of a run that was killed need a moment to go.
+// Processes of a killed run need a moment to end.
 constexpr double kWait = 10;  // seconds
 
-/// What there is to lose: the words for the first step or checkpoint that is found, or "".
+/// Describes the first step or checkpoint found, which could be lost; "" where there is none.
 std::string holds(const fs::path& out) {
   if (fs::is_directory(out / "checkpoints") && !fs::is_empty(out / "checkpoints"))
     return "checkpoints of a training";
@@ -30,7 +30,7 @@ std::string holds(const fs::path& out) {
   return any ? "the results of a training" : "";
 }
 
-/// Beside a checkpoint what has the name of a later one, whole or not, the last one first.
+/// Entries with the name of a checkpoint later than this one, whole or not, latest first.
 std::vector<fs::path> later_than(const fs::path& checkpoint) {
   const fs::path own = fs::canonical(checkpoint);
   std::vector<std::pair<int64_t, fs::path>> found;
@@ -70,7 +70,7 @@ void RunDir::claim(const fs::path& from) {
   const fs::path& out = out_;
   if (out.empty()) return;
   if (!lock_.held()) lock_ = owned(out);
-  // dir/checkpoints/step-00000100, however it was spelled
+  // dir/checkpoints/step-00000100, however its path was written
   const fs::path home = from.empty() ? fs::path() : fs::canonical(from).parent_path();
   goes_on_ = !from.empty() && home == fs::canonical(out) / "checkpoints";
   if (!goes_on_) {
@@ -100,7 +100,7 @@ std::optional<EndRecord> RunDir::ended() const {
   if (out_.empty()) return last;
   for_each_from_end(out_ / "result.jsonl", most::table, [&](const Record& r) {
     if (const auto* end = std::get_if<EndRecord>(&r); end && end->ok()) last = *end;
-    return false;  // only the last line can be the end of a training that has not gone on
+    return false;  // only the last line can end a training that has not continued
   });
   return last;
 }

@@ -1,13 +1,13 @@
-// The directory of a run (run.out): one training owns it at a time, and one training's results and weights
-// lie in it. A second one is refused with the mend; what resumes goes on from the last checkpoint there, so
-// that nothing of one training is ever in another's way.
+// The directory of a run (run.out): one training owns it at a time, and it holds the results and weights of
+// one training only. Another training is refused with the fix; a resumed one must continue from the last
+// checkpoint there, so that trainings never mix.
 //
-//   RUN/result.jsonl  spec.json  checkpoints/  heartbeat  lock          and what --trace RUN/trace.json names
+//   RUN/result.jsonl  spec.json  checkpoints/  heartbeat  lock      and the file of --trace RUN/trace.json
 //
 //   RunDir dir(spec.run.out);                    // on one process of the run
 //   dir.claim(from);                             // a checkpoint, or "": starts anew
 //
-// What began and got to no step and no checkpoint has nothing to lose: the next one may use its directory.
+// A training without any step or checkpoint has nothing to lose: the next one may use its directory.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -20,18 +20,18 @@ namespace isobar {
 
 class RunDir {
  public:
-  /// "": nothing is written, nothing is owned. Holds a directory that is there already from here on, so that
-  /// what is found in it stays true. Throws ConfigError where another process does.
+  /// "": writes and owns nothing. Locks an existing directory from here on, so that later findings in it stay
+  /// true; throws ConfigError where another process holds the lock.
   explicit RunDir(std::filesystem::path out);
-  /// Makes and holds it otherwise. Throws ConfigError where it holds a training that one from `from` would
-  /// not go on with. Later checkpoints than `from` that are damaged are set aside.
+  /// Creates and locks a new directory. Throws ConfigError where the directory holds a training that one from
+  /// `from` would not continue; damaged checkpoints after `from` are set aside.
   void claim(const std::filesystem::path& from);
 
-  /// Whether `from` is this directory's own: its training goes on.
+  /// True if `from` lies in this directory, whose training then continues.
   bool goes_on() const { return goes_on_; }
-  /// Of a training that came to its end and has not gone on since.
+  /// The record of a training that ended and has not continued since.
   std::optional<EndRecord> ended() const;
-  /// Gives the trace of the attempt before, which ended before `step`, a name of its own.
+  /// Renames the previous attempt's trace, which ended before `step`, so that it is kept.
   void keep_trace(int64_t step) const;
 
  private:

@@ -28,13 +28,14 @@ struct ResumeWish {
   bool sets_aside = false;
 };
 
-/// Collective. Rank 0 looks for all: what it finds wrong is one error (ConfigError), and no other rank
-/// touches the directory before it is found right.
+/// Collective. Rank 0 checks for all, so that an error is reported once (ConfigError); the other ranks touch
+/// the directory only after it has passed.
 Start start_of(const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi);
-/// Collective: opens what is resumed, all ranks comparing its bytes, which takes long enough to be watched.
+/// Collective: opens the checkpoint. All ranks verify its bytes, long enough to need the watchdog's
+/// supervision.
 void open_resumed(Start& start, const RunSpec& spec, const ResumeWish& wish, const Mpi& mpi,
                   const Meeting& all);
-/// What start_of() would refuse, for a process that only starts the ranks. Throws ConfigError.
+/// Throws the ConfigError of start_of(), for a process that only starts the ranks.
 void check_start(const RunSpec& spec, const ResumeWish& wish);
 
 }  // namespace isobar

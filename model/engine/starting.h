@@ -1,5 +1,4 @@
-// The time before the first step, by stage: what a training does until its first step begins, and which of it
-// took longest.
+// Time before the first step, by stage.
 //
 //   Starting starting(slow);                    // "starting up" for the watchdog, until done()
 //   starting.stage("planning");                 // ends the stage before
@@ -19,10 +18,10 @@ class Starting {
  public:
   explicit Starting(SlowWork& slow) : part_(std::in_place, &slow, "starting up") {}
 
-  /// `what`: a literal. A stage that is entered again adds to its time.
+  /// `what`: a literal. A stage that is entered again accumulates.
   void stage(const char* what);
-  /// Ends the last stage and the watchdog's part. The stages that took a tenth of the start and more, longest
-  /// first; "" where all of it took less than a second.
+  /// Ends the last stage and the watchdog's part. Returns the stages that took at least a tenth of the start,
+  /// longest first; "" for a start under a second.
   std::string done();
 
  private:

@@ -1,4 +1,5 @@
-// What tests of base/denormals.h share: a thread that keeps denormals, and whether one flushes them.
+// Shared by tests of base/denormals.h: a thread that keeps denormals, and a check for threads that flush
+// them.
 #pragma once
 #include <bit>
 #include <cstdint>

@@ -1,5 +1,4 @@
-// What a user can name as an input: no file at all, a file that never ends, a text that grows when it is
-// read.
+// Inputs that a user may name: no file at all, a file that never ends, a text that grows when it is read.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -161,7 +160,7 @@ TEST_F(Input, JsonOfAnyDepthAndSizeIsRefused) {
   EXPECT_EQ(parse_json(R"({"a\"[[": [1, "]"]})")["a\"[["][1], "]");
 }
 
-// What other processes write, replace and remove meanwhile.
+// Files that other processes write, replace and remove meanwhile.
 TEST_F(Input, WhatIsNotThereReadsAsNothing) {
   const fs::path none = fs::path(file("a", "x")).parent_path() / "none";
   EXPECT_EQ(read_if_there(none), std::nullopt);
@@ -176,7 +175,7 @@ TEST_F(Input, WhatIsNotThereReadsAsNothing) {
   EXPECT_EQ(read_end(file("a", "0123456789"), 4, &whole), "6789");
   EXPECT_FALSE(whole);
   EXPECT_EQ(json_if_there(file("a", "{\"b\": 1}"))["b"], 1);
-  ASSERT_EQ(::mkfifo(none.c_str(), 0600), 0);  // nobody waits for a writer
+  ASSERT_EQ(::mkfifo(none.c_str(), 0600), 0);  // must not wait for a writer
   EXPECT_HAS(refusal_of([&] { word_in(none); }), "is a pipe");
   EXPECT_HAS(refusal_of([&] { json_if_there(none); }), "is a pipe");
   EXPECT_HAS(refusal_of([&] { read_end(none, 10); }), "is a pipe");

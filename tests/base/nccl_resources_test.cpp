@@ -1,4 +1,4 @@
-// What NCCL takes of a GPU, against figures worked out by hand.
+// NCCL's share of a GPU, against figures worked out by hand.
 #include "model/base/nccl_resources.h"
 
 #include <gtest/gtest.h>

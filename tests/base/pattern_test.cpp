@@ -1,4 +1,4 @@
-// What other tests search texts with.
+// The pattern search that other tests use.
 #include "tests/pattern.h"
 
 #include <gtest/gtest.h>

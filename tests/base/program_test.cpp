@@ -134,7 +134,7 @@ TEST_F(Programs, TheOwnTreeIsTwoLevelsAtMost) {
   EXPECT_TRUE(renderer.is_absolute() && renderer.string().find(dir_.string()) != 0) << renderer;
 }
 
-// What the next test starts in a tree of its own.
+// Started by the next test in a tree of its own.
 TEST(ProgramOfATree, SaysWhatItTakes) {
   std::string refused;
   const fs::path taken = file_of_program("reports/render.py", &refused);

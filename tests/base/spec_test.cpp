@@ -1,5 +1,5 @@
-// What a user can write wrong in a run file, and what each mistake is answered with: one ConfigError that
-// names file, key and mend. Then inheritance, overrides and the round trip through JSON.
+// Mistakes in a run file, each answered with one ConfigError that names file, key and fix. Then inheritance,
+// overrides and the round trip through JSON.
 #include "model/base/spec.h"
 
 #include <gtest/gtest.h>

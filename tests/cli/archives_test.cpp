@@ -1,4 +1,4 @@
-// An archive that a run cannot have: exit code 2 and one line that names file and mend.
+// Archives that a run cannot read: exit code 2 and one line with file and fix.
 #include <gtest/gtest.h>
 
 #include <algorithm>

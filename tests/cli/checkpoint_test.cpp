@@ -1,4 +1,4 @@
-// What `isobar predict` says of checkpoints, held against those that a run wrote.
+// Checkpoint sizes and times predicted by `isobar predict`, against checkpoints that a run wrote.
 #include <algorithm>
 #include <cmath>
 
@@ -52,7 +52,7 @@ TEST(Checkpoints, HaveTheBytesThatWerePredictedAndAFitComesNearerToTheirSeconds)
     EXPECT_NE(fit.text.find("write.commit"), std::string::npos) << fit.text;
     const auto off = [&](const json& c) { return std::abs(std::log(c["seconds"].get<double>() / median)); };
     const json before = predicted(run, machine), after = predicted(run, fitted);
-    // Near by chance is near enough; else the fit comes nearer. Disks are shared, and scatter.
+    // The fit must come nearer, unless the prediction was near by chance. Disks are shared, so times scatter.
     EXPECT_LT(off(after), std::max(0.7, 0.95 * off(before))) << median << " " << before << " " << after;
     EXPECT_LT(after["lower_s"], after["seconds"]);
     EXPECT_GT(after["upper_s"], after["seconds"]);

@@ -1,4 +1,4 @@
-// Choosing: constraints, machines side by side, deadlines, what-ifs, and layouts told to other software.
+// Choosing: constraints, machines side by side, deadlines, what-ifs, and layouts emitted for other software.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -67,7 +67,7 @@ TEST_F(Choose, AnEnginesSearchGoesOnAfterANumberThatFitsNothing) {
   EXPECT_GT(j[2].at("step_s"), 0);
 }
 
-// Each row is what the machine alone gives, and the chances are those of two log-normal numbers.
+// Each row equals the machine's own answer, and the chances are those of two log-normal numbers.
 TEST_F(Choose, MachinesStandSideBySide) {
   for (const char* engine : {"", " --engine nemo"}) {
     const std::string words = kLlama + "--gpus 32" + engine + " ";
@@ -114,7 +114,7 @@ TEST_F(Choose, WhatIfsStandBesideTheMachineAsItIs) {
     EXPECT_NE(a.out.find(row), std::string::npos) << row << a.out;
 }
 
-// What waits in host memory takes less of the accelerator's, and is no faster.
+// Offloading to host memory saves accelerator memory, and is no faster.
 TEST_F(Choose, OffloadIsListedBesideTheSearch) {
   const json j = data(kLlama + "--gpus 8 --machine dgx-h100 --set policy.amp=bf16 --offload");
   ASSERT_EQ(j.at("offloaded").size(), 2u) << j;
@@ -236,7 +236,7 @@ TEST_F(Choose, NothingIsPrintedToMoreDigitsThanItsIntervalKnows) {
     value = std::stod(word);
     const std::string digits = word;
     const size_t dot = digits.find('.'), zeros = digits.size() - 1 - digits.find_last_not_of('0');
-    // Zeros before the point are places, not digits that are known.
+    // Zeros before the point are places, not significant digits.
     const double unit =
         std::pow(10, dot == std::string::npos ? static_cast<double>(zeros)
                                               : -static_cast<double>(digits.size() - dot - 1));

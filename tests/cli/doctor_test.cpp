@@ -1,4 +1,4 @@
-// `isobar doctor` in environments of which one thing is broken each: it names the thing and its mend.
+// `isobar doctor` in environments with one broken part each: it names the part and the fix.
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -32,7 +32,7 @@ class Doctor : public InDirectory {
     std::string health, found, mend;  // of the part that was asked for
     bool required = false;
   };
-  /// `before`: what the shell does first; `words`: of the command.
+  /// `before`: shell commands to run first; `words`: arguments of the command.
   Said of(const std::string& part, const std::string& before, const std::string& words = "") {
     const Answer a = shell(at(before + " " + isobar_command() + " doctor --json " + words + " 2>&1"));
     Said out{a.code, nlohmann::json::parse(a.out, nullptr, false), {}, {}, {}};
@@ -45,7 +45,7 @@ class Doctor : public InDirectory {
         out.health = c["health"], out.found = c["found"], out.mend = c["mend"], out.required = c["required"];
     return out;
   }
-  /// A program of that name in a directory of its own, which is returned.
+  /// Makes a program of that name in a directory of its own, and returns the directory.
   std::string program(const std::string& name, const std::string& body) {
     std::filesystem::create_directories(dir_ / "bin");
     write_atomically(dir_ / "bin" / name, "#!/bin/sh\n" + body + "\n");
@@ -131,13 +131,13 @@ TEST_F(Doctor, TimesTheCoresTheClockAndTheLink) {
   EXPECT_FALSE(found["time of day"].empty());
 }
 
-// Copies of what Linux tells of cores and control groups.
+// Copies of Linux' files on cores and control groups.
 TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
   const auto says = [&](const std::string& file, const std::string& text) {
     std::filesystem::create_directories((dir_ / file).parent_path());
     write_atomically(dir_ / file, text + "\n");
   };
-  EXPECT_EQ(cpu_places({0, 1, 2}, dir_).usable(), 3);  // where nothing is told
+  EXPECT_EQ(cpu_places({0, 1, 2}, dir_).usable(), 3);  // without any files
   for (int c = 0; c < 8; ++c) {                        // two sockets of two cores of two threads each
     const std::string cpu = "sys/devices/system/cpu/cpu" + std::to_string(c);
     says(cpu + "/topology/thread_siblings_list", std::to_string(c % 4) + "," + std::to_string(c % 4 + 4));
@@ -152,7 +152,7 @@ TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
   EXPECT_EQ(all.health, Health::look);
   EXPECT_NE(all.mend.find("mpiexec -n 2 --map-by numa --bind-to numa"), std::string::npos) << all.mend;
 
-  says("proc/self/cgroup", "0::/job/step");  // the least of a group and of those above it
+  says("proc/self/cgroup", "0::/job/step");  // the smallest limit of a group and of those above it
   says("sys/fs/cgroup/job/step/cpu.max", "max 100000");
   EXPECT_EQ(places({0, 1, 2, 3}).usable(), 4);
   says("sys/fs/cgroup/job/cpu.max", "250000 100000");
@@ -161,7 +161,7 @@ TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
       all.found,
       "4 hardware threads of 4 cores in 2 NUMA nodes, of which the control group allows 2.5: runs use 2");
   EXPECT_EQ(all.health, Health::look);
-  says("proc/self/cgroup", "9:name=systemd:/\n2:cpu,cpuacct:/docker\n0::/");  // the first version
+  says("proc/self/cgroup", "9:name=systemd:/\n2:cpu,cpuacct:/docker\n0::/");  // version 1 of control groups
   says("sys/fs/cgroup/cpu/docker/cpu.cfs_period_us", "100000");
   says("sys/fs/cgroup/cpu/docker/cpu.cfs_quota_us", "-1");
   EXPECT_EQ(places({0, 1, 2, 3}).usable(), 4);
@@ -169,7 +169,8 @@ TEST_F(Doctor, TakesAThreadForEachCoreThatItMayUse) {
   EXPECT_EQ(places({0, 1, 2, 3}).usable(), 1);
 }
 
-// Copies of what Linux tells of a group's memory: the least of the process's group and of those above it.
+// Copies of Linux' files on a group's memory: the smallest limit of the process's group and of those above
+// it.
 TEST_F(Doctor, SaysHowMuchMemoryItsControlGroupAllows) {
   const auto says = [&](const std::string& file, const std::string& text) {
     std::filesystem::create_directories((dir_ / file).parent_path());
@@ -185,14 +186,14 @@ TEST_F(Doctor, SaysHowMuchMemoryItsControlGroupAllows) {
   EXPECT_EQ(c.health, Health::look);
   EXPECT_NE(c.found.find("allows 1.5 GiB (0.5 GiB are in use)"), std::string::npos) << c.found;
   EXPECT_NE(c.mend.find("--mem"), std::string::npos) << c.mend;
-  says("proc/self/cgroup", "7:memory:/docker\n2:cpu,cpuacct:/docker\n0::/");  // the first version
+  says("proc/self/cgroup", "7:memory:/docker\n2:cpu,cpuacct:/docker\n0::/");  // version 1 of control groups
   says("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "9223372036854771712");
   EXPECT_EQ(examine_memory(dir_).health, Health::ok);
   says("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", std::to_string(1 << 30));
   EXPECT_NE(examine_memory(dir_).found.find("allows 1.0 GiB"), std::string::npos);
 }
 
-// A copy of what Linux tells of cores' frequencies.
+// A copy of Linux' files on the cores' frequencies.
 TEST_F(Doctor, NamesCoresWhoseFrequencyIsHeldDown) {
   const auto core = [&](int n, const std::string& driver, const std::string& governor, int may) {
     const auto of = dir_ / "sys/devices/system/cpu" / ("cpu" + std::to_string(n)) / "cpufreq";

@@ -1,5 +1,5 @@
-// Processes that a launcher started and that MPI does not join: one line and exit code 2 from each, nothing
-// written. They would all train as rank 0 of 1.
+// Processes that a launcher started and that MPI does not join: one line and exit code 2 from each, and no
+// output, since all would train as rank 0 of 1.
 #include <algorithm>
 #include <filesystem>
 
@@ -10,7 +10,7 @@ namespace {
 
 class Launched : public InDirectory {
  protected:
-  /// One process, with these words before it.
+  /// One process, with these words in front of its command.
   void expect_refused(const std::string& environment, const std::string& says) {
     for (const char* command : {"train base.yaml --set run.out=out", "calibrate -o m.yaml"}) {
       const Answer a = shell(at(environment + " " + isobar_command() + " " + command + " 2>&1"));

@@ -1,5 +1,5 @@
-// `--machine NAME`: every command that takes a machine finds a shipped one by its name, wherever the program
-// lies.
+// `--machine NAME`: every command that takes a machine finds a shipped one by name, wherever the program is
+// installed.
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/shell.h"

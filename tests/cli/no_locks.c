@@ -1,4 +1,4 @@
-/* Preloaded: a filesystem whose flock(2) is not there, or keeps nobody out (ISOBAR_NO_LOCKS=idle). */
+/* For LD_PRELOAD: a filesystem without flock(2), or one whose locks exclude no process (ISOBAR_NO_LOCKS=idle). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Where output goes that cannot be written: an error, whatever the command.
+// Output that cannot be written is an error in every command.
 #include "tests/cli/shell.h"
 
 #include <vector>
@@ -75,7 +75,7 @@ TEST_F(Output, AFullDiskUnderAnOutputFileIsAnErrorAndDevicesStayDevices) {
   EXPECT_EQ(full.code, 1) << full.out;
   EXPECT_NE(full.out.find("/dev/full: No space left"), std::string::npos) << full.out;
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
-  // What is no file is written to, not replaced.
+  // Anything but a regular file is written to, not replaced.
   const Answer a = shell(at(isobar_command() + " import all_reduce.log -o /dev/stdout | head -n 1"));
   EXPECT_EQ(a.out.rfind("source,row_id", 0), 0u) << a.out;
 }

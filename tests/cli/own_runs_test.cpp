@@ -1,4 +1,4 @@
-// `isobar fit RUNS.csv --engine E` and `isobar predict --fit`: a stranger's first runs, from the table to the
+// `isobar fit RUNS.csv --engine E` and `isobar predict --fit`: a new user's first runs, from the table to the
 // answer.
 #include <cmath>
 #include <filesystem>
@@ -29,7 +29,7 @@ class OwnRunsCommand : public InDirectory {
         fs::create_symlink(table.path(), to / "published" / table.path().filename());
   }
 
-  /// The paper's 1F1B runs of 30 layers, but for those of one batch, as anybody would write them down.
+  /// The paper's 1F1B runs of 30 layers, without those of one batch, as a user would write them down.
   std::string rows_without(const std::string& batch) const {
     std::string out =
         "arch,layers,hidden,heads,seq_len,gpus,dp,tp,pp,micro_batch,global_batch,schedule,step_time_s,memory_"
@@ -57,7 +57,7 @@ class OwnRunsCommand : public InDirectory {
       "--set train.global_batch=192 ";
 };
 
-// A log goes in as it is, and as the row that `import` makes of it: the same fit.
+// A log, and the row that `import` makes of it, give the same fit.
 TEST_F(OwnRunsCommand, LogsAreFittedAsTheirRowsAre) {
   const std::string log = source_dir() + "/tests/fixtures/logs/megatron.log";
   const std::string on = " --machine dgx-h100 --engine megatron --json -o ";
@@ -79,7 +79,7 @@ TEST_F(OwnRunsCommand, LogsAreFittedAsTheirRowsAre) {
   ASSERT_EQ(answer.code, 0) << answer.out;
   EXPECT_NEAR(json::parse(answer.out).at("step_s").get<double>(), 15.29, 0.2 * 15.29);
   EXPECT_EQ(answer.out, isobar(asked + "b.json").out);
-  // What it cannot know it asks for, and a table takes no configuration.
+  // A fit asks for keys that the log lacks, and a table takes no configuration.
   const std::string nemo = source_dir() + "/tests/fixtures/logs/nemo2.log";
   const Answer missing = isobar("fit " + nemo + " --machine dgx-h100 --engine nemo -o c.json");
   EXPECT_EQ(missing.code, 2);

@@ -6,7 +6,7 @@
 namespace isobar {
 namespace {
 
-// Two seconds of processor time and 500 MB, which the kernel holds it to.
+// A limit of two seconds of processor time and 500 MB, which the kernel enforces.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 const std::string kLimits;  // sanitizers take memory of their own
 #else
@@ -24,7 +24,7 @@ TEST_F(PlanCommand, TakesAHundredThousandBlocksInTwoSecondsAndHalfAGigabyte) {
     EXPECT_EQ(a.code, 0) << a.out;
     EXPECT_NE(a.out.find("note: planned with net.depth "), std::string::npos) << a.out;
   }
-  // From one depth to twice that everything but the ends is there twice.
+  // Between one depth and twice that depth, all but the ends doubles.
   const auto parameters = [&](const std::string& depth) {
     const Answer a = plan("base.yaml --totals --json --set net.depth=" + depth);
     EXPECT_EQ(a.code, 0) << a.out;

@@ -1,4 +1,4 @@
-// `isobar predict` beside the other commands that price runs, and what it says of what does not fit.
+// `isobar predict` against other commands that price runs, and its answers to what does not fit.
 #include <algorithm>
 #include <cmath>
 
@@ -72,7 +72,7 @@ TEST(PredictCommand, AgreesWithTheDryRunAndTheReportOnCoresAndOnAccelerators) {
   }
 }
 
-// Of a run that gives none: `predict` and the dry run take what just fits the machine's memory.
+// Without a micro-batch, `predict` and the dry run take the largest that fits the machine's memory.
 TEST(PredictCommand, TheMicroBatchOfAGpuIsWhatFits) {
   const Folder folder;
   write_run_files(folder, "cuda");
@@ -136,7 +136,7 @@ TEST(PredictCommand, RunsAreNotPricedOnWhatTheyDoNotComputeOn) {
       run({"fit", folder / "r", "--machine", kMachines + "dgx-a100.yaml", "-o", folder / "m.yaml"});
   EXPECT_EQ(fitted.code, 2) << fitted.text;
   EXPECT_NE(fitted.text.find("run.device"), std::string::npos) << fitted.text;
-  // A question about the machine, where nobody said what computes: the machine file does.
+  // Without a device in the question, the machine file decides.
   EXPECT_EQ(run({"predict", folder / "base.yaml", "--machine", kMachines + "dgx-a100.yaml"}).code, 0);
   const Ended contrary = run(
       {"predict", folder / "base.yaml", "--machine", kMachines + "dgx-a100.yaml", "--set", "run.device=cpu"});
@@ -287,8 +287,8 @@ TEST(PredictCommand, RefusesWhatAnEngineHasNot) {
   refused({kMachines + "example-2core.yaml", "--engine", "nemo"}, "--engine", "example-2core.yaml");
 }
 
-// A dry run's forecasts are what predict says of each trial; what the engine has not is skipped with its
-// reason.
+// A dry run's forecasts equal those of predict for each trial; trials that the engine does not support are
+// skipped with the reason.
 TEST(SweepForecast, OfAnotherEnginesRuns) {
   const Words common = {"--machine", kMachines + "dgx-h100.yaml", "--engine", "nemo", "--json"};
   const Ended e = run(Words{"sweep", kModels + "llama3-8b.yaml", "gpus=16", "tp=2,4", "policy.zero=1,3",

@@ -1,4 +1,4 @@
-// What a user types: a line for the shell, its exit code and what it printed.
+// Runs a shell command line, as a user types it; returns its exit code and output.
 //
 //   const Answer a = shell("cd DIR && " + isobar() + " plan run.yaml >/dev/full");
 #pragma once
@@ -17,11 +17,11 @@
 namespace isobar {
 
 struct Answer {
-  int code = -1;  // as the shell says it: 128 + signal where one ended the command
+  int code = -1;  // as the shell reports it: 128 + signal where one ended the command
   std::string out;
 };
 
-/// With bash, for pipefail; stdout of the whole line comes back.
+/// Uses bash, for pipefail; returns stdout of the whole line.
 inline Answer shell(const std::string& line) {
   std::string quoted;
   for (const char c : line) quoted += c == '\'' ? "'\\''" : std::string(1, c);
@@ -42,7 +42,7 @@ inline std::string shipped(const std::string& config) {
   return source_dir() + "/configs/" + config;
 }
 
-/// A directory with a small run (base.yaml) and a sweep of it (sweep.yaml), in which commands are given.
+/// A directory with a small run (base.yaml) and a sweep of it (sweep.yaml), used as the working directory.
 class InDirectory : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// `isobar train --launcher`: what is refused before anything is submitted, by one line with the mend.
+// `isobar train --launcher`: errors before anything is submitted, each one line with the fix.
 #include "tests/cli/shell.h"
 
 namespace isobar {

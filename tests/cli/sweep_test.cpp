@@ -1,5 +1,4 @@
-// `isobar sweep` as a user types it, over the stand-in trainer: suggestions, rounds of them, and what is
-// refused.
+// `isobar sweep` as a user types it, with the stand-in trainer: suggestions, rounds of them, and refusals.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,7 +47,7 @@ class SweepCommand : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(dir_); }
 
-  // The command's words must not need quoting.
+  // Chosen so that the command's words need no quoting.
   Answer isobar(const std::string& words, const std::string& errors = "&1") const {
     const std::string command =
         "cd '" + dir_.string() + "' && " + build_dir() + "/isobar " + words + " 2>" + errors;
@@ -74,7 +73,7 @@ class SweepCommand : public ::testing::Test {
         n += fs::exists(entry.path() / "status.json");
     return n;
   }
-  // The trainer's own account of a trial's runs.
+  // The trainer's own record of a trial's runs.
   size_t starts() const {
     size_t n = 0;
     const std::string log = fs::exists(dir_ / "log") ? read_file(dir_ / "log") : "";
@@ -85,8 +84,8 @@ class SweepCommand : public ::testing::Test {
   fs::path dir_;
 };
 
-// Two tasks of reports/README.md, a command each: a sweep over four axes without a sweep file, and whether
-// anything has become slower since.
+// Two tasks of reports/README.md, one command each: a sweep over four axes without a sweep file, and a check
+// for runs that have become slower.
 TEST_F(SweepCommand, FourAxesInOneCommandAndACheckInAnother) {
   const std::string four = "sweep base.yaml gpus=1,2 amp=none,bf16 workers=0,2 micro_batch=1,2 steps=12",
                     trainer = " --trainer " + build_dir() + "/fake_train --results ";
@@ -104,7 +103,7 @@ TEST_F(SweepCommand, FourAxesInOneCommandAndACheckInAnother) {
   EXPECT_NE(slower.out.find("slower"), std::string::npos) << slower.out;
 }
 
-// An axis, a setting or an option that nobody knows: which one was meant.
+// For an unknown axis, setting or option, the error suggests a known one.
 TEST_F(SweepCommand, MistypedWordsAreToldWhatTheyAreLike) {
   for (const auto& [words, meant] : std::vector<std::pair<std::string, std::string>>{
            {"sweep base.yaml layot.tp=1,2 --dry-run", "did you mean 'layout.tp'?"},
@@ -141,7 +140,7 @@ TEST_F(SweepCommand, SuggestNamesTrialsAndRunsThemOnlyWhenAsked) {
   EXPECT_EQ(starts(), 3u);
   for (const json& one : j["next"])
     EXPECT_TRUE(fs::exists(dir_ / "r/trials" / one.at("id").get<std::string>() / "status.json"));
-  // What is done is not named again.
+  // Finished trials are not suggested again.
   const json after = json::parse(sweep("--suggest 12").out);
   EXPECT_EQ(after.at("measured"), 3);
   std::set<std::string> ids;
@@ -164,7 +163,7 @@ TEST_F(SweepCommand, UntilEndsWithTheFastestAndRunsNothingTwice) {
   EXPECT_EQ(axes.at("ranks"), 2) << axes;
   EXPECT_EQ(axes.at("policy.amp"), "bf16") << axes;
   EXPECT_EQ(axes.at("policy.micro_batch"), 4) << axes;
-  // Given again it has nothing left to do.
+  // The same command again has nothing left to do.
   const size_t before = starts();
   EXPECT_EQ(sweep("--until 'regret<1%'").code, 0);
   EXPECT_EQ(starts(), before);
@@ -198,7 +197,7 @@ TEST_F(SweepCommand, UntilClaimsNothingWhereNoTrialWasMeasured) {
   EXPECT_EQ(j.at("measured"), 0);
   EXPECT_EQ(j.at("reached"), false);
   fs::remove_all(dir_ / "r");
-  // Every trial fails, and a bound that predictions alone would meet is met by nothing.
+  // Every trial fails, and predictions alone never satisfy a bound.
   write_atomically(dir_ / "sweep.yaml", plain + "exclude: [{amp: none}]\n");
   write_atomically(dir_ / "base.yaml", read_file(dir_ / "base.yaml") + "data: {workers: 0}\n");
   write_atomically(dir_ / "crash.yaml", "inherits: base.yaml\ntrain: {seed: 107}\n");

@@ -1,4 +1,4 @@
-// What `isobar train` says: to people, what it trains before and how it went after; to programs, one object.
+// Output of `isobar train`: for people, the setup before and a summary after; for programs, one object.
 #include "tests/engine/command.h"
 
 namespace isobar {
@@ -63,7 +63,7 @@ TEST(TrainSays, OneObjectWithTheSummary) {
     EXPECT_EQ(objects[0]["trained_steps"], 6);
     EXPECT_EQ(objects[0]["checkpoint"], out + "/checkpoints/step-00000006");
     EXPECT_GT(objects[0]["step_s"]["median"].get<double>(), 0);
-    // At its end already: the same summary again, and nothing trained.
+    // A finished training: the same summary again, without a step.
     const Ended again =
         train_command({"train.steps=6", "train.checkpoint_every=3", "run.threads=1", "run.out=" + out},
                       {"--ranks", ranks, "--json", "--resume", out});

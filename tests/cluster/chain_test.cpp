@@ -1,5 +1,5 @@
-// Trials that go on from their checkpoints through several jobs: what costs a try, what a job asks for, when
-// its ranks are told. tests/slurm.sh and pbs.py train through such chains.
+// Trials that resume from their checkpoints through several jobs: the count of attempts, the requested time,
+// and the time at which ranks are signalled. tests/slurm.sh and pbs.py train through such chains.
 #include <cmath>
 #include <random>
 
@@ -44,7 +44,7 @@ class ChainTest : public SweepTest {
   SweepSpec sweep_;
 };
 
-// Against a plain count of starts in a row that left no newer checkpoint.
+// Reference: a plain count of consecutive starts that left no newer checkpoint.
 TEST_F(ChainTest, OnlyAStartThatComesNoFurtherCostsATry) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -72,7 +72,7 @@ TEST_F(ChainTest, OnlyAStartThatComesNoFurtherCostsATry) {
   }
 }
 
-// It went on from an earlier one: what it then saved is further than that, though not than the damaged one.
+// It resumed from an earlier checkpoint and then saved a later one, though not beyond the damaged one.
 TEST_F(ChainTest, WhatASetAsideCheckpointHeldIsNotHeldAgainstAStart) {
   const Trial t = trial(10);
   TrialDir dir = directory(t, 1);
@@ -103,7 +103,7 @@ TEST_F(ChainTest, WithoutCheckpointsAskedForAStartIsANewOne) {
   EXPECT_TRUE(dir.finished());
 }
 
-// The same file holds the records of all jobs, and what failed in an earlier one is not this one's failure.
+// The file holds the records of all jobs, and a failure in an earlier one must not count for this one.
 TEST_F(ChainTest, WhatAnEarlierStartWroteIsNotHeldAgainstTheNext) {
   const Trial t = trial(10);
   TrialDir dir = directory(t);
@@ -139,7 +139,7 @@ TEST_F(ChainTest, AJobAsksForWhatIsLeftAndForTheLead) {
   const ClusterSpec c = cluster("{scheduler: pbs, start: openmpi, start_s: 20, max_time_s: 3600}");
   const std::vector<const Trial*> trials = {&t};
   const auto asked = [&] { return plan_jobs(trials, sweep_, c, scratch_ / "results").at(0); };
-  // All of it would take 10,000 steps of 0.5 s and 101 checkpoints of 6 s: more than a job may
+  // The whole trial would take 10,000 steps of 0.5 s and 101 checkpoints of 6 s: more than a job may.
   EXPECT_EQ(asked().time_s, 3600);
   EXPECT_DOUBLE_EQ(asked().lead_s, 2 * (0.5 + 6) + sweep_.limits.grace_s + kReserve_s);
   EXPECT_NE(asked().lead_from.find("predicted"), std::string::npos) << asked().lead_from;
@@ -160,12 +160,12 @@ TEST_F(ChainTest, AJobAsksForWhatIsLeftAndForTheLead) {
   EXPECT_GE(asked().time_s, static_cast<int64_t>(1.25 * work + lead));
   EXPECT_LE(asked().time_s, static_cast<int64_t>(1.25 * work + 2 * lead + 200));
 
-  // However little a checkpoint takes, ranks have their time to end
+  // Ranks have time to end, however short a checkpoint is.
   t.forecast = Forecast{.step_s = 0.001, .upper_s = 0.001, .checkpoint_s = 0.01};
   fs::remove_all(scratch_ / "results");
   EXPECT_DOUBLE_EQ(asked().lead_s, 10 + sweep_.limits.grace_s + kReserve_s);
 
-  // Where a checkpoint's time is not known: said, not guessed in silence
+  // An unknown checkpoint time is assumed, and the text says so.
   t.forecast.reset();
   EXPECT_NE(remaining_of(t, directory(t), sweep_.limits, c).lead_from.find("assumed"), std::string::npos);
 }

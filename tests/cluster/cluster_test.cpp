@@ -1,5 +1,5 @@
-// Scripts, placement and grouping of cluster jobs, without a scheduler: what tests/slurm.sh and pbs.py see as
-// a whole.
+// Scripts, placement and grouping of cluster jobs, without a scheduler; tests/slurm.sh and pbs.py test them
+// as a whole.
 #include "bench/cluster/cluster.h"
 
 #include <signal.h>
@@ -157,7 +157,7 @@ TEST(Preflight, NamesTheNodesThatFallBehindTheOthers) {
   EXPECT_EQ(slow[0].node, "b");
   EXPECT_NE(slow[0].reason.find("matrix_flops_s"), std::string::npos) << slow[0].reason;
   EXPECT_EQ(slow[1].node, "c");
-  EXPECT_EQ(slow_nodes(measured({{10, 5, 3}, {6, 5, 1}}), {"a", "b"}).size(), 1u);  // one link says nothing
+  EXPECT_EQ(slow_nodes(measured({{10, 5, 3}, {6, 5, 1}}), {"a", "b"}).size(), 1u);  // one link names no side
 }
 
 TEST(Preflight, EveryPairOfNodesMeetsOnceAndInARoundNobodyTwice) {
@@ -206,7 +206,7 @@ TEST(Preflight, ASickAdapterIsNotHeldAgainstItsPartners) {
 
 class PlanTest : public SweepTest {};
 
-// Every value in turn away, or of another type: refused by one error with the file's name, or not needed.
+// Each value removed or of another type: refused by one error with the file's name, unless optional.
 TEST_F(PlanTest, ADamagedJobIsRefusedByName) {
   const SweepSpec s = sweep("axes: {train.seed: [0, 1]}\ntimeout_s: 300\n");
   const Matrix m = expand(s);

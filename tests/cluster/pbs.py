@@ -122,7 +122,7 @@ def qstat(home, words):
     assert words[:4] == ["-x", "-f", "-F", "json"], words
     known, missing = {}, False
     for job in words[4:]:
-        if known: break  # as OpenPBS does (2672): of several jobs one may be all that it tells
+        if known: break  # as OpenPBS does (2672): an answer about several jobs may hold only one
         if (home / "server" / job).exists():
             known[job] = load(home, job)
         else:
@@ -264,7 +264,7 @@ def test(isobar, fake, slow_disk):
         done = subprocess.run(command, env=dict(env, PBS_PLAYER_LIMIT="8"), cwd=home, capture_output=True, text=True, timeout=600)
         t = json.loads(done.stdout)["trials"][0]
         check((t["class"], t["attempt"]) == ("timeout", 2), f"walltime: {t['class']} ({t['message']}) after {t['attempt']} attempts")
-        # refused by the scheduler: one line that says where to mend it
+        # refused by the scheduler: one line that says where to fix it
         machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), **PLAYED, "cluster": dict(cluster, queue="nope")}))
         command[4] = str(home / "refused")
         done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=300)

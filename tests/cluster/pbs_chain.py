@@ -17,9 +17,9 @@ def losses(run):
 
 
 def machine_in(home, slow_disk):
-    # Every checkpoint takes a second: 40 of them are 40 s. A job of 34 s tells its ranks 20 s before its end (10 s for a
-    # step and a checkpoint, and 10 s to end in), so it writes 16 of them at the most: there are three jobs at least,
-    # however fast the machine is.
+    # Every checkpoint takes a second: 40 of them are 40 s. A job of 34 s signals its ranks 20 s before its
+    # end (10 s for a step and a checkpoint, and 10 s to end in), so it writes at most 16 of them: there are
+    # at least three jobs, however fast the machine is.
     root = pathlib.Path(__file__).resolve().parents[2]
     machine = home / "machine.yaml"
     machine.write_text(json.dumps({"inherits": str(root / "configs/machines/example-2core.yaml"), "cluster": {
@@ -95,7 +95,7 @@ def test(isobar, slow_disk, check):
               f"{trial['class']} after {trial['attempt']} starts in {len(jobs)} jobs, not ok in three or more")
         check(all(e["class"] == "timeout" and e["came_further"] and "goes on from step" in e["message"] for e in ends),
               f"how the jobs before the last ended: {ends}")
-        # The ranks were told in time: no job was ended by PBS, and none made a step that the next one made again.
+        # The ranks were signalled in time: PBS ended no job, and no step was computed twice.
         check({j["Exit_status"] for j in jobs} == {0}, f"exits of the jobs: {[j['Exit_status'] for j in jobs]}")
         steps = [e["step"] for e in events(run) if e["event"] == "step"]
         check(steps == list(range(1, STEPS + 1)), f"{len(steps)} steps were made, of {STEPS}")

@@ -1,5 +1,5 @@
-// Schedulers that answer in part, in no JSON, or not at all, played by scripts in PATH: a job counts as over
-// only where its scheduler says so of it alone, and what cannot be read is said.
+// Schedulers with partial, malformed or missing answers, played by scripts in PATH: a job counts as over only
+// where its scheduler says so of it alone, and unreadable answers are reported.
 #include "bench/cluster/scheduler.h"
 
 #include <algorithm>
@@ -51,8 +51,8 @@ TEST_F(SchedulerAnswers, PbsThatSaysOneOfThreeIsAskedForTheOthers) {
   const auto words = scheduler->ask(kThree);
   ASSERT_TRUE(words);
   EXPECT_EQ((*words)[0].phase, JobPhase::running);
-  EXPECT_EQ((*words)[1].phase, JobPhase::running);  // left out of the first answer
-  EXPECT_EQ((*words)[2].phase, JobPhase::ended);    // of it alone the server says that it has none
+  EXPECT_EQ((*words)[1].phase, JobPhase::running);  // missing from the first answer
+  EXPECT_EQ((*words)[2].phase, JobPhase::ended);    // queried alone, the server says that it has none
   EXPECT_EQ((*words)[2].state, "forgotten by the scheduler");
   EXPECT_EQ(scheduler->trouble(), "");
   EXPECT_EQ(asked().size(), 3u);
@@ -97,7 +97,7 @@ TEST_F(SchedulerAnswers, PbsThatSaysNothingOfAJobLeavesItOpen) {
   plays("qstat", "echo 'qstat: cannot connect to server s (errno=15010)' >&2; exit 1");
   EXPECT_FALSE(scheduler->ask(kThree));
   EXPECT_NE(scheduler->trouble().find("cannot connect"), std::string::npos) << scheduler->trouble();
-  // A submitter that died before it had the id: the name is not found, or the server does not say.
+  // A submitter died before it had the id: the name is not found, or the server does not answer.
   plays("qselect", "true");
   EXPECT_EQ(scheduler->ask({{"isobar-a", ""}})->at(0).phase, JobPhase::unheard_of);
   plays("qselect", "echo 'qselect: cannot connect' >&2; exit 1");
@@ -134,7 +134,7 @@ TEST_F(SchedulerAnswers, SlurmThatLeavesAJobOutIsAskedForItAlone) {
   EXPECT_NE(scheduler->trouble().find("a line of no form"), std::string::npos) << scheduler->trouble();
 }
 
-// The books of jobs that a first answer leaves out are asked for alone.
+// Accounting of jobs that a first answer omits is queried for each alone.
 TEST_F(SchedulerAnswers, SlurmsBooksThatLeaveAJobOut) {
   const auto scheduler = slurm();
   plays("sacct",
@@ -146,8 +146,7 @@ TEST_F(SchedulerAnswers, SlurmsBooksThatLeaveAJobOut) {
   EXPECT_EQ(books->at("11").at(0).state, "TIMEOUT");
 }
 
-// Answers about random jobs, of which any may be left out: what is known of a job does not depend on the
-// others.
+// Answers about random jobs, of which any may be missing: the state of one job must not depend on the others.
 TEST_F(SchedulerAnswers, PbsPartialAnswersOfRandomJobs) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,5 +1,5 @@
-// The machine files that ship with Isobar and say how jobs are submitted: what a job's script and its start
-// command have to hold by the documentation of each site.
+// Shipped machine files that describe job submission: the job script and start command must have the words
+// that each site's documentation requires.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@ namespace {
 struct Site {
   std::set<std::string> lines;      // of the script of a job of two nodes
   std::set<std::string> words;      // of the command that starts its ranks
-  std::vector<std::string> to_add;  // keys that a person has to give
+  std::vector<std::string> to_add;  // keys that the user must give
 };
 
 Site dgx(int gpus) {
@@ -68,7 +68,7 @@ std::string file_of(const std::string& name) {
   return source_dir() + "/configs/machines/" + name + ".yaml";
 }
 
-// What a person adds to a shipped file by one of their own that inherits it.
+// The keys that a user adds to a shipped file in a file that inherits it.
 ClusterSpec with_account(const std::string& name) {
   nlohmann::json section = load_yaml(file_of(name)).at("cluster");
   section["account"] = "Mine";
@@ -121,7 +121,7 @@ TEST(Sites, WhatAPersonHasToGiveIsRefusedWhileItIsMissing) {
 
 TEST(Sites, OnlyKeysThatAPersonCanGiveAreRequired) {
   EXPECT_THROW(cluster_from_json({{"required", {"start"}}}, "m.yaml"), ConfigError);
-  // The constraint's & and | are Slurm's; in PBS the same text would end up within a resource list.
+  // The constraint's & and | are Slurm's; in PBS the same text would end up inside a resource list.
   EXPECT_THROW(cluster_from_json({{"scheduler", "pbs"}, {"constraint", "a&b"}}, "m.yaml"), ConfigError);
   EXPECT_THROW(cluster_from_json({{"constraint", "a;b"}}, "m.yaml"), ConfigError);
   EXPECT_THROW(cluster_from_json({{"queue", "a&b"}}, "m.yaml"), ConfigError);

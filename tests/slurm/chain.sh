@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by tests/slurm.sh: one training over both nodes, through jobs that their time limits end. On the way its
-# submitter is killed, a node drains, the job is requeued, and a node goes down. Not one start may be lost without a
-# newer checkpoint (retries: 0), and the weights are those of one run, to the last bit. One job starts its ranks by
-# srun, on one node: PMIx' folders of two nodes of one machine would be in each other's way.
+# Sourced by tests/slurm.sh: one training over both nodes, through jobs that end by their time limits.
+# Meanwhile its submitter is killed, a node drains, the job is requeued, and a node goes down. No start may be
+# lost without a newer checkpoint (retries: 0), and the weights equal those of one run to the last bit. One
+# job starts its ranks by srun, on one node: the PMIx folders of two nodes on one machine would collide.
 chain_machine() {  # chain_machine FILE START MORE_ENVIRONMENT
   cat >"$work/$1" <<MACHINE
 inherits: $PWD/configs/machines/example-2core.yaml

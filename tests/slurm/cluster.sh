@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# A real Slurm of two nodes on this machine, for tests/slurm.sh and what it sources: munge, one controller, two node
-# daemons, each with a host name of its own (n1, n2), and accounts where slurmdbd and MariaDB are installed. All of it
-# lies in $work, and goes with the shell that sourced this. Needs root, and $ISOBAR.
+# A real Slurm of two nodes on this machine, for tests/slurm.sh and the files that it sources: munge, one
+# controller, two node daemons with host names of their own (n1, n2), and accounting where slurmdbd and
+# MariaDB are installed. All files are in $work, and are removed with the shell that sourced this. Needs root,
+# and $ISOBAR.
 work="$(mktemp -d "${TMPDIR:-/tmp}/isobar-slurm-XXXXXX")"
 host="$(hostname -s)"
 export SLURM_CONF="$work/slurm.conf" TRIAL_LOG="$work/trials.log" OMP_WAIT_POLICY=passive

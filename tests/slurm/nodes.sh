@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by tests/slurm.sh: the emulator trains on a small pair of files over both nodes, and every line of every rank
-# says which rank said it, on which node; then the same with a file a rank.
+# Sourced by tests/slurm.sh: the emulator trains on a small pair of files over both nodes, and every line
+# names its rank and node; then again with a file for each rank.
 "$ISOBAR" data make-points "$work/points" >"$work/points.log"
 cat >"$work/nodes.yaml" <<SWEEP
 base: $PWD/configs/models/mlp-emulator.yaml
