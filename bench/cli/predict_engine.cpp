@@ -162,7 +162,7 @@ void best_layouts(const RunSpec& given, const EngineOn& on, const Machine& m, co
     std::printf("%s on %ld x %s, global batch %ld\n", given.file.c_str(), gpus, m.name.c_str(),
                 given.train.global_batch);
     on.print_origin();
-    if (!q.keep.all().empty()) std::printf("searched with %s fixed\n", q.keep.text().c_str());
+    if (!q.keep.all().empty()) std::printf("constraints of the search: %s\n", q.keep.text().c_str());
     std::printf(
         "%ld layouts searched for Isobar's own engine; the best of each of %zu (dp, tp, cp, pp) "
         "predicted for %s\n\n",

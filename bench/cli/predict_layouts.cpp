@@ -229,7 +229,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     }
     std::printf("%s on %ld x %s, global batch %ld\n%s\n", spec.file.c_str(), gpus, m.name.c_str(),
                 spec.train.global_batch, kWhose);
-    if (!q.keep.all().empty()) std::printf("searched with %s fixed\n", q.keep.text().c_str());
+    if (!q.keep.all().empty()) std::printf("constraints of the search: %s\n", q.keep.text().c_str());
     std::printf(
         "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit in memory, %ld priced "
         "individually\n\n",

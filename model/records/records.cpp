@@ -244,7 +244,7 @@ std::string RanksRecord::text() const {
   };
   if (ranks.size() > 1 && ranks[0].compute_s) {
     const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end(), by_compute);
-    std::snprintf(part, sizeof part, "compute %.4g (rank %ld) to %.4g ms (rank %ld) in a step of %.4g ms",
+    std::snprintf(part, sizeof part, "compute %.4g (rank %ld) to %.4g ms (rank %ld) of a step of %.4g ms",
                   *least->compute_s * 1e3, least->rank, *most->compute_s * 1e3, most->rank,
                   most->step_s * 1e3);
     text = part;
