@@ -24,8 +24,8 @@ struct HttpAnswer {
   std::string policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 };
 
-/// What comes before the body. Every answer closes its connection, is kept by no cache, and shown in no other
-/// page.
+/// Status line and headers. Every answer closes its connection, is not cached, and is not shown within other
+/// pages.
 std::string head_of(const HttpAnswer& answer);
 
 /// For one part of a path: "a b" becomes "a%20b".

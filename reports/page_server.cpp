@@ -32,7 +32,7 @@ std::string token_in_path(const HttpRequest& request) {  // /TOKEN/…
   return end == std::string::npos ? std::string() : request.path.substr(1, end - 1);
 }
 
-// What a report is made of; nothing else that may lie beside a page is served.
+// Types of a report's own files; other files beside a page are not served.
 const std::map<std::string, std::string>& served_types() {
   static const std::map<std::string, std::string> types = {{".html", "text/html; charset=utf-8"},
                                                            {".svg", "image/svg+xml"},

@@ -46,7 +46,7 @@ std::string draw_figures(const std::filesystem::path& out, const ReportOptions& 
 std::string vega_bundle(const std::filesystem::path& python, std::string* missing);
 /// A JavaScript file that comes with the program (reports/). Throws ConfigError where it is not beside it.
 std::string script_of_page(const std::string& name);
-/// What an earlier page left that this one will not write again must not pass for this one's.
+/// Removes files of an earlier page that this one does not write again, so that they cannot pass for its own.
 void clear_old(const std::filesystem::path& out);
 
 }  // namespace isobar

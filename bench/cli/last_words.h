@@ -19,7 +19,7 @@ std::string out_of_memory_text();
 /// "PATH: File name too long -> …"
 std::string path_error_text(const std::filesystem::filesystem_error& e);
 
-/// Whether a call failed for want of memory: a thread that cannot start says "try again".
+/// True for errors that mean too little memory; a thread that cannot start reports EAGAIN.
 bool is_of_memory(const std::error_code& code);
 
 }  // namespace isobar

@@ -19,8 +19,7 @@ constexpr int64_t kJsonValues = 4'000'000;
 /// itself throws.
 std::string json_text(const nlohmann::json& j, int indent = -1);
 
-/// What exceeds the bounds ("is nested more than 64 levels deep"); "" when nothing does. Cheap: parses
-/// nothing.
+/// The bound that a text exceeds ("is nested more than 64 levels deep"), or "". Cheap: parses nothing.
 std::string json_excess(std::string_view text, int64_t values = kJsonValues);
 
 /// Discarded for text that is no JSON or exceeds the bounds.

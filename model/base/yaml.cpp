@@ -111,8 +111,8 @@ struct Seen : YAML::EventHandler {  // whether a document holds something, and w
   void OnMapEnd() override {}
 };
 
-// What comes behind the first document is not read. Where the parser cannot get on, it finds empty documents
-// without end.
+// A second document would be ignored silently, so it is refused. On a syntax error the parser returns empty
+// documents without end.
 void require_one_document(const std::string& text, const std::string& file) {
   std::istringstream in(text);
   YAML::Parser parser(in);

@@ -79,8 +79,8 @@ class Hdf5Array : public RawArray {
 /// Up to 20 other names at the root of the file, each in quotes, for messages.
 std::vector<std::string> names_beside(const std::string& path, const std::string& name);
 
-/// Whether the file has a dataset `fields` that netCDF's dimensions do not describe. What HDF5 cannot open is
-/// left to its reader: true unless the name is that of a netCDF file.
+/// True if the file has a dataset `fields` without netCDF dimensions. A file that HDF5 cannot open is left to
+/// its reader: true unless its name ends like a netCDF file's.
 bool has_nersc_layout(const std::string& path);
 
 }  // namespace isobar

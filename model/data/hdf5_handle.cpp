@@ -20,8 +20,8 @@ hid_t metadata_access() {
 
 namespace {
 
-/// Links into other files are not followed: where a dataset's bytes lie is told by file. HDF5 would also wait
-/// for a pipe that a link names.
+/// Links into other files are not followed, since the bytes of a dataset are accounted to its file. HDF5
+/// would also block on a pipe that a link names.
 hid_t without_external_links() {
   const hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
   const auto refuse = [](const char*, const char*, const char*, const char*, unsigned*, hid_t,

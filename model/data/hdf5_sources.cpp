@@ -79,7 +79,7 @@ class SourceWalk {
     if (object->type != H5O_TYPE_DATASET) return 0;
     try {
       const Handle set(H5Dopen2(root, name, H5P_DEFAULT), H5Dclose);
-      if (set.id < 0) return 0;  // whoever reads it fails the same way
+      if (set.id < 0) return 0;  // its reader fails the same way
       visit.walk.dataset(set.id, visit.path, name);
       return 0;
     } catch (const ArrayError& e) {

@@ -1,6 +1,6 @@
-// Where the bytes of HDF5's datasets lie. A file can name others, anywhere, whose bytes pass for its own:
-// external links, external storage, virtual datasets. A file that somebody else made must not choose what is
-// read here, so the first two are refused and the third may name files in its own folder and below.
+// Sources of the bytes of HDF5 datasets. A file can name others, anywhere, whose bytes pass for its own:
+// external links, external storage, virtual datasets. A foreign file must not choose what is read here, so
+// the first two are refused and the third may name files in its own folder and below.
 //
 //   const LibraryLock lock(path);
 //   require_own_bytes(path);                          // ArrayError, before any library follows a name
@@ -14,10 +14,10 @@ namespace isobar {
 /// "an external link to FILE" where the link is one, else "".
 std::string external_link(hid_t place, const char* name, const H5L_info_t& link);
 
-/// Of all that a file holds, and of the files that its virtual datasets map. Needs LibraryLock.
+/// Checks all objects of a file, and the files that its virtual datasets map. Needs LibraryLock.
 void require_own_bytes(const std::string& path);
 
-/// Of one dataset, and of the files that it maps. Needs LibraryLock.
+/// Checks one dataset, and the files that it maps. Needs LibraryLock.
 void require_own_bytes(hid_t set, const std::string& path, const std::string& name);
 
 }  // namespace isobar

@@ -99,7 +99,7 @@ LibraryLock::LibraryLock(const std::string& file) : guard_(mutex()) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   if (file.empty()) return;
   require_whole_plugin_paths();
-  if (in_a_child()) return;  // a child's end is told by its parent
+  if (in_a_child()) return;  // its parent reports how a child ended
   static thread_local const SpareStack spare;
   struct sigaction own {};
   own.sa_handler = end_with_last_words;

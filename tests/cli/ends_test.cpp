@@ -1,5 +1,5 @@
-// What the system does to a command: limits on memory and files, names that it cannot have. One line and an
-// exit code that says what it was.
+// Limits of the system on a command (memory, files) and names that cannot exist: one line and an exit code
+// that says which it was.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ TEST_F(Ends, PathsThatNoFileCanHave) {
     }
 }
 
-// What is written of a folder whose name is no UTF-8 is JSON all the same.
+// Records of a folder whose name is not UTF-8 are still valid JSON.
 TEST_F(Ends, AFolderWhoseNameIsNoUtf8) {
   const fs::path folder = dir_ / "a\xff";
   fs::create_directories(folder);

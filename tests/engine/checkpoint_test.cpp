@@ -228,7 +228,7 @@ TEST_F(Checkpoints, TheLastWholeOneIsFound) {
   save(9);
   save(100);
   const fs::path parent = fs::path(dir / "run") / "checkpoints";
-  // What a kill leaves behind: a temporary directory, with or without a state of its own.
+  // A kill leaves a temporary directory behind, with or without a state of its own.
   fs::create_directories(parent / "step-00000200.tmp");
   std::ofstream(parent / "step-00000200.tmp" / "state.json") << "{\"step\": 200}";
   fs::create_directories(parent / "step-00000300.tmp");
@@ -244,7 +244,7 @@ TEST_F(Checkpoints, AreNeverWrittenOver) {
   const fs::path at = save(5);
   const std::string before = text_of(at / "model.safetensors");
   const std::vector<float> other = noise(plan.params_all.count);
-  // Whoever comes with other weights of the same step is told so: they are neither lost nor said to be kept.
+  // Other weights of the same step are refused: they are neither lost nor reported as kept.
   EXPECT_THROW(save_checkpoint(dir / "run", plan, other.data(), other.data(), other.data(), state(5), {}),
                ConfigError);
   EXPECT_EQ(text_of(at / "model.safetensors"), before);

@@ -134,10 +134,10 @@ inline Apart apart(const TrainedNet& one, const TrainedNet& other) {
   return out;
 }
 
-// What another order of the same sums does to a training, in which roundings grow from step to step. Each
+// Effect of another order of the same sums on a training, in which roundings grow from step to step. Each
 // step rounds its result at least once; where that does not explain a difference, the growth is measured by
-// the same training on one rank in other micro-batches. What layouts do has the same cause, and stays within
-// a multiple of it.
+// the same training on one rank in other micro-batches. Layouts reorder sums too, and must stay within a
+// multiple of it.
 class Reordered {
  public:
   Reordered(const TrainedNet& one, std::function<TrainedNet()> in_other_micro_batches)

@@ -1,4 +1,4 @@
-// What a resume checks: the net and the data order must be those of the checkpoint, the files must be whole
+// Checks of a resume: the net and the data order must be those of the checkpoint, the files must be whole
 // and of one step. Each refusal is one line with both values; what may change is printed.
 #include <gtest/gtest.h>
 

@@ -29,8 +29,8 @@ struct Rounding {
   }
 };
 
-/// Of one step of plain descent on one rank; `begin` gives it weights and samples. Every rank computes it by
-/// itself.
+/// Measured by one step of plain descent on one rank; `begin` sets weights and samples. Every rank computes
+/// it alone.
 inline Rounding rounding_of(RunSpec spec, const Mpi& mpi, const std::function<void(InProcess&)>& begin) {
   spec.layout = {};
   std::map<std::string, std::vector<double>> gradients[2];

@@ -121,7 +121,7 @@ TEST(Train, TheRecordNamesTheKernelOfEachKindOfOp) {
     EXPECT_TRUE(k["residual_norm bf16"].contains(std::string("own, ") + isa)) << k;
     EXPECT_GT(k["residual_norm_backward bf16"][std::string("own, ") + isa].get<int64_t>(), 1) << k;
   }
-  // Where oneDNN is held to less than the CPU has, its products of bf16 are emulated, too.
+  // bf16 products are emulated, too, if oneDNN is held to less than the CPU has.
   const json k = kernels("ONEDNN_MAX_CPU_ISA", "AVX2");
   EXPECT_TRUE(k["gemm bf16"].begin().key().ends_with("sgemm of rounded operands")) << k;
 }

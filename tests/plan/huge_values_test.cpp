@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What `isobar plan` does with a configuration; "" where it is planned, else the error.
+/// The error of `isobar plan` on a configuration; "" where it is planned.
 std::string planned(const json& j) {
   return in_child({.memory_bytes = int64_t{3} << 30, .cpu_s = 10}, [&](const ChildProgress&) -> std::string {
     const RunSpec spec = run_spec_from_json(j, "huge.yaml");

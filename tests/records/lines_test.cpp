@@ -27,7 +27,7 @@ class Lines : public ::testing::Test {
   std::filesystem::path dir_, file_;
 };
 
-/// Of this process, in bytes: the most memory that it ever had.
+/// Peak memory of this process, in bytes.
 int64_t peak_bytes() {
   std::ifstream in("/proc/self/status");
   for (std::string word; in >> word;)

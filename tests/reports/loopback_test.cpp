@@ -82,7 +82,7 @@ std::string first_of_query(const HttpRequest& r) {
   return shown == r.query.end() ? "" : shown->second;
 }
 
-// A server that answers "here" with what was asked, until it is told to stop.
+// A server that answers "here" with what was asked, until it must stop.
 class LoopbackServer : public testing::Test {
  protected:
   LoopbackServer() : server_("test", 0, first_of_query) {
