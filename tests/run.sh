@@ -8,7 +8,7 @@
 #   tests/run.sh tests asan        # chosen suites of: tests format isa hosts slurm mpich bundle tidy asan tsan
 #
 # Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format, the scripts'
-# syntax, and type names that two types have; `isa` runs what computes once for each instruction set of this machine, with
+# syntax, type names that two types have, and words.py; `isa` runs what computes once for each instruction set of this machine, with
 # oneDNN, glibc's functions and the number of threads changed, too; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
 # else skipped); `mpich` is what speaks MPI, built with MPICH and started by its mpiexec (build-mpich/; skipped where
 # libmpich-dev is not installed); `bundle` runs what bench/bundle.sh makes in bare chroots of another Debian (as root, with
@@ -157,6 +157,7 @@ suite_format() {
   local tracked
   tracked="$(git ls-files)" && [[ -n "$tracked" ]] || die "git ls-files names no file: the checks need the git checkout"
   count "type names are taken once" python3 tests/one_name.py
+  count "words of comments, documents and help" python3 tests/words.py
   local sources
   sources="$(grep -E '\.(cpp|h|cu|cuh)$' <<<"$tracked")"
   say "clang-format over $(wc -l <<<"$sources") files, syntax of the scripts"
