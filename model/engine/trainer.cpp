@@ -26,6 +26,7 @@
 #include "model/engine/rank_metrics.h"
 #include "model/engine/replay_buffer.h"
 #include "model/engine/result_log.h"
+#include "model/engine/run_end.h"
 #include "model/engine/run_text.h"
 #include "model/engine/signals.h"
 #include "model/engine/slow_work.h"
@@ -34,7 +35,6 @@
 #include "model/engine/summary.h"
 #include "model/engine/traced_steps.h"
 #include "model/engine/validation.h"
-#include "model/engine/watchdog.h"
 #include "model/inference/arena.h"
 #include "model/inference/channel_loss.h"
 #include "model/inference/checkpoint.h"
@@ -479,43 +479,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const bool scaled_ = spec_.policy.amp == "fp16";
 };
 
-EndRecord interrupted(int signal, const std::string& message) {
-  return {.status = "failed", .failure = "interrupted", .message = message, .signal = signal_name(signal)};
-}
-
-ResultLog log_of(const RunSpec& spec) {
-  return spec.run.out.empty() ? ResultLog() : ResultLog(spec.run.out);
-}
-
-// Actions of the watchdog while the run proceeds or hangs. Writing is limited to a few seconds, so that a
-// hanging disk cannot keep the watchdog from ending the run.
-WatchdogReports reports_of(const RunSpec& spec, const Mpi& mpi) {
-  constexpr double kGrace_s = 3;
-  const auto hang = [&](const std::string& op) {
-    const std::string message = "rank " + std::to_string(mpi.rank()) + " made no progress for " +
-                                std::to_string(static_cast<int64_t>(spec.run.hang_timeout)) + " s in " + op;
-    std::fprintf(stderr, "isobar: %s\n", message.c_str());
-    BackgroundWriter::within(kGrace_s, [&] {
-      log_of(spec).end(
-          {.status = "failed", .failure = "hang", .message = message, .op = op, .rank = mpi.rank()});
-    });
-    mpi.abort(1);
-  };
-  const auto at_once = [&](int signal) {
-    BackgroundWriter::within(kGrace_s, [&] {
-      log_of(spec).end(interrupted(signal, "stopped at once by a second " + signal_name(signal)), false);
-    });
-    mpi.abort(128 + signal);
-  };
-  const auto pressing = [&spec](int signal) {
-    log_of(spec).end(interrupted(signal, signal_name(signal) + " came within a step"), false);
-  };
-  WatchdogReports reports{.hang = hang, .at_once = at_once, .pressing = pressing};
-  if (mpi.rank() == 0) reports.alive = [&spec] { log_of(spec).heartbeat(); };
-  return reports;
-}
-
-EndRecord told_end(const Start& start, const RunSpec& spec, bool says) {
+EndRecord known_end(const Start& start, const RunSpec& spec, bool says) {
   if (says)
     std::printf("%s: %s\n", spec.run.out.c_str(),
                 start.end.stopped ? ("the training has ended: " + *start.end.stopped).c_str()
@@ -558,12 +522,12 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
   const ResumeWish wish{options.resume, options.set_aside};
   Start start = start_of(spec, wish, mpi);
   const bool says = mpi.rank() == 0 && !options.quiet;
-  if (start.over) return told_end(start, spec, says);
+  if (start.over) return known_end(start, spec, says);
   if (options.begins) options.begins();
   const StopSignals signals;
   SlowWork slow;
   BackgroundWriter writer;
-  Watchdog watch(&mpi, slow, writer, spec.run.hang_timeout, reports_of(spec, mpi));
+  Watchdog watch(&mpi, slow, writer, spec.run.hang_timeout, watchdog_reports(spec, mpi));
   Starting starting(slow);
   starting.stage("looking for the device");
   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
@@ -573,7 +537,7 @@ EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mp
   open_resumed(start, spec, wish, mpi, meeting_of(mpi, threads_per_rank(spec, mpi), &slow));
   if (start.over) {  // as an earlier one says, where the last was damaged
     watch.leave();
-    return told_end(start, spec, says);
+    return known_end(start, spec, says);
   }
   if (start.resume && mpi.rank() == 0) compare_again(*start.resume, spec);
   if (mpi.rank() == 0) check_world(spec, workspace_of(device, spec, threads_per_rank(spec, mpi)));
