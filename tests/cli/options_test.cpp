@@ -15,7 +15,8 @@ class Options : public InDirectory {
   void SetUp() override {
     InDirectory::SetUp();
     write_atomically(dir_ / "runs.csv", "row_id\n1\n");
-    write_atomically(dir_ / "all_reduce.log", "# nccl-tests version 2.13.9\n");
+    fs::copy_file(source_dir() + "/tests/fixtures/cases/nccl_srun_label.all_reduce.log",
+                  dir_ / "all_reduce.log");
   }
   Answer isobar(const std::string& words) const {
     return shell(at("timeout 60 " + isobar_command() + " " + words + " 2>&1"));

@@ -51,9 +51,9 @@ inline int64_t random_int(int64_t low, int64_t high) {
 }
 
 inline std::vector<float> random_floats(int64_t n, double mean = 0, double std = 1) {
-  std::normal_distribution<float> d(static_cast<float>(mean), static_cast<float>(std));
+  std::normal_distribution<float> d;
   std::vector<float> v(n);
-  for (float& x : v) x = d(rng());
+  for (float& x : v) x = static_cast<float>(mean) + static_cast<float>(std) * d(rng());
   return v;
 }
 

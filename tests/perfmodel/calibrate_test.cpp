@@ -27,7 +27,7 @@ json context() {
 
 // Benchmarks of the ops of small plans, timed by a hidden machine.
 json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
-  std::normal_distribution<double> normal(0, noise);
+  std::normal_distribution<double> normal;
   json rows = json::array();
   const auto add = [&](const std::string& name, const json& counters, double seconds) {
     for (int repetition = 0; repetition < 3; ++repetition) {
@@ -35,7 +35,7 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
       row["name"] = row["run_name"] = name;
       row["run_type"] = "iteration";
       row["time_unit"] = "us";
-      row["real_time"] = 1e6 * seconds * std::exp(normal(random));
+      row["real_time"] = 1e6 * seconds * std::exp(noise * normal(random));
       rows.push_back(row);
     }
   };
@@ -194,13 +194,13 @@ RunSpec slice(int64_t width, const char* amp) {
 // The same for an accelerator, as bench/micro/device writes it: cold cases and warm ones, of which
 // memory-bound ones take half the time.
 json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
-  std::normal_distribution<double> normal(0, noise);
+  std::normal_distribution<double> normal;
   json rows = json::array();
   const auto add = [&](const std::string& name, const json& counters, double seconds) {
     json row = counters;
     row["name"] = row["run_name"] = name;
     row["time_unit"] = "us";
-    row["real_time"] = 1e6 * seconds * std::exp(normal(random));
+    row["real_time"] = 1e6 * seconds * std::exp(noise * normal(random));
     rows.push_back(row);
   };
   const Conditions where = conditions_of(*truth.accelerator, 1);

@@ -17,7 +17,7 @@ namespace {
 // Noisy runs of the demo sweep on a hidden machine, by the replay (not the fitted closed form).
 std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt19937_64& random,
                                  bool ops = false, double outliers = 0, double misfit = 0) {
-  std::normal_distribution<double> normal(0, noise);
+  std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform;
   std::vector<MeasuredRun> out;
   std::map<std::string, Machine> variants;  // effects of shape and precision beyond the counted terms
@@ -25,7 +25,7 @@ std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt1993
     auto [variant, fresh] = variants.try_emplace(s.policy.amp + std::to_string(s.policy.micro_batch), truth);
     if (fresh) variant->second = test::perturbed(truth, misfit, random);
     const Replay r = test::replay(s, variant->second);
-    double step = r.step_s * std::exp(normal(random));
+    double step = r.step_s * std::exp(noise * normal(random));
     if (uniform(random) < outliers) step *= 1.3;
     const int64_t threads = test::conditions(s, truth).threads;
     MeasuredRun run{.id = "run" + std::to_string(out.size()),
@@ -43,7 +43,8 @@ std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt1993
         op.path = plan.ops[span.op].path;
         op.lane = name_of(span.lane);
         op.count += 10;
-        op.seconds += 10e-9 * static_cast<double>(span.end_ns - span.begin_ns) * std::exp(normal(random));
+        op.seconds +=
+            10e-9 * static_cast<double>(span.end_ns - span.begin_ns) * std::exp(noise * normal(random));
       }
       for (auto& [path, op] : by_path) run.ops.push_back(op);
     }

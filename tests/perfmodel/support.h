@@ -72,9 +72,10 @@ inline std::vector<RunSpec> sweep() {
 
 /// A hidden truth: the machine with every coefficient off by a random factor.
 inline Machine perturbed(Machine m, double log_sigma, std::mt19937_64& random) {
-  std::normal_distribution<double> normal(0, log_sigma);
+  std::normal_distribution<double> normal;
   for (size_t i = 0; i < kCoefs; ++i) {
-    const double v = std::max(m.coefficients[i].value * std::exp(normal(random)), 1.02 * m.floor_of(i));
+    const double v =
+        std::max(m.coefficients[i].value * std::exp(log_sigma * normal(random)), 1.02 * m.floor_of(i));
     m.coefficients[i].value = v;
   }
   return m;

@@ -216,7 +216,7 @@ class MadeUpResults {
   json provenance = {{"commit", "0123abc"}, {"host", "made-up"}, {"cpu", "Some CPU"}, {"isa", "avx512"}};
 
  private:
-  double normal(double sigma) { return std::normal_distribution<double>(0, sigma)(rng_); }
+  double normal(double sigma) { return sigma * std::normal_distribution<double>()(rng_); }
   static void write_trial(const std::filesystem::path& run, const std::string& id, const RunSpec& s,
                           const json& axes, const json& status) {
     const auto dump = [](const json& j) { return j.dump(1, ' ', false, json::error_handler_t::replace); };
