@@ -33,7 +33,7 @@ BAIT_PROGRAMS = (".venv-reports/bin/python", ".venv-reports/bin/python3", "pytho
 BAIT_MODULES = ("sitecustomize.py", "usercustomize.py", "vl_convert.py", "vl_convert/__init__.py", "json.py", "argparse.py",
                 "base64.py", "pathlib.py", "torch.py", "numpy.py", "zipfile.py")  # fmt: skip
 BAIT_FILES = ("reports/render.py", "reports/page.js", "reports/page_spec.js", "reports/page_tables.js", "reports/live.js",
-              "reports/perfetto.js", "render.py", "page.js", "live.js", "perfetto.js", "vega.js", "bench/import/torch_weights.py",
+              "reports/perfetto.js", "render.py", "page.js", "live.js", "perfetto.js", "vega.js",
               "share/isobar/reports/render.py", "share/isobar/configs/machines/perlmutter.yaml", "configs/machines/perlmutter.yaml",
               "configs/machines/dgx-a100.yaml", "configs/engines/megatron.yaml", "configs/published/runs.csv", ".ncrc", ".daprc", ".dodsrc",
               "isobar.yaml", "isobar.json", ".isobar", ".isobarrc", "config.yaml", "machine.yaml", "sweep.yaml", "pyvenv.cfg",
@@ -216,8 +216,6 @@ def stand_of_copy(kind, args, folder):
     (prefix / "reports").mkdir()
     for file in (SOURCE / "reports/render.py", *(SOURCE / "reports").glob("*.js")):
         shutil.copy2(file, prefix / "reports")
-    (prefix / "bench/import").mkdir(parents=True)
-    shutil.copy2(SOURCE / "bench/import/torch_weights.py", prefix / "bench/import")
     return prefix / "bin/isobar", prefix
 
 
