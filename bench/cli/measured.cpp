@@ -35,14 +35,14 @@ bool is_usable(const RunRecord& r, Statistic statistic) {
 }
 
 std::vector<MeasuredRun> usable_runs(const std::string& dir, Statistic statistic, bool quiet,
-                                     RunToRun* told) {
+                                     RunToRun* scatter_to) {
   std::vector<std::string> problems;
   const std::vector<RunRecord> all = load_runs(dir, &problems);
   std::vector<const RunRecord*> usable;
   for (const RunRecord& r : all)
     if (is_usable(r, statistic)) usable.push_back(&r);
   const RunToRun between = run_to_run_of(usable, statistic);
-  if (told) *told = between;
+  if (scatter_to) *scatter_to = between;
   std::vector<MeasuredRun> out;
   for (const RunRecord* r : usable) out.push_back(measured(*r, statistic, between));
   for (const std::string& p : problems) std::fprintf(stderr, "warning: %s\n", p.c_str());

@@ -55,15 +55,15 @@ Training training_of(const LayoutChoice& c, const LayoutQuestion& q) {
   const double steps = std::ceil(samples_of(c.spec, q) / static_cast<double>(c.spec.train.global_batch));
   double slowest = 1, fastest = 1;  // useful shares at the ends of the interval of the checkpoint's time
   if (m.accelerator) {
-    const bool told = m.accelerator->mtbf_hours > 0;
-    t.mtbf_hours = (told ? m.accelerator->mtbf_hours : kMtbfHours) / static_cast<double>(c.ranks());
+    const bool stated = m.accelerator->mtbf_hours > 0;
+    t.mtbf_hours = (stated ? m.accelerator->mtbf_hours : kMtbfHours) / static_cast<double>(c.ranks());
     const double mtbf = 3600 * t.mtbf_hours;
     // A restart reads the checkpoint, at the rate that it was written with.
     const auto of = [&](double seconds) { return failures(mtbf, seconds, kRestartSeconds + seconds); };
     const Failures f = of(c.checkpoint.seconds);
     t.every_s = f.every_s, t.useful = f.useful;
     slowest = of(c.checkpoint.upper).useful, fastest = of(c.checkpoint.lower).useful;
-    if (!told)
+    if (!stated)
       t.assumed =
           three(kMtbfHours) +
           " h between failures of one accelerator (accelerator.mtbf_hours; Llama 3, arXiv:2407.21783)";

@@ -45,7 +45,7 @@ Clock::time_point begin_of_job() {
   return Clock::now() - std::chrono::seconds(std::clamp<int64_t>(std::llround(ago), 0, 3600));
 }
 
-enum class Stop { none, taken_over, time_up, told, nothing_starts };
+enum class Stop { none, taken_over, time_up, asked_to_stop, nothing_starts };
 
 class Pilot {
  public:
@@ -135,7 +135,7 @@ class Pilot {
 
   Stop stop() {
     if (*signal_ == SIGUSR1) return Stop::time_up;
-    if (*signal_ != 0) return Stop::told;
+    if (*signal_ != 0) return Stop::asked_to_stop;
     return taken_over() ? Stop::taken_over : Stop::none;
   }
 
@@ -232,13 +232,13 @@ class Pilot {
   Stop follow(WatchedProcess& process, const Trial& t) {
     const double patience = limits_.grace_s + kReserve_s;  // from the stop to the job's end
     Stop why = Stop::none;
-    Clock::time_point told{};
+    Clock::time_point asked_to_stop{};
     bool cancelled = false;
     while (!process.wait(0.2)) {
       if (why != Stop::none) {
         if (taken_over()) return Stop::taken_over;
         const double has = why == Stop::time_up ? lead_s_ - patience : limits_.grace_s;
-        if (!cancelled && seconds_since(told) > has) process.cancel(), cancelled = true;
+        if (!cancelled && seconds_since(asked_to_stop) > has) process.cancel(), cancelled = true;
         continue;
       }
       why = stop();
@@ -246,7 +246,7 @@ class Pilot {
         why = Stop::time_up;
       if (why == Stop::taken_over) return why;
       if (why == Stop::none) continue;
-      told = Clock::now();
+      asked_to_stop = Clock::now();
       t.chained() ? process.notify() : process.cancel();
       cancelled = !t.chained();
     }

@@ -74,9 +74,9 @@ class ClusterSweep {
     }
     bar.finish();
     const DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
-    const std::vector<std::string> told = outcome_.problems;
+    const std::vector<std::string> earlier = outcome_.problems;
     Store(options_.results).rebuild(collect_runs(matrix_, options_.results, outcome_));
-    outcome_.problems.insert(outcome_.problems.begin(), told.begin(), told.end());
+    outcome_.problems.insert(outcome_.problems.begin(), earlier.begin(), earlier.end());
     explain();
     outcome_.used = read_back(options_.results, scheduler_);
     report(scheduler_.trouble());

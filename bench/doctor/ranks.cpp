@@ -52,8 +52,9 @@ std::vector<Check> examine_ranks(const Examination& e) {
     return {{"MPI", who + ": two ranks start and add up", Health::ok, "", true}, link_of_line(said.out, sum)};
   std::string why = said.code < 0 ? "does not end" : "ends with exit code " + std::to_string(said.code);
   if (said.code == 0) why = "starts ranks that do not find each other";
-  const std::string told = last_line(said.err.empty() ? said.out : said.err);
-  return {{"MPI", who + " " + why + (told.empty() ? "" : " (" + told + ")"), Health::failed, kMend, true}};
+  const std::string last_words = last_line(said.err.empty() ? said.out : said.err);
+  return {{"MPI", who + " " + why + (last_words.empty() ? "" : " (" + last_words + ")"), Health::failed,
+           kMend, true}};
 }
 
 void two_ranks_part() {

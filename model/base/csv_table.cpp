@@ -81,20 +81,20 @@ bool CsvTable::has(const std::string& column) const {
 }
 
 void require_columns(const CsvTable& t, const std::vector<std::string>& needed,
-                     const std::vector<std::string>& known, const std::string& told_in) {
+                     const std::vector<std::string>& known, const std::string& described_in) {
   const auto is_in = [](const std::vector<std::string>& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
   };
   for (const std::string& name : needed)
     if (!t.has(name))
-      throw ConfigError(t.file, "line 1, " + name, "is not a column", "give the columns of " + told_in);
+      throw ConfigError(t.file, "line 1, " + name, "is not a column", "give the columns of " + described_in);
   for (size_t i = 0; i < t.columns.size(); ++i) {
     const std::string& name = t.columns[i];
     if (is_in({t.columns.begin(), t.columns.begin() + static_cast<std::ptrdiff_t>(i)}, name))
       throw ConfigError(t.file, "line 1, " + name, "is a column twice", "take one of them out");
     if (!is_in(needed, name) && !is_in(known, name))
       throw ConfigError(t.file, "line 1, " + name, "is a column that nothing reads",
-                        "spell it as " + told_in + " does, or move what it says into notes");
+                        "spell it as " + described_in + " does, or move what it says into notes");
   }
 }
 

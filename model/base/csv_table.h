@@ -38,9 +38,9 @@ struct CsvTable {
 };
 
 /// Throws ConfigError for a column of `needed` that is missing, and for one in neither list, which would
-/// otherwise be ignored. `told_in`: the file that documents the columns.
+/// otherwise be ignored. `described_in`: the file that documents the columns.
 void require_columns(const CsvTable& t, const std::vector<std::string>& needed,
-                     const std::vector<std::string>& known, const std::string& told_in);
+                     const std::vector<std::string>& known, const std::string& described_in);
 
 CsvTable read_csv(const std::string& path);
 CsvTable parse_csv(const std::string& text, const std::string& file);

@@ -306,7 +306,7 @@ void CfFields::read_run(const Run& run, int64_t t, const GridWindow& window, con
     if (!gaps) filled = finish_stretch(t, run.first_channel, window, norm, wanted, s) || filled;
   };
   try {
-    if (in_place) v.array->read_told(start, count, wanted, finish_as_it_comes);
+    if (in_place) v.array->read_in_pieces(start, count, wanted, finish_as_it_comes);
     if (in_place && !filled) return;
     // A value equals the fill value rounded to float: read again as stored, to decide exactly and report its
     // position.

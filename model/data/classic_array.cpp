@@ -163,26 +163,26 @@ StorageLayout ClassicArray::layout() const {
 
 void ClassicArray::read(const Index& start, const Index& count, void* out) const {
   const int64_t size = size_of(element_);
-  read_told(start, count, out, [&](int64_t first, int64_t n, bool) {
+  read_in_pieces(start, count, out, [&](int64_t first, int64_t n, bool) {
     swap_bytes(static_cast<std::byte*>(out) + first * size, n, size);
   });
 }
 
-void ClassicArray::read_told(const Index& start, const Index& count, void* out,
-                             const Arrived& arrived) const {
+void ClassicArray::read_in_pieces(const Index& start, const Index& count, void* out,
+                                  const Arrived& arrived) const {
   const int64_t size = size_of(element_);
   auto* bytes = static_cast<std::byte*>(out);
   require_inside(dims_, start, count);
-  const BytesArrived told = [&](const std::byte* at, int64_t n) {
+  const BytesArrived on_piece = [&](const std::byte* at, int64_t n) {
     arrived((at - bytes) / size, n / size, true);
   };
   if (!record_)
-    return read_box(file_.fd(), begin_, dims_, start, count, size, bytes, strides_of(count), told);
+    return read_box(file_.fd(), begin_, dims_, start, count, size, bytes, strides_of(count), on_piece);
   const auto tail = [](const Index& v) { return Index(v.begin() + 1, v.end()); };
   const Index dims = tail(dims_), from = tail(start), n = tail(count);
   for (int64_t r = 0; r < count[0]; ++r)
     read_box(file_.fd(), begin_ + (start[0] + r) * record_bytes_, dims, from, n, size,
-             bytes + r * product(n) * size, strides_of(n), told);
+             bytes + r * product(n) * size, strides_of(n), on_piece);
 }
 
 }  // namespace isobar

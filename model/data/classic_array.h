@@ -22,7 +22,8 @@ class ClassicArray : public RawArray {
   Element element() const override { return element_; }
   StorageLayout layout() const override;
   void read(const Index& start, const Index& count, void* out) const override;
-  void read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const override;
+  void read_in_pieces(const Index& start, const Index& count, void* out,
+                      const Arrived& arrived) const override;
 
  private:
   void parse(const std::string& name);

@@ -113,14 +113,14 @@ Sink sink_of(const std::string& out, const FieldInfo& info, const ConvertOptions
 
 /// Joins the times of all files on one axis: unchanged when units and calendars agree, else since 1970.
 void join_times(const FieldFiles& files, FieldInfo& info) {
-  bool alike = true, told = false;
+  bool alike = true, any_times = false;
   for (const auto& file : files) {
     const FieldInfo& f = file->info();
     alike = alike && f.time_units == info.time_units && f.calendar == info.calendar;
-    told = told || !f.times.empty();
+    any_times = any_times || !f.times.empty();
   }
   info.times.clear();
-  if (!told) return;
+  if (!any_times) return;
   const std::optional<Calendar> calendar = calendar_of(info.calendar);
   for (const auto& file : files) {
     const FieldInfo& f = file->info();

@@ -393,7 +393,7 @@ void require_data(const RunSpec& spec) {
 namespace {
 
 constexpr int64_t kWholeWork = 1000;  // thousandths, as compute_statistics reports them
-constexpr double kUntold_s = 2;       // shorter work shows no progress bar
+constexpr double kWithoutBar_s = 2;   // shorter work shows no progress bar
 
 Statistics statistics_in(const nlohmann::json& j) {
   return {j.at("mean").get<std::vector<float>>(), j.at("std").get<std::vector<float>>()};
@@ -424,7 +424,7 @@ std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape w
     const auto begun = std::chrono::steady_clock::now();
     std::optional<Progress> bar;
     const Statistics s = unpacked(child->answer([&](int64_t n) {
-      if (!bar && std::chrono::steady_clock::now() - begun > std::chrono::duration<double>(kUntold_s))
+      if (!bar && std::chrono::steady_clock::now() - begun > std::chrono::duration<double>(kWithoutBar_s))
         bar.emplace("statistics of data.train", kWholeWork);
       if (bar) bar->update(n);
     }));

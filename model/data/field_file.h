@@ -86,7 +86,7 @@ class FieldFile {
                     float* plane) const {
     finish_stretch(t, c, window, norm, plane, {0, window.height * window.width, false});
   }
-  /// The same for a stretch (RawArray::read_told) of planes, the first of which is channel c.
+  /// The same for a stretch (RawArray::read_in_pieces) of planes, the first of which is channel c.
   struct Stretch {
     int64_t first, n;
     bool swapped;

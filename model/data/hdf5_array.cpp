@@ -266,20 +266,21 @@ void Hdf5Array::read(const Index& start, const Index& count, void* out) const {
   if (swap_) swap_bytes(out, product(count), size_of(element_));
 }
 
-void Hdf5Array::read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const {
+void Hdf5Array::read_in_pieces(const Index& start, const Index& count, void* out,
+                               const Arrived& arrived) const {
   const bool as_stored =
       locked_because_.empty() && filters_.empty() && (chunk_.empty() || in_one_chunk(chunk_, start, count));
-  if (!as_stored) return RawArray::read_told(start, count, out, arrived);
+  if (!as_stored) return RawArray::read_in_pieces(start, count, out, arrived);
   require_inside(dims_, start, count);
   const int64_t size = size_of(element_);
   auto* bytes = static_cast<std::byte*>(out);
-  const BytesArrived told = [&](const std::byte* at, int64_t n) {
+  const BytesArrived on_piece = [&](const std::byte* at, int64_t n) {
     arrived((at - bytes) / size, n / size, swap_);
   };
   if (chunk_.empty()) {
-    read_box(input_.fd(), offset_, dims_, start, count, size, bytes, strides_of(count), told);
+    read_box(input_.fd(), offset_, dims_, start, count, size, bytes, strides_of(count), on_piece);
   } else {
-    read_chunks(start, count, bytes, told);
+    read_chunks(start, count, bytes, on_piece);
   }
 }
 

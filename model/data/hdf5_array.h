@@ -37,7 +37,8 @@ class Hdf5Array : public RawArray {
   Index chunk() const override { return chunk_; }
   StorageLayout layout() const override;
   void read(const Index& start, const Index& count, void* out) const override;
-  void read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const override;
+  void read_in_pieces(const Index& start, const Index& count, void* out,
+                      const Arrived& arrived) const override;
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
   /// Text attributes of the dataset: one string, or one per element of a string array; {} when there is none.

@@ -83,7 +83,7 @@ class Hdf5Fields : public FieldFile {
   template <class Done>
   void read_raw(const Index& start, const Index& count, float* out, const Done& done) const {
     if (array_->element() == Element::f32)
-      return array_->read_told(start, count, out, [&](int64_t first, int64_t n, bool swapped) {
+      return array_->read_in_pieces(start, count, out, [&](int64_t first, int64_t n, bool swapped) {
         done(Stretch{first, n, swapped});
       });
     thread_local std::vector<std::byte> raw;

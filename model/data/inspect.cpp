@@ -168,7 +168,7 @@ std::string inspect_text(const json& j) {
   if (j.contains("time_unread"))
     when += "; not understood: " + j["time_unread"].get<std::string>() + ", so that no pairs are made";
   else if (!j.contains("first_time"))
-    when += ", whose times are not told: taken as equally far apart";
+    when += ", without times: taken as equally spaced";
   else if (j["segments"] > j["files"])
     when += ", with gaps";
   line("time", when);

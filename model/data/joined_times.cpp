@@ -31,7 +31,7 @@ Period chosen_period(const FieldChoice& c, Calendar calendar) {
 constexpr const char* kTimesMend =
     "leave it out, or give a time axis such as CF has it ('hours since 2000-01-01')";
 
-std::string why_untold(const FieldInfo& info) {
+std::string why_unknown(const FieldInfo& info) {
   if (!info.time_unread.empty()) return info.time_unread;
   if (info.times.empty()) return "the file does not say when its steps are";
   return "its time axis does not say from when it counts ('" + info.time_units + "')";
@@ -40,7 +40,7 @@ std::string why_untold(const FieldInfo& info) {
 void require_times(const FieldInfo& info, const FieldChoice& c) {
   const char* key = !c.dates.empty() ? "data.dates" : c.time_step > 0 ? "data.time_step" : nullptr;
   if (!c.forcings.empty()) key = "data.forcings";
-  if (key) throw ConfigError(info.path, key, why_untold(info), kTimesMend);
+  if (key) throw ConfigError(info.path, key, why_unknown(info), kTimesMend);
 }
 
 /// Forcings need the sun's position, which only calendars of real days have.
@@ -136,7 +136,7 @@ void choose_times(std::vector<Series>& parts, const FieldChoice& c, const std::s
     require_times((*silent)->info(), c);
     if (parts.size() > 1)
       throw ConfigError((*silent)->info().path, key,
-                        why_untold((*silent)->info()) + ", so that nothing can be joined to it",
+                        why_unknown((*silent)->info()) + ", so that nothing can be joined to it",
                         "give NetCDF or Zarr with a time axis, or train on it alone");
     for (const auto& file : s.files)
       for (int64_t t = 0; t < file->info().steps; ++t) s.steps.push_back({file.get(), t, std::nan("")});

@@ -48,7 +48,8 @@ class RawArray {
   virtual void read(const Index& start, const Index& count, void* out) const = 0;
   /// Like read(), and reports every element once, in order, so that the caller can process elements while
   /// they are in cache.
-  virtual void read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const {
+  virtual void read_in_pieces(const Index& start, const Index& count, void* out,
+                              const Arrived& arrived) const {
     read(start, count, out);
     int64_t n = 1;
     for (const int64_t c : count) n *= c;

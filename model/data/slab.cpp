@@ -117,18 +117,18 @@ void copy_box(const Index& count, int64_t size, const std::byte* from, const Ind
 void read_exactly(int fd, void* out, int64_t bytes, int64_t offset, const BytesArrived& arrived) {
   constexpr int64_t kStretch = 256 << 10;  // fits a second-level cache; large enough to amortise a call
   auto* at = static_cast<std::byte*>(out);
-  const std::byte* told = at;
+  const std::byte* reported = at;
   while (bytes > 0) {
-    const ssize_t n = ::pread(fd, at, arrived ? std::min(bytes, told + kStretch - at) : bytes, offset);
+    const ssize_t n = ::pread(fd, at, arrived ? std::min(bytes, reported + kStretch - at) : bytes, offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw ArrayError(std::string("read failed: ") + std::strerror(errno), "check the disk");
     if (n == 0)
       throw ArrayError("the file ends at byte " + std::to_string(offset) + ", before its data do (truncated)",
                        "copy or download it again");
     at += n, bytes -= n, offset += n;
-    if (arrived && (bytes == 0 || at - told == kStretch)) {
-      arrived(told, at - told);
-      told = at;
+    if (arrived && (bytes == 0 || at - reported == kStretch)) {
+      arrived(reported, at - reported);
+      reported = at;
     }
   }
 }

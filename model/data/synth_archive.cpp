@@ -266,13 +266,13 @@ class NetcdfArchive {
     const auto L = static_cast<size_t>(levels), H = static_cast<size_t>(height_),
                W = static_cast<size_t>(width_);
     const size_t of_levels[4] = {1, L, H, W}, of_one[3] = {1, H, W};
-    std::vector<float> told(static_cast<size_t>(one));
+    std::vector<float> converted(static_cast<size_t>(one));
     for (size_t v = 0; v < variables_.size(); ++v) {
       const float* from = fields + static_cast<int64_t>(v) * one;
-      std::transform(from, from + one, told.begin(),
+      std::transform(from, from + one, converted.begin(),
                      [](float x) { return std::isnan(x) ? kGapIsWritten : x; });
       out_.check(
-          nc_put_vara_float(out_.id(), variables_[v], start, levels_ ? of_levels : of_one, told.data()),
+          nc_put_vara_float(out_.id(), variables_[v], start, levels_ ? of_levels : of_one, converted.data()),
           "write a field");
     }
     ++written_;

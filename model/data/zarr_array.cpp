@@ -105,19 +105,20 @@ void ZarrArray::read(const Index& start, const Index& count, void* out) const {
   });
 }
 
-void ZarrArray::read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const {
+void ZarrArray::read_in_pieces(const Index& start, const Index& count, void* out,
+                               const Arrived& arrived) const {
   const bool as_it_is = about_.codecs.chain.empty() && count == about_.chunk &&
                         strides_ == strides_of(count) && in_one_chunk(about_.chunk, start, count);
-  if (!as_it_is) return RawArray::read_told(start, count, out, arrived);
+  if (!as_it_is) return RawArray::read_in_pieces(start, count, out, arrived);
   require_inside(about_.dims, start, count);
   auto* bytes = static_cast<std::byte*>(out);
   Index at = start;
   for (size_t k = 0; k < at.size(); ++k) at[k] /= about_.chunk[k];
   const int64_t size = size_of(element());
-  const auto told = [&](const std::byte* from, int64_t n) {
+  const auto on_piece = [&](const std::byte* from, int64_t n) {
     arrived((from - bytes) / size, n / size, about_.swap);
   };
-  if (read_as_it_is(at, bytes, told)) return;
+  if (read_as_it_is(at, bytes, on_piece)) return;
   fill(bytes);
   arrived(0, product(count), false);
 }

@@ -26,7 +26,8 @@ class ZarrArray : public RawArray {
   Index chunk() const override { return about_.chunk; }
   StorageLayout layout() const override;
   void read(const Index& start, const Index& count, void* out) const override;
-  void read_told(const Index& start, const Index& count, void* out, const Arrived& arrived) const override;
+  void read_in_pieces(const Index& start, const Index& count, void* out,
+                      const Arrived& arrived) const override;
 
  private:
   struct Place {  // of an inner chunk in a shard

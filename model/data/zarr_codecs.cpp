@@ -87,26 +87,26 @@ int64_t require_room(size_t size, int64_t room) {
 
 /// numcodecs stores the decoded length before the LZ4 block.
 int64_t undo_lz4(Stored in, std::byte* out, int64_t room) {
-  uint32_t told = 0;
-  if (in.size() < sizeof told) corrupt("its lz4 block is torn");
-  std::memcpy(&told, in.data(), sizeof told);
-  const int64_t n = unlz4(in.subspan(sizeof told), out, require_room(told, room));
-  if (n != told) corrupt("its lz4 block is shorter than it says");
+  uint32_t recorded = 0;
+  if (in.size() < sizeof recorded) corrupt("its lz4 block is torn");
+  std::memcpy(&recorded, in.data(), sizeof recorded);
+  const int64_t n = unlz4(in.subspan(sizeof recorded), out, require_room(recorded, room));
+  if (n != recorded) corrupt("its lz4 block is shorter than it says");
   return n;
 }
 
 int64_t undo_checksum(const ZarrCodec& codec, Stored in, std::byte* out, int64_t room) {
-  uint32_t told = 0, sum = 0;
-  if (in.size() < sizeof told) corrupt("it is shorter than its checksum");
-  const size_t n = in.size() - sizeof told;
+  uint32_t recorded = 0, sum = 0;
+  if (in.size() < sizeof recorded) corrupt("it is shorter than its checksum");
+  const size_t n = in.size() - sizeof recorded;
   require_room(n, room);
-  const Stored data = in.subspan(codec.at_start ? sizeof told : 0, n);
-  std::memcpy(&told, in.data() + (codec.at_start ? 0 : n), sizeof told);
+  const Stored data = in.subspan(codec.at_start ? sizeof recorded : 0, n);
+  std::memcpy(&recorded, in.data() + (codec.at_start ? 0 : n), sizeof recorded);
   const auto* bytes = reinterpret_cast<const Bytef*>(data.data());
   if (codec.sum == ZarrCodec::Sum::crc32c) sum = crc32c(data);
   if (codec.sum == ZarrCodec::Sum::crc32) sum = static_cast<uint32_t>(crc32_z(0, bytes, n));
   if (codec.sum == ZarrCodec::Sum::adler32) sum = static_cast<uint32_t>(adler32_z(1, bytes, n));
-  const bool same = codec.sum == ZarrCodec::Sum::fletcher32 ? is_fletcher32(data, told) : sum == told;
+  const bool same = codec.sum == ZarrCodec::Sum::fletcher32 ? is_fletcher32(data, recorded) : sum == recorded;
   if (!same) corrupt("its checksum (" + codec.name + ") differs");
   std::memcpy(out, data.data(), n);
   return static_cast<int64_t>(n);

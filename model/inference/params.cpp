@@ -126,7 +126,7 @@ const StoredTensor& stored(const SafetensorsReader& file, const std::string& nam
   return at->second;
 }
 
-bool lies_in(int64_t Shard::*buffer, const Param& p) {
+bool is_kept_in(int64_t Shard::*buffer, const Param& p) {
   if (buffer == &Shard::params && p.half) throw std::logic_error(p.name + " is kept in 16 bits alone");
   return buffer != &Shard::moments || !p.frozen;
 }
@@ -165,7 +165,7 @@ std::vector<Tensor> trained(const std::vector<Tensor>& tensors) {
 void write_tensors(const Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
                    int64_t Shard::*buffer, const float* data) {
   for (const Param& p : plan.params) {
-    if (!p.writer || !lies_in(buffer, p)) continue;
+    if (!p.writer || !is_kept_in(buffer, p)) continue;
     for (const ElementRun& r : kept_runs(plan, p, buffer))
       file.write(prefix + p.name, r.whole, r.count, data + r.offset);
   }
@@ -181,7 +181,7 @@ void write_weights(const Plan& plan, const SafetensorsWriter& file, const Weight
 void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
                   int64_t Shard::*buffer, float* data) {
   for (const Param& p : plan.params) {
-    if (!lies_in(buffer, p)) continue;
+    if (!is_kept_in(buffer, p)) continue;
     const StoredTensor& t = stored(file, prefix + p.name, p);
     for (const ElementRun& r : kept_runs(plan, p, buffer)) file.read(t, r.whole, r.count, data + r.offset);
   }

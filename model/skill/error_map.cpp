@@ -12,8 +12,10 @@ std::vector<double> middles(int64_t blocks, int64_t points, const std::vector<do
   std::vector<double> out;
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t first = b * points / blocks, last = (b + 1) * points / blocks - 1;
-    const bool told = static_cast<int64_t>(known.size()) > last;
-    const auto of = [&](int64_t i) { return told ? known[static_cast<size_t>(i)] : static_cast<double>(i); };
+    const bool known_last = static_cast<int64_t>(known.size()) > last;
+    const auto of = [&](int64_t i) {
+      return known_last ? known[static_cast<size_t>(i)] : static_cast<double>(i);
+    };
     out.push_back((of(first) + of(last)) / 2);
   }
   return out;
