@@ -19,7 +19,7 @@
 #include "model/base/json.h"
 #include "model/base/yaml.h"
 #include "model/data/dataset.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "perfmodel/fitting/calibrate.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/step/shapes.h"

@@ -7,7 +7,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/net_and_data.h"
 #include "model/base/json.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/inference/open_checkpoint.h"
 #include "model/inference/published_weights.h"
 

@@ -24,7 +24,7 @@
 #include "model/data/forecast_arrays.h"
 #include "model/data/forecast_file.h"
 #include "model/engine/channels_of_data.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/forecaster.h"
 

@@ -11,7 +11,7 @@
 #include "model/base/progress.h"
 #include "model/base/step_tensor.h"
 #include "model/data/forecast_file.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/inference/roll_forward.h"
 
 namespace isobar {

@@ -16,8 +16,8 @@
 #include "model/base/error.h"
 #include "model/base/progress.h"
 #include "model/data/forecast_file.h"
-#include "model/engine/host.h"
-#include "model/engine/jacobian_statistics.h"
+#include "model/engine/host/host.h"
+#include "model/engine/validation/jacobian_statistics.h"
 
 namespace isobar {
 namespace {

@@ -20,8 +20,8 @@
 #include "bench/sweep/results.h"
 #include "model/base/error.h"
 #include "model/base/signal_name.h"
-#include "model/engine/result_log.h"
-#include "model/engine/signals.h"
+#include "model/engine/liveness/result_log.h"
+#include "model/engine/liveness/signals.h"
 
 namespace isobar {
 namespace {

@@ -7,7 +7,7 @@
 #include "model/base/files.h"
 #include "model/base/hash.h"
 #include "model/base/json.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/engine/processor.h"
 #include "model/engine/summary.h"
 #include "model/nets/build.h"

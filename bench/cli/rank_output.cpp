@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "model/base/error.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 
 namespace isobar {
 namespace {

@@ -14,7 +14,7 @@
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/data/dates.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 
 namespace isobar {
 namespace {

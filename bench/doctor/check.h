@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/base/spec.h"
-#include "model/engine/cpu_places.h"
+#include "model/engine/host/cpu_places.h"
 
 namespace isobar {
 

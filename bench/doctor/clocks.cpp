@@ -10,7 +10,7 @@
 
 #include "bench/doctor/check.h"
 #include "bench/doctor/rates.h"
-#include "model/engine/energy_meter.h"
+#include "model/engine/host/energy_meter.h"
 
 namespace isobar {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "bench/doctor/check.h"
-#include "model/engine/control_groups.h"
+#include "model/engine/host/control_groups.h"
 
 namespace isobar {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "bench/doctor/check.h"
 #include "model/backend/cpu/kernels.h"
-#include "model/engine/cpu_places.h"
-#include "model/engine/host.h"
+#include "model/engine/host/cpu_places.h"
+#include "model/engine/host/host.h"
 
 namespace isobar {
 namespace {

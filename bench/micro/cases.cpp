@@ -17,7 +17,7 @@
 #include "model/base/progress.h"
 #include "model/engine/core_hops.h"
 #include "model/engine/executor.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 #include "model/plan/builder.h"

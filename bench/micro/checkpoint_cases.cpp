@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "bench/micro/cases.h"
-#include "model/engine/mpi_meeting.h"
+#include "model/engine/host/mpi_meeting.h"
 #include "model/inference/arena.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/params.h"

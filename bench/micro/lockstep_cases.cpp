@@ -12,7 +12,7 @@
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/step_stats.h"
 #include "model/engine/executor.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"

@@ -65,7 +65,7 @@ class WatchedProcess {
   bool wait(double seconds);  // true once it has ended
   void cancel();              // SIGTERM, then SIGKILL after the grace period
   /// Sends SIGUSR1 to the command alone; launchers forward it to their ranks and wait
-  /// (model/engine/signals.h).
+  /// (model/engine/liveness/signals.h).
   void notify();
   const ProcessOutcome& outcome() const { return outcome_; }
   pid_t supervisor() const { return supervisor_; }

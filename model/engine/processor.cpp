@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "model/base/nccl_resources.h"
 #include "model/engine/executor.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/inference/arena.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "model/backend/cuda/cuda_backend.h"

@@ -16,7 +16,7 @@
 #include "model/backend/runner.h"
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
-#include "model/engine/energy_meter.h"
+#include "model/engine/host/energy_meter.h"
 #include "model/nets/device_memory.h"
 #include "model/trace/device_records.h"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <map>
 
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/nets/region_graph.h"
 #include "model/plan/layout.h"
 

@@ -5,7 +5,7 @@
 
 #include "model/base/hash.h"
 #include "model/base/step_stats.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"
 

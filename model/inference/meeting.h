@@ -1,6 +1,6 @@
 // Synchronisation of ranks around files; the default is a world of one process.
 //
-//   save_checkpoint(dir, ..., meeting_of(mpi, threads));          // model/engine/mpi_meeting.h
+//   save_checkpoint(dir, ..., meeting_of(mpi, threads));          // model/engine/host/mpi_meeting.h
 //   digest_of(file, Meeting{.threads = 2});
 #pragma once
 #include <functional>

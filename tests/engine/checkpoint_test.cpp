@@ -13,7 +13,7 @@
 
 #include "model/base/error.h"
 #include "model/base/hash.h"
-#include "model/engine/starting.h"
+#include "model/engine/observers/starting.h"
 #include "model/inference/file_digest.h"
 #include "model/inference/params.h"
 #include "tests/engine/command.h"

@@ -1,6 +1,6 @@
 // run.tensorboard: events parsed by their format's rules equal the result file, and appear while the run is
 // going.
-#include "model/engine/curves.h"
+#include "model/engine/observers/curves.h"
 
 #include <gtest/gtest.h>
 #include <png.h>

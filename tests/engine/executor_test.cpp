@@ -12,7 +12,7 @@
 #include "model/backend/null/null_backend.h"
 #include "model/base/team.h"
 #include "model/data/loader.h"
-#include "model/engine/watchdog.h"
+#include "model/engine/liveness/watchdog.h"
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 #include "tests/base/denormals.h"

@@ -10,7 +10,7 @@
 
 #include "model/base/error.h"
 #include "model/base/yaml.h"
-#include "model/engine/jacobian_statistics.h"
+#include "model/engine/validation/jacobian_statistics.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/params.h"
 #include "tests/engine/layouts.h"

@@ -1,5 +1,5 @@
 // Binding a run's threads to cores: which cores they get, that threads stay on them, and that it is undone.
-#include "model/engine/own_cores.h"
+#include "model/engine/host/own_cores.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 #include "model/backend/cpu/parallel.h"
 #include "model/base/cpus.h"
 #include "model/engine/core_hops.h"
-#include "model/engine/cpu_places.h"
+#include "model/engine/host/cpu_places.h"
 #include "model/records/result_file.h"
 #include "tests/engine/command.h"
 #include "tests/engine/layouts.h"

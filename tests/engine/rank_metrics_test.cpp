@@ -1,5 +1,5 @@
 // Per-rank metrics of a run, and energy metering during training.
-#include "model/engine/rank_metrics.h"
+#include "model/engine/observers/rank_metrics.h"
 
 #include <gtest/gtest.h>
 

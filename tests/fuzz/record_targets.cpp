@@ -7,7 +7,7 @@
 #include "bench/sweep/results.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
-#include "model/engine/resume.h"
+#include "model/engine/liveness/resume.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/safetensors.h"
 #include "model/nets/build.h"

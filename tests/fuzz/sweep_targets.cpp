@@ -8,7 +8,7 @@
 #include "bench/cluster/preflight.h"
 #include "bench/sweep/jobs.h"
 #include "model/base/error.h"
-#include "model/engine/run_dir.h"
+#include "model/engine/liveness/run_dir.h"
 #include "reports/watch.h"
 #include "tests/fuzz/fuzz.h"
 

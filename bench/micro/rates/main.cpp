@@ -23,7 +23,7 @@
 #include "bench/micro/timed_step.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
-#include "model/engine/host.h"
+#include "model/engine/host/host.h"
 #include "model/plan/op_table.h"
 #include "model/plan/work.h"
 

@@ -1,0 +1,136 @@
+#include "model/engine/liveness/resume.h"
+
+#include <algorithm>
+
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// A key that is not listed must be equal: the safe default for new keys.
+bool may_change(const std::string& section, const std::string& name) {
+  if (section == "layout" || section == "policy" || section == "run") return true;
+  static const std::vector<std::string> data = {
+      "train", "valid", "means", "stds", "workers", "prefetch", "limit_valid_samples"};
+  static const std::vector<std::string> train = {"steps",
+                                                 "loss",
+                                                 "loss_weights",
+                                                 "latitude_weights",
+                                                 "variable_weights",
+                                                 "level_weights",
+                                                 "loss_weighting",
+                                                 "surface_weight",
+                                                 "upper_weight",
+                                                 "data_weight",
+                                                 "intensity",
+                                                 "huber_delta",
+                                                 "lr",
+                                                 "momentum",
+                                                 "beta1",
+                                                 "beta2",
+                                                 "adam_eps",
+                                                 "weight_decay",
+                                                 "no_decay",
+                                                 "lr_factors",
+                                                 "ema_valid",
+                                                 "lr_schedule",
+                                                 "lr_gamma",
+                                                 "lr_step_size",
+                                                 "lr_patience",
+                                                 "lr_threshold",
+                                                 "lr_cooldown",
+                                                 "lr_min",
+                                                 "warmup",
+                                                 "lr_scaling",
+                                                 "lr_base_batch",
+                                                 "grad_clip",
+                                                 "initial_loss_scale",
+                                                 "min_loss_scale",
+                                                 "loss_scale_window",
+                                                 "log_every",
+                                                 "valid_every",
+                                                 "checkpoint_every",
+                                                 "checkpoint_keep",
+                                                 "checkpoint_best",
+                                                 "early_stopping_patience",
+                                                 "jacobian_samples",
+                                                 "jacobian_window",
+                                                 "jacobian_tolerance",
+                                                 "min_steps",
+                                                 "init_from"};
+  const auto in = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return (section == "data" && in(data)) || (section == "train" && in(train));
+}
+
+std::string why_not(const std::string& section) {
+  if (section == "net") return "resume with the same net, or train the other one anew";
+  return "resume with the same value, or the training would not go on where it stood";
+}
+
+std::vector<ChangedKey> changes_between(const CheckpointState& state, const RunSpec& spec,
+                                        const fs::path& from) {
+  std::vector<ChangedKey> changes;
+  const json before = to_json(state.spec), now = to_json(spec);
+  for (const auto& [section, keys] : now.items())
+    for (const auto& [name, value] : keys.items()) {
+      const std::string key = section + "." + name;
+      // Schema 1 records only these two keys of its run.
+      if (!state.checkable() && key != "train.seed" && key != "train.global_batch") continue;
+      const json& was = before.at(section).at(name);
+      if (was == value) continue;
+      if (!may_change(section, name))
+        throw ConfigError(from.string(), key,
+                          "the checkpoint was made with " + was.dump() + ", not " + value.dump(),
+                          why_not(section));
+      if (key != "run.out") changes.push_back({key, was, value});
+    }
+  return changes;
+}
+
+}  // namespace
+
+Resume check_resume(const fs::path& dir, const RunSpec& spec) {
+  Resume r;
+  r.from = find_checkpoint(dir);
+  r.state = state_of(r.from);
+  r.changes = changes_between(r.state, spec, r.from);
+  check_files(r.from, r.state);
+  const int64_t step = r.state.train.step;
+  if (step > spec.train.steps)
+    throw ConfigError(r.from.string(), "train.steps",
+                      "is " + std::to_string(spec.train.steps) +
+                          ", and the checkpoint was written after step " + std::to_string(step),
+                      "raise train.steps above " + std::to_string(step));
+  return r;
+}
+
+void compare_again(Resume& r, const RunSpec& spec) {
+  r.changes = changes_between(r.state, spec, r.from);
+}
+
+std::string text_of(const Resume& r) {
+  std::string text = "resumes " + r.from.string() + ", after step " + std::to_string(r.state.train.step);
+  for (size_t i = 0; i < r.changes.size(); ++i) {
+    const ChangedKey& c = r.changes[i];
+    text += (i == 0 ? "; changed: " : ", ") + c.key + " " + c.before.dump() + " -> " + c.now.dump();
+  }
+  if (!r.state.checkable())
+    text +=
+        "\n  (written before checkpoints carried digests and their run's settings: only shapes, train.seed "
+        "and "
+        "train.global_batch were checked, not the files' bytes, heads, GELU, optimizer or data)";
+  return text;
+}
+
+ResumeRecord record_of(const Resume& r) {
+  ResumeRecord out{.step = r.state.train.step, .path = r.from.string(), .checked = r.state.checkable()};
+  for (const ChangedKey& c : r.changes) out.changed[c.key] = {c.before, c.now};
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,51 @@
+// Per-rank metrics of the steps so far: time in ops, waiting for data, memory, clock, and metered energy.
+// Rank 0 collects them when a run stops to validate or save, and at its end.
+//
+//   RankMetrics metrics(plan, processor, mpi, device.gpu);
+//   metrics.begin_step(); … ; metrics.add(seconds, waited);
+//   metrics.pause();                              // validations and checkpoints are no training
+//   log.write(metrics.report(step, runner));      // collective; rank 0 has all
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "model/backend/runner.h"
+#include "model/comm/comm.h"
+#include "model/engine/host/energy_meter.h"
+#include "model/engine/processor.h"
+#include "model/plan/plan.h"
+#include "model/records/records.h"
+
+namespace isobar {
+
+class RankMetrics {
+ public:
+  RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu);
+  void reset();  // together with op times, after warm-up
+  void begin_step() { meter_.run(); }
+  void add(double step_s, double data_wait_s);
+  void pause() { meter_.pause(); }
+  int64_t steps() const { return steps_; }
+  RanksRecord report(int64_t step, const Runner& runner);
+
+ private:
+  void measure_cores();
+  void measure_team();
+  RanksRecord own(int64_t step, const Runner& runner) const;
+  const Plan& plan_;
+  const Processor& processor_;
+  const Mpi& mpi_;
+  const bool gpu_;
+  EnergyMeter meter_;                            // of a GPU rank's device; of a host's first CPU rank's host
+  std::vector<double> host_trips_, team_trips_;  // ns, core_hops.h: at stops; between steps
+  std::chrono::steady_clock::time_point next_trip_{};
+  std::chrono::milliseconds between_trips_{20};
+  int64_t steps_ = 0;
+  double step_s_ = 0, data_wait_s_ = 0;  // sums
+};
+
+/// Merges the ranks' records. The energy is known only if every metering rank knows its own.
+RanksRecord merged(const std::vector<RanksRecord>& of_ranks);
+
+}  // namespace isobar

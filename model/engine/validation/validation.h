@@ -1,0 +1,75 @@
+// A pass over the validation samples: loss and errors of the predictions, of persistence and of the most
+// frequent class; on request the net's Jacobian and an image of the first sample.
+//
+//   Validation validation(spec, plan, *data, *processor, mpi, threads, slow);
+//   const ValidRecord record = validation(step);   // collective; the same on every rank but for `jacobian`
+//   say(validation.text());
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/base/spec.h"
+#include "model/comm/comm.h"
+#include "model/engine/liveness/slow_work.h"
+#include "model/engine/processor.h"
+#include "model/engine/rank_data.h"
+#include "model/engine/validation/field_picture.h"
+#include "model/engine/validation/tracked_jacobian.h"
+#include "model/plan/link.h"
+#include "model/plan/plan.h"
+#include "model/records/records.h"
+
+namespace isobar {
+
+/// The plan's error metric besides the loss: RMSE for fields, mean absolute error for scalars, accuracy for
+/// classes.
+inline const Metric& errors_of(const Plan& plan) {
+  return plan.metrics_named.at(1);
+}
+inline bool of_fields(const Plan& plan) {
+  return errors_of(plan).name == "rmse";
+}
+inline bool of_classes(const Plan& plan) {
+  return errors_of(plan).name == "accuracy";
+}
+
+class Validation {
+ public:
+  /// `spec`: with the latitudes of the loss, which depend on the data.
+  Validation(const RunSpec& spec, const Plan& plan, RankData& data, Processor& processor, const Mpi& mpi,
+             int threads, SlowWork& slow);
+  ValidRecord operator()(int64_t step);
+  /// Terminal text of the last pass: one line, or two with a Jacobian.
+  std::string text() const;
+  /// Values of the last pass for run_end.
+  const std::optional<LastValid>& last() const { return last_; }
+  /// Collective: the first sample of the last pass as PNG; "" if not requested or not available.
+  std::string picture() { return picture_ ? picture_->png(mpi_) : ""; }
+
+ private:
+  void read(const BatchPlaces& to, bool first, int64_t padding);
+  void compute(std::vector<double>& sums);
+  std::optional<JacobianRecord> jacobian();
+  void add_persistence(int64_t samples, const Batch& batch);
+  const RunSpec& spec_;
+  const Plan& plan_;
+  RankData& data_;
+  Processor& processor_;
+  Backend& backend_;
+  Runner& runner_;
+  const Mpi& mpi_;
+  SlowWork& slow_;
+  const Program eval_, exchange_;  // exchange_ swaps weights and moving average
+  std::optional<TrackedJacobian> jacobian_;
+  std::optional<FieldPicture> picture_;
+  bool sampled_ = false;  // the Jacobian has its samples
+  // Sums over this rank's samples during the first pass; afterwards means over all ranks
+  std::vector<double> persistence_, frequency_;
+  std::vector<int64_t> persistent_;      // input channel of each target; empty: no persistence
+  std::optional<double> most_frequent_;  // share of the validation samples
+  ValidRecord record_;
+  std::optional<LastValid> last_;
+};
+
+}  // namespace isobar
