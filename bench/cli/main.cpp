@@ -14,7 +14,7 @@
 #include "model/base/error.h"
 #include "model/base/search_paths.h"
 #include "model/base/yaml.h"
-#include "model/engine/trainer.h"
+#include "model/engine/train.h"
 #include "model/inference/arena.h"
 
 namespace {

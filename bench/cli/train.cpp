@@ -24,7 +24,7 @@
 #include "model/engine/liveness/signals.h"
 #include "model/engine/liveness/start.h"
 #include "model/engine/processor.h"
-#include "model/engine/trainer.h"
+#include "model/engine/train.h"
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 
@@ -63,9 +63,8 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
 }
 
 /// Runs this command on `ranks` ranks and ends with their exit code.
-[[noreturn]] void start_under_mpiexec(const TrainArguments& a, int64_t ranks) {
+[[noreturn]] void start_under_mpiexec(const TrainArguments& a, const RunSpec& spec, int64_t ranks) {
   // Refuses a bad spec here, in one line instead of one for each rank.
-  const RunSpec spec = load_run_spec(a.config, a.set);
   build_plan(planned_micro_batch(spec).spec, 0, planned_workspace(spec, 1));
   check_start(spec, {a.resume, a.set_aside});
   std::vector<std::string> args = mpiexec_command(ranks);
@@ -86,22 +85,32 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   throw ExitCode{code};
 }
 
-/// The error in the data files, if any. A child opens them first, on one rank of each host, before MPI and
-/// threads start (model/data/foreign.h).
-std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
-  if (launched_rank_on_host(::getenv) > 0) return std::nullopt;
+RunSpec loaded(const TrainArguments& a) {
+  return load_run_spec(a.config, a.set);
+}
+
+/// Calls `check`. A launched rank returns its error, and reports it once MPI has begun, so that the other
+/// ranks end too.
+template <class Check>
+std::optional<ConfigError> refusal_of(bool launched, const Check& check) {
   try {
-    require_data(load_run_spec(a.config, a.set));
+    check();
   } catch (const ConfigError& e) {
+    if (!launched) throw;
     return e;
   }
   return std::nullopt;
 }
 
+/// A child opens the data files first, on one rank of each host, before MPI and threads start
+/// (model/data/foreign.h).
+void require_data_of_host(const RunSpec& spec) {
+  if (launched_rank_on_host(::getenv) <= 0) require_data(spec);
+}
+
 /// Starts the statistics that the ranks will need, in a child of one of them.
-std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launched) {
+std::function<Statistics()> begin_statistics(const RunSpec& spec, bool launched) {
   if (launched_rank(::getenv) > 0) return {};
-  const RunSpec spec = load_run_spec(a.config, a.set);
   if (!launched && spec.layout.world() > 1) return {};  // this process only starts the ranks
   const SampleShape shape = sample_shape(spec);
   return needs_statistics(spec.data, shape) ? begin_statistics(spec.data, shape)
@@ -110,9 +119,8 @@ std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launc
 
 /// Redirects all further output of this process, if it is a rank. Ranks that it starts later redirect their
 /// own.
-void begin_output(const TrainArguments& a, bool launched) {
+void begin_output(const TrainArguments& a, const RunSpec& spec, bool launched) {
   if (a.rank_output == "first") return;
-  const RunSpec spec = load_run_spec(a.config, a.set);
   const std::string option = "--rank-output " + a.rank_output;
   if (a.json)
     throw ConfigError(option, "", "is of step lines, and --json prints none", "leave out one of them");
@@ -128,9 +136,8 @@ void begin_output(const TrainArguments& a, bool launched) {
 }
 
 /// Turns the requested ranks into data parallelism.
-void take_ranks(TrainArguments& a) {
-  const RunSpec spec = load_run_spec(a.config, a.set);
-  const int64_t others = other_axes(spec.layout);
+void take_ranks(TrainArguments& a, const LayoutSpec& layout) {
+  const int64_t others = other_axes(layout);
   if (a.ranks % others != 0)
     throw ConfigError("--ranks", "",
                       std::to_string(a.ranks) + " is no multiple of tp*cp*pp = " + std::to_string(others),
@@ -153,99 +160,117 @@ void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
        {"--set-aside-damaged", a.resume.empty(), "is of --resume RUN", "leave it out, or add --resume RUN"}});
 }
 
-void run_train(TrainArguments a, const Submit& submit) {
-  if (a.launcher != "local") {
-    if (Mpi::started_by_launcher())
-      throw ConfigError("--launcher", "", "submits a training, and this process is one of several ranks",
-                        "give the command once, without mpiexec and srun");
-    if (a.ranks > 0) take_ranks(a);
-    const int code = submit({.config = a.config,
-                             .set = a.set,
-                             .launcher = a.launcher,
-                             .machine = a.machine,
-                             .results = a.results,
-                             .rank_output = a.rank_output,
-                             .about = a.about.json(),
-                             .no_wait = a.no_wait,
-                             .json = a.json});
-    if (code != 0) throw ExitCode{code};
-    return;
+void submit_jobs(TrainArguments a, const Submit& submit) {
+  if (Mpi::started_by_launcher())
+    throw ConfigError("--launcher", "", "submits a training, and this process is one of several ranks",
+                      "give the command once, without mpiexec and srun");
+  if (a.ranks > 0) take_ranks(a, loaded(a).layout);
+  const int code = submit({.config = a.config,
+                           .set = a.set,
+                           .launcher = a.launcher,
+                           .machine = a.machine,
+                           .results = a.results,
+                           .rank_output = a.rank_output,
+                           .about = a.about.json(),
+                           .no_wait = a.no_wait,
+                           .json = a.json});
+  if (code != 0) throw ExitCode{code};
+}
+
+void require_kernels_of_words(const RunSpec& spec) {
+  if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
+}
+
+/// Reports a failure of this rank: a line on standard error, an object if `json`. Returns the exit code.
+int report_failure(const std::exception& e, const Mpi& mpi, bool json) {
+  const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
+  const int code = failure == "bad_config"      ? 2
+                   : failure == "numeric"       ? 3
+                   : failure.starts_with("oom") ? 4
+                                                : 1;
+  const bool named = code != 4 || dynamic_cast<const OutOfMemory*>(&e);  // else what() is "std::bad_alloc"
+  const std::string where = code == 2 ? "" : code == 4 && named ? rank + "out of memory: " : rank;
+  const auto* path = dynamic_cast<const std::filesystem::filesystem_error*>(&e);
+  const std::string what = path ? path_error_text(*path) : named ? e.what() : out_of_memory_text();
+  std::fprintf(stderr, "isobar: %s%s\n", where.c_str(), what.c_str());
+  if (json) print_failure(failure, what);
+  return code;
+}
+
+/// The run fails as a whole: no rank waits for a dead one.
+[[noreturn]] void end_all_ranks(const Mpi& mpi, int code) {
+  settle_rank_output();
+  mpi.abort(code);
+}
+
+/// Trains on this rank, one of all that the layout asks for.
+void train_here(const TrainArguments& a, const RunSpec& spec, const std::optional<ConfigError>& refused,
+                const std::function<Statistics()>& statistics, const Mpi& mpi) {
+  // Ranks that `isobar train` has started leave the final report to it.
+  const bool json = a.json && !std::getenv(StopSignals::kStartedByTrain);
+  if (refused) end_all_ranks(mpi, report_failure(*refused, mpi, json));
+  mpi.barrier();  // no rank opens data that another one refused
+  int code = 1;
+  EndRecord end;
+  try {
+    end = train(spec,
+                {.trace = a.trace,
+                 .resume = a.resume,
+                 .set_aside = a.set_aside,
+                 .about = a.about.json(),
+                 .quiet = a.json,
+                 .every_rank = a.rank_output != "first",
+                 .statistics = statistics,
+                 .begins = keep_rank_output,
+                 .failed = [&](const std::exception& e) { code = report_failure(e, mpi, json); }},
+                mpi);
+  } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself
+    if (mpi.rank() == 0) std::fprintf(stderr, "isobar: %s\n", e.what());
+    if (mpi.rank() == 0 && json) print_failure(class_of(e), e.what());
+    throw ExitCode{128 + e.signal};
+  } catch (const std::exception&) {  // train() has called `failed`
+    end_all_ranks(mpi, code);
   }
+  nlohmann::json j = to_json(end);
+  j["out"] = spec.run.out;
+  if (a.json && mpi.rank() == 0) std::printf("%s\n", json_text(j).c_str());
+}
+
+void run_train(TrainArguments a, const Submit& submit) {
+  if (a.launcher != "local") return submit_jobs(std::move(a), submit);
   // A folder that cannot be made is reported before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
   const bool launched = Mpi::started_by_launcher();
-  begin_output(a, launched);
-  std::optional<ConfigError> refused = refusal_of_data(a);
-  if (refused && !launched) throw ConfigError(*refused);
+  std::optional<RunSpec> spec;
+  const std::optional<ConfigError> bad_spec = refusal_of(launched, [&] { spec = loaded(a); });
+  if (!bad_spec) begin_output(a, *spec, launched);
+  std::optional<ConfigError> refused = bad_spec;
+  if (!refused) refused = refusal_of(launched, [&] { require_data_of_host(*spec); });
   if (a.ranks > 0 && !launched) {
-    take_ranks(a);
-    if (const RunSpec spec = load_run_spec(a.config, a.set); spec.net.words())
-      require_kernels(spec, build_plan(spec, 0, {}));
-    if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
+    take_ranks(a, spec->layout);
+    spec = loaded(a);
+    require_kernels_of_words(*spec);
+    if (a.ranks > 1) start_under_mpiexec(a, *spec, a.ranks);
   }
   std::function<Statistics()> statistics;
-  try {
-    if (!refused) statistics = begin_statistics(a, launched);
-  } catch (const ConfigError& e) {
-    if (!launched) throw;
-    refused = e;
-  }
+  if (!refused) refused = refusal_of(launched, [&] { statistics = begin_statistics(*spec, launched); });
   const Mpi mpi;
   if (launched && a.ranks > 0 && a.ranks != mpi.size())
     throw ConfigError(
         "--ranks", "",
         std::to_string(a.ranks) + " are wanted, and the launcher started " + std::to_string(mpi.size()),
         "leave it out, or start as many");
+  if (bad_spec) throw ConfigError(*bad_spec);
   // Ranks of a launcher become data parallelism unless the layout says otherwise.
-  RunSpec spec = load_run_spec(a.config, a.set);
-  if (spec.layout.world() == 1 && mpi.size() > 1) {
+  if (spec->layout.world() == 1 && mpi.size() > 1) {
     a.set.push_back("layout.dp=" + std::to_string(mpi.size()));
-    spec = load_run_spec(a.config, a.set);
+    spec = loaded(a);
   }
-  if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
-  if (mpi.size() == 1 && spec.layout.world() > 1 && !launched) start_under_mpiexec(a, spec.layout.world());
-  // Ranks that `isobar train` has started leave the final report to it.
-  const bool tell = a.json && !std::getenv(StopSignals::kStartedByTrain);
-  int code = 1;
-  bool said = false;
-  const auto say = [&](const std::exception& e) {  // once, as early as possible
-    if (std::exchange(said, true)) return;
-    const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
-    code = failure == "bad_config" ? 2 : failure == "numeric" ? 3 : failure.starts_with("oom") ? 4 : 1;
-    const bool named = code != 4 || dynamic_cast<const OutOfMemory*>(&e);  // else what() is "std::bad_alloc"
-    const std::string where = code == 2 ? "" : code == 4 && named ? rank + "out of memory: " : rank;
-    const auto* path = dynamic_cast<const std::filesystem::filesystem_error*>(&e);
-    const std::string what = path ? path_error_text(*path) : named ? e.what() : out_of_memory_text();
-    std::fprintf(stderr, "isobar: %s%s\n", where.c_str(), what.c_str());
-    if (tell) print_failure(failure, what);
-  };
-  try {
-    if (refused) throw ConfigError(*refused);  // after MPI has begun, so that the other ranks end too
-    mpi.barrier();                             // and no rank opens data that another one refused
-    nlohmann::json end = to_json(train(spec,
-                                       {.trace = a.trace,
-                                        .resume = a.resume,
-                                        .set_aside = a.set_aside,
-                                        .about = a.about.json(),
-                                        .quiet = a.json,
-                                        .every_rank = a.rank_output != "first",
-                                        .statistics = statistics,
-                                        .begins = keep_rank_output,
-                                        .failed = say},
-                                       mpi));
-    end["out"] = spec.run.out;
-    if (a.json && mpi.rank() == 0) std::printf("%s\n", json_text(end).c_str());
-    return;
-  } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself
-    if (mpi.rank() == 0) std::fprintf(stderr, "isobar: %s\n", e.what());
-    if (mpi.rank() == 0 && tell) print_failure(class_of(e), e.what());
-    throw ExitCode{128 + e.signal};
-  } catch (const std::exception& e) {
-    say(e);
-  }
-  settle_rank_output();
-  mpi.abort(code);  // the run fails as a whole: no rank waits for a dead one
+  require_kernels_of_words(*spec);
+  if (mpi.size() == 1 && spec->layout.world() > 1 && !launched)
+    start_under_mpiexec(a, *spec, spec->layout.world());
+  train_here(a, *spec, refused, statistics, mpi);
 }
 
 }  // namespace

@@ -164,6 +164,7 @@ class GpuProcessor : public Processor {
     return true;
   }
   void stop_watching() override { tracer_->stop(); }
+  bool watches() const override { return tracer_->runs(); }
   DeviceJoin watched(int64_t origin_ns) override { return tracer_->take(rank_, origin_ns); }
 
  private:

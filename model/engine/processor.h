@@ -54,6 +54,8 @@ class Processor {  // a rank's memory, backend and executor
   // Starts tracing runs of `program`; returns false if the device cannot be traced.
   virtual bool watch(const Program&) { return false; }
   virtual void stop_watching() {}
+  /// True from a watch() that returned true until stop_watching(): the device then times the ops.
+  virtual bool watches() const { return false; }
   /// Spans of all traced runs, with times relative to `origin_ns`, and the share of device time that they
   /// cover.
   virtual DeviceJoin watched(int64_t /*origin_ns*/) { return {}; }

@@ -1,56 +1,56 @@
-// The training loop of one rank.
+// The training loop of one rank. run() is the page to read first: begin, and then for each step execute the
+// plan's program, read its metrics, and let the observers see them (observers/observers.h).
 //
-//   Mpi mpi;
-//   return train(load_run_spec("vit-384.yaml"), {.trace = "trace.json"}, mpi);
+//   Trainer trainer(run);                     // plan, data, memory: nothing is computed yet
+//   const EndRecord end = trainer.run();
 #pragma once
-#include <filesystem>
-#include <functional>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <optional>
 
-#include "model/base/spec.h"
-#include "model/comm/comm.h"
-#include "model/data/dataset.h"
-#include "model/records/records.h"
+#include "model/engine/host/own_cores.h"
+#include "model/engine/observers/run_observer.h"
+#include "model/engine/rank_data.h"
+#include "model/engine/replay_buffer.h"
+#include "model/engine/run_progress.h"
+#include "model/engine/step_programs.h"
+#include "model/engine/train_context.h"
 
 namespace isobar {
 
-struct TrainOptions {
-  std::filesystem::path trace;                      // Chrome trace of the last steps; "" = none
-  std::filesystem::path resume;                     // run directory or checkpoint; "" = start anew
-  bool set_aside = false;                           // a damaged last one, for the last whole one
-  nlohmann::json about = nlohmann::json::object();  // what people call it: kept in the run's provenance
-  bool quiet = false;                               // no table of steps on stdout
-  bool every_rank = false;                          // print the table on every rank, else on rank 0
-  /// On rank 0, waits for the statistics that normalise the data if they are not given (begin_statistics).
-  /// Empty: computed in this process.
-  std::function<Statistics()> statistics = {};
-  /// Called on every rank once run.out belongs to this training. May throw ConfigError.
-  std::function<void()> begins = {};
-  /// Called with a failure of this rank before its resources are released, because releasing them may hang.
-  /// Not called for Interrupted.
-  std::function<void(const std::exception&)> failed = {};
+class Trainer {
+ public:
+  /// Collective. `run` must outlive it.
+  explicit Trainer(const TrainContext& run);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// The record of the run's end; `interrupted` where a signal stopped it. Collective.
+  EndRecord run();
+
+ private:
+  void open_data();
+  void weigh_loss();
+  void take_memory();
+  void add_watchers(std::unique_ptr<RunObserver> curves);
+
+  void begin();
+  StepResult execute(int64_t step);
+  void read_samples(int64_t step, double& waited_s);
+  void set_scalars(StepRecord& record);
+  void read_metrics(StepResult& result) const;
+  EndRecord stop();
+
+  const TrainContext& run_;
+  const Plan plan_;
+  const StepPrograms programs_;
+  std::optional<OwnCores> own_cores_;  // before anything starts threads
+  std::optional<RankData> data_;
+  RunSpec weighted_;  // with loss weights, which depend on the data
+  std::unique_ptr<Processor> processor_;
+  std::optional<ReplayBuffer> replay_;
+  RunProgress progress_;
+  RunObservers observers_;
 };
-
-/// A loss or gradient was NaN or infinite. Exit code 3.
-struct NumericFailure : std::runtime_error {
-  using runtime_error::runtime_error;
-};
-
-/// A signal asked the run to stop, and all ranks stopped after the same step. Exit code 128 + signal.
-struct Interrupted : std::runtime_error {
-  Interrupted(int by, const std::string& what) : std::runtime_error(what), signal(by) {}
-  int signal;
-};
-
-/// Called by every rank of the run; returns the end record on rank 0. Throws ConfigError, NumericFailure,
-/// OutOfMemory or another exception; the failure is then already in result.jsonl, unless run.out belongs to
-/// another training. Interrupted is thrown on all ranks, after a checkpoint if train.checkpoint_every is set.
-/// A hang or a second signal ends the process here.
-EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi);
-/// Failure class in result.jsonl: bad_config, numeric, oom_device, oom_host, interrupted, crash.
-std::string class_of(const std::exception& e);
-
-/// OpenMP threads of this rank: run.threads, else its share of the host's cores.
-int threads_per_rank(const RunSpec& spec, const Mpi& mpi);
 
 }  // namespace isobar

@@ -1,13 +1,12 @@
 // run.tensorboard: events parsed by their format's rules equal the result file, and appear while the run is
 // going.
-#include "model/engine/observers/curves.h"
-
 #include <gtest/gtest.h>
 #include <png.h>
 
 #include <cmath>
 #include <cstring>
 
+#include "model/records/event_file.h"
 #include "tests/engine/layouts.h"
 #include "tests/engine/ocean.h"
 

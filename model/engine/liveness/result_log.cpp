@@ -36,18 +36,18 @@ ResultLog::ResultLog(const std::filesystem::path& run_dir) : dir_(run_dir) {
                       "name another directory");
 }
 
-void ResultLog::write(const Record& record) {
+void ResultLog::write(const Record& record) const {
   const SlowWork::Part part(slow_, kWriting);
   if (on()) append_line(dir_ / "result.jsonl", line_of(record));
 }
 
-void ResultLog::end(const EndRecord& end, bool better) {
+void ResultLog::end(const EndRecord& end, bool better) const {
   if (!on()) return;
   const std::string standing = ended_as(dir_ / "result.jsonl");
   if (standing.empty() || (better && standing == "interrupted")) write(end);
 }
 
-void ResultLog::write_step(const StepRecord& step) {
+void ResultLog::write_step(const StepRecord& step) const {
   if (!on()) return;
   const SlowWork::Part part(slow_, kWriting);
   std::ofstream out(dir_ / "result.jsonl", std::ios::app);
@@ -55,7 +55,7 @@ void ResultLog::write_step(const StepRecord& step) {
   if (!out) throw std::runtime_error("cannot write " + (dir_ / "result.jsonl").string());
 }
 
-void ResultLog::heartbeat() {
+void ResultLog::heartbeat() const {
   // Updates only the timestamp of an existing file, which does not wait for data on a slow disk.
   if (on() && ::utimensat(AT_FDCWD, (dir_ / "heartbeat").c_str(), nullptr, 0) != 0)
     std::ofstream(dir_ / "heartbeat") << "\n";

@@ -12,14 +12,14 @@ class ResultLog {
  public:
   ResultLog() = default;                                     // writes nothing
   explicit ResultLog(const std::filesystem::path& run_dir);  // throws ConfigError if not writable
-  void write(const Record& record);                          // on disk before it returns
+  void write(const Record& record) const;                    // on disk before it returns
   /// Passed to the kernel without sync: survives a kill of the process.
-  void write_step(const StepRecord& step);
+  void write_step(const StepRecord& step) const;
   /// Writes run_end once: the first report of a failure counts, because later ones from other ranks are
   /// consequences of it. Only `interrupted` can be replaced, by a record with `better` set: the checkpoint
   /// that was still written, or the failure whose signal reached this rank.
-  void end(const EndRecord& end, bool better = true);
-  void heartbeat();                               // touches a file, for observers of a long silence
+  void end(const EndRecord& end, bool better = true) const;
+  void heartbeat() const;                         // touches a file, for observers of a long silence
   void slow_by(SlowWork* slow) { slow_ = slow; }  // notified of every write
   bool on() const { return !dir_.empty(); }
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "model/engine/observers/observers.h"
+
 namespace isobar {
 namespace {
 
@@ -14,6 +16,17 @@ std::string tenths(double seconds) {
   std::snprintf(text, sizeof text, "%.1f s", seconds);
   return text;
 }
+
+class StartTimes : public RunObserver {
+ public:
+  explicit StartTimes(const TrainContext& run) : run_(run) {}
+  void on_start() override {
+    if (const std::string text = run_.starting.done(); !text.empty()) run_.say(text);
+  }
+
+ private:
+  const TrainContext& run_;
+};
 
 }  // namespace
 
@@ -45,6 +58,10 @@ std::string Starting::done() {
   for (size_t i = 0; i < seconds_.size() && seconds_[i].second >= kWorthNaming * all; ++i)
     text += (i == 0 ? ": " : ", ") + std::string(seconds_[i].first) + " " + tenths(seconds_[i].second);
   return text;
+}
+
+std::unique_ptr<RunObserver> start_times(const Observed& o) {
+  return std::make_unique<StartTimes>(o.run);
 }
 
 }  // namespace isobar

@@ -29,6 +29,7 @@ class OpTracer : public OpObserver {
   /// Announces runs of this program from here on. Does nothing if they already are.
   void start(const Program& program);
   void stop();
+  bool runs() const { return running_; }
   /// The activities, joined to the ops of the program last started.
   DeviceJoin take(int rank, int64_t origin_ns);
 

@@ -1,0 +1,18 @@
+#include "model/engine/observers/observers.h"
+
+namespace isobar {
+
+void add_observers(RunObservers& all, const Observed& o, std::unique_ptr<RunObserver> curves) {
+  all.add(start_times(o));
+  all.add(early_stopping(o));
+  if (!o.run.options.trace.empty()) all.add(step_trace(o));
+  all.add(run_summary(o));
+  all.add(result_writer(o));
+  all.add(std::move(curves));
+  all.add(step_table(o));
+  all.add(validator(o, all));
+  all.add(checkpointer(o, all));
+  all.add(rank_reports(o, all));
+}
+
+}  // namespace isobar

@@ -1,0 +1,44 @@
+// How far a training has come, and what is due after a step.
+//
+//   while (!progress.over(spec)) { … ++progress.step; … }
+//   if (save_due(spec, progress)) …
+#pragma once
+#include <cstdint>
+
+#include "model/base/spec.h"
+#include "model/inference/early_stop.h"
+#include "model/inference/schedule_lr.h"
+
+namespace isobar {
+
+constexpr int64_t kWarmupSteps = 2;  // first steps of a run, excluded from step statistics and op times
+
+struct RunProgress {
+  int64_t first = 0;  // steps done before this run: not 0 if it resumes
+  int64_t step = 0;   // steps done
+  Plateau plateau;
+  EarlyStop early;         // `reason`: why the run ends before train.steps
+  int64_t best_step = -1;  // step of the validation with the lowest loss, of those in this run
+
+  bool over(const RunSpec& spec) const { return step >= spec.train.steps || !early.reason.empty(); }
+  /// Statistics of steps begin anew: after warm-up, and where the roll-out becomes longer, because steps of
+  /// different lengths must not be averaged.
+  bool restarts_statistics(const RunSpec& spec) const {
+    const bool longer = step > 0 && spec.rollout_at(step) != spec.rollout_at(step - 1);
+    return step == first || step == first + kWarmupSteps || longer;
+  }
+};
+
+/// A validation is due by train.valid_every. (The last step has one in any case.)
+inline bool validation_due(const RunSpec& spec, int64_t step) {
+  return spec.train.valid_every > 0 && step % spec.train.valid_every == 0;
+}
+
+/// A checkpoint is due; after this step's validation, whose loss may be the best.
+inline bool save_due(const RunSpec& spec, const RunProgress& p) {
+  const int64_t every = spec.train.checkpoint_every;
+  const bool best = spec.train.checkpoint_best && p.best_step == p.step;
+  return best || (every > 0 && (p.over(spec) || p.step % every == 0));
+}
+
+}  // namespace isobar
