@@ -34,41 +34,42 @@ StartRecord start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int r
           .provenance = provenance()};
 }
 
-EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
-                         const std::vector<OpTime>& routine_times, std::vector<double> step_seconds,
-                         double timed_seconds) {
-  struct Sum {
-    const Op* op;
-    int64_t count = 0;
-    double seconds = 0, flops = 0, bytes = 0;
-  };
-  std::vector<std::string> order;  // by first execution
-  std::map<std::string, Sum> by_path;
-  double attributed = 0;
+namespace {
+
+/// Ops by path, in order of first execution.
+std::vector<OpRecord> op_records(const Plan& plan, const std::vector<OpTime>& times) {
+  std::vector<OpRecord> records;
+  std::map<std::string, size_t> by_path;
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     if (times[i].count == 0) continue;
     const Op& op = plan.ops[i];
-    auto [at, fresh] = by_path.try_emplace(op.path, Sum{&op});
-    if (fresh) order.push_back(op.path);
+    const auto [at, fresh] = by_path.try_emplace(op.path, records.size());
+    if (fresh) {
+      records.push_back({.path = op.path, .kind = name_of(op.kind), .lane = name_of(op.lane)});
+      if (op.part >= 0) records.back().part = {plan.parts[op.part].kind, plan.parts[op.part].path};
+    }
+    OpRecord& sum = records[at->second];
     const Work w = work(op, plan);
-    at->second.count += times[i].count;
-    at->second.seconds += times[i].seconds;
-    at->second.flops += w.flops * static_cast<double>(times[i].count);
-    at->second.bytes += w.bytes() * static_cast<double>(times[i].count);
-    if (op.lane == Lane::compute) attributed += times[i].seconds;
+    sum.count += times[i].count;
+    sum.seconds += times[i].seconds;
+    sum.flops += w.flops * static_cast<double>(times[i].count);
+    sum.bytes += w.bytes() * static_cast<double>(times[i].count);
   }
-  std::vector<OpRecord> ops;
-  for (const std::string& path : order) {
-    const Sum& sum = by_path.at(path);
-    OpRecord& o = ops.emplace_back(OpRecord{.path = path,
-                                            .kind = name_of(sum.op->kind),
-                                            .lane = name_of(sum.op->lane),
-                                            .count = sum.count,
-                                            .seconds = sum.seconds,
-                                            .flops = sum.flops,
-                                            .bytes = sum.bytes});
-    if (sum.op->part >= 0) o.part = {plan.parts[sum.op->part].kind, plan.parts[sum.op->part].path};
-  }
+  return records;
+}
+
+double seconds_in_compute_ops(const Plan& plan, const std::vector<OpTime>& times) {
+  double seconds = 0;
+  for (size_t i = 0; i < plan.ops.size(); ++i)
+    if (plan.ops[i].lane == Lane::compute) seconds += times[i].seconds;
+  return seconds;
+}
+
+}  // namespace
+
+EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
+                         const std::vector<OpTime>& routine_times, std::vector<double> step_seconds,
+                         double timed_seconds) {
   std::vector<RoutineRecord> routines;
   for (size_t i = 0; i < routine_times.size(); ++i)
     if (const OpTime& t = routine_times[i]; t.count > 0)
@@ -82,11 +83,12 @@ EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vecto
                 .samples_per_s = step_s > 0 ? static_cast<double>(spec.train.global_batch) / step_s : 0,
                 .peak_rss_bytes = peak_resident_bytes(),
                 .file_rss_bytes = file_resident_bytes(),
-                .ops = std::move(ops)};
+                .ops = op_records(plan, times)};
   if (!routines.empty()) end.routines = std::move(routines);
   // Ops include waits for collectives. A GPU times ops only while traced.
   if (timed_seconds > 0 || none)
-    end.unattributed_share = timed_seconds > 0 ? 1 - attributed / timed_seconds : 0.0;
+    end.unattributed_share =
+        timed_seconds > 0 ? 1 - seconds_in_compute_ops(plan, times) / timed_seconds : 0.0;
   return end;
 }
 

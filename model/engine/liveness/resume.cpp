@@ -1,6 +1,7 @@
 #include "model/engine/liveness/resume.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "model/base/error.h"
 
@@ -10,61 +11,64 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A key that is not listed must be equal: the safe default for new keys.
+// Keys of sections that may change. A key that is not listed must be equal: the safe default for new keys.
+constexpr const char* kDataKeys[] = {
+    "train", "valid", "means", "stds", "workers", "prefetch", "limit_valid_samples"};
+constexpr const char* kTrainKeys[] = {"steps",
+                                      "loss",
+                                      "loss_weights",
+                                      "latitude_weights",
+                                      "variable_weights",
+                                      "level_weights",
+                                      "loss_weighting",
+                                      "surface_weight",
+                                      "upper_weight",
+                                      "data_weight",
+                                      "intensity",
+                                      "huber_delta",
+                                      "lr",
+                                      "momentum",
+                                      "beta1",
+                                      "beta2",
+                                      "adam_eps",
+                                      "weight_decay",
+                                      "no_decay",
+                                      "lr_factors",
+                                      "ema_valid",
+                                      "lr_schedule",
+                                      "lr_gamma",
+                                      "lr_step_size",
+                                      "lr_patience",
+                                      "lr_threshold",
+                                      "lr_cooldown",
+                                      "lr_min",
+                                      "warmup",
+                                      "lr_scaling",
+                                      "lr_base_batch",
+                                      "grad_clip",
+                                      "initial_loss_scale",
+                                      "min_loss_scale",
+                                      "loss_scale_window",
+                                      "log_every",
+                                      "valid_every",
+                                      "checkpoint_every",
+                                      "checkpoint_keep",
+                                      "checkpoint_best",
+                                      "early_stopping_patience",
+                                      "jacobian_samples",
+                                      "jacobian_window",
+                                      "jacobian_tolerance",
+                                      "min_steps",
+                                      "init_from"};
+
+template <size_t n>
+bool is_among(const char* const (&names)[n], const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
 bool may_change(const std::string& section, const std::string& name) {
   if (section == "layout" || section == "policy" || section == "run") return true;
-  static const std::vector<std::string> data = {
-      "train", "valid", "means", "stds", "workers", "prefetch", "limit_valid_samples"};
-  static const std::vector<std::string> train = {"steps",
-                                                 "loss",
-                                                 "loss_weights",
-                                                 "latitude_weights",
-                                                 "variable_weights",
-                                                 "level_weights",
-                                                 "loss_weighting",
-                                                 "surface_weight",
-                                                 "upper_weight",
-                                                 "data_weight",
-                                                 "intensity",
-                                                 "huber_delta",
-                                                 "lr",
-                                                 "momentum",
-                                                 "beta1",
-                                                 "beta2",
-                                                 "adam_eps",
-                                                 "weight_decay",
-                                                 "no_decay",
-                                                 "lr_factors",
-                                                 "ema_valid",
-                                                 "lr_schedule",
-                                                 "lr_gamma",
-                                                 "lr_step_size",
-                                                 "lr_patience",
-                                                 "lr_threshold",
-                                                 "lr_cooldown",
-                                                 "lr_min",
-                                                 "warmup",
-                                                 "lr_scaling",
-                                                 "lr_base_batch",
-                                                 "grad_clip",
-                                                 "initial_loss_scale",
-                                                 "min_loss_scale",
-                                                 "loss_scale_window",
-                                                 "log_every",
-                                                 "valid_every",
-                                                 "checkpoint_every",
-                                                 "checkpoint_keep",
-                                                 "checkpoint_best",
-                                                 "early_stopping_patience",
-                                                 "jacobian_samples",
-                                                 "jacobian_window",
-                                                 "jacobian_tolerance",
-                                                 "min_steps",
-                                                 "init_from"};
-  const auto in = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  return (section == "data" && in(data)) || (section == "train" && in(train));
+  return section == "data" ? is_among(kDataKeys, name) : section == "train" && is_among(kTrainKeys, name);
 }
 
 std::string why_not(const std::string& section) {

@@ -73,10 +73,8 @@ void Watchdog::leave() {
 
 void Watchdog::watch() {
   StopSignals::receive_here();
-  const double period_s = timeout_s_ / 10;
-  const auto tick = std::chrono::duration<double>(std::min(0.1, period_s / 4));
-  auto last = Clock::now(), posted = last;
-  bool under_way = false;
+  const auto tick = std::chrono::duration<double>(std::min(0.1, timeout_s_ / 40));
+  auto last = posted_ = Clock::now();
   for (;;) {
     {
       std::unique_lock lock(mutex_);
@@ -86,34 +84,40 @@ void Watchdog::watch() {
     }
     const auto now = Clock::now();
     // If this process itself was stopped or starved, that time is unknown and does not count.
-    if (seconds_between(last, now) > std::max(0.5, timeout_s_ / 4)) moved_ = posted = now;
+    if (seconds_between(last, now) > std::max(0.5, timeout_s_ / 4)) moved_ = posted_ = now;
     last = now;
     look(now);
     look_for_signals(now);
-    bool due = false;
-    {
-      const std::lock_guard lock(mutex_);
-      due = urgent() || seconds_between(posted, now) >= period_s;
-    }
-    if (!under_way && due) {
-      beat_.post(mine(now));
-      posted = now;
-      under_way = true;
-    }
-    if (!under_way) continue;
-    // A launcher that ends the run after a rank's death has signalled this rank, and will not wait long.
-    const bool launcher_ends_it =
-        signalled_at_ && StopSignals::pressing() && seconds_between(*signalled_at_, now) < 10;
-    if (beat_.test()) {
-      under_way = false;
-      if (heed(beat_.all(), now)) return;
-    } else if (seconds_between(posted, now) > timeout_s_ + (rank_ == 0 ? 0 : 1) &&  // rank 0 reports first
-               !launcher_ends_it) {
-      if (reports_.hang)
-        reports_.hang(doing() + "; a rank no longer answers: it is stopped, or its host is gone");
-      return;
-    }
+    if (!beat(now)) return;
   }
+}
+
+// One heartbeat after the other.
+bool Watchdog::beat(Clock::time_point now) {
+  bool due = false;
+  {
+    const std::lock_guard lock(mutex_);
+    due = urgent() || seconds_between(posted_, now) >= timeout_s_ / 10;
+  }
+  if (!under_way_ && due) {
+    beat_.post(mine(now));
+    posted_ = now;
+    under_way_ = true;
+  }
+  if (!under_way_) return true;
+  if (beat_.test()) {
+    under_way_ = false;
+    return !heed(beat_.all(), now);
+  }
+  // A launcher that ends the run after a rank's death has signalled this rank, and will not wait long.
+  const bool launcher_ends_it =
+      signalled_at_ && StopSignals::pressing() && seconds_between(*signalled_at_, now) < 10;
+  const bool late =
+      seconds_between(posted_, now) > timeout_s_ + (rank_ == 0 ? 0 : 1);  // rank 0 reports first
+  if (!late || launcher_ends_it) return true;
+  if (reports_.hang)
+    reports_.hang(doing() + "; a rank no longer answers: it is stopped, or its host is gone");
+  return false;
 }
 
 // Progress of this rank, and what it waits for.

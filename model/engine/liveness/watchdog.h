@@ -70,6 +70,7 @@ class Watchdog {
  private:
   using Clock = std::chrono::steady_clock;
   void watch();
+  bool beat(Clock::time_point now);  // false: all have left, or one no longer answers
   void look(Clock::time_point now);
   void look_for_signals(Clock::time_point now);
   Heartbeat::Values mine(Clock::time_point now);
@@ -88,7 +89,8 @@ class Watchdog {
 
   // used by the watching thread only
   int64_t seen_ = -1;
-  Clock::time_point moved_, reported_alive_;
+  Clock::time_point moved_, reported_alive_, posted_;
+  bool under_way_ = false;  // a heartbeat, since posted_
   int64_t moves_ = 0, moves_reported_ = 0;
   int notices_ = 0;
   std::optional<Clock::time_point> signalled_at_;

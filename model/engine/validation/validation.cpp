@@ -53,19 +53,28 @@ ValidRecord Validation::operator()(int64_t step) {
   const auto samples = static_cast<double>(data_.validation_samples());
   const auto whole = static_cast<double>(spec_.micro_batch() * spec_.layout.dp);
   for (double& x : sums) x /= samples / whole;
-  if (first && !persistence_.empty()) {
+  if (first) average_baselines(samples);
+  record_.seconds = static_cast<double>(now_ns() - t0) * 1e-9;
+  fill_records(sums);
+  return record_;
+}
+
+// From sums of this rank's samples to means over all ranks.
+void Validation::average_baselines(double samples) {
+  if (!persistence_.empty()) {
     persistence_ = mpi_.sum_of(persistence_);
     for (double& x : persistence_) x /= samples;
   }
-  if (first && !frequency_.empty()) {
-    const std::vector<double> all = mpi_.sum_of(frequency_);
-    most_frequent_ = *std::max_element(all.begin(), all.end()) / samples;
-  }
-  const auto errors = sums.begin() + errors_of(plan_).first;
-  record_.loss = sums[0];
-  record_.seconds = static_cast<double>(now_ns() - t0) * 1e-9;
+  if (frequency_.empty()) return;
+  const std::vector<double> all = mpi_.sum_of(frequency_);
+  most_frequent_ = *std::max_element(all.begin(), all.end()) / samples;
+}
+
+void Validation::fill_records(const std::vector<double>& means) {
+  const auto errors = means.begin() + errors_of(plan_).first;
+  record_.loss = means[0];
   record_.persistence_rmse = persistence_;
-  last_ = {.step = step, .loss = sums[0], .baseline_accuracy = most_frequent_};
+  last_ = {.step = record_.step, .loss = means[0], .baseline_accuracy = most_frequent_};
   if (!persistence_.empty()) last_->persistence_rmse = persistence_[0];
   if (of_classes(plan_)) {
     record_.accuracy = last_->accuracy = *errors;
@@ -74,7 +83,6 @@ ValidRecord Validation::operator()(int64_t step) {
     (of_fields(plan_) ? record_.rmse : record_.mae).assign(errors, errors + errors_of(plan_).count);
     (of_fields(plan_) ? last_->rmse : last_->mae) = *errors;
   }
-  return record_;
 }
 
 void Validation::compute(std::vector<double>& sums) {

@@ -50,6 +50,8 @@ class Validation {
  private:
   void read(const BatchPlaces& to, bool first, int64_t padding);
   void compute(std::vector<double>& sums);
+  void average_baselines(double samples);
+  void fill_records(const std::vector<double>& means);
   std::optional<JacobianRecord> jacobian();
   void add_persistence(int64_t samples, const Batch& batch);
   const RunSpec& spec_;
