@@ -15,7 +15,7 @@ namespace isobar {
 
 /// The loss is scaled, and steps whose gradients overflow are skipped.
 inline bool scales_loss(const RunSpec& spec) {
-  return spec.policy.amp == "fp16";
+  return spec.policy.amp == Amp::fp16;
 }
 
 class PlanMemory {

@@ -11,7 +11,7 @@ class EarlyStopping : public RunObserver {
   explicit EarlyStopping(const Observed& o) : run_(o.run), train_(o.run.spec.train), progress_(o.progress) {}
 
   void on_valid(const ValidRecord& record, Validation&) override {
-    const bool watched = train_.lr_schedule == "plateau" || may_stop_early(train_) || train_.checkpoint_best;
+    const bool watched = train_.lr_schedule == LrSchedule::plateau || may_stop_early(train_) || train_.checkpoint_best;
     if (record.step > 0 && watched) observe(record);
   }
   void on_end(EndRecord&) override {
@@ -29,7 +29,7 @@ class EarlyStopping : public RunObserver {
     char* end = nullptr;
     const double loss = std::strtod(seen.c_str(), &end);
     const double norm = std::strtod(end, nullptr);
-    if (train_.lr_schedule == "plateau") progress_.plateau.observe(train_, loss);
+    if (train_.lr_schedule == LrSchedule::plateau) progress_.plateau.observe(train_, loss);
     if (progress_.early.observe(train_, record.step, loss,
                                 train_.jacobian_samples > 0 ? std::optional(norm) : std::nullopt))
       progress_.best_step = record.step;
