@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "model/base/rng.h"
+#include "model/plan/op_table.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 namespace {
@@ -19,7 +25,7 @@ constexpr Values kLargest{.mean = 3, .spread = 0.3f},
     kExponentials{.mean = 2, .spread = 0.3f, .positive = true};
 constexpr Values kSquaredNorm{.mean = 1, .spread = 0};
 constexpr Values kCounts{.below = 2, .whole = true};  // mask: 0 or 1
-constexpr Values kScalarsHere{.mean = NAN};           // stands for the step's scalars in the tables below
+constexpr Values kScalarsHere{.mean = NAN};           // stands for the step's scalars
 
 // Scores of standard normal queries and keys are standard normal, so the mean of exp(score) is e^(1/2).
 Values log_sum(const Op& op) {
@@ -31,73 +37,30 @@ Values class_of(const Op& op) {
   return {.below = std::max<int64_t>(1, op.a.n), .whole = true};
 }
 
-// Values by operand in the order of op.h; operands beyond the list get values by their buffer.
-struct Table {
-  std::vector<Values> reads, writes;
-};
-
-Table table_of(const Op& op) {
-  switch (op.kind) {
-    case OpKind::attention:
-      return {{kActivation, kActivation, kActivation}, {}};
-    case OpKind::attention_backward:
-      return {{kActivation, kActivation, kActivation, kActivation, log_sum(op), kGradient}, {}};
-    case OpKind::attention_merge:
-      return {{kActivation, log_sum(op)}, {kActivation, log_sum(op)}};
-    case OpKind::residual_norm:
-      return {{kActivation, kActivation, kGain, kWeight}, {}};
-    case OpKind::residual_norm_backward:
-      return {{kActivation, kMean, kInverseDeviation, kGain, kGradient}, {}};
-    case OpKind::residual_add:
-      return {{kActivation, kActivation}, {}};
-    case OpKind::roll:
-      return {{kActivation, kActivation, kActivation}, {}};
-    case OpKind::unroll:
-      return {{kGradient}, {}};
-    case OpKind::norm_residual:
-      return {{kActivation, kActivation, kGain, kWeight}, {}};
-    case OpKind::norm_residual_backward:
-      return {{kActivation, kMean, kInverseDeviation, kGain, kGradient}, {}};
-    case OpKind::activation:
-      return {{kActivation}, {}};
-    case OpKind::activation_backward:
-      return {{kActivation, kGradient}, {}};
-    case OpKind::column_sum:
-    case OpKind::period_sum:
-    case OpKind::squared_sum:
-      return {{kGradient}, {}};
-    case OpKind::loss_sums:
-      return {{kActivation, kActivation, kCounts}, {}};
-    case OpKind::loss:
-      return {{kSum, kScalarsHere}, {kZero}};
-    case OpKind::cross_entropy_max:
-      return {{kActivation}, {}};
-    case OpKind::cross_entropy_sums:
-      return {{kActivation, class_of(op), kLargest}, {}};
-    case OpKind::cross_entropy:
-      return {{kActivation, class_of(op), kLargest, kExponentials, kScalarsHere}, {kZero, kZero}};
-    case OpKind::dropout:
-      return {{kActivation, kScalarsHere}, {}};
-    case OpKind::dropout_backward:
-      return {{kGradient, kZero, kScalarsHere}, {}};
-    case OpKind::loss_backward:
-      return {{kActivation, kActivation, kSum, kScalarsHere, kCounts}, {}};
-    case OpKind::loss_scale:
-      return {{kSquaredNorm, kScalarsHere}, {kSquaredNorm, kScalarsHere}};
-    case OpKind::adam:
-      return {{kGradient, kScalarsHere, kSquaredNorm}, {kWeight, kGradient, kSecondMoment, kWeight}};
-    case OpKind::average:
-      return {{kWeight, kScalarsHere}, {kWeight}};
-    case OpKind::swap:
-      return {{kWeight, kWeight}, {kWeight, kWeight}};
-    case OpKind::sgd:
-      return {{kGradient, kScalarsHere, kSquaredNorm}, {kWeight, kGradient, kWeight}};
-    default:
-      return {};
-  }
+// Values that an operand's name in the op table stands for, in every kind that has it; none: its buffer says
+std::optional<Values> by_name(const Op& op, std::string_view name) {
+  if (name == "lse") return log_sum(op);
+  if (name == "labels") return class_of(op);
+  if (name == "sums") return op.kind == OpKind::cross_entropy ? kExponentials : kSum;
+  if (name == "v") return op.kind == OpKind::adam ? kSecondMoment : kActivation;
+  if (name == "mask") return op.kind == OpKind::dropout_backward ? kZero : kCounts;
+  if (name.starts_with('d') && name != "dropped") return kGradient;
+  for (const auto& [names, values] : std::initializer_list<std::pair<std::string_view, Values>>{
+           {" q k o u residual pred target logits prediction before forcing ", kActivation},
+           {" gamma ", kGain},
+           {" beta param param16 average ", kWeight},
+           {" grad m momentum ", kGradient},
+           {" mean ", kMean},
+           {" rstd ", kInverseDeviation},
+           {" largest ", kLargest},
+           {" norm2 ", kSquaredNorm},
+           {" metrics ", kZero},
+           {" scalars ", kScalarsHere}})
+    if (names.find(" " + std::string(name) + " ") != std::string_view::npos) return values;
+  return std::nullopt;
 }
 
-// Values by buffer kind, for ops without a table: products, casts, copies, transfers
+// Values by buffer kind, of operands whose name says nothing: of products, casts, copies, transfers
 Values by_buffer(const Buffer& b, const Plan& plan) {
   switch (b.kind) {
     case BufferKind::params:
@@ -117,8 +80,9 @@ Values by_buffer(const Buffer& b, const Plan& plan) {
 
 // Range of an integer index: rows of the table that is looked up, else the op's columns (classes)
 int64_t index_range(const Op& op) {
-  if (op.kind == OpKind::embedding) return op.reads[1].count / op.a.n;
-  if (op.kind == OpKind::embedding_backward) return op.writes[0].count / op.a.n;
+  if (op.kind == OpKind::embedding) return in<OpKind::embedding>(op, "table").count / op.a.n;
+  if (op.kind == OpKind::embedding_backward)
+    return out<OpKind::embedding_backward>(op, "dtable").count / op.a.n;
   return std::max<int64_t>(1, op.a.n);
 }
 
@@ -152,15 +116,15 @@ void fill_as(const Values& v, int64_t count, uint64_t stream, void* to, const Co
 }  // namespace
 
 std::vector<Operand> operands_of(const Op& op, const Plan& plan) {
-  const Table table = table_of(op);
   std::vector<Operand> operands;
-  const auto add = [&](const std::vector<View>& views, const std::vector<Values>& listed) {
+  const auto add = [&](const std::vector<View>& views, std::span<const Role> roles) {
     for (size_t i = 0; i < views.size(); ++i) {
       const View& view = views[i];
       if (!view || (op.workspace && &view == &op.writes.back())) continue;
       const Buffer& b = plan.buffers[view.buffer];
       if (b.kind == BufferKind::constants) continue;  // filled by Backend::load_constants
-      Values values = i < listed.size() ? listed[i] : by_buffer(b, plan);
+      Values values =
+          (i < roles.size() ? by_name(op, roles[i].name) : std::nullopt).value_or(by_buffer(b, plan));
       const bool scalars = std::isnan(values.mean);
       if (b.dtype == DType::i32) values = {.below = index_range(op)};
       // f16 gradients come from a scaled loss, which keeps them normal numbers
@@ -168,8 +132,8 @@ std::vector<Operand> operands_of(const Op& op, const Plan& plan) {
       operands.push_back({view, values, scalars});
     }
   };
-  add(op.writes, table.writes);
-  add(op.reads, table.reads);
+  add(op.writes, writes_of(op.kind));
+  add(op.reads, reads_of(op.kind));
   return operands;
 }
 

@@ -51,6 +51,7 @@ class Backend {
     if (!plan_.constants.empty()) drop_host_copies();
   }
 
+  const Plan& plan() const { return plan_; }
   /// Addresses of an op's writes in a slot; null if absent.
   std::vector<std::byte*> places(const Op& op, int32_t slot) const {
     std::vector<std::byte*> out;

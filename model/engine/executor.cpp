@@ -6,6 +6,7 @@
 
 #include "model/base/denormals.h"
 #include "model/base/spec.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 namespace {
@@ -233,8 +234,8 @@ void Executor::launch(const Instr& instr) {
 Requests Executor::post(const Instr& instr) {
   const OwnWork own(own_work_);
   const Op& op = plan_.ops[instr.op];
-  const View in = op.reads.empty() ? View{} : op.reads[0];
-  const View out = op.writes.empty() ? View{} : op.writes[0];
+  const View& in = transfer_source(op);
+  const View& out = transfer_target(op);
   return comm_->post(op, in ? backend_.at(in, instr.slot) : nullptr, {in.count, out.count},
                      out ? backend_.at(out, instr.slot) : nullptr,
                      plan_.buffers[(in ? in : out).buffer].dtype);

@@ -13,6 +13,7 @@
 #include "model/nets/build.h"
 #include "model/nets/points.h"
 #include "model/nets/regional_gnn.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 namespace {
@@ -51,6 +52,11 @@ const Op& loss_of(const Plan& plan, const RunSpec& spec) {
   return *at;
 }
 
+const View& prediction_of(const Op& loss) {
+  return loss.kind == OpKind::loss_sums ? in<OpKind::loss_sums>(loss, "pred")
+                                        : in<OpKind::cross_entropy>(loss, "logits");
+}
+
 // Patch layout of the prediction; logits have no positions
 Attrs patches_of_prediction(const Op& loss) {
   if (loss.kind == OpKind::loss_sums) return loss.a;
@@ -68,7 +74,7 @@ float number_at(const std::byte* p, DType t, int64_t i) {
 Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
     : spec_(alone(spec, batch)),
       plan_(build_plan(spec_, 0, cpu_workspace(threads))),
-      predicted_(loss_of(plan_, spec_).reads[0]),
+      predicted_(prediction_of(loss_of(plan_, spec_))),
       patches_(patches_of_prediction(loss_of(plan_, spec_))),
       eval_(in_order(plan_, link(plan_, plan_.eval, true), {predicted_, plan_.metrics})),
       predict_(in_order(plan_, needed_for(plan_, eval_.program, {predicted_}), {predicted_})),

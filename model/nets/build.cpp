@@ -11,6 +11,7 @@
 #include "model/nets/step.h"
 #include "model/plan/layout.h"
 #include "model/plan/link.h"
+#include "model/plan/operands.h"
 #include "model/plan/work.h"
 
 namespace isobar {
@@ -20,7 +21,7 @@ namespace {
 // net reads.
 int64_t replay_bytes(const RunSpec& spec, const Plan& plan) {
   const bool reads = plan.replayed && std::any_of(plan.ops.begin(), plan.ops.end(), [&](const Op& op) {
-                       return op.kind == OpKind::fetch && op.writes.at(0);  // the input comes first
+                       return op.kind == OpKind::fetch && out<OpKind::fetch>(op, "input");
                      });
   return reads ? spec.train.replay_capacity * spec.history() * plan.replayed.count * size_of(DType::f32) : 0;
 }

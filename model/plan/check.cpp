@@ -8,6 +8,7 @@
 
 #include "model/plan/link.h"
 #include "model/plan/op_table.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 namespace {
@@ -59,8 +60,7 @@ Call call_of(const Plan& plan, const Op& op) {
   const auto place = std::find(group.ranks.begin(), group.ranks.end(), plan.rank) - group.ranks.begin();
   const int ranks = static_cast<int>(group.ranks.size());
   if (place == ranks) refuse("uses a group that its rank is not in");
-  const View& whole =
-      op.kind == OpKind::all_gather || op.kind == OpKind::recv ? op.writes.at(0) : op.reads.at(0);
+  const View& whole = whole_of(op);
   Call call{op.kind, plan.buffers[whole.buffer].dtype, whole.count, {}, op.path};
   switch (op.kind) {
     case OpKind::send:
@@ -72,7 +72,8 @@ Call call_of(const Plan& plan, const Op& op) {
     case OpKind::all_gather:
     case OpKind::reduce_scatter: {
       call.parts = parts_of(op, whole.count, ranks);
-      const View& part = op.kind == OpKind::all_gather ? op.reads.at(0) : op.writes.at(0);
+      const View& part = op.kind == OpKind::all_gather ? in<OpKind::all_gather>(op, "part")
+                                                       : out<OpKind::reduce_scatter>(op, "part");
       if (part.count != call.parts[place]) refuse("has a part of another size than its group says");
       if (plan.buffers[part.buffer].dtype != call.dtype) refuse("has a part of another type than the whole");
       int64_t begin = whole.offset;
@@ -84,28 +85,29 @@ Call call_of(const Plan& plan, const Op& op) {
     }
     case OpKind::all_to_all:
     case OpKind::exchange: {
-      const View& out = op.writes.at(0);
-      if (plan.buffers[out.buffer].dtype != call.dtype) refuse("writes another type than it reads");
-      if (out.buffer == whole.buffer && out.offset < whole.offset + whole.count &&
-          whole.offset < out.offset + out.count)
+      const View& received = out<OpKind::all_to_all, OpKind::exchange>(op, "y");
+      if (plan.buffers[received.buffer].dtype != call.dtype) refuse("writes another type than it reads");
+      if (received.buffer == whole.buffer && received.offset < whole.offset + whole.count &&
+          whole.offset < received.offset + received.count)
         refuse("overwrites what it still sends");
       call.place = static_cast<size_t>(place);
       if (op.kind == OpKind::all_to_all) {
         call.send = send_parts(op, whole.count, ranks);
-        call.receive = receive_parts(op, out.count, ranks);
+        call.receive = receive_parts(op, received.count, ranks);
       } else {
-        if (op.a.send != std::vector<int64_t>{whole.count} || op.a.receive != std::vector<int64_t>{out.count})
+        if (op.a.send != std::vector<int64_t>{whole.count} ||
+            op.a.receive != std::vector<int64_t>{received.count})
           refuse("has operands of other sizes than it says");
         call.send.assign(ranks, 0);
         call.receive.assign(ranks, 0);
         call.send[(place + 1) % ranks] = whole.count;
-        call.receive[(place + ranks - 1) % ranks] = out.count;
+        call.receive[(place + ranks - 1) % ranks] = received.count;
       }
       call.count = 0;  // the whole differs from rank to rank
       break;
     }
     default:
-      if (const View& v = op.writes.at(0);
+      if (const View& v = out<OpKind::all_reduce, OpKind::broadcast>(op, "x");
           v.buffer != whole.buffer || v.offset != whole.offset || v.count != whole.count)
         refuse("works in place, and writes another view than it reads");
   }

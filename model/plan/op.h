@@ -1,7 +1,7 @@
 // One op = one library call or kernel launch of one rank: the vocabulary of a plan's four readers (plan.h).
 //
 // An op names the operands it reads and writes as views into buffers; absent optional operands are View{}.
-// The order of operands and all else known of a kind is its row in op_table.cpp. `Attrs` holds the sizes;
+// The order of operands and all else known of a kind is its row in op_kind.h. `Attrs` holds the sizes;
 // fields that a kind does not use are 0.
 #pragma once
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "model/base/activation.h"
 #include "model/base/dtype.h"
+#include "model/plan/op_kind.h"
 
 namespace isobar {
 
@@ -29,63 +30,6 @@ enum class Lane : uint8_t {
 };
 constexpr int kLanes = 10;
 
-enum class OpKind : uint8_t {
-  // Each has a row in op_table.cpp, in the same order: operands, work, price, back ends
-  fetch,  // reads the batch
-  patch_gather,
-  gemm,
-  attention,
-  attention_backward,
-  attention_merge,  // ring: merges o and lse (f32)
-  residual_norm,    // LayerNorm of x + residual, where x is the result before
-  residual_norm_backward,
-  residual_add,
-  norm_residual,  // LayerNorm of a result, which is then added to a stream
-  norm_residual_backward,
-  gather,       // rows of tables by constant indices, summed
-  segment_sum,  // of adjacent rows, or of rows in a constant order
-  activation,
-  activation_backward,
-  column_sum,
-  period_sum,  // of positions that repeat
-  roll,        // roll-out: a step's prediction, as patches that the next step reads
-  unroll,      // the newest channels of patches, in the prediction's layout
-  loss_sums,
-  loss,
-  loss_backward,
-  zero,
-  cast,  // accumulate: adds
-  copy,  // strided, same type
-  squared_sum,
-  loss_scale,
-  adam,
-  sgd,
-  average,  // moving average of a parameter
-  swap,     // exchanges two buffers
-  rms_norm,
-  rms_norm_backward,
-  swiglu,  // u holds gate and up
-  swiglu_backward,
-  rotary,  // queries and keys, in place
-  rotary_backward,
-  dropout,  // in place; only training steps drop
-  dropout_backward,
-  softmax,
-  softmax_backward,
-  embedding,
-  embedding_backward,
-  cross_entropy_max,   // largest logit of each row
-  cross_entropy_sums,  // of each row
-  cross_entropy,       // the gradient, which may overwrite the logits, and the scores
-  all_reduce,          // in place, sum
-  broadcast,           // from the group's first rank
-  all_gather,          // parts in group order
-  reduce_scatter,      // parts in group order, sum
-  all_to_all,          // parts in group order
-  exchange,            // to the group's next rank, from its previous one
-  send,                // group: sender, receiver
-  recv,                // group: sender, receiver
-};
 const char* name_of(OpKind k);
 const char* name_of(Lane l);
 bool is_collective(OpKind k);  // runs over the network; includes sends and receives

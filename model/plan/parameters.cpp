@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "model/plan/operands.h"
 #include "model/plan/parameter_groups.h"
 
 namespace isobar {
@@ -202,13 +203,16 @@ void Parameters::drop_unread_gathers() {
     const auto brings = [&](const Op& op) {
       return op.lane == lane && (op.kind == OpKind::all_gather || op.kind == OpKind::copy);
     };
+    const auto brought = [](const Op& op) {
+      return op.kind == OpKind::copy ? out<OpKind::copy>(op, "y") : out<OpKind::all_gather>(op, "x");
+    };
     if (std::none_of(begin, ops.end(), brings)) continue;
     std::vector<bool> read(b_.plan.buffers.size());
     for (auto op = begin; op != ops.end(); ++op)
       for (const View& v : op->reads)
         if (v) read[v.buffer] = true;
     ops.erase(std::remove_if(begin, ops.end(),
-                             [&](const Op& op) { return brings(op) && !read[op.writes[0].buffer]; }),
+                             [&](const Op& op) { return brings(op) && !read[brought(op).buffer]; }),
               ops.end());
   }
 }

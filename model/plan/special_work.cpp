@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "model/plan/link.h"
+#include "model/plan/operands.h"
+#include "model/plan/work.h"
 
 namespace isobar::special {
 namespace {
@@ -26,7 +28,8 @@ void attention_of(const Op& op, const Plan& plan, double products, bool forward,
             static_cast<double>(a.tk) * static_cast<double>(a.d) * (a.causal ? 0.5 : 1.0);
   w.vector_flops = w.flops / (products * 2.0 * static_cast<double>(a.d));
   // q, k and v are strided views; the workspace stays in cache
-  const double size = element(op.writes[0], plan);
+  const View& result = forward ? out<OpKind::attention>(op, "o") : out<OpKind::attention_backward>(op, "dq");
+  const double size = element(result, plan);
   const double q = size * static_cast<double>(a.batch * a.tq * a.heads * a.d);
   const double kv = size * static_cast<double>(2 * a.batch * a.tk * a.kv_heads * a.d);
   const double lse = 4.0 * static_cast<double>(a.batch * a.heads * a.tq);
@@ -41,11 +44,11 @@ void gemm(const Op& op, const Plan& plan, Work& w) {
   w.flops = 2.0 * static_cast<double>(std::max<int64_t>(1, a.batch)) * static_cast<double>(a.m) *
             static_cast<double>(a.n) * static_cast<double>(a.k);
   if (a.batch > 0) {  // operands are strided views
-    const double size = element(op.writes[0], plan);
+    const double size = element(out<OpKind::gemm>(op, "C"), plan);
     w.bytes_read = size * static_cast<double>(a.batch * a.k * (a.m + a.n));
     w.bytes_written = size * static_cast<double>(a.batch * a.m * a.n);
   }
-  added_if_accumulating(op, plan, w);
+  if (a.accumulate) w.bytes_read += bytes_of(out<OpKind::gemm>(op, "C"), plan);
 }
 
 void attention(const Op& op, const Plan& plan, Work& w) {
@@ -59,47 +62,57 @@ void attention_backward(const Op& op, const Plan& plan, Work& w) {
 void attention_merge(const Op& op, const Plan& plan, Work& w) {
   const Attrs& a = op.a;  // the few weights per row and head are ignored
   w.vector_flops = 3 * static_cast<double>(a.batch * a.tq * a.heads * a.d);
-  if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan) + bytes_of(op.writes[1], plan);
+  constexpr OpKind kMerge = OpKind::attention_merge;
+  if (!a.first) w.bytes_read += bytes_of(out<kMerge>(op, "o"), plan) + bytes_of(out<kMerge>(op, "lse"), plan);
 }
 
 void added_unless_first(const Op& op, const Plan& plan, Work& w) {
-  if (!op.a.first) w.bytes_read += bytes_of(op.writes[0], plan);
+  if (!op.a.first)
+    w.bytes_read += bytes_of(out<OpKind::residual_norm_backward, OpKind::rms_norm_backward>(op, "dx"), plan);
 }
 
-void added_if_accumulating(const Op& op, const Plan& plan, Work& w) {
-  if (op.a.accumulate) w.bytes_read += bytes_of(op.writes[0], plan);
+void cast(const Op& op, const Plan& plan, Work& w) {
+  if (op.a.accumulate) w.bytes_read += bytes_of(out<OpKind::cast>(op, "y"), plan);
 }
 
 void adam(const Op& op, const Plan& plan, Work& w) {  // parameter and both moments
-  for (int i = 0; i < 3; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
+  for (const View* v :
+       {&out<OpKind::adam>(op, "param"), &out<OpKind::adam>(op, "m"), &out<OpKind::adam>(op, "v")})
+    w.bytes_read += bytes_of(*v, plan);
 }
 
 void sgd(const Op& op, const Plan& plan, Work& w) {  // parameter and momentum
-  for (int i = 0; i < 2; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
+  for (const View* v : {&out<OpKind::sgd>(op, "param"), &out<OpKind::sgd>(op, "momentum")})
+    w.bytes_read += bytes_of(*v, plan);
 }
 
 void average(const Op& op, const Plan& plan, Work& w) {
-  w.bytes_read += bytes_of(op.writes[0], plan);
+  w.bytes_read += bytes_of(out<OpKind::average>(op, "average"), plan);
 }
 
 void rotary(const Op& op, const Plan& plan, Work& w) {  // in place
-  w.bytes_read = w.bytes_written = static_cast<double>(op.a.m * op.a.n) * element(op.writes[0], plan);
+  const View& x =
+      op.kind == OpKind::rotary ? out<OpKind::rotary>(op, "qk") : out<OpKind::rotary_backward>(op, "dqk");
+  w.bytes_read = w.bytes_written = static_cast<double>(op.a.m * op.a.n) * element(x, plan);
 }
 
 void copy(const Op& op, const Plan& plan, Work& w) {
   const Attrs& a = op.a;
-  w.bytes_read = w.bytes_written =
-      static_cast<double>(a.extent[0] * a.extent[1] * a.extent[2] * a.n) * element(op.writes[0], plan);
+  w.bytes_read = w.bytes_written = static_cast<double>(a.extent[0] * a.extent[1] * a.extent[2] * a.n) *
+                                   element(out<OpKind::copy>(op, "y"), plan);
 }
 
 void embedding(const Op& op, const Plan& plan, Work& w) {  // of the table only the rows that are looked up
-  w.bytes_read = static_cast<double>(op.a.m) * 4 + bytes_of(op.writes[0], plan) * (op.reads[2] ? 2 : 1);
+  w.bytes_read = static_cast<double>(op.a.m) * 4 + bytes_of(out<OpKind::embedding>(op, "x"), plan) *
+                                                       (in<OpKind::embedding>(op, "positions") ? 2 : 1);
 }
 
 void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // adds to gradients in place
-  const int tables = (op.writes[0] ? 1 : 0) + (op.writes[1] ? 1 : 0);
+  constexpr OpKind kBackward = OpKind::embedding_backward;
+  const int tables = (out<kBackward>(op, "dtable") ? 1 : 0) + (out<kBackward>(op, "dpositions") ? 1 : 0);
   const double added = 4 * static_cast<double>(op.a.m) * static_cast<double>(op.a.n) * tables;
-  w.bytes_read = bytes_of(op.reads[0], plan) + bytes_of(op.reads[1], plan) + added;
+  w.bytes_read =
+      bytes_of(in<kBackward>(op, "tokens"), plan) + bytes_of(in<kBackward>(op, "dx"), plan) + added;
   w.bytes_written = added;
 }
 
@@ -107,52 +120,52 @@ void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // adds to g
 void gather(const Op& op, const Plan& plan, Work& w) {
   const double rows = static_cast<double>(op.a.m) * static_cast<double>(op.a.n);
   int tables = 0;
-  for (const size_t table : {1u, 3u})
-    if (table < op.reads.size() && op.reads[table]) {
-      w.bytes_read += rows * element(op.reads[table], plan) - bytes_of(op.reads[table], plan);
+  for (const View* table : {&in<OpKind::gather>(op, "table"), &in<OpKind::gather>(op, "table2")})
+    if (*table) {
+      w.bytes_read += rows * element(*table, plan) - bytes_of(*table, plan);
       ++tables;
     }
-  w.vector_flops = rows * (tables - 1 + (op.reads[0] ? 1 : 0));
+  w.vector_flops = rows * (tables - 1 + (in<OpKind::gather>(op, "base") ? 1 : 0));
 }
 
 void all_reduce(const Op& op, const Plan& plan, Work& w) {
   const double n = ranks_of(op, plan);
-  w.wire_bytes = 2 * (n - 1) / n * bytes_of(op.reads[0], plan);
+  w.wire_bytes = 2 * (n - 1) / n * bytes_of(whole_of(op), plan);
   w.messages = 2 * (n - 1);
-  w.vector_flops = (n - 1) / n * static_cast<double>(op.reads[0].count);
+  w.vector_flops = (n - 1) / n * static_cast<double>(whole_of(op).count);
 }
 
 void broadcast(const Op& op, const Plan& plan, Work& w) {
   const double n = ranks_of(op, plan);
-  w.wire_bytes = n > 1 ? bytes_of(op.reads[0], plan) : 0;
+  w.wire_bytes = n > 1 ? bytes_of(whole_of(op), plan) : 0;
   w.messages = std::ceil(std::log2(n));
 }
 
 void all_gather(const Op& op, const Plan& plan, Work& w) {
   const double n = ranks_of(op, plan);
-  w.wire_bytes = (n - 1) / n * bytes_of(op.writes[0], plan);
+  w.wire_bytes = (n - 1) / n * bytes_of(whole_of(op), plan);
   w.messages = n - 1;
 }
 
 void reduce_scatter(const Op& op, const Plan& plan, Work& w) {
   const double n = ranks_of(op, plan);
-  w.wire_bytes = (n - 1) / n * bytes_of(op.reads[0], plan);
-  w.vector_flops = (n - 1) / n * static_cast<double>(op.reads[0].count);
+  w.wire_bytes = (n - 1) / n * bytes_of(whole_of(op), plan);
+  w.vector_flops = (n - 1) / n * static_cast<double>(whole_of(op).count);
   w.messages = n - 1;
 }
 
 void all_to_all(const Op& op, const Plan& plan, Work& w) {  // data that stays on this rank is no traffic
   const auto& ranks = plan.groups[op.a.group].ranks;
   const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
-  const auto parts = send_parts(op, op.reads[0].count, static_cast<int>(ranks.size()));
-  View leaving = op.reads[0];
+  const auto parts = send_parts(op, whole_of(op).count, static_cast<int>(ranks.size()));
+  View leaving = whole_of(op);
   leaving.count -= parts.at(place);
   w.wire_bytes = bytes_of(leaving, plan);
   w.messages = static_cast<double>(ranks.size()) - 1;
 }
 
 void sent(const Op& op, const Plan& plan, Work& w) {
-  w.wire_bytes = bytes_of(op.reads[0], plan);
+  w.wire_bytes = bytes_of(whole_of(op), plan);
   w.messages = 1;
 }
 

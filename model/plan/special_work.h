@@ -1,7 +1,11 @@
-// Work of ops that do not simply read and write each operand once (op_table.h: `special`). Each function
+// Work of ops that do not simply read and write each operand once (op_kind.h: `special`). Each function
 // corrects that default.
 #pragma once
-#include "model/plan/work.h"
+namespace isobar {
+struct Op;
+struct Plan;
+struct Work;
+}  // namespace isobar
 
 namespace isobar::special {
 
@@ -11,7 +15,7 @@ using Correct = void(const Op&, const Plan&, Work&);
 // causal halves them
 Correct gemm, attention, attention_backward, attention_merge;
 // Operands updated in place, or added to, are read too
-Correct added_unless_first, added_if_accumulating, adam, sgd, average;
+Correct added_unless_first, cast, adam, sgd, average;
 // Strided views and tables: the elements touched, not the span
 Correct rotary, copy, embedding, embedding_backward, gather;
 // Network: ring algorithms, with nccl-tests' busbw factors

@@ -1,6 +1,7 @@
 #include "model/plan/work.h"
 
 #include "model/plan/op_table.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 
@@ -27,7 +28,7 @@ Work work(const Op& op, const Plan& plan) {
   Work w;
   for (const View& v : op.reads) w.bytes_read += bytes_of(v, plan);
   for (const View& v : op.writes) w.bytes_written += bytes_of(v, plan);
-  if (op.workspace) w.bytes_written -= bytes_of(op.writes.back(), plan);  // it stays in cache
+  w.bytes_written -= bytes_of(workspace_of(op), plan);  // it stays in cache
   w.vector_flops = row.vector_flops * static_cast<double>(op.a.m) * static_cast<double>(op.a.n);
   if (row.special) row.special(op, plan, w);
   return w;

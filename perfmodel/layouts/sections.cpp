@@ -13,6 +13,7 @@
 #include "model/nets/build.h"
 #include "model/nets/graph_cut.h"
 #include "model/nets/parts.h"
+#include "model/plan/operands.h"
 #include "perfmodel/layouts/stage_kinds.h"
 #include "perfmodel/step/shapes.h"
 
@@ -143,11 +144,12 @@ double operands(const Plan& plan, const Priced& priced, int32_t part, double tp)
   std::set<int32_t> gathered, counted;
   double bytes = 0;
   for (const Op& op : plan.ops) {
-    if (op.kind == OpKind::all_gather) gathered.insert(op.writes[0].buffer);
+    if (op.kind == OpKind::all_gather) gathered.insert(out<OpKind::all_gather>(op, "x").buffer);
     if (!op.weight_gradient || priced(op.part) != part) continue;
-    const Buffer& dy = plan.buffers[op.reads[0].buffer];
-    if (dy.kind == BufferKind::saved || !counted.insert(op.reads[0].buffer).second) continue;
-    bytes += static_cast<double>(dy.bytes()) / (gathered.contains(op.reads[0].buffer) ? tp : 1);
+    const int32_t at = in<OpKind::gemm>(op, "A").buffer;
+    const Buffer& dy = plan.buffers[at];
+    if (dy.kind == BufferKind::saved || !counted.insert(at).second) continue;
+    bytes += static_cast<double>(dy.bytes()) / (gathered.contains(at) ? tp : 1);
   }
   return bytes;
 }

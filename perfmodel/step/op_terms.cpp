@@ -8,6 +8,7 @@
 
 #include "model/base/team.h"
 #include "model/plan/op_table.h"
+#include "model/plan/operands.h"
 #include "perfmodel/step/shapes.h"
 
 namespace isobar {
@@ -196,8 +197,7 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
   s.group.ranks = static_cast<double>(g.ranks.size());
   s.group.per_host = static_cast<double>(
       std::count_if(g.ranks.begin(), g.ranks.end(), [&](int r) { return r / where.ranks_on_host == host; }));
-  const View& whole =
-      op.kind == OpKind::all_gather || op.kind == OpKind::recv ? op.writes.at(0) : op.reads.at(0);
+  const View& whole = whole_of(op);
   s.bytes = op.kind == OpKind::all_to_all
                 ? s.work.wire_bytes
                 : static_cast<double>(whole.count * size_of(plan.buffers[whole.buffer].dtype));
@@ -257,8 +257,8 @@ Counts count_op(const Op& op, const Plan& plan, double cache_share, const Condit
   const int64_t ranks_on_host = where.ranks_on_host;
   Work w = work(op, plan);
   // A receive occupies its rank's lane for the transfer, though the sender counts the bytes.
-  if (op.kind == OpKind::recv)
-    w.wire_bytes = static_cast<double>(op.writes[0].count * size_of(plan.buffers[op.writes[0].buffer].dtype));
+  if (const View& x = whole_of(op); op.kind == OpKind::recv)
+    w.wire_bytes = static_cast<double>(x.count * size_of(plan.buffers[x.buffer].dtype));
   Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share, where.threads);
   if (!is_collective(op.kind)) {
     if (const double factor = shape_factor(op, where); factor != 1)

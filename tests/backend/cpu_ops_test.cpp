@@ -23,6 +23,14 @@ TEST_P(CpuOp, IsItsReferenceInAllTypes) {
   }
 }
 
+TEST(CpuOps, AreThoseThatTheRowsClaim) {
+  for (int k = 0; k < kOpKinds; ++k) {
+    const OpInfo& op = info_of(static_cast<OpKind>(k));
+    const bool claimed = (op.backends & kCpu) && op.price != PriceClass::transfer;  // transfers: model/comm
+    EXPECT_EQ(cpu_ops()[op.kind] != nullptr, claimed) << op.name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backend, CpuOp, ::testing::ValuesIn(kinds_of(kCpu)),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 

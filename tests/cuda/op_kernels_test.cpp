@@ -28,6 +28,14 @@ TEST_P(CudaOp, IsItsReferenceInAllTypes) {
   }
 }
 
+TEST(CudaOps, AreThoseThatTheRowsClaim) {
+  for (int k = 0; k < kOpKinds; ++k) {
+    const OpInfo& op = info_of(static_cast<OpKind>(k));
+    const bool claimed = (op.backends & kCuda) && op.price != PriceClass::transfer;  // transfers: model/comm
+    EXPECT_EQ(cuda_ops()[op.kind] != nullptr, claimed) << op.name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backend, CudaOp, ::testing::ValuesIn(isobar::testing::kinds_of(kCuda)),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 

@@ -1,4 +1,4 @@
-// The rows of op_table.cpp: names, operands and back ends of every kind.
+// The rows of op_kind.h: names, operands and back ends of every kind.
 #include "model/plan/op_table.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST(OpTable, AWorkspaceComesBesides) {
   EXPECT_EQ(refusal(op), "(accepted)");
 }
 
-// Kernels read operands by position, so every op of every kind of plan must match its row.
+// Names stand for positions, so every op of every kind of plan must match its row.
 TEST(OpTable, HoldsForWhatNetsEmit) {
   std::set<OpKind> seen;
   for (const char* model : {"vit-tiny", "gpt3-175b", "llama3-8b"}) {

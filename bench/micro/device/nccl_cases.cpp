@@ -9,6 +9,7 @@
 #include "model/comm/nccl/nccl_comm.h"
 #include "model/plan/builder.h"
 #include "model/plan/link.h"
+#include "model/plan/operands.h"
 #include "model/plan/work.h"
 
 namespace isobar {
@@ -64,7 +65,7 @@ void register_nccl_cases(const Mpi& mpi) {
                       const cudaStream_t stream = streams[Lane::dp];
                       cuda::fill_noise(arena.bytes(), arena.data(), stream);
                       const Op& op = t.plan.ops.at(0);
-                      const View &in = op.reads.at(0), &out = op.writes.at(0);
+                      const View &in = transfer_source(op), &out = transfer_target(op);
                       const auto launch = [&] {
                         nccl.launch(op, arena.data() + address(t.plan, in, 0).first, in.count,
                                     arena.data() + address(t.plan, out, 0).first, out.count, DType::f32,

@@ -97,7 +97,7 @@ Ceilings ceilings(const TimedStep& step, DType t) {
   Ceilings c{product_rate({512, 512, 512, false, true, t, t, t, false, false}), copy_rate(), {}};
   for (const Op* op : step.distinct())
     if (op->kind == OpKind::gemm)
-      c.of_name[step.name(*op)] = product_rate(CpuBackend::gemm_of(*op, step.plan));
+      c.of_name[step.name(*op)] = product_rate(cpu::gemm_of(*op, step.plan));
   return c;
 }
 

@@ -2,6 +2,8 @@
 // attention_backward.h.
 #include <vector>
 
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -129,4 +131,60 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
   each_share(threads, [&](int t) { add_shared_dq(args, s, ends, threads, t, base, stride); });
 }
 
+// ---- ops ----
+
+Attention attention_of(const Attrs& a, DType act) {
+  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,    a.scale,
+          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, a.each};
+}
+
+namespace {
+
+// The workspace depends on the number of threads, which may have changed since planning.
+template <OpKind K>
+void check_workspace(const CpuCall<K>& c) {
+  const int threads = omp_get_max_threads();
+  const int64_t planned = c.view_out("workspace").count * static_cast<int64_t>(sizeof(float));
+  const int64_t needed = cpu_workspace(threads)(c.op);
+  if (planned < needed)
+    throw std::logic_error(c.op.path + ": its workspace is planned for fewer threads than the " +
+                           std::to_string(threads) + " of OpenMP (" + std::to_string(planned) + " of " +
+                           std::to_string(needed) +
+                           " bytes); call omp_set_num_threads with what was planned");
+}
+
+void run_attention(const CpuCall<OpKind::attention>& c) {
+  check_workspace(c);
+  attention_forward(attention_of(c.a, c.type_in("q")), c.in("q"), c.in("k"), c.in("v"), c.out("o"),
+                    c.out("lse"), c.out("workspace"));
+}
+
+void run_attention_backward(const CpuCall<OpKind::attention_backward>& c) {
+  check_workspace(c);
+  attention_backward(attention_of(c.a, c.type_in("q")), c.in("q"), c.in("k"), c.in("v"), c.in("o"),
+                     c.in("lse"), c.in("do"), c.out("dq"), c.out("dk"), c.out("dv"), c.a.ld_q, c.a.ld_kv,
+                     c.out("workspace"));
+}
+
+}  // namespace
+
+CpuRows attention_ops() {
+  static constexpr CpuRow kRows[] = {row<run_attention>, row<run_attention_backward>};
+  return kRows;
+}
+
 }  // namespace isobar::cpu
+
+namespace isobar {
+
+Workspace cpu_workspace(int threads) {
+  return [threads](const Op& op) -> int64_t {
+    if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return 0;
+    // Buffers are not declared yet when a plan asks, so this covers the wider type.
+    const bool backward = op.kind == OpKind::attention_backward;
+    return std::max(cpu::attention_workspace(cpu::attention_of(op.a, DType::f32), backward, threads),
+                    cpu::attention_workspace(cpu::attention_of(op.a, DType::bf16), backward, threads));
+  };
+}
+
+}  // namespace isobar

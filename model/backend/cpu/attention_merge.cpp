@@ -1,6 +1,7 @@
 // Merges attention over two sets of keys: softmax weights scale by exp(lse of the part - lse of both).
 #include <cmath>
 
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -50,6 +51,22 @@ void attention_merge(const Attention& a, bool first, const void* o, const float*
     merge(a, first, static_cast<const f16*>(o), lse, o_sum, lse_sum);
   else
     merge(a, first, static_cast<const bf16*>(o), lse, o_sum, lse_sum);
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_attention_merge(const CpuCall<OpKind::attention_merge>& c) {
+  attention_merge(attention_of(c.a, c.type_in("o")), c.a.first, c.in("o"), c.in("lse"), c.out("o"),
+                  c.out("lse"));
+}
+
+}  // namespace
+
+CpuRows attention_merge_ops() {
+  static constexpr CpuRow kRows[] = {row<run_attention_merge>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

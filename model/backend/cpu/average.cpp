@@ -1,6 +1,7 @@
 // The moving average of weights, and its exchange with them.
 #include <algorithm>
 
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -18,6 +19,27 @@ void swap(int64_t n, float* x, float* y) {
     const Range r = share(n, t, threads, 64);
     std::swap_ranges(x + r.begin, x + r.end, y + r.begin);
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_average(const CpuCall<OpKind::average>& c) {
+  const float* const scalars = c.in("scalars");
+  if (scalars[kUnscale] == 0) return;
+  average(c.a.n, c.a.rate, c.in("param"), c.out("average"));
+}
+
+void run_swap(const CpuCall<OpKind::swap>& c) {
+  swap(c.a.n, c.out("x"), c.out("y"));
+}
+
+}  // namespace
+
+CpuRows average_ops() {
+  static constexpr CpuRow kRows[] = {row<run_average>, row<run_swap>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

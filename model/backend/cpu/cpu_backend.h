@@ -1,11 +1,11 @@
-// Ops on the CPU: each is one kernel of kernels.h; a run of small layers also is.
+// Ops on the CPU: each is one function of cpu_ops.h; a run of small layers is one kernel.
 #pragma once
 #include <map>
 #include <string>
 #include <vector>
 
 #include "model/backend/backend.h"
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/row_runs.h"
 #include "model/base/spec.h"
 
@@ -22,11 +22,15 @@ class CpuBackend : public Backend {
   void launch(const Op& op, int32_t micro, int32_t slot) override;
   void launch(const Program& program, const RowRun& run);
   const char* name() const override { return "cpu"; }
-  static cpu::Gemm gemm_of(const Op& op, const Plan& plan);
 
- private:
+  // ---- for the functions of ops (cpu_ops.h) ----
+  const TrainSpec& train() const { return train_; }
   /// `mask`: null if the op has none
   cpu::Loss loss_of(const Attrs& image, bool masked, const float* mask);
+  void fetch(const Op& op, int32_t micro, int32_t slot) { Backend::fetch(op, micro, places(op, slot)); }
+
+ private:
+  const OpFunctions<CpuLaunch>& ops_ = cpu_ops();
   const TrainSpec train_;
   const std::vector<float> loss_weights_, above_, intense_;  // by channel
   std::map<int64_t, std::vector<double>> rows_;              // row weights by image height: base/latitude.h

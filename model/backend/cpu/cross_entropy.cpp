@@ -2,6 +2,7 @@
 // are added in order, in double, so the result does not depend on the number of threads.
 #include <cmath>
 
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/widen.h"
 
@@ -110,6 +111,42 @@ void softmax(int64_t rows, int64_t cols, const float* logits, float* weights) {
     for (int64_t j = r * cols; j < (r + 1) * cols; ++j)
       weights[j] = static_cast<float>(static_cast<double>(std::exp(logits[j] - largest)) / sum);
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+template <OpKind K>
+Classes classes_of(const CpuCall<K>& c, DType labels = DType::f32) {
+  return {c.a.m, c.a.n, c.type_in("logits"), labels, c.a.column0};
+}
+
+void run_cross_entropy_max(const CpuCall<OpKind::cross_entropy_max>& c) {
+  cross_entropy_max(classes_of(c), c.in("logits"), c.out("largest"));
+}
+
+void run_cross_entropy_sums(const CpuCall<OpKind::cross_entropy_sums>& c) {
+  cross_entropy_sums(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
+                     c.out("sums"));
+}
+
+void run_cross_entropy(const CpuCall<OpKind::cross_entropy>& c) {
+  const float* const scalars = c.in("scalars");
+  const bool scaled = c.type_in("logits") == DType::f16;  // fp16's loss is
+  const float slope = scaled ? c.a.scale * (scalars ? scalars[kLossScale] : 0.0f) : c.a.scale;
+  float* const metrics = c.out("metrics");
+  cross_entropy(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
+                c.in("sums"), c.a.scale, slope, padding_of(scalars), c.out("dlogits"), metrics,
+                c.view_out("metrics").count > 1 ? metrics + 1 : nullptr);
+}
+
+}  // namespace
+
+CpuRows class_ops() {
+  static constexpr CpuRow kRows[] = {row<run_cross_entropy_max>, row<run_cross_entropy_sums>,
+                                     row<run_cross_entropy>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

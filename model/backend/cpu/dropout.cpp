@@ -1,4 +1,6 @@
 // Dropout without a stored mask: the backward pass draws it again.
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/widen.h"
 
@@ -51,6 +53,40 @@ void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void*
       });
     }
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+// With loss scaling kStep counts the steps before this one until the step's end.
+int64_t steps_begun(DType act) {
+  return act == DType::f16 ? 1 : 0;
+}
+
+template <OpKind K>
+void run_dropout(const CpuCall<K>& c, const View& stored_mask, DType act, Address x) {
+  if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
+  const float* const scalars = c.in("scalars");
+  if (!scalars || scalars[kTraining] == 0) return;
+  const DropoutDraw draw{static_cast<uint64_t>(c.backend.train().seed), static_cast<uint64_t>(c.a.stream),
+                         c.a.rate, static_cast<int64_t>(scalars[kStep]) + steps_begun(act)};
+  dropout(draw, (c.micro * c.a.period + c.a.row0) * c.a.n, c.a.m * c.a.n, act, x, c.a.each);
+}
+
+void run_dropout_forward(const CpuCall<OpKind::dropout>& c) {
+  run_dropout(c, c.view_out("mask"), c.type_in("x"), c.out("x"));
+}
+
+void run_dropout_backward(const CpuCall<OpKind::dropout_backward>& c) {
+  run_dropout(c, c.view_in("mask"), c.type_in("dx"), c.out("dx"));
+}
+
+}  // namespace
+
+CpuRows dropout_ops() {
+  static constexpr CpuRow kRows[] = {row<run_dropout_forward>, row<run_dropout_backward>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

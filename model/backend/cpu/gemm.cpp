@@ -11,6 +11,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -311,6 +312,39 @@ int64_t gemm_workspace(const Gemm& g) {
   const int threads = threads_by_rows(g);
   part.m = (g.m + threads - 1) / threads;
   return threads * static_cast<int64_t>(describe(part).scratchpad_desc().get_size());
+}
+
+// ---- ops ----
+
+Gemm gemm_of(const Op& op, const Plan& plan) {
+  constexpr OpKind kGemm = OpKind::gemm;
+  const Attrs& a = op.a;
+  const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
+  return {a.m,
+          a.n,
+          a.k,
+          a.trans_a,
+          a.trans_b,
+          type(in<kGemm>(op, "A")),
+          type(in<kGemm>(op, "B")),
+          type(out<kGemm>(op, "C")),
+          static_cast<bool>(in<kGemm>(op, "bias")),
+          a.accumulate,
+          a.tf32,
+          a.scale == 0 ? 1.0f : a.scale};
+}
+
+namespace {
+
+void run_gemm(const CpuCall<OpKind::gemm>& c) {
+  gemm(gemm_of(c.op, c.memory().plan()), c.in("A"), c.in("B"), c.in("bias"), c.out("C"));
+}
+
+}  // namespace
+
+CpuRows gemm_ops() {
+  static constexpr CpuRow kRows[] = {row<run_gemm>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

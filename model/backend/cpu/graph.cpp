@@ -1,5 +1,6 @@
-// Graph networks: gathers by constant indices, sums over segments (one thread each, in row order, so the
-// number of threads does not matter), and the norm of messages.
+// Graph networks: gathers by constant indices and sums over segments (one thread each, in row order, so the
+// number of threads does not matter).
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -22,15 +23,29 @@ void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, con
   });
 }
 
-void norm_residual(const ResidualNorm& p, const void* x, const float* residual, const float* gamma,
-                   const float* beta, void* h, float* y, float* mean, float* rstd) {
-  const auto kernel = kernels().norm_residual[of(p.act)];
-  const int64_t stride = (p.cols + 15) / 16 * 16;
-  float* rows = scratch(threads_for(p.rows * p.cols) * stride);
-  parallel(p.rows * p.cols, [&](int t, int threads) {
-    const Range r = share(p.rows, t, threads);
-    kernel(p, r.begin, r.end, x, residual, gamma, beta, h, y, mean, rstd, rows + t * stride);
-  });
+// ---- ops ----
+
+namespace {
+
+void run_gather(const CpuCall<OpKind::gather>& c) {
+  const DType act = c.type_in("table");
+  const auto rows = [&](const View& table) { return table.count / (c.a.batch * c.a.n); };
+  gather({c.a.batch, c.a.m / c.a.batch, c.a.n, rows(c.view_in("table")), rows(c.view_in("table2")), act,
+          c.in("base") ? c.type_in("base") : act},
+         c.in("base"), c.in("table"), c.in("index"), c.in("table2"), c.in("index2"), c.out("y"));
+}
+
+void run_segment_sum(const CpuCall<OpKind::segment_sum>& c) {
+  segment_sum(
+      {c.a.batch, c.a.m / c.a.batch, c.a.n, c.view_out("y").count / (c.a.batch * c.a.n), c.type_in("x")},
+      c.in("x"), c.in("offsets"), c.in("order"), c.out("y"));
+}
+
+}  // namespace
+
+CpuRows graph_ops() {
+  static constexpr CpuRow kRows[] = {row<run_gather>, row<run_segment_sum>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

@@ -18,10 +18,10 @@ std::string type_name(const Op& op, const Plan& plan) {
 
 std::string kernel_of(const Op& op, const Plan& plan) {
   if (is_collective(op.kind)) return "MPI";
-  if (op.kind == OpKind::gemm) return cpu::gemm_kernel(CpuBackend::gemm_of(op, plan));
+  if (op.kind == OpKind::gemm) return cpu::gemm_kernel(cpu::gemm_of(op, plan));
   const std::string own = std::string("own, ") + cpu::name_of(cpu::current_isa());
   if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return own;
-  const DType t = plan.buffers[op.reads[0].buffer].dtype;
+  const DType t = plan.buffers[in<OpKind::attention, OpKind::attention_backward>(op, "q").buffer].dtype;
   const bool native =
       t == DType::f32 ? !op.a.tf32 : t == DType::bf16 && cpu::current_isa() >= cpu::Isa::avx512_bf16;
   return own + (native ? "" : " on rounded operands");
@@ -32,7 +32,8 @@ std::string shape_of(const Op& op, const std::string& type) {
   std::ostringstream s;
   const Attrs& a = op.a;
   s << name_of(op.kind) << ' ' << type << ' ' << a.m << ' ' << a.n << ' ' << a.k << ' ' << a.trans_a
-    << a.trans_b << a.accumulate << ' ' << a.scale << ' ' << (op.reads.size() > 2 && op.reads[2]);
+    << a.trans_b << a.accumulate << ' ' << a.scale << ' '
+    << (op.kind == OpKind::gemm && in<OpKind::gemm>(op, "bias"));
   return s.str();
 }
 

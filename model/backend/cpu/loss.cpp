@@ -4,6 +4,8 @@
 // depend on the number of threads.
 #include <cmath>
 
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/segments.h"
@@ -293,6 +295,36 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
       fold(s, g, band, dpred);
     }
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_loss_sums(const CpuCall<OpKind::loss_sums>& c) {
+  loss_sums(patch_of(c.a, c.type_in("pred")), c.in("pred"), c.in("target"), c.out("sums"),
+            c.backend.loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")));
+}
+
+void run_loss(const CpuCall<OpKind::loss>& c) {  // metrics: loss, then one RMSE a channel
+  const bool masked = c.view_in("sums").count > c.a.batch * loss_sums_size(c.a.channels, false);
+  float* const metrics = c.out("metrics");
+  loss(patch_of(c.a, c.type_in("sums")), c.in("sums"), c.a.scale, metrics, metrics + 1,
+       c.backend.loss_of(c.a, masked, nullptr), padding_of(c.in("scalars")));
+}
+
+void run_loss_backward(const CpuCall<OpKind::loss_backward>& c) {
+  const float* const scalars = c.in("scalars");
+  loss_backward(patch_of(c.a, c.type_in("pred")), c.in("pred"), c.in("target"), c.in("sums"),
+                scalars ? c.a.scale * scalars[kLossScale] : c.a.scale, c.out("dpred"),
+                c.backend.loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")));
+}
+
+}  // namespace
+
+CpuRows loss_ops() {
+  static constexpr CpuRow kRows[] = {row<run_loss_sums>, row<run_loss>, row<run_loss_backward>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

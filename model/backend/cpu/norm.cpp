@@ -1,4 +1,5 @@
 // Residual add + layer norm: threads own rows; backward's three column sums are added in thread order.
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
@@ -49,10 +50,61 @@ void residual_norm_backward(const ResidualNorm& p, const float* x, const float* 
   norm_backward(p, false, x, mean, rstd, gamma, dh, dx, first, dy_act, dgamma, dbeta, dbias, accumulate);
 }
 
+void norm_residual(const ResidualNorm& p, const void* x, const float* residual, const float* gamma,
+                   const float* beta, void* h, float* y, float* mean, float* rstd) {
+  const auto kernel = kernels().norm_residual[of(p.act)];
+  const int64_t stride = (p.cols + 15) / 16 * 16;
+  float* rows = scratch(threads_for(p.rows * p.cols) * stride);
+  parallel(p.rows * p.cols, [&](int t, int threads) {
+    const Range r = share(p.rows, t, threads);
+    kernel(p, r.begin, r.end, x, residual, gamma, beta, h, y, mean, rstd, rows + t * stride);
+  });
+}
+
 void norm_residual_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
                             const float* gamma, const void* dh, void* dx, float* dgamma, float* dbeta,
                             float* dbias, bool accumulate) {
   norm_backward(p, true, x, mean, rstd, gamma, dh, dx, true, nullptr, dgamma, dbeta, dbias, accumulate);
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_residual_norm(const CpuCall<OpKind::residual_norm>& c) {
+  residual_norm_forward({c.a.m, c.a.n, c.a.eps, c.a.period, c.type_out("h"), c.a.row0}, c.in("residual"),
+                        c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"), c.out("mean"),
+                        c.out("rstd"));
+}
+
+void run_residual_norm_backward(const CpuCall<OpKind::residual_norm_backward>& c) {
+  residual_norm_backward({c.a.m, c.a.n, c.a.eps, 0, c.type_in("dh")}, c.in("x"), c.in("mean"), c.in("rstd"),
+                         c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"),
+                         c.out("dbeta"), c.out("dbias"), c.a.accumulate);
+}
+
+void run_residual_add(const CpuCall<OpKind::residual_add>& c) {
+  residual_add(c.a.m * c.a.n, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"));
+}
+
+void run_norm_residual(const CpuCall<OpKind::norm_residual>& c) {
+  norm_residual({c.a.m, c.a.n, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("residual"), c.in("gamma"),
+                c.in("beta"), c.out("h"), c.out("y"), c.out("mean"), c.out("rstd"));
+}
+
+void run_norm_residual_backward(const CpuCall<OpKind::norm_residual_backward>& c) {
+  norm_residual_backward({c.a.m, c.a.n, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("mean"), c.in("rstd"),
+                         c.in("gamma"), c.in("dh"), c.out("dx"), c.out("dgamma"), c.out("dbeta"),
+                         c.out("dbias"), c.a.accumulate);
+}
+
+}  // namespace
+
+CpuRows norm_ops() {
+  static constexpr CpuRow kRows[] = {row<run_residual_norm>, row<run_residual_norm_backward>,
+                                     row<run_residual_add>, row<run_norm_residual>,
+                                     row<run_norm_residual_backward>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

@@ -1,6 +1,7 @@
 // Elementwise passes, strided copies and column sums.
 #include <cstring>
 
+#include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/widen.h"
@@ -161,6 +162,65 @@ double squared_sum(int64_t n, const void* x, DType type) {
   double total = 0;
   for (int64_t i = 0; i < runs; ++i) total += partial[i];
   return total;
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_activation(const CpuCall<OpKind::activation>& c) {
+  activation_forward(c.a.activation, c.a.m * c.a.n, c.type_in("u"), c.in("u"), c.out("g"));
+}
+
+void run_activation_backward(const CpuCall<OpKind::activation_backward>& c) {
+  activation_backward(c.a.activation, c.a.m, c.a.n, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"),
+                      c.out("dbias"), c.a.accumulate);
+}
+
+void run_column_sum(const CpuCall<OpKind::column_sum>& c) {
+  column_sum(c.a.m, c.a.n, c.type_in("x"), c.in("x"), c.out("sum"), c.a.accumulate);
+}
+
+void run_period_sum(const CpuCall<OpKind::period_sum>& c) {
+  period_sum(c.a.m, c.a.n, c.a.period, c.a.row0, c.in("dx"), c.out("dpos"), c.a.accumulate);
+}
+
+void run_zero(const CpuCall<OpKind::zero>& c) {
+  std::memset(c.out("x"), 0, c.view_out("x").count * size_of(c.type_out("x")));
+}
+
+void run_cast(const CpuCall<OpKind::cast>& c) {
+  const auto run = c.a.accumulate ? cast_add : cast;
+  run(c.a.n, c.type_in("x"), c.type_out("y"), c.in("x"), c.out("y"));
+}
+
+void run_copy(const CpuCall<OpKind::copy>& c) {
+  if (c.op.lane != Lane::compute) {  // other lanes must not use the compute lane's threads
+    std::memcpy(c.out("y"), c.in("x"), c.view_in("x").count * size_of(c.type_in("x")));
+    return;
+  }
+  copy({{c.a.extent[0], c.a.extent[1], c.a.extent[2]},
+        {c.a.from[0], c.a.from[1], c.a.from[2]},
+        {c.a.to[0], c.a.to[1], c.a.to[2]},
+        c.a.n,
+        c.type_in("x")},
+       c.in("x"), c.out("y"));
+}
+
+void run_squared_sum(const CpuCall<OpKind::squared_sum>& c) {
+  float* const sum = c.out("sum");
+  const double before = c.a.accumulate ? static_cast<double>(*sum) : 0.0;
+  *sum = static_cast<float>(squared_sum(c.a.n, c.in("x"), c.type_in("x")) + before);
+}
+
+}  // namespace
+
+CpuRows pointwise_ops() {
+  static constexpr CpuRow kRows[] = {row<run_activation>, row<run_activation_backward>,
+                                     row<run_column_sum>, row<run_period_sum>,
+                                     row<run_zero>,       row<run_cast>,
+                                     row<run_copy>,       row<run_squared_sum>};
+  return kRows;
 }
 
 }  // namespace isobar::cpu

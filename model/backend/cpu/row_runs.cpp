@@ -4,9 +4,12 @@
 #include <map>
 
 #include "model/backend/cpu/kernels.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 namespace {
+
+constexpr OpKind kGemm = OpKind::gemm;
 
 bool same(const View& a, const View& b) {
   return a.buffer == b.buffer && a.offset == b.offset && a.count == b.count;
@@ -43,10 +46,18 @@ class RunFinder {
     return plan_.buffers[static_cast<size_t>(v.buffer)].dtype == DType::f32;
   }
 
+  // The first operand and the result of a product or an activation
+  static const View& operand(const Op& o) {
+    return o.kind == kGemm ? in<kGemm>(o, "A") : in<OpKind::activation>(o, "u");
+  }
+  static const View& result(const Op& o) {
+    return o.kind == kGemm ? out<kGemm>(o, "C") : out<OpKind::activation>(o, "g");
+  }
+
   bool is_layer(const Op& o) const {
     return o.kind == OpKind::gemm && o.a.batch == 0 && !o.a.trans_a && o.a.trans_b && !o.a.accumulate &&
-           !o.a.tf32 && !o.a.fp8 && o.reads[2] && is_f32(o.reads[0]) && is_f32(o.reads[1]) &&
-           is_f32(o.writes[0]) && cpu::takes_layer(o.a.m, o.a.n, o.a.k);
+           !o.a.tf32 && !o.a.fp8 && in<kGemm>(o, "bias") && is_f32(in<kGemm>(o, "A")) &&
+           is_f32(in<kGemm>(o, "B")) && is_f32(out<kGemm>(o, "C")) && cpu::takes_layer(o.a.m, o.a.n, o.a.k);
   }
 
   // True if the op at `end` is the only reader of its predecessor's result, and does not overwrite the run's
@@ -55,11 +66,10 @@ class RunFinder {
     const Instr &before = at(end - 1), &next = at(end);
     const Op &from = op(before), &to = op(next);
     const bool activates = to.kind == OpKind::activation && from.kind == OpKind::gemm &&
-                           to.a.m * to.a.n == from.writes[0].count && is_f32(to.writes[0]);
+                           to.a.m * to.a.n == result(from).count && is_f32(result(to));
     return next.slot == before.slot && next.invocation == before.invocation && next.lane == before.lane &&
-           (activates || (is_layer(to) && to.a.m == op(at(first)).a.m)) &&
-           same(to.reads[0], from.writes[0]) && readers_.at(to.reads[0].buffer) == 1 &&
-           apart(op(at(first)).reads[0], to.writes[0], next.slot);
+           (activates || (is_layer(to) && to.a.m == op(at(first)).a.m)) && same(operand(to), result(from)) &&
+           readers_.at(operand(to).buffer) == 1 && apart(operand(op(at(first))), result(to), next.slot);
   }
 
   bool apart(const View& a, const View& b, int32_t slot) const {

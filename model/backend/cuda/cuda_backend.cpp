@@ -42,12 +42,6 @@ Loss loss_from(const TrainSpec& t) {
   return l;
 }
 
-Patch patch_of(const Attrs& a, DType act) {
-  const int64_t tokens = tokens_of(a);
-  const int64_t rows = a.m > 0 ? a.m : a.batch * tokens - a.row0;
-  return {a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
-}
-
 }  // namespace
 
 CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& train, std::byte* host,
@@ -79,13 +73,13 @@ CudaBackend::~CudaBackend() = default;
 // ---- operands ----
 
 std::byte* CudaBackend::workspace(const Op& op, int32_t slot) const {
-  if (!op.workspace || !op.writes.back())
-    throw std::logic_error(op.path + ": the plan was made without the GPU's workspaces");
-  return at(op.writes.back(), slot);
+  return CudaLaunch::workspace_at(*this, op, slot);
 }
 
 Attention CudaBackend::attention_of(const Op& op) const {
-  return cuda::attention_of(op.a, plan_.buffers[op.reads[0].buffer].dtype, options_.deterministic);
+  constexpr OpKind kForward = OpKind::attention, kBackward = OpKind::attention_backward;
+  return cuda::attention_of(op.a, plan_.buffers[in<kForward, kBackward>(op, "q").buffer].dtype,
+                            options_.deterministic);
 }
 
 AttentionPath CudaBackend::path_of(const Attention& a, bool backward) const {
@@ -100,7 +94,7 @@ void CudaBackend::prepare_attention() {
     const bool backward = op.kind == OpKind::attention_backward;
     if (op.kind != OpKind::attention && !backward) continue;
     const Attention a = attention_of(op);
-    const int64_t bytes = op.writes.back().count * size_of(DType::f32);
+    const int64_t bytes = workspace_of(op).count * size_of(DType::f32);
     AttentionUse use{a, backward, path_of(a, backward), "", bytes};
     if (use.path == AttentionPath::cudnn) {
       if (!cudnn_) cudnn_.emplace();
@@ -130,195 +124,155 @@ size_t CudaBackend::index_of(const Op& op) const {
 }
 
 void CudaBackend::launch(const Op& op, int32_t micro, int32_t slot) {
-  const cudaStream_t stream = streams_[op.lane];
-  if (op.kind != OpKind::fetch) return launch_on(op, micro, slot, stream);
+  launch_on(op, micro, slot, streams_[op.lane]);
+}
+
+void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream) {
+  if (done_by_product(op, slot, stream)) return;
+  const auto run = ops_[op.kind];
+  if (!run) throw std::logic_error(op.path + ": the GPU backend does not run this kind");
+  run({*this, op, micro, slot, stream});
+}
+
+void CudaBackend::fetch_now(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream) {
   inputs_.reserve(1);
   fill(op, micro, 0);
   inputs_.copy(op, 0, places(op, slot), stream);
   inputs_.in_use(0, stream);
 }
 
-void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream) {
-  const Attrs& a = op.a;
-  const auto in = [&](size_t i) -> void* {
-    return i < op.reads.size() && op.reads[i] ? at(op.reads[i], slot) : nullptr;
-  };
-  const auto out = [&](size_t i) -> void* { return op.writes[i] ? at(op.writes[i], slot) : nullptr; };
-  const auto fin = [&](size_t i) { return static_cast<float*>(in(i)); };
-  const auto ints = [&](size_t i) { return static_cast<const int32_t*>(in(i)); };
-  const auto fout = [&](size_t i) { return static_cast<float*>(out(i)); };
-  const auto type = [&](const View& v) { return plan_.buffers[v.buffer].dtype; };
-  const auto scratch = [&] { return reinterpret_cast<float*>(workspace(op, slot)); };
-  const auto doubles = [&] { return reinterpret_cast<double*>(workspace(op, slot)); };
-  const auto classes = [&] {
-    const bool labelled = op.reads.size() > 1;
-    return Classes{a.m, a.n, type(op.reads[0]), labelled ? type(op.reads[1]) : DType::f32, a.column0};
-  };
-  switch (op.kind) {
-    case OpKind::patch_gather:
-      return patch_gather(patch_of(a, type(op.writes[0])), fin(0), out(0), stream);
-    case OpKind::roll:
-      return roll(patch_of(a, type(op.writes[0])), {a.n, a.history, type(op.reads[0])}, in(0), in(1), fin(2),
-                  out(0), stream);
-    case OpKind::unroll:
-      return unroll(patch_of(a, type(op.reads[0])), {a.n, a.history, type(op.writes[0])}, in(0), out(0),
-                    out(1), stream);
-    case OpKind::gemm:
-      return gemm(op, slot, stream);
-    case OpKind::attention:
-      return attention(op, slot, stream);
-    case OpKind::attention_backward:
-      return attention_backward(op, slot, stream);
-    case OpKind::attention_merge:
-      return attention_merge(attention_of(op), a.first, in(0), fin(1), fout(0), fout(1), stream);
-    case OpKind::residual_norm:
-      return residual_norm({a.m, a.n, a.eps, a.period, a.row0, type(op.writes[1])}, fin(0), in(1), fin(2),
-                           fin(3), fout(0), out(1), fout(2), fout(3), stream);
-    case OpKind::residual_norm_backward:
-      return residual_norm_backward({a.m, a.n, a.eps, 0, 0, type(op.reads[4])}, fin(0), fin(1), fin(2),
-                                    fin(3), in(4), fout(0), a.first, out(1), fout(2), fout(3), fout(4),
-                                    a.accumulate, scratch(), stream);
-    case OpKind::residual_add:
-      return residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0), stream);
-    case OpKind::norm_residual:
-      return norm_residual({a.m, a.n, a.eps, 0, 0, type(op.reads[0])}, in(0), fin(1), fin(2), fin(3), out(0),
-                           fout(1), fout(2), fout(3), stream);
-    case OpKind::norm_residual_backward:
-      return norm_residual_backward({a.m, a.n, a.eps, 0, 0, type(op.reads[0])}, in(0), fin(1), fin(2), fin(3),
-                                    in(4), out(0), fout(1), fout(2), fout(3), a.accumulate, scratch(),
-                                    stream);
-    case OpKind::gather: {
-      const DType act = type(op.reads[1]);
-      const auto rows = [&](size_t i) { return in(i) ? op.reads[i].count / (a.batch * a.n) : 0; };
-      return gather(
-          {a.batch, a.m / a.batch, a.n, rows(1), rows(3), act, op.reads[0] ? type(op.reads[0]) : act}, in(0),
-          in(1), ints(2), in(3), ints(4), out(0), stream);
-    }
-    case OpKind::segment_sum:
-      return segment_sum(
-          {a.batch, a.m / a.batch, a.n, op.writes[0].count / (a.batch * a.n), type(op.reads[0])}, in(0),
-          ints(1), ints(2), out(0), stream);
-    case OpKind::activation:
-      if (taken_in(op, Fused::gelu)) return;
-      return activation(a.activation, a.m * a.n, type(op.reads[0]), in(0), out(0), stream);
-    case OpKind::activation_backward:
-      if (!taken_in(op, Fused::gelu_gradient))
-        return activation_backward(a.activation, a.m, a.n, type(op.reads[0]), in(0), in(1), out(0), fout(1),
-                                   a.accumulate, scratch(), stream);
-      if (taken_in(op, Fused::bias_gradient) || !op.writes[1]) return;
-      return column_sum(a.m, a.n, type(op.writes[0]), out(0), fout(1), a.accumulate, scratch(), stream);
-    case OpKind::column_sum:
-      if (taken_in(op, Fused::bias_gradient)) return;
-      return column_sum(a.m, a.n, type(op.reads[0]), in(0), fout(0), a.accumulate, scratch(), stream);
-    case OpKind::period_sum:
-      return period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate, stream);
-    case OpKind::loss_sums:
-      return loss_sums(patch_of(a, type(op.reads[0])), in(0), fin(1), fout(0),
-                       loss_of(a, in(2) != nullptr, fin(2)), doubles(), stream);
-    case OpKind::loss:
-      return loss(patch_of(a, type(op.reads[0])), fin(0), a.scale, fin(1), fout(0),
-                  loss_of(a, op.reads[0].count > a.batch * loss_sums_size(a.channels, false), nullptr),
-                  stream);
-    case OpKind::loss_backward:
-      return loss_backward(patch_of(a, type(op.reads[0])), in(0), fin(1), fin(2), a.scale, fin(3), out(0),
-                           loss_of(a, in(4) != nullptr, fin(4)), stream);
-    case OpKind::cross_entropy_max:
-      return cross_entropy_max(classes(), in(0), fout(0), stream);
-    case OpKind::cross_entropy_sums:
-      return cross_entropy_sums(classes(), in(0), in(1), fin(2), fout(0), stream);
-    case OpKind::cross_entropy:
-      return cross_entropy(classes(), in(0), in(1), fin(2), fin(3), a.scale, fin(4), out(0), fout(1),
-                           op.writes[1].count > 1, scratch(), stream);
-    case OpKind::dropout:
-    case OpKind::dropout_backward: {
-      const bool forward = op.kind == OpKind::dropout;
-      const size_t scalars = forward ? 1 : 2;
-      if (forward ? op.writes[1] : op.reads[1]) break;  // no kernel here writes or reads a stored mask
-      if (!op.reads[scalars]) break;
-      const DropoutDraw draw{static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(a.stream), a.rate, 0};
-      return dropout(draw, fin(scalars), (micro * a.period + a.row0) * a.n, a.m * a.n, a.each,
-                     type(op.reads[0]), out(0), stream);
-    }
-    case OpKind::zero:
-      ISOBAR_CUDA(cudaMemsetAsync(
-          out(0), 0, static_cast<size_t>(op.writes[0].count * size_of(type(op.writes[0]))), stream));
-      return;
-    case OpKind::cast:
-      return cast(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0), a.accumulate, stream);
-    case OpKind::copy:
-      return copy({{a.extent[0], a.extent[1], a.extent[2]},
-                   {a.from[0], a.from[1], a.from[2]},
-                   {a.to[0], a.to[1], a.to[2]},
-                   a.n,
-                   size_of(type(op.reads[0]))},
-                  in(0), out(0), stream);
-    case OpKind::squared_sum:
-      return squared_sum(a.n, in(0), type(op.reads[0]), fout(0), a.accumulate, doubles(), stream);
-    case OpKind::loss_scale:
-      return loss_scale(static_cast<float>(train_.min_loss_scale), train_.loss_scale_window, fout(0), fout(1),
-                        stream);
-    case OpKind::adam:
-    case OpKind::sgd:
-      return optimizer(op, slot, stream);
-    case OpKind::average:
-      return average(a.n, a.rate, fin(0), fin(1), fout(0), stream);
-    case OpKind::swap:
-      return swap(a.n, fout(0), fout(1), stream);
-    default:  // fetch, collectives, and kernel_less()
-      break;
-  }
-  throw std::logic_error(op.path + ": the GPU backend does not run this kind");
+namespace {
+
+CudaBackend& backend_of(const CudaLaunch& c) {
+  return static_cast<CudaBackend&>(c.backend);
 }
 
-void CudaBackend::attention(const Op& op, int32_t slot, cudaStream_t stream) {
-  const Attention a = attention_of(op);
-  const auto in = [&](size_t i) { return at(op.reads[i], slot); };
-  std::byte* const o = at(op.writes[0], slot);
-  auto* const lse = reinterpret_cast<float*>(at(op.writes[1], slot));
-  switch (path_of(a, false)) {
+void run_fetch(const CudaCall<OpKind::fetch>& c) {
+  backend_of(c).fetch_now(c.op, c.micro, c.slot, c.stream);
+}
+
+void run_gemm(const CudaCall<OpKind::gemm>& c) {
+  backend_of(c).gemm(c.op, c.slot, c.stream);
+}
+
+void run_attention(const CudaCall<OpKind::attention>& c) {
+  CudaBackend& b = backend_of(c);
+  const Attention a = b.attention_of(c.op);
+  switch (b.path_of(a, false)) {
     case AttentionPath::cudnn:
-      return cudnn_->forward(a, in(0), in(1), in(2), o, lse, workspace(op, slot), stream);
+      return b.cudnn().forward(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.workspace(),
+                               c.stream);
     case AttentionPath::tensor_cores:
-      return attention_mma(a, in(0), in(1), in(2), o, lse, stream);
+      return attention_mma(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.stream);
     case AttentionPath::scalar:
-      return attention_simt(a, in(0), in(1), in(2), o, lse, stream);
+      return attention_simt(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.stream);
   }
 }
 
-void CudaBackend::attention_backward(const Op& op, int32_t slot, cudaStream_t stream) {
-  const Attention a = attention_of(op);
-  const auto in = [&](size_t i) { return at(op.reads[i], slot); };
-  const auto out = [&](size_t i) { return at(op.writes[i], slot); };
-  const auto* lse = reinterpret_cast<const float*>(in(4));
-  if (path_of(a, true) == AttentionPath::cudnn)
-    return cudnn_->backward(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
-                            workspace(op, slot), stream);
-  const auto own =
-      path_of(a, true) == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
-  own(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
-      reinterpret_cast<float*>(workspace(op, slot)), stream);
+void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
+  CudaBackend& b = backend_of(c);
+  const Attention a = b.attention_of(c.op);
+  const AttentionPath path = b.path_of(a, true);
+  if (path == AttentionPath::cudnn)
+    return b.cudnn().backward(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"),
+                              c.out("dq"), c.out("dk"), c.out("dv"), c.workspace(), c.stream);
+  const auto own = path == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
+  own(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"), c.out("dq"), c.out("dk"),
+      c.out("dv"), c.workspace(), c.stream);
 }
 
-void CudaBackend::optimizer(const Op& op, int32_t slot, cudaStream_t stream) {
-  const auto floats = [&](const View& v) { return v ? reinterpret_cast<float*>(at(v, slot)) : nullptr; };
-  const auto type = [&](const View& v) { return v ? plan_.buffers[v.buffer].dtype : DType::bf16; };
-  const auto clip = static_cast<float>(train_.grad_clip);
-  const void* grad = at(op.reads[0], slot);
-  const float *scalars = floats(op.reads[1]), *norm2 = floats(op.reads[2]);
-  Groups groups;
-  if (op.reads.size() > 3)
-    groups = {reinterpret_cast<const ParameterGroup*>(at(op.reads[3], slot)),
-              static_cast<int>(op.reads[3].count * size_of(DType::i32) / sizeof(ParameterGroup))};
-  if (op.kind == OpKind::sgd) {
-    const Sgd s{static_cast<float>(train_.momentum), static_cast<float>(train_.weight_decay), clip};
-    return sgd(s, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
-               floats(op.writes[2]), type(op.writes[2]), groups, stream);
-  }
-  const Adam a{static_cast<float>(train_.beta1),         static_cast<float>(train_.beta2),
-               static_cast<float>(train_.adam_eps),      static_cast<float>(train_.weight_decay),
-               train_.optimizer == OptimizerKind::adamw, clip};
-  adam(a, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
-       floats(op.writes[2]), floats(op.writes[3]), type(op.writes[3]), groups, stream);
+void run_attention_merge(const CudaCall<OpKind::attention_merge>& c) {
+  attention_merge(attention_of(c.a, c.type_in("o"), false), c.a.first, c.in("o"), c.in("lse"), c.out("o"),
+                  c.out("lse"), c.stream);
+}
+
+void run_loss_sums(const CudaCall<OpKind::loss_sums>& c) {
+  loss_sums(patch_of(c.a, c.type_in("pred")), c.in("pred"), c.in("target"), c.out("sums"),
+            backend_of(c).loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")), c.workspace(),
+            c.stream);
+}
+
+void run_loss(const CudaCall<OpKind::loss>& c) {
+  const bool masked = c.view_in("sums").count > c.a.batch * loss_sums_size(c.a.channels, false);
+  loss(patch_of(c.a, c.type_in("sums")), c.in("sums"), c.a.scale, c.in("scalars"), c.out("metrics"),
+       backend_of(c).loss_of(c.a, masked, nullptr), c.stream);
+}
+
+void run_loss_backward(const CudaCall<OpKind::loss_backward>& c) {
+  loss_backward(patch_of(c.a, c.type_in("pred")), c.in("pred"), c.in("target"), c.in("sums"), c.a.scale,
+                c.in("scalars"), c.out("dpred"),
+                backend_of(c).loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")), c.stream);
+}
+
+template <OpKind K>
+void run_dropout(const CudaCall<K>& c, const View& stored_mask, DType act, Address x) {
+  if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
+  if (!c.in("scalars")) return;
+  const DropoutDraw draw{static_cast<uint64_t>(backend_of(c).train().seed), static_cast<uint64_t>(c.a.stream),
+                         c.a.rate, 0};
+  dropout(draw, c.in("scalars"), (c.micro * c.a.period + c.a.row0) * c.a.n, c.a.m * c.a.n, c.a.each, act, x,
+          c.stream);
+}
+
+void run_dropout_forward(const CudaCall<OpKind::dropout>& c) {
+  run_dropout(c, c.view_out("mask"), c.type_in("x"), c.out("x"));
+}
+
+void run_dropout_backward(const CudaCall<OpKind::dropout_backward>& c) {
+  run_dropout(c, c.view_in("mask"), c.type_in("dx"), c.out("dx"));
+}
+
+void run_loss_scale(const CudaCall<OpKind::loss_scale>& c) {
+  const TrainSpec& t = backend_of(c).train();
+  loss_scale(static_cast<float>(t.min_loss_scale), t.loss_scale_window, c.out("norm2"), c.out("scalars"),
+             c.stream);
+}
+
+Groups groups_of(const View& words, const ParameterGroup* of) {
+  return {of, static_cast<int>(words.count * size_of(DType::i32) / sizeof(ParameterGroup))};
+}
+
+void run_sgd(const CudaCall<OpKind::sgd>& c) {
+  const TrainSpec& t = backend_of(c).train();
+  sgd({static_cast<float>(t.momentum), static_cast<float>(t.weight_decay), static_cast<float>(t.grad_clip)},
+      c.a.n, c.in("grad"), c.type_in("grad"), c.in("scalars"), c.in("norm2"), c.out("param"),
+      c.out("momentum"), c.out("param16"), c.type(c.view_out("param16"), DType::bf16),
+      groups_of(c.view_in("groups"), c.in("groups")), c.stream);
+}
+
+void run_adam(const CudaCall<OpKind::adam>& c) {
+  const TrainSpec& t = backend_of(c).train();
+  adam({static_cast<float>(t.beta1), static_cast<float>(t.beta2), static_cast<float>(t.adam_eps),
+        static_cast<float>(t.weight_decay), t.optimizer == OptimizerKind::adamw, static_cast<float>(t.grad_clip)},
+       c.a.n, c.in("grad"), c.type_in("grad"), c.in("scalars"), c.in("norm2"), c.out("param"), c.out("m"),
+       c.out("v"), c.out("param16"), c.type(c.view_out("param16"), DType::bf16),
+       groups_of(c.view_in("groups"), c.in("groups")), c.stream);
+}
+
+CudaRows library_ops() {
+  static constexpr CudaRow kRows[] = {row<run_fetch>,
+                                      row<run_gemm>,
+                                      row<run_attention>,
+                                      row<run_attention_backward>,
+                                      row<run_attention_merge>,
+                                      row<run_loss_sums>,
+                                      row<run_loss>,
+                                      row<run_loss_backward>,
+                                      row<run_dropout_forward>,
+                                      row<run_dropout_backward>,
+                                      row<run_loss_scale>,
+                                      row<run_sgd>,
+                                      row<run_adam>};
+  return kRows;
+}
+
+}  // namespace
+
+const OpFunctions<CudaLaunch>& cuda_ops() {
+  static const OpFunctions<CudaLaunch> all = {library_ops(),   class_ops(),     column_ops(),
+                                              graph_ops(),     image_ops(),     norm_ops(),
+                                              optimizer_ops(), pointwise_ops(), roll_ops()};
+  return all;
 }
 
 // ---- host copies ----

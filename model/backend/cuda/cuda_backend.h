@@ -14,6 +14,7 @@
 
 #include "model/backend/backend.h"
 #include "model/backend/cuda/inputs.h"
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/libraries/fusion.h"
 #include "model/backend/cuda/libraries/gemm.h"
@@ -21,6 +22,9 @@
 #include "model/base/spec.h"
 
 namespace isobar::cuda {
+
+/// The function of each kind.
+const OpFunctions<CudaLaunch>& cuda_ops();
 
 struct BackendOptions {
   GemmChoice gemm = GemmChoice::timed;
@@ -57,6 +61,17 @@ class CudaBackend : public Backend {
   /// Has the data source fill a pinned buffer; `hidden`: while the device is busy.
   void fill(const Op& fetch, int32_t micro, int index, bool hidden = false);
 
+  // ---- for the functions of ops ----
+  const TrainSpec& train() const { return train_; }
+  /// `mask`: null if the op has none
+  Loss loss_of(const Attrs& image, bool masked, const float* mask) const;
+  Attention attention_of(const Op& op) const;
+  AttentionPath path_of(const Attention& a, bool backward) const;
+  CudnnAttention& cudnn() { return *cudnn_; }
+  void gemm(const Op& op, int32_t slot, cudaStream_t stream);
+  /// A fetch by the first pinned buffer
+  void fetch_now(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream);
+
   const Gemms& gemms() const { return gemms_; }
   struct AttentionUse {
     Attention shape;
@@ -72,10 +87,6 @@ class CudaBackend : public Backend {
   const Plan& as_run() const { return as_run_ ? *as_run_ : plan_; }
 
  private:
-  Attention attention_of(const Op& op) const;
-  /// `mask`: null if the op has none
-  Loss loss_of(const Attrs& image, bool masked, const float* mask) const;
-  AttentionPath path_of(const Attention& a, bool backward) const;
   using Slots = std::vector<std::set<int32_t>>;  // slots with which each routine runs
   void prepare_attention();
   size_t index_of(const Op& op) const;  // in the plan; its number of ops if `op` is not in it
@@ -86,11 +97,11 @@ class CudaBackend : public Backend {
   bool taken_in(const Op& op, Fused kind) const;
   GemmOperands operands_of(const Op& op, int32_t slot, const Fusion* f) const;
   std::byte* workspace(const Op& op, int32_t slot) const;
-  void gemm(const Op& op, int32_t slot, cudaStream_t stream);
-  void attention(const Op& op, int32_t slot, cudaStream_t stream);
-  void attention_backward(const Op& op, int32_t slot, cudaStream_t stream);
-  void optimizer(const Op& op, int32_t slot, cudaStream_t stream);
+  void sum_gradient(const Op& op, int32_t slot, cudaStream_t stream);
+  /// True if nothing is left to launch of an op that a product has taken in.
+  bool done_by_product(const Op& op, int32_t slot, cudaStream_t stream);
 
+  const OpFunctions<CudaLaunch>& ops_ = cuda_ops();
   const TrainSpec train_;
   const Streams& streams_;
   const BackendOptions options_;

@@ -1,4 +1,5 @@
 #include "model/backend/cuda/executor.h"
+#include "model/plan/operands.h"
 
 #include <sched.h>
 #include <time.h>
@@ -234,8 +235,8 @@ void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t s
   }
   if (!is_collective(op.kind)) return backend_.launch_on(op, instr.micro, instr.slot, stream);
   if (!comm_) throw std::logic_error(op.path + ": there is nobody to communicate with");
-  const View in = op.reads.empty() ? View{} : op.reads[0];
-  const View out = op.writes.empty() ? View{} : op.writes[0];
+  const View& in = transfer_source(op);
+  const View& out = transfer_target(op);
   comm_->launch(op, in ? backend_.at(in, instr.slot) : nullptr, in.count,
                 out ? backend_.at(out, instr.slot) : nullptr, out.count,
                 plan_.buffers[static_cast<size_t>((in ? in : out).buffer)].dtype, stream);

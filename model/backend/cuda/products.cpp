@@ -13,8 +13,10 @@ namespace {
 constexpr int64_t kRoom = int64_t{256} << 10;  // bytes
 constexpr int64_t kForProduct = kGemmWorkspace - kRoom;
 
-View sums_of(const Op& x) {
-  return x.kind == OpKind::activation_backward ? x.writes[1] : x.writes[0];
+constexpr OpKind kGemm = OpKind::gemm, kGradient = OpKind::activation_backward;
+
+const View& sums_of(const Op& x) {
+  return x.kind == kGradient ? out<kGradient>(x, "dbias") : out<OpKind::column_sum>(x, "sum");
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ void CudaBackend::choose_fusions(const Slots& slots) {
              &other = plan_.ops[static_cast<size_t>(f.other)];
     if (fusion_of(product) || taken_in(other, f.kind)) continue;
     if (f.kind == Fused::bias_gradient) {
-      if (other.kind == OpKind::activation_backward && !taken_in(other, Fused::gelu_gradient)) continue;
+      if (other.kind == kGradient && !taken_in(other, Fused::gelu_gradient)) continue;
       if (product.a.m * size_of(DType::f32) > kRoom) continue;
     }
     const auto routine = std::find_if(plan_.routines.begin(), plan_.routines.end(), [&](const Routine& r) {
@@ -91,12 +93,8 @@ bool CudaBackend::pays(const Fusion& f, const std::set<int32_t>& slots) {
         const GemmKey alone = key_of(product, plan_, operands_of(product, slot, nullptr));
         const float apart = gemms_.milliseconds(alone) + time([&] { launch_on(other, 0, slot, stream); });
         float together = gemms_.milliseconds(key);
-        if (f.kind == Fused::gelu_gradient && other.writes[1])
-          together += time([&] {
-            column_sum(other.a.m, other.a.n, plan_.buffers[static_cast<size_t>(other.writes[0].buffer)].dtype,
-                       at(other.writes[0], slot), reinterpret_cast<float*>(at(other.writes[1], slot)), false,
-                       reinterpret_cast<float*>(workspace(other, slot)), stream);
-          });
+        if (f.kind == Fused::gelu_gradient && out<kGradient>(other, "dbias"))
+          together += time([&] { sum_gradient(other, slot, stream); });
         good = together < apart;
       }
     }
@@ -118,12 +116,36 @@ bool CudaBackend::taken_in(const Op& op, Fused kind) const {
   return i < taken_in_.size() && (taken_in_[i] >> static_cast<int>(kind) & 1) != 0;
 }
 
+// The column sums of an activation's gradient, which a product has written
+void CudaBackend::sum_gradient(const Op& op, int32_t slot, cudaStream_t stream) {
+  const View& du = out<kGradient>(op, "du");
+  column_sum(op.a.m, op.a.n, plan_.buffers[static_cast<size_t>(du.buffer)].dtype, at(du, slot),
+             reinterpret_cast<float*>(at(out<kGradient>(op, "dbias"), slot)), op.a.accumulate,
+             reinterpret_cast<float*>(workspace(op, slot)), stream);
+}
+
+bool CudaBackend::done_by_product(const Op& op, int32_t slot, cudaStream_t stream) {
+  switch (op.kind) {
+    case OpKind::activation:
+      return taken_in(op, Fused::gelu);
+    case OpKind::column_sum:
+      return taken_in(op, Fused::bias_gradient);
+    case kGradient:
+      if (!taken_in(op, Fused::gelu_gradient)) return false;
+      if (!taken_in(op, Fused::bias_gradient) && out<kGradient>(op, "dbias")) sum_gradient(op, slot, stream);
+      return true;
+    default:
+      return false;
+  }
+}
+
 // The bias must have C's 16-bit type: the copy beside the parameters, or one in the workspace.
 GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot, const Fusion* f) const {
-  GemmOperands x{at(op.reads[0], slot), at(op.reads[1], slot), nullptr, at(op.writes[0], slot)};
+  const View& c = out<kGemm>(op, "C");
+  GemmOperands x{at(in<kGemm>(op, "A"), slot), at(in<kGemm>(op, "B"), slot), nullptr, at(c, slot)};
   const auto room = [&] { return workspace(op, slot) + kForProduct; };
-  if (const View& bias = op.reads[2]) {
-    if (plan_.buffers[op.writes[0].buffer].dtype == DType::f32)
+  if (const View& bias = in<kGemm>(op, "bias")) {
+    if (plan_.buffers[c.buffer].dtype == DType::f32)
       x.bias = at(bias, slot);
     else if (biases_copied_ && bias.buffer == plan_.params_all.buffer)
       x.bias = at({plan_.params16_all.buffer, bias.offset, bias.count}, slot);
@@ -137,10 +159,10 @@ GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot, const Fusion* 
       break;
     case Fused::gelu:
       x.aux = x.c;
-      x.c = at(other.writes[0], slot);
+      x.c = at(out<OpKind::activation>(other, "g"), slot);
       break;
     case Fused::gelu_gradient:
-      x.aux = at(other.reads[0], slot);
+      x.aux = at(in<kGradient>(other, "u"), slot);
       break;
     case Fused::bias_gradient:
       x.sums = reinterpret_cast<float*>(other.a.accumulate ? room() : at(sums_of(other), slot));
@@ -154,9 +176,9 @@ void CudaBackend::gemm(const Op& op, int32_t slot, cudaStream_t stream) {
   const GemmOperands x = operands_of(op, slot, f);
   std::byte* const scratch = workspace(op, slot);
   if (x.bias == scratch + kForProduct) {
-    const View& bias = op.reads[2];
+    const View& bias = in<kGemm>(op, "bias");
     if (bias.count * 2 > kRoom) throw std::logic_error(op.path + ": a bias of more than 131072 elements");
-    cast(bias.count, DType::f32, plan_.buffers[op.writes[0].buffer].dtype, at(bias, slot),
+    cast(bias.count, DType::f32, plan_.buffers[out<kGemm>(op, "C").buffer].dtype, at(bias, slot),
          scratch + kForProduct, false, stream);
   }
   GemmKey key = key_of(op, plan_, x);

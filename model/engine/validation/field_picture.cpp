@@ -9,6 +9,7 @@
 
 #include "model/base/dtype.h"
 #include "model/plan/layout.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 namespace {
@@ -78,7 +79,7 @@ void FieldPicture::take_truth(const float* target) {
 // A row is a patch: for each point its channels.
 void FieldPicture::take_prediction(Backend& backend) {
   if (!first_ || loss_ == nullptr) return;
-  const View& predicted = loss_->reads[0];
+  const View& predicted = in<OpKind::loss_sums>(*loss_, "pred");
   backend.download({predicted});
   const std::byte* from = backend.host(predicted);
   const DType type = plan_.buffers[predicted.buffer].dtype;

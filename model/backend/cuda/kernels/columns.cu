@@ -1,6 +1,7 @@
 // Passes over a matrix with column sums. A block of 32 x 8 threads owns 32 packs of columns and every eighth
 // row of its share; sums are added in shared memory, then across blocks in add_partials, in a fixed order.
 #include "model/backend/cuda/kernels/activation.cuh"
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/workspace.h"
 
 namespace isobar::cuda {
@@ -159,6 +160,30 @@ void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const 
              dpos, accumulate);
     }
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_activation_backward(const CudaCall<OpKind::activation_backward>& c) {
+  activation_backward(c.a.activation, c.a.m, c.a.n, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"),
+                      c.out("dbias"), c.a.accumulate, c.workspace(), c.stream);
+}
+
+void run_column_sum(const CudaCall<OpKind::column_sum>& c) {
+  column_sum(c.a.m, c.a.n, c.type_in("x"), c.in("x"), c.out("sum"), c.a.accumulate, c.workspace(), c.stream);
+}
+
+void run_period_sum(const CudaCall<OpKind::period_sum>& c) {
+  period_sum(c.a.m, c.a.n, c.a.period, c.a.row0, c.in("dx"), c.out("dpos"), c.a.accumulate, c.stream);
+}
+
+}  // namespace
+
+CudaRows column_ops() {
+  static constexpr CudaRow kRows[] = {row<run_activation_backward>, row<run_column_sum>, row<run_period_sum>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -1,4 +1,5 @@
 // Softmax and its cross-entropy: one warp a row, whose lanes take every 32nd column.
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/plan/plan.h"
 
@@ -155,6 +156,38 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
   });
   launch(metrics_kernel_of_rows, 1, kThreads, 0, stream, c.rows, weight, workspace, scalars, metrics,
          scored ? 2 : 1);
+}
+
+// ---- ops ----
+
+namespace {
+
+template <OpKind K>
+Classes classes_of(const CudaCall<K>& c, DType labels = DType::f32) {
+  return {c.a.m, c.a.n, c.type_in("logits"), labels, c.a.column0};
+}
+
+void run_cross_entropy_max(const CudaCall<OpKind::cross_entropy_max>& c) {
+  cross_entropy_max(classes_of(c), c.in("logits"), c.out("largest"), c.stream);
+}
+
+void run_cross_entropy_sums(const CudaCall<OpKind::cross_entropy_sums>& c) {
+  cross_entropy_sums(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
+                     c.out("sums"), c.stream);
+}
+
+void run_cross_entropy(const CudaCall<OpKind::cross_entropy>& c) {
+  cross_entropy(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
+                c.in("sums"), c.a.scale, c.in("scalars"), c.out("dlogits"), c.out("metrics"),
+                c.view_out("metrics").count > 1, c.workspace(), c.stream);
+}
+
+}  // namespace
+
+CudaRows class_ops() {
+  static constexpr CudaRow kRows[] = {row<run_cross_entropy_max>, row<run_cross_entropy_sums>,
+                                      row<run_cross_entropy>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

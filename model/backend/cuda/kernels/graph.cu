@@ -1,5 +1,6 @@
 // Graph networks: gathers by constant indices, and segment sums in which one thread adds a pack of columns in
 // row order: no atomics, bitwise reproducible.
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
@@ -112,6 +113,31 @@ void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, con
              order, static_cast<T*>(y));
     });
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_gather(const CudaCall<OpKind::gather>& c) {
+  const DType act = c.type_in("table");
+  const auto rows = [&](const View& table) { return table.count / (c.a.batch * c.a.n); };
+  gather({c.a.batch, c.a.m / c.a.batch, c.a.n, rows(c.view_in("table")), rows(c.view_in("table2")), act,
+          c.in("base") ? c.type_in("base") : act},
+         c.in("base"), c.in("table"), c.in("index"), c.in("table2"), c.in("index2"), c.out("y"), c.stream);
+}
+
+void run_segment_sum(const CudaCall<OpKind::segment_sum>& c) {
+  segment_sum(
+      {c.a.batch, c.a.m / c.a.batch, c.a.n, c.view_out("y").count / (c.a.batch * c.a.n), c.type_in("x")},
+      c.in("x"), c.in("offsets"), c.in("order"), c.out("y"), c.stream);
+}
+
+}  // namespace
+
+CudaRows graph_ops() {
+  static constexpr CudaRow kRows[] = {row<run_gather>, row<run_segment_sum>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

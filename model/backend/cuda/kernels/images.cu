@@ -1,4 +1,5 @@
 // Patches: im2col of a convolution whose stride is its kernel.
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
@@ -33,6 +34,21 @@ void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_
     else
       launch(patches_kernel<T, 1>, grid(s.rows), 256, 0, stream, s, image, out);
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_patch_gather(const CudaCall<OpKind::patch_gather>& c) {
+  patch_gather(patch_of(c.a, c.type_out("patches")), c.in("image"), c.out("patches"), c.stream);
+}
+
+}  // namespace
+
+CudaRows image_ops() {
+  static constexpr CudaRow kRows[] = {row<run_patch_gather>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -1,6 +1,7 @@
 // Residual add + layer norm. A row stays in the registers of R threads (4 packs of 4 elements each), so it is
 // read once: mean, variance and result are passes over registers. Rows that are odd or wider use kernels that
 // read them in every pass.
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 
@@ -386,6 +387,41 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
     backward(p, static_cast<const X*>(x), mean, rstd, gamma, dh, static_cast<X*>(dx), true, nullptr,
              {{dgamma, dbeta, dbias}}, accumulate, workspace, stream);
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_residual_norm(const CudaCall<OpKind::residual_norm>& c) {
+  residual_norm({c.a.m, c.a.n, c.a.eps, c.a.period, c.a.row0, c.type_out("h")}, c.in("residual"), c.in("y"),
+                c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"), c.out("mean"), c.out("rstd"), c.stream);
+}
+
+void run_residual_norm_backward(const CudaCall<OpKind::residual_norm_backward>& c) {
+  residual_norm_backward({c.a.m, c.a.n, c.a.eps, 0, 0, c.type_in("dh")}, c.in("x"), c.in("mean"),
+                         c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first, c.out("dy"),
+                         c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate, c.workspace(),
+                         c.stream);
+}
+
+void run_norm_residual(const CudaCall<OpKind::norm_residual>& c) {
+  norm_residual({c.a.m, c.a.n, c.a.eps, 0, 0, c.type_in("x")}, c.in("x"), c.in("residual"), c.in("gamma"),
+                c.in("beta"), c.out("h"), c.out("y"), c.out("mean"), c.out("rstd"), c.stream);
+}
+
+void run_norm_residual_backward(const CudaCall<OpKind::norm_residual_backward>& c) {
+  norm_residual_backward({c.a.m, c.a.n, c.a.eps, 0, 0, c.type_in("x")}, c.in("x"), c.in("mean"), c.in("rstd"),
+                         c.in("gamma"), c.in("dh"), c.out("dx"), c.out("dgamma"), c.out("dbeta"),
+                         c.out("dbias"), c.a.accumulate, c.workspace(), c.stream);
+}
+
+}  // namespace
+
+CudaRows norm_ops() {
+  static constexpr CudaRow kRows[] = {row<run_residual_norm>, row<run_residual_norm_backward>,
+                                      row<run_norm_residual>, row<run_norm_residual_backward>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -1,5 +1,6 @@
 // The optimizer's passes. All scalars of a step (learning rate, number, skip, norm for clipping) are on the
 // device, so that a captured step replays with new values.
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/plan/plan.h"
@@ -265,6 +266,29 @@ void average(int64_t n, float rate, const float* x, const float* scalars, float*
 void swap(int64_t n, float* x, float* y, cudaStream_t stream) {
   if (n == 0) return;
   launch(swap_kernel, filling_grid(n, kThreads), kThreads, 0, stream, n, x, y);
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_squared_sum(const CudaCall<OpKind::squared_sum>& c) {
+  squared_sum(c.a.n, c.in("x"), c.type_in("x"), c.out("sum"), c.a.accumulate, c.workspace(), c.stream);
+}
+
+void run_average(const CudaCall<OpKind::average>& c) {
+  average(c.a.n, c.a.rate, c.in("param"), c.in("scalars"), c.out("average"), c.stream);
+}
+
+void run_swap(const CudaCall<OpKind::swap>& c) {
+  swap(c.a.n, c.out("x"), c.out("y"), c.stream);
+}
+
+}  // namespace
+
+CudaRows optimizer_ops() {
+  static constexpr CudaRow kRows[] = {row<run_squared_sum>, row<run_average>, row<run_swap>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -1,5 +1,6 @@
 // Elementwise passes and strided copies: packs of 16 bytes (of the narrower type), grid-stride loops.
 #include "model/backend/cuda/kernels/activation.cuh"
+#include "model/backend/cuda/kernels/cuda_ops.h"
 
 namespace isobar::cuda {
 namespace {
@@ -175,6 +176,44 @@ void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
     copy_units<uint32_t>(used, x, y, stream);
   else
     copy_units<uint16_t>(used, x, y, stream);
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_residual_add(const CudaCall<OpKind::residual_add>& c) {
+  residual_add(c.a.m * c.a.n, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"), c.stream);
+}
+
+void run_activation(const CudaCall<OpKind::activation>& c) {
+  activation(c.a.activation, c.a.m * c.a.n, c.type_in("u"), c.in("u"), c.out("g"), c.stream);
+}
+
+void run_zero(const CudaCall<OpKind::zero>& c) {
+  const int64_t bytes = c.view_out("x").count * size_of(c.type_out("x"));
+  ISOBAR_CUDA(cudaMemsetAsync(c.out("x"), 0, static_cast<size_t>(bytes), c.stream));
+}
+
+void run_cast(const CudaCall<OpKind::cast>& c) {
+  cast(c.a.n, c.type_in("x"), c.type_out("y"), c.in("x"), c.out("y"), c.a.accumulate, c.stream);
+}
+
+void run_copy(const CudaCall<OpKind::copy>& c) {
+  copy({{c.a.extent[0], c.a.extent[1], c.a.extent[2]},
+        {c.a.from[0], c.a.from[1], c.a.from[2]},
+        {c.a.to[0], c.a.to[1], c.a.to[2]},
+        c.a.n,
+        size_of(c.type_in("x"))},
+       c.in("x"), c.out("y"), c.stream);
+}
+
+}  // namespace
+
+CudaRows pointwise_ops() {
+  static constexpr CudaRow kRows[] = {row<run_residual_add>, row<run_activation>, row<run_zero>,
+                                      row<run_cast>, row<run_copy>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

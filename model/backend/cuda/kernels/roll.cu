@@ -1,4 +1,5 @@
 // From one step of a roll-out to the next, as backend/cpu/roll.cpp does it.
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
@@ -80,6 +81,27 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
              static_cast<P*>(prediction), static_cast<T*>(carried));
     });
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_roll(const CudaCall<OpKind::roll>& c) {
+  roll(patch_of(c.a, c.type_out("patches")), {c.a.n, c.a.history, c.type_in("prediction")},
+       c.in("prediction"), c.in("before"), c.in("forcing"), c.out("patches"), c.stream);
+}
+
+void run_unroll(const CudaCall<OpKind::unroll>& c) {
+  unroll(patch_of(c.a, c.type_in("patches")), {c.a.n, c.a.history, c.type_out("prediction")}, c.in("patches"),
+         c.out("prediction"), c.out("carried"), c.stream);
+}
+
+}  // namespace
+
+CudaRows roll_ops() {
+  static constexpr CudaRow kRows[] = {row<run_roll>, row<run_unroll>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -3,12 +3,19 @@
 #include <cmath>
 
 #include "model/backend/cuda/kernels/attention_path.h"
+#include "model/backend/cuda/kernels/cuda_ops.h"
 
 namespace isobar {
 
 int64_t cuda::tokens_of(const Attrs& a) {
   if (a.tokens > 0) return a.tokens;
   return a.patch > 0 ? (a.height / a.patch) * (a.width / a.patch) : 0;
+}
+
+cuda::Patch cuda::patch_of(const Attrs& a, DType act) {
+  const int64_t tokens = tokens_of(a);
+  const int64_t rows = a.m > 0 ? a.m : a.batch * tokens - a.row0;
+  return {a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
 }
 
 cuda::Attention cuda::attention_of(const Attrs& a, DType act, bool deterministic) {
@@ -38,8 +45,8 @@ Workspace cuda_workspace(int capability, bool deterministic) {
       case OpKind::squared_sum:
         return int64_t{8} * cuda::squared_sum_partials(a.n);
       case OpKind::loss_sums:
-        return int64_t{8} * cuda::loss_columns(op.reads.size() > 2) * a.channels * a.batch *
-               cuda::loss_partials(a.batch, cuda::tokens_of(a));
+        return int64_t{8} * cuda::loss_columns(static_cast<bool>(in<OpKind::loss_sums>(op, "mask"))) *
+               a.channels * a.batch * cuda::loss_partials(a.batch, cuda::tokens_of(a));
       case OpKind::cross_entropy:
         return int64_t{4} * 2 * a.m;
       default:

@@ -3,9 +3,13 @@
 #include <algorithm>
 
 #include "model/plan/link.h"
+#include "model/plan/operands.h"
 
 namespace isobar::cuda {
 namespace {
+
+constexpr OpKind kGemm = OpKind::gemm, kActivation = OpKind::activation,
+                 kGradient = OpKind::activation_backward, kColumnSum = OpKind::column_sum;
 
 bool same(const View& a, const View& b) {
   return a && a.buffer == b.buffer && a.offset == b.offset && a.count == b.count;
@@ -29,21 +33,23 @@ class Finder {
       std::vector<Fusion> sums;  // appended after the others
       for (int32_t p = first_; p < end_; ++p) {
         const Op& product = op(p);
-        if (product.kind != OpKind::gemm || product.a.batch > 0 || product.a.fp8 ||
-            product.lane != Lane::compute)
+        if (product.kind != kGemm || product.a.batch > 0 || product.a.fp8 || product.lane != Lane::compute)
           continue;
         for (int32_t x = first_; x < end_; ++x) {
           if (op(x).lane != Lane::compute) continue;
-          if (x > p && gelu(product, op(x)) && untouched(p, x, op(x).writes[0], op(x).reads[0]))
+          const Op& other = op(x);
+          if (x > p && gelu(product, other) &&
+              untouched(p, x, out<kActivation>(other, "g"), in<kActivation>(other, "u")))
             found_.push_back({Fused::gelu, p, x});
-          if (x > p && gelu_gradient(product, op(x)) && untouched(p, x, op(x).writes[0], op(x).reads[0]))
+          if (x > p && gelu_gradient(product, other) &&
+              untouched(p, x, out<kGradient>(other, "du"), in<kGradient>(other, "u")))
             found_.push_back({Fused::gelu_gradient, p, x});
-          if (bias_gradient(product, op(x)) && untouched(p, x, sums_of(op(x)), product.reads[0]))
+          if (bias_gradient(product, other) && untouched(p, x, sums_of(other), in<kGemm>(product, "A")))
             sums.push_back({Fused::bias_gradient, p, x});
         }
       }
       for (const Fusion& f : sums)
-        if (op(f.other).kind == OpKind::column_sum || has(Fused::gelu_gradient, f.other)) found_.push_back(f);
+        if (op(f.other).kind == kColumnSum || has(Fused::gelu_gradient, f.other)) found_.push_back(f);
     }
     return std::move(found_);
   }
@@ -56,33 +62,36 @@ class Finder {
     return std::any_of(found_.begin(), found_.end(),
                        [&](const Fusion& f) { return f.kind == kind && f.other == other; });
   }
-  static View sums_of(const Op& x) {
-    return x.kind == OpKind::activation_backward ? x.writes[1] : x.writes[0];
+  static const View& sums_of(const Op& x) {
+    return x.kind == kGradient ? out<kGradient>(x, "dbias") : out<kColumnSum>(x, "sum");
   }
 
-  // GELU's input is a second result with rows of n: cuBLASLt wants them aligned to 8 elements.
-  bool takes_gelu(const Op& p, const Op& x) const {
+  // GELU's input `u` is a second result with rows of n: cuBLASLt wants them aligned to 8 elements.
+  bool takes_gelu(const Op& p, const Op& x, const View& u) const {
+    const View& c = out<kGemm>(p, "C");
     return x.a.activation == Activation::gelu_tanh && !p.a.accumulate && p.a.scale == 0 &&
-           halves(p.reads[0]) && halves(p.writes[0]) && p.a.n % 8 == 0 && x.a.m * x.a.n == p.a.m * p.a.n &&
-           type(x.reads[0]) == type(p.writes[0]);
+           halves(in<kGemm>(p, "A")) && halves(c) && p.a.n % 8 == 0 && x.a.m * x.a.n == p.a.m * p.a.n &&
+           type(u) == type(c);
   }
   bool gelu(const Op& p, const Op& x) const {
-    return x.kind == OpKind::activation && takes_gelu(p, x) && same(x.reads[0], p.writes[0]) &&
-           type(x.writes[0]) == type(p.writes[0]) && !overlap(plan_, x.writes[0], x.reads[0]);
+    if (x.kind != kActivation) return false;
+    const View &u = in<kActivation>(x, "u"), &g = out<kActivation>(x, "g"), &c = out<kGemm>(p, "C");
+    return takes_gelu(p, x, u) && same(u, c) && type(g) == type(c) && !overlap(plan_, g, u);
   }
   bool gelu_gradient(const Op& p, const Op& x) const {
-    return x.kind == OpKind::activation_backward && takes_gelu(p, x) && !p.reads[2] &&
-           same(x.reads[1], p.writes[0]) && same(x.writes[0], p.writes[0]);
+    if (x.kind != kGradient) return false;
+    const View& c = out<kGemm>(p, "C");
+    return takes_gelu(p, x, in<kGradient>(x, "u")) && !in<kGemm>(p, "bias") &&
+           same(in<kGradient>(x, "dg"), c) && same(out<kGradient>(x, "du"), c);
   }
   // The sums are of cuBLASLt's second operand, our first, which BGRADB wants transposed, and have C's type.
   bool bias_gradient(const Op& p, const Op& x) const {
-    if (x.kind != OpKind::column_sum &&
-        !(x.kind == OpKind::activation_backward && x.a.activation == Activation::gelu_tanh))
+    if (x.kind != kColumnSum && !(x.kind == kGradient && x.a.activation == Activation::gelu_tanh))
       return false;
-    const View& dy = x.kind == OpKind::column_sum ? x.reads[0] : x.writes[0];
-    const View sums = sums_of(x);
-    return p.a.trans_a && !p.a.trans_b && halves(p.reads[0]) && same(dy, p.reads[0]) && x.a.m == p.a.k &&
-           x.a.n == p.a.m && sums && type(sums) == DType::f32 && type(p.writes[0]) == DType::f32;
+    const View &dy = x.kind == kColumnSum ? in<kColumnSum>(x, "x") : out<kGradient>(x, "du"),
+               &a = in<kGemm>(p, "A"), &sums = sums_of(x);
+    return p.a.trans_a && !p.a.trans_b && halves(a) && same(dy, a) && x.a.m == p.a.k && x.a.n == p.a.m &&
+           sums && type(sums) == DType::f32 && type(out<kGemm>(p, "C")) == DType::f32;
   }
 
   // True if x's work can move to p: no op between them writes those views or reads x's result, and p's own
@@ -97,8 +106,8 @@ class Finder {
     const Op& product = op(p);
     for (const auto* views : {&product.reads, &product.writes})
       for (const View& v : *views)
-        if (overlap(plan_, v, written) && !same(v, product.writes[0])) return false;
-    return !product.workspace || !overlap(plan_, product.writes.back(), read);
+        if (overlap(plan_, v, written) && !same(v, out<kGemm>(product, "C"))) return false;
+    return !overlap(plan_, workspace_of(product), read);
   }
 
   const Plan& plan_;
@@ -118,9 +127,9 @@ std::vector<Fusion> fusible(const Plan& plan) {
 }
 
 Plan fused(const Plan& plan, const std::vector<Fusion>& chosen) {
-  Plan out = plan;
+  Plan copy = plan;
   for (const Fusion& f : chosen) {
-    Op &p = out.ops[static_cast<size_t>(f.product)], &x = out.ops[static_cast<size_t>(f.other)];
+    Op &p = copy.ops[static_cast<size_t>(f.product)], &x = copy.ops[static_cast<size_t>(f.other)];
     const auto move = [](View& from, std::vector<View>& to) {
       to.push_back(from);
       from = View{};
@@ -129,21 +138,21 @@ Plan fused(const Plan& plan, const std::vector<Fusion>& chosen) {
       case Fused::none:
         break;
       case Fused::gelu:
-        x.reads[0] = View{};
-        move(x.writes[0], p.writes);
+        in<kActivation>(x, "u") = View{};
+        move(out<kActivation>(x, "g"), p.writes);
         break;
       case Fused::gelu_gradient:  // du is read for its sums
-        move(x.reads[0], p.reads);
-        x.writes[0] = View{};
+        move(in<kGradient>(x, "u"), p.reads);
+        out<kGradient>(x, "du") = View{};
         break;
       case Fused::bias_gradient:
-        move(x.kind == OpKind::column_sum ? x.writes[0] : x.writes[1], p.writes);
+        move(x.kind == kColumnSum ? out<kColumnSum>(x, "sum") : out<kGradient>(x, "dbias"), p.writes);
         for (View& v : x.reads) v = View{};
         if (x.workspace) x.writes.back() = View{};
         break;
     }
   }
-  return out;
+  return copy;
 }
 
 }  // namespace isobar::cuda

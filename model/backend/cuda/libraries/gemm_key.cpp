@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "model/backend/cuda/libraries/gemm.h"
+#include "model/plan/operands.h"
 
 namespace isobar::cuda {
 
@@ -24,9 +25,9 @@ GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x) {
           a.k,
           a.trans_a,
           a.trans_b,
-          type(op.reads[0]),
-          type(op.writes[0]),
-          static_cast<bool>(op.reads[2]),
+          type(in<OpKind::gemm>(op, "A")),
+          type(out<OpKind::gemm>(op, "C")),
+          static_cast<bool>(in<OpKind::gemm>(op, "bias")),
           a.accumulate,
           a.tf32,
           Fused::none,

@@ -1,0 +1,32 @@
+#include "model/backend/cpu/cpu_ops.h"
+
+#include "model/backend/cpu/cpu_backend.h"
+
+namespace isobar {
+namespace {
+
+void run_fetch(const CpuCall<OpKind::fetch>& c) {
+  c.backend.fetch(c.op, c.micro, c.slot);
+}
+
+CpuRows fetch_ops() {
+  static constexpr CpuRow kRows[] = {row<run_fetch>};
+  return kRows;
+}
+
+}  // namespace
+
+const Backend& CpuLaunch::memory() const {
+  return backend;
+}
+
+const OpFunctions<CpuLaunch>& cpu_ops() {
+  using namespace cpu;
+  static const OpFunctions<CpuLaunch> all = {
+      fetch_ops(),     attention_ops(), attention_merge_ops(), average_ops(), class_ops(),
+      dropout_ops(),   gemm_ops(),      graph_ops(),           loss_ops(),    norm_ops(),
+      optimizer_ops(), patch_ops(),     pointwise_ops(),       roll_ops()};
+  return all;
+}
+
+}  // namespace isobar

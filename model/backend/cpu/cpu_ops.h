@@ -1,0 +1,38 @@
+// The CPU's functions by kind of op: each file of kernels ends with those of its kinds, and its rows are
+// collected in cpu_ops.cpp.
+#pragma once
+#include "model/backend/cpu/kernels.h"
+#include "model/backend/op_call.h"
+
+namespace isobar {
+
+class CpuBackend;
+
+struct CpuLaunch {
+  CpuBackend& backend;
+  const Op& op;
+  int32_t micro, slot;
+  const Backend& memory() const;
+};
+template <OpKind K>
+using CpuCall = OpCall<K, CpuLaunch>;
+using CpuRow = OpRow<CpuLaunch>;
+using CpuRows = std::span<const CpuRow>;
+
+const OpFunctions<CpuLaunch>& cpu_ops();
+
+namespace cpu {
+CpuRows attention_ops(), attention_merge_ops(), average_ops(), class_ops(), dropout_ops(), gemm_ops(),
+    graph_ops(), loss_ops(), norm_ops(), optimizer_ops(), patch_ops(), pointwise_ops(), roll_ops();
+
+// Kernels' arguments from an op's attributes
+Gemm gemm_of(const Op& op, const Plan& plan);
+Attention attention_of(const Attrs& a, DType act);
+Patch patch_of(const Attrs& a, DType act);
+/// Samples that only fill the last micro-batch; `scalars` may be null.
+inline int64_t padding_of(const float* scalars) {
+  return scalars ? static_cast<int64_t>(scalars[kPadding]) : 0;
+}
+}  // namespace cpu
+
+}  // namespace isobar

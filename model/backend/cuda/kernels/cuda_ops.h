@@ -1,0 +1,34 @@
+// The GPU's functions by kind of op: each file of kernels ends with those of its kinds; libraries' are in
+// cuda_backend.cpp, which collects them all.
+#pragma once
+#include "model/backend/cuda/kernels/kernels.h"
+#include "model/backend/op_call.h"
+
+namespace isobar::cuda {
+
+struct CudaLaunch {
+  Backend& backend;
+  const Op& op;
+  int32_t micro, slot;
+  cudaStream_t stream;
+  const Backend& memory() const { return backend; }
+  /// Throws std::logic_error if the plan has none.
+  Address workspace() const { return workspace_at(backend, op, slot); }
+  static Address workspace_at(const Backend& backend, const Op& op, int32_t slot) {
+    const View& v = workspace_of(op);
+    if (!v) throw std::logic_error(op.path + ": the plan was made without the GPU's workspaces");
+    return Address(backend.at(v, slot));
+  }
+};
+template <OpKind K>
+using CudaCall = OpCall<K, CudaLaunch>;
+using CudaRow = OpRow<CudaLaunch>;
+using CudaRows = std::span<const CudaRow>;
+
+CudaRows class_ops(), column_ops(), graph_ops(), image_ops(), norm_ops(), optimizer_ops(), pointwise_ops(),
+    roll_ops();
+
+// Kernels' arguments from an op's attributes
+Patch patch_of(const Attrs& a, DType act);
+
+}  // namespace isobar::cuda

@@ -1,0 +1,196 @@
+// The kinds of ops and all that is known of each: a new op is an enumerator, its row here, and its kernels.
+//
+//   const OpInfo& row = info_of(OpKind::activation);   // op_table.h
+//   row.name, row.price
+//
+// Operands are found by the names of these rows: in<OpKind::residual_norm>(op, "gamma") (operands.h).
+#pragma once
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+#include "model/plan/special_work.h"
+
+namespace isobar {
+
+enum class OpKind : uint8_t {
+  fetch,  // reads the batch
+  patch_gather,
+  gemm,
+  attention,
+  attention_backward,
+  attention_merge,  // ring: merges o and lse (f32)
+  residual_norm,    // LayerNorm of x + residual, where x is the result before
+  residual_norm_backward,
+  residual_add,
+  norm_residual,  // LayerNorm of a result, which is then added to a stream
+  norm_residual_backward,
+  gather,       // rows of tables by constant indices, summed
+  segment_sum,  // of adjacent rows, or of rows in a constant order
+  activation,
+  activation_backward,
+  column_sum,
+  period_sum,  // of positions that repeat
+  roll,        // roll-out: a step's prediction, as patches that the next step reads
+  unroll,      // the newest channels of patches, in the prediction's layout
+  loss_sums,
+  loss,
+  loss_backward,
+  zero,
+  cast,  // accumulate: adds
+  copy,  // strided, same type
+  squared_sum,
+  loss_scale,
+  adam,
+  sgd,
+  average,  // moving average of a parameter
+  swap,     // exchanges two buffers
+  rms_norm,
+  rms_norm_backward,
+  swiglu,  // u holds gate and up
+  swiglu_backward,
+  rotary,  // queries and keys, in place
+  rotary_backward,
+  dropout,  // in place; only training steps drop
+  dropout_backward,
+  softmax,
+  softmax_backward,
+  embedding,
+  embedding_backward,
+  cross_entropy_max,   // largest logit of each row
+  cross_entropy_sums,  // of each row
+  cross_entropy,       // the gradient, which may overwrite the logits, and the scores
+  all_reduce,          // in place, sum
+  broadcast,           // from the group's first rank
+  all_gather,          // parts in group order
+  reduce_scatter,      // parts in group order, sum
+  all_to_all,          // parts in group order
+  exchange,            // to the group's next rank, from its previous one
+  send,                // group: sender, receiver
+  recv,                // group: sender, receiver
+};
+constexpr int kOpKinds = static_cast<int>(OpKind::recv) + 1;
+
+/// How a predictor prices an op (coefficients: perfmodel/step/op_terms.h). Row kernels have a price per byte
+/// and one per floating point operation.
+enum class PriceClass : uint8_t {
+  product,
+  attention,
+  attention_backward,
+  norm,
+  activation,
+  reduction,
+  copy,
+  loss,
+  optimizer,
+  transfer  // over the network: by its algorithm
+};
+
+/// Back ends that have a kernel or a library call for it.
+enum Backends : uint8_t { kNoBackend = 0, kCpu = 1, kCuda = 2, kEvery = kCpu | kCuda };
+
+struct OpInfo {
+  OpKind kind;
+  std::string_view name;  // spelling in code, dumps, traces and benchmarks
+  // Operands in order, separated by blanks; `?`: may be absent; `...`: any number.
+  std::string_view reads, writes;
+  PriceClass price;
+  Backends backends;
+  // Arithmetic for each of m x n elements, from the kernel's formula; a transcendental function counts as
+  // one.
+  double vector_flops = 0;
+  // Corrects the default count: every read read once, every write written once, vector_flops per element
+  void (*special)(const Op&, const Plan&, Work&) = nullptr;
+};
+
+inline constexpr OpInfo kOpRows[] = {
+    // kind, name | reads | writes | price class, back ends, vector FLOPs per element, special work
+    {OpKind::fetch, "fetch", "", "input? target? more?...", PriceClass::copy, kEvery},
+    {OpKind::patch_gather, "patch_gather", "image", "patches", PriceClass::copy, kEvery},
+    {OpKind::gemm, "gemm", "A B bias?", "C", PriceClass::product, kEvery, 0, special::gemm},
+    {OpKind::attention, "attention", "q k v", "o lse workspace?", PriceClass::attention, kEvery, 0,
+     special::attention},
+    {OpKind::attention_backward, "attention_backward", "q k v o lse do", "dq dk dv workspace?",
+     PriceClass::attention_backward, kEvery, 0, special::attention_backward},
+    {OpKind::attention_merge, "attention_merge", "o lse", "o lse", PriceClass::norm, kEvery, 0,
+     special::attention_merge},
+    {OpKind::residual_norm, "residual_norm", "residual y? gamma beta", "x? h mean rstd", PriceClass::norm,
+     kEvery, 9},
+    {OpKind::residual_norm_backward, "residual_norm_backward", "x mean rstd gamma dh",
+     "dx dy? dgamma? dbeta? dbias?", PriceClass::norm, kEvery, 14, special::added_unless_first},
+    {OpKind::residual_add, "residual_add", "residual y", "x", PriceClass::norm, kEvery, 1},
+    {OpKind::norm_residual, "norm_residual", "x residual? gamma beta", "h? y? mean rstd", PriceClass::norm,
+     kEvery, 9},
+    {OpKind::norm_residual_backward, "norm_residual_backward", "x mean rstd gamma dh",
+     "dx dgamma? dbeta? dbias?", PriceClass::norm, kEvery, 14},
+    {OpKind::gather, "gather", "base? table index table2? index2?", "y", PriceClass::copy, kEvery, 0,
+     special::gather},
+    {OpKind::segment_sum, "segment_sum", "x offsets order?", "y", PriceClass::reduction, kEvery, 1},
+    {OpKind::activation, "activation", "u", "g", PriceClass::activation, kEvery, 8},
+    {OpKind::activation_backward, "activation_backward", "u dg", "du dbias?", PriceClass::activation, kEvery,
+     13},
+    {OpKind::column_sum, "column_sum", "x", "sum", PriceClass::reduction, kEvery, 1},
+    {OpKind::period_sum, "period_sum", "dx", "dpos", PriceClass::reduction, kEvery, 1},
+    {OpKind::roll, "roll", "prediction before? forcing?", "patches", PriceClass::copy, kEvery},
+    {OpKind::unroll, "unroll", "patches", "prediction carried?", PriceClass::copy, kEvery},
+    {OpKind::loss_sums, "loss_sums", "pred target mask?", "sums", PriceClass::loss, kEvery},
+    {OpKind::loss, "loss", "sums scalars?", "metrics", PriceClass::loss, kEvery},
+    {OpKind::loss_backward, "loss_backward", "pred target sums scalars? mask?", "dpred", PriceClass::loss,
+     kEvery},
+    {OpKind::zero, "zero", "", "x", PriceClass::copy, kEvery},
+    {OpKind::cast, "cast", "x", "y", PriceClass::copy, kEvery, 0, special::cast},
+    {OpKind::copy, "copy", "x", "y", PriceClass::copy, kEvery, 0, special::copy},
+    {OpKind::squared_sum, "squared_sum", "x", "sum", PriceClass::optimizer, kEvery, 2},
+    {OpKind::loss_scale, "loss_scale", "norm2 scalars", "norm2 scalars", PriceClass::optimizer, kEvery},
+    // `groups`: runs of parameters by their end, with factors on rate and decay (plan/parameter_groups.h)
+    {OpKind::adam, "adam", "grad scalars norm2? groups?", "param m v param16?", PriceClass::optimizer, kEvery,
+     12, special::adam},
+    {OpKind::sgd, "sgd", "grad scalars norm2? groups?", "param momentum param16?", PriceClass::optimizer,
+     kEvery, 6, special::sgd},
+    {OpKind::average, "average", "param scalars", "average", PriceClass::optimizer, kEvery, 3,
+     special::average},
+    {OpKind::swap, "swap", "x y", "x y", PriceClass::optimizer, kEvery},
+    {OpKind::rms_norm, "rms_norm", "residual y? gamma", "x? h rstd", PriceClass::norm, kNoBackend, 6},
+    {OpKind::rms_norm_backward, "rms_norm_backward", "x rstd gamma dh", "dx dy? dgamma?", PriceClass::norm,
+     kNoBackend, 11, special::added_unless_first},
+    {OpKind::swiglu, "swiglu", "u", "g", PriceClass::activation, kNoBackend, 6},
+    {OpKind::swiglu_backward, "swiglu_backward", "u dg", "du", PriceClass::activation, kNoBackend, 12},
+    {OpKind::rotary, "rotary", "qk", "qk", PriceClass::copy, kNoBackend, 3, special::rotary},
+    {OpKind::rotary_backward, "rotary_backward", "dqk", "dqk", PriceClass::copy, kNoBackend, 3,
+     special::rotary},
+    {OpKind::dropout, "dropout", "x scalars?", "x mask?", PriceClass::norm, kEvery, 2},
+    {OpKind::dropout_backward, "dropout_backward", "dx mask? scalars?", "dx", PriceClass::norm, kEvery, 2},
+    {OpKind::softmax, "softmax", "scores", "weights mask? dropped?", PriceClass::activation, kNoBackend, 6},
+    {OpKind::softmax_backward, "softmax_backward", "weights mask? dweights", "dscores",
+     PriceClass::activation, kNoBackend, 5},
+    {OpKind::embedding, "embedding", "tokens table positions?", "x", PriceClass::copy, kNoBackend, 1,
+     special::embedding},
+    {OpKind::embedding_backward, "embedding_backward", "tokens dx", "dtable? dpositions?", PriceClass::copy,
+     kNoBackend, 1, special::embedding_backward},
+    {OpKind::cross_entropy_max, "cross_entropy_max", "logits", "largest", PriceClass::loss, kEvery, 1},
+    {OpKind::cross_entropy_sums, "cross_entropy_sums", "logits labels largest", "sums", PriceClass::loss,
+     kEvery, 3},
+    {OpKind::cross_entropy, "cross_entropy", "logits labels largest sums scalars?", "dlogits metrics",
+     PriceClass::loss, kEvery, 4},
+    // `after`: read only to delay the transfer
+    {OpKind::all_reduce, "all_reduce", "x after?", "x", PriceClass::transfer, kEvery, 0, special::all_reduce},
+    {OpKind::broadcast, "broadcast", "x after?", "x", PriceClass::transfer, kEvery, 0, special::broadcast},
+    {OpKind::all_gather, "all_gather", "part after?", "x", PriceClass::transfer, kEvery, 0,
+     special::all_gather},
+    {OpKind::reduce_scatter, "reduce_scatter", "x after?", "part", PriceClass::transfer, kEvery, 0,
+     special::reduce_scatter},
+    {OpKind::all_to_all, "all_to_all", "x", "y", PriceClass::transfer, kEvery, 0, special::all_to_all},
+    {OpKind::exchange, "exchange", "x", "y", PriceClass::transfer, kEvery, 0, special::sent},
+    {OpKind::send, "send", "x", "", PriceClass::transfer, kEvery, 0, special::sent},
+    {OpKind::recv, "recv", "", "x", PriceClass::transfer, kEvery, 0, special::received},
+};
+
+constexpr bool op_rows_in_order() {
+  for (int k = 0; k < kOpKinds; ++k)
+    if (kOpRows[k].kind != static_cast<OpKind>(k)) return false;
+  return true;
+}
+static_assert(std::size(kOpRows) == kOpKinds, "an op has no row");
+static_assert(op_rows_in_order(), "rows stand in the order of OpKind");
+
+}  // namespace isobar
