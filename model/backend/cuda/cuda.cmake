@@ -79,32 +79,12 @@ target_compile_definitions(isobar_cuda INTERFACE ISOBAR_CUDA_LIBRARY_DIR="${ISOB
 find_path(CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${CMAKE_SOURCE_DIR}/.venv-cudnn/include
           PATH_SUFFIXES cudnn-frontend)
 if(CUDNN_FRONTEND_INCLUDE)
-  set(ISOBAR_CUDNN_FRONTEND TRUE)
   message(STATUS "cuDNN frontend: ${CUDNN_FRONTEND_INCLUDE}")
+  # It only describes graphs, so it does without its JSON support and without optimisation.
+  set_source_files_properties(model/backend/cuda/libraries/attention_cudnn.cpp PROPERTIES
+    COMPILE_DEFINITIONS "ISOBAR_CUDNN_FRONTEND;NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING;CUDNN_FRONTEND_SKIP_JSON_LIB"
+    COMPILE_OPTIONS "-isystem;${CUDNN_FRONTEND_INCLUDE};$<$<CONFIG:Release>:-O0>;-U_FORTIFY_SOURCE")
 else()
   message(STATUS "cuDNN frontend: not found, so attention on GPUs runs in our own kernels "
                  "(pip install --target .venv-cudnn --no-deps nvidia-cudnn-frontend)")
 endif()
-
-# isobar_cuda_batches(<list>): compiles short kernel files in batches of five, like CMake's unity builds for
-# C++, since nvcc's start dominates their compile time. Attention's files are long and stay separate.
-function(isobar_cuda_batches list)
-  if(NOT ISOBAR_UNITY)
-    return()
-  endif()
-  set(rest ${${list}})
-  list(FILTER rest EXCLUDE REGEX "/attention_[^/]*$")
-  set(batched ${${list}})
-  list(FILTER batched INCLUDE REGEX "/attention_[^/]*$")
-  while(rest)
-    list(SUBLIST rest 0 5 batch)
-    list(REMOVE_ITEM rest ${batch})
-    list(GET batch 0 first)
-    get_filename_component(name ${first} NAME_WE)
-    list(TRANSFORM batch REPLACE "^${CMAKE_SOURCE_DIR}/(.*)$" "#include \"\\1\"\n")
-    list(JOIN batch "" text)
-    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/batches/${name}_and_more.cu CONTENT "${text}" @ONLY)
-    list(APPEND batched ${CMAKE_BINARY_DIR}/batches/${name}_and_more.cu)
-  endwhile()
-  set(${list} ${batched} PARENT_SCOPE)
-endfunction()

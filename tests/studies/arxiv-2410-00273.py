@@ -1,6 +1,6 @@
-"""The numbers of reports/arxiv-2410-00273.md: searches of GPT3-1T and the ViT of 64,800 tokens.
+"""The numbers of tests/studies/arxiv-2410-00273.md: searches of GPT3-1T and the ViT of 64,800 tokens.
 
-  python3 reports/arxiv-2410-00273.py out.json      # from the repository's root, build/isobar built; about 5 minutes
+  python3 tests/studies/arxiv-2410-00273.py out.json      # from the repository's root, build/isobar built; about 5 minutes
 """
 import json, subprocess, sys
 

@@ -1,0 +1,14 @@
+# What an installation holds besides the library of inference: the command, and what it reads.
+# The folders of libraries are those of an installation from the start: CMake would rewrite them there, and makes room for
+# that by an empty part at their end, by which the loader takes libraries from the working directory.
+set_target_properties(isobar isobar_library PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
+# The command with what it looks for beside itself (base/program_files.cpp). A build elsewhere than in a folder of the
+# source tree has that tree under the name that an installed one has.
+cmake_path(GET CMAKE_BINARY_DIR PARENT_PATH _above_build)
+if(NOT _above_build STREQUAL CMAKE_SOURCE_DIR AND NOT EXISTS ${CMAKE_BINARY_DIR}/share/isobar)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share)
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/share/isobar SYMBOLIC)
+endif()
+install(TARGETS isobar RUNTIME COMPONENT command)
+install(DIRECTORY configs DESTINATION share/isobar COMPONENT command)
+install(FILES reports/render.py reports/page.js reports/page_spec.js reports/page_tables.js reports/live.js reports/perfetto.js DESTINATION share/isobar/reports COMPONENT command)
