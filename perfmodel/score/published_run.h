@@ -25,7 +25,6 @@ enum class AttentionKernel { unfused, fused_softmax, memory_efficient, flash1, f
 constexpr bool is_fused(AttentionKernel k) {
   return k >= AttentionKernel::memory_efficient;
 }
-enum class Recompute { none, selective, full };
 enum class Schedule { one_f_one_b, interleaved, zb_1p, zb_2p };
 enum class Outcome { ran, out_of_memory };
 

@@ -155,7 +155,8 @@ TEST(RegionalGnnTraining, KeepsNoActivationsOfEdgesInChunks) {
   EXPECT_EQ(memory(4, BufferKind::saved), f32 * 3 * R * D);
   const RunSpec split = load_run_spec(kGraph.config, {});
   RunSpec zb = split;
-  zb.policy.edge_chunks = 2, zb.policy.schedule = "zb-h1", zb.layout.pp = 2, zb.policy.micro_batch = 2;
+  zb.policy.edge_chunks = 2, zb.policy.schedule = PipelineSchedule::zb_h1, zb.layout.pp = 2,
+  zb.policy.micro_batch = 2;
   EXPECT_THROW(build_plan(zb, 0, {}), ConfigError);
 }
 
