@@ -50,7 +50,7 @@ std::vector<RunSpec> specimens() {
   };
   for (const Size& s : {Size{128, 4, 64, 128, 2}, Size{128, 4, 64, 128, 8}, Size{384, 8, 192, 384, 1},
                         Size{384, 4, 64, 256, 1}}) {
-    for (const char* amp : {"none", "bf16"}) {
+    for (const Amp amp : {Amp::none, Amp::bf16}) {
       RunSpec r;
       r.file = "calibrate";
       r.net.vit().embed_dim = s.embed;
