@@ -1,7 +1,7 @@
 // A rank's training before its loop: its settings, its device, the other ranks, and where it reports. It is
 // complete before the trainer is made and outlives it.
 //
-//   const TrainContext run = context_of(…);          // train.cpp
+//   const TrainContext run{spec, options, mpi, …};   // prepare(), train.cpp
 //   run.say("started in 5.1 s");                     // where this rank prints
 #pragma once
 #include <cstdio>

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <tuple>
 
 namespace isobar {
 namespace {
@@ -83,7 +84,7 @@ DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, 
   const ClockMap clock(records.clocks);
   DeviceJoin out;
   out.share.lost = records.lost;
-  std::map<std::pair<int32_t, int32_t>, size_t> spans;  // (step, instr) -> index
+  std::map<std::tuple<int32_t, int32_t, bool>, size_t> spans;  // (step, instr, ahead) -> index
   std::map<std::string, int64_t> other;
   for (const DeviceActivity& a : records.activities) {
     ++out.share.activities;
@@ -102,9 +103,10 @@ DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, 
     out.share.joined_ns += ns;
     const int64_t begin = clock.to_host(a.begin_ns) - origin_ns, end = clock.to_host(a.end_ns) - origin_ns;
     const Instr& instr = program.instrs[static_cast<size_t>(key->instr)];
-    const auto [at, fresh] = spans.try_emplace({key->step, key->instr}, out.spans.size());
+    const auto [at, fresh] = spans.try_emplace({key->step, key->instr, key->ahead}, out.spans.size());
     if (fresh) {
-      out.spans.push_back({rank, key->step, key->instr, instr.op, instr.micro, instr.lane, begin, end});
+      const Lane lane = key->ahead ? Lane::h2d : instr.lane;
+      out.spans.push_back({rank, key->step, key->instr, instr.op, instr.micro, lane, begin, end});
     } else {
       Span& s = out.spans[at->second];
       s.begin_ns = std::min(s.begin_ns, begin);

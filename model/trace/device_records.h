@@ -21,16 +21,20 @@
 namespace isobar {
 
 /// An op's announcement: its step and index in the linked program; for a graph the first instr that it
-/// replays.
+/// replays. `ahead`: a fetch's copy to the device that runs during this step, for the next one.
 struct OpKey {
   int32_t step = 0, instr = 0;
+  bool ahead = false;
   bool operator==(const OpKey&) const = default;
 };
+constexpr uint64_t kAheadBit = uint64_t{1} << 31;
 constexpr uint64_t external_id(OpKey k) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(k.step)) << 32 | static_cast<uint32_t>(k.instr);
+  return static_cast<uint64_t>(static_cast<uint32_t>(k.step)) << 32 | (k.ahead ? kAheadBit : 0) |
+         static_cast<uint32_t>(k.instr);
 }
 constexpr OpKey op_key(uint64_t external_id) {
-  return {static_cast<int32_t>(external_id >> 32), static_cast<int32_t>(external_id & 0xffffffff)};
+  return {static_cast<int32_t>(external_id >> 32), static_cast<int32_t>(external_id & (kAheadBit - 1)),
+          (external_id & kAheadBit) != 0};
 }
 
 /// One kernel, copy or fill on the device.
@@ -89,8 +93,9 @@ struct DeviceShare {
 };
 
 struct DeviceJoin {
-  std::vector<Span> spans;  // one for each (step, instr) with activities: from the first begin to the last
-                            // end
+  // One for each (step, instr) with activities, from the first begin to the last end, on the op's lane; and
+  // one on the h2d lane for each fetch ahead.
+  std::vector<Span> spans;
   DeviceShare share;
 };
 

@@ -25,7 +25,12 @@ class StandIn : public OpObserver {
     EXPECT_EQ(enqueued_.back().instr, instr);
     open_ = false;
   }
+  void begin_ahead(const Program&, int32_t instr, int32_t step) override {
+    EXPECT_FALSE(open_);
+    ran(announce({step, instr, true}), 0);
+  }
   void captured(const Program&, cudaGraph_t, cudaGraphExec_t) override {
+    nodes_.clear();                     // both landing sets have graphs of the same ops
     for (const OpKey& k : enqueued_) {  // they became nodes, and nothing ran
       records.node_instr[next_node_] = k.instr;
       nodes_.push_back(next_node_++);
@@ -62,49 +67,87 @@ class StandIn : public OpObserver {
   int64_t clock_ = 1;
 };
 
+/// Steps of a small net on the device, with or without graphs.
+class ObservedSteps {
+ public:
+  explicit ObservedSteps(bool graphs) : graphs_(graphs) {}
+  /// Steps with samples fetched when an op asks for them, or `ahead`.
+  void run(bool ahead) {
+    backend_.prepare();
+    run_.keep(program_, ahead);
+    backend_.on_fetch(sample, ahead);
+    run_(link(plan_, plan_.init), 0);
+    run_.observe(&device_);
+    for (int step = 0; step < kSteps; ++step) {
+      run_(program_, step);
+      device_.ended();
+    }
+    EXPECT_EQ(device_.graphs, graphs_ ? kSteps - 1 : 0);
+  }
+  DeviceJoin joined() const { return join(device_.records, program_, 0); }
+  size_t instrs() const { return program_.instrs.size(); }
+  bool fetches(const Span& s) const { return plan_.ops[static_cast<size_t>(s.op)].kind == OpKind::fetch; }
+  static constexpr int kSteps = 4;
+
+ private:
+  static RunSpec spec() {
+    RunSpec spec;
+    spec.file = "test";
+    spec.net.vit().embed_dim = 32;
+    spec.net.vit().depth = 1;
+    spec.net.vit().num_heads = 2;
+    spec.net.vit().patch_size = 4;
+    spec.net.vit().img_height = 8;
+    spec.net.vit().img_width = 8;
+    spec.net.vit().in_channels = spec.net.vit().out_channels = 2;
+    spec.train.global_batch = 2;
+    spec.policy.micro_batch = 1;  // the same ops twice a step
+    return spec;
+  }
+  static void sample(int32_t, const BatchPlaces& to) {
+    float *input = to.floats("input"), *target = to.floats("target");
+    for (float* x : {input, target})
+      for (int i = 0; x && i < 2 * 8 * 8; ++i) x[i] = static_cast<float>(i % 5) - 2;
+  }
+
+  const bool graphs_;
+  const RunSpec spec_ = spec();
+  const Plan plan_ = build_plan(spec_, 0, cuda_workspace());
+  const Program program_ = link(plan_, plan_.train);
+  const Streams streams_;
+  const DeviceArena arena_{plan_.memory.arena};
+  const PinnedMemory host_{plan_.memory.host};
+  CudaBackend backend_{plan_, arena_.data(), spec_.train, host_.data(), streams_, {}};
+  DeviceExecutor run_{plan_, backend_, nullptr, streams_, {.graphs = graphs_}};
+  StandIn device_;
+};
+
 class Observer : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Observer, HearsOfEveryOpOfEveryStepOnce) {
   ISOBAR_NEEDS_KERNELS();
-  RunSpec spec;
-  spec.file = "test";
-  spec.net.vit().embed_dim = 32;
-  spec.net.vit().depth = 1;
-  spec.net.vit().num_heads = 2;
-  spec.net.vit().patch_size = 4;
-  spec.net.vit().img_height = 8;
-  spec.net.vit().img_width = 8;
-  spec.net.vit().in_channels = spec.net.vit().out_channels = 2;
-  spec.train.global_batch = 2;
-  spec.policy.micro_batch = 1;  // the same ops twice a step
-  const Plan plan = build_plan(spec, 0, cuda_workspace());
-  const Program program = link(plan, plan.train), init = link(plan, plan.init);
-  const Streams streams;
-  const DeviceArena arena(plan.memory.arena);
-  const PinnedMemory host(plan.memory.host);
-  CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams, {});
-  backend.prepare();
-  backend.on_fetch([](int32_t, const BatchPlaces& to) {
-    float *input = to.floats("input"), *target = to.floats("target");
-    for (float* x : {input, target})
-      for (int i = 0; x && i < 2 * 8 * 8; ++i) x[i] = static_cast<float>(i % 5) - 2;
-  });
-  DeviceExecutor run(plan, backend, nullptr, streams, {.graphs = GetParam()});
-  run.keep(program);
-  run(init, 0);
-  StandIn device;
-  run.observe(&device);
-  constexpr int kSteps = 3;
-  for (int step = 0; step < kSteps; ++step) {
-    run(program, step);
-    device.ended();
-  }
-  EXPECT_EQ(device.graphs, GetParam() ? kSteps - 1 : 0);
-  const DeviceJoin j = join(device.records, program, 0);
+  ObservedSteps steps(GetParam());
+  steps.run(false);
+  const DeviceJoin j = steps.joined();
   EXPECT_EQ(j.share.joined_share(), 1) << to_text(j.share);
   std::set<std::pair<int32_t, int32_t>> seen;
   for (const Span& s : j.spans) EXPECT_TRUE(seen.insert({s.step, s.instr}).second);
-  EXPECT_EQ(seen.size(), kSteps * program.instrs.size());
+  EXPECT_EQ(seen.size(), steps.kSteps * steps.instrs());
+}
+
+TEST_P(Observer, CopiesAheadBelongToTheirFetchesOnTheLinksLane) {
+  ISOBAR_NEEDS_KERNELS();
+  ObservedSteps steps(GetParam());
+  steps.run(true);
+  const DeviceJoin j = steps.joined();
+  EXPECT_EQ(j.share.joined_share(), 1) << to_text(j.share);
+  std::set<std::pair<int32_t, int32_t>> own, ahead;
+  for (const Span& s : j.spans) {
+    EXPECT_TRUE(s.lane != Lane::h2d || steps.fetches(s));
+    EXPECT_TRUE((s.lane == Lane::h2d ? ahead : own).insert({s.step, s.instr}).second);
+  }
+  EXPECT_EQ(own.size(), steps.kSteps * steps.instrs());
+  EXPECT_EQ(ahead.size(), 2u * steps.kSteps);  // two micro-batches for each following step
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Observer, ::testing::Bool(), [](const auto& info) {

@@ -11,9 +11,9 @@
 namespace isobar {
 namespace {
 
-class Noting : public RunObserver {
+class NotingObserver : public RunObserver {
  public:
-  Noting(std::string name, std::string& seen, RunObserver* all = nullptr)
+  NotingObserver(std::string name, std::string& seen, RunObserver* all = nullptr)
       : name_(std::move(name)), seen_(seen), all_(all) {}
   void on_start() override { note("start"); }
   void on_step_begin(int64_t step, bool restarts) override {
@@ -39,8 +39,8 @@ class Noting : public RunObserver {
 TEST(Observers, SeeEachMomentInTheirOrder) {
   std::string seen;
   RunObservers all;
-  all.add(std::make_unique<Noting>("log", seen));
-  all.add(std::make_unique<Noting>("saves", seen, &all));  // its moment reaches those before it too
+  all.add(std::make_unique<NotingObserver>("log", seen));
+  all.add(std::make_unique<NotingObserver>("saves", seen, &all));  // its moment reaches those before it too
   all.on_start();
   all.on_step_begin(4, true);
   all.on_step({.record = {.step = 5}});

@@ -181,8 +181,27 @@ INSTANTIATE_TEST_SUITE_P(Modes, Streams, testing::Bool(), [](const auto& info) {
 });
 
 TEST(DeviceRecords, ExternalIdsGiveBackStepAndInstr) {
-  for (const OpKey k : {OpKey{0, 0}, OpKey{1, 2}, OpKey{2147483647, 2147483647}, OpKey{0, 2147483647}})
+  for (const OpKey k : {OpKey{0, 0}, OpKey{1, 2}, OpKey{2147483647, 2147483647}, OpKey{0, 2147483647},
+                        OpKey{3, 4, true}, OpKey{2147483647, 2147483647, true}})
     EXPECT_EQ(op_key(external_id(k)), k);
+}
+
+TEST(DeviceRecords, ACopyAheadIsASpanBesideTheOpsOwn) {
+  const SmallPlan s = small_plan();
+  DeviceRecords r;
+  r.activities = {{DeviceActivity::Kind::copy, 5, 0, 10, 20, "to the plan's buffers"},
+                  {DeviceActivity::Kind::copy, 6, 0, 30, 70, "the next step's inputs"},
+                  {DeviceActivity::Kind::copy, 7, 0, 70, 80, "its targets"}};
+  r.links = {{5, external_id({4, 0})}, {6, external_id({4, 0, true})}, {7, external_id({4, 0, true})}};
+  const DeviceJoin j = join(r, s.program, 0);
+  ASSERT_EQ(j.spans.size(), 2u);
+  EXPECT_EQ(j.share.joined_share(), 1);
+  const Span &own = j.spans[0], &ahead = j.spans[1];
+  EXPECT_EQ(own.lane, s.program.instrs[0].lane);
+  EXPECT_EQ(std::pair(own.begin_ns, own.end_ns), std::pair(int64_t{10}, int64_t{20}));
+  EXPECT_EQ(ahead.lane, Lane::h2d);
+  EXPECT_EQ(std::pair(ahead.begin_ns, ahead.end_ns), std::pair(int64_t{30}, int64_t{80}));
+  EXPECT_EQ(std::pair(ahead.step, ahead.instr), std::pair(own.step, own.instr));
 }
 
 TEST(DeviceRecords, ACallAnnouncedForTwoOpsBelongsToNeither) {

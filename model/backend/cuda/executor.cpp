@@ -142,7 +142,7 @@ void DeviceExecutor::operator()(const Program& program, int32_t step) {
   if (backend_.inputs().count() == 0) backend_.inputs().reserve(1);
   const int64_t began = now_ns();
   if (kept.ahead) {
-    if (!kept.fetched) fetch_ahead(program, kept, false);
+    if (!kept.fetched) fetch_ahead(program, kept, step, false);
     backend_.inputs().wait(kept.set, streams_[Lane::compute]);
   }
   if (options_.graphs && !once && kept.runs > 0 && recorder_ == nullptr) {
@@ -154,7 +154,7 @@ void DeviceExecutor::operator()(const Program& program, int32_t step) {
   if (kept.ahead) {
     kept.set ^= 1;  // its readers finished before this run began
     kept.fetched = false;
-    if (backend_.more_to_fetch()) fetch_ahead(program, kept, true);
+    if (backend_.more_to_fetch()) fetch_ahead(program, kept, step, true);
   }
   wait(kept.order);
   read_marks(kept);
@@ -247,25 +247,43 @@ void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t s
 template <class F>
 void DeviceExecutor::each_fetch(const Program& program, const F& f) {
   int index = 0;
-  for (const Instr& instr : program.instrs) {
-    const Op& op = plan_.ops[static_cast<size_t>(instr.op)];
-    if (op.kind != OpKind::fetch) continue;
-    current_.store(instr.op, std::memory_order_relaxed);
-    f(op, instr, index++);
+  for (size_t i = 0; i < program.instrs.size(); ++i) {
+    const int32_t op = program.instrs[i].op;
+    if (plan_.ops[static_cast<size_t>(op)].kind != OpKind::fetch) continue;
+    current_.store(op, std::memory_order_relaxed);
+    f(plan_.ops[static_cast<size_t>(op)], static_cast<int32_t>(i), index++);
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
   current_.store(-1, std::memory_order_relaxed);
 }
 
-// Fetches into kept.set, which is free. `hidden`: a run computes meanwhile.
-void DeviceExecutor::fetch_ahead(const Program& program, Kept& kept, bool hidden) {
+// Fetches into kept.set, which is free. `hidden`: for the next step, while this one computes.
+void DeviceExecutor::fetch_ahead(const Program& program, Kept& kept, int32_t step, bool hidden) {
   const cudaStream_t compute = streams_[Lane::compute];
-  each_fetch(program, [&](const Op& op, const Instr& instr, int index) {
-    backend_.fill(op, instr.micro, index, hidden && cudaStreamQuery(compute) == cudaErrorNotReady);
-    backend_.inputs().send(op, index, kept.set);
+  each_fetch(program, [&](const Op& op, int32_t instr, int index) {
+    const int32_t micro = program.instrs[static_cast<size_t>(instr)].micro;
+    backend_.fill(op, micro, index, hidden && cudaStreamQuery(compute) == cudaErrorNotReady);
+    send(program, instr, index, kept.set, step, hidden);
   });
   backend_.inputs().sent(kept.set);
   kept.fetched = true;
+}
+
+// A copy that its own step waits for is part of the op.
+void DeviceExecutor::send(const Program& program, int32_t instr, int index, int set, int32_t step,
+                          bool hidden) {
+  Inputs& inputs = backend_.inputs();
+  const Op& op = plan_.ops[static_cast<size_t>(program.instrs[static_cast<size_t>(instr)].op)];
+  if (!observer_) return inputs.send(op, index, set);
+  if (hidden) {
+    observer_->begin_ahead(program, instr, step);
+    inputs.send(op, index, set);
+    observer_->end_ahead();
+  } else {
+    observer_->begin_op(program, instr, step, inputs.stream());
+    inputs.send(op, index, set);
+    observer_->end_op(program, instr, step, inputs.stream());
+  }
 }
 
 // ---- graphs ----
@@ -292,8 +310,9 @@ void DeviceExecutor::capture(const Program& program, Kept& kept, int32_t step) {
 
 void DeviceExecutor::replay(const Program& program, const Kept& kept, int32_t step) {
   if (!kept.ahead)
-    each_fetch(program,
-               [&](const Op& op, const Instr& instr, int index) { backend_.fill(op, instr.micro, index); });
+    each_fetch(program, [&](const Op& op, int32_t instr, int index) {
+      backend_.fill(op, program.instrs[static_cast<size_t>(instr)].micro, index);
+    });
   const cudaStream_t compute = streams_[Lane::compute];
   if (observer_) observer_->begin_graph(program, step, compute);
   ISOBAR_CUDA(cudaGraphLaunch(kept.exec[static_cast<size_t>(kept.set)], compute));

@@ -87,8 +87,9 @@ class DeviceExecutor : public Runner {
   void capture(const Program& program, Kept& kept, int32_t step);
   void replay(const Program& program, const Kept& kept, int32_t step);
   template <class F>
-  void each_fetch(const Program& program, const F& f);  // f(op, instr, index)
-  void fetch_ahead(const Program& program, Kept& kept, bool hidden);
+  void each_fetch(const Program& program, const F& f);  // f(op, index into the program, index of the fetch)
+  void fetch_ahead(const Program& program, Kept& kept, int32_t step, bool hidden);
+  void send(const Program& program, int32_t instr, int index, int set, int32_t step, bool hidden);
   void wait(const StreamOrder& order);
   void check_transfers() const;
   int32_t routine_of(int32_t op) const;

@@ -45,6 +45,7 @@ class Inputs {
   // ---- ahead: no run reads the set any more ----
   void send(const Op& fetch, int index, int set);  // from pinned memory, on a separate stream
   void sent(int set);                              // call after all sends of a set
+  cudaStream_t stream() const { return stream_; }  // that they run on
   void wait(int set, cudaStream_t stream);         // `stream` waits for the set
   void land(const Op& fetch, int index, int set, const Places& to, cudaStream_t stream);
 

@@ -15,6 +15,9 @@ class OpObserver {
   /// `instr`: index into the program. During a capture the op's work becomes graph nodes.
   virtual void begin_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) = 0;
   virtual void end_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) = 0;
+  /// Around the copy of a fetch's samples to the device, for the next step and during this one.
+  virtual void begin_ahead(const Program&, int32_t /*instr*/, int32_t /*step*/) {}
+  virtual void end_ahead() {}
   /// A program has become a graph; every later run launches `exec`.
   virtual void captured(const Program&, cudaGraph_t, cudaGraphExec_t) {}
   virtual void begin_graph(const Program&, int32_t /*step*/, cudaStream_t) {}

@@ -67,6 +67,7 @@ class StepTrace : public RunObserver {
     DeviceJoin join = o_.processor.watched(recorder_->origin_ns());
     std::vector<OpTime> times(o_.plan.ops.size());
     for (const Span& s : join.spans) {
+      if (s.lane != o_.programs.full.instrs[s.instr].lane) continue;  // a copy ahead, beside the op itself
       ++times[s.op].count;
       times[s.op].seconds += static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
     }

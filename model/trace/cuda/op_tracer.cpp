@@ -36,6 +36,16 @@ void OpTracer::end_op(const Program&, int32_t, int32_t, cudaStream_t) {
   ranges_.end();
 }
 
+void OpTracer::begin_ahead(const Program& program, int32_t instr, int32_t step) {
+  ranges_.begin(program.instrs[static_cast<size_t>(instr)].op);
+  if (collector_ && &program == program_) collector_->launching({step, instr, true});
+}
+
+void OpTracer::end_ahead() {
+  if (collector_) collector_->launched();
+  ranges_.end();
+}
+
 void OpTracer::begin_graph(const Program& program, int32_t step, cudaStream_t) {
   ranges_.begin("graph");
   if (collector_ && &program == program_) collector_->launching({step, 0});

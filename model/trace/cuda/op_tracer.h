@@ -21,6 +21,8 @@ class OpTracer : public OpObserver {
   OpTracer(const Plan& plan, bool collect);
   void begin_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
   void end_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
+  void begin_ahead(const Program& program, int32_t instr, int32_t step) override;
+  void end_ahead() override;
   void begin_graph(const Program& program, int32_t step, cudaStream_t stream) override;
   void end_graph(const Program& program, int32_t step, cudaStream_t stream) override;
 
