@@ -19,22 +19,18 @@ struct AxisName {
 };
 
 const std::array<AxisName, kLayoutAxes>& axis_names() {
-  static const std::array<AxisName, kLayoutAxes> names{
-      AxisName{"dp", "layout"},
-      {"tp", "layout"},
-      {"cp", "layout"},
-      {"pp", "layout"},
-      {"vpp", "layout"},
-      {"micro_batch", "policy"},
-      {"schedule",
-       "policy",
-       {name_of(ScheduleKind::gpipe), name_of(ScheduleKind::one_f_one_b), name_of(ScheduleKind::interleaved),
-        name_of(ScheduleKind::zb_h1)}},
-      {"zero", "policy", {}, 0, 3},
-      {"recompute", "policy", {std::begin(kRecompute), std::end(kRecompute)}},
-      {"cp_kind", "policy", {std::begin(kCpKinds), std::end(kCpKinds)}},
-      {"order", "layout", rank_orders()},
-      {"sequence_parallel", "policy", {"false", "true"}}};
+  static const std::array<AxisName, kLayoutAxes> names{AxisName{"dp", "layout"},
+                                                       {"tp", "layout"},
+                                                       {"cp", "layout"},
+                                                       {"pp", "layout"},
+                                                       {"vpp", "layout"},
+                                                       {"micro_batch", "policy"},
+                                                       {"schedule", "policy", names_of<PipelineSchedule>()},
+                                                       {"zero", "policy", {}, 0, 3},
+                                                       {"recompute", "policy", names_of<Recompute>()},
+                                                       {"cp_kind", "policy", names_of<CpKind>()},
+                                                       {"order", "layout", rank_orders()},
+                                                       {"sequence_parallel", "policy", {"false", "true"}}};
   return names;
 }
 
@@ -144,9 +140,6 @@ Constraints given_layout(const RunSpec& spec, const std::vector<std::string>& as
   nlohmann::json set = nlohmann::json::object();
   for (const std::string& a : assignments) apply_override(set, a);
   const Layout l = layout_of(spec);
-  const auto index_in = [](const auto& list, const std::string& word) {
-    return std::find(std::begin(list), std::end(list), word) - std::begin(list);
-  };
   const std::array<int64_t, kLayoutAxes> values{l.dp,
                                                 l.tp,
                                                 l.cp,
@@ -155,8 +148,8 @@ Constraints given_layout(const RunSpec& spec, const std::vector<std::string>& as
                                                 spec.policy.micro_batch,
                                                 static_cast<int64_t>(l.schedule),
                                                 l.zero,
-                                                l.recompute,
-                                                index_in(kCpKinds, spec.policy.cp_kind),
+                                                static_cast<int64_t>(l.recompute),
+                                                static_cast<int64_t>(spec.policy.cp_kind),
                                                 l.order,
                                                 spec.policy.sequence_parallel ? 1 : 0};
   Constraints keep;

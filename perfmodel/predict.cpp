@@ -93,9 +93,9 @@ std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms&
                     short_number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
   say_how_read(spec, terms, m, s, out);
   if (!distance_known) say_how_far(terms, m, s.total, out);
-  if (spec.policy.amp == "tf32" || spec.policy.amp == "fp16")
-    out.push_back("policy.amp " + spec.policy.amp + " is emulated on CPUs: priced as " +
-                  (spec.policy.amp == "tf32" ? "fp32" : "bf16") +
+  if (spec.policy.amp == Amp::tf32 || spec.policy.amp == Amp::fp16)
+    out.push_back("policy.amp " + name_of(spec.policy.amp) + " is emulated on CPUs: priced as " +
+                  (spec.policy.amp == Amp::tf32 ? "fp32" : "bf16") +
                   ", without the passes that round the operands");
   if (terms.where.threads * terms.where.ranks_on_host > terms.where.cores)
     out.emplace_back("more compute threads than cores: threads share cores");

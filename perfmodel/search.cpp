@@ -69,12 +69,12 @@ class Search {
   };
 
   // The search space's values, or the fixed one.
-  std::vector<int> recomputes() const { return values(LayoutAxis::recompute, space_.recompute); }
+  std::vector<Recompute> recomputes() const { return values(LayoutAxis::recompute, space_.recompute); }
   std::vector<int> zero_stages() const { return values(LayoutAxis::zero, space_.zero); }
-  std::vector<ScheduleKind> schedule_kinds() const {
-    std::vector<ScheduleKind> all = values(LayoutAxis::schedule, space_.schedules);
+  std::vector<PipelineSchedule> schedule_kinds() const {
+    std::vector<PipelineSchedule> all = values(LayoutAxis::schedule, space_.schedules);
     const bool rolls = spec_.train.rollout > 1;
-    std::erase_if(all, [&](ScheduleKind k) { return rolls && !runs_rollouts(name_of(k)); });
+    std::erase_if(all, [&](PipelineSchedule k) { return rolls && !runs_rollouts(k); });
     return all;
   }
   template <class T>
@@ -111,13 +111,14 @@ class Search {
       const bool wanted = (sp == 1 || any_sp) && keep_.allows(LayoutAxis::sequence_parallel, sp);
       if (tp == 1 ? sp == 1 : !wanted) continue;
       l.sequence_parallel = sp == 1;
-      for (const int recompute : recomputes())
-        for (int kind = 0; kind < (cp > 1 ? 3 : 1); ++kind) {
-          if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, kind)) continue;
-          if (!kind_cuts(net_, cp, kind == 0)) continue;
-          if (kind == 2 && !ulysses_cuts(net_, tp, cp)) continue;
-          l.recompute = static_cast<int8_t>(recompute);
-          l.cp_kind = static_cast<int8_t>(kind);
+      for (const Recompute recompute : recomputes())
+        for (const CpKind kind : {CpKind::allgather, CpKind::ring, CpKind::ulysses}) {
+          if (cp == 1 && kind != CpKind::allgather) continue;
+          if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, static_cast<int64_t>(kind))) continue;
+          if (!kind_cuts(net_, cp, kind == CpKind::allgather)) continue;
+          if (kind == CpKind::ulysses && !ulysses_cuts(net_, tp, cp)) continue;
+          l.recompute = recompute;
+          l.cp_kind = kind;
           for (const int64_t micro :
                choices(keep_, LayoutAxis::micro_batch, spec_.train.global_batch / dp, 64)) {
             l.micro_batch = static_cast<int32_t>(micro);
@@ -151,23 +152,24 @@ class Search {
     schedules_.clear();
     const bool one_chunk = keep_.allows(LayoutAxis::vpp, 1);
     const int64_t most_chunks = std::max(space_.max_chunks, keep_.only(LayoutAxis::vpp).value_or(0));
-    for (const ScheduleKind s : kinds_) {
-      if ((s == ScheduleKind::one_f_one_b || s == ScheduleKind::gpipe) && one_chunk)
+    for (const PipelineSchedule s : kinds_) {
+      if ((s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::gpipe) && one_chunk)
         schedules_.emplace_back(s, 1);
       if (l.pp == 1) continue;
-      if (s == ScheduleKind::zb_h1 && one_chunk) schedules_.emplace_back(s, 1);
-      if (s == ScheduleKind::interleaved && interleaves(micro_batches, l.pp))
+      if (s == PipelineSchedule::zb_h1 && one_chunk) schedules_.emplace_back(s, 1);
+      if (s == PipelineSchedule::interleaved && interleaves(micro_batches, l.pp))
         for (int64_t v = 2; v <= most_chunks && stages_fill(net_, l.pp, v); ++v)
           if (net_.inner_parts % (v * l.pp) == 0 && keep_.allows(LayoutAxis::vpp, v))
             schedules_.emplace_back(s, v);
     }
     const bool any_zero = keep_.only(LayoutAxis::zero).has_value();
     // A single rank has nothing to shard: all stages are equal.
-    const bool fp32_gradients = spec_.policy.main_grads_dtype == "fp32";
-    const auto known = [&](ScheduleKind schedule, int zero) {
+    const bool fp32_gradients = spec_.policy.main_grads_dtype == GradientType::fp32;
+    const auto known = [&](PipelineSchedule schedule, int zero) {
       return (zero == 0 || any_zero || l.dp * l.cp > 1) &&
-             (schedule != ScheduleKind::zb_h1 ||
-              zero_bubble_needs(l.pp, l.recompute != 0 || spec_.policy.edge_chunks > 1, zero, fp32_gradients)
+             (schedule != PipelineSchedule::zb_h1 ||
+              zero_bubble_needs(l.pp, l.recompute != Recompute::none || spec_.policy.edge_chunks > 1, zero,
+                                fp32_gradients)
                   .all());
     };
     int64_t each = 0;
@@ -249,7 +251,7 @@ class Search {
   // Bytes of the placed plans of the stages that may be the fullest
   int64_t placed(const Layout& l) const {
     RunSpec s = with_layout(spec_, l);
-    if (l.schedule != ScheduleKind::gpipe) s = with_few_micro_batches(std::move(s));
+    if (l.schedule != PipelineSchedule::gpipe) s = with_few_micro_batches(std::move(s));
     int64_t arena = 0;
     const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
     const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
@@ -372,7 +374,7 @@ class Search {
   const SearchSpace& space_;
   const Constraints& keep_;
   const std::vector<int> zero_;
-  const std::vector<ScheduleKind> kinds_;
+  const std::vector<PipelineSchedule> kinds_;
   bool counting_ = false;  // counts layouts without pricing them
   LayoutModel model_;
   double capacity_;
@@ -382,7 +384,7 @@ class Search {
   std::map<Axes, LayoutCandidate> best_;
   std::map<double, LayoutCandidate> front_;
   std::vector<Place> places_;
-  std::vector<std::pair<ScheduleKind, int64_t>> schedules_;
+  std::vector<std::pair<PipelineSchedule, int64_t>> schedules_;
   std::vector<LayoutCandidate> fitting_;
 };
 
@@ -391,9 +393,9 @@ class Search {
 SearchSpace SearchSpace::one_d() {
   return {.context_parallel = false,
           .sequence_parallel_off = false,
-          .recompute = {0},
+          .recompute = {Recompute::none},
           .zero = {1},
-          .schedules = {ScheduleKind::one_f_one_b}};
+          .schedules = {PipelineSchedule::one_f_one_b}};
 }
 
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options) {

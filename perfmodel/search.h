@@ -20,9 +20,10 @@ namespace isobar {
 
 struct SearchSpace {
   bool context_parallel = true, orders = true, sequence_parallel_off = true;
-  std::vector<int> recompute{0, 1, 2}, zero{0, 1, 2, 3};
-  std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
-                                      ScheduleKind::zb_h1};
+  std::vector<Recompute> recompute{Recompute::none, Recompute::selective, Recompute::full};
+  std::vector<int> zero{0, 1, 2, 3};
+  std::vector<PipelineSchedule> schedules{PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved,
+                                          PipelineSchedule::zb_h1};
   int64_t max_chunks = 16;
   int64_t max_tp = 64;
   Constraints keep = {};

@@ -35,8 +35,8 @@ std::vector<Edits> edits_of(const RunSpec& s) {
   std::vector<Edits> keys;
   const auto key = [&] { return &keys.emplace_back(); };
   Edits* recompute = key();
-  for (const char* kind : {"selective", "full"})
-    if (s.policy.recompute != kind && s.policy.recompute != "full")
+  for (const Recompute kind : {Recompute::selective, Recompute::full})
+    if (s.policy.recompute != kind && s.policy.recompute != Recompute::full)
       recompute->push_back([kind](RunSpec& x) { x.policy.recompute = kind; });
   Edits* micro = key();
   for (const int64_t b : divisors(s.train.global_batch / s.layout.dp))
@@ -47,8 +47,8 @@ std::vector<Edits> edits_of(const RunSpec& s) {
         [stage](RunSpec& x) { x.policy.zero = stage, x.policy.offload_parameters &= stage == 3; });
   if (!s.policy.offload_optimizer) key()->push_back([](RunSpec& x) { x.policy.offload_optimizer = true; });
   if (!s.policy.sequence_parallel) key()->push_back([](RunSpec& x) { x.policy.sequence_parallel = true; });
-  if (s.policy.schedule != "1f1b")
-    key()->push_back([](RunSpec& x) { x.policy.schedule = "1f1b", x.layout.vpp = 1; });
+  if (s.policy.schedule != PipelineSchedule::one_f_one_b)
+    key()->push_back([](RunSpec& x) { x.policy.schedule = PipelineSchedule::one_f_one_b, x.layout.vpp = 1; });
   for (int64_t LayoutSpec::*axis : {&LayoutSpec::tp, &LayoutSpec::cp, &LayoutSpec::pp}) {
     Edits* values = key();
     const int64_t most =

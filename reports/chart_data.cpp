@@ -167,7 +167,7 @@ ChartData chart_data(const ReportData& d) {
               {"run", r->label},
               {"layout", r->layout},
               {"ranks", r->run.ranks},
-              {"amp", r->run.spec.policy.amp == "none" ? "fp32" : r->run.spec.policy.amp},
+              {"amp", precision_name(r->run.spec.policy.amp)},
               {"micro_batch", r->run.spec.micro_batch()},
               {"workers", r->run.spec.data.workers},
               {"batch", r->run.spec.train.global_batch},

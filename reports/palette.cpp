@@ -171,9 +171,8 @@ json layout_scale(const ReportData& d) {
 std::vector<std::string> precisions(const ReportData& d) {
   std::vector<std::string> out;
   for (const char* mode : {"fp32", "tf32", "fp16", "bf16", "fp8"})
-    if (std::any_of(d.runs.begin(), d.runs.end(), [&](const ReportRun& r) {
-          return r.run.spec.policy.amp == (mode == std::string("fp32") ? "none" : mode);
-        }))
+    if (std::any_of(d.runs.begin(), d.runs.end(),
+                    [&](const ReportRun& r) { return precision_name(r.run.spec.policy.amp) == mode; }))
       out.emplace_back(mode);
   return out;
 }

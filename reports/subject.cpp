@@ -108,9 +108,8 @@ std::string net_line(const ReportData& d) {
   line = "Net: " + line;
   join(line, "global batch " + range_of(d, [](const ReportRun& r) { return r.run.spec.train.global_batch; }));
   join(line, "data: " + all_of(d, data_words));
-  const std::string precisions = all_of(d, [](const ReportRun& r) {
-    return r.run.spec.policy.amp == "none" ? std::string("fp32") : r.run.spec.policy.amp;
-  });
+  const std::string precisions =
+      all_of(d, [](const ReportRun& r) { return precision_name(r.run.spec.policy.amp); });
   join(line, precisions);
   return line + ".";
 }

@@ -50,7 +50,7 @@ std::vector<RunSpec> specimens() {
   };
   for (const Size& s : {Size{128, 4, 64, 128, 2}, Size{128, 4, 64, 128, 8}, Size{384, 8, 192, 384, 1},
                         Size{384, 4, 64, 256, 1}}) {
-    for (const char* amp : {"none", "bf16"}) {
+    for (const Amp amp : {Amp::none, Amp::bf16}) {
       RunSpec r;
       r.file = "calibrate";
       r.net.vit().embed_dim = s.embed;
@@ -209,8 +209,8 @@ std::vector<RunSpec> device_specimens() {
     int64_t embed, heads, batch;
   };
   for (const Size& s : {Size{384, 8, 1}, Size{384, 8, 16}, Size{1536, 8, 4}})
-    for (const char* amp : {"bf16", "tf32", "none"}) {
-      if (s.batch > 1 && amp != std::string("bf16")) continue;
+    for (const Amp amp : {Amp::bf16, Amp::tf32, Amp::none}) {
+      if (s.batch > 1 && amp != Amp::bf16) continue;
       RunSpec r;
       r.file = "calibrate";
       r.net.vit().embed_dim = s.embed;

@@ -53,15 +53,18 @@ class Options {
 void refuse_beyond_megatron(const RunSpec& s) {
   if (s.policy.zero > 1)
     refuse(s, "policy.zero", std::to_string(s.policy.zero) + " is none of Megatron's", "--fix zero=0..1");
-  if (s.layout.pp > 1 && (s.policy.schedule == "gpipe" || s.policy.schedule == "zb-h1"))
-    refuse(s, "policy.schedule", s.policy.schedule + " is none of Megatron's",
-           "--exclude schedule=" + s.policy.schedule);
+  if (s.layout.pp > 1 &&
+      (s.policy.schedule == PipelineSchedule::gpipe || s.policy.schedule == PipelineSchedule::zb_h1))
+    refuse(s, "policy.schedule", name_of(s.policy.schedule) + " is none of Megatron's",
+           "--exclude schedule=" + name_of(s.policy.schedule));
   if (s.layout.order != LayoutSpec{}.order)
     refuse(s, "layout.order", s.layout.order + " is none of Megatron's", "--fix order=tp-cp-dp-pp");
 }
 
 std::string cp_kind_of(const RunSpec& s) {
-  return s.policy.cp_kind == "ring" ? "p2p" : s.policy.cp_kind == "ulysses" ? "a2a" : "all_gather";
+  return s.policy.cp_kind == CpKind::ring      ? "p2p"
+         : s.policy.cp_kind == CpKind::ulysses ? "a2a"
+                                               : "all_gather";
 }
 
 int64_t layers_of_chunk(const RunSpec& s) {
@@ -92,16 +95,16 @@ std::string megatron(const RunSpec& s) {
   if (p.sequence_parallel && l.tp > 1) o.flag("sequence-parallel");
   if (p.zero == 1) o.flag("use-distributed-optimizer");
   if (p.overlap && l.dp > 1) o.flag("overlap-grad-reduce");
-  if (p.recompute == "selective") o.set("recompute-granularity", "selective");
-  if (p.recompute == "full")
+  if (p.recompute == Recompute::selective) o.set("recompute-granularity", "selective");
+  if (p.recompute == Recompute::full)
     o.set("recompute-granularity", "full")
-        .set("recompute-method", p.recompute_method)
+        .set("recompute-method", name_of(p.recompute_method))
         .set("recompute-num-layers", p.recompute_num_layers);
-  if (p.amp == "bf16" || p.amp == "fp8") o.flag("bf16");
-  if (p.amp == "fp16") o.flag("fp16");
-  if (p.amp == "fp8") o.set("fp8-format", "hybrid");
+  if (p.amp == Amp::bf16 || p.amp == Amp::fp8) o.flag("bf16");
+  if (p.amp == Amp::fp16) o.flag("fp16");
+  if (p.amp == Amp::fp8) o.set("fp8-format", "hybrid");
   if (p.offload_optimizer) o.flag("optimizer-cpu-offload");
-  o.set("attention-backend", p.attention == "flash" ? "flash" : "unfused");
+  o.set("attention-backend", name_of(p.attention));
   return o.text() + "\n";
 }
 
@@ -123,9 +126,9 @@ std::string nemo(const RunSpec& s) {
   o.set(strategy + "sequence_parallel", truth(p.sequence_parallel && l.tp > 1));
   o.set(strategy + "ddp.use_distributed_optimizer", truth(p.zero == 1));
   o.set(strategy + "ddp.overlap_grad_reduce", truth(p.overlap && l.dp > 1));
-  o.set("model.config.recompute_granularity", p.recompute == "none" ? "None" : p.recompute);
-  if (p.recompute == "full")
-    o.set("model.config.recompute_method", p.recompute_method)
+  o.set("model.config.recompute_granularity", p.recompute == Recompute::none ? "None" : name_of(p.recompute));
+  if (p.recompute == Recompute::full)
+    o.set("model.config.recompute_method", name_of(p.recompute_method))
         .set("model.config.recompute_num_layers", p.recompute_num_layers);
   if (l.cp > 1) o.set("model.config.cp_comm_type", cp_kind_of(s));
   return o.text() + "\n";
@@ -156,12 +159,13 @@ std::string torchtitan(const RunSpec& s) {
     refuse(s, "policy.zero", "0 with cp is none of torchtitan's: it shards over dp * cp", "--fix zero=2..3");
   if (p.offload_optimizer)
     refuse(s, "policy.offload_optimizer", "alone is none of torchtitan's", "set it to false");
-  if (p.amp != "bf16" && p.amp != "none")
-    refuse(s, "policy.amp", p.amp + " is a converter of torchtitan's model, no option", "use bf16 or none");
-  const char* schedule = p.schedule == "gpipe"         ? "GPipe"
-                         : p.schedule == "interleaved" ? "Interleaved1F1B"
-                                                       : "1F1B";
-  if (l.pp > 1 && p.schedule == "zb-h1")
+  if (p.amp != Amp::bf16 && p.amp != Amp::none)
+    refuse(s, "policy.amp", name_of(p.amp) + " is a converter of torchtitan's model, no option",
+           "use bf16 or none");
+  const char* schedule = p.schedule == PipelineSchedule::gpipe         ? "GPipe"
+                         : p.schedule == PipelineSchedule::interleaved ? "Interleaved1F1B"
+                                                                       : "1F1B";
+  if (l.pp > 1 && p.schedule == PipelineSchedule::zb_h1)
     refuse(s, "policy.schedule", "zb-h1 is none of torchtitan's", "--exclude schedule=zb-h1");
   const int64_t samples = s.train.global_batch / l.dp;
   Options o("--", ' ');
@@ -169,7 +173,7 @@ std::string torchtitan(const RunSpec& s) {
   o.set("training.seq_len", n.seq_length).set("training.global_batch_size", s.train.global_batch);
   // With a pipeline, torchtitan cuts the local batch into micro-batches; without one it accumulates them.
   o.set("training.local_batch_size", l.pp > 1 ? samples : s.micro_batch());
-  o.set("training.mixed_precision_param", p.amp == "bf16" ? "bfloat16" : "float32");
+  o.set("training.mixed_precision_param", p.amp == Amp::bf16 ? "bfloat16" : "float32");
   o.set("parallelism.data_parallel_replicate_degree", shards ? 1 : l.dp);
   o.set("parallelism.data_parallel_shard_degree", shards ? l.dp : 1);
   if (shards) o.set("parallelism.fsdp_reshard_after_forward", p.zero == 3 ? "always" : "never");
@@ -187,7 +191,7 @@ std::string torchtitan(const RunSpec& s) {
     o.set("parallelism.pipeline_parallel_first_stage_less_layers", 0);
     o.set("parallelism.pipeline_parallel_last_stage_less_layers", 0);
   }
-  o.word("activation-checkpoint:" + p.recompute);  // its "selective" keeps more than Isobar's
+  o.word("activation-checkpoint:" + name_of(p.recompute));  // its "selective" keeps more than Isobar's
   return o.text() + "\n";
 }
 
@@ -199,15 +203,16 @@ std::string deepspeed(const RunSpec& s) {
   if (l.pp > 1)
     refuse(s, "layout.pp", "is said in the model's code (PipelineModule), not in DeepSpeed's file",
            "--fix pp=1");
-  if (l.cp > 1 && p.cp_kind != "ulysses")
-    refuse(s, "policy.cp_kind", p.cp_kind + " is none of DeepSpeed's", "--fix cp=1, or cp_kind=ulysses");
-  if (p.amp == "fp8" || p.amp == "tf32")
-    refuse(s, "policy.amp", p.amp + " is none of DeepSpeed's file", "use bf16, fp16 or none");
+  if (l.cp > 1 && p.cp_kind != CpKind::ulysses)
+    refuse(s, "policy.cp_kind", name_of(p.cp_kind) + " is none of DeepSpeed's",
+           "--fix cp=1, or cp_kind=ulysses");
+  if (p.amp == Amp::fp8 || p.amp == Amp::tf32)
+    refuse(s, "policy.amp", name_of(p.amp) + " is none of DeepSpeed's file", "use bf16, fp16 or none");
   json j = {{"train_batch_size", s.train.global_batch},
             {"train_micro_batch_size_per_gpu", s.micro_batch()},
             {"gradient_accumulation_steps", s.micro_batches()},
-            {"bf16", {{"enabled", p.amp == "bf16"}}},
-            {"fp16", {{"enabled", p.amp == "fp16"}}},
+            {"bf16", {{"enabled", p.amp == Amp::bf16}}},
+            {"fp16", {{"enabled", p.amp == Amp::fp16}}},
             {"zero_optimization", {{"stage", p.zero}, {"overlap_comm", p.overlap}}}};
   if (s.train.grad_clip > 0) j["gradient_clipping"] = s.train.grad_clip;
   if (p.offload_optimizer) j["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}};

@@ -33,7 +33,7 @@ void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
 SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
   space.orders = false;
-  space.schedules = {ScheduleKind::one_f_one_b, ScheduleKind::interleaved};
+  space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
   if (!e) return space;
   std::erase_if(space.zero, [&](int z) {
     return std::find(e->axes.zero.begin(), e->axes.zero.end(), z) == e->axes.zero.end();
@@ -46,7 +46,7 @@ SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   only_one(e->axes.tp, LayoutAxis::tp, "tp");
   only_one(e->axes.cp, LayoutAxis::cp, "cp");
   only_one(e->axes.pp, LayoutAxis::pp, "pp");
-  if (!e->axes.vpp) space.schedules = {ScheduleKind::one_f_one_b};
+  if (!e->axes.vpp) space.schedules = {PipelineSchedule::one_f_one_b};
   return space;
 }
 
@@ -145,10 +145,10 @@ std::optional<EngineOn::Change> EngineOn::smallest_change(const RunSpec& given) 
     } catch (const ConfigError&) {  // the engine or the net lacks it
     }
   };
-  for (const char* recompute : {"selective", "full"}) {
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
     RunSpec one = given;
     one.policy.recompute = recompute;
-    if (given.policy.recompute != "full") consider(one, "policy.recompute", recompute);
+    if (given.policy.recompute != Recompute::full) consider(one, "policy.recompute", name_of(recompute));
   }
   for (int64_t b = given.micro_batch() / 2; b >= 1; b /= 2) {
     RunSpec one = given;
@@ -190,7 +190,7 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
   std::vector<EngineLayout> ranked;
   for (const LayoutCandidate& c : found.best) {
     RunSpec one = with_layout(spec, c.layout);
-    if (one.layout.cp > 1 && one.policy.cp_kind == "ulysses") one.policy.cp_kind = "ring";
+    if (one.layout.cp > 1 && one.policy.cp_kind == CpKind::ulysses) one.policy.cp_kind = CpKind::ring;
     EngineLayout l = parts_->layout(one);
     if (l.answer.memory.value <= memory()) ranked.push_back(std::move(l));
   }

@@ -58,7 +58,7 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
   const DataSpec& d = n.state.spec.data;
   RunSpec rolled = n.state.spec;
   if (steps > 0) rolled.train.rollout = steps;
-  rolled.train.rollout_gradient = "all";
+  rolled.train.rollout_gradient = RolloutGradient::all;
   const SampleShape shape = sample_shape(rolled);
   Statistics known;
   if (!own && needs_statistics(d, shape)) known = begin_statistics(d, shape)();

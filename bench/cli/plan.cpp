@@ -91,7 +91,7 @@ void print_cut(const RunSpec& spec) {
   std::printf("\ngraph cut over cp %-12s %12s %12s %12s %25s\n", std::to_string(spec.layout.cp).c_str(),
               "edges", "cut", "halo rows", "edges of a rank");
   for (const GraphCut& cut : cuts) {
-    std::printf("by %s%s\n", cut.partition.c_str(), cut.used ? "" : ", for comparison");
+    std::printf("by %s%s\n", name_of(cut.partition).c_str(), cut.used ? "" : ", for comparison");
     for (const CutOfEdges& c : cut.edges)
       std::printf("  %-27s %12ld %12ld %12ld %12ld to %9ld\n", c.edges.c_str(), c.all, c.cut, c.halo, c.least,
                   c.most);
@@ -102,7 +102,7 @@ nlohmann::json cut_json(const RunSpec& spec) {
   nlohmann::json all = nlohmann::json::array();
   for (const GraphCut& cut : graph_cuts(spec.net, spec.layout.cp))
     for (const CutOfEdges& c : cut.edges)
-      all.push_back({{"partition", cut.partition},
+      all.push_back({{"partition", name_of(cut.partition)},
                      {"used", cut.used},
                      {"edges", c.edges},
                      {"count", c.all},
@@ -121,7 +121,7 @@ void draw(const RunSpec& spec, const std::string& file) {
   if (spec.layout.cp > 1) {
     title += ", over cp " + std::to_string(spec.layout.cp);
     for (const GraphCut& cut : graph_cuts(spec.net, spec.layout.cp))
-      if (cut.used) title += " by " + cut.partition;
+      if (cut.used) title += " by " + name_of(cut.partition);
   }
   write_atomically(file, graph_svg(graph_picture(spec.net, spec.layout.cp), title));
 }

@@ -197,7 +197,7 @@ void run_predict(PredictArguments a, const std::vector<std::string>& user) {
   std::vector<Machine> machines;
   for (const std::string& file : a.machines) machines.push_back(load_machine(file));
   if (!a.engine.fit.empty()) take_fit(machines.front(), a.engine);
-  if (!names_device(a)) spec.run.device = "auto";
+  if (!names_device(a)) spec.run.device = RunDevice::automatic;
   for (const Machine& m : machines)
     if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
       throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",

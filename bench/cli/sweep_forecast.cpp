@@ -46,7 +46,7 @@ std::string key_of(const RunSpec& spec) {
   for (const char* name : {"lr", "seed", "steps", "log_every", "valid_every", "checkpoint_every"})
     j["train"].erase(name);
   j.erase("run");
-  return j.dump() + " " + std::to_string(spec.run.threads) + " " + spec.run.device;
+  return j.dump() + " " + std::to_string(spec.run.threads) + " " + name_of(spec.run.device);
 }
 
 Forecast forecast_of(const RunSpec& spec, const EngineOn& engine) {
@@ -118,7 +118,7 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine,
   std::unique_ptr<EngineOn> engine;  // each trial names its device
   for (Trial& t : matrix.trials) {
     RunSpec spec = t.spec;
-    spec.run.device = "auto";  // the machine file's accelerators, not this host's
+    spec.run.device = RunDevice::automatic;  // the machine file's accelerators, not this host's
     if (!engine) engine = std::make_unique<EngineOn>(spec, machine, question);
     Forecast f;
     try {

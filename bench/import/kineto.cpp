@@ -125,7 +125,7 @@ Imported import_kineto(const std::vector<std::string>& traces, const std::string
   std::vector<TraceRank> ranks;
   for (const std::string& file : traces) {
     TraceRank rank = read_rank(file);
-    r.spec.run.device = rank.on_device ? "cuda" : "cpu";
+    r.spec.run.device = rank.on_device ? RunDevice::cuda : RunDevice::cpu;
     for (const std::string& note : rank.notes) done.notes.push_back(file + ": " + note);
     if (r.ops.empty())
       for (auto& [path, op] : rank.ops) r.ops.push_back(std::move(op));

@@ -48,7 +48,7 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     RunRecord r;
     try {
       r.spec = spec_of(p);
-      r.spec.run.device = "cuda";  // any accelerator, of any vendor
+      r.spec.run.device = RunDevice::cuda;  // any accelerator, of any vendor
     } catch (const ConfigError& e) {
       const std::string why = e.what();
       leave_out(why.starts_with(": ") ? why.substr(2) : why, p);

@@ -149,12 +149,14 @@ std::map<std::string, std::string> cells_of(const RunSpec& s) {
   count("zero_stage", s.policy.zero);
   count("micro_batch", s.micro_batch());
   count("global_batch", s.train.global_batch);
-  c["precision"] = s.policy.amp == "none" ? "fp32" : s.policy.amp;
-  c["recompute"] = s.policy.recompute;
-  if (s.policy.recompute == "full" && s.policy.recompute_method == "block")
+  c["precision"] = precision_name(s.policy.amp);
+  c["recompute"] = name_of(s.policy.recompute);
+  if (s.policy.recompute == Recompute::full && s.policy.recompute_method == RecomputeMethod::block)
     count("recomputed_layers", s.policy.recompute_num_layers);
-  c["schedule"] = s.policy.schedule == "zb-h1" ? "ZB-H1" : s.layout.vpp > 1 ? "interleaved-1F1B" : "1F1B";
-  c["attention_kernel"] = s.policy.attention == "flash" ? "sdpa" : "fused";
+  c["schedule"] = s.policy.schedule == PipelineSchedule::zb_h1 ? "ZB-H1"
+                  : s.layout.vpp > 1                           ? "interleaved-1F1B"
+                                                               : "1F1B";
+  c["attention_kernel"] = s.policy.attention == AttentionKind::flash ? "sdpa" : "fused";
   return c;
 }
 

@@ -103,7 +103,7 @@ std::vector<RunSpec> meeting_specimens(int64_t ranks) {
   n.boundary_neighbors = 16, n.latent_size = n.mlp_hidden_size = 48, n.num_gnn_layers = 4;
   graph.net.set_kind(RegionalGnnSpec::kKind);
   graph.net.regional_gnn() = n;
-  graph.train.loss = "mse";
+  graph.train.loss = LossKind::mse;
   vit.layout.tp = graph.layout.cp = ranks;
   std::vector<RunSpec> out{graph};
   if (v.num_heads % ranks == 0) out.push_back(vit);

@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kRepetitionTime{400};
 
 TimedStep::TimedStep(const RunSpec& spec, int threads)
     : plan(build_plan(spec, 0, cpu_workspace(threads))),
-      dtype_(spec.policy.amp == "bf16" ? "bf16" : "f32"),
+      dtype_(spec.policy.amp == Amp::bf16 ? "bf16" : "f32"),
       threads_(threads),
       program_(link(plan, plan.train, /*serial=*/true)),
       arena_(plan.memory.arena),

@@ -115,9 +115,15 @@ class Layouts {
   // "" if a part does not apply.
   static std::array<std::string, kParts> words_of(const LayoutSpec& l, const PolicySpec& p) {
     const auto sized = [](const char* name, int64_t n) { return name + std::to_string(n); };
-    return {sized("dp", l.dp),   sized("tp", l.tp),          l.tp > 1 && p.sequence_parallel ? "sp" : "",
-            sized("cp", l.cp),   l.cp > 1 ? p.cp_kind : "",  sized("pp", l.pp),
-            sized("vpp", l.vpp), l.pp > 1 ? p.schedule : "", sized("zero", p.zero)};
+    return {sized("dp", l.dp),
+            sized("tp", l.tp),
+            l.tp > 1 && p.sequence_parallel ? "sp" : "",
+            sized("cp", l.cp),
+            l.cp > 1 ? name_of(p.cp_kind) : "",
+            sized("pp", l.pp),
+            sized("vpp", l.vpp),
+            l.pp > 1 ? name_of(p.schedule) : "",
+            sized("zero", p.zero)};
   }
 
   std::array<bool, kParts> varies_{};
@@ -171,10 +177,10 @@ std::string layout_words(const RunSpec& s) {
   add("tp", s.layout.tp);
   if (s.layout.tp > 1 && s.policy.sequence_parallel) out += " sp";
   add("cp", s.layout.cp);
-  if (s.layout.cp > 1) out += " " + s.policy.cp_kind;
+  if (s.layout.cp > 1) out += " " + name_of(s.policy.cp_kind);
   add("pp", s.layout.pp);
   add("vpp", s.layout.vpp);
-  if (s.layout.pp > 1) out += " " + s.policy.schedule;
+  if (s.layout.pp > 1) out += " " + name_of(s.policy.schedule);
   if (s.policy.zero > 0) out += " zero" + std::to_string(s.policy.zero);
   return out.empty() ? "1 rank" : out;
 }

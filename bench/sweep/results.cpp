@@ -187,7 +187,7 @@ ResultTail read_tail(const fs::path& result_jsonl) {
 
 RunSpec spec_as_run(const RunRecord& r) {
   RunSpec s = r.spec;
-  if (s.run.device == "auto") s.run.device = r.on_gpu ? "cuda" : "cpu";
+  if (s.run.device == RunDevice::automatic) s.run.device = r.on_gpu ? RunDevice::cuda : RunDevice::cpu;
   return s;
 }
 

@@ -1,13 +1,6 @@
-// Activation functions of nets.
-//
-//   activation_named("silu")              // std::nullopt: there is none of this name
-//   name_of(Activation::gelu_tanh)        // "gelu_tanh"
+// Activation functions of nets; their words: base/settings.h.
 #pragma once
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace isobar {
 
@@ -19,22 +12,5 @@ enum class Activation : uint8_t {
   tanh
 };
 constexpr int kActivations = 5;
-
-constexpr const char* name_of(Activation a) {
-  constexpr const char* kNames[kActivations] = {"gelu", "gelu_tanh", "relu", "silu", "tanh"};
-  return kNames[static_cast<int>(a)];
-}
-
-inline std::optional<Activation> activation_named(std::string_view name) {
-  for (int i = 0; i < kActivations; ++i)
-    if (name == name_of(static_cast<Activation>(i))) return static_cast<Activation>(i);
-  return std::nullopt;
-}
-
-inline std::vector<std::string> activation_names() {
-  std::vector<std::string> names;
-  for (int i = 0; i < kActivations; ++i) names.emplace_back(name_of(static_cast<Activation>(i)));
-  return names;
-}
 
 }  // namespace isobar

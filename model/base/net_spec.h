@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "model/base/settings.h"
+
 namespace isobar {
 
 struct Images {              // weather fields on a grid, as input and output
@@ -32,7 +34,7 @@ struct VitSpec : Images {  // patches, equal blocks, pixels
   int64_t patch_size = 8;  // p, square
   int64_t mlp_ratio = 4;
   double norm_eps = 1e-6;
-  std::string gelu = "erf";  // erf (exact) | tanh (an approximation that cuBLASLt has in a product: run.fuse)
+  Gelu gelu = Gelu::erf;
   int64_t tokens() const { return img_height / patch_size * (img_width / patch_size); }
   int64_t width() const { return embed_dim; }
   int64_t heads() const { return num_heads; }
@@ -65,7 +67,7 @@ struct WordsSpec {          // kinds that read tokens of a vocabulary: causal at
 
 struct GptSpec : WordsSpec {  // LayerNorm, GELU, biases, learned positions
   static constexpr const char* kKind = "gpt";
-  std::string gelu = "erf";  // as a vit's
+  Gelu gelu = Gelu::erf;
 };
 
 struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
@@ -85,7 +87,7 @@ struct UnetSpec : Images {
   int64_t patch_size = 8;  // p, square
   int64_t mlp_ratio = 4;
   double norm_eps = 1e-6;
-  std::string gelu = "erf";  // as a vit's
+  Gelu gelu = Gelu::erf;
   int64_t tokens() const { return img_height / patch_size * (img_width / patch_size); }
   int64_t width() const { return embed_dim; }
   int64_t heads() const { return num_heads; }
@@ -100,8 +102,8 @@ struct MlpSpec {
   int64_t in_features = 14;
   int64_t out_features = 1;
   std::vector<int64_t> hidden = {64, 64, 64};  // widths between them, an activation after each
-  std::string activation = "gelu";             // base/activation.h
-  double dropout = 0.0;                        // of each hidden layer's outputs
+  Activation activation = Activation::gelu;
+  double dropout = 0.0;  // of each hidden layer's outputs
   int64_t outputs() const { return out_features; }
   int64_t sample_numbers() const { return in_features + out_features; }
   int64_t tokens() const { return 1; }
@@ -132,8 +134,7 @@ struct RegionalGnnSpec : Images {
   int64_t num_gnn_layers = 12;                          // message passing steps, each with its own weights
   int64_t mlp_hidden_size = 256, mlp_num_hidden_layers = 2;
   double norm_eps = 1e-5;
-  // Assignment of nodes to ranks of context parallelism. bands: of latitude | metis: METIS' cut of the graph
-  std::string partition = "bands";
+  GraphPartition partition = GraphPartition::bands;
 
   GridBox box(const std::vector<double>& region) const {
     const auto first = [&](double x) { return static_cast<int64_t>(std::ceil(x / spacing - 1e-6)); };
@@ -180,9 +181,7 @@ struct AuroraSpec : Images {
   int64_t mlp_ratio = 4, dec_mlp_ratio = 2;              // of backbone and encoder; of the decoder
   double norm_eps = 1e-5;
   double drop_path = 0;  // of backbone blocks in training; of the last block of encoder and decoder
-  // Placement on pipeline stages. balanced: by counted work | halves: four stages, encoder, the two halves of
-  // the backbone, decoder
-  std::string placement = "balanced";
+  StagePlacement placement = StagePlacement::balanced;
   bool fp32_ends = false;  // encoder and decoder stay in fp32 where the backbone is in bf16
   int64_t surface_fields() const { return static_cast<int64_t>(surf_vars.size()); }
   int64_t static_fields() const { return static_cast<int64_t>(static_vars.size()); }
@@ -212,9 +211,7 @@ struct GraphcastSpec : Images {
   int64_t num_gnn_layers = 16;  // message passing steps on the mesh, each with its own weights
   int64_t mlp_hidden_size = 512, mlp_num_hidden_layers = 1;
   double norm_eps = 1e-5;
-  // Assignment of grid points and mesh nodes to ranks of context parallelism. bands: of latitude, grid and
-  // mesh cut evenly each | metis: METIS' cut of the graph
-  std::string partition = "bands";
+  GraphPartition partition = GraphPartition::bands;  // bands: grid and mesh are cut evenly each
 
   int64_t mesh_nodes() const { return 10 * (int64_t{1} << (2 * mesh_level)) + 2; }
   int64_t mesh_edges() const { return 20 * ((int64_t{1} << (2 * mesh_level + 2)) - 1); }  // of all levels

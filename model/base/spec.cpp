@@ -294,6 +294,30 @@ std::pair<std::string, std::string> split(const std::string& key) {
   return {key.substr(0, dot), key.substr(dot + 1)};
 }
 
+std::string listed(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& w : words) out += (out.empty() ? "" : ", ") + w;
+  return out;
+}
+
+nlohmann::json json_of(const auto& value) {
+  if constexpr (Setting<std::decay_t<decltype(value)>>)
+    return name_of(value);
+  else
+    return value;
+}
+
+template <class T>
+const char* type_name(const T&) {
+  if constexpr (std::is_same_v<T, bool>) return "bool";
+  if constexpr (std::is_same_v<T, int64_t>) return "int";
+  if constexpr (std::is_same_v<T, double>) return "float";
+  if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "list of int";
+  if constexpr (std::is_same_v<T, std::vector<double>>) return "list of float";
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return "list of text";
+  return "text";
+}
+
 struct Reader {
   const nlohmann::json& j;
   const std::string& file;
@@ -326,6 +350,16 @@ struct Reader {
       out = v->get<std::string>();
     else
       wrong(key, *v, "a word");
+  }
+  template <Setting E>
+  void operator()(const std::string& key, E& out) const {
+    if (!find(key)) return;
+    std::string word;
+    (*this)(key, word);
+    const std::optional<E> value = value_named<E>(word);
+    if (!value)
+      throw ConfigError(file, key, "'" + word + "' is unknown", "use one of " + listed(names_of<E>()));
+    out = *value;
   }
   void operator()(const std::string& key, int64_t& out) const {
     const auto* v = find(key);
@@ -396,30 +430,17 @@ std::string kind_in(const nlohmann::json& j, const std::string& file) {
   const auto& kind = j["net"]["kind"];
   const std::vector<std::string> kinds = NetSpec::kinds();
   if (kind.is_string() && has(kinds, kind.get<std::string>())) return kind;
-  std::string list;
-  for (const auto& k : kinds) list += (list.empty() ? "" : ", ") + k;
-  throw ConfigError(file, "net.kind", "is " + json_text(kind) + ", which is unknown", "use one of " + list);
+  throw ConfigError(file, "net.kind", "is " + json_text(kind) + ", which is unknown",
+                    "use one of " + listed(kinds));
 }
 
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> key_types(const std::string& kind) {
-  struct Types {
-    std::vector<std::pair<std::string, std::string>>& out;
-    void operator()(const std::string& key, std::string&) { out.emplace_back(key, "text"); }
-    void operator()(const std::string& key, int64_t&) { out.emplace_back(key, "int"); }
-    void operator()(const std::string& key, double&) { out.emplace_back(key, "float"); }
-    void operator()(const std::string& key, bool&) { out.emplace_back(key, "bool"); }
-    void operator()(const std::string& key, std::vector<int64_t>&) { out.emplace_back(key, "list of int"); }
-    void operator()(const std::string& key, std::vector<double>&) { out.emplace_back(key, "list of float"); }
-    void operator()(const std::string& key, std::vector<std::string>&) {
-      out.emplace_back(key, "list of text");
-    }
-  };
   std::vector<std::pair<std::string, std::string>> out;
   RunSpec none;
   none.net.set_kind(kind);
-  visit(Types{out}, none);
+  visit([&](const std::string& key, auto& member) { out.emplace_back(key, type_name(member)); }, none);
   return out;
 }
 
@@ -581,7 +602,9 @@ nlohmann::json to_json(const RunSpec& spec) {
   nlohmann::json j = nlohmann::json::object();
   RunSpec copy = spec;
   j["net"]["kind"] = spec.net.kind();
-  visit([&](const std::string& key, auto& member) { j[split(key).first][split(key).second] = member; }, copy);
+  visit(
+      [&](const std::string& key, auto& member) { j[split(key).first][split(key).second] = json_of(member); },
+      copy);
   return j;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/base/net_spec.h"
+#include "model/base/settings.h"
 
 namespace isobar {
 
@@ -49,7 +50,7 @@ struct DataSpec {  // data:
   /// True if the run has validation data.
   bool validates() const { return !valid.empty() || train_fraction < 1 || !valid_dates.empty(); }
   // net.kind mlp only: which rows of a table, or points of fields, are samples (data/table.h)
-  std::string mask_mode = "both";  // ocean (ice below min_ice_concentration) | sea_ice (at least that) | both
+  MaskMode mask_mode = MaskMode::both;
   std::string ice_variable = "aice";    // the ice concentration's column or field
   double min_ice_concentration = 0.15;  // in that variable's unit
   double thin_fraction = 1.0;  // share of the selected rows that is kept, chosen by a hash of their place
@@ -59,15 +60,13 @@ struct DataSpec {  // data:
 struct TrainSpec {  // train:
   int64_t global_batch = 16;
   int64_t steps = 128;  // optimizer steps
-  std::string loss =
-      "relative-l2";  // relative-l2 | mae | mse | huber | cross_entropy (formulas: backend/cpu/kernels.h)
+  LossKind loss = LossKind::relative_l2;
   std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
   // mae, mse, huber: weights by name, from which loss_weights follow once the channels are known
   // (inference/channel_loss.h): "z=3.5" for a variable or a channel; all others are 1
   std::vector<std::string> variable_weights;
-  std::string level_weights = "none";  // none | pressure: by level, with a mean of 1 over those of a variable
-  // channels: as they are | mean: divided by their mean | aurora: surface and upper air apart, see below
-  std::string loss_weighting = "channels";
+  LevelWeights level_weights = LevelWeights::none;
+  LossWeighting loss_weighting = LossWeighting::channels;
   double surface_weight = 0.25, upper_weight = 1, data_weight = 1;  // aurora's alpha, beta and gamma
   // mae, mse, huber: rows are weighted by the cosine of their latitude, with a mean of 1, as in the RMSE
   bool latitude_weights = false;
@@ -76,9 +75,7 @@ struct TrainSpec {  // train:
   // A roll-out (nets of images on one grid): this number of steps of data.dt, each of which reads the
   // prediction of the one before.
   int64_t rollout = 1;
-  // all: the loss is the mean over the steps, and its gradient flows back through all of them | last: only
-  // the last step has a loss, and its input is a constant (the push-forward of Brandstetter 2022)
-  std::string rollout_gradient = "all";
+  RolloutGradient rollout_gradient = RolloutGradient::all;
   // Optimizer steps after which the roll-out, which begins with one step, grows by one; 0 = train.rollout
   // from the start
   int64_t rollout_every = 0;
@@ -89,9 +86,9 @@ struct TrainSpec {  // train:
   // replay_warmup_steps).
   int64_t replay_capacity = 0, replay_refresh = 10, replay_max_lead = 40;
   int64_t replay_warmup_steps = 0, replay_warmup_lead = 16;
-  std::string prediction = "state";  // state | increment: the change of the newest input state
-  double huber_delta = 1.0;          // |error| at which Huber's loss changes from square to linear
-  std::string optimizer = "adam";    // adam | adamw | sgd
+  PredictionKind prediction = PredictionKind::state;
+  double huber_delta = 1.0;  // |error| at which Huber's loss changes from square to linear
+  OptimizerKind optimizer = OptimizerKind::adam;
   double lr = 5e-4;
   double momentum = 0.9;  // sgd
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
@@ -108,17 +105,16 @@ struct TrainSpec {  // train:
   double min_loss_scale = 1;         // an overflow at this scale ends the run
   int64_t loss_scale_window = 2000;  // steps
   double grad_clip = 0.0;  // largest global norm of the gradients (all ranks together); 0 = not clipped
-  std::string lr_schedule = "cosine";  // cosine | constant | step | plateau (inference/schedule_lr.h)
-  double lr_gamma = 0.1;               // step, plateau: the factor
-  int64_t lr_step_size = 0;            // step: optimizer steps between two factors
-  int64_t lr_patience = 10;            // plateau: validations without improvement before a factor
-  double lr_threshold = 1e-4;          // plateau: relative improvement that counts
-  int64_t lr_cooldown = 0;             // plateau: validations after a factor that are not counted
-  double lr_min = 0;                   // plateau: lower bound; cosine: final rate
-  int64_t warmup = 0;                  // steps
-  int64_t lr_steps = 0;  // cosine: its length, after which the rate stays at lr_min; 0 = train.steps
-  // none | sqrt: lr * sqrt(global_batch / lr_base_batch) | linear: lr * global_batch / lr_base_batch
-  std::string lr_scaling = "none";
+  LrSchedule lr_schedule = LrSchedule::cosine;
+  double lr_gamma = 0.1;       // step, plateau: the factor
+  int64_t lr_step_size = 0;    // step: optimizer steps between two factors
+  int64_t lr_patience = 10;    // plateau: validations without improvement before a factor
+  double lr_threshold = 1e-4;  // plateau: relative improvement that counts
+  int64_t lr_cooldown = 0;     // plateau: validations after a factor that are not counted
+  double lr_min = 0;           // plateau: lower bound; cosine: final rate
+  int64_t warmup = 0;          // steps
+  int64_t lr_steps = 0;        // cosine: its length, after which the rate stays at lr_min; 0 = train.steps
+  LrScaling lr_scaling = LrScaling::none;
   int64_t lr_base_batch = 16;
   // Frozen parameters, by patterns of their names (base/name_pattern.h): they have neither gradients nor
   // moments. With adapters and no pattern, all but the adapters are frozen.
@@ -155,41 +151,35 @@ struct LayoutSpec {  // layout:
 };
 
 struct PolicySpec {  // policy:
-  // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss) | fp8 (bf16 with linears in fp8; gpt
-  // and llama)
-  std::string amp = "none";
-  int64_t micro_batch = 0;          // samples of a rank at a time; 0 = global_batch / dp, on a GPU what fits
-  std::string schedule = "1f1b";    // gpipe | 1f1b | interleaved | zb-h1
+  Amp amp = Amp::none;
+  int64_t micro_batch = 0;  // samples of a rank at a time; 0 = global_batch / dp, on a GPU what fits
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int64_t zero = 0;                 // ZeRO stage
   bool offload_optimizer = false;   // moments stay in host memory, and visit the device bucket by bucket
   bool offload_parameters = false;  // ZeRO 3: so do the shards of the parameters
-  std::string main_grads_dtype = "fp32";  // fp32 | bf16: type in which gradients are accumulated and reduced
-  double bucket_mb = 25;                  // MB of fp32 gradient per all-reduce
-  bool overlap = true;                    // gradient all-reduce under backward; false = after it
+  GradientType main_grads_dtype = GradientType::fp32;
+  double bucket_mb = 25;  // MB of fp32 gradient per all-reduce
+  bool overlap = true;    // gradient all-reduce under backward; false = after it
   bool sequence_parallel = false;
-  std::string cp_kind = "allgather";  // allgather | ring | ulysses
-  std::string recompute = "none";     // none | selective (attention's core) | full (blocks, by the next two)
-  std::string recompute_method =
-      "uniform";                     // Megatron's: uniform (all blocks, N at a time from the input of the
-                                     // first) | block (the first N of a stage chunk, one at a time)
-  int64_t recompute_num_layers = 1;  // N
-  std::string attention = "flash";   // flash (tiled) | unfused: the whole matrix of weights is in memory
+  CpKind cp_kind = CpKind::allgather;
+  Recompute recompute = Recompute::none;
+  RecomputeMethod recompute_method = RecomputeMethod::uniform;
+  int64_t recompute_num_layers = 1;  // RecomputeMethod's N
+  AttentionKind attention = AttentionKind::flash;
   // Graph nets: a step's edges are computed in this number of chunks. Nothing of a chunk is kept: backward
   // recomputes it
   int64_t edge_chunks = 1;
   /// True if some activations are recomputed in backward.
-  bool recomputes() const { return recompute != "none" || edge_chunks > 1; }
+  bool recomputes() const { return recompute != Recompute::none || edge_chunks > 1; }
 };
 
 struct RunOptions {     // run:
   std::string out;      // directory of this run: result.jsonl, checkpoints/; "" = writes nothing
   int64_t threads = 0;  // OpenMP threads per rank; 0 = cores / ranks on this host
   bool serial = false;  // all ops on one lane
-  std::string device =
-      "cpu";  // cpu | cuda (an NVIDIA GPU of the host for each rank) | auto (cuda where there is one)
+  RunDevice device = RunDevice::cpu;
   bool cuda_graphs = true;  // a step is captured once and replayed; false: its ops are launched one by one
-  // cuda: algorithms of matrix products: the fastest by timing | heuristic: cuBLASLt's choice, which repeats
-  std::string gemm_choice = "timed";
+  GemmChoice gemm_choice = GemmChoice::timed;
   // cuda: bias gradients, and GELU where net.gelu is tanh, are computed inside a product: where cuBLASLt can
   // (heuristic), or where it is faster (timed)
   bool fuse = true;
@@ -237,7 +227,7 @@ struct RunSpec {
   /// True if predictions become inputs, in the same step or a later one.
   bool reads_predictions() const { return train.rollout > 1 || train.replay_capacity > 0; }
   /// True if predictions become inputs or are added to them: both need the same channels.
-  bool feeds_back() const { return reads_predictions() || train.prediction == "increment"; }
+  bool feeds_back() const { return reads_predictions() || train.prediction == PredictionKind::increment; }
   /// True if samples carry a mask of the target points that count (DataSpec::masks).
   bool masks_targets() const { return net.images() != nullptr && data.masks(); }
   /// Factor on a linear's adapter.
@@ -245,7 +235,7 @@ struct RunSpec {
     return train.lora_alpha > 0 ? train.lora_alpha / static_cast<double>(train.lora_rank) : 1.0;
   }
   /// Roll-out steps that have a loss, and through which its gradient flows.
-  int64_t learnt_steps() const { return train.rollout_gradient == "all" ? train.rollout : 1; }
+  int64_t learnt_steps() const { return train.rollout_gradient == RolloutGradient::all ? train.rollout : 1; }
 };
 
 /// Reads `path` (a file under `inherits: other.yaml` first, relative to it) and applies `key=value`

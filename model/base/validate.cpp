@@ -43,9 +43,7 @@ void validate_values(const RunSpec& s) {
   check.at_most(t.global_batch, 1 << 24, "train.global_batch");
   check.at_least(t.steps, 1, "train.steps");
   check.at_most(t.steps, int64_t{1} << 36, "train.steps");
-  check.one_of(t.optimizer, {"adam", "adamw", "sgd"}, "train.optimizer");
   check.that(t.momentum >= 0 && t.momentum < 1, "train.momentum", "is not in [0, 1)", "e.g. 0.9");
-  check.one_of(t.loss, {"relative-l2", "mae", "mse", "huber", "cross_entropy"}, "train.loss");
   for (const double w : t.loss_weights) check.zero_or_in_floats(w, "train.loss_weights", "give 0 or more");
   check.in_floats(t.huber_delta, "train.huber_delta", "e.g. 1");
   for (const std::string& f : t.variable_weights)
@@ -55,8 +53,6 @@ void validate_values(const RunSpec& s) {
     check.that(named_threshold(f).has_value(), "train.intensity",
                "'" + f + "' is no name with a threshold and a weight",
                "give name>number=number, e.g. tp>10=3");
-  check.one_of(t.level_weights, {"none", "pressure"}, "train.level_weights");
-  check.one_of(t.loss_weighting, {"channels", "mean", "aurora"}, "train.loss_weighting");
   for (const auto& [value, key] : {std::pair{t.surface_weight, "train.surface_weight"},
                                    {t.upper_weight, "train.upper_weight"},
                                    {t.data_weight, "train.data_weight"}})
@@ -74,7 +70,6 @@ void validate_values(const RunSpec& s) {
                                       {&t.no_decay, "train.no_decay"}})
     for (const std::string& p : *patterns)
       check.that(!p.empty(), key, "has an empty pattern", "name parameters, e.g. blocks.*.attn");
-  check.one_of(t.lr_schedule, {"cosine", "constant", "step", "plateau"}, "train.lr_schedule");
   check.that(t.lr_gamma > 0 && t.lr_gamma < 1, "train.lr_gamma", "is not in (0, 1)", "e.g. 0.1");
   check.at_least(t.lr_step_size, 0, "train.lr_step_size");
   check.at_least(t.lr_patience, 0, "train.lr_patience");
@@ -82,9 +77,8 @@ void validate_values(const RunSpec& s) {
   check.that(t.lr_threshold >= 0 && t.lr_threshold < 1, "train.lr_threshold", "is not in [0, 1)",
              "e.g. 1e-4");
   check.zero_or_in_floats(t.lr_min, "train.lr_min", "give 0 or more");
-  check.one_of(t.lr_scaling, {"none", "sqrt", "linear"}, "train.lr_scaling");
   check.in_floats(t.lr, "train.lr", "e.g. 5e-4");
-  check.that(t.lr_schedule != "cosine" || t.lr_min <= t.lr, "train.lr_min", "is above train.lr",
+  check.that(t.lr_schedule != LrSchedule::cosine || t.lr_min <= t.lr, "train.lr_min", "is above train.lr",
              "a cosine falls to it: give less");
   check.that(t.beta1 >= 0 && t.beta1 < 1, "train.beta1", "is not in [0, 1)", "e.g. 0.9");
   check.that(t.beta2 >= 0 && t.beta2 < 1, "train.beta2", "is not in [0, 1)", "e.g. 0.95");
@@ -98,8 +92,8 @@ void validate_values(const RunSpec& s) {
   check.at_least(t.warmup, 0, "train.warmup");
   check.at_least(t.lr_base_batch, 1, "train.lr_base_batch");
   check.at_least(t.lr_steps, 0, "train.lr_steps");
-  check.that(t.lr_steps == 0 || t.lr_schedule == "cosine", "train.lr_steps",
-             "is the length of a cosine, and train.lr_schedule is " + t.lr_schedule,
+  check.that(t.lr_steps == 0 || t.lr_schedule == LrSchedule::cosine, "train.lr_steps",
+             "is the length of a cosine, and train.lr_schedule is " + name_of(t.lr_schedule),
              "set that to cosine, or leave it out");
   check.at_least(t.seed, 0, "train.seed");
   check.at_least(t.early_stopping_patience, 0, "train.early_stopping_patience");
@@ -115,25 +109,16 @@ void validate_values(const RunSpec& s) {
   check.at_least(t.checkpoint_every, 0, "train.checkpoint_every");
 
   const PolicySpec& p = s.policy;
-  check.one_of(p.amp, {"none", "tf32", "bf16", "fp16", "fp8"}, "policy.amp");
-  check.one_of(p.main_grads_dtype, {"fp32", "bf16"}, "policy.main_grads_dtype");
-  check.one_of(p.schedule, {"gpipe", "1f1b", "interleaved", "zb-h1"}, "policy.schedule");
-  check.one_of(p.cp_kind, {"allgather", "ring", "ulysses"}, "policy.cp_kind");
-  check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");
-  check.one_of(p.recompute_method, {"uniform", "block"}, "policy.recompute_method");
   check.at_least(p.recompute_num_layers, 1, "policy.recompute_num_layers");
   check.at_least(p.edge_chunks, 1, "policy.edge_chunks");
   check.at_most(p.edge_chunks, 1024, "policy.edge_chunks");
-  check.one_of(p.attention, {"flash", "unfused"}, "policy.attention");
   check.at_least(p.micro_batch, 0, "policy.micro_batch");
   check.that(p.zero >= 0 && p.zero <= 3, "policy.zero", str(p.zero) + " is no ZeRO stage", "use 0 to 3");
   check.that(p.bucket_mb > 0 && p.bucket_mb <= 1e6, "policy.bucket_mb", "is not above 0 and up to 1e6",
              "e.g. 25");
   check.at_least(s.run.threads, 0, "run.threads");
   check.at_most(s.run.threads, 1 << 16, "run.threads");
-  check.one_of(s.run.device, {"cpu", "cuda", "auto"}, "run.device");
-  check.one_of(s.run.gemm_choice, {"heuristic", "timed"}, "run.gemm_choice");
-  check.that(!s.run.deterministic_attention || s.run.device != "cpu", "run.deterministic_attention",
+  check.that(!s.run.deterministic_attention || s.run.device != RunDevice::cpu, "run.deterministic_attention",
              "is for GPUs: the CPU's sums always go by a fixed order",
              "leave it out, or set run.device: cuda");
   check.that(!s.run.tensorboard || !s.run.out.empty(), "run.tensorboard",
@@ -179,18 +164,16 @@ void validate_rollout(const RunSpec& s, const SpecCheck& check) {
   const TrainSpec& t = s.train;
   check.at_least(t.rollout, 1, "train.rollout");
   check.at_most(t.rollout, 256, "train.rollout");
-  check.one_of(t.rollout_gradient, {"all", "last"}, "train.rollout_gradient");
-  check.one_of(t.prediction, {"state", "increment"}, "train.prediction");
-  check.that(t.rollout > 1 || t.rollout_gradient == "all", "train.rollout_gradient",
+  check.that(t.rollout > 1 || t.rollout_gradient == RolloutGradient::all, "train.rollout_gradient",
              "is for roll-outs, and train.rollout is 1", "set train.rollout to 2 or more, or leave it out");
   check.at_least(t.rollout_every, 0, "train.rollout_every");
-  check.that(t.rollout_every == 0 || (t.rollout > 1 && t.rollout_gradient == "all"), "train.rollout_every",
-             "lengthens roll-outs whose gradient goes through all steps",
+  check.that(t.rollout_every == 0 || (t.rollout > 1 && t.rollout_gradient == RolloutGradient::all),
+             "train.rollout_every", "lengthens roll-outs whose gradient goes through all steps",
              "set train.rollout to 2 or more and train.rollout_gradient to all, or leave it out");
   check.that((t.rollout - 1) * std::min(t.rollout_every, t.steps) < t.steps, "train.rollout_every",
              "is so large that the run ends before its roll-outs have train.rollout steps",
              "give less than train.steps / (train.rollout - 1)");
-  check.that(s.net.fixed_channels() == 0 || t.prediction == "state", "train.prediction",
+  check.that(s.net.fixed_channels() == 0 || t.prediction == PredictionKind::state, "train.prediction",
              "is increment, and " + s.net.kind() + " predicts states", "leave it out");
   validate_replay(s, check);
   const int64_t of_a_time = s.time_channels();
@@ -216,27 +199,27 @@ void validate(const RunSpec& s) {
              "make one of them smaller");
   const TrainSpec& t = s.train;
   const auto weights = static_cast<int64_t>(t.loss_weights.size());
-  check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",
+  check.that(weights == 0 || t.loss != LossKind::relative_l2, "train.loss_weights",
              "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
-  check.that(weights == 0 || t.loss != "cross_entropy", "train.loss_weights",
+  check.that(weights == 0 || t.loss != LossKind::cross_entropy, "train.loss_weights",
              "are not for cross_entropy, which has one target", "use mae, mse or huber");
-  const bool named =
-                 !t.variable_weights.empty() || t.level_weights != "none" || t.loss_weighting != "channels",
+  const bool named = !t.variable_weights.empty() || t.level_weights != LevelWeights::none ||
+                     t.loss_weighting != LossWeighting::channels,
              by_name = named || !t.intensity.empty();
   check.that(!by_name || weights == 0 || !named, "train.loss_weights",
              "are given beside weights by name, which make them", "leave out one of the two");
-  check.that(!by_name || (t.loss != "relative-l2" && t.loss != "cross_entropy"),
-             named ? "train.variable_weights" : "train.intensity", "and the like are not for " + t.loss,
-             "use mae, mse or huber");
+  check.that(!by_name || (t.loss != LossKind::relative_l2 && t.loss != LossKind::cross_entropy),
+             named ? "train.variable_weights" : "train.intensity",
+             "and the like are not for " + name_of(t.loss), "use mae, mse or huber");
   check.that(
-      !t.latitude_weights || (s.net.images() && t.loss != "relative-l2"), "train.latitude_weights",
+      !t.latitude_weights || (s.net.images() && t.loss != LossKind::relative_l2), "train.latitude_weights",
       s.net.images() ? "are not for relative-l2, a quotient of norms" : "are for fields, which have rows",
       s.net.images() ? "use mae, mse or huber" : "leave it out");
-  check.that(
-      t.loss_weighting == "aurora" || (t.surface_weight == 0.25 && t.upper_weight == 1 && t.data_weight == 1),
-      "train.surface_weight", "and the like are of train.loss_weighting: aurora",
-      "set that, or leave them out");
-  check.that(!s.net.images() || t.loss != "cross_entropy", "train.loss",
+  check.that(t.loss_weighting == LossWeighting::aurora ||
+                 (t.surface_weight == 0.25 && t.upper_weight == 1 && t.data_weight == 1),
+             "train.surface_weight", "and the like are of train.loss_weighting: aurora",
+             "set that, or leave them out");
+  check.that(!s.net.images() || t.loss != LossKind::cross_entropy, "train.loss",
              "cross_entropy is for classes, and net.kind " + s.net.kind() + " predicts fields",
              "use relative-l2, mae, mse or huber, or net.kind: mlp");
   check.that(!classifies(s) || s.net.outputs() >= 2, "net.out_features",
@@ -261,9 +244,9 @@ void validate(const RunSpec& s) {
              "is of adapters, and train.lora_rank is 0", "set train.lora_rank, e.g. 8");
   check.that(t.lora_rank == 0 || !t.lora_targets.empty(), "train.lora_targets",
              "is empty: no linear has an adapter of train.lora_rank", "name some, e.g. [blocks.*.attn]");
-  check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
+  check.at_least(t.lr_step_size, t.lr_schedule == LrSchedule::step ? 1 : 0, "train.lr_step_size");
   const bool validates = t.valid_every > 0 && s.data.validates();
-  check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
+  check.that(t.lr_schedule != LrSchedule::plateau || validates, "train.lr_schedule",
              "plateau watches the validation loss, and this run has none before its end",
              "set train.valid_every, and data.valid or data.train_fraction");
   for (const auto& [set, key] : {std::pair{t.early_stopping_patience > 0, "train.early_stopping_patience"},
@@ -286,17 +269,19 @@ void validate(const RunSpec& s) {
              "use a multiple, e.g. " + str((t.global_batch / l.dp + 1) * l.dp));
 
   const PolicySpec& p = s.policy;
-  check.that(p.recompute == "full" || (p.recompute_method == "uniform" && p.recompute_num_layers == 1),
-             p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
-             "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
-             "leave it out, or set policy.recompute to full");
+  check.that(
+      p.recompute == Recompute::full ||
+          (p.recompute_method == RecomputeMethod::uniform && p.recompute_num_layers == 1),
+      p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
+      "says which blocks full recomputation throws away, and policy.recompute is " + name_of(p.recompute),
+      "leave it out, or set policy.recompute to full");
   check.that(!p.offload_parameters || p.zero == 3, "policy.offload_parameters",
              "is of ZeRO's stage 3, which gathers parameters before each use", "set policy.zero to 3");
-  check.that(p.amp != "fp8" || s.net.words(), "policy.amp", "fp8 is for net.kind gpt and llama",
+  check.that(p.amp != Amp::fp8 || s.net.words(), "policy.amp", "fp8 is for net.kind gpt and llama",
              "use one of none, tf32, bf16, fp16");
-  check.that(p.attention != "unfused" || s.net.words(), "policy.attention",
+  check.that(p.attention != AttentionKind::unfused || s.net.words(), "policy.attention",
              "unfused is for net.kind gpt and llama", "use flash");
-  check.that(p.attention != "unfused" || l.cp == 1, "policy.attention",
+  check.that(p.attention != AttentionKind::unfused || l.cp == 1, "policy.attention",
              "unfused attention cannot be cut by layout.cp", "use flash, or set layout.cp to 1");
   if (p.micro_batch)
     check.divides(p.micro_batch, t.global_batch / l.dp, "policy.micro_batch", "the batch of one dp rank");

@@ -43,7 +43,6 @@ void validate_channels(const Images& n, const DataSpec& d, const SpecCheck& chec
 // Selection of rows as samples: a key that would have no effect is an error.
 void validate_rows(const DataSpec& d, const SpecCheck& check) {
   const DataSpec usual;
-  check.one_of(d.mask_mode, {"both", "ocean", "sea_ice"}, "data.mask_mode");
   check.that(d.thin_fraction > 0 && d.thin_fraction <= 1, "data.thin_fraction", "is not in (0, 1]",
              "e.g. 0.1 keeps a tenth");
   check.at_least(d.max_patterns, 0, "data.max_patterns");

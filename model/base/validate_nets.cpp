@@ -25,7 +25,6 @@ void validate_blocks(const Net& n, const SpecCheck& check) {
       {{n.embed_dim, "net.embed_dim"}, {n.num_heads, "net.num_heads"}, {n.mlp_ratio, "net.mlp_ratio"}},
       check);
   check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-6");
-  if constexpr (requires { n.gelu; }) check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
 }
 
 void validate_net(const VitSpec& n, const SpecCheck& check) {
@@ -65,7 +64,6 @@ void validate_net(const MlpSpec& n, const SpecCheck& check) {
   check.that(n.blocks() <= 1024, "net.hidden", "has " + std::to_string(n.blocks()) + " widths, above 1024",
              "give fewer");
   for (const int64_t width : n.hidden) at_least_one({{width, "net.hidden"}}, check);
-  check.one_of(n.activation, activation_names(), "net.activation");
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.2");
 }
 
@@ -79,7 +77,6 @@ void validate_net(const RegionalGnnSpec& n, const SpecCheck& check) {
                 {n.mlp_num_hidden_layers, "net.mlp_num_hidden_layers"}},
                check);
   check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-5");
-  check.one_of(n.partition, {"bands", "metis"}, "net.partition");
   check.that(n.spacing >= 1e-4 && n.spacing <= 90, "net.spacing", "is not in [0.0001, 90]",
              "give the grid's step in degrees, e.g. 0.25");
   check.that(std::abs(n.north) <= 90, "net.north", "is not in [-90, 90]",
@@ -117,7 +114,6 @@ void validate_net(const AuroraSpec& n, const SpecCheck& check) {
   check.that(n.encoder_depths.size() >= 2 && n.encoder_depths.size() <= 8, "net.encoder_depths",
              "has " + std::to_string(n.encoder_depths.size()) + " resolutions", "give 2 to 8");
   check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-5");
-  check.one_of(n.placement, {"balanced", "halves"}, "net.placement");
   check.that(n.drop_path >= 0 && n.drop_path < 1, "net.drop_path", "is not in [0, 1)", "e.g. 0.2");
   check.that(n.lead_time > 0 && n.lead_time <= 504, "net.lead_time", "is not in (0, 504] hours", "e.g. 6");
   check.that(n.spacing >= 1e-4 && n.spacing <= 90, "net.spacing", "is not in [0.0001, 90]",
@@ -142,7 +138,6 @@ void validate_net(const GraphcastSpec& n, const SpecCheck& check) {
   check.that(n.radius > 0 && n.radius <= 2, "net.radius", "is not in (0, 2]",
              "give a part of the mesh's longest edge, e.g. 0.6");
   check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-5");
-  check.one_of(n.partition, {"bands", "metis"}, "net.partition");
 }
 
 // ---- … and together ----
@@ -161,7 +156,7 @@ void validate_together(const AuroraSpec& n, const SpecCheck& check) {
                               std::accumulate(n.decoder_depths.begin(), n.decoder_depths.end(), int64_t{0}),
       "net.drop_path", "grows from block to block alike in encoder and decoder, which have not as many",
       "give as many blocks in net.decoder_depths, or leave it out");
-  check.that(!n.fp32_ends || check.s.policy.amp != "fp16", "net.fp32_ends",
+  check.that(!n.fp32_ends || check.s.policy.amp != Amp::fp16, "net.fp32_ends",
              "is for policy.amp bf16: fp16's loss is scaled where the decoder's type says so",
              "set policy.amp: bf16, or leave it out");
   check.that(

@@ -89,7 +89,7 @@ Numbers numbers_of(const GraphcastSpec& n, bool) {
 // be counted in 64 bits.
 void refuse_astronomical(const RunSpec& s, const SpecCheck& check) {
   const auto [weights, sample] =
-      s.net.visit([&](const auto& n) { return numbers_of(n, s.policy.attention == "unfused"); });
+      s.net.visit([&](const auto& n) { return numbers_of(n, s.policy.attention == AttentionKind::unfused); });
   const double read = real(s.net.sample_numbers()) / 2;
   const double batches = real(std::max<int64_t>(1, s.data.workers) * s.data.prefetch + 2);
   const double batch = real(s.train.global_batch) / real(s.layout.dp);

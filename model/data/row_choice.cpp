@@ -22,10 +22,10 @@ uint64_t hash_of(int64_t place) {
 
 RowChoice row_choice(const DataSpec& data) {
   RowChoice c{.thin_fraction = data.thin_fraction, .max_patterns = data.max_patterns};
-  if (data.mask_mode == "both") return c;
+  if (data.mask_mode == MaskMode::both) return c;
   c.ice = data.ice_variable;
   c.least_ice = data.min_ice_concentration;
-  c.with_ice = data.mask_mode == "sea_ice";
+  c.with_ice = data.mask_mode == MaskMode::sea_ice;
   return c;
 }
 

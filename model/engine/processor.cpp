@@ -71,13 +71,12 @@ class GpuProcessor : public Processor {
         before_(cuda::device_memory_in_use()),
         arena_(device_arena(plan.memory.arena)),
         host_(plan.memory.host),
-        backend_(
-            plan, arena_->data(), spec.train, host_.data(), streams_,
-            {.gemm = spec.run.gemm_choice == "timed" ? cuda::GemmChoice::timed : cuda::GemmChoice::heuristic,
-             .capability = device.capability,
-             .deterministic = spec.run.deterministic_attention,
-             .fuse = spec.run.fuse,
-             .product_sms = product_sms(device, spec, mpi.size())}) {
+        backend_(plan, arena_->data(), spec.train, host_.data(), streams_,
+                 {.gemm = spec.run.gemm_choice,
+                  .capability = device.capability,
+                  .deterministic = spec.run.deterministic_attention,
+                  .fuse = spec.run.fuse,
+                  .product_sms = product_sms(device, spec, mpi.size())}) {
     backend_.prepare();
     before_nccl_ = cuda::device_memory_in_use();
     if (mpi.size() > 1) {
@@ -222,18 +221,18 @@ class GpuProcessor : public Processor {
 }  // namespace
 
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
-  const std::string& wanted = spec.run.device;
-  if (wanted == "cpu") return {};
+  const RunDevice wanted = spec.run.device;
+  if (wanted == RunDevice::cpu) return {};
 #ifdef ISOBAR_WITH_CUDA
   const auto ranks = static_cast<int>(spec.layout.world());
   cuda::prepare_environment(ranks);
-  if (wanted == "auto" && cuda::find_devices().all.empty()) return {};
+  if (wanted == RunDevice::automatic && cuda::find_devices().all.empty()) return {};
   const cuda::Device d = cuda::use_device(spec.file, rank_on_host);
   cuda::require_libraries(spec.file, ranks);
   return {true, d.index, d.major, d.multiprocessors, d.name};
 #else
   (void)rank_on_host;
-  if (wanted == "auto") return {};
+  if (wanted == RunDevice::automatic) return {};
   throw ConfigError(spec.file, "run.device", "this program was built without CUDA",
                     "build it where nvcc, cuBLASLt and cuDNN are, or set run.device: cpu");
 #endif
@@ -280,8 +279,8 @@ MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& 
 
 MicroBatchChoice planned_micro_batch(const RunSpec& spec) {
   const std::vector<cuda::Device> here =
-      spec.run.device == "cpu" ? std::vector<cuda::Device>{} : cuda::find_devices().all;
-  if (here.empty() && spec.run.device != "cuda") return {.spec = spec};
+      spec.run.device == RunDevice::cpu ? std::vector<cuda::Device>{} : cuda::find_devices().all;
+  if (here.empty() && spec.run.device != RunDevice::cuda) return {.spec = spec};
   return largest_micro_batch(
       spec, planned_workspace(spec, 1),
       {.bytes = here.empty() ? std::numeric_limits<double>::infinity() : static_cast<double>(here[0].memory),
@@ -309,9 +308,9 @@ Workspace gpu_workspace(const RunSpec&, int) {
 Workspace planned_workspace(const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
   const std::vector<cuda::Device> here =
-      spec.run.device == "cpu" ? std::vector<cuda::Device>{} : cuda::find_devices().all;
+      spec.run.device == RunDevice::cpu ? std::vector<cuda::Device>{} : cuda::find_devices().all;
   if (!here.empty()) return gpu_workspace(spec, here[0].major);
-  if (spec.run.device == "cuda") return gpu_workspace(spec);
+  if (spec.run.device == RunDevice::cuda) return gpu_workspace(spec);
   return cpu_workspace(threads);
 #else
   return workspace_of(choose_device(spec, 0), spec, threads);

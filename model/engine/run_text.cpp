@@ -37,7 +37,7 @@ std::string some(int64_t n, const std::string& what) {  // 1 rank, 2 ranks
 std::string layers_text(const MlpSpec& n) {
   std::string widths = std::to_string(n.in_features);
   for (const int64_t width : n.hidden) widths += " -> " + std::to_string(width);
-  return widths + " -> " + std::to_string(n.out_features) + ", " + n.activation +
+  return widths + " -> " + std::to_string(n.out_features) + ", " + name_of(n.activation) +
          (n.dropout > 0 ? text(", dropout %g", n.dropout) : "");
 }
 
@@ -83,12 +83,12 @@ std::string layout_text(const RunSpec& s, const RunFacts& f) {
 }
 
 std::string precision_text(const RunSpec& s) {
-  if (s.policy.amp == "none") return "fp32";
-  static const std::map<std::string, std::string> modes = {
-      {"bf16", "bf16_mode"}, {"fp16", "f16_mode"}, {"tf32", "tf32_mode"}};
+  if (s.policy.amp == Amp::none) return "fp32";
+  static const std::map<Amp, std::string> modes = {
+      {Amp::bf16, "bf16_mode"}, {Amp::fp16, "f16_mode"}, {Amp::tf32, "tf32_mode"}};
   const auto mode = modes.find(s.policy.amp);
-  if (s.run.device == "cuda" || mode == modes.end()) return s.policy.amp;
-  return s.policy.amp + " (on CPUs: " + provenance().value(mode->second, "") + ")";
+  if (s.run.device == RunDevice::cuda || mode == modes.end()) return name_of(s.policy.amp);
+  return name_of(s.policy.amp) + " (on CPUs: " + provenance().value(mode->second, "") + ")";
 }
 
 std::string data_text(const RunSpec& s, const RunFacts& f) {
@@ -96,7 +96,7 @@ std::string data_text(const RunSpec& s, const RunFacts& f) {
   if (f.steps_per_epoch > 0) data += ": " + some(f.steps_per_epoch, "step") + " an epoch";
   const LeftOut& out = f.left_out;
   if (out.missing > 0) data += "; " + grouped(out.missing) + " rows with missing values skipped";
-  if (out.masked > 0) data += "; " + grouped(out.masked) + " masked (" + s.data.mask_mode + ")";
+  if (out.masked > 0) data += "; " + grouped(out.masked) + " masked (" + name_of(s.data.mask_mode) + ")";
   if (out.thinned > 0) data += "; " + grouped(out.thinned) + " removed by thinning";
   if (!f.validates) return data + "; no validation";
   return data + "; validation: " + (s.data.valid.empty() ? "its last part" : s.data.valid);
@@ -150,7 +150,8 @@ std::string header_text(const RunSpec& s, const RunFacts& f) {
                   " of " + std::to_string(s.micro_batch()) +
                   (s.layout.dp > 1 ? " on each of " + std::to_string(s.layout.dp) + " replicas" : "") +
                   (f.micro_batch.empty() ? "" : " (" + f.micro_batch + ")")) +
-         line("optimizer", s.train.optimizer + text(", lr %g ", s.train.lr) + s.train.lr_schedule) +
+         line("optimizer",
+              name_of(s.train.optimizer) + text(", lr %g ", s.train.lr) + name_of(s.train.lr_schedule)) +
          line("precision", precision_text(s)) +
          line("memory", text("%.1f MB a rank (the plan's arena and loader, fullest rank)",
                              1e-6 * static_cast<double>(f.memory_bytes))) +

@@ -367,7 +367,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     metrics_->pause();
     const ValidRecord record = (*validation_)(step);
     const TrainSpec& t = spec_.train;
-    const bool watched = t.lr_schedule == "plateau" || may_stop_early(t) || t.checkpoint_best;
+    const bool watched = t.lr_schedule == LrSchedule::plateau || may_stop_early(t) || t.checkpoint_best;
     const bool best = step > 0 && watched && observe(step, *record.loss, record.jacobian);
     log_.write(record);
     curves_.add(record);
@@ -392,7 +392,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     char* end = nullptr;
     loss = std::strtod(seen.c_str(), &end);
     const double norm = std::strtod(end, nullptr);
-    if (spec_.train.lr_schedule == "plateau") plateau_.observe(spec_.train, loss);
+    if (spec_.train.lr_schedule == LrSchedule::plateau) plateau_.observe(spec_.train, loss);
     return early_.observe(spec_.train, step, loss,
                           spec_.train.jacobian_samples > 0 ? std::optional(norm) : std::nullopt);
   }
@@ -476,7 +476,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   double final_loss_ = 0;
   std::string last_checkpoint_;
   int64_t started_ = 0;
-  const bool scaled_ = spec_.policy.amp == "fp16";
+  const bool scaled_ = spec_.policy.amp == Amp::fp16;
 };
 
 EndRecord known_end(const Start& start, const RunSpec& spec, bool says) {

@@ -90,7 +90,8 @@ std::vector<ChannelPlace> places_of(const RunSpec& spec, const std::vector<NetCh
 }
 
 bool weighs_channels(const TrainSpec& t) {
-  return !t.variable_weights.empty() || t.level_weights != "none" || t.loss_weighting != "channels";
+  return !t.variable_weights.empty() || t.level_weights != LevelWeights::none ||
+         t.loss_weighting != LossWeighting::channels;
 }
 
 TrainSpec with_channel_loss(const RunSpec& spec, const std::vector<NetChannel>& targets) {
@@ -100,18 +101,19 @@ TrainSpec with_channel_loss(const RunSpec& spec, const std::vector<NetChannel>& 
   const bool upper =
       std::any_of(places.begin(), places.end(), [](const ChannelPlace& p) { return p.level > 0; });
   if (weighs_channels(t)) {
-    if ((t.level_weights != "none" || t.loss_weighting == "aurora") && !upper)
-      throw ConfigError(spec.file, t.level_weights != "none" ? "train.level_weights" : "train.loss_weighting",
-                        "is of levels, and no channel has one",
-                        "name variables with their levels in data.variables, e.g. z@500,850");
+    if ((t.level_weights != LevelWeights::none || t.loss_weighting == LossWeighting::aurora) && !upper)
+      throw ConfigError(
+          spec.file, t.level_weights != LevelWeights::none ? "train.level_weights" : "train.loss_weighting",
+          "is of levels, and no channel has one",
+          "name variables with their levels in data.variables, e.g. z@500,850");
     std::vector<double> w(places.size(), 1.0);
     for (const std::string& text : t.variable_weights) {
       const auto f = named_factor(text);
       for (const size_t c : named(spec, "train.variable_weights", f->name, places)) w[c] = f->factor;
     }
-    if (t.level_weights == "pressure") weigh_levels(places, w);
-    if (t.loss_weighting == "aurora") weigh_as_aurora(t, places, w);
-    if (t.loss_weighting == "mean") {
+    if (t.level_weights == LevelWeights::pressure) weigh_levels(places, w);
+    if (t.loss_weighting == LossWeighting::aurora) weigh_as_aurora(t, places, w);
+    if (t.loss_weighting == LossWeighting::mean) {
       const double mean = std::accumulate(w.begin(), w.end(), 0.0) / static_cast<double>(w.size());
       if (mean == 0)
         throw ConfigError(spec.file, "train.variable_weights", "are all 0", "give some channel a weight");

@@ -10,12 +10,12 @@ namespace {
 
 RunSpec for_rows(const RunSpec& trained, int64_t batch) {
   RunSpec s = on_one_rank(trained, batch);
-  s.train.loss = "mse";  // emitted as a loss of the prediction itself
+  s.train.loss = LossKind::mse;  // emitted as a loss of the prediction itself
   return s;
 }
 
 TrainSpec with_projection(TrainSpec t) {
-  t.loss = "projection";
+  t.loss = LossKind::projection;
   return t;
 }
 

@@ -9,7 +9,7 @@ namespace isobar {
 RunSpec on_one_rank(RunSpec spec, int64_t batch) {
   spec.net.leave_out_dropout();
   const int64_t history = spec.data.history;
-  const std::string prediction = spec.train.prediction;
+  const PredictionKind prediction = spec.train.prediction;
   spec.data = {};
   spec.data.history = history;
   spec.layout = {};
@@ -17,7 +17,7 @@ RunSpec on_one_rank(RunSpec spec, int64_t batch) {
   spec.train = {};
   spec.train.prediction = prediction;
   spec.train.global_batch = spec.policy.micro_batch = batch;
-  spec.run.device = "cpu";
+  spec.run.device = RunDevice::cpu;
   spec.run.serial = true;
   return spec;
 }

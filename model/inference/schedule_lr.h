@@ -21,7 +21,9 @@ namespace isobar {
 /// lr, scaled by global_batch / lr_base_batch (linear: Goyal 2017) or its square root (sqrt).
 inline double base_learning_rate(const TrainSpec& t) {
   const double larger = static_cast<double>(t.global_batch) / static_cast<double>(t.lr_base_batch);
-  return t.lr_scaling == "sqrt" ? t.lr * std::sqrt(larger) : t.lr_scaling == "linear" ? t.lr * larger : t.lr;
+  return t.lr_scaling == LrScaling::sqrt     ? t.lr * std::sqrt(larger)
+         : t.lr_scaling == LrScaling::linear ? t.lr * larger
+                                             : t.lr;
 }
 
 /// State of torch.optim.lr_scheduler.ReduceLROnPlateau (mode min, threshold_mode rel, eps 1e-8), from the
@@ -57,14 +59,14 @@ struct Plateau {
 inline double learning_rate(const TrainSpec& t, int64_t step, const Plateau& plateau = {}) {
   const double x = static_cast<double>(step);
   double factor = 1;
-  if (t.lr_schedule == "cosine") {
+  if (t.lr_schedule == LrSchedule::cosine) {
     const auto length = static_cast<double>(t.lr_steps > 0 ? t.lr_steps : t.steps);
     const double floor = t.lr_min / base_learning_rate(t);
     factor = floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * std::min(1.0, x / length)));
-  } else if (t.lr_schedule == "step") {
+  } else if (t.lr_schedule == LrSchedule::step) {
     const int64_t cuts = step / t.lr_step_size;
     factor = std::pow(t.lr_gamma, static_cast<double>(cuts));
-  } else if (t.lr_schedule == "plateau") {
+  } else if (t.lr_schedule == LrSchedule::plateau) {
     factor = plateau.factor;
   }
   if (t.warmup > 0) factor = std::min(factor, (x + 1) / static_cast<double>(t.warmup));

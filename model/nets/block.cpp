@@ -16,7 +16,7 @@ Block::Block(int index, std::string path, std::string name, Emission& e, const S
       width_(shape.width / at.tp),
       qkv_width_(width_ + 2 * shape.kv_heads / at.tp * shape.head_dim()),
       R_(at.full_rows),
-      recompute_core_(e.spec.policy.recompute == "selective"),
+      recompute_core_(e.spec.policy.recompute == Recompute::selective),
       attention_core_(e, shape, at) {}
 
 // ---- parameters ----

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "model/base/activation.h"
 #include "model/base/dtype.h"
+#include "model/base/settings.h"
 
 namespace isobar {
 
@@ -22,9 +22,8 @@ struct BlockShape {
   int64_t head_dim() const { return width / heads; }
 };
 
-/// The activation that net.gelu names
-inline Activation gelu_named(const std::string& gelu) {
-  return gelu == "tanh" ? Activation::gelu_tanh : Activation::gelu;
+inline Activation activation_of(Gelu gelu) {
+  return gelu == Gelu::tanh ? Activation::gelu_tanh : Activation::gelu;
 }
 
 }  // namespace isobar

@@ -33,7 +33,7 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool 
     throw std::logic_error("the gradient of an input is planned for one micro-batch on one rank");
   check_layout(spec);
   check_plan_size(spec);
-  if (input_gradient && spec.train.prediction == "increment")
+  if (input_gradient && spec.train.prediction == PredictionKind::increment)
     throw ConfigError(spec.file, "train.prediction",
                       "increment has no Jacobian yet: what the newest state adds by itself is left out",
                       "take a checkpoint of a net that predicts states");
@@ -73,7 +73,7 @@ void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {
     throw ConfigError(
         spec.file, "layout",
         axis("dp", l.dp) + axis("tp", l.tp) + axis("cp", l.cp) + axis("pp", l.pp) + axis("vpp", l.vpp) +
-            "in order " + l.order + " under " + spec.policy.schedule + " cannot run: " + e.what(),
+            "in order " + l.order + " under " + name_of(spec.policy.schedule) + " cannot run: " + e.what(),
         "no legal layout should come to this, so please report it; another one will do meanwhile");
   }
 }
@@ -110,8 +110,8 @@ double forward_flops_per_sample(const RunSpec& spec) {
   }
   RunSpec one = spec;
   one.layout = {};
-  one.policy.schedule = "gpipe";
-  one.policy.recompute = "none";
+  one.policy.schedule = PipelineSchedule::gpipe;
+  one.policy.recompute = Recompute::none;
   one.policy.micro_batch = 1;
   one.train.global_batch = 1;
   return totals(emit_step(one, 0, {}), 1).forward_flops;

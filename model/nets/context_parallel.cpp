@@ -9,18 +9,18 @@ AttentionCore::AttentionCore(Emission& e, const BlockShape& shape, const Shardin
       n_(shape),
       at_(at),
       act_(e.act),
-      kind_(e.spec.policy.attention == "unfused" ? Kind::unfused
-            : at.cp == 1                         ? Kind::alone
-            : e.spec.policy.cp_kind == "ring"    ? Kind::ring
-            : e.spec.policy.cp_kind == "ulysses" ? Kind::ulysses
-                                                 : Kind::allgather),
+      kind_(e.spec.policy.attention == AttentionKind::unfused ? Kind::unfused
+            : at.cp == 1                                      ? Kind::alone
+            : e.spec.policy.cp_kind == CpKind::ring           ? Kind::ring
+            : e.spec.policy.cp_kind == CpKind::ulysses        ? Kind::ulysses
+                                                              : Kind::allgather),
       width_(shape.width / at.tp),
       heads_(shape.heads / at.tp),
       kv_heads_(shape.kv_heads / at.tp),
       kv_(kv_heads_ * shape.head_dim()),
       qkv_(width_ + 2 * kv_),
       R_(at.full_rows),
-      tf32_(e.spec.policy.amp == "tf32") {}
+      tf32_(e.spec.policy.amp == Amp::tf32) {}
 
 void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   c.o = b_.saved_or_scratch(block + ".o", act_, R_ * width_, keep);

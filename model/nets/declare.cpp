@@ -139,7 +139,7 @@ void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weig
 // ---- placement in the flat parameters ----
 
 Declare::Declare(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params)
-    : b_(b), spec_(spec), at_(at), params_(params), fp8_(spec.policy.amp == "fp8") {
+    : b_(b), spec_(spec), at_(at), params_(params), fp8_(spec.policy.amp == Amp::fp8) {
   for (int64_t r = 0; at.copies > 1 && r < at.copies; ++r) written_.push({0, -r});
 }
 

@@ -39,7 +39,7 @@ DeviceMemory of_rank(const RunSpec& spec, int rank, const Workspace& workspace, 
 
 // Repeated micro-batches take no further memory, except under gpipe, which keeps all.
 RunSpec shortened(const RunSpec& spec) {
-  return spec.policy.schedule == "gpipe" ? spec : with_few_micro_batches(spec);
+  return spec.policy.schedule == PipelineSchedule::gpipe ? spec : with_few_micro_batches(spec);
 }
 
 }  // namespace

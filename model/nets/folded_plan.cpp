@@ -75,9 +75,10 @@ int64_t parts_of_units(const RunSpec& spec, const Plan& plan) {
 
 int64_t first_round(const RunSpec& spec, int rank, const Workspace& workspace, int64_t most) {
   const int64_t chunks = spec.layout.pp * spec.layout.vpp;
-  const int64_t together = spec.policy.recompute == "full" && spec.policy.recompute_method == "uniform"
-                               ? spec.policy.recompute_num_layers
-                               : 1;
+  const int64_t together =
+      spec.policy.recompute == Recompute::full && spec.policy.recompute_method == RecomputeMethod::uniform
+          ? spec.policy.recompute_num_layers
+          : 1;
   if (spec.layout.world() == spec.layout.pp && !spec.policy.offload_optimizer &&
       !spec.policy.offload_parameters)
     return together;  // no communication by buckets
@@ -140,7 +141,7 @@ bool longer_of_the_same(const Plan& shorter, const Plan& longer) {
 
 // Parts of a chunk that show all its behaviour: the first ones may be recomputed, later ones not.
 int64_t few_parts(const PolicySpec& p) {
-  return kFewRounds + (p.recompute == "full" ? p.recompute_num_layers : 0);
+  return kFewRounds + (p.recompute == Recompute::full ? p.recompute_num_layers : 0);
 }
 
 std::optional<FoldedPlan> folded(const RunSpec& spec, int rank, const Workspace& workspace, int64_t round) {

@@ -203,7 +203,7 @@ int64_t grid_to_mesh_edges(const GraphcastSpec& n) {
 }
 
 std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks) {
-  static Memo<std::tuple<Key, int64_t, std::string>, std::shared_ptr<const GlobeCut>> known;
+  static Memo<std::tuple<Key, int64_t, GraphPartition>, std::shared_ptr<const GlobeCut>> known;
   require_metis(n.partition);
   return known({key_of(n), ranks, n.partition}, [&] {
     const auto g = globe_graph(n);
@@ -214,7 +214,7 @@ std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks)
       cut.level = cut_edges(of.mesh, cut.mesh.parts, cut.mesh.parts);
       cut.mesh_to_grid = cut_edges(of.mesh_to_grid, cut.mesh.parts, cut.grid.parts);
     };
-    if (n.partition == "metis") {
+    if (n.partition == GraphPartition::metis) {
       std::vector<Partition> kinds = metis_partition(
           {n.tokens(), n.mesh_nodes()},
           {{0, std::vector<int64_t>(static_cast<size_t>(n.tokens()), 1)}, {1, received(*g, n.mesh_nodes())}},

@@ -57,10 +57,10 @@ std::vector<int64_t> updates_of(const RegionalGnnSpec& n, int64_t ranks) {
 template <class Graph>
 std::vector<GraphCut> cuts_by_kind(const Graph& n, int64_t ranks) {
   std::vector<GraphCut> out;
-  for (const char* partition : {"bands", "metis"}) {
+  for (const GraphPartition partition : {GraphPartition::bands, GraphPartition::metis}) {
     Graph by = n;
     by.partition = partition;
-    if (by.partition != n.partition && by.partition == "metis" && !has_metis()) continue;
+    if (by.partition != n.partition && by.partition == GraphPartition::metis && !has_metis()) continue;
     out.push_back({partition, by.partition == n.partition, cut_edges_of(by, ranks)});
   }
   return out;

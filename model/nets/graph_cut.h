@@ -18,8 +18,8 @@ struct CutOfEdges {
   int64_t most = 0, least = 0;  // edges of a rank
 };
 struct GraphCut {
-  std::string partition;  // bands | metis
-  bool used = false;      // the one that this net uses
+  GraphPartition partition;
+  bool used = false;  // the one that this net uses
   std::vector<CutOfEdges> edges;
 };
 

@@ -88,7 +88,7 @@ void GraphMlp::product(const std::string& pass, size_t operand, const View& x, c
 }
 
 View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
-  const bool keep_g = keep && e_.spec.policy.recompute != "selective";
+  const bool keep_g = keep && e_.spec.policy.recompute != Recompute::selective;
   for (size_t i = 0; i < linears_.size(); ++i) {
     const bool last = i + 1 == linears_.size();
     g_[i] = b_.saved_or_scratch(path_ + ".g" + std::to_string(i), e_.act, rows * held(i), keep_g);
@@ -127,7 +127,7 @@ View GraphMlp::backward(const View& dh, int64_t rows, const std::string& piece, 
   } else {
     b_.emit(OpKind::column_sum, layer(linears_.size()) + piece + "/backward_bias", of_result, {dy}, {bias});
   }
-  const bool again = e_.spec.policy.recompute == "selective";
+  const bool again = e_.spec.policy.recompute == Recompute::selective;
   for (size_t i = linears_.size(); i-- > 0;) {
     const std::string n = std::to_string(i);
     if (again) {

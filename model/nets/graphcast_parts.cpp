@@ -18,7 +18,7 @@ GlobePart::GlobePart(int index, std::string path, const GlobeNet& net, std::vect
 // recomputed from it.
 View GlobePart::receive_buffer(size_t in) {
   const InPart here(b_, index());
-  const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";
+  const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == Recompute::full;
   return b_.saved_or_scratch(path() + "." + streams_[in], DType::f32, batch_ * rows_[in] * D_, keep);
 }
 

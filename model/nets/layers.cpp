@@ -7,8 +7,8 @@ namespace {
 
 // fp8 products have bf16 operands outside, as in Transformer Engine.
 DType act_of(const RunSpec& spec) {
-  const std::string& amp = spec.policy.amp;
-  return amp == "bf16" || amp == "fp8" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
+  const Amp amp = spec.policy.amp;
+  return amp == Amp::bf16 || amp == Amp::fp8 ? DType::bf16 : amp == Amp::fp16 ? DType::f16 : DType::f32;
 }
 
 }  // namespace
@@ -18,8 +18,8 @@ Emission::Emission(Builder& b, const RunSpec& spec)
       spec(spec),
       act(act_of(spec)),
       amp(act),
-      split(spec.policy.schedule == "zb-h1"),
-      tf32_(spec.policy.amp == "tf32") {}
+      split(spec.policy.schedule == PipelineSchedule::zb_h1),
+      tf32_(spec.policy.amp == Amp::tf32) {}
 
 // ---- a backward routine ----
 

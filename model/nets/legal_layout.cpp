@@ -51,11 +51,11 @@ void check_layout(const RunSpec& s) {
                       str(l.cp) + " is more than the " + str(n.most_cp()) +
                           (n.bands > 0 ? " rows of the coarsest grid" : " tokens"),
                       Legality::nearest(l.cp, n.most_cp(), fills));
-  check.refuse_unless(
-      kind_cuts(n, l.cp, s.policy.cp_kind == "allgather"), "policy.cp_kind",
-      s.policy.cp_kind + " is a way of attention over all tokens, and a " + s.net.kind() + " has none",
-      "leave it out");
-  const bool ulysses = s.policy.cp_kind == "ulysses";
+  check.refuse_unless(kind_cuts(n, l.cp, s.policy.cp_kind == CpKind::allgather), "policy.cp_kind",
+                      name_of(s.policy.cp_kind) + " is a way of attention over all tokens, and a " +
+                          s.net.kind() + " has none",
+                      "leave it out");
+  const bool ulysses = s.policy.cp_kind == CpKind::ulysses;
   const int64_t heads = n.kv_heads / l.tp;
   const auto cuts_heads_of_tp = [&](int64_t cp) { return ulysses_cuts(n, l.tp, cp); };
   check.refuse_unless(!ulysses || cuts_heads_of_tp(l.cp), "layout.cp",
@@ -72,18 +72,20 @@ void check_layout(const RunSpec& s) {
                           str(n.inner_parts) + " between its ends",
                       Legality::nearest(l.pp, n.inner_parts, deep_enough));
   const int64_t m = s.micro_batches();
-  const bool interleaved = s.policy.schedule == "interleaved", zero_bubble = s.policy.schedule == "zb-h1";
-  const ZeroBubbleNeeds has =
-      zero_bubble_needs(l.pp, s.policy.recomputes(), s.policy.zero, s.policy.main_grads_dtype == "fp32");
+  const bool interleaved = s.policy.schedule == PipelineSchedule::interleaved,
+             zero_bubble = s.policy.schedule == PipelineSchedule::zb_h1;
+  const ZeroBubbleNeeds has = zero_bubble_needs(l.pp, s.policy.recomputes(), s.policy.zero,
+                                                s.policy.main_grads_dtype == GradientType::fp32);
   check.refuse_unless(l.vpp == 1 || l.pp > 1, "layout.vpp", "needs a pipeline: layout.pp is 1",
                       "set layout.vpp to 1");
   check.refuse_unless(l.vpp == 1 || interleaved, "policy.schedule",
-                      s.policy.schedule + " runs one chunk a stage, layout.vpp is " + str(l.vpp),
+                      name_of(s.policy.schedule) + " runs one chunk a stage, layout.vpp is " + str(l.vpp),
                       "use interleaved, or set layout.vpp to 1");
   const bool rolls = s.train.rollout > 1;
-  check.refuse_unless(!rolls || runs_rollouts(s.policy.schedule), "policy.schedule",
-                      s.policy.schedule + " runs no roll-outs, and train.rollout is " + str(s.train.rollout),
-                      "use 1f1b or gpipe, with layout.vpp 1");
+  check.refuse_unless(
+      !rolls || runs_rollouts(s.policy.schedule), "policy.schedule",
+      name_of(s.policy.schedule) + " runs no roll-outs, and train.rollout is " + str(s.train.rollout),
+      "use 1f1b or gpipe, with layout.vpp 1");
   check.refuse_unless(
       s.train.replay_capacity == 0 || m == 1, "policy.micro_batch",
       "makes " + str(m) + " micro-batches, and a replay buffer takes what a step predicts from one",
@@ -91,10 +93,10 @@ void check_layout(const RunSpec& s) {
   // It would run, but hold more memory than 1f1b without bubbles to fill.
   check.refuse_unless(!zero_bubble || has.pipeline, "policy.schedule",
                       "zb-h1 fills a pipeline's bubbles, and layout.pp is 1", "set it to 1f1b");
-  const bool chunked = s.policy.recompute == "none";  // edge chunks already recompute
+  const bool chunked = s.policy.recompute == Recompute::none;  // edge chunks already recompute
   check.refuse_unless(!zero_bubble || has.activations, chunked ? "policy.edge_chunks" : "policy.recompute",
                       "zb-h1 needs the activations again for its late weight gradients, and " +
-                          (chunked ? "an edge chunk" : s.policy.recompute + " recomputation") +
+                          (chunked ? "an edge chunk" : name_of(s.policy.recompute) + " recomputation") +
                           " throws them away",
                       std::string("set it to ") + (chunked ? "1" : "none") + ", or policy.schedule to 1f1b");
   check.refuse_unless(!interleaved || l.vpp > 1 || l.pp == 1, "policy.schedule",

@@ -30,10 +30,11 @@ std::vector<Change> changes_of(const RunSpec& s) {
     const int64_t n = s.policy.edge_chunks * kEdgeChunks;
     out.push_back({"policy.edge_chunks=" + std::to_string(n), [n](RunSpec& x) { x.policy.edge_chunks = n; }});
   }
-  if (s.policy.recompute == "none")
-    out.push_back({"policy.recompute=selective", [](RunSpec& x) { x.policy.recompute = "selective"; }});
-  if (s.policy.recompute != "full")
-    out.push_back({"policy.recompute=full", [](RunSpec& x) { x.policy.recompute = "full"; }});
+  if (s.policy.recompute == Recompute::none)
+    out.push_back(
+        {"policy.recompute=selective", [](RunSpec& x) { x.policy.recompute = Recompute::selective; }});
+  if (s.policy.recompute != Recompute::full)
+    out.push_back({"policy.recompute=full", [](RunSpec& x) { x.policy.recompute = Recompute::full; }});
   s.net.visit([&](const auto& n) {
     if constexpr (requires { n.latent_size; }) {
       const int64_t half = n.latent_size / 2;

@@ -271,7 +271,7 @@ void MessageStep::declare(Declare& d) {
 // recomputed from it.
 View MessageStep::receive_buffer(size_t in) {
   const InPart here(b_, index());
-  const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == "full";
+  const bool keep = e_.act == DType::f32 || e_.spec.policy.recompute == Recompute::full;
   return b_.saved_or_scratch(path() + "." + kStreams[in], DType::f32, rows_[in] * D_, keep);
 }
 

@@ -167,7 +167,7 @@ ImageShape one_pixel(int64_t channels) {
 class Mlp : public Net {
  public:
   Mlp(const MlpSpec& n, Emission& e, const Sharding& at) : input_(one_pixel(n.in_features)), at_(at) {
-    const Activation activation = *activation_named(n.activation);
+    const Activation activation = n.activation;
     e.dropout = n.dropout;
     int64_t in = n.in_features;
     for (int i = 0; i < n.blocks(); ++i) {

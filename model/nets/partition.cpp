@@ -25,8 +25,8 @@ std::vector<int32_t> Partition::places() const {
   return at;
 }
 
-void require_metis(const std::string& partition) {
-  if (partition == "metis" && !has_metis())
+void require_metis(GraphPartition partition) {
+  if (partition == GraphPartition::metis && !has_metis())
     throw ConfigError("", "net.partition", "is metis, and this program was built without METIS",
                       "install libmetis-dev and build again, or set it to bands");
 }

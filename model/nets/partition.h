@@ -10,9 +10,9 @@
 // so every rank finds the same.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "model/base/settings.h"
 #include "model/nets/edge_set.h"
 
 namespace isobar {
@@ -40,7 +40,7 @@ struct Evenly {
 /// True if the program was built with METIS.
 bool has_metis();
 /// Throws ConfigError if net.partition needs METIS and the program was built without.
-void require_metis(const std::string& partition);
+void require_metis(GraphPartition partition);
 /// `nodes`: of each kind. With few nodes of a kind a rank may get none.
 std::vector<Partition> metis_partition(const std::vector<int64_t>& nodes, const std::vector<Evenly>& evenly,
                                        const std::vector<EdgesBetween>& edges, int64_t ranks);

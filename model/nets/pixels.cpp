@@ -249,13 +249,13 @@ void PixelHead::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
 PixelEnds::PixelEnds(Emission& e, const Sharding& at, const ImageShape& read, const ImageShape& predicted,
                      PatchEmbed* embed, PixelHead* head)
     : e_(e), at_(at), read_(read), predicted_(predicted), embed_(embed), head_(head) {
-  const bool adds = e.spec.train.prediction == "increment";
+  const bool adds = e.spec.train.prediction == PredictionKind::increment;
   embed->rolls(predicted, adds);
   if (adds) head->adds_to_state();
 }
 
 std::vector<Stream> PixelEnds::state() const {
-  if (e_.spec.train.prediction != "increment") return {};
+  if (e_.spec.train.prediction != PredictionKind::increment) return {};
   return {{"state", 0, head_->index(), DType::f32, at_.rows * predicted_.patch_size()}};
 }
 

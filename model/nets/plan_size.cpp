@@ -26,7 +26,7 @@ double real(int64_t v) {
 }
 
 int64_t passes_of(const RunSpec& s) {  // passes of one micro-batch through a chunk
-  return s.policy.schedule == "zb-h1" ? 3 : 2;
+  return s.policy.schedule == PipelineSchedule::zb_h1 ? 3 : 2;
 }
 
 std::string gigabytes(double bytes) {
@@ -113,7 +113,7 @@ double plan_bytes(const RunSpec& s) {
       std::min<int64_t>(3, s.micro_batches());  // of a backward pass: first, middle, last
   const double routines = 1 + real(variants * (passes_of(s) - 1));
   const double blocks = real((s.net.blocks() + l.pp - 1) / l.pp + 2 * l.vpp);
-  const double ring = l.cp > 1 && s.policy.cp_kind == "ring" ? kOpsOfRingStep * real(l.cp) : 0;
+  const double ring = l.cp > 1 && s.policy.cp_kind == CpKind::ring ? kOpsOfRingStep * real(l.cp) : 0;
   const double parts = 2 * sizeof(int64_t) * real(std::max(l.cp, s.policy.sequence_parallel ? l.tp : 1));
   const double groups = 8 * real(l.world()) * sizeof(int);
   return routines * blocks * (kOpsOfBlock + ring) * (kOp + parts) +

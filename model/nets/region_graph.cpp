@@ -157,13 +157,13 @@ RegionGraph region_graph(const RegionalGnnSpec& n) {
 }
 
 std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ranks) {
-  static Memo<std::tuple<GraphKey, int64_t, std::string>, std::shared_ptr<const RegionCut>> known;
+  static Memo<std::tuple<GraphKey, int64_t, GraphPartition>, std::shared_ptr<const RegionCut>> known;
   require_metis(n.partition);
   return known({key_of(n), ranks, n.partition}, [&] {
     const int64_t up = sending_box(n).points();
     RegionGraph g = region_graph(n);
     RegionCut cut{{.parts = split_evenly(n.tokens(), ranks)}, {.parts = split_evenly(up, ranks)}};
-    if (n.partition == "metis") {
+    if (n.partition == GraphPartition::metis) {
       std::vector<Partition> kinds =
           metis_partition({n.tokens(), up},
                           {{0, received(g.intra)},

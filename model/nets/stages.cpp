@@ -9,8 +9,8 @@ namespace isobar {
 std::pair<int32_t, int32_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int32_t i) {
   const auto n = static_cast<int32_t>(std::min<int64_t>(policy.recompute_num_layers, stage.end));
   const int32_t first = stage.inner_first(), end = stage.inner_end();
-  if (policy.recompute != "full" || i < first || i >= end) return {i, i};
-  if (policy.recompute_method == "block") return {i, i < first + n ? i + 1 : i};
+  if (policy.recompute != Recompute::full || i < first || i >= end) return {i, i};
+  if (policy.recompute_method == RecomputeMethod::block) return {i, i < first + n ? i + 1 : i};
   const int32_t from = i - (i - first) % n;
   return {from, std::min(from + n, end)};
 }

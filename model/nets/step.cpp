@@ -20,9 +20,9 @@ ParameterPolicy policy_of(const RunSpec& spec, DType act) {
   const auto bucket = static_cast<int64_t>(p.bucket_mb * 1e6) / size_of(DType::f32);
   return {.zero = p.zero,
           .act = act,
-          .grads = p.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32,
+          .grads = p.main_grads_dtype == GradientType::bf16 ? DType::bf16 : DType::f32,
           .bucket = std::max<int64_t>(1, bucket),
-          .sgd = spec.train.optimizer == "sgd",
+          .sgd = spec.train.optimizer == OptimizerKind::sgd,
           .ema = static_cast<float>(spec.train.ema),
           .offload = p.offload_optimizer,
           .offload_params = p.offload_parameters,

@@ -173,13 +173,13 @@ NetLimits limits_of(const WordsSpec& n) {
 
 std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at) {
   BlockShape shape = shape_of(n);
-  shape.activation = gelu_named(n.gelu);
+  shape.activation = activation_of(n.gelu);
   return std::make_unique<Vit>(e, at, shape, n);
 }
 
 std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at) {
   BlockShape shape = shape_of(n);
-  shape.activation = gelu_named(n.gelu);
+  shape.activation = activation_of(n.gelu);
   return language_model(n, shape, true, e, at);
 }
 

@@ -177,7 +177,7 @@ class Unet : public Net {
                            .kv_heads = n.num_heads,
                            .hidden = n.hidden(),
                            .tokens = n.tokens(),
-                           .activation = gelu_named(n.gelu),
+                           .activation = activation_of(n.gelu),
                            .eps = n.norm_eps};
     BlockShape wide = shape;
     wide.width *= 2, wide.heads *= 2, wide.kv_heads *= 2, wide.hidden *= 2, wide.tokens /= 4;

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "model/base/hash.h"
+#include "model/base/settings.h"
 #include "model/plan/work.h"
 
 namespace isobar {
@@ -92,7 +93,7 @@ std::string shape_text(const Op& op) {
       if (a.m || a.n)
         std::snprintf(s, sizeof s, "%ldx%ld%s%s%s", a.m, a.n, a.accumulate ? " +=" : "",
                       a.activation == Activation::gelu ? "" : " ",
-                      a.activation == Activation::gelu ? "" : name_of(a.activation));
+                      a.activation == Activation::gelu ? "" : name_of(a.activation).c_str());
   }
   return s;
 }

@@ -39,7 +39,7 @@ std::vector<Action> zero_bubble(int p, int stage, int m) {
 
 }  // namespace
 
-std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, int m, int v) {
+std::vector<Action> schedule_actions(PipelineSchedule kind, int p, int stage, int m, int v) {
   using Type = Action::Type;
   std::vector<Action> out;
   const int total = m * v;
@@ -48,16 +48,17 @@ std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, 
   if (v > 1 && m % p != 0)  // a smaller last group would deadlock the stages
     throw std::invalid_argument("an interleaved schedule needs a multiple of " + std::to_string(p) +
                                 " micro-batches, not " + std::to_string(m));
-  if (kind == "zb-h1" && v == 1) return zero_bubble(p, stage, m);
+  if (kind == PipelineSchedule::zb_h1) {
+    if (v > 1) throw std::invalid_argument("zb-h1 has one chunk a stage, not " + std::to_string(v));
+    return zero_bubble(p, stage, m);
+  }
   int warmup;
-  if (kind == "gpipe")
+  if (kind == PipelineSchedule::gpipe)
     warmup = total;
-  else if (kind == "1f1b" && v == 1)
+  else if (kind == PipelineSchedule::one_f_one_b && v == 1)
     warmup = std::min(p - stage - 1, m);
-  else if (kind == "interleaved" || kind == "1f1b")
-    warmup = std::min(2 * (p - stage - 1) + (v - 1) * p, total);
   else
-    throw std::invalid_argument("unknown schedule " + kind);
+    warmup = std::min(2 * (p - stage - 1) + (v - 1) * p, total);
   for (int k = 0; k < warmup; ++k) forward(k);
   for (int k = warmup; k < total; ++k) {
     forward(k);
@@ -67,12 +68,12 @@ std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, 
   return out;
 }
 
-int64_t rolling_together(const std::string& kind, int64_t p, int64_t m) {
-  if (!runs_rollouts(kind)) throw std::invalid_argument(kind + " runs no roll-outs");
-  return kind == "gpipe" ? m : std::min(p, m);
+int64_t rolling_together(PipelineSchedule kind, int64_t p, int64_t m) {
+  if (!runs_rollouts(kind)) throw std::invalid_argument(name_of(kind) + " runs no roll-outs");
+  return kind == PipelineSchedule::gpipe ? m : std::min(p, m);
 }
 
-RollOutIdle rollout_idle(const std::string& kind, int64_t p, int64_t m, int64_t steps, int64_t learnt) {
+RollOutIdle rollout_idle(PipelineSchedule kind, int64_t p, int64_t m, int64_t steps, int64_t learnt) {
   const int64_t together = rolling_together(kind, p, m);
   RollOutIdle idle;
   if (p == 1) return idle;
@@ -87,7 +88,7 @@ RollOutIdle rollout_idle(const std::string& kind, int64_t p, int64_t m, int64_t 
   return idle;
 }
 
-std::vector<Action> rollout_actions(const std::string& kind, int p, int m, int steps, int learnt) {
+std::vector<Action> rollout_actions(PipelineSchedule kind, int p, int m, int steps, int learnt) {
   using Type = Action::Type;
   std::vector<Action> out;
   const int together = static_cast<int>(rolling_together(kind, p, m));

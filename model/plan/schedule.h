@@ -7,8 +7,9 @@
 // counts and bubbles to closed forms.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
+
+#include "model/base/settings.h"
 
 namespace isobar {
 
@@ -19,26 +20,26 @@ struct Action {
   int32_t step = 0;  // of a roll-out
 };
 
-/// `kind`: gpipe | 1f1b | interleaved | zb-h1. p stages, this one is `stage`, m micro-batches, v chunks per
-/// stage; v > 1 requires that p divides m; zb-h1 has one chunk. Throws std::invalid_argument.
-std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, int m, int v = 1);
+/// p stages, this one is `stage`, m micro-batches, v chunks per stage; v > 1 requires that p divides m; ZB-H1
+/// has one chunk. Throws std::invalid_argument.
+std::vector<Action> schedule_actions(PipelineSchedule kind, int p, int stage, int m, int v = 1);
 
-inline bool runs_rollouts(const std::string& kind) {
-  return kind == "gpipe" || kind == "1f1b";
+inline bool runs_rollouts(PipelineSchedule kind) {
+  return kind == PipelineSchedule::gpipe || kind == PipelineSchedule::one_f_one_b;
 }
 /// A roll-out of `steps` steps with backward through the last `learnt`, the same on every stage. Groups of p
 /// micro-batches run step by step, each step on all of them, and go back in reverse before the next group
-/// begins; with gpipe all go forward first. `kind`: gpipe | 1f1b.
-std::vector<Action> rollout_actions(const std::string& kind, int p, int m, int steps, int learnt);
+/// begins; with GPipe all go forward first. `kind`: one that runs_rollouts().
+std::vector<Action> rollout_actions(PipelineSchedule kind, int p, int m, int steps, int learnt);
 /// Micro-batches that hold slots at once; each has one for every step with a backward pass.
-int64_t rolling_together(const std::string& kind, int64_t p, int64_t m);
+int64_t rolling_together(PipelineSchedule kind, int64_t p, int64_t m);
 
 /// Idle time of a stage, in forward and backward passes of one step of a micro-batch, if all stages take
 /// equally long: p stages share fewer than p micro-batches, or fill and drain.
 struct RollOutIdle {
   double forward = 0, backward = 0;
 };
-RollOutIdle rollout_idle(const std::string& kind, int64_t p, int64_t m, int64_t steps, int64_t learnt);
+RollOutIdle rollout_idle(PipelineSchedule kind, int64_t p, int64_t m, int64_t steps, int64_t learnt);
 
 /// The slots that each chunk's saved buffers need: most micro-batches that are forwarded and whose backward,
 /// weight gradients included, is not complete.

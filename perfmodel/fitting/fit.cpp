@@ -203,14 +203,15 @@ std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
   const auto text = [](int64_t v) { return std::to_string(v); };
   std::vector<std::string> out{"shape: " + s.net.kind() + " dim " + text(s.net.width()) + " heads " +
                                    text(s.net.heads()) + " tokens " + text(s.net.tokens()) + " micro-batch " +
-                                   text(s.micro_batch()) + " amp " + s.policy.amp,
+                                   text(s.micro_batch()) + " amp " + name_of(s.policy.amp),
                                "host: ranks " + text(t.where.ranks_on_host) + " threads " +
                                    text(t.where.threads) + " workers " + text(t.workers)};
   // Plain data parallelism is the reference.
   const LayoutSpec& l = s.layout;
   if (l.tp * l.cp * l.pp > 1)
     out.push_back("layout: tp " + text(l.tp) + (l.tp > 1 && s.policy.sequence_parallel ? " sequence" : "") +
-                  " cp " + text(l.cp) + " pp " + text(l.pp) + (l.pp > 1 ? " " + s.policy.schedule : ""));
+                  " cp " + text(l.cp) + " pp " + text(l.pp) +
+                  (l.pp > 1 ? " " + name_of(s.policy.schedule) : ""));
   return out;
 }
 

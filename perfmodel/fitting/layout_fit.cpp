@@ -36,12 +36,12 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
   v.kind = l.world() > model.where().ranks_on_host ? "hosts" : l.world() > 1 ? "host" : "one";
   v.effects = {"shape: " + spec.net.kind() + " dim " + text(spec.net.width()) + " depth " +
                    text(spec.net.blocks()) + " tokens " + text(spec.net.tokens()) + " amp " +
-                   spec.policy.amp + " attention " + spec.policy.attention,
+                   name_of(spec.policy.amp) + " attention " + name_of(spec.policy.attention),
                "kernels: micro-batch " + text(l.micro_batch) + " tp " + text(l.tp) +
-                   (l.sequence_parallel ? " sequence" : "") + " recompute " + spec.policy.recompute};
+                   (l.sequence_parallel ? " sequence" : "") + " recompute " + name_of(spec.policy.recompute)};
   if (l.cp * l.pp > 1)
     v.effects.push_back("layout: cp " + text(l.cp) + " pp " + text(l.pp) + " chunks " + text(l.vpp) + " " +
-                        spec.policy.schedule);
+                        name_of(spec.policy.schedule));
   v.quantities = {{"embed_dim", number(spec.net.width())},
                   {"tokens", number(spec.net.tokens())},
                   {"depth", number(spec.net.blocks())},

@@ -73,7 +73,7 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
       if (!total.complete || !(total.seconds > 0)) continue;
       if (kind == OpKind::fetch)
         for (size_t c = 0; c < kCoefs; ++c) total.counts[c] += terms[i].read[c];
-      const std::string name = name_of(kind) + std::string("/") + run.spec.policy.amp;
+      const std::string name = name_of(kind) + std::string("/") + name_of(run.spec.policy.amp);
       ++of_kind[name];
       sources.push_back(run.id);
       found.emplace_back(name, Observation{[counts = total.counts, where = terms[i].where](const Counts& k) {

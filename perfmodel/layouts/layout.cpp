@@ -7,20 +7,6 @@
 #include "model/plan/layout.h"
 
 namespace isobar {
-namespace {
-
-constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
-
-template <class List>
-int index_in(const List& list, const std::string& word) {
-  return static_cast<int>(std::find(std::begin(list), std::end(list), word) - std::begin(list));
-}
-
-}  // namespace
-
-const char* name_of(ScheduleKind kind) {
-  return kSchedules[static_cast<int>(kind)];
-}
 
 const std::vector<std::string>& rank_orders() {
   static const std::vector<std::string> orders = [] {
@@ -63,43 +49,44 @@ Layout layout_of(const RunSpec& s) {
            .pp = i32(s.layout.pp),
            .vpp = i32(s.layout.vpp),
            .micro_batch = i32(s.micro_batch()),
-           .schedule = static_cast<ScheduleKind>(index_in(kSchedules, s.policy.schedule)),
+           .schedule = s.policy.schedule,
            .zero = static_cast<int8_t>(s.policy.zero),
            .sequence_parallel = s.policy.sequence_parallel && s.layout.tp > 1,
-           .recompute = static_cast<int8_t>(index_in(kRecompute, s.policy.recompute)),
-           .cp_kind = static_cast<int8_t>(s.layout.cp > 1 ? index_in(kCpKinds, s.policy.cp_kind) : 0)};
+           .recompute = s.policy.recompute,
+           .cp_kind = s.layout.cp > 1 ? s.policy.cp_kind : CpKind::allgather};
   // Axes missing from the order have size 1 and come last.
   std::string order;
   for (const std::string& token : order_tokens(s.layout, s.file)) order += (order.empty() ? "" : "-") + token;
   for (const char* axis : {"tp", "cp", "dp", "pp"})
     if (order.find(axis) == std::string::npos) order += std::string(order.empty() ? "" : "-") + axis;
-  l.order = static_cast<int8_t>(index_in(rank_orders(), order));
+  const std::vector<std::string>& orders = rank_orders();
+  l.order = static_cast<int8_t>(std::find(orders.begin(), orders.end(), order) - orders.begin());
   return l;
 }
 
 RunSpec with_layout(RunSpec s, const Layout& l) {
   s.layout = {.dp = l.dp, .tp = l.tp, .cp = l.cp, .pp = l.pp, .vpp = l.vpp, .order = rank_orders()[l.order]};
   s.policy.micro_batch = l.micro_batch;
-  s.policy.schedule = name_of(l.schedule);
+  s.policy.schedule = l.schedule;
   s.policy.zero = static_cast<unsigned char>(l.zero);
   s.policy.offload_parameters = s.policy.offload_parameters && l.zero == 3;
   s.policy.sequence_parallel = l.sequence_parallel;
-  s.policy.recompute = kRecompute[l.recompute];
-  s.policy.cp_kind = kCpKinds[l.cp_kind];
+  s.policy.recompute = l.recompute;
+  s.policy.cp_kind = l.cp_kind;
   return s;
 }
 
 std::string text_of(const Layout& l) {
   std::string s = "dp" + std::to_string(l.dp) + " tp" + std::to_string(l.tp);
   if (l.sequence_parallel) s += "+sp";
-  if (l.cp > 1) s += " cp" + std::to_string(l.cp) + " " + kCpKinds[l.cp_kind];
+  if (l.cp > 1) s += " cp" + std::to_string(l.cp) + " " + name_of(l.cp_kind);
   s += " pp" + std::to_string(l.pp);
   if (l.vpp > 1) s += "x" + std::to_string(l.vpp);
-  if (l.pp > 1)
-    s += l.schedule == ScheduleKind::zb_h1 ? " zb-h1" : l.schedule == ScheduleKind::gpipe ? " gpipe" : "";
+  if (l.pp > 1 && (l.schedule == PipelineSchedule::zb_h1 || l.schedule == PipelineSchedule::gpipe))
+    s += " " + name_of(l.schedule);
   s += ", micro-batch " + std::to_string(l.micro_batch);
   if (l.zero > 0) s += ", zero " + std::to_string(l.zero);
-  if (l.recompute > 0) s += std::string(", recompute ") + kRecompute[l.recompute];
+  if (l.recompute != Recompute::none) s += ", recompute " + name_of(l.recompute);
   if (l.order > 0) s += ", order " + rank_orders()[l.order];
   return s;
 }

@@ -12,20 +12,19 @@
 
 namespace isobar {
 
-enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, zb_h1 };
-
 /// A layout and its policy without strings.
 struct Layout {
   int32_t dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1;
   int32_t micro_batch = 1;
-  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int8_t zero = 0;
   bool sequence_parallel = false;
-  int8_t recompute = 0, cp_kind = 0;  // as SectionKey
-  int8_t order = 0;                   // index into kOrders: which axis' ranks are neighbours
+  Recompute recompute = Recompute::none;
+  CpKind cp_kind = CpKind::allgather;
+  int8_t order = 0;  // index into kOrders: which axis' ranks are neighbours
   int64_t world() const { return int64_t{dp} * tp * cp * pp; }
   SectionKey key() const {
-    return {tp, cp, sequence_parallel, recompute, cp_kind, cp > 1 && micro_batch == 1};
+    return {tp, cp, sequence_parallel, recompute, false, cp_kind, cp > 1 && micro_batch == 1};
   }
 };
 Layout layout_of(const RunSpec& spec);
@@ -37,7 +36,5 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host);
 
 /// "tp8 pp64 dp32 cp1 ..." for display
 std::string text_of(const Layout& l);
-/// As spelled in configurations.
-const char* name_of(ScheduleKind kind);
 
 }  // namespace isobar

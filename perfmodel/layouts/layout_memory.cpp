@@ -13,12 +13,12 @@ namespace isobar {
 namespace {
 
 // Micro-batches in flight of each chunk of a stage; constant once the pipeline is full.
-const std::vector<int64_t>& slots_of(ScheduleKind kind, int p, int stage, int64_t m, int v) {
-  using Key = std::tuple<ScheduleKind, int, int, int64_t, int>;
+const std::vector<int64_t>& slots_of(PipelineSchedule kind, int p, int stage, int64_t m, int v) {
+  using Key = std::tuple<PipelineSchedule, int, int, int64_t, int>;
   thread_local std::map<Key, std::vector<int64_t>> known;
   m = std::min<int64_t>(m, 4 * p);
   auto& slots = known[{kind, p, stage, m, v}];
-  if (slots.empty()) slots = in_flight(schedule_actions(name_of(kind), p, stage, static_cast<int>(m), v), v);
+  if (slots.empty()) slots = in_flight(schedule_actions(kind, p, stage, static_cast<int>(m), v), v);
   return slots;
 }
 
@@ -28,9 +28,9 @@ const std::vector<int64_t>& slots_of(ScheduleKind kind, int p, int stage, int64_
 // the others nothing; parts that are not recomputed save all.
 double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSections& n) {
   const double b = l.micro_batch, m = micro_batches(l);
-  const bool full = l.recompute == kFullRecompute, split = l.schedule == ScheduleKind::zb_h1;
+  const bool full = l.recompute == Recompute::full, split = l.schedule == PipelineSchedule::zb_h1;
   SectionKey kept = l.key();
-  kept.recompute = 0;
+  kept.recompute = Recompute::none;
   double all = 0;
   for (const StageChunk& c : s.chunks) {
     double bytes = 0;
@@ -41,11 +41,11 @@ double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSecti
       if (split) bytes += r.count * part.split.at(b);
     }
     double slots = c.times * std::min<double>(m, l.pp - s.stage);
-    if (l.schedule == ScheduleKind::gpipe) slots = c.times * m;
+    if (l.schedule == PipelineSchedule::gpipe) slots = c.times * m;
     if (rolls())
-      slots = static_cast<double>(rolling_together(name_of(l.schedule), l.pp, static_cast<int64_t>(m)) *
+      slots = static_cast<double>(rolling_together(l.schedule, l.pp, static_cast<int64_t>(m)) *
                                   spec_.learnt_steps());
-    if (l.schedule == ScheduleKind::interleaved || split) {
+    if (l.schedule == PipelineSchedule::interleaved || split) {
       const auto& each = slots_of(l.schedule, l.pp, s.stage, static_cast<int64_t>(m), l.vpp);
       slots = 0;
       for (int i = 0; i < static_cast<int>(c.times); ++i) slots += static_cast<double>(each[c.chunk + i]);
@@ -59,13 +59,13 @@ double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSecti
 // between the net's ends.
 double LayoutModel::scratch_of(const Layout& l, const StageKinds& stages, const NetSections& n) {
   const double b = l.micro_batch, single = n.scratch.at(b);
-  const bool some = spec_.policy.recompute_method == "block";
-  if (l.recompute != kFullRecompute || (!some && spec_.policy.recompute_num_layers == 1)) return single;
+  const bool some = spec_.policy.recompute_method == RecomputeMethod::block;
+  if (l.recompute != Recompute::full || (!some && spec_.policy.recompute_num_layers == 1)) return single;
   SectionKey other = l.key();
-  other.recompute = 0;
+  other.recompute = Recompute::none;
   const NetSections& kept = cache_.of(other);
   if (some) return std::max(single, kept.scratch.at(b));
-  other.recompute = kGroupRecompute;
+  other.recompute = Recompute::full, other.grouped = true;
   const double counted = cache_.of(other).scratch.at(b);
   double most = single;
   for (const std::vector<double>& group : stages.largest) {
@@ -152,7 +152,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const bool nccl = machine_.accelerator && machine_.accelerator->vendor == "nvidia";
   c.nccl = nccl ? static_cast<double>(nccl_buffer_bytes(
                       most_groups(l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1, l.zero > 0,
-                                  l.schedule == ScheduleKind::interleaved, spec_.train.lora_rank > 0)))
+                                  l.schedule == PipelineSchedule::interleaved, spec_.train.lora_rank > 0)))
                 : 0;
   c.memory = c.persistent + c.saved + c.scratch + c.process + c.nccl;
 }

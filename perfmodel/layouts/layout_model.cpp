@@ -37,9 +37,9 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       machine_(machine),
       where_(where_of(spec, machine, host)),
       peaks_(peaks_of(machine, where_)),
-      sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
-      gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),
-      moments_(spec.train.optimizer == "sgd" ? 1 : 2),
+      sixteen_(spec.policy.amp == Amp::bf16 || spec.policy.amp == Amp::fp16 || spec.policy.amp == Amp::fp8),
+      gradient_(spec.policy.main_grads_dtype == GradientType::bf16 ? kHalf : kF32),
+      moments_(spec.train.optimizer == OptimizerKind::sgd ? 1 : 2),
       average_(spec.train.ema > 0 ? 1 : 0),
       net_(spec.net),
       priced_inner_(net_.distinct()),
@@ -65,8 +65,9 @@ size_t LayoutModel::Hash::operator()(const Key& k) const {
   size_t h = 0;
   for (const int64_t v :
        {k.section.tp, k.section.cp,
-        static_cast<int64_t>(k.section.sequence_parallel) + 2 * k.section.recompute + 8 * k.section.cp_kind +
-            32 * static_cast<int64_t>(k.section.single),
+        static_cast<int64_t>(k.section.sequence_parallel) + 2 * static_cast<int64_t>(k.section.recompute) +
+            8 * static_cast<int64_t>(k.section.cp_kind) + 32 * static_cast<int64_t>(k.section.single) +
+            64 * static_cast<int64_t>(k.section.grouped),
         static_cast<int64_t>(k.micro_batch) + (static_cast<int64_t>(k.mix) << 32),
         static_cast<int64_t>(k.tp_per_host), 2 * k.cp_per_host + static_cast<int64_t>(k.split)})
     h = (h ^ static_cast<size_t>(v)) * 0x9E3779B97F4A7C15ULL;
@@ -91,15 +92,17 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
 
 // Uniform groups: all but one part of a group also recompute their last product, and save nothing. "block": a
 // chunk's first parts are recomputed, the others save all.
-int LayoutModel::mixed_with() const {
-  return spec_.policy.recompute_method == "block" ? 0 : kGroupRecompute;
+SectionKey LayoutModel::mixed_with(SectionKey section) const {
+  section.grouped = spec_.policy.recompute_method != RecomputeMethod::block;
+  section.recompute = section.grouped ? Recompute::full : Recompute::none;
+  return section;
 }
 
 LayoutModel::StageTimes LayoutModel::price_mixed(const Key& key, Counts* counts) {
   StageTimes t = price(key, counts);
   if (key.mix == 0) return t;
   Key other = key;
-  other.section.recompute = mixed_with();
+  other.section = mixed_with(key.section);
   std::vector<Counts> parts(t.parts.size());
   const StageTimes u = price(other, counts ? parts.data() : nullptr);
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -117,8 +120,8 @@ LayoutModel::Key LayoutModel::key_of(const Layout& l, const Placements& at) {
           l.micro_batch,
           static_cast<int16_t>(at.tp),
           static_cast<int16_t>(at.cp),
-          l.schedule == ScheduleKind::zb_h1,
-          l.recompute == kFullRecompute ? stages_of(l).mix : 0};
+          l.schedule == PipelineSchedule::zb_h1,
+          l.recompute == Recompute::full ? stages_of(l).mix : 0};
 }
 
 const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Placements& at) {
@@ -175,7 +178,7 @@ double LayoutModel::parameters(const Layout& l) {
 // Hosts may run ahead.
 double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
   Layout any = l;
-  any.schedule = ScheduleKind::one_f_one_b;
+  any.schedule = PipelineSchedule::one_f_one_b;
   const StageTimes& t = times_of(any, at);
   double all = 0, most = 0;
   for (const PartCount& c : net_.counts) {

@@ -121,7 +121,7 @@ class LayoutModel {
   }  // offloaded parameters
   const StageKinds& stages_of(const Layout& l);
   // Under full recomputation there are two kinds of parts: in groups, or some not recomputed.
-  int mixed_with() const;  // SectionKey::recompute of the other kind
+  SectionKey mixed_with(SectionKey section) const;  // key of the other kind
   const ReadTime& read_of(const Layout& l);
   StageTimes price(const Key& key, Counts* counts);
   StageTimes price_mixed(const Key& key, Counts* counts);

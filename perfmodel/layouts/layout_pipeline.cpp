@@ -35,8 +35,8 @@ void LayoutModel::add_rollout(const Layout& l, const Step& step, LayoutCost& c) 
   const double m = micro_batches(l), f = forwards(), b = backwards(), p = l.pp;
   double others = 0, round = step.round;
   for (size_t i = 0; i < step.kinds.size(); ++i) others += step.others(i) * step.kinds[i].all();
-  const RollOutIdle idle = rollout_idle(name_of(l.schedule), l.pp, static_cast<int64_t>(m),
-                                        spec_.train.rollout, spec_.learnt_steps());
+  const RollOutIdle idle =
+      rollout_idle(l.schedule, l.pp, static_cast<int64_t>(m), spec_.train.rollout, spec_.learnt_steps());
   for (size_t i = 0; i < step.far.size(); ++i) {
     const CutRange& cut = step.stages->cuts[i];
     round += (cut.end - cut.begin) * step.far[i];
@@ -123,7 +123,7 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
       VirtualStage::Segment& segment = s.segments[segment_of[i]];
       const SectionTime& pass = t.parts[net_.part[first + i]].backward;
       const double device = pass.seconds - pass.host;
-      if (l.schedule != ScheduleKind::zb_h1) {
+      if (l.schedule != PipelineSchedule::zb_h1) {
         segment.backward.add(device, pass.launches);
         continue;
       }
@@ -135,7 +135,7 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
       for (const CutRange& cut : stages.cuts)
         if (cut.begin <= v && v < cut.end) s.boundary = boundary_of(l, n, cut);
   }
-  PipelineEvents events(name_of(l.schedule), l.pp, l.vpp, std::move(all));
+  PipelineEvents events(l.schedule, l.pp, l.vpp, std::move(all));
   return events.seconds(static_cast<int64_t>(micro_batches(l)));
 }
 
@@ -197,24 +197,25 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     if (!first) arriving += chunk.times * (near ? step.near : step.far)[chunk.enters];
   }
   switch (l.schedule) {
-    case ScheduleKind::gpipe:
+    case PipelineSchedule::gpipe:
       period = std::max(forward, link) + std::max(backward, arriving);
       break;
-    case ScheduleKind::one_f_one_b:
+    case PipelineSchedule::one_f_one_b:
       period = std::max({period, round / p, arriving});
       break;
-    case ScheduleKind::interleaved:  // stages run (p - 1) + (v - 1) p + 1 chunks ahead on average, plus one
+    case PipelineSchedule::interleaved:  // stages run (p - 1) + (v - 1) p + 1 chunks ahead on average, plus
+                                         // one
       // With slow transfers memory is the limit: a micro-batch arrives only where another one's gradient has
       // left, after passing through all chunks but one (pipeline_events_test.cpp).
       period = std::max({period, round / (p + 1 / v), arriving,
                          ((v - 1) * p + 1) * 0.5 * fill / (p * v - 1) + backward / v});
       break;
-    case ScheduleKind::zb_h1:
+    case PipelineSchedule::zb_h1:
       break;
   }
   const double steady = std::max(0.0, m - 1);
   c.pp = fill + steady * (period - slowest);
-  if (l.schedule != ScheduleKind::zb_h1) return;
+  if (l.schedule != PipelineSchedule::zb_h1) return;
   // Weight gradients of other micro-batches fill two thirds of the bubble, if there are enough: the stage's
   // own while it waits, and those that others postpone. `urgent` is the rest of a stage, with its own waits,
   // since what hid under weight gradients does not get faster.

@@ -36,7 +36,7 @@ const UnitTimes& LayoutModel::units_of(const Layout& l, const Placements& at, co
   const int stage = l.zero == 2 ? 1 : l.zero;  // the same units
   const uint64_t key = static_cast<uint64_t>(stage) | static_cast<uint64_t>(l.vpp) << 2 |
                        static_cast<uint64_t>(at.dp * at.cp) << 16 | static_cast<uint64_t>(at.tp) << 40 |
-                       static_cast<uint64_t>(stage == 3 ? l.recompute : 0) << 50 |
+                       static_cast<uint64_t>(stage == 3 ? l.recompute : Recompute::none) << 50 |
                        static_cast<uint64_t>(kind) << 52;
   const auto [found, fresh] = unit_times_.try_emplace(key);
   if (fresh) found->second = unit_times(n, s.chunks, unit_policy(l, at), k_, where_);
@@ -65,7 +65,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   s.stages = &stages_of(l);
   s.kinds.assign(s.stages->kinds.size(), {});
   const bool exchanges = l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || spec_.train.lora_rank > 0));
-  const bool split = l.schedule == ScheduleKind::zb_h1, apart = launched_apart(l);
+  const bool split = l.schedule == PipelineSchedule::zb_h1, apart = launched_apart(l);
   if (split) {
     s.urgent = t.parts;
     for (PartTime& part : s.urgent)
@@ -96,7 +96,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
                             .overlap = spec_.policy.overlap,
                             .slowdown = machine_[Coef::overlap_slowdown].value,
                             .added = added,
-                            .grouped = l.recompute == kFullRecompute};
+                            .grouped = l.recompute == Recompute::full};
     k.waits = rolls() ? rolled(waits_of(*k.units, stage, of_a_step(t.parts), policy))
                       : waits_of(*k.units, stage, apart ? t.device : t.parts, policy);
     if (split) k.urgent_waits = waits_of(*k.units, stage, s.urgent, policy);
@@ -186,7 +186,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
     return;
   }
   // Reduced under the last micro-batch's backward; on later stages also while the pipeline drains.
-  const bool split = l.schedule == ScheduleKind::zb_h1;
+  const bool split = l.schedule == PipelineSchedule::zb_h1;
   double SectionTime::*const pass = split ? &SectionTime::weight : &SectionTime::seconds;
   const std::vector<PartTime>& parts = launched_apart(l) ? t.device : t.parts;
   const auto passing = [&](const std::vector<PartRun>& runs, double SectionTime::*seconds) {

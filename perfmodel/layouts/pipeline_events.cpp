@@ -45,8 +45,8 @@ void VirtualStage::Segment::Work::add(double more, double more_launches) {
   launches += more_launches;
 }
 
-PipelineEvents::PipelineEvents(std::string schedule, int p, int v, std::vector<VirtualStage> stages)
-    : schedule_(std::move(schedule)), p_(p), v_(v), stages_(std::move(stages)) {
+PipelineEvents::PipelineEvents(PipelineSchedule schedule, int p, int v, std::vector<VirtualStage> stages)
+    : schedule_(schedule), p_(p), v_(v), stages_(std::move(stages)) {
   for (const VirtualStage& s : stages_)
     for (const auto* ports : {&s.enters, &s.leaves})
       for (const Port& port : *ports) streams_ = std::max({streams_, port.stream + 1, port.same + 1});

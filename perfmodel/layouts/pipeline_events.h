@@ -11,7 +11,6 @@
 // gradient has one on either side; a received stream waits for a slot.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "model/plan/schedule.h"
@@ -50,7 +49,7 @@ struct VirtualStage {
 class PipelineEvents {
  public:
   /// `stages`: p * v of them, in forward order.
-  PipelineEvents(std::string schedule, int p, int v, std::vector<VirtualStage> stages);
+  PipelineEvents(PipelineSchedule schedule, int p, int v, std::vector<VirtualStage> stages);
 
   /// Seconds for m micro-batches. In a full pipeline every p of them take equally long, so the rest are
   /// extrapolated.
@@ -59,7 +58,7 @@ class PipelineEvents {
   double played(int m) const;
 
  private:
-  const std::string schedule_;
+  const PipelineSchedule schedule_;
   const int p_, v_;
   const std::vector<VirtualStage> stages_;
   int32_t streams_ = 0;

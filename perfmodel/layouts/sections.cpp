@@ -235,7 +235,7 @@ void check_alike(const RunSpec& spec) {
   if (!by_name(spec.train)) return;
   RunSpec one = spec;
   one.layout = {};
-  one.policy.schedule = "gpipe";
+  one.policy.schedule = PipelineSchedule::gpipe;
   one.policy.zero = 0;
   one.policy.offload_parameters = false;
   one.policy.sequence_parallel = false;
@@ -287,10 +287,10 @@ SectionCache::SectionCache(const RunSpec& spec, bool named)
       representatives_(representatives(distinct_)) {
   base_.net = distinct_parts(spec.net);
   base_.layout = {};
-  base_.policy.schedule = "gpipe";
+  base_.policy.schedule = PipelineSchedule::gpipe;
   base_.policy.zero = 0;
   base_.policy.offload_optimizer = base_.policy.offload_parameters = false;  // scratch is that of the passes
-  base_.policy.recompute_method = "uniform";
+  base_.policy.recompute_method = RecomputeMethod::uniform;
   base_.policy.recompute_num_layers = 1;
   base_.data = {};
   base_.data.history = spec.data.history;
@@ -310,10 +310,9 @@ RunSpec SectionCache::spec_of(const SectionKey& key) const {
   spec.layout.tp = key.tp;
   spec.layout.cp = key.cp;
   spec.policy.sequence_parallel = key.sequence_parallel;
-  const bool group = key.recompute == kGroupRecompute;  // of all parts between the ends
-  spec.policy.recompute = kRecompute[group ? kFullRecompute : key.recompute];
-  if (group) spec.policy.recompute_num_layers = static_cast<int64_t>(distinct_.size());
-  spec.policy.cp_kind = kCpKinds[key.cp_kind];
+  spec.policy.recompute = key.recompute;
+  if (key.grouped) spec.policy.recompute_num_layers = static_cast<int64_t>(distinct_.size());
+  spec.policy.cp_kind = key.cp_kind;
   return spec;
 }
 

@@ -3,7 +3,7 @@
 // where these run, so an exhaustive search builds a few hundred small plans.
 //
 //   SectionCache cache(spec);                       // net and policy of the search
-//   const NetSections& s = cache.of({.tp = 8, .cp = 1, .sequence_parallel = true, .recompute = "none"});
+//   const NetSections& s = cache.of({.tp = 8, .cp = 1, .sequence_parallel = true});
 //   SectionTime t = time_of(s, s.parts[1].forward, key, 4 /* samples */, rates, …);
 //
 // An op's counts are linear in the samples of a micro-batch, so two small plans suffice.
@@ -21,14 +21,12 @@ namespace isobar {
 struct SectionKey {
   int64_t tp = 1, cp = 1;
   bool sequence_parallel = false;
-  int recompute = 0;    // index of kRecompute, or kGroupRecompute
-  int cp_kind = 0;      // index of kCpKinds
+  Recompute recompute = Recompute::none;
+  bool grouped = false;  // full recomputation: in a group of parts, not its first
+  CpKind cp_kind = CpKind::allgather;
   bool single = false;  // one sample and cp > 1: needs no regrouping by sample
   auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
-inline constexpr const char* kRecompute[] = {"none", "selective", "full"};
-inline constexpr int kFullRecompute = 2, kGroupRecompute = 3;  // 3: in a group of parts, not its first
-inline constexpr const char* kCpKinds[] = {"allgather", "ring", "ulysses"};
 
 struct Line {  // a + b * samples
   double a = 0, b = 0;

@@ -159,7 +159,7 @@ StageKinds cut_stages(const NetParts& net, const std::vector<int32_t>& cuts, int
   StageKinds out;
   out.begins = cuts;
   PolicySpec policy = recompute;
-  policy.recompute = "full";
+  policy.recompute = Recompute::full;
   const int32_t virtuals = pp * vpp;
   std::vector<int32_t> range;  // of each cut
   for (int32_t v = 0; v + 1 < virtuals; ++v) {

@@ -14,14 +14,14 @@ Device device_of(const Machine& m) {
 
 Device device_of(const RunSpec& spec, const Machine& m) {
   const Device there = device_of(m);
-  const std::string& device = spec.run.device;
+  const RunDevice device = spec.run.device;
   const std::string machine = m.file.empty() ? "the machine" : m.file;
-  if (device == "cpu" && there == Device::accelerator)
+  if (device == RunDevice::cpu && there == Device::accelerator)
     throw ConfigError(spec.file, "run.device",
                       "is cpu, and " + machine + " describes accelerators (" + m.accelerator->name +
                           "), not the cores beside them",
                       "set run.device: cuda, or name a machine file of the hosts' cores (isobar calibrate)");
-  if (device == "cuda" && there == Device::cores)
+  if (device == RunDevice::cuda && there == Device::cores)
     throw ConfigError(spec.file, "run.device",
                       "is cuda, and " + machine + " describes a host's cores, no accelerator",
                       "set run.device: cpu, or name a machine file with `accelerator:`");
@@ -60,8 +60,8 @@ DeviceRoom room_of(const Machine& m) {
 }
 
 std::string peak_of(const RunSpec& spec) {
-  const std::string& amp = spec.policy.amp;
-  return amp == "none" ? "f32" : amp == "fp16" ? "bf16" : amp;
+  const Amp amp = spec.policy.amp;
+  return amp == Amp::none ? "f32" : name_of(amp == Amp::fp16 ? Amp::bf16 : amp);
 }
 
 Coef gemm_of(const RunSpec& spec) {

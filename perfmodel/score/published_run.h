@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/base/csv_table.h"
+#include "model/base/settings.h"
 #include "perfmodel/score/engine.h"
 #include "perfmodel/score/hardware.h"
 
@@ -25,7 +26,6 @@ enum class AttentionKernel { unfused, fused_softmax, memory_efficient, flash1, f
 constexpr bool is_fused(AttentionKernel k) {
   return k >= AttentionKernel::memory_efficient;
 }
-enum class Recompute { none, selective, full };
 enum class Schedule { one_f_one_b, interleaved, zb_1p, zb_2p };
 enum class Outcome { ran, out_of_memory };
 

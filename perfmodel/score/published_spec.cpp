@@ -8,16 +8,16 @@
 namespace isobar {
 namespace {
 
-const char* amp_of(Precision p) {
+Amp amp_of(Precision p) {
   switch (p) {
     case Precision::fp32:
-      return "none";
+      return Amp::none;
     case Precision::tf32:
-      return "tf32";
+      return Amp::tf32;
     case Precision::bf16:
-      return "bf16";
+      return Amp::bf16;
     case Precision::fp8:
-      return "fp8";
+      return Amp::fp8;
     case Precision::fp4:
       break;
   }
@@ -50,13 +50,11 @@ RunSpec spec_of(const PublishedRun& p) {
   s.policy.micro_batch = std::llround(p.micro_batch);
   s.policy.zero = p.zero < 0 ? 0 : std::llround(p.zero);  // not stated: none
   s.policy.sequence_parallel = p.sequence_parallel && p.tp > 1;
-  s.policy.recompute = p.recompute == Recompute::none        ? "none"
-                       : p.recompute == Recompute::selective ? "selective"
-                                                             : "full";
-  s.policy.attention = is_fused(p.attention) ? "flash" : "unfused";
-  s.policy.schedule = p.schedule == Schedule::interleaved || p.vpp > 1 ? "interleaved"
-                      : p.schedule == Schedule::one_f_one_b            ? "1f1b"
-                                                                       : "zb-h1";
+  s.policy.recompute = p.recompute;
+  s.policy.attention = is_fused(p.attention) ? AttentionKind::flash : AttentionKind::unfused;
+  s.policy.schedule = p.schedule == Schedule::interleaved || p.vpp > 1 ? PipelineSchedule::interleaved
+                      : p.schedule == Schedule::one_f_one_b            ? PipelineSchedule::one_f_one_b
+                                                                       : PipelineSchedule::zb_h1;
   if (p.schedule == Schedule::zb_2p)
     throw ConfigError("", "schedule", "zb-2p is none of this program's", "leave such rows out");
   validate(s);
@@ -80,15 +78,25 @@ void refuse_unpriced(const RunSpec& s) {
     refuse(s, "policy.bucket_mb", "is the engine's own choice", "leave it out");
   if (s.layout.order != usual.layout.order)
     refuse(s, "layout.order", "is tp-cp-dp-pp where other engines are priced", "leave it out");
-  if (s.layout.cp > 1 && s.policy.cp_kind == "ulysses")
+  if (s.layout.cp > 1 && s.policy.cp_kind == CpKind::ulysses)
     refuse(s, "policy.cp_kind", "ulysses is priced of Isobar's own engine alone", "use ring or allgather");
-  if (s.policy.schedule == "gpipe" && s.layout.pp > 1)
+  if (s.policy.schedule == PipelineSchedule::gpipe && s.layout.pp > 1)
     refuse(s, "policy.schedule", "gpipe is priced of Isobar's own engine alone", "use 1f1b or interleaved");
 }
 
 Precision precision_of(const RunSpec& s) {
-  if (s.policy.amp == "none") return Precision::fp32;
-  return *precision_named(s.policy.amp);
+  switch (s.policy.amp) {
+    case Amp::none:
+      return Precision::fp32;
+    case Amp::tf32:
+      return Precision::tf32;
+    case Amp::bf16:
+    case Amp::fp16:
+      return Precision::bf16;
+    case Amp::fp8:
+      break;
+  }
+  return Precision::fp8;
 }
 
 }  // namespace
@@ -124,7 +132,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.head_dim = r.hidden / r.heads;
   r.seq = r.attended = static_cast<double>(s.net.tokens());
   r.precision = precision_of(s);
-  r.autocast = habits.autocast && (s.policy.amp == "bf16" || s.policy.amp == "fp16");
+  r.autocast = habits.autocast && (s.policy.amp == Amp::bf16 || s.policy.amp == Amp::fp16);
   r.dp = static_cast<double>(s.layout.dp);
   r.tp = static_cast<double>(s.layout.tp);
   r.cp = static_cast<double>(s.layout.cp);
@@ -138,18 +146,16 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.global_batch = static_cast<double>(s.train.global_batch);
   r.sequence_parallel = s.policy.sequence_parallel && s.layout.tp > 1;
   // Without flash kernels for its type PyTorch takes the memory-efficient one.
-  r.attention = s.policy.attention != "flash"    ? AttentionKernel::fused_softmax
-                : r.precision <= Precision::tf32 ? AttentionKernel::memory_efficient
-                                                 : AttentionKernel::flash2;
-  r.recompute = s.policy.recompute == "none"        ? Recompute::none
-                : s.policy.recompute == "selective" ? Recompute::selective
-                                                    : Recompute::full;
+  r.attention = s.policy.attention != AttentionKind::flash ? AttentionKernel::fused_softmax
+                : r.precision <= Precision::tf32           ? AttentionKernel::memory_efficient
+                                                           : AttentionKernel::flash2;
+  r.recompute = s.policy.recompute;
   const double chunk = std::ceil(r.layers / (r.pp * r.vpp));
-  if (s.policy.recompute_method == "block")
+  if (s.policy.recompute_method == RecomputeMethod::block)
     r.recomputed = std::min(1.0, static_cast<double>(s.policy.recompute_num_layers) / chunk);
-  r.schedule = s.policy.schedule == "zb-h1" ? Schedule::zb_1p
-               : r.vpp > 1                  ? Schedule::interleaved
-                                            : Schedule::one_f_one_b;
+  r.schedule = s.policy.schedule == PipelineSchedule::zb_h1 ? Schedule::zb_1p
+               : r.vpp > 1                                  ? Schedule::interleaved
+                                                            : Schedule::one_f_one_b;
   return r;
 }
 

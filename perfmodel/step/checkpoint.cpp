@@ -16,7 +16,7 @@ constexpr double kFilesystem = 1e12, kFilesystemFactor = 10;
 
 // Includes the moving average, which is kept like the moments
 double moments_of(const RunSpec& s) {
-  return (s.train.optimizer == "sgd" ? 1 : 2) + (s.train.ema > 0 ? 1 : 0);
+  return (s.train.optimizer == OptimizerKind::sgd ? 1 : 2) + (s.train.ema > 0 ? 1 : 0);
 }
 
 // In elements, on one rank: the least that one rank writes.

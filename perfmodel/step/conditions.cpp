@@ -10,8 +10,8 @@ namespace isobar {
 namespace {
 
 // Kernels of an accelerator take as long in fp16 as in bf16, and fp8 is of products alone.
-std::string arithmetic_timed(const std::string& amp) {
-  return amp == "none" ? "f32" : amp == "tf32" ? "" : "bf16";
+std::string arithmetic_timed(Amp amp) {
+  return amp == Amp::none ? "f32" : amp == Amp::tf32 ? "" : "bf16";
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ double exposed_transfers(const RunSpec& s) {
   // Every step of a roll-out waits for the whole round of micro-batches.
   if (s.train.rollout > 1)
     return p * std::ceil(m / p) * static_cast<double>(s.train.rollout + s.learnt_steps());
-  return 2 * (p * v - 1) * (s.policy.schedule == "1f1b" ? std::max(1.0, m / p) : 1);
+  return 2 * (p * v - 1) * (s.policy.schedule == PipelineSchedule::one_f_one_b ? std::max(1.0, m / p) : 1);
 }
 
 // The terms of a stage's slowest rank, on which all wait: a cut graph's parts are unequal.

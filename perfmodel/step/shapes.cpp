@@ -34,7 +34,7 @@ std::string head_name(const std::string& kind, const std::string& precision, int
 }
 
 std::string case_precision(const RunSpec& spec) {
-  return spec.policy.amp == "none" ? "f32" : spec.policy.amp == "bf16" ? "bf16" : "";
+  return spec.policy.amp == Amp::none ? "f32" : spec.policy.amp == Amp::bf16 ? "bf16" : "";
 }
 
 namespace {

@@ -124,7 +124,7 @@ void roll(OpKind kind, Random& random, std::vector<OpCase>& to) {
 
 struct Scored {
   Image s;
-  std::string loss;
+  LossKind loss;
   const Operand &target, &mask;  // mask: {} if all count
   bool masked() const { return static_cast<bool>(mask); }
 
@@ -138,8 +138,8 @@ struct Scored {
     return cosine(y) / all;
   }
   double penalty(double e) const {
-    if (loss == "mae") return std::abs(e);
-    if (loss == "huber") return std::abs(e) <= 1 ? e * e / 2 : std::abs(e) - 0.5;
+    if (loss == LossKind::mae) return std::abs(e);
+    if (loss == LossKind::huber) return std::abs(e) <= 1 ? e * e / 2 : std::abs(e) - 0.5;
     return e * e;
   }
   // [batch, 2 + C], or [batch, 3 + 2 C] with a mask: loss_sums.h
@@ -172,7 +172,7 @@ struct Scored {
       const double* const sum = &sums[b * size];
       const auto area = static_cast<double>(s.height * s.width);
       const double share = 1 / static_cast<double>(s.batch);
-      all[0] += share * (loss == "relative-l2"
+      all[0] += share * (loss == LossKind::relative_l2
                              ? std::sqrt(sum[kErrorSum] / sum[kTargetSum])
                              : sum[kErrorSum] / (masked() ? sum[points_at(s.channels)]
                                                           : area * static_cast<double>(s.channels)));
@@ -199,7 +199,7 @@ void keep_apart(const Image& s, const Operand& pred, Operand& target) {
 void losses(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Image& s : {Image{2, 3, 8, 12, 4}, Image{1, 5, 6, 10, 2}, Image{3, 2, 1, 1, 1}})
-      for (const char* loss : {"relative-l2", "mae", "mse", "huber"})
+      for (const LossKind loss : {LossKind::relative_l2, LossKind::mae, LossKind::mse, LossKind::huber})
         for (const bool masks : {false, true}) {
           if (masks && s.height == 1) continue;
           const int64_t n = s.batch * s.channels * s.height * s.width;
@@ -212,7 +212,7 @@ void losses(OpKind kind, Random& random, std::vector<OpCase>& to) {
           const Numbers sums = of.sums(pred.before);
           Attrs a = with_batch(s);
           a.scale = 0.5f;
-          OpCase c{kind, s.text(act) + " " + loss + (masks ? " masked" : ""), a, {}, {}};
+          OpCase c{kind, s.text(act) + " " + name_of(loss) + (masks ? " masked" : ""), a, {}, {}};
           c.train.loss = loss;
           if (kind == OpKind::loss_sums) {
             c.reads = {pred, target};

@@ -79,7 +79,7 @@ void update(OpKind kind, Random& random, std::vector<OpCase>& to) {
                  {},
                  {}};
         TrainSpec& t = c.train;
-        t.optimizer = !adam ? "sgd" : which == 0 ? "adam" : "adamw";
+        t.optimizer = !adam ? OptimizerKind::sgd : which == 0 ? OptimizerKind::adam : OptimizerKind::adamw;
         t.weight_decay = 0.125;
         t.momentum = 0.75;
         t.beta1 = 0.875, t.beta2 = 0.9375, t.adam_eps = 0x1p-20;
@@ -102,7 +102,7 @@ void update(OpKind kind, Random& random, std::vector<OpCase>& to) {
             p1.push_back(w - lr * m1.back());
             continue;
           }
-          if (t.optimizer == "adamw")
+          if (t.optimizer == OptimizerKind::adamw)
             w -= lr * decay * w;
           else
             grad += decay * w;

@@ -170,7 +170,7 @@ TEST_F(Spec, OverridesTakeYamlValuesAndTheLastOneWins) {
   EXPECT_EQ(s.train.seed, 4);
   EXPECT_EQ(s.run.out, "a=b");
   EXPECT_EQ(s.data.variables, (std::vector<std::string>{"t2m", "u10"}));
-  EXPECT_EQ(s.policy.amp, "bf16");
+  EXPECT_EQ(s.policy.amp, Amp::bf16);
   EXPECT_EQ(s.layout.dp, 2);
   EXPECT_EQ(s.data.train, "");
   EXPECT_EQ(s.micro_batch(), 8);

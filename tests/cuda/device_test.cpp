@@ -33,9 +33,9 @@ TEST(Device, RunDeviceChooses) {
   spec.file = "run.yaml";
   EXPECT_FALSE(choose_device(spec, 0).gpu) << "cpu unless asked";
   const bool any = !find_devices().all.empty();
-  spec.run.device = "auto";
+  spec.run.device = RunDevice::automatic;
   EXPECT_EQ(choose_device(spec, 0).gpu, any);
-  spec.run.device = "cuda";
+  spec.run.device = RunDevice::cuda;
   if (any)
     EXPECT_TRUE(choose_device(spec, 0).gpu);
   else

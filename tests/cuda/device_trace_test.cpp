@@ -24,8 +24,8 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   spec.net.vit().in_channels = spec.net.vit().out_channels = 4;
   spec.train.global_batch = 4;
   spec.policy.micro_batch = 2;  // the same ops twice a step
-  spec.policy.amp = "bf16";
-  spec.run.device = "cuda";
+  spec.policy.amp = Amp::bf16;
+  spec.run.device = RunDevice::cuda;
   spec.run.cuda_graphs = GetParam();
   const Mpi mpi;
   const ComputeDevice device = choose_device(spec, 0);

@@ -16,7 +16,7 @@
 namespace isobar::cuda {
 namespace {
 
-RunSpec net(const std::string& amp, const std::string& gelu) {
+RunSpec net(Amp amp, Gelu gelu) {
   RunSpec s;
   s.file = "test";
   s.net.vit().gelu = gelu;
@@ -33,19 +33,19 @@ RunSpec net(const std::string& amp, const std::string& gelu) {
 
 std::vector<RunSpec> fused_specs() {
   std::vector<RunSpec> all;
-  for (const char* gelu : {"erf", "tanh"}) {
-    const RunSpec s = net("bf16", gelu);
+  for (const Gelu gelu : {Gelu::erf, Gelu::tanh}) {
+    const RunSpec s = net(Amp::bf16, gelu);
     all.push_back(s);
     const auto with = [&](const auto& change) {
       all.push_back(s);
       change(all.back());
     };
-    with([](RunSpec& r) { r.policy.recompute = "full"; });
-    with([](RunSpec& r) { r.policy.main_grads_dtype = "bf16"; });
+    with([](RunSpec& r) { r.policy.recompute = Recompute::full; });
+    with([](RunSpec& r) { r.policy.main_grads_dtype = GradientType::bf16; });
     with([](RunSpec& r) { r.layout.dp = 2, r.policy.zero = 2, r.policy.bucket_mb = 0.01; });
-    with([](RunSpec& r) { r.layout = {.tp = 2, .pp = 2}, r.policy.schedule = "zb-h1"; });
+    with([](RunSpec& r) { r.layout = {.tp = 2, .pp = 2}, r.policy.schedule = PipelineSchedule::zb_h1; });
     with([](RunSpec& r) { r.layout = {.dp = 2, .tp = 2}, r.policy.sequence_parallel = true; });
-    with([](RunSpec& r) { r.layout.cp = 2, r.policy.cp_kind = "ring"; });
+    with([](RunSpec& r) { r.layout.cp = 2, r.policy.cp_kind = CpKind::ring; });
   }
   return all;
 }
@@ -57,7 +57,7 @@ std::map<Fused, int> counts(const std::vector<Fusion>& fusions) {
 }
 
 TEST(Fusion, FindsGeluItsGradientAndBothBiasGradientsOfEveryBlock) {
-  RunSpec s = net("bf16", "tanh");
+  RunSpec s = net(Amp::bf16, Gelu::tanh);
   s.policy.micro_batch = 8;  // one micro-batch: one forward routine, one backward
   const Plan plan = build_plan(s, 0, cuda_workspace());
   const auto n = counts(fusible(plan));
@@ -71,12 +71,14 @@ TEST(Fusion, FindsGeluItsGradientAndBothBiasGradientsOfEveryBlock) {
 }
 
 TEST(Fusion, TakesInOnlyTheSameFunctionInSixteenBits) {
-  EXPECT_EQ(counts(fusible(build_plan(net("bf16", "erf"), 0, cuda_workspace()))).count(Fused::gelu), 0U);
-  EXPECT_EQ(counts(fusible(build_plan(net("bf16", "erf"), 0, cuda_workspace()))).count(Fused::gelu_gradient),
+  EXPECT_EQ(counts(fusible(build_plan(net(Amp::bf16, Gelu::erf), 0, cuda_workspace()))).count(Fused::gelu),
             0U);
-  for (const char* amp : {"none", "tf32"})
-    EXPECT_TRUE(fusible(build_plan(net(amp, "tanh"), 0, cuda_workspace())).empty());
-  RunSpec odd = net("fp16", "tanh");
+  EXPECT_EQ(
+      counts(fusible(build_plan(net(Amp::bf16, Gelu::erf), 0, cuda_workspace()))).count(Fused::gelu_gradient),
+      0U);
+  for (const Amp amp : {Amp::none, Amp::tf32})
+    EXPECT_TRUE(fusible(build_plan(net(amp, Gelu::tanh), 0, cuda_workspace())).empty());
+  RunSpec odd = net(Amp::fp16, Gelu::tanh);
   odd.net.vit().embed_dim = 36;
   odd.net.vit().mlp_ratio = 3;  // 108: rows not aligned to 8 elements
   const auto n = counts(fusible(build_plan(odd, 0, cuda_workspace())));
@@ -186,7 +188,8 @@ TEST(Fusion, EveryOpReadsWhatItReadsOneByOne) {
         EXPECT_EQ(apart.seen()[i], together.seen()[i]) << plan.ops[program.instrs[i].op].path;
       EXPECT_EQ(apart.memory().read(plan.params_all, 0), together.memory().read(plan.params_all, 0));
       // zb-h1's weight gradients come later, separately.
-      EXPECT_TRUE(!chosen.empty() || s.policy.schedule == "zb-h1") << s.net.vit().gelu;
+      EXPECT_TRUE(!chosen.empty() || s.policy.schedule == PipelineSchedule::zb_h1)
+          << name_of(s.net.vit().gelu);
     }
 }
 

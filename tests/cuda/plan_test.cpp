@@ -16,7 +16,7 @@
 namespace isobar::cuda {
 namespace {
 
-RunSpec net(const std::string& amp) {
+RunSpec net(Amp amp) {
   RunSpec s;
   s.file = "test";
   s.net.vit().embed_dim = 64;
@@ -32,7 +32,7 @@ RunSpec net(const std::string& amp) {
 
 std::vector<RunSpec> specs() {
   std::vector<RunSpec> all;
-  for (const char* amp : {"none", "bf16", "fp16"}) {
+  for (const Amp amp : {Amp::none, Amp::bf16, Amp::fp16}) {
     RunSpec s = net(amp);
     all.push_back(s);
     s.policy.offload_optimizer = true;
@@ -44,7 +44,7 @@ std::vector<RunSpec> specs() {
     all.push_back(s);
     s.policy.zero = 0;
     s.layout = {.dp = 1, .tp = 2, .cp = 2, .pp = 2};
-    s.policy.cp_kind = "ring";
+    s.policy.cp_kind = CpKind::ring;
     all.push_back(s);
   }
   return all;
@@ -80,7 +80,7 @@ TEST(Workspace, DependsOnTheOpAlone) {
             if (v) v.offset += 1024, v.buffer += 7;
         EXPECT_EQ(one(op), other(moved)) << op.path;
         const auto [at, fresh] =
-            bytes.try_emplace(s.policy.amp + std::to_string(s.layout.world()) +
+            bytes.try_emplace(name_of(s.policy.amp) + std::to_string(s.layout.world()) +
                                   std::to_string(s.policy.zero) + op.path + shape_text(op),
                               one(op));
         EXPECT_EQ(at->second, one(op)) << op.path;
@@ -104,7 +104,7 @@ TEST(Workspace, ChangesNeitherWorkNorTheOtherOperands) {
 }
 
 TEST(GemmKey, NamesAllThatAnAlgorithmDependsOn) {
-  const Plan plan = build_plan(net("bf16"), 0, cuda_workspace());
+  const Plan plan = build_plan(net(Amp::bf16), 0, cuda_workspace());
   std::set<std::string> texts;
   std::set<GemmKey> keys;
   for (const Op& op : plan.ops) {

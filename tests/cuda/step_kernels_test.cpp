@@ -106,7 +106,7 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
         const OnDevice gk(mask);
         loss_gpu.masked = random.coin();
         loss_gpu.mask = loss_gpu.masked ? gk.f32() : nullptr;
-        const cpu::Loss loss_cpu{static_cast<cpu::Loss::Kind>(kind),
+        const cpu::Loss loss_cpu{kind,
                                  0.7f,
                                  kind == Loss::Kind::relative_l2 ? nullptr : weights.f32(),
                                  above.data(),

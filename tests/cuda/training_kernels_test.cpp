@@ -62,7 +62,7 @@ void set_scalars(const RunSpec& spec, int64_t step, float* scalars) {
     scalars[kUnscale] = 1;
   }
   scalars[kLearningRate] = 1e-3f;
-  if (spec.policy.amp != "fp16") scalars[kStep] = static_cast<float>(step + 1);
+  if (spec.policy.amp != Amp::fp16) scalars[kStep] = static_cast<float>(step + 1);
 }
 
 // `run(program, step)` on any backend
@@ -122,14 +122,13 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
   EXPECT_EQ(arena.bytes(), plan.memory.arena);
   const PinnedMemory host(plan.memory.host);
   CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams,
-                      {.gemm = spec.run.gemm_choice == "timed" ? GemmChoice::timed : GemmChoice::heuristic,
-                       .fuse = spec.run.fuse});
+                      {.gemm = spec.run.gemm_choice, .fuse = spec.run.fuse});
   backend.prepare();
 #ifdef ISOBAR_EMULATED  // which has an algorithm for everything
   EXPECT_EQ(backend.fusions().empty(), fusible(plan).empty() || !spec.run.fuse);
   const bool tanh = spec.net.visit([](const auto& n) {
-    if constexpr (requires { n.activation; }) return n.activation == "gelu_tanh";
-    if constexpr (requires { n.gelu; }) return n.gelu == "tanh";
+    if constexpr (requires { n.activation; }) return n.activation == Activation::gelu_tanh;
+    if constexpr (requires { n.gelu; }) return n.gelu == Gelu::tanh;
     return false;
   });
   const bool both =
@@ -177,7 +176,7 @@ void set_schedule(Schedule, uint64_t) {}
 
 struct Case {
   const char* name;
-  const char* amp;
+  Amp amp;
   double tolerance;  // of losses, relative
   std::function<void(RunSpec&)> change;
   bool graphs = true;
@@ -215,7 +214,7 @@ TEST_P(Training, FollowsTheCpu) {
   EXPECT_LE(std::sqrt(error / size), 10 * tolerance);
 }
 
-MlpSpec linears(const char* activation) {
+MlpSpec linears(Activation activation) {
   return {.in_features = 11, .out_features = 3, .hidden = {24, 24, 40}, .activation = activation};
 }
 
@@ -232,100 +231,100 @@ RegionalGnnSpec graph() {
 
 const auto kAsItIs = [](RunSpec&) {};
 const Case kCases[] = {
-    {"f32", "none", 1e-5, kAsItIs, true, kMany},
-    {"f32_launched", "none", 1e-5, kAsItIs, false},
-    {"f32_fetched_at_once", "none", 1e-5, kAsItIs, true, kFew, false},
-    {"micro_batches_fetched_at_once", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; }, true, kFew,
-     false},
-    {"micro_batches_fetched_at_once_launched", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; },
+    {"f32", Amp::none, 1e-5, kAsItIs, true, kMany},
+    {"f32_launched", Amp::none, 1e-5, kAsItIs, false},
+    {"f32_fetched_at_once", Amp::none, 1e-5, kAsItIs, true, kFew, false},
+    {"micro_batches_fetched_at_once", Amp::bf16, 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; }, true,
+     kFew, false},
+    {"micro_batches_fetched_at_once_launched", Amp::bf16, 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; },
      false, kFew, false},
-    {"micro_batches_many_steps", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 2; }, true, 5},
-    {"tf32", "tf32", 2e-3, kAsItIs},
-    {"bf16", "bf16", 2e-2, kAsItIs},
-    {"fp16", "fp16", 3e-3, [](RunSpec& s) { s.train.initial_loss_scale = 1024; }},
-    {"bf16_tanh", "bf16", 2e-2, [](RunSpec& s) { s.net.vit().gelu = "tanh"; }},
-    {"bf16_tanh_unfused", "bf16", 2e-2,
+    {"micro_batches_many_steps", Amp::bf16, 2e-2, [](RunSpec& s) { s.policy.micro_batch = 2; }, true, 5},
+    {"tf32", Amp::tf32, 2e-3, kAsItIs},
+    {"bf16", Amp::bf16, 2e-2, kAsItIs},
+    {"fp16", Amp::fp16, 3e-3, [](RunSpec& s) { s.train.initial_loss_scale = 1024; }},
+    {"bf16_tanh", Amp::bf16, 2e-2, [](RunSpec& s) { s.net.vit().gelu = Gelu::tanh; }},
+    {"bf16_tanh_unfused", Amp::bf16, 2e-2,
      [](RunSpec& s) {
-       s.net.vit().gelu = "tanh";
+       s.net.vit().gelu = Gelu::tanh;
        s.run.fuse = false;
      }},
-    {"fp16_tanh_micro_batches_timed", "fp16", 3e-3,
+    {"fp16_tanh_micro_batches_timed", Amp::fp16, 3e-3,
      [](RunSpec& s) {
-       s.net.vit().gelu = "tanh";
+       s.net.vit().gelu = Gelu::tanh;
        s.policy.micro_batch = 1;
        s.train.initial_loss_scale = 1024;
-       s.run.gemm_choice = "timed";
+       s.run.gemm_choice = GemmChoice::timed;
      }},
-    {"f32_tanh", "none", 1e-5, [](RunSpec& s) { s.net.vit().gelu = "tanh"; }},
-    {"micro_batches", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; }},
-    {"micro_batches_launched", "none", 1e-5, [](RunSpec& s) { s.policy.micro_batch = 1; }, false},
-    {"offload", "none", 1e-5,
+    {"f32_tanh", Amp::none, 1e-5, [](RunSpec& s) { s.net.vit().gelu = Gelu::tanh; }},
+    {"micro_batches", Amp::bf16, 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; }},
+    {"micro_batches_launched", Amp::none, 1e-5, [](RunSpec& s) { s.policy.micro_batch = 1; }, false},
+    {"offload", Amp::none, 1e-5,
      [](RunSpec& s) {
        s.policy.offload_optimizer = true;
        s.policy.bucket_mb = 0.01;
      }},
-    {"offload_launched_clip", "bf16", 2e-2,
+    {"offload_launched_clip", Amp::bf16, 2e-2,
      [](RunSpec& s) {
        s.policy.offload_optimizer = true;
        s.policy.bucket_mb = 0.01;
        s.train.grad_clip = 0.1;
      },
      false},
-    {"sgd_huber", "none", 1e-5,
+    {"sgd_huber", Amp::none, 1e-5,
      [](RunSpec& s) {
-       s.train.optimizer = "sgd";
-       s.train.loss = "huber";
+       s.train.optimizer = OptimizerKind::sgd;
+       s.train.loss = LossKind::huber;
        s.train.loss_weights = {0.5, 1, 2};
      }},
-    {"recompute_bf16_gradients", "bf16", 2e-2,
+    {"recompute_bf16_gradients", Amp::bf16, 2e-2,
      [](RunSpec& s) {
-       s.policy.recompute = "full";
-       s.policy.main_grads_dtype = "bf16";
+       s.policy.recompute = Recompute::full;
+       s.policy.main_grads_dtype = GradientType::bf16;
        s.policy.micro_batch = 2;
-       s.train.optimizer = "adamw";
+       s.train.optimizer = OptimizerKind::adamw;
        s.train.weight_decay = 0.1;
      }},
-    {"odd_sizes", "fp16", 3e-3,
+    {"odd_sizes", Amp::fp16, 3e-3,
      [](RunSpec& s) {
        s.net.vit().embed_dim = 30;
        s.net.vit().patch_size = 3;
        s.net.vit().img_width = 15;
        s.net.vit().in_channels = s.net.vit().out_channels = 5;
        s.train.initial_loss_scale = 1024;
-       s.policy.recompute = "selective";
+       s.policy.recompute = Recompute::selective;
      }},
-    {"mlp", "none", 1e-5, [](RunSpec& s) { s.net = linears("silu"); }, true, kMany},
-    {"mlp_micro_batches_launched", "bf16", 2e-2,
+    {"mlp", Amp::none, 1e-5, [](RunSpec& s) { s.net = linears(Activation::silu); }, true, kMany},
+    {"mlp_micro_batches_launched", Amp::bf16, 2e-2,
      [](RunSpec& s) {
-       s.net = linears("relu");
+       s.net = linears(Activation::relu);
        s.policy.micro_batch = 2;
-       s.policy.recompute = "full";
+       s.policy.recompute = Recompute::full;
        s.policy.recompute_num_layers = 2;
      },
      false},
-    {"mlp_fused", "fp16", 3e-3,
+    {"mlp_fused", Amp::fp16, 3e-3,
      [](RunSpec& s) {
-       s.net = linears("gelu_tanh");
+       s.net = linears(Activation::gelu_tanh);
        s.train.initial_loss_scale = 1024;
      }},
-    {"graph", "none", 1e-5, [](RunSpec& s) { s.net = graph(); }},
-    {"graph_micro_batches_launched", "bf16", 2e-2,
+    {"graph", Amp::none, 1e-5, [](RunSpec& s) { s.net = graph(); }},
+    {"graph_micro_batches_launched", Amp::bf16, 2e-2,
      [](RunSpec& s) {
        s.net = graph();
        s.policy.micro_batch = 2;
-       s.policy.recompute = "full";
+       s.policy.recompute = Recompute::full;
      },
      false},
-    {"graph_selective", "fp16", 3e-3,
+    {"graph_selective", Amp::fp16, 3e-3,
      [](RunSpec& s) {
        s.net = graph();
-       s.policy.recompute = "selective";
+       s.policy.recompute = Recompute::selective;
        s.train.initial_loss_scale = 1024;
      }},
-    {"mlp_tanh_huber", "tf32", 2e-3,
+    {"mlp_tanh_huber", Amp::tf32, 2e-3,
      [](RunSpec& s) {
-       s.net = linears("tanh");
-       s.train.loss = "huber";
+       s.net = linears(Activation::tanh);
+       s.train.loss = LossKind::huber;
      }},
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Training, ::testing::ValuesIn(kCases),
@@ -340,14 +339,14 @@ const auto kFourBatches = [](RunSpec& s) {
   s.policy.micro_batch = 1;
 };
 const Case kInputs[] = {
-    {"late", "none", 1e-5, kFourBatches, true, 4, true, Schedule::oldest_first},
-    {"early", "none", 1e-5, kFourBatches, true, 4, true, Schedule::newest_first},
-    {"late_launched", "none", 1e-5, kFourBatches, false, 4, true, Schedule::oldest_first},
-    {"early_launched", "none", 1e-5, kFourBatches, false, 4, true, Schedule::newest_first},
-    {"late_at_once", "none", 1e-5, kFourBatches, true, 4, false, Schedule::oldest_first},
-    {"early_at_once", "none", 1e-5, kFourBatches, true, 4, false, Schedule::newest_first},
-    {"late_at_once_launched", "none", 1e-5, kFourBatches, false, 4, false, Schedule::oldest_first},
-    {"early_at_once_launched", "none", 1e-5, kFourBatches, false, 4, false, Schedule::newest_first},
+    {"late", Amp::none, 1e-5, kFourBatches, true, 4, true, Schedule::oldest_first},
+    {"early", Amp::none, 1e-5, kFourBatches, true, 4, true, Schedule::newest_first},
+    {"late_launched", Amp::none, 1e-5, kFourBatches, false, 4, true, Schedule::oldest_first},
+    {"early_launched", Amp::none, 1e-5, kFourBatches, false, 4, true, Schedule::newest_first},
+    {"late_at_once", Amp::none, 1e-5, kFourBatches, true, 4, false, Schedule::oldest_first},
+    {"early_at_once", Amp::none, 1e-5, kFourBatches, true, 4, false, Schedule::newest_first},
+    {"late_at_once_launched", Amp::none, 1e-5, kFourBatches, false, 4, false, Schedule::oldest_first},
+    {"early_at_once_launched", Amp::none, 1e-5, kFourBatches, false, 4, false, Schedule::newest_first},
 };
 INSTANTIATE_TEST_SUITE_P(Inputs, Training, ::testing::ValuesIn(kInputs),
                          [](const auto& info) { return info.param.name; });

@@ -128,12 +128,12 @@ TEST_F(Points, AreMaskedByTheIceConcentration) {
   ASSERT_GT(without, 10);
   DataSpec d;
   d.min_ice_concentration = 0.3;
-  d.mask_mode = "sea_ice";
+  d.mask_mode = MaskMode::sea_ice;
   const SampleTable ice = read(d);
   EXPECT_EQ(ice.rows, with);
   EXPECT_EQ(ice.left_out.masked, without);
   EXPECT_EQ(static_cast<int64_t>(ice.values.size()), 2 * with);  // the mask is not a column
-  d.mask_mode = "ocean";
+  d.mask_mode = MaskMode::ocean;
   EXPECT_EQ(read(d).rows, without);
   EXPECT_EQ(read(d).left_out.masked, with);
   d.ice_variable = "hi";

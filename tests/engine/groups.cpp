@@ -89,7 +89,7 @@ TEST(Groups, AgreeWithPyTorchInEveryLayout) {
       SCOPED_TRACE(title);
       try {
         const RunSpec spec = spec_of_groups(optimizer, layout);
-        const bool sixteen = spec.policy.amp == "bf16";
+        const bool sixteen = spec.policy.amp == Amp::bf16;
         InProcess run(spec, mpi, title);
         run.start_from(SafetensorsReader(source_dir() + "/tests/fixtures/groups_fixture.safetensors"),
                        "init/");

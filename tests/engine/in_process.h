@@ -132,7 +132,8 @@ class InProcess {
     });
     float* scalars = floats(plan.scalars);
     scalars[kLearningRate] = static_cast<float>(learning_rate(spec_.train, n, {}));
-    if (spec_.policy.amp != "fp16") scalars[kStep] = static_cast<float>(n + 1);  // with fp16 the plan counts
+    if (spec_.policy.amp != Amp::fp16)
+      scalars[kStep] = static_cast<float>(n + 1);  // with fp16 the plan counts
     (*execute_)(train_, static_cast<int32_t>(n));
     return {floats(plan.metrics)[0], std::sqrt(static_cast<double>(*floats(plan.grad_norm2)))};
   }

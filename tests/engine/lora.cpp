@@ -156,7 +156,7 @@ void expect_like_pytorch(const Case& c, const Words& layout, double loss_bound, 
     const Step step = run.step(0);
     Errors e;
     e.loss = mpi.max_of(std::abs(step.loss / values(c.name + "/loss").at(0) - 1));
-    e.gradient = worst_gradient(c, run.plan, run.weights(), spec.train.lr, spec.policy.amp == "bf16",
+    e.gradient = worst_gradient(c, run.plan, run.weights(), spec.train.lr, spec.policy.amp == Amp::bf16,
                                 gradient_bound, mpi);
     EXPECT_LE(e.loss, loss_bound);
     const Idle idle = run.idle();

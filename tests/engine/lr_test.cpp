@@ -11,7 +11,7 @@ namespace {
 TEST(LearningRate, StepFallsByGammaEveryStepSize) {
   TrainSpec t;
   t.lr = 0.3;
-  t.lr_schedule = "step";
+  t.lr_schedule = LrSchedule::step;
   t.lr_step_size = 7;
   t.lr_gamma = 0.5;
   for (int64_t step = 0; step < 50; ++step)
@@ -35,9 +35,9 @@ TEST(LearningRate, GrowsWithTheBatchOrItsRoot) {
   TrainSpec t;
   t.lr = 0.1, t.global_batch = 64, t.lr_base_batch = 16;
   EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.1);
-  t.lr_scaling = "sqrt";
+  t.lr_scaling = LrScaling::sqrt;
   EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.2);
-  t.lr_scaling = "linear";
+  t.lr_scaling = LrScaling::linear;
   EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.4);
 }
 
@@ -61,7 +61,7 @@ TEST(LearningRate, PlateauIsPyTorchs) {
   for (const Case& c : cases) {
     TrainSpec t;
     t.lr = 0.4;
-    t.lr_schedule = "plateau";
+    t.lr_schedule = LrSchedule::plateau;
     t.lr_gamma = 0.5;
     t.lr_patience = c.patience;
     t.lr_cooldown = c.cooldown;

@@ -192,7 +192,7 @@ TEST(Mlp, ComesBackFromItsJson) {
   const RunSpec spec = emulator({"net.hidden=[7, 5]", "net.activation=relu"});
   const RunSpec back = run_spec_from_json(to_json(spec), "again");
   EXPECT_EQ(back.net.mlp().hidden, (std::vector<int64_t>{7, 5}));
-  EXPECT_EQ(back.net.mlp().activation, "relu");
+  EXPECT_EQ(back.net.mlp().activation, Activation::relu);
   EXPECT_EQ(to_json(back), to_json(spec));
 }
 

@@ -67,7 +67,7 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
   execute(link(plan, plan.init), 0);
   const Program step_program = link(plan, plan.train);
 
-  const bool scaled = spec.policy.amp == "fp16";
+  const bool scaled = spec.policy.amp == Amp::fp16;
   const float scale = scaled ? 1024.0f : 1.0f;
   floats(plan.scalars)[kLossScale] = scale;
   Trained out;

@@ -1,5 +1,6 @@
 // A graph network under every supported layout axis trains like one rank. Four streams cross each pipeline
 // boundary; the last step's upstream nodes have no reader.
+#include "model/base/error.h"
 #include "model/nets/build.h"
 #include "model/nets/partition.h"
 #include "tests/engine/layouts.h"
@@ -155,7 +156,8 @@ TEST(RegionalGnnTraining, KeepsNoActivationsOfEdgesInChunks) {
   EXPECT_EQ(memory(4, BufferKind::saved), f32 * 3 * R * D);
   const RunSpec split = load_run_spec(kGraph.config, {});
   RunSpec zb = split;
-  zb.policy.edge_chunks = 2, zb.policy.schedule = "zb-h1", zb.layout.pp = 2, zb.policy.micro_batch = 2;
+  zb.policy.edge_chunks = 2, zb.policy.schedule = PipelineSchedule::zb_h1, zb.layout.pp = 2,
+  zb.policy.micro_batch = 2;
   EXPECT_THROW(build_plan(zb, 0, {}), ConfigError);
 }
 

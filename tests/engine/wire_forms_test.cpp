@@ -66,7 +66,7 @@ TEST_F(Wire, TensorParallelBlocksReduceTwiceEachWay) {
          {"MPI_Iallreduce"},
          [](const RunSpec& spec, int) {
            const auto n = static_cast<double>(spec.layout.tp);
-           const double element = spec.policy.amp == "bf16" ? 2 : 4;
+           const double element = spec.policy.amp == Amp::bf16 ? 2 : 4;
            return Use{4, 4 * 2 * (n - 1) / n * activations(spec, -1, element)};
          }});
 }

@@ -40,7 +40,7 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
     }
   };
   for (int64_t width : {64, 128, 512})
-    for (const char* amp : {"none", "bf16"}) {
+    for (const Amp amp : {Amp::none, Amp::bf16}) {
       RunSpec s = test::tiny();
       s.layout.dp = 2;
       s.policy.zero = 1;  // sums and copies alone
@@ -180,7 +180,7 @@ TEST(Calibrate, KeepsInWhatStepsOpsWereTimed) {
 }
 
 // A slice of a net that fills an accelerator.
-RunSpec slice(int64_t width, const char* amp) {
+RunSpec slice(int64_t width, Amp amp) {
   RunSpec s = test::tiny();
   s.net.vit().img_height = 360;
   s.net.vit().img_width = 720;
@@ -207,7 +207,7 @@ json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64&
   const Counts rate = rates(truth.values(), where);
   const double cache = cache_share(truth, 1);
   for (int64_t width : {192, 384, 1536})
-    for (const char* amp : {"none", "tf32", "bf16"}) {
+    for (const Amp amp : {Amp::none, Amp::tf32, Amp::bf16}) {
       const Plan plan = build_plan(slice(width, amp), 0, {});
       for (const Op& op : plan.ops) {
         if (op.kind == OpKind::fetch) continue;
@@ -260,7 +260,7 @@ TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {
   const Machine again = parse_machine(to_yaml(m), "calibrated.yaml");
   EXPECT_EQ(again.accelerator->host.provenance.at(0).substr(0, 7), "assumed");
   // Whole steps, by the replay: the purpose of the file.
-  for (const char* amp : {"none", "tf32", "bf16"}) {
+  for (const Amp amp : {Amp::none, Amp::tf32, Amp::bf16}) {
     const Plan plan = build_plan(slice(768, amp), 0, {});  // an untimed width
     const Conditions where = conditions_of(*truth.accelerator, 1);
     double sum[2] = {};
@@ -270,7 +270,7 @@ TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {
         sum[i] += op_seconds(shape_of(op, plan, where), rates(priced.values(), where), where,
                              cache_share(priced, 1));
       }
-    EXPECT_NEAR(sum[1] / sum[0], 1, 0.12) << amp;
+    EXPECT_NEAR(sum[1] / sum[0], 1, 0.12) << name_of(amp);
   }
 }
 

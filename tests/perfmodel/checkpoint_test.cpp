@@ -23,10 +23,10 @@ RunSpec gpt(int64_t dp, int64_t tp, int64_t pp) {
   net.seq_length = 2048;
   net.vocab_size = 51200;
   s.net = net;
-  s.policy.amp = "bf16";
+  s.policy.amp = Amp::bf16;
   s.policy.micro_batch = 1;
   s.layout = {.dp = dp, .tp = tp, .pp = pp};
-  s.run.device = "cuda";
+  s.run.device = RunDevice::cuda;
   s.train.global_batch = 16 * dp;
   s.train.checkpoint_every = 100;
   return s;
@@ -85,7 +85,7 @@ TEST(Checkpoint, AllHostsWriteAtOnceAsFarAsTheFileSystemTakesIt) {
   EXPECT_NEAR(whole / writing(), 1, 1e-9);  // without shards replicas also share the writing
   const double host = m[Coef::checkpoint].value * predict(s, m, {}).checkpoint.bytes;
   EXPECT_NEAR(host / writing(), 4, 1e-9);
-  s.train.optimizer = "sgd";
+  s.train.optimizer = OptimizerKind::sgd;
   EXPECT_NEAR(host / writing(), 6, 1e-9);
   m.storage.filesystem_bandwidth = 1e9;
   EXPECT_NEAR(writing() / (predict(s, m, {}).checkpoint.bytes / 1e9), 1, 1e-9);

@@ -81,14 +81,16 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   s.layout.pp = test::one_of<int64_t>(random, {1, 1, 2, 4});
   s.layout.dp = test::one_of<int64_t>(random, {1, 2, 8});
   s.layout.order = test::one_of<const char*>(random, {"tp-cp-dp-pp", "tp-cp-pp-dp", "dp-tp-cp-pp"});
-  s.policy.amp = "bf16";
+  s.policy.amp = Amp::bf16;
   s.policy.micro_batch = test::one_of<int64_t>(random, {1, 2, 4});
   const int64_t m = test::one_of<int64_t>(random, {4, 8, 12});
   s.train.global_batch = s.layout.dp * s.policy.micro_batch * m;
   s.policy.sequence_parallel = random() % 2;
-  s.policy.recompute = test::one_of<const char*>(random, {"none", "selective", "full"});
-  if (s.policy.recompute == "full" && random() % 2 == 0) {
-    s.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});
+  s.policy.recompute =
+      test::one_of<Recompute>(random, {Recompute::none, Recompute::selective, Recompute::full});
+  if (s.policy.recompute == Recompute::full && random() % 2 == 0) {
+    s.policy.recompute_method =
+        test::one_of<RecomputeMethod>(random, {RecomputeMethod::uniform, RecomputeMethod::block});
     s.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 2, 3});
   }
   if (kind == "regional-gnn" || kind == "graphcast")
@@ -100,22 +102,25 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     s.policy.micro_batch *= test::one_of<int64_t>(random, {64, 1024, 16384});
     s.train.global_batch = s.layout.dp * s.policy.micro_batch * m;
   }
-  s.train.optimizer = test::one_of<const char*>(random, {"adam", "adamw", "sgd"});
+  s.train.optimizer =
+      test::one_of<OptimizerKind>(random, {OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::sgd});
   s.policy.offload_optimizer = random() % 12 == 0;
-  s.policy.cp_kind = test::one_of<const char*>(random, {"allgather", "ring", "ulysses"});
-  if (kind == "aurora") s.policy.cp_kind = "allgather";
+  s.policy.cp_kind = test::one_of<CpKind>(random, {CpKind::allgather, CpKind::ring, CpKind::ulysses});
+  if (kind == "aurora") s.policy.cp_kind = CpKind::allgather;
   s.policy.overlap = random() % 4 != 0;
-  if (s.net.words() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
+  if (s.net.words() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = AttentionKind::unfused;
   // Loaders keep up: waits for them are tested elsewhere.
   if (Images* images = s.net.images(); images && kind != "aurora")
     images->in_channels = images->out_channels = 2;
   s.data.workers = 16;
   if (s.layout.pp > 1) {
-    s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "1f1b", "gpipe", "interleaved", "zb-h1"});
-    if (s.policy.schedule == "interleaved") s.layout.vpp = 2;
+    s.policy.schedule = test::one_of<PipelineSchedule>(
+        random, {PipelineSchedule::one_f_one_b, PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe,
+                 PipelineSchedule::interleaved, PipelineSchedule::zb_h1});
+    if (s.policy.schedule == PipelineSchedule::interleaved) s.layout.vpp = 2;
     if (kind == "aurora" && s.layout.pp * s.layout.vpp == 4 && random() % 2 == 0)
-      s.net.aurora().placement = "halves";
-    if (s.policy.schedule == "zb-h1") s.policy.recompute = "none";
+      s.net.aurora().placement = StagePlacement::halves;
+    if (s.policy.schedule == PipelineSchedule::zb_h1) s.policy.recompute = Recompute::none;
   }
   if (adapts) {
     if (random() % 8 == 0) s.train.ema = 0.999;
@@ -130,16 +135,21 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   }
   if (rolls) {
     s.train.rollout = test::one_of<int64_t>(random, {2, 3, 4, 8});
-    s.train.rollout_gradient = test::one_of<const char*>(random, {"all", "last"});
-    s.train.prediction = test::one_of<const char*>(random, {"state", "increment"});
-    s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "gpipe"});
+    s.train.rollout_gradient =
+        test::one_of<RolloutGradient>(random, {RolloutGradient::all, RolloutGradient::last});
+    s.train.prediction =
+        test::one_of<PredictionKind>(random, {PredictionKind::state, PredictionKind::increment});
+    s.policy.schedule =
+        test::one_of<PipelineSchedule>(random, {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe});
     s.layout.vpp = 1;
   }
   if (replays) {  // one micro-batch, whose prediction returns to the first stage
     s.train.replay_capacity = 50;
     s.train.global_batch = s.layout.dp * s.policy.micro_batch;
-    if (s.layout.pp > 1) s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "gpipe", "zb-h1"});
-    if (s.policy.schedule == "zb-h1") s.policy.recompute = "none";
+    if (s.layout.pp > 1)
+      s.policy.schedule = test::one_of<PipelineSchedule>(
+          random, {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::zb_h1});
+    if (s.policy.schedule == PipelineSchedule::zb_h1) s.policy.recompute = Recompute::none;
     s.layout.vpp = 1;
   }
   return s;

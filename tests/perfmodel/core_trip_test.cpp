@@ -22,7 +22,7 @@ RunSpec emulator(int64_t batch, int64_t ranks, int64_t threads) {
   RunSpec s;
   s.net.set_kind(MlpSpec::kKind);
   s.train.global_batch = batch;
-  s.train.loss = "mse";
+  s.train.loss = LossKind::mse;
   s.layout.dp = ranks;
   s.run.threads = threads;
   validate(s);
@@ -77,7 +77,7 @@ TEST(CoreTrip, IsLearntFromNearAndFarRuns) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> noise(0, 0.01);
   std::vector<MeasuredRun> runs, untold;
-  for (const char* amp : {"none", "bf16"})
+  for (const Amp amp : {Amp::none, Amp::bf16})
     for (const int64_t batch : {64, 128, 256, 512, 1024, 2048})
       for (const int64_t ranks : {1, 2})
         for (int repetition = 0; repetition < 3; ++repetition) {

@@ -32,7 +32,7 @@ std::vector<RunSpec> random_specs(int n, uint64_t seed) {
     s.layout.dp = one_of(1, 2, 4);
     s.train.global_batch = s.layout.dp * one_of(1, 2, 4, 8);
     s.policy.micro_batch = 1 + static_cast<int64_t>(random() % 2) * (s.train.global_batch / s.layout.dp - 1);
-    s.policy.amp = random() % 2 ? "bf16" : "none";
+    s.policy.amp = random() % 2 ? Amp::bf16 : Amp::none;
     s.policy.overlap = random() % 4 != 0;
     s.policy.bucket_mb = 0.02 * static_cast<double>(one_of(1, 10, 100));
     s.data.workers = one_of(0, 1, 2, 4);
@@ -122,7 +122,7 @@ TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
   const Machine m = test::machine();
   double of_heads[2] = {};
   for (const int64_t heads : {4, 8}) {
-    for (const char* amp : {"none", "bf16"}) {
+    for (const Amp amp : {Amp::none, Amp::bf16}) {
       RunSpec s = test::tiny();
       s.net.vit().num_heads = heads;
       s.policy.amp = amp;
@@ -130,7 +130,7 @@ TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
       const auto N = static_cast<double>(n.tokens());
       const double scores = static_cast<double>(s.train.global_batch * n.depth * heads) * N * N;
       const StepTerms t = terms_of(s, m, {.ranks_on_host = 1, .threads = 1});
-      const bool half = amp == std::string("bf16");
+      const bool half = amp == Amp::bf16;
       EXPECT_DOUBLE_EQ(t.total[index_of(half ? Coef::softmax_bf16 : Coef::softmax_f32)], scores);
       EXPECT_DOUBLE_EQ(t.total[index_of(half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32)],
                        scores);
@@ -143,7 +143,7 @@ TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
 
 // Attention packs its operands element by element: with few tokens this is a larger share of its time.
 TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
-  for (const char* amp : {"none", "bf16"}) {
+  for (const Amp amp : {Amp::none, Amp::bf16}) {
     RunSpec s = test::tiny();
     s.policy.amp = amp;
     const Plan plan = build_plan(s, 0, {});
@@ -154,8 +154,8 @@ TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
       const auto rows = static_cast<double>(op.a.batch * op.a.tq * op.a.heads);
       const double numbers = (backward ? 8 : 4) * rows * static_cast<double>(op.a.d);
       const Counts n = count_op(op, plan, 1, {.threads = 1, .cores = 2});
-      EXPECT_GE(n[index_of(Coef::attention_bytes)], 4 * numbers) << amp;
-      EXPECT_LE(n[index_of(Coef::attention_bytes)], 4 * numbers + 8 * rows) << amp;
+      EXPECT_GE(n[index_of(Coef::attention_bytes)], 4 * numbers) << name_of(amp);
+      EXPECT_LE(n[index_of(Coef::attention_bytes)], 4 * numbers + 8 * rows) << name_of(amp);
     }
   }
 }
@@ -165,7 +165,7 @@ TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
   const Machine m = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
   const Conditions where = conditions_of(*m.accelerator, 1);
   const Counts rate = rates(m.values(), where);
-  const auto seconds_and_counts = [&](const char* amp, OpKind kind) {
+  const auto seconds_and_counts = [&](Amp amp, OpKind kind) {
     RunSpec s = test::tiny();
     s.policy.amp = amp;
     const Plan plan = build_plan(s, 0, {});
@@ -184,9 +184,9 @@ TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
        {Prices{OpKind::attention, Coef::attention_f32, Coef::attention_tf32, Coef::attention_bf16},
         Prices{OpKind::attention_backward, Coef::attention_backward_f32, Coef::attention_backward_tf32,
                Coef::attention_backward_bf16}}) {
-    const auto [slow, slow_counts] = seconds_and_counts("none", kind);
-    const auto [middle, middle_counts] = seconds_and_counts("tf32", kind);
-    const auto [fast, fast_counts] = seconds_and_counts("bf16", kind);
+    const auto [slow, slow_counts] = seconds_and_counts(Amp::none, kind);
+    const auto [middle, middle_counts] = seconds_and_counts(Amp::tf32, kind);
+    const auto [fast, fast_counts] = seconds_and_counts(Amp::bf16, kind);
     EXPECT_GT(slow, 1.5 * middle);
     EXPECT_GT(middle, 1.5 * fast);
     EXPECT_GT(slow_counts[index_of(f32)], 0);
@@ -411,7 +411,7 @@ RunSpec emulator(int64_t batch, int64_t threads) {
   RunSpec s;
   s.net.set_kind(MlpSpec::kKind);
   s.train.global_batch = batch;
-  s.train.loss = "mse";
+  s.train.loss = LossKind::mse;
   s.run.threads = threads;
   validate(s);
   return s;

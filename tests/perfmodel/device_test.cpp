@@ -14,11 +14,11 @@
 namespace isobar {
 namespace {
 
-RunSpec on(const char* device, int64_t ranks = 8) {
+RunSpec on(RunDevice device, int64_t ranks = 8) {
   RunSpec s = test::tiny();
   s.file = "run.yaml";
   s.layout.dp = ranks;
-  s.policy.amp = "bf16";
+  s.policy.amp = Amp::bf16;
   s.run.device = device;
   return s;
 }
@@ -36,17 +36,17 @@ std::string refusal(const F& f) {
 
 TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
   const Machine cores = test::machine(), gpus = test::cluster("dgx-a100");
-  EXPECT_EQ(device_of(on("auto"), cores), Device::cores);
-  EXPECT_EQ(device_of(on("cpu"), cores), Device::cores);
-  EXPECT_EQ(device_of(on("auto"), gpus), Device::accelerator);
-  EXPECT_EQ(device_of(on("cuda"), gpus), Device::accelerator);
-  for (const auto& [device, machine] : {std::pair{"cpu", &gpus}, {"cuda", &cores}}) {
+  EXPECT_EQ(device_of(on(RunDevice::automatic), cores), Device::cores);
+  EXPECT_EQ(device_of(on(RunDevice::cpu), cores), Device::cores);
+  EXPECT_EQ(device_of(on(RunDevice::automatic), gpus), Device::accelerator);
+  EXPECT_EQ(device_of(on(RunDevice::cuda), gpus), Device::accelerator);
+  for (const auto& [device, machine] : {std::pair{RunDevice::cpu, &gpus}, {RunDevice::cuda, &cores}}) {
     const RunSpec s = on(device);
     const MeasuredRun run{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1};
     for (const std::string& said :
          {refusal([&] { predict(s, *machine, {}); }), refusal([&] { fit({run}, *machine, {}); }),
           refusal([&] { hold_out({run}, *machine); })}) {
-      EXPECT_NE(said.find("run.yaml: 'run.device'"), std::string::npos) << device << ": " << said;
+      EXPECT_NE(said.find("run.yaml: 'run.device'"), std::string::npos) << name_of(device) << ": " << said;
       EXPECT_NE(said.find("-> set run.device: "), std::string::npos) << said;
     }
   }
@@ -54,26 +54,27 @@ TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
 
 TEST(Device, OnePredictionWhoeverAsks) {
   const Machine cores = test::machine(), gpus = test::cluster("dgx-a100");
-  for (const auto& [device, machine] : {std::pair{"cpu", &cores}, {"cuda", &gpus}}) {
+  for (const auto& [device, machine] : {std::pair{RunDevice::cpu, &cores}, {RunDevice::cuda, &gpus}}) {
     const RunSpec s = on(device);
     const Prediction p = predict(s, *machine, {});
     const Holdout h = hold_out(
         {{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1}}, *machine);
     // A run on cores states its number of threads.
     const Prediction q = predict(s, *machine, {.host = {.ranks_on_host = 8, .threads = 1}});
-    EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step_s) << device;
-    EXPECT_DOUBLE_EQ(h.rows[0].upper, q.upper) << device;
-    EXPECT_DOUBLE_EQ(p.step_s, q.step_s) << device;
+    EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step_s) << name_of(device);
+    EXPECT_DOUBLE_EQ(h.rows[0].upper, q.upper) << name_of(device);
+    EXPECT_DOUBLE_EQ(p.step_s, q.step_s) << name_of(device);
   }
-  LayoutModel model(on("cuda"), gpus);  // the price in a search
-  EXPECT_DOUBLE_EQ(predict_layout(model, layout_of(on("cuda"))).step_s, predict(on("cuda"), gpus, {}).step_s);
+  LayoutModel model(on(RunDevice::cuda), gpus);  // the price in a search
+  EXPECT_DOUBLE_EQ(predict_layout(model, layout_of(on(RunDevice::cuda))).step_s,
+                   predict(on(RunDevice::cuda), gpus, {}).step_s);
 }
 
 // The closed form used by sweeps of many trials instead of placed plans, on the same hosts.
 TEST(Device, ClosedFormOfCoresIsThatOfTheSameHosts) {
   Machine m = test::machine();
   m.identity.cores = 4;
-  RunSpec s = on("cpu");
+  RunSpec s = on(RunDevice::cpu);
   s.run.threads = 0;
   const Prediction all = predict(s, m, {.closed_form = true});
   const Prediction two = predict(s, m, {.host = {.ranks_on_host = 2}, .closed_form = true});
@@ -94,7 +95,7 @@ TEST(Device, OnlyNvidiasAcceleratorsTakeRunsTheOthersPredictionsThatSaySo) {
     const std::string said = refusal([&] { require_trainable(m); });
     EXPECT_EQ(said.empty(), runs) << entry.path() << ": " << said;
     if (!m.accelerator) continue;
-    const std::vector<std::string> notes = predict(on("cuda"), m, {}).warnings;
+    const std::vector<std::string> notes = predict(on(RunDevice::cuda), m, {}).warnings;
     const auto only = std::count_if(notes.begin(), notes.end(), [](const std::string& n) {
       return n.find("prediction only") != std::string::npos;
     });

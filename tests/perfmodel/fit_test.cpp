@@ -22,7 +22,8 @@ std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt1993
   std::vector<MeasuredRun> out;
   std::map<std::string, Machine> variants;  // effects of shape and precision beyond the counted terms
   for (const RunSpec& s : test::sweep()) {
-    auto [variant, fresh] = variants.try_emplace(s.policy.amp + std::to_string(s.policy.micro_batch), truth);
+    auto [variant, fresh] =
+        variants.try_emplace(name_of(s.policy.amp) + std::to_string(s.policy.micro_batch), truth);
     if (fresh) variant->second = test::perturbed(truth, misfit, random);
     const Replay r = test::replay(s, variant->second);
     double step = r.step_s * std::exp(noise * normal(random));
@@ -104,7 +105,7 @@ TEST(Fit, WhatOpsLeaveOfAStepTellsWhatAStepCosts) {
     RunSpec s;
     s.net.set_kind(MlpSpec::kKind);
     s.train.global_batch = batch;
-    s.train.loss = "mse";
+    s.train.loss = LossKind::mse;
     s.run.threads = 1;
     const double step =
         step_cost(terms_of(s, truth, {.ranks_on_host = 1, .threads = 1}), truth.values()).total;
@@ -224,7 +225,7 @@ TEST(Fit, RemembersTheRunsThatSetACoefficient) {
     return std::find(p.begin(), p.end(), id) != p.end();
   };
   for (const MeasuredRun& r : runs) {
-    EXPECT_EQ(has(Coef::gemm_bf16, r.id), r.spec.policy.amp == "bf16") << r.id;
+    EXPECT_EQ(has(Coef::gemm_bf16, r.id), r.spec.policy.amp == Amp::bf16) << r.id;
     EXPECT_FALSE(r.spec.layout.dp == 1 && has(Coef::wire_host, r.id)) << r.id;
   }
   EXPECT_EQ(m[Coef::read_netcdf].provenance, std::vector<std::string>{"spec"});
@@ -384,7 +385,7 @@ TEST(HeldOut, IsDisjointCompleteRepeatableAndBalanced) {
     int two = 0, half = 0, workers = 0;
     for (size_t i : s.train) {
       two += runs[i].spec.layout.dp == 2;
-      half += runs[i].spec.policy.amp == "bf16";
+      half += runs[i].spec.policy.amp == Amp::bf16;
       workers += runs[i].spec.data.workers == 1;
     }
     EXPECT_NEAR(two, 9, 1);

@@ -43,17 +43,17 @@ std::vector<std::map<std::string, std::string>> rows_of(const std::string& name)
   return rows;
 }
 
-RunSpec vit(int64_t width, int64_t batch, int64_t depth = 12, const std::string& recompute = "none") {
+RunSpec vit(int64_t width, int64_t batch, int64_t depth = 12, Recompute recompute = Recompute::none) {
   RunSpec s;
   s.file = "h100";
   s.net.vit().embed_dim = width;
   s.net.vit().depth = depth;
   s.net.vit().num_heads = 8;
   s.train.global_batch = s.policy.micro_batch = batch;
-  s.policy.amp = "bf16";
+  s.policy.amp = Amp::bf16;
   s.policy.recompute = recompute;
   s.data.workers = 0;
-  s.run.device = "cuda";
+  s.run.device = RunDevice::cuda;
   validate(s);
   return s;
 }
@@ -150,7 +150,8 @@ std::vector<MeasuredRun> steps() {
   std::vector<MeasuredRun> out;
   for (auto& r : rows_of("steps.csv"))
     out.push_back({.id = r["embed_dim"] + "/" + r["global_batch"] + "/" + r["recompute"],
-                   .spec = vit(std::stoll(r["embed_dim"]), std::stoll(r["global_batch"]), 6, r["recompute"]),
+                   .spec = vit(std::stoll(r["embed_dim"]), std::stoll(r["global_batch"]), 6,
+                               *value_named<Recompute>(r["recompute"])),
                    .step_s = std::stod(r["step_s"])});
   return out;
 }

@@ -59,9 +59,9 @@ TEST(Import, RunsTheirModelsOnTheirMachines) {
     "optimizer_sharding": false, "tensor_par_comm_type": "ar", "data_par_overlap": false})"),
                    "1T_full.json"));
   RunSpec spec = run_spec_from_json(run, "run");
-  spec.run.device = "auto";
+  spec.run.device = RunDevice::automatic;
   EXPECT_EQ(spec.layout.world(), 512);
-  EXPECT_EQ(spec.policy.recompute, "full");
+  EXPECT_EQ(spec.policy.recompute, Recompute::full);
   // Measured: 94.42 s (Korthikanti 2022, table 5); Calculon predicts 90.08 s. Efficiencies tuned inside
   // another model do not carry over exactly.
   const Prediction p = predict(spec, import_machine(calculon_system(), "a100.json"), {});

@@ -28,8 +28,8 @@ RunSpec gpt(int64_t h, int64_t layers, int64_t heads, int64_t s) {
   net.vocab_size = 51200;
   net.dropout = 0.1;
   spec.net = net;
-  spec.policy.amp = "bf16";
-  spec.policy.attention = "unfused";
+  spec.policy.amp = Amp::bf16;
+  spec.policy.attention = AttentionKind::unfused;
   spec.policy.micro_batch = 1;
   return spec;
 }
@@ -50,7 +50,7 @@ TEST(LayoutModel, FlopsAreNarayanans) {
     const double forward = 24 * B * s * l * h * h + 4 * B * s * s * l * h;
     EXPECT_NEAR(flops_of(spec) / (72 * B * s * l * h * h * (1 + s / (6 * h) + V / (12 * l * h))), 1, 1e-9)
         << tp;
-    spec.policy.recompute = "full";
+    spec.policy.recompute = Recompute::full;
     EXPECT_NEAR(flops_of(spec) / (3 * forward + 6 * B * s * h * V + forward - 8 * B * s * l * h * h), 1,
                 1e-9);
   }
@@ -72,9 +72,9 @@ TEST(LayoutModel, ActivationsAreKorthikantis) {
     EXPECT_NEAR(saved_of_block(spec) / sbh, 10 + (24 + scores) / 8, norms);
     spec.policy.sequence_parallel = true;
     EXPECT_NEAR(saved_of_block(spec) / sbh, (34 + scores) / 8, norms);
-    spec.policy.recompute = "selective";
+    spec.policy.recompute = Recompute::selective;
     EXPECT_NEAR(saved_of_block(spec) / sbh, 32.0 / 8, norms);  // its result is also recomputed
-    spec.policy.recompute = "full";
+    spec.policy.recompute = Recompute::full;
     EXPECT_NEAR(saved_of_block(spec) / sbh, 2.0 / 8, norms);
   }
 }
@@ -86,7 +86,7 @@ TEST(LayoutModel, BubblesAreNarayanans) {
   spec.train.global_batch = 32;
   for (const auto& [p, v] : {std::pair<int64_t, int64_t>{4, 1}, {8, 1}, {4, 4}, {8, 2}}) {
     spec.layout = {.pp = p, .vpp = v};
-    spec.policy.schedule = v > 1 ? "interleaved" : "1f1b";
+    spec.policy.schedule = v > 1 ? PipelineSchedule::interleaved : PipelineSchedule::one_f_one_b;
     LayoutModel model(spec, test::cluster());
     const LayoutCost c = model.cost(layout_of(spec));
     const double all = c.compute + c.host + c.tp + c.slowdown;
@@ -124,14 +124,15 @@ Layout random_layout(std::mt19937_64& random, const RunSpec& s) {
     l.micro_batch = test::one_of(random, {1, 2, 4, 8});
     if (s.train.global_batch % (l.dp * l.micro_batch) != 0) continue;
     l.sequence_parallel = l.tp > 1 && random() % 2 == 0;
-    l.recompute = static_cast<int8_t>(random() % 3);
-    l.cp_kind = static_cast<int8_t>(l.cp > 1 ? random() % 3 : 0);
+    l.recompute = static_cast<Recompute>(random() % 3);
+    l.cp_kind = static_cast<CpKind>(l.cp > 1 ? random() % 3 : 0);
     l.zero = static_cast<int8_t>(random() % 4);
     l.order = static_cast<int8_t>(random() % rank_orders().size());
-    if (l.cp_kind == 2 && s.net.words()->kv_heads() / l.tp % l.cp != 0) continue;
+    if (l.cp_kind == CpKind::ulysses && s.net.words()->kv_heads() / l.tp % l.cp != 0) continue;
     const int64_t m = s.train.global_batch / (l.dp * l.micro_batch);
-    if (l.pp > 1 && random() % 3 == 0 && m % l.pp == 0) l.schedule = ScheduleKind::interleaved, l.vpp = 2;
-    if (l.pp > 1 && l.vpp == 1 && l.recompute == 0 && random() % 2 == 0) l.schedule = ScheduleKind::zb_h1;
+    if (l.pp > 1 && random() % 3 == 0 && m % l.pp == 0) l.schedule = PipelineSchedule::interleaved, l.vpp = 2;
+    if (l.pp > 1 && l.vpp == 1 && l.recompute == Recompute::none && random() % 2 == 0)
+      l.schedule = PipelineSchedule::zb_h1;
     return l;
   }
 }
@@ -148,7 +149,7 @@ RunSpec random_net(std::mt19937_64& random) {
   net.depth = test::one_of<int64_t>(random, {16, 32});
   net.seq_length = test::one_of<int64_t>(random, {512, 2048, 8192});
   net.vocab_size = test::one_of<int64_t>(random, {1000, 50257, 128256});
-  s.policy.amp = test::one_of<const char*>(random, {"none", "tf32", "bf16", "fp8"});
+  s.policy.amp = test::one_of<Amp>(random, {Amp::none, Amp::tf32, Amp::bf16, Amp::fp8});
   s.layout.dp = 64;
   s.train.global_batch = test::one_of<int64_t>(random, {64, 512});
   return s;
@@ -167,7 +168,8 @@ TEST(LayoutModel, NeverExceedsTheCeilingIsMonotoneAndTheSameTwice) {
   while (done < 50'000) {
     RunSpec spec = random_net(random);
     spec.policy.overlap = random() % 4 != 0;
-    spec.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});
+    spec.policy.recompute_method =
+        test::one_of<RecomputeMethod>(random, {RecomputeMethod::uniform, RecomputeMethod::block});
     spec.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 1, 2, 4});
     Machine m = test::cluster(machines[random() % std::size(machines)]);
     // At the physical limit, or above
@@ -237,10 +239,11 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
   std::vector<double> gaps;
   while (gaps.size() < 400) {
     RunSpec spec = random_net(random);
-    spec.policy.amp = test::one_of<const char*>(random, {"bf16", "fp8"});
-    spec.train.optimizer = test::one_of<const char*>(random, {"adam", "sgd"});
+    spec.policy.amp = test::one_of<Amp>(random, {Amp::bf16, Amp::fp8});
+    spec.train.optimizer = test::one_of<OptimizerKind>(random, {OptimizerKind::adam, OptimizerKind::sgd});
     spec.policy.offload_optimizer = random() % 4 == 0;
-    spec.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});
+    spec.policy.recompute_method =
+        test::one_of<RecomputeMethod>(random, {RecomputeMethod::uniform, RecomputeMethod::block});
     spec.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 1, 2, 4});
     Layout l = random_layout(random, spec);
     l.zero = static_cast<int8_t>(l.dp * l.cp > 1 ? zero[random() % zero.size()] : 0);
@@ -255,8 +258,8 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
       gaps.push_back((c.memory - c.process - c.nccl) / static_cast<double>(arena) - 1);
       if (std::abs(gaps.back()) > 0.05)
         worst += std::to_string(100 * gaps.back()) + " %: " + s.net.kind() + " " + text_of(l) + " " +
-                 s.policy.recompute_method + std::to_string(s.policy.recompute_num_layers) + " " +
-                 s.train.optimizer + (s.policy.offload_optimizer ? " offload\n" : "\n");
+                 name_of(s.policy.recompute_method) + std::to_string(s.policy.recompute_num_layers) + " " +
+                 name_of(s.train.optimizer) + (s.policy.offload_optimizer ? " offload\n" : "\n");
     } catch (const ConfigError&) {  // a layout that the net cannot take
     }
   }

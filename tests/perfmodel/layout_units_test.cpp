@@ -123,7 +123,7 @@ TEST(StageKinds, KnowWhatIsRecomputedTogether) {
   // 1 1 2 3 | 3 3 4 1 | 1: the first of each group keeps its input
   EXPECT_EQ(s.otherwise, (std::vector<double>{0, 2.0 / 4, 1, 2.0 / 3, 1, 0}));
   EXPECT_EQ(s.largest, (std::vector<std::vector<double>>{{0, 2, 1, 1, 0, 0}, {0, 1, 0, 2, 1, 0}}));
-  policy.recompute_method = "block";
+  policy.recompute_method = RecomputeMethod::block;
   const StageKinds some = cut_stages(net, {0, 11}, 1, 1, policy);
   EXPECT_EQ(some.otherwise, (std::vector<double>{0, 2.0 / 4, 0, 2.0 / 3, 1, 0}));
 }

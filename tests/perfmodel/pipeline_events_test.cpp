@@ -37,13 +37,13 @@ TEST(PipelineEvents, EqualStagesFillAndDrainAsNarayananHasIt) {
     for (const int64_t m : {p, 3 * p, 40 * p, 4001 * p}) {
       const double f = 1, b = 2, all = static_cast<double>(m) * (f + b);
       const std::vector<VirtualStage> stages(p, stage_of(f, b));
-      for (const char* kind : {"gpipe", "1f1b"})
+      for (const PipelineSchedule kind : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b})
         EXPECT_NEAR(PipelineEvents(kind, p, 1, joined(stages, 0)).seconds(m), all + (p - 1) * (f + b),
                     1e-9 * all)
-            << kind << " " << p << " " << m;
+            << name_of(kind) << " " << p << " " << m;
       for (const int v : {2, 3}) {
         const std::vector<VirtualStage> chunks(static_cast<size_t>(p) * v, stage_of(f / v, b / v));
-        EXPECT_NEAR(PipelineEvents("interleaved", p, v, joined(chunks, 0)).seconds(m),
+        EXPECT_NEAR(PipelineEvents(PipelineSchedule::interleaved, p, v, joined(chunks, 0)).seconds(m),
                     all + (p - 1) * (f + b) / v, 1e-9 * all)
             << p << " " << v << " " << m;
       }
@@ -55,22 +55,24 @@ TEST(PipelineEvents, ASlowStageIsBusyAllTheTime) {
   std::vector<VirtualStage> stages(4, stage_of(1, 2));
   stages[2] = stage_of(5, 7);
   for (const int64_t m : {4, 16, 1000}) {
-    EXPECT_NEAR(PipelineEvents("gpipe", 4, 1, joined(stages, 0)).seconds(m), 12.0 * m + 3 * 3, 1e-6);
-    EXPECT_NEAR(PipelineEvents("1f1b", 4, 1, joined(stages, 0)).seconds(m), 12.0 * m + 2 * 3, 1e-6);
+    EXPECT_NEAR(PipelineEvents(PipelineSchedule::gpipe, 4, 1, joined(stages, 0)).seconds(m), 12.0 * m + 3 * 3,
+                1e-6);
+    EXPECT_NEAR(PipelineEvents(PipelineSchedule::one_f_one_b, 4, 1, joined(stages, 0)).seconds(m),
+                12.0 * m + 2 * 3, 1e-6);
   }
 }
 
 // Weight gradients are postponed until the stage is idle: a third of 1F1B's idle time is left.
 TEST(PipelineEvents, WeightGradientsFillBubbles) {
   const std::vector<VirtualStage> stages(4, stage_of(1, 2, 1));
-  EXPECT_NEAR(PipelineEvents("zb-h1", 4, 1, joined(stages, 0)).seconds(16), 16 * 3 + 3, 1e-9);
+  EXPECT_NEAR(PipelineEvents(PipelineSchedule::zb_h1, 4, 1, joined(stages, 0)).seconds(16), 16 * 3 + 3, 1e-9);
 }
 
 // Activations and gradients travel concurrently, so a link of each direction is always busy.
 TEST(PipelineEvents, ALinkSetsThePaceWhereItIsTheSlowest) {
   const std::vector<VirtualStage> stages(3, stage_of(1, 1));
-  const double some = PipelineEvents("gpipe", 3, 1, joined(stages, 10)).seconds(20),
-               more = PipelineEvents("gpipe", 3, 1, joined(stages, 10)).seconds(30);
+  const double some = PipelineEvents(PipelineSchedule::gpipe, 3, 1, joined(stages, 10)).seconds(20),
+               more = PipelineEvents(PipelineSchedule::gpipe, 3, 1, joined(stages, 10)).seconds(30);
   // There and back, and compute before a buffer is free again: one pass each way
   EXPECT_GE(more - some, 10 * 2 * 10);
   EXPECT_LE(more - some, 10 * 2 * 12);
@@ -84,7 +86,7 @@ TEST(PipelineEvents, SlowLinksPaceInterleavedChunksByTheirRounds) {
       for (const auto& [f, b] : {std::pair{1.0, 2.0}, {1.0, 1.0}, {3.0, 1.0}}) {
         const double link = 20;
         const std::vector<VirtualStage> chunks(static_cast<size_t>(p) * v, stage_of(f, b));
-        const PipelineEvents pipeline("interleaved", p, v, joined(chunks, link, true));
+        const PipelineEvents pipeline(PipelineSchedule::interleaved, p, v, joined(chunks, link, true));
         const double pace = (pipeline.played(40 * p) - pipeline.played(20 * p)) / (20.0 * p);
         EXPECT_NEAR(pace / (((v - 1) * p + 1) * link + b), 1, 0.01) << p << " " << v;
       }
@@ -94,8 +96,8 @@ TEST(PipelineEvents, SlowLinksPaceInterleavedChunksByTheirRounds) {
 TEST(PipelineEvents, GradientsInPlaceTakeTurns) {
   const std::vector<VirtualStage> stages(3, stage_of(1, 1));
   const auto pace = [&](bool in_place) {
-    return (PipelineEvents("gpipe", 3, 1, joined(stages, 3, in_place)).seconds(40) -
-            PipelineEvents("gpipe", 3, 1, joined(stages, 3, in_place)).seconds(20)) /
+    return (PipelineEvents(PipelineSchedule::gpipe, 3, 1, joined(stages, 3, in_place)).seconds(40) -
+            PipelineEvents(PipelineSchedule::gpipe, 3, 1, joined(stages, 3, in_place)).seconds(20)) /
            20;
   };
   EXPECT_GE(pace(true), pace(false) + 3);  // in, through and out, instead of a buffer each
@@ -106,9 +108,9 @@ TEST(PipelineEvents, TheHostGoesOnWhileTheDeviceWaits) {
   one.segments[0].forward.add(1, 3);  // launched in 3 s, computed in 1
   one.segments[0].backward.add(5, 1);
   // Late by 2 s once, then 2 s ahead in every micro-batch.
-  EXPECT_NEAR(PipelineEvents("1f1b", 1, 1, {one}).seconds(10), 2 + 10 * 6, 1e-9);
+  EXPECT_NEAR(PipelineEvents(PipelineSchedule::one_f_one_b, 1, 1, {one}).seconds(10), 2 + 10 * 6, 1e-9);
   one.segments[0].backward.add(0, 4);  // 8 s to launch 6 s of work: the host sets the pace
-  EXPECT_NEAR(PipelineEvents("1f1b", 1, 1, {one}).seconds(10), 10 * 8, 1e-9);
+  EXPECT_NEAR(PipelineEvents(PipelineSchedule::one_f_one_b, 1, 1, {one}).seconds(10), 10 * 8, 1e-9);
 }
 
 // Extrapolation beyond the played groups. With two nearly equally slow stages convergence is slow: rarely 1 %
@@ -124,7 +126,8 @@ TEST(PipelineEvents, ManyMicroBatchesGoOnAsManyDid) {
     const int p = 2 + static_cast<int>(random() % 5), m = 41 * p + 1;
     std::vector<VirtualStage> stages;
     for (int s = 0; s < p; ++s) stages.push_back(stage_of(any(random), 2 * any(random)));
-    const PipelineEvents pipeline("1f1b", p, 1, joined(stages, link(random), draw % 2 == 0));
+    const PipelineEvents pipeline(PipelineSchedule::one_f_one_b, p, 1,
+                                  joined(stages, link(random), draw % 2 == 0));
     const double gap = pipeline.seconds(m) / pipeline.played(m) - 1;
     EXPECT_LT(std::abs(gap), 0.06) << p;
     all += std::abs(gap);

@@ -10,12 +10,12 @@
 namespace isobar {
 namespace {
 
-RunSpec piped(int64_t p, int64_t m, int64_t v, const std::string& schedule) {
+RunSpec piped(int64_t p, int64_t m, int64_t v, PipelineSchedule schedule) {
   RunSpec s = test::tiny();
   s.net.vit().depth = 16;
   s.layout.pp = p;
   s.layout.vpp = v;
-  s.policy.schedule = v > 1 ? "interleaved" : schedule;
+  s.policy.schedule = v > 1 ? PipelineSchedule::interleaved : schedule;
   s.train.global_batch = m;
   s.policy.micro_batch = 1;
   validate(s);
@@ -31,7 +31,7 @@ TEST(Pipeline, ClosedFormAgreesWithReplay) {
     for (const int64_t m : {4, 8})
       for (const int64_t v : {1, 2})
         for (const int64_t tp : {1, 2})
-          for (const char* schedule : {"gpipe", "1f1b"})
+          for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b})
             for (const bool serial : {false, true}) {
               if (p == 1 && v > 1) continue;
               RunSpec s = piped(p, m, v, schedule);
@@ -42,9 +42,9 @@ TEST(Pipeline, ClosedFormAgreesWithReplay) {
               const Machine machine = test::perturbed(test::machine(), 0.3, random);
               const double fast = test::closed(s, machine), full = test::replay(s, machine).step_s;
               gaps.push_back(std::abs(fast / full - 1));
-              EXPECT_LT(gaps.back(), 0.10)
-                  << "pp " << p << " m " << m << " v " << v << " tp " << tp << " " << s.policy.schedule
-                  << (serial ? " serial" : "") << "\nclosed " << fast << " replay " << full;
+              EXPECT_LT(gaps.back(), 0.10) << "pp " << p << " m " << m << " v " << v << " tp " << tp << " "
+                                           << name_of(s.policy.schedule) << (serial ? " serial" : "")
+                                           << "\nclosed " << fast << " replay " << full;
             }
   EXPECT_LT(quantile(gaps, 0.5), 0.03);
 }
@@ -54,7 +54,7 @@ TEST(Pipeline, TensorAndContextParallelAgreeWithReplay) {
   for (const auto& [tp, cp, dp] :
        {std::array{2, 1, 1}, {2, 1, 2}, {1, 2, 1}, {1, 4, 2}, {2, 2, 2}, {4, 1, 1}})
     for (const bool sequence : {false, true})
-      for (const char* amp : {"none", "bf16"}) {
+      for (const Amp amp : {Amp::none, Amp::bf16}) {
         RunSpec s = test::tiny();
         s.layout.tp = tp, s.layout.cp = cp, s.layout.dp = dp;
         s.policy.sequence_parallel = sequence;
@@ -73,7 +73,7 @@ TEST(Pipeline, BubbleOfTheReplayIsThatOfThePapers) {
   for (size_t i = 0; i < kCoefs; ++i) m.coefficients[i].value = 0;
   m[Coef::op].value = 1e-3;
   m.identity.cores = 4;  // one a rank, without time-sharing
-  for (const char* schedule : {"gpipe", "1f1b"})
+  for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b})
     for (const int64_t p : {2, 4})
       for (const int64_t micro : {4, 8}) {
         RunSpec s = piped(p, micro, 1, schedule);
@@ -87,12 +87,12 @@ TEST(Pipeline, BubbleOfTheReplayIsThatOfThePapers) {
         }
         const double bubble = test::replay(s, m).step_s / busiest - 1;
         const double ideal = static_cast<double>(p - 1) / static_cast<double>(micro);
-        EXPECT_NEAR(bubble, ideal, 0.06 * ideal + 0.01) << schedule << " p " << p << " m " << micro;
+        EXPECT_NEAR(bubble, ideal, 0.06 * ideal + 0.01) << name_of(schedule) << " p " << p << " m " << micro;
       }
 }
 
 TEST(Pipeline, BubbleIsALineOfThePredictionAndMemoryThatOfTheFullestStage) {
-  const RunSpec s = piped(4, 8, 1, "1f1b");
+  const RunSpec s = piped(4, 8, 1, PipelineSchedule::one_f_one_b);
   const Prediction p = predict(s, test::machine(), {});
   double sum = 0;
   bool named = false;
@@ -108,7 +108,7 @@ TEST(Pipeline, BubbleIsALineOfThePredictionAndMemoryThatOfTheFullestStage) {
 }
 
 TEST(Pipeline, ReplayHoldsEveryRanksSpansAndTransfersEndTogether) {
-  const RunSpec s = piped(2, 4, 1, "1f1b");
+  const RunSpec s = piped(2, 4, 1, PipelineSchedule::one_f_one_b);
   const std::vector<StageProgram> stages = stages_of(s, {});
   const Replay r = test::replay(s, test::machine());
   size_t instrs = 0;

@@ -135,7 +135,7 @@ TEST(Predict, AClusterOfCpusSpeedsUpAsReported) {
   s.data.train = "points.csv";
   s.data.inputs = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"};
   s.data.targets = {"o"};
-  s.train.loss = "mse";
+  s.train.loss = LossKind::mse;
   s.run.threads = 40;
   const auto step = [&](const Machine& m, int64_t nodes, int64_t batch) {
     s.layout.dp = nodes;

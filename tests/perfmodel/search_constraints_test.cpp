@@ -32,8 +32,8 @@ bool allowed(const Constraints& keep, const Layout& l) {
          keep.allows(A::pp, l.pp) && keep.allows(A::vpp, l.vpp) &&
          keep.allows(A::micro_batch, l.micro_batch) &&
          keep.allows(A::schedule, static_cast<int64_t>(l.schedule)) && keep.allows(A::zero, l.zero) &&
-         keep.allows(A::recompute, l.recompute) && keep.allows(A::order, l.order) &&
-         (l.cp == 1 || keep.allows(A::cp_kind, l.cp_kind)) &&
+         keep.allows(A::recompute, static_cast<int64_t>(l.recompute)) && keep.allows(A::order, l.order) &&
+         (l.cp == 1 || keep.allows(A::cp_kind, static_cast<int64_t>(l.cp_kind))) &&
          (l.tp == 1 || keep.allows(A::sequence_parallel, l.sequence_parallel ? 1 : 0));
 }
 

@@ -42,15 +42,15 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
     options.pareto = true;  // prices everything, and keeps much
     options.confirm = false;
     options.top = 50;
-    if (random() % 2) options.space.schedules = {ScheduleKind::zb_h1, ScheduleKind::gpipe};
+    if (random() % 2) options.space.schedules = {PipelineSchedule::zb_h1, PipelineSchedule::gpipe};
     const SearchResult r = search(spec, machine, options);
     for (const auto* list : {&r.best, &r.pareto})
       for (const LayoutCandidate& c : *list) {
         ++offered;
-        zero_bubble += c.layout.schedule == ScheduleKind::zb_h1;
+        zero_bubble += c.layout.schedule == PipelineSchedule::zb_h1;
         const RunSpec run = with_layout(spec, c.layout);
         EXPECT_NO_THROW(check_layout(run))
-            << model << " " << text_of(c.layout) << ", gradients " << spec.policy.main_grads_dtype;
+            << model << " " << text_of(c.layout) << ", gradients " << name_of(spec.policy.main_grads_dtype);
       }
   }
   EXPECT_GT(offered, 100);

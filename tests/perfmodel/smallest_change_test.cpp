@@ -21,11 +21,11 @@ RunSpec gpt(int64_t dp) {
   net.seq_length = 2048;
   net.vocab_size = 51200;
   s.net = net;
-  s.policy.amp = "bf16";
+  s.policy.amp = Amp::bf16;
   s.policy.micro_batch = 1;
   s.layout.dp = dp;
   s.train.global_batch = 64;
-  s.run.device = "cuda";
+  s.run.device = RunDevice::cuda;
   return s;
 }
 

@@ -57,7 +57,7 @@ inline RunSpec tiny() {
 inline std::vector<RunSpec> sweep() {
   std::vector<RunSpec> out;
   for (int ranks : {1, 2})
-    for (const char* amp : {"none", "bf16"})
+    for (const Amp amp : {Amp::none, Amp::bf16})
       for (int workers : {0, 1, 2})
         for (int micro : {1, 2, 4}) {
           RunSpec s = tiny();

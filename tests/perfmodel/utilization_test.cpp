@@ -20,12 +20,12 @@ RunSpec gpt() {
   net.seq_length = 2048;
   net.vocab_size = 51200;
   s.net = net;
-  s.policy.amp = "bf16";
+  s.policy.amp = Amp::bf16;
   s.policy.micro_batch = 1;
-  s.policy.attention = "unfused";  // keeps its weights: only the policy recomputes
+  s.policy.attention = AttentionKind::unfused;  // keeps its weights: only the policy recomputes
   s.layout = {.dp = 4, .tp = 2};
   s.train.global_batch = 16;
-  s.run.device = "cuda";
+  s.run.device = RunDevice::cuda;
   return s;
 }
 
@@ -35,7 +35,7 @@ TEST(Utilization, ModelFlopsAreNarayanansWithoutRecomputationWhateverThePolicy) 
   const double narayanan = 72 * B * t * l * h * h * (1 + t / (6 * h) + V / (12 * l * h));  // 96 with full
   const double counted = model_flops(s);
   EXPECT_NEAR(counted / narayanan, 1, 1e-3);
-  s.policy.recompute = "full";
+  s.policy.recompute = Recompute::full;
   s.layout = {.dp = 2, .tp = 2, .pp = 2};
   EXPECT_DOUBLE_EQ(model_flops(s), counted);
 }
@@ -44,7 +44,7 @@ TEST(Utilization, HardwareFlopsCountRecomputationAndMfuDoesNot) {
   const Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   RunSpec s = gpt();
   const Prediction plain = predict(s, m, {});
-  s.policy.recompute = "full";
+  s.policy.recompute = Recompute::full;
   const Prediction full = predict(s, m, {});
   const double model = model_flops(s);
   EXPECT_NEAR(plain.hardware_flops / model, 1, 0.01);

@@ -340,7 +340,7 @@ TEST(Aurora, OfFourStagesTheBackboneMayHaveTwo) {
   // embed | 2 blocks, merge, 6, merge, 2 | 2, split, 6, split, 2 | head
   EXPECT_EQ(cuts_of(n, 4), (std::vector<int32_t>{0, 1, 13, 25, 26}));
   AuroraSpec by_work = n;
-  by_work.placement = "balanced";
+  by_work.placement = StagePlacement::balanced;
   EXPECT_NE(cuts_of(by_work, 4), cuts_of(n, 4));
   EXPECT_EQ(cuts_of(by_work, 2), cuts_of(n, 2));
   EXPECT_EQ(refused({"net.placement=halves"}), "");

@@ -44,7 +44,7 @@ TEST(ContextParallel, SendsWhatTheClosedFormsSay) {
           const RunSpec spec = spec_of("vit-tiny", set);
           const auto plans = plans_of(spec);
           EXPECT_NO_THROW(check(plans));
-          const double a = spec.policy.amp == "bf16" ? 2 : 4, c = static_cast<double>(cp);
+          const double a = spec.policy.amp == Amp::bf16 ? 2 : 4, c = static_cast<double>(cp);
           const double row = static_cast<double>(8 * spec.net.vit().embed_dim / tp);  // width of all samples
           const auto N = static_cast<double>(spec.net.tokens());
           const auto parts = split_evenly(spec.net.tokens(), cp);

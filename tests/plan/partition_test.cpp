@@ -72,7 +72,7 @@ TEST(Partition, RenumbersNodesAndKeepsTheGraph) {
 TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
   if (!has_metis()) GTEST_SKIP() << "built without METIS";
   RegionalGnnSpec n = source();
-  n.partition = "metis";
+  n.partition = GraphPartition::metis;
   for (const int64_t ranks : {2, 4, 7}) {
     const auto cut = region_cut(n, ranks);
     for (const Partition* p : {&cut->down, &cut->up}) {
@@ -90,7 +90,7 @@ TEST(Partition, MetisDealsEveryNodeOutOnceAndEvenly) {
     }
   }
   GraphcastSpec globe;
-  globe.img_height = 37, globe.img_width = 72, globe.mesh_level = 3, globe.partition = "metis";
+  globe.img_height = 37, globe.img_width = 72, globe.mesh_level = 3, globe.partition = GraphPartition::metis;
   const auto cut = globe_cut(globe, 4);
   for (const Partition* p : {&cut->grid, &cut->mesh}) {
     std::vector<int32_t> nodes = p->order;
@@ -126,20 +126,20 @@ TEST(Partition, BothCutsAreToldAndMetisExchangesFewerRows) {
   if (!has_metis()) GTEST_SKIP() << "built without METIS";
   const std::vector<GraphCut> cuts = graph_cuts(source(), 8);
   ASSERT_EQ(cuts.size(), 2u);
-  EXPECT_EQ(cuts[0].partition, "bands");
+  EXPECT_EQ(cuts[0].partition, GraphPartition::bands);
   EXPECT_TRUE(cuts[0].used && !cuts[1].used);
-  std::map<std::string, int64_t> halo;
+  std::map<GraphPartition, int64_t> halo;
   for (const GraphCut& c : cuts)
     for (const CutOfEdges& e : c.edges) halo[c.partition] += e.halo;
-  EXPECT_LT(halo.at("metis"), halo.at("bands"));
+  EXPECT_LT(halo.at(GraphPartition::metis), halo.at(GraphPartition::bands));
   GraphcastSpec globe;
-  globe.img_height = 37, globe.img_width = 72, globe.mesh_level = 3, globe.partition = "metis";
+  globe.img_height = 37, globe.img_width = 72, globe.mesh_level = 3, globe.partition = GraphPartition::metis;
   halo.clear();
   for (const GraphCut& c : graph_cuts(globe, 4)) {
-    EXPECT_EQ(c.used, c.partition == "metis");
+    EXPECT_EQ(c.used, c.partition == GraphPartition::metis);
     for (const CutOfEdges& e : c.edges) halo[c.partition] += e.halo;
   }
-  EXPECT_LT(halo.at("metis"), halo.at("bands"));
+  EXPECT_LT(halo.at(GraphPartition::metis), halo.at(GraphPartition::bands));
   const GraphPicture picture = graph_picture(source(), 4);
   EXPECT_EQ(picture.nodes.size(), 3721u + 396u) << "those that take part";
   EXPECT_EQ(picture.edges.size(), 29768u + 9760u);
@@ -152,7 +152,7 @@ TEST(Partition, LossesCountByTheLatitudesOfTheirPoints) {
   ASSERT_EQ(in_order.size(), 25u);
   for (size_t i = 0; i < 25; ++i) EXPECT_EQ(in_order[i], 50 - static_cast<double>(i / 5));
   if (!has_metis()) return;
-  s.layout.cp = 2, s.net.regional_gnn().partition = "metis";
+  s.layout.cp = 2, s.net.regional_gnn().partition = GraphPartition::metis;
   const std::vector<double> dealt = loss_latitudes(s, {});
   const std::vector<int32_t> order = region_cut(s.net.regional_gnn(), 2)->down.order;
   for (size_t i = 0; i < 25; ++i) EXPECT_EQ(dealt.at(i), in_order.at(static_cast<size_t>(order.at(i))));
@@ -164,7 +164,7 @@ TEST(Partition, LossesCountByTheLatitudesOfTheirPoints) {
   ASSERT_EQ(points.size(), 84u);
   for (size_t i = 0; i < 84; ++i) EXPECT_EQ(points[i], rows[static_cast<size_t>(of.at(i) / 12)]);
   EXPECT_EQ(loss_latitudes(globe, {}), points) << "from pole to pole where no file says";
-  globe.net.graphcast().partition = "bands";
+  globe.net.graphcast().partition = GraphPartition::bands;
   EXPECT_EQ(loss_latitudes(globe, rows), rows);
   const RunSpec vit = load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {});
   EXPECT_EQ(loss_latitudes(vit, {3, 2, 1}), (std::vector<double>{3, 2, 1}));

@@ -144,7 +144,7 @@ TEST(RollOut, WhatNoScheduleRunsIsRefused) {
 // The closed form of stages' idle time, against a replay of their order.
 TEST(RollOut, StagesWaitAsLongAsTheClosedFormSays) {
   constexpr double kForward = 1, kBackward = 2;
-  for (const char* kind : {"1f1b", "gpipe"})
+  for (const PipelineSchedule kind : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe})
     for (const int p : {2, 3, 4})
       for (const int m : {1, 2, 3, 4, 6, 8})
         for (const int steps : {2, 3, 5})
@@ -181,8 +181,8 @@ TEST(RollOut, StagesWaitAsLongAsTheClosedFormSays) {
             const double work = m * (steps * kForward + learnt * kBackward);
             const double closed = work + idle.forward * kForward + idle.backward * kBackward;
             const double end = *std::max_element(clock.begin(), clock.end());
-            EXPECT_NEAR(end / closed, 1, 0.05) << kind << " p " << p << " m " << m << " steps " << steps
-                                               << " learnt " << learnt << ": " << end;
+            EXPECT_NEAR(end / closed, 1, 0.05) << name_of(kind) << " p " << p << " m " << m << " steps "
+                                               << steps << " learnt " << learnt << ": " << end;
           }
 }
 

@@ -51,7 +51,7 @@ TEST(Vit, ParametersAndFlopsAreThoseOfThePublishedNets) {
     EXPECT_EQ(
         kind_bytes(build_plan(spec_of(c.model, {"train.optimizer=sgd"}), 0, no_workspace), BufferKind::adam),
         4 * c.parameters);
-    EXPECT_EQ(kind_bytes(plan, BufferKind::params16), spec.policy.amp == "bf16" ? 2 * c.parameters : 0);
+    EXPECT_EQ(kind_bytes(plan, BufferKind::params16), spec.policy.amp == Amp::bf16 ? 2 * c.parameters : 0);
   }
 }
 
@@ -99,7 +99,7 @@ TEST(Vit, MemoryIsThatOfTheClosedForms) {
           const VitSpec& n = spec.net.vit();
           const int64_t slots = std::string(schedule) == "gpipe" ? 8 / (dp * micro) : 1;
           EXPECT_EQ(kind_bytes(plan, BufferKind::saved),
-                    slots * saved_bytes(n, micro, spec.policy.amp == "bf16" ? 2 : 4));
+                    slots * saved_bytes(n, micro, spec.policy.amp == Amp::bf16 ? 2 : 4));
           EXPECT_EQ(plan.memory.loader, 7 * micro * 2 * n.in_channels * n.img_height * n.img_width * 4);
           EXPECT_EQ(plan.memory.total(), plan.memory.arena + plan.memory.loader);
         }
@@ -123,7 +123,7 @@ TEST(Vit, RecomputationKeepsAndCostsWhatItsMethodSays) {
           const Plan none = build_plan(spec_of("vit-tiny", words), 0, no_workspace),
                      plan = build_plan(spec, 0, no_workspace);
           VitSpec n = spec.net.vit();
-          const int64_t a = spec.policy.amp == "bf16" ? 2 : 4;
+          const int64_t a = spec.policy.amp == Amp::bf16 ? 2 : 4;
           const int64_t L = depth, R = 2 * n.tokens(), D = n.embed_dim;
           n.depth = 1;
           const int64_t one = saved_bytes(n, 2, a);

@@ -195,7 +195,7 @@ TEST(ReportData, AReportPredictsWhatPredictAnswers) {
     SCOPED_TRACE(device);
     TempDir dir;
     RunSpec s = MadeUpResults::spec(2, "bf16", 0);
-    s.run.device = device;
+    s.run.device = *value_named<RunDevice>(device);
     s.run.threads = 1;
     MadeUpResults(dir.path).write_run("run1", s, {{"gpus", 2}});
     save_machine(*machine, (dir.path / "machine.yaml").string());

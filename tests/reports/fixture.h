@@ -38,7 +38,7 @@ class MadeUpResults {
     s.train.global_batch = 8;
     s.train.steps = 12;
     s.layout.dp = ranks;
-    s.policy.amp = amp;
+    s.policy.amp = *value_named<Amp>(amp);
     s.data.workers = workers;
     return s;
   }
@@ -85,7 +85,7 @@ class MadeUpResults {
         const Op& op = plan.ops[o];
         const Work w = work(op, plan);
         const double seconds =
-            (w.flops / (s.policy.amp == "bf16" ? 9e10 : 5e10) + w.bytes() / 1.2e10 + 2e-6) *
+            (w.flops / (s.policy.amp == Amp::bf16 ? 9e10 : 5e10) + w.bytes() / 1.2e10 + 2e-6) *
             std::exp(normal(0.1));
         step_s += seconds;
         json& j = ops[op.path];

@@ -167,7 +167,7 @@ TEST(Page, RunsAreWrittenWithEverySettingAndStatistic) {
     const ReportRun& run = r.data.runs[n];
     EXPECT_EQ(row["id"], run.run.id);
     EXPECT_EQ(row["name"], run.name);
-    EXPECT_EQ(row["policy_amp"], run.run.spec.policy.amp);
+    EXPECT_EQ(row["policy_amp"], name_of(run.run.spec.policy.amp));
     EXPECT_EQ(row["layout_dp"], run.run.spec.layout.dp);
     EXPECT_EQ(row["data_workers"], run.run.spec.data.workers);
     EXPECT_EQ(row["class"], name_of(run.run.run_class));

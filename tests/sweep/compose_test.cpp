@@ -114,7 +114,7 @@ TEST_F(Compose, ExclusionsTakeBoundsAndWorldSizesAreAnyWithinConstraints) {
   const Matrix m =
       expand(sweep("axes: {gpus: [1, 2, 4, 8], amp: [none, bf16]}\nexclude: [{gpus: \">= 4\", amp: bf16}]"));
   EXPECT_EQ(m.excluded, 2);
-  for (const Trial& t : m.trials) EXPECT_TRUE(t.ranks() < 4 || t.spec.policy.amp == "none");
+  for (const Trial& t : m.trials) EXPECT_TRUE(t.ranks() < 4 || t.spec.policy.amp == Amp::none);
   std::set<int64_t> sizes;
   for (const Trial& t : expand(sweep("axes: {gpus: any}\nconstraints: {min_ranks: 2, max_ranks: 8}")).trials)
     sizes.insert(t.ranks());

@@ -128,7 +128,7 @@ TEST_F(ConditionTest, ExclusionsByExpressionTakeOutWhatTheySay) {
       expand(sweep("axes: {gpus: [1, 2, 4, 8], tp: [1, 2, 4], amp: [none, bf16]}\n"
                    "exclude: [tp * 2 > gpus and gpus > 1, amp == bf16 and layout.dp == 1]\n"));
   std::set<std::tuple<int64_t, int64_t, std::string>> is, should;
-  for (const Trial& t : m.trials) is.insert({t.ranks(), t.spec.layout.tp, t.spec.policy.amp});
+  for (const Trial& t : m.trials) is.insert({t.ranks(), t.spec.layout.tp, name_of(t.spec.policy.amp)});
   for (const int64_t gpus : {1, 2, 4, 8})
     for (const int64_t tp : {1, 2, 4})
       for (const char* amp : {"none", "bf16"})
@@ -151,7 +151,7 @@ TEST_F(ConditionTest, AxesVaryWhereTheirConditionHolds) {
   std::set<Settings> is, should;
   for (const Trial& t : m.trials) {
     const PolicySpec& p = t.spec.policy;
-    is.insert({t.ranks(), p.amp, p.bucket_mb, p.zero, p.overlap});
+    is.insert({t.ranks(), name_of(p.amp), p.bucket_mb, p.zero, p.overlap});
   }
   const bool overlap = PolicySpec{}.overlap;
   const int64_t zero = PolicySpec{}.zero;

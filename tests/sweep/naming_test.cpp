@@ -14,7 +14,7 @@ RunSpec spec(int64_t dp, int64_t tp, const std::string& amp, int64_t workers, in
   RunSpec s;
   s.layout.dp = dp;
   s.layout.tp = tp;
-  s.policy.amp = amp;
+  s.policy.amp = *value_named<Amp>(amp);
   s.data.workers = workers;
   s.policy.micro_batch = micro_batch;
   return s;

@@ -28,7 +28,7 @@ TEST_F(ResultsTest, EveryFieldOfTheContractArrives) {
   EXPECT_EQ(r.run_class, RunClass::ok);
   EXPECT_TRUE(r.complete);
   EXPECT_EQ(r.attempt, 1);
-  EXPECT_EQ(r.spec.policy.amp, "bf16");
+  EXPECT_EQ(r.spec.policy.amp, Amp::bf16);
   EXPECT_EQ(r.spec.layout.dp, 2);
   EXPECT_EQ(r.axes, nlohmann::json({{"ranks", 2}, {"policy.amp", "bf16"}}));
   EXPECT_EQ(r.ranks, 2);

@@ -86,7 +86,7 @@ TEST_F(SpecTest, EveryCombinationIsThereOnceAndResolved) {
   std::set<std::string> ids, contents;
   for (const Trial& t : m.trials) {
     ids.insert(t.id);
-    contents.insert(std::to_string(t.spec.layout.dp) + t.spec.policy.amp +
+    contents.insert(std::to_string(t.spec.layout.dp) + name_of(t.spec.policy.amp) +
                     std::to_string(t.spec.data.workers) + "r" + std::to_string(t.repetition));
     EXPECT_EQ(t.spec.train.steps, 4);
     EXPECT_EQ(t.spec.net.vit().embed_dim, 64);

@@ -41,7 +41,7 @@ nlohmann::json measure(double seconds) {
   fill(b);
   const cuda::Streams streams;
   const cudaStream_t stream = streams[Lane::compute];
-  cuda::Gemms gemms(cuda::GemmChoice::timed);
+  cuda::Gemms gemms(GemmChoice::timed);
   const cuda::GemmKey key{
       .m = kSize, .n = kSize, .k = kSize, .trans_b = true, .in = DType::bf16, .out = DType::bf16};
   const cuda::GemmOperands x{a.data(), b.data(), nullptr, c.data()};

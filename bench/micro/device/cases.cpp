@@ -28,7 +28,7 @@ struct DeviceBench {
         arena(plan.memory.arena),
         host(plan.memory.host),
         backend(plan, arena.data(), train, host.data(), timer.streams(),
-                {.gemm = cuda::GemmChoice::heuristic, .capability = timer.device().major}) {
+                {.gemm = GemmChoice::heuristic, .capability = timer.device().major}) {
     backend.prepare();
     cuda::fill_noise(arena.bytes(), arena.data(), timer.streams()[Lane::compute]);
     backend.load_constants();
@@ -136,7 +136,7 @@ void register_device_attention_cases(const DeviceTimer& timer) {
     spec.net.vit().embed_dim = 8 * head_size;
     spec.net.vit().depth = 1;
     spec.train.global_batch = spec.policy.micro_batch = 4;
-    spec.policy.amp = "bf16";
+    spec.policy.amp = Amp::bf16;
     register_ops(spec, timer, is_attention);
   }
 }
@@ -201,7 +201,7 @@ void register_device_step_cases(const DeviceTimer& timer) {
     spec.net.vit().img_width = 64;
     spec.net.vit().in_channels = spec.net.vit().out_channels = 4;
     spec.train.global_batch = spec.policy.micro_batch = 1;
-    spec.policy.amp = "bf16";
+    spec.policy.amp = Amp::bf16;
     for (const bool step : {true, false}) {
       const std::string name =
           std::string(step ? "step" : "launch") + "/bf16/vit-d64-depth" + std::to_string(depth);

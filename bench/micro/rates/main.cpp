@@ -136,7 +136,7 @@ nlohmann::json rates(const Asked& asked) {
   const RunSpec spec = load_run_spec(asked.config, asked.overrides);
   omp_set_num_threads(asked.threads);
   TimedStep step(spec, asked.threads);
-  const Ceilings c = ceilings(step, spec.policy.amp == "bf16" ? DType::bf16 : DType::f32);
+  const Ceilings c = ceilings(step, spec.policy.amp == Amp::bf16 ? DType::bf16 : DType::f32);
   std::map<std::string, int> calls;
   step.run([&](const Op& op, double) { ++calls[step.name(op)]; });
   std::vector<nlohmann::json> rows, classes;

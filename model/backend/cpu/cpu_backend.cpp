@@ -57,15 +57,9 @@ cpu::Gemm CpuBackend::gemm_of(const Op& op, const Plan& plan) {
 }
 
 cpu::Loss CpuBackend::loss_of(const Attrs& image, bool masked, const float* mask) {
-  using Kind = cpu::Loss::Kind;
-  const Kind kind = train_.loss == "mae"          ? Kind::mae
-                    : train_.loss == "mse"        ? Kind::mse
-                    : train_.loss == "huber"      ? Kind::huber
-                    : train_.loss == "projection" ? Kind::projection  // not a user's: validate() refuses it
-                                                  : Kind::relative_l2;
   std::vector<double>& rows = rows_[image.height];
   if (rows.empty()) rows = row_weights(image.height, train_.latitudes);
-  return {kind,
+  return {train_.loss,
           static_cast<float>(train_.huber_delta),
           loss_weights_.empty() ? nullptr : loss_weights_.data(),
           intense_.empty() ? nullptr : above_.data(),
@@ -275,7 +269,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                              static_cast<float>(train_.beta2),
                              static_cast<float>(train_.adam_eps),
                              weight_decay,
-                             train_.optimizer == "adamw",
+                             train_.optimizer == OptimizerKind::adamw,
                              static_cast<int64_t>(scalars[kStep]),
                              clip * scalars[kUnscale]};
         return cpu::adam(adam, n, of(0), gradient, of(1), of(2), halves(3), type16, type(op.reads[0]));

@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
-#include "model/base/activation.h"
 #include "model/base/dtype.h"
 #include "model/base/philox.h"
+#include "model/base/settings.h"
 
 namespace isobar::cpu {
 
@@ -179,7 +179,7 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
 //   projection    mean of pred * target: its gradient is the target, which makes the backward pass a product
 //                 of that vector with the Jacobian (inference/jacobian.h); nothing trains on it
 struct Loss {
-  enum class Kind : uint8_t { relative_l2, mae, mse, huber, projection };
+  using Kind = LossKind;
   Kind kind = Kind::relative_l2;
   float delta = 1;
   const float* weights = nullptr;  // [C]; nullptr: all 1. Not for relative_l2

@@ -28,10 +28,7 @@ bool mirrored(const Plan& plan) {
 
 Loss loss_from(const TrainSpec& t) {
   Loss l{};
-  l.kind = t.loss == "mae"     ? Loss::Kind::mae
-           : t.loss == "mse"   ? Loss::Kind::mse
-           : t.loss == "huber" ? Loss::Kind::huber
-                               : Loss::Kind::relative_l2;
+  l.kind = t.loss;
   l.delta = static_cast<float>(t.huber_delta);
   std::fill_n(l.weight, kMaxChannels, 1.0f);
   for (size_t c = 0; c < std::min<size_t>(t.loss_weights.size(), kMaxChannels); ++c)
@@ -317,9 +314,9 @@ void CudaBackend::optimizer(const Op& op, int32_t slot, cudaStream_t stream) {
     return sgd(s, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
                floats(op.writes[2]), type(op.writes[2]), groups, stream);
   }
-  const Adam a{static_cast<float>(train_.beta1),    static_cast<float>(train_.beta2),
-               static_cast<float>(train_.adam_eps), static_cast<float>(train_.weight_decay),
-               train_.optimizer == "adamw",         clip};
+  const Adam a{static_cast<float>(train_.beta1),         static_cast<float>(train_.beta2),
+               static_cast<float>(train_.adam_eps),      static_cast<float>(train_.weight_decay),
+               train_.optimizer == OptimizerKind::adamw, clip};
   adam(a, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
        floats(op.writes[2]), floats(op.writes[3]), type(op.writes[3]), groups, stream);
 }

@@ -259,7 +259,7 @@ std::vector<Part> parts_of(const AuroraSpec& n) {
 }
 
 std::vector<int32_t> placed_cuts(const AuroraSpec& n, int64_t stages) {
-  if (n.placement != "halves" || stages != kHalves) return {};
+  if (n.placement != StagePlacement::halves || stages != kHalves) return {};
   const std::vector<aurora::Item> list = aurora::items(n);
   const auto first_half =
       std::count_if(list.begin(), list.end(), [](const auto& item) { return item.encoder; });
@@ -274,7 +274,7 @@ NetLimits limits_of(const AuroraSpec& n) {
           .tokens = n.tokens(),
           .bands = aurora::grid_at(n, static_cast<int64_t>(n.encoder_depths.size()) - 1)[1],
           .inner_parts = static_cast<int64_t>(aurora::items(n).size()),
-          .only_stages = n.placement == "halves" ? kHalves : 0,
+          .only_stages = n.placement == StagePlacement::halves ? kHalves : 0,
           .no_sequence = "cannot cut an aurora's rows: its windows gather them",
           .attends = false};
 }

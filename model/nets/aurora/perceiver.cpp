@@ -15,7 +15,7 @@ Perceiver::Perceiver(Emission& e, const Sharding& at, std::string path, std::str
       name_(std::move(name)),
       s_(shape),
       rows_(shape.groups * shape.queries),
-      selective_(e.spec.policy.recompute == "selective") {}
+      selective_(e.spec.policy.recompute == Recompute::selective) {}
 
 void Perceiver::declare(Declare& d) {
   const int64_t D = s_.width;

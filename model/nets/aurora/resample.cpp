@@ -29,7 +29,7 @@ void Merge::declare(Declare& d) {
 View Merge::receive_buffer(size_t) {
   const InPart here(b_, index());
   return b_.saved_or_scratch(path() + ".x", DType::f32, order_.outside * D_,
-                             skips_ > 0 || e_.spec.policy.recompute == "full");
+                             skips_ > 0 || e_.spec.policy.recompute == Recompute::full);
 }
 
 // A skip connection outlives this routine, even if the part itself keeps nothing.
@@ -92,7 +92,7 @@ void Split::declare(Declare& d) {
 
 View Split::receive_buffer(size_t in) {
   const InPart here(b_, index());
-  const bool again = e_.spec.policy.recompute == "full";
+  const bool again = e_.spec.policy.recompute == Recompute::full;
   return in == coarse()
              ? b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
              : b_.saved_or_scratch(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);

@@ -136,7 +136,7 @@ SwinBlock::SwinBlock(int index, std::string path, std::string name, Emission& e,
       s_(shape),
       rows_(windows.order.outside),
       width_(shape.width / at.tp),
-      selective_(e.spec.policy.recompute == "selective"),
+      selective_(e.spec.policy.recompute == Recompute::selective),
       norm1_(e, at, this->path() + "/norm1", name_ + ".norm1", shape.width, shape.condition, shape.eps),
       norm2_(e, at, this->path() + "/norm2", name_ + ".norm2", shape.width, shape.condition, shape.eps) {
   if (!shape.drops) return;
@@ -163,7 +163,8 @@ void SwinBlock::declare(Declare& d) {
 View SwinBlock::receive_buffer(size_t in) {
   const InPart here(b_, index());
   if (in == kCondition) return b_.saved(path() + ".condition", DType::f32, s_.condition);
-  return b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * s_.width, e_.spec.policy.recompute == "full");
+  return b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * s_.width,
+                             e_.spec.policy.recompute == Recompute::full);
 }
 
 // Windows whose rows are all on this rank, and windows that need an exchange, in the order of work.

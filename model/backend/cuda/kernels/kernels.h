@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "model/base/activation.h"
 #include "model/base/dtype.h"
 #include "model/base/philox.h"
+#include "model/base/settings.h"
 #include "model/plan/parameter_groups.h"
 
 namespace isobar::cuda {
@@ -104,7 +104,7 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
 
 constexpr int kMaxChannels = 256;
 struct Loss {
-  enum class Kind : uint8_t { relative_l2, mae, mse, huber };
+  using Kind = LossKind;
   Kind kind = Kind::relative_l2;
   float delta = 1;
   float weight[kMaxChannels];  // by channel

@@ -17,6 +17,7 @@
 
 #include "model/backend/cuda/libraries/fusion.h"
 #include "model/backend/cuda/runtime/library.h"
+#include "model/base/settings.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {
@@ -52,8 +53,6 @@ struct ColumnMajor {
 ColumnMajor column_major(const GemmKey& key);
 /// The epilogue: bias, GELU, gradients.
 cublasLtEpilogue_t epilogue_of(const GemmKey& key);
-
-enum class GemmChoice : uint8_t { heuristic, timed };
 
 class Gemms {
  public:
