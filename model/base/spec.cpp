@@ -1,415 +1,28 @@
 #include "model/base/spec.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
-#include "model/base/spec_keys.h"
+#include "model/base/spec_rows.h"
 #include "model/base/yaml.h"
 
 namespace isobar {
 namespace {
-
-template <class Visitor>
-void visit_images(Visitor&& v, Images& n) {
-  v("net.img_height", n.img_height);
-  v("net.img_width", n.img_width);
-  v("net.in_channels", n.in_channels);
-  v("net.out_channels", n.out_channels);
-}
-
-template <class Visitor>
-void visit_words(Visitor&& v, WordsSpec& n) {
-  v("net.embed_dim", n.embed_dim);
-  v("net.depth", n.depth);
-  v("net.num_heads", n.num_heads);
-  v("net.num_kv_heads", n.num_kv_heads);
-  v("net.mlp_ratio", n.mlp_ratio);
-  v("net.ffn_dim", n.ffn_dim);
-  v("net.norm_eps", n.norm_eps);
-  v("net.seq_length", n.seq_length);
-  v("net.vocab_size", n.vocab_size);
-  v("net.tie_embeddings", n.tie_embeddings);
-  v("net.dropout", n.dropout);
-}
-
-template <class Visitor>
-void visit_net(Visitor&& v, VitSpec& n) {
-  v("net.embed_dim", n.embed_dim);
-  v("net.depth", n.depth);
-  v("net.num_heads", n.num_heads);
-  v("net.patch_size", n.patch_size);
-  v("net.mlp_ratio", n.mlp_ratio);
-  visit_images(v, n);
-  v("net.norm_eps", n.norm_eps);
-  v("net.gelu", n.gelu);
-}
-
-template <class Visitor>
-void visit_net(Visitor&& v, UnetSpec& n) {
-  v("net.embed_dim", n.embed_dim);
-  v("net.encoder_depth", n.encoder_depth);
-  v("net.bottleneck_depth", n.bottleneck_depth);
-  v("net.decoder_depth", n.decoder_depth);
-  v("net.num_heads", n.num_heads);
-  v("net.patch_size", n.patch_size);
-  v("net.mlp_ratio", n.mlp_ratio);
-  visit_images(v, n);
-  v("net.norm_eps", n.norm_eps);
-  v("net.gelu", n.gelu);
-}
-
-template <class Visitor>
-void visit_net(Visitor&& v, GptSpec& n) {
-  visit_words(v, n);
-  v("net.gelu", n.gelu);
-}
-
-template <class Visitor>
-void visit_net(Visitor&& v, LlamaSpec& n) {
-  visit_words(v, n);
-}
-
-template <class Visitor>
-void visit_net(Visitor&& v, MlpSpec& n) {
-  v("net.in_features", n.in_features);
-  v("net.out_features", n.out_features);
-  v("net.hidden", n.hidden);
-  v("net.activation", n.activation);
-  v("net.dropout", n.dropout);
-}
-
-template <class Visitor>
-void visit_net(Visitor&& v, RegionalGnnSpec& n) {
-  visit_images(v, n);
-  v("net.north", n.north);
-  v("net.west", n.west);
-  v("net.spacing", n.spacing);
-  v("net.downstream", n.downstream);
-  v("net.upstream", n.upstream);
-  v("net.boundary_longitude", n.boundary_longitude);
-  v("net.neighbors", n.neighbors);
-  v("net.boundary_neighbors", n.boundary_neighbors);
-  v("net.latent_size", n.latent_size);
-  v("net.num_gnn_layers", n.num_gnn_layers);
-  v("net.mlp_hidden_size", n.mlp_hidden_size);
-  v("net.mlp_num_hidden_layers", n.mlp_num_hidden_layers);
-  v("net.norm_eps", n.norm_eps);
-  v("net.partition", n.partition);
-}
-
-template <class Visitor>
-void visit_net(Visitor&& v, AuroraSpec& n) {
-  visit_images(v, n);
-  v("net.surf_vars", n.surf_vars);
-  v("net.static_vars", n.static_vars);
-  v("net.atmos_vars", n.atmos_vars);
-  v("net.levels", n.levels);
-  v("net.history", n.history);
-  v("net.lead_time", n.lead_time);
-  v("net.north", n.north);
-  v("net.west", n.west);
-  v("net.spacing", n.spacing);
-  v("net.patch_size", n.patch_size);
-  v("net.embed_dim", n.embed_dim);
-  v("net.latent_levels", n.latent_levels);
-  v("net.num_heads", n.num_heads);
-  v("net.encoder_depths", n.encoder_depths);
-  v("net.encoder_num_heads", n.encoder_num_heads);
-  v("net.decoder_depths", n.decoder_depths);
-  v("net.window", n.window);
-  v("net.mlp_ratio", n.mlp_ratio);
-  v("net.dec_mlp_ratio", n.dec_mlp_ratio);
-  v("net.norm_eps", n.norm_eps);
-  v("net.drop_path", n.drop_path);
-  v("net.fp32_ends", n.fp32_ends);
-  v("net.placement", n.placement);
-}
-
-template <class Visitor>
-void visit_net(Visitor&& v, GraphcastSpec& n) {
-  visit_images(v, n);
-  v("net.mesh_level", n.mesh_level);
-  v("net.radius", n.radius);
-  v("net.latent_size", n.latent_size);
-  v("net.num_gnn_layers", n.num_gnn_layers);
-  v("net.mlp_hidden_size", n.mlp_hidden_size);
-  v("net.mlp_num_hidden_layers", n.mlp_num_hidden_layers);
-  v("net.norm_eps", n.norm_eps);
-  v("net.partition", n.partition);
-}
-
-template <class Visitor>
-void visit_rows(Visitor&& v, DataSpec& d) {
-  v("data.mask_mode", d.mask_mode);
-  v("data.ice_variable", d.ice_variable);
-  v("data.min_ice_concentration", d.min_ice_concentration);
-  v("data.thin_fraction", d.thin_fraction);
-  v("data.max_patterns", d.max_patterns);
-}
-
-template <class Visitor>
-void visit_rollout(Visitor&& v, RunSpec& s) {
-  v("train.rollout", s.train.rollout);
-  v("train.rollout_every", s.train.rollout_every);
-  v("train.rollout_gradient", s.train.rollout_gradient);
-  v("train.prediction", s.train.prediction);
-  v("train.replay_capacity", s.train.replay_capacity);
-  v("train.replay_refresh", s.train.replay_refresh);
-  v("train.replay_max_lead", s.train.replay_max_lead);
-  v("train.replay_warmup_steps", s.train.replay_warmup_steps);
-  v("train.replay_warmup_lead", s.train.replay_warmup_lead);
-}
-
-template <class Visitor>
-void visit_selection(Visitor&& v, DataSpec& d) {
-  v("data.region", d.region);
-  v("data.stride", d.stride);
-  v("data.dates", d.dates);
-  v("data.valid_dates", d.valid_dates);
-  v("data.time_step", d.time_step);
-  v("data.static_fields", d.static_fields);
-  v("data.static_file", d.static_file);
-  v("data.forcings", d.forcings);
-  v("data.mask", d.mask);
-}
-
-// One table of (key, member) serves reading, writing and the list of known keys.
-template <class Visitor>
-void visit(Visitor&& v, RunSpec& s) {
-  s.net.visit([&](auto& net) { visit_net(v, net); });
-  v("data.train", s.data.train);
-  v("data.valid", s.data.valid);
-  v("data.means", s.data.means);
-  v("data.stds", s.data.stds);
-  v("data.variables", s.data.variables);
-  v("data.inputs", s.data.inputs);
-  v("data.targets", s.data.targets);
-  v("data.train_fraction", s.data.train_fraction);
-  v("data.dt", s.data.dt);
-  v("data.limit_samples", s.data.limit_samples);
-  v("data.limit_valid_samples", s.data.limit_valid_samples);
-  v("data.workers", s.data.workers);
-  v("data.prefetch", s.data.prefetch);
-  v("data.shuffle", s.data.shuffle);
-  if (s.net.kind() == MlpSpec::kKind) visit_rows(v, s.data);
-  if (s.net.images()) visit_selection(v, s.data);
-  if (s.net.images() && s.net.own_history() == 0) v("data.history", s.data.history);
-  if (s.net.rolls_out()) visit_rollout(v, s);
-  v("train.global_batch", s.train.global_batch);
-  v("train.steps", s.train.steps);
-  v("train.loss", s.train.loss);
-  v("train.loss_weights", s.train.loss_weights);
-  v("train.variable_weights", s.train.variable_weights);
-  v("train.level_weights", s.train.level_weights);
-  v("train.loss_weighting", s.train.loss_weighting);
-  v("train.surface_weight", s.train.surface_weight);
-  v("train.upper_weight", s.train.upper_weight);
-  v("train.data_weight", s.train.data_weight);
-  v("train.intensity", s.train.intensity);
-  v("train.latitude_weights", s.train.latitude_weights);
-  v("train.huber_delta", s.train.huber_delta);
-  v("train.optimizer", s.train.optimizer);
-  v("train.lr", s.train.lr);
-  v("train.momentum", s.train.momentum);
-  v("train.beta1", s.train.beta1);
-  v("train.beta2", s.train.beta2);
-  v("train.adam_eps", s.train.adam_eps);
-  v("train.weight_decay", s.train.weight_decay);
-  v("train.no_decay", s.train.no_decay);
-  v("train.lr_factors", s.train.lr_factors);
-  v("train.ema", s.train.ema);
-  v("train.ema_valid", s.train.ema_valid);
-  v("train.initial_loss_scale", s.train.initial_loss_scale);
-  v("train.min_loss_scale", s.train.min_loss_scale);
-  v("train.loss_scale_window", s.train.loss_scale_window);
-  v("train.grad_clip", s.train.grad_clip);
-  v("train.lr_schedule", s.train.lr_schedule);
-  v("train.lr_gamma", s.train.lr_gamma);
-  v("train.lr_step_size", s.train.lr_step_size);
-  v("train.lr_patience", s.train.lr_patience);
-  v("train.lr_threshold", s.train.lr_threshold);
-  v("train.lr_cooldown", s.train.lr_cooldown);
-  v("train.lr_min", s.train.lr_min);
-  v("train.lr_steps", s.train.lr_steps);
-  v("train.warmup", s.train.warmup);
-  v("train.lr_scaling", s.train.lr_scaling);
-  v("train.lr_base_batch", s.train.lr_base_batch);
-  v("train.freeze", s.train.freeze);
-  v("train.lora_rank", s.train.lora_rank);
-  v("train.lora_alpha", s.train.lora_alpha);
-  v("train.lora_targets", s.train.lora_targets);
-  v("train.init_from", s.train.init_from);
-  v("train.seed", s.train.seed);
-  v("train.log_every", s.train.log_every);
-  v("train.valid_every", s.train.valid_every);
-  v("train.checkpoint_every", s.train.checkpoint_every);
-  v("train.checkpoint_keep", s.train.checkpoint_keep);
-  v("train.checkpoint_best", s.train.checkpoint_best);
-  v("train.early_stopping_patience", s.train.early_stopping_patience);
-  v("train.jacobian_samples", s.train.jacobian_samples);
-  v("train.jacobian_window", s.train.jacobian_window);
-  v("train.jacobian_tolerance", s.train.jacobian_tolerance);
-  v("train.min_steps", s.train.min_steps);
-  v("layout.dp", s.layout.dp);
-  v("layout.tp", s.layout.tp);
-  v("layout.cp", s.layout.cp);
-  v("layout.pp", s.layout.pp);
-  v("layout.vpp", s.layout.vpp);
-  v("layout.order", s.layout.order);
-  v("policy.amp", s.policy.amp);
-  v("policy.micro_batch", s.policy.micro_batch);
-  v("policy.schedule", s.policy.schedule);
-  v("policy.zero", s.policy.zero);
-  v("policy.offload_optimizer", s.policy.offload_optimizer);
-  v("policy.offload_parameters", s.policy.offload_parameters);
-  v("policy.main_grads_dtype", s.policy.main_grads_dtype);
-  v("policy.bucket_mb", s.policy.bucket_mb);
-  v("policy.overlap", s.policy.overlap);
-  v("policy.sequence_parallel", s.policy.sequence_parallel);
-  v("policy.cp_kind", s.policy.cp_kind);
-  v("policy.recompute", s.policy.recompute);
-  v("policy.recompute_method", s.policy.recompute_method);
-  v("policy.recompute_num_layers", s.policy.recompute_num_layers);
-  v("policy.attention", s.policy.attention);
-  if (s.net.has_edges()) v("policy.edge_chunks", s.policy.edge_chunks);
-  v("run.out", s.run.out);
-  v("run.threads", s.run.threads);
-  v("run.serial", s.run.serial);
-  v("run.device", s.run.device);
-  v("run.cuda_graphs", s.run.cuda_graphs);
-  v("run.gemm_choice", s.run.gemm_choice);
-  v("run.fuse", s.run.fuse);
-  v("run.deterministic_attention", s.run.deterministic_attention);
-  v("run.hang_timeout", s.run.hang_timeout);
-  v("run.tensorboard", s.run.tensorboard);
-}
 
 std::pair<std::string, std::string> split(const std::string& key) {
   const size_t dot = key.find('.');
   return {key.substr(0, dot), key.substr(dot + 1)};
 }
 
-std::string listed(const std::vector<std::string>& words) {
+std::string listed(const std::vector<std::string>& words, const char* between) {
   std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : ", ") + w;
+  for (const std::string& w : words) out += (out.empty() ? "" : between) + w;
   return out;
 }
-
-nlohmann::json json_of(const auto& value) {
-  if constexpr (Setting<std::decay_t<decltype(value)>>)
-    return name_of(value);
-  else
-    return value;
-}
-
-template <class T>
-const char* type_name(const T&) {
-  if constexpr (std::is_same_v<T, bool>) return "bool";
-  if constexpr (std::is_same_v<T, int64_t>) return "int";
-  if constexpr (std::is_same_v<T, double>) return "float";
-  if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "list of int";
-  if constexpr (std::is_same_v<T, std::vector<double>>) return "list of float";
-  if constexpr (std::is_same_v<T, std::vector<std::string>>) return "list of text";
-  return "text";
-}
-
-struct Reader {
-  const nlohmann::json& j;
-  const std::string& file;
-
-  const nlohmann::json* find(const std::string& key) const {
-    const auto [section, name] = split(key);
-    if (!j.contains(section) || !j[section].contains(name)) return nullptr;
-    return &j[section][name];
-  }
-  /// No size, count or step comes near, and products of a few such stay within 64 bits; a seed may be any.
-  static constexpr int64_t kMostOfAny = int64_t{1} << 40;
-  int64_t bounded(const std::string& key, const nlohmann::json& v) const {
-    const bool seed = key.ends_with("seed");
-    const int64_t most = seed ? std::numeric_limits<int64_t>::max() : kMostOfAny;
-    const bool above = v.is_number_unsigned() ? v.get<uint64_t>() > static_cast<uint64_t>(most)
-                                              : v.get<int64_t>() > most || v.get<int64_t>() < -most;
-    if (above)
-      throw ConfigError(file, key, "is " + json_text(v) + ", beyond " + std::to_string(most), "give less");
-    return v.get<int64_t>();
-  }
-  [[noreturn]] void wrong(const std::string& key, const nlohmann::json& v, const char* want) const {
-    throw ConfigError(file, key, "is " + json_text(v) + ", not " + want, std::string("give ") + want);
-  }
-  void operator()(const std::string& key, std::string& out) const {
-    const auto* v = find(key);
-    if (!v) return;
-    if (v->is_null())
-      out.clear();
-    else if (v->is_string())
-      out = v->get<std::string>();
-    else
-      wrong(key, *v, "a word");
-  }
-  template <Setting E>
-  void operator()(const std::string& key, E& out) const {
-    if (!find(key)) return;
-    std::string word;
-    (*this)(key, word);
-    const std::optional<E> value = value_named<E>(word);
-    if (!value)
-      throw ConfigError(file, key, "'" + word + "' is unknown", "use one of " + listed(names_of<E>()));
-    out = *value;
-  }
-  void operator()(const std::string& key, int64_t& out) const {
-    const auto* v = find(key);
-    if (!v) return;
-    if (v->is_null())
-      out = 0;
-    else if (!v->is_number_integer())
-      wrong(key, *v, "a whole number");
-    else
-      out = bounded(key, *v);
-  }
-  void operator()(const std::string& key, double& out) const {
-    const auto* v = find(key);
-    if (!v) return;
-    if (!v->is_number()) wrong(key, *v, "a number");
-    out = v->get<double>();
-  }
-  void operator()(const std::string& key, bool& out) const {
-    const auto* v = find(key);
-    if (!v) return;
-    if (!v->is_boolean()) wrong(key, *v, "true or false");
-    out = v->get<bool>();
-  }
-  void operator()(const std::string& key, std::vector<double>& out) const {
-    list(key, out, "a list of numbers", [](const nlohmann::json& x) { return x.is_number(); });
-  }
-  void operator()(const std::string& key, std::vector<int64_t>& out) const {
-    list(key, out, "a list of whole numbers", [&](const nlohmann::json& x) {
-      if (x.is_number_integer()) bounded(key, x);
-      return x.is_number_integer();
-    });
-  }
-  void operator()(const std::string& key, std::vector<std::string>& out) const {
-    list(key, out, "a list of words", [](const nlohmann::json& x) { return x.is_string(); });
-  }
-
- private:
-  template <class T, class Is>
-  void list(const std::string& key, std::vector<T>& out, const char* want, const Is& is) const {
-    const auto* v = find(key);
-    if (!v) return;
-    out.clear();
-    if (v->is_null()) return;
-    if (!v->is_array()) wrong(key, *v, want);
-    for (const auto& item : *v) {
-      if (!is(item)) wrong(key, *v, want);
-      out.push_back(item.get<T>());
-    }
-  }
-};
 
 // Known keys by section, for a run with this kind of net, net.kind included.
 std::map<std::string, std::vector<std::string>> keys_of(const std::string& kind) {
@@ -417,7 +30,7 @@ std::map<std::string, std::vector<std::string>> keys_of(const std::string& kind)
   RunSpec none;
   none.net.set_kind(kind);
   known["net"].push_back("kind");
-  visit([&](const std::string& key, auto&) { known[split(key).first].push_back(split(key).second); }, none);
+  for (const KeyRow& row : key_rows(none)) known[split(row.key).first].push_back(split(row.key).second);
   return known;
 }
 
@@ -431,18 +44,10 @@ std::string kind_in(const nlohmann::json& j, const std::string& file) {
   const std::vector<std::string> kinds = NetSpec::kinds();
   if (kind.is_string() && has(kinds, kind.get<std::string>())) return kind;
   throw ConfigError(file, "net.kind", "is " + json_text(kind) + ", which is unknown",
-                    "use one of " + listed(kinds));
+                    "use one of " + listed(kinds, ", "));
 }
 
 }  // namespace
-
-std::vector<std::pair<std::string, std::string>> key_types(const std::string& kind) {
-  std::vector<std::pair<std::string, std::string>> out;
-  RunSpec none;
-  none.net.set_kind(kind);
-  visit([&](const std::string& key, auto& member) { out.emplace_back(key, type_name(member)); }, none);
-  return out;
-}
 
 std::vector<std::string> net_kinds_with(const std::string& key) {
   const auto [section, name] = split(key);
@@ -518,12 +123,11 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const
         throw ConfigError(file, word, "is not a known key",
                           did_you_mean(word, keys, did_you_mean(item.key(), keys, elsewhere)));
       }
-      std::string list;
-      for (const auto& k : others) list += (list.empty() ? "" : " and ") + k;
-      throw ConfigError(
-          file, section + "." + item.key(), "is a key of net.kind " + list + ", and net.kind is " + kind,
-          section != "net" && has(known["net"], item.key()) ? "this net has net." + item.key() + ": set that"
-                                                            : "remove it, or set net.kind");
+      throw ConfigError(file, section + "." + item.key(),
+                        "is a key of net.kind " + listed(others, " and ") + ", and net.kind is " + kind,
+                        section != "net" && has(known["net"], item.key())
+                            ? "this net has net." + item.key() + ": set that"
+                            : "remove it, or set net.kind");
     }
   }
 }
@@ -537,7 +141,7 @@ RunSpec run_spec_from_json(const nlohmann::json& j, const std::string& file) {
   RunSpec s;
   s.file = file;
   s.net.set_kind(kind);
-  visit(Reader{j, file}, s);
+  for (const KeyRow& row : key_rows(s)) row.read(j, file);
   for (auto* names : {&s.data.inputs, &s.data.targets}) *names = with_ranges(*names);
   return s;
 }
@@ -602,9 +206,7 @@ nlohmann::json to_json(const RunSpec& spec) {
   nlohmann::json j = nlohmann::json::object();
   RunSpec copy = spec;
   j["net"]["kind"] = spec.net.kind();
-  visit(
-      [&](const std::string& key, auto& member) { j[split(key).first][split(key).second] = json_of(member); },
-      copy);
+  for (const KeyRow& row : key_rows(copy)) row.write(j);
   return j;
 }
 

@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "model/base/spec.h"
+#include "model/base/spec_rows.h"
 
 namespace isobar {
 namespace {
 
 std::string section_of(const std::string& key) {
   return key.substr(0, key.find('.'));
+}
+
+const nlohmann::json& value_of(const nlohmann::json& spec, const std::string& key) {
+  return spec.at(section_of(key)).at(key.substr(key.find('.') + 1));
 }
 
 std::string preset_text(const nlohmann::json& value) {
@@ -63,38 +66,51 @@ std::string allowed_values(const SpecKey& k) {
 
 }  // namespace
 
+namespace {
+
+/// A row as it is documented, with its kinds of nets and their defaults
+struct Documented {
+  SpecKey key;
+  std::vector<std::pair<std::string, std::string>> presets;
+  bool same_as(const SpecKey& k) const {
+    return key.key == k.key && key.help == k.help && key.values == k.values && key.type == k.type;
+  }
+};
+
+// Beside the rows of other kinds with this key, else after `previous`, the row before it
+size_t place_of(const std::string& key, const std::vector<Documented>& all, size_t previous) {
+  for (size_t i = all.size(); i-- > 0;)
+    if (all[i].key.key == key) return i + 1;
+  return all.empty() ? 0 : previous + 1;
+}
+
+}  // namespace
+
 std::vector<SpecKey> spec_keys() {
   const std::vector<std::string> kinds = NetSpec::kinds();
-  std::map<std::string, std::map<std::string, std::string>> types, presets;  // by kind and key
+  std::vector<Documented> all;
   for (const std::string& kind : kinds) {
     RunSpec s;
     s.net.set_kind(kind);
-    types[kind] = {{"net.kind", "text"}};
-    for (const auto& [key, type] : key_types(kind)) types[kind][key] = type;
-    const nlohmann::json all = to_json(s);
-    for (const auto& [section, values] : all.items())
-      for (const auto& [name, value] : values.items())
-        presets[kind][section + "." + name] = preset_text(value);
-  }
-  std::vector<SpecKey> out;
-  for (const auto& rows : {net_key_rows(), data_key_rows(), train_key_rows(), policy_key_rows()})
-    for (const KeyRow& row : rows) {
-      SpecKey k{row.key, {}, false, "", row.values, "", row.help};
-      std::istringstream words(row.nets);
-      const std::vector<std::string> wanted{std::istream_iterator<std::string>(words), {}};
-      std::vector<std::pair<std::string, std::string>> preset;
-      for (const std::string& kind : kinds) {
-        const bool listed = wanted.empty() || std::find(wanted.begin(), wanted.end(), kind) != wanted.end();
-        if (!listed || !types[kind].contains(k.key)) continue;
-        k.nets.push_back(kind);
-        k.type = types[kind][k.key];
-        preset.emplace_back(kind, presets[kind][k.key]);
-      }
-      if (k.nets.empty()) continue;
-      k.every_net = k.nets.size() == kinds.size();
-      k.preset = k.key == "net.kind" ? VitSpec::kKind : merged_presets(preset);
-      out.push_back(std::move(k));
+    const nlohmann::json presets = to_json(s);
+    size_t at = 0;
+    for (const KeyRow& row : key_rows(s)) {
+      const SpecKey k{row.key, {}, false, row.type(), row.values(), "", row.help};
+      const auto same =
+          std::find_if(all.begin(), all.end(), [&](const Documented& d) { return d.same_as(k); });
+      at = same != all.end() ? static_cast<size_t>(same - all.begin()) : place_of(row.key, all, at);
+      if (same == all.end()) all.insert(all.begin() + static_cast<std::ptrdiff_t>(at), {k, {}});
+      all[at].presets.emplace_back(kind, preset_text(value_of(presets, k.key)));
     }
+  }
+  std::vector<SpecKey> out{{"net.kind", kinds, true, "text", joined_words(kinds, " | "), VitSpec::kKind,
+                            "The net. gpt and llama are planned and predicted, not trained."}};
+  for (Documented& d : all) {
+    for (const auto& [kind, preset] : d.presets) d.key.nets.push_back(kind);
+    d.key.every_net = d.key.nets.size() == kinds.size();
+    d.key.preset = merged_presets(d.presets);
+    out.push_back(std::move(d.key));
+  }
   return out;
 }
 

@@ -1,27 +1,13 @@
-// The keys of a run configuration, documented: meaning, allowed values and default. Types and defaults come
-// from the specification itself, meanings and allowed values from the rows of spec_keys_*.cpp.
+// The keys of a run configuration, documented: meaning, allowed values and default. All of it
+// comes from the rows of spec_rows.h, those of kinds of nets that say the same as one.
 //
 //   for (const SpecKey& k : spec_keys()) std::puts((k.key + ": " + k.help).c_str());
 //   std::fputs(spec_keys_markdown(spec_keys()).c_str(), stdout);   // configs/keys.md
 #pragma once
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace isobar {
-
-/// One row of the tables in spec_keys_*.cpp.
-struct KeyRow {
-  const char* key;     // "train.lr"
-  const char* nets;    // kinds of nets that the row is for, separated by blanks; "": every kind with this key
-  const char* values;  // names ("adam | adamw | sgd"), a range (">= 1", "> 0", "[0, 1)"), or ""
-  const char* help;    // at most 25 words
-};
-std::span<const KeyRow> net_key_rows();
-std::span<const KeyRow> data_key_rows();
-std::span<const KeyRow> train_key_rows();
-std::span<const KeyRow> policy_key_rows();  // layout, policy, run
 
 struct SpecKey {
   std::string key;
@@ -34,9 +20,6 @@ struct SpecKey {
 };
 /// All rows in the order in which they are documented. A row is left out if no kind of net has its key.
 std::vector<SpecKey> spec_keys();
-
-/// Keys of a net of this kind with their types, in the specification's order (spec.cpp).
-std::vector<std::pair<std::string, std::string>> key_types(const std::string& kind);
 
 /// A table for each section, as configs/keys.md holds it.
 std::string spec_keys_markdown(const std::vector<SpecKey>& keys);

@@ -5,6 +5,12 @@
 namespace isobar {
 namespace {
 
+/// A size of a net, and its key
+struct Sized {
+  int64_t value;
+  const char* key;
+};
+
 // Channels of files named by the user: as many as the net has, each once.
 void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, const SpecCheck& check) {
   const auto named = [&](const std::vector<std::string>& names, const Sized& net, const char* key) {
@@ -43,11 +49,6 @@ void validate_channels(const Images& n, const DataSpec& d, const SpecCheck& chec
 // Selection of rows as samples: a key that would have no effect is an error.
 void validate_rows(const DataSpec& d, const SpecCheck& check) {
   const DataSpec usual;
-  check.that(d.thin_fraction > 0 && d.thin_fraction <= 1, "data.thin_fraction", "is not in (0, 1]",
-             "e.g. 0.1 keeps a tenth");
-  check.at_least(d.max_patterns, 0, "data.max_patterns");
-  check.that(std::isfinite(d.min_ice_concentration), "data.min_ice_concentration", "is not a number",
-             "e.g. 0.15");
   const auto needs = [&](bool met, bool said, const char* key, const char* what, const char* mend) {
     check.that(met || !said, key, what, mend);
   };
@@ -84,9 +85,6 @@ void validate_channels(const WordsSpec&, const DataSpec& d, const SpecCheck& che
 }  // namespace
 
 void validate_selection(const DataSpec& d, const SpecCheck& check) {
-  check.at_least(d.stride, 1, "data.stride");
-  check.that(d.time_step >= 0 && std::isfinite(d.time_step), "data.time_step", "is negative",
-             "hours, e.g. 6; 0 takes every step");
   check.that(d.region.empty() || d.region.size() == 4, "data.region",
              "has " + std::to_string(d.region.size()) + " numbers",
              "give north, west, south and east in degrees, e.g. [60, -10, 50, 2]");
@@ -100,8 +98,6 @@ void validate_selection(const DataSpec& d, const SpecCheck& check) {
                "give the first and the last, e.g. [2019-03-01, 2019-03-25], or years: [2010, 2015]");
   check.that(d.valid_dates.empty() || d.train_fraction == 1, "data.train_fraction",
              "splits what data.valid_dates has split", "leave one of them out");
-  for (const std::string& f : d.forcings)
-    check.one_of(f, {"time_of_day", "day_of_year", "solar_zenith"}, "data.forcings");
   check.that(d.static_file.empty() || !d.static_fields.empty() || (d.masks() && d.mask != "missing"),
              "data.static_file", "is given, and nothing of it is used",
              "name what it holds in data.static_fields or data.mask, or leave it out");

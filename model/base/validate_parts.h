@@ -4,12 +4,8 @@
 
 namespace isobar {
 
-/// validate_nets.cpp: a net's keys one by one; and their combinations.
-void validate_net(const NetSpec& net, const SpecCheck& check);
-void validate_net_together(const NetSpec& net, const SpecCheck& check);
-
-/// validate_data.cpp: the keys of data one by one, as far as files need not be opened; and the channels,
-/// against the net's.
+/// validate_data.cpp: the selection of fields, as far as files need not be opened; and the channels, against
+/// the net's.
 void validate_selection(const DataSpec& data, const SpecCheck& check);
 void validate_channels(const RunSpec& spec, const SpecCheck& check);
 

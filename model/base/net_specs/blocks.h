@@ -1,0 +1,34 @@
+// Shared by nets of transformer blocks.
+#pragma once
+#include "model/base/net_specs/rough_size.h"
+#include "model/base/spec_check.h"
+
+namespace isobar {
+
+/// Blocks on `tokens` of this width, between ends that map each token to and from `ends` numbers. `wide`:
+/// weights of a block, relative to one of the net's width.
+template <class Net>
+RoughSize rough_size_of_blocks(const Net& n, double ends, bool unfused, double wide = 1) {
+  const auto real = [](int64_t v) { return static_cast<double>(v); };
+  const double width = real(n.embed_dim), tokens = real(n.tokens()), depth = real(n.blocks());
+  const double hidden = real(n.hidden());
+  const double scores = unfused ? real(n.num_heads) * tokens * tokens : 0;
+  return {wide * depth * width * (4 * width + 3 * hidden) + width * (ends + tokens),
+          tokens * (ends + depth * (8 * width + 3 * hidden)) + depth * scores};
+}
+
+/// The same for nets that cut fields into patches
+template <class Net>
+RoughSize rough_size_of_patches(const Net& n, bool unfused, double wide = 1) {
+  const auto real = [](int64_t v) { return static_cast<double>(v); };
+  const int64_t channels = n.in_channels > n.out_channels ? n.in_channels : n.out_channels;
+  return rough_size_of_blocks(n, 2 * real(channels) * real(n.pixels()) / real(n.tokens()), unfused, wide);
+}
+template <class Net>
+void check_patches(const Net& n, const SpecCheck& check) {
+  check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
+  check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
+  check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
+}
+
+}  // namespace isobar

@@ -1,0 +1,32 @@
+// A ViT of two resolutions.
+#pragma once
+#include "model/base/net_specs/images.h"
+
+namespace isobar {
+
+// A ViT of two resolutions, shaped like the U-Nets of Swin and Aurora: blocks on a fine grid, patch merging
+// (four tokens into one of twice the width), blocks on the coarse grid, splitting, and blocks on the fine
+// grid with a skip connection from the first ones.
+struct UnetSpec : Images {
+  static constexpr const char* kKind = "unet";
+  int64_t embed_dim = 96;  // D on the fine grid, 2 D on the coarse one
+  int64_t encoder_depth = 2;
+  int64_t bottleneck_depth = 6;  // on the coarse grid
+  int64_t decoder_depth = 2;
+  int64_t num_heads = 4;   // on the fine grid, twice as many on the coarse one
+  int64_t patch_size = 8;  // p, square
+  int64_t mlp_ratio = 4;
+  double norm_eps = 1e-6;
+  Gelu gelu = Gelu::erf;
+  int64_t tokens() const { return img_height / patch_size * (img_width / patch_size); }
+  int64_t width() const { return embed_dim; }
+  int64_t heads() const { return num_heads; }
+  int64_t hidden() const { return mlp_ratio * embed_dim; }
+  int64_t kv_heads() const { return num_heads; }
+  int64_t blocks() const { return encoder_depth + bottleneck_depth + decoder_depth; }
+  void add_rows(KeyRows& to);
+  void check(const SpecCheck& check) const;
+  RoughSize rough_size(bool unfused) const;
+};
+
+}  // namespace isobar

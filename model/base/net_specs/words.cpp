@@ -1,0 +1,41 @@
+#include "model/base/net_specs/words.h"
+
+#include "model/base/net_specs/blocks.h"
+
+namespace isobar {
+
+void WordsSpec::add_rows(KeyRows& to) {
+  constexpr int64_t kMost = 1 << 24;
+  to.insert(to.end(),
+            {{"net.embed_dim", embed_dim, kNetSize, "Width of a token."},
+             {"net.depth", depth, kNetSize, "Transformer blocks."},
+             {"net.num_heads", num_heads, kNetSize, "Attention heads."},
+             {"net.num_kv_heads", num_kv_heads, from_to(0, kMost),
+              "Heads of keys and values (grouped-query attention); 0: num_heads."},
+             {"net.mlp_ratio", mlp_ratio, kNetSize, "Hidden width of a block's MLP over embed_dim."},
+             {"net.ffn_dim", ffn_dim, from_to(0, kMost),
+              "Hidden width of a block's MLP; 0: mlp_ratio times embed_dim."},
+             {"net.norm_eps", norm_eps, positive("use 1e-6"), "Added to the variance in norms."},
+             {"net.seq_length", seq_length, from_to(1, kMost), "Tokens of a sample."},
+             {"net.vocab_size", vocab_size, from_to(1, kMost),
+              "Words, padded to a multiple of 128 times layout.tp."},
+             {"net.tie_embeddings", tie_embeddings, "The head shares the embedding's weight."},
+             {"net.dropout", dropout, within("[)", 0, 1, "e.g. 0.1"),
+              "Dropout of hidden states and attention weights, drawn independently of the layout."}});
+}
+
+void GptSpec::add_rows(KeyRows& to) {
+  WordsSpec::add_rows(to);
+  to.emplace_back("net.gelu", gelu, "Exact GELU, or its tanh approximation.");
+}
+
+void WordsSpec::check(const SpecCheck& check) const {
+  check.divides(num_heads, embed_dim, "net.num_heads", "net.embed_dim");
+  check.divides(kv_heads(), num_heads, "net.num_kv_heads", "net.num_heads");
+}
+
+RoughSize WordsSpec::rough_size(bool unfused) const {
+  return rough_size_of_blocks(*this, 2 * static_cast<double>(vocab_size), unfused);
+}
+
+}  // namespace isobar

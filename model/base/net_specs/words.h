@@ -1,0 +1,44 @@
+// Nets that read tokens of a vocabulary: GPT and Llama.
+#pragma once
+#include <cstdint>
+
+#include "model/base/net_specs/rough_size.h"
+
+namespace isobar {
+
+struct WordsSpec {          // kinds that read tokens of a vocabulary: causal attention, loss over the words
+  int64_t embed_dim = 384;  // D
+  int64_t depth = 12;
+  int64_t num_heads = 8;
+  int64_t num_kv_heads = 0;  // grouped-query attention; 0 = num_heads
+  int64_t mlp_ratio = 4;
+  int64_t ffn_dim = 0;  // hidden width of the MLP; 0 = mlp_ratio * embed_dim
+  double norm_eps = 1e-6;
+  int64_t seq_length = 2048;
+  int64_t vocab_size = 50257;   // padded to a multiple of 128 * tp, as Megatron does
+  bool tie_embeddings = false;  // the head shares the embedding's weight
+  double dropout = 0.0;         // of hidden states and attention weights
+  int64_t tokens() const { return seq_length; }
+  int64_t outputs() const { return 0; }
+  int64_t sample_numbers() const { return 2 * seq_length; }  // words and the next ones
+  int64_t width() const { return embed_dim; }
+  int64_t heads() const { return num_heads; }
+  int64_t hidden() const { return ffn_dim ? ffn_dim : mlp_ratio * embed_dim; }
+  int64_t kv_heads() const { return num_kv_heads ? num_kv_heads : num_heads; }
+  int64_t blocks() const { return depth; }
+  void add_rows(KeyRows& to);
+  void check(const SpecCheck& check) const;
+  RoughSize rough_size(bool unfused) const;
+};
+
+struct GptSpec : WordsSpec {  // LayerNorm, GELU, biases, learned positions
+  static constexpr const char* kKind = "gpt";
+  Gelu gelu = Gelu::erf;
+  void add_rows(KeyRows& to);
+};
+
+struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
+  static constexpr const char* kKind = "llama";
+};
+
+}  // namespace isobar
