@@ -1,6 +1,6 @@
 // Shared by nets of transformer blocks.
 #pragma once
-#include "model/base/net_specs/rough_size.h"
+#include "model/base/net_specs/net_answers.h"
 #include "model/base/spec_check.h"
 
 namespace isobar {

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "model/base/net_specs/rough_size.h"
+#include "model/base/net_specs/net_answers.h"
 
 namespace isobar {
 
@@ -13,9 +13,9 @@ struct ImageHelp {
   Allowed heights = kNetSize;
 };
 
-struct Images {              // weather fields on a grid, as input and output
-  int64_t img_height = 360;  // rows (latitude)
-  int64_t img_width = 720;   // columns (longitude)
+struct Images : NetAnswers {  // weather fields on a grid, as input and output
+  int64_t img_height = 360;   // rows (latitude)
+  int64_t img_width = 720;    // columns (longitude)
   int64_t in_channels = 20;
   int64_t out_channels = 20;
   int64_t pixels() const { return img_height * img_width; }
