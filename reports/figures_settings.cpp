@@ -17,7 +17,7 @@ struct Setting {
 std::vector<Figure> curve(const ReportData& d, const Setting& s) {
   const std::vector<std::string> values = values_of(d, s.key);
   if (values.size() < 2) return {};
-  const std::string first = values[0] == "none" ? "fp32" : values[0];
+  const std::string first = precision_name(values[0]);
   const bool predicted = !d.predicted().empty();
   json spec = runs_spec();
   spec["height"] = 300;

@@ -53,7 +53,7 @@ std::string facet_value(const ReportRun& r, const std::string& key) {
   if (key == "layout") return r.layout;
   const auto it = r.axes.find(key);
   if (it == r.axes.end()) return "(not set)";
-  return key == "policy.amp" && it->second == "none" ? "fp32" : it->second;
+  return key == "policy.amp" ? precision_name(it->second) : it->second;
 }
 
 void name_runs(ReportData& d) {

@@ -38,7 +38,7 @@ std::string subject(const StartRecord& s) {
   const auto batch = static_cast<int64_t>(value_in(s.spec, "train", "global_batch"));
   if (batch > 0) text += ", global batch " + std::to_string(batch);
   const std::string amp = word_in(s.spec, "policy", "amp");
-  text += amp.empty() || amp == "none" ? ", fp32" : ", " + amp;
+  text += ", " + precision_name(amp.empty() ? name_of(Amp::none) : amp);
   if (s.memory)
     text += ", " + significant(1e-6 * static_cast<double>(s.memory->arena), 3).text + " MB a rank";
   return text;

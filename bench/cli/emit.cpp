@@ -24,7 +24,7 @@ const WordsSpec& words_of(const RunSpec& s, const char* target) {
 }
 
 bool llama(const RunSpec& s) {
-  return s.net.kind() == "llama";
+  return s.net.kind() == LlamaSpec::kKind;
 }
 
 /// Options, one a line, for a shell.

@@ -128,7 +128,7 @@ std::map<std::string, std::string> cells_of(const RunSpec& s) {
   std::map<std::string, std::string> c;
   const auto count = [&](const char* column, int64_t v) { c[column] = std::to_string(v); };
   const WordsSpec* words = s.net.words();
-  if (!words && s.net.kind() != "vit")
+  if (!words && s.net.kind() != VitSpec::kKind)
     throw ConfigError(s.file, "net.kind", "'" + s.net.kind() + "' is no net of other engines' that is priced",
                       "give a vit, gpt or llama");
   c["arch"] = s.net.kind();

@@ -76,7 +76,7 @@ std::vector<std::string> varied_keys(const std::vector<Settings>& all) {
 
 // One word, without spaces unless the value contains some.
 std::string word_for(const std::string& key, const std::string& value, bool only_one_of_its_name) {
-  if (key == "policy.amp") return value == "none" ? "fp32" : value;
+  if (key == "policy.amp") return precision_name(value);
   if (key == "policy.micro_batch") return value == "0" ? "mb-all" : "mb" + value;
   if (key == "data.workers") return "w" + value;
   if (key == "train.global_batch") return "batch" + value;

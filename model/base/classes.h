@@ -9,7 +9,7 @@
 namespace isobar {
 
 inline bool classifies(const RunSpec& s) {
-  return s.net.kind() == MlpSpec::kKind && s.train.loss == LossKind::cross_entropy;
+  return s.net.reads_rows() && s.train.loss == LossKind::cross_entropy;
 }
 
 inline int64_t classes_of(const RunSpec& s) {

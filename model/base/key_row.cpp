@@ -17,7 +17,7 @@ struct Overloaded : Fs... {
   using Fs::operator()...;
 };
 
-/// Where a key's value stands, or would stand
+/// Section and name of a key
 struct Address {
   explicit Address(const std::string& key)
       : section(key.substr(0, key.find('.'))), name(key.substr(key.find('.') + 1)) {}

@@ -15,13 +15,13 @@
 
 namespace isobar {
 
-/// Values that a key may have, whatever the other keys are. Of a list: its elements.
+/// Values that a key may have, whatever the other keys are; for lists, values of their elements.
 struct Allowed {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool with_low = true, with_high = true;
   bool in_f32 = false;         // 0, or what 32 bits hold with all their digits
   const char* mend = nullptr;  // of the error; nullptr: the bound that is exceeded
-  // Of text
+  // Text:
   bool (*fits)(const std::string&) = nullptr;
   const char* lacks = nullptr;              // "is no name with a weight"
   std::span<const char* const> words = {};  // the only ones
@@ -37,7 +37,7 @@ constexpr Allowed from_to(int64_t low, int64_t high, const char* mend = nullptr)
 constexpr Allowed within(const char (&sides)[3], double low, double high, const char* mend) {
   return {.low = low, .high = high, .with_low = sides[0] == '[', .with_high = sides[1] == ']', .mend = mend};
 }
-/// What becomes an f32: a smaller number would count as 0 there
+/// Numbers that become f32: smaller ones would count as 0 there
 constexpr Allowed positive(const char* mend) {
   return {.low = 0, .with_low = false, .in_f32 = true, .mend = mend};
 }

@@ -70,14 +70,24 @@ class NetSpec {
   const Images* images() const;
   /// True for nets that predict on the grid that they read, so that predictions can be fed back.
   bool rolls_out() const {
-    return kind() == VitSpec::kKind || kind() == UnetSpec::kKind || kind() == AuroraSpec::kKind;
+    return visit([](const auto& n) { return n.kRollsOut; });
   }
   /// True for nets that send messages along the edges of a graph.
-  bool has_edges() const { return kind() == RegionalGnnSpec::kKind || kind() == GraphcastSpec::kKind; }
+  bool has_edges() const {
+    return visit([](const auto& n) { return n.kHasEdges; });
+  }
+  /// True for nets whose samples are rows of a table.
+  bool reads_rows() const {
+    return visit([](const auto& n) { return n.kReadsRows; });
+  }
   /// Input time steps by a key of the net itself; 0: data.history gives them.
-  int64_t own_history() const { return kind() == AuroraSpec::kKind ? aurora().history : 0; }
+  int64_t own_history() const {
+    return visit([](const auto& n) { return n.own_history(); });
+  }
   /// Input channels that follow once after those of all time steps, because they never change.
-  int64_t fixed_channels() const { return kind() == AuroraSpec::kKind ? aurora().static_fields() : 0; }
+  int64_t fixed_channels() const {
+    return visit([](const auto& n) { return n.fixed_channels(); });
+  }
   Images* images() { return const_cast<Images*>(std::as_const(*this).images()); }
   const WordsSpec* words() const;
   WordsSpec* words() { return const_cast<WordsSpec*>(std::as_const(*this).words()); }
@@ -95,6 +105,10 @@ class NetSpec {
   }
   int64_t blocks() const {
     return visit([](const auto& n) { return n.blocks(); });
+  }
+  /// The key that gives their number: "net.depth"
+  const char* depth_key() const {
+    return visit([](const auto& n) { return n.kDepthKey; });
   }
   /// Fields or features that are predicted and scored one by one; 0 for nets that predict words.
   int64_t outputs() const {

@@ -141,6 +141,12 @@ std::optional<E> value_named(std::string_view word) {
   return std::nullopt;
 }
 
+/// The same for the word of a record; any other text stays as it is.
+inline std::string precision_name(const std::string& word) {
+  const std::optional<Amp> amp = value_named<Amp>(word);
+  return amp ? precision_name(*amp) : word;
+}
+
 template <Setting E>
 std::vector<std::string> names_of() {
   return {kWordsOf<E>.begin(), kWordsOf<E>.end()};

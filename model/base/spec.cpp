@@ -189,7 +189,7 @@ const WordsSpec* NetSpec::words() const {
   });
 }
 
-RunSpec load_run_spec(const std::string& path, const std::vector<std::string>& overrides) {
+ValidSpec load_run_spec(const std::string& path, const std::vector<std::string>& overrides) {
   nlohmann::json j = load_yaml(path);
   for (const std::string& assignment : overrides) {
     apply_override(j, assignment);
@@ -197,9 +197,7 @@ RunSpec load_run_spec(const std::string& path, const std::vector<std::string>& o
     apply_override(alone, assignment);
     refuse_unknown_keys(alone, kind_in(j, path), "--set");
   }
-  RunSpec s = run_spec_from_json(j, path);
-  validate(s);
-  return s;
+  return run_spec_from_json(j, path);
 }
 
 nlohmann::json to_json(const RunSpec& spec) {

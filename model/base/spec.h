@@ -3,12 +3,13 @@
 // load_run_spec() reads a YAML file with inheritance and `--set` overrides and refuses what cannot be run,
 // with a ConfigError that names file, key and fix. Plain data: each module takes the part that it needs.
 //
-//   RunSpec spec = load_run_spec("configs/models/vit-384.yaml", {"train.global_batch=8"});
+//   ValidSpec spec = load_run_spec("configs/models/vit-384.yaml", {"train.global_batch=8"});
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/base/net_spec.h"
@@ -238,12 +239,32 @@ struct RunSpec {
   int64_t learnt_steps() const { return train.rollout_gradient == RolloutGradient::all ? train.rollout : 1; }
 };
 
-/// Reads `path` (a file under `inherits: other.yaml` first, relative to it) and applies `key=value`
-/// overrides. Data paths stay relative to the working directory. Throws ConfigError.
-RunSpec load_run_spec(const std::string& path, const std::vector<std::string>& overrides = {});
-
 /// Checks what can be checked without reading data: divisibility, ranges, known names. Throws ConfigError.
 void validate(const RunSpec& spec);
+
+/// A spec that passed validate(), and stays as it is. What takes one does not check it again; a changed copy
+/// is checked where it becomes one.
+///
+///   ValidSpec spec = load_run_spec(path);
+///   RunSpec other = spec;
+///   other.layout.dp = 2;
+///   build_plan(other, 0, {});   // is checked here
+class ValidSpec {
+ public:
+  ValidSpec(RunSpec spec) : spec_(std::move(spec)) {
+    validate(spec_);
+  }                                                  // NOLINT(google-explicit-constructor)
+  operator const RunSpec&() const { return spec_; }  // NOLINT(google-explicit-constructor)
+  const RunSpec* operator->() const { return &spec_; }
+  const RunSpec& operator*() const { return spec_; }
+
+ private:
+  RunSpec spec_;
+};
+
+/// Reads `path` (a file under `inherits: other.yaml` first, relative to it) and applies `key=value`
+/// overrides. Data paths stay relative to the working directory. Throws ConfigError.
+ValidSpec load_run_spec(const std::string& path, const std::vector<std::string>& overrides = {});
 
 /// Canonical JSON of a spec, with all defaults and sorted keys. from_json refuses unknown keys, also those of
 /// another kind of net.

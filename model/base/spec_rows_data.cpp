@@ -73,7 +73,7 @@ void add_data_rows(KeyRows& to, RunSpec& s) {
                        {"data.targets", d.targets,
                         "Channels or columns predicted, by name. Empty: the inputs; a table needs names."}});
   if (s.net.images()) add_field_rows(to, s);
-  if (s.net.kind() == MlpSpec::kKind) add_table_rows(to, d);
+  if (s.net.reads_rows()) add_table_rows(to, d);
   to.insert(
       to.end(),
       {{"data.means", d.means,

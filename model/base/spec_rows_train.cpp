@@ -101,7 +101,7 @@ void add_rate_rows(KeyRows& to, TrainSpec& t) {
        {"train.lr_base_batch", t.lr_base_batch, at_least(1), "Batch for which train.lr is meant."}});
 }
 
-// What is trained, and fp16's loss scale
+// Trained parameters, and fp16's loss scale
 void add_parameter_rows(KeyRows& to, TrainSpec& t) {
   to.insert(
       to.end(),

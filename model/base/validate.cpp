@@ -12,7 +12,7 @@ namespace isobar {
 
 namespace {
 
-// What rows of single keys do not say
+// Rules that the rows of single keys do not have
 void validate_train(const TrainSpec& t, const SpecCheck& check) {
   check.that(t.lr_schedule != LrSchedule::cosine || t.lr_min <= t.lr, "train.lr_min", "is above train.lr",
              "a cosine falls to it: give less");
@@ -83,9 +83,7 @@ void validate_values(const RunSpec& s) {
   const SpecCheck check{s};
   RunSpec copy = s;
   for (const KeyRow& row : key_rows(copy)) row.check(s.file);
-  s.net.visit([&](const auto& n) {
-    if constexpr (requires { n.check_lists(check); }) n.check_lists(check);
-  });
+  s.net.visit([&](const auto& n) { n.check_lists(check); });
   validate_selection(s.data, check);
   validate_train(s.train, check);
   validate_run(s.run, check);
@@ -95,9 +93,7 @@ void validate(const RunSpec& s) {
   validate_values(s);
   const SpecCheck check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
-  s.net.visit([&](const auto& n) {
-    if constexpr (requires { n.check(check); }) n.check(check);
-  });
+  s.net.visit([&](const auto& n) { n.check(check); });
   validate_channels(s, check);
   const LayoutSpec& l = s.layout;
   const double ranks = static_cast<double>(l.dp) * static_cast<double>(l.tp) * static_cast<double>(l.cp) *
@@ -134,7 +130,7 @@ void validate(const RunSpec& s) {
   check.that(!classifies(s) || s.net.outputs() >= 2, "net.out_features",
              "is 1, and cross_entropy tells classes apart", "give the number of classes, 2 or more");
   const int64_t outputs = s.net.outputs();
-  const bool features = s.net.kind() == MlpSpec::kKind;
+  const bool features = s.net.reads_rows();
   check.that(weights == 0 || weights == outputs, "train.loss_weights",
              "has " + str(weights) + " numbers, net.out_" + (features ? "features" : "channels") + " is " +
                  str(outputs),

@@ -341,7 +341,7 @@ std::vector<SampleTensor> tensors_of(const SampleShape& shape) {
 
 SampleShape sample_shape(const RunSpec& spec) {
   const NetSpec& net = spec.net;
-  if (net.kind() == MlpSpec::kKind) {
+  if (net.reads_rows()) {
     const MlpSpec& n = net.mlp();
     const int64_t classes = classes_of(spec);
     SampleShape shape({n.in_features, 1, 1}, {classes > 0 ? 1 : n.out_features, 1, 1});
@@ -377,7 +377,7 @@ std::vector<int64_t> ChannelNames::persistent() const {
 
 void require_data(const RunSpec& spec) {
   const DataSpec& d = spec.data;
-  if (spec.net.kind() == MlpSpec::kKind) return require_tables(d, classes_of(spec));
+  if (spec.net.reads_rows()) return require_tables(d, classes_of(spec));
   // A regional net takes latitudes from its own grid.
   const bool by_rows = spec.train.latitude_weights && spec.net.kind() != RegionalGnnSpec::kKind;
   const auto require_weights = [&](const FieldInfo& info) {

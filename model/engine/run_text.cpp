@@ -34,14 +34,14 @@ std::string some(int64_t n, const std::string& what) {  // 1 rank, 2 ranks
   return std::to_string(n) + " " + what + (n == 1 ? "" : what.ends_with("ch") ? "es" : "s");
 }
 
-std::string layers_text(const MlpSpec& n) {
+std::string shape_text(const MlpSpec& n) {
   std::string widths = std::to_string(n.in_features);
   for (const int64_t width : n.hidden) widths += " -> " + std::to_string(width);
   return widths + " -> " + std::to_string(n.out_features) + ", " + name_of(n.activation) +
          (n.dropout > 0 ? text(", dropout %g", n.dropout) : "");
 }
 
-std::string graph_text(const RegionalGnnSpec& n) {
+std::string shape_text(const RegionalGnnSpec& n) {
   const auto two = [](int64_t a, int64_t b) { return grouped(a) + " + " + grouped(b); };
   return some(n.num_gnn_layers, "step") + " of " + std::to_string(n.latent_size) + ", " +
          two(n.tokens(), n.upstream_box().points()) + " nodes (of the latter " +
@@ -49,26 +49,27 @@ std::string graph_text(const RegionalGnnSpec& n) {
          text(" edges, %ld -> %ld channels", n.in_channels, n.out_channels);
 }
 
-std::string graph_text(const GraphcastSpec& n) {
+std::string shape_text(const GraphcastSpec& n) {
   return some(n.num_gnn_layers, "step") + " of " + std::to_string(n.latent_size) + " on a mesh of " +
          grouped(n.mesh_nodes()) + " nodes and " + grouped(n.mesh_edges()) + " edges, " +
          text("%ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height, n.img_width);
 }
 
-std::string net_text(const NetSpec& n, int64_t parameters) {
-  if (n.kind() == RegionalGnnSpec::kKind)
-    return n.kind() + ", " + grouped(parameters) + " parameters: " + graph_text(n.regional_gnn());
-  if (n.kind() == GraphcastSpec::kKind)
-    return n.kind() + ", " + grouped(parameters) + " parameters: " + graph_text(n.graphcast());
-  if (n.kind() == MlpSpec::kKind)
-    return n.kind() + ", " + grouped(parameters) + " parameters: " + layers_text(n.mlp());
-  const std::string net = n.kind() + ", " + grouped(parameters) +
-                          " parameters: " + some(n.blocks(), "block") + " of " + std::to_string(n.width()) +
-                          ", " + some(n.heads(), "head");
-  const Images* i = n.images();
-  return i ? net + text(", %ld -> %ld channels of %ld x %ld", i->in_channels, i->out_channels, i->img_height,
-                        i->img_width)
-           : net;
+// Nets of transformer blocks
+template <class Net>
+std::string shape_text(const Net& n) {
+  const std::string blocks =
+      some(n.blocks(), "block") + " of " + std::to_string(n.width()) + ", " + some(n.heads(), "head");
+  if constexpr (requires { n.in_channels; })
+    return blocks + text(", %ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height,
+                         n.img_width);
+  else
+    return blocks;
+}
+
+std::string net_text(const NetSpec& net, int64_t parameters) {
+  return net.kind() + ", " + grouped(parameters) +
+         " parameters: " + net.visit([](const auto& n) { return shape_text(n); });
 }
 
 std::string layout_text(const RunSpec& s, const RunFacts& f) {

@@ -28,8 +28,8 @@ int64_t replay_bytes(const RunSpec& spec, const Plan& plan) {
 
 }  // namespace
 
-Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient) {
-  validate(spec);
+Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, bool input_gradient) {
+  const RunSpec& spec = valid;
   if (input_gradient && (spec.layout.world() != 1 || spec.micro_batches() != 1))
     throw std::logic_error("the gradient of an input is planned for one micro-batch on one rank");
   check_layout(spec);
@@ -80,10 +80,10 @@ void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {
 }
 
 void check_world(const RunSpec& spec, const Workspace& workspace) {
-  const RunSpec part = world_to_check(spec, workspace);
+  const ValidSpec part = world_to_check(spec, workspace);
   std::vector<Plan> plans;
-  plans.reserve(static_cast<size_t>(part.layout.world()));
-  for (int rank = 0; rank < part.layout.world(); ++rank) plans.push_back(build_plan(part, rank, workspace));
+  plans.reserve(static_cast<size_t>(part->layout.world()));
+  for (int rank = 0; rank < part->layout.world(); ++rank) plans.push_back(build_plan(part, rank, workspace));
   check_world(part, plans);
 }
 

@@ -20,7 +20,7 @@ struct Placed {
   int64_t groups;  // communicators
 };
 
-Placed place_rank(const RunSpec& spec, int rank, const Workspace& workspace) {
+Placed place_rank(const ValidSpec& spec, int rank, const Workspace& workspace) {
   const auto placed = [](const Plan& plan, const Memory& memory) {
     return Placed{memory, static_cast<int64_t>(plan.groups.size())};
   };
@@ -32,7 +32,7 @@ Placed place_rank(const RunSpec& spec, int rank, const Workspace& workspace) {
   return placed(plan, plan.memory);
 }
 
-DeviceMemory of_rank(const RunSpec& spec, int rank, const Workspace& workspace, const DeviceRoom& room) {
+DeviceMemory of_rank(const ValidSpec& spec, int rank, const Workspace& workspace, const DeviceRoom& room) {
   const Placed placed = place_rank(spec, rank, workspace);
   return {placed.memory, nccl_buffer_bytes(placed.groups, room.nccl_channels), room.process};
 }
@@ -57,11 +57,11 @@ std::vector<int> ranks_to_place(const RunSpec& spec) {
   return ranks;
 }
 
-Memory placed_memory(const RunSpec& spec, int rank, const Workspace& workspace) {
+Memory placed_memory(const ValidSpec& spec, int rank, const Workspace& workspace) {
   return place_rank(spec, rank, workspace).memory;
 }
 
-Memory fullest(const RunSpec& spec, const Workspace& workspace) {
+Memory fullest(const ValidSpec& spec, const Workspace& workspace) {
   Memory most;
   for (const int rank : ranks_to_place(spec)) {
     const Memory m = placed_memory(spec, rank, workspace);
@@ -70,9 +70,8 @@ Memory fullest(const RunSpec& spec, const Workspace& workspace) {
   return most;
 }
 
-DeviceMemory device_memory(const RunSpec& spec, const Workspace& workspace, const DeviceRoom& room) {
-  validate(spec);
-  const RunSpec few = shortened(spec);
+DeviceMemory device_memory(const ValidSpec& spec, const Workspace& workspace, const DeviceRoom& room) {
+  const ValidSpec few = shortened(spec);
   DeviceMemory most;
   for (const int rank : ranks_to_place(few))
     if (const DeviceMemory m = of_rank(few, rank, workspace, room); m.total() > most.total()) most = m;
@@ -94,18 +93,17 @@ std::vector<int64_t> micro_batch_sizes(const RunSpec& spec) {
   return sizes;
 }
 
-MicroBatchChoice largest_micro_batch(const RunSpec& spec, const Workspace& workspace,
+MicroBatchChoice largest_micro_batch(const ValidSpec& spec, const Workspace& workspace,
                                      const DeviceRoom& room) {
   MicroBatchChoice out{.spec = spec, .room = room};
-  if (spec.policy.micro_batch > 0) return out;
-  validate(spec);
+  if (spec->policy.micro_batch > 0) return out;
   const std::vector<int64_t> sizes = micro_batch_sizes(spec);
   if (sizes.empty()) return out;  // build_plan() refuses it with the reason
   out.chosen = true;
   int first = -1;  // the rank that exceeded the limit: usually the same for the next size
   for (const int64_t size : sizes) {
     out.spec.policy.micro_batch = size;
-    const RunSpec few = shortened(out.spec);
+    const ValidSpec few = shortened(out.spec);
     std::vector<int> ranks = ranks_to_place(few);
     if (const auto at = std::find(ranks.begin(), ranks.end(), first); at != ranks.end())
       std::rotate(ranks.begin(), at, at + 1);

@@ -38,11 +38,11 @@ struct DeviceMemory {  // of the fullest rank, bytes
 /// without shards count once; of large worlds it takes the first and last of every axis and all stages.
 std::vector<int> ranks_to_place(const RunSpec& spec);
 /// Memory of one rank's plan, folded if its net is very deep (folded_plan.h).
-Memory placed_memory(const RunSpec& spec, int rank, const Workspace& workspace);
+Memory placed_memory(const ValidSpec& spec, int rank, const Workspace& workspace);
 /// Memory of the rank whose plan needs the most, device and host together.
-Memory fullest(const RunSpec& spec, const Workspace& workspace);
+Memory fullest(const ValidSpec& spec, const Workspace& workspace);
 /// The same for its device. Throws ConfigError for what build_plan() refuses.
-DeviceMemory device_memory(const RunSpec& spec, const Workspace& workspace, const DeviceRoom& room);
+DeviceMemory device_memory(const ValidSpec& spec, const Workspace& workspace, const DeviceRoom& room);
 
 /// Legal micro-batch sizes of a run on a GPU, largest first: they divide a rank's batch and suit the layout
 /// (legal_layout.h). A pipeline keeps pp * vpp micro-batches, or as many as possible, since fewer mean larger
@@ -60,6 +60,7 @@ struct MicroBatchChoice {
 };
 /// Resolves policy.micro_batch 0 on a GPU: the largest that fits, so more memory never gives a smaller one;
 /// pure, so that ranks with equal devices agree. Throws ConfigError for what build_plan() refuses.
-MicroBatchChoice largest_micro_batch(const RunSpec& spec, const Workspace& workspace, const DeviceRoom& room);
+MicroBatchChoice largest_micro_batch(const ValidSpec& spec, const Workspace& workspace,
+                                     const DeviceRoom& room);
 
 }  // namespace isobar

@@ -33,9 +33,24 @@ std::unique_ptr<Net> make_net(Emission& e, const Sharding& at) {
   return e.spec.net.visit([&](const auto& n) { return make_net(n, e, at); });
 }
 
+namespace {
+
+/// Kinds that are published in no other form
+template <class Net>
+PublishedForm published_form(const Net&, const std::vector<Tensor>&) {
+  return {};
+}
+
+/// Kinds whose stages are cut by counted work alone
+template <class Net>
+std::vector<int32_t> placed_cuts(const Net&, int64_t) {
+  return {};
+}
+
+}  // namespace
+
 PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own) {
-  if (net.kind() == AuroraSpec::kKind) return published_form(net.aurora(), own);
-  return {};  // published in no other form
+  return net.visit([&](const auto& n) { return published_form(n, own); });
 }
 
 // ---- cuts ----
@@ -59,8 +74,8 @@ std::vector<double> work_of_parts(const NetSpec& net, size_t parts) {
 }  // namespace
 
 std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages) {
-  if (net.kind() == AuroraSpec::kKind)
-    if (std::vector<int32_t> placed = placed_cuts(net.aurora(), stages); !placed.empty()) return placed;
+  std::vector<int32_t> placed = net.visit([&](const auto& n) { return placed_cuts(n, stages); });
+  if (!placed.empty()) return placed;
   const std::vector<Part> parts = parts_of(net);
   const auto inner = static_cast<int64_t>(parts.size()) - 2;
   const auto end = static_cast<int32_t>(parts.size());

@@ -56,7 +56,6 @@ std::vector<MemoryRung> memory_ladder(const RunSpec& spec, const Workspace& work
   for (const Change& c : changes_of(spec)) try {
       RunSpec changed = spec;
       c.make(changed);
-      validate(changed);
       if (const int64_t saves = now - fullest(changed, workspace).total(); saves > 0)
         out.push_back({c.set, saves});
     } catch (const ConfigError&) {  // the net or its layout cannot take it

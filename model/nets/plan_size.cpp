@@ -148,9 +148,8 @@ void check_plan_size(const RunSpec& s) {
     refuse(s, s.layout.cp > 1 ? "layout.cp" : "layout.tp",
            str(std::max(s.layout.cp, s.layout.tp)) + " ranks that share a sample", bytes,
            "share it among fewer");
-  refuse(s, s.net.kind() == MlpSpec::kKind ? "net.hidden" : "net.depth",
-         str((s.net.blocks() + s.layout.pp - 1) / s.layout.pp) + " blocks on a rank", bytes,
-         "give fewer, or more stages (layout.pp)");
+  refuse(s, s.net.depth_key(), str((s.net.blocks() + s.layout.pp - 1) / s.layout.pp) + " blocks on a rank",
+         bytes, "give fewer, or more stages (layout.pp)");
 }
 
 void check_step_size(const RunSpec& s, const Plan& plan, int64_t ranks) {

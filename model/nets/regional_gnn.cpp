@@ -273,8 +273,12 @@ RegionalGnnSpec distinct_parts(RegionalGnnSpec n) {
 }
 
 std::optional<GridBox> predicted_region(const NetSpec& net) {
-  if (net.kind() != RegionalGnnSpec::kKind) return std::nullopt;
-  return net.regional_gnn().downstream_box();
+  return net.visit([](const auto& n) -> std::optional<GridBox> {
+    if constexpr (requires { n.downstream_box(); })
+      return n.downstream_box();
+    else
+      return std::nullopt;
+  });
 }
 
 NetLimits limits_of(const RegionalGnnSpec& n) {

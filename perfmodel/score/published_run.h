@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/base/csv_table.h"
+#include "model/base/settings.h"
 #include "perfmodel/score/engine.h"
 #include "perfmodel/score/hardware.h"
 

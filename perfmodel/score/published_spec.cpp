@@ -113,11 +113,11 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.gpu = &chip;
   r.habits = habits;
   r.habits.overlaps_gradients = habits.overlaps_gradients && s.policy.overlap;
-  if (s.net.kind() == "vit") {
+  if (s.net.kind() == VitSpec::kKind) {
     r.arch = Arch::vit;
     r.ffn = static_cast<double>(s.net.vit().hidden());
   } else if (const WordsSpec* words = s.net.words()) {
-    r.arch = s.net.kind() == "llama" ? Arch::llama : Arch::gpt;
+    r.arch = s.net.kind() == LlamaSpec::kKind ? Arch::llama : Arch::gpt;
     r.ffn = static_cast<double>(words->hidden());
     r.vocab = static_cast<double>(words->vocab_size);
   } else {

@@ -252,9 +252,9 @@ TEST_F(Input, NumbersThatNoRunCanHave) {
         "net.norm_eps=1e-320", "train.grad_clip=1e39", "train.steps=1152921504606846976",
         "train.warmup=9223372036854775807", "data.dt=1152921504606846976", "policy.bucket_mb=1e308"}) {
     const std::string key = set.substr(0, set.find('='));
-    EXPECT_HAS(refusal_of([&] { validate(load_run_spec(config, {set})); }), "'" + key + "'");
+    EXPECT_HAS(refusal_of([&] { load_run_spec(config, {set}); }), "'" + key + "'");
   }
-  EXPECT_EQ(load_run_spec(config, {"train.seed=9223372036854775807"}).train.seed, INT64_MAX);
+  EXPECT_EQ(load_run_spec(config, {"train.seed=9223372036854775807"})->train.seed, INT64_MAX);
 }
 
 TEST_F(Input, OverridesHaveADepth) {

@@ -329,7 +329,7 @@ TEST_F(Spec, NamesWithConsecutiveNumbersAreARange) {
   const auto names = [&](const std::string& list) {
     return load_run_spec(file("table.yaml", "net: {kind: mlp, in_features: 3, out_features: 1}"),
                          {"data.train=t.csv", "data.inputs=[" + list + "]", "data.targets=[y]"})
-        .data.inputs;
+        ->data.inputs;
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(names("x0..x2"), (Names{"x0", "x1", "x2"}));

@@ -1,5 +1,6 @@
 // A graph network under every supported layout axis trains like one rank. Four streams cross each pipeline
 // boundary; the last step's upstream nodes have no reader.
+#include "model/base/error.h"
 #include "model/nets/build.h"
 #include "model/nets/partition.h"
 #include "tests/engine/layouts.h"

@@ -143,7 +143,7 @@ TEST_F(Wire, ShardedRanksMoveTheirPublishedVolumes) {
       ASSERT_EQ(runs.back().ranks.size(), 2u);
     }
     const double gradients = 4 * runs[0].record.start["parameters"].get<double>();
-    const NetSpec net = load_run_spec(tiny(), net_words(1)).net;
+    const NetSpec net = load_run_spec(tiny(), net_words(1))->net;
     const int64_t embedding =
         net.vit().embed_dim *
         (net.vit().in_channels * net.vit().patch_size * net.vit().patch_size + 1 + net.tokens());

@@ -40,13 +40,13 @@ TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
   EXPECT_EQ(device_of(on(RunDevice::cpu), cores), Device::cores);
   EXPECT_EQ(device_of(on(RunDevice::automatic), gpus), Device::accelerator);
   EXPECT_EQ(device_of(on(RunDevice::cuda), gpus), Device::accelerator);
-  for (const auto& [device, machine] : {std::pair{"cpu", &gpus}, {"cuda", &cores}}) {
+  for (const auto& [device, machine] : {std::pair{RunDevice::cpu, &gpus}, {RunDevice::cuda, &cores}}) {
     const RunSpec s = on(device);
     const MeasuredRun run{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1};
     for (const std::string& said :
          {refusal([&] { predict(s, *machine, {}); }), refusal([&] { fit({run}, *machine, {}); }),
           refusal([&] { hold_out({run}, *machine); })}) {
-      EXPECT_NE(said.find("run.yaml: 'run.device'"), std::string::npos) << device << ": " << said;
+      EXPECT_NE(said.find("run.yaml: 'run.device'"), std::string::npos) << name_of(device) << ": " << said;
       EXPECT_NE(said.find("-> set run.device: "), std::string::npos) << said;
     }
   }
@@ -54,16 +54,16 @@ TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
 
 TEST(Device, OnePredictionWhoeverAsks) {
   const Machine cores = test::machine(), gpus = test::cluster("dgx-a100");
-  for (const auto& [device, machine] : {std::pair{"cpu", &cores}, {"cuda", &gpus}}) {
+  for (const auto& [device, machine] : {std::pair{RunDevice::cpu, &cores}, {RunDevice::cuda, &gpus}}) {
     const RunSpec s = on(device);
     const Prediction p = predict(s, *machine, {});
     const Holdout h = hold_out(
         {{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1}}, *machine);
     // A run on cores states its number of threads.
     const Prediction q = predict(s, *machine, {.host = {.ranks_on_host = 8, .threads = 1}});
-    EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step_s) << device;
-    EXPECT_DOUBLE_EQ(h.rows[0].upper, q.upper) << device;
-    EXPECT_DOUBLE_EQ(p.step_s, q.step_s) << device;
+    EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step_s) << name_of(device);
+    EXPECT_DOUBLE_EQ(h.rows[0].upper, q.upper) << name_of(device);
+    EXPECT_DOUBLE_EQ(p.step_s, q.step_s) << name_of(device);
   }
   LayoutModel model(on(RunDevice::cuda), gpus);  // the price in a search
   EXPECT_DOUBLE_EQ(predict_layout(model, layout_of(on(RunDevice::cuda))).step_s,

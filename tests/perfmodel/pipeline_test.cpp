@@ -87,7 +87,7 @@ TEST(Pipeline, BubbleOfTheReplayIsThatOfThePapers) {
         }
         const double bubble = test::replay(s, m).step_s / busiest - 1;
         const double ideal = static_cast<double>(p - 1) / static_cast<double>(micro);
-        EXPECT_NEAR(bubble, ideal, 0.06 * ideal + 0.01) << schedule << " p " << p << " m " << micro;
+        EXPECT_NEAR(bubble, ideal, 0.06 * ideal + 0.01) << name_of(schedule) << " p " << p << " m " << micro;
       }
 }
 

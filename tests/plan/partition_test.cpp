@@ -29,7 +29,7 @@ Partition shuffled(std::mt19937_64& random, int64_t nodes) {
 }
 
 RegionalGnnSpec source() {
-  return load_run_spec(source_dir() + "/configs/models/regional-gnn.yaml", {}).net.regional_gnn();
+  return load_run_spec(source_dir() + "/configs/models/regional-gnn.yaml", {})->net.regional_gnn();
 }
 
 // Each receiver has the same senders with the same features, in the same order

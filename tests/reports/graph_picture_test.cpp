@@ -33,7 +33,7 @@ TEST(GraphPicture, DrawsEveryNodeAndWhatLiesBetweenRanks) {
 }
 
 TEST(GraphPicture, OfANetIsCutAsItsPlanIs) {
-  const NetSpec net = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", {}).net;
+  const NetSpec net = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", {})->net;
   const GraphPicture whole = graph_picture(net, 1), cut = graph_picture(net, 3);
   EXPECT_EQ(whole.nodes.size(), 39u) << "all downstream, and upstream the box that edges read";
   int64_t between = 0;
@@ -44,7 +44,7 @@ TEST(GraphPicture, OfANetIsCutAsItsPlanIs) {
   EXPECT_EQ(between, reported);
   for (const auto& n : whole.nodes) EXPECT_EQ(n.rank, 0);
   EXPECT_TRUE(
-      graph_picture(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {}).net, 2).nodes.empty());
+      graph_picture(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {})->net, 2).nodes.empty());
 }
 
 }  // namespace

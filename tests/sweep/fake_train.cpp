@@ -111,8 +111,8 @@ double seconds_of(const isobar::RunSpec& spec, int64_t ranks, int64_t step) {
                                static_cast<double>(ranks * std::max<int64_t>(1, spec.policy.micro_batch));
   const double samples = static_cast<double>(spec.train.global_batch) / static_cast<double>(ranks);
   const double noise = 1 + 0.01 * static_cast<double>((step * 7919) % 13 - 6) / 6;
-  return (2e-3 * samples * (spec.policy.amp == Amp::none ? 1.0 : 0.6) + 1e-3 * micro_batches + 5e-4) * noise *
-         std::atof(times);
+  return (2e-3 * samples * (spec.policy.amp == isobar::Amp::none ? 1.0 : 0.6) + 1e-3 * micro_batches + 5e-4) *
+         noise * std::atof(times);
 }
 
 int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {

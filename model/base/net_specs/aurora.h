@@ -11,8 +11,9 @@ namespace isobar {
 // by a 3-D Swin U-Net between Perceivers. Input channels: the steps, oldest first, each with surface fields
 // and then upper-air ones (all levels of a variable together), then static fields. Output: one step.
 struct AuroraSpec : Images {
-  static constexpr const char* kKind = "aurora";
-  AuroraSpec() : Images{720, 1440, 141, 69} {}
+  static constexpr const char *kKind = "aurora", *kDepthKey = "net.encoder_depths";
+  static constexpr bool kRollsOut = true;
+  AuroraSpec() : Images{{}, 720, 1440, 141, 69} {}
   std::vector<std::string> surf_vars = {"2t", "10u", "10v", "msl"};
   std::vector<std::string> static_vars = {"lsm", "z", "slt"};
   std::vector<std::string> atmos_vars = {"z", "u", "v", "t", "q"};
@@ -33,6 +34,8 @@ struct AuroraSpec : Images {
   double drop_path = 0;  // of backbone blocks in training; of the last block of encoder and decoder
   StagePlacement placement = StagePlacement::balanced;
   bool fp32_ends = false;  // encoder and decoder stay in fp32 where the backbone is in bf16
+  int64_t own_history() const { return history; }
+  int64_t fixed_channels() const { return static_fields(); }
   int64_t surface_fields() const { return static_cast<int64_t>(surf_vars.size()); }
   int64_t static_fields() const { return static_cast<int64_t>(static_vars.size()); }
   int64_t upper_variables() const { return static_cast<int64_t>(atmos_vars.size()); }

@@ -1,6 +1,6 @@
 // Shared by nets of transformer blocks.
 #pragma once
-#include "model/base/net_specs/rough_size.h"
+#include "model/base/net_specs/net_answers.h"
 #include "model/base/spec_check.h"
 
 namespace isobar {
@@ -17,7 +17,7 @@ RoughSize rough_size_of_blocks(const Net& n, double ends, bool unfused, double w
           tokens * (ends + depth * (8 * width + 3 * hidden)) + depth * scores};
 }
 
-/// Of nets that cut fields into patches
+/// The same for nets that cut fields into patches
 template <class Net>
 RoughSize rough_size_of_patches(const Net& n, bool unfused, double wide = 1) {
   const auto real = [](int64_t v) { return static_cast<double>(v); };

@@ -1,6 +1,6 @@
 // Keys that all graph networks have.
 #pragma once
-#include "model/base/net_specs/rough_size.h"
+#include "model/base/net_specs/net_answers.h"
 
 namespace isobar {
 

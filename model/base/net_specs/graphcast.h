@@ -7,8 +7,9 @@ namespace isobar {
 // GraphCast (Lam 2023): fields of a latitude-longitude grid with both poles are sent to an icosahedral
 // multi-mesh, exchanged there, and sent back.
 struct GraphcastSpec : Images {
-  static constexpr const char* kKind = "graphcast";
-  GraphcastSpec() : Images{721, 1440, 471, 227} {}
+  static constexpr const char *kKind = "graphcast", *kDepthKey = "net.num_gnn_layers";
+  static constexpr bool kHasEdges = true;
+  GraphcastSpec() : Images{{}, 721, 1440, 471, 227} {}
   int64_t mesh_level = 6;  // how often an icosahedron is split: 10 * 4^level + 2 nodes
   double radius = 0.6;     // reach of grid-to-mesh edges, as a share of the longest edge of the finest level
   int64_t latent_size = 512;    // of nodes and edges

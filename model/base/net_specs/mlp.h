@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/base/net_specs/rough_size.h"
+#include "model/base/net_specs/net_answers.h"
 
 namespace isobar {
 
 // Numbers in, numbers out, with linears and activations between, as emulators of a column's physics are.
-struct MlpSpec {
-  static constexpr const char* kKind = "mlp";
+struct MlpSpec : NetAnswers {
+  static constexpr const char *kKind = "mlp", *kDepthKey = "net.hidden";
+  static constexpr bool kReadsRows = true;
   int64_t in_features = 14;
   int64_t out_features = 1;
   std::vector<int64_t> hidden = {64, 64, 64};  // widths between them, an activation after each

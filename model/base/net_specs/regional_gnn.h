@@ -17,8 +17,9 @@ struct GridBox {
 // gets messages from its nearest neighbours, nodes at the western boundary also from the nearest upstream
 // ones. A sample is a field on the whole grid (img_*); the downstream region is predicted.
 struct RegionalGnnSpec : Images {
-  static constexpr const char* kKind = "regional-gnn";
-  RegionalGnnSpec() : Images{101, 221, 336, 1} {}
+  static constexpr const char *kKind = "regional-gnn", *kDepthKey = "net.num_gnn_layers";
+  static constexpr bool kHasEdges = true;
+  RegionalGnnSpec() : Images{{}, 101, 221, 336, 1} {}
   double north = 50, west = 70, spacing = 0.25;         // degrees: the grid's first row, first column, step
   std::vector<double> downstream = {25, 40, 110, 125};  // degrees: south, north, west, east
   std::vector<double> upstream = {25, 50, 70, 110};     // in the same order

@@ -8,7 +8,8 @@ namespace isobar {
 // (four tokens into one of twice the width), blocks on the coarse grid, splitting, and blocks on the fine
 // grid with a skip connection from the first ones.
 struct UnetSpec : Images {
-  static constexpr const char* kKind = "unet";
+  static constexpr const char *kKind = "unet", *kDepthKey = "net.bottleneck_depth";
+  static constexpr bool kRollsOut = true;
   int64_t embed_dim = 96;  // D on the fine grid, 2 D on the coarse one
   int64_t encoder_depth = 2;
   int64_t bottleneck_depth = 6;  // on the coarse grid

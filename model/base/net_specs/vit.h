@@ -6,6 +6,7 @@ namespace isobar {
 
 struct VitSpec : Images {
   static constexpr const char* kKind = "vit";
+  static constexpr bool kRollsOut = true;
   int64_t embed_dim = 384;  // D
   int64_t depth = 12;
   int64_t num_heads = 8;

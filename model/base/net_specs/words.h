@@ -2,11 +2,12 @@
 #pragma once
 #include <cstdint>
 
-#include "model/base/net_specs/rough_size.h"
+#include "model/base/net_specs/net_answers.h"
 
 namespace isobar {
 
-struct WordsSpec {          // kinds that read tokens of a vocabulary: causal attention, loss over the words
+struct WordsSpec
+    : NetAnswers {          // kinds that read tokens of a vocabulary: causal attention, loss over the words
   int64_t embed_dim = 384;  // D
   int64_t depth = 12;
   int64_t num_heads = 8;
