@@ -41,6 +41,7 @@
 #include "model/inference/params.h"
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
+#include "model/nets/loss_settings.h"
 #include "model/nets/memory_ladder.h"
 #include "model/nets/points.h"
 
@@ -81,6 +82,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     say_header();
     weighted_.train = with_channel_loss(spec, data_->net_channels().targets);
     weighted_.train.latitudes = loss_latitudes(spec, data_->latitudes());
+    know_loss_weights(plan_, weighted_.train);
     say_weights();
     starting_.stage("memory and libraries");
     with_memory_advice([&] {
@@ -456,7 +458,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const int threads_;
   const ComputeDevice device_;
   const std::string micro_batch_;  // how it was chosen
-  const Plan plan_;
+  Plan plan_;
   const Program train_program_;
   std::vector<Program> shorter_;       // programs of shorter roll-outs, by steps - 1
   std::optional<OwnCores> own_cores_;  // before anything starts threads

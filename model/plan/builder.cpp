@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "model/plan/op_table.h"
+
 namespace isobar {
 namespace {
 // Elements: parameters that start an operand are 64-byte aligned. The gaps stay zero, since no op writes
@@ -99,6 +101,8 @@ void Builder::end() {
 Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,
                   std::vector<View> writes, Lane lane) {
   if (routine_ < 0) throw std::logic_error("op " + path + " is emitted outside of a routine");
+  if (a.index() != info_of(kind).attrs)
+    throw std::logic_error("op " + path + " has attributes of another kind than " + name_of(kind));
   if (!writes.empty() && std::none_of(writes.begin(), writes.end(), [](const View& v) { return bool(v); }))
     return left_out_ = {kind, lane, std::move(a), {}, {}, path};
   for (auto* operands : {&reads, &writes})
@@ -124,6 +128,13 @@ void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a,
   const int64_t bytes = workspace_of(kind, path, a, reads, writes);
   writes.push_back(bytes > 0 ? scratch(path + ".workspace", DType::f32, (bytes + 3) / 4) : View{});
   emit(kind, path, std::move(a), std::move(reads), std::move(writes));
+}
+
+void Builder::convert(const std::string& path, const View& x, const View& y) {
+  if (plan.buffers[x.buffer].dtype == plan.buffers[y.buffer].dtype)
+    emit<OpKind::copy>(path, {.run = x.count}, {x}, {y});
+  else
+    emit<OpKind::cast>(path, {.count = x.count}, {x}, {y});
 }
 
 int Builder::group(const std::string& name, std::vector<int> ranks) {

@@ -166,9 +166,9 @@ struct Plan {
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
   std::vector<Constant> constants;
-  std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank
-  std::vector<Param> params;    // this rank's, by offset
-  std::vector<Shard> shards;    // of those, by begin: what this rank updates, saves and loads
+  std::vector<Tensor> tensors;   // the whole net's parameters, the same on every rank
+  std::vector<Param> params;     // this rank's, by offset
+  std::vector<Shard> shards;     // of those, by begin: what this rank updates, saves and loads
   std::vector<Op> ops;
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;

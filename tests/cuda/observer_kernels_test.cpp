@@ -82,7 +82,7 @@ TEST_P(Observer, HearsOfEveryOpOfEveryStepOnce) {
   const Streams streams;
   const DeviceArena arena(plan.memory.arena);
   const PinnedMemory host(plan.memory.host);
-  CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams, {});
+  CudaBackend backend(plan, arena.data(), host.data(), streams, {});
   backend.prepare();
   backend.on_fetch([](int32_t, const BatchPlaces& to) {
     float *input = to.floats("input"), *target = to.floats("target");

@@ -11,6 +11,7 @@
 
 #include "model/base/activation.h"
 #include "model/base/dtype.h"
+#include "model/base/loss_kind.h"
 #include "model/base/philox.h"
 
 namespace isobar::cpu {
@@ -179,7 +180,7 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
 //   projection    mean of pred * target: its gradient is the target, which makes the backward pass a product
 //                 of that vector with the Jacobian (inference/jacobian.h); nothing trains on it
 struct Loss {
-  enum class Kind : uint8_t { relative_l2, mae, mse, huber, projection };
+  using Kind = LossKind;
   Kind kind = Kind::relative_l2;
   float delta = 1;
   const float* weights = nullptr;  // [C]; nullptr: all 1. Not for relative_l2

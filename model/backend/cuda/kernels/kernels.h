@@ -10,6 +10,7 @@
 
 #include "model/base/activation.h"
 #include "model/base/dtype.h"
+#include "model/base/loss_kind.h"
 #include "model/base/philox.h"
 #include "model/plan/parameter_groups.h"
 
@@ -104,7 +105,7 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
 
 constexpr int kMaxChannels = 256;
 struct Loss {
-  enum class Kind : uint8_t { relative_l2, mae, mse, huber };
+  using Kind = LossKind;  // but projection
   Kind kind = Kind::relative_l2;
   float delta = 1;
   float weight[kMaxChannels];  // by channel
