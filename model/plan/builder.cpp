@@ -38,6 +38,11 @@ void Builder::pad_params(int64_t to, int64_t from) {
   param_end_ = from + (param_end_ - from + to - 1) / to * to;
 }
 
+void Builder::home(Use use, int64_t begin, const View& at) {
+  homes_[static_cast<int>(use)][begin] = at;
+  if (at && known_homes_.insert({at.buffer, at.offset}).second) plan.homes.push_back({at, begin});
+}
+
 View Builder::at(Use use, const View& param) const {
   const auto& homes = homes_[static_cast<int>(use)];
   auto home = homes.upper_bound(param.offset);
@@ -55,8 +60,20 @@ View Builder::weight(const View& param) const {
   return at(copies.empty() ? Use::vector : Use::matrix, param);
 }
 
+namespace {
+
+// One spelling: the path by slashes, then a dot and the tensor
+std::string buffer_name(std::string name) {
+  const size_t last = name.rfind('.');
+  for (size_t i = 0; i < name.size(); ++i)
+    if (name[i] == '.' && i != last) name[i] = '/';
+  return name;
+}
+
+}  // namespace
+
 View Builder::add(const std::string& name, BufferKind kind, DType t, int64_t count) {
-  Buffer b{name, kind, t, count};
+  Buffer b{buffer_name(name), kind, t, count};
   if (kind == BufferKind::scratch || kind == BufferKind::saved) {
     if (routine_ < 0) throw std::logic_error("buffer " + name + " is declared outside of a routine");
     b.routine = routine_;

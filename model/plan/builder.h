@@ -8,6 +8,7 @@
 //   View{}}, {y}); b.end();
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -38,7 +39,7 @@ class Builder {
   int64_t params_end() const { return param_end_; }  // elements declared so far, gaps included
   void pad_params(int64_t to, int64_t from = 0);     // pads to a multiple of `to`, counted from `from`
   /// Ops find the flat range that begins at `begin` there from here on.
-  void home(Use use, int64_t begin, const View& at) { homes_[static_cast<int>(use)][begin] = at; }
+  void home(Use use, int64_t begin, const View& at);
   void no_home(Use use, int64_t begin) { homes_[static_cast<int>(use)].erase(begin); }
   /// Freezes the flat range: its grad() is absent, and ops that would only write it are not emitted.
   void freeze(int64_t begin, int64_t count) { home(Use::gradient, begin, {-1, 0, count}); }
@@ -102,6 +103,7 @@ class Builder {
   Workspace workspace_;
   int64_t param_end_ = 0;                              // elements declared so far, gaps included
   std::map<int64_t, View> homes_[3];                   // by use: first flat element -> its buffer
+  std::set<std::pair<int32_t, int64_t>> known_homes_;  // buffer and offset of those in plan.homes
   int routine_ = -1, part_ = -1;
   Op left_out_{};
   bool shares_saved_ = false;

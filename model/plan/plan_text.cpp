@@ -1,5 +1,7 @@
 // The text of plans: golden files, `isobar plan`, and the plan's hash.
 #include <cstdio>
+#include <map>
+#include <vector>
 
 #include "model/base/hash.h"
 #include "model/plan/plan.h"
@@ -8,15 +10,196 @@
 namespace isobar {
 namespace {
 
-std::string operand(const Plan& plan, const View& v) {
-  if (!v) return "-";
-  const Buffer& b = plan.buffers[v.buffer];
-  std::string s = b.name;
-  if (v.offset != 0 || v.count != b.count)
-    s += "[" + std::to_string(v.offset) + ":" + std::to_string(v.offset + v.count) + "]";
-  if (v.back != 0) s += v.back > 0 ? "@-" + std::to_string(v.back) : "@+" + std::to_string(-v.back);
-  return s;
-}
+// Names of a plan's operands: buffers, and of parameters and their gradients the tensors
+class Names {
+ public:
+  explicit Names(const Plan& plan) : plan_(plan) {
+    for (const ParamHome& h : plan.homes) homes_[h.at.buffer][h.at.offset] = {h.at.count, h.begin};
+    for (const Param& p : plan.params) params_[p.offset] = &p;
+  }
+
+  std::string operator()(const View& v) const {
+    if (!v) return "-";
+    const Buffer& b = plan_.buffers[v.buffer];
+    std::string s = b.name;
+    if (v.offset != 0 || v.count != b.count) {
+      const std::string tensors = tensors_of(v);
+      s += tensors.empty() ? range(v.offset, v.count) : ":" + tensors;
+    }
+    if (v.back != 0) s += v.back > 0 ? "@-" + std::to_string(v.back) : "@+" + std::to_string(-v.back);
+    return s;
+  }
+
+ private:
+  struct Home {
+    int64_t count, begin;
+  };
+  static constexpr int kMostNamed = 4;
+
+  static std::string range(int64_t from, int64_t count) {
+    return "[" + std::to_string(from) + ":" + std::to_string(from + count) + "]";
+  }
+
+  // A tensor, its part, or a few adjacent ones; "" for any other view
+  std::string tensors_of(const View& v) const {
+    const auto buffer = homes_.find(v.buffer);
+    if (buffer == homes_.end()) return "";
+    auto home = buffer->second.upper_bound(v.offset);
+    if (home == buffer->second.begin()) return "";
+    --home;
+    const auto& [count, begin] = home->second;
+    if (v.offset + v.count > home->first + count) return "";
+    const int64_t from = begin + v.offset - home->first, end = from + v.count;
+    auto param = params_.upper_bound(from);
+    if (param == params_.begin()) return "";
+    --param;
+    const Param& first = *param->second;
+    if (end <= first.offset + first.count)
+      return first.name + (v.count == first.count ? "" : range(from - first.offset, v.count));
+    if (from != first.offset) return "";
+    std::string names;
+    int named = 0;
+    for (; param != params_.end() && param->first < end; ++param) {
+      if (++named > kMostNamed || param->first + param->second->count > end) return "";
+      names += (names.empty() ? "" : "+") + param->second->name;
+    }
+    return names;
+  }
+
+  const Plan& plan_;
+  std::map<int32_t, std::map<int64_t, Home>> homes_;  // by buffer and offset
+  std::map<int64_t, const Param*> params_;            // by flat offset
+};
+
+// An op's attributes beside its sizes: those that differ from the usual
+class Settings {
+ public:
+  explicit Settings(const Op& op) {
+    std::visit([&](const auto& a) { of(a); }, op.attrs);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  void of(const GemmAttrs& a) {
+    add("batch", a.batch);
+    add("fp8", a.fp8);
+    add("scale", a.scale, 1.0f);
+  }
+  void of(const AttentionAttrs& a) {
+    add("scale", a.scale);
+    add("ld", list({a.ld_q, a.ld_kv, a.ld_o}));
+  }
+  void of(const AttentionMergeAttrs& a) { add("first", a.first); }
+  void of(const NormAttrs& a) {
+    add("eps", a.eps);
+    add("period", a.period);
+    add("row0", a.row0);
+    add("first", a.first);
+  }
+  void of(const RowsAttrs&) {}
+  void of(const SumAttrs&) {}
+  void of(const PeriodSumAttrs& a) {
+    add("period", a.period);
+    add("row0", a.row0);
+  }
+  void of(const IndexAttrs& a) { add("batch", a.batch); }
+  void of(const ActivationAttrs&) {}
+  void of(const SoftmaxAttrs& a) { add("causal", a.causal); }
+  void of(const EmbeddingAttrs& a) {
+    add("token0", a.token0);
+    add("tokens", a.tokens);
+  }
+  void of(const DropoutAttrs& a) {
+    add("rate", a.rate);
+    add("seed", a.seed, int64_t{-1});
+    add("stream", a.stream, int64_t{-1});
+    add("period", a.period);
+    add("row0", a.row0);
+    add("each", a.each, int64_t{1});
+  }
+  void of(const ImageAttrs& a) {
+    add("row0", a.row0);
+    add("token0", a.token0);
+  }
+  void of(const RollAttrs& a) {
+    of(a.image);
+    add("predicted", a.predicted);
+    add("history", a.history);
+  }
+  void of(const LossAttrs& a) {
+    const LossWeights& w = a.weighed();
+    word(name_of(a.kind));
+    if (a.kind == LossKind::huber) add("delta", a.delta);
+    add("weight", a.weight);
+    of(a.image);
+    add("channels", list(w.channel));
+    add("above", list(w.above));
+    add("intense", list(w.intense));
+    add("latitude_weights", w.latitude);
+    add("latitudes", list(w.latitudes));
+    add("by", w.by_name);
+  }
+  void of(const CrossEntropyAttrs& a) {
+    add("weight", a.weight);
+    add("column0", a.column0);
+  }
+  void of(const ElementsAttrs&) {}
+  void of(const CopyAttrs& a) {
+    if (a.extent[0] * a.extent[1] * a.extent[2] == 1) return;
+    add("blocks", list(a.extent));
+    add("from", list(a.from));
+    add("to", list(a.to));
+  }
+  void of(const AverageAttrs& a) { add("rate", a.rate); }
+  void of(const LossScaleAttrs& a) {
+    add("least", a.least);
+    add("window", a.window);
+  }
+  void of(const AdamAttrs& a) {
+    add("beta1", a.beta1);
+    add("beta2", a.beta2);
+    add("eps", a.eps);
+    add(a.decoupled ? "decoupled_decay" : "decay", a.weight_decay);
+    add("clip", a.clip);
+  }
+  void of(const SgdAttrs& a) {
+    add("momentum", a.momentum);
+    add("decay", a.weight_decay);
+    add("clip", a.clip);
+  }
+  void of(const TransferAttrs& a) {
+    add("send", list(a.send));
+    add("receive", list(a.receive));
+  }
+
+  static std::string spelled(bool) { return ""; }
+  static std::string spelled(int64_t n) { return std::to_string(n); }
+  static std::string spelled(double x) {
+    char s[32];
+    std::snprintf(s, sizeof s, "%.7g", x);
+    return s;
+  }
+  static std::string spelled(float x) { return spelled(static_cast<double>(x)); }
+  static std::string spelled(const std::string& s) { return s; }
+  // A long list as its hash
+  template <class T>
+  static std::string list(const T& values) {
+    std::string out;
+    for (const auto& x : values) out += (out.empty() ? "" : ",") + spelled(x);
+    return std::size(values) > 16 ? "sha256:" + sha256_hex(out).substr(0, 16) : out;
+  }
+  static std::string list(std::initializer_list<int64_t> values) {
+    return list(std::vector<int64_t>(values));
+  }
+  void word(const std::string& w) { text_ += (text_.empty() ? "" : " ") + w; }
+  template <class T>
+  void add(const char* name, const T& value, const T& usual = T()) {
+    if (value == usual) return;
+    const std::string s = spelled(value);
+    word(s.empty() ? std::string(name) : name + (" " + s));
+  }
+  std::string text_;
+};
 
 }  // namespace
 
@@ -69,6 +252,7 @@ std::string to_text(const Plan& plan) {
     out += "constant " + b.name + " " + name_of(b.dtype) + " " + std::to_string(b.count) + " sha256 " +
            sha256_hex(content).substr(0, 16) + "\n";
   }
+  const Names name(plan);
   for (const Routine& r : plan.routines) {
     std::snprintf(line, sizeof line, "routine %s chunk %d: %d ops\n", r.name.c_str(), r.chunk, r.count);
     out += line;
@@ -83,9 +267,11 @@ std::string to_text(const Plan& plan) {
         out += line;
       }
       out += " |";
-      for (const View& v : op.reads) out += " " + operand(plan, v);
+      for (const View& v : op.reads) out += " " + name(v);
       out += " ->";
-      for (const View& v : op.writes) out += " " + operand(plan, v);
+      for (const View& v : op.writes) out += " " + name(v);
+      const Settings settings(op);
+      if (!settings.text().empty()) out += " | " + settings.text();
       out += "\n";
     }
   }
