@@ -67,7 +67,7 @@ void register_op_case(const std::shared_ptr<TimedStep>& step, const Op& op, int 
                   for (auto _ : state) state.SetIterationTime(step->seconds(step->name(op), repetition));
                   set_counters(state, work(op, step->plan), step->threads(), ranks);
                   if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)
-                    state.counters["head_size"] = static_cast<double>(op.a.d);
+                    state.counters["head_size"] = static_cast<double>(op.as<AttentionAttrs>().d);
                   if (own_shape) state.counters["own_shape"] = 1;
                 })
       ->Iterations(1)
@@ -131,7 +131,7 @@ Plan plan_of_collective(OpKind kind, DType t, int64_t count, const Mpi& mpi) {
   Builder b(mpi.rank(), mpi.size(), {});
   std::vector<int> ranks(mpi.size());
   std::iota(ranks.begin(), ranks.end(), 0);
-  Attrs a;
+  TransferAttrs a;
   a.group = b.group("dp", ranks);
   const View whole = b.io("whole", t, count);
   const int64_t part = count / mpi.size();
@@ -179,7 +179,7 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
               const Plan plan = plan_of_collective(kind, t, count, mpi);
               const Program program = link(plan, plan.train);
               Arena arena(plan.memory.arena);
-              CpuBackend backend(plan, arena.data(), TrainSpec{});
+              CpuBackend backend(plan, arena.data());
               const auto refill = [&] {
                 fill_inputs(plan.ops[0], plan, [&](const View& v) { return backend.at(v); });
                 mpi.barrier();

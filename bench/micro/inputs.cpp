@@ -29,12 +29,12 @@ constexpr Values kScalarsHere{.mean = NAN};           // stands for the step's s
 
 // Scores of standard normal queries and keys are standard normal, so the mean of exp(score) is e^(1/2).
 Values log_sum(const Op& op) {
-  return {.mean = std::log(static_cast<float>(op.a.tk)) + 0.5f, .spread = 0};
+  return {.mean = std::log(static_cast<float>(attention_in(op.attrs)->tk)) + 0.5f, .spread = 0};
 }
 
 // Class labels in f32, as loaders deliver them
 Values class_of(const Op& op) {
-  return {.below = std::max<int64_t>(1, op.a.n), .whole = true};
+  return {.below = std::max<int64_t>(1, extent_of(op.attrs).cols), .whole = true};
 }
 
 // Values that an operand's name in the op table stands for, in every kind that has it; none: its buffer says
@@ -80,10 +80,11 @@ Values by_buffer(const Buffer& b, const Plan& plan) {
 
 // Range of an integer index: rows of the table that is looked up, else the op's columns (classes)
 int64_t index_range(const Op& op) {
-  if (op.kind == OpKind::embedding) return in<OpKind::embedding>(op, "table").count / op.a.n;
+  if (op.kind == OpKind::embedding)
+    return in<OpKind::embedding>(op, "table").count / extent_of(op.attrs).cols;
   if (op.kind == OpKind::embedding_backward)
-    return out<OpKind::embedding_backward>(op, "dtable").count / op.a.n;
-  return std::max<int64_t>(1, op.a.n);
+    return out<OpKind::embedding_backward>(op, "dtable").count / extent_of(op.attrs).cols;
+  return std::max<int64_t>(1, extent_of(op.attrs).cols);
 }
 
 // A prime length avoids equal rows in an operand

@@ -31,7 +31,7 @@ class MeetingRun {
         plan_(build_plan(spec, mpi.rank(), cpu_workspace(1))),
         program_(link_step(spec, plan_)),
         arena_(plan_.memory.arena),
-        backend_(plan_, arena_.data(), spec.train),
+        backend_(plan_, arena_.data()),
         comm_(plan_.groups),
         run_(plan_, backend_, &comm_, waiting(mpi)) {
     omp_set_num_threads(1);

@@ -28,7 +28,7 @@ TimedStep::TimedStep(const RunSpec& spec, int threads)
       threads_(threads),
       program_(link(plan, plan.train, /*serial=*/true)),
       arena_(plan.memory.arena),
-      backend_(plan, arena_.data(), spec.train) {
+      backend_(plan, arena_.data()) {
   backend_.load_constants();
   for (const Op& op : plan.ops) fill(op);
 }

@@ -2,7 +2,7 @@
 // function. Operands have the names of the kind's row (op_kind.h); a wrong one does not compile.
 //
 //   void run_residual_add(const CpuCall<OpKind::residual_add>& c) {
-//     residual_add(c.a.m * c.a.n, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"));
+//     residual_add(c.a.rows * c.a.cols, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"));
 //   }
 //   std::span<const CpuRow> norm_ops() {
 //     static constexpr CpuRow kRows[] = {row<run_residual_add>};
@@ -38,8 +38,8 @@ class Address {
 template <OpKind K, class Launch>
 class OpCall : public Launch {
  public:
-  explicit OpCall(const Launch& l) : Launch(l), a(this->op.a) {}
-  const Attrs& a;
+  explicit OpCall(const Launch& l) : Launch(l), a(this->op.template as<AttrsOf<K>>()) {}
+  const AttrsOf<K>& a;
 
   const View& view_in(InOf<K> role) const { return read_at(this->op, role.place); }
   const View& view_out(OutOf<K> role) const { return write_at(this->op, role.place); }
@@ -55,7 +55,7 @@ class OpCall : public Launch {
 };
 
 template <class Launch>
-struct OpRow {
+struct KernelRow {
   OpKind kind;
   void (*run)(const Launch&);
 };
@@ -72,7 +72,7 @@ struct RowOf<void (*)(const OpCall<K, L>&)> {
 
 /// The row of a function, which takes an OpCall of its kind.
 template <auto F>
-inline constexpr OpRow<typename detail::RowOf<decltype(F)>::Launch> row = {
+inline constexpr KernelRow<typename detail::RowOf<decltype(F)>::Launch> row = {
     detail::RowOf<decltype(F)>::kKind, [](const typename detail::RowOf<decltype(F)>::Launch& l) {
       F(OpCall<detail::RowOf<decltype(F)>::kKind, typename detail::RowOf<decltype(F)>::Launch>(l));
     }};
@@ -82,9 +82,9 @@ template <class Launch>
 class OpFunctions {
  public:
   /// Throws std::logic_error if two rows are of one kind.
-  OpFunctions(std::initializer_list<std::span<const OpRow<Launch>>> files) {
+  OpFunctions(std::initializer_list<std::span<const KernelRow<Launch>>> files) {
     for (const auto& rows : files)
-      for (const OpRow<Launch>& r : rows) {
+      for (const KernelRow<Launch>& r : rows) {
         auto& run = run_[static_cast<size_t>(r.kind)];
         if (run) throw std::logic_error(std::string("two functions run ") + name_of(r.kind));
         run = r.run;

@@ -272,7 +272,7 @@ MPI_Op Comm::sum_of(DType t) const {
 
 Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DType t) {
   const std::lock_guard lock(mutex_);
-  MPI_Comm comm = comms_.at(op.a.group);
+  MPI_Comm comm = comms_.at(op.as<TransferAttrs>().group);
   Requests requests;
   switch (op.kind) {
     case OpKind::all_reduce:
@@ -308,7 +308,7 @@ Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DTyp
 }
 
 void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
-  const int rank = rank_[op.a.group], size = size_[op.a.group];
+  const int rank = rank_[op.as<TransferAttrs>().group], size = size_[op.as<TransferAttrs>().group];
   const auto parts = parts_of(op, counts.out, size);
   // Nonblocking calls may read these until they complete, so the request owns them.
   requests.counts.resize(size);
@@ -321,7 +321,8 @@ void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DT
   std::byte* own = static_cast<std::byte*>(out) + begin_of(parts, rank) * size_of(t);
   if (in != own && parts[rank] > 0) std::memcpy(own, in, parts[rank] * size_of(t));
   must(MPI_Iallgatherv(MPI_IN_PLACE, 0, mpi_type(t), out, requests.counts.data(),
-                       requests.displacements.data(), mpi_type(t), comms_[op.a.group], requests.next()),
+                       requests.displacements.data(), mpi_type(t), comms_[op.as<TransferAttrs>().group],
+                       requests.next()),
        "MPI_Iallgatherv");
 }
 
@@ -329,7 +330,7 @@ void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DT
 // front of the buffer, and Open MPI's nonblocking one (libnbc) sums everything at rank 0.
 void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t,
                           Requests& requests) {
-  const int rank = rank_[op.a.group], size = size_[op.a.group];
+  const int rank = rank_[op.as<TransferAttrs>().group], size = size_[op.as<TransferAttrs>().group];
   const auto parts = parts_of(op, counts.in, size);
   int64_t begin = 0;
   for (int owner = 0; owner < size; begin += parts[owner++]) {
@@ -337,13 +338,13 @@ void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out
     const void* part = at(in, begin, t);
     const bool in_place = owner == rank && part == out;
     must(MPI_Ireduce(in_place ? MPI_IN_PLACE : part, owner == rank ? out : nullptr, as_int(op, parts[owner]),
-                     mpi_type(t), sum_of(t), owner, comms_[op.a.group], requests.next()),
+                     mpi_type(t), sum_of(t), owner, comms_[op.as<TransferAttrs>().group], requests.next()),
          "MPI_Ireduce");
   }
 }
 
 void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
-  const int size = size_[op.a.group];
+  const int size = size_[op.as<TransferAttrs>().group];
   // sent parts, then received ones; the request owns them
   for (const auto& parts : {send_parts(op, counts.in, size), receive_parts(op, counts.out, size)})
     for (int r = 0; r < size; ++r) {
@@ -357,15 +358,15 @@ void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DT
   if (counts.out == 0) out = &nothing[1];
   must(MPI_Ialltoallv(in, requests.counts.data(), requests.displacements.data(), mpi_type(t), out,
                       requests.counts.data() + size, requests.displacements.data() + size, mpi_type(t),
-                      comms_[op.a.group], requests.next()),
+                      comms_[op.as<TransferAttrs>().group], requests.next()),
        "MPI_Ialltoallv");
 }
 
 // One step round the ring of the group's ranks. Between two ranks both messages have the same peer: MPI keeps
 // their order.
 void Comm::exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
-  const int rank = rank_[op.a.group], size = size_[op.a.group];
-  MPI_Comm comm = comms_[op.a.group];
+  const int rank = rank_[op.as<TransferAttrs>().group], size = size_[op.as<TransferAttrs>().group];
+  MPI_Comm comm = comms_[op.as<TransferAttrs>().group];
   must(
       MPI_Irecv(out, as_int(op, counts.out), mpi_type(t), (rank + size - 1) % size, 0, comm, requests.next()),
       "MPI_Irecv");

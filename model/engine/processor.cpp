@@ -30,7 +30,7 @@ class CpuProcessor : public Processor {
   CpuProcessor(const RunSpec& spec, const Plan& plan, const Mpi& mpi, int threads)
       : arena_(plan.memory.arena),
         host_(plan.memory.host > 0 ? std::make_unique<Arena>(plan.memory.host) : nullptr),
-        backend_(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr),
+        backend_(plan, arena_.data(), host_ ? host_->data() : nullptr),
         comm_(mpi.size() > 1 ? std::make_unique<Comm>(plan.groups) : nullptr),
         executor_(plan, backend_, comm_.get(),
                   waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores_of(mpi))) {}

@@ -6,18 +6,18 @@
 namespace isobar {
 namespace {
 
-const Attrs& image_of(const Plan& plan) {
+const ImageAttrs& image_read_by(const Plan& plan) {
   const auto fetch =
       std::find_if(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
   if (fetch == plan.ops.end()) throw std::logic_error("a replay buffer where no samples are read");
-  return fetch->a;
+  return fetch->as<ImageAttrs>();
 }
 
 }  // namespace
 
 ReplayBuffer::ReplayBuffer(const RunSpec& spec, const Plan& plan, ReplaySchedule schedule)
     : schedule_(std::move(schedule)),
-      image_(image_of(plan)),
+      image_(image_read_by(plan)),
       history_(spec.history()),
       predicted_(spec.net.images()->out_channels),
       fixed_(spec.net.fixed_channels()),
@@ -27,12 +27,12 @@ ReplayBuffer::ReplayBuffer(const RunSpec& spec, const Plan& plan, ReplaySchedule
       states_(plan.memory.replay) {}
 
 ReplayBuffer::Rows ReplayBuffer::rows_of(int64_t sample) const {
-  const auto here = [&](int64_t place) { return std::clamp<int64_t>(place - image_.row0, 0, image_.m); };
+  const auto here = [&](int64_t place) { return std::clamp<int64_t>(place - image_.row0, 0, image_.rows); };
   return {here(sample * image_.tokens), here((sample + 1) * image_.tokens)};
 }
 
 float* ReplayBuffer::state(int64_t entry, int64_t age) const {
-  return reinterpret_cast<float*>(states_.data()) + (entry * history_ + age) * image_.m * row_;
+  return reinterpret_cast<float*>(states_.data()) + (entry * history_ + age) * image_.rows * row_;
 }
 
 // A row of a state is stored as [p, p, C'].

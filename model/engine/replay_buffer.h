@@ -33,7 +33,7 @@ class ReplayBuffer {
   void write(int64_t row, const float* state, int64_t time, float* input) const;
 
   ReplaySchedule schedule_;
-  const Attrs image_;  // layout of the input and this rank's rows
+  const ImageAttrs image_;  // layout of the input and this rank's rows
   const int64_t history_, predicted_, fixed_, row_;
   std::vector<std::vector<int64_t>> held_;  // by sample of the batch and entry: times that were predicted
   Arena states_;                            // [entry, age, row, p p C']

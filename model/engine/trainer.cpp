@@ -15,6 +15,7 @@
 #include "model/inference/arena.h"
 #include "model/inference/channel_loss.h"
 #include "model/nets/build.h"
+#include "model/nets/loss_settings.h"
 #include "model/nets/memory_ladder.h"
 #include "model/nets/points.h"
 
@@ -188,6 +189,7 @@ void Trainer::open_data() {
 void Trainer::weigh_loss() {
   weighted_.train = with_channel_loss(run_.spec, data_->net_channels().targets);
   weighted_.train.latitudes = loss_latitudes(run_.spec, data_->latitudes());
+  know_loss_weights(plan_, weighted_.train);
   print_loss_weights(run_, weighted_.train, *data_);
 }
 

@@ -42,7 +42,7 @@ class Trainer {
   EndRecord stop();
 
   const TrainContext& run_;
-  const Plan plan_;
+  Plan plan_;
   const StepPrograms programs_;
   std::optional<OwnCores> own_cores_;  // before anything starts threads
   std::optional<RankData> data_;

@@ -58,9 +58,10 @@ const View& prediction_of(const Op& loss) {
 }
 
 // Patch layout of the prediction; logits have no positions
-Attrs patches_of_prediction(const Op& loss) {
-  if (loss.kind == OpKind::loss_sums) return loss.a;
-  return {.batch = loss.a.m, .channels = loss.a.n, .height = 1, .width = 1, .patch = 1};
+ImageAttrs patches_of_prediction(const Op& loss) {
+  if (loss.kind == OpKind::loss_sums) return loss.as<LossAttrs>().image;
+  const auto& a = loss.as<CrossEntropyAttrs>();
+  return {.batch = a.rows, .channels = a.cols, .height = 1, .width = 1, .patch = 1};
 }
 
 float number_at(const std::byte* p, DType t, int64_t i) {
@@ -79,7 +80,7 @@ Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
       eval_(in_order(plan_, link(plan_, plan_.eval, true), {predicted_, plan_.metrics})),
       predict_(in_order(plan_, needed_for(plan_, eval_.program, {predicted_}), {predicted_})),
       arena_(plan_.memory.arena),
-      backend_(plan_, arena_.data(), spec_.train) {
+      backend_(plan_, arena_.data()) {
   backend_.load_constants();
 }
 

@@ -69,7 +69,7 @@ class Forecaster {
   const RunSpec spec_;
   const Plan plan_;
   const View predicted_;  // what the loss reads
-  const Attrs patches_;
+  const ImageAttrs patches_;
   const InOrder eval_, predict_;  // predict_: the part of eval_ that the prediction needs
   Arena arena_;
   CpuBackend backend_;

@@ -4,6 +4,7 @@
 
 #include "model/inference/one_rank.h"
 #include "model/nets/build.h"
+#include "model/nets/loss_settings.h"
 
 namespace isobar {
 namespace {
@@ -14,25 +15,26 @@ RunSpec for_rows(const RunSpec& trained, int64_t batch) {
   return s;
 }
 
-TrainSpec with_projection(TrainSpec t) {
-  t.loss = LossKind::projection;
-  return t;
+// The gradient of its loss by the prediction is what it is projected on.
+Plan projected(Plan plan) {
+  change_loss(plan, LossKind::projection);
+  return plan;
 }
 
-Attrs patches_of(const Plan& plan) {
+ImageAttrs patches_of(const Plan& plan) {
   const auto op = std::find_if(plan.ops.begin(), plan.ops.end(),
                                [](const Op& o) { return o.kind == OpKind::patch_gather; });
-  return op == plan.ops.end() ? Attrs{} : op->a;
+  return op == plan.ops.end() ? ImageAttrs{} : op->as<ImageAttrs>();
 }
 
 }  // namespace
 
 Jacobian::Jacobian(const RunSpec& spec, int64_t batch, int threads)
     : spec_(for_rows(spec, batch)),
-      plan_(build_plan(spec_, 0, cpu_workspace(threads), /*input_gradient=*/true)),
+      plan_(projected(build_plan(spec_, 0, cpu_workspace(threads), /*input_gradient=*/true))),
       program_(needed_for(plan_, link(plan_, plan_.train, true), {plan_.input_gradient})),
       arena_(plan_.memory.arena),
-      backend_(plan_, arena_.data(), with_projection(spec_.train)),
+      backend_(plan_, arena_.data()),
       patches_(patches_of(plan_)) {
   require_kernels(spec_, plan_);
   backend_.load_constants();

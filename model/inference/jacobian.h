@@ -42,7 +42,7 @@ class Jacobian {
   const Program program_;
   Arena arena_;
   CpuBackend backend_;
-  Attrs patches_;  // of the input; none for a net on table rows
+  ImageAttrs patches_;  // of the input; none for a net on table rows
 };
 
 }  // namespace isobar

@@ -86,9 +86,9 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
   layers_.linear_forward(mlp + "/fc1" + pass, fc1_, layers_.gathered(mlp + "/fc1" + pass, norm2_.h), u_, R_,
                          fc1_.bias);
   if (shape_.swiglu)
-    b_.emit(OpKind::swiglu, mlp + "/swiglu" + pass, rows(fc2_.in), {u_}, {g_});
+    b_.emit<OpKind::swiglu>(mlp + "/swiglu" + pass, {.rows = R_, .cols = fc2_.in}, {u_}, {g_});
   else
-    b_.emit(OpKind::activation, mlp + "/gelu" + pass, activation_rows(), {u_}, {g_});
+    b_.emit<OpKind::activation>(mlp + "/gelu" + pass, activation_rows(), {u_}, {g_});
   if (!result) return {};
   View y = b_.scratch(path() + ".mlp.y", e_.act, R_ * shape_.width);
   layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, R_, layers_.once(fc2_.bias));
@@ -101,17 +101,11 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
 void Block::rotary(OpKind kind, const std::string& path, const View& qkv) {
   const int64_t turned = (width_ + qkv_width_) / 2;
   const View span = qkv.slice(0, qkv.count - (qkv_width_ - turned));
-  b_.emit(kind, path, {.m = R_, .n = turned}, {span}, {span});
+  b_.emit(kind, path, RowsAttrs{.rows = R_, .cols = turned}, {span}, {span});
 }
 
-Attrs Block::rows(int64_t cols) const {
-  return {.m = R_, .n = cols, .accumulate = e_.accumulates(), .eps = static_cast<float>(shape_.eps)};
-}
-
-Attrs Block::activation_rows() const {
-  Attrs a = rows(fc1_.out);
-  a.activation = shape_.activation;
-  return a;
+ActivationAttrs Block::activation_rows() const {
+  return {.rows = R_, .cols = fc1_.out, .accumulate = e_.accumulates(), .function = shape_.activation};
 }
 
 // ---- backward ----
@@ -126,10 +120,10 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   layers_.linear_backward_input(mlp + "/fc2", fc2_, dy, dg, R_);
   layers_.linear_backward_weight(mlp + "/fc2", fc2_, g_, e_.split ? dy_part : dy, R_);
   if (shape_.swiglu)
-    b_.emit(OpKind::swiglu_backward, mlp + "/swiglu/backward", rows(fc2_.in), {u_, dg}, {du});
+    b_.emit<OpKind::swiglu_backward>(mlp + "/swiglu/backward", {.rows = R_, .cols = fc2_.in}, {u_, dg}, {du});
   else
-    b_.emit(OpKind::activation_backward, mlp + "/gelu/backward", activation_rows(), {u_, du},
-            {du, b_.grad(fc1_.bias)});
+    b_.emit<OpKind::activation_backward>(mlp + "/gelu/backward", activation_rows(), {u_, du},
+                                         {du, b_.grad(fc1_.bias)});
   View dh = b_.scratch(path() + ".norm2.dh", e_.act, R_ * shape_.width);
   layers_.linear_backward_input(mlp + "/fc1", fc1_, du, dh, R_);
   // The weight gradient runs under the reduction of the input gradient.
@@ -149,7 +143,9 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   attention_core_.backward(path(), core_, d_o, dqkv);
   if (shape_.rotary) rotary(OpKind::rotary_backward, attn + "/rotary/backward", dqkv);
   if (qkv_.bias)
-    b_.emit(OpKind::column_sum, attn + "/qkv/backward_bias", rows(qkv_width_), {dqkv}, {b_.grad(qkv_.bias)});
+    b_.emit<OpKind::column_sum>(attn + "/qkv/backward_bias",
+                                {.rows = R_, .cols = qkv_width_, .accumulate = e_.accumulates()}, {dqkv},
+                                {b_.grad(qkv_.bias)});
   dh = b_.scratch(path() + ".norm1.dh", e_.act, R_ * shape_.width);
   layers_.linear_backward_input(attn + "/qkv", qkv_, dqkv, dh, R_);
   const View h1 = e_.split ? norm1_.h : layers_.gathered(attn + "/qkv/backward_weight", norm1_.h);

@@ -32,8 +32,7 @@ class Block : public NetPart {
   View last_gradient(bool weight) const override { return weight ? qkv_.weight : norm1_.gamma; }
 
  private:
-  Attrs rows(int64_t cols) const;
-  Attrs activation_rows() const;
+  ActivationAttrs activation_rows() const;
   void rotary(OpKind kind, const std::string& path, const View& qkv);
   View attention(const std::string& pass, bool keep);
   View mlp(const std::string& pass, bool keep, bool result);

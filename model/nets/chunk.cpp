@@ -85,10 +85,7 @@ void ChunkEmitter::send_prediction(const Stage& stage) {
 void ChunkEmitter::keep_replayed() {
   const View& from = roll_->predicted();
   const InPart here(b_, feedback_[0].from);
-  const bool same = b_.plan.buffers[from.buffer].dtype == DType::f32;
-  Attrs a{.m = 1, .n = from.count};
-  if (same) a.extent[0] = a.extent[1] = a.extent[2] = 1;
-  b_.emit(same ? OpKind::copy : OpKind::cast, "replay/keep", a, {from}, {b_.plan.replayed});
+  b_.convert("replay/keep", from, b_.plan.replayed);
 }
 
 void ChunkEmitter::send_replayed_to_first(const Stages& stages) {
@@ -131,7 +128,7 @@ void ChunkEmitter::fetch(const Stage& stage) {
   }
   if (reader < 0) return;
   const InPart here(b_, reader);
-  b_.emit(OpKind::fetch, "data/fetch", net_.fetch(), {}, std::move(writes));
+  b_.emit<OpKind::fetch>("data/fetch", net_.fetch(), {}, std::move(writes));
 }
 
 // The best buffer for a complete stream: the input buffer of the part that reads it, or the send buffer. A
@@ -224,8 +221,9 @@ void ChunkEmitter::arrive(const Stage& stage, int stream, bool accumulate) {
   e_.in_f32(net_.parts()[s.from]->in_f32());
   if (flow.bias) {
     const int64_t D = flow.bias.count;
-    b_.emit(OpKind::column_sum, flow.linear + "/backward_bias",
-            {.m = dx.count / D, .n = D, .accumulate = accumulate}, {dx}, {b_.grad(flow.bias)});
+    b_.emit<OpKind::column_sum>(flow.linear + "/backward_bias",
+                                {.rows = dx.count / D, .cols = D, .accumulate = accumulate}, {dx},
+                                {b_.grad(flow.bias)});
   }
   gradients_[stream].dy = e_.for_linear(flow.linear + "/backward_cast", "stream.dy", dx);
 }

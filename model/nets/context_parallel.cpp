@@ -30,9 +30,9 @@ void AttentionCore::forward(const std::string& block, Core& c, bool keep, const 
   if (kind_ != Kind::unfused) c.lse = b_.saved_or_scratch(block + ".lse", DType::f32, rows, keep);
   switch (kind_) {
     case Kind::alone:
-      b_.emit_with_workspace(OpKind::attention, block + "/attn/core" + pass,
-                             attention(at_.tokens, qkv_, qkv_),
-                             {part(c.qkv, 0), part(c.qkv, 1), part(c.qkv, 2)}, {c.o, c.lse});
+      b_.emit_with_workspace<OpKind::attention>(
+          block + "/attn/core" + pass, attention(at_.tokens, qkv_, qkv_),
+          {part(c.qkv, 0), part(c.qkv, 1), part(c.qkv, 2)}, {c.o, c.lse});
       return;
     case Kind::unfused:
       return unfused_forward(block, c, keep, pass);
@@ -48,10 +48,10 @@ void AttentionCore::forward(const std::string& block, Core& c, bool keep, const 
 void AttentionCore::backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv) {
   switch (kind_) {
     case Kind::alone:
-      b_.emit_with_workspace(OpKind::attention_backward, block + "/attn/core/backward",
-                             attention(at_.tokens, qkv_, qkv_),
-                             {part(c.qkv, 0), part(c.qkv, 1), part(c.qkv, 2), c.o, c.lse, d_o},
-                             {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)});
+      b_.emit_with_workspace<OpKind::attention_backward>(
+          block + "/attn/core/backward", attention(at_.tokens, qkv_, qkv_),
+          {part(c.qkv, 0), part(c.qkv, 1), part(c.qkv, 2), c.o, c.lse, d_o},
+          {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)});
       return;
     case Kind::unfused:
       return unfused_backward(block, c, d_o, dqkv);
@@ -66,7 +66,7 @@ void AttentionCore::backward(const std::string& block, const Core& c, const View
 
 // ---- pieces ----
 
-Attrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
+AttentionAttrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
   return {.tf32 = tf32_,
           .batch = at_.batch,
           .heads = heads_,
@@ -81,8 +81,8 @@ Attrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
           .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim()))};
 }
 
-Attrs AttentionCore::attention_of_all() const {  // ulysses
-  Attrs a = attention(n_.tokens, qkv_ / at_.cp, qkv_ / at_.cp);
+AttentionAttrs AttentionCore::attention_of_all() const {  // ulysses
+  AttentionAttrs a = attention(n_.tokens, qkv_ / at_.cp, qkv_ / at_.cp);
   a.heads = heads_ / at_.cp;
   a.kv_heads = kv_heads_ / at_.cp;
   a.tq = n_.tokens;
@@ -98,9 +98,9 @@ View AttentionCore::part(const View& qkv, int which, int64_t cut) const {
 }
 
 void AttentionCore::copy(const std::string& path, const Strided& s, const View& x, const View& y) {
-  Attrs a{.n = s.n};
+  CopyAttrs a{.run = s.n};
   for (int d = 0; d < 3; ++d) a.extent[d] = s.extent[d], a.from[d] = s.from[d], a.to[d] = s.to[d];
-  b_.emit(OpKind::copy, path, a, {x}, {y});
+  b_.emit<OpKind::copy>(path, a, {x}, {y});
 }
 
 // Copies the first n columns of this rank's rows
@@ -144,19 +144,19 @@ View AttentionCore::own_kv(const std::string& path, const std::string& name, con
 void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core";
   const int64_t matrices = at_.batch * heads_, all = matrices * n_.tokens * n_.tokens, d = n_.head_dim();
-  const Attrs rows{.m = matrices * n_.tokens, .n = n_.tokens, .causal = n_.causal};
+  const SoftmaxAttrs rows{.rows = matrices * n_.tokens, .cols = n_.tokens, .causal = n_.causal};
   const View scores = b_.scratch(block + ".scores", act_, all);
-  b_.emit(OpKind::gemm, path + "/scores" + pass,
-          {.m = n_.tokens, .n = n_.tokens, .k = d, .trans_b = true, .batch = matrices},
-          {part(c.qkv, 0), part(c.qkv, 1), View{}}, {scores});
+  b_.emit<OpKind::gemm>(path + "/scores" + pass,
+                        {.m = n_.tokens, .n = n_.tokens, .k = d, .trans_b = true, .batch = matrices},
+                        {part(c.qkv, 0), part(c.qkv, 1), View{}}, {scores});
   c.weights = b_.saved_or_scratch(block + ".weights", act_, all, keep);
   if (n_.dropout > 0) {
     c.mask = b_.saved_or_scratch(block + ".weights.mask", DType::f32, (all + 3) / 4, keep);
     c.dropped = b_.saved_or_scratch(block + ".weights.dropped", act_, all, keep);
   }
-  b_.emit(OpKind::softmax, path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
-  b_.emit(OpKind::gemm, path + "/values" + pass, {.m = n_.tokens, .n = d, .k = n_.tokens, .batch = matrices},
-          {c.dropped ? c.dropped : c.weights, part(c.qkv, 2), View{}}, {c.o});
+  b_.emit<OpKind::softmax>(path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
+  b_.emit<OpKind::gemm>(path + "/values" + pass, {.m = n_.tokens, .n = d, .k = n_.tokens, .batch = matrices},
+                        {c.dropped ? c.dropped : c.weights, part(c.qkv, 2), View{}}, {c.o});
 }
 
 void AttentionCore::unfused_backward(const std::string& block, const Core& c, const View& d_o,
@@ -166,12 +166,13 @@ void AttentionCore::unfused_backward(const std::string& block, const Core& c, co
   const View dw = b_.scratch(block + ".dweights", act_, matrices * N * N);
   const auto product = [&](const std::string& name, int64_t n, int64_t k, const View& a, const View& b,
                            const View& out) {
-    b_.emit(OpKind::gemm, path + name, {.m = N, .n = n, .k = k, .batch = matrices}, {a, b, View{}}, {out});
+    b_.emit<OpKind::gemm>(path + name, {.m = N, .n = n, .k = k, .batch = matrices}, {a, b, View{}}, {out});
   };
   product("/values/backward_input", N, d, d_o, part(c.qkv, 2), dw);
   product("/values/backward_weight", d, N, c.dropped ? c.dropped : c.weights, d_o, part(dqkv, 2));
-  b_.emit(OpKind::softmax_backward, path + "/softmax/backward",
-          {.m = matrices * N, .n = N, .causal = n_.causal}, {c.weights, c.mask, dw}, {dw});
+  b_.emit<OpKind::softmax_backward>(path + "/softmax/backward",
+                                    {.rows = matrices * N, .cols = N, .causal = n_.causal},
+                                    {c.weights, c.mask, dw}, {dw});
   product("/scores/backward_q", d, N, dw, part(c.qkv, 1), part(dqkv, 0));
   product("/scores/backward_k", d, N, dw, part(c.qkv, 0), part(dqkv, 1));
 }
@@ -184,13 +185,13 @@ void AttentionCore::allgather_forward(const std::string& block, Core& c, bool ke
   const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
   c.kv = b_.saved_or_scratch(block + ".kv", act_, all, keep);
   const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
-  Attrs a{.group = at_.cp_group};
+  TransferAttrs a{.group = at_.cp_group};
   a.receive = elements(cols);
-  b_.emit(OpKind::all_gather, path + "_all_gather", a, {own}, {arrived}, Lane::cp);
+  b_.emit<OpKind::all_gather>(path + "_all_gather", a, {own}, {arrived}, Lane::cp);
   if (at_.batch > 1) regroup(path + "_regroup", arrived, c.kv, cols, true);
-  b_.emit_with_workspace(OpKind::attention, path, attention(n_.tokens, qkv_, cols),
-                         {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_)},
-                         {c.o, c.lse});
+  b_.emit_with_workspace<OpKind::attention>(
+      path, attention(n_.tokens, qkv_, cols),
+      {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_)}, {c.o, c.lse});
 }
 
 void AttentionCore::allgather_backward(const std::string& block, const Core& c, const View& d_o,
@@ -198,8 +199,8 @@ void AttentionCore::allgather_backward(const std::string& block, const Core& c, 
   const std::string path = block + "/attn/core/backward";
   const int64_t cols = 2 * kv_, all = c.kv.count;
   const View dkv = b_.scratch(block + ".dkv", act_, all);
-  b_.emit_with_workspace(
-      OpKind::attention_backward, path, attention(n_.tokens, qkv_, cols),
+  b_.emit_with_workspace<OpKind::attention_backward>(
+      path, attention(n_.tokens, qkv_, cols),
       {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_), c.o, c.lse, d_o},
       {part(dqkv, 0), dkv.slice(0, all - kv_), dkv.slice(kv_, all - kv_)});
   View leaving = dkv;
@@ -208,9 +209,9 @@ void AttentionCore::allgather_backward(const std::string& block, const Core& c, 
     regroup(path + "_regroup", leaving, dkv, cols, false);
   }
   const View own = b_.scratch(block + ".dkv.own", act_, R_ * cols);
-  Attrs a{.group = at_.cp_group};
+  TransferAttrs a{.group = at_.cp_group};
   a.send = elements(cols);
-  b_.emit(OpKind::reduce_scatter, path + "_reduce_scatter", a, {leaving}, {own}, Lane::cp);
+  b_.emit<OpKind::reduce_scatter>(path + "_reduce_scatter", a, {leaving}, {own}, Lane::cp);
   columns(path + "_unpack", cols, own, cols, dqkv.slice(width_, dqkv.count - width_), qkv_);
 }
 
@@ -225,10 +226,10 @@ View AttentionCore::tokens_of_all(const std::string& path, const std::string& na
   copy(path + "_pack", {{at_.cp, R_, operands}, {part, operands * kv_, kv_}, {R_ * cols, cols, part}, part},
        x, leaving);
   const View arrived = at_.batch > 1 ? b_.scratch(name + ".arrived", act_, into.count) : into;
-  Attrs a{.group = at_.cp_group};
+  TransferAttrs a{.group = at_.cp_group};
   a.send.assign(at_.cp, R_ * cols);
   a.receive = elements(cols);
-  b_.emit(OpKind::all_to_all, path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
+  b_.emit<OpKind::all_to_all>(path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
   if (at_.batch > 1) regroup(path + "_regroup", arrived, into, cols, true);
   return into;
 }
@@ -243,10 +244,10 @@ void AttentionCore::heads_of_all(const std::string& path, const std::string& nam
     regroup(path + "_regroup", leaving, all, cols, false);
   }
   const View arrived = b_.scratch(name + ".arrived", act_, into.count);
-  Attrs a{.group = at_.cp_group};
+  TransferAttrs a{.group = at_.cp_group};
   a.send = elements(cols);
   a.receive.assign(at_.cp, R_ * cols);
-  b_.emit(OpKind::all_to_all, path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
+  b_.emit<OpKind::all_to_all>(path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
   copy(path + "_unpack", {{at_.cp, R_, operands}, {R_ * cols, cols, part}, {part, operands * kv_, kv_}, part},
        arrived, into);
 }
@@ -257,9 +258,9 @@ void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep
   c.all_qkv = b_.saved_or_scratch(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
   c.all_o = b_.saved_or_scratch(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
   tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, queries + 2, c.all_qkv);
-  b_.emit_with_workspace(OpKind::attention, path, attention_of_all(),
-                         {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp)},
-                         {c.all_o, c.lse});
+  b_.emit_with_workspace<OpKind::attention>(
+      path, attention_of_all(),
+      {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp)}, {c.all_o, c.lse});
   heads_of_all(path + "_o", block + ".o", c.all_o, queries, c.o);
 }
 
@@ -270,10 +271,11 @@ void AttentionCore::ulysses_backward(const std::string& block, const Core& c, co
   const View all_do = tokens_of_all(path + "_o", block + ".do", d_o, queries,
                                     b_.scratch(block + ".do.all", act_, c.all_o.count));
   const View all_dqkv = b_.scratch(block + ".dqkv.all", act_, c.all_qkv.count);
-  b_.emit_with_workspace(OpKind::attention_backward, path, attention_of_all(),
-                         {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp),
-                          c.all_o, c.lse, all_do},
-                         {part(all_dqkv, 0, at_.cp), part(all_dqkv, 1, at_.cp), part(all_dqkv, 2, at_.cp)});
+  b_.emit_with_workspace<OpKind::attention_backward>(
+      path, attention_of_all(),
+      {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp), c.all_o, c.lse,
+       all_do},
+      {part(all_dqkv, 0, at_.cp), part(all_dqkv, 1, at_.cp), part(all_dqkv, 2, at_.cp)});
   heads_of_all(path + "_qkv", block + ".dqkv", all_dqkv, queries + 2, dqkv);
 }
 

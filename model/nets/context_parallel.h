@@ -51,8 +51,8 @@ class AttentionCore {
   void ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
   void ulysses_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
 
-  Attrs attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const;
-  Attrs attention_of_all() const;
+  AttentionAttrs attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const;
+  AttentionAttrs attention_of_all() const;
   View part(const View& qkv, int which, int64_t cut = 1) const;
   void copy(const std::string& path, const Strided& s, const View& x, const View& y);
   void columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y, int64_t ld_y);

@@ -2,16 +2,16 @@
 // step. Forward leaves the gradient of the logits, in its own buffer or over the logits, and adds to the
 // metrics: the loss and, if the net has that metric, the share of rows whose largest logit is the label's.
 //
-//   cross_entropy_forward(e, at, {.m = rows, .n = classes}, logits, labels, dlogits);
+//   cross_entropy_forward(e, at, {.rows = rows, .cols = classes}, logits, labels, dlogits);
 #pragma once
 #include "model/nets/layers.h"
 
 namespace isobar {
 
-/// `a`: m rows of n columns, the first of class column0. Under tensor parallelism a rank holds some columns;
+/// `a`: rows of columns, the first of class column0. Under tensor parallelism a rank holds some columns;
 /// only each row's largest logit, sum of exponentials and label's logit are exchanged. `labels` [m] f32 or
 /// i32.
-void cross_entropy_forward(Emission& e, const Sharding& at, Attrs a, const View& logits, const View& labels,
-                           const View& dlogits);
+void cross_entropy_forward(Emission& e, const Sharding& at, CrossEntropyAttrs a, const View& logits,
+                           const View& labels, const View& dlogits);
 
 }  // namespace isobar

@@ -50,16 +50,16 @@ void FeatureEmbed::act_backward(const View& dx) {
 }
 
 View FeatureEmbed::copied(const std::string& pass, const View& one, const View& all) const {
-  b_.emit(OpKind::copy, path_ + "/samples" + pass,
-          {.m = 1, .n = one.count, .extent = {batch_, 1, 1}, .from = {0, 0, 0}, .to = {one.count, 0, 0}},
-          {one}, {all});
+  b_.emit<OpKind::copy>(
+      path_ + "/samples" + pass,
+      {.run = one.count, .extent = {batch_, 1, 1}, .from = {0, 0, 0}, .to = {one.count, 0, 0}}, {one}, {all});
   return all;
 }
 
 View FeatureEmbed::summed(const View& dy) const {
   const View sum = b_.scratch(path_ + ".dsamples", DType::f32, rows_ * D_);
-  b_.emit(OpKind::period_sum, path_ + "/samples/backward", {.m = batch_ * rows_, .n = D_, .period = rows_},
-          {dy}, {sum});
+  b_.emit<OpKind::period_sum>(path_ + "/samples/backward",
+                              {.rows = batch_ * rows_, .cols = D_, .period = rows_}, {dy}, {sum});
   return sum;
 }
 

@@ -64,8 +64,8 @@ int64_t GraphMlp::held(size_t i) const {
   return cut_axis(i) == 0 ? shape_.hidden / tp_ : shape_.hidden;
 }
 
-Attrs GraphMlp::rows_of(int64_t rows, size_t i) const {
-  return {.m = rows, .n = held(i), .accumulate = e_.accumulates(), .activation = Activation::silu};
+ActivationAttrs GraphMlp::rows_of(int64_t rows, size_t i) const {
+  return {.rows = rows, .cols = held(i), .accumulate = e_.accumulates(), .function = Activation::silu};
 }
 
 // ---- forward ----
@@ -78,7 +78,7 @@ View GraphMlp::first(const std::string& pass, const std::vector<View>& x, int64_
   for (size_t i = 0; i < x.size(); ++i)
     layers_.linear_forward(path_ + "/" + operands_[i].name + pass, weights_[i], x[i], sum, rows,
                            i == 0 ? biases_[0] : View{}, i > 0);
-  if (!direct) b_.emit(OpKind::cast, path_ + "/sum" + pass, {.m = 1, .n = sum.count}, {sum}, {u_[0]});
+  if (!direct) b_.emit<OpKind::cast>(path_ + "/sum" + pass, {.count = sum.count}, {sum}, {u_[0]});
   return u_[0];
 }
 
@@ -92,7 +92,7 @@ View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
   for (size_t i = 0; i < linears_.size(); ++i) {
     const bool last = i + 1 == linears_.size();
     g_[i] = b_.saved_or_scratch(path_ + ".g" + std::to_string(i), e_.act, rows * held(i), keep_g);
-    b_.emit(OpKind::activation, layer(i) + "/silu" + pass, rows_of(rows, i), {u_[i]}, {g_[i]});
+    b_.emit<OpKind::activation>(layer(i) + "/silu" + pass, rows_of(rows, i), {u_[i]}, {g_[i]});
     View& to = last ? x_ : u_[i + 1];
     to = b_.saved_or_scratch(path_ + (last ? ".x" : ".u" + std::to_string(i + 1)), e_.act,
                              rows * (last ? shape_.out : held(i + 1)), keep);
@@ -108,32 +108,37 @@ void GraphMlp::norm(const std::string& pass, int64_t rows, const View& residual,
                     bool keep) {
   mean_ = b_.saved_or_scratch(path_ + ".mean", DType::f32, rows, keep);
   rstd_ = b_.saved_or_scratch(path_ + ".rstd", DType::f32, rows, keep);
-  b_.emit(OpKind::norm_residual, path_ + "/norm" + pass,
-          {.m = rows, .n = shape_.out, .eps = static_cast<float>(shape_.eps)}, {x_, residual, gamma_, beta_},
-          {h, y, mean_, rstd_});
+  b_.emit<OpKind::norm_residual>(path_ + "/norm" + pass,
+                                 {.rows = rows, .cols = shape_.out, .eps = static_cast<float>(shape_.eps)},
+                                 {x_, residual, gamma_, beta_}, {h, y, mean_, rstd_});
 }
 
 // ---- backward ----
 
 View GraphMlp::backward(const View& dh, int64_t rows, const std::string& piece, const View& first) {
   View dy = dh;
-  const Attrs of_result{
-      .m = rows, .n = shape_.out, .accumulate = e_.accumulates(), .eps = static_cast<float>(shape_.eps)};
   const View bias = b_.grad(biases_.back());
   if (shape_.norm) {
     dy = e_.operand(path_ + ".dx", e_.act, rows * shape_.out);
-    b_.emit(OpKind::norm_residual_backward, path_ + "/norm" + piece + "/backward", of_result,
-            {x_, mean_, rstd_, gamma_, dh}, {dy, b_.grad(gamma_), b_.grad(beta_), bias});
+    b_.emit<OpKind::norm_residual_backward>(path_ + "/norm" + piece + "/backward",
+                                            {.rows = rows,
+                                             .cols = shape_.out,
+                                             .accumulate = e_.accumulates(),
+                                             .eps = static_cast<float>(shape_.eps)},
+                                            {x_, mean_, rstd_, gamma_, dh},
+                                            {dy, b_.grad(gamma_), b_.grad(beta_), bias});
   } else {
-    b_.emit(OpKind::column_sum, layer(linears_.size()) + piece + "/backward_bias", of_result, {dy}, {bias});
+    b_.emit<OpKind::column_sum>(layer(linears_.size()) + piece + "/backward_bias",
+                                {.rows = rows, .cols = shape_.out, .accumulate = e_.accumulates()}, {dy},
+                                {bias});
   }
   const bool again = e_.spec.policy.recompute == Recompute::selective;
   for (size_t i = linears_.size(); i-- > 0;) {
     const std::string n = std::to_string(i);
     if (again) {
       g_[i] = b_.scratch(path_ + ".g" + n, e_.act, rows * held(i));
-      b_.emit(OpKind::activation, layer(i) + "/silu" + piece + "/recompute", rows_of(rows, i), {u_[i]},
-              {g_[i]});
+      b_.emit<OpKind::activation>(layer(i) + "/silu" + piece + "/recompute", rows_of(rows, i), {u_[i]},
+                                  {g_[i]});
     }
     const View dg = b_.scratch(path_ + ".dg" + n, e_.act, rows * held(i));
     layers_.linear_backward_input(layer(i + 1) + piece, linears_[i], dy, dg, rows);
@@ -141,8 +146,8 @@ View GraphMlp::backward(const View& dh, int64_t rows, const std::string& piece, 
     if (cut_axis(i + 1) == 0) layers_.result(layer(i + 1) + piece + "/backward_input", dg);
     layers_.linear_backward_weight(layer(i + 1) + piece, linears_[i], g_[i], dy, rows);
     const View du = i == 0 && first ? first : e_.split ? e_.operand(path_ + ".du" + n, e_.act, dg.count) : dg;
-    b_.emit(OpKind::activation_backward, layer(i) + "/silu" + piece + "/backward", rows_of(rows, i),
-            {u_[i], dg}, {du, b_.grad(biases_[i])});
+    b_.emit<OpKind::activation_backward>(layer(i) + "/silu" + piece + "/backward", rows_of(rows, i),
+                                         {u_[i], dg}, {du, b_.grad(biases_[i])});
     dy = du;
   }
   return dy;
@@ -160,7 +165,8 @@ void GraphMlp::backward_operand(size_t operand, const View& x, const View& du, c
   if (sums) layers_.result(path + "/backward_input", part);
   backward_weight(operand, x, du, rows);
   if (apart)
-    b_.emit(OpKind::residual_add, path + "/backward_input/add", {.m = 1, .n = part.count}, {dx, part}, {dx});
+    b_.emit<OpKind::residual_add>(path + "/backward_input/add", {.rows = 1, .cols = part.count}, {dx, part},
+                                  {dx});
 }
 
 void GraphMlp::backward_weight(size_t operand, const View& x, const View& du, int64_t rows) const {
@@ -170,8 +176,7 @@ void GraphMlp::backward_weight(size_t operand, const View& x, const View& du, in
 void GraphMlp::zero_gradients() const {
   if (e_.accumulates()) return;
   const auto zero = [&](const std::string& what, const View& v) {
-    if (v)
-      b_.emit(OpKind::zero, path_ + "/" + what + "/backward_zero", {.m = 1, .n = v.count}, {}, {b_.grad(v)});
+    if (v) b_.emit<OpKind::zero>(path_ + "/" + what + "/backward_zero", {.count = v.count}, {}, {b_.grad(v)});
   };
   zero("norm.weight", gamma_);
   zero("norm.bias", beta_);
@@ -185,7 +190,7 @@ void GraphMlp::zero_gradients() const {
 View as_act(Emission& e, const std::string& path, const std::string& name, const View& x, bool keep) {
   if (e.act == DType::f32) return x;
   const View y = e.b.saved_or_scratch(name, e.act, x.count, keep);
-  e.b.emit(OpKind::cast, path, {.m = 1, .n = x.count}, {x}, {y});
+  e.b.emit<OpKind::cast>(path, {.count = x.count}, {x}, {y});
   return y;
 }
 

@@ -74,7 +74,7 @@ class GraphMlp {
   /// Axis of linear i's weight [out, in] that tensor parallelism cuts (-1: none)
   int cut_axis(size_t i) const;
   int64_t held(size_t i) const;  // this rank's width between linears i and i + 1
-  Attrs rows_of(int64_t rows, size_t i) const;
+  ActivationAttrs rows_of(int64_t rows, size_t i) const;
   std::string layer(size_t i) const { return path_ + "/linear" + std::to_string(i); }
 
   Emission& e_;

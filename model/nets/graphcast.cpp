@@ -72,9 +72,10 @@ class GlobeEmbed : public NetPart {
     const View x = b_.scratch("embed/grid.fields", DType::f32, at_.batch * all);
     const auto put = [&](const char* what, const View& from, int64_t stride, int64_t first) {
       const int64_t n = stride ? stride : places_.count;
-      b_.emit(OpKind::copy, std::string("embed/grid/") + what,
-              {.m = 1, .n = n, .extent = {at_.batch, 1, 1}, .from = {stride, 0, 0}, .to = {all, 0, 0}},
-              {from}, {x.slice(first, x.count - first)});
+      b_.emit<OpKind::copy>(
+          std::string("embed/grid/") + what,
+          {.run = n, .extent = {at_.batch, 1, 1}, .from = {stride, 0, 0}, .to = {all, 0, 0}}, {from},
+          {x.slice(first, x.count - first)});
     };
     put("fields", input_, fields, 0);
     put("places", places_, 0, fields);
@@ -221,7 +222,7 @@ class Graphcast : public Net {
     for (BatchTensor& t : batch_) t.kept = t.kept && order.empty();  // the reordered targets are kept instead
     metrics_ = image_metrics(image_predicted(n, 1));
   }
-  Attrs fetch() const override { return image_attrs(read_, at_); }
+  ImageAttrs fetch() const override { return image_attrs(read_, at_); }
   void fetched(size_t tensor, const View& v) override {
     const BatchRole role = batch_[tensor].role;
     role == BatchRole::input  ? embed_->set_input(v)

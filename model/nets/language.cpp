@@ -23,12 +23,13 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
   const int64_t R = at_.full_rows, D = next_.width;
   const View x = how.output_place(0);
   const View whole = at_.sequence ? b_.scratch("embed.x", e_.act, R * D) : x;
-  b_.emit(OpKind::embedding, "embed/forward", {.m = R, .n = D, .token0 = at_.token0, .tokens = at_.tokens},
-          {tokens_, b_.weight(table_), positions_ ? b_.weight(positions_) : View{}}, {whole});
+  b_.emit<OpKind::embedding>(
+      "embed/forward", {.rows = R, .cols = D, .token0 = at_.token0, .tokens = at_.tokens},
+      {tokens_, b_.weight(table_), positions_ ? b_.weight(positions_) : View{}}, {whole});
   if (at_.sequence) {
-    Attrs a{.group = at_.tp_group};
+    TransferAttrs a{.group = at_.tp_group};
     a.send = at_.row_elements(D);
-    b_.emit(OpKind::reduce_scatter, "embed/forward/reduce_scatter", a, {whole}, {x}, Lane::tp);
+    b_.emit<OpKind::reduce_scatter>("embed/forward/reduce_scatter", a, {whole}, {x}, Lane::tp);
   } else {
     layers_.result("embed/forward", x);
   }
@@ -38,9 +39,9 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
 
 void TokenEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
   const View all = layers_.gathered("embed/backward", out[0].dx);
-  b_.emit(
-      OpKind::embedding_backward, "embed/backward",
-      {.m = at_.full_rows, .n = next_.width, .accumulate = true, .token0 = at_.token0, .tokens = at_.tokens},
+  b_.emit<OpKind::embedding_backward>(
+      "embed/backward",
+      {.rows = at_.full_rows, .cols = next_.width, .token0 = at_.token0, .tokens = at_.tokens},
       {tokens_, all}, {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
 }
 
@@ -84,8 +85,8 @@ std::vector<Flow> TokenHead::forward(const std::vector<Flow>& in, const Forward&
   logits_ = b_.saved("logits", e_.act, R * v_.held);
   layers_.linear_forward("head/forward", linear_, layers_.gathered("head/forward", norm_.h), logits_, R,
                          View{});
-  cross_entropy_forward(e_, at_, {.m = R, .n = v_.held, .column0 = at_.at.tp * v_.held}, logits_, labels_,
-                        logits_);
+  cross_entropy_forward(e_, at_, {.rows = R, .cols = v_.held, .column0 = at_.at.tp * v_.held}, logits_,
+                        labels_, logits_);
   return {};
 }
 

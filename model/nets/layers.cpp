@@ -40,25 +40,22 @@ View Emission::for_linear(const std::string& path, const std::string& name, cons
   const DType stream = b.plan.buffers[dx.buffer].dtype;
   if (!copies_gradient(stream)) return dx;
   const View dy = operand(name, act, dx.count);
-  const bool same = act == stream;
-  Attrs a{.m = 1, .n = dx.count};
-  if (same) a.extent[0] = a.extent[1] = a.extent[2] = 1;
-  b.emit(same ? OpKind::copy : OpKind::cast, path, a, {dx}, {dy});
+  b.convert(path, dx, dy);
   return dy;
 }
 
 void Emission::weight_gradient(const Postponed& p) {
   const InPart here(b, p.part);
   const Linear& l = *p.linear;
-  b.emit(OpKind::gemm, p.path + "/backward_weight",
-         {.m = l.out,
-          .n = l.in,
-          .k = p.rows,
-          .trans_a = true,
-          .accumulate = accumulate_,
-          .tf32 = tf32_,
-          .fp8 = l.fp8},
-         {p.dy, p.x, View{}}, {b.grad(l.weight)})
+  b.emit<OpKind::gemm>(p.path + "/backward_weight",
+                       {.m = l.out,
+                        .n = l.in,
+                        .k = p.rows,
+                        .trans_a = true,
+                        .accumulate = accumulate_,
+                        .tf32 = tf32_,
+                        .fp8 = l.fp8},
+                       {p.dy, p.x, View{}}, {b.grad(l.weight)})
       .weight_gradient = true;
 }
 
@@ -88,31 +85,32 @@ void Emission::weight_gradients(bool accumulate, const std::function<void(size_t
 
 void Layers::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
                             int64_t rows, const View& bias, bool add) const {
-  b_.emit(
-      OpKind::gemm, path,
+  b_.emit<OpKind::gemm>(
+      path,
       {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
       {x, e_.weight(l.weight), bias}, {y});
   if (!l.adapter) return;
   const auto& [a, b, scale] = *l.adapter;
   const View t = b_.scratch(path + ".lora.t", e_.act, rows * a.out);
-  b_.emit(OpKind::gemm, path + "/lora_A",
-          {.m = rows, .n = a.out, .k = a.in, .trans_b = true, .tf32 = e_.tf32_, .scale = scale},
-          {x, e_.weight(a.weight), View{}}, {t});
-  b_.emit(OpKind::gemm, path + "/lora_B",
-          {.m = rows, .n = b.out, .k = b.in, .trans_b = true, .accumulate = true, .tf32 = e_.tf32_},
-          {t, e_.weight(b.weight), View{}}, {y});
+  b_.emit<OpKind::gemm>(path + "/lora_A",
+                        {.m = rows, .n = a.out, .k = a.in, .trans_b = true, .tf32 = e_.tf32_, .scale = scale},
+                        {x, e_.weight(a.weight), View{}}, {t});
+  b_.emit<OpKind::gemm>(
+      path + "/lora_B",
+      {.m = rows, .n = b.out, .k = b.in, .trans_b = true, .accumulate = true, .tf32 = e_.tf32_},
+      {t, e_.weight(b.weight), View{}}, {y});
 }
 
 void Layers::linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
                                    int64_t rows, bool add) const {
-  b_.emit(OpKind::gemm, path + "/backward_input",
-          {.m = rows, .n = l.in, .k = l.out, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
-          {dy, e_.weight(l.weight), View{}}, {dx});
+  b_.emit<OpKind::gemm>(path + "/backward_input",
+                        {.m = rows, .n = l.in, .k = l.out, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
+                        {dy, e_.weight(l.weight), View{}}, {dx});
   if (!l.adapter) return;
   const Linear& a = l.adapter->a;
-  b_.emit(OpKind::gemm, path + "/lora_A/backward_input",
-          {.m = rows, .n = a.in, .k = a.out, .accumulate = true, .tf32 = e_.tf32_},
-          {adapter_gradient(path, l, dy), e_.weight(a.weight), View{}}, {dx});
+  b_.emit<OpKind::gemm>(path + "/lora_A/backward_input",
+                        {.m = rows, .n = a.in, .k = a.out, .accumulate = true, .tf32 = e_.tf32_},
+                        {adapter_gradient(path, l, dy), e_.weight(a.weight), View{}}, {dx});
 }
 
 // s dy B: the gradient of x A^T
@@ -121,9 +119,9 @@ View Layers::adapter_gradient(const std::string& path, const Linear& l, const Vi
   View& dt = e_.adapter_gradients_[l.adapter.get()];
   const int64_t rows = dy.count / l.out;
   dt = e_.operand(path + ".lora.dt", e_.act, rows * a.out);
-  b_.emit(OpKind::gemm, path + "/lora_B/backward_input",
-          {.m = rows, .n = b.in, .k = b.out, .tf32 = e_.tf32_, .scale = scale},
-          {dy, e_.weight(b.weight), View{}}, {dt});
+  b_.emit<OpKind::gemm>(path + "/lora_B/backward_input",
+                        {.m = rows, .n = b.in, .k = b.out, .tf32 = e_.tf32_, .scale = scale},
+                        {dy, e_.weight(b.weight), View{}}, {dt});
   return dt;
 }
 
@@ -139,9 +137,9 @@ void Layers::adapter_backward_weight(const std::string& path, const Linear& l, c
   e_.adapter_gradients_.erase(l.adapter.get());  // the linear's next use has other rows
   const int64_t own = x.count / l.in;
   const View t = e_.operand(path + ".lora.t", e_.act, own * a.out);
-  b_.emit(OpKind::gemm, path + "/lora_A/recompute",
-          {.m = own, .n = a.out, .k = a.in, .trans_b = true, .tf32 = e_.tf32_, .scale = scale},
-          {x, e_.weight(a.weight), View{}}, {t});
+  b_.emit<OpKind::gemm>(path + "/lora_A/recompute",
+                        {.m = own, .n = a.out, .k = a.in, .trans_b = true, .tf32 = e_.tf32_, .scale = scale},
+                        {x, e_.weight(a.weight), View{}}, {t});
   put_off_or_emit(path + "/lora_B", b, t, dy, rows);
   put_off_or_emit(path + "/lora_A", a, x, dt, rows);
 }
@@ -163,7 +161,7 @@ void Layers::put_off_or_emit(const std::string& path, const Linear& l, const Vie
 
 void Layers::zero_gradients(const std::string& path, const Linear& l) const {
   const auto zero = [&](const std::string& what, const View& weight) {
-    b_.emit(OpKind::zero, path + what + "/backward_zero", {.m = 1, .n = weight.count}, {}, {b_.grad(weight)});
+    b_.emit<OpKind::zero>(path + what + "/backward_zero", {.count = weight.count}, {}, {b_.grad(weight)});
   };
   zero("", l.weight);
   if (!l.adapter) return;
@@ -180,15 +178,15 @@ void Layers::norm_forward(const std::string& path, const std::string& pass, Norm
   const View sum = in.y ? n.x : View{};
   if (!n.beta) {
     n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows, keep);
-    b_.emit(OpKind::rms_norm, path + pass, {.m = rows, .n = D, .eps = n.eps}, {in.x, in.y, n.gamma},
-            {sum, n.h, n.rstd});
+    b_.emit<OpKind::rms_norm>(path + pass, {.rows = rows, .cols = D, .eps = n.eps}, {in.x, in.y, n.gamma},
+                              {sum, n.h, n.rstd});
     return;
   }
   n.mean = b_.saved_or_scratch(path + ".mean", DType::f32, rows, keep);
   n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows, keep);
-  b_.emit(OpKind::residual_norm, path + pass,
-          {.m = rows, .n = D, .eps = n.eps, .period = in.period, .row0 = at_.row0},
-          {in.x, in.y, n.gamma, n.beta}, {sum, n.h, n.mean, n.rstd});
+  b_.emit<OpKind::residual_norm>(
+      path + pass, {.rows = rows, .cols = D, .eps = n.eps, .period = in.period, .row0 = at_.row0},
+      {in.x, in.y, n.gamma, n.beta}, {sum, n.h, n.mean, n.rstd});
 }
 
 View Layers::norm_backward(const std::string& path, const Norm& n, const View& dh, const View& dx, bool first,
@@ -196,39 +194,41 @@ View Layers::norm_backward(const std::string& path, const Norm& n, const View& d
   const int64_t rows = at_.rows, D = n.gamma.count;
   const bool copies = in.y && e_.copies_gradient(b_.plan.buffers[dx.buffer].dtype);
   const View dy = copies ? e_.operand(path + ".dy", e_.act, rows * D) : View{};
-  const Attrs a{.m = rows, .n = D, .accumulate = e_.accumulates(), .eps = n.eps, .first = first};
+  const NormAttrs a{.rows = rows, .cols = D, .accumulate = e_.accumulates(), .eps = n.eps, .first = first};
   if (!n.beta)
-    b_.emit(OpKind::rms_norm_backward, path + "/backward", a, {n.x, n.rstd, n.gamma, dh},
-            {dx, dy, b_.grad(n.gamma)});
+    b_.emit<OpKind::rms_norm_backward>(path + "/backward", a, {n.x, n.rstd, n.gamma, dh},
+                                       {dx, dy, b_.grad(n.gamma)});
   else
-    b_.emit(OpKind::residual_norm_backward, path + "/backward", a, {n.x, n.mean, n.rstd, n.gamma, dh},
-            {dx, dy, b_.grad(n.gamma), b_.grad(n.beta), in.bias ? b_.grad(in.bias) : View{}});
+    b_.emit<OpKind::residual_norm_backward>(
+        path + "/backward", a, {n.x, n.mean, n.rstd, n.gamma, dh},
+        {dx, dy, b_.grad(n.gamma), b_.grad(n.beta), in.bias ? b_.grad(in.bias) : View{}});
   return copies ? dy : in.y ? dx : View{};
 }
 
 // ---- dropout ----
 
 // Seeded by a row's index in the whole step, so that every layout draws the same numbers.
-Attrs Layers::dropout_attrs(const View& y, int64_t stream) const {
-  return {.m = at_.rows,
-          .n = y.count / at_.rows,
+DropoutAttrs Layers::dropout_attrs(const View& y, int64_t stream) const {
+  return {.rows = at_.rows,
+          .cols = y.count / at_.rows,
           .period = e_.spec.layout.dp * at_.full_rows,
           .row0 = at_.at.dp * at_.full_rows + at_.row0,
           .rate = static_cast<float>(e_.dropout),
-          .stream = stream};
+          .stream = stream,
+          .seed = e_.spec.train.seed};
 }
 
 View Layers::dropout(const std::string& path, const View& y, bool keep, int64_t stream) const {
   if (e_.dropout == 0) return {};
   const View mask = keep ? b_.saved(path + ".mask", DType::f32, (y.count + 3) / 4) : View{};
-  b_.emit(OpKind::dropout, path, dropout_attrs(y, stream), {y, b_.plan.scalars}, {y, mask});
+  b_.emit<OpKind::dropout>(path, dropout_attrs(y, stream), {y, b_.plan.scalars}, {y, mask});
   return mask;
 }
 
 void Layers::dropout_backward(const std::string& path, const View& dy, const View& mask,
                               int64_t stream) const {
   if (e_.dropout > 0)
-    b_.emit(OpKind::dropout_backward, path, dropout_attrs(dy, stream), {dy, mask, b_.plan.scalars}, {dy});
+    b_.emit<OpKind::dropout_backward>(path, dropout_attrs(dy, stream), {dy, mask, b_.plan.scalars}, {dy});
 }
 
 // ---- tensor parallelism: communication ----
@@ -237,15 +237,15 @@ void Layers::dropout_backward(const std::string& path, const View& dy, const Vie
 View Layers::result(const std::string& path, const View& partial) const {
   if (at_.tp == 1) return partial;
   if (!at_.sequence) {
-    b_.emit(OpKind::all_reduce, path + "/all_reduce", {.group = at_.tp_group}, {partial}, {partial},
-            Lane::tp);
+    b_.emit<OpKind::all_reduce>(path + "/all_reduce", {.group = at_.tp_group}, {partial}, {partial},
+                                Lane::tp);
     return partial;
   }
   const int64_t D = partial.count / at_.full_rows;
   const View own = b_.scratch(path + ".part", e_.act, at_.rows * D);
-  Attrs a{.group = at_.tp_group};
+  TransferAttrs a{.group = at_.tp_group};
   a.send = at_.row_elements(D);
-  b_.emit(OpKind::reduce_scatter, path + "/reduce_scatter", a, {partial}, {own}, Lane::tp);
+  b_.emit<OpKind::reduce_scatter>(path + "/reduce_scatter", a, {partial}, {own}, Lane::tp);
   return own;
 }
 
@@ -253,9 +253,9 @@ View Layers::gathered(const std::string& path, const View& part) const {
   if (!at_.sequence) return part;
   const int64_t D = part.count / at_.rows;
   const View all = b_.scratch(path + ".all", b_.plan.buffers[part.buffer].dtype, at_.full_rows * D);
-  Attrs a{.group = at_.tp_group};
+  TransferAttrs a{.group = at_.tp_group};
   a.receive = at_.row_elements(D);
-  b_.emit(OpKind::all_gather, path + "/all_gather", a, {part}, {all}, Lane::tp);
+  b_.emit<OpKind::all_gather>(path + "/all_gather", a, {part}, {all}, Lane::tp);
   return all;
 }
 

@@ -157,7 +157,7 @@ class Layers {
   View once(const View& bias) const { return at_.at.tp == 0 ? bias : View{}; }
 
  private:
-  Attrs dropout_attrs(const View& y, int64_t stream) const;
+  DropoutAttrs dropout_attrs(const View& y, int64_t stream) const;
   void put_off_or_emit(const std::string& path, const Linear& l, const View& x, const View& dy,
                        int64_t rows) const;
   void adapter_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,

@@ -20,8 +20,8 @@ EdgeUpdate::EdgeUpdate(Emission& e, const Sharding& at, const std::string& path,
       cp_group_(at.cp_group),
       mlp_(e, at, path, name, {{"edge", latent}, {"sender", latent}, {"receiver", latent}}, shape) {}
 
-Attrs EdgeUpdate::edge_rows(int64_t n) const {
-  return {.m = batch_ * at_.edges, .n = n, .batch = batch_};
+IndexAttrs EdgeUpdate::edge_rows(int64_t n) const {
+  return {.rows = batch_ * at_.edges, .cols = n, .batch = batch_};
 }
 
 View EdgeUpdate::forward(const std::string& pass, const View& edges, const View& senders,
@@ -37,8 +37,8 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
   mlp_.product(pass, kReceiver, receivers, of_receiver_, batch_ * at_.receivers);
   if (whole) {
     finish_sender_table(pass, table);
-    b_.emit(OpKind::gather, path_ + "/gather" + pass, edge_rows(H),
-            {u, table_, at_.sender(), of_receiver_, at_.receiver()}, {u});
+    b_.emit<OpKind::gather>(path_ + "/gather" + pass, edge_rows(H),
+                            {u, table_, at_.sender(), of_receiver_, at_.receiver()}, {u});
     mlp_.rest(pass, rows, keep);
   }
   const View messages = b_.scratch(path_ + ".messages", e_.act, rows * D_);
@@ -51,8 +51,8 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
               false);
   }
   const View sums = b_.saved_or_scratch(path_ + ".sums", e_.act, batch_ * at_.receivers * D_, keep);
-  b_.emit(OpKind::segment_sum, path_ + "/segment_sum" + pass, edge_rows(D_),
-          {messages, at_.receiver_offsets(), View{}}, {sums});
+  b_.emit<OpKind::segment_sum>(path_ + "/segment_sum" + pass, edge_rows(D_),
+                               {messages, at_.receiver_offsets(), View{}}, {sums});
   return sums;
 }
 
@@ -62,8 +62,8 @@ void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, c
   View du;
   if (chunks().empty()) {
     const View dh = b_.scratch(path_ + ".dmessages", e_.act, rows * D_);
-    b_.emit(OpKind::gather, path_ + "/segment_sum/backward", edge_rows(D_),
-            {add_edges ? edges : View{}, dsum, at_.receiver()}, {dh});
+    b_.emit<OpKind::gather>(path_ + "/segment_sum/backward", edge_rows(D_),
+                            {add_edges ? edges : View{}, dsum, at_.receiver()}, {dh});
     du = mlp_.backward(dh, rows);
   } else {
     du = chunks_backward(dsum, edges, add_edges);
@@ -72,8 +72,8 @@ void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, c
   // the products of the edges' own operand.
   const Sums of_senders = begin_sender_sums(du);
   const View of_receiver = e_.operand(path_ + ".dreceiver", e_.act, batch_ * at_.receivers * H);
-  b_.emit(OpKind::segment_sum, path_ + "/gather/backward_receiver", edge_rows(H),
-          {du, at_.receiver_offsets(), View{}}, {of_receiver});
+  b_.emit<OpKind::segment_sum>(path_ + "/gather/backward_receiver", edge_rows(H),
+                               {du, at_.receiver_offsets(), View{}}, {of_receiver});
   mlp_.backward_operand(kEdge, x_[kEdge], du, edges, rows, add_edges);
   const View of_sender = finish_sender_sums(of_senders);
   mlp_.backward_operand(kSender, x_[kSender], of_sender, senders, batch_ * at_.senders, add_senders);
@@ -101,8 +101,8 @@ void EdgeUpdate::chunk_forward(const Chunk& c, const std::string& pass) {
   const int64_t H = mlp_.hidden(), rows = at_.table(), receivers = at_.receivers;
   const View u = mlp_.first(c.piece + pass, {rows_of(c, x_[kEdge], D_)}, c.count, false);
   const View table = table_.slice(c.sample * rows * H, (c.reads_halo ? rows : at_.senders) * H);
-  b_.emit(
-      OpKind::gather, path_ + "/gather" + c.piece + pass, {.m = c.count, .n = H, .batch = 1},
+  b_.emit<OpKind::gather>(
+      path_ + "/gather" + c.piece + pass, {.rows = c.count, .cols = H, .batch = 1},
       {u, table, at_.sender().slice(c.first, c.count),
        of_receiver_.slice(c.sample * receivers * H, receivers * H), at_.receiver().slice(c.first, c.count)},
       {u});
@@ -117,12 +117,12 @@ View EdgeUpdate::chunks_backward(const View& dsum, const View& edges, bool add_e
     chunk_forward(c, "/recompute");
     mlp_.norm(c.piece + "/recompute", c.count, {}, {}, {}, false);
     const View dh = b_.scratch(path_ + ".dmessages", e_.act, c.count * D_);
-    b_.emit(OpKind::gather, path_ + "/segment_sum" + c.piece + "/backward",
-            {.m = c.count, .n = D_, .batch = 1},
-            {add_edges ? rows_of(c, edges, D_) : View{},
-             dsum.slice(c.sample * at_.receivers * D_, at_.receivers * D_),
-             at_.receiver().slice(c.first, c.count)},
-            {dh});
+    b_.emit<OpKind::gather>(path_ + "/segment_sum" + c.piece + "/backward",
+                            {.rows = c.count, .cols = D_, .batch = 1},
+                            {add_edges ? rows_of(c, edges, D_) : View{},
+                             dsum.slice(c.sample * at_.receivers * D_, at_.receivers * D_),
+                             at_.receiver().slice(c.first, c.count)},
+                            {dh});
     const AddsToGradients further(e_, adds);
     mlp_.backward(dh, c.count, c.piece, rows_of(c, du, H));
     adds = true;
@@ -152,9 +152,10 @@ EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, 
   mlp_.product(pass, kSender, senders, mine, batch_ * own);
   if (whole) return {table, {}};
   each_peer(cut->send, [&](const std::string& peer, int64_t first, int64_t n) {
-    b_.emit(OpKind::gather, path_ + "/halo/pack" + peer + pass, {.m = batch_ * n, .n = H, .batch = batch_},
-            {View{}, mine, at_.sent().slice(first, n), View{}, View{}},
-            {leaving.slice(batch_ * first * H, batch_ * n * H)});
+    b_.emit<OpKind::gather>(path_ + "/halo/pack" + peer + pass,
+                            {.rows = batch_ * n, .cols = H, .batch = batch_},
+                            {View{}, mine, at_.sent().slice(first, n), View{}, View{}},
+                            {leaving.slice(batch_ * first * H, batch_ * n * H)});
   });
   exchange(path_ + "/halo" + pass, leaving, cut->send, apart ? arriving : table.slice(mine.count, halo * H),
            cut->receive);
@@ -182,8 +183,8 @@ EdgeUpdate::Sums EdgeUpdate::begin_sender_sums(const View& du) {
   const View table = all.slice(0, batch_ * (whole ? own : rows + sent) * H);
   const View here = apart ? b_.scratch(path_ + ".dsender.here", e_.act, batch_ * rows * H)
                           : table.slice(0, batch_ * rows * H);
-  b_.emit(OpKind::segment_sum, path_ + "/gather/backward_sender", edge_rows(H),
-          {du, at_.sender_offsets(), at_.by_sender()}, {here});
+  b_.emit<OpKind::segment_sum>(path_ + "/gather/backward_sender", edge_rows(H),
+                               {du, at_.sender_offsets(), at_.by_sender()}, {here});
   if (whole) return {sums, {}, {}};
   if (!apart) {
     exchange(path_ + "/halo/backward", table.slice(own * H, halo * H), cut->receive,
@@ -208,17 +209,18 @@ View EdgeUpdate::finish_sender_sums(const Sums& begun) {
       lay(path_ + "/halo/backward_lay" + peer, {begun.arriving, batch_ * first, n},
           {begun.table, rows + first, all}, n);
     });
-  b_.emit(OpKind::segment_sum, path_ + "/halo/backward_sum", {.m = batch_ * all, .n = H, .batch = batch_},
-          {begun.table, at_.returned_offsets(), at_.returned_rows()}, {begun.sums});
+  b_.emit<OpKind::segment_sum>(path_ + "/halo/backward_sum",
+                               {.rows = batch_ * all, .cols = H, .batch = batch_},
+                               {begun.table, at_.returned_offsets(), at_.returned_rows()}, {begun.sums});
   return begun.sums;
 }
 
 void EdgeUpdate::exchange(const std::string& path, const View& from, const std::vector<int64_t>& send,
                           const View& to, const std::vector<int64_t>& receive) const {
-  Attrs a{.group = cp_group_};
+  TransferAttrs a{.group = cp_group_};
   for (const int64_t rows : send) a.send.push_back(batch_ * rows * mlp_.hidden());
   for (const int64_t rows : receive) a.receive.push_back(batch_ * rows * mlp_.hidden());
-  b_.emit(OpKind::all_to_all, path, a, {from}, {to}, Lane::cp);
+  b_.emit<OpKind::all_to_all>(path, a, {from}, {to}, Lane::cp);
 }
 
 void EdgeUpdate::each_peer(const std::vector<int64_t>& rows, const OfPeer& with) {
@@ -233,13 +235,12 @@ void EdgeUpdate::lay(const std::string& path, const Rows& x, const Rows& y, int6
   const auto view = [&](const Rows& t) {
     return t.table.slice(t.first * H, ((batch_ - 1) * t.of_sample + n) * H);
   };
-  b_.emit(OpKind::copy, path,
-          {.m = 1,
-           .n = n * H,
-           .extent = {batch_, 1, 1},
-           .from = {x.of_sample * H, 0, 0},
-           .to = {y.of_sample * H, 0, 0}},
-          {view(x)}, {view(y)});
+  b_.emit<OpKind::copy>(path,
+                        {.run = n * H,
+                         .extent = {batch_, 1, 1},
+                         .from = {x.of_sample * H, 0, 0},
+                         .to = {y.of_sample * H, 0, 0}},
+                        {view(x)}, {view(y)});
 }
 
 // ---- the step ----

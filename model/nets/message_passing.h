@@ -82,7 +82,7 @@ class EdgeUpdate {
     int64_t first, of_sample;
   };
   void lay(const std::string& path, const Rows& x, const Rows& y, int64_t n) const;
-  Attrs edge_rows(int64_t n) const;
+  IndexAttrs edge_rows(int64_t n) const;
   Emission& e_;
   Builder& b_;
   EdgeConstants& at_;

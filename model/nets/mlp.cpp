@@ -59,7 +59,7 @@ class Layer : public NetPart {
     layers_.linear_forward(path() + "/linear" + how.pass(), linear_, x_, u_, at_.rows, linear_.bias);
     if (!how.result) return {{}};
     const View g = how.recompute ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.output_place(0);
-    b_.emit(OpKind::activation, path() + "/activation" + how.pass(), sizes(), {u_}, {g});
+    b_.emit<OpKind::activation>(path() + "/activation" + how.pass(), sizes(), {u_}, {g});
     layers_.dropout(path() + "/dropout" + how.pass(), g, false, index());
     return {{.x = g}};
   }
@@ -68,8 +68,8 @@ class Layer : public NetPart {
     const View dg = out[0].dx;
     layers_.dropout_backward(path() + "/dropout/backward", dg, {}, index());
     const View du = e_.split ? e_.operand(path() + ".du", e_.act, at_.rows * out_) : dg;
-    b_.emit(OpKind::activation_backward, path() + "/activation/backward", sizes(), {u_, dg},
-            {du, b_.grad(linear_.bias)});
+    b_.emit<OpKind::activation_backward>(path() + "/activation/backward", sizes(), {u_, dg},
+                                         {du, b_.grad(linear_.bias)});
     if (e_.input_gradient && in.empty())
       b_.plan.input_gradient = b_.io("input_gradient", e_.act, at_.rows * in_);
     const View dx = in.empty() ? b_.plan.input_gradient : in[0].dx;
@@ -78,13 +78,13 @@ class Layer : public NetPart {
   }
 
  private:
-  Attrs sizes() const {
-    return {.m = at_.rows, .n = out_, .accumulate = e_.accumulates(), .activation = activation_};
+  ActivationAttrs sizes() const {
+    return {.rows = at_.rows, .cols = out_, .accumulate = e_.accumulates(), .function = activation_};
   }
   View input_as_activations() {
     if (e_.act == DType::f32) return input_;
     const View x = b_.saved(path() + ".x", e_.act, input_.count);
-    b_.emit(OpKind::cast, path() + "/cast", {.m = 1, .n = input_.count}, {input_}, {x});
+    b_.emit<OpKind::cast>(path() + "/cast", {.count = input_.count}, {input_}, {x});
     return x;
   }
 
@@ -130,14 +130,15 @@ class Head : public NetPart {
       return {};
     }
     dlogits_ = b_.saved("dlogits", e_.act, at_.rows * out_);
-    cross_entropy_forward(e_, at_, {.m = at_.rows, .n = out_}, pred_, target_, dlogits_);
+    cross_entropy_forward(e_, at_, {.rows = at_.rows, .cols = out_}, pred_, target_, dlogits_);
     return {};
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
     const View dpred = classes_ ? dlogits_ : loss_.backward(pred_, target_, View{});
-    b_.emit(OpKind::column_sum, "head/linear/backward_bias",
-            {.m = at_.rows, .n = out_, .accumulate = e_.accumulates()}, {dpred}, {b_.grad(linear_.bias)});
+    b_.emit<OpKind::column_sum>("head/linear/backward_bias",
+                                {.rows = at_.rows, .cols = out_, .accumulate = e_.accumulates()}, {dpred},
+                                {b_.grad(linear_.bias)});
     layers_.linear_backward_input("head/linear", linear_, dpred, in[0].dx, at_.rows);
     layers_.linear_backward_weight("head/linear", linear_, x_, dpred, at_.rows);
   }
@@ -192,7 +193,7 @@ class Mlp : public Net {
     batch_.back().sample = 1, batch_.back().count = at.rows;
     metrics_.back() = {"accuracy", 1, 1};
   }
-  Attrs fetch() const override { return image_attrs(input_, at_); }
+  ImageAttrs fetch() const override { return image_attrs(input_, at_); }
   void fetched(size_t tensor, const View& v) override {
     tensor == 0 ? first_->set_input(v) : head_->set_target(v);
   }

@@ -85,7 +85,7 @@ class Net {
   const std::vector<BatchTensor>& batch() const { return batch_; }
   const std::vector<Metric>& metrics() const { return metrics_; }
   /// The fetch op's sizes; fetched() sets where it puts a tensor, by index into batch().
-  virtual Attrs fetch() const = 0;
+  virtual ImageAttrs fetch() const = 0;
   virtual void fetched(size_t tensor, const View& at) = 0;
   /// nullptr: the net does not read its prediction.
   virtual RollOut* roll_out() { return nullptr; }

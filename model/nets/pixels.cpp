@@ -5,11 +5,12 @@
 #include "model/base/loss_sums.h"
 #include "model/base/step_tensor.h"
 #include "model/nets/declare.h"
+#include "model/nets/loss_settings.h"
 
 namespace isobar {
 
-Attrs image_attrs(const ImageShape& image, const Sharding& at) {
-  return {.m = at.rows,
+ImageAttrs image_attrs(const ImageShape& image, const Sharding& at) {
+  return {.rows = at.rows,
           .batch = at.batch,
           .row0 = at.row0,
           .channels = image.channels,
@@ -51,7 +52,7 @@ std::vector<BatchTensor> image_batch(const RunSpec& spec, const ImageShape& read
 
 void emit_next_gradient(Emission& e, const View& next, const View& dpred) {
   if (!e.roll.last && e.roll.all)
-    e.b.emit(OpKind::cast, "head/next", {.m = 1, .n = next.count, .accumulate = true}, {next}, {dpred});
+    e.b.emit<OpKind::cast>("head/next", {.count = next.count, .accumulate = true}, {next}, {dpred});
 }
 
 std::vector<Metric> image_metrics(const ImageShape& image) {
@@ -75,32 +76,33 @@ void PatchEmbed::declare(Declare& d) {
   d.tensor(pos_, false, {{"pos_embed", {tokens, D_}, Init::normal, kSigma}});
 }
 
+RollAttrs PatchEmbed::roll_attrs() const {
+  return {image_attrs(image_, at_), predicted_.channels, e_.spec.data.history};
+}
+
 // The first step reads fetched data; later ones read the previous prediction, after the states of its history
 // that are still needed.
 void PatchEmbed::read() {
   patches_ = b_.saved("patches", e_.act, at_.rows * image_.patch_size());
   if (!before_) {
-    b_.emit(OpKind::patch_gather, "patch_embed/gather", image_attrs(image_, at_), {input_}, {patches_});
+    b_.emit<OpKind::patch_gather>("patch_embed/gather", image_attrs(image_, at_), {input_}, {patches_});
     return;
   }
-  Attrs a = image_attrs(image_, at_);
-  a.n = predicted_.channels, a.history = e_.spec.data.history;
+  const RollAttrs a = roll_attrs();
   const View older = a.history > 1 ? patches_.of_before(e_.roll.slots_back) : View{};
-  b_.emit(OpKind::roll, "patch_embed/roll", a, {before_, older, forcing_}, {patches_});
+  b_.emit<OpKind::roll>("patch_embed/roll", a, {before_, older, forcing_}, {patches_});
 }
 
 // In the layout of a prediction, in f32, so that fetched data is not rounded.
 View PatchEmbed::newest_state() {
   if (before_) return before_;
-  Attrs a = image_attrs(image_, at_);
   View whole = patches_;
   if (e_.act != DType::f32) {
     whole = b_.scratch("patches.f32", DType::f32, patches_.count);
-    b_.emit(OpKind::patch_gather, "patch_embed/state/gather", a, {input_}, {whole});
+    b_.emit<OpKind::patch_gather>("patch_embed/state/gather", image_attrs(image_, at_), {input_}, {whole});
   }
-  a.n = predicted_.channels, a.history = e_.spec.data.history;
   const View state = b_.scratch("state", DType::f32, at_.rows * predicted_.patch_size());
-  b_.emit(OpKind::unroll, "patch_embed/state", a, {whole}, {state, View{}});
+  b_.emit<OpKind::unroll>("patch_embed/state", roll_attrs(), {whole}, {state, View{}});
   return state;
 }
 
@@ -125,28 +127,26 @@ void PatchEmbed::gradient_for_previous_step(const Gradient& out, const View& dst
   const View dpatches =
       carried ? b_.saved("dpatches", DType::f32, count) : b_.scratch("dpatches", e_.act, count);
   layers_.linear_backward_input("patch_embed", patch_, out.dy, dpatches, at_.rows, carried && !e_.roll.last);
-  Attrs a = image_attrs(image_, at_);
-  a.n = predicted_.channels, a.history = history;
   const bool before_carries = carried && !e_.roll.second;
-  b_.emit(OpKind::unroll, "patch_embed/unroll", a, {dpatches},
-          {before_gradient_, before_carries ? dpatches.of_before(e_.roll.slots_back) : View{}});
+  b_.emit<OpKind::unroll>(
+      "patch_embed/unroll", roll_attrs(), {dpatches},
+      {before_gradient_, before_carries ? dpatches.of_before(e_.roll.slots_back) : View{}});
   if (dstate)
-    b_.emit(OpKind::cast, "patch_embed/state/backward", {.m = 1, .n = dstate.count, .accumulate = true},
-            {dstate}, {before_gradient_});
+    b_.emit<OpKind::cast>("patch_embed/state/backward", {.count = dstate.count, .accumulate = true}, {dstate},
+                          {before_gradient_});
 }
 
 void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
   if (e_.roll.gradient_before()) gradient_for_previous_step(out[0], gives_state_ ? out[1].dx : View{});
   const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
   const bool partial = at_.cp > 1 && !e_.accumulates();  // other tokens' rows get nothing here
-  if (partial)
-    b_.emit(OpKind::zero, "pos_embed/backward_zero", {.m = 1, .n = pos_.count}, {}, {b_.grad(pos_)});
-  const Attrs pos{.m = at_.rows,
-                  .n = D_,
-                  .accumulate = e_.accumulates() || partial,
-                  .period = at_.tokens,
-                  .row0 = at_.row0};
-  b_.emit(OpKind::period_sum, "pos_embed/backward", pos, {out[0].dx}, {b_.grad(mine)});
+  if (partial) b_.emit<OpKind::zero>("pos_embed/backward_zero", {.count = pos_.count}, {}, {b_.grad(pos_)});
+  const PeriodSumAttrs pos{.rows = at_.rows,
+                           .cols = D_,
+                           .accumulate = e_.accumulates() || partial,
+                           .period = at_.tokens,
+                           .row0 = at_.row0};
+  b_.emit<OpKind::period_sum>("pos_embed/backward", pos, {out[0].dx}, {b_.grad(mine)});
   if (e_.input_gradient) {
     const View dpatches = b_.plan.input_gradient =
         b_.io("input_gradient", e_.act, at_.rows * image_.patch_size());
@@ -157,27 +157,34 @@ void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient
 
 // ---- loss ----
 
+LossAttrs PixelLoss::attrs() {
+  if (!settings_) settings_ = loss_settings(e_.spec.train);
+  LossAttrs a = *settings_;
+  a.image = image_attrs(image_, at_);
+  return a;
+}
+
 void PixelLoss::forward(const View& pred, const View& target, const View& mask) {
   sums_ =
       b_.saved("loss.sums", DType::f32, at_.batch * loss_sums_size(image_.channels, static_cast<bool>(mask)));
-  Attrs a = image_attrs(image_, at_);
+  LossAttrs a = attrs();
   std::vector<View> reads{pred, target};
   if (mask) reads.push_back(mask);
-  b_.emit(OpKind::loss_sums, "loss/sums", a, std::move(reads), {sums_});
+  b_.emit<OpKind::loss_sums>("loss/sums", a, std::move(reads), {sums_});
   if (at_.sample_group >= 0)
-    b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
-            Lane::cp);
-  a.scale = 1.0f / static_cast<float>(e_.spec.micro_batches() * e_.spec.layout.dp * e_.roll.counted);
-  b_.emit(OpKind::loss, "loss/forward", a, {sums_, b_.plan.scalars}, {b_.plan.metrics});
+    b_.emit<OpKind::all_reduce>("loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
+                                Lane::cp);
+  a.weight = 1.0f / static_cast<float>(e_.spec.micro_batches() * e_.spec.layout.dp * e_.roll.counted);
+  b_.emit<OpKind::loss>("loss/forward", a, {sums_, b_.plan.scalars}, {b_.plan.metrics});
 }
 
 View PixelLoss::backward(const View& pred, const View& target, const View& mask) {
   const View dpred = e_.operand("dpred", b_.plan.buffers[pred.buffer].dtype, at_.rows * image_.patch_size());
-  Attrs a = image_attrs(image_, at_);
-  a.scale = 1.0f / static_cast<float>(e_.spec.train.global_batch * e_.roll.counted);
+  LossAttrs a = attrs();
+  a.weight = 1.0f / static_cast<float>(e_.spec.train.global_batch * e_.roll.counted);
   std::vector<View> reads{pred, target, sums_, e_.act == DType::f16 ? b_.plan.scalars : View{}};
   if (mask) reads.push_back(mask);
-  b_.emit(OpKind::loss_backward, "loss/backward", a, std::move(reads), {dpred});
+  b_.emit<OpKind::loss_backward>("loss/backward", a, std::move(reads), {dpred});
   return dpred;
 }
 
@@ -210,7 +217,8 @@ std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&
   predicted_ = pred_;
   if (adds_) {
     predicted_ = b_.saved("predicted", DType::f32, pred_.count);
-    b_.emit(OpKind::residual_add, "head/add", {.m = 1, .n = pred_.count}, {in[1].x, pred_}, {predicted_});
+    b_.emit<OpKind::residual_add>("head/add", {.rows = 1, .cols = pred_.count}, {in[1].x, pred_},
+                                  {predicted_});
   }
   if (e_.roll.counts()) loss_.forward(predicted_, target_, mask_);
   return {};
@@ -223,18 +231,12 @@ View PixelHead::receive_buffer(size_t port) {
 
 void PixelHead::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
   View dpred = loss_.backward(predicted_, target_, mask_);
-  const auto copy = [&](const char* path, const View& from, const View& to, bool add) {
-    Attrs a{.m = 1, .n = from.count, .accumulate = add};
-    const bool same = b_.plan.buffers[from.buffer].dtype == b_.plan.buffers[to.buffer].dtype;
-    if (same && !add) a.extent[0] = a.extent[1] = a.extent[2] = 1;
-    b_.emit(same && !add ? OpKind::copy : OpKind::cast, path, a, {from}, {to});
-  };
   emit_next_gradient(e_, next_gradient_, dpred);
   if (adds_) {
-    copy("head/state/backward", dpred, in[1].dx, false);
+    b_.convert("head/state/backward", dpred, in[1].dx);
     if (e_.act != DType::f32) {
       const View rounded = e_.operand("dincrement", e_.act, dpred.count);
-      copy("head/add/backward", dpred, rounded, false);
+      b_.convert("head/add/backward", dpred, rounded);
       dpred = rounded;
     }
   }

@@ -5,6 +5,7 @@
 //   head    x [rows, D] -> norm -> prediction [rows, C' p p] -> loss and RMSE of each channel
 #pragma once
 #include <map>
+#include <optional>
 
 #include "model/base/net_spec.h"
 #include "model/nets/block_shape.h"
@@ -22,7 +23,7 @@ struct ImageShape {  // an image that is read or predicted, and its patch size
 ImageShape image_read(const Images& net, int64_t patch);
 ImageShape image_predicted(const Images& net, int64_t patch);
 /// Attributes of ops on images: the rows and their patches.
-Attrs image_attrs(const ImageShape& image, const Sharding& at);
+ImageAttrs image_attrs(const ImageShape& image, const Sharding& at);
 
 class PatchEmbed : public NetPart {
  public:
@@ -59,6 +60,7 @@ class PatchEmbed : public NetPart {
 
   void read();
   View newest_state();
+  RollAttrs roll_attrs() const;
   void gradient_for_previous_step(const Gradient& out, const View& dstate);
   ImageShape predicted_{};
   bool gives_state_ = false;
@@ -78,7 +80,9 @@ class PixelLoss {
   Emission& e_;
   Builder& b_;
   const Sharding& at_;
+  LossAttrs attrs();
   const ImageShape image_;
+  std::optional<LossAttrs> settings_;  // without the image
   View sums_;
 };
 
@@ -124,7 +128,7 @@ class PixelEnds : public RollOut {
   /// The additional stream of a net that predicts increments; {}: it predicts states.
   std::vector<Stream> state() const;
   std::vector<BatchTensor> batch() const;
-  Attrs fetch() const { return image_attrs(read_, at_); }
+  ImageAttrs fetch() const { return image_attrs(read_, at_); }
   void fetched(const BatchTensor& t, const View& v);
 
   std::vector<Stream> feedback() const override;

@@ -60,8 +60,10 @@ double checked_bytes(const Plan& plan) {
     const Routine& r = plan.routines[i.routine];
     for (int32_t o = r.first; o < r.first + r.count; ++o)
       if (is_collective(plan.ops[o].kind))
-        calls += kCall + 2 * sizeof(int64_t) *
-                             real(static_cast<int64_t>(plan.groups[plan.ops[o].a.group].ranks.size()));
+        calls +=
+            kCall +
+            2 * sizeof(int64_t) *
+                real(static_cast<int64_t>(plan.groups[plan.ops[o].as<TransferAttrs>().group].ranks.size()));
   }
   return plan_bytes(plan) + step_bytes(plan) + calls;
 }
@@ -120,12 +122,21 @@ double plan_bytes(const RunSpec& s) {
          kTensorsOfBlock * kTensor * real(s.net.blocks()) + invocation_bytes(s) + groups;
 }
 
+namespace {
+
+size_t stated_sizes(const Op& op) {
+  const auto* transfer = std::get_if<TransferAttrs>(&op.attrs);
+  return transfer ? transfer->send.size() + transfer->receive.size() : 0;
+}
+
+}  // namespace
+
 double plan_bytes(const Plan& plan) {
   double bytes = sizeof(Plan) + kTensor * real(static_cast<int64_t>(plan.tensors.size()));
   for (const Op& op : plan.ops)
     bytes += sizeof(Op) + real(static_cast<int64_t>(op.path.size())) +
              real(static_cast<int64_t>(sizeof(View) * (op.reads.size() + op.writes.size()) +
-                                       sizeof(int64_t) * (op.a.send.size() + op.a.receive.size())));
+                                       sizeof(int64_t) * stated_sizes(op)));
   for (const Buffer& b : plan.buffers) bytes += sizeof(Buffer) + real(static_cast<int64_t>(b.name.size()));
   for (const Group& g : plan.groups) bytes += real(static_cast<int64_t>(sizeof(int) * g.ranks.size()));
   return bytes + real(static_cast<int64_t>(sizeof(Invocation) * plan.train.size()));

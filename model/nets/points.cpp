@@ -58,29 +58,29 @@ std::vector<double> loss_latitudes(const RunSpec& spec, std::vector<double> of_r
 }
 
 void OwnPoints::read(const ImageShape& image, const View& fields, DType act, const View& x) {
-  Attrs points = image_attrs(image, at_);
+  ImageAttrs points = image_attrs(image, at_);
   if (!apart()) {
-    b_.emit(OpKind::patch_gather, path_ + "/points", points, {fields}, {x});
+    b_.emit<OpKind::patch_gather>(path_ + "/points", points, {fields}, {x});
     return;
   }
   // All of the image, of which this rank takes its points
   const int64_t count = image.height * image.width;
-  points.m = at_.batch * count, points.token0 = 0, points.tokens = count;
-  const View all = b_.scratch(path_ + ".points", act, points.m * image.channels);
-  b_.emit(OpKind::patch_gather, path_ + "/points", points, {fields}, {all});
+  points.rows = at_.batch * count, points.token0 = 0, points.tokens = count;
+  const View all = b_.scratch(path_ + ".points", act, points.rows * image.channels);
+  b_.emit<OpKind::patch_gather>(path_ + "/points", points, {fields}, {all});
   if (!own_)
     own_ =
         indices(b_, path_ + ".own", {order_.begin() + at_.token0, order_.begin() + at_.token0 + at_.tokens});
-  b_.emit(OpKind::gather, path_ + "/own", {.m = at_.rows, .n = image.channels, .batch = at_.batch},
-          {View{}, all, own_, View{}, View{}}, {x});
+  b_.emit<OpKind::gather>(path_ + "/own", {.rows = at_.rows, .cols = image.channels, .batch = at_.batch},
+                          {View{}, all, own_, View{}, View{}}, {x});
 }
 
 View OwnPoints::in_order(const std::string& what, const std::string& name, int64_t images, const View& of) {
   const auto points = static_cast<int64_t>(order_.size());
   const View lies = b_.saved(name, DType::f32, images * points);
   if (!all_) all_ = indices(b_, path_ + ".points", order_);
-  b_.emit(OpKind::gather, what + "/points", {.m = images * points, .n = 1, .batch = images},
-          {View{}, of, all_, View{}, View{}}, {lies});
+  b_.emit<OpKind::gather>(what + "/points", {.rows = images * points, .cols = 1, .batch = images},
+                          {View{}, of, all_, View{}, View{}}, {lies});
   return lies;
 }
 

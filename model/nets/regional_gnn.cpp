@@ -21,13 +21,12 @@ MlpShape shape_of(const RegionalGnnSpec& n) {
 void emit_crop(Builder& b, const std::string& path, int64_t images, const Images& from, const GridBox& box,
                const View& x, const View& y) {
   const int64_t first = box.row * from.img_width + box.column;
-  b.emit(OpKind::copy, path,
-         {.m = 1,
-          .n = box.columns,
-          .extent = {images, box.rows, 1},
-          .from = {from.pixels(), from.img_width, 0},
-          .to = {box.points(), box.columns, 0}},
-         {x.slice(first, x.count - first)}, {y});
+  b.emit<OpKind::copy>(path,
+                       {.run = box.columns,
+                        .extent = {images, box.rows, 1},
+                        .from = {from.pixels(), from.img_width, 0},
+                        .to = {box.points(), box.columns, 0}},
+                       {x.slice(first, x.count - first)}, {y});
 }
 
 class GraphEmbed : public NetPart {
@@ -224,7 +223,7 @@ class RegionalGnn : public Net {
     for (BatchTensor& t : batch_) t.kept = false;  // the cropped target is kept instead
     metrics_ = image_metrics(head_->predicted());
   }
-  Attrs fetch() const override { return image_attrs(read_, at_); }
+  ImageAttrs fetch() const override { return image_attrs(read_, at_); }
   void fetched(size_t tensor, const View& v) override {
     const BatchRole role = batch_[tensor].role;
     role == BatchRole::input  ? embed_->set_input(v)

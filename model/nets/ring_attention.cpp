@@ -18,10 +18,8 @@ int64_t AttentionCore::ring_rank(int64_t step) const {
 }
 
 void AttentionCore::pass_on(const std::string& path, const View& x, const View& y) {
-  Attrs a{.group = at_.cp_group};
-  a.send = {x.count};
-  a.receive = {y.count};
-  b_.emit(OpKind::exchange, path, a, {x}, {y}, Lane::cp);
+  b_.emit<OpKind::exchange>(path, {.group = at_.cp_group, .send = {x.count}, .receive = {y.count}}, {x}, {y},
+                            Lane::cp);
 }
 
 void AttentionCore::ring_forward(const std::string& block, Core& c, const std::string& pass) {
@@ -36,15 +34,14 @@ void AttentionCore::ring_forward(const std::string& block, Core& c, const std::s
     }
     const View o = b_.scratch(numbered(block + ".o", step), act_, R_ * width_);
     const View lse = b_.scratch(numbered(block + ".lse", step), DType::f32, c.lse.count);
-    Attrs a = attention(at_.token_parts[ring_rank(step)], qkv_, cols);
-    b_.emit_with_workspace(OpKind::attention, numbered(path, step), a,
-                           {part(c.qkv, 0), kv.slice(0, kv.count - kv_), kv.slice(kv_, kv.count - kv_)},
-                           {o, lse});
-    a.first = step == 0;
-    b_.emit(OpKind::attention_merge, numbered(path + "_merge", step), a, {o, lse}, {sum, c.lse});
+    const AttentionAttrs a = attention(at_.token_parts[ring_rank(step)], qkv_, cols);
+    b_.emit_with_workspace<OpKind::attention>(
+        numbered(path, step), a, {part(c.qkv, 0), kv.slice(0, kv.count - kv_), kv.slice(kv_, kv.count - kv_)},
+        {o, lse});
+    b_.emit<OpKind::attention_merge>(numbered(path + "_merge", step), {.of = a, .first = step == 0}, {o, lse},
+                                     {sum, c.lse});
   }
-  if (sum.buffer != c.o.buffer)
-    b_.emit(OpKind::cast, path + "_cast", {.m = 1, .n = R_ * width_}, {sum}, {c.o});
+  if (sum.buffer != c.o.buffer) b_.emit<OpKind::cast>(path + "_cast", {.count = R_ * width_}, {sum}, {c.o});
 }
 
 void AttentionCore::ring_backward(const std::string& block, const Core& c, const View& d_o,
@@ -58,9 +55,9 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
   const View dq_sum = b_.scratch(block + ".dq.sum", DType::f32, R_ * width_);
   const auto add = [&](const std::string& name, const View& part, const View& sum, bool first) {
     if (first)
-      b_.emit(OpKind::cast, name, {.m = 1, .n = sum.count}, {part}, {sum});
+      b_.emit<OpKind::cast>(name, {.count = sum.count}, {part}, {sum});
     else
-      b_.emit(OpKind::residual_add, name, {.m = 1, .n = sum.count}, {sum, part}, {sum});
+      b_.emit<OpKind::residual_add>(name, {.rows = 1, .cols = sum.count}, {sum, part}, {sum});
   };
   for (int64_t step = 0; step < at_.cp; ++step, kv = next) {
     if (step + 1 < at_.cp) {
@@ -70,10 +67,10 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
     const View dq = b_.scratch(numbered(block + ".dq", step), act_, R_ * width_);
     const View dkv = b_.scratch(numbered(block + ".dkv", step), act_, kv.count);
     const int64_t span = kv.count - kv_;
-    b_.emit_with_workspace(OpKind::attention_backward, numbered(path, step),
-                           attention(at_.token_parts[ring_rank(step)], width_, cols),
-                           {q, kv.slice(0, span), kv.slice(kv_, span), c.o, c.lse, d_o},
-                           {dq, dkv.slice(0, span), dkv.slice(kv_, span)});
+    b_.emit_with_workspace<OpKind::attention_backward>(
+        numbered(path, step), attention(at_.token_parts[ring_rank(step)], width_, cols),
+        {q, kv.slice(0, span), kv.slice(kv_, span), c.o, c.lse, d_o},
+        {dq, dkv.slice(0, span), dkv.slice(kv_, span)});
     add(numbered(path + "_add_q", step), dq, dq_sum, step == 0);
     // The sums for these keys and values arrived from the previous rank under this step's attention. They
     // move on under the next step's, and home after the last.
@@ -88,7 +85,7 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
     View x = sum;
     if (act_ != DType::f32) {
       x = b_.scratch(block + "." + name, act_, sum.count);
-      b_.emit(OpKind::cast, path + "_cast_" + name, {.m = 1, .n = sum.count}, {sum}, {x});
+      b_.emit<OpKind::cast>(path + "_cast_" + name, {.count = sum.count}, {sum}, {x});
     }
     columns(path + "_unpack_" + name, n, x, n, into, qkv_);
   };

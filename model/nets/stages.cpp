@@ -61,25 +61,25 @@ std::string StageLinks::path(const Stage& s, const char* what, int stream) const
 
 void StageLinks::receive_forward(const Stage& s, int stream, const View& x) {
   const int me = stages_.index();
-  b_.emit(OpKind::recv, path(s, "recv_forward", stream), {.group = pair("pp.forward", me - 1, me)}, {}, {x},
-          Lane::recv_forward);
+  b_.emit<OpKind::recv>(path(s, "recv_forward", stream), {.group = pair("pp.forward", me - 1, me)}, {}, {x},
+                        Lane::recv_forward);
 }
 
 void StageLinks::send_forward(const Stage& s, int stream, const View& x, const View& y) {
   const int me = stages_.index();
   const View out = leaving(s, stream);
   if (y)
-    b_.emit(OpKind::residual_add, path(s, "add", stream), {.m = 1, .n = out.count}, {x, y}, {out});
+    b_.emit<OpKind::residual_add>(path(s, "add", stream), {.rows = 1, .cols = out.count}, {x, y}, {out});
   else if (x.buffer != out.buffer)
-    b_.emit(OpKind::copy, path(s, "copy", stream), {.m = 1, .n = out.count, .extent = {1, 1, 1}}, {x}, {out});
-  b_.emit(OpKind::send, path(s, "send_forward", stream), {.group = pair("pp.forward", me, me + 1)}, {out}, {},
-          Lane::send_forward);
+    b_.emit<OpKind::copy>(path(s, "copy", stream), {.run = out.count}, {x}, {out});
+  b_.emit<OpKind::send>(path(s, "send_forward", stream), {.group = pair("pp.forward", me, me + 1)}, {out}, {},
+                        Lane::send_forward);
 }
 
 void StageLinks::receive_backward(const Stage& s, int stream, const View& dx) {
   const int me = stages_.index();
-  b_.emit(OpKind::recv, path(s, "recv_backward", stream), {.group = pair("pp.backward", me + 1, me)}, {},
-          {dx}, Lane::recv_backward);
+  b_.emit<OpKind::recv>(path(s, "recv_backward", stream), {.group = pair("pp.backward", me + 1, me)}, {},
+                        {dx}, Lane::recv_backward);
 }
 
 void StageLinks::last_to_first(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v) {
@@ -87,19 +87,19 @@ void StageLinks::last_to_first(const Stage& s, Pass pass, bool sends, const Stre
   const bool forward = pass == Pass::forward;
   const std::string way = forward ? "forward" : "backward";
   const int other = sends == forward ? me + 1 : me - 1;
-  const Attrs a{.group = sends ? pair("pp." + way, me, other) : pair("pp." + way, other, me)};
+  const TransferAttrs a{.group = sends ? pair("pp." + way, me, other) : pair("pp." + way, other, me)};
   const std::string path =
       "stage" + std::to_string(s.chunk) + (sends ? "/send_" : "/recv_") + way + "/" + stream.name;
   if (sends)
-    b_.emit(OpKind::send, path, a, {v}, {}, forward ? Lane::send_forward : Lane::send_backward);
+    b_.emit<OpKind::send>(path, a, {v}, {}, forward ? Lane::send_forward : Lane::send_backward);
   else
-    b_.emit(OpKind::recv, path, a, {}, {v}, forward ? Lane::recv_forward : Lane::recv_backward);
+    b_.emit<OpKind::recv>(path, a, {}, {v}, forward ? Lane::recv_forward : Lane::recv_backward);
 }
 
 void StageLinks::send_backward(const Stage& s, int stream, const View& dx) {
   const int me = stages_.index();
-  b_.emit(OpKind::send, path(s, "send_backward", stream), {.group = pair("pp.backward", me, me - 1)}, {dx},
-          {}, Lane::send_backward);
+  b_.emit<OpKind::send>(path(s, "send_backward", stream), {.group = pair("pp.backward", me, me - 1)}, {dx},
+                        {}, Lane::send_backward);
 }
 
 }  // namespace isobar

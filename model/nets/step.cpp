@@ -15,6 +15,19 @@
 namespace isobar {
 namespace {
 
+std::variant<AdamAttrs, SgdAttrs> optimizer_of(const TrainSpec& t) {
+  const auto real = [](double x) { return static_cast<float>(x); };
+  if (t.optimizer == OptimizerKind::sgd)
+    return SgdAttrs{
+        .momentum = real(t.momentum), .weight_decay = real(t.weight_decay), .clip = real(t.grad_clip)};
+  return AdamAttrs{.beta1 = real(t.beta1),
+                   .beta2 = real(t.beta2),
+                   .eps = real(t.adam_eps),
+                   .weight_decay = real(t.weight_decay),
+                   .decoupled = t.optimizer == OptimizerKind::adamw,
+                   .clip = real(t.grad_clip)};
+}
+
 ParameterPolicy policy_of(const RunSpec& spec, DType act) {
   const PolicySpec& p = spec.policy;
   const auto bucket = static_cast<int64_t>(p.bucket_mb * 1e6) / size_of(DType::f32);
@@ -22,7 +35,7 @@ ParameterPolicy policy_of(const RunSpec& spec, DType act) {
           .act = act,
           .grads = p.main_grads_dtype == GradientType::bf16 ? DType::bf16 : DType::f32,
           .bucket = std::max<int64_t>(1, bucket),
-          .sgd = spec.train.optimizer == OptimizerKind::sgd,
+          .optimizer = optimizer_of(spec.train),
           .ema = static_cast<float>(spec.train.ema),
           .offload = p.offload_optimizer,
           .offload_params = p.offload_parameters,
@@ -261,7 +274,7 @@ class Step {
 
   int emit_begin() {
     const int r = b_.begin("begin", Pass::begin);
-    b_.emit(OpKind::zero, "metrics/zero", {.m = 1, .n = b_.plan.metrics.count}, {}, {b_.plan.metrics});
+    b_.emit<OpKind::zero>("metrics/zero", {.count = b_.plan.metrics.count}, {}, {b_.plan.metrics});
     b_.end();
     return r;
   }
@@ -276,8 +289,8 @@ class Step {
   // Means over dp; stages without the loss contribute zero and receive it.
   void reduce_metrics() {
     if (at_.metrics_group >= 0)
-      b_.emit(OpKind::all_reduce, "metrics/all_reduce", {.group = at_.metrics_group}, {b_.plan.metrics},
-              {b_.plan.metrics}, Lane::dp);
+      b_.emit<OpKind::all_reduce>("metrics/all_reduce", {.group = at_.metrics_group}, {b_.plan.metrics},
+                                  {b_.plan.metrics}, Lane::dp);
   }
 
   int emit_optimizer(ChunkEmitter& chunks) {
@@ -287,11 +300,13 @@ class Step {
     net_->before_optimizer(params_);
     params_.squared_norm(p.grad_norm2);
     if (at_.norm_group >= 0)
-      b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
-              {p.grad_norm2}, Lane::dp);
+      b_.emit<OpKind::all_reduce>("optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
+                                  {p.grad_norm2}, Lane::dp);
     if (e_.amp == DType::f16)
-      b_.emit(OpKind::loss_scale, "optimizer/loss_scale", {}, {p.grad_norm2, p.scalars},
-              {p.grad_norm2, p.scalars});
+      b_.emit<OpKind::loss_scale>(
+          "optimizer/loss_scale",
+          {.least = static_cast<float>(s_.train.min_loss_scale), .window = s_.train.loss_scale_window},
+          {p.grad_norm2, p.scalars}, {p.grad_norm2, p.scalars});
     params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});
     reduce_metrics();
     b_.end();

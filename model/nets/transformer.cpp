@@ -48,7 +48,7 @@ class Vit : public Transformer {
     batch_ = ends_->batch();
     metrics_ = image_metrics(predicted);
   }
-  Attrs fetch() const override { return ends_->fetch(); }
+  ImageAttrs fetch() const override { return ends_->fetch(); }
   void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
   RollOut* roll_out() override { return &*ends_; }
 
@@ -76,8 +76,8 @@ class LanguageModel : public Transformer {
               {"labels", BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
     metrics_ = {{"loss", 0, 1}};
   }
-  Attrs fetch() const override {
-    return {.m = at_.full_rows, .n = 1, .batch = at_.batch, .token0 = at_.token0, .tokens = at_.tokens};
+  ImageAttrs fetch() const override {
+    return {.rows = at_.full_rows, .batch = at_.batch, .token0 = at_.token0, .tokens = at_.tokens};
   }
   void fetched(size_t tensor, const View& v) override {
     tensor == 0 ? embed_->set_tokens(v) : head_->set_labels(v);
@@ -92,7 +92,7 @@ class LanguageModel : public Transformer {
     const std::vector<int> ranks = group_of(e_.spec.layout, "pp", b.plan.rank);
     const int group = b.group("embedding", {ranks.front(), ranks.back()});
     const View g = params.kept_gradient(table);
-    b.emit(OpKind::all_reduce, "optimizer/embedding/all_reduce", {.group = group}, {g}, {g}, Lane::dp);
+    b.emit<OpKind::all_reduce>("optimizer/embedding/all_reduce", {.group = group}, {g}, {g}, Lane::dp);
   }
 
  private:

@@ -21,7 +21,7 @@ void emit_neighbours(Builder& b, const std::string& path, const Grid& g, const V
   const int64_t rows = g.batch * g.height / 2, columns = g.width / 2, n = 2 * g.D;
   for (int64_t row = 0; row < 2; ++row) {
     const int64_t at_fine = row * g.width * g.D, at_coarse = row * n;
-    Attrs a{.m = 1, .n = n, .extent = {rows, columns, 1}};
+    CopyAttrs a{.run = n, .extent = {rows, columns, 1}};
     const int64_t of_fine[3] = {2 * g.width * g.D, n, 0}, of_coarse[3] = {columns * 2 * n, 2 * n, 0};
     for (int i = 0; i < 3; ++i) {
       a.from[i] = to_coarse ? of_fine[i] : of_coarse[i];
@@ -29,7 +29,7 @@ void emit_neighbours(Builder& b, const std::string& path, const Grid& g, const V
     }
     const View f = fine.slice(at_fine, fine.count - at_fine),
                c = coarse.slice(at_coarse, coarse.count - at_coarse);
-    b.emit(OpKind::copy, path + std::to_string(row), a, {to_coarse ? f : c}, {to_coarse ? c : f});
+    b.emit<OpKind::copy>(path + std::to_string(row), a, {to_coarse ? f : c}, {to_coarse ? c : f});
   }
 }
 
@@ -72,8 +72,7 @@ class Merge : public NetPart {
     const bool direct = e_.act == DType::f32;
     const View y = direct ? x : b_.scratch("merge.y", e_.act, x.count);
     linears_.linear_forward(std::string("merge/reduction") + how.pass(), linear_, side_, y, rows_, View{});
-    if (!direct)
-      b_.emit(OpKind::cast, std::string("merge/cast") + how.pass(), {.m = 1, .n = x.count}, {y}, {x});
+    if (!direct) b_.emit<OpKind::cast>(std::string("merge/cast") + how.pass(), {.count = x.count}, {y}, {x});
     return {{.x = x}, {.x = norm_.x}};
   }
 
@@ -201,7 +200,7 @@ class Unet : public Net {
     batch_ = ends_->batch();
     metrics_ = image_metrics(predicted);
   }
-  Attrs fetch() const override { return ends_->fetch(); }
+  ImageAttrs fetch() const override { return ends_->fetch(); }
   void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
   RollOut* roll_out() override { return &*ends_; }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "model/plan/op_table.h"
+
 namespace isobar {
 namespace {
 // Elements: parameters that start an operand are 64-byte aligned. The gaps stay zero, since no op writes
@@ -36,6 +38,11 @@ void Builder::pad_params(int64_t to, int64_t from) {
   param_end_ = from + (param_end_ - from + to - 1) / to * to;
 }
 
+void Builder::home(Use use, int64_t begin, const View& at) {
+  homes_[static_cast<int>(use)][begin] = at;
+  if (at && known_homes_.insert({at.buffer, at.offset}).second) plan.homes.push_back({at, begin});
+}
+
 View Builder::at(Use use, const View& param) const {
   const auto& homes = homes_[static_cast<int>(use)];
   auto home = homes.upper_bound(param.offset);
@@ -53,8 +60,20 @@ View Builder::weight(const View& param) const {
   return at(copies.empty() ? Use::vector : Use::matrix, param);
 }
 
+namespace {
+
+// One spelling: the path by slashes, then a dot and the tensor
+std::string buffer_name(std::string name) {
+  const size_t last = name.rfind('.');
+  for (size_t i = 0; i < name.size(); ++i)
+    if (name[i] == '.' && i != last) name[i] = '/';
+  return name;
+}
+
+}  // namespace
+
 View Builder::add(const std::string& name, BufferKind kind, DType t, int64_t count) {
-  Buffer b{name, kind, t, count};
+  Buffer b{buffer_name(name), kind, t, count};
   if (kind == BufferKind::scratch || kind == BufferKind::saved) {
     if (routine_ < 0) throw std::logic_error("buffer " + name + " is declared outside of a routine");
     b.routine = routine_;
@@ -99,6 +118,8 @@ void Builder::end() {
 Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,
                   std::vector<View> writes, Lane lane) {
   if (routine_ < 0) throw std::logic_error("op " + path + " is emitted outside of a routine");
+  if (a.index() != info_of(kind).attrs)
+    throw std::logic_error("op " + path + " has attributes of another kind than " + name_of(kind));
   if (!writes.empty() && std::none_of(writes.begin(), writes.end(), [](const View& v) { return bool(v); }))
     return left_out_ = {kind, lane, std::move(a), {}, {}, path};
   for (auto* operands : {&reads, &writes})
@@ -124,6 +145,13 @@ void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a,
   const int64_t bytes = workspace_of(kind, path, a, reads, writes);
   writes.push_back(bytes > 0 ? scratch(path + ".workspace", DType::f32, (bytes + 3) / 4) : View{});
   emit(kind, path, std::move(a), std::move(reads), std::move(writes));
+}
+
+void Builder::convert(const std::string& path, const View& x, const View& y) {
+  if (plan.buffers[x.buffer].dtype == plan.buffers[y.buffer].dtype)
+    emit<OpKind::copy>(path, {.run = x.count}, {x}, {y});
+  else
+    emit<OpKind::cast>(path, {.count = x.count}, {x}, {y});
 }
 
 int Builder::group(const std::string& name, std::vector<int> ranks) {

@@ -4,10 +4,11 @@
 //   View w = b.param({"fc.weight", {n, k}, Init::normal, 0.02f});
 //   b.begin("forward", Pass::forward);
 //   const InPart here(b, 0);                            // ops emitted from here on belong to part 0
-//   b.gemm("fc/forward", {.m = rows, .n = n, .k = k, .trans_b = true}, x, b.weight(w), View{}, y);
-//   b.end();
+//   b.emit<OpKind::gemm>("fc/forward", {.m = rows, .n = n, .k = k, .trans_b = true}, {x, b.weight(w),
+//   View{}}, {y}); b.end();
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -38,7 +39,7 @@ class Builder {
   int64_t params_end() const { return param_end_; }  // elements declared so far, gaps included
   void pad_params(int64_t to, int64_t from = 0);     // pads to a multiple of `to`, counted from `from`
   /// Ops find the flat range that begins at `begin` there from here on.
-  void home(Use use, int64_t begin, const View& at) { homes_[static_cast<int>(use)][begin] = at; }
+  void home(Use use, int64_t begin, const View& at);
   void no_home(Use use, int64_t begin) { homes_[static_cast<int>(use)].erase(begin); }
   /// Freezes the flat range: its grad() is absent, and ops that would only write it are not emitted.
   void freeze(int64_t begin, int64_t count) { home(Use::gradient, begin, {-1, 0, count}); }
@@ -71,11 +72,24 @@ class Builder {
   int begin(const std::string& name, Pass pass, int chunk = 0);  // returns the routine's index
   void end();
   /// Emits nothing if all results are absent.
+  template <OpKind K>
+  Op& emit(const std::string& path, AttrsOf<K> a, std::vector<View> reads, std::vector<View> writes,
+           Lane lane = Lane::compute) {
+    return emit(K, path, std::move(a), std::move(reads), std::move(writes), lane);
+  }
+  /// Throws std::logic_error if the attributes are another kind's.
   Op& emit(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads, std::vector<View> writes,
            Lane lane = Lane::compute);
   /// For attention, whose last write is its workspace or absent; other kinds have one only on request.
+  template <OpKind K>
+  void emit_with_workspace(const std::string& path, AttrsOf<K> a, std::vector<View> reads,
+                           std::vector<View> writes) {
+    emit_with_workspace(K, path, std::move(a), std::move(reads), std::move(writes));
+  }
   void emit_with_workspace(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,
                            std::vector<View> writes);
+  /// y = x: a copy, or a cast if their types differ.
+  void convert(const std::string& path, const View& x, const View& y);
   int group(const std::string& name, std::vector<int> ranks);
 
   Plan plan;
@@ -87,8 +101,9 @@ class Builder {
   int64_t workspace_of(OpKind kind, const std::string& path, const Attrs& a, const std::vector<View>& reads,
                        const std::vector<View>& writes) const;
   Workspace workspace_;
-  int64_t param_end_ = 0;             // elements declared so far, gaps included
-  std::map<int64_t, View> homes_[3];  // by use: first flat element -> its buffer
+  int64_t param_end_ = 0;                              // elements declared so far, gaps included
+  std::map<int64_t, View> homes_[3];                   // by use: first flat element -> its buffer
+  std::set<std::pair<int32_t, int64_t>> known_homes_;  // buffer and offset of those in plan.homes
   int routine_ = -1, part_ = -1;
   Op left_out_{};
   bool shares_saved_ = false;

@@ -53,7 +53,7 @@ struct Call {
 
 // Also checks the op against its own group.
 Call call_of(const Plan& plan, const Op& op) {
-  const Group& group = plan.groups.at(op.a.group);
+  const Group& group = plan.groups.at(op.as<TransferAttrs>().group);
   const auto refuse = [&](const std::string& why) {
     throw std::logic_error(rank_text(plan) + ": " + op.path + " " + why);
   };
@@ -95,8 +95,9 @@ Call call_of(const Plan& plan, const Op& op) {
         call.send = send_parts(op, whole.count, ranks);
         call.receive = receive_parts(op, received.count, ranks);
       } else {
-        if (op.a.send != std::vector<int64_t>{whole.count} ||
-            op.a.receive != std::vector<int64_t>{received.count})
+        const auto& sizes = op.as<TransferAttrs>();
+        if (sizes.send != std::vector<int64_t>{whole.count} ||
+            sizes.receive != std::vector<int64_t>{received.count})
           refuse("has operands of other sizes than it says");
         call.send.assign(ranks, 0);
         call.receive.assign(ranks, 0);
@@ -128,7 +129,7 @@ void check_calls(const std::vector<Plan>& plans) {
           const Op& op = plan.ops[o];
           if (!is_collective(op.kind)) continue;
           const Call call = call_of(plan, op);
-          const GroupKey key = key_of(plan.groups[op.a.group]);
+          const GroupKey key = key_of(plan.groups[op.as<TransferAttrs>().group]);
           const Op& before = *first.try_emplace(key, &op).first->second;
           if (before.lane != op.lane)
             throw std::logic_error(rank_text(plan) + ": " + op.path + " on lane " + name_of(op.lane) +
@@ -231,10 +232,10 @@ class Rendezvous {
           moved = true;
           continue;
         }
-        auto& arrived = *rank.groups[op.a.group];
+        auto& arrived = *rank.groups[op.as<TransferAttrs>().group];
         arrived.emplace_back(r, lane);
         rank.waiting[lane] = true;
-        if (arrived.size() < plans_[r].groups[op.a.group].ranks.size()) break;
+        if (arrived.size() < plans_[r].groups[op.as<TransferAttrs>().group].ranks.size()) break;
         for (const auto& [member, its_lane] : arrived) {
           finish(member, its_lane);
           if (member != r) movable.insert(member);

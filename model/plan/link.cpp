@@ -175,11 +175,11 @@ std::vector<int64_t> parts_of(const Op& op, int64_t whole, int ranks) {
 }
 
 std::vector<int64_t> send_parts(const Op& op, int64_t whole, int ranks) {
-  return parts(op, op.a.send, whole, ranks);
+  return parts(op, op.as<TransferAttrs>().send, whole, ranks);
 }
 
 std::vector<int64_t> receive_parts(const Op& op, int64_t whole, int ranks) {
-  return parts(op, op.a.receive, whole, ranks);
+  return parts(op, op.as<TransferAttrs>().receive, whole, ranks);
 }
 
 }  // namespace isobar

@@ -34,8 +34,8 @@ Program needed_for(const Plan& plan, const Program& program, const std::vector<V
 /// Byte range [first, second) of a view in a micro-batch's slot; the host arena begins at plan.memory.arena.
 std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slot);
 
-/// Elements of each rank's part in the `whole` of an all_gather (Attrs.receive) or reduce_scatter
-/// (Attrs.send). Throws std::logic_error if they do not add up to it.
+/// Elements of each rank's part in the `whole` of an all_gather (TransferAttrs::receive) or reduce_scatter
+/// (TransferAttrs::send). Throws std::logic_error if they do not add up to it.
 std::vector<int64_t> parts_of(const Op& op, int64_t whole, int ranks);
 /// The same for each side of an all_to_all.
 std::vector<int64_t> send_parts(const Op& op, int64_t whole, int ranks);

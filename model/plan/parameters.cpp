@@ -79,7 +79,7 @@ void Parameters::end() {
   plan.grads_all = b_.persistent("grads", BufferKind::grads, policy_.grads, grads_);
   const BufferKind home = policy_.offload ? BufferKind::host : BufferKind::adam;
   plan.adam_m = b_.persistent("adam.m", home, DType::f32, moments_);
-  if (!policy_.sgd) plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
+  if (!policy_.sgd()) plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
   if (policy_.ema > 0) plan.ema_all = b_.persistent("ema", home, DType::f32, moments_);
   if (params16_ > 0)
     plan.params16_all = b_.persistent("params16", place(BufferKind::params16), policy_.act, params16_);
@@ -182,8 +182,8 @@ void Parameters::gather(int part) {
     }
     const View all =
         b_.scratch("params" + std::to_string(u.begin), copied(u) ? policy_.act : DType::f32, u.size());
-    b_.emit(OpKind::all_gather, name("params", u) + "/all_gather", {.group = u.section.group}, {own}, {all},
-            Lane::dp);
+    b_.emit<OpKind::all_gather>(name("params", u) + "/all_gather", {.group = u.section.group}, {own}, {all},
+                                Lane::dp);
     b_.home(copied(u) ? Use::matrix : Use::vector, u.begin, all);
   }
 }
@@ -243,12 +243,13 @@ void Parameters::reduce(size_t index, const View& after) {
     std::vector<View> reads = {from};
     if (after) reads.push_back(after);
     const char* what = kind == OpKind::all_reduce ? "/all_reduce" : "/reduce_scatter";
-    b_.emit(kind, name("grads", u) + what, {.group = u.section.group}, std::move(reads), {to}, Lane::dp);
+    b_.emit(kind, name("grads", u) + what, TransferAttrs{.group = u.section.group}, std::move(reads), {to},
+            Lane::dp);
   };
   if (raw)
     for (size_t g = 0; g < u.gaps.size(); ++g)
-      b_.emit(OpKind::zero, bucket + "/gap" + std::to_string(g), {.m = 1, .n = u.gaps[g].count}, {},
-              {raw.slice(u.gaps[g].offset, u.gaps[g].count)});
+      b_.emit<OpKind::zero>(bucket + "/gap" + std::to_string(g), {.count = u.gaps[g].count}, {},
+                            {raw.slice(u.gaps[g].offset, u.gaps[g].count)});
   if (whole_grads(u)) {
     const View all = b_.plan.grads_all.slice(u.grads, u.size());
     if (raw) bring(bucket, raw, all, !first_);
@@ -279,8 +280,8 @@ void Parameters::settle(size_t index) {
 void Parameters::bring(const std::string& bucket, const View& from, const View& to, bool accumulate) {
   const bool same = b_.plan.buffers[from.buffer].dtype == b_.plan.buffers[to.buffer].dtype;
   if (same && !accumulate) return transfer(bucket + "/copy", from, to, Lane::compute);
-  b_.emit(OpKind::cast, bucket + (accumulate ? "/add" : "/cast"),
-          {.m = 1, .n = from.count, .accumulate = accumulate}, {from}, {to});
+  b_.emit<OpKind::cast>(bucket + (accumulate ? "/add" : "/cast"),
+                        {.count = from.count, .accumulate = accumulate}, {from}, {to});
 }
 
 // ---- routines of their own ----
@@ -298,7 +299,7 @@ std::vector<Parameters::Run> Parameters::runs() const {
                 copied(u) ? share(u, plan.params16_all, u.params16, whole_params16(u)) : View{},
                 share(u, plan.grads_all, u.grads, whole_grads(u)),
                 share(u, plan.adam_m, u.moments, false),
-                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false),
+                policy_.sgd() ? View{} : share(u, plan.adam_v, u.moments, false),
                 policy_.ema > 0 ? share(u, plan.ema_all, u.moments, false) : View{}};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
     if (before && !before->section.frozen && !policy_.offload && !policy_.offload_params &&
@@ -321,8 +322,8 @@ void Parameters::spread(const Unit& u) {
   if (!sharded(u) || policy_.zero == 3) return;
   const View all = copied(u) ? b_.plan.params16_all.slice(u.params16, u.size())
                              : b_.plan.params_all.slice(u.params, u.size());
-  b_.emit(OpKind::all_gather, name("params", u) + "/all_gather", {.group = u.section.group},
-          {all.slice(u.me * u.share(), u.share())}, {all}, Lane::dp);
+  b_.emit<OpKind::all_gather>(name("params", u) + "/all_gather", {.group = u.section.group},
+                              {all.slice(u.me * u.share(), u.share())}, {all}, Lane::dp);
 }
 
 void Parameters::copies(const std::string& path) {
@@ -330,10 +331,10 @@ void Parameters::copies(const std::string& path) {
     if (r.param16 && policy_.offload_params) {
       const View master = brought(path + r.name, r.param);
       const View half = b_.scratch(path + r.name + ".16", policy_.act, r.param16.count);
-      b_.emit(OpKind::cast, path + r.name + "/cast", {.m = 1, .n = r.param.count}, {master}, {half});
+      b_.emit<OpKind::cast>(path + r.name + "/cast", {.count = r.param.count}, {master}, {half});
       transfer(path + r.name + "/store", half, r.param16, Lane::d2h);
     } else if (r.param16) {
-      b_.emit(OpKind::cast, path + r.name + "/cast", {.m = 1, .n = r.param.count}, {r.param}, {r.param16});
+      b_.emit<OpKind::cast>(path + r.name + "/cast", {.count = r.param.count}, {r.param}, {r.param16});
     }
     if (r.unit) spread(*r.unit);
   }
@@ -350,19 +351,17 @@ void Parameters::squared_norm(const View& sum) {
   bool first = true;
   for (const Run& r : runs()) {
     if (!r.counted) continue;
-    b_.emit(OpKind::squared_sum, "optimizer/grad_norm" + r.name,
-            {.m = 1, .n = r.grad.count, .accumulate = !first}, {r.grad}, {sum});
+    b_.emit<OpKind::squared_sum>("optimizer/grad_norm" + r.name,
+                                 {.count = r.grad.count, .accumulate = !first}, {r.grad}, {sum});
     first = false;
   }
   if (!first) return;
   // All that this rank trains is frozen, or is a replica counted on another rank.
-  b_.emit(OpKind::zero, "optimizer/grad_norm/none", {.m = 1, .n = 1}, {}, {sum});
+  b_.emit<OpKind::zero>("optimizer/grad_norm/none", {.count = 1}, {}, {sum});
 }
 
 void Parameters::transfer(const std::string& path, const View& from, const View& to, Lane lane) {
-  Attrs a{.m = 1, .n = from.count};
-  a.extent[0] = a.extent[1] = a.extent[2] = 1;
-  b_.emit(OpKind::copy, path, a, {from}, {to}, lane);
+  b_.emit<OpKind::copy>(path, {.run = from.count}, {from}, {to}, lane);
 }
 
 // Absent if all parameters use the specification's rate and decay.
@@ -396,17 +395,21 @@ void Parameters::update(const View& scalars, const View& norm2) {
   for (size_t i = 0; i < all.size(); ++i) {
     if (policy_.overlap) load(i + 1);
     const Run& r = all[i];
-    const Attrs a{.m = 1, .n = r.grad.count};
     std::vector<View> reads = {r.grad, scalars, norm2};
     if (const View groups = groups_of(r)) reads.push_back(groups);
-    if (policy_.sgd)
-      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, std::move(reads), {r.param, r.m, r.param16});
-    else
-      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, std::move(reads), {r.param, r.m, r.v, r.param16});
+    if (const auto* constants = std::get_if<SgdAttrs>(&policy_.optimizer)) {
+      SgdAttrs a = *constants;
+      a.count = r.grad.count;
+      b_.emit<OpKind::sgd>("optimizer/sgd" + r.name, a, std::move(reads), {r.param, r.m, r.param16});
+    } else {
+      AdamAttrs a = std::get<AdamAttrs>(policy_.optimizer);
+      a.count = r.grad.count;
+      b_.emit<OpKind::adam>("optimizer/adam" + r.name, a, std::move(reads), {r.param, r.m, r.v, r.param16});
+    }
     if (r.unit) spread(*r.unit);
     if (r.ema)
-      b_.emit(OpKind::average, "optimizer/ema" + r.name,
-              {.m = 1, .n = r.param.count, .rate = 1 - policy_.ema}, {r.param, scalars}, {r.ema});
+      b_.emit<OpKind::average>("optimizer/ema" + r.name, {.count = r.param.count, .rate = 1 - policy_.ema},
+                               {r.param, scalars}, {r.ema});
     for (View Run::*v : visitors)
       if (kept[i].*v) transfer(path(i, v) + "/store", r.*v, kept[i].*v, Lane::d2h);
     if (policy_.offload_params && kept[i].param16)
@@ -420,7 +423,7 @@ void Parameters::exchange(const std::string& path) {
     View average = r.ema, param = r.param;
     if (policy_.offload) average = brought(path + r.name + "/ema", r.ema);
     if (policy_.offload_params) param = brought(path + r.name + "/params", r.param);
-    b_.emit(OpKind::swap, path + r.name, {.m = 1, .n = r.param.count}, {param, average}, {param, average});
+    b_.emit<OpKind::swap>(path + r.name, {.count = r.param.count}, {param, average}, {param, average});
     if (policy_.offload) transfer(path + r.name + "/ema/store", average, r.ema, Lane::d2h);
     if (policy_.offload_params) transfer(path + r.name + "/params/store", param, r.param, Lane::d2h);
   }

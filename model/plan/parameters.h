@@ -35,10 +35,11 @@ namespace isobar {
 
 struct ParameterPolicy {
   int64_t zero = 0;
-  DType act = DType::f32;       // of matrix products: a 16-bit type adds 16-bit copies of their parameters
-  DType grads = DType::f32;     // kept and summed in this type; ops write f32
-  int64_t bucket = 1 << 22;     // elements: least size of a unit; at stage 3 a unit is one part
-  bool sgd = false;             // one moment, the momentum, instead of Adam's two
+  DType act = DType::f32;    // of matrix products: a 16-bit type adds 16-bit copies of their parameters
+  DType grads = DType::f32;  // kept and summed in this type; ops write f32
+  int64_t bucket = 1 << 22;  // elements: least size of a unit; at stage 3 a unit is one part
+  std::variant<AdamAttrs, SgdAttrs> optimizer;  // constants; SGD has one moment instead of Adam's two
+  bool sgd() const { return std::holds_alternative<SgdAttrs>(optimizer); }
   float ema = 0;                // weight of a moving average of the parameters, sharded like the moments; 0:
                                 // none
   bool offload = false;         // moments live in host memory: loaded for each unit's update and stored again

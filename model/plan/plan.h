@@ -109,6 +109,11 @@ struct Shard {              // flat parameters that this rank updates and saves 
                             // frozen)
 };
 
+struct ParamHome {  // where flat parameters, or their gradients, are or arrive
+  View at;
+  int64_t begin;  // flat elements
+};
+
 struct Tensor {  // a parameter of the whole net
   std::string name;
   std::vector<int64_t> shape;
@@ -166,9 +171,10 @@ struct Plan {
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
   std::vector<Constant> constants;
-  std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank
-  std::vector<Param> params;    // this rank's, by offset
-  std::vector<Shard> shards;    // of those, by begin: what this rank updates, saves and loads
+  std::vector<Tensor> tensors;   // the whole net's parameters, the same on every rank
+  std::vector<Param> params;     // this rank's, by offset
+  std::vector<Shard> shards;     // of those, by begin: what this rank updates, saves and loads
+  std::vector<ParamHome> homes;  // names operands that are parameters (to_text)
   std::vector<Op> ops;
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;

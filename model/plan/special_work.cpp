@@ -19,11 +19,11 @@ double bytes_of(const View& v, const Plan& plan) {
 }
 
 double ranks_of(const Op& op, const Plan& plan) {
-  return static_cast<double>(plan.groups[op.a.group].ranks.size());
+  return static_cast<double>(plan.groups[op.as<TransferAttrs>().group].ranks.size());
 }
 
 void attention_of(const Op& op, const Plan& plan, double products, bool forward, Work& w) {
-  const Attrs& a = op.a;
+  const auto& a = op.as<AttentionAttrs>();
   w.flops = products * 2.0 * static_cast<double>(a.batch * a.heads) * static_cast<double>(a.tq) *
             static_cast<double>(a.tk) * static_cast<double>(a.d) * (a.causal ? 0.5 : 1.0);
   w.vector_flops = w.flops / (products * 2.0 * static_cast<double>(a.d));
@@ -40,7 +40,7 @@ void attention_of(const Op& op, const Plan& plan, double products, bool forward,
 }  // namespace
 
 void gemm(const Op& op, const Plan& plan, Work& w) {
-  const Attrs& a = op.a;
+  const auto& a = op.as<GemmAttrs>();
   w.flops = 2.0 * static_cast<double>(std::max<int64_t>(1, a.batch)) * static_cast<double>(a.m) *
             static_cast<double>(a.n) * static_cast<double>(a.k);
   if (a.batch > 0) {  // operands are strided views
@@ -60,19 +60,19 @@ void attention_backward(const Op& op, const Plan& plan, Work& w) {
 }
 
 void attention_merge(const Op& op, const Plan& plan, Work& w) {
-  const Attrs& a = op.a;  // the few weights per row and head are ignored
+  const auto& [a, first] = op.as<AttentionMergeAttrs>();  // the few weights per row and head are ignored
   w.vector_flops = 3 * static_cast<double>(a.batch * a.tq * a.heads * a.d);
   constexpr OpKind kMerge = OpKind::attention_merge;
-  if (!a.first) w.bytes_read += bytes_of(out<kMerge>(op, "o"), plan) + bytes_of(out<kMerge>(op, "lse"), plan);
+  if (!first) w.bytes_read += bytes_of(out<kMerge>(op, "o"), plan) + bytes_of(out<kMerge>(op, "lse"), plan);
 }
 
 void added_unless_first(const Op& op, const Plan& plan, Work& w) {
-  if (!op.a.first)
+  if (!op.as<NormAttrs>().first)
     w.bytes_read += bytes_of(out<OpKind::residual_norm_backward, OpKind::rms_norm_backward>(op, "dx"), plan);
 }
 
 void cast(const Op& op, const Plan& plan, Work& w) {
-  if (op.a.accumulate) w.bytes_read += bytes_of(out<OpKind::cast>(op, "y"), plan);
+  if (op.as<ElementsAttrs>().accumulate) w.bytes_read += bytes_of(out<OpKind::cast>(op, "y"), plan);
 }
 
 void adam(const Op& op, const Plan& plan, Work& w) {  // parameter and both moments
@@ -93,24 +93,27 @@ void average(const Op& op, const Plan& plan, Work& w) {
 void rotary(const Op& op, const Plan& plan, Work& w) {  // in place
   const View& x =
       op.kind == OpKind::rotary ? out<OpKind::rotary>(op, "qk") : out<OpKind::rotary_backward>(op, "dqk");
-  w.bytes_read = w.bytes_written = static_cast<double>(op.a.m * op.a.n) * element(x, plan);
+  w.bytes_read = w.bytes_written =
+      static_cast<double>(extent_of(op.attrs).rows * extent_of(op.attrs).cols) * element(x, plan);
 }
 
 void copy(const Op& op, const Plan& plan, Work& w) {
-  const Attrs& a = op.a;
-  w.bytes_read = w.bytes_written = static_cast<double>(a.extent[0] * a.extent[1] * a.extent[2] * a.n) *
+  const auto& a = op.as<CopyAttrs>();
+  w.bytes_read = w.bytes_written = static_cast<double>(a.extent[0] * a.extent[1] * a.extent[2] * a.run) *
                                    element(out<OpKind::copy>(op, "y"), plan);
 }
 
 void embedding(const Op& op, const Plan& plan, Work& w) {  // of the table only the rows that are looked up
-  w.bytes_read = static_cast<double>(op.a.m) * 4 + bytes_of(out<OpKind::embedding>(op, "x"), plan) *
-                                                       (in<OpKind::embedding>(op, "positions") ? 2 : 1);
+  w.bytes_read =
+      static_cast<double>(op.as<EmbeddingAttrs>().rows) * 4 +
+      bytes_of(out<OpKind::embedding>(op, "x"), plan) * (in<OpKind::embedding>(op, "positions") ? 2 : 1);
 }
 
 void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // adds to gradients in place
   constexpr OpKind kBackward = OpKind::embedding_backward;
+  const auto& a = op.as<EmbeddingAttrs>();
   const int tables = (out<kBackward>(op, "dtable") ? 1 : 0) + (out<kBackward>(op, "dpositions") ? 1 : 0);
-  const double added = 4 * static_cast<double>(op.a.m) * static_cast<double>(op.a.n) * tables;
+  const double added = 4 * static_cast<double>(a.rows) * static_cast<double>(a.cols) * tables;
   w.bytes_read =
       bytes_of(in<kBackward>(op, "tokens"), plan) + bytes_of(in<kBackward>(op, "dx"), plan) + added;
   w.bytes_written = added;
@@ -118,7 +121,8 @@ void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // adds to g
 
 // One table row for each row written, however many the table has
 void gather(const Op& op, const Plan& plan, Work& w) {
-  const double rows = static_cast<double>(op.a.m) * static_cast<double>(op.a.n);
+  const auto& a = op.as<IndexAttrs>();
+  const double rows = static_cast<double>(a.rows) * static_cast<double>(a.cols);
   int tables = 0;
   for (const View* table : {&in<OpKind::gather>(op, "table"), &in<OpKind::gather>(op, "table2")})
     if (*table) {
@@ -155,7 +159,7 @@ void reduce_scatter(const Op& op, const Plan& plan, Work& w) {
 }
 
 void all_to_all(const Op& op, const Plan& plan, Work& w) {  // data that stays on this rank is no traffic
-  const auto& ranks = plan.groups[op.a.group].ranks;
+  const auto& ranks = plan.groups[op.as<TransferAttrs>().group].ranks;
   const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
   const auto parts = send_parts(op, whole_of(op).count, static_cast<int>(ranks.size()));
   View leaving = whole_of(op);

@@ -29,7 +29,8 @@ Work work(const Op& op, const Plan& plan) {
   for (const View& v : op.reads) w.bytes_read += bytes_of(v, plan);
   for (const View& v : op.writes) w.bytes_written += bytes_of(v, plan);
   w.bytes_written -= bytes_of(workspace_of(op), plan);  // it stays in cache
-  w.vector_flops = row.vector_flops * static_cast<double>(op.a.m) * static_cast<double>(op.a.n);
+  const auto [rows, cols] = extent_of(op.attrs);
+  w.vector_flops = row.vector_flops * static_cast<double>(rows) * static_cast<double>(cols);
   if (row.special) row.special(op, plan, w);
   return w;
 }

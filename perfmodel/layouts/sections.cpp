@@ -45,7 +45,7 @@ class Priced {
 };
 
 Op without_operands(const Op& op) {
-  return {.kind = op.kind, .lane = op.lane, .a = op.a, .reads = {}, .writes = {}, .path = {}};
+  return {.kind = op.kind, .lane = op.lane, .attrs = op.attrs, .reads = {}, .writes = {}, .path = {}};
 }
 
 void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named, NetSections& out) {
@@ -208,18 +208,11 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
 // the first accumulate.
 double timed_factor(const NamedShapes& named, double x, const Conditions& where) {
   Op op = named.one;
-  const Attrs& two = named.two.a;
-  const auto mix = [x](int64_t& a, int64_t b) {
+  each_size(op.attrs, named.two.attrs, [x](int64_t& a, int64_t b) {
     a = std::llround(static_cast<double>(a) + x * static_cast<double>(b - a));
-  };
-  mix(op.a.m, two.m);
-  mix(op.a.n, two.n);
-  mix(op.a.k, two.k);
-  mix(op.a.batch, two.batch);
-  mix(op.a.tq, two.tq);
-  mix(op.a.tk, two.tk);
+  });
   Op added = op;
-  added.a.accumulate = true;
+  accumulate(added.attrs);
   const double factor = shape_factor(added, where);
   return factor != 1 ? factor : shape_factor(op, where);
 }

@@ -178,21 +178,19 @@ DType dtype_of(const Op& op, const Plan& plan) {
 OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
   OpShape s{.kind = op.kind,
             .dtype = dtype_of(op, plan),
-            .fp8 = op.a.fp8,
-            .tf32 = op.a.tf32,
-            .causal = op.a.causal,
             .to_host = op.lane == Lane::h2d || op.lane == Lane::d2h,
-            .m = static_cast<double>(op.a.m),
-            .n = static_cast<double>(op.a.n),
-            .k = static_cast<double>(op.a.k),
-            .batch = static_cast<double>(op.a.batch),
-            .heads = static_cast<double>(op.a.heads),
-            .tq = static_cast<double>(op.a.tq),
-            .tk = static_cast<double>(op.a.tk),
-            .d = static_cast<double>(op.a.d),
             .work = work(op, plan)};
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  if (const auto* a = std::get_if<GemmAttrs>(&op.attrs)) {
+    s.fp8 = a->fp8, s.tf32 = a->tf32;
+    s.m = real(a->m), s.n = real(a->n), s.k = real(a->k), s.batch = real(a->batch);
+  } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
+    s.tf32 = a->tf32, s.causal = a->causal;
+    s.batch = real(a->batch), s.heads = real(a->heads);
+    s.tq = real(a->tq), s.tk = real(a->tk), s.d = real(a->d);
+  }
   if (!is_collective(op.kind)) return s;
-  const Group& g = plan.groups[op.a.group];
+  const Group& g = plan.groups[op.as<TransferAttrs>().group];
   const int64_t host = plan.rank / where.ranks_on_host;
   s.group.ranks = static_cast<double>(g.ranks.size());
   s.group.per_host = static_cast<double>(
@@ -265,7 +263,7 @@ Counts count_op(const Op& op, const Plan& plan, double cache_share, const Condit
       for (double& v : n) v *= factor;
     return n;
   }
-  const auto& ranks = plan.groups[op.a.group].ranks;
+  const auto& ranks = plan.groups[op.as<TransferAttrs>().group].ranks;
   const auto here = std::count_if(ranks.begin(), ranks.end(),
                                   [&](int r) { return r / ranks_on_host == plan.rank / ranks_on_host; });
   if (here == static_cast<std::ptrdiff_t>(ranks.size())) return n;

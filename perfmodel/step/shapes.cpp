@@ -10,17 +10,21 @@
 namespace isobar {
 
 std::string case_shape(const Op& op) {
-  const Attrs& a = op.a;
   std::ostringstream s;
-  if (op.kind == OpKind::gemm)
+  if (op.kind == OpKind::gemm) {
+    const auto& a = op.as<GemmAttrs>();
     s << (a.trans_a ? 'T' : 'N') << (a.trans_b ? 'T' : 'N') << a.m << 'x' << a.n << 'x' << a.k
       << (a.accumulate ? "+" : "");
-  else if (a.heads > 0)
-    s << 'b' << a.batch << 'h' << a.heads << 'q' << a.tq << 'k' << a.tk << 'd' << a.d;
-  else if (a.channels > 0)
-    s << 'b' << a.batch << 'c' << a.channels << 'x' << a.height << 'x' << a.width << 'p' << a.patch;
-  else
-    s << a.m << 'x' << a.n << (a.first ? "first" : "") << (a.accumulate ? "+" : "");
+  } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
+    s << 'b' << a->batch << 'h' << a->heads << 'q' << a->tq << 'k' << a->tk << 'd' << a->d;
+  } else if (const ImageAttrs* a = image_of(op.attrs); a && a->channels > 0) {
+    s << 'b' << a->batch << 'c' << a->channels << 'x' << a->height << 'x' << a->width << 'p' << a->patch;
+  } else {
+    const auto* norm = std::get_if<NormAttrs>(&op.attrs);
+    const Extent of = extent_of(op.attrs);
+    s << of.rows << 'x' << of.cols << (norm && norm->first ? "first" : "")
+      << (accumulates(op.attrs) ? "+" : "");
+  }
   return s.str();
 }
 
@@ -44,7 +48,7 @@ namespace {
 double head_factor(const Op& op, const Conditions& where) {
   std::string prefix = head_name(name_of(op.kind), where.precision, 0);
   prefix.pop_back();
-  const auto own = static_cast<double>(op.a.d);
+  const auto own = static_cast<double>(op.as<AttentionAttrs>().d);
   double below = 0, above = 0, at_below = 1, at_above = 1;  // sizes, 0: none; factors
   const ShapeFactors& all = *where.shapes;
   for (auto i = all.lower_bound(prefix); i != all.end() && i->first.starts_with(prefix); ++i) {

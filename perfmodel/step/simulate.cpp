@@ -211,8 +211,8 @@ class Replayer {
         x.delay = std::max(x.delay, r.launcher->next(now) - now);
         if (data_wait) *data_wait += x.delay;
       }
-      if (is_collective(op.kind) && r.meeting[op.a.group] >= 0)
-        meet(meetings_[r.meeting[op.a.group]], x, now);
+      if (is_collective(op.kind) && r.meeting[op.as<TransferAttrs>().group] >= 0)
+        meet(meetings_[r.meeting[op.as<TransferAttrs>().group]], x, now);
       ++r.head[l];
     }
   }

@@ -55,8 +55,7 @@ void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
       Operand labels{.type = whole ? DType::i32 : DType::f32, .before = {}};
       for (int64_t r = 0; r < s.rows; ++r)
         labels.before.push_back(static_cast<double>(random.integer(0, s.column0 + s.cols - 1)));
-      Attrs a{.m = s.rows, .n = s.cols, .scale = 0.25f};
-      a.column0 = s.column0;
+      const CrossEntropyAttrs a{.rows = s.rows, .cols = s.cols, .weight = 0.25f, .column0 = s.column0};
       const Numbers largest = largest_of(s, logits.before), sums = sums_of(s, logits.before, labels, largest);
       const Operand most = given(DType::f32, largest);
       const std::string what = size_text(act, s.rows, s.cols) + (whole ? "" : " of more");

@@ -17,7 +17,7 @@ TEST_P(CpuOp, IsItsReferenceInAllTypes) {
     for (const OpCase& c : cases) {
       const OpInPlan op(c, cpu_workspace(threads));
       cpu::testing::Buffer arena(DType::f32, op.plan().memory.arena / size_of(DType::f32) + 1);
-      CpuBackend backend(op.plan(), static_cast<std::byte*>(arena.data()), c.train);
+      CpuBackend backend(op.plan(), static_cast<std::byte*>(arena.data()));
       op.run(backend);
     }
   }

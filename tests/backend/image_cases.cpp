@@ -17,8 +17,9 @@ struct Image {
   int64_t held() const { return tokens > 0 ? tokens : height / p * across(); }
   int64_t count() const { return rows > 0 ? rows : batch * held() - row0; }
   int64_t area() const { return p * p; }
-  Attrs attrs() const {
-    return {.m = rows,
+  ImageAttrs attrs() const {
+    return {.rows = rows,
+            .batch = batch,
             .row0 = row0,
             .channels = channels,
             .height = height,
@@ -45,12 +46,6 @@ struct Image {
   }
 };
 
-Attrs with_batch(const Image& s) {
-  Attrs a = s.attrs();
-  a.batch = s.batch;
-  return a;
-}
-
 const Image kImages[] = {{2, 3, 8, 12, 4}, {1, 5, 6, 10, 2}, {2, 3, 9, 6, 3, 2, 3, 1, 4}, {3, 2, 1, 1, 1}};
 
 void patch_gather(Random& random, std::vector<OpCase>& to) {
@@ -63,7 +58,7 @@ void patch_gather(Random& random, std::vector<OpCase>& to) {
           for (int64_t i = 0; i < s.area(); ++i)
             patches.push_back(image.before[s.pixel(s.channels, b, c, y + i / s.p, x + i % s.p)]);
       });
-      to.push_back({OpKind::patch_gather, s.text(act), with_batch(s), {image}, {written(act, patches)}});
+      to.push_back({OpKind::patch_gather, s.text(act), s.attrs(), {image}, {written(act, patches)}});
     }
 }
 
@@ -77,9 +72,7 @@ void roll(OpKind kind, Random& random, std::vector<OpCase>& to) {
       for (const Image& of : {Image{2, 0, 4, 6, 2}, Image{2, 0, 9, 6, 3, 2, 3, 1, 4}}) {
         Image s = of;
         s.channels = history * kOfATime;
-        Attrs a = with_batch(s);
-        a.n = kPredicted;
-        a.history = history;
+        const RollAttrs a{.image = s.attrs(), .predicted = kPredicted, .history = history};
         const int64_t of_a_time = kOfATime * s.area(), columns = history * of_a_time,
                       newest = columns - of_a_time;
         const std::string what = s.text(act) + ", " + std::to_string(history) + " times";
@@ -210,24 +203,22 @@ void losses(OpKind kind, Random& random, std::vector<OpCase>& to) {
           for (int64_t i = 0; i < n && masks; ++i) mask.before.push_back(random.integer(0, 3) > 0 ? 1 : 0);
           const Scored of{s, loss, target, mask};
           const Numbers sums = of.sums(pred.before);
-          Attrs a = with_batch(s);
-          a.scale = 0.5f;
+          const LossAttrs a{.image = s.attrs(), .kind = loss, .weight = 0.5f};
           OpCase c{kind, s.text(act) + " " + name_of(loss) + (masks ? " masked" : ""), a, {}, {}};
-          c.train.loss = loss;
           if (kind == OpKind::loss_sums) {
             c.reads = {pred, target};
             if (masks) c.reads.push_back(mask);
             c.writes = {written(DType::f32, sums)};
           } else if (kind == OpKind::loss) {
             Numbers want = of.metrics(sums);
-            for (double& x : want) x *= a.scale;
+            for (double& x : want) x *= a.weight;
             c.reads = {given(DType::f32, sums), given(DType::f32, Numbers(kScalars, 0.0))};
             c.writes = {added(random, DType::f32, want)};
           } else {
             // Gradients of each sample's loss, not of the mean
             const Numbers slopes =
                 gradient([&](const Numbers& x) { return Numbers{of.metrics(of.sums(x))[0]}; }, pred.before,
-                         {static_cast<double>(a.scale) * static_cast<double>(s.batch)});
+                         {static_cast<double>(a.weight) * static_cast<double>(s.batch)});
             c.reads = {pred, target, given(DType::f32, sums), {}};
             if (masks) c.reads.push_back(mask);
             c.writes = {written(act, slopes, act == DType::f32 ? 1e-4 : 0)};

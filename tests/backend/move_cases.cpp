@@ -9,7 +9,7 @@ void zero(Random& random, std::vector<OpCase>& to) {
     for (const int64_t n : {1, 63, 4100}) {
       Operand x = normals(random, t, n);
       x.want.assign(x.before.size(), 0.0);
-      to.push_back({OpKind::zero, size_text(t, 1, n), {.m = 1, .n = n}, {}, {x}});
+      to.push_back({OpKind::zero, size_text(t, 1, n), ElementsAttrs{.count = n}, {}, {x}});
     }
 }
 
@@ -23,7 +23,7 @@ void cast(Random& random, std::vector<OpCase>& to) {
           const Operand x = normals(random, from, n);
           to.push_back({OpKind::cast,
                         size_text(from, 1, n) + " to " + name_of(into) + (adds ? " adding" : ""),
-                        {.m = 1, .n = n, .accumulate = adds},
+                        ElementsAttrs{.count = n, .accumulate = adds},
                         {x},
                         {adds ? added(random, into, x.before) : written(into, x.before)}});
         }
@@ -34,7 +34,7 @@ void copy(Random& random, std::vector<OpCase>& to) {
   for (const DType t : kActs)
     for (const int64_t n : {1, 7, 64}) {
       const int64_t extent[3] = {2, 3, 5};
-      Attrs a{.m = 30, .n = n};
+      CopyAttrs a{.run = n};
       const Operand x = normals(random, t, 2 * 4 * 6 * (n + 3));
       Operand y = normals(random, t, 2 * 3 * 5 * n + 11);
       y.want = y.before;
@@ -57,7 +57,7 @@ void swap(Random& random, std::vector<OpCase>& to) {
     const Operand x = normals(random, DType::f32, n), y = normals(random, DType::f32, n);
     to.push_back({OpKind::swap,
                   size_text(DType::f32, 1, n),
-                  {.m = 1, .n = n},
+                  ElementsAttrs{.count = n},
                   {x, y},
                   {in_place(0, x, y.before, 1e-12), in_place(1, y, x.before, 1e-12)}});
   }
@@ -95,7 +95,7 @@ void gather(Random& random, std::vector<OpCase>& to) {
           OpCase c{
               OpKind::gather,
               size_text(act, rows, cols) + " of " + std::to_string(tables) + (has_base ? " and a base" : ""),
-              {.m = batch * rows, .n = cols, .batch = batch},
+              IndexAttrs{.rows = batch * rows, .cols = cols, .batch = batch},
               {base, table, index},
               {written(act, y)}};
           if (tables == 2) c.reads.push_back(table2), c.reads.push_back(index2);
@@ -125,7 +125,7 @@ void segment_sum(Random& random, std::vector<OpCase>& to) {
               }
         to.push_back({OpKind::segment_sum,
                       size_text(act, rows, cols) + (ordered ? " in an order" : ""),
-                      {.m = batch * rows, .n = cols, .batch = batch},
+                      IndexAttrs{.rows = batch * rows, .cols = cols, .batch = batch},
                       {x, offsets, order},
                       {written(act, y)}});
       }

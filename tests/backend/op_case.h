@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
 #include "model/plan/op.h"
 #include "tests/cpu/kernel_testing.h"
 
@@ -33,9 +32,8 @@ struct Operand {
 struct OpCase {
   OpKind kind;
   std::string what;  // "bf16 33x63"
-  Attrs a;
+  Attrs attrs;
   std::vector<Operand> reads, writes;  // without the workspace; {}: absent
-  TrainSpec train = {};
 };
 
 /// {}: none.

@@ -28,7 +28,7 @@ void squared_sum(Random& random, std::vector<OpCase>& to) {
         for (const double v : x.before) sum += v * v;
         to.push_back({OpKind::squared_sum,
                       size_text(t, 1, n) + (adds ? " adding" : ""),
-                      {.m = 1, .n = n, .accumulate = adds},
+                      ElementsAttrs{.count = n, .accumulate = adds},
                       {x},
                       {adds ? added(random, DType::f32, {sum}) : written(DType::f32, {sum})}});
       }
@@ -49,12 +49,10 @@ void loss_scale(std::vector<OpCase>& to) {
              overflow ? "overflow"
              : last   ? "last of a window"
                       : "finite",
-             {},
+             LossScaleAttrs{.least = 1, .window = 10},
              {norm2, scalars},
              {}};
     c.writes = {overflow ? in_place(0, norm2, {}) : in_place(0, norm2, {10.0}), in_place(1, scalars, want)};
-    c.train.loss_scale_window = 10;
-    c.train.min_loss_scale = 1;
     to.push_back(std::move(c));
   }
 }
@@ -75,15 +73,18 @@ void update(OpKind kind, Random& random, std::vector<OpCase>& to) {
                  size_text(grads, 1, n) + (clips     ? " clipped"
                                            : grouped ? " in groups"
                                                      : ""),
-                 {.m = 1, .n = n},
+                 {},
                  {},
                  {}};
-        TrainSpec& t = c.train;
-        t.optimizer = !adam ? OptimizerKind::sgd : which == 0 ? OptimizerKind::adam : OptimizerKind::adamw;
-        t.weight_decay = 0.125;
-        t.momentum = 0.75;
-        t.beta1 = 0.875, t.beta2 = 0.9375, t.adam_eps = 0x1p-20;
-        t.grad_clip = 1;
+        const AdamAttrs t{.count = n,
+                          .beta1 = 0.875,
+                          .beta2 = 0.9375,
+                          .eps = 0x1p-20f,
+                          .weight_decay = 0.125,
+                          .decoupled = which != 0,
+                          .clip = 1};
+        const SgdAttrs sgd{.count = n, .momentum = 0.75, .weight_decay = t.weight_decay, .clip = t.clip};
+        c.attrs = adam ? Attrs(t) : Attrs(sgd);
         const double rate = 0x1p-7, step = 3, unscale = 0.5;
         const Operand g = normals(random, grads, n), p = normals(random, DType::f32, n),
                       m = normals(random, DType::f32, n);
@@ -98,18 +99,19 @@ void update(OpKind kind, Random& random, std::vector<OpCase>& to) {
           const double lr = rate * of.rate, decay = t.weight_decay * of.decay;
           double grad = g.before[i] * factor, w = p.before[i];
           if (!adam) {
-            m1.push_back(t.momentum * m.before[i] + grad + decay * w);
+            m1.push_back(sgd.momentum * m.before[i] + grad + decay * w);
             p1.push_back(w - lr * m1.back());
             continue;
           }
-          if (t.optimizer == OptimizerKind::adamw)
+          if (t.decoupled)
             w -= lr * decay * w;
           else
             grad += decay * w;
           m1.push_back(t.beta1 * m.before[i] + (1 - t.beta1) * grad);
           v1.push_back(t.beta2 * v.before[i] + (1 - t.beta2) * grad * grad);
-          const double root = std::sqrt(v1.back() / (1 - std::pow(t.beta2, step)));
-          p1.push_back(w - lr * m1.back() / (1 - std::pow(t.beta1, step)) / (root + t.adam_eps));
+          const double root = std::sqrt(v1.back() / (1 - std::pow(static_cast<double>(t.beta2), step)));
+          p1.push_back(w -
+                       lr * m1.back() / (1 - std::pow(static_cast<double>(t.beta1), step)) / (root + t.eps));
         }
         const auto state = [](Operand was, const Numbers& want) {
           was.want = want;
@@ -144,7 +146,7 @@ void average(Random& random, std::vector<OpCase>& to) {
       mean.allowed = 1e-6;
       to.push_back({OpKind::average,
                     size_text(DType::f32, 1, n) + (unscale > 0 ? "" : " skipped"),
-                    {.m = 1, .n = n, .rate = 0.25f},
+                    AverageAttrs{.count = n, .rate = 0.25f},
                     {x, scalars},
                     {mean}});
     }

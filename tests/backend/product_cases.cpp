@@ -29,7 +29,8 @@ void gemm(Random& random, std::vector<OpCase>& to) {
               {OpKind::gemm,
                size_text(act, m, n) + "x" + std::to_string(k) + (trans_a ? " T" : " N") +
                    (trans_b ? "T" : "N"),
-               {.m = m, .n = n, .k = k, .trans_a = trans_a, .trans_b = trans_b, .accumulate = accumulates},
+               GemmAttrs{
+                   .m = m, .n = n, .k = k, .trans_a = trans_a, .trans_b = trans_b, .accumulate = accumulates},
                {A, B, bias},
                {accumulates ? added(random, out, C) : written(out, C)}});
         }
@@ -71,18 +72,18 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
     for (const Shape& s : {Shape{2, 2, 2, 9, 9, 8, false}, Shape{1, 2, 1, 7, 19, 16, true},
                            Shape{1, 1, 1, 1, 5, 24, false}, Shape{2, 2, 1, 21, 21, 8, false, 7}}) {
       const int64_t queries = s.batch * s.tq * s.heads * s.d, keys = s.batch * s.tk * s.kv_heads * s.d;
-      const Attrs a{.batch = s.batch,
-                    .heads = s.heads,
-                    .kv_heads = s.kv_heads,
-                    .tq = s.tq,
-                    .tk = s.tk,
-                    .d = s.d,
-                    .ld_q = s.heads * s.d,
-                    .ld_kv = s.kv_heads * s.d,
-                    .ld_o = s.heads * s.d,
-                    .causal = s.causal,
-                    .scale = static_cast<float>(s.scale()),
-                    .each = s.last_counts};
+      const AttentionAttrs a{.batch = s.batch,
+                             .heads = s.heads,
+                             .kv_heads = s.kv_heads,
+                             .tq = s.tq,
+                             .tk = s.tk,
+                             .d = s.d,
+                             .ld_q = s.heads * s.d,
+                             .ld_kv = s.kv_heads * s.d,
+                             .ld_o = s.heads * s.d,
+                             .causal = s.causal,
+                             .scale = static_cast<float>(s.scale()),
+                             .last_counts = s.last_counts};
       const Operand q = normals(random, act, queries), k = normals(random, act, keys),
                     v = normals(random, act, keys);
       const Numbers all = attention_of(s, q.before, k.before, v.before);
@@ -136,17 +137,17 @@ void attention_merge(Random& random, std::vector<OpCase>& to) {
       o_sum.allowed = lse_sum.allowed = 1e-5;
       to.push_back({OpKind::attention_merge,
                     std::string(name_of(act)) + (first ? " first" : ""),
-                    {.batch = batch,
-                     .heads = heads,
-                     .kv_heads = heads,
-                     .tq = tq,
-                     .tk = 1,
-                     .d = d,
-                     .ld_q = heads * d,
-                     .ld_kv = heads * d,
-                     .ld_o = heads * d,
-                     .scale = 1,
-                     .first = first},
+                    AttentionMergeAttrs{.of = {.batch = batch,
+                                               .heads = heads,
+                                               .kv_heads = heads,
+                                               .tq = tq,
+                                               .tk = 1,
+                                               .d = d,
+                                               .ld_q = heads * d,
+                                               .ld_kv = heads * d,
+                                               .ld_o = heads * d,
+                                               .scale = 1},
+                                        .first = first},
                     {o, lse},
                     {o_sum, lse_sum}});
     }

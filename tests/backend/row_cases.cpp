@@ -48,8 +48,8 @@ Numbers plus(Numbers x, const Numbers& y) {
   return x;
 }
 
-Attrs attrs_of(const Size& s) {
-  return {.m = s.rows, .n = s.cols, .eps = static_cast<float>(kEps)};
+NormAttrs norm_attrs(const Size& s) {
+  return {.rows = s.rows, .cols = s.cols, .eps = static_cast<float>(kEps)};
 }
 
 // h = LayerNorm(residual + y), where y may be absent and the residual may repeat
@@ -57,7 +57,7 @@ void residual_norm(Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes)
       for (const bool repeats : {false, true}) {
-        Attrs a = attrs_of(s);
+        NormAttrs a = norm_attrs(s);
         if (repeats) a.period = 4, a.row0 = 3;
         const bool has_y = repeats || s.rows != 3;
         const int64_t n = s.rows * s.cols;
@@ -92,7 +92,7 @@ void norm_residual(Random& random, std::vector<OpCase>& to) {
         const Normed want = norm_of(s, x.before, gamma.before, beta.before);
         to.push_back({OpKind::norm_residual,
                       size_text(act, s.rows, s.cols) + (has_residual ? " and a residual" : ""),
-                      attrs_of(s),
+                      norm_attrs(s),
                       {x, residual, gamma, beta},
                       {written(act, want.h),
                        has_residual ? written(DType::f32, plus(want.h, residual.before)) : Operand{},
@@ -119,7 +119,7 @@ void norm_backward(OpKind kind, Random& random, std::vector<OpCase>& to) {
             slope(gamma, [&](const Numbers& v) { return norm_of(s, x.before, v, beta.before).h; });
         const Numbers dbeta =
             slope(beta, [&](const Numbers& v) { return norm_of(s, x.before, gamma.before, v).h; });
-        Attrs a = attrs_of(s);
+        NormAttrs a = norm_attrs(s);
         a.accumulate = adds;
         a.first = of_residual && !adds;
         const auto sum = [&](const Numbers& want) {
@@ -153,7 +153,7 @@ void residual_add(Random& random, std::vector<OpCase>& to) {
                     y = normals(random, act, s.rows * s.cols);
       to.push_back({OpKind::residual_add,
                     size_text(act, s.rows, s.cols),
-                    attrs_of(s),
+                    RowsAttrs{s.rows, s.cols},
                     {residual, y},
                     {written(DType::f32, plus(residual.before, y.before))}});
     }
@@ -179,8 +179,7 @@ void activation(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes)
       for (const Activation f : cpu::testing::kFunctions) {
-        Attrs a = attrs_of(s);
-        a.activation = f;
+        ActivationAttrs a{.rows = s.rows, .cols = s.cols, .function = f};
         Operand u = normals(random, act, s.rows * s.cols, 2);
         for (double& x : u.before)  // differences must not straddle ReLU's kink
           if (std::abs(x) < 1e-3) x = 0.5;
@@ -210,7 +209,7 @@ void column_sum(Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes) {
       const Operand x = normals(random, act, s.rows * s.cols);
-      Attrs a = attrs_of(s);
+      SumAttrs a{.rows = s.rows, .cols = s.cols};
       a.accumulate = s.rows > 5;
       const Numbers sums = column_sums(s, x.before);
       to.push_back({OpKind::column_sum,
@@ -230,11 +229,12 @@ void period_sum(Random& random, std::vector<OpCase>& to) {
       Numbers sums(static_cast<size_t>(period * cols));
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < cols; ++j) sums[(row0 + r) % period * cols + j] += dx.before[r * cols + j];
-      to.push_back({OpKind::period_sum,
-                    size_text(DType::f32, rows, cols) + (adds ? " adding" : ""),
-                    {.m = rows, .n = cols, .accumulate = adds, .period = period, .row0 = row0},
-                    {dx},
-                    {adds ? added(random, DType::f32, sums) : written(DType::f32, sums)}});
+      to.push_back(
+          {OpKind::period_sum,
+           size_text(DType::f32, rows, cols) + (adds ? " adding" : ""),
+           PeriodSumAttrs{.rows = rows, .cols = cols, .accumulate = adds, .period = period, .row0 = row0},
+           {dx},
+           {adds ? added(random, DType::f32, sums) : written(DType::f32, sums)}});
     }
 }
 
@@ -243,13 +243,9 @@ void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes)
       for (const double training : {1.0, 0.0}) {
-        Attrs a = attrs_of(s);
-        a.rate = 0.3f;
-        a.stream = 5;
-        a.period = 50;
-        a.row0 = 3;
+        const DropoutAttrs a{
+            .rows = s.rows, .cols = s.cols, .period = 50, .row0 = 3, .rate = 0.3f, .stream = 5, .seed = 1234};
         OpCase c{kind, size_text(act, s.rows, s.cols) + (training > 0 ? "" : " of a validation"), a, {}, {}};
-        c.train.seed = 1234;
         Operand scalars = given(DType::f32, Numbers(kScalars, 0.0));
         scalars.before[kTraining] = training;
         scalars.before[kStep] = 7;

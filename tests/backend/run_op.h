@@ -1,7 +1,7 @@
 // Runs a case on a back end: in a placed plan of this one op, with the back end's scratch.
 //
 //   const OpInPlan op(c, cpu_workspace(2));
-//   std::vector<std::byte> arena(…); CpuBackend backend(op.plan(), arena, c.train);
+//   std::vector<std::byte> arena(…); CpuBackend backend(op.plan(), arena);
 //   op.run(backend);
 #pragma once
 #include <gtest/gtest.h>
@@ -29,14 +29,9 @@ class OpInPlan {
       writes_.push_back(o.shares >= 0 ? reads_[static_cast<size_t>(o.shares)] : hold(o));
     const int routine = b.begin("op", Pass::forward);
     if (c.kind == OpKind::attention || c.kind == OpKind::attention_backward)
-      b.emit_with_workspace(c.kind, "op", c.a, reads_, writes_);
+      b.emit_with_workspace(c.kind, "op", c.attrs, reads_, writes_);
     else
-      b.emit(c.kind, "op", c.a, reads_, writes_);
-    // Back ends find the row weights that a loss needs in the plan's loss_sums op.
-    if (c.kind == OpKind::loss || c.kind == OpKind::loss_backward) {
-      const View any = b.io("other", DType::f32, 1);
-      b.emit(OpKind::loss_sums, "other", c.a, {any, any}, {any});
-    }
+      b.emit(c.kind, "op", c.attrs, reads_, writes_);
     b.end();
     b.plan.train.push_back({routine, 0, 0});
     plan_ = std::move(b.plan);

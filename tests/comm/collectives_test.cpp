@@ -114,7 +114,7 @@ class Transfers : public testing::TestWithParam<DType> {
 
 TEST_P(Transfers, AllReduceSumsOverTheRanks) {
   TestComm comm({{"dp", all_ranks()}});
-  const Op op{OpKind::all_reduce, Lane::dp, {.group = 0}, {}, {}, "x"};
+  const Op op{OpKind::all_reduce, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"};
   for (const int64_t n : {1, 7, 1000, 300001}) {
     const uint32_t seed = shared_seed();
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -131,7 +131,7 @@ TEST_P(Transfers, BroadcastGivesTheFirstRanksBits) {
   std::vector<int> ranks = all_ranks();
   std::reverse(ranks.begin(), ranks.end());
   TestComm comm({{"dp", ranks}});
-  const Op op{OpKind::broadcast, Lane::dp, {.group = 0}, {}, {}, "x"};
+  const Op op{OpKind::broadcast, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"};
   const uint32_t seed = shared_seed();
   for (const int64_t n : {1, 50021}) {
     const auto sent = encode(data(seed, world - 1, n), type);
@@ -151,11 +151,11 @@ TEST_P(Transfers, AllGatherPutsPartsInGroupOrder) {
     const uint32_t seed = shared_seed();
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    Op op{OpKind::all_gather, Lane::tp, {.group = 0}, {}, {}, "x"};
+    Op op{OpKind::all_gather, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
     const bool even = round % 3 == 0, in_place = round % 2 == 0;
     auto parts = even ? std::vector<int64_t>(world, 1 + random() % 999)
                       : random_parts(random, round < 6 ? 50 : 100000);
-    if (!even) op.a.receive = parts;
+    if (!even) op.as<TransferAttrs>().receive = parts;
     std::vector<std::byte> expected;
     int64_t begin = 0, n = 0;
     for (int p = 0; p < world; ++p) {
@@ -180,11 +180,11 @@ TEST_P(Transfers, ReduceScatterLeavesEachRankTheSumOfItsPart) {
     const uint32_t seed = shared_seed();
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    Op op{OpKind::reduce_scatter, Lane::tp, {.group = 0}, {}, {}, "x"};
+    Op op{OpKind::reduce_scatter, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
     const bool even = round % 3 == 0, in_place = round % 2 == 0;
     auto parts = even ? std::vector<int64_t>(world, 1 + random() % 999)
                       : random_parts(random, round < 6 ? 50 : 100000);
-    if (!even) op.a.send = parts;
+    if (!even) op.as<TransferAttrs>().send = parts;
     int64_t begin = 0, n = 0;
     for (int p = 0; p < world; ++p) {
       if (p < rank) begin += parts[p];
@@ -239,7 +239,8 @@ TEST(Comm, GroupsOfTheSameRanksDoNotMix) {
     for (const int turn : {0, 1}) {
       const int group = (turn + rank) % 2;
       std::vector<float>& x = group == 0 ? dp : tp;
-      const Op op{OpKind::all_reduce, group == 0 ? Lane::dp : Lane::tp, {.group = group}, {}, {}, "x"};
+      const Op op{
+          OpKind::all_reduce, group == 0 ? Lane::dp : Lane::tp, TransferAttrs{.group = group}, {}, {}, "x"};
       requests[group] = comm.post(op, x.data(), {n, n}, x.data(), DType::f32);
     }
     for (TestRequests& r : requests) finish(comm, r);
@@ -262,7 +263,7 @@ TEST(Comm, GroupsComeInAnyOrderAndNumber) {
   std::vector<float> x(groups.size(), static_cast<float>(1 << rank));
   std::vector<TestRequests> requests;
   for (size_t g = 0; g < groups.size(); ++g) {
-    const Op op{OpKind::all_reduce, Lane::dp, {.group = static_cast<int32_t>(g)}, {}, {}, "x"};
+    const Op op{OpKind::all_reduce, Lane::dp, TransferAttrs{.group = static_cast<int32_t>(g)}, {}, {}, "x"};
     requests.push_back(comm.post(op, &x[g], {1, 1}, &x[g], DType::f32));
   }
   for (TestRequests& r : requests) finish(comm, r);
@@ -291,10 +292,10 @@ TEST(Comm, RanksCountInTheWorldThatItIsGiven) {
 
 TEST(Comm, RefusesPartsThatDoNotAddUp) {
   TestComm comm({{"dp", all_ranks()}});
-  Op op{OpKind::all_gather, Lane::dp, {.group = 0}, {}, {}, "x"};
+  Op op{OpKind::all_gather, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"};
   std::vector<float> x(2 * world + 1);
   EXPECT_THROW(comm.post(op, x.data(), {2, 2 * world + 1}, x.data(), DType::f32), std::logic_error);
-  op.a.receive.assign(world, 2);
+  op.as<TransferAttrs>().receive.assign(world, 2);
   EXPECT_THROW(comm.post(op, x.data(), {2, 2 * world + 1}, x.data(), DType::f32), std::logic_error);
 }
 

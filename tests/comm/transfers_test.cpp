@@ -154,8 +154,8 @@ TEST_F(Transfers, AllReduceAndBroadcastWorkInTheOutput) {
 TEST_F(Transfers, AllGatherPutsPartsInGroupOrder) {
   for_groups([&](int size, bool even) {
     const Values p = parts(size, even);
-    Op op{OpKind::all_gather, Lane::tp, {.group = 0}, {}, {}, "x"};
-    if (!even) op.a.receive = p;
+    Op op{OpKind::all_gather, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
+    if (!even) op.as<TransferAttrs>().receive = p;
     std::vector<Rank> ranks(size);
     Values expected;
     for (int r = 0; r < size; ++r) {
@@ -172,8 +172,8 @@ TEST_F(Transfers, AllGatherPutsPartsInGroupOrder) {
 TEST_F(Transfers, ReduceScatterLeavesEachRankTheSumOfItsPart) {
   for_groups([&](int size, bool even) {
     const Values p = parts(size, even);
-    Op op{OpKind::reduce_scatter, Lane::tp, {.group = 0}, {}, {}, "x"};
-    if (!even) op.a.send = p;
+    Op op{OpKind::reduce_scatter, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
+    if (!even) op.as<TransferAttrs>().send = p;
     std::vector<Rank> ranks(size);
     Values total(sum(p), 0);
     for (int r = 0; r < size; ++r) {
@@ -197,10 +197,10 @@ TEST_F(Transfers, AllToAllGivesEachRankItsPartOfEverybody) {
     std::vector<Rank> ranks(size);
     std::vector<Op> ops;
     for (int r = 0; r < size; ++r) {
-      Op op{OpKind::all_to_all, Lane::cp, {.group = 0}, {}, {}, "x"};
+      Op op{OpKind::all_to_all, Lane::cp, TransferAttrs{.group = 0}, {}, {}, "x"};
       if (!even) {
-        op.a.send = sent[r];
-        for (int from = 0; from < size; ++from) op.a.receive.push_back(sent[from][r]);
+        op.as<TransferAttrs>().send = sent[r];
+        for (int from = 0; from < size; ++from) op.as<TransferAttrs>().receive.push_back(sent[from][r]);
       }
       ops.push_back(op);
       ranks[r].in = values(sum(sent[r]));
@@ -252,8 +252,8 @@ TEST_F(Transfers, SendsMeetTheirReceives) {
 }
 
 TEST_F(Transfers, RefusesPartsThatDoNotAddUpAndWhatIsNoTransfer) {
-  Op op{OpKind::all_gather, Lane::tp, {.group = 0}, {}, {}, "x"};
-  op.a.receive = {3, 4};
+  Op op{OpKind::all_gather, Lane::tp, TransferAttrs{.group = 0}, {}, {}, "x"};
+  op.as<TransferAttrs>().receive = {3, 4};
   EXPECT_THROW(transfer_calls(op, 0, 2, {3, 8}), std::logic_error);
   EXPECT_THROW(transfer_calls({OpKind::activation, Lane::compute, {}, {}, {}, "x"}, 0, 2, {3, 8}),
                std::logic_error);

@@ -46,7 +46,7 @@ class TestComm {
   TestComm& operator=(const TestComm&) = delete;
 
   TestRequests post(const Op& op, const void* in, Extent counts, void* out, DType t) {
-    cudaStream_t stream = streams_.at(op.a.group);
+    cudaStream_t stream = streams_.at(op.as<TransferAttrs>().group);
     TestRequests r;
     auto* from = static_cast<std::byte*>(const_cast<void*>(in));
     auto* to = static_cast<std::byte*>(out);

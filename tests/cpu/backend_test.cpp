@@ -30,12 +30,13 @@ class Bench {
     return v;
   }
   void run(OpKind kind, const Attrs& a, std::vector<View> reads, std::vector<View> writes) {
-    CpuBackend backend(plan_, static_cast<std::byte*>(arena_.data()), TrainSpec{});
+    CpuBackend backend(plan_, static_cast<std::byte*>(arena_.data()));
     backend.on_fetch([this](int32_t, const BatchPlaces& to) {
       fetched_ = {to.floats("input"), to.floats("target")};
     });
     backend.launch(
-        {.kind = kind, .a = a, .reads = std::move(reads), .writes = std::move(writes), .path = "op"}, 0, 0);
+        {.kind = kind, .attrs = a, .reads = std::move(reads), .writes = std::move(writes), .path = "op"}, 0,
+        0);
   }
   void* at(const View& v) { return static_cast<char*>(arena_.data()) + plan_.buffers[v.buffer].offset; }
   float* f32(const View& v) { return static_cast<float*>(at(v)); }
@@ -64,11 +65,10 @@ TEST(Backend, ImageOpsTakeTheRangesOfTheirAttributes) {
   Random random;
   for (const bool all : {true, false}) {
     SCOPED_TRACE(all ? "all rows" : "a part");
-    Attrs a;
-    a.batch = 2, a.channels = 3, a.height = 8, a.width = 12, a.patch = 2, a.scale = 0.5f;
+    ImageAttrs a{.batch = 2, .channels = 3, .height = 8, .width = 12, .patch = 2};
     Patch s{2, 3, 8, 12, 2, DType::bf16, 0, 24, 0, 48};
     if (!all) {
-      a.token0 = s.token0 = 5, a.tokens = s.tokens = 13, a.row0 = s.row0 = 7, a.m = s.rows = 11;
+      a.token0 = s.token0 = 5, a.tokens = s.tokens = 13, a.row0 = s.row0 = 7, a.rows = s.rows = 11;
     }
     const int64_t n = s.rows * 12;
     const Buffer image = random.buffer(DType::f32, 2 * 3 * 8 * 12), pred = random.buffer(DType::bf16, n);
@@ -84,9 +84,10 @@ TEST(Backend, ImageOpsTakeTheRangesOfTheirAttributes) {
     loss(s, sums.f32(), 0.5f, metrics.f32(), metrics.f32() + 1);
     loss_backward(s, pred.data(), image.f32(), sums.f32(), 0.5f, dpred.data());
     bench.run(OpKind::patch_gather, a, {v_image}, {v_patches});
-    bench.run(OpKind::loss_sums, a, {v_pred, v_image}, {v_sums});
-    bench.run(OpKind::loss, a, {v_sums}, {v_metrics});
-    bench.run(OpKind::loss_backward, a, {v_pred, v_image, v_sums, View{}}, {v_dpred});
+    bench.run(OpKind::loss_sums, LossAttrs{.image = a, .weight = 0.5f}, {v_pred, v_image}, {v_sums});
+    bench.run(OpKind::loss, LossAttrs{.image = a, .weight = 0.5f}, {v_sums}, {v_metrics});
+    bench.run(OpKind::loss_backward, LossAttrs{.image = a, .weight = 0.5f}, {v_pred, v_image, v_sums, View{}},
+              {v_dpred});
     EXPECT_TRUE(bench.holds(v_patches, patches));
     EXPECT_TRUE(bench.holds(v_sums, sums));
     EXPECT_TRUE(bench.holds(v_metrics, metrics));
@@ -96,8 +97,7 @@ TEST(Backend, ImageOpsTakeTheRangesOfTheirAttributes) {
 
 TEST(Backend, RowOpsTakeTheirFirstRowAndDoWithoutOptionalOperands) {
   Random random;
-  Attrs a;
-  a.m = 9, a.n = 20, a.eps = 1e-6f, a.period = 4, a.row0 = 3;
+  const NormAttrs a{.rows = 9, .cols = 20, .eps = 1e-6f, .period = 4, .row0 = 3};
   const ResidualNorm p{9, 20, 1e-6f, 4, DType::bf16, 3};
   const Buffer residual = random.buffer(DType::f32, 4 * 20), y = random.buffer(DType::bf16, 9 * 20);
   const Buffer gamma = random.buffer(DType::f32, 20), beta = random.buffer(DType::f32, 20);
@@ -122,16 +122,16 @@ TEST(Backend, RowOpsTakeTheirFirstRowAndDoWithoutOptionalOperands) {
   Bench bench;
   const View v_dx = bench.add(dx), v_y = bench.add(y), v_dpos = bench.add(DType::f32, 80);
   const View v_sum = bench.add(DType::f32, 180);
-  bench.run(OpKind::period_sum, a, {v_dx}, {v_dpos});
-  bench.run(OpKind::residual_add, a, {v_dx, v_y}, {v_sum});
+  bench.run(OpKind::period_sum, PeriodSumAttrs{.rows = 9, .cols = 20, .period = 4, .row0 = 3}, {v_dx},
+            {v_dpos});
+  bench.run(OpKind::residual_add, RowsAttrs{9, 20}, {v_dx, v_y}, {v_sum});
   EXPECT_TRUE(bench.holds(v_dpos, dpos) && bench.holds(v_sum, sum));
 }
 
 TEST(Backend, CopiesWithTheStridesOfTheOp) {
   Random random;
   const Buffer x = random.buffer(DType::bf16, 2 * 3 * 4 * 5);
-  Attrs a;  // [2,3,4,5] -> [4,3,2,5]
-  a.n = 5;
+  CopyAttrs a{.run = 5};  // [2,3,4,5] -> [4,3,2,5]
   const Copy c{{2, 3, 4}, {60, 20, 5}, {5, 10, 30}, 5, DType::bf16};
   for (int d = 0; d < 3; ++d) a.extent[d] = c.extent[d], a.from[d] = c.from[d], a.to[d] = c.to[d];
   Buffer y(DType::bf16, x.size());
@@ -152,7 +152,7 @@ TEST(Backend, RefusesWhatGoesOverTheNetwork) {
 
 // Attention's workspace is cut by the threads that run it: more threads than planned would overflow it.
 TEST(Backend, RefusesAWorkspaceOfFewerThreads) {
-  Attrs a;
+  AttentionAttrs a;
   a.batch = 1, a.heads = a.kv_heads = 4, a.tq = a.tk = 64, a.d = 16, a.scale = 0.25;
   a.ld_q = a.ld_kv = a.ld_o = 4 * 16;
   const int64_t n = 64 * 4 * 16;
@@ -160,7 +160,7 @@ TEST(Backend, RefusesAWorkspaceOfFewerThreads) {
     Bench bench;
     const View q = bench.add(DType::f32, n), k = bench.add(DType::f32, n), v = bench.add(DType::f32, n),
                o = bench.add(DType::f32, n), lse = bench.add(DType::f32, 64 * 4);
-    const int64_t bytes = cpu_workspace(planned)({.kind = OpKind::attention, .a = a});
+    const int64_t bytes = cpu_workspace(planned)({.kind = OpKind::attention, .attrs = a});
     bench.run(OpKind::attention, a, {q, k, v}, {o, lse, bench.add(DType::f32, (bytes + 3) / 4)});
   };
   const int before = omp_get_max_threads();

@@ -167,7 +167,7 @@ struct Chain {  // fetch, then layers and activations, as in a net's eval progra
       if (i == 2) break;
       g.push_back(buffer(type, kRows * n));
       plan.ops.push_back({.kind = OpKind::activation,
-                          .a = {.m = kRows, .n = n, .activation = Activation::silu},
+                          .attrs = ActivationAttrs{.rows = kRows, .cols = n, .function = Activation::silu},
                           .reads = {u.back()},
                           .writes = {g.back()},
                           .path = "activation"});
@@ -183,14 +183,16 @@ struct Chain {  // fetch, then layers and activations, as in a net's eval progra
   }
   void linear(const View& from, const View& to, int64_t n, int64_t k) {
     plan.ops.push_back({.kind = OpKind::gemm,
-                        .a = {.m = kRows, .n = n, .k = k, .trans_b = true},
+                        .attrs = GemmAttrs{.m = kRows, .n = n, .k = k, .trans_b = true},
                         .reads = {from, buffer(type, n * k), buffer(DType::f32, n)},
                         .writes = {to},
                         .path = "linear"});
   }
   void read(const View& v) {
-    plan.ops.push_back(
-        {.kind = OpKind::cast, .a = {.m = 1, .n = v.count}, .reads = {v}, .writes = {buffer(type, v.count)}});
+    plan.ops.push_back({.kind = OpKind::cast,
+                        .attrs = ElementsAttrs{.count = v.count},
+                        .reads = {v},
+                        .writes = {buffer(type, v.count)}});
   }
   Program program() {
     plan.routines = {{"forward", Pass::forward, 0, 0, static_cast<int32_t>(plan.ops.size())}};
@@ -237,12 +239,12 @@ TEST(RowRuns, EndWhereAnOpIsNoPlainLayer) {
     return c.runs();
   };
   EXPECT_EQ(with([](Op&) {}), (Runs{{0, 5}}));
-  EXPECT_EQ(with([](Op& o) { o.a.accumulate = true; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.a.tf32 = true; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.a.fp8 = true; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.a.trans_a = true; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().accumulate = true; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().tf32 = true; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().fp8 = true; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().trans_a = true; }), (Runs{{0, 2}}));
   EXPECT_EQ(with([](Op& o) { o.reads[2] = View{}; }), (Runs{{0, 2}}));
-  EXPECT_EQ(with([](Op& o) { o.a.k = 200; }), (Runs{{0, 2}}));
+  EXPECT_EQ(with([](Op& o) { o.as<GemmAttrs>().k = 200; }), (Runs{{0, 2}}));
 }
 
 // The second layer's result overwrites the net's input: correct for separate ops, but fused rows must not
@@ -267,8 +269,8 @@ TEST(RowRuns, GiveTheBitsOfTheirOps) {
           for (int64_t i = 0; i < v.count; ++i)
             together.set(address(c.plan, v, 0).first / 4 + i, random.normal(0.3));
     std::memcpy(in_turn.data(), together.data(), together.bytes());
-    CpuBackend one(c.plan, static_cast<std::byte*>(together.data()), TrainSpec{});
-    CpuBackend other(c.plan, static_cast<std::byte*>(in_turn.data()), TrainSpec{});
+    CpuBackend one(c.plan, static_cast<std::byte*>(together.data()));
+    CpuBackend other(c.plan, static_cast<std::byte*>(in_turn.data()));
     const std::vector<RowRun> runs = row_runs(c.plan, program, {c.u.back()});
     if (isa >= Isa::avx512) {
       ASSERT_EQ(runs.size(), 1u);

@@ -58,7 +58,8 @@ std::vector<Wanted> wanted_on(const Gpu& gpu, bool deterministic) {
         if (!backward && op.kind != OpKind::attention) continue;
         if (!op.writes.back()) continue;  // unfused: products and a softmax
         const DType act = plan.buffers[static_cast<size_t>(op.reads[0].buffer)].dtype;
-        add(cuda::attention_of(op.a, act, deterministic), backward, op.writes.back().count * 4, run.name);
+        add(cuda::attention_of(op.as<AttentionAttrs>(), act, deterministic), backward,
+            op.writes.back().count * 4, run.name);
       }
     }
   }

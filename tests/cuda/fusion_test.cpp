@@ -163,7 +163,7 @@ class Played {
     uint64_t h = std::hash<std::string>()(o.path) + static_cast<uint64_t>(x.micro);
     for (const View& v : part.reads) h = h * 31 + (v ? memory_.read(v, slot) : 7);
     const int32_t scratch = o.workspace ? o.writes.back().buffer : -1;  // written, never read
-    if (o.a.accumulate)
+    if (accumulates(o.attrs))
       for (const View& v : part.writes)
         if (v && v.buffer != scratch) h = h * 31 + memory_.read(v, slot);
     seen_[instr].push_back(h);
@@ -295,8 +295,8 @@ TEST(Fusion, OperandsLieAsTheEpiloguesWantThem) {
         }
       if (f.kind == Fused::bias_gradient) {
         EXPECT_TRUE(c.trans_second);
-        EXPECT_EQ(c.cols, other.a.n);
-        EXPECT_EQ(c.inner, other.a.m);
+        EXPECT_EQ(c.cols, extent_of(other.attrs).cols);
+        EXPECT_EQ(c.inner, extent_of(other.attrs).rows);
       } else {
         EXPECT_EQ(c.ld_out % 8, 0);
         EXPECT_EQ(c.ld_out, c.rows);

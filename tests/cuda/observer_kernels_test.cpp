@@ -117,7 +117,7 @@ class ObservedSteps {
   const Streams streams_;
   const DeviceArena arena_{plan_.memory.arena};
   const PinnedMemory host_{plan_.memory.host};
-  CudaBackend backend_{plan_, arena_.data(), spec_.train, host_.data(), streams_, {}};
+  CudaBackend backend_{plan_, arena_.data(), host_.data(), streams_, {}};
   DeviceExecutor run_{plan_, backend_, nullptr, streams_, {.graphs = graphs_}};
   StandIn device_;
 };

@@ -22,7 +22,7 @@ TEST_P(CudaOp, IsItsReferenceInAllTypes) {
   for (const OpCase& c : cases) {
     const OpInPlan op(c, cuda_workspace());
     const DeviceArena arena(op.plan().memory.arena);
-    CudaBackend backend(op.plan(), arena.data(), c.train, nullptr, streams, {});
+    CudaBackend backend(op.plan(), arena.data(), nullptr, streams, {});
     backend.prepare();
     op.run(backend);
   }

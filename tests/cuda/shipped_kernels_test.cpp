@@ -22,8 +22,7 @@ TEST(Kernels, ProductsOfEveryShippedConfigurationAreTaken) {
     if (run.spec.net.words()) continue;  // planned and predicted, not trained
     SCOPED_TRACE(run.name);
     const Plan plan = build_plan(run.spec, 0, cuda_workspace());
-    CudaBackend backend(plan, arena, run.spec.train, nullptr, streams,
-                        {.gemm = GemmChoice::heuristic, .cudnn = false});
+    CudaBackend backend(plan, arena, nullptr, streams, {.gemm = GemmChoice::heuristic, .cudnn = false});
     EXPECT_NO_THROW(backend.prepare());
     shapes += backend.gemms().shapes();
     ++nets;

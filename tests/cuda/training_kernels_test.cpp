@@ -104,7 +104,7 @@ std::vector<Step> on_cpu(const RunSpec& spec, uint64_t seed, int64_t steps, std:
   const auto aligned = [](std::vector<std::byte>& v) {
     return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
   };
-  CpuBackend backend(plan, aligned(arena), spec.train, aligned(host));
+  CpuBackend backend(plan, aligned(arena), aligned(host));
   const auto steps_done = train(spec, plan, backend, seed, steps, program, [&](const Program& p, int32_t) {
     for (const Instr& i : p.instrs) backend.launch(plan.ops[static_cast<size_t>(i.op)], i.micro, i.slot);
   });
@@ -121,7 +121,7 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
   const DeviceArena arena(plan.memory.arena);
   EXPECT_EQ(arena.bytes(), plan.memory.arena);
   const PinnedMemory host(plan.memory.host);
-  CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams,
+  CudaBackend backend(plan, arena.data(), host.data(), streams,
                       {.gemm = spec.run.gemm_choice, .fuse = spec.run.fuse});
   backend.prepare();
 #ifdef ISOBAR_EMULATED  // which has an algorithm for everything

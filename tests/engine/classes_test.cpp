@@ -178,7 +178,7 @@ TEST(Classifier, GradientsWithDropoutAreThoseOfFiniteDifferences) {
   omp_set_num_threads(1);
   const Plan plan = build_plan(spec, 0, cpu_workspace(1));
   Arena arena(plan.memory.arena);
-  CpuBackend backend(plan, arena.data(), spec.train);
+  CpuBackend backend(plan, arena.data());
   Executor execute(plan, backend, nullptr);
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
   init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));

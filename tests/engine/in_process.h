@@ -26,6 +26,7 @@
 #include "model/inference/params.h"
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
+#include "model/nets/loss_settings.h"
 #include "model/plan/layout.h"
 #include "tests/engine/guarded_arena.h"
 #include "tests/paths.h"
@@ -65,13 +66,12 @@ class InProcess {
   /// `weighted`: the run's settings after loss weights were derived from channel names
   InProcess(const RunSpec& spec, const Mpi& mpi, const std::string& title,
             const TrainSpec* weighted = nullptr)
-      : plan(build_plan(spec, spec.layout.world() == 1 ? 0 : mpi.rank(), cpu_workspace(1))),
+      : plan(planned(spec, spec.layout.world() == 1 ? 0 : mpi.rank(), weighted)),
         spec_(spec),
         train_(link(plan, plan.train, spec.run.serial)),
         arena_(plan.memory.arena) {
     if (plan.memory.host > 0) host_.emplace(plan.memory.host);
-    backend_.emplace(plan, arena_.data(), weighted ? *weighted : spec_.train,
-                     host_ ? host_->data() : nullptr);
+    backend_.emplace(plan, arena_.data(), host_ ? host_->data() : nullptr);
     if (spec.layout.world() > 1) comm_.emplace(plan.groups);
     // Half of the layouts, chosen by a hash of the title, use a communication thread, consistently on all
     // ranks.
@@ -161,6 +161,12 @@ class InProcess {
   Idle idle() const { return arena_.idle(plan); }
 
  private:
+  static Plan planned(const RunSpec& spec, int rank, const TrainSpec* weighted) {
+    Plan plan = build_plan(spec, rank, cpu_workspace(1));
+    if (weighted) know_loss_weights(plan, *weighted);
+    return plan;
+  }
+
   float* floats(const View& v) { return reinterpret_cast<float*>(backend_->at(v)); }
   // Samples repeat after some steps; targets are functions of the input that a net can learn.
   void sample(int64_t index, float* input, float* target) const {

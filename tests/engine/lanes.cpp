@@ -42,11 +42,11 @@ class Lanes : public testing::Test {
   }
   void transfer(OpKind kind, const std::string& path, Lane lane, int group, const View& x) {
     const bool reads = kind != OpKind::recv, writes = kind != OpKind::send;
-    b.emit(kind, path, {.group = group}, reads ? std::vector<View>{x} : std::vector<View>{},
+    b.emit(kind, path, TransferAttrs{.group = group}, reads ? std::vector<View>{x} : std::vector<View>{},
            writes ? std::vector<View>{x} : std::vector<View>{}, lane);
   }
   void compute(const std::string& path, const View& x, const View& y) {
-    b.emit(OpKind::cast, path, {}, {x}, {y}, Lane::compute);
+    b.emit<OpKind::cast>(path, {}, {x}, {y}, Lane::compute);
   }
   Builder b;
   Program program;

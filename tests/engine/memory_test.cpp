@@ -23,13 +23,8 @@ constexpr double kProcessBytes = 6.5e6;
 /// Memory of matrix products outside the arena: f32 copies of operands when a precision is emulated.
 int64_t product_workspace(const Plan& plan) {
   int64_t most = 0;
-  const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
   for (const Op& op : plan.ops)
-    if (op.kind == OpKind::gemm)
-      most =
-          std::max(most, cpu::gemm_workspace({op.a.m, op.a.n, op.a.k, op.a.trans_a, op.a.trans_b,
-                                              type(op.reads[0]), type(op.reads[1]), type(op.writes[0]),
-                                              static_cast<bool>(op.reads[2]), op.a.accumulate, op.a.tf32}));
+    if (op.kind == OpKind::gemm) most = std::max(most, cpu::gemm_workspace(cpu::gemm_of(op, plan)));
   return most;
 }
 
@@ -52,7 +47,7 @@ TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
     const RunSpec spec = load_run_spec(tiny(), set);
     const Plan plan = build_plan(spec, 0, cpu_workspace(1));
     const GuardedArena arena(plan.memory.arena);
-    CpuBackend backend(plan, arena.data(), spec.train);
+    CpuBackend backend(plan, arena.data());
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     backend.on_fetch([&](int32_t, const BatchPlaces& to) {

@@ -54,7 +54,7 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
   const Plan plan = build_plan(spec, 0, cpu_workspace(2));
   Arena arena(plan.memory.arena);
   EXPECT_EQ(arena.bytes(), plan.memory.arena);
-  CpuBackend backend(plan, arena.data(), spec.train);
+  CpuBackend backend(plan, arena.data());
   backend.load_constants();
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
   // Saved activations and scratch start as NaN, because ops must write them before reading.

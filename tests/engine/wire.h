@@ -127,7 +127,7 @@ inline Counted count(const RunSpec& spec, const Words& set) {
 // -----------------------------------------------------------------------------
 
 inline void add_calls(Calls& calls, const Op& op, const Plan& plan) {
-  const auto& ranks = plan.groups[op.a.group].ranks;
+  const auto& ranks = plan.groups[op.as<TransferAttrs>().group].ranks;
   const int members = static_cast<int>(ranks.size());
   const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
   const View in = op.reads.empty() ? View{} : op.reads[0], out = op.writes.empty() ? View{} : op.writes[0];
@@ -179,7 +179,7 @@ inline PlannedCalls said(const Plan& plan,
         for (int o = routine.first; o < routine.first + routine.count; ++o) {
           const Op& op = plan.ops[o];
           if (!is_collective(op.kind)) continue;
-          add_calls(channels[op.a.group].second, op, plan);
+          add_calls(channels[op.as<TransferAttrs>().group].second, op, plan);
           out.wire_bytes += work(op, plan).wire_bytes;
         }
       }

@@ -45,7 +45,7 @@ class Ops {  // of one plan, over an arena initialised to NaN
   explicit Ops(const RunSpec& spec)
       : plan(build_plan(spec, 0, cpu_workspace(1))),
         arena(plan.memory.arena, std::byte{0xff}),
-        backend(plan, arena.data(), spec.train) {
+        backend(plan, arena.data()) {
     omp_set_num_threads(1);  // workspace is for one thread
   }
   void fill(const Op& op) {
@@ -116,7 +116,8 @@ TEST(Inputs, AreScaledByWhatTheyMean) {
       } else if (op.kind == OpKind::attention) {
         ops.backend.launch(op, 0, 0);
         const View& lse = op.writes[1];
-        const float want = std::log(static_cast<float>(op.a.tk)) + 0.5f;  // input of the backward pass
+        const float want =
+            std::log(static_cast<float>(op.as<AttentionAttrs>().tk)) + 0.5f;  // input of the backward pass
         for (int64_t i = 0; i < lse.count; ++i)
           EXPECT_NEAR(value(DType::f32, ops.backend.at(lse), i), want, 1.5) << "probabilities";
       } else {

@@ -213,8 +213,9 @@ json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64&
         if (op.kind == OpKind::fetch) continue;
         const Work w = work(op, plan);
         const DType t = plan.buffers[(op.reads.empty() ? op.writes : op.reads)[0].buffer].dtype;
-        const std::string name = std::string(name_of(op.kind)) + "/" + (op.a.tf32 ? "tf32" : name_of(t)) +
-                                 "/" + op.path + "/" + std::to_string(width);
+        const std::string name = std::string(name_of(op.kind)) + "/" +
+                                 (rounds_to_tf32(op.attrs) ? "tf32" : name_of(t)) + "/" + op.path + "/" +
+                                 std::to_string(width);
         const json counters{{"flops", w.flops},
                             {"charged_flops", charged_flops(op, plan, truth.accelerator->processors)},
                             {"vector_flops", w.vector_flops},

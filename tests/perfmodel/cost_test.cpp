@@ -151,8 +151,9 @@ TEST(Terms, AttentionOfCoresPaysForWhatItPacks) {
       const bool backward = op.kind == OpKind::attention_backward;
       if (op.kind != OpKind::attention && !backward) continue;
       // q, k, v and o; backward q, k, v, o, its gradient and three results, beside the row sums
-      const auto rows = static_cast<double>(op.a.batch * op.a.tq * op.a.heads);
-      const double numbers = (backward ? 8 : 4) * rows * static_cast<double>(op.a.d);
+      const auto& a = op.as<AttentionAttrs>();
+      const auto rows = static_cast<double>(a.batch * a.tq * a.heads);
+      const double numbers = (backward ? 8 : 4) * rows * static_cast<double>(a.d);
       const Counts n = count_op(op, plan, 1, {.threads = 1, .cores = 2});
       EXPECT_GE(n[index_of(Coef::attention_bytes)], 4 * numbers) << name_of(amp);
       EXPECT_LE(n[index_of(Coef::attention_bytes)], 4 * numbers + 8 * rows) << name_of(amp);

@@ -71,7 +71,8 @@ std::optional<json> case_of(const Plan& plan, const std::string& kind, const std
     charged += charged_flops(op, plan, kProcessors);
     const DType t = plan.buffers[(op.reads.empty() ? op.writes : op.reads)[0].buffer].dtype;
     r["name"] = kind + "/" + std::string(name_of(t)) + "/" + shape;
-    if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward) r["head_size"] = op.a.d;
+    if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)
+      r["head_size"] = op.as<AttentionAttrs>().d;
   }
   if (ops == 0) return std::nullopt;
   r.update({{"time_unit", "s"},

@@ -20,8 +20,9 @@ class Rank {
   Rank& op(OpKind kind, const std::string& path, Lane lane, int group, std::vector<View> reads,
            std::vector<View> writes) {
     if (routine_ < 0) routine_ = b_.begin("step", Pass::forward);
-    Attrs a;
-    a.group = group;
+    const Attrs a = kind == OpKind::cast   ? Attrs(ElementsAttrs{})
+                    : kind == OpKind::copy ? Attrs(CopyAttrs{})
+                                           : Attrs(TransferAttrs{.group = group});
     b_.emit(kind, path, a, std::move(reads), std::move(writes), lane);
     return *this;
   }
@@ -219,7 +220,8 @@ std::vector<Plan> gather(const std::vector<int64_t>& parts0, const std::vector<i
     const bool gathers = kind == OpKind::all_gather;
     r.op(kind, "x/parts", Lane::tp, group, {gathers ? part : x}, {gathers ? x : part});
     plans.push_back(r.plan());
-    (gathers ? plans.back().ops[0].a.receive : plans.back().ops[0].a.send) = parts;
+    auto& sizes = plans.back().ops[0].as<TransferAttrs>();
+    (gathers ? sizes.receive : sizes.send) = parts;
   }
   return plans;
 }
@@ -232,10 +234,10 @@ TEST(Agreement, PartsAreTheSameOnAllRanks) {
     EXPECT_TRUE(has(refusal(gather({3, 6}, {3, 6}, kind)), "are not parts for 2 ranks"));
     EXPECT_TRUE(has(refusal(gather({3, 7}, {3, 7}, kind, 1)), "overlaps itself"));
     auto equal = gather({5, 5}, {5, 5}, kind);
-    for (Plan& p : equal) p.ops[0].a.send = p.ops[0].a.receive = {};
+    for (Plan& p : equal) p.ops[0].attrs = TransferAttrs{.group = p.ops[0].as<TransferAttrs>().group};
     EXPECT_EQ(refusal(equal), "");
     auto uneven = gather({3, 7}, {3, 7}, kind);
-    for (Plan& p : uneven) p.ops[0].a.send = p.ops[0].a.receive = {};
+    for (Plan& p : uneven) p.ops[0].attrs = TransferAttrs{.group = p.ops[0].as<TransferAttrs>().group};
     EXPECT_TRUE(has(refusal(uneven), "part of another size"));
   }
 }
@@ -265,8 +267,8 @@ TEST(Work, OfACopyIsWhatItMovesNotWhatItsViewsSpan) {
   const View x = r.buffer("x", 1000, DType::bf16), y = r.buffer("y", 120, DType::bf16);
   r.op(OpKind::copy, "c", Lane::compute, -1, {x}, {y});
   Plan plan = r.plan();
-  Attrs& a = plan.ops[0].a;
-  a.n = 5;
+  auto& a = plan.ops[0].as<CopyAttrs>();
+  a.run = 5;
   a.extent[0] = 2, a.extent[1] = 3, a.extent[2] = 4;
   const Work w = work(plan.ops[0], plan);
   EXPECT_DOUBLE_EQ(w.bytes_read, 240);

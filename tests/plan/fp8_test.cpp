@@ -72,7 +72,7 @@ TEST(Fp8, MultipliesTheBlocksLinearsInEightBits) {
       for (int32_t k = r.first; k < r.first + r.count; ++k) {
         const Op& op = plan.ops[static_cast<size_t>(k)];
         if (op.kind != OpKind::gemm) continue;
-        flops[op.a.fp8] += work(op, plan).flops;
+        flops[op.as<GemmAttrs>().fp8] += work(op, plan).flops;
         for (const View& v : {op.reads[0], op.reads[1]})  // a bias is in f32
           EXPECT_EQ(plan.buffers[static_cast<size_t>(v.buffer)].dtype, DType::bf16) << op.path;
       }

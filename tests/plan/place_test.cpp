@@ -162,11 +162,11 @@ TEST(Place, RefusesToReadScratchOfAnotherRoutine) {
   Builder b(0, 1, {});
   b.begin("forward", Pass::forward);
   const View x = b.scratch("x", DType::f32, 64);
-  b.emit(OpKind::zero, "x/zero", {.m = 1, .n = 64}, {}, {x});
+  b.emit<OpKind::zero>("x/zero", {.count = 64}, {}, {x});
   b.end();
   b.begin("backward", Pass::backward);
   const View y = b.scratch("y", DType::f32, 64);
-  b.emit(OpKind::copy, "y/copy", {.m = 1, .n = 64, .extent = {1, 1, 1}}, {x}, {y});
+  b.emit<OpKind::copy>("y/copy", {.run = 64}, {x}, {y});
   b.end();
   EXPECT_THROW(place(b.plan), std::logic_error);
 }

@@ -55,8 +55,8 @@ inline Plan random_plan(uint32_t seed) {
       for (int k = below(3); k > 0; --k) reads.push_back(piece(near));
       if (below(8) == 0) reads.push_back(View{});
       for (int k = below(3); k > 0; --k) writes.push_back(piece(near));
-      b.emit(OpKind::cast, "op" + std::to_string(i), {.m = 1, .n = 1}, reads, writes,
-             static_cast<Lane>(below(kLanes)));
+      b.emit<OpKind::cast>("op" + std::to_string(i), {.count = 1}, reads, writes,
+                           static_cast<Lane>(below(kLanes)));
     }
     b.end();
     for (int n = 1 + below(2); n > 0; --n) b.plan.train.push_back({routine, n, 0});

@@ -235,7 +235,7 @@ TEST(Vit, GradientsAreWrittenOnceThenAddedTo) {
       const Op& op = plan.ops[o];
       for (const View& v : op.writes)
         if (v.buffer == plan.grads_all.buffer) {
-          EXPECT_EQ(op.a.accumulate, inv.micro > 0) << op.path;
+          EXPECT_EQ(accumulates(op.attrs), inv.micro > 0) << op.path;
           ++begun[op.path + "@" + std::to_string(v.offset)];
         }
     }

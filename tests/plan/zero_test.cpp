@@ -140,7 +140,7 @@ TEST(Zero, ReductionsAreWaitedForOneUnitLate) {
         if (op.kind != OpKind::reduce_scatter) continue;
         ++reductions;
         // Units of matrices and of f32 parameters are reduced independently.
-        const std::string section = plan.groups[op.a.group].name;
+        const std::string section = plan.groups[op.as<TransferAttrs>().group].name;
         sent[op.writes[0].buffer] = section;
         most = std::max(most, ++waiting[section]);
       }

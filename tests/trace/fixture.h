@@ -20,11 +20,11 @@ inline SmallPlan small_plan(int rank = 0, const std::string& name_of_b = "b/forw
   const View z = b.io("z", DType::f32, 16 * 8);
   const int group = b.group("dp", {0, 1});
   const int routine = b.begin("all", Pass::forward);
-  Attrs gemm{.m = 16, .n = 8, .k = 4, .trans_b = true};
-  b.emit(OpKind::gemm, "a/forward", gemm, {x, w, View{}}, {y});
-  b.emit(OpKind::all_reduce, "a/reduce", {.group = group}, {y}, {y}, Lane::dp);
-  b.emit(OpKind::gemm, name_of_b, gemm, {x, w, View{}}, {z});
-  b.emit(OpKind::activation, "update", {.m = 16, .n = 8}, {y}, {z});
+  GemmAttrs gemm{.m = 16, .n = 8, .k = 4, .trans_b = true};
+  b.emit<OpKind::gemm>("a/forward", gemm, {x, w, View{}}, {y});
+  b.emit<OpKind::all_reduce>("a/reduce", {.group = group}, {y}, {y}, Lane::dp);
+  b.emit<OpKind::gemm>(name_of_b, gemm, {x, w, View{}}, {z});
+  b.emit<OpKind::activation>("update", {.rows = 16, .cols = 8}, {y}, {z});
   b.end();
   b.plan.train = {{routine, 0, 0}};
   SmallPlan s{b.plan, {}};

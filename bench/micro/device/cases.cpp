@@ -23,12 +23,12 @@ constexpr int kSamples = 3, kRepetitions = 3;
 
 // A plan on the device whose arena is filled with finite noise, so that any op can run alone.
 struct DeviceBench {
-  DeviceBench(Plan p, const TrainSpec& train, const DeviceTimer& timer)
+  DeviceBench(Plan p, const DeviceTimer& timer)
       : plan(std::move(p)),
         arena(plan.memory.arena),
         host(plan.memory.host),
-        backend(plan, arena.data(), train, host.data(), timer.streams(),
-                {.gemm = GemmChoice::heuristic, .capability = timer.device().major}) {
+        backend(plan, arena.data(), host.data(), timer.streams(),
+                {.gemm = cuda::GemmChoice::heuristic, .capability = timer.device().major}) {
     backend.prepare();
     cuda::fill_noise(arena.bytes(), arena.data(), timer.streams()[Lane::compute]);
     backend.load_constants();
@@ -72,7 +72,7 @@ void add_case(const std::string& name, F&& body) {
 }
 
 std::string dtype_of(const Op& op, const Plan& plan) {
-  if (op.a.tf32) return "tf32";
+  if (rounds_to_tf32(op.attrs)) return "tf32";
   for (const auto* views : {&op.reads, &op.writes})
     for (const View& v : *views)
       if (v) return plan.buffers[static_cast<size_t>(v.buffer)].dtype == DType::f32 ? "f32" : "bf16";
@@ -101,13 +101,13 @@ bool is_attention(const Op& op) {
 }
 
 void register_ops(const RunSpec& spec, const DeviceTimer& timer, bool (*chosen)(const Op&)) {
-  auto bench = std::make_shared<DeviceBench>(build_plan(spec, 0, cuda_workspace(timer.device().major)),
-                                             spec.train, timer);
+  auto bench =
+      std::make_shared<DeviceBench>(build_plan(spec, 0, cuda_workspace(timer.device().major)), timer);
   std::set<std::string> seen;
   for (const Op& op : bench->plan.ops) {
     if (!chosen(op)) continue;
     // Attention in tf32 has no coefficient of its own.
-    if (op.a.tf32 && op.kind != OpKind::gemm) continue;
+    if (rounds_to_tf32(op.attrs) && op.kind != OpKind::gemm) continue;
     const std::string name =
         std::string(name_of(op.kind)) + "/" + dtype_of(op, bench->plan) + "/" + case_shape(op);
     if (!seen.insert(name).second) continue;
@@ -117,7 +117,7 @@ void register_ops(const RunSpec& spec, const DeviceTimer& timer, bool (*chosen)(
             state, timer, [&](cudaStream_t s) { bench->backend.launch_on(op, 0, 0, s); }, cold);
         set_counters(state, work(op, bench->plan),
                      charged_flops(op, bench->plan, timer.device().multiprocessors));
-        if (is_attention(op)) state.counters["head_size"] = static_cast<double>(op.a.d);
+        if (is_attention(op)) state.counters["head_size"] = static_cast<double>(op.as<AttentionAttrs>().d);
       });
   }
 }
@@ -208,7 +208,7 @@ void register_device_step_cases(const DeviceTimer& timer) {
       register_case(
           name,
           [spec, step, &timer](benchmark::State& state) {
-            DeviceBench bench(build_plan(spec, 0, cuda_workspace(timer.device().major)), spec.train, timer);
+            DeviceBench bench(build_plan(spec, 0, cuda_workspace(timer.device().major)), timer);
             bench.backend.on_fetch([](int32_t, const BatchPlaces&) {});
             const Program program = link(bench.plan, bench.plan.train);
             // Launched one by one, because replaying a graph leaves the host idle.

@@ -96,15 +96,15 @@ struct Ceilings {
 Ceilings ceilings(const TimedStep& step, DType t) {
   Ceilings c{product_rate({512, 512, 512, false, true, t, t, t, false, false}), copy_rate(), {}};
   for (const Op* op : step.distinct())
-    if (op->kind == OpKind::gemm)
-      c.of_name[step.name(*op)] = product_rate(cpu::gemm_of(*op, step.plan));
+    if (op->kind == OpKind::gemm) c.of_name[step.name(*op)] = product_rate(cpu::gemm_of(*op, step.plan));
   return c;
 }
 
 // Products by transposition, which tells their purpose: NT forward, NN and TN backward
 std::string class_of(const Op& op) {
   if (op.kind != OpKind::gemm) return std::string(name_of(op.kind));
-  return std::string("gemm ") + (op.a.trans_a ? 'T' : 'N') + (op.a.trans_b ? 'T' : 'N');
+  return std::string("gemm ") + (op.as<GemmAttrs>().trans_a ? 'T' : 'N') +
+         (op.as<GemmAttrs>().trans_b ? 'T' : 'N');
 }
 
 // Sums over a step; `best`: seconds at the ceilings

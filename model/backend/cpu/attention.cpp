@@ -133,9 +133,9 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
 
 // ---- ops ----
 
-Attention attention_of(const Attrs& a, DType act) {
+Attention attention_of(const AttentionAttrs& a, DType act) {
   return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,    a.scale,
-          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, a.each};
+          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, a.last_counts};
 }
 
 namespace {
@@ -182,8 +182,9 @@ Workspace cpu_workspace(int threads) {
     if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return 0;
     // Buffers are not declared yet when a plan asks, so this covers the wider type.
     const bool backward = op.kind == OpKind::attention_backward;
-    return std::max(cpu::attention_workspace(cpu::attention_of(op.a, DType::f32), backward, threads),
-                    cpu::attention_workspace(cpu::attention_of(op.a, DType::bf16), backward, threads));
+    return std::max(
+        cpu::attention_workspace(cpu::attention_of(op.as<AttentionAttrs>(), DType::f32), backward, threads),
+        cpu::attention_workspace(cpu::attention_of(op.as<AttentionAttrs>(), DType::bf16), backward, threads));
   };
 }
 

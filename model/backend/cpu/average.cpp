@@ -28,11 +28,11 @@ namespace {
 void run_average(const CpuCall<OpKind::average>& c) {
   const float* const scalars = c.in("scalars");
   if (scalars[kUnscale] == 0) return;
-  average(c.a.n, c.a.rate, c.in("param"), c.out("average"));
+  average(c.a.count, c.a.rate, c.in("param"), c.out("average"));
 }
 
 void run_swap(const CpuCall<OpKind::swap>& c) {
-  swap(c.a.n, c.out("x"), c.out("y"));
+  swap(c.a.count, c.out("x"), c.out("y"));
 }
 
 }  // namespace

@@ -5,18 +5,10 @@
 #include "model/base/latitude.h"
 
 namespace isobar {
-cpu::Loss CpuBackend::loss_of(const Attrs& image, bool masked, const float* mask) {
-  std::vector<double>& rows = rows_[image.height];
-  if (rows.empty()) rows = row_weights(image.height, train_.latitudes);
-  return {train_.loss,
-          static_cast<float>(train_.huber_delta),
-          loss_weights_.empty() ? nullptr : loss_weights_.data(),
-          intense_.empty() ? nullptr : above_.data(),
-          intense_.empty() ? nullptr : intense_.data(),
-          rows.data(),
-          train_.latitude_weights,
-          masked,
-          mask};
+const std::vector<double>& CpuBackend::row_weights(const LossAttrs& a) {
+  std::vector<double>& rows = rows_[a.image.height];
+  if (rows.empty()) rows = isobar::row_weights(a.image.height, a.weighed().latitudes);
+  return rows;
 }
 
 void CpuBackend::launch(const Program& program, const RowRun& run) {
@@ -30,12 +22,16 @@ void CpuBackend::launch(const Program& program, const RowRun& run) {
   for (int32_t i = run.first; i < run.end; ++i) {
     const Op& o = op(i);
     if (o.kind == OpKind::activation)
-      layers.back().activation = o.a.activation;
+      layers.back().activation = o.as<ActivationAttrs>().function;
     else
-      layers.push_back({o.a.n, o.a.k, floats(in<kGemm>(o, "B")), floats(in<kGemm>(o, "bias")), {}});
+      layers.push_back({o.as<GemmAttrs>().n,
+                        o.as<GemmAttrs>().k,
+                        floats(in<kGemm>(o, "B")),
+                        floats(in<kGemm>(o, "bias")),
+                        {}});
   }
   const Op &first = op(run.first), &last = op(run.end - 1);
-  cpu::layers(first.a.m, layers, floats(in<kGemm>(first, "A")),
+  cpu::layers(first.as<GemmAttrs>().m, layers, floats(in<kGemm>(first, "A")),
               floats(last.kind == kGemm ? out<kGemm>(last, "C") : out<OpKind::activation>(last, "g")));
 }
 

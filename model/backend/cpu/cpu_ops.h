@@ -16,7 +16,7 @@ struct CpuLaunch {
 };
 template <OpKind K>
 using CpuCall = OpCall<K, CpuLaunch>;
-using CpuRow = OpRow<CpuLaunch>;
+using CpuRow = KernelRow<CpuLaunch>;
 using CpuRows = std::span<const CpuRow>;
 
 const OpFunctions<CpuLaunch>& cpu_ops();
@@ -27,8 +27,8 @@ CpuRows attention_ops(), attention_merge_ops(), average_ops(), class_ops(), drop
 
 // Kernels' arguments from an op's attributes
 Gemm gemm_of(const Op& op, const Plan& plan);
-Attention attention_of(const Attrs& a, DType act);
-Patch patch_of(const Attrs& a, DType act);
+Attention attention_of(const AttentionAttrs& a, DType act);
+Patch patch_of(const ImageAttrs& a, DType act);
 /// Samples that only fill the last micro-batch; `scalars` may be null.
 inline int64_t padding_of(const float* scalars) {
   return scalars ? static_cast<int64_t>(scalars[kPadding]) : 0;

@@ -119,7 +119,7 @@ namespace {
 
 template <OpKind K>
 Classes classes_of(const CpuCall<K>& c, DType labels = DType::f32) {
-  return {c.a.m, c.a.n, c.type_in("logits"), labels, c.a.column0};
+  return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0};
 }
 
 void run_cross_entropy_max(const CpuCall<OpKind::cross_entropy_max>& c) {
@@ -134,10 +134,10 @@ void run_cross_entropy_sums(const CpuCall<OpKind::cross_entropy_sums>& c) {
 void run_cross_entropy(const CpuCall<OpKind::cross_entropy>& c) {
   const float* const scalars = c.in("scalars");
   const bool scaled = c.type_in("logits") == DType::f16;  // fp16's loss is
-  const float slope = scaled ? c.a.scale * (scalars ? scalars[kLossScale] : 0.0f) : c.a.scale;
+  const float slope = scaled ? c.a.weight * (scalars ? scalars[kLossScale] : 0.0f) : c.a.weight;
   float* const metrics = c.out("metrics");
   cross_entropy(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
-                c.in("sums"), c.a.scale, slope, padding_of(scalars), c.out("dlogits"), metrics,
+                c.in("sums"), c.a.weight, slope, padding_of(scalars), c.out("dlogits"), metrics,
                 c.view_out("metrics").count > 1 ? metrics + 1 : nullptr);
 }
 

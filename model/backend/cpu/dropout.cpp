@@ -1,5 +1,4 @@
 // Dropout without a stored mask: the backward pass draws it again.
-#include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/widen.h"
@@ -69,9 +68,9 @@ void run_dropout(const CpuCall<K>& c, const View& stored_mask, DType act, Addres
   if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
   const float* const scalars = c.in("scalars");
   if (!scalars || scalars[kTraining] == 0) return;
-  const DropoutDraw draw{static_cast<uint64_t>(c.backend.train().seed), static_cast<uint64_t>(c.a.stream),
-                         c.a.rate, static_cast<int64_t>(scalars[kStep]) + steps_begun(act)};
-  dropout(draw, (c.micro * c.a.period + c.a.row0) * c.a.n, c.a.m * c.a.n, act, x, c.a.each);
+  const DropoutDraw draw{static_cast<uint64_t>(c.a.seed), static_cast<uint64_t>(c.a.stream), c.a.rate,
+                         static_cast<int64_t>(scalars[kStep]) + steps_begun(act)};
+  dropout(draw, (c.micro * c.a.period + c.a.row0) * c.a.cols, c.a.rows * c.a.cols, act, x, c.a.each);
 }
 
 void run_dropout_forward(const CpuCall<OpKind::dropout>& c) {

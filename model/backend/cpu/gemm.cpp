@@ -318,7 +318,7 @@ int64_t gemm_workspace(const Gemm& g) {
 
 Gemm gemm_of(const Op& op, const Plan& plan) {
   constexpr OpKind kGemm = OpKind::gemm;
-  const Attrs& a = op.a;
+  const auto& a = op.as<GemmAttrs>();
   const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
   return {a.m,
           a.n,
@@ -331,7 +331,7 @@ Gemm gemm_of(const Op& op, const Plan& plan) {
           static_cast<bool>(in<kGemm>(op, "bias")),
           a.accumulate,
           a.tf32,
-          a.scale == 0 ? 1.0f : a.scale};
+          a.scale};
 }
 
 namespace {

@@ -9,7 +9,7 @@ namespace {
 
 // The 16-bit type among an op's operands, or tf32 for such products, else f32
 std::string type_name(const Op& op, const Plan& plan) {
-  if (op.a.tf32) return "tf32";
+  if (rounds_to_tf32(op.attrs)) return "tf32";
   for (const auto* views : {&op.reads, &op.writes})
     for (const View& v : *views)
       if (v && size_of(plan.buffers[v.buffer].dtype) == 2) return name_of(plan.buffers[v.buffer].dtype);
@@ -22,18 +22,18 @@ std::string kernel_of(const Op& op, const Plan& plan) {
   const std::string own = std::string("own, ") + cpu::name_of(cpu::current_isa());
   if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return own;
   const DType t = plan.buffers[in<OpKind::attention, OpKind::attention_backward>(op, "q").buffer].dtype;
-  const bool native =
-      t == DType::f32 ? !op.a.tf32 : t == DType::bf16 && cpu::current_isa() >= cpu::Isa::avx512_bf16;
+  const bool native = t == DType::f32 ? !rounds_to_tf32(op.attrs)
+                                      : t == DType::bf16 && cpu::current_isa() >= cpu::Isa::avx512_bf16;
   return own + (native ? "" : " on rounded operands");
 }
 
 // Key of a kernel's choice, so that a library is asked once for each
 std::string shape_of(const Op& op, const std::string& type) {
   std::ostringstream s;
-  const Attrs& a = op.a;
-  s << name_of(op.kind) << ' ' << type << ' ' << a.m << ' ' << a.n << ' ' << a.k << ' ' << a.trans_a
-    << a.trans_b << a.accumulate << ' ' << a.scale << ' '
-    << (op.kind == OpKind::gemm && in<OpKind::gemm>(op, "bias"));
+  s << name_of(op.kind) << ' ' << type;
+  if (op.kind == OpKind::gemm)
+    s << ' ' << shape_text(op) << ' ' << op.as<GemmAttrs>().scale << ' '
+      << static_cast<bool>(in<OpKind::gemm>(op, "bias"));
   return s.str();
 }
 

@@ -58,7 +58,6 @@ struct KernelTable {
   // y[cols, rows] = x[rows, cols]; ld: elements between rows
   void (*transpose)(int64_t rows, int64_t cols, const float* x, int64_t ld_x, float* y, int64_t ld_y);
   void (*normalise)(int64_t n, const float* x, const float* mean, const float* std, float* y);
-  void (*residual_add[3])(int64_t n, const float* residual, const void* y, float* x);
   double (*squared_sum)(int64_t n, const float* x);
   // sums of (guess - truth)^2 and of truth^2
   void (*squares)(int64_t n, const float* guess, const float* truth, float sums[2]);

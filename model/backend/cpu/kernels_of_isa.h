@@ -52,7 +52,6 @@ constexpr KernelTable make_table() {
       .add = add_part<V>,
       .transpose = transpose<V>,
       .normalise = normalise_part<V>,
-      .residual_add = {residual_add_part<V, f32>, residual_add_part<V, bf16>, residual_add_part<V, f16>},
       .squared_sum = squared_sum_part<V>,
       .squares = squares_part<V>,
       .adam = {adam_part<V, bf16>, adam_part<V, f16>},

@@ -301,23 +301,38 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
 
 namespace {
 
+template <OpKind K>
+Loss loss_of(const CpuCall<K>& c, bool masked, const float* mask) {
+  const LossWeights& w = c.a.weighed();
+  const auto or_null = [](const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); };
+  return {c.a.kind,
+          c.a.delta,
+          or_null(w.channel),
+          or_null(w.above),
+          or_null(w.intense),
+          c.backend.row_weights(c.a).data(),
+          w.latitude,
+          masked,
+          mask};
+}
+
 void run_loss_sums(const CpuCall<OpKind::loss_sums>& c) {
-  loss_sums(patch_of(c.a, c.type_in("pred")), c.in("pred"), c.in("target"), c.out("sums"),
-            c.backend.loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")));
+  loss_sums(patch_of(c.a.image, c.type_in("pred")), c.in("pred"), c.in("target"), c.out("sums"),
+            loss_of(c, static_cast<bool>(c.in("mask")), c.in("mask")));
 }
 
 void run_loss(const CpuCall<OpKind::loss>& c) {  // metrics: loss, then one RMSE a channel
-  const bool masked = c.view_in("sums").count > c.a.batch * loss_sums_size(c.a.channels, false);
+  const bool masked = c.view_in("sums").count > c.a.image.batch * loss_sums_size(c.a.image.channels, false);
   float* const metrics = c.out("metrics");
-  loss(patch_of(c.a, c.type_in("sums")), c.in("sums"), c.a.scale, metrics, metrics + 1,
-       c.backend.loss_of(c.a, masked, nullptr), padding_of(c.in("scalars")));
+  loss(patch_of(c.a.image, c.type_in("sums")), c.in("sums"), c.a.weight, metrics, metrics + 1,
+       loss_of(c, masked, nullptr), padding_of(c.in("scalars")));
 }
 
 void run_loss_backward(const CpuCall<OpKind::loss_backward>& c) {
   const float* const scalars = c.in("scalars");
-  loss_backward(patch_of(c.a, c.type_in("pred")), c.in("pred"), c.in("target"), c.in("sums"),
-                scalars ? c.a.scale * scalars[kLossScale] : c.a.scale, c.out("dpred"),
-                c.backend.loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")));
+  loss_backward(patch_of(c.a.image, c.type_in("pred")), c.in("pred"), c.in("target"), c.in("sums"),
+                scalars ? c.a.weight * scalars[kLossScale] : c.a.weight, c.out("dpred"),
+                loss_of(c, static_cast<bool>(c.in("mask")), c.in("mask")));
 }
 
 }  // namespace

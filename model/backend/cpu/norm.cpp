@@ -2,6 +2,7 @@
 #include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
+#include "model/backend/cpu/widen.h"
 
 namespace isobar::cpu {
 namespace {
@@ -36,11 +37,16 @@ void residual_norm_forward(const ResidualNorm& p, const float* residual, const v
 }
 
 void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x) {
-  const auto kernel = kernels().residual_add[of(act)];
+  const KernelTable& k = kernels();
   parallel(n, [&](int t, int threads) {
-    const Range r = share(n, t, threads, 64);  // elements: threads split on cache lines
-    kernel(r.end - r.begin, residual + r.begin, static_cast<const char*>(y) + r.begin * size_of(act),
-           x + r.begin);
+    // elements: threads split on cache lines
+    in_f32(y, act, share(n, t, threads, 64), [&](Range r, const float* part) {
+      for (int64_t i = r.begin; i < r.end; i += kBlock) {
+        const int64_t block = std::min(kBlock, r.end - i);
+        if (x != residual) std::copy_n(residual + i, block, x + i);
+        k.add(block, part + (i - r.begin), x + i);
+      }
+    });
   });
 }
 
@@ -72,30 +78,30 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
 namespace {
 
 void run_residual_norm(const CpuCall<OpKind::residual_norm>& c) {
-  residual_norm_forward({c.a.m, c.a.n, c.a.eps, c.a.period, c.type_out("h"), c.a.row0}, c.in("residual"),
-                        c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"), c.out("mean"),
-                        c.out("rstd"));
+  residual_norm_forward({c.a.rows, c.a.cols, c.a.eps, c.a.period, c.type_out("h"), c.a.row0},
+                        c.in("residual"), c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"),
+                        c.out("mean"), c.out("rstd"));
 }
 
 void run_residual_norm_backward(const CpuCall<OpKind::residual_norm_backward>& c) {
-  residual_norm_backward({c.a.m, c.a.n, c.a.eps, 0, c.type_in("dh")}, c.in("x"), c.in("mean"), c.in("rstd"),
-                         c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"),
-                         c.out("dbeta"), c.out("dbias"), c.a.accumulate);
+  residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("dh")}, c.in("x"), c.in("mean"),
+                         c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first, c.out("dy"),
+                         c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate);
 }
 
 void run_residual_add(const CpuCall<OpKind::residual_add>& c) {
-  residual_add(c.a.m * c.a.n, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"));
+  residual_add(c.a.rows * c.a.cols, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"));
 }
 
 void run_norm_residual(const CpuCall<OpKind::norm_residual>& c) {
-  norm_residual({c.a.m, c.a.n, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("residual"), c.in("gamma"),
+  norm_residual({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("residual"), c.in("gamma"),
                 c.in("beta"), c.out("h"), c.out("y"), c.out("mean"), c.out("rstd"));
 }
 
 void run_norm_residual_backward(const CpuCall<OpKind::norm_residual_backward>& c) {
-  norm_residual_backward({c.a.m, c.a.n, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("mean"), c.in("rstd"),
-                         c.in("gamma"), c.in("dh"), c.out("dx"), c.out("dgamma"), c.out("dbeta"),
-                         c.out("dbias"), c.a.accumulate);
+  norm_residual_backward({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("x")}, c.in("x"), c.in("mean"),
+                         c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.out("dgamma"),
+                         c.out("dbeta"), c.out("dbias"), c.a.accumulate);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/cpu/cpu_ops.h"
 #include "model/plan/parameter_groups.h"
 
@@ -10,8 +9,7 @@ namespace isobar::cpu {
 namespace {
 
 void run_loss_scale(const CpuCall<OpKind::loss_scale>& c) {
-  const TrainSpec& t = c.backend.train();
-  loss_scale({static_cast<float>(t.min_loss_scale), t.loss_scale_window}, c.out("norm2"), c.out("scalars"));
+  loss_scale({c.a.least, c.a.window}, c.out("norm2"), c.out("scalars"));
 }
 
 struct Run {  // of parameters that share factors
@@ -25,21 +23,18 @@ template <OpKind K, class F>
 void each_run(const CpuCall<K>& c, const F& f) {
   const float* const scalars = c.in("scalars");
   if (scalars[kUnscale] == 0) return;  // gradients overflowed
-  const TrainSpec& t = c.backend.train();
   // torch.nn.utils.clip_grad_norm_: min(1, largest / (norm + 1e-6))
   const float* const norm2 = c.in("norm2");
-  const float clip =
-      norm2 ? std::min(1.0f, static_cast<float>(t.grad_clip) / (std::sqrt(*norm2) + 1e-6f)) : 1.0f;
+  const float clip = norm2 ? std::min(1.0f, c.a.clip / (std::sqrt(*norm2) + 1e-6f)) : 1.0f;
   const auto run = [&](int64_t from, int64_t count, float rate, float decay) {
-    f(Run{from, count, rate * scalars[kLearningRate], decay * static_cast<float>(t.weight_decay),
-          clip * scalars[kUnscale]});
+    f(Run{from, count, rate * scalars[kLearningRate], decay * c.a.weight_decay, clip * scalars[kUnscale]});
   };
   const View& all = c.view_in("groups");
-  if (!all) return run(0, c.a.n, 1, 1);
+  if (!all) return run(0, c.a.count, 1, 1);
   const ParameterGroup* const groups = c.in("groups");
   const auto count = static_cast<int64_t>(all.count * size_of(DType::i32) / sizeof(ParameterGroup));
   for (int64_t g = 0, from = 0; g < count; ++g) {
-    const int64_t end = std::min<int64_t>(c.a.n, groups[g].end * kGroupElements);
+    const int64_t end = std::min<int64_t>(c.a.count, groups[g].end * kGroupElements);
     if (end > from) run(from, end - from, groups[g].lr, groups[g].decay);
     from = end;
   }
@@ -51,26 +46,24 @@ T* from(T* begin, const Run& r, int64_t bytes = 1) {
 }
 
 void run_adam(const CpuCall<OpKind::adam>& c) {
-  const TrainSpec& t = c.backend.train();
   const float* const scalars = c.in("scalars");
   float *const p = c.out("param"), *const m = c.out("m"), *const v = c.out("v");
   const std::byte* const grad = c.in("grad");
   uint16_t* const p16 = c.out("param16");
   each_run(c, [&](const Run& r) {
-    adam({r.lr, static_cast<float>(t.beta1), static_cast<float>(t.beta2), static_cast<float>(t.adam_eps),
-          r.weight_decay, t.optimizer == OptimizerKind::adamw, static_cast<int64_t>(scalars[kStep]), r.grad_scale},
+    adam({r.lr, c.a.beta1, c.a.beta2, c.a.eps, r.weight_decay, c.a.decoupled,
+          static_cast<int64_t>(scalars[kStep]), r.grad_scale},
          r.count, from(p, r), from(grad, r, size_of(c.type_in("grad"))), from(m, r), from(v, r), from(p16, r),
          c.type(c.view_out("param16"), DType::bf16), c.type_in("grad"));
   });
 }
 
 void run_sgd(const CpuCall<OpKind::sgd>& c) {
-  const TrainSpec& t = c.backend.train();
   float *const p = c.out("param"), *const momentum = c.out("momentum");
   const std::byte* const grad = c.in("grad");
   uint16_t* const p16 = c.out("param16");
   each_run(c, [&](const Run& r) {
-    sgd({r.lr, static_cast<float>(t.momentum), r.weight_decay, r.grad_scale}, r.count, from(p, r),
+    sgd({r.lr, c.a.momentum, r.weight_decay, r.grad_scale}, r.count, from(p, r),
         from(grad, r, size_of(c.type_in("grad"))), from(momentum, r), from(p16, r),
         c.type(c.view_out("param16"), DType::bf16), c.type_in("grad"));
   });

@@ -60,10 +60,10 @@ void patch_gather(const Patch& s, const float* image, void* patches) {
 
 // ---- ops ----
 
-Patch patch_of(const Attrs& a, DType act) {
+Patch patch_of(const ImageAttrs& a, DType act) {
   const int64_t all = a.patch > 0 ? (a.height / a.patch) * (a.width / a.patch) : 0;
   const int64_t tokens = a.tokens > 0 ? a.tokens : all;
-  const int64_t rows = a.m > 0 ? a.m : a.batch * tokens - a.row0;
+  const int64_t rows = a.rows > 0 ? a.rows : a.batch * tokens - a.row0;
   return {a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
 }
 

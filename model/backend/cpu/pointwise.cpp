@@ -169,20 +169,20 @@ double squared_sum(int64_t n, const void* x, DType type) {
 namespace {
 
 void run_activation(const CpuCall<OpKind::activation>& c) {
-  activation_forward(c.a.activation, c.a.m * c.a.n, c.type_in("u"), c.in("u"), c.out("g"));
+  activation_forward(c.a.function, c.a.rows * c.a.cols, c.type_in("u"), c.in("u"), c.out("g"));
 }
 
 void run_activation_backward(const CpuCall<OpKind::activation_backward>& c) {
-  activation_backward(c.a.activation, c.a.m, c.a.n, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"),
+  activation_backward(c.a.function, c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"),
                       c.out("dbias"), c.a.accumulate);
 }
 
 void run_column_sum(const CpuCall<OpKind::column_sum>& c) {
-  column_sum(c.a.m, c.a.n, c.type_in("x"), c.in("x"), c.out("sum"), c.a.accumulate);
+  column_sum(c.a.rows, c.a.cols, c.type_in("x"), c.in("x"), c.out("sum"), c.a.accumulate);
 }
 
 void run_period_sum(const CpuCall<OpKind::period_sum>& c) {
-  period_sum(c.a.m, c.a.n, c.a.period, c.a.row0, c.in("dx"), c.out("dpos"), c.a.accumulate);
+  period_sum(c.a.rows, c.a.cols, c.a.period, c.a.row0, c.in("dx"), c.out("dpos"), c.a.accumulate);
 }
 
 void run_zero(const CpuCall<OpKind::zero>& c) {
@@ -191,7 +191,7 @@ void run_zero(const CpuCall<OpKind::zero>& c) {
 
 void run_cast(const CpuCall<OpKind::cast>& c) {
   const auto run = c.a.accumulate ? cast_add : cast;
-  run(c.a.n, c.type_in("x"), c.type_out("y"), c.in("x"), c.out("y"));
+  run(c.a.count, c.type_in("x"), c.type_out("y"), c.in("x"), c.out("y"));
 }
 
 void run_copy(const CpuCall<OpKind::copy>& c) {
@@ -202,7 +202,7 @@ void run_copy(const CpuCall<OpKind::copy>& c) {
   copy({{c.a.extent[0], c.a.extent[1], c.a.extent[2]},
         {c.a.from[0], c.a.from[1], c.a.from[2]},
         {c.a.to[0], c.a.to[1], c.a.to[2]},
-        c.a.n,
+        c.a.run,
         c.type_in("x")},
        c.in("x"), c.out("y"));
 }
@@ -210,7 +210,7 @@ void run_copy(const CpuCall<OpKind::copy>& c) {
 void run_squared_sum(const CpuCall<OpKind::squared_sum>& c) {
   float* const sum = c.out("sum");
   const double before = c.a.accumulate ? static_cast<double>(*sum) : 0.0;
-  *sum = static_cast<float>(squared_sum(c.a.n, c.in("x"), c.type_in("x")) + before);
+  *sum = static_cast<float>(squared_sum(c.a.count, c.in("x"), c.type_in("x")) + before);
 }
 
 }  // namespace

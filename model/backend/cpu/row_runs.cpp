@@ -55,9 +55,11 @@ class RunFinder {
   }
 
   bool is_layer(const Op& o) const {
-    return o.kind == OpKind::gemm && o.a.batch == 0 && !o.a.trans_a && o.a.trans_b && !o.a.accumulate &&
-           !o.a.tf32 && !o.a.fp8 && in<kGemm>(o, "bias") && is_f32(in<kGemm>(o, "A")) &&
-           is_f32(in<kGemm>(o, "B")) && is_f32(out<kGemm>(o, "C")) && cpu::takes_layer(o.a.m, o.a.n, o.a.k);
+    if (o.kind != kGemm) return false;
+    const auto& a = o.as<GemmAttrs>();
+    return a.batch == 0 && !a.trans_a && a.trans_b && !a.accumulate && !a.tf32 && !a.fp8 &&
+           in<kGemm>(o, "bias") && is_f32(in<kGemm>(o, "A")) && is_f32(in<kGemm>(o, "B")) &&
+           is_f32(out<kGemm>(o, "C")) && cpu::takes_layer(a.m, a.n, a.k);
   }
 
   // True if the op at `end` is the only reader of its predecessor's result, and does not overwrite the run's
@@ -66,10 +68,11 @@ class RunFinder {
     const Instr &before = at(end - 1), &next = at(end);
     const Op &from = op(before), &to = op(next);
     const bool activates = to.kind == OpKind::activation && from.kind == OpKind::gemm &&
-                           to.a.m * to.a.n == result(from).count && is_f32(result(to));
+                           in<OpKind::activation>(to, "u").count == result(from).count && is_f32(result(to));
     return next.slot == before.slot && next.invocation == before.invocation && next.lane == before.lane &&
-           (activates || (is_layer(to) && to.a.m == op(at(first)).a.m)) && same(operand(to), result(from)) &&
-           readers_.at(operand(to).buffer) == 1 && apart(operand(op(at(first))), result(to), next.slot);
+           (activates || (is_layer(to) && to.as<GemmAttrs>().m == op(at(first)).as<GemmAttrs>().m)) &&
+           same(operand(to), result(from)) && readers_.at(operand(to).buffer) == 1 &&
+           apart(operand(op(at(first))), result(to), next.slot);
   }
 
   bool apart(const View& a, const View& b, int32_t slot) const {

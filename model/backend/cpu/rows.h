@@ -118,15 +118,6 @@ void normalise_part(int64_t n, const float* x, const float* mean, const float* s
   for (; i < n; ++i) y[i] = (x[i] - mean[i]) / std[i];
 }
 
-template <class V, DType kAct>
-void residual_add_part(int64_t n, const float* residual, const void* y, float* x) {
-  for_vectors<V>(
-      n, [&](int64_t i, int64_t m) __attribute__((always_inline)) {
-        store_act<V, DType::f32>(
-            x, i, V::add(load_act<V, DType::f32>(residual, i, m), load_act<V, kAct>(y, i, m)), m);
-      });
-}
-
 template <class V, DType kFrom, DType kTo>
 void cast_part(int64_t n, const void* x, void* y) {
   for_vectors<V>(

@@ -26,41 +26,25 @@ bool mirrored(const Plan& plan) {
   return plan.params_all.count >= end;
 }
 
-Loss loss_from(const TrainSpec& t) {
-  Loss l{};
-  l.kind = t.loss;
-  l.delta = static_cast<float>(t.huber_delta);
-  std::fill_n(l.weight, kMaxChannels, 1.0f);
-  for (size_t c = 0; c < std::min<size_t>(t.loss_weights.size(), kMaxChannels); ++c)
-    l.weight[c] = static_cast<float>(t.loss_weights[c]);
-  std::fill_n(l.above, kMaxChannels, std::numeric_limits<float>::infinity());
-  std::fill_n(l.intense, kMaxChannels, 1.0f);
-  for (size_t c = 0; c < std::min<size_t>(t.intense_above.size(), kMaxChannels); ++c) {
-    l.above[c] = static_cast<float>(t.intense_above[c]);
-    l.intense[c] = static_cast<float>(t.intense_weights[c]);
-  }
-  return l;
-}
-
 }  // namespace
 
-CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& train, std::byte* host,
-                         const Streams& streams, const BackendOptions& options)
+CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, std::byte* host, const Streams& streams,
+                         const BackendOptions& options)
     : Backend(plan, arena, host),
-      train_(train),
       streams_(streams),
       options_(options),
-      loss_(loss_from(train)),
       biases_copied_(mirrored(plan)),
       gemms_(options.gemm, options.product_sms),
       inputs_(plan),
       fusion_at_(plan.ops.size(), -1),
       taken_in_(plan.ops.size()) {
   for (const Op& op : plan.ops) {
-    if (op.kind != OpKind::loss_sums || rows_.contains(op.a.height)) continue;
-    const std::vector<double> weights = row_weights(op.a.height, train.latitudes);
+    const auto* loss = std::get_if<LossAttrs>(&op.attrs);
+    if (!loss || rows_.contains(loss->image.height)) continue;
+    const int64_t height = loss->image.height;
+    const std::vector<double> weights = row_weights(height, loss->weighed().latitudes);
     const std::vector<float> rows(weights.begin(), weights.end());
-    auto& held = rows_[op.a.height] =
+    auto& held = rows_[height] =
         std::make_unique<DeviceArena>(static_cast<int64_t>(sizeof(float) * rows.size()));
     ISOBAR_CUDA(cudaMemcpy(held->data(), rows.data(), sizeof(float) * rows.size(), cudaMemcpyHostToDevice));
   }
@@ -78,7 +62,8 @@ std::byte* CudaBackend::workspace(const Op& op, int32_t slot) const {
 
 Attention CudaBackend::attention_of(const Op& op) const {
   constexpr OpKind kForward = OpKind::attention, kBackward = OpKind::attention_backward;
-  return cuda::attention_of(op.a, plan_.buffers[in<kForward, kBackward>(op, "q").buffer].dtype,
+  return cuda::attention_of(op.as<AttentionAttrs>(),
+                            plan_.buffers[in<kForward, kBackward>(op, "q").buffer].dtype,
                             options_.deterministic);
 }
 
@@ -108,10 +93,19 @@ void CudaBackend::prepare_attention() {
 
 // ---- ops ----
 
-Loss CudaBackend::loss_of(const Attrs& image, bool masked, const float* mask) const {
-  Loss l = loss_;
-  l.rows = reinterpret_cast<const float*>(rows_.at(image.height)->data());
-  l.by_rows = train_.latitude_weights;
+Loss CudaBackend::loss_of(const LossAttrs& a, bool masked, const float* mask) const {
+  if (a.kind == LossKind::projection) throw std::logic_error("projections run on CPUs only");
+  const LossWeights& w = a.weighed();
+  Loss l{.kind = a.kind, .delta = a.delta};
+  const auto fill = [](float* to, const std::vector<float>& from, float absent) {
+    std::fill_n(to, kMaxChannels, absent);
+    std::copy_n(from.begin(), std::min<size_t>(from.size(), kMaxChannels), to);
+  };
+  fill(l.weight, w.channel, 1);
+  fill(l.above, w.above, std::numeric_limits<float>::infinity());
+  fill(l.intense, w.intense, 1);
+  l.rows = reinterpret_cast<const float*>(rows_.at(a.image.height)->data());
+  l.by_rows = w.latitude;
   l.masked = masked;
   l.mask = mask;
   return l;
@@ -182,96 +176,41 @@ void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
 }
 
 void run_attention_merge(const CudaCall<OpKind::attention_merge>& c) {
-  attention_merge(attention_of(c.a, c.type_in("o"), false), c.a.first, c.in("o"), c.in("lse"), c.out("o"),
+  attention_merge(attention_of(c.a.of, c.type_in("o"), false), c.a.first, c.in("o"), c.in("lse"), c.out("o"),
                   c.out("lse"), c.stream);
 }
 
 void run_loss_sums(const CudaCall<OpKind::loss_sums>& c) {
-  loss_sums(patch_of(c.a, c.type_in("pred")), c.in("pred"), c.in("target"), c.out("sums"),
+  loss_sums(patch_of(c.a.image, c.type_in("pred")), c.in("pred"), c.in("target"), c.out("sums"),
             backend_of(c).loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")), c.workspace(),
             c.stream);
 }
 
 void run_loss(const CudaCall<OpKind::loss>& c) {
-  const bool masked = c.view_in("sums").count > c.a.batch * loss_sums_size(c.a.channels, false);
-  loss(patch_of(c.a, c.type_in("sums")), c.in("sums"), c.a.scale, c.in("scalars"), c.out("metrics"),
+  const bool masked = c.view_in("sums").count > c.a.image.batch * loss_sums_size(c.a.image.channels, false);
+  loss(patch_of(c.a.image, c.type_in("sums")), c.in("sums"), c.a.weight, c.in("scalars"), c.out("metrics"),
        backend_of(c).loss_of(c.a, masked, nullptr), c.stream);
 }
 
 void run_loss_backward(const CudaCall<OpKind::loss_backward>& c) {
-  loss_backward(patch_of(c.a, c.type_in("pred")), c.in("pred"), c.in("target"), c.in("sums"), c.a.scale,
-                c.in("scalars"), c.out("dpred"),
+  loss_backward(patch_of(c.a.image, c.type_in("pred")), c.in("pred"), c.in("target"), c.in("sums"),
+                c.a.weight, c.in("scalars"), c.out("dpred"),
                 backend_of(c).loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")), c.stream);
 }
 
-template <OpKind K>
-void run_dropout(const CudaCall<K>& c, const View& stored_mask, DType act, Address x) {
-  if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
-  if (!c.in("scalars")) return;
-  const DropoutDraw draw{static_cast<uint64_t>(backend_of(c).train().seed), static_cast<uint64_t>(c.a.stream),
-                         c.a.rate, 0};
-  dropout(draw, c.in("scalars"), (c.micro * c.a.period + c.a.row0) * c.a.n, c.a.m * c.a.n, c.a.each, act, x,
-          c.stream);
-}
-
-void run_dropout_forward(const CudaCall<OpKind::dropout>& c) {
-  run_dropout(c, c.view_out("mask"), c.type_in("x"), c.out("x"));
-}
-
-void run_dropout_backward(const CudaCall<OpKind::dropout_backward>& c) {
-  run_dropout(c, c.view_in("mask"), c.type_in("dx"), c.out("dx"));
-}
-
-void run_loss_scale(const CudaCall<OpKind::loss_scale>& c) {
-  const TrainSpec& t = backend_of(c).train();
-  loss_scale(static_cast<float>(t.min_loss_scale), t.loss_scale_window, c.out("norm2"), c.out("scalars"),
-             c.stream);
-}
-
-Groups groups_of(const View& words, const ParameterGroup* of) {
-  return {of, static_cast<int>(words.count * size_of(DType::i32) / sizeof(ParameterGroup))};
-}
-
-void run_sgd(const CudaCall<OpKind::sgd>& c) {
-  const TrainSpec& t = backend_of(c).train();
-  sgd({static_cast<float>(t.momentum), static_cast<float>(t.weight_decay), static_cast<float>(t.grad_clip)},
-      c.a.n, c.in("grad"), c.type_in("grad"), c.in("scalars"), c.in("norm2"), c.out("param"),
-      c.out("momentum"), c.out("param16"), c.type(c.view_out("param16"), DType::bf16),
-      groups_of(c.view_in("groups"), c.in("groups")), c.stream);
-}
-
-void run_adam(const CudaCall<OpKind::adam>& c) {
-  const TrainSpec& t = backend_of(c).train();
-  adam({static_cast<float>(t.beta1), static_cast<float>(t.beta2), static_cast<float>(t.adam_eps),
-        static_cast<float>(t.weight_decay), t.optimizer == OptimizerKind::adamw, static_cast<float>(t.grad_clip)},
-       c.a.n, c.in("grad"), c.type_in("grad"), c.in("scalars"), c.in("norm2"), c.out("param"), c.out("m"),
-       c.out("v"), c.out("param16"), c.type(c.view_out("param16"), DType::bf16),
-       groups_of(c.view_in("groups"), c.in("groups")), c.stream);
-}
-
 CudaRows library_ops() {
-  static constexpr CudaRow kRows[] = {row<run_fetch>,
-                                      row<run_gemm>,
-                                      row<run_attention>,
-                                      row<run_attention_backward>,
-                                      row<run_attention_merge>,
-                                      row<run_loss_sums>,
-                                      row<run_loss>,
-                                      row<run_loss_backward>,
-                                      row<run_dropout_forward>,
-                                      row<run_dropout_backward>,
-                                      row<run_loss_scale>,
-                                      row<run_sgd>,
-                                      row<run_adam>};
+  static constexpr CudaRow kRows[] = {
+      row<run_fetch>,           row<run_gemm>,      row<run_attention>, row<run_attention_backward>,
+      row<run_attention_merge>, row<run_loss_sums>, row<run_loss>,      row<run_loss_backward>};
   return kRows;
 }
 
 }  // namespace
 
 const OpFunctions<CudaLaunch>& cuda_ops() {
-  static const OpFunctions<CudaLaunch> all = {library_ops(),   class_ops(),     column_ops(),
-                                              graph_ops(),     image_ops(),     norm_ops(),
-                                              optimizer_ops(), pointwise_ops(), roll_ops()};
+  static const OpFunctions<CudaLaunch> all = {library_ops(),   class_ops(), column_ops(), dropout_ops(),
+                                              graph_ops(),     image_ops(), norm_ops(),   optimizer_ops(),
+                                              pointwise_ops(), roll_ops()};
   return all;
 }
 

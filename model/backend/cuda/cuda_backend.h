@@ -1,7 +1,7 @@
 // Ops on one NVIDIA GPU, each enqueued on a stream: matrix products by cuBLASLt, attention by cuDNN, the rest
 // by kernels.h.
 //
-//   CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams, options);
+//   CudaBackend backend(plan, arena.data(), host.data(), streams, options);
 //   backend.prepare();                    // algorithms and attention plans: before the arena has data
 //   backend.launch_on(op, micro, slot, streams[op.lane]);
 #pragma once
@@ -19,7 +19,6 @@
 #include "model/backend/cuda/libraries/fusion.h"
 #include "model/backend/cuda/libraries/gemm.h"
 #include "model/backend/cuda/runtime/device.h"
-#include "model/base/spec.h"
 
 namespace isobar::cuda {
 
@@ -38,8 +37,8 @@ struct BackendOptions {
 class CudaBackend : public Backend {
  public:
   /// `host`: pinned memory of plan.memory.host bytes, or null.
-  CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& train, std::byte* host,
-              const Streams& streams, const BackendOptions& options);
+  CudaBackend(const Plan& plan, std::byte* arena, std::byte* host, const Streams& streams,
+              const BackendOptions& options);
   ~CudaBackend() override;
 
   /// Chooses all algorithms. GemmChoice::timed overwrites the arena and leaves it zeroed.
@@ -62,9 +61,8 @@ class CudaBackend : public Backend {
   void fill(const Op& fetch, int32_t micro, int index, bool hidden = false);
 
   // ---- for the functions of ops ----
-  const TrainSpec& train() const { return train_; }
   /// `mask`: null if the op has none
-  Loss loss_of(const Attrs& image, bool masked, const float* mask) const;
+  Loss loss_of(const LossAttrs& a, bool masked, const float* mask) const;
   Attention attention_of(const Op& op) const;
   AttentionPath path_of(const Attention& a, bool backward) const;
   CudnnAttention& cudnn() { return *cudnn_; }
@@ -102,10 +100,8 @@ class CudaBackend : public Backend {
   bool done_by_product(const Op& op, int32_t slot, cudaStream_t stream);
 
   const OpFunctions<CudaLaunch>& ops_ = cuda_ops();
-  const TrainSpec train_;
   const Streams& streams_;
   const BackendOptions options_;
-  const Loss loss_;
   std::map<int64_t, std::unique_ptr<DeviceArena>> rows_;  // row weights by image height: base/latitude.h
   bool biases_copied_;                                    // params16 mirrors params, biases included
   Gemms gemms_;

@@ -61,7 +61,7 @@ void CudaBackend::choose_fusions(const Slots& slots) {
     if (fusion_of(product) || taken_in(other, f.kind)) continue;
     if (f.kind == Fused::bias_gradient) {
       if (other.kind == kGradient && !taken_in(other, Fused::gelu_gradient)) continue;
-      if (product.a.m * size_of(DType::f32) > kRoom) continue;
+      if (product.as<GemmAttrs>().m * size_of(DType::f32) > kRoom) continue;
     }
     const auto routine = std::find_if(plan_.routines.begin(), plan_.routines.end(), [&](const Routine& r) {
       return f.product >= r.first && f.product < r.first + r.count;
@@ -119,8 +119,9 @@ bool CudaBackend::taken_in(const Op& op, Fused kind) const {
 // The column sums of an activation's gradient, which a product has written
 void CudaBackend::sum_gradient(const Op& op, int32_t slot, cudaStream_t stream) {
   const View& du = out<kGradient>(op, "du");
-  column_sum(op.a.m, op.a.n, plan_.buffers[static_cast<size_t>(du.buffer)].dtype, at(du, slot),
-             reinterpret_cast<float*>(at(out<kGradient>(op, "dbias"), slot)), op.a.accumulate,
+  const auto& a = op.as<ActivationAttrs>();
+  column_sum(a.rows, a.cols, plan_.buffers[static_cast<size_t>(du.buffer)].dtype, at(du, slot),
+             reinterpret_cast<float*>(at(out<kGradient>(op, "dbias"), slot)), a.accumulate,
              reinterpret_cast<float*>(workspace(op, slot)), stream);
 }
 
@@ -165,7 +166,7 @@ GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot, const Fusion* 
       x.aux = at(in<kGradient>(other, "u"), slot);
       break;
     case Fused::bias_gradient:
-      x.sums = reinterpret_cast<float*>(other.a.accumulate ? room() : at(sums_of(other), slot));
+      x.sums = reinterpret_cast<float*>(accumulates(other.attrs) ? room() : at(sums_of(other), slot));
       break;
   }
   return x;
@@ -186,8 +187,9 @@ void CudaBackend::gemm(const Op& op, int32_t slot, cudaStream_t stream) {
   gemms_.run(key, x, scratch, kForProduct, stream);
   if (!f || f->kind != Fused::bias_gradient) return;
   const Op& other = plan_.ops[static_cast<size_t>(f->other)];
-  if (other.a.accumulate)
-    add_partials(1, 1, op.a.m, x.sums, {{reinterpret_cast<float*>(at(sums_of(other), slot))}}, true, stream);
+  if (accumulates(other.attrs))
+    add_partials(1, 1, op.as<GemmAttrs>().m, x.sums, {{reinterpret_cast<float*>(at(sums_of(other), slot))}},
+                 true, stream);
 }
 
 }  // namespace isobar::cuda

@@ -166,10 +166,10 @@ void NcclComm::launch(const Op& op, const void* in, int64_t in_count, void* out,
                       cudaStream_t stream) {
   using Kind = TransferCall::Kind;
   const Nccl& n = nccl();
-  ncclComm_t comm = comms_.at(op.a.group);
+  ncclComm_t comm = comms_.at(op.as<TransferAttrs>().group);
   const ncclDataType_t type = nccl_type(t);
-  const auto size = static_cast<int>(groups_[op.a.group].ranks.size());
-  const auto calls = transfer_calls(op, rank_[op.a.group], size, {in_count, out_count});
+  const auto size = static_cast<int>(groups_[op.as<TransferAttrs>().group].ranks.size());
+  const auto calls = transfer_calls(op, rank_[op.as<TransferAttrs>().group], size, {in_count, out_count});
   const auto call = [&](const TransferCall& c) {
     auto* to = static_cast<std::byte*>(out) + c.out * size_of(t);
     const auto* from = c.in_place ? to : static_cast<const std::byte*>(in) + c.in * size_of(t);

@@ -83,9 +83,9 @@ void FieldPicture::take_prediction(Backend& backend) {
   backend.download({predicted});
   const std::byte* from = backend.host(predicted);
   const DType type = plan_.buffers[predicted.buffer].dtype;
-  const Attrs& a = loss_->a;
+  const ImageAttrs& a = loss_->as<LossAttrs>().image;
   const int64_t p = a.patch, across = width_ / p;
-  for (int64_t row = 0; row < a.m && a.row0 + row < a.tokens; ++row)
+  for (int64_t row = 0; row < a.rows && a.row0 + row < a.tokens; ++row)
     for (int64_t i = 0; i < p * p; ++i) {
       const int64_t token = a.token0 + a.row0 + row;
       const int64_t point = (token / across * p + i / p) * width_ + token % across * p + i % p;

@@ -74,7 +74,7 @@ class Aurora : public Net {
     batch_ = ends_->batch();
     metrics_ = image_metrics(image_predicted(n, n.patch_size));
   }
-  Attrs fetch() const override { return image_attrs(read_, *patches_); }
+  ImageAttrs fetch() const override { return image_attrs(read_, *patches_); }
   void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
   RollOut* roll_out() override { return ends_.get(); }
 

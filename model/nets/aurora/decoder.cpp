@@ -84,8 +84,8 @@ View Decoder::receive_buffer(size_t in) {
   return b_.scratch(in == kX ? "head.x" : "head.skip", DType::f32, B_ * L_ * n_.latent_levels * n_.embed_dim);
 }
 
-Attrs Decoder::rows_of(int64_t rows, int64_t cols) const {
-  return {.m = rows, .n = cols, .accumulate = e_.accumulates()};
+SumAttrs Decoder::rows_of(int64_t rows, int64_t cols) const {
+  return {.rows = rows, .cols = cols, .accumulate = e_.accumulates()};
 }
 
 // Converts between the rows of a head, [patches(, levels)][variable][points], and those of the prediction,
@@ -95,7 +95,7 @@ void Decoder::place(const std::string& path, bool back, const View& part, const 
                 V = n_.upper_variables();
   const auto copy = [&](const std::string& which, int64_t fields, int64_t step, int64_t row, int64_t of_part,
                         int64_t of_pred) {
-    Attrs a{.m = 1, .n = 1, .extent = {B_ * L_, fields, p2}};
+    CopyAttrs a{.run = 1, .extent = {B_ * L_, fields, p2}};
     const int64_t in_part[3] = {row, step, 1}, in_pred[3] = {C * p2, 1, C};
     for (int i = 0; i < 3; ++i) {
       a.from[i] = back ? in_pred[i] : in_part[i];
@@ -103,7 +103,7 @@ void Decoder::place(const std::string& path, bool back, const View& part, const 
     }
     const View here = part.slice(of_part, part.count - of_part),
                there = pred.slice(of_pred, pred.count - of_pred);
-    b_.emit(OpKind::copy, path + which, a, {back ? there : here}, {back ? here : there});
+    b_.emit<OpKind::copy>(path + which, a, {back ? there : here}, {back ? here : there});
   };
   if (surface) return copy("", S, p2, S * p2, 0, 0);
   for (int64_t v = 0; v < V; ++v)
@@ -124,9 +124,9 @@ std::vector<Flow> Decoder::forward(const std::vector<Flow>& in, const Forward&) 
   for (const size_t i : {kX, kSkip}) {
     const std::string path = i == kX ? "head/x" : "head/skip";
     const View part = as_act(e_, path + "/cast", path + ".act", in[i].x, false);
-    b_.emit(OpKind::copy, path + "/beside",
-            {.m = 1, .n = half, .extent = {rows, 1, 1}, .from = {half, 0, 0}, .to = {D_, 0, 0}}, {part},
-            {z.slice(i == kX ? 0 : half, z.count - half)});
+    b_.emit<OpKind::copy>(path + "/beside",
+                          {.run = half, .extent = {rows, 1, 1}, .from = {half, 0, 0}, .to = {D_, 0, 0}},
+                          {part}, {z.slice(i == kX ? 0 : half, z.count - half)});
   }
   x_surface_ = b_.saved("head.surface.x", e_.act, patches * D_);
   surface_rows_.gather("head/surface/rows", z, x_surface_, D_);
@@ -157,8 +157,8 @@ void Decoder::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) 
 
   const View dupper = e_.operand("head.upper.dpred", e_.act, upper * upper_.out);
   place("head/upper/place/backward", true, dupper, dpred, false);
-  b_.emit(OpKind::column_sum, "head/upper/backward_bias", rows_of(upper, upper_.out), {dupper},
-          {b_.grad(upper_.bias)});
+  b_.emit<OpKind::column_sum>("head/upper/backward_bias", rows_of(upper, upper_.out), {dupper},
+                              {b_.grad(upper_.bias)});
   const View dy = b_.scratch("head.dy", DType::f32, upper * D_);
   layers_.linear_backward_input("head/upper", upper_, dupper, dy, upper);
   layers_.linear_backward_weight("head/upper", upper_, y_, dupper, upper);
@@ -166,14 +166,14 @@ void Decoder::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) 
   const View dcontext = b_.scratch("head.upper.dx", e_.act, x_upper_.count);
   perceiver_.backward(dy, dlevels, dcontext);
   dlevels = as_act(e_, "head/atmos_levels/backward_cast", "head.dlevels.act", dlevels, e_.split);
-  b_.emit(OpKind::column_sum, "head/atmos_levels/backward_bias", rows_of(levels_, D_), {dlevels},
-          {b_.grad(level_.bias)});
+  b_.emit<OpKind::column_sum>("head/atmos_levels/backward_bias", rows_of(levels_, D_), {dlevels},
+                              {b_.grad(level_.bias)});
   layers_.linear_backward_weight("head/atmos_levels", level_, code_, dlevels, levels_);
 
   const View dsurface = e_.operand("head.surface.dpred", e_.act, patches * surface_.out);
   place("head/surface/place/backward", true, dsurface, dpred, true);
-  b_.emit(OpKind::column_sum, "head/surface/backward_bias", rows_of(patches, surface_.out), {dsurface},
-          {b_.grad(surface_.bias)});
+  b_.emit<OpKind::column_sum>("head/surface/backward_bias", rows_of(patches, surface_.out), {dsurface},
+                              {b_.grad(surface_.bias)});
   const View dx = b_.scratch("head.surface.dx", e_.act, x_surface_.count);
   layers_.linear_backward_input("head/surface", surface_, dsurface, dx, patches);
   layers_.linear_backward_weight("head/surface", surface_, x_surface_, dsurface, patches);
@@ -184,11 +184,11 @@ void Decoder::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) 
   for (const size_t i : {kX, kSkip}) {
     const std::string path = i == kX ? "head/x" : "head/skip";
     const View part = e_.act == DType::f32 ? in[i].dx : b_.scratch(path + ".dact", e_.act, rows * half);
-    b_.emit(OpKind::copy, path + "/backward",
-            {.m = 1, .n = half, .extent = {rows, 1, 1}, .from = {D_, 0, 0}, .to = {half, 0, 0}},
-            {dz.slice(i == kX ? 0 : half, dz.count - half)}, {part});
+    b_.emit<OpKind::copy>(path + "/backward",
+                          {.run = half, .extent = {rows, 1, 1}, .from = {D_, 0, 0}, .to = {half, 0, 0}},
+                          {dz.slice(i == kX ? 0 : half, dz.count - half)}, {part});
     if (e_.act != DType::f32)
-      b_.emit(OpKind::cast, path + "/backward_cast", {.m = 1, .n = part.count}, {part}, {in[i].dx});
+      b_.emit<OpKind::cast>(path + "/backward_cast", {.count = part.count}, {part}, {in[i].dx});
   }
 }
 

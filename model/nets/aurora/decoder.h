@@ -34,7 +34,7 @@ class Decoder : public NetPart {
  private:
   void emit_head(Linear& l, const std::string& path, const View& x, const View& pred, int64_t rows);
   void place(const std::string& path, bool back, const View& part, const View& pred, bool surface);
-  Attrs rows_of(int64_t rows, int64_t cols) const;
+  SumAttrs rows_of(int64_t rows, int64_t cols) const;
 
   Emission& e_;
   Builder& b_;

@@ -134,14 +134,14 @@ void Encoder::declare_codes() {
   });
 }
 
-Attrs Encoder::rows_of(int64_t rows, int64_t cols) const {
-  return {.m = rows, .n = cols, .accumulate = e_.accumulates(), .eps = static_cast<float>(n_.norm_eps)};
+SumAttrs Encoder::rows_of(int64_t rows, int64_t cols) const {
+  return {.rows = rows, .cols = cols, .accumulate = e_.accumulates()};
 }
 
 View Encoder::as_f32(const std::string& name, const View& x) {
   if (e_.act == DType::f32) return x;
   const View y = b_.scratch(name, DType::f32, x.count);
-  b_.emit(OpKind::cast, "embed/" + name + "/cast", {.m = 1, .n = x.count}, {x}, {y});
+  b_.emit<OpKind::cast>("embed/" + name + "/cast", {.count = x.count}, {x}, {y});
   return y;
 }
 
@@ -163,27 +163,28 @@ std::vector<Flow> Encoder::forward(const std::vector<Flow>&, const Forward& how)
   const View of_time = b_.scratch("embed.time", DType::f32, B_ * D_);
   layers_.linear_forward("embed/absolute_time/forward", time_code_.linear, code, of_time, B_,
                          time_code_.linear.bias);
-  b_.emit(OpKind::gather, "embed/absolute_time/add", {.m = x.count / D_, .n = D_, .batch = 1},
-          {x, of_time,
-           indices(b_, "embed.sample", x.count / D_,
-                   [rows = x.count / D_, one = n_.latent_levels * L_] { return runs(rows, one); }),
-           View{}, View{}},
-          {x});
+  b_.emit<OpKind::gather>(
+      "embed/absolute_time/add", {.rows = x.count / D_, .cols = D_, .batch = 1},
+      {x, of_time,
+       indices(b_, "embed.sample", x.count / D_,
+               [rows = x.count / D_, one = n_.latent_levels * L_] { return runs(rows, one); }),
+       View{}, View{}},
+      {x});
   condition_forward(s);
   return {{.x = x}, {.x = s}};
 }
 
 void Encoder::patches(const std::string& path, int64_t images, int64_t channels, const View& fields,
                       const View& out) {
-  b_.emit(OpKind::patch_gather, path,
-          {.m = images * L_,
-           .batch = images,
-           .channels = channels,
-           .height = points_ / n_.img_width,
-           .width = n_.img_width,
-           .patch = n_.patch_size,
-           .tokens = L_},
-          {fields}, {out});
+  b_.emit<OpKind::patch_gather>(path,
+                                {.rows = images * L_,
+                                 .batch = images,
+                                 .channels = channels,
+                                 .height = points_ / n_.img_width,
+                                 .width = n_.img_width,
+                                 .patch = n_.patch_size,
+                                 .tokens = L_},
+                                {fields}, {out});
 }
 
 // Fields as products read them: variable by variable, each with its history
@@ -193,14 +194,13 @@ void Encoder::read_surface() {
   const int64_t channels = (S + F) * T;
   const View fields = b_.scratch("embed.surface", DType::f32, B_ * channels * points_);
   const auto take = [&](const char* path, int64_t first, int64_t variables, int64_t step, int64_t at) {
-    b_.emit(OpKind::copy, path,
-            {.m = 1,
-             .n = points_,
-             .extent = {B_, variables, T},
-             .from = {C * HW, HW, step * HW},
-             .to = {channels * points_, T * points_, points_}},
-            {input_.slice(first * HW + first_, input_.count - first * HW - first_)},
-            {fields.slice(at * points_, fields.count - at * points_)});
+    b_.emit<OpKind::copy>(path,
+                          {.run = points_,
+                           .extent = {B_, variables, T},
+                           .from = {C * HW, HW, step * HW},
+                           .to = {channels * points_, T * points_, points_}},
+                          {input_.slice(first * HW + first_, input_.count - first * HW - first_)},
+                          {fields.slice(at * points_, fields.count - at * points_)});
   };
   take("embed/surface/fields", 0, S, per_step, 0);
   if (F > 0) take("embed/surface/static", T * per_step, F, 0, S * T);
@@ -214,8 +214,8 @@ void Encoder::surface_forward(const View& y) {
   const View embedded = b_.scratch("embed.surface.y", DType::f32, rows * D_);
   layers_.linear_forward("embed/surface/forward", surface_, surface_patches_, embedded, rows, surface_.bias);
   const View x = b_.saved_or_scratch("embed.surface.x", DType::f32, rows * D_, e_.act == DType::f32);
-  b_.emit(
-      OpKind::gather, "embed/surface/level", {.m = rows, .n = D_, .batch = 1},
+  b_.emit<OpKind::gather>(
+      "embed/surface/level", {.rows = rows, .cols = D_, .batch = 1},
       {embedded, level_code_,
        indices(b_, "embed.zeros", rows, [rows] { return std::vector<int32_t>(rows, 0); }), View{}, View{}},
       {x});
@@ -223,13 +223,16 @@ void Encoder::surface_forward(const View& y) {
   u_ = b_.saved("embed.surface.u", e_.act, rows * fc1_.out);
   g_ = b_.saved("embed.surface.g", e_.act, rows * fc1_.out);
   layers_.linear_forward("embed/surface/fc1/forward", fc1_, x_, u_, rows, fc1_.bias);
-  b_.emit(OpKind::activation, "embed/surface/gelu/forward", rows_of(rows, fc1_.out), {u_}, {g_});
+  b_.emit<OpKind::activation>("embed/surface/gelu/forward",
+                              {.rows = rows, .cols = fc1_.out, .accumulate = e_.accumulates()}, {u_}, {g_});
   norm_.x = b_.saved("embed.surface.norm.x", e_.act, rows * D_);
   layers_.linear_forward("embed/surface/fc2/forward", fc2_, g_, norm_.x, rows, fc2_.bias);
   norm_.mean = b_.saved("embed.surface.mean", DType::f32, rows);
   norm_.rstd = b_.saved("embed.surface.rstd", DType::f32, rows);
-  b_.emit(OpKind::norm_residual, "embed/surface/norm/forward", rows_of(rows, D_),
-          {norm_.x, x, norm_.gamma, norm_.beta}, {View{}, y, norm_.mean, norm_.rstd});
+  b_.emit<OpKind::norm_residual>(
+      "embed/surface/norm/forward",
+      {.rows = rows, .cols = D_, .accumulate = e_.accumulates(), .eps = static_cast<float>(n_.norm_eps)},
+      {norm_.x, x, norm_.gamma, norm_.beta}, {View{}, y, norm_.mean, norm_.rstd});
 }
 
 void Encoder::read_upper() {
@@ -239,14 +242,13 @@ void Encoder::read_upper() {
   const View fields = b_.scratch("embed.upper", DType::f32, B_ * levels_ * V * T * points_);
   for (int64_t t = 0; t < T; ++t) {
     const int64_t first = t * per_step + S;
-    b_.emit(OpKind::copy, "embed/upper/fields" + std::to_string(t),
-            {.m = 1,
-             .n = points_,
-             .extent = {B_, levels_, V},
-             .from = {C * HW, HW, levels_ * HW},
-             .to = {levels_ * V * T * points_, V * T * points_, T * points_}},
-            {input_.slice(first * HW + first_, input_.count - first * HW - first_)},
-            {fields.slice(t * points_, fields.count - t * points_)});
+    b_.emit<OpKind::copy>("embed/upper/fields" + std::to_string(t),
+                          {.run = points_,
+                           .extent = {B_, levels_, V},
+                           .from = {C * HW, HW, levels_ * HW},
+                           .to = {levels_ * V * T * points_, V * T * points_, T * points_}},
+                          {input_.slice(first * HW + first_, input_.count - first * HW - first_)},
+                          {fields.slice(t * points_, fields.count - t * points_)});
   }
   patches("embed/upper/patches", B_ * levels_, V * T, fields, upper_patches_);
 }
@@ -275,24 +277,25 @@ View Encoder::positions_forward() {
   layers_.linear_forward("embed/scale/forward", area_.linear, area_.code, area, L_, area_.linear.bias);
   const View lead = b_.scratch("embed.lead_time.y", DType::f32, D_);
   layers_.linear_forward("embed/lead_time/forward", lead_.linear, lead_.code, lead, 1, lead_.linear.bias);
-  b_.emit(OpKind::gather, "embed/positions/sum", {.m = L_, .n = D_, .batch = 1},
-          {sum, area, indices(b_, "embed.each", L_, [L = L_] { return repeated(L, L); }), lead,
-           indices(b_, "embed.first", L_, [L = L_] { return std::vector<int32_t>(L, 0); })},
-          {sum});
+  b_.emit<OpKind::gather>(
+      "embed/positions/sum", {.rows = L_, .cols = D_, .batch = 1},
+      {sum, area, indices(b_, "embed.each", L_, [L = L_] { return repeated(L, L); }), lead,
+       indices(b_, "embed.first", L_, [L = L_] { return std::vector<int32_t>(L, 0); })},
+      {sum});
   return sum;
 }
 
 // s = SiLU(W2 SiLU(W1 code)), f32
 void Encoder::condition_forward(const View& s) {
-  const Attrs silu{.m = 1, .n = D_, .activation = Activation::silu};
+  const ActivationAttrs silu{.rows = 1, .cols = D_, .function = Activation::silu};
   c1_ = b_.saved("embed.condition.u1", DType::f32, D_);
   layers_.linear_forward("embed/time_mlp/0/forward", time1_, lead_.code, c1_, 1, time1_.bias);
   const View g = b_.saved_or_scratch("embed.condition.g1", DType::f32, D_, e_.act == DType::f32);
-  b_.emit(OpKind::activation, "embed/time_mlp/silu/forward", silu, {c1_}, {g});
+  b_.emit<OpKind::activation>("embed/time_mlp/silu/forward", silu, {c1_}, {g});
   c1_act_ = as_act(e_, "embed/time_mlp/cast", "embed.condition.g1.act", g, true);
   c2_ = b_.saved("embed.condition.u2", DType::f32, D_);
   layers_.linear_forward("embed/time_mlp/2/forward", time2_, c1_act_, c2_, 1, time2_.bias);
-  b_.emit(OpKind::activation, "embed/condition/silu/forward", silu, {c2_}, {s});
+  b_.emit<OpKind::activation>("embed/condition/silu/forward", silu, {c2_}, {s});
 }
 
 // ---- backward ----
@@ -303,18 +306,19 @@ void Encoder::backward(const std::vector<Gradient>& out, std::vector<Gradient>&)
   condition_backward(out[1].dx);
   const View dtime = e_.operand("embed.dtime", e_.act, B_ * D_);
   const View dtime32 = e_.act == DType::f32 ? dtime : b_.scratch("embed.dtime32", DType::f32, dtime.count);
-  b_.emit(OpKind::segment_sum, "embed/absolute_time/sum", {.m = dx.count / D_, .n = D_, .batch = 1},
-          {dx,
-           indices(b_, "embed.sample_offsets", B_ + 1,
-                   [B = B_, one = n_.latent_levels * L_] {
-                     std::vector<int32_t> offsets;
-                     for (int64_t i = 0; i <= B; ++i) offsets.push_back(static_cast<int32_t>(i * one));
-                     return offsets;
-                   }),
-           View{}},
-          {dtime32});
+  b_.emit<OpKind::segment_sum>("embed/absolute_time/sum", {.rows = dx.count / D_, .cols = D_, .batch = 1},
+                               {dx,
+                                indices(b_, "embed.sample_offsets", B_ + 1,
+                                        [B = B_, one = n_.latent_levels * L_] {
+                                          std::vector<int32_t> offsets;
+                                          for (int64_t i = 0; i <= B; ++i)
+                                            offsets.push_back(static_cast<int32_t>(i * one));
+                                          return offsets;
+                                        }),
+                                View{}},
+                               {dtime32});
   if (e_.act != DType::f32)
-    b_.emit(OpKind::cast, "embed/absolute_time/cast", {.m = 1, .n = dtime.count}, {dtime32}, {dtime});
+    b_.emit<OpKind::cast>("embed/absolute_time/cast", {.count = dtime.count}, {dtime32}, {dtime});
   code_backward(time_code_, dtime, B_);
   positions_backward(dx);
   const View dall = b_.scratch("embed.dall", DType::f32, dx.count);
@@ -325,35 +329,36 @@ void Encoder::backward(const std::vector<Gradient>& out, std::vector<Gradient>&)
 
 void Encoder::code_backward(Codes& c, const View& dy, int64_t rows) {
   const std::string path = std::string("embed/") + c.name;
-  b_.emit(OpKind::column_sum, path + "/backward_bias", rows_of(rows, D_), {dy}, {b_.grad(c.linear.bias)});
+  b_.emit<OpKind::column_sum>(path + "/backward_bias", rows_of(rows, D_), {dy}, {b_.grad(c.linear.bias)});
   layers_.linear_backward_weight(path, c.linear, c.code, dy, rows);
 }
 
 void Encoder::condition_backward(const View& ds) {
-  const Attrs silu{.m = 1, .n = D_, .accumulate = e_.accumulates(), .activation = Activation::silu};
+  const ActivationAttrs silu{
+      .rows = 1, .cols = D_, .accumulate = e_.accumulates(), .function = Activation::silu};
   View du = e_.operand("embed.condition.du2", DType::f32, D_);
-  b_.emit(OpKind::activation_backward, "embed/condition/silu/backward", silu, {c2_, ds},
-          {du, b_.grad(time2_.bias)});
+  b_.emit<OpKind::activation_backward>("embed/condition/silu/backward", silu, {c2_, ds},
+                                       {du, b_.grad(time2_.bias)});
   View dy = as_act(e_, "embed/time_mlp/2/backward_cast", "embed.condition.du2.act", du, e_.split);
   const View dg = b_.scratch("embed.condition.dg1", DType::f32, D_);
   layers_.linear_backward_input("embed/time_mlp/2", time2_, dy, dg, 1);
   layers_.linear_backward_weight("embed/time_mlp/2", time2_, c1_act_, dy, 1);
   du = e_.operand("embed.condition.du1", DType::f32, D_);
-  b_.emit(OpKind::activation_backward, "embed/time_mlp/silu/backward", silu, {c1_, dg},
-          {du, b_.grad(time1_.bias)});
+  b_.emit<OpKind::activation_backward>("embed/time_mlp/silu/backward", silu, {c1_, dg},
+                                       {du, b_.grad(time1_.bias)});
   dy = as_act(e_, "embed/time_mlp/0/backward_cast", "embed.condition.du1.act", du, e_.split);
   layers_.linear_backward_weight("embed/time_mlp/0", time1_, lead_.code, dy, 1);
 }
 
 void Encoder::positions_backward(const View& dx) {
   const View sum = e_.operand("embed.dpositions", DType::f32, L_ * D_);
-  b_.emit(OpKind::period_sum, "embed/positions/backward", {.m = dx.count / D_, .n = D_, .period = L_}, {dx},
-          {sum});
+  b_.emit<OpKind::period_sum>("embed/positions/backward", {.rows = dx.count / D_, .cols = D_, .period = L_},
+                              {dx}, {sum});
   const View dy = as_act(e_, "embed/positions/backward_cast", "embed.dpositions.act", sum, e_.split);
   code_backward(position_, dy, L_);
   code_backward(area_, dy, L_);
   const View one = e_.operand("embed.dlead_time", DType::f32, D_);
-  b_.emit(OpKind::column_sum, "embed/lead_time/sum", {.m = L_, .n = D_}, {sum}, {one});
+  b_.emit<OpKind::column_sum>("embed/lead_time/sum", {.rows = L_, .cols = D_}, {sum}, {one});
   code_backward(lead_, as_act(e_, "embed/lead_time/backward_cast", "embed.dlead_time.act", one, e_.split), 1);
 }
 
@@ -362,20 +367,22 @@ void Encoder::levels_backward(const View& dy) {
   const View dlatents = b_.scratch("embed.dlatents", DType::f32, latents);
   const View dcontext = b_.scratch("embed.dcontext", e_.act, rows * D_);
   perceiver_.backward(dy, dlatents, dcontext);
-  b_.emit(
-      OpKind::period_sum, "embed/atmos_latents/backward",
-      {.m = n_.latent_levels - 1, .n = D_, .accumulate = e_.accumulates(), .period = n_.latent_levels - 1},
-      {dlatents}, {b_.grad(latents_)});
+  b_.emit<OpKind::period_sum>("embed/atmos_latents/backward",
+                              {.rows = n_.latent_levels - 1,
+                               .cols = D_,
+                               .accumulate = e_.accumulates(),
+                               .period = n_.latent_levels - 1},
+                              {dlatents}, {b_.grad(latents_)});
   const View dlevels = e_.operand("embed.dlevels", DType::f32, levels_ * D_);
-  b_.emit(OpKind::period_sum, "embed/atmos_levels/sum", {.m = rows, .n = D_, .period = levels_},
-          {as_f32("dcontext32", dcontext)}, {dlevels});
+  b_.emit<OpKind::period_sum>("embed/atmos_levels/sum", {.rows = rows, .cols = D_, .period = levels_},
+                              {as_f32("dcontext32", dcontext)}, {dlevels});
   code_backward(level_,
                 as_act(e_, "embed/atmos_levels/backward_cast", "embed.dlevels.act", dlevels, e_.split),
                 levels_);
   const View dembedded = e_.operand("embed.dupper", e_.act, rows * D_);
   by_patch_.back("embed/upper/by_patch/backward", {}, dcontext, dembedded, D_);
-  b_.emit(OpKind::column_sum, "embed/upper/backward_bias", rows_of(rows, D_), {dembedded},
-          {b_.grad(upper_.bias)});
+  b_.emit<OpKind::column_sum>("embed/upper/backward_bias", rows_of(rows, D_), {dembedded},
+                              {b_.grad(upper_.bias)});
   if (e_.roll.gradient_before()) upper_back(dembedded);
   layers_.linear_backward_weight("embed/upper", upper_, upper_patches_, dembedded, rows);
 }
@@ -383,27 +390,29 @@ void Encoder::levels_backward(const View& dy) {
 void Encoder::surface_backward(const View& dy) {
   const int64_t rows = B_ * L_;
   const View dz = e_.operand("embed.surface.dz", e_.act, rows * D_);
-  b_.emit(OpKind::norm_residual_backward, "embed/surface/norm/backward", rows_of(rows, D_),
-          {norm_.x, norm_.mean, norm_.rstd, norm_.gamma,
-           as_act(e_, "embed/surface/norm/backward_cast", "embed.surface.dh", dy, false)},
-          {dz, b_.grad(norm_.gamma), b_.grad(norm_.beta), b_.grad(fc2_.bias)});
+  b_.emit<OpKind::norm_residual_backward>(
+      "embed/surface/norm/backward",
+      {.rows = rows, .cols = D_, .accumulate = e_.accumulates(), .eps = static_cast<float>(n_.norm_eps)},
+      {norm_.x, norm_.mean, norm_.rstd, norm_.gamma,
+       as_act(e_, "embed/surface/norm/backward_cast", "embed.surface.dh", dy, false)},
+      {dz, b_.grad(norm_.gamma), b_.grad(norm_.beta), b_.grad(fc2_.bias)});
   const View du = e_.operand("embed.surface.du", e_.act, rows * fc1_.out);
   layers_.linear_backward_input("embed/surface/fc2", fc2_, dz, du, rows);
   layers_.linear_backward_weight("embed/surface/fc2", fc2_, g_, dz, rows);
-  b_.emit(OpKind::activation_backward, "embed/surface/gelu/backward", rows_of(rows, fc1_.out), {u_, du},
-          {du, b_.grad(fc1_.bias)});
+  b_.emit<OpKind::activation_backward>("embed/surface/gelu/backward",
+                                       {.rows = rows, .cols = fc1_.out, .accumulate = e_.accumulates()},
+                                       {u_, du}, {du, b_.grad(fc1_.bias)});
   layers_.linear_backward_input("embed/surface/fc1", fc1_, du, dy, rows, true);
   layers_.linear_backward_weight("embed/surface/fc1", fc1_, x_, du, rows);
-  b_.emit(OpKind::column_sum, "embed/surface/level/backward", rows_of(rows, D_), {dy},
-          {b_.grad(level_code_)});
-  b_.emit(OpKind::column_sum, "embed/surface/backward_bias", rows_of(rows, D_), {dy},
-          {b_.grad(surface_.bias)});
+  b_.emit<OpKind::column_sum>("embed/surface/level/backward", rows_of(rows, D_), {dy},
+                              {b_.grad(level_code_)});
+  b_.emit<OpKind::column_sum>("embed/surface/backward_bias", rows_of(rows, D_), {dy},
+                              {b_.grad(surface_.bias)});
   View dx = e_.operand("embed.surface.dx", e_.act, rows * D_);
   if (e_.act == DType::f32 && !e_.split)
     dx = dy;
   else
-    b_.emit(e_.act == DType::f32 ? OpKind::copy : OpKind::cast, "embed/surface/backward_cast",
-            {.m = 1, .n = dy.count, .extent = {1, 1, 1}}, {dy}, {dx});
+    b_.convert("embed/surface/backward_cast", dy, dx);
   if (e_.roll.gradient_before()) surface_back(dx);
   layers_.linear_backward_weight("embed/surface", surface_, surface_patches_, dx, rows);
 }

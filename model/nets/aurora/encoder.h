@@ -76,7 +76,7 @@ class Encoder : public NetPart {
   void surface_back(const View& dy);
   void upper_back(const View& dy);
   View as_f32(const std::string& name, const View& x);
-  Attrs rows_of(int64_t rows, int64_t cols) const;
+  SumAttrs rows_of(int64_t rows, int64_t cols) const;
 
   Emission& e_;
   Builder& b_;

@@ -17,10 +17,10 @@ Encoder::Rows Encoder::upper_rows() const {
 void Encoder::strided(const std::string& path, const std::array<int64_t, 3>& extent, int64_t run,
                       const View& from, int64_t first, const std::array<int64_t, 3>& by, const View& to,
                       int64_t to_first, const std::array<int64_t, 3>& to_by) {
-  Attrs a{.m = 1, .n = run};
+  CopyAttrs a{.run = run};
   for (int i = 0; i < 3; ++i) a.extent[i] = extent[i], a.from[i] = by[i], a.to[i] = to_by[i];
-  b_.emit(OpKind::copy, path, a, {from.slice(first, from.count - first)},
-          {to.slice(to_first, to.count - to_first)});
+  b_.emit<OpKind::copy>(path, a, {from.slice(first, from.count - first)},
+                        {to.slice(to_first, to.count - to_first)});
 }
 
 // Copies each time to the one before it (`back`: after it), in an order that is safe if both are one buffer.
@@ -75,7 +75,7 @@ View Encoder::patches_gradient(const std::string& path, const Rows& r, const Lin
   layers_.linear_backward_input(path, l, dy, dx, r.count, carried && !e_.roll.last);
   if (!carried || e_.roll.second) return dx;
   const View before = dx.of_before(e_.roll.slots_back);
-  b_.emit(OpKind::zero, path + "/unroll/zero", {.m = 1, .n = count}, {}, {before});
+  b_.emit<OpKind::zero>(path + "/unroll/zero", {.count = count}, {}, {before});
   shift(path + "/unroll", r, dx, before, true);
   return dx;
 }
@@ -83,7 +83,7 @@ View Encoder::patches_gradient(const std::string& path, const Rows& r, const Lin
 View Encoder::as_predicted(const std::string& path, const View& dpatches) {
   if (b_.plan.buffers[dpatches.buffer].dtype == e_.act) return dpatches;
   const View cast = b_.scratch("embed.dpatches.act", e_.act, dpatches.count);
-  b_.emit(OpKind::cast, path + "/unroll/cast", {.m = 1, .n = cast.count}, {dpatches}, {cast});
+  b_.emit<OpKind::cast>(path + "/unroll/cast", {.count = cast.count}, {dpatches}, {cast});
   return cast;
 }
 

@@ -33,7 +33,7 @@ void Perceiver::declare(Declare& d) {
   }
 }
 
-Attrs Perceiver::attention() const {
+AttentionAttrs Perceiver::attention() const {
   const int64_t D = s_.width, d = D / s_.heads;
   return {.batch = s_.groups,
           .heads = s_.heads,
@@ -47,8 +47,8 @@ Attrs Perceiver::attention() const {
           .scale = 1.0f / std::sqrt(static_cast<float>(d))};
 }
 
-Attrs Perceiver::rows_of(int64_t cols) const {
-  return {.m = rows_, .n = cols, .accumulate = e_.accumulates(), .eps = static_cast<float>(s_.eps)};
+NormAttrs Perceiver::rows_of(int64_t cols) const {
+  return {.rows = rows_, .cols = cols, .accumulate = e_.accumulates(), .eps = static_cast<float>(s_.eps)};
 }
 
 void Perceiver::forward(const View& latents, const View& context, const View& y) {
@@ -64,8 +64,8 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
   const auto normed = [&](const std::string& which, ResultNorm& n, const View& residual, const View& to) {
     n.mean = b_.saved(path_ + which + ".mean", DType::f32, rows_);
     n.rstd = b_.saved(path_ + which + ".rstd", DType::f32, rows_);
-    b_.emit(OpKind::norm_residual, path_ + "/" + which.substr(1) + "/forward", rows_of(D),
-            {n.x, residual, n.gamma, n.beta}, {View{}, to, n.mean, n.rstd});
+    b_.emit<OpKind::norm_residual>(path_ + "/" + which.substr(1) + "/forward", rows_of(D),
+                                   {n.x, residual, n.gamma, n.beta}, {View{}, to, n.mean, n.rstd});
   };
   norm1_.x = b_.saved(path_ + ".norm1.x", e_.act, rows_ * D);
   layers_.linear_forward(path_ + "/to_out/forward", out_, o_, norm1_.x, rows_, View{});
@@ -84,8 +84,9 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
 
 void Perceiver::repeated(const std::string& path, const View& x, const View& to) const {
   const int64_t one = s_.queries * s_.width;
-  b_.emit(OpKind::copy, path_ + path,
-          {.m = 1, .n = one, .extent = {s_.groups, 1, 1}, .from = {0, 0, 0}, .to = {one, 0, 0}}, {x}, {to});
+  b_.emit<OpKind::copy>(path_ + path,
+                        {.run = one, .extent = {s_.groups, 1, 1}, .from = {0, 0, 0}, .to = {one, 0, 0}}, {x},
+                        {to});
 }
 
 void Perceiver::repeat_queries(const std::string& pass, bool keep) {
@@ -97,22 +98,23 @@ void Perceiver::attend(const std::string& pass, bool keep) {
   const int64_t D = s_.width;
   o_ = b_.saved_or_scratch(path_ + ".o", e_.act, rows_ * D, keep);
   lse_ = b_.saved_or_scratch(path_ + ".lse", DType::f32, rows_ * s_.heads, keep);
-  b_.emit_with_workspace(OpKind::attention, path_ + "/attention" + pass, attention(),
-                         {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D)},
-                         {o_, lse_});
+  b_.emit_with_workspace<OpKind::attention>(
+      path_ + "/attention" + pass, attention(),
+      {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D)}, {o_, lse_});
 }
 
 void Perceiver::activate(const std::string& pass, bool keep) {
   g_ = b_.saved_or_scratch(path_ + ".g", e_.act, rows_ * s_.hidden, keep);
-  b_.emit(OpKind::activation, path_ + "/mlp/gelu" + pass, rows_of(s_.hidden), {u_}, {g_});
+  b_.emit<OpKind::activation>(path_ + "/mlp/gelu" + pass,
+                              {.rows = rows_, .cols = s_.hidden, .accumulate = e_.accumulates()}, {u_}, {g_});
 }
 
 void Perceiver::norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
                               const View& dbias) const {
   const View dh = as_act(e_, path_ + "/" + which + "/backward_cast", path_ + "." + which + ".dh", dy, false);
-  b_.emit(OpKind::norm_residual_backward, path_ + "/" + which + "/backward", rows_of(s_.width),
-          {n.x, n.mean, n.rstd, n.gamma, dh},
-          {dx, b_.grad(n.gamma), b_.grad(n.beta), dbias ? b_.grad(dbias) : View{}});
+  b_.emit<OpKind::norm_residual_backward>(
+      path_ + "/" + which + "/backward", rows_of(s_.width), {n.x, n.mean, n.rstd, n.gamma, dh},
+      {dx, b_.grad(n.gamma), b_.grad(n.beta), dbias ? b_.grad(dbias) : View{}});
 }
 
 void Perceiver::backward(const View& dy, const View& dlatents, const View& dcontext) {
@@ -125,14 +127,15 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   layers_.linear_backward_weight(path_ + "/mlp/fc2", fc2_, g_, dz, rows_);
   const View du = e_.operand(path_ + ".du", e_.act, rows_ * s_.hidden);
   layers_.linear_backward_input(path_ + "/mlp/fc2", fc2_, dz, du, rows_);
-  b_.emit(OpKind::activation_backward, path_ + "/mlp/gelu/backward", rows_of(s_.hidden), {u_, du},
-          {du, b_.grad(fc1_.bias)});
+  b_.emit<OpKind::activation_backward>(path_ + "/mlp/gelu/backward",
+                                       {.rows = rows_, .cols = s_.hidden, .accumulate = e_.accumulates()},
+                                       {u_, du}, {du, b_.grad(fc1_.bias)});
   layers_.linear_backward_input(path_ + "/mlp/fc1", fc1_, du, dy, rows_, true);
   layers_.linear_backward_weight(path_ + "/mlp/fc1", fc1_, a_, du, rows_);
 
   // Sums over the groups: of the residual, and of the queries' gradient
   const auto summed = [&](const std::string& path, const View& x, const View& to) {
-    b_.emit(OpKind::period_sum, path_ + path, {.m = rows_, .n = D, .period = s_.queries}, {x}, {to});
+    b_.emit<OpKind::period_sum>(path_ + path, {.rows = rows_, .cols = D, .period = s_.queries}, {x}, {to});
   };
   summed("/residual/backward", dy, dlatents);
   const View da = e_.operand(path_ + ".da", e_.act, rows_ * D);
@@ -143,20 +146,20 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   layers_.linear_backward_weight(path_ + "/to_out", out_, o_, da, rows_);
   const View dq = b_.scratch(path_ + ".dq", e_.act, rows_ * D);
   const View dkv = e_.operand(path_ + ".dkv", e_.act, kv * 2 * D);
-  b_.emit_with_workspace(
-      OpKind::attention_backward, path_ + "/attention/backward", attention(),
+  b_.emit_with_workspace<OpKind::attention_backward>(
+      path_ + "/attention/backward", attention(),
       {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D), o_, lse_, d_o},
       {dq, dkv.slice(0, dkv.count - D), dkv.slice(D, dkv.count - D)});
   View dq32 = dq;
   if (e_.act != DType::f32) {
     dq32 = b_.scratch(path_ + ".dq32", DType::f32, dq.count);
-    b_.emit(OpKind::cast, path_ + "/queries/backward_cast", {.m = 1, .n = dq.count}, {dq}, {dq32});
+    b_.emit<OpKind::cast>(path_ + "/queries/backward_cast", {.count = dq.count}, {dq}, {dq32});
   }
   View dq0 = e_.operand(path_ + ".dq0", DType::f32, s_.queries * D);
   summed("/queries/backward", dq32, dq0);
   if (e_.act != DType::f32) {
     const View cast = e_.operand(path_ + ".dq0.act", e_.act, dq0.count);
-    b_.emit(OpKind::cast, path_ + "/to_q/backward_cast", {.m = 1, .n = dq0.count}, {dq0}, {cast});
+    b_.emit<OpKind::cast>(path_ + "/to_q/backward_cast", {.count = dq0.count}, {dq0}, {cast});
     dq0 = cast;
   }
   layers_.linear_backward_input(path_ + "/to_q", q_, dq0, dlatents, s_.queries, true);

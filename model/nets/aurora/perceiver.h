@@ -42,13 +42,13 @@ class Perceiver {
   View first_gain() const { return norm1_.gamma; }  // likewise, among parameters that are no weights
 
  private:
-  Attrs attention() const;
+  AttentionAttrs attention() const;
   // Selective recomputation repeats these
   void repeat_queries(const std::string& pass, bool keep);
   void attend(const std::string& pass, bool keep);
   void activate(const std::string& pass, bool keep);
   void repeated(const std::string& path, const View& x, const View& to) const;  // for every group
-  Attrs rows_of(int64_t cols) const;
+  NormAttrs rows_of(int64_t cols) const;
   void norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
                      const View& dbias) const;
 

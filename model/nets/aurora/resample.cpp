@@ -36,7 +36,7 @@ View Merge::receive_buffer(size_t) {
 View Merge::kept(const View& x, Keep keep) {
   if (skips_ == 0 || keep != Keep::nothing) return x;
   const View copy = b_.saved(path() + ".skip", DType::f32, x.count);
-  b_.emit(OpKind::copy, path() + "/skip/forward", {.m = 1, .n = x.count, .extent = {1, 1, 1}}, {x}, {copy});
+  b_.emit<OpKind::copy>(path() + "/skip/forward", {.run = x.count}, {x}, {copy});
   return copy;
 }
 
@@ -63,8 +63,8 @@ void Merge::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   layers_.norm_backward(path() + "/norm", norm_, dh, dside, true, {.x = norm_.x});
   order_.back(path() + "/neighbours/backward", skips_ > 0 ? in[0].dx : View{}, dside, in[0].dx, D_);
   if (skips_ > 1)
-    b_.emit(OpKind::residual_add, path() + "/skip/backward", {.m = 1, .n = in[0].dx.count},
-            {in[0].dx, out[2].dx}, {in[0].dx});
+    b_.emit<OpKind::residual_add>(path() + "/skip/backward", {.rows = 1, .cols = in[0].dx.count},
+                                  {in[0].dx, out[2].dx}, {in[0].dx});
 }
 
 // ---- split ----
@@ -113,7 +113,8 @@ std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how
   const View x = how.recompute ? b_.scratch(path() + ".out", DType::f32, fine) : how.output_place(0);
   const View y = skip_ ? b_.scratch(path() + ".y", e_.act, fine) : x;
   layers_.linear_forward(path() + "/lin2" + pass, second_, norm_.h, y, fine_rows_, View{});
-  if (skip_) b_.emit(OpKind::residual_add, path() + "/skip" + pass, {.m = 1, .n = fine}, {in[0].x, y}, {x});
+  if (skip_)
+    b_.emit<OpKind::residual_add>(path() + "/skip" + pass, {.rows = 1, .cols = fine}, {in[0].x, y}, {x});
   return {{.x = x}};
 }
 
@@ -131,7 +132,7 @@ void Split::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   order_.gather(path() + "/neighbours/backward", dnorm, dside32, width);
   const View dside = direct ? dside32 : e_.operand(path() + ".dside", e_.act, rows_ * 2 * D_);
   if (!direct)
-    b_.emit(OpKind::cast, path() + "/lin1/backward_cast", {.m = 1, .n = dside.count}, {dside32}, {dside});
+    b_.emit<OpKind::cast>(path() + "/lin1/backward_cast", {.count = dside.count}, {dside32}, {dside});
   layers_.linear_backward_input(path() + "/lin1", first_, dside, in[coarse()].dx, rows_);
   layers_.linear_backward_weight(path() + "/lin1", first_, x_, dside, rows_);
 }

@@ -20,17 +20,17 @@ void RowOrder::gather(const std::string& path, const View& x, const View& y, int
     if (table2) throw std::logic_error(path + " has a second table, and its rows are cut");
     return take(path, x, fetch(path, x, width), y, width, 0, inside);
   }
-  b_.emit(OpKind::gather, path, {.m = inside, .n = width, .batch = 1},
-          {View{}, x, constant(made_from_, "from", inside, from_), table2, index2}, {y});
+  b_.emit<OpKind::gather>(path, {.rows = inside, .cols = width, .batch = 1},
+                          {View{}, x, constant(made_from_, "from", inside, from_), table2, index2}, {y});
 }
 
 void RowOrder::take(const std::string& path, const View& x, const View& others, const View& y, int64_t width,
                     int64_t first, int64_t rows) {
   const auto part = [&](const View& index) { return index.slice(first, rows); };
-  b_.emit(OpKind::gather, path, {.m = rows, .n = width, .batch = 1},
-          {View{}, x, part(constant(made_from_, "from", inside, from_)), others,
-           others ? part(from_others()) : View{}},
-          {y.slice(first * width, rows * width)});
+  b_.emit<OpKind::gather>(path, {.rows = rows, .cols = width, .batch = 1},
+                          {View{}, x, part(constant(made_from_, "from", inside, from_)), others,
+                           others ? part(from_others()) : View{}},
+                          {y.slice(first * width, rows * width)});
 }
 
 void RowOrder::back(const std::string& path, const View& base, const View& y, const View& x, int64_t width) {
@@ -42,8 +42,8 @@ void RowOrder::back(const std::string& path, const View& base, const View& y, co
   View which;
   if (others)
     which = constant(made_to_others_, "to_others", outside, [cut = cut_] { return cut->to_others; });
-  b_.emit(OpKind::gather, path, {.m = outside, .n = width, .batch = 1},
-          {base, y, constant(made_to_, "to", outside, to_), others, which}, {x});
+  b_.emit<OpKind::gather>(path, {.rows = outside, .cols = width, .batch = 1},
+                          {base, y, constant(made_to_, "to", outside, to_), others, which}, {x});
 }
 
 View RowOrder::fetch(const std::string& path, const View& x, int64_t width) {
@@ -61,7 +61,7 @@ View RowOrder::of_others(const std::string& path, const View& x, int64_t width, 
   const std::vector<int64_t>&send = returns ? cut_->receive : cut_->send,
         &receive = returns ? cut_->send : cut_->receive;
   const DType type = b_.plan.buffers[x.buffer].dtype;
-  Attrs a{.group = group_};
+  TransferAttrs a{.group = group_};
   int64_t arrive = 0;
   for (const int64_t rows : send) a.send.push_back(rows * width);
   for (const int64_t rows : receive) a.receive.push_back(rows * width), arrive += rows;
@@ -74,13 +74,14 @@ View RowOrder::of_others(const std::string& path, const View& x, int64_t width, 
     return out;
   };
   if (leave > 0)
-    b_.emit(OpKind::gather, path + "/halo/pack", {.m = leave, .n = width, .batch = 1},
-            {View{}, x,
-             constant(returns ? made_returned_ : made_sent_, returns ? "returned" : "sent", leave, places),
-             View{}, View{}},
-            {leaving});
-  b_.emit(OpKind::all_to_all, path + "/halo", a, {leaving.slice(0, leave * width)},
-          {arriving.slice(0, arrive * width)}, Lane::cp);
+    b_.emit<OpKind::gather>(
+        path + "/halo/pack", {.rows = leave, .cols = width, .batch = 1},
+        {View{}, x,
+         constant(returns ? made_returned_ : made_sent_, returns ? "returned" : "sent", leave, places),
+         View{}, View{}},
+        {leaving});
+  b_.emit<OpKind::all_to_all>(path + "/halo", a, {leaving.slice(0, leave * width)},
+                              {arriving.slice(0, arrive * width)}, Lane::cp);
   return arrive > 0 ? arriving : View{};
 }
 

@@ -42,24 +42,26 @@ void AdaptiveNorm::forward(const std::string& pass, const View& x, const View& r
   mean_ = b_.saved_or_scratch(path_ + ".mean", DType::f32, rows, keep);
   rstd_ = b_.saved_or_scratch(path_ + ".rstd", DType::f32, rows, keep);
   const View alone = drops_ ? b_.scratch(path_ + ".result", DType::f32, rows * D_) : y;
-  b_.emit(OpKind::norm_residual, path_ + pass, {.m = rows, .n = D_, .eps = eps_},
-          {x, drops_ ? View{} : residual, shift_scale_.slice(D_, D_), shift_scale_.slice(0, D_)},
-          {View{}, alone, mean_, rstd_});
+  b_.emit<OpKind::norm_residual>(
+      path_ + pass, {.rows = rows, .cols = D_, .eps = eps_},
+      {x, drops_ ? View{} : residual, shift_scale_.slice(D_, D_), shift_scale_.slice(0, D_)},
+      {View{}, alone, mean_, rstd_});
   if (!drops_) return;
   drop(OpKind::dropout, path_ + "/drop_path" + pass, alone, rows);
-  b_.emit(OpKind::residual_add, path_ + "/add" + pass, {.m = rows, .n = D_}, {residual, alone}, {y});
+  b_.emit<OpKind::residual_add>(path_ + "/add" + pass, {.rows = rows, .cols = D_}, {residual, alone}, {y});
 }
 
 // Drop path is seeded by (step, global sample index, roll-out step), so results do not depend on the layout.
 void AdaptiveNorm::drop(OpKind kind, const std::string& path, const View& x, int64_t rows) const {
   const auto results = 2 * static_cast<int64_t>(b_.plan.parts.size());
-  const Attrs a{.m = at_.batch,
-                .n = 1,
-                .period = e_.spec.layout.dp * at_.batch,
-                .row0 = at_.at.dp * at_.batch,
-                .rate = rate_,
-                .each = rows / at_.batch * D_,
-                .stream = stream_ + e_.roll.step * results};
+  const DropoutAttrs a{.rows = at_.batch,
+                       .cols = 1,
+                       .period = e_.spec.layout.dp * at_.batch,
+                       .row0 = at_.at.dp * at_.batch,
+                       .rate = rate_,
+                       .each = rows / at_.batch * D_,
+                       .stream = stream_ + e_.roll.step * results,
+                       .seed = e_.spec.train.seed};
   const View scalars = b_.plan.scalars;
   if (kind == OpKind::dropout)
     b_.emit(kind, path, a, {x, scalars}, {x, View{}});
@@ -74,24 +76,24 @@ void AdaptiveNorm::backward(const View& of_sum, const View& dx, const View& ds, 
   View dh = of_sum;
   if (drops_) {
     dh = b_.scratch(path_ + ".dresult", e_.act, of_sum.count);
-    b_.emit(OpKind::copy, path_ + "/drop_path/copy", {.m = 1, .n = dh.count, .extent = {1, 1, 1}}, {of_sum},
-            {dh});
+    b_.emit<OpKind::copy>(path_ + "/drop_path/copy", {.run = dh.count}, {of_sum}, {dh});
     drop(OpKind::dropout_backward, path_ + "/drop_path/backward", dh, rows);
   }
   View dm = e_.operand(path_ + ".dmodulation", DType::f32, 2 * D_);
   if (e_.accumulates())
-    b_.emit(OpKind::zero, path_ + "/modulation/backward_zero", {.m = 1, .n = dm.count}, {}, {dm});
-  b_.emit(OpKind::norm_residual_backward, path_ + "/backward",
-          {.m = rows, .n = D_, .accumulate = e_.accumulates(), .eps = eps_},
-          {x_, mean_, rstd_, shift_scale_.slice(D_, D_), dh},
-          {dx, dm.slice(D_, D_), dm.slice(0, D_), dbias ? b_.grad(dbias) : View{}});
+    b_.emit<OpKind::zero>(path_ + "/modulation/backward_zero", {.count = dm.count}, {}, {dm});
+  b_.emit<OpKind::norm_residual_backward>(
+      path_ + "/backward", {.rows = rows, .cols = D_, .accumulate = e_.accumulates(), .eps = eps_},
+      {x_, mean_, rstd_, shift_scale_.slice(D_, D_), dh},
+      {dx, dm.slice(D_, D_), dm.slice(0, D_), dbias ? b_.grad(dbias) : View{}});
   if (e_.act != DType::f32) {
     const View cast = e_.operand(path_ + ".dmodulation.act", e_.act, dm.count);
-    b_.emit(OpKind::cast, path_ + "/modulation/backward_cast", {.m = 1, .n = dm.count}, {dm}, {cast});
+    b_.emit<OpKind::cast>(path_ + "/modulation/backward_cast", {.count = dm.count}, {dm}, {cast});
     dm = cast;
   }
-  b_.emit(OpKind::column_sum, path_ + "/modulation/backward_bias",
-          {.m = 1, .n = dm.count, .accumulate = e_.accumulates()}, {dm}, {b_.grad(modulation_.bias)});
+  b_.emit<OpKind::column_sum>(path_ + "/modulation/backward_bias",
+                              {.rows = 1, .cols = dm.count, .accumulate = e_.accumulates()}, {dm},
+                              {b_.grad(modulation_.bias)});
   layers_.linear_backward_input(path_ + "/modulation", modulation_, dm, ds, 1, add);
   layers_.linear_backward_weight(path_ + "/modulation", modulation_, s_, dm, 1);
 }
@@ -187,17 +189,17 @@ void SwinBlock::each_run(const Share& share, F&& f) const {
   int64_t row = 0;
   for (const WindowRun& run : windows_.runs) {
     if (row >= share.row && row < share.row + share.rows)
-      f(Attrs{.batch = run.segments,
-              .heads = heads,
-              .kv_heads = heads,
-              .tq = run.length,
-              .tk = run.length,
-              .d = d,
-              .ld_q = 3 * width_,
-              .ld_kv = 3 * width_,
-              .ld_o = width_,
-              .scale = 1.0f / std::sqrt(static_cast<float>(d)),
-              .each = run.last_counts},
+      f(AttentionAttrs{.batch = run.segments,
+                       .heads = heads,
+                       .kv_heads = heads,
+                       .tq = run.length,
+                       .tk = run.length,
+                       .d = d,
+                       .ld_q = 3 * width_,
+                       .ld_kv = 3 * width_,
+                       .ld_o = width_,
+                       .scale = 1.0f / std::sqrt(static_cast<float>(d)),
+                       .last_counts = run.last_counts},
         row, run.rows());
     row += run.rows();
   }
@@ -208,8 +210,8 @@ View SwinBlock::part(const View& qkv, int which, int64_t row, int64_t rows) cons
   return qkv.slice((3 * row + which) * width_, (3 * (rows - 1) + 1) * width_);
 }
 
-Attrs SwinBlock::rows_of(int64_t rows, int64_t cols) const {
-  return {.m = rows, .n = cols, .accumulate = e_.accumulates()};
+ActivationAttrs SwinBlock::rows_of(int64_t rows, int64_t cols) const {
+  return {.rows = rows, .cols = cols, .accumulate = e_.accumulates()};
 }
 
 // ---- forward ----
@@ -272,37 +274,37 @@ void SwinBlock::hold_attention(bool keep) {
 
 void SwinBlock::attend(const std::string& pass, const Share& share) {
   const int64_t heads = s_.heads / at_.tp;
-  each_run(share, [&](const Attrs& a, int64_t row, int64_t rows) {
-    b_.emit_with_workspace(OpKind::attention,
-                           path() + "/attn/core" + std::to_string(a.tq) + share.name + pass, a,
-                           {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
-                            part(projections_, 2, row, rows)},
-                           {o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads)});
+  each_run(share, [&](const AttentionAttrs& a, int64_t row, int64_t rows) {
+    b_.emit_with_workspace<OpKind::attention>(
+        path() + "/attn/core" + std::to_string(a.tq) + share.name + pass, a,
+        {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
+         part(projections_, 2, row, rows)},
+        {o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads)});
   });
 }
 
 void SwinBlock::attend_backward(const Share& share, const View& d_o, const View& dqkv) {
   const int64_t heads = s_.heads / at_.tp;
-  each_run(share, [&](const Attrs& a, int64_t row, int64_t rows) {
-    b_.emit_with_workspace(OpKind::attention_backward,
-                           path() + "/attn/core" + std::to_string(a.tq) + share.name + "/backward", a,
-                           {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
-                            part(projections_, 2, row, rows), o_.slice(row * width_, rows * width_),
-                            lse_.slice(row * heads, rows * heads), d_o.slice(row * width_, rows * width_)},
-                           {part(dqkv, 0, row, rows), part(dqkv, 1, row, rows), part(dqkv, 2, row, rows)});
+  each_run(share, [&](const AttentionAttrs& a, int64_t row, int64_t rows) {
+    b_.emit_with_workspace<OpKind::attention_backward>(
+        path() + "/attn/core" + std::to_string(a.tq) + share.name + "/backward", a,
+        {part(projections_, 0, row, rows), part(projections_, 1, row, rows), part(projections_, 2, row, rows),
+         o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads),
+         d_o.slice(row * width_, rows * width_)},
+        {part(dqkv, 0, row, rows), part(dqkv, 1, row, rows), part(dqkv, 2, row, rows)});
   });
 }
 
 void SwinBlock::activate(const std::string& pass, bool keep) {
   g_ = b_.saved_or_scratch(path() + ".g", e_.act, rows_ * fc1_.out, keep);
-  b_.emit(OpKind::activation, path() + "/mlp/gelu" + pass, rows_of(rows_, fc1_.out), {u_}, {g_});
+  b_.emit<OpKind::activation>(path() + "/mlp/gelu" + pass, rows_of(rows_, fc1_.out), {u_}, {g_});
 }
 
 // ---- backward ----
 
 // dx += dh, where dh has the type of activations
 void SwinBlock::added(const std::string& path, const View& dh, const View& dx) const {
-  b_.emit(OpKind::cast, path, {.m = 1, .n = dx.count, .accumulate = true}, {dh}, {dx});
+  b_.emit<OpKind::cast>(path, {.count = dx.count, .accumulate = true}, {dh}, {dx});
 }
 
 void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
@@ -319,8 +321,8 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
   layers_.linear_backward_weight(mlp + "/fc2", fc2_, g_, dz, rows_);
   const View du = e_.operand(path() + ".du", e_.act, rows_ * fc1_.out);
   layers_.linear_backward_input(mlp + "/fc2", fc2_, dz, du, rows_);
-  b_.emit(OpKind::activation_backward, mlp + "/gelu/backward", rows_of(rows_, fc1_.out), {u_, du},
-          {du, b_.grad(fc1_.bias)});
+  b_.emit<OpKind::activation_backward>(mlp + "/gelu/backward", rows_of(rows_, fc1_.out), {u_, du},
+                                       {du, b_.grad(fc1_.bias)});
   if (at_.tp == 1) {
     layers_.linear_backward_input(mlp + "/fc1", fc1_, du, dx, rows_, true);
   } else {
@@ -350,8 +352,9 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
     if (s.row + s.rows == R) layers_.linear_backward_weight(attn + "/proj", proj_, o_, dy, R);
     attend_backward(s, d_o, dqkv);
   }
-  b_.emit(OpKind::column_sum, attn + "/qkv/backward_bias", rows_of(R, 3 * width_), {dqkv},
-          {b_.grad(qkv_.bias)});
+  b_.emit<OpKind::column_sum>(attn + "/qkv/backward_bias",
+                              {.rows = R, .cols = 3 * width_, .accumulate = e_.accumulates()}, {dqkv},
+                              {b_.grad(qkv_.bias)});
   const View dwindows = b_.scratch(path() + ".dwindows", e_.act, R * D);
   View returned = order.own == R ? order.give(attn + "/windows/backward", dwindows, D) : View{};
   for (const Share& s : shares_exchanged_first()) {

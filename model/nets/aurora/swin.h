@@ -108,7 +108,7 @@ class SwinBlock : public NetPart {
   template <class F>
   void each_run(const Share& share, F&& f) const;  // (attrs, first row of q, o and lse)
   View part(const View& qkv, int which, int64_t row, int64_t rows) const;
-  Attrs rows_of(int64_t rows, int64_t cols) const;
+  ActivationAttrs rows_of(int64_t rows, int64_t cols) const;
   void added(const std::string& path, const View& dh, const View& dx) const;
 
   const std::string name_;

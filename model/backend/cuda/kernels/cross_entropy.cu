@@ -164,7 +164,7 @@ namespace {
 
 template <OpKind K>
 Classes classes_of(const CudaCall<K>& c, DType labels = DType::f32) {
-  return {c.a.m, c.a.n, c.type_in("logits"), labels, c.a.column0};
+  return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0};
 }
 
 void run_cross_entropy_max(const CudaCall<OpKind::cross_entropy_max>& c) {
@@ -178,7 +178,7 @@ void run_cross_entropy_sums(const CudaCall<OpKind::cross_entropy_sums>& c) {
 
 void run_cross_entropy(const CudaCall<OpKind::cross_entropy>& c) {
   cross_entropy(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
-                c.in("sums"), c.a.scale, c.in("scalars"), c.out("dlogits"), c.out("metrics"),
+                c.in("sums"), c.a.weight, c.in("scalars"), c.out("dlogits"), c.out("metrics"),
                 c.view_out("metrics").count > 1, c.workspace(), c.stream);
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/plan/plan.h"
 
@@ -60,6 +61,34 @@ void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64
     launch(dropout_kernel<T>, filling_grid(ceil_div(n, 4) + 1, kThreads), kThreads, 0, stream, draw, scalars,
            first, n, static_cast<T*>(x));
   });
+}
+
+// ---- ops ----
+
+namespace {
+
+template <OpKind K>
+void run_dropout(const CudaCall<K>& c, const View& stored_mask, DType act, Address x) {
+  if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
+  if (!c.in("scalars")) return;
+  const DropoutDraw draw{static_cast<uint64_t>(c.a.seed), static_cast<uint64_t>(c.a.stream), c.a.rate, 0};
+  dropout(draw, c.in("scalars"), (c.micro * c.a.period + c.a.row0) * c.a.cols, c.a.rows * c.a.cols, c.a.each,
+          act, x, c.stream);
+}
+
+void run_dropout_forward(const CudaCall<OpKind::dropout>& c) {
+  run_dropout(c, c.view_out("mask"), c.type_in("x"), c.out("x"));
+}
+
+void run_dropout_backward(const CudaCall<OpKind::dropout_backward>& c) {
+  run_dropout(c, c.view_in("mask"), c.type_in("dx"), c.out("dx"));
+}
+
+}  // namespace
+
+CudaRows dropout_ops() {
+  static constexpr CudaRow kRows[] = {row<run_dropout_forward>, row<run_dropout_backward>};
+  return kRows;
 }
 
 }  // namespace isobar::cuda

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "model/base/dtype.h"
+#include "model/base/settings.h"
 #include "model/base/philox.h"
 #include "model/base/settings.h"
 #include "model/plan/parameter_groups.h"
@@ -104,7 +105,7 @@ void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction
 
 constexpr int kMaxChannels = 256;
 struct Loss {
-  using Kind = LossKind;
+  using Kind = LossKind;  // but projection
   Kind kind = Kind::relative_l2;
   float delta = 1;
   float weight[kMaxChannels];  // by channel

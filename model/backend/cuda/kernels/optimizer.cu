@@ -273,21 +273,43 @@ void swap(int64_t n, float* x, float* y, cudaStream_t stream) {
 namespace {
 
 void run_squared_sum(const CudaCall<OpKind::squared_sum>& c) {
-  squared_sum(c.a.n, c.in("x"), c.type_in("x"), c.out("sum"), c.a.accumulate, c.workspace(), c.stream);
+  squared_sum(c.a.count, c.in("x"), c.type_in("x"), c.out("sum"), c.a.accumulate, c.workspace(), c.stream);
+}
+
+void run_loss_scale(const CudaCall<OpKind::loss_scale>& c) {
+  loss_scale(c.a.least, c.a.window, c.out("norm2"), c.out("scalars"), c.stream);
+}
+
+Groups groups_of(const View& words, const ParameterGroup* of) {
+  return {of, static_cast<int>(words.count * size_of(DType::i32) / sizeof(ParameterGroup))};
+}
+
+void run_sgd(const CudaCall<OpKind::sgd>& c) {
+  sgd({c.a.momentum, c.a.weight_decay, c.a.clip}, c.a.count, c.in("grad"), c.type_in("grad"), c.in("scalars"),
+      c.in("norm2"), c.out("param"), c.out("momentum"), c.out("param16"),
+      c.type(c.view_out("param16"), DType::bf16), groups_of(c.view_in("groups"), c.in("groups")), c.stream);
+}
+
+void run_adam(const CudaCall<OpKind::adam>& c) {
+  adam({c.a.beta1, c.a.beta2, c.a.eps, c.a.weight_decay, c.a.decoupled, c.a.clip}, c.a.count, c.in("grad"),
+       c.type_in("grad"), c.in("scalars"), c.in("norm2"), c.out("param"), c.out("m"), c.out("v"),
+       c.out("param16"), c.type(c.view_out("param16"), DType::bf16),
+       groups_of(c.view_in("groups"), c.in("groups")), c.stream);
 }
 
 void run_average(const CudaCall<OpKind::average>& c) {
-  average(c.a.n, c.a.rate, c.in("param"), c.in("scalars"), c.out("average"), c.stream);
+  average(c.a.count, c.a.rate, c.in("param"), c.in("scalars"), c.out("average"), c.stream);
 }
 
 void run_swap(const CudaCall<OpKind::swap>& c) {
-  swap(c.a.n, c.out("x"), c.out("y"), c.stream);
+  swap(c.a.count, c.out("x"), c.out("y"), c.stream);
 }
 
 }  // namespace
 
 CudaRows optimizer_ops() {
-  static constexpr CudaRow kRows[] = {row<run_squared_sum>, row<run_average>, row<run_swap>};
+  static constexpr CudaRow kRows[] = {row<run_squared_sum>, row<run_loss_scale>, row<run_adam>,
+                                      row<run_sgd>,         row<run_average>,    row<run_swap>};
   return kRows;
 }
 

@@ -183,11 +183,11 @@ void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
 namespace {
 
 void run_residual_add(const CudaCall<OpKind::residual_add>& c) {
-  residual_add(c.a.m * c.a.n, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"), c.stream);
+  residual_add(c.a.rows * c.a.cols, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"), c.stream);
 }
 
 void run_activation(const CudaCall<OpKind::activation>& c) {
-  activation(c.a.activation, c.a.m * c.a.n, c.type_in("u"), c.in("u"), c.out("g"), c.stream);
+  activation(c.a.function, c.a.rows * c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.stream);
 }
 
 void run_zero(const CudaCall<OpKind::zero>& c) {
@@ -196,14 +196,14 @@ void run_zero(const CudaCall<OpKind::zero>& c) {
 }
 
 void run_cast(const CudaCall<OpKind::cast>& c) {
-  cast(c.a.n, c.type_in("x"), c.type_out("y"), c.in("x"), c.out("y"), c.a.accumulate, c.stream);
+  cast(c.a.count, c.type_in("x"), c.type_out("y"), c.in("x"), c.out("y"), c.a.accumulate, c.stream);
 }
 
 void run_copy(const CudaCall<OpKind::copy>& c) {
   copy({{c.a.extent[0], c.a.extent[1], c.a.extent[2]},
         {c.a.from[0], c.a.from[1], c.a.from[2]},
         {c.a.to[0], c.a.to[1], c.a.to[2]},
-        c.a.n,
+        c.a.run,
         size_of(c.type_in("x"))},
        c.in("x"), c.out("y"), c.stream);
 }

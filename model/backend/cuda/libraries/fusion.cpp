@@ -33,7 +33,8 @@ class Finder {
       std::vector<Fusion> sums;  // appended after the others
       for (int32_t p = first_; p < end_; ++p) {
         const Op& product = op(p);
-        if (product.kind != kGemm || product.a.batch > 0 || product.a.fp8 || product.lane != Lane::compute)
+        if (product.kind != kGemm || product.as<GemmAttrs>().batch > 0 || product.as<GemmAttrs>().fp8 ||
+            product.lane != Lane::compute)
           continue;
         for (int32_t x = first_; x < end_; ++x) {
           if (op(x).lane != Lane::compute) continue;
@@ -69,9 +70,11 @@ class Finder {
   // GELU's input `u` is a second result with rows of n: cuBLASLt wants them aligned to 8 elements.
   bool takes_gelu(const Op& p, const Op& x, const View& u) const {
     const View& c = out<kGemm>(p, "C");
-    return x.a.activation == Activation::gelu_tanh && !p.a.accumulate && p.a.scale == 0 &&
-           halves(in<kGemm>(p, "A")) && halves(c) && p.a.n % 8 == 0 && x.a.m * x.a.n == p.a.m * p.a.n &&
-           type(u) == type(c);
+    const auto& product = p.as<GemmAttrs>();
+    const auto& a = x.as<ActivationAttrs>();
+    return a.function == Activation::gelu_tanh && !product.accumulate && product.scale == 1 &&
+           halves(in<kGemm>(p, "A")) && halves(c) && product.n % 8 == 0 &&
+           a.rows * a.cols == product.m * product.n && type(u) == type(c);
   }
   bool gelu(const Op& p, const Op& x) const {
     if (x.kind != kActivation) return false;
@@ -86,12 +89,15 @@ class Finder {
   }
   // The sums are of cuBLASLt's second operand, our first, which BGRADB wants transposed, and have C's type.
   bool bias_gradient(const Op& p, const Op& x) const {
-    if (x.kind != kColumnSum && !(x.kind == kGradient && x.a.activation == Activation::gelu_tanh))
+    if (x.kind != kColumnSum &&
+        !(x.kind == kGradient && x.as<ActivationAttrs>().function == Activation::gelu_tanh))
       return false;
     const View &dy = x.kind == kColumnSum ? in<kColumnSum>(x, "x") : out<kGradient>(x, "du"),
                &a = in<kGemm>(p, "A"), &sums = sums_of(x);
-    return p.a.trans_a && !p.a.trans_b && halves(a) && same(dy, a) && x.a.m == p.a.k && x.a.n == p.a.m &&
-           sums && type(sums) == DType::f32 && type(out<kGemm>(p, "C")) == DType::f32;
+    const auto& product = p.as<GemmAttrs>();
+    const auto [rows, cols] = extent_of(x.attrs);
+    return product.trans_a && !product.trans_b && halves(a) && same(dy, a) && rows == product.k &&
+           cols == product.m && sums && type(sums) == DType::f32 && type(out<kGemm>(p, "C")) == DType::f32;
   }
 
   // True if x's work can move to p: no op between them writes those views or reads x's result, and p's own

@@ -15,7 +15,7 @@ int alignment_of(const GemmOperands& x) {
 }
 
 GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x) {
-  const Attrs& a = op.a;
+  const auto& a = op.as<GemmAttrs>();
   if (a.batch > 0 || a.fp8)
     throw std::logic_error(op.path + ": the GPU backend runs no " + (a.fp8 ? "fp8" : "batched") +
                            " products");
@@ -31,7 +31,7 @@ GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x) {
           a.accumulate,
           a.tf32,
           Fused::none,
-          a.scale == 0 ? 1.0f : a.scale,
+          a.scale,
           alignment_of(x)};
 }
 

@@ -1,0 +1,21 @@
+// A loss's settings as ops have them. Some weights follow from the data's channels and rows: a plan that is
+// made before the data are open is told them later.
+//
+//   know_loss_weights(plan, with_channel_loss(spec, channels.targets));
+#pragma once
+#include "model/base/spec.h"
+#include "model/plan/plan.h"
+
+namespace isobar {
+
+/// Kind, delta and weights; no image and no weight in the mean. Throws std::logic_error for a loss of
+/// classes.
+LossAttrs loss_settings(const TrainSpec& train);
+
+/// Gives the plan's losses the weights that `train` knows now.
+void know_loss_weights(Plan& plan, const TrainSpec& train);
+
+/// Has the plan's losses be of another kind.
+void change_loss(Plan& plan, LossKind kind);
+
+}  // namespace isobar

@@ -1,0 +1,272 @@
+// The attributes of ops: one small struct for the kinds that share its meaning. A row of op_kind.h names its
+// kind's.
+//
+//   b.emit<OpKind::gemm>(path, {.m = rows, .n = out, .k = in, .trans_b = true}, {x, w, bias}, {y});
+//   op.as<GemmAttrs>().k                                      // throws std::bad_variant_access for another
+//   kind's
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "model/base/activation.h"
+#include "model/base/settings.h"
+
+namespace isobar {
+
+struct GemmAttrs {  // C[m,n] = scale A[m,k] B[k,n], + C
+  int64_t m = 0, n = 0, k = 0;
+  bool trans_a = false, trans_b = false, accumulate = false;
+  bool tf32 = false;  // f32 operands are rounded to TF32's 10 bits of mantissa
+  int64_t batch = 0;  // strided matrices; 0: one
+  bool fp8 = false;   // operands are rounded to 8 bits when read
+  float scale = 1;
+};
+
+struct AttentionAttrs {
+  bool tf32 = false;
+  int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;
+  int64_t ld_q = 0, ld_kv = 0, ld_o = 0;  // elements between rows
+  bool causal = false;
+  float scale = 0;          // 1/sqrt(d)
+  int64_t last_counts = 1;  // multiplicity of the last key
+};
+
+struct AttentionMergeAttrs {  // ring: of one step's attention into the sum
+  AttentionAttrs of;
+  bool first = false;  // writes instead of adding
+};
+
+struct NormAttrs {
+  int64_t rows = 0, cols = 0;
+  bool accumulate = false;  // backward: adds to the gradients of the parameters
+  float eps = 0;
+  int64_t period = 0;  // rows after which the residual repeats (0: never)
+  int64_t row0 = 0;    // first of these rows within a period
+  bool first = false;  // backward: writes dx instead of adding to it
+};
+
+struct RowsAttrs {
+  int64_t rows = 0, cols = 0;
+};
+
+struct SumAttrs {  // of rows
+  int64_t rows = 0, cols = 0;
+  bool accumulate = false;
+};
+
+struct PeriodSumAttrs {
+  int64_t rows = 0, cols = 0;
+  bool accumulate = false;
+  int64_t period = 0;  // rows after which positions repeat
+  int64_t row0 = 0;    // first of these rows within a period
+};
+
+struct IndexAttrs {  // by constant indices, which samples share
+  int64_t rows = 0, cols = 0;
+  int64_t batch = 0;  // samples among the rows
+};
+
+struct ActivationAttrs {
+  int64_t rows = 0, cols = 0;
+  bool accumulate = false;  // backward: adds to the bias's gradient
+  Activation function = Activation::gelu;
+};
+
+struct SoftmaxAttrs {
+  int64_t rows = 0, cols = 0;
+  bool causal = false;
+};
+
+struct EmbeddingAttrs {
+  int64_t rows = 0, cols = 0;
+  int64_t token0 = 0, tokens = 0;  // of each sample, this rank's
+};
+
+struct DropoutAttrs {
+  int64_t rows = 0, cols = 0;
+  int64_t period = 0;  // rows of a micro-batch over all ranks
+  int64_t row0 = 0;    // first of these rows among them
+  float rate = 0;      // share of elements zeroed
+  int64_t each = 1;    // neighbours per random number; cols counts those
+  int64_t stream = 0;  // of random numbers, unique to a place in the net
+  int64_t seed = 0;
+};
+
+struct ImageAttrs {
+  int64_t rows = 0;  // of this rank
+  int64_t batch = 0;
+  int64_t row0 = 0;  // first of these rows within batch * tokens
+  int64_t channels = 0, height = 0, width = 0, patch = 0;
+  int64_t token0 = 0, tokens = 0;  // tokens of each sample that the rows stand for (0: all)
+};
+
+struct RollAttrs {  // a step of a roll-out; the channels are `history` times, oldest first
+  ImageAttrs image;
+  int64_t predicted = 0;  // of a time's channels
+  int64_t history = 0;
+};
+
+struct LossWeights {                  // by channel; {}: none
+  std::vector<float> channel;         // factors of the errors
+  std::vector<float> above, intense;  // factor `intense` on errors where the target exceeds `above`
+  bool latitude = false;          // rows of an image weigh by their area (base/latitude.h), as in the RMSE
+  std::vector<double> latitudes;  // of the rows, degrees from the north; {}: from pole to pole
+  std::string by_name;            // settings that give the above once the data's channels are known
+};
+
+struct LossAttrs {
+  ImageAttrs image;
+  LossKind kind = LossKind::relative_l2;
+  float delta = 1;   // huber: |error| at which it changes from square to linear
+  float weight = 0;  // of this micro-batch in the step's mean
+  std::shared_ptr<const LossWeights> weights = {};  // the same for all of a plan; null: none
+  const LossWeights& weighed() const {
+    static const LossWeights kNone;
+    return weights ? *weights : kNone;
+  }
+};
+
+struct CrossEntropyAttrs {
+  int64_t rows = 0, cols = 0;
+  float weight = 0;     // of a row in the step's mean
+  int64_t column0 = 0;  // class of the first column
+};
+
+struct ElementsAttrs {
+  int64_t count = 0;
+  bool accumulate = false;  // cast, squared_sum: adds
+};
+
+struct CopyAttrs {  // blocks of `run` elements
+  int64_t run = 0;
+  int64_t extent[3] = {1, 1, 1}, from[3] = {}, to[3] = {};  // number of blocks, their strides in x and in y
+};
+
+struct AverageAttrs {
+  int64_t count = 0;
+  float rate = 0;  // weight of the new value
+};
+
+struct LossScaleAttrs {
+  float least = 1;
+  int64_t window = 0;  // steps without overflow after which the scale doubles
+};
+
+struct AdamAttrs {
+  int64_t count = 0;
+  float beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+  bool decoupled = false;  // AdamW: the decay is no part of the gradient
+  float clip = 0;          // largest norm of all gradients; 0: none
+};
+
+struct SgdAttrs {
+  int64_t count = 0;
+  float momentum = 0, weight_decay = 0;
+  float clip = 0;  // as Adam's
+};
+
+struct TransferAttrs {
+  int32_t group = -1;                  // index into Plan::groups
+  std::vector<int64_t> send, receive;  // elements to or from each rank of the group; {}: equal parts
+};
+
+using Attrs = std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, SumAttrs,
+                           PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs, EmbeddingAttrs,
+                           DropoutAttrs, ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs, ElementsAttrs,
+                           CopyAttrs, AverageAttrs, LossScaleAttrs, AdamAttrs, SgdAttrs, TransferAttrs>;
+
+namespace detail {
+template <class A, class... All>
+constexpr size_t alternative(const std::variant<All...>*) {
+  size_t i = 0;
+  const bool found = ((std::is_same_v<A, All> || (++i, false)) || ...);
+  return found ? i : throw "not among the attributes";
+}
+}  // namespace detail
+/// The struct's place in Attrs.
+template <class A>
+inline constexpr size_t kPlaceOf = detail::alternative<A>(static_cast<const Attrs*>(nullptr));
+
+/// The layout of an image op's rows: its own, or that of a roll or a loss; null: it is of no image.
+inline const ImageAttrs* image_of(const Attrs& a) {
+  if (const auto* image = std::get_if<ImageAttrs>(&a)) return image;
+  if (const auto* roll = std::get_if<RollAttrs>(&a)) return &roll->image;
+  if (const auto* loss = std::get_if<LossAttrs>(&a)) return &loss->image;
+  return nullptr;
+}
+/// Of attention and of what merges its steps; null: it is none.
+inline const AttentionAttrs* attention_in(const Attrs& a) {
+  if (const auto* attention = std::get_if<AttentionAttrs>(&a)) return attention;
+  if (const auto* merge = std::get_if<AttentionMergeAttrs>(&a)) return &merge->of;
+  return nullptr;
+}
+
+/// Rows of columns that a row kernel passes over; elements alone are one row. 0: the kind has none.
+struct Extent {
+  int64_t rows = 0, cols = 0;
+};
+inline Extent extent_of(const Attrs& attrs) {
+  return std::visit(
+      [](const auto& a) -> Extent {
+        if constexpr (requires { a.cols; })
+          return {a.rows, a.cols};
+        else if constexpr (requires { a.count; })
+          return {1, a.count};
+        else if constexpr (requires { a.run; })
+          return {1, a.run};
+        else
+          return {};
+      },
+      attrs);
+}
+/// True if f32 operands of products are rounded to TF32's 10 bits of mantissa.
+inline bool rounds_to_tf32(const Attrs& attrs) {
+  const auto* gemm = std::get_if<GemmAttrs>(&attrs);
+  const AttentionAttrs* attention = attention_in(attrs);
+  return (gemm && gemm->tf32) || (attention && attention->tf32);
+}
+/// True if the op adds to what it writes, or to a gradient that it sums.
+inline bool accumulates(const Attrs& attrs) {
+  return std::visit(
+      [](const auto& a) {
+        if constexpr (requires { a.accumulate; })
+          return a.accumulate;
+        else
+          return false;
+      },
+      attrs);
+}
+
+/// f(size, the other's size) for each size that depends on the number of samples. Both have one kind's
+/// attributes.
+template <class F>
+void each_size(Attrs& attrs, const Attrs& other, const F& f) {
+  std::visit(
+      [&](auto& a) {
+        const auto& b = std::get<std::decay_t<decltype(a)>>(other);
+        if constexpr (requires { a.cols; }) f(a.rows, b.rows), f(a.cols, b.cols);
+        if constexpr (requires { a.count; }) f(a.count, b.count);
+        if constexpr (requires { a.run; }) f(a.run, b.run);
+        if constexpr (requires { a.image; }) f(a.image.batch, b.image.batch);
+        if constexpr (requires { a.k; }) f(a.m, b.m), f(a.n, b.n), f(a.k, b.k);
+        if constexpr (requires { a.of; }) f(a.of.batch, b.of.batch), f(a.of.tq, b.of.tq), f(a.of.tk, b.of.tk);
+        if constexpr (requires { a.tq; }) f(a.tq, b.tq), f(a.tk, b.tk);
+        if constexpr (requires { a.batch; }) f(a.batch, b.batch);
+      },
+      attrs);
+}
+/// Has the op add to what it writes, if its kind can.
+inline void accumulate(Attrs& attrs) {
+  std::visit(
+      [](auto& a) {
+        if constexpr (requires { a.accumulate; }) a.accumulate = true;
+      },
+      attrs);
+}
+
+}  // namespace isobar
