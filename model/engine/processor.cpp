@@ -72,7 +72,7 @@ class GpuProcessor : public Processor {
         arena_(device_arena(plan.memory.arena)),
         host_(plan.memory.host),
         backend_(
-            plan, arena_->data(), spec.train, host_.data(), streams_,
+            plan, arena_->data(), host_.data(), streams_,
             {.gemm = spec.run.gemm_choice == "timed" ? cuda::GemmChoice::timed : cuda::GemmChoice::heuristic,
              .capability = device.capability,
              .deterministic = spec.run.deterministic_attention,

@@ -207,12 +207,12 @@ inline const AttentionAttrs* attention_in(const Attrs& a) {
 }
 
 /// Rows of columns that a row kernel passes over; elements alone are one row. 0: the kind has none.
-struct Extent {
+struct RowExtent {
   int64_t rows = 0, cols = 0;
 };
-inline Extent extent_of(const Attrs& attrs) {
+inline RowExtent extent_of(const Attrs& attrs) {
   return std::visit(
-      [](const auto& a) -> Extent {
+      [](const auto& a) -> RowExtent {
         if constexpr (requires { a.cols; })
           return {a.rows, a.cols};
         else if constexpr (requires { a.count; })
