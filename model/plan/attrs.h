@@ -199,7 +199,7 @@ inline const ImageAttrs* image_of(const Attrs& a) {
   if (const auto* loss = std::get_if<LossAttrs>(&a)) return &loss->image;
   return nullptr;
 }
-/// Of attention and of what merges its steps; null: it is none.
+/// The attention of an op, also of one that merges its steps; null: it is none.
 inline const AttentionAttrs* attention_in(const Attrs& a) {
   if (const auto* attention = std::get_if<AttentionAttrs>(&a)) return attention;
   if (const auto* merge = std::get_if<AttentionMergeAttrs>(&a)) return &merge->of;
