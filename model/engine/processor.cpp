@@ -71,7 +71,7 @@ class GpuProcessor : public Processor {
         before_(cuda::device_memory_in_use()),
         arena_(device_arena(plan.memory.arena)),
         host_(plan.memory.host),
-        backend_(plan, arena_->data(), spec.train, host_.data(), streams_,
+        backend_(plan, arena_->data(), host_.data(), streams_,
                  {.gemm = spec.run.gemm_choice,
                   .capability = device.capability,
                   .deterministic = spec.run.deterministic_attention,

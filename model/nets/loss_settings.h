@@ -1,5 +1,5 @@
 // A loss's settings as ops have them. Some weights follow from the data's channels and rows: a plan that is
-// made before the data are open is told them later.
+// made before the data are open learns them later.
 //
 //   know_loss_weights(plan, with_channel_loss(spec, channels.targets));
 #pragma once

@@ -199,7 +199,7 @@ inline const ImageAttrs* image_of(const Attrs& a) {
   if (const auto* loss = std::get_if<LossAttrs>(&a)) return &loss->image;
   return nullptr;
 }
-/// Of attention and of what merges its steps; null: it is none.
+/// The attention of an op, also of one that merges its steps; null: it is none.
 inline const AttentionAttrs* attention_in(const Attrs& a) {
   if (const auto* attention = std::get_if<AttentionAttrs>(&a)) return attention;
   if (const auto* merge = std::get_if<AttentionMergeAttrs>(&a)) return &merge->of;
@@ -207,12 +207,12 @@ inline const AttentionAttrs* attention_in(const Attrs& a) {
 }
 
 /// Rows of columns that a row kernel passes over; elements alone are one row. 0: the kind has none.
-struct Extent {
+struct RowExtent {
   int64_t rows = 0, cols = 0;
 };
-inline Extent extent_of(const Attrs& attrs) {
+inline RowExtent extent_of(const Attrs& attrs) {
   return std::visit(
-      [](const auto& a) -> Extent {
+      [](const auto& a) -> RowExtent {
         if constexpr (requires { a.cols; })
           return {a.rows, a.cols};
         else if constexpr (requires { a.count; })

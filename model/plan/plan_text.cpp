@@ -219,7 +219,7 @@ std::string shape_text(const Op& op) {
     text("b%ld c%ld %ldx%ld p%ld", image->batch, image->channels, image->height, image->width, image->patch);
   } else if (op.kind == OpKind::exchange) {
     text("%ld out %ld in", op.as<TransferAttrs>().send.at(0), op.as<TransferAttrs>().receive.at(0));
-  } else if (const Extent of = extent_of(op.attrs); of.rows || of.cols) {
+  } else if (const RowExtent of = extent_of(op.attrs); of.rows || of.cols) {
     const auto* activation = std::get_if<ActivationAttrs>(&op.attrs);
     const bool other = activation && activation->function != Activation::gelu;
     text("%ldx%ld%s%s%s", of.rows, of.cols, accumulates(op.attrs) ? " +=" : "", other ? " " : "",

@@ -21,7 +21,7 @@ std::string case_shape(const Op& op) {
     s << 'b' << a->batch << 'c' << a->channels << 'x' << a->height << 'x' << a->width << 'p' << a->patch;
   } else {
     const auto* norm = std::get_if<NormAttrs>(&op.attrs);
-    const Extent of = extent_of(op.attrs);
+    const RowExtent of = extent_of(op.attrs);
     s << of.rows << 'x' << of.cols << (norm && norm->first ? "first" : "")
       << (accumulates(op.attrs) ? "+" : "");
   }

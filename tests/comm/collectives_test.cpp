@@ -216,8 +216,8 @@ TEST_P(Transfers, SendsMeetTheReceivesOfTheirGroup) {
     const uint32_t seed = shared_seed();
     const auto sent = encode(data(seed, rank, n), type), expected = encode(data(seed, from, n), type);
     auto got = poison(n);
-    const Op send{OpKind::send, Lane::send_forward, {.group = 0}, {}, {}, "send"};
-    const Op recv{OpKind::recv, Lane::recv_forward, {.group = 1}, {}, {}, "recv"};
+    const Op send{OpKind::send, Lane::send_forward, TransferAttrs{.group = 0}, {}, {}, "send"};
+    const Op recv{OpKind::recv, Lane::recv_forward, TransferAttrs{.group = 1}, {}, {}, "recv"};
     TestRequests sending = comm.post(send, sent.data(), {n, 0}, nullptr, type);
     TestRequests receiving = comm.post(recv, nullptr, {0, n}, got.data(), type);
     finish(comm, receiving);
@@ -281,8 +281,8 @@ TEST(Comm, RanksCountInTheWorldThatItIsGiven) {
   {
     TestComm comm({{"dp", all_ranks()}}, reversed);
     float x = rank == world - 1 ? 7.0f : 0.0f;  // first in the reversed world
-    TestRequests requests =
-        comm.post({OpKind::broadcast, Lane::dp, {.group = 0}, {}, {}, "x"}, &x, {1, 1}, &x, DType::f32);
+    TestRequests requests = comm.post({OpKind::broadcast, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"},
+                                      &x, {1, 1}, &x, DType::f32);
     finish(comm, requests);
     EXPECT_EQ(x, 7.0f);
   }

@@ -144,7 +144,7 @@ TEST_F(Transfers, AllReduceAndBroadcastWorkInTheOutput) {
         for (int64_t i = 0; i < n; ++i)
           if (kind == OpKind::all_reduce || r == 0) expected[i] += ranks[r].out[i];
       }
-      prepare({kind, Lane::dp, {.group = 0}, {}, {}, "x"}, ranks);
+      prepare({kind, Lane::dp, TransferAttrs{.group = 0}, {}, {}, "x"}, ranks);
       run(ranks);
       for (const Rank& r : ranks) EXPECT_EQ(r.out, expected) << name_of(kind);
     }
@@ -230,7 +230,7 @@ TEST_F(Transfers, ExchangeGoesOnceRoundTheRing) {
     const int64_t n = any(50);
     std::vector<Rank> ranks(size);
     for (Rank& r : ranks) r = {values(n), poison(n), {}};
-    prepare({OpKind::exchange, Lane::cp, {.group = 0}, {}, {}, "x"}, ranks);
+    prepare({OpKind::exchange, Lane::cp, TransferAttrs{.group = 0}, {}, {}, "x"}, ranks);
     run(ranks);
     for (int r = 0; r < size; ++r) EXPECT_EQ(ranks[r].out, ranks[(r + size - 1) % size].in);
   });
@@ -242,10 +242,10 @@ TEST_F(Transfers, SendsMeetTheirReceives) {
     std::vector<Rank> ranks(2);
     ranks[0].in = values(n);
     ranks[1].out = poison(n);
-    ranks[0].calls =
-        transfer_calls({OpKind::send, Lane::send_forward, {.group = 0}, {}, {}, "x"}, 0, 2, {n, 0});
-    ranks[1].calls =
-        transfer_calls({OpKind::recv, Lane::recv_forward, {.group = 0}, {}, {}, "x"}, 1, 2, {0, n});
+    ranks[0].calls = transfer_calls(
+        {OpKind::send, Lane::send_forward, TransferAttrs{.group = 0}, {}, {}, "x"}, 0, 2, {n, 0});
+    ranks[1].calls = transfer_calls(
+        {OpKind::recv, Lane::recv_forward, TransferAttrs{.group = 0}, {}, {}, "x"}, 1, 2, {0, n});
     run(ranks);
     EXPECT_EQ(ranks[1].out, ranks[0].in);
   }

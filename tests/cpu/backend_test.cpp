@@ -54,9 +54,9 @@ class Bench {
 TEST(Backend, FetchesOnlyWhatTheOpHasRoomFor) {
   Bench bench;
   const View image = bench.add(DType::f32, 10);
-  bench.run(OpKind::fetch, {}, {}, {image, View{}});
+  bench.run(OpKind::fetch, ImageAttrs{}, {}, {image, View{}});
   EXPECT_EQ(bench.fetched(), std::make_pair(bench.f32(image), static_cast<float*>(nullptr)));
-  bench.run(OpKind::fetch, {}, {}, {View{}, image});
+  bench.run(OpKind::fetch, ImageAttrs{}, {}, {View{}, image});
   EXPECT_EQ(bench.fetched(), std::make_pair(static_cast<float*>(nullptr), bench.f32(image)));
 }
 

@@ -84,8 +84,8 @@ Plan product(int64_t n, DType t, bool tf32, int capability) {
   Builder b(0, 1, cuda_workspace(capability));
   const View x = b.io("x", t, n * n), w = b.io("w", t, n * n), y = b.io("y", t, n * n);
   const int routine = b.begin("product", Pass::forward);
-  b.emit(OpKind::gemm, "product", {.m = n, .n = n, .k = n, .trans_b = true, .tf32 = tf32}, {x, w, View{}},
-         {y});
+  b.emit<OpKind::gemm>("product", {.m = n, .n = n, .k = n, .trans_b = true, .tf32 = tf32}, {x, w, View{}},
+                       {y});
   b.end();
   b.plan.train = {{routine, 0, 0}};
   place(b.plan);
@@ -152,7 +152,7 @@ void register_device_peak_cases(const DeviceTimer& timer) {
                         Peak{"bf16", DType::bf16, false, 8192}})
     add_case("peak/" + std::string(p.name) + "/product" + std::to_string(p.n),
              [p, &timer](benchmark::State& state) {
-               DeviceBench bench(product(p.n, p.t, p.tf32, timer.device().major), TrainSpec{}, timer);
+               DeviceBench bench(product(p.n, p.t, p.tf32, timer.device().major), timer);
                const Op& op = bench.plan.ops.at(0);
                time_launches(
                    state, timer, [&](cudaStream_t s) { bench.backend.launch_on(op, 0, 0, s); }, false);

@@ -131,7 +131,8 @@ void NcclComm::create(const Group& group, int32_t index, int rank, Comm& bootstr
   std::array<int32_t, sizeof id / sizeof(int32_t)> words{};
   static_assert(sizeof words == sizeof id);
   std::memcpy(words.data(), &id, sizeof id);
-  const Op broadcast{OpKind::broadcast, Lane::compute, {.group = index}, {}, {}, "id of " + group.name};
+  const Op broadcast{OpKind::broadcast,    Lane::compute, TransferAttrs{.group = index}, {}, {},
+                     "id of " + group.name};
   Requests sent =
       bootstrap.post(broadcast, words.data(), {words.size(), words.size()}, words.data(), DType::i32);
   while (!bootstrap.test(sent)) {
