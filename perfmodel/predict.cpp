@@ -59,32 +59,8 @@ void say_how_read(const RunSpec& spec, const StepTerms& terms, const Machine& m,
   }
 }
 
-// The fit's runs may differ in how far apart a hypervisor placed their cores; the step is priced for one of
-// the distances.
-void say_how_far(const StepTerms& terms, const Machine& m, double step_s, std::vector<std::string>& out) {
-  if (!m.fit || terms.where.core_trip_s <= 0) return;
-  const auto seen = m.fit->range.find("core_trip_ns");
-  if (seen == m.fit->range.end() || equally_far(seen->second[0], seen->second[1])) return;
-  StepTerms other = terms;
-  const double here = 1e9 * terms.where.core_trip_s;
-  const double there =
-      here > std::sqrt(seen->second[0] * seen->second[1]) ? seen->second[0] : seen->second[1];
-  other.where.core_trip_s = 1e-9 * there;
-  const double change = step_seconds(other, m.values()) / step_s - 1;
-  if (std::abs(change) < 0.05) return;
-  char text[240];
-  std::snprintf(text, sizeof text,
-                "priced for cores %.0f ns apart (a cache line's round trip): runs that were fitted found "
-                "them %.0f to %.0f "
-                "apart, and at %.0f the step takes %.0f %% %s",
-                here, seen->second[0], seen->second[1], there, 100 * std::abs(change),
-                change > 0 ? "more" : "less");
-  out.emplace_back(text);
-}
-
-// `distance_known`: the core distance of a measured run is known.
 std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms& terms, const Machine& m,
-                                           const StepCost& s, bool distance_known) {
+                                           const StepCost& s) {
   std::vector<std::string> out = extrapolations(view_of(spec, terms, m), m);
   for (size_t i = 0; i < kCoefs; ++i)
     if (!m.coefficients[i].measured() && s.parts[i] > 0.05 * s.total)
@@ -92,7 +68,6 @@ std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms&
                     " was not measured on this machine, and its assumed value sets " +
                     short_number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
   say_how_read(spec, terms, m, s, out);
-  if (!distance_known) say_how_far(terms, m, s.total, out);
   if (spec.policy.amp == "tf32" || spec.policy.amp == "fp16")
     out.push_back("policy.amp " + spec.policy.amp + " is emulated on CPUs: priced as " +
                   (spec.policy.amp == "tf32" ? "fp32" : "bf16") +
@@ -136,7 +111,7 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
   p.memory_there = memory_of_rank(m, p.where.ranks_on_host);
   p.checkpoint = checkpoint_cost(spec, step.parameters, m, p.where.ranks_on_host);
-  p.warnings = warnings_on_cores(spec, terms, m, s, options.host.core_trip_ns > 0);
+  p.warnings = warnings_on_cores(spec, terms, m, s);
   return p;
 }
 

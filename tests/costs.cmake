@@ -24,7 +24,7 @@ set(_costs
     engine/AuroraTraining.KeepsItsEndsInFp32=22 engine/Layouts.TensorParallel=21
     engine/Replay.EveryLayoutTrainsLikeOneRank=21 engine/Layouts.ContextParallelRing=20
     perfmodel/ClosedFormAndReplay.AgreeOnAurora=20 engine/RegionalGnnTraining.IsTheSameWhereTheGraphIsCut=19
-    data/Foreign.WhatTheLibraryNeverComesToTheEndOf=19 engine/CoreHops.ARunTellsHowFarItsThreadsLay=19
+    data/Foreign.WhatTheLibraryNeverComesToTheEndOf=19
     engine/Replay.OtherNetsAndIncrementsTrainLikeOneRank=19 base/Child.DiesAlone=19)
 get_property(_named DIRECTORY PROPERTY TESTS)
 foreach(_cost ${_costs})

@@ -58,14 +58,6 @@ std::vector<std::string> peaks_used(const StepTerms& t) {
   return out;
 }
 
-// The machine's core-to-core distance, if its file has none: the median of the runs'.
-void place_cores(const std::vector<MeasuredRun>& runs, Machine& m) {
-  std::vector<double> trips;
-  for (const MeasuredRun& r : runs)
-    if (r.host.core_trip_ns > 0) trips.push_back(r.host.core_trip_ns);
-  if (m.identity.core_trip_ns == 0 && !trips.empty()) m.identity.core_trip_ns = quantile(trips, 0.5);
-}
-
 // The runs that determine scatter: all but contended ones, if there are any.
 std::vector<size_t> undisturbed(const std::vector<MeasuredRun>& runs) {
   std::vector<size_t> out, all;
@@ -226,8 +218,6 @@ std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t
               {"pp", static_cast<double>(s.layout.pp)},
               {"ranks", static_cast<double>(t.where.ranks)},
               {"loader_threads", static_cast<double>(t.workers + 1)}});
-  if (t.where.core_trip_s > 0 && t.where.threads * t.where.ranks_on_host > 1)
-    all["core_trip_ns"] = 1e9 * t.where.core_trip_s;
   return all;
 }
 
@@ -252,7 +242,6 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   Machine out = machine;
   out.fit = FitRecord{};
   FitRecord& record = *out.fit;
-  place_cores(runs, out);
   record.statistic = options.statistic;
   std::vector<StepTerms> terms;  // of runs on cores
   LayoutModels models;           // of runs on accelerators

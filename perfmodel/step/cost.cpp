@@ -84,14 +84,6 @@ Counts rates(const Counts& k, const Conditions& w) {
                            ? 1 + k[index_of(Coef::share_memory)] *
                                      std::max(0.0, std::min<double>(w.ranks_on_host, cores) - 2) / (cores - 1)
                            : 1;
-  constexpr double kLine = 64;  // bytes
-  // The additional cost of cache lines moving between cores
-  const auto between_cores = [&](Coef c) {
-    return c == Coef::fork           ? k[index_of(Coef::hops_fork)] * w.core_trip_s
-           : c == Coef::message_host ? k[index_of(Coef::hops_message)] * w.core_trip_s
-           : c == Coef::gemm_bytes   ? k[index_of(Coef::hops_line)] * w.core_trip_s / kLine * (1 - 1 / t)
-                                     : 0;
-  };
   Counts out;
   for (size_t i = 0; i < kCoefs; ++i) {
     switch (info_of(i).resource) {
@@ -99,18 +91,17 @@ Counts rates(const Counts& k, const Conditions& w) {
         out[i] = k[i] * compute;
         break;
       case Resource::memory:
-        out[i] = k[i] * memory + between_cores(static_cast<Coef>(i));
+        out[i] = k[i] * memory;
         break;
       case Resource::serial:
       case Resource::host:
         out[i] = k[i] * turns;
         break;
       case Resource::fork:
-        out[i] = (k[i] + between_cores(Coef::fork)) * turns * std::log2(t);
+        out[i] = k[i] * turns * std::log2(t);
         break;
       case Resource::wire:
-        out[i] = (k[i] + between_cores(static_cast<Coef>(i))) *
-                 (i == index_of(Coef::message_host) || i == index_of(Coef::wire_host) ? pairs : 1);
+        out[i] = k[i] * (i == index_of(Coef::message_host) || i == index_of(Coef::wire_host) ? pairs : 1);
         break;
       case Resource::read:
       case Resource::write:

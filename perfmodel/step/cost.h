@@ -4,10 +4,6 @@
 //   StepCost s = step_cost(terms, machine.values());
 //   s.total, s.part(Coef::gemm_f32), s.exposed, s.data_wait
 //
-// Cache lines take time between cores (Conditions::core_trip_s): starting and ending a team adds hops.fork
-// round trips for each doubling of its threads, a message inside the host hops.message, and each line of a
-// product's operands, partly written by other threads, hops.line.
-//
 // Sharing: t threads of one rank take (1 + serial (t - 1)) / t of one thread's time; with A busy cores on a
 // host of C everything slows by 1 + share (A - 1) / (C - 1); more threads than cores take turns. Without a
 // spare core, intra-host transfers block compute; network transfers do not.
