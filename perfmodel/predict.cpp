@@ -7,8 +7,10 @@
 #include <stdexcept>
 
 #include "model/base/measurement.h"
+#include "model/nets/build.h"
+#include "model/nets/plan_size.h"
+#include "model/plan/work.h"
 #include "perfmodel/layout_predict.h"
-#include "perfmodel/step/long_step.h"
 
 namespace isobar {
 namespace {
@@ -83,9 +85,9 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   const Workspace workspace =
       options.workspace ? options.workspace(static_cast<int>(p.where.threads)) : Workspace{};
   const Memory memory = fullest(spec, workspace);
-  const CountedStep step =
-      count_step(spec, workspace, p.where, cache_share(m, p.where.ranks_on_host), m.values());
-  const StepTerms& terms = step.terms;
+  const std::vector<StageProgram> stages = stages_of(spec, workspace);
+  const StepTerms terms =
+      count_pipeline(spec, stages, p.where, cache_share(m, p.where.ranks_on_host), m.values());
   const StepCost s = step_cost(terms, m.values());
   const Estimate e = estimate(spec, terms, m);
   p.step_s = e.seconds;
@@ -102,7 +104,9 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
       p.lanes.push_back(
           {name_of(static_cast<Lane>(l)), s.by_lane[l] * p.correction, s.exposed_by_lane[l] * p.correction});
   p.counts = terms.total;
-  p.hardware_flops = step.flops;
+  for (const StageProgram& stage : stages)  // each stands for the other ranks of its stage
+    p.hardware_flops += totals(stage.plan, spec.micro_batch()).step.flops *
+                        static_cast<double>(spec.layout.world()) / static_cast<double>(stages.size());
   for (int k = 0; k < kBufferKinds; ++k)
     if (memory.by_kind[k] > 0) p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), memory.by_kind[k]);
   p.memory.emplace_back("loader", memory.loader);
@@ -110,9 +114,16 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
   p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
   p.memory_there = memory_of_rank(m, p.where.ranks_on_host);
-  p.checkpoint = checkpoint_cost(spec, step.parameters, m, p.where.ranks_on_host);
+  p.checkpoint =
+      checkpoint_cost(spec, static_cast<double>(stages[0].plan.parameter_count()), m, p.where.ranks_on_host);
   p.warnings = warnings_on_cores(spec, terms, m, s);
   return p;
+}
+
+// A long step is answered by the closed form, in milliseconds instead of minutes.
+bool is_long(const RunSpec& spec) {
+  constexpr double kMostBytes = 64e6;  // of a rank's linked program
+  return step_bytes(build_plan(spec, 0, {})) > kMostBytes;
 }
 
 // Replaces the closed form's memory by that of placed plans.
@@ -153,7 +164,8 @@ void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m) {
 Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
   const Device device = device_of(spec, m);
   Prediction p;
-  if (device == Device::cores && !options.closed_form) {
+  check_plan_size(spec);
+  if (device == Device::cores && !options.closed_form && !is_long(spec)) {
     p = on_cores(spec, m, options);
   } else {
     validate(spec);

@@ -16,7 +16,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/cost.h"
-#include "perfmodel/step/long_step.h"
+#include "perfmodel/step/pipeline.h"
 
 namespace isobar {
 namespace {
@@ -184,7 +184,8 @@ double cache_share(const Machine& machine, int64_t ranks_on_host) {
 
 StepTerms terms_of(const RunSpec& spec, const Machine& machine, const HostShare& host) {
   const Conditions where = conditions_of(spec, machine, host);
-  return count_step(spec, {}, where, cache_share(machine, where.ranks_on_host), machine.values()).terms;
+  return count_pipeline(spec, stages_of(spec, {}), where, cache_share(machine, where.ranks_on_host),
+                        machine.values());
 }
 
 std::string kind_of(const StepTerms& t) {

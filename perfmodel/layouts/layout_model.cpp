@@ -5,6 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/parts.h"
+#include "model/nets/plan_size.h"
 #include "perfmodel/step/utilization.h"
 
 namespace isobar {
@@ -45,6 +46,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       priced_inner_(net_.distinct()),
       cache_(spec, where_.shapes != nullptr),
       mixes_{std::vector<double>(net_.distinct())} {
+  check_equal_parts(spec);
   int inner = 0;
   for (const PartCount& c : net_.counts) inner += c.inner > 0 ? 1 : 0;
   unequal_parts_ = inner > 1;

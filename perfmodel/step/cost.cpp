@@ -12,25 +12,10 @@ namespace {
 struct Clocks {
   double compute = 0, slowdown = 0;
   LaneSeconds communication{}, exposed{};
-
-  void grow(const Clocks& more, double rounds) {
-    const auto add = [rounds](double& to, double by) { to += rounds * (by - to); };
-    add(compute, more.compute);
-    add(slowdown, more.slowdown);
-    for (size_t l = 0; l < kLanes; ++l) {
-      add(communication[l], more.communication[l]);
-      add(exposed[l], more.exposed[l]);
-    }
-  }
 };
 
 // Compute runs at 1 / (1 + slowdown) of its speed while a lane is busy, unless its core makes the transfer.
 Clocks run_chunks(const StepTerms& t, const Counts& rate, double slowdown) {
-  if (t.growth) {
-    Clocks c = run_chunks(t.growth->few, rate, slowdown);
-    c.grow(run_chunks(t.growth->more, rate, slowdown), t.growth->rounds);
-    return c;
-  }
   struct End {
     double at = 0;
     size_t lane = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <utility>
 
 namespace isobar {
 namespace {
@@ -54,19 +53,6 @@ std::string read_kind(const RunSpec& spec) {
   const std::string name =
       info_of(format == Coef::read_zarr ? Coef::read_decode : format).name;  // "read.hdf5"
   return "read_" + name.substr(5);
-}
-
-StepTerms grown(StepTerms few, StepTerms more, double rounds) {
-  StepTerms t = few;
-  t.chunks.clear();
-  for (Counts StepTerms::*counts :
-       {&StepTerms::total, &StepTerms::micro, &StepTerms::transfers, &StepTerms::bubble, &StepTerms::read})
-    for (size_t i = 0; i < kCoefs; ++i) (t.*counts)[i] += rounds * ((more.*counts)[i] - (few.*counts)[i]);
-  t.flops_f32 += rounds * (more.flops_f32 - few.flops_f32);
-  t.flops_bf16 += rounds * (more.flops_bf16 - few.flops_bf16);
-  t.samples += static_cast<int64_t>(rounds) * (more.samples - few.samples);
-  t.growth = std::make_shared<const Growth>(Growth{std::move(few), std::move(more), rounds});
-  return t;
 }
 
 StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& program, const Conditions& where,

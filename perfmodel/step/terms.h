@@ -8,7 +8,6 @@
 // of a cut graph and pipeline stages are combined in pipeline.h.
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,13 +31,10 @@ struct Chunk {
   std::vector<Collective> collectives{};  // launched when the chunk ends
 };
 
-struct Growth;
-
 struct StepTerms {
   Conditions where;
   std::vector<Chunk> chunks;
-  std::shared_ptr<const Growth> growth{};  // replaces the chunks of a very long step
-  Counts total{};                          // of all chunks, their collectives, transfers and the step itself
+  Counts total{};           // of all chunks, their collectives, transfers and the step itself
   Counts micro{};           // of the total: repeated in every micro-batch, and awaited by the next stage
   Counts transfers{};       // of the total: sends and receives on lanes of their own, in no chunk
   Counts bubble{};          // work of the pipeline's other stages while this one is idle
@@ -49,13 +45,6 @@ struct StepTerms {
   double flops_f32 = 0, flops_bf16 = 0;  // for the ceiling
   int64_t samples = 0;                   // global batch
 };
-
-/// Linear extrapolation from two steps that differ by one repeated round (of parts or micro-batches).
-struct Growth {
-  StepTerms few, more;
-  double rounds = 0;
-};
-StepTerms grown(StepTerms few, StepTerms more, double rounds);
 
 StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& program, const Conditions& where,
                       double cache_share);
