@@ -12,8 +12,10 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/statistics.h"
+#include "perfmodel/machine/device.h"
 #include "perfmodel/step/checkpoint.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/shapes.h"
 
 namespace isobar {

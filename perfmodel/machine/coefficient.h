@@ -1,5 +1,5 @@
 // The coefficients that turn counts into seconds: names, units and kinds, one table for the machine file, the
-// cost model and the fit. A new term is a line of the table in coefficient.cpp and a count in terms.cpp.
+// cost model and the fit. A new term is a line of the table in coefficient.cpp and a count in op_terms.cpp.
 //
 //   const CoefficientInfo& info = info_of(Coef::gemm_f32);   // "gemm.f32", "s/FLOP", Resource::compute
 //

@@ -306,10 +306,11 @@ TEST(Calibrate, MakesPredictionsBetterThanTheSpecSheet) {
     const Machine truth = test::perturbed(test::machine(), 0.5, random);
     const Machine m = machine_from_benchmarks(benchmarks(truth, 0.02, random));
     for (const RunSpec& s : test::sweep()) {
-      const StepTerms t = terms_of(s, truth, {.ranks_on_host = s.layout.world(), .threads = 1});
-      const double measured = step_seconds(t, truth.values());
-      spec += std::abs(std::log(step_seconds(t, test::machine().values()) / measured));
-      calibrated += std::abs(std::log(step_seconds(t, m.values()) / measured));
+      LayoutModels models;
+      const StepView step = models.view(s, truth, {.ranks_on_host = s.layout.world(), .threads = 1});
+      const double measured = step.seconds(truth.values());
+      spec += std::abs(std::log(step.seconds(test::machine().values()) / measured));
+      calibrated += std::abs(std::log(step.seconds(m.values()) / measured));
     }
   }
   EXPECT_LT(calibrated, 0.5 * spec);
