@@ -62,10 +62,6 @@ std::vector<double> covariance_of(const Machine& m) {
   return {c.data(), c.data() + c.size()};
 }
 
-ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Machine& m) {
-  return error_sources(view_of(spec, terms, m), m);
-}
-
 ErrorSources error_sources(const StepView& step, const Machine& m) {
   const Eigen::VectorXd g = log_gradient(step.seconds, m.values());
   ErrorSources e{.gradient = {g.data(), g.data() + g.size()},
@@ -98,17 +94,17 @@ ErrorSources error_sources(const StepView& step, const Machine& m) {
   return e;
 }
 
-Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m) {
-  return estimate(view_of(spec, terms, m), m);
-}
-
 double expected_seconds(const StepView& step, double physics, const ErrorSources& error) {
   // A learnt deviation cannot violate the physical ceiling.
   return std::max(physics * std::exp(error.deviation), std::min(step.ceiling_s, physics));
 }
 
 Estimate estimate(const StepView& step, const Machine& m) {
-  Estimate e{.physics = step.seconds(m.values())};
+  return estimate(step, m, step.seconds(m.values()));
+}
+
+Estimate estimate(const StepView& step, const Machine& m, double physics) {
+  Estimate e{.physics = physics};
   const ErrorSources error = error_sources(step, m);
   const std::vector<double> c = covariance_of(m);
   const auto size = static_cast<Eigen::Index>(error.gradient.size());

@@ -1,6 +1,6 @@
-// Step time and its uncertainty, from counted terms.
+// Step time and its uncertainty.
 //
-//   Estimate e = estimate(spec, terms_of(spec, machine, host), machine);
+//   Estimate e = estimate(models.view(spec, machine, host), machine);
 //   e.seconds (e.lower ... e.upper in 80 of 100 cases)
 #pragma once
 #include <map>
@@ -10,7 +10,6 @@
 #include "model/base/spec.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/machine/machine.h"
-#include "perfmodel/step/terms.h"
 
 namespace isobar {
 
@@ -20,8 +19,9 @@ struct Estimate {
   double seconds = 0;  // with known effects of groups of runs
   double lower = 0, upper = 0;
 };
-Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 Estimate estimate(const StepView& step, const Machine& machine);
+/// The same around `physics` seconds, which the replay found.
+Estimate estimate(const StepView& step, const Machine& machine, double physics);
 
 /// The sources of error of an estimate's logarithm, so that errors shared by two estimates can be separated
 /// (suggest.h). Variances add; the interval is kNormal80 times their root.
@@ -33,7 +33,6 @@ struct ErrorSources {
   std::map<std::string, double> groups;  // log sigma of effects without runs, by name
   std::map<std::string, double> far;     // log sigma by quantity outside the fitted range
 };
-ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 ErrorSources error_sources(const StepView& step, const Machine& machine);
 /// Seconds of a step with `physics` seconds by coefficients alone.
 double expected_seconds(const StepView& step, double physics, const ErrorSources& error);

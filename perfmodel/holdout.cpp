@@ -77,8 +77,7 @@ void judge_settings(const std::vector<MeasuredRun>& runs, Holdout& h) {
       ratios.push_back(h.rows[i].predicted / h.rows[i].measured);
       std::vector<double> others;
       for (const size_t k : u.runs)
-        if (k != i && !runs[k].contended && equally_far(runs[i].host.core_trip_ns, runs[k].host.core_trip_ns))
-          others.push_back(h.rows[k].measured);
+        if (k != i && !runs[k].contended) others.push_back(h.rows[k].measured);
       if (!others.empty()) repeats.push_back(std::abs(h.rows[i].measured / quantile(others, 0.5) - 1));
     }
     if (!ratios.empty()) errors.push_back(std::abs(quantile(ratios, 0.5) - 1));

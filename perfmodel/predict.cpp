@@ -3,28 +3,33 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "model/base/measurement.h"
+#include "model/nets/build.h"
+#include "model/nets/plan_size.h"
+#include "model/plan/layout.h"
+#include "model/plan/work.h"
+#include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/layout_predict.h"
-#include "perfmodel/step/long_step.h"
+#include "perfmodel/step/cost.h"
+#include "perfmodel/step/reading.h"
 
 namespace isobar {
 namespace {
 
-std::vector<Term> terms_of(const StepCost& s, double correction) {
-  Counts parts = s.parts;
-  for (size_t i = 0; i < kCoefs; ++i)  // of communication, only the exposed part
-    if (info_of(i).resource == Resource::wire) parts[i] = 0;
+std::vector<Term> terms_of(const RankTimes& t, double correction) {
+  Counts parts = t.parts;
+  parts[index_of(Coef::host_op)] += t.host;
   return name_terms(parts,
-                    {{term::kExposed, s.exposed},
-                     {term::kSlowdown, s.slowdown},
-                     {term::kBubble, s.bubble},
-                     {term::kImbalance, s.imbalance},
-                     {term::kReading, s.read_serial},
-                     {term::kStolen, s.stolen},
-                     {term::kDataWait, s.data_wait}},
+                    {{term::kExposed, std::accumulate(t.exposed.begin(), t.exposed.end(), 0.0)},
+                     {term::kSlowdown, t.slowdown},
+                     {term::kBubble, t.bubble},
+                     {term::kImbalance, t.imbalance},
+                     {term::kReading, t.reading},
+                     {term::kStolen, t.stolen},
+                     {term::kDataWait, t.data_wait}},
                     correction);
 }
 
@@ -35,23 +40,23 @@ std::string short_number(double v) {
 }
 
 // Reports how reading is priced, if its name does not say.
-void say_how_read(const RunSpec& spec, const StepTerms& terms, const Machine& m, const StepCost& s,
+void say_how_read(const RunSpec& spec, const Conditions& where, const Machine& m, double step_s,
                   std::vector<std::string>& out) {
   const Coef decode = Coef::read_decode;
-  const Counts rate = rates(m.values(), terms.where);
+  const Counts rate = rates(m.values(), where), counts = reading_of(spec, where).counts;
   const auto is_made = [&](const std::string& from) {  // a fit by runs is of their data
     return from == "spec" ||
            (from.starts_with(read_kind(spec)) && from.find("/" + std::string(kOwnData)) == std::string::npos);
   };
   const std::vector<std::string>& from = m[decode].provenance;
-  if (terms.read[index_of(decode)] > 0 && std::all_of(from.begin(), from.end(), is_made))
+  if (counts[index_of(decode)] > 0 && std::all_of(from.begin(), from.end(), is_made))
     out.push_back(
         spec.data.train +
         " is priced as chunks of one step that zstd compressed: isobar calibrate --for CONFIG times "
         "it as it is");
   for (const Coef c : {Coef::read_noise, Coef::read_hdf5, Coef::read_netcdf, Coef::read_zarr, decode,
                        Coef::read_sample, Coef::read_table, Coef::read_row}) {
-    const double share = terms.read[index_of(c)] * rate[index_of(c)] / s.total;
+    const double share = counts[index_of(c)] * rate[index_of(c)] / step_s;
     if (!m[c].measured() && share > 0.05)
       out.push_back(std::string(info_of(c).name) +
                     " was not measured on this machine; reading data at its assumed price takes " +
@@ -59,75 +64,70 @@ void say_how_read(const RunSpec& spec, const StepTerms& terms, const Machine& m,
   }
 }
 
-// The fit's runs may differ in how far apart a hypervisor placed their cores; the step is priced for one of
-// the distances.
-void say_how_far(const StepTerms& terms, const Machine& m, double step_s, std::vector<std::string>& out) {
-  if (!m.fit || terms.where.core_trip_s <= 0) return;
-  const auto seen = m.fit->range.find("core_trip_ns");
-  if (seen == m.fit->range.end() || equally_far(seen->second[0], seen->second[1])) return;
-  StepTerms other = terms;
-  const double here = 1e9 * terms.where.core_trip_s;
-  const double there =
-      here > std::sqrt(seen->second[0] * seen->second[1]) ? seen->second[0] : seen->second[1];
-  other.where.core_trip_s = 1e-9 * there;
-  const double change = step_seconds(other, m.values()) / step_s - 1;
-  if (std::abs(change) < 0.05) return;
-  char text[240];
-  std::snprintf(text, sizeof text,
-                "priced for cores %.0f ns apart (a cache line's round trip): runs that were fitted found "
-                "them %.0f to %.0f "
-                "apart, and at %.0f the step takes %.0f %% %s",
-                here, seen->second[0], seen->second[1], there, 100 * std::abs(change),
-                change > 0 ? "more" : "less");
-  out.emplace_back(text);
-}
-
-// `distance_known`: the core distance of a measured run is known.
-std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms& terms, const Machine& m,
-                                           const StepCost& s, bool distance_known) {
-  std::vector<std::string> out = extrapolations(view_of(spec, terms, m), m);
+std::vector<std::string> warnings_on_cores(const RunSpec& spec, const Conditions& where, const StepView& view,
+                                           const Machine& m, const Replay& r) {
+  std::vector<std::string> out = extrapolations(view, m);
   for (size_t i = 0; i < kCoefs; ++i)
-    if (!m.coefficients[i].measured() && s.parts[i] > 0.05 * s.total)
+    if (!m.coefficients[i].measured() && r.busiest.parts[i] > 0.05 * r.step_s)
       out.push_back(std::string(info_of(i).name) +
                     " was not measured on this machine, and its assumed value sets " +
-                    short_number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
-  say_how_read(spec, terms, m, s, out);
-  if (!distance_known) say_how_far(terms, m, s.total, out);
+                    short_number(std::round(100 * r.busiest.parts[i] / r.step_s)) + " % of the step");
+  say_how_read(spec, where, m, r.step_s, out);
   if (spec.policy.amp == Amp::tf32 || spec.policy.amp == Amp::fp16)
     out.push_back("policy.amp " + name_of(spec.policy.amp) + " is emulated on CPUs: priced as " +
                   (spec.policy.amp == Amp::tf32 ? "fp32" : "bf16") +
                   ", without the passes that round the operands");
-  if (terms.where.threads * terms.where.ranks_on_host > terms.where.cores)
+  if (where.threads * where.ranks_on_host > where.cores)
     out.emplace_back("more compute threads than cores: threads share cores");
   return out;
 }
 
+struct Replayed {
+  std::vector<StageProgram> stages;
+  Replay replay;
+};
+
+// One rank of each stage stands for the others; of a cut graph, whose parts are unequal, the slowest one.
+Replayed replayed(const RunSpec& spec, const Workspace& workspace, const Machine& m, const Prediction& p) {
+  std::vector<int> ranks{0};
+  if (spec.layout.cp > 1 && spec.net.has_edges()) ranks = group_of(spec.layout, "cp", 0);
+  Replayed slowest;
+  for (const int rank : ranks) {
+    Replayed own{stages_of(spec, workspace, rank), {}};
+    own.replay = replay(spec, own.stages, m, p);
+    if (own.replay.step_s > slowest.replay.step_s) slowest = std::move(own);
+  }
+  return slowest;
+}
+
+// The time by the replay; how sure it is by the closed form, whose prices can be moved quickly.
 Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
   Prediction p;
   p.where = conditions_of(spec, m, options.host);
   const Workspace workspace =
       options.workspace ? options.workspace(static_cast<int>(p.where.threads)) : Workspace{};
   const Memory memory = fullest(spec, workspace);
-  const CountedStep step =
-      count_step(spec, workspace, p.where, cache_share(m, p.where.ranks_on_host), m.values());
-  const StepTerms& terms = step.terms;
-  const StepCost s = step_cost(terms, m.values());
-  const Estimate e = estimate(spec, terms, m);
+  const auto [stages, r] = replayed(spec, workspace, m, p);
+  LayoutModels models;
+  const StepView view = models.view(spec, m, options.host);
+  const Estimate e = estimate(view, m, r.step_s);
   p.step_s = e.seconds;
   p.lower = e.lower;
   p.upper = e.upper;
-  p.ceiling_s = ceiling_seconds(terms, m.peaks.at("f32").value, m.peaks.at("bf16").value);
+  p.ceiling_s = ceiling_of(stages, m, p.where);
   refuse_above_ceiling(e.physics, p.ceiling_s, m);
-  p.samples_per_s = static_cast<double>(terms.samples) / p.step_s;
+  p.samples_per_s = static_cast<double>(spec.train.global_batch) / p.step_s;
   p.tokens_per_s = p.samples_per_s * static_cast<double>(spec.net.tokens());
   p.correction = e.seconds / e.physics;
-  p.terms = terms_of(s, p.correction);
-  for (size_t l = 0; l < s.by_lane.size(); ++l)
-    if (s.by_lane[l] > 0)
-      p.lanes.push_back(
-          {name_of(static_cast<Lane>(l)), s.by_lane[l] * p.correction, s.exposed_by_lane[l] * p.correction});
-  p.counts = terms.total;
-  p.hardware_flops = step.flops;
+  p.terms = terms_of(r.busiest, p.correction);
+  for (size_t l = 0; l < kLanes; ++l)
+    if (r.busiest.lanes[l] > 0)
+      p.lanes.push_back({name_of(static_cast<Lane>(l)), r.busiest.lanes[l] * p.correction,
+                         r.busiest.exposed[l] * p.correction});
+  p.counts = r.busiest.counts;
+  for (const StageProgram& stage : stages)  // each stands for the other ranks of its stage
+    p.hardware_flops += totals(stage.plan, spec.micro_batch()).step.flops *
+                        static_cast<double>(spec.layout.world()) / static_cast<double>(stages.size());
   for (int k = 0; k < kBufferKinds; ++k)
     if (memory.by_kind[k] > 0) p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), memory.by_kind[k]);
   p.memory.emplace_back("loader", memory.loader);
@@ -135,9 +135,16 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
   p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
   p.memory_there = memory_of_rank(m, p.where.ranks_on_host);
-  p.checkpoint = checkpoint_cost(spec, step.parameters, m, p.where.ranks_on_host);
-  p.warnings = warnings_on_cores(spec, terms, m, s, options.host.core_trip_ns > 0);
+  p.checkpoint =
+      checkpoint_cost(spec, static_cast<double>(stages[0].plan.parameter_count()), m, p.where.ranks_on_host);
+  p.warnings = warnings_on_cores(spec, p.where, view, m, r);
   return p;
+}
+
+// A long step is answered by the closed form, in milliseconds instead of minutes.
+bool is_long(const RunSpec& spec) {
+  constexpr double kMostBytes = 64e6;  // of a rank's linked program
+  return step_bytes(build_plan(spec, 0, {})) > kMostBytes;
 }
 
 // Replaces the closed form's memory by that of placed plans.
@@ -178,7 +185,8 @@ void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m) {
 Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
   const Device device = device_of(spec, m);
   Prediction p;
-  if (device == Device::cores && !options.closed_form) {
+  check_plan_size(spec);
+  if (device == Device::cores && !options.closed_form && !is_long(spec)) {
     p = on_cores(spec, m, options);
   } else {
     validate(spec);
@@ -208,10 +216,7 @@ Rates rates_of(const Prediction& p, const RunSpec& spec, const Machine& m) {
 
 Replay replay(const RunSpec& spec, const std::vector<StageProgram>& stages, const Machine& m,
               const Prediction& p) {
-  // An accelerator's cache is unknown; its products are priced by what large ones reach.
-  const double cache = p.device == Device::accelerator ? std::numeric_limits<double>::infinity()
-                                                       : cache_share(m, p.where.ranks_on_host);
-  return simulate(spec, stages, m.values(), p.where, cache);
+  return simulate(spec, stages, m.values(), p.where, cache_of_rank(m, p.where.ranks_on_host));
 }
 
 }  // namespace isobar

@@ -3,8 +3,8 @@
 //   Prediction p = predict(spec, load_machine("fitted.yaml"), {});
 //   p.step_s (p.lower ... p.upper in 80 of 100 cases), p.terms, p.memory, p.fits()
 //
-// On cores the placed plans of all stages are priced, on accelerators the closed form of layouts;
-// device_of(spec, machine) decides. Throws ConfigError if run and machine contradict each other, and
+// On cores the plans of all stages are replayed, on accelerators and where a step is long the closed form of
+// layouts answers. Throws ConfigError if run and machine contradict each other, and
 // std::logic_error for a step faster than the machine's peaks: a bug in the machine file or the model.
 #pragma once
 #include <functional>
@@ -19,7 +19,6 @@
 #include "perfmodel/machine/device.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/checkpoint.h"
-#include "perfmodel/step/cost.h"
 #include "perfmodel/step/simulate.h"
 #include "perfmodel/step/utilization.h"
 #include "perfmodel/term.h"

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/nets/device_memory.h"
+#include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
@@ -149,6 +149,7 @@ class Search {
   // Schedules and ZeRO stages of one micro-batch
   void policies(Layout l) {
     const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
+    if (micro_batches > kMostMicroBatches) return;
     schedules_.clear();
     const bool one_chunk = keep_.allows(LayoutAxis::vpp, 1);
     const int64_t most_chunks = std::max(space_.max_chunks, keep_.only(LayoutAxis::vpp).value_or(0));
@@ -255,7 +256,7 @@ class Search {
     int64_t arena = 0;
     const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
     const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
-    for (const int stage : stages) arena = std::max(arena, placed_memory(s, pipeline[stage], {}).arena);
+    for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.arena);
     return arena;
   }
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
-#include "model/nets/device_memory.h"
+#include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
 #include "perfmodel/layouts/layout_model.h"
 
@@ -93,7 +93,7 @@ class Neighbours {
     std::stable_sort(fitting.begin(), fitting.end(),
                      [](const Change& a, const Change& b) { return a.seconds < b.seconds; });
     for (const Change& c : fitting) try {
-        placed_memory(c.spec, 0, {});  // checks what the closed form ignores
+        build_plan(c.spec, 0, {});  // checks what the closed form ignores
         SmallestChange out{c.spec, {}, predict(c.spec, models_[0]->machine(), options_)};
         if (out.prediction.fits()) return out;
       } catch (const ConfigError&) {

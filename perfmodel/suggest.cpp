@@ -71,17 +71,13 @@ double typical_noise(const std::vector<Candidate>& candidates) {
   return e * e;
 }
 
-StepView view_of(const Candidate& c, const Machine& m) {
-  return c.view ? *c.view : isobar::view_of(c.spec, c.terms, m);
-}
-
 Distribution distribution_of(const std::vector<Candidate>& candidates, const Machine& m) {
   const auto n = static_cast<Eigen::Index>(candidates.size());
   std::vector<ErrorSources> errors;
   std::vector<double> expected;                 // seconds of a step
   std::map<std::string, Eigen::Index> columns;  // of effects without runs
   for (const Candidate& c : candidates) {
-    const StepView view = view_of(c, m);
+    const StepView& view = c.view;
     errors.push_back(error_sources(view, m));
     expected.push_back(expected_seconds(view, view.seconds(m.values()), errors.back()));
     for (const auto& [name, sigma] : errors.back().groups) columns.try_emplace("group " + name, 0);

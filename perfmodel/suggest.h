@@ -12,23 +12,20 @@
 // compared by samples a second.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "model/base/spec.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/machine/machine.h"
-#include "perfmodel/step/terms.h"
 
 namespace isobar {
 
 /// One specification to choose from.
 struct Candidate {
   RunSpec spec;
-  StepTerms terms;  // terms_of(spec, ...) with the machine from which the fit started
+  StepView view;  // of its step (layout_fit.h), with the machine from which the fit started
   std::vector<MeasuredRun> measured = {};
-  int64_t trials_left = 1;            // trials that can still be run; 0: it is not suggested
-  std::optional<StepView> view = {};  // of layouts (layout_fit.h); else that of `terms`
+  int64_t trials_left = 1;  // trials that can still be run; 0: it is not suggested
 };
 
 struct SuggestOptions {

@@ -121,6 +121,7 @@ double training_what_if(const std::string& change) {
 std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
                         const std::vector<LayoutCandidate>& candidates) {
   std::vector<Turn> out;
+  LayoutModel model(spec, machine);
   for (const char* quantity : {"flops", "memory_bw", "nvlink_bw", "net_bw", "latency"})
     for (const double direction : {1.0, -1.0}) {
       // The first step of 2^(1/4) at which another leads, up to a factor of 16 either way
@@ -128,11 +129,11 @@ std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
         const double factor = std::exp2(direction * step / 4);
         Machine m = machine;
         apply(m, quantity, factor);
-        LayoutModel model(spec, m);
+        model.set_coefficients(m.values());
         const LayoutCandidate* leads = nullptr;
         double least = 0;
         for (const LayoutCandidate& c : candidates) {
-          const double s = model.cost(c.layout).seconds / c.fits;
+          const double s = model.time(c.layout).seconds / c.fits;
           if (!leads || s < least) leads = &c, least = s;
         }
         if (leads == &candidates.front()) continue;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "perfmodel/step/terms.h"
+#include "perfmodel/step/reading.h"
 #include "reports/tables.h"
 
 namespace isobar {

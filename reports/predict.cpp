@@ -30,9 +30,7 @@ std::map<std::string, double> op_seconds(const ReportRun& r, const Machine& m) {
 }  // namespace
 
 PredictOptions options_of(const ReportRun& r) {
-  return {.host = {.ranks_on_host = r.run.ranks_on_host,
-                   .threads = r.run.threads,
-                   .core_trip_ns = r.run.core_trip_ns()},
+  return {.host = {.ranks_on_host = r.run.ranks_on_host, .threads = r.run.threads},
           .campaign = r.run.provenance.is_object() ? r.run.provenance.value("source", std::string()) : ""};
 }
 
@@ -52,7 +50,6 @@ void predict_runs(ReportData& data, const CollectOptions& options) {
       key["train"]["seed"] = 0;
       key["threads"] = r.run.threads;
       key["ranks_on_host"] = r.run.ranks_on_host;
-      key["core_trip_ns"] = r.run.core_trip_ns();
       key["on_gpu"] = r.run.on_gpu;
       key["campaign"] = options_of(r).campaign;
       RunPrediction& out = known[key.dump()];

@@ -11,7 +11,6 @@
 #include "model/engine/processor.h"
 #include "model/engine/summary.h"
 #include "model/nets/build.h"
-#include "model/nets/folded_plan.h"
 #include "model/nets/graph_cut.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/work.h"
@@ -46,12 +45,11 @@ nlohmann::json ops_json(const Plan& plan) {
   return out;
 }
 
-void print(const FoldedPlan& f, bool totals_only) {
-  const Totals& t = f.totals;
-  const Memory& m = f.memory;
-  if (!totals_only) std::fputs(to_text(f.plan).c_str(), stdout);
-  std::printf("\nparameters                %15ld\n", f.parameters);
-  std::printf("forward                   %15.1f GFLOP a sample\n", f.forward_flops / 1e9);
+void print(const Plan& plan, const Totals& t, double forward_flops, bool totals_only) {
+  const Memory& m = plan.memory;
+  if (!totals_only) std::fputs(to_text(plan).c_str(), stdout);
+  std::printf("\nparameters                %15ld\n", plan.parameter_count());
+  std::printf("forward                   %15.1f GFLOP a sample\n", forward_flops / 1e9);
   std::printf(
       "step of this rank         %15.1f GFLOP, %.2f GB memory traffic, %.3f GB communication, %ld ops\n",
       t.step.flops / 1e9, t.step.bytes() / 1e9, t.step.wire_bytes / 1e9, t.ops);
@@ -63,16 +61,6 @@ void print(const FoldedPlan& f, bool totals_only) {
   std::printf("  %-22s  %15ld bytes (host memory, outside the arena)\n", "loader", m.loader);
   if (m.replay > 0)
     std::printf("  %-22s  %15ld bytes (host memory, outside the arena)\n", "replay", m.replay);
-}
-
-/// The equal parts that were planned in place of all, if not all were.
-std::string folded_text(const FoldedPlan& f, const RunSpec& all) {
-  if (f.rounds == 0) return "";
-  const auto str = [](int64_t v) { return std::to_string(v); };
-  const std::string round = f.round == 1 ? "one part" : str(f.round) + " parts";
-  return "planned with net.depth " + str(f.spec.net.blocks()) + " of " + str(all.net.blocks()) +
-         ", checked with " + str(f.to_check.net.blocks()) + ": the other parts repeat what is there, " +
-         round + " of each chunk " + str(f.rounds) + " times; totals and memory are of all";
 }
 
 /// The parts that were checked against one another, if not all ranks were.
@@ -137,33 +125,30 @@ void run_plan(const PlanArguments& a) {
   const int threads = spec.run.threads > 0 ? static_cast<int>(spec.run.threads)
                                            : std::max(1, cores() / static_cast<int>(spec.layout.world()));
   const Workspace workspace = planned_workspace(spec, threads);
-  const FoldedPlan folded = fold_plan(spec, a.rank, workspace);
-  const Plan& plan = folded.plan;
-  check_world(folded.to_check, workspace);
-  const std::string checked = checked_text(folded.to_check, world_to_check(folded.to_check, workspace)),
-                    few = folded_text(folded, spec);
+  const Plan plan = build_plan(spec, a.rank, workspace);
+  check_world(spec, workspace);
+  const std::string checked = checked_text(spec, world_to_check(spec, workspace));
+  const Totals t = totals(plan, spec.micro_batch());
+  const double forward_flops = forward_flops_per_sample(spec);
   if (!a.json) {
-    print(folded, a.totals);
+    print(plan, t, forward_flops, a.totals);
     print_cut(spec);
-    if (!few.empty()) std::printf("note: %s\n", few.c_str());
     if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (!checked.empty()) std::printf("note: %s\n", checked.c_str());
     return;
   }
-  const Totals& t = folded.totals;
   nlohmann::json j = {{"rank", plan.rank},
                       {"world", plan.world},
                       {"checked", checked},
-                      {"folded", few},
                       {"micro_batch", spec.micro_batch()},
-                      {"plan_hash", sha256_hex(to_text(plan) + few)},
-                      {"parameters", folded.parameters},
-                      {"flops_forward_per_sample", folded.forward_flops},
+                      {"plan_hash", sha256_hex(to_text(plan))},
+                      {"parameters", plan.parameter_count()},
+                      {"flops_forward_per_sample", forward_flops},
                       {"flops_step", t.step.flops},
                       {"bytes_step", t.step.bytes()},
                       {"wire_bytes_step", t.step.wire_bytes},
                       {"ops_step", t.ops},
-                      {"memory", to_json(memory_of(folded.memory))}};
+                      {"memory", to_json(memory_of(plan.memory))}};
   if (const nlohmann::json cut = cut_json(spec); !cut.empty()) j["graph_cut"] = cut;
   if (!a.totals) j["ops"] = ops_json(plan);
   std::cout << json_text(j, 1) << "\n";

@@ -156,8 +156,6 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
                 l.world(), l.world() == 1 ? "" : "s");
     if (p.device == Device::cores)
       std::printf(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
-    if (p.where.core_trip_s > 0 && p.where.threads * p.where.ranks_on_host > 1)
-      std::printf(", cores %.0f ns apart", 1e9 * p.where.core_trip_s);
     std::printf("\n%s\n%s\n\n", kWhose, text_of(l).c_str());
     print_prediction(p, spec, m);
     if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());

@@ -85,8 +85,6 @@ nlohmann::json json_of(const Prediction& p, const RunSpec& spec, const Machine& 
           {"device", name_of(p.device)},
           {"ranks", p.where.ranks},
           {"threads", p.where.threads},
-          {"core_trip_ns",
-           p.where.core_trip_s > 0 ? nlohmann::json(1e9 * p.where.core_trip_s) : nlohmann::json(nullptr)},
           {"step_s", p.step_s},
           {"statistic", m.fit ? nlohmann::json(name_of(m.fit->statistic)) : nlohmann::json(nullptr)},
           {"lower_s", p.lower},

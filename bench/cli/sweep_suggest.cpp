@@ -13,6 +13,7 @@
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/base/progress.h"
+#include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/rehearse.h"
 #include "perfmodel/suggest.h"
@@ -35,13 +36,13 @@ class Field {
     std::map<std::string, size_t> known;
     for (const Trial& t : matrix.trials) {
       const auto [at, fresh] = known.try_emplace(json_text(to_json(t.spec)), groups_.size());
-      if (fresh) groups_.push_back({.candidate = {.spec = t.spec, .terms = {}}});
+      if (fresh) groups_.push_back({.candidate = {.spec = t.spec, .view = {}}});
       groups_[at->second].trials.push_back(&t);
       group_of_[t.id] = at->second;
     }
     for (Group& g : groups_) {
       device_of(g.candidate.spec, before_);  // refuses devices that the machine file lacks
-      g.candidate.terms = terms_of(g.candidate.spec, before_, {.ranks_on_host = context.ranks_per_node});
+      g.candidate.view = models_.view(g.candidate.spec, before_, {.ranks_on_host = context.ranks_per_node});
     }
   }
 
@@ -150,6 +151,7 @@ class Field {
   const SuggestContext& context_;
   const SuggestArguments& a_;
   Machine before_, machine_;
+  LayoutModels models_;
   std::vector<Group> groups_;
   std::map<std::string, size_t> group_of_;  // by trial
   std::vector<Candidate> candidates_;       // can run, or did

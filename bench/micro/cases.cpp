@@ -15,7 +15,6 @@
 #include "model/backend/cpu/kernels.h"
 #include "model/base/cpus.h"
 #include "model/base/progress.h"
-#include "model/engine/core_hops.h"
 #include "model/engine/executor.h"
 #include "model/engine/host/host.h"
 #include "model/inference/arena.h"
@@ -235,8 +234,6 @@ void add_context() {
   benchmark::AddCustomContext("cpu", p["cpu"].get<std::string>());
   benchmark::AddCustomContext("isa", p["bf16_mode"].get<std::string>());
   benchmark::AddCustomContext("cores", std::to_string(cores()));
-  if (const auto trip = core_round_trip_ns(process_cpus()))
-    benchmark::AddCustomContext("core_trip_ns", std::to_string(*trip));
   benchmark::AddCustomContext("memory_bytes",
                               std::to_string(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE)));
   if (benchmark::CPUInfo::Get().caches.empty()) {  // no sysfs: ask the C library

@@ -9,7 +9,7 @@
 #include "model/data/convert.h"
 #include "model/data/loader.h"
 #include "model/data/synth.h"
-#include "perfmodel/step/terms.h"
+#include "perfmodel/step/reading.h"
 
 namespace isobar {
 namespace {

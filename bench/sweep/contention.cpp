@@ -5,6 +5,7 @@
 #include <map>
 
 #include "bench/sweep/results.h"
+#include "model/base/json.h"
 #include "model/base/step_stats.h"
 
 namespace isobar {
@@ -12,7 +13,6 @@ namespace {
 
 constexpr double kLeast = 0.15, kTimes = 3;
 constexpr size_t kSiblings = 4;
-constexpr double kFar = 2;  // ratio of round trips that separates one core complex from two
 
 // Median of sorted values without the one at `own`.
 double median_without(const std::vector<double>& sorted, size_t own) {
@@ -21,69 +21,17 @@ double median_without(const std::vector<double>& sorted, size_t own) {
   return (at((n - 1) / 2) + at(n / 2)) / 2;
 }
 
-// Timed trials whose round trip exceeds kFar times their host's shortest; both are stored in `out`.
-std::vector<size_t> far_trials(const std::vector<Signs>& trials, std::vector<Contention>& out) {
-  std::map<std::string, double> least;  // by host
-  for (const Signs& t : trials)
-    if (t.spread >= 0 && t.trip_ns > 0) {
-      const auto [at, first] = least.try_emplace(t.host, t.trip_ns);
-      at->second = std::min(at->second, t.trip_ns);
-    }
-  std::vector<size_t> far;
-  for (size_t i = 0; i < trials.size(); ++i) {
-    const Signs& t = trials[i];
-    if (t.spread < 0 || t.trip_ns <= 0 || t.trip_ns <= kFar * least.at(t.host)) continue;
-    out[i].trip_ns = t.trip_ns, out[i].least_trip_ns = least.at(t.host);
-    far.push_back(i);
-  }
-  return far;
+/// `value` among sorted ones
+double median_of_others(const std::vector<double>& sorted, double value) {
+  const auto own = std::lower_bound(sorted.begin(), sorted.end(), value) - sorted.begin();
+  return median_without(sorted, static_cast<size_t>(own));
 }
 
-// Sets `slower` of the far trials.
-void price_far(const std::vector<Signs>& trials, const ExperimentOf& experiment_of,
-               std::vector<Contention>& out) {
-  const std::vector<size_t> far = far_trials(trials, out);
-  if (far.empty()) return;                          // usual case: experiments need not be looked up
-  std::map<std::string, std::vector<double>> near;  // step times by experiment
-  for (size_t i = 0; i < trials.size(); ++i)
-    if (trials[i].spread >= 0 && trials[i].trip_ns > 0 && out[i].trip_ns == 0)
-      near[trials[i].host + experiment_of(i)].push_back(trials[i].step_s);
-  std::vector<double> seen;
-  std::vector<size_t> alone;
-  for (const size_t i : far) {
-    const auto same = near.find(trials[i].host + experiment_of(i));
-    if (same == near.end()) {
-      alone.push_back(i);
-      continue;
-    }
-    out[i].slower = trials[i].step_s / quantile(same->second, 0.5);
-    seen.push_back(out[i].slower);
-  }
-  if (seen.empty()) return;
-  for (const size_t i : alone) out[i].slower = quantile(seen, 0.5);
+bool stands_out(double value, double usual) {
+  return value > kLeast && value > kTimes * usual;
 }
 
-}  // namespace
-
-bool Contention::far() const {
-  return slower > 1 + kLeast;
-}
-
-std::string words_of(const Contention& c) {
-  char text[96];
-  if (c.far()) {
-    std::snprintf(text, sizeof text,
-                  "contended: its cores lay %.0f ns apart, others' %.0f: %.1f times the time", c.trip_ns,
-                  c.least_trip_ns, c.slower);
-    return text;
-  }
-  if (!c.scattered) return "";
-  std::snprintf(text, sizeof text, "contended: its steps scatter by %.0f %%, its siblings' by %.0f %%",
-                100 * c.spread, 100 * c.siblings);
-  return text;
-}
-
-std::vector<Contention> contention_of(const std::vector<Signs>& trials, const ExperimentOf& experiment_of) {
+void mark_scattered(const std::vector<Signs>& trials, std::vector<Contention>& out) {
   std::vector<double> all;
   std::map<int64_t, std::vector<double>> by_ranks;
   for (const Signs& t : trials) {
@@ -93,34 +41,75 @@ std::vector<Contention> contention_of(const std::vector<Signs>& trials, const Ex
   }
   std::sort(all.begin(), all.end());
   for (auto& [ranks, spreads] : by_ranks) std::sort(spreads.begin(), spreads.end());
-  std::vector<Contention> out(trials.size());
   for (size_t i = 0; i < trials.size(); ++i) {
     if (trials[i].spread < 0) continue;
     Contention& c = out[i];
     c.spread = trials[i].spread;
-    const std::vector<double>& alike = by_ranks.at(trials[i].ranks);
-    const std::vector<double>& siblings = alike.size() > kSiblings ? alike : all;
+    const std::vector<double>& same = by_ranks.at(trials[i].ranks);
+    const std::vector<double>& siblings = same.size() > kSiblings ? same : all;
     if (siblings.size() <= kSiblings) continue;
-    const auto own = std::lower_bound(siblings.begin(), siblings.end(), c.spread) - siblings.begin();
-    c.siblings = median_without(siblings, static_cast<size_t>(own));
-    c.scattered = c.spread > kLeast && c.spread > kTimes * c.siblings;
+    c.siblings = median_of_others(siblings, c.spread);
+    c.scattered = stands_out(c.spread, c.siblings);
   }
-  price_far(trials, experiment_of, out);
+}
+
+void mark_slowed(const std::vector<Signs>& trials, std::vector<Contention>& out) {
+  const auto known = [](const Signs& t) { return t.spread >= 0 && t.step_s > 0 && !t.repeated.empty(); };
+  std::map<std::string, std::vector<size_t>> repetitions;
+  for (size_t i = 0; i < trials.size(); ++i)
+    if (known(trials[i])) repetitions[trials[i].repeated].push_back(i);
+  struct Slower {
+    size_t trial;
+    double share;  // of the fastest repetition's time
+  };
+  std::vector<Slower> found;  // all repetitions but the fastest of each experiment
+  std::vector<double> shares;
+  for (const auto& [key, of_one] : repetitions) {
+    const size_t fastest = *std::min_element(of_one.begin(), of_one.end(), [&](size_t a, size_t b) {
+      return trials[a].step_s < trials[b].step_s;
+    });
+    for (const size_t i : of_one) {
+      if (i == fastest) continue;
+      found.push_back({i, trials[i].step_s / trials[fastest].step_s - 1});
+      shares.push_back(found.back().share);
+    }
+  }
+  if (shares.size() <= kSiblings) return;
+  std::sort(shares.begin(), shares.end());
+  for (const auto& [i, share] : found)
+    if (stands_out(share, median_of_others(shares, share))) out[i].slower = 1 + share;
+}
+
+}  // namespace
+
+std::string words_of(const Contention& c) {
+  char text[96];
+  if (c.scattered)
+    std::snprintf(text, sizeof text, "contended: its steps scatter by %.0f %%, its siblings' by %.0f %%",
+                  100 * c.spread, 100 * c.siblings);
+  else if (c.slower > 1)
+    std::snprintf(text, sizeof text, "contended: %.1f times the time of its fastest repetition", c.slower);
+  return c.marked() ? text : "";
+}
+
+std::vector<Contention> contention_of(const std::vector<Signs>& trials) {
+  std::vector<Contention> out(trials.size());
+  mark_scattered(trials, out);
+  mark_slowed(trials, out);
   return out;
 }
 
 void mark_contended(std::vector<RunRecord>& runs) {
   std::vector<Signs> signs;
   for (const RunRecord& r : runs) {
-    const bool timed = (r.run_class == RunClass::ok || r.run_class == RunClass::noisy) && r.step_s.median > 0;
-    Signs s{.ranks = r.ranks, .spread = timed ? r.step_s.spread() : -1, .step_s = r.step_s.median};
-    for (const RankRecord& rank : r.ranks_record.ranks)
-      if (const double trip = rank.core_trip_ns.value_or(0); trip > s.trip_ns)
-        s.trip_ns = trip, s.host = rank.host;
-    signs.push_back(std::move(s));
+    Signs& s = signs.emplace_back(Signs{.ranks = r.ranks});
+    if ((r.run_class != RunClass::ok && r.run_class != RunClass::noisy) || !(r.step_s.median > 0)) continue;
+    s.spread = r.step_s.spread();
+    s.step_s = r.step_s.median;
+    s.repeated = experiment_of(r.spec) + text_in(r.provenance, "source");
+    if (!r.ranks_record.ranks.empty()) s.repeated += r.ranks_record.ranks[0].host;
   }
-  const std::vector<Contention> marks =
-      contention_of(signs, [&](size_t i) { return experiment_of(runs[i].spec); });
+  const std::vector<Contention> marks = contention_of(signs);
   for (size_t i = 0; i < runs.size(); ++i) runs[i].contention = marks[i];
 }
 

@@ -1,5 +1,5 @@
-// Detects contended trials: disturbed by other load (their steps scatter far more than those of their
-// siblings), or run on distant cores.
+// Detects contended trials: disturbed by other load, so that their steps scatter far more than those of their
+// siblings, or that they are slower than their own repetitions.
 //
 //   std::vector<RunRecord> runs = load_runs(dir);       // marked already
 //   runs[0].contention.marked(), words_of(runs[0].contention)
@@ -10,17 +10,14 @@
 // statistics are robust: one slow step of ten does not change p90, and fewer than half of the siblings do not
 // change their median. On a machine that is busy throughout nothing is marked; `noise_limit` covers that.
 //
-// A hypervisor may place a trial's processors in one core complex or in two (engine/core_hops.h). A trial is
-// far if its core-to-core round trip exceeds twice the host's shortest. Its slowdown is relative to near
-// repetitions of its specification, or else the median of the other far trials; above 15 % it is contended.
-// Without an estimate nothing is marked.
+// A trial slowed as a whole, for instance by a hypervisor that placed its processors far apart, is known by
+// its repetitions: it takes 15 % more than the fastest of them on its host, and 3 times as much more as the
+// median of at least four other repetitions in the directory.
 //
 // Contention is not a class: the trial stays ok (or noisy), is kept, and is run once more (repeats.h). The
-// fit gives scattered trials a low weight (model/base/measurement.h), and prices far ones by their round
-// trip.
+// fit gives contended trials a low weight (model/base/measurement.h).
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,25 +28,20 @@ struct RunRecord;
 struct Contention {
   double spread = 0, siblings = 0;  // of this trial; median of its siblings. siblings 0: too few
   bool scattered = false;
-  double trip_ns = 0, least_trip_ns = 0;  // round trip of a far trial; the shortest on its host
-  double slower = 1;                      // slowdown from being far: 1.9 times the step time of near trials
-  bool far() const;
-  bool marked() const { return scattered || far(); }
+  double slower = 1;  // times the step time of its fastest repetition, if that marks it: 1.9
+  bool marked() const { return scattered || slower > 1; }
 };
 /// "contended: its steps scatter by 124 %, its siblings' by 9 %"; "" if not marked.
 std::string words_of(const Contention& c);
 
 struct Signs {
   int64_t ranks = 0;
-  double spread = -1;              // negative: not timed
-  double step_s = 0, trip_ns = 0;  // trip_ns 0: not measured
-  std::string host = {};           // host of trip_ns
+  double spread = -1;  // negative: not timed
+  double step_s = 0;
+  std::string repeated = {};  // experiment and host, equal for repetitions; "": unknown
 };
-/// Experiment of the trial at an index; repetitions share it. Called only if a trial is far.
-using ExperimentOf = std::function<std::string(size_t)>;
-/// One entry a trial, in order. Without trip_ns `experiment_of` is not called.
-std::vector<Contention> contention_of(const std::vector<Signs>& trials,
-                                      const ExperimentOf& experiment_of = {});
+/// One entry a trial, in order.
+std::vector<Contention> contention_of(const std::vector<Signs>& trials);
 
 /// Sets `contention` of all runs.
 void mark_contended(std::vector<RunRecord>& runs);

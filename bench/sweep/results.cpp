@@ -142,33 +142,20 @@ std::string experiment_of(const RunSpec& spec) {
 }
 
 double step_error(const RunRecord& r, Statistic statistic) {
-  return r.contention.scattered ? contended_error(r.step_s)
-                                : own_error(r.measured_steps(), r.step_s, statistic);
+  const double own =
+      r.contention.scattered ? contended_error(r.step_s) : own_error(r.measured_steps(), r.step_s, statistic);
+  return std::hypot(own, std::log(r.contention.slower));
 }
 
 RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic statistic) {
-  std::map<std::string, std::vector<const RunRecord*>> groups;  // by specification and engine
+  std::map<std::string, std::vector<double>> groups;  // by specification and engine
   for (const RunRecord* r : runs)
-    if (r->run_class == RunClass::ok && !r->contention.scattered && r->step_s.of(statistic) > 0)
-      groups[experiment_of(r->spec) + text_in(r->provenance, "source")].push_back(r);
+    if (r->run_class == RunClass::ok && !r->contention.marked() && r->step_s.of(statistic) > 0)
+      groups[experiment_of(r->spec) + text_in(r->provenance, "source")].push_back(
+          std::log(r->step_s.of(statistic)));
   std::vector<std::vector<double>> logs;
-  for (auto& [key, of_one] : groups) {
-    std::sort(of_one.begin(), of_one.end(),
-              [](const auto* a, const auto* b) { return a->core_trip_ns() < b->core_trip_ns(); });
-    for (size_t i = 0; i < of_one.size(); ++i) {
-      if (i == 0 || !equally_far(of_one[i - 1]->core_trip_ns(), of_one[i]->core_trip_ns()))
-        logs.emplace_back();
-      logs.back().push_back(std::log(of_one[i]->step_s.of(statistic)));
-    }
-  }
+  for (auto& [key, of_one] : groups) logs.push_back(std::move(of_one));
   return run_to_run(logs);
-}
-
-double RunRecord::core_trip_ns() const {
-  double farthest = 0;
-  for (const RankRecord& rank : ranks_record.ranks)
-    farthest = std::max(farthest, rank.core_trip_ns.value_or(0));
-  return farthest;
 }
 
 std::vector<double> RunRecord::measured_steps() const {

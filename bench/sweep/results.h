@@ -60,7 +60,6 @@ struct RunRecord {
   double joules_per_sample() const {
     return or_nan(ranks_record.joules_per_step) / static_cast<double>(spec.train.global_batch);
   }
-  double core_trip_ns() const;                 // maximum over hosts; 0: not measured
   std::vector<double> measured_steps() const;  // seconds, in order, without warm-up
 
   int64_t arena_bytes = 0;  // per rank, as planned

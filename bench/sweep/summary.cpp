@@ -135,9 +135,10 @@ std::string contended_line(const SweepOutcome& o) {
   }
   if (marked == 0 && repeats == 0) return "";
   return std::to_string(marked) +
-         " contended (step times scatter far more than in comparable trials, or cores are far apart), " +
+         " contended (step times scatter far more than in comparable trials, or a trial is slower than its "
+         "repetitions), " +
          std::to_string(repeats) +
-         " repeats of contended trials; all are kept, and a fit gives scattered ones little weight\n";
+         " repeats of contended trials; all are kept, and a fit gives contended ones little weight\n";
 }
 
 // Predicted step, duration of the whole trial, memory of the fullest rank, cost.

@@ -44,12 +44,6 @@ double own_error(const std::vector<double>& steps, const StepStats& stats, Stati
 /// Log sigma of a contended run.
 double contended_error(const StepStats& stats);
 
-/// True if two runs on such cores are repetitions of one another. Round trips of a cache line between cores
-/// (model/engine/core_hops.h) vary by a tenth or two inside a core complex, and fourfold beyond.
-inline bool equally_far(double trip_ns, double other_ns) {
-  return trip_ns <= 1.5 * other_ns && other_ns <= 1.5 * trip_ns;
-}
-
 struct RunToRun {
   double sigma = kAssumedRunToRun;  // log, of one repetition
   int64_t df = 0;                   // repetitions behind it; 0: sigma is assumed

@@ -61,7 +61,7 @@ bool Mpi::started_by_launcher() {
   return launch.started();
 }
 
-Mpi::Mpi() : host_cpus_(process_cpus()) {
+Mpi::Mpi() {
   if (!started_by_launcher()) return;
   flush_denormals();  // MPI's own threads inherit it
   int provided = 0;
@@ -93,10 +93,6 @@ Mpi::Mpi() : host_cpus_(process_cpus()) {
   must(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, host), "MPI_Allgather");
   on_cores_ = sharing_cores(all, static_cast<size_t>(rank_on_host_));
   rank_on_cores_ = order_on_cores(all, static_cast<size_t>(rank_on_host_));
-  host_cpus_.clear();
-  for (int c = 0; c < CPU_SETSIZE; ++c)
-    if (std::any_of(all.begin(), all.end(), [c](const cpu_set_t& s) { return CPU_ISSET(c, &s); }))
-      host_cpus_.push_back(c);
   MPI_Comm_free(&host);
 }
 

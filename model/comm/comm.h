@@ -36,8 +36,6 @@ class Mpi {  // the process's MPI session; a process without a launcher is a wor
   /// Ranks of this host that may run on one of this rank's cores, itself included.
   int ranks_on_cores() const { return on_cores_; }
   int rank_on_cores() const { return rank_on_cores_; }  // among those; -1: they share only some cores
-  /// CPU numbers on which this host's ranks may run
-  const std::vector<int>& host_cpus() const { return host_cpus_; }
   /// By mpiexec, srun, PALS or Flux. Throws ConfigError if MPI cannot join the launched processes
   /// (launcher.h); the constructor also does if MPI's world differs from the launcher's.
   static bool started_by_launcher();
@@ -53,7 +51,6 @@ class Mpi {  // the process's MPI session; a process without a launcher is a wor
  private:
   int rank_ = 0, size_ = 1, on_host_ = 1, rank_on_host_ = 0, on_cores_ = 1, rank_on_cores_ = 0;
   bool active_ = false;
-  std::vector<int> host_cpus_;
 };
 
 struct Requests {  // one op's requests; it is complete when all are

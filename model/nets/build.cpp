@@ -100,15 +100,6 @@ void require_kernels(const RunSpec& spec, const Plan& plan) {
 }
 
 double forward_flops_per_sample(const RunSpec& spec) {
-  // A long run grows by the same with every two parts (windows of neighbours may be shifted against each
-  // other).
-  constexpr int64_t kFew = 8;
-  if (const int64_t parts = equal_parts(spec.net); parts > kMostPartsWhole) {
-    const int64_t few = kFew + parts % 2;
-    const auto of = [&](int64_t n) { return forward_flops_per_sample(with_equal_parts(spec, n)); };
-    const double first = of(few);
-    return first + (of(few + 2) - first) * static_cast<double>((parts - few) / 2);
-  }
   RunSpec one = spec;
   one.layout = {};
   one.policy.schedule = PipelineSchedule::gpipe;

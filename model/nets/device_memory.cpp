@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "model/nets/build.h"
-#include "model/nets/folded_plan.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
@@ -15,26 +14,10 @@ namespace {
 
 constexpr int64_t kPlanned = 64;  // ranks: smaller worlds are planned whole
 
-struct Placed {
-  Memory memory;
-  int64_t groups;  // communicators
-};
-
-Placed place_rank(const ValidSpec& spec, int rank, const Workspace& workspace) {
-  const auto placed = [](const Plan& plan, const Memory& memory) {
-    return Placed{memory, static_cast<int64_t>(plan.groups.size())};
-  };
-  if (is_deep(spec)) {
-    const FoldedPlan folded = fold_plan(spec, rank, workspace);
-    return placed(folded.plan, folded.memory);
-  }
-  const Plan plan = build_plan(spec, rank, workspace);
-  return placed(plan, plan.memory);
-}
-
 DeviceMemory of_rank(const ValidSpec& spec, int rank, const Workspace& workspace, const DeviceRoom& room) {
-  const Placed placed = place_rank(spec, rank, workspace);
-  return {placed.memory, nccl_buffer_bytes(placed.groups, room.nccl_channels), room.process};
+  const Plan plan = build_plan(spec, rank, workspace);
+  const auto communicators = static_cast<int64_t>(plan.groups.size());
+  return {plan.memory, nccl_buffer_bytes(communicators, room.nccl_channels), room.process};
 }
 
 // Repeated micro-batches take no further memory, except under gpipe, which keeps all.
@@ -57,14 +40,10 @@ std::vector<int> ranks_to_place(const RunSpec& spec) {
   return ranks;
 }
 
-Memory placed_memory(const ValidSpec& spec, int rank, const Workspace& workspace) {
-  return place_rank(spec, rank, workspace).memory;
-}
-
 Memory fullest(const ValidSpec& spec, const Workspace& workspace) {
   Memory most;
   for (const int rank : ranks_to_place(spec)) {
-    const Memory m = placed_memory(spec, rank, workspace);
+    const Memory m = build_plan(spec, rank, workspace).memory;
     if (m.total() > most.total()) most = m;
   }
   return most;

@@ -37,8 +37,6 @@ struct DeviceMemory {  // of the fullest rank, bytes
 /// Ranks among which one needs the most memory, since tokens, rows and shards may be cut unevenly. Replicas
 /// without shards count once; of large worlds it takes the first and last of every axis and all stages.
 std::vector<int> ranks_to_place(const RunSpec& spec);
-/// Memory of one rank's plan, folded if its net is very deep (folded_plan.h).
-Memory placed_memory(const ValidSpec& spec, int rank, const Workspace& workspace);
 /// Memory of the rank whose plan needs the most, device and host together.
 Memory fullest(const ValidSpec& spec, const Workspace& workspace);
 /// The same for its device. Throws ConfigError for what build_plan() refuses.

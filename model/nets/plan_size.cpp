@@ -75,38 +75,27 @@ RunSpec with_replicas(RunSpec s, int64_t dp) {
   return s;
 }
 
-int64_t* longest_run(NetSpec& net) {
-  return net.visit([](auto& n) -> int64_t* {
-    if constexpr (requires { n.num_gnn_layers; }) {
-      return &n.num_gnn_layers;
-    } else if constexpr (requires { n.bottleneck_depth; }) {
-      return std::max({&n.encoder_depth, &n.bottleneck_depth, &n.decoder_depth},
-                      [](const int64_t* a, const int64_t* b) { return *a < *b; });
-    } else if constexpr (requires { n.encoder_depths; }) {
-      int64_t* longest = nullptr;
-      for (auto* depths : {&n.encoder_depths, &n.decoder_depths})
-        for (int64_t& d : *depths)
-          if (!longest || d > *longest) longest = &d;
-      return longest;
-    } else if constexpr (requires { n.depth; }) {
-      return &n.depth;
-    } else {
-      return nullptr;
-    }
+const char* depth_key(const NetSpec& net) {
+  return net.visit([](const auto& n) {
+    if constexpr (requires { n.num_gnn_layers; }) return "net.num_gnn_layers";
+    if constexpr (requires { n.bottleneck_depth; }) return "net.bottleneck_depth";
+    if constexpr (requires { n.encoder_depths; }) return "net.encoder_depths";
+    if constexpr (requires { n.hidden.front(); }) return "net.hidden";
+    return "net.depth";
   });
+}
+
+[[noreturn]] void refuse_number(const RunSpec& s, const char* key, int64_t n, const char* of, int64_t most,
+                                const char* mend) {
+  throw ConfigError(s.file, key, "makes " + std::to_string(n) + " " + of + ", above " + std::to_string(most),
+                    mend);
 }
 
 }  // namespace
 
-int64_t equal_parts(const NetSpec& net) {
-  NetSpec copy = net;
-  const int64_t* run = longest_run(copy);
-  return run ? *run : 0;
-}
-
-RunSpec with_equal_parts(RunSpec spec, int64_t parts) {
-  if (int64_t* run = longest_run(spec.net)) *run = parts;
-  return spec;
+void check_equal_parts(const RunSpec& s) {
+  if (const int64_t parts = s.net.blocks(); parts > kMostEqualParts)
+    refuse_number(s, depth_key(s.net), parts, "blocks", kMostEqualParts, "give fewer");
 }
 
 double plan_bytes(const RunSpec& s) {
@@ -147,12 +136,13 @@ double step_bytes(const Plan& plan) {
 }
 
 void check_plan_size(const RunSpec& s) {
-  const double bytes = plan_bytes(s), limit = kMostPlanBytes, invocations = invocation_bytes(s);
+  check_equal_parts(s);
+  if (const int64_t m = s.micro_batches(); m > kMostMicroBatches)
+    refuse_number(s, "policy.micro_batch", m, "micro-batches a step", kMostMicroBatches,
+                  "give larger ones, or a smaller train.global_batch");
+  const double bytes = plan_bytes(s), limit = kMostPlanBytes;
   if (bytes <= limit) return;
   const auto str = [](int64_t v) { return std::to_string(v); };
-  if (2 * invocations > bytes)
-    refuse(s, "policy.micro_batch", str(s.micro_batches()) + " micro-batches a step", bytes,
-           "give larger ones, or a smaller train.global_batch");
   RunSpec uncut = s;
   uncut.layout.cp = uncut.layout.tp = 1;
   if (plan_bytes(uncut) <= limit / 2)
@@ -178,15 +168,12 @@ int64_t few_micro_batches(const RunSpec& s) {
   return 2 * s.layout.pp * s.layout.vpp + s.layout.pp;  // a multiple of pp, for interleaving
 }
 
-RunSpec with_micro_batches(RunSpec s, int64_t micro_batches) {
-  s.policy.micro_batch = s.micro_batch();
-  s.train.global_batch = s.layout.dp * s.policy.micro_batch * micro_batches;
-  return s;
-}
-
 RunSpec with_few_micro_batches(RunSpec s) {
   const int64_t few = few_micro_batches(s);
-  return s.micro_batches() <= few ? s : with_micro_batches(std::move(s), few);
+  if (s.micro_batches() <= few) return s;
+  s.policy.micro_batch = s.micro_batch();
+  s.train.global_batch = s.layout.dp * s.policy.micro_batch * few;
+  return s;
 }
 
 RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {

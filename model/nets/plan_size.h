@@ -1,6 +1,7 @@
-// Memory of planning, estimated beforehand. A plan grows with a rank's blocks, its linked program also with
-// micro-batches, and the check of all ranks with the world.
+// Limits of what is planned, and the memory of planning, estimated beforehand. A plan grows with a rank's
+// blocks, its linked program also with micro-batches, and the check of all ranks with the world.
 //
+//   check_equal_parts(spec);                       // before a net's parts are listed: check_plan_size()
 //   check_plan_size(spec);                         // before a plan is built: build_plan()
 //   check_step_size(spec, plan);                   // before it is linked: link_step()
 //   const RunSpec part = world_to_check(spec, w);  // a world that check_world() can hold
@@ -14,7 +15,8 @@
 namespace isobar {
 
 inline constexpr int64_t kMostPlanBytes = int64_t{4} << 30;  // of one rank
-inline constexpr int64_t kMostPartsWhole = 1000;             // equal parts of a chunk; deeper nets are folded
+inline constexpr int64_t kMostEqualParts = 4096;             // of a net: the deepest published has 126 blocks
+inline constexpr int64_t kMostMicroBatches = 65536;          // of a step
 inline constexpr int64_t kMostWorldBytes = int64_t{1} << 30;  // of the ranks that are checked together
 
 /// Upper bound of one rank's plan, from the specification alone.
@@ -23,7 +25,9 @@ double plan_bytes(const RunSpec& spec);
 double plan_bytes(const Plan& plan);
 double step_bytes(const Plan& plan);
 
-/// Throws ConfigError with bytes, limit and remedy for a plan above kMostPlanBytes.
+/// Throws ConfigError with key, limit and remedy for a net of more than kMostEqualParts blocks or steps.
+void check_equal_parts(const RunSpec& spec);
+/// The same also for more than kMostMicroBatches, and for a plan above kMostPlanBytes.
 void check_plan_size(const RunSpec& spec);
 /// The same for the linked programs of `ranks` ranks like it.
 void check_step_size(const RunSpec& spec, const Plan& plan, int64_t ranks = 1);
@@ -32,14 +36,6 @@ void check_step_size(const RunSpec& spec, const Plan& plan, int64_t ranks = 1);
 /// gpipe, which keeps all.
 RunSpec with_few_micro_batches(RunSpec spec);
 int64_t few_micro_batches(const RunSpec& spec);
-/// The run with this number of micro-batches, of the same size.
-RunSpec with_micro_batches(RunSpec spec, int64_t micro_batches);
-
-/// Parts in the net's longest run of equal ones: blocks (of one resolution or side), or message passing
-/// steps. 0: none.
-int64_t equal_parts(const NetSpec& net);
-/// The run with a longest run of `parts`.
-RunSpec with_equal_parts(RunSpec spec, int64_t parts);
 
 /// The run whose ranks can be checked within kMostWorldBytes: the same, or one with fewer micro-batches
 /// (enough for steady state) and then fewer replicas, which all run the same program. Throws ConfigError if

@@ -87,7 +87,6 @@ void fields(auto& f, Is<RankRecord> auto& r) {
   f("data_wait_s", r.data_wait_s);
   f("rss_bytes", r.rss_bytes);
   f("peak_rss_bytes", r.peak_rss_bytes);
-  f("core_trip_ns", r.core_trip_ns);
   f("mhz", r.mhz);
   f("watts", r.watts);
 }

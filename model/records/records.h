@@ -104,12 +104,8 @@ struct RankRecord {  // one rank; seconds are means of a step
   std::optional<double> compute_s;  // in ops of the compute lane; unset: the device does not time ops
   double data_wait_s = 0;
   int64_t rss_bytes = 0, peak_rss_bytes = 0;  // of its process
-  /// For a host's first rank on CPUs: cache-line round trip between its most distant cores
-  /// (engine/core_hops.h). A rank that owns its host reports the median between its threads, sampled during
-  /// the steps; otherwise it is measured between the host's cores before, between and after them
-  std::optional<double> core_trip_ns;
-  std::optional<double> mhz;    // clock of its cores or GPU after the last of these steps
-  std::optional<double> watts;  // of its GPU; a host's first rank reports the host's power
+  std::optional<double> mhz;                  // clock of its cores or GPU after the last of these steps
+  std::optional<double> watts;                // of its GPU; a host's first rank reports the host's power
   /// Time waiting for other ranks and in the executor
   std::optional<double> other_s() const {
     return compute_s ? std::optional(step_s - *compute_s - data_wait_s) : std::nullopt;

@@ -12,8 +12,10 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/statistics.h"
+#include "perfmodel/machine/device.h"
 #include "perfmodel/step/checkpoint.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/shapes.h"
 
 namespace isobar {
@@ -129,7 +131,6 @@ Identity identity_of(const json& j, const std::string& file) {
   if (c.contains("caches") && c["caches"].is_array())
     for (const json& level : c["caches"]) cache = std::max(cache, number(level, "size", 0));
   id.cache_bytes = std::llround(number(c, "cache_bytes", cache));
-  id.core_trip_ns = number(c, "core_trip_ns", 0);
   for (auto [value, key] :
        {std::pair{id.cores, "cores"}, {id.memory_bytes, "memory_bytes"}, {id.cache_bytes, "cache_bytes"}})
     if (value < 1)
@@ -239,7 +240,7 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
 
 // Waits of ranks that synchronise between ops, for each other and for transfers. They vary between runs far
 // more than op times.
-Observation waits_of(const Case& c, double core_trip_s, const std::string& file) {
+Observation waits_of(const Case& c, const std::string& file) {
   constexpr double kScatter = 0.4;  // log sigma
   if (c.ranks < 2 || !(c.compute_s > 0) || !(c.work.messages > 0))
     throw ConfigError(file, c.name, "has counters that say that nobody waits",
@@ -248,8 +249,7 @@ Observation waits_of(const Case& c, double core_trip_s, const std::string& file)
   n[index_of(Coef::message_host)] = c.work.messages;
   n[index_of(Coef::wire_host)] = c.work.wire_bytes;
   const double share = c.compute_s * std::log2(static_cast<double>(c.ranks));
-  const Conditions where{
-      .ranks = c.ranks, .ranks_on_host = c.ranks, .cores = c.ranks, .core_trip_s = core_trip_s};
+  const Conditions where{.ranks = c.ranks, .ranks_on_host = c.ranks, .cores = c.ranks};
   return {[n, share, where](const Counts& k) {
             return k[index_of(Coef::lockstep)] * share + seconds(n, rates(k, where));
           },
@@ -279,8 +279,7 @@ std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, co
   std::map<std::string, std::pair<double, double>> of_heads;  // sum of log factors, count
   for (const Case& c : cases) {
     if (c.ranks > 1 || (!c.own_shape && c.head_size == 0)) continue;
-    Conditions where{
-        .threads = c.threads, .cores = m.identity.cores, .core_trip_s = 1e-9 * m.identity.core_trip_ns};
+    Conditions where{.threads = c.threads, .cores = m.identity.cores};
     if (m.accelerator) where = conditions_of(*m.accelerator, 1);
     const double factor =
         c.seconds / seconds(*counts_of(c, cache_share(m, 1), file), rates(m.values(), where));
@@ -337,18 +336,14 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   std::vector<std::string> names;
   for (const Case& c : cases) {
     if (c.kind == "lockstep") {
-      observations.push_back(waits_of(c, 1e-9 * id.core_trip_ns, file));
+      observations.push_back(waits_of(c, file));
       names.push_back(c.name);
       continue;
     }
     const double cache = cache_share(m, c.ranks);
     const auto n = counts_of(c, cache, file);
     if (!n) continue;
-    Conditions where{.ranks = c.ranks,
-                     .ranks_on_host = c.ranks,
-                     .threads = c.threads,
-                     .cores = id.cores,
-                     .core_trip_s = 1e-9 * id.core_trip_ns};
+    Conditions where{.ranks = c.ranks, .ranks_on_host = c.ranks, .threads = c.threads, .cores = id.cores};
     if (accelerator) where = conditions_of(*accelerator, c.ranks);
     const double scatter = c.kind == "checkpoint" ? kCheckpointScatter : kScatter;
     Observation o{[n = *n, where](const Counts& k) { return seconds(n, rates(k, where)); }, c.seconds,

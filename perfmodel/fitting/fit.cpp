@@ -15,8 +15,6 @@
 #include "perfmodel/fitting/ops_fit.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/device.h"
-#include "perfmodel/step/cost.h"
-#include "perfmodel/step/long_step.h"
 
 namespace isobar {
 namespace {
@@ -27,43 +25,31 @@ constexpr double kExpectedEffect = 0.03;  // prior log deviation of a group, …
 constexpr double kExpectedGroups = 2;     // … which weighs as much as this number of groups
 constexpr int kRounds = 6;
 
-// A run faster than the peaks allow disproves them. Measured peaks may have been disturbed and are raised a
-// little; anything more is a wrong file or measurement and is refused. `used`: the peaks of the run's
-// products.
-void admit_to_peaks(const MeasuredRun& r, double least, const std::vector<std::string>& used, Machine& m,
-                    std::vector<std::string>& notes) {
+// A run faster than the peak of its products allows disproves it. A measured peak may have been disturbed and
+// is raised a little; anything more is a wrong file or measurement and is refused.
+void admit_to_peak(const MeasuredRun& r, double least, const std::string& name, Machine& m,
+                   std::vector<std::string>& notes) {
   constexpr double kRaise = 1.5;
   if (r.step_s >= least) return;
   const double factor = 1.02 * least / r.step_s;
-  for (const std::string& name : used) {
-    Peak& peak = m.peaks.at(name);
-    const bool measured = !peak.provenance.empty() && peak.provenance.front() != "spec";
-    const bool cores = device_of(m) == Device::cores;
-    if (!measured || !cores || factor > kRaise)
-      throw ConfigError(m.file.empty() ? "machine" : m.file, "peaks." + name + ".value",
-                        "is too low: run " + r.id + " took " + std::to_string(r.step_s) +
-                            " s where it allows no less than " + std::to_string(least) + " s",
-                        cores ? "correct the peak, or run isobar calibrate while the machine is idle"
-                              : "take the file of the accelerators that it ran on, or leave it out");
-    peak.value *= factor;
-    peak.provenance.push_back(r.id);
-    notes.push_back("peaks." + name + " was raised: run " + r.id + " was faster than it allowed");
-  }
+  Peak& peak = m.peaks.at(name);
+  const bool measured = !peak.provenance.empty() && peak.provenance.front() != "spec";
+  const bool cores = device_of(m) == Device::cores;
+  if (!measured || !cores || factor > kRaise)
+    throw ConfigError(m.file.empty() ? "machine" : m.file, "peaks." + name + ".value",
+                      "is too low: run " + r.id + " took " + std::to_string(r.step_s) +
+                          " s where it allows no less than " + std::to_string(least) + " s",
+                      cores ? "correct the peak, or run isobar calibrate while the machine is idle"
+                            : "take the file of the accelerators that it ran on, or leave it out");
+  peak.value *= factor;
+  peak.provenance.push_back(r.id);
+  notes.push_back("peaks." + name + " was raised: run " + r.id + " was faster than it allowed");
 }
 
-std::vector<std::string> peaks_used(const StepTerms& t) {
-  std::vector<std::string> out;
-  if (t.flops_f32 > 0) out.emplace_back("f32");
-  if (t.flops_bf16 > 0) out.emplace_back("bf16");
-  return out;
-}
-
-// The machine's core-to-core distance, if its file has none: the median of the runs'.
-void place_cores(const std::vector<MeasuredRun>& runs, Machine& m) {
-  std::vector<double> trips;
-  for (const MeasuredRun& r : runs)
-    if (r.host.core_trip_ns > 0) trips.push_back(r.host.core_trip_ns);
-  if (m.identity.core_trip_ns == 0 && !trips.empty()) m.identity.core_trip_ns = quantile(trips, 0.5);
+// Cores emulate tf32 in f32.
+std::string peak_used(const RunSpec& spec, const Machine& m) {
+  const std::string peak = peak_of(spec);
+  return peak == "tf32" && device_of(m) == Device::cores ? "f32" : peak;
 }
 
 // The runs that determine scatter: all but contended ones, if there are any.
@@ -186,26 +172,17 @@ double measurement_error(const MeasuredRun& r) {
   return std::hypot(r.step_error, r.run_to_run);
 }
 
-double cache_share(const Machine& machine, int64_t ranks_on_host) {
-  return static_cast<double>(machine.identity.cache_bytes) / static_cast<double>(ranks_on_host);
+std::string kind_of(const RunSpec& s, const Conditions& where) {
+  return std::string(where.ranks > 1 ? "ranks" : "one_rank") + (s.data.workers > 0 ? "_workers" : "");
 }
 
-StepTerms terms_of(const RunSpec& spec, const Machine& machine, const HostShare& host) {
-  const Conditions where = conditions_of(spec, machine, host);
-  return count_step(spec, {}, where, cache_share(machine, where.ranks_on_host), machine.values()).terms;
-}
-
-std::string kind_of(const StepTerms& t) {
-  return std::string(t.where.ranks > 1 ? "ranks" : "one_rank") + (t.workers > 0 ? "_workers" : "");
-}
-
-std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
+std::vector<std::string> effects_of(const RunSpec& s, const Conditions& where) {
   const auto text = [](int64_t v) { return std::to_string(v); };
   std::vector<std::string> out{"shape: " + s.net.kind() + " dim " + text(s.net.width()) + " heads " +
                                    text(s.net.heads()) + " tokens " + text(s.net.tokens()) + " micro-batch " +
                                    text(s.micro_batch()) + " amp " + name_of(s.policy.amp),
-                               "host: ranks " + text(t.where.ranks_on_host) + " threads " +
-                                   text(t.where.threads) + " workers " + text(t.workers)};
+                               "host: ranks " + text(where.ranks_on_host) + " threads " +
+                                   text(where.threads) + " workers " + text(s.data.workers)};
   // Plain data parallelism is the reference.
   const LayoutSpec& l = s.layout;
   if (l.tp * l.cp * l.pp > 1)
@@ -219,16 +196,14 @@ std::string family_of(const std::string& effect) {
   return effect.substr(0, effect.find(':'));
 }
 
-std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t) {
-  std::map<std::string, double> all = op_quantities_of(s, t.where.threads);
+std::map<std::string, double> quantities_of(const RunSpec& s, const Conditions& where) {
+  std::map<std::string, double> all = op_quantities_of(s, where.threads);
   all.insert({{"micro_batches", static_cast<double>(s.micro_batches())},
               {"tp", static_cast<double>(s.layout.tp)},
               {"cp", static_cast<double>(s.layout.cp)},
               {"pp", static_cast<double>(s.layout.pp)},
-              {"ranks", static_cast<double>(t.where.ranks)},
-              {"loader_threads", static_cast<double>(t.workers + 1)}});
-  if (t.where.core_trip_s > 0 && t.where.threads * t.where.ranks_on_host > 1)
-    all["core_trip_ns"] = 1e9 * t.where.core_trip_s;
+              {"ranks", static_cast<double>(where.ranks)},
+              {"loader_threads", static_cast<double>(s.data.workers + 1)}});
   return all;
 }
 
@@ -240,12 +215,6 @@ std::map<std::string, double> op_quantities_of(const RunSpec& s, int64_t threads
           {"threads", static_cast<double>(threads)}};
 }
 
-StepView view_of(const RunSpec& spec, const StepTerms& t, const Machine& m) {
-  return {[&t](const Counts& k) { return step_seconds(t, k); },
-          ceiling_seconds(t, m.peaks.at("f32").value, m.peaks.at("bf16").value), kind_of(t),
-          effects_of(spec, t), quantities_of(spec, t)};
-}
-
 Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options) {
   if (runs.empty())
     throw ConfigError("isobar fit", "runs", "there is no successful run to fit to",
@@ -253,13 +222,10 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   Machine out = machine;
   out.fit = FitRecord{};
   FitRecord& record = *out.fit;
-  place_cores(runs, out);
   record.statistic = options.statistic;
-  std::vector<StepTerms> terms;  // of runs on cores
-  LayoutModels models;           // of runs on accelerators
+  LayoutModels models;
   std::vector<StepView> views;
   std::vector<double> planned;  // bytes of the fullest rank, without the process
-  terms.reserve(runs.size());
   std::vector<std::string> kinds;
   std::vector<std::vector<int>> groups;  // of each run: indices into record.effects
   const bool several_campaigns = std::any_of(
@@ -267,19 +233,16 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   for (const MeasuredRun& r : runs) {
     if (!(r.step_s > 0) || !std::isfinite(r.step_s))
       throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
-    if (device_of(r.spec, machine) == Device::accelerator) {
-      LayoutModel& model = models.of(r.spec, machine);
-      const Layout l = layout_of(r.spec);
-      views.push_back(view_of(model, r.spec));
-      planned.push_back(model.cost(l).memory - machine[Coef::process].value);
+    const Device device = device_of(r.spec, machine);
+    views.push_back(models.view(r.spec, machine, r.host));
+    if (device == Device::accelerator) {
+      planned.push_back(models.of(r.spec, machine, r.host).cost(layout_of(r.spec)).memory -
+                        machine[Coef::process].value);
       if (several_campaigns) views.back().effects.push_back(campaign_effect(r.campaign));
-      admit_to_peaks(r, views.back().ceiling_s, {peak_of(r.spec)}, out, record.notes);
     } else {
-      terms.push_back(terms_of(r.spec, machine, r.host));
-      views.push_back(view_of(r.spec, terms.back(), out));
       planned.push_back(r.peak_rss_bytes > 0 ? static_cast<double>(fullest(r.spec, {}).total()) : 0);
-      admit_to_peaks(r, views.back().ceiling_s, peaks_used(terms.back()), out, record.notes);
     }
+    admit_to_peak(r, views.back().ceiling_s, peak_used(r.spec, machine), out, record.notes);
     kinds.push_back(views.back().kind);
     groups.push_back(indices_of(views.back().effects, record.effects));
     record.runs.push_back(r.id);
@@ -289,12 +252,11 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
     }
   }
   std::vector<std::vector<size_t>> felt(runs.size());
-  if (device_of(machine) == Device::accelerator)
-    for (size_t i = 0; i < runs.size(); ++i) felt[i] = felt_by(views[i].seconds, machine.values());
+  for (size_t i = 0; i < runs.size(); ++i) felt[i] = felt_by(views[i].seconds, machine.values());
   const Prior prior = prior_of(out, options.drift);
   std::vector<std::string> sources = record.runs;  // the run of each observation
   std::vector<Observation> parts;                  // observations of parts of steps
-  if (device_of(machine) == Device::cores) parts = op_observations(runs, terms, machine, sources);
+  if (device_of(machine) == Device::cores) parts = op_observations(runs, machine, sources);
   const std::vector<Observation> checkpoints = checkpoint_observations(runs, machine.storage, sources);
   parts.insert(parts.end(), checkpoints.begin(), checkpoints.end());
   Counts start = machine.values();

@@ -3,7 +3,7 @@
 //   Machine fitted = fit(runs, calibrated, {});
 //   Prediction p = predict(spec, fitted, {});        // predict.h: with an interval
 //
-// Runs on accelerators are priced by the closed form of layouts (layout_model.h), others by their plans.
+// Runs are priced by the closed form of layouts (layout_model.h).
 //
 // First come undisturbed op times and checkpoints, then whole steps; the machine's coefficients are the
 // prior, so twenty runs suffice. The remaining spread is learnt from leave-one-out errors and kept in the
@@ -20,7 +20,8 @@
 #include "model/base/measurement.h"
 #include "model/base/spec.h"
 #include "perfmodel/machine/machine.h"
-#include "perfmodel/step/terms.h"
+#include "perfmodel/step/conditions.h"
+#include "perfmodel/step/reading.h"
 
 namespace isobar {
 
@@ -66,21 +67,15 @@ struct StepView {
   std::vector<std::string> effects;              // groups that deviate together, see effects_of
   std::map<std::string, double> quantities;      // quantities whose fitted range defines extrapolation
 };
-/// `terms` must outlive the view.
-StepView view_of(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 
-/// All counts of one run.
-StepTerms terms_of(const RunSpec& spec, const Machine& machine, const HostShare& host);
-/// Bytes of last-level cache for one rank.
-double cache_share(const Machine& machine, int64_t ranks_on_host);
-/// one_rank | one_rank_workers | ranks | ranks_workers: kinds with different residual spread.
-std::string kind_of(const StepTerms& terms);
+/// one_rank | one_rank_workers | ranks | ranks_workers: kinds of runs on cores with different residual spread.
+std::string kind_of(const RunSpec& spec, const Conditions& where);
 /// Groups of runs that deviate from the counted terms together, "family: which": shapes, ways of sharing a
 /// host, and layouts. A group without runs deviates by an unknown amount, which widens the interval.
-std::vector<std::string> effects_of(const RunSpec& spec, const StepTerms& terms);
+std::vector<std::string> effects_of(const RunSpec& spec, const Conditions& where);
 std::string family_of(const std::string& effect);
 /// The quantities whose fitted range defines extrapolation.
-std::map<std::string, double> quantities_of(const RunSpec& spec, const StepTerms& terms);
+std::map<std::string, double> quantities_of(const RunSpec& spec, const Conditions& where);
 /// Those that determine its ops' shapes: also the ranges of steps with timed ops (Machine::timed).
 std::map<std::string, double> op_quantities_of(const RunSpec& spec, int64_t threads);
 

@@ -2,14 +2,44 @@
 
 #include <nlohmann/json.hpp>
 
-namespace isobar {
+#include "model/nets/graph_cut.h"
+#include "perfmodel/machine/device.h"
+#include "perfmodel/step/simulate.h"
+#include "perfmodel/step/utilization.h"
 
-LayoutModel& LayoutModels::of(const RunSpec& spec, const Machine& machine) {
+namespace isobar {
+namespace {
+
+// A net whose equal parts are trained differently has no closed form: its step is replayed at any prices.
+StepView replayed_view(const RunSpec& spec, const Machine& m, const HostShare& host) {
+  const Conditions where = conditions_of(spec, m, host);
+  const auto stages =
+      std::make_shared<const std::vector<StageProgram>>(stages_of(spec, {}, busiest_rank(spec)));
+  const double cache = cache_of_rank(m, where.ranks_on_host);
+  StepView v;
+  v.seconds = [=](const Counts& k) { return simulate(spec, *stages, k, where, cache).step_s; };
+  v.ceiling_s = ceiling_of(*stages, m, where);
+  v.kind = kind_of(spec, where), v.effects = effects_of(spec, where);
+  v.quantities = quantities_of(spec, where);
+  return v;
+}
+
+}  // namespace
+
+LayoutModel& LayoutModels::of(const RunSpec& spec, const Machine& machine, const HostShare& host) {
   // The model is independent of what a Layout holds.
   RunSpec common = with_layout(spec, Layout{.dp = static_cast<int32_t>(spec.layout.world())});
-  auto& model = known_[to_json(common).dump()];
-  if (!model) model = std::make_unique<LayoutModel>(spec, machine);
+  common.run.out.clear();
+  common.train.seed = 0;
+  auto& model = known_[to_json(common).dump() + " " + std::to_string(host.ranks_on_host) + " " +
+                       std::to_string(host.threads)];
+  if (!model) model = std::make_unique<LayoutModel>(spec, machine, host);
   return *model;
+}
+
+StepView LayoutModels::view(const RunSpec& spec, const Machine& machine, const HostShare& host) {
+  if (!trains_alike(spec)) return replayed_view(spec, machine, host);
+  return view_of(of(spec, machine, host), spec);
 }
 
 std::string campaign_effect(const std::string& campaign) {
@@ -23,14 +53,13 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
   StepView v;
   v.seconds = [&model, l](const Counts& k) {
     model.set_coefficients(k);
-    return model.cost(l).seconds;
+    return model.time(l).seconds;
   };
-  v.ceiling_s = model.cost(l).ceiling;
-  if (model.where().processors == 0) {  // on cores: the same names as for plans
-    StepTerms t;
-    t.where = model.where();
-    t.workers = spec.data.workers;
-    v.kind = kind_of(t), v.effects = effects_of(spec, t), v.quantities = quantities_of(spec, t);
+  v.ceiling_s = model.time(l).ceiling;
+  if (model.where().processors == 0) {
+    const Conditions& where = model.where();
+    v.kind = kind_of(spec, where), v.effects = effects_of(spec, where);
+    v.quantities = quantities_of(spec, where);
     return v;
   }
   v.kind = l.world() > model.where().ranks_on_host ? "hosts" : l.world() > 1 ? "host" : "one";

@@ -1,7 +1,7 @@
-// Runs on accelerators for the fit, priced by the closed form of layouts.
+// Steps of runs for the fit, for intervals and for suggestions, priced by the closed form of layouts.
 //
 //   LayoutModels models;
-//   StepView v = view_of(models.of(run.spec, machine), run.spec);   // v.seconds(coefficients)
+//   StepView v = models.view(run.spec, machine, run.host);   // v.seconds(coefficients)
 #pragma once
 #include <map>
 #include <memory>
@@ -12,10 +12,12 @@
 
 namespace isobar {
 
-/// One model for all layouts of a net on the same number of ranks; references stay valid.
+/// One model for all layouts of a net on the same number of ranks; references and views stay valid as long
+/// as this does.
 class LayoutModels {
  public:
-  LayoutModel& of(const RunSpec& spec, const Machine& machine);
+  LayoutModel& of(const RunSpec& spec, const Machine& machine, const HostShare& host = {});
+  StepView view(const RunSpec& spec, const Machine& machine, const HostShare& host);
 
  private:
   std::map<std::string, std::unique_ptr<LayoutModel>> known_;

@@ -5,7 +5,9 @@
 #include <map>
 
 #include "model/nets/build.h"
+#include "perfmodel/machine/device.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/op_terms.h"
 
 namespace isobar {
 namespace {
@@ -52,8 +54,7 @@ std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine
 
 }  // namespace
 
-std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
-                                         const std::vector<StepTerms>& terms, const Machine& machine,
+std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs, const Machine& machine,
                                          std::vector<std::string>& sources) {
   // A kind's counts are always a little off, equally in all runs: `common` does not average out, so each run
   // weighs less the more there are.
@@ -62,26 +63,26 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
   constexpr double kOfTheStep = 0.005;
   std::vector<std::pair<std::string, Observation>> found;
   std::map<std::string, int> of_kind;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const MeasuredRun& run = runs[i];
+  for (const MeasuredRun& run : runs) {
+    const Conditions where = conditions_of(run.spec, machine, run.host);
     const bool undisturbed =
-        run.spec.data.workers == 0 &&
-        (terms[i].where.ranks == 1 || run.spec.run.serial || !terms[i].where.overlaps() ||
-         (!run.spec.policy.overlap && run.spec.layout.pp == 1));
+        run.spec.data.workers == 0 && (where.ranks == 1 || run.spec.run.serial || !where.overlaps() ||
+                                       (!run.spec.policy.overlap && run.spec.layout.pp == 1));
     if (run.ops.empty() || !undisturbed) continue;
-    for (auto& [kind, total] : totals_by_kind(run, machine, terms[i].where)) {
+    const Reading reading = reading_of(run.spec, where);
+    for (auto& [kind, total] : totals_by_kind(run, machine, where)) {
       if (!total.complete || !(total.seconds > 0)) continue;
       if (kind == OpKind::fetch)
-        for (size_t c = 0; c < kCoefs; ++c) total.counts[c] += terms[i].read[c];
+        for (size_t c = 0; c < kCoefs; ++c) total.counts[c] += reading.counts[c];
       const std::string name = name_of(kind) + std::string("/") + name_of(run.spec.policy.amp);
       ++of_kind[name];
       sources.push_back(run.id);
-      found.emplace_back(name, Observation{[counts = total.counts, where = terms[i].where](const Counts& k) {
+      found.emplace_back(name, Observation{[counts = total.counts, where](const Counts& k) {
                                              return seconds(counts, rates(k, where));
                                            },
                                            total.seconds, 0});
     }
-    if (const double share = run.outside_share; terms[i].where.ranks == 1 && share > kOfTheStep) {
+    if (const double share = run.outside_share; where.ranks == 1 && share > kOfTheStep) {
       ++of_kind["step"];
       sources.push_back(run.id);
       found.emplace_back("step", Observation{[](const Counts& k) { return k[index_of(Coef::step)]; },

@@ -13,8 +13,7 @@
 namespace isobar {
 
 /// Appends each observation's run to `sources`.
-std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
-                                         const std::vector<StepTerms>& terms, const Machine& machine,
+std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs, const Machine& machine,
                                          std::vector<std::string>& sources);
 
 }  // namespace isobar

@@ -29,7 +29,7 @@ const std::vector<int64_t>& slots_of(PipelineSchedule kind, int p, int stage, in
 double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSections& n) {
   const double b = l.micro_batch, m = micro_batches(l);
   const bool full = l.recompute == Recompute::full, split = l.schedule == PipelineSchedule::zb_h1;
-  SectionKey kept = l.key();
+  SectionKey kept = sections_key(l);
   kept.recompute = Recompute::none;
   double all = 0;
   for (const StageChunk& c : s.chunks) {
@@ -61,7 +61,7 @@ double LayoutModel::scratch_of(const Layout& l, const StageKinds& stages, const 
   const double b = l.micro_batch, single = n.scratch.at(b);
   const bool some = spec_.policy.recompute_method == RecomputeMethod::block;
   if (l.recompute != Recompute::full || (!some && spec_.policy.recompute_num_layers == 1)) return single;
-  SectionKey other = l.key();
+  SectionKey other = sections_key(l);
   other.recompute = Recompute::none;
   const NetSections& kept = cache_.of(other);
   if (some) return std::max(single, kept.scratch.at(b));

@@ -5,6 +5,8 @@
 
 #include "model/base/error.h"
 #include "model/nets/parts.h"
+#include "model/nets/plan_size.h"
+#include "perfmodel/machine/device.h"
 #include "perfmodel/step/utilization.h"
 
 namespace isobar {
@@ -37,6 +39,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       machine_(machine),
       where_(where_of(spec, machine, host)),
       peaks_(peaks_of(machine, where_)),
+      cache_share_(cache_of_rank(machine, where_.ranks_on_host)),
       sixteen_(spec.policy.amp == Amp::bf16 || spec.policy.amp == Amp::fp16 || spec.policy.amp == Amp::fp8),
       gradient_(spec.policy.main_grads_dtype == GradientType::bf16 ? kHalf : kF32),
       moments_(spec.train.optimizer == OptimizerKind::sgd ? 1 : 2),
@@ -45,6 +48,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       priced_inner_(net_.distinct()),
       cache_(spec, where_.shapes != nullptr),
       mixes_{std::vector<double>(net_.distinct())} {
+  check_equal_parts(spec);
   int inner = 0;
   for (const PartCount& c : net_.counts) inner += c.inner > 0 ? 1 : 0;
   unequal_parts_ = inner > 1;
@@ -58,30 +62,49 @@ void LayoutModel::set_coefficients(const Counts& coefficients) {
   known_.clear();
   unit_times_.clear();
   last_ = nullptr;
-  last_read_ = -1;
+  last_read_.first = -1;
 }
 
 size_t LayoutModel::Hash::operator()(const Key& k) const {
   size_t h = 0;
   for (const int64_t v :
        {k.section.tp, k.section.cp,
-        static_cast<int64_t>(k.section.sequence_parallel) + 2 * static_cast<int64_t>(k.section.recompute) +
-            8 * static_cast<int64_t>(k.section.cp_kind) + 32 * static_cast<int64_t>(k.section.single) +
-            64 * static_cast<int64_t>(k.section.grouped),
-        static_cast<int64_t>(k.micro_batch) + (static_cast<int64_t>(k.mix) << 32),
+         static_cast<int64_t>(k.section.sequence_parallel) + 2 * static_cast<int64_t>(k.section.recompute) +
+             8 * static_cast<int64_t>(k.section.cp_kind) + 32 * static_cast<int64_t>(k.section.alone) +
+             (static_cast<int64_t>(k.section.grouped) << 50),
+         static_cast<int64_t>(k.micro_batch) + (static_cast<int64_t>(k.mix) << 32) +
+             (static_cast<int64_t>(k.added) << 40),
         static_cast<int64_t>(k.tp_per_host), 2 * k.cp_per_host + static_cast<int64_t>(k.split)})
     h = (h ^ static_cast<size_t>(v)) * 0x9E3779B97F4A7C15ULL;
   return h ^ (h >> 29);
 }
 
+OpPrices LayoutModel::op_prices() const {
+  return {.rates = k_,
+          .slowdown = machine_[Coef::overlap_slowdown].value,
+          .cache_share = cache_share_,
+          .serial = spec_.run.serial,
+          .added = 0,
+          .where = where_,
+          .peaks = peaks_};
+}
+
+double LayoutModel::op_time(OpKind kind, double bytes, double vector_flops) const {
+  OpShape s{.kind = kind, .dtype = DType::f32};
+  s.work.bytes_read = bytes;
+  s.work.vector_flops = vector_flops;
+  return op_seconds(s, k_, where_, cache_share_);
+}
+
 LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
   const NetSections& n = cache_.of(key.section);
-  const double slowdown = machine_[Coef::overlap_slowdown].value;
+  OpPrices prices = op_prices();
+  prices.added = key.added / (key.added + 1.0);
   const Placements at{.tp = static_cast<double>(key.tp_per_host), .cp = static_cast<double>(key.cp_per_host)};
   const auto time = [&](const PartSections& part, size_t i) {
     const auto of = [&](const Section& s) {
-      return time_of(n, s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_,
-                     counts ? counts + i : nullptr, key.split);
+      return time_of(n, s, key.section, key.micro_batch, prices, at, counts ? counts + i : nullptr,
+                     key.split);
     };
     return PartTime{of(part.forward), of(part.backward)};
   };
@@ -116,12 +139,13 @@ LayoutModel::StageTimes LayoutModel::price_mixed(const Key& key, Counts* counts)
 }
 
 LayoutModel::Key LayoutModel::key_of(const Layout& l, const Placements& at) {
-  return {l.key(),
+  return {sections_key(l),
           l.micro_batch,
           static_cast<int16_t>(at.tp),
           static_cast<int16_t>(at.cp),
           l.schedule == PipelineSchedule::zb_h1,
-          l.recompute == Recompute::full ? stages_of(l).mix : 0};
+          l.recompute == Recompute::full ? stages_of(l).mix : 0,
+          on_cores() && l.zero < 2 ? static_cast<int32_t>(micro_batches(l)) - 1 : 0};
 }
 
 const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Placements& at) {
@@ -142,7 +166,7 @@ const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Plac
 }
 
 const NetSections& LayoutModel::sections_of(const Layout& l) {
-  const SectionKey key = l.key();
+  const SectionKey key = sections_key(l);
   if (!last_sections_ || key != last_section_) last_sections_ = &cache_.of(key), last_section_ = key;
   return *last_sections_;
 }
@@ -190,16 +214,11 @@ double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
 }
 
 const ReadTime& LayoutModel::read_of(const Layout& l) {
-  const int64_t samples = spec_.train.global_batch / l.dp;
-  if (samples == last_read_) return read_;
-  StepTerms reading;
-  reading.where = where_;
-  reading.workers = spec_.data.workers;
-  reading.read = count_read(spec_, samples);
-  reading.landed = read_bytes(spec_, samples);
-  reading.reads_ahead = !replays();
-  read_ = read_time(reading, machine_.values(), k_);
-  last_read_ = samples;
+  const std::pair<int64_t, int64_t> batches{spec_.train.global_batch / l.dp,
+                                            static_cast<int64_t>(micro_batches(l))};
+  if (batches == last_read_) return read_;
+  read_ = read_time(reading_of(with_layout(spec_, l), where_), machine_.values(), k_);
+  last_read_ = batches;
   return read_;
 }
 
@@ -221,11 +240,11 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     if (l.pp > 1) add_pipeline(l, at, t, step, x);
     add_data_parallel(l, at, t, step, x);
     const double waits = x.tp + x.cp + x.slowdown + x.bubble + x.pp + x.dp;
-    if (l.pp == 1 && launched_apart(l))
+    if (l.pp == 1 && launched_apart(l) && !on_cores())
       x.host = std::max(0.0, launched(l, step.stages->kinds[i], t, step.kinds[i]) - x.compute - waits);
     // Collectives of ZeRO 2 and 3 are also launched in sequence with all ops; the host continues while ranks
     // wait.
-    if (l.zero >= 2) {
+    if (l.zero >= 2 && !on_cores()) {
       const double launches = m * launches_of(step.stages->kinds[i], t, *step.kinds[i].units, l.zero);
       x.host = std::max(x.host, launches - x.compute - waits);
     }
@@ -240,7 +259,8 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
   const ReadTime& read = read_of(l);
-  c.data = read.serial + read.wait(c.seconds);
+  c.data = read.serial + read.stolen;
+  c.data += read.wait(c.seconds + c.data);
   c.seconds += c.data;
   c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp * t.of(net_.counts, &SectionTime::flops);
   if (counts) count(l, at, step.slowest(), *t.sections, *counts);
@@ -258,6 +278,12 @@ void LayoutModel::count(const Layout& l, const Placements& at, const StageKind& 
   counts[index_of(Coef::optimizer)] +=
       updated * ((1 + moments_) * 2 * kF32 + 3 * average_ * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   counts[index_of(Coef::step)] += 1;
+}
+
+LayoutCost LayoutModel::time(const Layout& l) {
+  LayoutCost c;
+  add_time(l, placements_of(l, where_.ranks_on_host), c);
+  return c;
 }
 
 LayoutCost LayoutModel::cost(const Layout& l, Counts* counts) {

@@ -8,7 +8,8 @@
 //
 // Closed forms: bubble (p-1)/(m v) of Narayanan 2021 with unequal stages, ZB-H1's of Qi 2023; ring and tree
 // collectives by tier (collective.h); shards of ZeRO (Rajbhandari 2020); in-flight micro-batches of each
-// schedule as in model/plan/schedule.h. A test holds them to the replay of linked plans (simulate.h).
+// schedule as in model/plan/schedule.h. Ranks on cores have no launches, and without a spare core they make
+// the transfers inside their host themselves. A test holds all to the replay of linked plans (simulate.h).
 #pragma once
 #include <array>
 #include <unordered_map>
@@ -18,6 +19,7 @@
 #include "perfmodel/layouts/stage_kinds.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/reading.h"
 
 namespace isobar {
 
@@ -45,6 +47,8 @@ class LayoutModel {
   LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host = {});
   /// Throws ConfigError for a layout that the net cannot take (see build.h).
   LayoutCost cost(const Layout& l, Counts* counts = nullptr);
+  /// Without its memory.
+  LayoutCost time(const Layout& l);
   // The halves of cost(), for a search: many placements have the same memory.
   void add_memory(const Layout& l, LayoutCost& c);
   void add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts = nullptr);
@@ -77,8 +81,9 @@ class LayoutModel {
     SectionKey section;
     int32_t micro_batch;
     int16_t tp_per_host, cp_per_host;
-    bool split;       // ZB-H1
-    int32_t mix = 0;  // index into mixes_: parts with other recomputation
+    bool split;         // ZB-H1
+    int32_t mix = 0;    // index into mixes_: parts with other recomputation
+    int32_t added = 0;  // micro-batches after the first, which add to gradients; 0 on accelerators
     bool operator==(const Key&) const = default;
   };
   struct Hash {
@@ -89,6 +94,7 @@ class LayoutModel {
     struct Kind {
       double compute = 0;  // seconds of a micro-batch in all chunks, without waits for units
       double longest = 0;  // of a micro-batch in its longest chunk
+      double moved = 0;    // beyond compute: transfers of a micro-batch that its core makes itself
       const UnitTimes* units = nullptr;
       UnitWaits waits;  // ZeRO 2 and 3
       double all() const { return compute + waits.all(); }
@@ -123,8 +129,22 @@ class LayoutModel {
   // Under full recomputation there are two kinds of parts: in groups, or some not recomputed.
   SectionKey mixed_with(SectionKey section) const;  // key of the other kind
   const ReadTime& read_of(const Layout& l);
+  OpPrices op_prices() const;
+  /// Seconds of an op without a section, in f32.
+  double op_time(OpKind kind, double bytes, double vector_flops) const;
+  bool on_cores() const { return where_.processors == 0; }
+  /// True if compute stops for transfers in a group: cores make them if it is `inside` their host.
+  bool stops(bool inside) const { return spec_.run.serial || (inside && !where_.overlaps()); }
+  bool exchange_stops(const Layout& l, const Placements& at) const {
+    return stops(at.dp * at.cp >= static_cast<double>(l.dp) * l.cp);
+  }
   StageTimes price(const Key& key, Counts* counts);
   StageTimes price_mixed(const Key& key, Counts* counts);
+  SectionKey sections_key(const Layout& l) const {
+    SectionKey key = l.key();
+    if (l.cp > 1 && spec_.policy.edge_chunks > 1) key.alone = l.micro_batch;
+    return key;
+  }
   Key key_of(const Layout& l, const Placements& at);
   const StageTimes& times_of(const Layout& l, const Placements& at);
   const NetSections& sections_of(const Layout& l);
@@ -140,6 +160,8 @@ class LayoutModel {
   // layout_pipeline.cpp
   void time_transfers(const Layout& l, const Placements& at, const NetSections& n, Step& step) const;
   void add_rollout(const Layout& l, const Step& step, LayoutCost& c) const;
+  /// Seconds of a micro-batch's transfers into and out of a stage, both ways.
+  static double transfers_of(const StageKind& stage, const Step& step);
   double boundaries_of(const Layout& l, const StageTimes& t, const Step& step) const;
   static double link_of(const Step& step);
   void split_events(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const;
@@ -147,6 +169,8 @@ class LayoutModel {
   double boundary_of(const Layout& l, const NetSections& n, const CutRange& cut) const;
   void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                     LayoutCost& c) const;
+  void add_waits(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
+                 LayoutCost& c) const;
   // layout_time.cpp
   std::vector<PartTime> of_a_step(std::vector<PartTime> parts) const;
   UnitWaits rolled(UnitWaits w) const;
@@ -169,10 +193,11 @@ class LayoutModel {
   Counts k_;  // coefficients as prices: every rank has its accelerator, or its share of the host
   Conditions where_;
   Peaks peaks_;
-  bool sixteen_;     // parameters have a 16-bit copy
-  double gradient_;  // bytes of a gradient element
-  double moments_;   // optimizer moments an element
-  double average_;   // moving average of weights: 1 or 0
+  double cache_share_;  // bytes of the last-level cache for a rank; of an accelerator infinite
+  bool sixteen_;        // parameters have a 16-bit copy
+  double gradient_;     // bytes of a gradient element
+  double moments_;      // optimizer moments an element
+  double average_;      // moving average of weights: 1 or 0
   const NetParts net_;
   bool unequal_parts_ = false;        // between the ends
   std::vector<double> priced_inner_;  // distinct parts between the ends, as counted in the plans of sections
@@ -186,8 +211,8 @@ class LayoutModel {
   // Units of layouts with these axes, by kind of stage, chunks, ZeRO and placement.
   std::array<int32_t, 5> unit_axes_{};
   std::unordered_map<uint64_t, UnitTimes> unit_times_;
-  int64_t last_read_ = -1;  // a rank's samples, and the time to read them
-  ReadTime read_;
+  std::pair<int64_t, int64_t> last_read_{-1, 0};  // a rank's samples and micro-batches, …
+  ReadTime read_;                                 // … and the time to read them
   Key last_key_{};
   const StageTimes* last_ = nullptr;
   SectionKey last_section_{};

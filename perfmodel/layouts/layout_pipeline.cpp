@@ -62,6 +62,14 @@ double LayoutModel::link_of(const Step& step) {
   return link;
 }
 
+double LayoutModel::transfers_of(const StageKind& stage, const Step& step) {
+  double all = 0;
+  for (const StageChunk& chunk : stage.chunks)
+    for (const int32_t cut : {chunk.enters, chunk.leaves})
+      if (cut >= 0) all += 2 * chunk.times * step.busy[cut];
+  return all;
+}
+
 double LayoutModel::boundaries_of(const Layout& l, const StageTimes& t, const Step& step) const {
   double all = 0;
   for (const StageChunk& chunk : step.slowest().chunks)
@@ -72,7 +80,7 @@ double LayoutModel::boundaries_of(const Layout& l, const StageTimes& t, const St
 
 double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, const StageTimes& t,
                                      const Step& step) {
-  const std::vector<StreamLine>& streams = cache_.streams(l.key());
+  const std::vector<StreamLine>& streams = cache_.streams(sections_key(l));
   const NetSections& n = *t.sections;
   const StageKinds& stages = *step.stages;
   const auto virtuals = static_cast<int32_t>(stages.begins.size()) - 1;
@@ -80,6 +88,7 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
     const int32_t from = cut % l.pp, to = (cut + 1) % l.pp;
     const auto near = static_cast<int32_t>(at.pp);
     const double inside = near > 1 && from / near == to / near ? 2 : 1;
+    if (stops(at.pp >= l.pp)) return 0.0;  // part of the stages' work
     return isobar::seconds(
         count_collective(OpKind::send, streams[stream].bytes.at(l.micro_batch), 2, {2, inside}, k_, where_),
         k_);
@@ -105,6 +114,7 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
         s.leaves.push_back({static_cast<int32_t>(i), x.same, transfer(i, v), enters});
       }
     }
+    const double moved = step.kinds[stages.kind_of[v % l.pp]].moved / l.vpp;
     // Backward passes run in the opposite direction.
     bool more = true;  // begins a segment
     std::vector<int32_t> segment_of;
@@ -112,7 +122,8 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
       if (more || !takes[i].empty()) s.segments.push_back({});
       VirtualStage::Segment& segment = s.segments.back();
       const PartTime& part = t.parts[net_.part[first + i]];
-      segment.forward.add(part.forward.seconds - part.forward.host, part.forward.launches);
+      segment.forward.add(part.forward.seconds - part.forward.host + (i == 0 ? moved / 2 : 0),
+                          part.forward.launches);
       segment_of.push_back(static_cast<int32_t>(s.segments.size()) - 1);
       if (!takes[i].empty()) segment.takes = takes[i];
       segment.gives = gives[i];
@@ -122,7 +133,7 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
     for (int32_t i = end - first; i-- > 0;) {
       VirtualStage::Segment& segment = s.segments[segment_of[i]];
       const SectionTime& pass = t.parts[net_.part[first + i]].backward;
-      const double device = pass.seconds - pass.host;
+      const double device = pass.seconds - pass.host + (i == 0 ? moved / 2 : 0);
       if (l.schedule != PipelineSchedule::zb_h1) {
         segment.backward.add(device, pass.launches);
         continue;
@@ -142,7 +153,8 @@ double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, cons
 // A stage's idle time is the others' work as far as closed forms say so (c.bubble), else transfers.
 void LayoutModel::split_events(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const {
   const Step::Kind& own = step.kinds[step.slow];
-  const double m = micro_batches(l), device = own.all() - t.of(step.slowest().counts, &SectionTime::host);
+  const double m = micro_batches(l),
+               device = own.all() + own.moved - t.of(step.slowest().counts, &SectionTime::host);
   double idle = step.events - m * (device + boundaries_of(l, t, step));
   c.host = std::clamp(launched(l, step.slowest(), t, own) - m * device, 0.0, std::max(0.0, idle));
   idle -= c.host;
@@ -153,11 +165,22 @@ void LayoutModel::split_events(const Layout& l, const StageTimes& t, const Step&
 // Fill and drain pass every other stage once.
 void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                                LayoutCost& c) const {
+  add_waits(l, at, t, step, c);
+  const double moved = micro_batches(l) * step.kinds[step.slow].moved;
+  c.pp += moved;
+  if (!on_cores() || moved > 0) return;
+  const double slower = machine_[Coef::overlap_slowdown].value;
+  c.slowdown += micro_batches(l) * transfers_of(step.slowest(), step) * slower / (1 + slower);
+}
+
+// c.pp: beyond the transfers that the cores make themselves.
+void LayoutModel::add_waits(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
+                            LayoutCost& c) const {
   if (rolls()) return add_rollout(l, step, c);
   const double p = l.pp, v = l.vpp, m = micro_batches(l);
   const StageKind& slow = step.slowest();
   const Step::Kind& own = step.kinds[step.slow];
-  const double slowest = own.all();
+  const double slowest = own.all() + own.moved;
   // An idle stage gathers ahead. Its last reductions come after it has sent its gradient; with several chunks
   // the next one waits for them.
   const auto idle = [&](const UnitWaits& w) {
@@ -180,6 +203,7 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     const double crossings = at.pp < p ? std::floor(cut.end / at.pp) - std::floor(cut.begin / at.pp) : 0;
     fill += 2 * (crossings * step.far[i] + (cut.end - cut.begin - crossings) * step.near[i]);
   }
+  fill = std::max(0.0, fill - own.moved);  // transfers that the cores make are part of their work
   // The steady period of a micro-batch is the slowest stage's time, the busiest link's, or the round trip
   // over the micro-batches in flight (the number of stages), whichever is longest.
   const double round = wait + slowest + fill;

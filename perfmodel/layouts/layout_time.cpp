@@ -71,11 +71,13 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
     for (PartTime& part : s.urgent)
       for (SectionTime* time : {&part.forward, &part.backward}) time->seconds -= time->weight;
   }
+  if (l.pp > 1) time_transfers(l, at, *t.sections, s);
   for (size_t i = 0; i < s.kinds.size(); ++i) {
     const StageKind& stage = s.stages->kinds[i];
     Step::Kind& k = s.kinds[i];
     k.units = &kNone;
     k.compute = k.longest = t.of(stage.counts, &SectionTime::seconds);
+    if (l.pp > 1 && stops(at.pp >= l.pp)) k.moved = transfers_of(stage, s);
     if (l.vpp > 1) {
       k.longest = 0;
       for (const StageChunk& c : stage.chunks) {
@@ -93,7 +95,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
     const double added =
         k.units->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)];
     const WaitPolicy policy{.zero = l.zero,
-                            .overlap = spec_.policy.overlap,
+                            .overlap = spec_.policy.overlap && !exchange_stops(l, at),
                             .slowdown = machine_[Coef::overlap_slowdown].value,
                             .added = added,
                             .grouped = l.recompute == Recompute::full};
@@ -101,11 +103,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
                       : waits_of(*k.units, stage, apart ? t.device : t.parts, policy);
     if (split) k.urgent_waits = waits_of(*k.units, stage, s.urgent, policy);
   }
-  s.events = 0;
-  if (l.pp > 1) {
-    time_transfers(l, at, *t.sections, s);
-    if (!rolls() && unequal_parts_) s.events = pipeline_seconds(l, at, t, s);
-  }
+  s.events = l.pp > 1 && !rolls() && unequal_parts_ ? pipeline_seconds(l, at, t, s) : 0;
   return s;
 }
 
@@ -194,7 +192,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
     for (const PartRun& r : runs) all += r.count * parts[r.part].backward.*seconds;
     return all;
   };
-  const bool overlap = spec_.policy.overlap;
+  const bool overlap = spec_.policy.overlap && !exchange_stops(l, at);
   double waits = 0, slowed = 0;
   for (size_t i = 0; i < step.kinds.size(); ++i) {
     const StageKind& stage = step.stages->kinds[i];
@@ -230,8 +228,6 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
 // next unit's update.
 void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                                 LayoutCost& c) const {
-  const double op = k_[index_of(Coef::op)], bytes = k_[index_of(Coef::optimizer)],
-               flop = k_[index_of(Coef::vector)];
   const auto all_reduce = [&](double ranks, double per_host) {
     return ranks > 1
                ? isobar::seconds(
@@ -239,15 +235,16 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
                : 0;
   };
   double norm = 0, update = 0, gathers = 0;
+  constexpr double kMetrics = 16;  // bytes that are cleared
   for (size_t i = 0; i < step.kinds.size(); ++i) {
     const UnitTimes& u = *step.kinds[i].units;
     const double updated = parameters_of(step.stages->kinds[i].counts, *t.sections).trained() / shards_of(l);
-    const double ops = op * (l.zero > 0 ? u.units : 2);
-    norm = std::max(norm, ops + updated * (gradient_ * bytes + 2 * flop));
-    double adam = ops +
-                  updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +
-                             6 * moments_ * flop) +
-                  average_ * (ops + updated * (3 * kF32 * bytes + 3 * flop));
+    const double ops = std::max(1.0, l.zero > 0 ? u.units : l.tp > 1 ? 2 : 1), each = updated / ops;
+    norm = std::max(norm, ops * op_time(OpKind::squared_sum, each * gradient_, 2 * each));
+    double adam =
+        ops * op_time(OpKind::adam, each * ((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_),
+                      6 * moments_ * each) +
+        average_ * ops * op_time(OpKind::average, 3 * kF32 * each, 3 * each);
     // Offloaded moments and parameters move a unit at a time, with a lane for each direction; concurrent
     // directions slow each other down.
     const double visiting = (spec_.policy.offload_optimizer ? (moments_ + average_) * kF32 : 0) +
@@ -260,14 +257,17 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
                  ? std::max(adam, slower * moved) + (adam + slower * moved) / units
                  : adam + (moments_ > 1 ? 1 + 0.5 * slower + 0.25 * (slower - 1) : 2) * moved;
     }
-    const double both =
-        l.zero == 1 || l.zero == 2 ? std::max(adam + u.last_gather, u.first_share * adam + u.gather) : adam;
+    const bool gathers_after = l.zero == 1 || l.zero == 2;
+    const double both = !gathers_after ? adam
+                        : exchange_stops(l, at)
+                            ? adam + u.gather
+                            : std::max(adam + u.last_gather, u.first_share * adam + u.gather);
     if (both > update + gathers) update = adam, gathers = both - adam;
   }
   c.dp += gathers;
   const double shards = l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1;
   const double together = l.zero > 0 ? at.dp * at.cp : 1;
-  c.optimizer = norm + update +
+  c.optimizer = op_time(OpKind::zero, kMetrics, 0) + norm + update +
                 all_reduce(static_cast<double>(l.tp) * l.pp * shards, at.tp * at.pp * together) +
                 all_reduce(static_cast<double>(l.dp) * l.pp, at.dp * at.pp);
 }

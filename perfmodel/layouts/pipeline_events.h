@@ -1,6 +1,6 @@
 // A pipeline of unequal stages by events: when each stage computes each micro-batch, and when each stream
-// crosses each cut. A recurrence over the engine's schedule (plan/schedule.h), without a plan. Equal stages
-// use closed forms (layout_pipeline.cpp).
+// crosses each cut. A recurrence over the engine's schedule (plan/schedule.h), without a plan: it is part of
+// the closed form, since a search has no ops to replay. Equal stages use formulas (layout_pipeline.cpp).
 //
 //   PipelineEvents pipeline(kind, p, v, virtual_stages);
 //   double s = pipeline.seconds(m);          // from the first micro-batch's forward to the last one's

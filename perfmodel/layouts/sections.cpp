@@ -207,14 +207,17 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
 // Measured over modelled time of the op at this number of samples. Weight gradients of all micro-batches but
 // the first accumulate.
 double timed_factor(const NamedShapes& named, double x, const Conditions& where) {
+  if (named.last_x == x) return named.last_factor;
+  named.last_x = x;
   Op op = named.one;
   each_size(op.attrs, named.two.attrs, [x](int64_t& a, int64_t b) {
     a = std::llround(static_cast<double>(a) + x * static_cast<double>(b - a));
   });
   Op added = op;
   accumulate(added.attrs);
-  const double factor = shape_factor(added, where);
-  return factor != 1 ? factor : shape_factor(op, where);
+  double& factor = named.last_factor = shape_factor(added, where);
+  if (factor == 1) factor = shape_factor(op, where);
+  return factor;
 }
 
 }  // namespace
@@ -225,30 +228,37 @@ bool by_name(const TrainSpec& t) {
   return t.lora_rank > 0 || !t.freeze.empty();
 }
 
-// Equal parts are priced once, so they must be trained equally.
-void check_alike(const RunSpec& spec) {
-  if (!by_name(spec.train)) return;
-  RunSpec one = spec;
+// The first part that is trained otherwise than the part that it equals, and that part; {-1, -1}: none.
+std::pair<int32_t, int32_t> trained_otherwise(const Plan& plan) {
+  using Trained = std::vector<std::pair<int64_t, bool>>;  // elements, frozen
+  std::vector<Trained> parts(plan.parts.size());
+  for (const Param& p : plan.params) parts[p.part].emplace_back(p.count, p.frozen);
+  for (int32_t i = 0; i < static_cast<int32_t>(parts.size()); ++i)
+    if (parts[i] != parts[plan.parts[i].same_as]) return {i, plan.parts[i].same_as};
+  return {-1, -1};
+}
+
+Plan plan_of_parts(RunSpec one) {
   one.layout = {};
   one.policy.schedule = PipelineSchedule::gpipe;
   one.policy.zero = 0;
   one.policy.offload_parameters = false;
   one.policy.sequence_parallel = false;
   one.policy.micro_batch = one.train.global_batch = 1;
-  const Plan plan = build_plan(one, 0, {});
-  using Trained = std::vector<std::pair<int64_t, bool>>;  // elements, frozen
-  std::vector<Trained> parts(plan.parts.size());
-  for (const Param& p : plan.params) parts[p.part].emplace_back(p.count, p.frozen);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Part& like = plan.parts[plan.parts[i].same_as];
-    if (parts[i] != parts[plan.parts[i].same_as])
-      throw ConfigError(
-          spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
-          "trains " + plan.parts[i].path + " otherwise than " + like.path +
-              ", and layouts are priced by parts that are alike",
-          "name all of them (blocks.*), or predict one layout at a time (isobar predict without "
-          "--gpus)");
-  }
+  return build_plan(one, 0, {});
+}
+
+// Equal parts are priced once, so they must be trained equally.
+void check_alike(const RunSpec& spec) {
+  if (!by_name(spec.train)) return;
+  const Plan plan = plan_of_parts(spec);
+  const auto [one, other] = trained_otherwise(plan);
+  if (one < 0) return;
+  throw ConfigError(
+      spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
+      "trains " + plan.parts[one].path + " otherwise than " + plan.parts[other].path +
+          ", and layouts are priced by parts that are alike",
+      "name all of them (blocks.*), or predict one layout at a time (isobar predict without --gpus)");
 }
 
 // Keeps the name patterns that match the small net
@@ -273,6 +283,10 @@ void keep_names_of(RunSpec& small) {
 }
 
 }  // namespace
+
+bool trains_alike(const RunSpec& spec) {
+  return !by_name(spec.train) || trained_otherwise(plan_of_parts(spec)).first < 0;
+}
 
 SectionCache::SectionCache(const RunSpec& spec, bool named)
     : base_(spec),
@@ -311,10 +325,12 @@ RunSpec SectionCache::spec_of(const SectionKey& key) const {
   return spec;
 }
 
-// Context parallelism regroups several samples by copies that a single one does not need.
+// Context parallelism regroups several samples by copies that a single one does not need; so do chunks of
+// edges, sample by sample.
 std::pair<double, double> SectionCache::samples_of(const SectionKey& key) {
   if (key.cp == 1) return {1, 2};
-  return key.single ? std::pair{1.0, 1.0} : std::pair{2.0, 4.0};
+  const double alone = key.alone;
+  return key.alone > 0 ? std::pair{alone, alone} : std::pair{2.0, 4.0};
 }
 
 const std::vector<StreamLine>& SectionCache::streams(const SectionKey& key) {
@@ -349,32 +365,34 @@ const NetSections& SectionCache::of(const SectionKey& key) {
 }
 
 SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
-                    const Counts& rates, double slowdown, const Conditions& where,
-                    const Placements& placements, const Peaks& peaks, Counts* counts, bool split) {
-  constexpr double kNoCache = std::numeric_limits<double>::infinity();
+                    const OpPrices& prices, const Placements& placements, Counts* counts, bool split) {
+  const auto& [rates, slowdown, cache_share, serial, added, where, peaks] = prices;
   SectionTime t;
   std::array<double, kLanes> free{};
   std::vector<double> end(section.size());
   const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
   double postponed = 0;
   size_t put_off = 0;
-  const double launch = rates[index_of(Coef::host_op)];
+  const double launch = where.processors > 0 ? rates[index_of(Coef::host_op)] : 0;
   double busy_until = 0;               // end of the last collective
+  double stopped_until = 0;            // end of the last one that the computing core makes
   double read = 0, launched_read = 0;  // last read of weights: on the device alone, and with launches
+  Lane stopped_by = Lane::compute;
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
     OpShape shape = between(op.one, op.two, x);
     if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
     if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
+    if (op.weight && op.one.kind == OpKind::gemm) shape.work.bytes_read += added * shape.work.bytes_written;
     double s;
     if (op.named && where.shapes) {
       const double factor = timed_factor(*op.named, x, where);
       Counts own{};
-      s = factor * op_seconds(shape, rates, where, kNoCache, counts ? &own : nullptr);
+      s = factor * op_seconds(shape, rates, where, cache_share, counts ? &own : nullptr);
       if (counts)
         for (size_t c = 0; c < kCoefs; ++c) (*counts)[c] += factor * own[c];
     } else {
-      s = op_seconds(shape, rates, where, kNoCache, counts);
+      s = op_seconds(shape, rates, where, cache_share, counts);
     }
     if (split && op.weight) {
       postponed += s;
@@ -392,6 +410,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
         waited = section[w].lane;
       }
     if (op.lane == Lane::compute) {
+      if (stopped_until > begin) begin = stopped_until, waited = stopped_by;
       // While a lane is busy compute runs at 1 / (1 + slowdown) of its speed.
       const double shared = std::min(s, std::max(0.0, busy_until - begin) / (1 + slowdown));
       (waited == Lane::cp ? t.cp : t.tp) += begin - now;
@@ -402,6 +421,11 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       t.ceiling += shape.work.flops / peaks.of(shape);
       s += shared * slowdown;
     } else {
+      // A core that computes makes transfers inside its host itself.
+      const bool moves = is_collective(op.one.kind);
+      const bool stops = serial || (moves && !where.overlaps() && shape.group.hosts() <= 1);
+      if (serial) begin = std::max(begin, free[static_cast<size_t>(Lane::compute)]);
+      if (stops && begin + s > stopped_until) stopped_until = begin + s, stopped_by = op.lane;
       busy_until = std::max(busy_until, begin + s);
     }
     now = end[i] = begin + s;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "model/nets/net_streams.h"
-#include "perfmodel/step/terms.h"
+#include "perfmodel/step/op_terms.h"
 
 namespace isobar {
 
@@ -24,7 +24,7 @@ struct SectionKey {
   Recompute recompute = Recompute::none;
   bool grouped = false;  // full recomputation: in a group of parts, not its first
   CpKind cp_kind = CpKind::allgather;
-  bool single = false;  // one sample and cp > 1: needs no regrouping by sample
+  int32_t alone = 0;  // if above 0, of micro-batches of this number of samples alone; 0: of any
   auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 
@@ -35,6 +35,7 @@ struct Line {  // a + b * samples
 
 struct NamedShapes {  // of an op whose shape may have been timed (shapes.h), and its kind
   Op one, two;        // for NetSections::one and ::two samples, without operands
+  mutable double last_x = -1, last_factor = 1;  // the last factor asked for
 };
 
 struct SectionOp {
@@ -92,6 +93,9 @@ struct StreamLine {  // of the whole net
   Line bytes;        // of a micro-batch
 };
 
+/// False if train.freeze or train.lora_targets name only some of equal parts, which then have no one price.
+bool trains_alike(const RunSpec& spec);
+
 class SectionCache {
  public:
   /// `named`: also distinguishes ops by their shapes' names (Machine::shapes).
@@ -134,17 +138,26 @@ struct PartTime {
   SectionTime forward, backward;
   double of(double SectionTime::*member) const { return forward.*member + backward.*member; }
 };
-/// `split`: weight gradients come last, so they hide no collective. `counts`: sums the section's counts.
-/// `peaks`: FLOP/s by type, for the ceiling.
+/// FLOP/s by type
 struct Peaks {
   double f32 = 0, tf32 = 0, bf16 = 0, fp8 = 0;
   double of(const OpShape& s) const {
     return s.fp8 ? fp8 : s.tf32 ? tf32 : s.dtype == DType::f32 ? f32 : bf16;
   }
 };
+/// Prices of ops on a rank.
+struct OpPrices {
+  const Counts& rates;
+  double slowdown;     // compute beside communication takes 1 + slowdown times as long
+  double cache_share;  // bytes of the last-level cache; infinite: operands never spill
+  bool serial;         // every op waits for the one before
+  double added;        // share of micro-batches whose weight gradients are added to those before
+  const Conditions& where;
+  const Peaks& peaks;  // for the ceiling
+};
+/// `split`: weight gradients come last, so they hide no collective. `counts`: sums the section's counts.
 SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
-                    const Counts& rates, double slowdown, const Conditions& where,
-                    const Placements& placements, const Peaks& peaks, Counts* counts = nullptr,
+                    const OpPrices& prices, const Placements& placements, Counts* counts = nullptr,
                     bool split = false);
 
 }  // namespace isobar

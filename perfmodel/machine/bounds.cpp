@@ -14,7 +14,6 @@ const std::vector<Bounds>& plain_keys() {
       {"identity.cores", "cores", 1, 1e5},
       {"identity.memory_bytes", "B", 1e6, 1e15},
       {"identity.cache_bytes", "B", 1, 1e12},  // 1 stands for none in files of accelerators
-      {"identity.core_trip_ns", "ns", 1, 1e5},
       {"accelerator.memory_bytes", "B", 1e8, 1e14},
       {"accelerator.reported_bytes", "B", 1e8, 1e14},
       {"accelerator.processors", "processors", 1, 1e6},

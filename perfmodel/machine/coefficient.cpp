@@ -56,9 +56,6 @@ constexpr CoefficientInfo kCoefficients[] = {
     {"threads.serial", "1", "", "threads", nullptr, Coef::threads_serial, R::sharing},
     {"share.compute", "1", "", "share", nullptr, Coef::share_compute, R::sharing},
     {"share.memory", "1", "", "share", nullptr, Coef::share_memory, R::sharing},
-    {"hops.fork", "1", "", "hops_fork", nullptr, Coef::hops_fork, R::sharing},
-    {"hops.line", "1", "", "hops_line", nullptr, Coef::hops_line, R::sharing},
-    {"hops.message", "1", "", "hops_message", nullptr, Coef::hops_message, R::sharing},
     {"read.steal", "1", "", "steal", nullptr, Coef::steal, R::sharing},
     {"overlap.slowdown", "1", "", "overlap", nullptr, Coef::overlap_slowdown, R::sharing},
     {"ranks.imbalance", "1", "", "imbalance", nullptr, Coef::imbalance, R::sharing},
@@ -85,6 +82,10 @@ std::optional<Coef> coef_named(const std::string& name) {
   for (const CoefficientInfo& info : kCoefficients)
     if (name == info.name) return info.coef;
   return std::nullopt;
+}
+
+bool is_former(const std::string& name) {
+  return name == "hops.fork" || name == "hops.line" || name == "hops.message";
 }
 
 }  // namespace isobar

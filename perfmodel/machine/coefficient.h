@@ -1,5 +1,5 @@
 // The coefficients that turn counts into seconds: names, units and kinds, one table for the machine file, the
-// cost model and the fit. A new term is a line of the table in coefficient.cpp and a count in terms.cpp.
+// cost model and the fit. A new term is a line of the table in coefficient.cpp and a count in op_terms.cpp.
 //
 //   const CoefficientInfo& info = info_of(Coef::gemm_f32);   // "gemm.f32", "s/FLOP", Resource::compute
 //
@@ -63,9 +63,6 @@ enum class Coef : int32_t {
   threads_serial,
   share_compute,
   share_memory,
-  hops_fork,
-  hops_line,
-  hops_message,
   steal,
   overlap_slowdown,
   imbalance,
@@ -110,5 +107,7 @@ inline const CoefficientInfo& info_of(size_t i) {
   return info_of(static_cast<Coef>(i));
 }
 std::optional<Coef> coef_named(const std::string& name);
+/// True for a coefficient of older machine files that is no longer priced: it is ignored.
+bool is_former(const std::string& name);
 
 }  // namespace isobar

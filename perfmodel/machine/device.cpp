@@ -1,5 +1,7 @@
 #include "perfmodel/machine/device.h"
 
+#include <limits>
+
 #include "model/base/error.h"
 
 namespace isobar {
@@ -50,6 +52,14 @@ void require_trainable(const Machine& m) {
 double memory_of_rank(const Machine& m, int64_t ranks_on_host) {
   return m.accelerator ? static_cast<double>(m.accelerator->memory_bytes)
                        : static_cast<double>(m.identity.memory_bytes) / static_cast<double>(ranks_on_host);
+}
+
+double cache_share(const Machine& m, int64_t ranks_on_host) {
+  return static_cast<double>(m.identity.cache_bytes) / static_cast<double>(ranks_on_host);
+}
+
+double cache_of_rank(const Machine& m, int64_t ranks_on_host) {
+  return m.accelerator ? std::numeric_limits<double>::infinity() : cache_share(m, ranks_on_host);
 }
 
 DeviceRoom room_of(const Machine& m) {

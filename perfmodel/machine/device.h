@@ -29,6 +29,11 @@ void require_trainable(const Machine& machine);
 /// Bytes of one of `ranks_on_host` ranks: its accelerator's, or its share of the host's.
 double memory_of_rank(const Machine& machine, int64_t ranks_on_host);
 
+/// Bytes of last-level cache for one rank of a host.
+double cache_share(const Machine& machine, int64_t ranks_on_host);
+/// The same of a rank on the machine's device. An accelerator's is unknown, so that its operands never spill.
+double cache_of_rank(const Machine& machine, int64_t ranks_on_host);
+
 /// A rank's share of an accelerator, for model/nets/device_memory.h.
 DeviceRoom room_of(const Machine& machine);
 

@@ -106,14 +106,6 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {0.15, 0.8};
     case Coef::share_memory:
       return {std::max(0.2, cores * core / host - 1), 0.7};
-    // A team's start and end: a flag each that every thread reads, and a counter that all write. Most of a
-    // product's lines are read where they were written, and other misses overlap.
-    case Coef::hops_fork:
-      return {4, 0.8};
-    case Coef::hops_line:
-      return {0.02, 1.0};
-    case Coef::hops_message:  // a queue's entry, its flag and the answer
-      return {4, 0.8};
     case Coef::steal:
       return {1, 0.5};
     case Coef::overlap_slowdown:

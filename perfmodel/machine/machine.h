@@ -28,7 +28,6 @@ struct Identity {
   int64_t cores = 0;
   int64_t memory_bytes = 0;
   int64_t cache_bytes = 0;  // last level, shared by the host's ranks
-  double core_trip_ns = 0;  // a cache line's round trip between cores; 0: not measured
 };
 
 struct Peak {

@@ -1,5 +1,6 @@
 // Reads machine files; every field is checked, and errors name file and key.
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "model/base/did_you_mean.h"
@@ -100,6 +101,7 @@ void check_unit(const Reader& r, const std::string& expected) {
 }
 
 Identity read_identity(const Reader& r) {
+  // Older files also have core_trip_ns, which is ignored.
   r.only({"host", "cpu", "isa", "cores", "memory_bytes", "cache_bytes", "core_trip_ns"});
   Identity id;
   id.host = r.text("host");
@@ -108,9 +110,6 @@ Identity read_identity(const Reader& r) {
   id.cores = r.whole("cores", "give the number of cores, e.g. 2");
   id.memory_bytes = r.whole("memory_bytes", "give the host's memory in bytes, e.g. 16000000000");
   id.cache_bytes = r.whole("cache_bytes", "give the last-level cache in bytes, e.g. 32000000");
-  if (r.has("core_trip_ns"))
-    id.core_trip_ns =
-        r.positive("core_trip_ns", "give the nanoseconds of a cache line's round trip, e.g. 80");
   return id;
 }
 
@@ -202,8 +201,13 @@ constexpr double kMostOfLogs =
 
 // Lower triangle, rows by name, so that files survive a reordering of coefficients.
 void read_covariance(const Reader& r, FitRecord& fit) {
+  constexpr size_t kIgnored = std::numeric_limits<size_t>::max();
   std::vector<size_t> place;
   for (const std::string& name : r.words("names")) {
+    if (is_former(name)) {
+      place.push_back(kIgnored);
+      continue;
+    }
     const auto c = coef_named(name);
     const auto e =
         std::find_if(fit.effects.begin(), fit.effects.end(), [&](const auto& x) { return x.first == name; });
@@ -224,6 +228,7 @@ void read_covariance(const Reader& r, FitRecord& fit) {
       const double v = rows[i][j].get<double>();
       if (std::abs(v) > kMostOfLogs)
         r.fail("covariance", "holds a number beyond 1e6", "run isobar fit again");
+      if (place[i] == kIgnored || place[j] == kIgnored) continue;
       fit.covariance[place[i] * size + place[j]] = v;
       fit.covariance[place[j] * size + place[i]] = v;
     }
@@ -317,8 +322,11 @@ Machine from_json(const json& j, const std::string& file) {
     std::vector<std::string> known;
     for (size_t i = 0; i < kCoefs; ++i) known.emplace_back(info_of(i).name);
     const Reader all = r.section("coefficients", "");
+    for (const auto& [name, value] : all.value().items())
+      if (is_former(name)) known.push_back(name);
     all.only(known);
     for (const auto& [name, value] : all.value().items()) {
+      if (is_former(name)) continue;
       const size_t i = index_of(*coef_named(name));
       m.coefficients[i] = read_coefficient(all.section(name, ""), info_of(i), m.floor_of(i));
     }

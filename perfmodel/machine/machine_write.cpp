@@ -123,8 +123,6 @@ std::string to_yaml(const Machine& m) {
   out << YAML::Key << "cores" << YAML::Value << m.identity.cores;
   out << YAML::Key << "memory_bytes" << YAML::Value << m.identity.memory_bytes;
   out << YAML::Key << "cache_bytes" << YAML::Value << m.identity.cache_bytes;
-  if (m.identity.core_trip_ns > 0)
-    out << YAML::Key << "core_trip_ns" << YAML::Value << number(m.identity.core_trip_ns);
   out << YAML::EndMap;
   if (m.accelerator) write_accelerator(out, *m.accelerator);
   write_storage(out, m.storage);

@@ -10,6 +10,13 @@ namespace {
 
 constexpr double kInSwitch = 1.3;  // bytes through the link of an NVLS all-reduce, relative to its operand
 
+// Ranks on cores share their host's link: a ring passes it once, for any number of its members there, beside
+// the rings of all groups like it. `c`: as inside one host.
+CollectiveCounts over_hosts(const CollectiveCounts& c, const Placement& p, const Conditions& where) {
+  const double rings = static_cast<double>(where.ranks_on_host) / p.per_host;
+  return {.calls = c.calls, .message_net = c.message_host, .wire_net = rings * c.wire_host, .sums = c.sums};
+}
+
 }  // namespace
 
 CollectiveCounts ring_counts(double bytes, const Placement& p, double passes) {
@@ -47,7 +54,8 @@ void add(Counts& to, const CollectiveCounts& c, const Counts& r, double factor) 
   to[index_of(Coef::message_host)] += factor * c.message_host;
   to[index_of(Coef::message_net)] += factor * c.message_net;
   to[index_of(Coef::sum_host)] += factor * c.sums;
-  const bool host = c.wire_host * r[index_of(Coef::wire_host)] >= c.wire_net * r[index_of(Coef::wire_net)];
+  const bool host = c.wire_net == 0 ||
+                    c.wire_host * r[index_of(Coef::wire_host)] > c.wire_net * r[index_of(Coef::wire_net)];
   if (host)
     to[index_of(Coef::wire_host)] += factor * c.wire_host;
   else
@@ -59,6 +67,8 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
   const double n = p.ranks, k = p.per_host;
   if (n <= 1) return {};
   const bool inside = p.hosts() <= 1;
+  if (where.processors == 0 && !inside)
+    return over_hosts(count_collective(kind, bytes, element, {n, n}, rates, where), p, where);
   switch (kind) {
     case OpKind::all_reduce: {
       CollectiveCounts r = ring_counts(bytes, p, 2);

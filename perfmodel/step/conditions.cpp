@@ -35,7 +35,6 @@ Conditions conditions_of(const RunSpec& spec, const Machine& m, const HostShare&
           .ranks_on_host = here,
           .threads = host.threads > 0 ? host.threads : threads_of(spec, m.identity.cores, here),
           .cores = m.identity.cores,
-          .core_trip_s = 1e-9 * (host.core_trip_ns > 0 ? host.core_trip_ns : m.identity.core_trip_ns),
           .shapes = m.shapes,
           .precision = case_precision(spec)};
 }

@@ -22,7 +22,6 @@ struct Conditions {
   int64_t ranks_on_host = 1;                             // on this rank's host
   int64_t threads = 1;                                   // compute threads of each rank
   int64_t cores = 1;                                     // of the host
-  double core_trip_s = 0;                                // of a cache line between its cores; 0: unknown
   int64_t processors = 0;                                // of an accelerator; 0: ranks compute on cores
   bool host_reduction = false;                           // the switch inside a host reduces
   std::shared_ptr<const ShapeFactors> shapes = nullptr;  // of timed ops
@@ -53,7 +52,6 @@ Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages = 1
 struct HostShare {
   int64_t ranks_on_host = 0;  // on cores; 0: all
   int64_t threads = 0;        // of each rank; 0: the engine's choice
-  double core_trip_ns = 0;  // of a cache line between its cores (model/engine/core_hops.h); 0: the machine's
 };
 Conditions conditions_of(const RunSpec& spec, const Machine& machine, const HostShare& host = {});
 

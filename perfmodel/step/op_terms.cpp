@@ -251,27 +251,19 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, 
   return n;
 }
 
+double op_seconds(const Op& op, const Plan& plan, const Counts& rates, const Conditions& where,
+                  double cache_share, Counts* counts) {
+  const double factor = is_collective(op.kind) ? 1 : shape_factor(op, where);
+  Counts own{};
+  const double s = op_seconds(shape_of(op, plan, where), rates, where, cache_share, counts ? &own : nullptr);
+  if (counts)
+    for (size_t i = 0; i < kCoefs; ++i) (*counts)[i] += factor * own[i];
+  return factor * s;
+}
+
 Counts count_op(const Op& op, const Plan& plan, double cache_share, const Conditions& where) {
-  const int64_t ranks_on_host = where.ranks_on_host;
-  Work w = work(op, plan);
-  // A receive occupies its rank's lane for the transfer, though the sender counts the bytes.
-  if (const View& x = whole_of(op); op.kind == OpKind::recv)
-    w.wire_bytes = static_cast<double>(x.count * size_of(plan.buffers[x.buffer].dtype));
-  Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share, where.threads);
-  if (!is_collective(op.kind)) {
-    if (const double factor = shape_factor(op, where); factor != 1)
-      for (double& v : n) v *= factor;
-    return n;
-  }
-  const auto& ranks = plan.groups[op.as<TransferAttrs>().group].ranks;
-  const auto here = std::count_if(ranks.begin(), ranks.end(),
-                                  [&](int r) { return r / ranks_on_host == plan.rank / ranks_on_host; });
-  if (here == static_cast<std::ptrdiff_t>(ranks.size())) return n;
-  // A ring enters and leaves a host once, for any number of members there; this host has this number of
-  // rings.
-  const double rings = static_cast<double>(ranks_on_host) / static_cast<double>(here);
-  n[index_of(Coef::message_net)] = std::exchange(n[index_of(Coef::message_host)], 0);
-  n[index_of(Coef::wire_net)] = rings * std::exchange(n[index_of(Coef::wire_host)], 0);
+  Counts n{};
+  op_seconds(op, plan, Counts{}, where, cache_share, &n);
   return n;
 }
 

@@ -39,9 +39,11 @@ void keep_flops_alone(Work& attention);
 /// One op's counts: a few entries of (coefficient, amount). `dtype`: of its first operand. An op too small
 /// for the rank's `threads` is charged for the threads it uses (model/base/team.h).
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, int64_t threads);
-/// The same, times the measured factor of its shape (shapes.h). World ranks fill hosts in order,
-/// `where.ranks_on_host` on each. A group inside a host exchanges through its memory, any other over the
-/// network, where all groups like it share each host's link.
+/// The same of an op of a plan on cores, times the measured factor of its shape (shapes.h). World ranks fill
+/// hosts in order, `where.ranks_on_host` on each.
 Counts count_op(const Op& op, const Plan& plan, double cache_share, const Conditions& where);
+/// Seconds of an op of a plan, times that factor, on any device.
+double op_seconds(const Op& op, const Plan& plan, const Counts& rates, const Conditions& where,
+                  double cache_share, Counts* counts = nullptr);
 
 }  // namespace isobar

@@ -1,16 +1,13 @@
-// Pipelines: combines the stages' plans into the terms of one step.
+// The plans of a pipeline's stages with their linked steps, for the replay.
 //
 //   std::vector<StageProgram> stages = stages_of(spec, {});
-//   StepTerms t = count_pipeline(spec, stages, where, cache_share, machine.values());
-//
-// The slowest stage is busy except while the pipeline fills and drains. Then the others work in turn, one
-// micro-batch of one chunk each: with equal stages that is the (p - 1) / (m v) of Narayanan 2021.
-//
-// One rank stands for a stage; if a graph is cut over cp into unequal parts, the slowest one.
+//   Replay r = simulate(spec, stages, machine.values(), where, cache_share);
 #pragma once
 #include <vector>
 
-#include "perfmodel/step/terms.h"
+#include "model/base/spec.h"
+#include "model/plan/link.h"
+#include "model/plan/plan.h"
 
 namespace isobar {
 
@@ -19,11 +16,7 @@ struct StageProgram {
   Program program;  // of a training step
 };
 
-/// One rank of each stage of rank `first`'s pipeline, or that rank without one.
+/// One rank of each stage of rank `first`'s pipeline, or that rank without one. One rank stands for a stage.
 std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace, int first = 0);
-
-/// Terms of the slowest stage at these prices, with its waits for the others.
-StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& stages,
-                         const Conditions& where, double cache_share, const Counts& coefficients);
 
 }  // namespace isobar

@@ -11,7 +11,8 @@
 #include <string>
 
 #include "perfmodel/step/cost.h"
-#include "perfmodel/step/shapes.h"
+#include "perfmodel/step/op_terms.h"
+#include "perfmodel/step/reading.h"
 
 namespace isobar {
 namespace {
@@ -69,8 +70,9 @@ class LaunchingReader {
 
 struct Running {
   int32_t instr = -1;
-  bool waiting = false;  // for other replayed ranks to reach the same transfer
-  double delay = 0;      // independent of slowdown: waiting for data
+  bool waiting = false;   // for other replayed ranks to reach the same transfer
+  bool for_data = false;  // the delay is that of a batch
+  double delay = 0;       // independent of slowdown: waiting for data
   double work = 0;
   double begin = 0;
   double launched = 0;  // earliest begin
@@ -80,6 +82,8 @@ struct Rank {
   const Plan* plan;
   const Program* program;
   std::vector<double> cost;          // seconds by instr
+  std::vector<Counts> counts;        // by op, in units
+  double own = 0;                    // seconds of its compute ops, without reading
   std::vector<bool> stops;           // by instr: its own core makes this transfer
   double launch = 0;                 // seconds for the host to launch an op, one after the other
   std::optional<Producer> producer;  // loader threads, if this rank's read
@@ -90,6 +94,7 @@ struct Rank {
   std::vector<bool> done;
   std::array<size_t, kLanes> head;
   std::array<Running, kLanes> running;
+  RankTimes spent;  // of all steps so far
 
   const Op& op(int32_t instr) const { return plan->ops[program->instrs[instr].op]; }
   bool communicating() const {
@@ -97,11 +102,24 @@ struct Rank {
       if (running[l].instr >= 0 && !running[l].waiting) return true;
     return false;
   }
-  bool standing_still() const {
+  /// The lane whose transfer the computing core makes; -1: none.
+  int stopped_by() const {
     for (int l = 1; l < kLanes; ++l)
       if (running[l].instr >= 0 && !running[l].waiting && stops[static_cast<size_t>(running[l].instr)])
-        return true;
-    return false;
+        return l;
+    return -1;
+  }
+  bool standing_still() const { return stopped_by() >= 0; }
+  /// Instr that the idle compute lane waits for; -1: it waits for other ranks.
+  int32_t awaited() const {
+    if (head[0] < queues[0].size()) {
+      for (const int32_t w : program->instrs[queues[0][head[0]]].waits)
+        if (!done[w]) return w;
+      return -1;
+    }
+    for (int l = 1; l < kLanes; ++l)
+      if (head[l] > 0 && running[l].instr >= 0) return running[l].instr;
+    return -1;
   }
 };
 
@@ -128,8 +146,10 @@ class Replayer {
     }
   }
 
+  std::vector<Rank>& ranks() { return ranks_; }
+
   /// Runs one step from `now`; returns the end of its last op. Fills `spans` if given.
-  double step(double now, std::vector<Span>* spans, double* data_wait) {
+  double step(double now, std::vector<Span>* spans) {
     const double start = now;
     started_ = now;
     size_t left = 0;
@@ -141,7 +161,7 @@ class Replayer {
       if (r.launcher) r.launcher->launched(now);
     }
     while (left > 0) {
-      for (Rank& r : ranks_) begin_ready(r, now, data_wait);
+      for (Rank& r : ranks_) begin_ready(r, now);
       double next = std::numeric_limits<double>::infinity();
       for (const Rank& r : ranks_) {
         const bool communicating = r.communicating(), still = r.standing_still();
@@ -151,12 +171,13 @@ class Replayer {
       }
       if (!std::isfinite(next)) throw std::logic_error("the program waits for itself");
       now += next;
+      for (Rank& r : ranks_) account(r, next);
       for (Rank& r : ranks_) left -= advance(r, next, start, now, spans);
     }
     double end = now;  // a launcher comes to the next step when it has read
     for (const Rank& r : ranks_)
       if (r.launcher) end = std::max(end, r.launcher->free());
-    if (data_wait) *data_wait += end - now;
+    for (Rank& r : ranks_) r.spent.data_wait += end - now;
     return end;
   }
 
@@ -171,6 +192,47 @@ class Replayer {
   }
   double stretch(const Rank& r, const Running& x, bool communicating) const {
     return communicating && !is_collective(r.op(x.instr).kind) ? 1 + slowdown_ : 1;
+  }
+
+  // Adds what each lane does in the next `dt` seconds.
+  void account(Rank& r, double dt) const {
+    RankTimes& spent = r.spent;
+    for (int l = 1; l < kLanes; ++l)
+      if (r.running[l].instr >= 0 && !r.running[l].waiting && r.running[l].delay <= 0) spent.lanes[l] += dt;
+    const Running& x = r.running[0];
+    if (x.instr < 0) return account_wait(r, dt);
+    const Op& op = r.op(x.instr);
+    if (x.waiting) {
+      spent.bubble += dt;
+    } else if (x.delay > 0) {
+      (x.for_data ? spent.data_wait : spent.host) += dt;
+    } else if (is_collective(op.kind)) {  // serial
+      spent.lanes[static_cast<size_t>(op.lane)] += dt;
+      spent.exposed[static_cast<size_t>(op.lane)] += dt;
+    } else if (const int by = r.stopped_by(); by >= 0) {
+      spent.exposed[static_cast<size_t>(by)] += dt;
+    } else {
+      const double work = dt / stretch(r, x, r.communicating());
+      spent.compute += work;
+      spent.slowdown += dt - work;
+    }
+  }
+
+  // Sends and receives are waits for other stages.
+  static void account_wait(Rank& r, double dt) {
+    const int32_t awaited = r.awaited();
+    if (awaited < 0) {
+      r.spent.bubble += dt;
+      return;
+    }
+    const Op& op = r.op(awaited);
+    const auto lane = static_cast<size_t>(op.lane);
+    if (op.kind == OpKind::fetch)
+      r.spent.data_wait += dt;
+    else if (op.kind == OpKind::send || op.kind == OpKind::recv || r.running[lane].waiting)
+      r.spent.bubble += dt;
+    else
+      r.spent.exposed[lane] += dt;
   }
 
   size_t advance(Rank& r, double next, double start, double now, std::vector<Span>* spans) const {
@@ -191,7 +253,7 @@ class Replayer {
     return ended;
   }
 
-  void begin_ready(Rank& r, double now, double* data_wait) {
+  void begin_ready(Rank& r, double now) {
     for (int l = 0; l < kLanes; ++l) {
       if (r.running[l].instr >= 0 || r.head[l] == r.queues[l].size()) continue;
       const int32_t i = r.queues[l][r.head[l]];
@@ -203,13 +265,10 @@ class Replayer {
       x.launched = started_ + (i + 1) * r.launch;
       x.delay = std::max(0.0, x.launched - now);
       const Op& op = r.op(i);
-      if (r.producer && op.kind == OpKind::fetch) {
-        x.delay = r.producer->next(now) - now;
-        if (data_wait) *data_wait += x.delay;
-      }
-      if (r.launcher && op.kind == OpKind::fetch) {
-        x.delay = std::max(x.delay, r.launcher->next(now) - now);
-        if (data_wait) *data_wait += x.delay;
+      if ((r.producer || r.launcher) && op.kind == OpKind::fetch) {
+        const double batch = r.producer ? r.producer->next(now) - now : r.launcher->next(now) - now;
+        x.for_data = batch >= x.delay;
+        x.delay = std::max(x.delay, batch);
       }
       if (is_collective(op.kind) && r.meeting[op.as<TransferAttrs>().group] >= 0)
         meet(meetings_[r.meeting[op.as<TransferAttrs>().group]], x, now);
@@ -251,84 +310,110 @@ class Replayer {
   double started_ = 0;  // begin of the step, with host and device in sync
 };
 
-// Prices a rank's ops; `compute`: seconds of all but collectives.
-Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const Counts& k,
-            const Conditions& where, double cache_share, double& compute) {
-  const Counts rate = rates(k, where);
+bool computes(const Plan& plan, const Instr& i) {
+  return i.lane == Lane::compute && !is_collective(plan.ops[i.op].kind);
+}
+
+// Data is read by the compute thread inside fetch ops, or by workers that take cores from compute, on all
+// stages.
+void add_reading(Rank& r, const RunSpec& spec, const ReadTime& read) {
+  const auto batches = static_cast<double>(spec.micro_batches());
+  bool fetches = false;
+  for (size_t i = 0; i < r.cost.size(); ++i) {
+    const OpKind kind = r.op(static_cast<int32_t>(i)).kind;
+    fetches |= kind == OpKind::fetch;
+    if (!is_collective(kind)) r.cost[i] *= 1 + read.stolen / r.own;
+    if (kind == OpKind::fetch) r.cost[i] += read.serial / batches;
+  }
+  if (read.by_launcher && fetches)
+    r.launcher.emplace(read.supply / batches, read.landing / batches, spec.micro_batches());
+  else if (read.supply > 0 && fetches)
+    r.producer.emplace(read.supply / batches, std::max<int64_t>(1, spec.data.workers * spec.data.prefetch));
+  r.spent.stolen = read.stolen;
+  r.spent.reading = fetches ? read.serial : 0;
+}
+
+Rank priced(const Plan& plan, const Program& program, const Counts& rate, const Conditions& where,
+            double cache_share) {
+  Rank out{.plan = &plan, .program = &program};
   std::vector<double> by_op;
   std::vector<bool> stops;  // by op
   by_op.reserve(plan.ops.size());
-  bool reads = false;
   for (const Op& op : plan.ops) {
-    stops.push_back(is_collective(op.kind) && where.stops_compute(count_op(op, plan, cache_share, where)));
-    by_op.push_back(where.processors > 0 ? shape_factor(op, where) *
-                                               op_seconds(shape_of(op, plan, where), rate, where, cache_share)
-                                         : seconds(count_op(op, plan, cache_share, where), rate));
-    reads |= op.kind == OpKind::fetch;
+    Counts& n = out.counts.emplace_back();
+    by_op.push_back(op_seconds(op, plan, rate, where, cache_share, &n));
+    stops.push_back(is_collective(op.kind) && where.stops_compute(n));
   }
-  // Data is read by the compute thread inside fetch ops, or by workers that take cores from compute, on all
-  // stages.
-  StepTerms reading;
-  reading.where = where;
-  reading.workers = spec.data.workers;
-  reading.read = count_read(spec, spec.train.global_batch / spec.layout.dp);
-  reading.landed = read_bytes(spec, spec.train.global_batch / spec.layout.dp);
-  reading.reads_ahead = spec.train.replay_capacity == 0;
-  const ReadTime read = read_time(reading, k, rate);
-  const auto batches = static_cast<double>(spec.micro_batches());
-
-  std::vector<double> cost;
-  std::vector<bool> stops_by_instr;
-  cost.reserve(program.instrs.size());
-  compute = 0;
   for (const Instr& i : program.instrs) {
-    stops_by_instr.push_back(stops[static_cast<size_t>(i.op)]);
-    cost.push_back(by_op[i.op]);
-    if (!is_collective(plan.ops[i.op].kind)) compute += by_op[i.op];
+    out.stops.push_back(stops[static_cast<size_t>(i.op)]);
+    out.cost.push_back(by_op[i.op]);
+    if (computes(plan, i)) out.own += by_op[i.op];
   }
-  for (size_t i = 0; i < cost.size(); ++i) {
-    const OpKind kind = plan.ops[program.instrs[i].op].kind;
-    if (!is_collective(kind)) cost[i] *= 1 + read.stolen / compute;
-    if (kind == OpKind::fetch) cost[i] += read.serial / batches;
-  }
-  Rank out{.plan = &plan, .program = &program, .cost = std::move(cost), .stops = std::move(stops_by_instr)};
   if (where.processors > 0) out.launch = rate[index_of(Coef::host_op)];
-  if (read.by_launcher && reads)
-    out.launcher.emplace(read.supply / batches, read.landing / batches, spec.micro_batches());
-  else if (read.supply > 0 && reads)
-    out.producer.emplace(read.supply / batches, std::max<int64_t>(1, spec.data.workers * spec.data.prefetch));
   return out;
+}
+
+// The rank's times of one of `steps` steps, with its counts and the seconds of each.
+RankTimes times_of(const Rank& r, double steps, const Counts& rate, double imbalance) {
+  RankTimes t = r.spent;
+  for (double* v : {&t.compute, &t.slowdown, &t.bubble, &t.host, &t.data_wait}) *v /= steps;
+  for (LaneSeconds* lanes : {&t.exposed, &t.lanes})
+    for (double& v : *lanes) v /= steps;
+  t.compute -= t.reading + t.stolen;
+  const double clock = r.own > 0 ? t.compute / r.own : 1;  // its rounding
+  for (const Instr& i : r.program->instrs) {
+    const Counts& n = r.counts[static_cast<size_t>(i.op)];
+    const bool priced = computes(*r.plan, i);
+    for (size_t c = 0; c < kCoefs; ++c) {
+      t.counts[c] += n[c];
+      if (priced) t.parts[c] += clock * n[c] * rate[c];
+    }
+  }
+  t.imbalance = imbalance;
+  t.step = t.parts[index_of(Coef::step)] = rate[index_of(Coef::step)];
+  t.counts[index_of(Coef::step)] += 1;
+  return t;
 }
 
 Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, const Program*>>& programs,
               const Counts& k, const Conditions& where, double cache_share) {
+  const Counts rate = rates(k, where);
+  const ReadTime read = read_time(reading_of(spec, where), k, rate);
   std::vector<Rank> ranks;
   double compute = 0;  // of the busiest rank
+  bool loads = false;
   for (const auto& [plan, program] : programs) {
-    double own = 0;
-    ranks.push_back(priced(spec, *plan, *program, k, where, cache_share, own));
-    compute = std::max(compute, own);
+    ranks.push_back(priced(*plan, *program, rate, where, cache_share));
+    compute = std::max(compute, ranks.back().own);
+    add_reading(ranks.back(), spec, read);
+    loads |= ranks.back().producer || ranks.back().launcher;
   }
-  const double tail = rates(k, where)[index_of(Coef::step)] + where.waits(k) * compute;
+  const double imbalance = where.waits(k) * compute, tail = rate[index_of(Coef::step)] + imbalance;
   Replayer replayer(std::move(ranks), k[index_of(Coef::overlap_slowdown)]);
-  // The first steps fill or drain the loader's slots; later ones are equal.
+  // The first steps fill or drain the loader's slots; later ones are equal, as all are without a loader.
   const int64_t slots = std::max<int64_t>(1, spec.data.workers * spec.data.prefetch);
-  const int64_t warm = 2 + slots / spec.micro_batches(), steady = 4;
+  const int64_t warm = loads ? 2 + slots / spec.micro_batches() : 0, steady = loads ? 4 : 1;
   double now = 0;
-  for (int64_t s = 0; s < warm; ++s) now = replayer.step(now, nullptr, nullptr) + tail;
+  for (int64_t s = 0; s < warm; ++s) now = replayer.step(now, nullptr) + tail;
+  for (Rank& r : replayer.ranks()) r.spent = {.reading = r.spent.reading, .stolen = r.spent.stolen};
   Replay out;
   const double from = now;
   for (int64_t s = 0; s < steady; ++s) {
     const bool last = s + 1 == steady;
     const double begin = now;
-    now = replayer.step(now, last ? &out.timeline.spans : nullptr, &out.data_wait_s) + tail;
+    now = replayer.step(now, last ? &out.timeline.spans : nullptr) + tail;
     if (!last) continue;
     for (const auto& [plan, program] : programs)
       out.timeline.steps.push_back(
           {.rank = plan->rank, .step = 0, .begin_ns = 0, .end_ns = std::llround((now - begin) * 1e9)});
   }
   out.step_s = (now - from) / static_cast<double>(steady);
-  out.data_wait_s /= static_cast<double>(steady);
+  const Rank* busiest = &replayer.ranks()[0];
+  for (const Rank& r : replayer.ranks()) {
+    out.data_wait_s += r.spent.data_wait / static_cast<double>(steady);
+    if (r.own > busiest->own) busiest = &r;
+  }
+  out.busiest = times_of(*busiest, static_cast<double>(steady), rate, imbalance);
   return out;
 }
 

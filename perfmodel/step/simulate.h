@@ -3,24 +3,44 @@
 // (Conditions::stops_compute); loader workers fill batch slots concurrently. Gives the engine's Span records.
 //
 //   Replay r = simulate(spec, plan, link(plan, plan.train), machine.values(), where, cache_share);
-//   r.step_s; r.timeline.spans
+//   r.step_s; r.busiest.compute; r.timeline.spans
 //
 // A pipeline's stages are replayed together: a transfer between replayed ranks begins when all have reached
 // it; ranks of other collectives that are not replayed are assumed equal.
 //
 //   Replay r = simulate(spec, stages_of(spec, {}), machine.values(), where, cache_share);
 //
-// It shares only rates() with the closed form (cost.h); tests hold the two together.
+// It shares only rates() with the closed form (layouts/layout_model.h); tests hold the two together.
 #pragma once
+#include <array>
+
 #include "model/trace/span.h"
+#include "perfmodel/step/conditions.h"
 #include "perfmodel/step/pipeline.h"
-#include "perfmodel/step/terms.h"
 
 namespace isobar {
 
+using LaneSeconds = std::array<double, kLanes>;
+
+/// Seconds of a rank's steady step, by what its compute lane does; without `lanes` they add up to the step.
+struct RankTimes {
+  double compute = 0;              // its ops, as fast as alone, without reading
+  double slowdown = 0;             // … beside communication
+  LaneSeconds exposed{};           // waits for collectives, by lane
+  LaneSeconds lanes{};             // all collectives, by lane, hidden or not
+  double bubble = 0;               // waits for other stages
+  double host = 0;                 // waits for launches
+  double data_wait = 0;            // waits for batches
+  double reading = 0, stolen = 0;  // by the compute thread; compute displaced by loader threads
+  double imbalance = 0, step = 0;  // waits for the slowest rank; constant of each step
+  Counts counts{};                 // of the step, hidden or not
+  Counts parts{};                  // seconds of `compute`, and of `step`, by coefficient
+};
+
 struct Replay {
   double step_s = 0;       // steady state
-  double data_wait_s = 0;  // of it, waiting for the loader
+  double data_wait_s = 0;  // of it, waiting for the loader: all ranks
+  RankTimes busiest;       // the rank that computes longest
   Timeline timeline;       // of one steady step, all replayed ranks; times from its start
 };
 

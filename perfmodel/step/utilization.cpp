@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "model/nets/build.h"
+#include "model/plan/work.h"
+#include "perfmodel/step/op_terms.h"
 
 namespace isobar {
 
@@ -34,6 +36,22 @@ double peak_flops(const Machine& m, const Conditions& where, const std::string& 
           : std::min(static_cast<double>(where.threads),
                      static_cast<double>(where.cores) / static_cast<double>(where.ranks_on_host));
   return cores * m.peaks.at(peak).value;
+}
+
+double ceiling_of(const std::vector<StageProgram>& stages, const Machine& m, const Conditions& where) {
+  double longest = 0;
+  for (const StageProgram& stage : stages) {
+    std::vector<double> each;
+    for (const Op& op : stage.plan.ops) {
+      const bool half = dtype_of(op, stage.plan) != DType::f32;
+      const char* peak = op.a.fp8 ? "fp8" : half ? "bf16" : op.a.tf32 ? "tf32" : "f32";
+      each.push_back(work(op, stage.plan).flops / peak_flops(m, where, peak));
+    }
+    double all = 0;
+    for (const Instr& i : stage.program.instrs) all += each[static_cast<size_t>(i.op)];
+    longest = std::max(longest, all);
+  }
+  return longest;
 }
 
 }  // namespace isobar

@@ -12,8 +12,10 @@
 // computed.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "perfmodel/step/conditions.h"
+#include "perfmodel/step/pipeline.h"
 
 namespace isobar {
 
@@ -33,5 +35,7 @@ std::string text_of(const Rates& r);
 
 /// FLOP/s of one rank at the named peak: an accelerator's, or that of the rank's cores.
 double peak_flops(const Machine& machine, const Conditions& where, const std::string& peak);
+/// Least seconds of a step of the stage with the most work: its products at the peaks.
+double ceiling_of(const std::vector<StageProgram>& stages, const Machine& machine, const Conditions& where);
 
 }  // namespace isobar

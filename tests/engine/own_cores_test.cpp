@@ -5,14 +5,10 @@
 #include <sched.h>
 
 #include <cstdlib>
-#include <optional>
 #include <thread>
 
 #include "model/backend/cpu/parallel.h"
-#include "model/base/cpus.h"
-#include "model/engine/core_hops.h"
 #include "model/engine/host/cpu_places.h"
-#include "model/records/result_file.h"
 #include "tests/engine/command.h"
 #include "tests/engine/layouts.h"
 
@@ -80,47 +76,6 @@ TEST(OwnCores, OpenMPsOwnBindingHidesNoCores) {
     return read_run(dir / "run").start.at("threads").get<int>();
   };
   EXPECT_EQ(threads_with({"OMP_PROC_BIND=true", "OMP_PLACES=cores"}), threads_with({}));
-}
-
-TEST(CoreHops, ARoundTripTakesTensToHundredsOfNanoseconds) {
-  const std::vector<int> cpus = process_cpus(), before = own_mask();
-  std::optional<double> trip;
-  for (int ask = 0; cpus.size() > 1 && !trip && ask < 40; ++ask) trip = core_round_trip_ns(cpus);
-  EXPECT_EQ(trip.has_value(), cpus.size() > 1) << "not once in forty times";
-  if (trip) {
-    EXPECT_GT(*trip, 5);
-    EXPECT_LT(*trip, 2000);
-  }
-  EXPECT_FALSE(core_round_trip_ns({cpus[0]}));
-  EXPECT_FALSE(core_round_trip_ns({cpus[0], 1023})) << "no such CPU";
-  EXPECT_EQ(own_mask(), before) << "the caller is not bound";
-}
-
-// Measures between the computing threads without binding or starting any
-TEST(CoreHops, ATeamAsksItsOwnThreads) {
-  EXPECT_FALSE(team_round_trip_ns(1));
-  std::optional<double> trip;
-  for (int ask = 0; !trip && ask < 200; ++ask) trip = team_round_trip_ns(2);
-  ASSERT_TRUE(trip) << "not once in two hundred times";
-  EXPECT_GT(*trip, 5);
-  EXPECT_LT(*trip, 2000);
-}
-
-// A run reports the median of its team's round trips.
-TEST(CoreHops, ARunTellsHowFarItsThreadsLay) {
-  const Folder dir;
-  const Ended e =
-      Child(train_words(tiny(), {"run.out=" + dir / "run", "train.steps=200", "run.threads=2"}, {})).wait();
-  ASSERT_EQ(e.code, 0) << e.text;
-  std::optional<double> reported;
-  for_each_record(dir / "run/result.jsonl", nullptr, [&](const Record& record) {
-    if (const auto* ranks = std::get_if<RanksRecord>(&record)) reported = ranks->ranks.at(0).core_trip_ns;
-  });
-  ASSERT_EQ(reported.has_value(), process_cpus().size() > 1) << "one core is no distance away";
-  if (reported) {
-    EXPECT_GT(*reported, 5);
-    EXPECT_LT(*reported, 2000);
-  }
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -60,13 +59,13 @@ TEST(ClosedFormAndReplay, AgreeOnCores) {
   EXPECT_LT(quantile(gaps, 0.95), 0.05);
 }
 
-TEST(ClosedFormAndReplay, AreEqualWithoutOverlap) {
+TEST(ClosedFormAndReplay, AreNearlyEqualWithoutOverlap) {
   for (RunSpec s : random_specs(40, 2)) {
     s.layout.dp = 1;
     s.data.workers = 0;
     s.train.global_batch = 4;
     s.policy.micro_batch = 2;
-    EXPECT_NEAR(test::closed(s, test::machine()) / test::replay(s, test::machine()).step_s, 1, 1e-9);
+    EXPECT_NEAR(test::closed(s, test::machine()) / test::replay(s, test::machine()).step_s, 1, 1e-3);
   }
 }
 
@@ -102,19 +101,22 @@ TEST(Replay, SpansKeepLaneOrderAndWaits) {
 TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
   RunSpec s = test::tiny();
   s.policy.micro_batch = 2;
-  const VitSpec& n = s.net.vit();
-  const double N = static_cast<double>(n.tokens()), D = static_cast<double>(n.embed_dim);
-  const double P = static_cast<double>(n.in_channels * n.patch_size * n.patch_size);
-  const double L = static_cast<double>(n.depth), B = static_cast<double>(s.train.global_batch);
+  const VitSpec& net = s.net.vit();
+  const double N = static_cast<double>(net.tokens()), D = static_cast<double>(net.embed_dim);
+  const double P = static_cast<double>(net.in_channels * net.patch_size * net.patch_size);
+  const double L = static_cast<double>(net.depth), B = static_cast<double>(s.train.global_batch);
   const double linear = B * N * (L * 24 * D * D + 4 * P * D);  // forward: blocks, patch embedding and head
   const double gemm = 3 * linear - B * N * 2 * P * D;          // without the image's gradient
   const double product = 2 * B * N * N * D * L;
-  const StepTerms t = terms_of(s, test::machine(), {.ranks_on_host = 1, .threads = 1});
-  EXPECT_DOUBLE_EQ(t.total[index_of(Coef::gemm_f32)], gemm);
-  EXPECT_DOUBLE_EQ(t.total[index_of(Coef::attention_f32)], 2 * product);
-  EXPECT_DOUBLE_EQ(t.total[index_of(Coef::attention_backward_f32)], 5 * product);
-  EXPECT_EQ(t.total[index_of(Coef::gemm_bf16)], 0);
-  EXPECT_DOUBLE_EQ(t.flops_f32, gemm + 7 * product);
+  const HostShare alone{.ranks_on_host = 1, .threads = 1};
+  const Counts n = test::counted(s, test::machine(), alone);
+  EXPECT_DOUBLE_EQ(n[index_of(Coef::gemm_f32)], gemm);
+  EXPECT_DOUBLE_EQ(n[index_of(Coef::attention_f32)], 2 * product);
+  EXPECT_DOUBLE_EQ(n[index_of(Coef::attention_backward_f32)], 5 * product);
+  EXPECT_EQ(n[index_of(Coef::gemm_bf16)], 0);
+  const double least = (gemm + 7 * product) / test::machine().peaks.at("f32").value;
+  EXPECT_NEAR(test::ceiling(s, test::machine(), alone) / least, 1, 1e-12);
+  EXPECT_NEAR(test::cost(s, test::machine(), alone).ceiling / least, 1, 1e-12);
 }
 
 // Every head has a score for each pair of tokens, whatever its width: narrow heads cost more per FLOP.
@@ -129,13 +131,13 @@ TEST(Terms, AttentionOfCoresPaysForScoresBesideProducts) {
       const VitSpec& n = s.net.vit();
       const auto N = static_cast<double>(n.tokens());
       const double scores = static_cast<double>(s.train.global_batch * n.depth * heads) * N * N;
-      const StepTerms t = terms_of(s, m, {.ranks_on_host = 1, .threads = 1});
+      const Replay r = test::replay(s, m, {.ranks_on_host = 1, .threads = 1});
+      const auto count = [&](Coef c) { return r.busiest.counts[index_of(c)]; };
       const bool half = amp == Amp::bf16;
-      EXPECT_DOUBLE_EQ(t.total[index_of(half ? Coef::softmax_bf16 : Coef::softmax_f32)], scores);
-      EXPECT_DOUBLE_EQ(t.total[index_of(half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32)],
-                       scores);
-      EXPECT_EQ(t.total[index_of(half ? Coef::softmax_f32 : Coef::softmax_bf16)], 0);
-      if (!half) of_heads[heads / 8] = step_seconds(t, m.values());
+      EXPECT_DOUBLE_EQ(count(half ? Coef::softmax_bf16 : Coef::softmax_f32), scores);
+      EXPECT_DOUBLE_EQ(count(half ? Coef::softmax_backward_bf16 : Coef::softmax_backward_f32), scores);
+      EXPECT_EQ(count(half ? Coef::softmax_f32 : Coef::softmax_bf16), 0);
+      if (!half) of_heads[heads / 8] = r.step_s;
     }
   }
   EXPECT_GT(of_heads[1], of_heads[0]);  // the same FLOPs
@@ -206,15 +208,16 @@ TEST(Terms, RingAllReduceMovesTwiceTheGradientsLessOneShare) {
   RunSpec s = test::tiny();
   s.layout.dp = 4;
   const Plan plan = build_plan(s, 0, {});
-  const StepTerms t = terms_of(s, test::machine(), {.ranks_on_host = 4, .threads = 1});
+  const auto wire = [&](const RunSpec& of, int64_t ranks_on_host) {
+    return test::counted(of, test::machine(),
+                         {.ranks_on_host = ranks_on_host, .threads = 1})[index_of(Coef::wire_host)];
+  };
   double gradients = 0;
   for (const Buffer& b : plan.buffers)
     if (b.kind == BufferKind::grads) gradients += static_cast<double>(b.bytes());
   const double metrics = 4.0 * static_cast<double>(plan.metrics.count);
-  EXPECT_DOUBLE_EQ(t.total[index_of(Coef::wire_host)], 2 * 3.0 / 4 * (gradients + metrics));
-  EXPECT_EQ(terms_of(test::tiny(), test::machine(), {.ranks_on_host = 1, .threads = 1})
-                .total[index_of(Coef::wire_host)],
-            0);
+  EXPECT_DOUBLE_EQ(wire(s, 4), 2 * 3.0 / 4 * (gradients + metrics));
+  EXPECT_EQ(wire(test::tiny(), 1), 0);
 }
 
 TEST(Terms, GroupsThatSpanHostsPayTheNetworkAndShareItsLinks) {
@@ -228,7 +231,7 @@ TEST(Terms, GroupsThatSpanHostsPayTheNetworkAndShareItsLinks) {
                                                s.net.tokens() * s.net.vit().embed_dim * 4);
   const auto terms = [&](const char* order, int64_t ranks_on_host) {
     s.layout.order = order;
-    return terms_of(s, test::machine(), {.ranks_on_host = ranks_on_host, .threads = 1}).total;
+    return test::counted(s, test::machine(), {.ranks_on_host = ranks_on_host, .threads = 1});
   };
   const Counts together = terms("tp-dp-cp-pp", 4), inside = terms("tp-dp-cp-pp", 2),
                across = terms("dp-tp-cp-pp", 2), apart = terms("tp-dp-cp-pp", 1);
@@ -246,8 +249,8 @@ TEST(Terms, GroupsThatSpanHostsPayTheNetworkAndShareItsLinks) {
 TEST(Terms, ARingOverSeveralRanksOfAHostPassesItsLinkOnce) {
   RunSpec s = test::tiny();
   s.layout.dp = 8;
-  const Counts one = terms_of(s, test::machine(), {.ranks_on_host = 8, .threads = 1}).total,
-               two = terms_of(s, test::machine(), {.ranks_on_host = 4, .threads = 1}).total;
+  const Counts one = test::counted(s, test::machine(), {.ranks_on_host = 8, .threads = 1}),
+               two = test::counted(s, test::machine(), {.ranks_on_host = 4, .threads = 1});
   EXPECT_GT(one[index_of(Coef::wire_host)], 0);
   EXPECT_EQ(two[index_of(Coef::wire_net)], one[index_of(Coef::wire_host)]);
   EXPECT_EQ(two[index_of(Coef::wire_host)], 0);
@@ -261,10 +264,8 @@ TEST(Cost, TensorParallelismAcrossASlowLinkLosesToInside) {
   s.layout.tp = s.layout.dp = 2;
   const auto seconds_of = [&](const char* order, int64_t ranks_on_host) {
     s.layout.order = order;
-    const Conditions where{.ranks = 4, .ranks_on_host = ranks_on_host, .threads = 1, .cores = 2};
-    const double cache = cache_share(m, ranks_on_host);
-    return std::pair{step_seconds(terms_of(s, m, {.ranks_on_host = ranks_on_host, .threads = 1}), m.values()),
-                     simulate(s, stages_of(s, {}), m.values(), where, cache).step_s};
+    const HostShare host{.ranks_on_host = ranks_on_host, .threads = 1};
+    return std::pair{test::closed(s, m, host), test::replay(s, m, host).step_s};
   };
   const auto inside = seconds_of("tp-dp-cp-pp", 2), across = seconds_of("dp-tp-cp-pp", 2);
   EXPECT_GT(across.first, 1.2 * inside.first);
@@ -282,15 +283,11 @@ TEST(Cost, TheNetworkMovesWhatCoresHaveNoTimeFor) {
   m[Coef::overlap_slowdown].value = m[Coef::lockstep].value = m[Coef::imbalance].value = 1e-12;
   const auto cp = static_cast<size_t>(Lane::cp);
   const auto exposed = [&](int64_t ranks_on_host) {
-    Conditions where = conditions_of(s, m, {.ranks_on_host = ranks_on_host, .threads = 1});
-    where.cores = ranks_on_host;  // no spare core
-    const StepTerms t = count_pipeline(s, stages_of(s, {}), where, cache_share(m, ranks_on_host), m.values());
-    const StepCost c = step_cost(t, m.values());
-    EXPECT_NEAR(c.exposed, std::accumulate(c.exposed_by_lane.begin(), c.exposed_by_lane.end(), 0.0), 1e-15);
-    const double full =
-        simulate(s, stages_of(s, {}), m.values(), where, cache_share(m, ranks_on_host)).step_s;
-    EXPECT_NEAR(c.total / full, 1, 0.1);  // which replays the first rank
-    return c.exposed_by_lane[cp] / c.by_lane[cp];
+    m.identity.cores = ranks_on_host;  // no spare core
+    const HostShare host{.ranks_on_host = ranks_on_host, .threads = 1};
+    const Replay full = test::replay(s, m, host);
+    EXPECT_NEAR(test::closed(s, m, host) / full.step_s, 1, 0.1);
+    return full.busiest.exposed[cp] / full.busiest.lanes[cp];
   };
   EXPECT_GT(exposed(2), 0.9);
   EXPECT_LT(exposed(1), 0.5);
@@ -309,12 +306,13 @@ TEST(Cost, OfACutGraphTheSlowestRankCounts) {
     double slowest = 0, fastest = 1e9;
     for (int rank = 0; rank < 3; ++rank) {
       const Plan plan = build_plan(s, rank, {});
-      const double own = step_seconds(count_terms(s, plan, link_step(s, plan, 1), where, cache), m.values());
+      const double own = simulate(s, plan, link_step(s, plan, 1), m.values(), where, cache).step_s;
       slowest = std::max(slowest, own), fastest = std::min(fastest, own);
     }
     EXPECT_GT(slowest, 1.01 * fastest) << "25 nodes over 3 ranks";
-    EXPECT_EQ(step_seconds(count_pipeline(s, stages_of(s, {}), where, cache, m.values()), m.values()),
-              slowest);
+    const HostShare host{.ranks_on_host = 3, .threads = 1};
+    EXPECT_EQ(predict(s, m, {.host = host}).step_s, slowest);
+    EXPECT_NEAR(test::closed(s, m, host) / slowest, 1, 0.1);
   }
 }
 
@@ -325,29 +323,16 @@ TEST(Cost, RanksThatMeetBetweenOpsWaitThere) {
     std::vector<std::string> set{"run.threads=1"};
     set.insert(set.end(), layout.begin(), layout.end());
     const RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn-tiny.yaml", set);
-    const StepCost c =
-        step_cost(terms_of(s, m, {.ranks_on_host = s.layout.world(), .threads = 1}), m.values());
-    return c.imbalance / c.compute;
+    const HostShare host{.ranks_on_host = s.layout.world(), .threads = 1};
+    const RankTimes t = test::replay(s, m, host).busiest;
+    const LayoutCost c = test::cost(s, m, host);
+    EXPECT_NEAR(c.imbalance / (c.compute + c.optimizer), t.imbalance / t.compute, 1e-9);
+    return t.imbalance / t.compute;
   };
   const double once = m[Coef::imbalance].value, between = m[Coef::lockstep].value = 0.1;
-  EXPECT_NEAR(imbalance({"layout.dp=4"}), 2 * once, 1e-12);
-  EXPECT_NEAR(imbalance({"layout.cp=2"}), once + between, 1e-12);
-  EXPECT_NEAR(imbalance({"layout.cp=2", "layout.tp=2", "layout.dp=2"}), 3 * once + 2 * between, 1e-12);
-}
-
-TEST(Terms, AreNeverNegativeAndChunksAddUpToTheTotal) {
-  for (const RunSpec& s : random_specs(100, 3)) {
-    const StepTerms t = terms_of(s, test::machine(), {.ranks_on_host = s.layout.world(), .threads = 2});
-    Counts sum{};
-    sum[index_of(Coef::step)] = 1;
-    for (const Chunk& c : t.chunks)
-      for (size_t i = 0; i < kCoefs; ++i) {
-        EXPECT_GE(c.compute[i], 0);
-        sum[i] += c.compute[i];
-        for (const Collective& w : c.collectives) sum[i] += w.counts[i];
-      }
-    for (size_t i = 0; i < kCoefs; ++i) EXPECT_NEAR(sum[i], t.total[i], 1e-9 * t.total[i]) << info_of(i).name;
-  }
+  EXPECT_NEAR(imbalance({"layout.dp=4"}), 2 * once, 1e-9);
+  EXPECT_NEAR(imbalance({"layout.cp=2"}), once + between, 1e-9);
+  EXPECT_NEAR(imbalance({"layout.cp=2", "layout.tp=2", "layout.dp=2"}), 3 * once + 2 * between, 1e-9);
 }
 
 // A higher price is never faster, in closed form and replay.
@@ -369,19 +354,26 @@ TEST(Cost, PartsAddUpToTheStep) {
   std::mt19937_64 random(5);
   for (const RunSpec& s : random_specs(60, 5)) {
     const Machine m = test::perturbed(test::machine(), 0.5, random);
-    const Conditions w = test::conditions(s, m);
-    const StepCost t =
-        step_cost(terms_of(s, m, {.ranks_on_host = w.ranks_on_host, .threads = w.threads}), m.values());
-    double priced = 0;
+    const Replay r = test::replay(s, m);
+    const RankTimes& t = r.busiest;
+    double priced = 0, exposed = 0;
     for (size_t i = 0; i < kCoefs; ++i) {
       EXPECT_GE(t.parts[i], 0);
-      if (info_of(i).resource != Resource::wire) priced += t.parts[i];
+      EXPECT_GE(t.counts[i], 0);
+      priced += t.parts[i];
     }
-    EXPECT_NEAR(priced, t.compute + t.step, 1e-9 * t.total);
-    EXPECT_NEAR(
-        t.compute + t.exposed + t.slowdown + t.imbalance + t.step + t.read_serial + t.stolen + t.data_wait,
-        t.total, 1e-12 * t.total);
-    EXPECT_LE(t.exposed, t.communication * (1 + 1e-12));
+    for (size_t l = 0; l < kLanes; ++l) {
+      EXPECT_LE(t.exposed[l], t.lanes[l] * (1 + 1e-12));
+      exposed += t.exposed[l];
+    }
+    EXPECT_NEAR(priced, t.compute + t.step, 1e-9 * r.step_s);
+    EXPECT_NEAR(t.compute + exposed + t.slowdown + t.bubble + t.host + t.imbalance + t.step + t.reading +
+                    t.stolen + t.data_wait,
+                r.step_s, 1e-9 * r.step_s);
+    const LayoutCost c = test::cost(s, m, test::host_of(s, m));
+    EXPECT_NEAR(c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.data +
+                    c.optimizer + c.step + c.imbalance,
+                c.seconds, 1e-12 * c.seconds);
   }
 }
 
@@ -393,19 +385,22 @@ TEST(Cost, LoaderThreadsHideReadingUntilTheyAreTheBottleneck) {
     s.data.workers = workers;
     Machine slow = m;
     slow[Coef::read_sample].value = seconds_per_sample;
-    return step_cost(terms_of(s, slow, {.ranks_on_host = 1, .threads = 1}), slow.values());
+    const Replay r = test::replay(s, slow, {.ranks_on_host = 1, .threads = 1});
+    EXPECT_NEAR(test::closed(s, slow, {.ranks_on_host = 1, .threads = 1}) / r.step_s, 1, 0.01);
+    return r;
   };
-  const double alone = time(0, 1e-9).total - time(0, 1e-9).read_serial;
+  const double alone = time(0, 1e-9).step_s - time(0, 1e-9).busiest.reading;
   const double handover = m[Coef::read_handover].value;
-  EXPECT_NEAR(time(2, 1e-4).total, alone + handover, 1e-9);  // idle cores decode for free
-  s.policy.micro_batch = 2;                                  // four times a step
-  EXPECT_NEAR(time(2, 1e-4).total - time(0, 1e-9).total + time(0, 1e-9).read_serial, 4 * handover, 1e-9);
+  EXPECT_NEAR(time(2, 1e-4).step_s, alone + handover, 1e-9);  // idle cores decode for free
+  s.policy.micro_batch = 2;                                   // four times a step
+  EXPECT_NEAR(time(2, 1e-4).step_s - time(0, 1e-9).step_s + time(0, 1e-9).busiest.reading, 4 * handover,
+              1e-9);
   s.policy.micro_batch = 0;
-  EXPECT_NEAR(time(0, 1e-2).read_serial, 8 * 1e-2, 0.01);  // no loader thread reads
-  EXPECT_NEAR(time(2, 1.0).total, 8 * 1.0 / 2, 0.05);      // supply: 8 samples by two workers
-  EXPECT_NEAR(time(4, 1.0).total, 8 * 1.0 / 4, 0.05);
+  EXPECT_NEAR(time(0, 1e-2).busiest.reading, 8 * 1e-2, 0.01);  // no loader thread reads
+  EXPECT_NEAR(time(2, 1.0).step_s, 8 * 1.0 / 2, 0.05);         // supply: 8 samples by two workers
+  EXPECT_NEAR(time(4, 1.0).step_s, 8 * 1.0 / 4, 0.05);
   m.identity.cores = 1;
-  EXPECT_GT(time(1, 1e-2).stolen, 0.5 * 8 * 1e-2);  // no idle core
+  EXPECT_GT(time(1, 1e-2).busiest.stolen, 0.5 * 8 * 1e-2);  // no idle core
 }
 
 RunSpec emulator(int64_t batch, int64_t threads) {
@@ -426,9 +421,8 @@ TEST(Cost, SmallOpsAreNotCutOverThreads) {
   for (const Coef c : {Coef::share_compute, Coef::share_memory}) m[c].value = 1e-9;
   const auto compute = [&](int64_t batch, int64_t threads, double fork) {
     m[Coef::fork].value = fork;
-    return step_cost(terms_of(emulator(batch, threads), m, {.ranks_on_host = 1, .threads = threads}),
-                     m.values())
-        .compute;
+    return test::replay(emulator(batch, threads), m, {.ranks_on_host = 1, .threads = threads})
+        .busiest.compute;
   };
   // 64 rows of 64: 4,096 elements, half of the work for which a thread is started
   const double alone = compute(64, 1, 1e-9);
@@ -440,6 +434,12 @@ TEST(Cost, SmallOpsAreNotCutOverThreads) {
   const double many = compute(65536, 1, 1e-9), serial = m[Coef::threads_serial].value;
   EXPECT_NEAR(compute(65536, 8, 1e-9) / many, (1 + 7 * serial) / 8, 0.02);
   EXPECT_GT(compute(65536, 8, 1e-3), compute(65536, 8, 1e-9) + 10 * 3 * 1e-3);  // log2(8), some ten ops
+}
+
+/// By the compute thread
+double reading_seconds(const RunSpec& s, const Machine& m) {
+  const Conditions where = conditions_of(s, m, {.ranks_on_host = 1, .threads = 1});
+  return read_time(reading_of(s, where), m.values(), rates(m.values(), where)).serial;
 }
 
 // The format follows from data.train's name; a Zarr's chunks are read and decoded.
@@ -459,10 +459,7 @@ TEST(Cost, FieldsAreReadAtThePriceOfTheirFormat) {
                                     {"era5.zarr/", 1e-9},
                                     {"era5.zarr.zip", 1e-9}}) {
     s.data.train = path;
-    EXPECT_NEAR(step_cost(terms_of(s, m, {.ranks_on_host = 1, .threads = 1}), m.values()).read_serial /
-                    (bytes * price),
-                1, 1e-3)
-        << path;
+    EXPECT_NEAR(reading_seconds(s, m) / (bytes * price), 1, 1e-3) << path;
   }
   s.data.train = "era5.zarr";
   EXPECT_EQ(read_kind(s), "read_decode");
@@ -477,9 +474,7 @@ TEST(Cost, RowsAreReadAtTheirOwnPrices) {
   m[Coef::read_table].value = 5e-10;
   m[Coef::read_row].value = 3e-8;
   RunSpec s = emulator(1000, 1);
-  const auto read = [&] {
-    return step_cost(terms_of(s, m, {.ranks_on_host = 1, .threads = 1}), m.values()).read_serial;
-  };
+  const auto read = [&] { return reading_seconds(s, m); };
   EXPECT_NEAR(read(), 1000 * (60 * 5e-10 + 3e-8), 1e-12);  // noise, in memory like a table
   s.data.train = "rows.csv";
   s.data.inputs = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"};

@@ -107,8 +107,7 @@ TEST(Fit, WhatOpsLeaveOfAStepTellsWhatAStepCosts) {
     s.train.global_batch = batch;
     s.train.loss = LossKind::mse;
     s.run.threads = 1;
-    const double step =
-        step_cost(terms_of(s, truth, {.ranks_on_host = 1, .threads = 1}), truth.values()).total;
+    const double step = test::closed(s, truth, {.ranks_on_host = 1, .threads = 1});
     runs.push_back({.id = std::to_string(batch),
                     .spec = s,
                     .step_s = step,
@@ -236,8 +235,7 @@ TEST(Fit, NeverGoesBelowThePhysicalFloor) {
   std::mt19937_64 random(3);
   auto runs = runs_on(test::machine(), 0.02, random);
   for (MeasuredRun& r : runs) {  // close to the limit of the peaks
-    const StepTerms t = terms_of(r.spec, test::machine(), r.host);
-    r.step_s = 1.01 * ceiling_seconds(t, 1.0e11, 2.0e11);
+    r.step_s = 1.01 * test::ceiling(r.spec, test::machine(), r.host);
     r.step_error = 0;
   }
   const Machine m = fit(runs, test::machine(), {});
@@ -249,8 +247,7 @@ TEST(Fit, NeverGoesBelowThePhysicalFloor) {
 TEST(Fit, RefusesRunsFasterThanThePeaks) {
   std::mt19937_64 random(3);
   auto runs = runs_on(test::machine(), 0.02, random);
-  const StepTerms t = terms_of(runs[0].spec, test::machine(), runs[0].host);
-  runs[0].step_s = 0.9 * ceiling_seconds(t, 1.0e11, 2.0e11);
+  runs[0].step_s = 0.9 * test::ceiling(runs[0].spec, test::machine(), runs[0].host);
   EXPECT_THROW(fit(runs, test::machine(), {}), ConfigError);  // a spec sheet's peak is exact
   Machine measured = test::machine();
   measured.peaks.at("f32").provenance = {"peak/f32"};

@@ -10,7 +10,7 @@
 #include "model/base/csv_table.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/step/terms.h"
+#include "perfmodel/step/op_terms.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -33,24 +33,17 @@ Hidden demo_space(uint64_t seed, double own, double noise, int repetitions = 1) 
   std::normal_distribution<double> normal;
   const Machine before = machine(), hidden = test::perturbed(before, 0.2, random);
   static const std::vector<RunSpec> specs = test::sweep();
-  static const std::vector<StepTerms> terms = [&] {
-    std::vector<StepTerms> out;
-    for (const RunSpec& s : specs) {
-      const Conditions w = test::conditions(s, before);
-      out.push_back(terms_of(s, before, {.ranks_on_host = w.ranks_on_host, .threads = w.threads}));
-    }
-    return out;
-  }();
+  static LayoutModels models;
   Hidden h;
   for (size_t i = 0; i < specs.size(); ++i) {
-    Candidate c{.spec = specs[i], .terms = terms[i]};
-    const double ceiling =
-        ceiling_seconds(terms[i], before.peaks.at("f32").value, before.peaks.at("bf16").value);
+    const HostShare host = test::host_of(specs[i], before);
+    Candidate c{.spec = specs[i], .view = models.view(specs[i], before, host)};
+    const double ceiling = c.view.ceiling_s;
     h.truth.push_back(
-        std::max(1.1 * ceiling, step_seconds(terms[i], hidden.values()) * std::exp(own * normal(random))));
+        std::max(1.1 * ceiling, c.view.seconds(hidden.values()) * std::exp(own * normal(random))));
     for (int r = 0; r < repetitions; ++r) {
       MeasuredRun m{.id = std::to_string(i) + "/" + std::to_string(r), .spec = specs[i]};
-      m.host = {.ranks_on_host = terms[i].where.ranks_on_host, .threads = terms[i].where.threads};
+      m.host = host;
       m.step_s = std::max(1.01 * ceiling, h.truth[i] * std::exp(noise * normal(random)));
       m.step_error = noise;
       m.run_to_run = 0;
@@ -115,7 +108,7 @@ TEST(Suggest, BeliefInWhatWasNotRunIsTheEstimate) {
     for (size_t i = 0; i < c.size(); ++i) {
       chances += o.beliefs[i].chance;
       if (!c[i].measured.empty()) continue;
-      const Estimate e = estimate(c[i].spec, c[i].terms, m);
+      const Estimate e = estimate(c[i].view, m);
       EXPECT_NEAR(o.beliefs[i].seconds, e.seconds, 1e-9 * e.seconds);
       EXPECT_NEAR(o.beliefs[i].upper, e.upper, n == 0 ? 1e-6 * e.upper : 0.03 * e.upper);
     }

@@ -7,10 +7,15 @@
 #include <vector>
 
 #include "model/nets/build.h"
+#include "model/nets/graph_cut.h"
 #include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/op_terms.h"
+#include "perfmodel/step/reading.h"
 #include "perfmodel/step/simulate.h"
+#include "perfmodel/step/utilization.h"
 #include "tests/paths.h"
 
 namespace isobar::test {
@@ -91,15 +96,38 @@ inline Conditions conditions(const RunSpec& s, const Machine& m) {
       .cores = m.identity.cores};
 }
 
-/// Seconds by the closed form
-inline double closed(const RunSpec& s, const Machine& m) {
+inline HostShare host_of(const RunSpec& s, const Machine& m) {
   const Conditions w = conditions(s, m);
-  return step_seconds(terms_of(s, m, {.ranks_on_host = w.ranks_on_host, .threads = w.threads}), m.values());
+  return {.ranks_on_host = w.ranks_on_host, .threads = w.threads};
 }
 
+/// By the closed form
+inline LayoutCost cost(const RunSpec& s, const Machine& m, const HostShare& host) {
+  LayoutModel model(s, m, host);
+  return model.time(layout_of(s));
+}
+inline double closed(const RunSpec& s, const Machine& m, const HostShare& host) {
+  return cost(s, m, host).seconds;
+}
+inline double closed(const RunSpec& s, const Machine& m) {
+  return closed(s, m, host_of(s, m));
+}
+
+inline Replay replay(const RunSpec& s, const Machine& m, const HostShare& host) {
+  const Conditions where = conditions_of(s, m, host);
+  return simulate(s, stages_of(s, {}, busiest_rank(s)), m.values(), where,
+                  cache_of_rank(m, where.ranks_on_host));
+}
 inline Replay replay(const RunSpec& s, const Machine& m) {
-  const Conditions where = conditions(s, m);
-  return simulate(s, stages_of(s, {}), m.values(), where, cache_share(m, where.ranks_on_host));
+  return replay(s, m, host_of(s, m));
+}
+/// Counts of the busiest rank's step
+inline Counts counted(const RunSpec& s, const Machine& m, const HostShare& host) {
+  return replay(s, m, host).busiest.counts;
+}
+/// Least seconds by the machine's peaks
+inline double ceiling(const RunSpec& s, const Machine& m, const HostShare& host) {
+  return ceiling_of(stages_of(s, {}), m, conditions_of(s, m, host));
 }
 
 }  // namespace isobar::test

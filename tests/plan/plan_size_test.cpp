@@ -78,8 +78,7 @@ TEST(PlanSize, WhatIsTooLargeIsRefusedAtOnceWithWhatItTakesTheLimitAndTheMend) {
     std::string key;
   };
   for (const Case& c : std::vector<Case>{
-           {{"net.depth=131072"}, "net.depth"},
-           {{"net.depth=131072", "layout.pp=2", "policy.zero=3"}, "net.depth"},
+           {{"net.depth=4000", "policy.micro_batch=1", "layout.cp=32", "policy.cp_kind=ring"}, "layout.cp"},
            {{"net.img_height=65536", "net.img_width=65536", "layout.cp=65536", "policy.cp_kind=ring"},
             "layout.cp"}}) {
     const RunSpec spec = small(c.words);
@@ -92,14 +91,33 @@ TEST(PlanSize, WhatIsTooLargeIsRefusedAtOnceWithWhatItTakesTheLimitAndTheMend) {
   }
 }
 
+TEST(PlanSize, TooManyEqualPartsOrMicroBatchesAreRefusedAtOnce) {
+  const double begin = cpu_seconds();
+  for (const char* depth : {"4097", "100000", "131072"})
+    EXPECT_NE(refusal(small({std::string("net.depth=") + depth}))
+                  .find(std::string("'net.depth': makes ") + depth + " blocks, above 4096 -> give fewer"),
+              std::string::npos)
+        << refusal(small({std::string("net.depth=") + depth}));
+  EXPECT_NE(refusal(spec_of("regional-gnn-tiny", {"net.num_gnn_layers=5000"})).find("'net.num_gnn_layers'"),
+            std::string::npos);
+  EXPECT_NE(refusal(spec_of("aurora-tiny", {"net.encoder_depths=[2, 5000, 2]"})).find("'net.encoder_depths'"),
+            std::string::npos);
+  const std::string said = refusal(small({"train.global_batch=65537", "policy.micro_batch=1"}));
+  EXPECT_NE(said.find("'policy.micro_batch': makes 65537 micro-batches a step, above 65536 -> "),
+            std::string::npos)
+      << said;
+  EXPECT_LT(cpu_seconds() - begin, 2);
+  EXPECT_EQ(refusal(small({"net.depth=4096", "policy.micro_batch=1", "train.global_batch=2"})), "");
+}
+
 TEST(PlanSize, AStepGrowsWithMicroBatchesAndItsPlanDoesNot) {
   const auto bytes = [](const char* batch) {
     return plan_bytes(build_plan(small({std::string("train.global_batch=") + batch, "policy.micro_batch=1"}),
                                  0, no_workspace));
   };
   // From three micro-batches on there are three variants of backward, and one invocation for each pass.
-  EXPECT_EQ(bytes("131072") - bytes("4"), 2 * (131072 - 4) * sizeof(Invocation));
-  const RunSpec spec = small({"train.global_batch=1048576", "policy.micro_batch=1"});
+  EXPECT_EQ(bytes("65536") - bytes("4"), 2 * (65536 - 4) * sizeof(Invocation));
+  const RunSpec spec = small({"net.depth=64", "train.global_batch=65536", "policy.micro_batch=1"});
   const double begin = cpu_seconds();
   const Plan plan = build_plan(spec, 0, no_workspace);
   EXPECT_LT(cpu_seconds() - begin, 5);
@@ -149,7 +167,7 @@ TEST(PlanSize, AWorldTooLargeForMemoryIsCheckedByAPartOfIt) {
 TEST(PlanSize, ManyReplicasAndManyMicroBatchesArePlannedAndCheckedInSeconds) {
   const auto llama = [](const char* dp) {
     return spec_of("llama3-8b",
-                   {std::string("layout.dp=") + dp, "train.global_batch=131072", "policy.micro_batch=1"});
+                   {std::string("layout.dp=") + dp, "train.global_batch=65536", "policy.micro_batch=1"});
   };
   for (const char* dp : {"1", "65536"}) {
     SCOPED_TRACE(dp);

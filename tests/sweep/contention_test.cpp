@@ -49,65 +49,61 @@ TEST(Contention, TheMedianLeavesTheTrialItselfOut) {
   EXPECT_DOUBLE_EQ(c[3].siblings, 0.3);
 }
 
-struct Timed {
-  std::string experiment;
-  double step_s, trip_ns;
-  std::string host = "here";
-};
-
-std::vector<Contention> contention_by_trips(const std::vector<Timed>& trials) {
+std::vector<Contention> by_repetitions(const std::vector<std::pair<const char*, double>>& trials) {
   std::vector<Signs> signs;
-  for (const Timed& t : trials)
-    signs.push_back({.ranks = 1, .spread = 0.05, .step_s = t.step_s, .trip_ns = t.trip_ns, .host = t.host});
-  return contention_of(signs, [&](size_t i) { return trials[i].experiment; });
+  for (const auto& [repeated, step_s] : trials)
+    signs.push_back({.ranks = 1, .spread = 0.05, .step_s = step_s, .repeated = repeated});
+  return contention_of(signs);
 }
 
-std::vector<size_t> far(const std::vector<Timed>& trials) {
+std::vector<size_t> slowed(const std::vector<std::pair<const char*, double>>& trials) {
   std::vector<size_t> out;
-  const std::vector<Contention> all = contention_by_trips(trials);
+  const std::vector<Contention> all = by_repetitions(trials);
   for (size_t i = 0; i < all.size(); ++i)
     if (all[i].marked()) out.push_back(i);
   return out;
 }
 
-TEST(Contention, MarksWhatFarCoresSlowed) {
-  const std::vector<Timed> trials = {{"a", 1.0, 65}, {"a", 1.1, 90},  {"a", 2.1, 340},
-                                     {"b", 3.0, 70}, {"b", 4.5, 350}, {"b", 3.0, 330},  // far, but not slower
-                                     {"c", 9.0, 360}};
-  EXPECT_EQ(far(trials), (std::vector<size_t>{2, 4, 6})) << "the last as the others in the median";
-  const std::vector<Contention> c = contention_by_trips(trials);
-  EXPECT_DOUBLE_EQ(c[2].slower, 2);
-  EXPECT_DOUBLE_EQ(c[4].slower, 1.5);
-  EXPECT_DOUBLE_EQ(c[6].slower, 1.5);
-  EXPECT_EQ(words_of(c[2]), "contended: its cores lay 340 ns apart, others' 65: 2.0 times the time");
+TEST(Contention, MarksWhatIsSlowerThanItsRepetitions) {
+  const std::vector<std::pair<const char*, double>> trials = {
+      {"a", 1.0}, {"a", 1.02}, {"a", 2.1}, {"b", 3.0}, {"b", 3.03}, {"b", 4.5}, {"c", 9.0}, {"c", 9.1}};
+  EXPECT_EQ(slowed(trials), (std::vector<size_t>{2, 5}));
+  const std::vector<Contention> c = by_repetitions(trials);
+  EXPECT_DOUBLE_EQ(c[2].slower, 2.1);
+  EXPECT_DOUBLE_EQ(c[5].slower, 1.5);
+  EXPECT_EQ(c[0].slower, 1);
+  EXPECT_EQ(words_of(c[2]), "contended: 2.1 times the time of its fastest repetition");
 
   const std::vector<size_t> nobody;
-  EXPECT_EQ(far({{"a", 1.0, 65}, {"a", 1.1, 340}}), nobody) << "long steps do not feel it";
-  EXPECT_EQ(far({{"a", 1.0, 65}, {"b", 2.0, 340}}), nobody) << "no repetition shows what it costs";
-  EXPECT_EQ(far({{"a", 1.0, 65}, {"a", 2.0, 340}, {"a", 2.0, 0}}), (std::vector<size_t>{1}))
-      << "0: not measured";
-  EXPECT_EQ(far({{"a", 1.0, 65, "there"}, {"a", 2.0, 340}}), nobody) << "another host is no measure";
+  EXPECT_EQ(slowed({{"a", 1.0}, {"a", 1.02}, {"a", 1.12}, {"b", 1.0}, {"b", 1.01}, {"c", 1.0}, {"c", 1.0}}),
+            nobody)
+      << "12 % are little";
+  EXPECT_EQ(slowed({{"a", 1.0}, {"a", 2.1}}), nobody) << "too few repetitions show how much is usual";
+  EXPECT_EQ(slowed({{"a", 1.0}, {"a", 1.9}, {"a", 2.0}, {"a", 2.1}, {"b", 1.0}, {"b", 2.0}, {"b", 2.2}}),
+            nobody)
+      << "busy throughout";
+  EXPECT_EQ(slowed({{"", 1.0}, {"", 1.0}, {"", 1.0}, {"", 1.0}, {"", 1.0}, {"", 2.0}, {"a", 1.0}}), nobody)
+      << "no repetitions of one experiment";
 }
 
-// Variation between repetitions is measured among runs of equal core distance; the rest of the difference is
-// priced.
-TEST(Contention, RepetitionsAreThoseWhoseCoresLieEquallyFar) {
+// A contended run says nothing of how far repetitions differ, and its own step time is known only to what
+// slowed it.
+TEST(Contention, WhatWasSlowedIsNoMeasureOfScatter) {
   std::vector<RunRecord> runs(6);
-  const double steps[] = {1.0, 1.02, 2.0, 2.04, 1.01, 5.0}, trips[] = {60, 70, 340, 330, 65, 65};
+  const double steps[] = {1.0, 1.02, 2.0, 0.99, 1.01, 5.0};
   std::vector<const RunRecord*> all;
   for (size_t i = 0; i < runs.size(); ++i) {
     runs[i].run_class = RunClass::ok;
     runs[i].step_s.median = steps[i];
-    runs[i].ranks_record.ranks.resize(2);
-    runs[i].ranks_record.ranks[0].core_trip_ns = trips[i];
     all.push_back(&runs[i]);
   }
-  runs[2].contention.slower = runs[3].contention.slower = 2;  // far, with a known slowdown
-  runs[5].contention.scattered = true;                        // scattered: excluded
+  runs[2].contention.slower = 2;
+  runs[5].contention.scattered = true;
   const RunToRun r = run_to_run_of(all, Statistic::median);
   EXPECT_EQ(r.df, 3);
   EXPECT_LT(r.sigma, 0.025);
-  EXPECT_EQ(step_error(runs[2], Statistic::median), own_error({}, runs[2].step_s, Statistic::median));
+  EXPECT_NEAR(step_error(runs[2], Statistic::median), std::log(2.0), 0.1);
+  EXPECT_EQ(step_error(runs[0], Statistic::median), own_error({}, runs[0].step_s, Statistic::median));
 }
 
 class RepeatsTest : public SweepTest {

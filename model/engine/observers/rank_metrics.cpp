@@ -1,12 +1,8 @@
 #include "model/engine/observers/rank_metrics.h"
 
-#include <omp.h>
-
 #include <algorithm>
 
 #include "model/base/json.h"
-#include "model/base/step_stats.h"
-#include "model/engine/core_hops.h"
 #include "model/engine/host/host.h"
 
 namespace isobar {
@@ -20,42 +16,17 @@ EnergyCounters counters_of(const Processor& processor, const Mpi& mpi, bool gpu)
 }  // namespace
 
 RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu)
-    : plan_(plan), processor_(processor), mpi_(mpi), gpu_(gpu), meter_(counters_of(processor, mpi, gpu)) {
-  measure_cores();
-}
-
-// Called only while no rank trains: before the first step and where ranks stop to report.
-void RankMetrics::measure_cores() {
-  if (gpu_ || mpi_.rank_on_host() != 0 || mpi_.ranks_on_host() > cores_of(mpi_)) return;
-  if (const auto trip = core_round_trip_ns(mpi_.host_cpus())) host_trips_.push_back(*trip);
-}
-
-// A hypervisor may move cores within a second, so a rank that owns its host measures between steps. In long
-// runs every second value is dropped and the interval doubled.
-void RankMetrics::measure_team() {
-  constexpr size_t kMost = 1024;
-  const auto now = std::chrono::steady_clock::now();
-  if (gpu_ || mpi_.ranks_on_host() > 1 || omp_get_max_threads() > cores_of(mpi_) || now < next_trip_) return;
-  if (const auto trip = team_round_trip_ns(omp_get_max_threads())) team_trips_.push_back(*trip);
-  if (team_trips_.size() == kMost) {
-    for (size_t i = 0; i < kMost / 2; ++i) team_trips_[i] = team_trips_[2 * i];
-    team_trips_.resize(kMost / 2);
-    between_trips_ *= 2;
-  }
-  next_trip_ = now + between_trips_;
-}
+    : plan_(plan), processor_(processor), mpi_(mpi), gpu_(gpu), meter_(counters_of(processor, mpi, gpu)) {}
 
 void RankMetrics::reset() {
   meter_.reset();
   steps_ = 0;
   step_s_ = data_wait_s_ = 0;
-  team_trips_.clear();
 }
 
 void RankMetrics::add(double step_s, double data_wait_s) {
   ++steps_;
   step_s_ += step_s, data_wait_s_ += data_wait_s;
-  measure_team();
 }
 
 RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
@@ -78,8 +49,6 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
     r.mhz = processor_.mhz();
   else if (const double mhz = cores_mhz(); mhz > 0)
     r.mhz = mhz;
-  const std::vector<double>& trips = team_trips_.empty() ? host_trips_ : team_trips_;
-  if (!trips.empty()) r.core_trip_ns = quantile(trips, 0.5);
   RanksRecord out{.step = step, .steps = steps_};
   if (meter_.on() && meter_.seconds() > 0) {
     r.watts = meter_.joules() / meter_.seconds();
@@ -94,7 +63,6 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
 
 RanksRecord RankMetrics::report(int64_t step, const Runner& runner) {
   meter_.pause();
-  measure_cores();
   std::vector<RanksRecord> all;
   for (const std::string& line : mpi_.to_first(json_text(to_json(Record(own(step, runner))))))
     all.push_back(std::get<RanksRecord>(record_from_json(nlohmann::json::parse(line), {.file = "a rank"})));

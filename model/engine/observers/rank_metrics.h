@@ -6,7 +6,6 @@
 //   metrics.pause();                              // validations and checkpoints are no training
 //   log.write(metrics.report(step, runner));      // collective; rank 0 has all
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -30,17 +29,12 @@ class RankMetrics {
   RanksRecord report(int64_t step, const Runner& runner);
 
  private:
-  void measure_cores();
-  void measure_team();
   RanksRecord own(int64_t step, const Runner& runner) const;
   const Plan& plan_;
   const Processor& processor_;
   const Mpi& mpi_;
   const bool gpu_;
-  EnergyMeter meter_;                            // of a GPU rank's device; of a host's first CPU rank's host
-  std::vector<double> host_trips_, team_trips_;  // ns, core_hops.h: at stops; between steps
-  std::chrono::steady_clock::time_point next_trip_{};
-  std::chrono::milliseconds between_trips_{20};
+  EnergyMeter meter_;  // of a GPU rank's device; of a host's first CPU rank's host
   int64_t steps_ = 0;
   double step_s_ = 0, data_wait_s_ = 0;  // sums
 };
