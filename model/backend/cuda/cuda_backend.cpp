@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "model/backend/cuda/kernels/attention_few.h"
 #include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/base/latitude.h"
@@ -92,10 +93,25 @@ Attention CudaBackend::attention_of(const Op& op) const {
 }
 
 AttentionPath CudaBackend::path_of(const Attention& a, bool backward) const {
-  return attention_path(a, backward, options_.capability, options_.cudnn && CudnnAttention::built());
+  const bool cudnn = options_.cudnn && CudnnAttention::built() && !refused_.contains(text_of(a, backward));
+  return attention_path(a, backward, options_.capability, cudnn);
 }
 
 // ---- before the first step ----
+
+CudaBackend::AttentionUse CudaBackend::by_cudnn(AttentionUse use) {
+  if (!cudnn_) cudnn_.emplace();
+  try {
+    cudnn_->prepare(use.shape, use.backward, use.workspace);
+    use.engine = cudnn_->plan(use.shape, use.backward).engine;
+    use.workspace = cudnn_->plan(use.shape, use.backward).workspace;
+  } catch (const Failure& e) {
+    use.refused = e.what();
+    refused_.insert(text_of(use.shape, use.backward));
+    use.path = path_of(use.shape, use.backward);
+  }
+  return use;
+}
 
 void CudaBackend::prepare_attention() {
   std::set<std::string> seen;
@@ -104,14 +120,9 @@ void CudaBackend::prepare_attention() {
     if (op.kind != OpKind::attention && !backward) continue;
     const Attention a = attention_of(op);
     const int64_t bytes = op.writes.back().count * size_of(DType::f32);
-    AttentionUse use{a, backward, path_of(a, backward), "", bytes};
-    if (use.path == AttentionPath::cudnn) {
-      if (!cudnn_) cudnn_.emplace();
-      cudnn_->prepare(a, backward, bytes);
-      use.engine = cudnn_->plan(a, backward).engine;
-      use.workspace = cudnn_->plan(a, backward).workspace;
-    }
-    if (seen.insert(text_of(a, backward)).second) attentions_.push_back(use);
+    AttentionUse use{a, backward, path_of(a, backward), "", bytes, ""};
+    if (use.path == AttentionPath::cudnn) use = by_cudnn(std::move(use));
+    if (seen.insert(text_of(a, backward)).second) attentions_.push_back(std::move(use));
   }
 }
 
@@ -285,6 +296,8 @@ void CudaBackend::attention(const Op& op, int32_t slot, cudaStream_t stream) {
       return attention_mma(a, in(0), in(1), in(2), o, lse, stream);
     case AttentionPath::scalar:
       return attention_simt(a, in(0), in(1), in(2), o, lse, stream);
+    case AttentionPath::few_tokens:
+      return attention_few(a, in(0), in(1), in(2), o, lse, stream);
   }
 }
 
@@ -293,11 +306,13 @@ void CudaBackend::attention_backward(const Op& op, int32_t slot, cudaStream_t st
   const auto in = [&](size_t i) { return at(op.reads[i], slot); };
   const auto out = [&](size_t i) { return at(op.writes[i], slot); };
   const auto* lse = reinterpret_cast<const float*>(in(4));
-  if (path_of(a, true) == AttentionPath::cudnn)
+  const AttentionPath path = path_of(a, true);
+  if (path == AttentionPath::few_tokens)
+    return attention_few_backward(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2), stream);
+  if (path == AttentionPath::cudnn)
     return cudnn_->backward(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
                             workspace(op, slot), stream);
-  const auto own =
-      path_of(a, true) == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
+  const auto own = path == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
   own(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
       reinterpret_cast<float*>(workspace(op, slot)), stream);
 }
