@@ -19,11 +19,12 @@ const Shape kShapes[] = {{2, 3, 3, 33, 33, 16, 0, false, false},    {1, 2, 1, 70
                          {1, 2, 2, 34, 66, 12, 4, false, true},     {1, 1, 1, 9, 70, 256, 0, false, false},
                          {2, 2, 2, 49, 49, 32, 0, false, false, 96}};
 // Perceivers' of Aurora first
-const Shape kFew[] = {{5, 8, 8, 13, 3, 64, 0, false, false}, {9, 4, 4, 3, 13, 32, 0, false, false},
-                      {2, 4, 2, 4, 16, 48, 8, false, false}, {3, 2, 2, 7, 9, 33, 3, true, false},
-                      {1, 2, 2, 8, 8, 12, 4, false, true},   {2, 3, 1, 16, 4, 63, 1, false, true},
-                      {2, 1, 1, 1, 2, 8, 0, false, false},   {2, 2, 2, 5, 6, 64, 0, false, false, 96},
-                      {1, 3, 3, 2, 11, 50, 2, false, false}};
+const Shape kFewTokenShapes[] = {
+    {5, 8, 8, 13, 3, 64, 0, false, false}, {9, 4, 4, 3, 13, 32, 0, false, false},
+    {2, 4, 2, 4, 16, 48, 8, false, false}, {3, 2, 2, 7, 9, 33, 3, true, false},
+    {1, 2, 2, 8, 8, 12, 4, false, true},   {2, 3, 1, 16, 4, 63, 1, false, true},
+    {2, 1, 1, 1, 2, 8, 0, false, false},   {2, 2, 2, 5, 6, 64, 0, false, false, 96},
+    {1, 3, 3, 2, 11, 50, 2, false, false}};
 
 struct Problem {
   Attention a;
@@ -173,9 +174,9 @@ TEST(Kernels, AttentionOnTensorCoresIsSoftmaxTimesValuesAndItsGradient) {
 
 TEST(Kernels, AttentionOfFewTokensIsSoftmaxTimesValuesAndItsGradientWithoutWorkspace) {
   ISOBAR_NEEDS_KERNELS();
-  check_attention(AttentionPath::few_tokens, kFew);
+  check_attention(AttentionPath::few_tokens, kFewTokenShapes);
   Random random;
-  Attention perceiver = Problem(kFew[0], DType::bf16, random).a;
+  Attention perceiver = Problem(kFewTokenShapes[0], DType::bf16, random).a;
   perceiver.batch = 64800;
   for (const bool backward : {false, true}) {
     EXPECT_EQ(attention_path(perceiver, backward, 9, true), AttentionPath::few_tokens);
