@@ -149,6 +149,8 @@ class GpuProcessor : public Processor {
       if (use.path == cuda::AttentionPath::scalar)
         line +=
             half ? " (SLOW: no tensor cores)" : " (slow: f32 has no tensor cores; policy.amp=tf32 uses them)";
+      else if (!use.refused.empty())
+        line += " (slower: " + use.refused + ")";
       else if (half && use.path == cuda::AttentionPath::tensor_cores)
         line += cuda::CudnnAttention::built() ? " (slower: cuDNN does not take this shape here)"
                                               : " (slower: this program was built without cuDNN's frontend)";

@@ -43,9 +43,9 @@ double ceiling_of(const std::vector<StageProgram>& stages, const Machine& m, con
   for (const StageProgram& stage : stages) {
     std::vector<double> each;
     for (const Op& op : stage.plan.ops) {
-      const bool half = dtype_of(op, stage.plan) != DType::f32;
-      const char* peak = op.a.fp8 ? "fp8" : half ? "bf16" : op.a.tf32 ? "tf32" : "f32";
-      each.push_back(work(op, stage.plan).flops / peak_flops(m, where, peak));
+      const OpShape s = shape_of(op, stage.plan, where);
+      const char* peak = s.fp8 ? "fp8" : s.dtype != DType::f32 ? "bf16" : s.tf32 ? "tf32" : "f32";
+      each.push_back(s.work.flops / peak_flops(m, where, peak));
     }
     double all = 0;
     for (const Instr& i : stage.program.instrs) all += each[static_cast<size_t>(i.op)];

@@ -1,4 +1,8 @@
-// Our own attention kernels, scalar and on tensor cores, against softmax in double.
+// Our own attention kernels, scalar, on tensor cores and for few tokens, against softmax in double.
+#include <span>
+
+#include "model/backend/cuda/kernels/attention_few.h"
+#include "model/backend/cuda/kernels/attention_path.h"
 #include "tests/cuda/kernel_check.h"
 
 namespace isobar::cuda::testing {
@@ -14,6 +18,13 @@ const Shape kShapes[] = {{2, 3, 3, 33, 33, 16, 0, false, false},    {1, 2, 1, 70
                          {1, 1, 1, 5, 3, 192, 0, false, false},     {2, 2, 2, 31, 31, 8, 0, true, true},
                          {1, 2, 2, 34, 66, 12, 4, false, true},     {1, 1, 1, 9, 70, 256, 0, false, false},
                          {2, 2, 2, 49, 49, 32, 0, false, false, 96}};
+// Perceivers' of Aurora first
+const Shape kFewTokenShapes[] = {
+    {5, 8, 8, 13, 3, 64, 0, false, false}, {9, 4, 4, 3, 13, 32, 0, false, false},
+    {2, 4, 2, 4, 16, 48, 8, false, false}, {3, 2, 2, 7, 9, 33, 3, true, false},
+    {1, 2, 2, 8, 8, 12, 4, false, true},   {2, 3, 1, 16, 4, 63, 1, false, true},
+    {2, 1, 1, 1, 2, 8, 0, false, false},   {2, 2, 2, 5, 6, 64, 0, false, false, 96},
+    {1, 3, 3, 2, 11, 50, 2, false, false}};
 
 struct Problem {
   Attention a;
@@ -109,12 +120,13 @@ void expect_heads(const Buffer& got, const std::vector<double>& want, int64_t ro
   EXPECT_TRUE(std::sqrt(error / size) <= tolerance) << what << ": off by " << std::sqrt(error / size);
 }
 
-void check_attention(bool tensor_cores) {
+// Runs all of `shapes` by one path
+void check_attention(AttentionPath path, std::span<const Shape> shapes) {
   Random random;
-  for (const Shape& s : kShapes)
+  for (const Shape& s : shapes)
     for (const DType act : kActs) {
       if (s.tf32 && act != DType::f32) continue;
-      const bool tf32 = s.tf32 || (tensor_cores && act == DType::f32);
+      const bool tf32 = s.tf32 || (path == AttentionPath::tensor_cores && act == DType::f32);
       const Problem x(s, act, random);
       const Attention& a = x.a;
       const Reference want(x);
@@ -122,11 +134,19 @@ void check_attention(bool tensor_cores) {
           dv(act, x.k.size()), delta(DType::f32, x.rows());
       const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
           gw(delta);
-      (tensor_cores ? attention_mma : attention_simt)(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(),
-                                                      nullptr);
-      (tensor_cores ? attention_mma_backward : attention_simt_backward)(
-          a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(), gdq.data(), gdk.data(),
-          gdv.data(), gw.f32(), nullptr);
+      if (path == AttentionPath::few_tokens) {
+        ASSERT_TRUE(few_tokens(a));
+        attention_few(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
+        attention_few_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(),
+                               gdq.data(), gdk.data(), gdv.data(), nullptr);
+      } else {
+        const bool scalar = path == AttentionPath::scalar;
+        (scalar ? attention_simt : attention_mma)(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(),
+                                                  nullptr);
+        (scalar ? attention_simt_backward : attention_mma_backward)(
+            a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(), gdq.data(), gdk.data(),
+            gdv.data(), gw.f32(), nullptr);
+      }
       const double unit = tf32 ? 1.0 / 1024 : roundoff(act);
       const double forward = act == DType::f32 && !tf32 ? 3e-6 : 2 * unit;
       const double backward = act == DType::f32 && !tf32 ? 1e-5 : 4 * unit;
@@ -144,12 +164,24 @@ void check_attention(bool tensor_cores) {
 
 TEST(Kernels, ScalarAttentionIsSoftmaxTimesValuesAndItsGradient) {
   ISOBAR_NEEDS_KERNELS();
-  check_attention(false);
+  check_attention(AttentionPath::scalar, kShapes);
 }
 
 TEST(Kernels, AttentionOnTensorCoresIsSoftmaxTimesValuesAndItsGradient) {
   ISOBAR_NEEDS_KERNELS();
-  check_attention(true);
+  check_attention(AttentionPath::tensor_cores, kShapes);
+}
+
+TEST(Kernels, AttentionOfFewTokensIsSoftmaxTimesValuesAndItsGradientWithoutWorkspace) {
+  ISOBAR_NEEDS_KERNELS();
+  check_attention(AttentionPath::few_tokens, kFewTokenShapes);
+  Random random;
+  Attention perceiver = Problem(kFewTokenShapes[0], DType::bf16, random).a;
+  perceiver.batch = 64800;
+  for (const bool backward : {false, true}) {
+    EXPECT_EQ(attention_path(perceiver, backward, 9, true), AttentionPath::few_tokens);
+    EXPECT_EQ(attention_workspace(perceiver, backward, 9), 0);
+  }
 }
 
 TEST(Kernels, PartsOfTheKeysMergeIntoAttentionOverAll) {

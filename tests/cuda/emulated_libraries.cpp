@@ -1,5 +1,5 @@
 // Matrix products for the emulator, computed by the CPU, called like cuBLASLt and refused as it would
-// (library_contracts.h). There is no cuDNN.
+// (library_contracts.h); and a cuDNN that takes no attention, so that our own kernels run it.
 #include <stdexcept>
 
 #include "model/backend/cpu/kernels.h"
@@ -61,11 +61,13 @@ struct CudnnAttention::Impl {};
 CudnnAttention::CudnnAttention() = default;
 CudnnAttention::~CudnnAttention() = default;
 bool CudnnAttention::built() {
-  return false;
+  return true;
 }
-void CudnnAttention::prepare(const Attention&, bool, int64_t) {}
+void CudnnAttention::prepare(const Attention& a, bool backward, int64_t workspace_bytes) {
+  throw Failure(text_of(a, backward) + " wants more than " + std::to_string(workspace_bytes) + " bytes");
+}
 const CudnnPlan& CudnnAttention::plan(const Attention&, bool) const {
-  throw std::logic_error("there is no cuDNN");
+  throw std::logic_error("the emulator's cuDNN has no plans");
 }
 void CudnnAttention::forward(const Attention&, const void*, const void*, const void*, void*, float*, void*,
                              cudaStream_t) {}

@@ -251,6 +251,14 @@ TEST(AttentionPath, IsCudnnsForWholeSixteenByteRowsOfSixteenBitTypesElseOurOwn) 
   EXPECT_EQ(attention_path(a, false, 9, true), Path::scalar) << "strict f32 keeps its precision";
   a.tf32 = true;
   EXPECT_EQ(attention_path(a, false, 9, true), Path::tensor_cores);
+  a.d = 64;
+  a.tq = 13, a.tk = 3;
+  for (const DType act : {DType::f32, DType::bf16}) {
+    a.act = act;
+    EXPECT_EQ(attention_path(a, true, 9, true), Path::few_tokens);
+  }
+  a.tk = 13;
+  EXPECT_EQ(attention_path(a, true, 9, true), Path::cudnn) << "169 pairs";
   a.d = 264;
   EXPECT_THROW(attention_path(a, false, 9, true), std::invalid_argument);
 }

@@ -31,5 +31,23 @@ TEST(Kernels, ProductsOfEveryShippedConfigurationAreTaken) {
   EXPECT_GT(shapes, size_t{500});
 }
 
+#ifdef ISOBAR_EMULATED
+// A version of cuDNN that wants more than was declared stops no run.
+TEST(Kernels, AttentionThatCudnnDoesNotTakeRunsInOurOwnKernels) {
+  const Streams streams;
+  const RunSpec spec = load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {"policy.amp=bf16"});
+  const Plan plan = build_plan(spec, 0, cuda_workspace());
+  CudaBackend backend(plan, reinterpret_cast<std::byte*>(uintptr_t{1} << 40), spec.train, nullptr, streams,
+                      {.gemm = GemmChoice::heuristic});
+  backend.prepare();
+  ASSERT_EQ(backend.attentions().size(), 2u);
+  for (const CudaBackend::AttentionUse& use : backend.attentions()) {
+    EXPECT_EQ(attention_path(use.shape, use.backward, 9, true), AttentionPath::cudnn);
+    EXPECT_EQ(use.path, AttentionPath::tensor_cores);
+    EXPECT_NE(use.refused.find("wants more than"), std::string::npos) << use.refused;
+  }
+}
+#endif
+
 }  // namespace
 }  // namespace isobar::cuda::testing

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "model/backend/cuda/kernels/attention_few.h"
 #include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/base/latitude.h"
@@ -68,10 +69,25 @@ Attention CudaBackend::attention_of(const Op& op) const {
 }
 
 AttentionPath CudaBackend::path_of(const Attention& a, bool backward) const {
-  return attention_path(a, backward, options_.capability, options_.cudnn && CudnnAttention::built());
+  const bool cudnn = options_.cudnn && CudnnAttention::built() && !refused_.contains(text_of(a, backward));
+  return attention_path(a, backward, options_.capability, cudnn);
 }
 
 // ---- before the first step ----
+
+CudaBackend::AttentionUse CudaBackend::by_cudnn(AttentionUse use) {
+  if (!cudnn_) cudnn_.emplace();
+  try {
+    cudnn_->prepare(use.shape, use.backward, use.workspace);
+    use.engine = cudnn_->plan(use.shape, use.backward).engine;
+    use.workspace = cudnn_->plan(use.shape, use.backward).workspace;
+  } catch (const Failure& e) {
+    use.refused = e.what();
+    refused_.insert(text_of(use.shape, use.backward));
+    use.path = path_of(use.shape, use.backward);
+  }
+  return use;
+}
 
 void CudaBackend::prepare_attention() {
   std::set<std::string> seen;
@@ -80,14 +96,9 @@ void CudaBackend::prepare_attention() {
     if (op.kind != OpKind::attention && !backward) continue;
     const Attention a = attention_of(op);
     const int64_t bytes = workspace_of(op).count * size_of(DType::f32);
-    AttentionUse use{a, backward, path_of(a, backward), "", bytes};
-    if (use.path == AttentionPath::cudnn) {
-      if (!cudnn_) cudnn_.emplace();
-      cudnn_->prepare(a, backward, bytes);
-      use.engine = cudnn_->plan(a, backward).engine;
-      use.workspace = cudnn_->plan(a, backward).workspace;
-    }
-    if (seen.insert(text_of(a, backward)).second) attentions_.push_back(use);
+    AttentionUse use{a, backward, path_of(a, backward), "", bytes, ""};
+    if (use.path == AttentionPath::cudnn) use = by_cudnn(std::move(use));
+    if (seen.insert(text_of(a, backward)).second) attentions_.push_back(std::move(use));
   }
 }
 
@@ -160,6 +171,8 @@ void run_attention(const CudaCall<OpKind::attention>& c) {
       return attention_mma(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.stream);
     case AttentionPath::scalar:
       return attention_simt(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.stream);
+    case AttentionPath::few_tokens:
+      return attention_few(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.stream);
   }
 }
 
@@ -167,6 +180,9 @@ void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
   CudaBackend& b = backend_of(c);
   const Attention a = b.attention_of(c.op);
   const AttentionPath path = b.path_of(a, true);
+  if (path == AttentionPath::few_tokens)
+    return attention_few_backward(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"),
+                                  c.out("dq"), c.out("dk"), c.out("dv"), c.stream);
   if (path == AttentionPath::cudnn)
     return b.cudnn().backward(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"),
                               c.out("dq"), c.out("dk"), c.out("dv"), c.workspace(), c.stream);

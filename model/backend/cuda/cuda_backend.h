@@ -77,6 +77,7 @@ class CudaBackend : public Backend {
     AttentionPath path;
     std::string engine;     // cuDNN's name of its plan
     int64_t workspace = 0;  // bytes
+    std::string refused;    // why cuDNN does not run it, where it was asked
   };
   /// Each attention shape of the plan and its path, after prepare().
   const std::vector<AttentionUse>& attentions() const { return attentions_; }
@@ -87,7 +88,8 @@ class CudaBackend : public Backend {
  private:
   using Slots = std::vector<std::set<int32_t>>;  // slots with which each routine runs
   void prepare_attention();
-  size_t index_of(const Op& op) const;  // in the plan; its number of ops if `op` is not in it
+  AttentionUse by_cudnn(AttentionUse use);  // or by our own kernels, where it does not take the shape
+  size_t index_of(const Op& op) const;      // in the plan; its number of ops if `op` is not in it
   void prepare_products(const Slots& slots);
   void choose_fusions(const Slots& slots);
   bool pays(const Fusion& f, const std::set<int32_t>& slots);
@@ -107,6 +109,7 @@ class CudaBackend : public Backend {
   Gemms gemms_;
   Inputs inputs_;
   std::optional<CudnnAttention> cudnn_;
+  std::set<std::string> refused_;  // attentions that cuDNN does not run here
   std::vector<AttentionUse> attentions_;
   std::vector<Fusion> fusions_;
   std::vector<int32_t> fusion_at_;    // by op of the plan, for products: index into fusions_, or -1

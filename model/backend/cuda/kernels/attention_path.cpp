@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "model/backend/cuda/kernels/attention_few.h"
+#include "model/backend/cuda/kernels/cudnn_workspaces.h"
+
 namespace isobar::cuda {
 namespace {
 
@@ -17,16 +20,16 @@ bool wide_only_on_hopper(const Attention& a, int capability) {
   return capability != 9 && a.d > 128;
 }
 
-// Workspace of cuDNN 9.19's plans for A100, H100 and B200 (measured by tests/cuda/cudnn_plans.cpp): a number
-// a row, dq in f32, off Hopper a second dq with rows padded to 8, and with grouped queries each head's own dk
-// and dv. In a fixed order A100 and Hopper instead keep the 16-bit slopes of every pair of tokens, padded to
-// their tiles.
+// Workspace of cuDNN's plans for a shape that it was never asked about (cudnn_workspaces.h): a number a row,
+// dq in f32, off Hopper a second dq with rows padded to 8, and with grouped queries each head's own dk and
+// dv. In a fixed order A100 and Hopper instead keep the 16-bit slopes of every pair of tokens, padded to
+// their tiles. cuDNN 9.12 to 9.28 keep to it, versions up to 9.14 but for 8 bytes a sample more.
 int64_t cudnn_backward_bytes(const Attention& a, int capability) {
   constexpr int64_t kEnds = 512;
   const int64_t pairs = a.batch * a.heads;
   // two 16-bit numbers; in a fixed order on Blackwell 32-bit
   const int64_t shared = a.kv_heads < a.heads ? (a.deterministic ? 8 : 4) * pairs * a.tk * a.d : 0;
-  const int64_t sums = 4 * pairs * a.tq + shared + kEnds;
+  const int64_t sums = 4 * pairs * a.tq + shared + 8 * a.batch + kEnds;
   if (a.deterministic) return sums + (capability >= 10 ? 0 : 2 * pairs * up_to(a.tq, 64) * up_to(a.tk, 128));
   const int64_t dq = 4 * pairs * a.tq * a.d;
   return sums + dq + (capability == 9 ? 0 : 4 * pairs * up_to(a.tq, 8) * a.d);
@@ -35,8 +38,13 @@ int64_t cudnn_backward_bytes(const Attention& a, int capability) {
 }  // namespace
 
 const char* name_of(AttentionPath path) {
-  constexpr const char* kNames[] = {"cuDNN", "own kernels, tensor cores", "own kernels, scalar f32"};
+  constexpr const char* kNames[] = {"cuDNN", "own kernels, tensor cores", "own kernels, scalar f32",
+                                    "own kernels, few tokens"};
   return kNames[static_cast<int>(path)];
+}
+
+bool few_tokens(const Attention& a) {
+  return a.tq <= kFewTokens && a.tk <= kFewTokens && a.tq * a.tk <= kFewPairs && a.d <= kFewColumns;
 }
 
 bool cudnn_takes(const Attention& a, bool backward, int capability) {
@@ -51,14 +59,23 @@ AttentionPath attention_path(const Attention& a, bool backward, int capability, 
   if (a.d > kMaxHeadDim)
     throw std::invalid_argument(text_of(a, backward) + ": the GPU's kernels take heads of " +
                                 std::to_string(kMaxHeadDim) + " columns at most: raise net.num_heads");
+  if (few_tokens(a)) return AttentionPath::few_tokens;
   if (cudnn && cudnn_takes(a, backward, capability)) return AttentionPath::cudnn;
   return a.act == DType::f32 && !a.tf32 ? AttentionPath::scalar : AttentionPath::tensor_cores;
 }
 
+int64_t workspace_by_form(const Attention& a, int capability) {
+  const int64_t bytes = cudnn_backward_bytes(a, capability);
+  return bytes + bytes / 64 + 64 * a.batch;  // a margin for versions and shapes that differ from it
+}
+
 int64_t attention_workspace(const Attention& a, bool backward, int capability) {
+  if (few_tokens(a)) return 0;
   if (!backward) return kForward;
   const int64_t own = 4 * a.batch * a.heads * a.tq;
-  return wide_only_on_hopper(a, capability) ? own : std::max(own, cudnn_backward_bytes(a, capability));
+  if (wide_only_on_hopper(a, capability)) return own;
+  if (const auto known = known_workspace(a, capability)) return std::max(own, *known);
+  return std::max(own, workspace_by_form(a, capability));
 }
 
 std::string text_of(const Attention& a, bool backward) {

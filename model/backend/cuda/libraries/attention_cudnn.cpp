@@ -166,10 +166,10 @@ void CudnnAttention::prepare(const Attention& a, bool backward, int64_t workspac
     made.graph = graph;
     return;
   }
-  throw Failure("cuDNN " + version() + ": " + what + " wants " + std::to_string(made.plan.workspace) +
-                " bytes of workspace, attention_workspace() declares " + std::to_string(workspace_bytes) +
-                ", and no other engine does with those: mend cudnn_backward_bytes in "
-                "model/backend/cuda/kernels/attention_path.cpp");
+  throw Failure(
+      "cuDNN " + version() + ": " + what + " wants " + std::to_string(made.plan.workspace) +
+      " bytes of workspace, attention_workspace() declares " + std::to_string(workspace_bytes) +
+      ", and no other engine does with those: ask this version of cuDNN (tests/cuda/cudnn_plans.cpp)");
 }
 
 const CudnnPlan& CudnnAttention::plan(const Attention& a, bool backward) const {
@@ -199,9 +199,13 @@ void CudnnAttention::backward(const Attention& a, const void* q, const void* k, 
              workspace, stream);
 }
 
-std::string CudnnAttention::version() {
+int64_t CudnnAttention::version_number() {
   open_cudnn();
-  const size_t v = fe::detail::get_backend_version();  // 91900: 9.19.0
+  return static_cast<int64_t>(fe::detail::get_backend_version());
+}
+
+std::string CudnnAttention::version() {
+  const int64_t v = version_number();
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
 }
 
@@ -246,6 +250,9 @@ void CudnnAttention::backward(const Attention&, const void*, const void*, const 
 }
 std::string CudnnAttention::version() {
   return "";
+}
+int64_t CudnnAttention::version_number() {
+  return 0;
 }
 
 }  // namespace isobar::cuda

@@ -48,7 +48,8 @@ class CudnnAttention {
   void backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                 const float* lse, const void* d_o, void* dq, void* dk, void* dv, void* workspace,
                 cudaStream_t stream);
-  static std::string version();  // "9.19.0", or "" without cuDNN
+  static std::string version();     // "9.19.0", or "" without cuDNN
+  static int64_t version_number();  // 91900, or 0
 
  private:
   struct Impl;
