@@ -1,30 +1,18 @@
 // isobar predict: the command line of perfmodel's predict.
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "bench/cli/compare.h"
-#include "bench/cli/emit.h"
+#include "bench/cli/ask.h"
+#include "bench/cli/commands.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
-#include "bench/cli/predict_engine.h"
-#include "bench/cli/predict_layouts.h"
-#include "bench/cli/predict_page.h"
-#include "bench/cli/schedule.h"
-#include "bench/cli/unanswered.h"
-#include "model/backend/cpu/cpu_backend.h"
-#include "model/base/error.h"
-#include "model/base/json.h"
-#include "model/base/yaml.h"
-#include "model/engine/processor.h"
-#include "perfmodel/search.h"
+#include "perfmodel/ask/choose/emit.h"
 
 namespace isobar {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kPredictHelp =
     R"(Predicts the time of one optimizer step of CONFIG on a machine, term by term and with an 80 % interval, and the
@@ -76,178 +64,30 @@ Examples:
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --ranks 2 --set policy.amp=bf16
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";
 
-struct PredictArguments {
-  std::string config, emit, out;
-  std::vector<std::string> machines;
-  std::vector<std::string> set;
-  int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
-  std::vector<std::string> what_if, fix, exclude;
-  LayoutQuestion question;
-  EngineQuestion engine{"isobar", {}, {}};
-};
-
-RunSpec spec_of(const PredictArguments& a) {
-  if (a.ranks == 0) return load_run_spec(a.config, a.set);
-  // As in `isobar train --ranks`, data parallelism takes the ranks that the other axes leave.
-  std::vector<std::string> set = a.set;
-  const RunSpec given = load_run_spec(a.config, [&] {
-    std::vector<std::string> one = set;
-    one.emplace_back("layout.dp=1");
-    return one;
-  }());
-  const int64_t others = given.layout.world();
-  if (a.ranks % others != 0)
-    throw ConfigError(
-        a.config, "--ranks",
-        std::to_string(a.ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(others),
-        "use a multiple");
-  refuse_contradiction(set, "layout.dp", a.ranks / others, "--ranks " + std::to_string(a.ranks));
-  set.push_back("layout.dp=" + std::to_string(a.ranks / others));
-  return load_run_spec(a.config, set);
-}
-
-// True if the user names the device; otherwise the machine file does.
-bool names_device(const PredictArguments& a) {
-  const nlohmann::json j = load_yaml(a.config);
-  if (j.is_object() && j.contains("run") && j["run"].is_object() && j["run"].contains("device")) return true;
-  return std::any_of(a.set.begin(), a.set.end(),
-                     [](const std::string& s) { return s.starts_with("run.device="); });
-}
-
-PredictOptions options_of(const PredictArguments& a, const RunSpec& spec) {
-  return {.host = {.ranks_on_host = a.ranks_on_host},
-          .workspace = cpu_workspace,
-          .device_workspace = [&spec] { return gpu_workspace(spec); }};
-}
-
-// A row for each machine and number of accelerators; those without an answer are reported beside them.
-std::vector<ComparedRow> side_by_side(const std::vector<Variant>& machines, const RunSpec& given,
-                                      const PredictArguments& a, const LayoutQuestion& q, json& none,
-                                      Unanswered& unanswered) {
-  std::vector<ComparedRow> rows;
-  for (const auto& [m, longer] : machines) {
-    RunSpec spec = given;
-    LayoutQuestion own = q;
-    own.tokens *= longer;
-    own.samples *= longer;
-    const Chooser chooser(spec, m, a.engine, options_of(a, spec));
-    const std::vector<int64_t> numbers = q.gpus.empty() ? std::vector<int64_t>{0} : q.gpus;
-    for (const int64_t gpus : numbers) try {
-        const std::string name = m.name.empty() ? m.file : m.name;
-        rows.push_back({name, gpus > 0 ? chooser.best(spec, gpus, q).front() : chooser.own(spec)});
-        if (has_training(own)) rows.back().training = training_of(rows.back().choice, own);
-      } catch (const ConfigError& e) {
-        unanswered.say(m.name, gpus, e, none);
-      }
-  }
-  return rows;
-}
-
-void print_compared(const std::vector<ComparedRow>& rows, const json& none, bool as_json) {
-  if (as_json) {
-    json out = to_json(compared_numbers(rows));
-    for (const json& one : none) out.push_back(one);
-    std::printf("%s\n", json_text(out, 1).c_str());
-  } else {
-    std::fputs(to_text(compared(rows)).c_str(), stdout);
-  }
-}
-
-void compare_machines(const std::vector<Variant>& machines, const RunSpec& spec, const PredictArguments& a,
-                      const LayoutQuestion& q) {
-  json none = json::array();
-  Unanswered unanswered(q.json);
-  const std::vector<ComparedRow> rows = side_by_side(machines, spec, a, q, none, unanswered);
-  if (!rows.empty()) print_compared(rows, none, q.json);
-  if (!rows.empty() && !a.out.empty()) write_machines_page(a.out, spec.file, rows);
-  unanswered.end();
-}
-
-void answer_schedule(const Machine& m, const RunSpec& spec, const PredictArguments& a,
-                     const LayoutQuestion& q) {
-  if (q.budget > 0 && !(m.accelerator && m.accelerator->price_per_hour > 0))
-    throw ConfigError(m.file, "--budget", "wants a price", "give accelerator.price_per_hour there");
-  const Chooser chooser(spec, m, a.engine, options_of(a, spec));
-  const std::vector<Scheduled> all = schedule(chooser, spec, q);
-  if (q.json) {
-    json out = json::array();
-    for (const Scheduled& s : all) {
-      json j = json_of(s.training);
-      j["gpus"] = s.choice.ranks();
-      j["layout"] = text_of(layout_of(s.choice.spec));
-      j["step_s"] = s.choice.step.value;
-      j["chance_in_time"] = s.in_time;
-      j["chance_in_budget"] = s.in_budget;
-      j["chance_to_fit"] = s.choice.fits;
-      out.push_back(std::move(j));
-    }
-    std::printf("%s\n", json_text(out, 1).c_str());
-    return;
-  }
-  std::printf("%s on %s, global batch %ld\n\n", spec.file.c_str(), m.name.c_str(), spec.train.global_batch);
-  std::fputs(to_text(schedule_table(all, q)).c_str(), stdout);
-  std::printf("\n%s", verdict(all, q).c_str());
-  if (!all.front().training.assumed.empty())
-    std::printf("  assumed: %s\n", all.front().training.assumed.c_str());
-}
-
-// `user`: keys set by the user, which a search keeps.
-void run_predict(PredictArguments a, const std::vector<std::string>& user) {
-  RunSpec spec = spec_of(a);
-  std::vector<Machine> machines;
-  for (const std::string& file : a.machines) machines.push_back(load_machine(file));
-  if (!a.engine.fit.empty()) take_fit(machines.front(), a.engine);
-  if (!names_device(a)) spec.run.device = "auto";
-  for (const Machine& m : machines)
-    if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
-      throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
-                        "of accelerators " + m.file + " says it (accelerator.tiers.host.ranks)");
-  LayoutQuestion question = a.question;
-  if (!question.gpus.empty() || question.deadline_s > 0 || question.budget > 0)
-    question.keep = given_layout(spec, user);
-  for (const std::string& list : a.fix) question.keep.fix(list);
-  for (const std::string& list : a.exclude) question.keep.exclude(list);
-  if (machines.size() > 1) {
+void run_predict(const AskArguments& a) {
+  const Asked q = asked(a);
+  if (q.machines.size() > 1) {
     std::vector<Variant> all;
-    for (const Machine& m : machines) all.push_back({m});
-    return compare_machines(all, spec, a, question);
+    for (const Machine& m : q.machines) all.push_back({m});
+    return print_comparison(q, all);
   }
-  const std::vector<Variant> changed = with_changes(machines.front(), a.what_if, question);
-  const Machine& m = changed.back().machine;
-  if (changed.size() > 1) {  // the first answer has all of the changes
-    question.tokens *= changed.back().longer;
-    question.samples *= changed.back().longer;
-  }
-  if (!a.emit.empty()) {
-    const Chooser chooser(spec, m, a.engine, options_of(a, spec));
-    const LayoutChoice c = question.gpus.empty()
-                               ? chooser.own(spec)
-                               : chooser.best(spec, question.gpus.front(), question).front();
-    std::fputs(emitted(c.spec, a.emit).c_str(), stdout);
-    return;
-  }
-  if (question.deadline_s > 0 || question.budget > 0) return answer_schedule(m, spec, a, question);
-  if (question.rates && device_of(spec, m) != Device::accelerator)
-    throw ConfigError("isobar predict", "--rates", "is for accelerators",
-                      "name a machine of accelerators, or leave it out");
-  if (a.engine.engine != "isobar")
-    answer(spec, m, question, a.engine);
-  else
-    answer(spec, m, question, options_of(a, spec));
-  if (!a.out.empty() && changed.size() == 1)
-    write_search_page(a.out, Chooser(spec, m, a.engine, options_of(a, spec)), spec, question);
-  if (changed.size() > 1 && !question.json) {
+  Asked changed = q;  // the first answer has all of the changes
+  changed.question.tokens *= q.changed.back().longer;
+  changed.question.samples *= q.changed.back().longer;
+  if (q.changed.size() > 1) changed.out.clear();
+  if (!a.emit.empty()) return print_emitted(changed);
+  if (a.plans()) return print_schedule(changed);
+  a.searches() ? print_search(changed) : print_run(changed);
+  if (q.changed.size() > 1 && !q.json) {
     std::printf("\nwith and without the changes:\n\n");
-    question.tokens /= changed.back().longer;
-    question.samples /= changed.back().longer;
-    compare_machines(changed, spec, a, question);
+    print_comparison(q, q.changed);
   }
 }
 
 }  // namespace
 
 void add_predict_command(CLI::App& app) {
-  auto a = std::make_shared<PredictArguments>();
+  auto a = std::make_shared<AskArguments>();
   CLI::App* predict_command =
       app.add_subcommand("predict", "Predict step time by term, throughput and memory, with an interval");
   predict_command->footer(kPredictHelp);
@@ -325,13 +165,12 @@ void add_predict_command(CLI::App& app) {
       "--fit", a->engine.fit,
       "Use a fit to your own runs of another engine (isobar fit RUNS.csv --engine E)");
   predict_command->add_flag(
-      "--rates", a->question.rates,
+      "--rates", a->rates,
       "Print the step's time by coefficient, with the source of each (accelerators, one layout)");
-  predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
+  predict_command->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   predict_command->callback([a, predict_command] {
-    const bool plans = a->question.deadline_s > 0 || a->question.budget > 0;
-    const bool searches = !a->question.gpus.empty() || plans,
-               foreign = a->engine.engine != "isobar" || !a->engine.fit.empty();
+    const bool plans = a->plans(), searches = a->searches();
+    const bool foreign = a->engine.foreign() || !a->engine.fit.empty();
     const bool several = a->machines.size() > 1, trains = has_training(a->question);
     const char* one = "is of one machine";
     const char* alone = "leave the others out";
@@ -341,8 +180,7 @@ void add_predict_command(CLI::App& app) {
         {{"--out", !searches && !several && a->what_if.empty(), "is of a search, of machines or of what-ifs",
           "add --gpus N, another --machine or --whatif"},
          {"--out", plans, "is of a search", "leave --deadline and --budget out"},
-         {"--out", a->question.json, "prints where the page is",
-          "leave --json out; DIR/search.json has the data"},
+         {"--out", a->json, "prints where the page is", "leave --json out; DIR/search.json has the data"},
          {"--out", !a->emit.empty(), "is of a search", "leave --emit out"},
          {"--tuned", !foreign, "is of other engines", "name one with --engine"},
          {"--tuned", !a->engine.fit.empty(), "is said by the fit", "give it to isobar fit"},
@@ -363,9 +201,9 @@ void add_predict_command(CLI::App& app) {
          {"--emit", several, one, alone},
          {"--emit", a->question.gpus.size() > 1, "is of one layout", "give one --gpus"},
          {"--emit", plans, "is of one layout", "leave --deadline and --budget out"},
-         {"--emit", a->question.json, "prints no JSON", "leave --json out"},
+         {"--emit", a->json, "prints no JSON", "leave --json out"},
          {"--emit", trains, "prints no bill", "leave --tokens and --samples out"},
-         {"--emit", a->question.rates, "prints no prices", "leave --rates out"},
+         {"--emit", a->rates, "prints no prices", "leave --rates out"},
          {"--emit", a->question.pareto, "is of one layout", "leave --pareto out"},
          {"--deadline", !trains, "is of a training", "add --tokens or --samples"},
          {"--budget", !trains, "is of a training", "add --tokens or --samples"},
@@ -383,14 +221,7 @@ void add_predict_command(CLI::App& app) {
       refuse_contradiction(a->set, "train.global_batch", a->global_batch, "--global-batch");
       a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));
     }
-    const std::vector<std::string> user = a->set;
-    if (searches) {  // the user's settings are kept, but not the file's own layout
-      a->set = {"layout.dp=1",          "layout.tp=1",         "layout.cp=1",
-                "layout.pp=1",          "layout.vpp=1",        "layout.order=tp-cp-dp-pp",
-                "policy.micro_batch=0", "policy.schedule=1f1b"};
-      a->set.insert(a->set.end(), user.begin(), user.end());
-    }
-    run_predict(*a, user);
+    run_predict(*a);
   });
 }
 

@@ -8,8 +8,8 @@
 
 #include "model/base/error.h"
 #include "model/base/measurement.h"
-#include "perfmodel/holdout.h"
-#include "perfmodel/predict.h"
+#include "perfmodel/ask/predict.h"
+#include "perfmodel/referee/holdout.h"
 #include "perfmodel/step/cost.h"
 #include "support.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/predict.h"
+#include "perfmodel/ask/predict.h"
 #include "tests/perfmodel/support.h"
 
 namespace isobar {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "model/nets/build.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
-#include "perfmodel/predict.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/simulate.h"
 #include "tests/paths.h"
