@@ -143,7 +143,7 @@ void print_engine_run(const Asked& q) {
 }  // namespace
 
 Asked asked(const AskArguments& a) {
-  Asked q{.spec = spec_of(a.config, assignments_of(a), a.ranks)};
+  Asked q{.command = "isobar " + a.command, .spec = spec_of(a.config, assignments_of(a), a.ranks)};
   for (const std::string& file : a.machines) q.machines.push_back(load_machine(file));
   q.question = a.question, q.engine = a.engine;
   q.emit = a.emit, q.out = a.out, q.rates = a.rates, q.json = a.json;
@@ -151,7 +151,7 @@ Asked asked(const AskArguments& a) {
   if (!names_device(a)) q.spec.run.device = "auto";
   for (const Machine& m : q.machines)
     if (device_of(q.spec, m) == Device::accelerator && a.ranks_on_host > 0)
-      throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
+      throw ConfigError(q.command, "--ranks-on-host", "is for cores",
                         "of accelerators " + m.file + " says it (accelerator.tiers.host.ranks)");
   if (a.searches()) q.question.keep = given_layout(q.spec, a.set);
   for (const std::string& list : a.fix) q.question.keep.fix(list);
@@ -165,7 +165,7 @@ Asked asked(const AskArguments& a) {
 
 void print_run(const Asked& q) {
   if (q.rates && device_of(q.spec, q.machine()) != Device::accelerator)
-    throw ConfigError("isobar predict", "--rates", "is for accelerators",
+    throw ConfigError(q.command, "--rates", "is for accelerators",
                       "name a machine of accelerators, or leave it out");
   if (q.engine.foreign()) return print_engine_run(q);
   const RunAnswer a = answer_run(q.spec, q.machine(), q.question, q.options);
@@ -186,7 +186,28 @@ void print_search(const Asked& q) {
   say_page(q.out, not_drawn);
 }
 
-void print_comparison(const Asked& q, const std::vector<Variant>& variants) {
+Asked with_all_changes(Asked q) {
+  q.question.tokens *= q.changed.back().longer;
+  q.question.samples *= q.changed.back().longer;
+  return q;
+}
+
+void print_with_changes(const Asked& q, void (*print)(const Asked&)) {
+  const bool changes = q.changed.size() > 1;
+  Asked changed = with_all_changes(q);
+  if (changes) changed.out.clear();  // the page is the comparison's
+  print(changed);
+  if (!changes || q.json) return;
+  std::printf("\nwith and without the changes:\n\n");
+  print_comparison(q);
+}
+
+void print_comparison(const Asked& q) {
+  std::vector<Variant> variants = q.changed;
+  if (q.machines.size() > 1) {
+    variants.clear();
+    for (const Machine& m : q.machines) variants.push_back({m});
+  }
   const Compared c = compare(variants, q.spec, q.question, q.engine, q.options);
   json out = q.json && !c.rows.empty() ? to_json(compared_numbers(c.rows)) : json::array();
   Unanswered unanswered(q.json);

@@ -16,7 +16,8 @@
 namespace isobar {
 
 struct AskArguments {
-  std::string config, emit, out;
+  std::string command;  // "search": for errors
+  std::string config, machine, emit, out;
   std::vector<std::string> machines, set;
   int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
   std::vector<std::string> what_if, fix, exclude;
@@ -29,6 +30,7 @@ struct AskArguments {
 
 /// A question whose files are read.
 struct Asked {
+  std::string command;
   RunSpec spec;
   std::vector<Machine> machines;
   std::vector<Variant> changed;  // the first machine, and with what-ifs
@@ -42,12 +44,17 @@ struct Asked {
 /// Throws ConfigError.
 Asked asked(const AskArguments& a);
 
+/// The question with all of the what-ifs.
+Asked with_all_changes(Asked q);
+
 /// The configuration's own layout.
 void print_run(const Asked& q);
 /// The best layouts on each number of accelerators, and a page in `out`.
 void print_search(const Asked& q);
 /// The machines, or the what-ifs of one, side by side, and a page in `out`.
-void print_comparison(const Asked& q, const std::vector<Variant>& variants);
+void print_comparison(const Asked& q);
+/// One of the first two with all of the what-ifs; below it, but not as JSON, the comparison.
+void print_with_changes(const Asked& q, void (*print)(const Asked&));
 /// The fewest accelerators that meet a deadline or a budget.
 void print_schedule(const Asked& q);
 /// The layout, or the best one, for other software.

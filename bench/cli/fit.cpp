@@ -43,7 +43,7 @@ cluster) are then a random effect beside the coefficients, and predictions for a
 
 With --engine the runs are of another engine, in a CSV table or as logs of Megatron-LM, NeMo, torchtitan, MLPerf or
 PyTorch traces (isobar import --help; --config RUN.yaml says what they leave out), and the file that is written is for
-`isobar predict --fit`: published runs of that engine and of similar ones are the prior; one row fits an overall scale,
+`isobar predict --fit` and `search --fit`: published runs of that engine and of similar ones are the prior; one row fits an overall scale,
 a few more the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and
 one of step_time_s, tokens_per_s_per_gpu, samples_per_s; dp, cp, vpp, kv_heads, ffn_hidden, vocab, precision, recompute,
 zero_stage, sequence_parallel, flash_attention, memory_gb … where they differ from what is usual
@@ -53,7 +53,7 @@ campaign --points 1,3,10,20.
 Examples:
   isobar fit mine.csv --machine dgx-h100 --engine nemo -o mine-fit.json
   isobar fit tp4.log tp8.log --machine dgx-h100 --engine megatron -o mine-fit.json
-  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --fit mine-fit.json --gpus 64
+  isobar search configs/models/llama3-70b.yaml --machine dgx-h100 --fit mine-fit.json --gpus 64
   isobar import runs.csv -o results/mine
   isobar fit results/mine --machine configs/machines/dgx-a100.yaml -o results/fitted.yaml --holdout 0.5 --by layout
   isobar fit results/demo --machine results/machine.yaml -o results/fitted.yaml

@@ -86,6 +86,10 @@ int run(int argc, char** argv) {
   add_sweep_command(app);
   add_fit_command(app);
   add_predict_command(app);
+  add_search_command(app);
+  add_compare_command(app);
+  add_budget_command(app);
+  add_emit_command(app);
   add_score_command(app);
   add_report_command(app);
   add_check_command(app);

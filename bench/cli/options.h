@@ -1,6 +1,6 @@
 // Options that the chosen mode of a command does not read are errors, because ignoring them would mislead.
 //
-//   refuse_unused(*command, {{"--top", !searches, "is for a search of layouts", "add --gpus N"}, …});
+//   refuse_unused(*command, {{"--seed", !by_chance, "is of a random part", "add --holdout 0.5"}, …});
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>

@@ -73,7 +73,7 @@ struct WhatIfChange {
 };
 
 [[noreturn]] void refuse_change(const std::string& change, const std::string& what, const std::string& mend) {
-  throw ConfigError("--whatif", change, what, mend);
+  throw ConfigError("--what-if", change, what, mend);
 }
 
 // "nvlink_bw*2": a quantity, an operator and a number.
@@ -94,7 +94,7 @@ WhatIfChange change_in(const std::string& text) {
                   "give a number above 0, e.g. nvlink_bw*2");
   if (rest != end)
     refuse_change(text, "'" + std::string(rest, end) + "' stands behind the factor",
-                  "write one change, e.g. nvlink_bw*2; --whatif may be repeated");
+                  "write one change, e.g. nvlink_bw*2; --what-if may be repeated");
   if (text[sign] == '/') c.factor = 1 / c.factor;
   return c;
 }

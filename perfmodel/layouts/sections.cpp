@@ -247,12 +247,10 @@ void check_alike(const RunSpec& spec) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& like = plan.parts[plan.parts[i].same_as];
     if (parts[i] != parts[plan.parts[i].same_as])
-      throw ConfigError(
-          spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
-          "trains " + plan.parts[i].path + " otherwise than " + like.path +
-              ", and layouts are priced by parts that are alike",
-          "name all of them (blocks.*), or predict one layout at a time (isobar predict without "
-          "--gpus)");
+      throw ConfigError(spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
+                        "trains " + plan.parts[i].path + " otherwise than " + like.path +
+                            ", and layouts are priced by parts that are alike",
+                        "name all of them (blocks.*), or predict one layout at a time (isobar predict)");
   }
 }
 

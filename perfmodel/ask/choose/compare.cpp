@@ -44,7 +44,7 @@ std::vector<Variant> with_changes(const Machine& machine, const std::vector<std:
   for (const std::string& one : changes) {
     const double longer = training_what_if(one);
     if (longer != 1 && !has_training(q))
-      throw ConfigError("--whatif", one, "changes a training, and none was given", "add --tokens 1T");
+      throw ConfigError("--what-if", one, "changes a training, and none was given", "add --tokens 1T");
     out.push_back({what_if(machine, one), longer});
     all = {what_if(all.machine, one), all.longer * longer};
   }

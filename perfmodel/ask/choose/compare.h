@@ -32,7 +32,7 @@ struct Variant {
   Machine machine;
   double longer = 1;
 };
-/// Variants of one machine (--whatif): unchanged, with each change alone, and with all together. Throws
+/// Variants of one machine (--what-if): unchanged, with each change alone, and with all together. Throws
 /// ConfigError for a change of the training where `q` gives no length of it.
 std::vector<Variant> with_changes(const Machine& machine, const std::vector<std::string>& changes,
                                   const LayoutQuestion& q);
