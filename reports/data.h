@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/sweep/results.h"
+#include "model/records/results.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/machine/machine.h"
-#include "perfmodel/predict.h"
 
 namespace isobar {
 

@@ -5,7 +5,7 @@
 #pragma once
 #include <string>
 
-#include "bench/sweep/results.h"
+#include "model/records/results.h"
 #include "perfmodel/machine/machine.h"
 
 namespace isobar {

@@ -1,9 +1,9 @@
-// Names of the runs of a report (bench/sweep/naming.h), and the settings that readers can filter by.
+// Names of the runs of a report (model/records/naming.h), and the settings that readers can filter by.
 #include <algorithm>
 #include <cstdlib>
 #include <set>
 
-#include "bench/sweep/naming.h"
+#include "model/records/naming.h"
 #include "reports/data.h"
 
 namespace isobar {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
-#include "perfmodel/predict.h"
 #include "reports/data.h"
 
 namespace isobar {

@@ -4,8 +4,8 @@
 #include <set>
 #include <vector>
 
-#include "bench/sweep/store.h"
 #include "model/base/csv.h"
+#include "model/records/run_columns.h"
 
 namespace isobar {
 namespace {

@@ -305,7 +305,7 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
     for (const ReportRun* r : d.ok()) most = std::max(most, r->run.ranks);
     s.text = "Twice as many ranks as any run had, predicted from these coefficients:";
     s.command =
-        "isobar predict " + f.config + " --machine " + f.machine + " --gpus " + std::to_string(2 * most);
+        "isobar search " + f.config + " --machine " + f.machine + " --gpus " + std::to_string(2 * most);
   }
   out.push_back(std::move(s));
 }

@@ -4,8 +4,8 @@
 #include <functional>
 #include <set>
 
-#include "bench/sweep/naming.h"
 #include "model/base/shared_files.h"
+#include "model/records/naming.h"
 #include "reports/tables.h"
 
 namespace isobar {

@@ -10,8 +10,8 @@
 #include "model/base/error.h"
 #include "model/plan/op_table.h"
 #include "model/trace/chrome.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
-#include "perfmodel/predict.h"
 #include "perfmodel/step/simulate.h"
 
 namespace isobar {

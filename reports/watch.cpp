@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "bench/sweep/jobs.h"
 #include "model/base/error.h"
 #include "model/base/shared_files.h"
 #include "model/records/result_file.h"
+#include "model/records/trial_id.h"
 #include "reports/tables.h"
 #include "reports/terminal.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/contention.h"
 #include "model/base/step_stats.h"
+#include "model/records/contention.h"
 
 namespace isobar {
 

@@ -76,7 +76,7 @@ as_user "tar xf $NAME.tar.gz && mv $NAME elsewhere && elsewhere/check.sh" || fai
 check "it says that it runs here, from a folder of another name"
 as_user "elsewhere/bin/isobar doctor" || fails "isobar doctor"
 check "the doctor finds all that is required"
-as_user "cd /tmp && ~/elsewhere/bin/isobar predict ~/elsewhere/configs/models/llama3-8b.yaml \
+as_user "cd /tmp && ~/elsewhere/bin/isobar search ~/elsewhere/configs/models/llama3-8b.yaml \
   --machine perlmutter --gpus 16 >/dev/null" || fails "--machine perlmutter"
 check "a machine is found by its name"
 

@@ -157,6 +157,7 @@ suite_format() {
   local tracked
   tracked="$(git ls-files)" && [[ -n "$tracked" ]] || die "git ls-files names no file: the checks need the git checkout"
   count "type names are taken once" python3 tests/one_name.py
+  count "includes go down" python3 tests/includes.py
   count "words of comments, documents and help" python3 tests/words.py
   local sources
   sources="$(grep -E '\.(cpp|h|cu|cuh)$' <<<"$tracked")"

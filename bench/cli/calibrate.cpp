@@ -9,10 +9,10 @@
 #include <set>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/launch.h"
-#include "bench/cli/mpiexec.h"
 #include "bench/cli/options.h"
 #include "bench/micro/cases.h"
+#include "bench/ranks/mpiexec.h"
+#include "bench/ranks/run_ranks.h"
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/files.h"

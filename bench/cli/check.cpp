@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/measured.h"
 #include "bench/cli/options.h"
 #include "model/base/error.h"
 #include "model/base/files.h"

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "bench/cli/commands.h"
-#include "bench/sweep/results.h"
 #include "model/base/error.h"
 #include "model/base/spec_keys.h"
 #include "model/base/yaml.h"
+#include "model/records/results.h"
 #include "reports/tables.h"
 
 namespace isobar {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/mpiexec.h"
 #include "bench/doctor/check.h"
+#include "bench/ranks/mpiexec.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/comm/launcher.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/net_and_data.h"
+#include "bench/cli/options.h"
 #include "model/base/json.h"
 #include "model/engine/host/host.h"
 #include "model/inference/open_checkpoint.h"

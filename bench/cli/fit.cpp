@@ -10,15 +10,16 @@
 #include <vector>
 
 #include "bench/cli/fit_engine.h"
-#include "bench/cli/fit_memory.h"
 #include "bench/cli/machine_option.h"
-#include "bench/cli/measured.h"
 #include "bench/cli/options.h"
-#include "bench/sweep/naming.h"
+#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
-#include "perfmodel/holdout.h"
+#include "model/records/naming.h"
+#include "perfmodel/fitting/measured_run.h"
+#include "perfmodel/referee/holdout.h"
+#include "perfmodel/referee/memory_fit.h"
 
 namespace isobar {
 namespace {
@@ -42,7 +43,7 @@ cluster) are then a random effect beside the coefficients, and predictions for a
 
 With --engine the runs are of another engine, in a CSV table or as logs of Megatron-LM, NeMo, torchtitan, MLPerf or
 PyTorch traces (isobar import --help; --config RUN.yaml says what they leave out), and the file that is written is for
-`isobar predict --fit`: published runs of that engine and of similar ones are the prior; one row fits an overall scale,
+`isobar predict --fit` and `search --fit`: published runs of that engine and of similar ones are the prior; one row fits an overall scale,
 a few more the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and
 one of step_time_s, tokens_per_s_per_gpu, samples_per_s; dp, cp, vpp, kv_heads, ffn_hidden, vocab, precision, recompute,
 zero_stage, sequence_parallel, flash_attention, memory_gb … where they differ from what is usual
@@ -52,7 +53,7 @@ campaign --points 1,3,10,20.
 Examples:
   isobar fit mine.csv --machine dgx-h100 --engine nemo -o mine-fit.json
   isobar fit tp4.log tp8.log --machine dgx-h100 --engine megatron -o mine-fit.json
-  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --fit mine-fit.json --gpus 64
+  isobar search configs/models/llama3-70b.yaml --machine dgx-h100 --fit mine-fit.json --gpus 64
   isobar import runs.csv -o results/mine
   isobar fit results/mine --machine configs/machines/dgx-a100.yaml -o results/fitted.yaml --holdout 0.5 --by layout
   isobar fit results/demo --machine results/machine.yaml -o results/fitted.yaml
@@ -94,7 +95,7 @@ HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
   return s;
 }
 
-/// Names of runs by their ids (bench/sweep/naming.h).
+/// Names of runs by their ids (model/records/naming.h).
 std::map<std::string, std::string> names_of(const std::vector<MeasuredRun>& runs) {
   std::vector<Nameable> all;
   for (const MeasuredRun& r : runs) all.push_back({.spec = &r.spec});
@@ -153,36 +154,25 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
         held_out.settings, 100 * held_out.settings_error, 100 * held_out.repeat_error);
 }
 
-struct Repeated {  // the held-out test over several random parts: one small part says little about an
-                   // interval
-  std::vector<double> median_errors, settings_errors;  // of the held-out runs; of their settings
-  std::vector<double> regrets;                         // of all runs of the sweep
-  size_t inside = 0, runs = 0;
-  double coverage() const { return static_cast<double>(inside) / static_cast<double>(runs); }
-};
+RepeatedHoldout repeat(FitArguments a, const std::vector<MeasuredRun>& runs, const Machine& before) {
+  std::vector<HeldOut> splits;
+  for (int64_t i = 0; i < a.splits; ++i, ++a.seed) splits.push_back(split_of(a, runs));
+  return repeat_hold_out(runs, before, a.statistic, splits);
+}
 
-Repeated repeat(FitArguments a, const std::vector<MeasuredRun>& runs, const Machine& before) {
-  Repeated out;
-  for (int64_t i = 0; i < a.splits; ++i, ++a.seed) {
-    const HeldOut split = split_of(a, runs);
-    const Machine m = fit(pick(runs, split.train), before, {.statistic = a.statistic});
-    const Holdout h = hold_out(pick(runs, split.test), m);
-    out.regrets.push_back(hold_out(runs, m).regret);
-    out.median_errors.push_back(h.median_error);
-    if (h.settings > 0 && h.settings < h.rows.size()) out.settings_errors.push_back(h.settings_error);
-    for (const HoldoutRow& r : h.rows) out.inside += r.inside() ? 1 : 0;
-    out.runs += h.rows.size();
-  }
-  std::sort(out.median_errors.begin(), out.median_errors.end());
-  std::sort(out.settings_errors.begin(), out.settings_errors.end());
-  std::sort(out.regrets.begin(), out.regrets.end());
-  return out;
+UsableRuns runs_of(const FitArguments& a) {
+  UsableRuns u = usable_runs(a.dir, a.statistic);
+  for (const std::string& p : u.problems) std::fprintf(stderr, "warning: %s\n", p.c_str());
+  if (u.ignored > 0 && !a.json) std::fprintf(stderr, "%zu runs without a step time are ignored\n", u.ignored);
+  if (u.runs.empty())
+    throw ConfigError(a.dir, "", "holds no successful run",
+                      "run `isobar sweep SWEEP.yaml --results " + a.dir + "`");
+  return u;
 }
 
 void run_fit(const FitArguments& a) {
   const Machine before = load_machine(a.machine);
-  RunToRun between;
-  const std::vector<MeasuredRun> runs = usable_runs(a.dir, a.statistic, a.json, &between);
+  const auto [runs, between, ignored, problems] = runs_of(a);
   const HeldOut split = split_of(a, runs);
   const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
   const Machine m = fit(train, before, {.statistic = a.statistic});
@@ -191,8 +181,9 @@ void run_fit(const FitArguments& a) {
   save_machine(m, a.out);
   const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
   if (!test.empty()) write_atomically(holdout, json_text(j, 1) + "\n");
-  const MemoryFit memory = memory_of(runs, m);
-  const Repeated repeated = a.splits > 1 && !test.empty() ? repeat(a, runs, before) : Repeated{};
+  const MemoryFit memory = memory_of(runs, m, cpu_workspace);
+  const RepeatedHoldout repeated =
+      a.splits > 1 && !test.empty() ? repeat(a, runs, before) : RepeatedHoldout{};
   if (a.json) {
     nlohmann::json out = j;
     out["file"] = a.out;

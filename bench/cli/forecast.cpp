@@ -1,32 +1,19 @@
 // isobar forecast: a trained net's predictions of samples, as a CF netCDF file, and their errors.
 #include <omp.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
-#include <limits>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/forecast_steps.h"
-#include "bench/cli/net_and_data.h"
-#include "model/backend/cpu/kernels.h"
-#include "model/base/classes.h"
+#include "bench/cli/options.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
-#include "model/base/progress.h"
-#include "model/data/class_file.h"
-#include "model/data/forecast_arrays.h"
-#include "model/data/forecast_file.h"
-#include "model/engine/channels_of_data.h"
 #include "model/engine/host/host.h"
-#include "model/inference/checkpoint.h"
-#include "model/inference/forecaster.h"
+#include "model/forecast/forecast_samples.h"
+#include "model/forecast/forecast_steps.h"
 
 namespace isobar {
 namespace {
@@ -36,39 +23,6 @@ struct Arguments {
   int64_t samples = 0, batch = 0, threads = 0, steps = 1;
   bool force = false, json = false;
 };
-
-class ForecastScores {  // means over samples
- public:
-  void add(const Forecaster& net) {
-    const auto samples = static_cast<double>(net.batch());
-    const std::vector<double> errors = net.errors();
-    errors_.resize(errors.size());
-    for (size_t c = 0; c < errors.size(); ++c) errors_[c] += samples * errors[c];
-    loss_ += samples * net.loss();
-    samples_ += samples;
-  }
-  double loss() const { return loss_ / samples_; }
-  double error(size_t channel) const { return errors_[channel] / samples_; }
-  void count(const float* classes, int64_t samples) {
-    for (int64_t i = 0; i < samples; ++i) ++frequency_[static_cast<int64_t>(classes[i])];
-  }
-  double most_frequent() const {  // the most frequent class's share of the samples
-    double most = 0;
-    for (const auto& [of, count] : frequency_) most = std::max(most, static_cast<double>(count));
-    return most / samples_;
-  }
-
- private:
-  std::map<int64_t, int64_t> frequency_;
-  std::vector<double> errors_;
-  double loss_ = 0, samples_ = 0;
-};
-
-std::vector<std::string> names_of_outputs(const CheckpointState& state) {
-  std::vector<std::string> names;
-  for (const NetChannel& c : outputs_of(state.channels, classes_of(state.spec))) names.push_back(c.name);
-  return names;
-}
 
 void say_classes(const Arguments& a, const NetAndData& from, const ForecastScores& scores) {
   if (a.json) {
@@ -90,66 +44,6 @@ void say_classes(const Arguments& a, const NetAndData& from, const ForecastScore
       from.checkpoint.c_str(), from.state.train.step, from.set->size(),
       (d.valid.empty() ? d.train + ", its last part" : d.valid).c_str(), scores.loss(), scores.error(0),
       scores.most_frequent(), a.out.c_str());
-}
-
-ForecastScores write_forecasts(const Arguments& a, const NetAndData& from, int threads) {
-  const auto& [checkpoint, state, opened] = from;
-  const Dataset& set = *opened;
-  const SampleShape shape = set.shape();
-  const int64_t in = shape.input.size(), out = shape.target.size(),
-                points = shape.target.height * shape.target.width;
-  const std::map<std::string, std::string> about = {{"title", "forecasts of " + checkpoint.string()},
-                                                    {"source", "Isobar, net.kind " + state.spec.net.kind()},
-                                                    {"history", utc_now() + " isobar forecast"}};
-  // Made first, so that an error leaves neither a file nor a progress bar.
-  auto net = std::make_unique<Forecaster>(checkpoint, state, std::min(a.batch, set.size()), threads);
-  std::optional<ForecastFile> fields;
-  std::optional<ClassFile> classes;
-  std::optional<ForecastArrays> arrays;
-  if (std::filesystem::path(a.out).extension() == ".npz")
-    arrays.emplace(a.out, shape, set.channels().targets);
-  else if (shape.classes > 0)
-    classes.emplace(a.out, about, set.size(), state.channels.targets.at(0).name, names_of_outputs(state));
-  else
-    fields.emplace(a.out, about, set.size(), shape, set.channels().targets, set.coordinates());
-  ForecastScores scores;
-  Progress bar("forecasts", set.size(), !a.json);
-  std::vector<float> input(net->batch() * in), target(net->batch() * out),
-      prediction(net->batch() * net->output().size()), mask(net->reads_mask() ? net->batch() * out : 0);
-  for (int64_t first = 0; first < set.size();) {
-    const int64_t n = std::min(a.batch, set.size() - first);
-    if (net->batch() != n)  // the last batch
-      net = std::make_unique<Forecaster>(*net, n, threads);
-    for (int64_t i = 0; i < n; ++i)
-      from.read(first + i, input.data() + i * in, target.data() + i * out,
-                mask.empty() ? nullptr : mask.data() + i * out);
-    if (net->reads_times()) {
-      std::vector<double> hours;
-      for (int64_t i = 0; i < n; ++i) hours.push_back(set.hours(first + i, 0));
-      net->at(std::move(hours));
-    }
-    (*net)(input.data(), target.data(), prediction.data(), mask.empty() ? nullptr : mask.data());
-    scores.add(*net);
-    if (shape.classes > 0) {
-      cpu::softmax(n, shape.classes, prediction.data(), prediction.data());
-      arrays ? arrays->append_classes(prediction.data(), n) : classes->append(prediction.data(), n);
-      scores.count(target.data(), n);
-    } else {
-      denormalise(state.channels.targets, points, n, prediction.data());
-      for (int64_t i = 0; i < n * out && !mask.empty(); ++i)  // masked points were never trained
-        if (mask[i] == 0) prediction[i] = std::numeric_limits<float>::quiet_NaN();
-      for (int64_t i = 0; i < n; ++i) {
-        const float* sample = prediction.data() + i * out;
-        arrays ? arrays->append(sample) : fields->append(sample, set.target_time(first + i));
-      }
-    }
-    bar.update(first += n);
-  }
-  if (arrays) arrays->finish();
-  if (classes) classes->finish();
-  if (fields) fields->finish();
-  bar.finish();
-  return scores;
 }
 
 void run_steps(const Arguments& a, const NetAndData& opened, int threads) {
@@ -203,7 +97,7 @@ void run_forecast(Arguments a) {
   omp_set_num_threads(threads);
   if (a.batch == 0) a.batch = shape.of_table ? 256 : 1;
   if (a.steps > 1) return run_steps(a, opened, threads);
-  const ForecastScores scores = write_forecasts(a, opened, threads);
+  const ForecastScores scores = forecast_samples({a.out, a.batch, threads, !a.json}, opened);
 
   if (shape.classes > 0) return say_classes(a, opened, scores);
   const std::vector<std::string> names = set->channels().targets;

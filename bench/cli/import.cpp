@@ -10,7 +10,6 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/machine_option.h"
-#include "bench/cli/net_and_data.h"
 #include "bench/cli/options.h"
 #include "bench/import/import.h"
 #include "bench/import/log_text.h"

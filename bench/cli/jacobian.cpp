@@ -1,23 +1,16 @@
 // isobar jacobian: sensitivities of a trained net's predictions to its inputs, sample by sample.
-#include "model/inference/jacobian.h"
-#include "model/base/json.h"
-
 #include <omp.h>
 
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/net_and_data.h"
-#include "model/base/error.h"
-#include "model/base/progress.h"
-#include "model/data/forecast_file.h"
+#include "bench/cli/options.h"
+#include "model/base/json.h"
 #include "model/engine/host/host.h"
-#include "model/engine/validation/jacobian_statistics.h"
+#include "model/forecast/jacobians.h"
 
 namespace isobar {
 namespace {
@@ -29,98 +22,16 @@ struct JacobianArguments {
   bool force = false, json = false;
 };
 
-// Elements of a sample's prediction to differentiate: every target, of fields at one point.
-std::vector<int64_t> rows_of(const JacobianArguments& a, const SampleShape& shape) {
-  const int64_t points = shape.target.height * shape.target.width;
-  int64_t at = 0;
-  if (shape.of_table && !a.point.empty())
-    throw ConfigError("isobar jacobian", "--point", "is for nets of fields, and this one reads numbers",
-                      "leave it out");
-  if (!shape.of_table) {
-    if (a.point.empty())
-      throw ConfigError("isobar jacobian", "--point",
-                        "is missing: of fields, the Jacobian is that of the targets at one point",
-                        "e.g. --point " + std::to_string(shape.target.height / 2) + "," +
-                            std::to_string(shape.target.width / 2));
-    if (a.point[0] < 0 || a.point[0] >= shape.target.height || a.point[1] < 0 ||
-        a.point[1] >= shape.target.width)
-      throw ConfigError("isobar jacobian", "--point", "is not on the grid",
-                        "give ROW,COLUMN below " + std::to_string(shape.target.height) + "," +
-                            std::to_string(shape.target.width));
-    at = a.point[0] * shape.target.width + a.point[1];
-  }
-  std::vector<int64_t> rows;
-  const int64_t outputs = shape.classes > 0 ? shape.classes : shape.target.channels;
-  for (int64_t c = 0; c < outputs; ++c) rows.push_back(c * points + at);
-  return rows;
-}
-
-std::string units_of(const NetChannel& y, const NetChannel& x) {
-  return y.units.empty() || x.units.empty() ? "" : "(" + y.units + ") / (" + x.units + ")";
-}
-
-// Converts [outputs, inputs, H, W] of a sample to physical units.
-void to_physical(const std::vector<NetChannel>& inputs, const std::vector<NetChannel>& outputs,
-                 int64_t points, std::vector<float>& rows) {
-  for (size_t y = 0; y < outputs.size(); ++y)
-    for (size_t x = 0; x < inputs.size(); ++x) {
-      const float scale = outputs[y].std / inputs[x].std;
-      float* first = rows.data() + static_cast<int64_t>(y * inputs.size() + x) * points;
-      for (int64_t i = 0; i < points; ++i) first[i] *= scale;
-    }
-}
-
 void run_jacobian(const JacobianArguments& a) {
   refuse_to_replace(a.out, a.force);
   const NetAndData from = open_net_and_data(a.from, a.data, a.samples);
-  const SampleShape shape = from.set->shape();
-  const NetChannels& channels = from.state.channels;
-  const std::vector<NetChannel> outputs = outputs_of(channels, shape.classes);
-  const std::vector<int64_t> which = rows_of(a, shape);
   const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
   omp_set_num_threads(threads);
-  Jacobian jacobian(from.state.spec, static_cast<int64_t>(outputs.size()), threads);
-  jacobian.take_weights(Forecaster(from.checkpoint, from.state, 1, threads));
-
-  const int64_t points = shape.input.height * shape.input.width;
-  Coordinates at = from.set->coordinates();
-  at.units.clear();
-  std::vector<std::string> names;
-  for (const NetChannel& y : outputs)
-    for (const NetChannel& x : channels.inputs) {
-      names.push_back("d_" + y.name + "_d_" + x.name);
-      at.units.push_back(units_of(y, x));
-    }
-  std::map<std::string, std::string> about = {{"title", "Jacobians of " + from.checkpoint.string()},
-                                              {"source", "Isobar, net.kind " + from.state.spec.net.kind()},
-                                              {"history", utc_now() + " isobar jacobian"}};
-  if (!a.point.empty())
-    about["point"] = "row " + std::to_string(a.point[0]) + ", column " + std::to_string(a.point[1]);
-  SampleShape file_shape = shape;
-  file_shape.target = {static_cast<int64_t>(names.size()), shape.input.height, shape.input.width};
-  ForecastFile file(a.out, about, from.set->size(), file_shape, names, at, "derivative ");
-  Progress bar("jacobians", from.set->size(), !a.json);
-  std::vector<float> input(shape.input.size()), target(shape.target.size());
-  std::vector<std::vector<float>> samples;
-  for (int64_t i = 0; i < from.set->size(); ++i) {
-    from.read(i, input.data(), target.data());
-    std::vector<float> rows = jacobian.rows(input.data(), which);
-    samples.push_back(rows);
-    to_physical(channels.inputs, outputs, points, rows);
-    file.append(rows.data(), from.set->target_time(i));
-    bar.update(i + 1);
-  }
-  file.finish();
-  bar.finish();
-
-  const JacobianRecord r = statistics_of(samples, static_cast<int64_t>(which.size()), shape.input.size());
+  const JacobianAnswer answer = write_jacobians({a.out, a.point, threads, !a.json}, from);
+  const JacobianRecord& r = answer.statistics;
   nlohmann::json inputs = nlohmann::json::array();
-  for (size_t x = 0; x < channels.inputs.size(); ++x) {
-    const auto first = r.sensitivity.begin() + static_cast<int64_t>(x) * points;
-    inputs.push_back({{"name", channels.inputs[x].name},
-                      {"units", channels.inputs[x].units},
-                      {"sensitivity", std::accumulate(first, first + points, 0.0)}});
-  }
+  for (const InputSensitivity& x : answer.inputs)
+    inputs.push_back({{"name", x.name}, {"units", x.units}, {"sensitivity", x.sensitivity}});
   if (a.json) {
     nlohmann::json said = {{"checkpoint", from.checkpoint.string()},
                            {"out", a.out},

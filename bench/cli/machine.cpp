@@ -22,7 +22,7 @@ included: put in your own prices, powers, networks and storage, and read a predi
 
 Examples:
   isobar machine new --from dgx-h100 -o mine.yaml
-  isobar predict configs/models/llama3-8b.yaml --machine mine.yaml --gpus 64
+  isobar search configs/models/llama3-8b.yaml --machine mine.yaml --gpus 64
   isobar machine keys)";
 
 struct NewArguments {

@@ -8,8 +8,8 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/last_words.h"
 #include "bench/cli/output.h"
-#include "bench/cli/rank_output.h"
 #include "bench/cli/submit_train.h"
+#include "bench/ranks/rank_output.h"
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/search_paths.h"
@@ -86,6 +86,10 @@ int run(int argc, char** argv) {
   add_sweep_command(app);
   add_fit_command(app);
   add_predict_command(app);
+  add_search_command(app);
+  add_compare_command(app);
+  add_budget_command(app);
+  add_emit_command(app);
   add_score_command(app);
   add_report_command(app);
   add_check_command(app);

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/mpiexec.h"
 #include "bench/cli/stop_flag.h"
+#include "bench/ranks/mpiexec.h"
 #include "model/base/program.h"
 #include "model/base/temporary.h"
 #include "reports/live.h"

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "model/base/error.h"
 
@@ -84,6 +85,31 @@ void refuse_contradiction(const std::vector<std::string>& set, const std::string
           "--set", key,
           "is " + one.substr(key.size() + 1) + ", and " + option + " makes it " + std::to_string(value),
           "keep one of the two");
+}
+
+void refuse_to_replace(const std::string& out, bool force) {
+  if (std::filesystem::exists(out) && !force)
+    throw ConfigError(out, "", "is there already", "give another -o, or --force to replace it");
+}
+
+CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::string& more) {
+  return command
+      .add_option_function<std::string>(
+          "--statistic", [&s](const std::string& name) { s = statistic_of(name, "isobar", "--statistic"); },
+          "Step time of a run: median, p10 or min of its steps" + more)
+      ->check(CLI::IsMember(statistic_names()))
+      ->default_str(name_of(kStatistic));
+}
+
+void add_rank_output_option(CLI::App& command, std::string& how, const std::string& folder) {
+  command
+      .add_option(
+          "--rank-output", how,
+          "first: rank 0 prints, others only when they fail. all: every rank's lines, tagged with rank and "
+          "host. files: a file a rank, " +
+              folder + "/rank-0003.log")
+      ->check(CLI::IsMember({"first", "all", "files"}))
+      ->capture_default_str();
 }
 
 CLI::Validator number_in(double low, double high) {

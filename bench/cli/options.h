@@ -1,6 +1,6 @@
 // Options that the chosen mode of a command does not read are errors, because ignoring them would mislead.
 //
-//   refuse_unused(*command, {{"--top", !searches, "is for a search of layouts", "add --gpus N"}, …});
+//   refuse_unused(*command, {{"--seed", !by_chance, "is of a random part", "add --holdout 0.5"}, …});
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "model/base/step_stats.h"
 
 namespace isobar {
 
@@ -34,6 +36,16 @@ void add_about_options(CLI::App& command, About& about);
 /// would silently win.
 void refuse_contradiction(const std::vector<std::string>& set, const std::string& key, int64_t value,
                           const std::string& option);
+
+/// Throws ConfigError where the file exists, unless forced.
+void refuse_to_replace(const std::string& out, bool force);
+
+/// --statistic, shared by all commands that take it.
+CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::string& more = "");
+
+/// --rank-output: first, all or files (bench/ranks/rank_output.h). `folder`: how help names the place of
+/// files.
+void add_rank_output_option(CLI::App& command, std::string& how, const std::string& folder);
 
 /// A number from `low` to `high`; CLI::Range accepts NaN.
 CLI::Validator number_in(double low, double high);

@@ -1,396 +1,144 @@
-// isobar predict: the command line of perfmodel's predict.
-#include <CLI/CLI.hpp>
-#include <algorithm>
+// isobar predict: one run. What the command did before search, compare, budget and emit were commands of
+// their own is still answered, and the new spelling is said.
+#include <cstdio>
+#include <cstring>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "bench/cli/compare.h"
-#include "bench/cli/emit.h"
-#include "bench/cli/machine_option.h"
-#include "bench/cli/options.h"
-#include "bench/cli/predict_engine.h"
-#include "bench/cli/predict_layouts.h"
-#include "bench/cli/predict_page.h"
-#include "bench/cli/schedule.h"
-#include "bench/cli/unanswered.h"
-#include "model/backend/cpu/cpu_backend.h"
+#include "bench/cli/ask_options.h"
+#include "bench/cli/commands.h"
 #include "model/base/error.h"
-#include "model/base/json.h"
-#include "model/base/yaml.h"
-#include "model/engine/processor.h"
-#include "perfmodel/search.h"
+#include "perfmodel/ask/choose/emit.h"
 
 namespace isobar {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kPredictHelp =
     R"(Predicts the time of one optimizer step of CONFIG on a machine, term by term and with an 80 % interval, and the
-memory of one rank; nothing is run.
+memory of one rank; nothing is run. The interval is meant to cover 80 of 100 measurements: narrow for runs like those
+that the machine file was fitted to, widest for a spec sheet; warnings say why.
 
-The interval is meant to cover 80 of 100 measurements. It is narrow for runs like those that the machine file was
-fitted to, wider for others, and widest for a spec sheet or a calibration alone; warnings say why.
+The device is that of the machine file (CPU cores or accelerators), unless the configuration or --set names run.device.
+Where policy.micro_batch is not given, or 0, a GPU's run takes the largest that fits. What does not fit ends with exit
+code 4, by how much, and the smallest change that fits. Model FLOPs (MFU) are three times those of the forward pass's
+matrix products; hardware FLOPs (HFU) include recomputation.
 
-For a cluster of accelerators (configs/machines/dgx-h100.yaml …) --gpus searches every layout, policy and placement
-that fits, and says what would have to change for another to be the best. It keeps layout.* and policy.* as --set
-gives them, and ignores the layout of the file. --fix and --exclude narrow the search: dp, tp, cp, pp, vpp, micro_batch,
-zero (numbers and ranges like 2..8), schedule, recompute, cp_kind, order, sequence_parallel (words).
-Without --gpus the configuration's layout is predicted.
+Predictions are for Isobar's own engine, unless --engine names another (configs/engines), or unknown, a mixture of all:
+its coefficients are fitted to the published runs in configs/published.
 
-Layouts are ranked by step time divided by the probability that they fit in memory; those whose predictions cannot
-be told apart are listed with the runs that would decide between them. Two --machine are compared: step time, MFU,
-price and kWh, and the probability that each is faster than the first. --deadline 10d and --budget 100k search for
-the fewest accelerators that train --tokens 1T within them, with time for failures and checkpoints included. --emit
-prints the layout for megatron, nemo, torchtitan, deepspeed or isobar itself; -o DIR draws the search.
-
-The device is that of the machine file (CPU cores or accelerators), unless the configuration or --set names
-run.device. A configuration that does not fit in memory ends with exit code 4; the first lines say by how much, and
-the smallest change that fits.
-
-Predictions are for Isobar's own engine, unless --engine names another: megatron, deepspeed, nemo, mlperf, fsdp,
-nanotron, nersc (configs/engines), or unknown, a mixture of all. Its coefficients are fitted to the published runs in
-configs/published; the width of the interval comes from campaigns that were left out of that fit. --tuned says how
-well tuned the software is; --fit uses a few runs of your own (isobar fit RUNS.csv --engine E). With --gpus the
-layouts that the search finds for Isobar's own engine are predicted again for E and ranked anew.
-
-Where policy.micro_batch is not given, or 0, a GPU's run takes the largest that fits its memory, as `isobar train`
-does; what is taken is printed.
-
-Model FLOPs are three times those of the forward pass's matrix products; hardware FLOPs are all that are executed,
-recomputation included. MFU and HFU are the respective FLOP/s as a share of the peak.
+  isobar search    the best layout on N accelerators        isobar budget    the fewest that keep a deadline, a budget
+  isobar compare   machines and what-ifs side by side       isobar emit      a layout for Megatron, NeMo, torchtitan …
 
 Examples:
-  isobar predict configs/models/gpt3-1t.yaml --machine configs/machines/dgx-b200.yaml --gpus 16384 --global-batch 4096
-  isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --gpus 256 --tokens 1e12
-  isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --whatif nvlink_bw*2
-  isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --set layout.tp=8
-  isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --engine nemo
-  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --fit mine-fit.json
-  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --machine dgx-b200 --gpus 64
-  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --tokens 1T --deadline 30d --budget 2M
-  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --fix tp=2..8 --exclude zero=3 -o out
-  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --exclude zero=2..3 --emit megatron
-  isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --ranks 2 --set policy.amp=bf16
+  isobar predict configs/models/llama3-8b.yaml --machine dgx-h100 --set layout.tp=8 --engine nemo
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";
 
-struct PredictArguments {
-  std::string config, emit, out;
-  std::vector<std::string> machines;
-  std::vector<std::string> set;
-  int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
-  std::vector<std::string> what_if, fix, exclude;
-  LayoutQuestion question;
-  EngineQuestion engine{"isobar", {}, {}};
+enum class Mode { run, search, machines, budget, emit };
+
+Mode mode_of(const AskArguments& a) {
+  if (a.machines.size() > 1) return Mode::machines;
+  if (!a.emit.empty()) return Mode::emit;
+  if (a.plans()) return Mode::budget;
+  return a.searches() ? Mode::search : Mode::run;
+}
+
+// What a mode does, and how it is asked for now.
+struct ModeText {
+  const char *does, *spelling;
 };
-
-RunSpec spec_of(const PredictArguments& a) {
-  if (a.ranks == 0) return load_run_spec(a.config, a.set);
-  // As in `isobar train --ranks`, data parallelism takes the ranks that the other axes leave.
-  std::vector<std::string> set = a.set;
-  const RunSpec given = load_run_spec(a.config, [&] {
-    std::vector<std::string> one = set;
-    one.emplace_back("layout.dp=1");
-    return one;
-  }());
-  const int64_t others = given.layout.world();
-  if (a.ranks % others != 0)
-    throw ConfigError(
-        a.config, "--ranks",
-        std::to_string(a.ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(others),
-        "use a multiple");
-  refuse_contradiction(set, "layout.dp", a.ranks / others, "--ranks " + std::to_string(a.ranks));
-  set.push_back("layout.dp=" + std::to_string(a.ranks / others));
-  return load_run_spec(a.config, set);
-}
-
-// True if the user names the device; otherwise the machine file does.
-bool names_device(const PredictArguments& a) {
-  const nlohmann::json j = load_yaml(a.config);
-  if (j.is_object() && j.contains("run") && j["run"].is_object() && j["run"].contains("device")) return true;
-  return std::any_of(a.set.begin(), a.set.end(),
-                     [](const std::string& s) { return s.starts_with("run.device="); });
-}
-
-PredictOptions options_of(const PredictArguments& a, const RunSpec& spec) {
-  return {.host = {.ranks_on_host = a.ranks_on_host},
-          .workspace = cpu_workspace,
-          .device_workspace = [&spec] { return gpu_workspace(spec); }};
-}
-
-// A row for each machine and number of accelerators; those without an answer are reported beside them.
-std::vector<ComparedRow> side_by_side(const std::vector<Variant>& machines, const RunSpec& given,
-                                      const PredictArguments& a, const LayoutQuestion& q, json& none,
-                                      Unanswered& unanswered) {
-  std::vector<ComparedRow> rows;
-  for (const auto& [m, longer] : machines) {
-    RunSpec spec = given;
-    LayoutQuestion own = q;
-    own.tokens *= longer;
-    own.samples *= longer;
-    const Chooser chooser(spec, m, a.engine, options_of(a, spec));
-    const std::vector<int64_t> numbers = q.gpus.empty() ? std::vector<int64_t>{0} : q.gpus;
-    for (const int64_t gpus : numbers) try {
-        const std::string name = m.name.empty() ? m.file : m.name;
-        rows.push_back({name, gpus > 0 ? chooser.best(spec, gpus, q).front() : chooser.own(spec)});
-        if (has_training(own)) rows.back().training = training_of(rows.back().choice, own);
-      } catch (const ConfigError& e) {
-        unanswered.say(m.name, gpus, e, none);
-      }
+ModeText text_of(Mode m) {
+  switch (m) {
+    case Mode::search:
+      return {"layouts are searched", "isobar search"};
+    case Mode::machines:
+      return {"machines are compared", "isobar compare"};
+    case Mode::budget:
+      return {"the fewest accelerators are found", "isobar budget"};
+    case Mode::emit:
+      return {"a layout is printed for other software", "isobar emit … --for SOFTWARE"};
+    case Mode::run:
+      return {"one layout is predicted", "isobar predict"};
   }
-  return rows;
+  return {};
 }
 
-void print_compared(const std::vector<ComparedRow>& rows, const json& none, bool as_json) {
-  if (as_json) {
-    json out = to_json(compared_numbers(rows));
-    for (const json& one : none) out.push_back(one);
-    std::printf("%s\n", json_text(out, 1).c_str());
-  } else {
-    std::fputs(to_text(compared(rows)).c_str(), stdout);
+// Options and the letters of the modes that read them: r(un), s(earch), m(achines), b(udget), e(mit).
+void refuse_unread(const CLI::App& command, const AskArguments& a) {
+  const Mode mode = mode_of(a);
+  const char letter = "rsmbe"[static_cast<size_t>(mode)];
+  for (const auto& [option, modes] : {std::pair{"--top", "se"},
+                                      {"--pareto", "s"},
+                                      {"--offload", "s"},
+                                      {"--rates", "r"},
+                                      {"--ranks", "rme"},
+                                      {"--tokens", "rsmb"},
+                                      {"--samples", "rsmb"},
+                                      {"--what-if", "rsbe"},
+                                      {"--deadline", "b"},
+                                      {"--budget", "b"},
+                                      {"--emit", "e"},
+                                      {"--out", "sm"},
+                                      {"--json", "rsmb"}}) {
+    const bool page_of_changes = !a.what_if.empty() && std::strcmp(option, "--out") == 0 && mode == Mode::run;
+    if (command.count(option) > 0 && !std::strchr(modes, letter) && !page_of_changes)
+      throw ConfigError("isobar predict", option, std::string("is not read where ") + text_of(mode).does,
+                        std::string("leave it out; ") + text_of(mode).spelling + " says what is");
+  }
+  if (mode == Mode::emit && a.question.gpus.size() > 1)
+    throw ConfigError("isobar predict", "--emit", "is of one layout", "give one --gpus");
+}
+
+void answer(Mode mode, const Asked& q) {
+  switch (mode) {
+    case Mode::machines:
+      return print_comparison(q);
+    case Mode::emit:
+      return print_emitted(with_all_changes(q));
+    case Mode::budget:
+      return print_schedule(with_all_changes(q));
+    case Mode::search:
+      return print_with_changes(q, print_search);
+    case Mode::run:
+      return print_with_changes(q, print_run);
   }
 }
 
-void compare_machines(const std::vector<Variant>& machines, const RunSpec& spec, const PredictArguments& a,
-                      const LayoutQuestion& q) {
-  json none = json::array();
-  Unanswered unanswered(q.json);
-  const std::vector<ComparedRow> rows = side_by_side(machines, spec, a, q, none, unanswered);
-  if (!rows.empty()) print_compared(rows, none, q.json);
-  if (!rows.empty() && !a.out.empty()) write_machines_page(a.out, spec.file, rows);
-  unanswered.end();
-}
-
-void answer_schedule(const Machine& m, const RunSpec& spec, const PredictArguments& a,
-                     const LayoutQuestion& q) {
-  if (q.budget > 0 && !(m.accelerator && m.accelerator->price_per_hour > 0))
-    throw ConfigError(m.file, "--budget", "wants a price", "give accelerator.price_per_hour there");
-  const Chooser chooser(spec, m, a.engine, options_of(a, spec));
-  const std::vector<Scheduled> all = schedule(chooser, spec, q);
-  if (q.json) {
-    json out = json::array();
-    for (const Scheduled& s : all) {
-      json j = json_of(s.training);
-      j["gpus"] = s.choice.ranks();
-      j["layout"] = text_of(layout_of(s.choice.spec));
-      j["step_s"] = s.choice.step.value;
-      j["chance_in_time"] = s.in_time;
-      j["chance_in_budget"] = s.in_budget;
-      j["chance_to_fit"] = s.choice.fits;
-      out.push_back(std::move(j));
-    }
-    std::printf("%s\n", json_text(out, 1).c_str());
-    return;
-  }
-  std::printf("%s on %s, global batch %ld\n\n", spec.file.c_str(), m.name.c_str(), spec.train.global_batch);
-  std::fputs(to_text(schedule_table(all, q)).c_str(), stdout);
-  std::printf("\n%s", verdict(all, q).c_str());
-  if (!all.front().training.assumed.empty())
-    std::printf("  assumed: %s\n", all.front().training.assumed.c_str());
-}
-
-// `user`: keys set by the user, which a search keeps.
-void run_predict(PredictArguments a, const std::vector<std::string>& user) {
-  RunSpec spec = spec_of(a);
-  std::vector<Machine> machines;
-  for (const std::string& file : a.machines) machines.push_back(load_machine(file));
-  if (!a.engine.fit.empty()) take_fit(machines.front(), a.engine);
-  if (!names_device(a)) spec.run.device = RunDevice::automatic;
-  for (const Machine& m : machines)
-    if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
-      throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
-                        "of accelerators " + m.file + " says it (accelerator.tiers.host.ranks)");
-  LayoutQuestion question = a.question;
-  if (!question.gpus.empty() || question.deadline_s > 0 || question.budget > 0)
-    question.keep = given_layout(spec, user);
-  for (const std::string& list : a.fix) question.keep.fix(list);
-  for (const std::string& list : a.exclude) question.keep.exclude(list);
-  if (machines.size() > 1) {
-    std::vector<Variant> all;
-    for (const Machine& m : machines) all.push_back({m});
-    return compare_machines(all, spec, a, question);
-  }
-  const std::vector<Variant> changed = with_changes(machines.front(), a.what_if, question);
-  const Machine& m = changed.back().machine;
-  if (changed.size() > 1) {  // the first answer has all of the changes
-    question.tokens *= changed.back().longer;
-    question.samples *= changed.back().longer;
-  }
-  if (!a.emit.empty()) {
-    const Chooser chooser(spec, m, a.engine, options_of(a, spec));
-    const LayoutChoice c = question.gpus.empty()
-                               ? chooser.own(spec)
-                               : chooser.best(spec, question.gpus.front(), question).front();
-    std::fputs(emitted(c.spec, a.emit).c_str(), stdout);
-    return;
-  }
-  if (question.deadline_s > 0 || question.budget > 0) return answer_schedule(m, spec, a, question);
-  if (question.rates && device_of(spec, m) != Device::accelerator)
-    throw ConfigError("isobar predict", "--rates", "is for accelerators",
-                      "name a machine of accelerators, or leave it out");
-  if (a.engine.engine != "isobar")
-    answer(spec, m, question, a.engine);
-  else
-    answer(spec, m, question, options_of(a, spec));
-  if (!a.out.empty() && changed.size() == 1)
-    write_search_page(a.out, Chooser(spec, m, a.engine, options_of(a, spec)), spec, question);
-  if (changed.size() > 1 && !question.json) {
-    std::printf("\nwith and without the changes:\n\n");
-    question.tokens /= changed.back().longer;
-    question.samples /= changed.back().longer;
-    compare_machines(changed, spec, a, question);
-  }
+// Options of what are commands of their own now.
+void add_old_options(CLI::App& command, AskArguments& a) {
+  const size_t before = command.get_options().size();
+  add_search_options(command, a, false);
+  add_limit_options(command, a);
+  command.add_option("--top", a.question.top)->check(CLI::Range(1, 1000));
+  command.add_flag("--pareto", a.question.pareto);
+  command.add_flag("--offload", a.question.offload);
+  command.add_option("--emit", a.emit)->check(CLI::IsMember(emit_targets()));
+  command.add_option("-o,--out", a.out);
+  const std::vector<CLI::Option*> all = command.get_options();
+  for (size_t i = before; i < all.size(); ++i) all[i]->group("");
 }
 
 }  // namespace
 
 void add_predict_command(CLI::App& app) {
-  auto a = std::make_shared<PredictArguments>();
-  CLI::App* predict_command =
-      app.add_subcommand("predict", "Predict step time by term, throughput and memory, with an interval");
-  predict_command->footer(kPredictHelp);
-  predict_command->add_option("CONFIG", a->config, "Run configuration (YAML)")->required();
-  add_machine_option(*predict_command, a->machines, "Machine file (isobar calibrate, isobar fit)")
-      ->required();
-  predict_command->add_option("--set", a->set, "key=value of the configuration; may be repeated")
-      ->allow_extra_args(false);
-  predict_command->add_option("--ranks", a->ranks, "World size; dp is what tp, cp and pp leave")
-      ->check(CLI::Range(1, 1 << 20));
-  predict_command->add_option("--ranks-on-host", a->ranks_on_host, "Ranks that share one host (default: all)")
-      ->check(CLI::Range(1, 1 << 20));
-  predict_command
-      ->add_option("--gpus", a->question.gpus,
-                   "Search all layouts on this many accelerators; may be repeated")
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1, 1 << 20));
-  predict_command
-      ->add_option("--fix", a->fix,
-                   "In a search, only layouts with e.g. tp=8 or pp=2..8; separate several by commas")
-      ->allow_extra_args(false);
-  predict_command
-      ->add_option("--exclude", a->exclude,
-                   "In a search, no layouts with e.g. zero=3; separate several by commas")
-      ->allow_extra_args(false);
-  predict_command->add_option("--global-batch", a->global_batch, "Samples per optimizer step")
-      ->check(CLI::Range(1, 1 << 24));
-  predict_command->add_option("--top", a->question.top, "Layouts to list")->check(CLI::Range(1, 1000));
-  predict_command
-      ->add_option("--space", a->question.space,
-                   "all, or 1d: tp with sequence parallelism, dp with ZeRO 1, pp by 1F1B, no recomputation")
-      ->check(CLI::IsMember({"all", "1d"}));
-  predict_command->add_flag(
-      "--offload", a->question.offload,
-      "Also the best layouts with optimizer moments, and with parameters, offloaded to host memory");
-  predict_command->add_flag("--pareto", a->question.pareto, "Also the Pareto front of time and memory");
-  predict_command
-      ->add_option(
-          "--whatif", a->what_if,
-          "Change the machine: flops, memory_bw, nvlink_bw, net_bw, latency, memory_size, nvlink_ranks, "
-          "price; or the training: tokens, samples; e.g. nvlink_bw*2. May be repeated: compares each change, "
-          "and "
-          "all together, with the machine as it is")
-      ->allow_extra_args(false);
-  auto* tokens = predict_command
-                     ->add_option("--tokens", a->question.tokens,
-                                  "Time and cost of training on this many tokens, e.g. 1.5T")
-                     ->transform(amount());
-  predict_command
-      ->add_option("--samples", a->question.samples, "Time and cost of training on this many samples")
-      ->transform(amount())
-      ->excludes(tokens);
-  predict_command
-      ->add_option("--deadline", a->question.deadline_s,
-                   "Find the fewest accelerators that train --tokens or --samples in e.g. 10d")
-      ->transform(duration());
-  predict_command
-      ->add_option("--budget", a->question.budget,
-                   "Find the fewest accelerators that train them for e.g. 100k of the machine's currency")
-      ->transform(amount());
-  predict_command
-      ->add_option("--emit", a->emit,
-                   "Print only the layout (with --gpus the best), as options or a file of this software")
-      ->check(CLI::IsMember(emit_targets()));
-  predict_command->add_option("--engine", a->engine.engine,
-                              "Training software to predict: isobar, a file of configs/engines, or unknown");
-  predict_command
-      ->add_option("--tuned", a->engine.tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
-      ->check(number_in(0, 1));
-  predict_command->add_option(
-      "-o,--out", a->out,
-      "Also write a page with figures, SVG, CSV and JSON there, for a search, a comparison of "
-      "machines or what-ifs");
-  predict_command->add_option(
-      "--fit", a->engine.fit,
-      "Use a fit to your own runs of another engine (isobar fit RUNS.csv --engine E)");
-  predict_command->add_flag(
-      "--rates", a->question.rates,
-      "Print the step's time by coefficient, with the source of each (accelerators, one layout)");
-  predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
-  predict_command->callback([a, predict_command] {
-    const bool plans = a->question.deadline_s > 0 || a->question.budget > 0;
-    const bool searches = !a->question.gpus.empty() || plans,
-               foreign = a->engine.engine != "isobar" || !a->engine.fit.empty();
-    const bool several = a->machines.size() > 1, trains = has_training(a->question);
-    const char* one = "is of one machine";
-    const char* alone = "leave the others out";
-    const char* own = "is answered of Isobar's own engine alone";
-    refuse_unused(
-        *predict_command,
-        {{"--out", !searches && !several && a->what_if.empty(), "is of a search, of machines or of what-ifs",
-          "add --gpus N, another --machine or --whatif"},
-         {"--out", plans, "is of a search", "leave --deadline and --budget out"},
-         {"--out", a->question.json, "prints where the page is",
-          "leave --json out; DIR/search.json has the data"},
-         {"--out", !a->emit.empty(), "is of a search", "leave --emit out"},
-         {"--tuned", !foreign, "is of other engines", "name one with --engine"},
-         {"--tuned", !a->engine.fit.empty(), "is said by the fit", "give it to isobar fit"},
-         {"--fit", several, one, alone},
-         {"--rates", foreign, own, "leave it or --engine out"},
-         {"--pareto", foreign, own, "leave it or --engine out"},
-         {"--offload", foreign, own, "leave it or --engine out"},
-         {"--offload", !searches, "is for a search of layouts", "add --gpus N"},
-         {"--offload", several, one, alone},
-         {"--offload", plans, "is of one number", "leave it out"},
-         {"--offload", !a->emit.empty(), "is of a search", "leave --emit out"},
-         {"--rates", several, one, alone},
-         {"--pareto", several, one, alone},
-         {"--whatif", several, one, alone},
-         {"--top", several, one, alone},
-         {"--deadline", several, one, alone},
-         {"--budget", several, one, alone},
-         {"--emit", several, one, alone},
-         {"--emit", a->question.gpus.size() > 1, "is of one layout", "give one --gpus"},
-         {"--emit", plans, "is of one layout", "leave --deadline and --budget out"},
-         {"--emit", a->question.json, "prints no JSON", "leave --json out"},
-         {"--emit", trains, "prints no bill", "leave --tokens and --samples out"},
-         {"--emit", a->question.rates, "prints no prices", "leave --rates out"},
-         {"--emit", a->question.pareto, "is of one layout", "leave --pareto out"},
-         {"--deadline", !trains, "is of a training", "add --tokens or --samples"},
-         {"--budget", !trains, "is of a training", "add --tokens or --samples"},
-         {"--pareto", plans, "is of one number", "leave it out"},
-         {"--top", plans, "is of one number", "leave it out"},
-         {"--ranks-on-host", foreign, own, "leave it or --engine out"},
-         {"--ranks", searches, "says how many ranks there are, as --gpus does", "keep one of the two"},
-         {"--top", !searches, "is for a search of layouts", "add --gpus N"},
-         {"--space", !searches, "is for a search of layouts", "add --gpus N"},
-         {"--fix", !searches, "is for a search of layouts", "add --gpus N"},
-         {"--exclude", !searches, "is for a search of layouts", "add --gpus N"},
-         {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
-         {"--rates", searches, "is for one layout", "leave --gpus out"}});
-    if (a->global_batch > 0) {
-      refuse_contradiction(a->set, "train.global_batch", a->global_batch, "--global-batch");
-      a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));
-    }
-    const std::vector<std::string> user = a->set;
-    if (searches) {  // the user's settings are kept, but not the file's own layout
-      a->set = {"layout.dp=1",          "layout.tp=1",         "layout.cp=1",
-                "layout.pp=1",          "layout.vpp=1",        "layout.order=tp-cp-dp-pp",
-                "policy.micro_batch=0", "policy.schedule=1f1b"};
-      a->set.insert(a->set.end(), user.begin(), user.end());
-    }
-    run_predict(*a, user);
+  auto a = std::make_shared<AskArguments>();
+  CLI::App* command = app.add_subcommand("predict", "Predict a run's step by term, throughput and memory");
+  command->footer(kPredictHelp);
+  add_run_options(*command, *a, true);
+  add_rank_options(*command, *a);
+  add_training_options(*command, *a);
+  add_what_if_option(*command, *a);
+  command->add_flag("--rates", a->rates,
+                    "Print the step's time by coefficient, with the source of each (accelerators)");
+  add_output_options(*command, *a, false);
+  add_old_options(*command, *a);
+  command->callback([a, command] {
+    refuse_unread(*command, *a);
+    take_options(*command, *a);
+    const Asked q = asked(*a);
+    const Mode mode = mode_of(*a);
+    if (mode != Mode::run && !a->json)
+      std::fprintf(stderr, "isobar predict: spelt `%s` now, with the same options\n", text_of(mode).spelling);
+    answer(mode, q);
   });
 }
 

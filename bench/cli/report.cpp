@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/cli/machine_option.h"
-#include "bench/cli/measured.h"
+#include "bench/cli/options.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/files.h"
 #include "reports/exports.h"

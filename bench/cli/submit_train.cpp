@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "bench/cli/stop_flag.h"
-#include "bench/cli/sweep_forecast.h"
 #include "bench/cluster/submit.h"
+#include "bench/suggest/trial_forecast.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
 #include "model/base/shared_files.h"

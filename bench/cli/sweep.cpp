@@ -10,13 +10,14 @@
 
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
-#include "bench/cli/rank_output.h"
 #include "bench/cli/stop_flag.h"
 #include "bench/cli/submit_train.h"
-#include "bench/cli/sweep_forecast.h"
+#include "bench/ranks/rank_output.h"
+
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"
 #include "bench/cluster/submit.h"
+#include "bench/suggest/trial_forecast.h"
 #include "bench/sweep/compose.h"
 #include "bench/sweep/repeats.h"
 #include "bench/sweep/runner.h"

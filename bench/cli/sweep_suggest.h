@@ -1,12 +1,11 @@
 // isobar sweep --suggest, --until and --rehearse: which trials of a sweep to run next, given the results so
-// far. `RunPart` runs them.
+// far (bench/suggest).
 #pragma once
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <functional>
 #include <string>
 
-#include "bench/sweep/runner.h"
+#include "bench/suggest/suggest_rounds.h"
 
 namespace isobar {
 
@@ -29,14 +28,8 @@ struct SuggestContext {
   const volatile std::sig_atomic_t* stop = nullptr;  // not 0: stop after this round
 };
 
-/// Runs these trials of the matrix; complete ones are not run again.
-using RunPart = std::function<SweepOutcome(const Matrix& part)>;
-
 /// Prints; returns the exit code.
 int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const SuggestContext& context,
                    const RunPart& run);
-
-/// "regret<2%" -> 0.02; throws ConfigError for anything else.
-double regret_bound(const std::string& until);
 
 }  // namespace isobar

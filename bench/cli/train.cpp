@@ -9,14 +9,13 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/last_words.h"
-#include "bench/cli/launch.h"
 #include "bench/cli/machine_option.h"
-#include "bench/cli/mpiexec.h"
 #include "bench/cli/options.h"
-#include "bench/cli/rank_output.h"
 #include "bench/cli/submit_train.h"
+#include "bench/ranks/mpiexec.h"
+#include "bench/ranks/rank_output.h"
+#include "bench/ranks/run_ranks.h"
 #include "bench/sweep/classify.h"
-#include "bench/sweep/results.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/comm/launcher.h"
@@ -27,6 +26,7 @@
 #include "model/engine/train.h"
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
+#include "model/records/results.h"
 
 namespace isobar {
 namespace {

@@ -3,17 +3,17 @@
 #include <cstdio>
 
 #include "bench/cli/commands.h"
-#include "perfmodel/search.h"
 
 namespace isobar {
 
-void Unanswered::say(const std::string& machine, int64_t gpus, const ConfigError& e, nlohmann::json& out) {
+void Unanswered::say(const NoAnswer& none, nlohmann::json& out) {
   constexpr int kBadInput = 2, kTooLarge = 4;
-  const bool large = dynamic_cast<const DoesNotFit*>(&e) != nullptr;
-  code_ = code_ == kBadInput || !large ? kBadInput : kTooLarge;
+  code_ = code_ == kBadInput || !none.does_not_fit ? kBadInput : kTooLarge;
   if (json_)
-    out.push_back({{"gpus", gpus}, {"machine", machine}, {large ? "does_not_fit" : "refused", e.what()}});
-  std::fprintf(stderr, "isobar: %s\n", e.what());
+    out.push_back({{"gpus", none.gpus},
+                   {"machine", none.machine},
+                   {none.does_not_fit ? "does_not_fit" : "refused", none.why}});
+  std::fprintf(stderr, "isobar: %s\n", none.why.c_str());
 }
 
 void Unanswered::end() const {

@@ -2,14 +2,12 @@
 // end. Bad input outranks a misfit.
 //
 //   Unanswered none(json);
-//   try { … } catch (const ConfigError& e) { none.say(machine, gpus, e, out); }
+//   try { … } catch (const ConfigError& e) { none.say(no_answer(machine, gpus, e), out); }
 //   none.end();
 #pragma once
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <string>
 
-#include "model/base/error.h"
+#include "perfmodel/ask/choose/question.h"
 
 namespace isobar {
 
@@ -17,7 +15,7 @@ class Unanswered {
  public:
   explicit Unanswered(bool as_json) : json_(as_json) {}
   /// Reports on stderr and, with JSON, as an entry of `out`.
-  void say(const std::string& machine, int64_t gpus, const ConfigError& e, nlohmann::json& out);
+  void say(const NoAnswer& none, nlohmann::json& out);
   /// Throws ExitCode where anything was reported.
   void end() const;
 

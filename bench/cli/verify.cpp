@@ -4,17 +4,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/verification.h"
-#include "bench/cli/verify_page.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
-#include "model/data/dates.h"
 #include "model/engine/host/host.h"
+#include "model/forecast/verify.h"
+#include "reports/pages/verify_page.h"
 
 namespace isobar {
 namespace {
@@ -44,42 +44,6 @@ std::map<std::string, std::vector<double>> parsed(const std::vector<std::string>
   return out;
 }
 
-nlohmann::json to_json(const SkillScore& s) {  // NaN and infinities become null
-  nlohmann::json out{
-      {"rmse", s.rmse}, {"mae", s.mae}, {"bias", s.bias}, {"correlation", s.correlation}, {"acc", s.acc}};
-  for (const ClassScore& c : s.classes)
-    out["classes"].push_back(
-        {{"from", c.from}, {"to", c.to}, {"share", c.share}, {"rmse", c.rmse}, {"csi", c.csi}});
-  return out;
-}
-
-nlohmann::json to_json(const Verification& v) {
-  nlohmann::json leads = nlohmann::json::array(), cases = nlohmann::json::array();
-  for (size_t k = 0; k < v.lead_hours.size(); ++k) {
-    nlohmann::json targets = nlohmann::json::array();
-    for (size_t c = 0; c < v.channels.size(); ++c) {
-      const auto lead = static_cast<int64_t>(k), channel = static_cast<int64_t>(c);
-      targets.push_back({{"name", v.channels[c].name},
-                         {"units", v.channels[c].units},
-                         {"std", v.channels[c].std},
-                         {"net", to_json(v.net.of(lead, channel))},
-                         {"persistence", to_json(v.persistence.of(lead, channel))},
-                         {"climatology", to_json(v.climatology.of(lead, channel))}});
-    }
-    leads.push_back({{"step", k + 1}, {"hours", v.lead_hours[k]}, {"targets", targets}});
-  }
-  for (const Verification::Case& c : v.cases)
-    cases.push_back(
-        {{"from", std::isfinite(c.hours) ? nlohmann::json(iso_of(3600 * c.hours)) : nlohmann::json()},
-         {"rmse_normalised", c.error}});
-  return {{"checkpoint", v.checkpoint},
-          {"data", v.of_data},
-          {"samples", v.samples},
-          {"climatology_fields", v.climatology_fields},
-          {"leads", leads},
-          {"cases", cases}};
-}
-
 void run_verify(VerifyArguments a) {
   VerifyQuestion& q = a.question;
   q.threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
@@ -91,7 +55,7 @@ void run_verify(VerifyArguments a) {
     std::fprintf(stderr, "isobar: no climatology, and no ACC: %s; or name data: --climatology PATH\n",
                  v.no_climatology.c_str());
   if (a.json) {
-    std::cout << json_text(to_json(v), 2) << "\n";
+    std::cout << json_text(json_of(v), 2) << "\n";
   } else {
     std::printf("checkpoint  %s, after step %ld\nsamples     %ld of %s\n", v.checkpoint.c_str(),
                 v.trained_steps, v.samples, v.of_data.c_str());
@@ -104,8 +68,9 @@ void run_verify(VerifyArguments a) {
     std::printf("%s", to_text(cases_table(v, 3)).c_str());
   }
   if (!a.out.empty()) {
-    if (!a.json) std::printf("\n");
-    write_verify_page(a.out, v, !a.json);
+    const std::string not_drawn = write_verify_page(a.out, v);
+    if (!a.json) std::printf("\npage        %s\n", (std::filesystem::path(a.out) / "index.html").c_str());
+    if (!not_drawn.empty()) std::fprintf(stderr, "isobar: figures are not drawn: %s\n", not_drawn.c_str());
   }
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "bench/sweep/results.h"
+#include "model/records/results.h"
 
 namespace isobar {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/results.h"
+#include "model/records/results.h"
 #include "perfmodel/machine/machine.h"
 
 namespace isobar {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "bench/import/import.h"
 #include "bench/import/log_text.h"
@@ -219,6 +220,22 @@ std::string table_of(const std::vector<LoggedRun>& runs) {
     out += line + "\n";
   }
   return out;
+}
+
+std::string own_table(const std::vector<std::string>& files, const std::string& config) {
+  if (std::filesystem::path(files.front()).extension() == ".csv") {
+    if (files.size() > 1)
+      throw ConfigError(files[1], "", "comes behind a table", "put all runs into one table");
+    if (!config.empty())
+      throw ConfigError(files.front(), "--config", "is for logs", "the table's columns say what was run");
+    return read_file(files.front(), most::table);
+  }
+  std::vector<LoggedRun> runs;
+  if (log_kind(read_file(files.front())) == LogKind::kineto)
+    runs.push_back(read_training_log(files, config));
+  else
+    for (const std::string& f : files) runs.push_back(read_training_log({f}, config));
+  return table_of(runs);
 }
 
 }  // namespace isobar

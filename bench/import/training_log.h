@@ -45,6 +45,9 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
 /// The cells that a row of configs/published would have for this specification.
 std::map<std::string, std::string> cells_of(const RunSpec& spec);
 std::string table_of(const std::vector<LoggedRun>& runs);
+/// The text of one table (.csv), or a table made from logs: a run each, but several traces are one run's.
+/// Throws ConfigError for a table among logs, and for a table with a configuration.
+std::string own_table(const std::vector<std::string>& files, const std::string& config);
 
 /// Readers of each kind of log, which fill cells and steps.
 void read_megatron_log(const std::string& text, LoggedRun& run);

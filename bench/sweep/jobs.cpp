@@ -6,6 +6,7 @@
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/base/shared_files.h"
+#include "model/records/trial_id.h"
 
 namespace isobar {
 namespace {
@@ -119,13 +120,6 @@ std::string trial_state(const fs::path& results, const std::string& trial) {
   }
   if (has_job) return word_in(dir / "started_by") == job ? "running" : "submitted";
   return fs::exists(dir / "attempt") ? "running" : "planned";
-}
-
-void require_trial_id(const std::string& id, const std::string& file) {
-  constexpr size_t kLongest = 200;
-  if (id.empty() || id.size() > kLongest || id.starts_with('.') || id.find('/') != std::string::npos ||
-      id.find('\0') != std::string::npos)
-    throw ConfigError(file, "id", "'" + id.substr(0, 40) + "' is no name of a trial", kAgain);
 }
 
 json to_json(const Trial& t) {

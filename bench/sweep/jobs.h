@@ -56,9 +56,6 @@ void release(const std::filesystem::path& trial_dir);
 /// planned, submitted (claimed by a job), running, or the class of its last verdict.
 std::string trial_state(const std::filesystem::path& results, const std::string& trial);
 
-/// Throws ConfigError unless `id` is a valid folder name: files may contain any text.
-void require_trial_id(const std::string& id, const std::string& file);
-
 nlohmann::json to_json(const Trial& t);
 /// Throws ConfigError.
 Trial trial_from_json(const nlohmann::json& j, const std::string& file);

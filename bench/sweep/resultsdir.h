@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "bench/sweep/classify.h"
 #include "bench/sweep/runner.h"
 #include "model/base/lock.h"
 

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "bench/sweep/launcher.h"
-#include "bench/sweep/results.h"
 #include "bench/sweep/trials.h"
+#include "model/records/results.h"
 
 namespace isobar {
 

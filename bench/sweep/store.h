@@ -17,17 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/results.h"
+#include "model/records/results.h"
 
 namespace isobar {
-
-/// All settings and statistics of a run, one column of `runs` each, in SQLite and in tables/runs.csv of
-/// reports. A run lacks the columns of keys that only other kinds of nets have.
-struct RunColumn {
-  std::string name, type;  // name and SQL type
-  nlohmann::json value;    // null: not known
-};
-std::vector<RunColumn> run_columns(const RunRecord& r);
 
 class Store {
  public:

@@ -8,13 +8,13 @@
 #include <sstream>
 #include <vector>
 
-#include "bench/sweep/results.h"
 #include "bench/sweep/resultsdir.h"
 #include "model/base/checkpoint_names.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
 #include "model/base/shared_files.h"
 #include "model/base/signal_name.h"
+#include "model/records/results.h"
 
 namespace isobar {
 namespace {

@@ -5,12 +5,12 @@
 #include <map>
 #include <set>
 
-#include "bench/sweep/naming.h"
 #include "model/base/error.h"
 #include "model/base/hash.h"
 #include "model/base/progress.h"
 #include "model/base/rng.h"
 #include "model/nets/legal_layout.h"
+#include "model/records/naming.h"
 
 namespace isobar {
 namespace {

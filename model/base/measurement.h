@@ -16,7 +16,7 @@
 // Between runs. s^2 = (k a^2 + sum of squares of repetitions about their mean) / (k + degrees of freedom):
 // measured repetitions, shrunk towards an assumed a = 2 % that weighs like k = 2 of them.
 //
-// A contended run (bench/sweep/contention.h) was slowed as a whole by an unknown share of what its steps
+// A contended run (model/records/contention.h) was slowed as a whole by an unknown share of what its steps
 // show. Its error is the scatter of one step, log(p90 / p10) / (2 * 1.2816), whatever their number. The fit
 // weighs a run by 1 / (spread of its kind^2 + error^2), so a contended one counts little.
 #pragma once

@@ -12,14 +12,16 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kPredict = isobar_command() + " predict ";
 const std::string kLlama = shipped("models/llama3-8b.yaml") + " --set train.global_batch=64 ";
 
 class Choose : public InDirectory {
  protected:
-  Answer isobar(const std::string& words) const { return shell(at(kPredict + words + " 2>&1")); }
-  json data(const std::string& words) const {
-    const Answer a = shell(at(kPredict + words + " --json 2>/dev/null"));
+  // `asks`: predict, search, compare, budget or emit
+  Answer isobar(const std::string& asks, const std::string& words) const {
+    return shell(at(isobar_command() + " " + asks + " " + words + " 2>&1"));
+  }
+  json data(const std::string& asks, const std::string& words) const {
+    const Answer a = shell(at(isobar_command() + " " + asks + " " + words + " --json 2>/dev/null"));
     return a.out.empty() ? json() : json::parse(a.out);
   }
 };
@@ -29,7 +31,7 @@ TEST_F(Choose, ASearchKeepsToWhatIsFixedAndExcludedForEveryEngine) {
                             "--machine dgx-h100 --gpus 16 --top 4 --fix tp=2..4,zero=1 "
                             "--exclude pp=1,recompute=full ";
   for (const char* engine : {"", "--engine nemo "}) {
-    const json j = data(words + engine);
+    const json j = data("search", words + engine);
     ASSERT_FALSE(j.at("best").empty());
     for (const json& one : j["best"]) {
       const std::string l =
@@ -45,22 +47,22 @@ TEST_F(Choose, ASearchKeepsToWhatIsFixedAndExcludedForEveryEngine) {
   for (const auto& [options, part] : {std::pair{"--fix tpp=8", "there are dp, tp, cp"},
                                       {"--fix tp=4 --exclude tp=4", "leave out --fix tp=4"},
                                       {"--fix tp=4 --set layout.tp=2", "leave out layout.tp=2"}}) {
-    const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 16 " + options);
+    const Answer a = isobar("search", kLlama + "--machine dgx-h100 --gpus 16 " + options);
     EXPECT_EQ(a.code, 2) << a.out;
     EXPECT_NE(a.out.find(part), std::string::npos) << a.out;
   }
-  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --fix tp=2").code, 2) << "without --gpus";
+  EXPECT_EQ(isobar("search", kLlama + "--machine dgx-h100 --fix tp=2").code, 2) << "without --gpus";
 }
 
 TEST_F(Choose, AnEnginesSearchGoesOnAfterANumberThatFitsNothing) {
   const std::string words = shipped("models/llama3-70b.yaml") +
                             " --machine dgx-h100 --engine nemo --gpus 1 "
                             "--gpus 97 --gpus 64 ";
-  const Answer a = isobar(words);
+  const Answer a = isobar("search", words);
   EXPECT_EQ(a.code, 2) << a.out;
   EXPECT_NE(a.out.find("no layout on 1 fits"), std::string::npos) << a.out;
   EXPECT_NE(a.out.find(" on 64 x "), std::string::npos) << a.out;
-  const json j = data(words);
+  const json j = data("search", words);
   ASSERT_EQ(j.size(), 3u);
   EXPECT_TRUE(j[0].contains("does_not_fit"));
   EXPECT_TRUE(j[1].contains("refused"));
@@ -71,11 +73,11 @@ TEST_F(Choose, AnEnginesSearchGoesOnAfterANumberThatFitsNothing) {
 TEST_F(Choose, MachinesStandSideBySide) {
   for (const char* engine : {"", " --engine nemo"}) {
     const std::string words = kLlama + "--gpus 32" + engine + " ";
-    const json rows = data(words + "--machine dgx-h100 --machine dgx-a100 --machine dgx-b200");
+    const json rows = data("compare", words + "--machine dgx-h100 --machine dgx-a100 --machine dgx-b200");
     ASSERT_EQ(rows.size(), 3u);
     for (const json& row : rows) {
       const std::string name = row.at("machine");
-      const json alone = data(words + "--machine " + name);
+      const json alone = data("search", words + "--machine " + name);
       EXPECT_EQ(row.at("step_s"), alone.at("step_s")) << name;
       EXPECT_EQ(row.at("step_lower_s"), alone.at("lower_s")) << name;
       EXPECT_EQ(row.at("samples_per_s").get<double>(), 64 / row.at("step_s").get<double>());
@@ -99,15 +101,16 @@ TEST_F(Choose, MachinesStandSideBySide) {
     EXPECT_LT(rows[1].at("chance_faster"), 0.5) << "an A100 against an H100";
     EXPECT_GT(rows[2].at("chance_faster"), 0.5) << "a B200 against an H100";
   }
-  const Answer said = isobar(kLlama + "--gpus 32 --machine dgx-h100 --machine dgx-a100");
+  const Answer said = isobar("compare", kLlama + "--gpus 32 --machine dgx-h100 --machine dgx-a100");
   EXPECT_EQ(said.code, 0) << said.out;
   for (const char* part : {"dgx-h100", "dgx-a100", "USD a M tokens", "kWh a M tokens", "faster", "MFU"})
     EXPECT_NE(said.out.find(part), std::string::npos) << part << said.out;
-  EXPECT_EQ(isobar(kLlama + "--gpus 32 --machine dgx-h100 --machine dgx-a100 --pareto").code, 2);
+  EXPECT_EQ(isobar("compare", kLlama + "--gpus 32 --machine dgx-h100 --machine dgx-a100 --pareto").code, 2);
 }
 
 TEST_F(Choose, WhatIfsStandBesideTheMachineAsItIs) {
-  const Answer a = isobar(kLlama + "--gpus 16 --machine dgx-h100 --whatif flops*2 --whatif price*0.5");
+  const Answer a =
+      isobar("compare", kLlama + "--gpus 16 --machine dgx-h100 --what-if flops*2 --what-if price*0.5");
   EXPECT_EQ(a.code, 0) << a.out;
   for (const char* row :
        {"dgx-h100 with flops*2 ", "dgx-h100 with price*0.5 ", "dgx-h100 with flops*2 with price*0.5"})
@@ -116,28 +119,28 @@ TEST_F(Choose, WhatIfsStandBesideTheMachineAsItIs) {
 
 // Offloading to host memory saves accelerator memory, and is no faster.
 TEST_F(Choose, OffloadIsListedBesideTheSearch) {
-  const json j = data(kLlama + "--gpus 8 --machine dgx-h100 --set policy.amp=bf16 --offload");
+  const json j = data("search", kLlama + "--gpus 8 --machine dgx-h100 --set policy.amp=bf16 --offload");
   ASSERT_EQ(j.at("offloaded").size(), 2u) << j;
   for (const json& one : j.at("offloaded")) {
     EXPECT_GE(one.at("step_s").get<double>(), 0.999 * j.at("step_s").get<double>()) << one;
     EXPECT_GT(one.at("chance_to_fit"), 0) << one;
   }
   EXPECT_NE(j.at("offloaded")[1].at("layout").get<std::string>().find("zero 3"), std::string::npos) << j;
-  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --offload").code, 2);
+  EXPECT_EQ(isobar("search", kLlama + "--machine dgx-h100 --offload").code, 2);
 }
 
 // A training that is twice as long takes twice the days at the same rate; half the price costs half.
 TEST_F(Choose, WhatIfsOfTokensAndPricesChangeDaysAndBills) {
-  const Answer a =
-      isobar(kLlama + "--gpus 16 --machine dgx-h100 --tokens 10B --whatif tokens*2 --whatif price/2");
+  const Answer a = isobar(
+      "compare", kLlama + "--gpus 16 --machine dgx-h100 --tokens 10B --what-if tokens*2 --what-if price/2");
   EXPECT_EQ(a.code, 0) << a.out;
   for (const char* part :
        {"days", "USD total", "dgx-h100 with tokens*2 ", "dgx-h100 with tokens*2 with price/2"})
     EXPECT_NE(a.out.find(part), std::string::npos) << part << a.out;
-  const Answer none = isobar(kLlama + "--gpus 16 --machine dgx-h100 --whatif tokens*2");
+  const Answer none = isobar("compare", kLlama + "--gpus 16 --machine dgx-h100 --what-if tokens*2");
   EXPECT_EQ(none.code, 2);
   EXPECT_NE(none.out.find("--tokens"), std::string::npos) << none.out;
-  const json rows = data(kLlama + "--gpus 16 --machine dgx-h100 --machine dgx-a100 --tokens 10B");
+  const json rows = data("compare", kLlama + "--gpus 16 --machine dgx-h100 --machine dgx-a100 --tokens 10B");
   ASSERT_EQ(rows.size(), 2u);
   for (const json& r : rows) {
     const double steps = std::ceil(1e10 / 8192 / 64);
@@ -148,7 +151,7 @@ TEST_F(Choose, WhatIfsOfTokensAndPricesChangeDaysAndBills) {
 
 TEST_F(Choose, TheFewestThatMakeADeadline) {
   const std::string words = kLlama + "--machine dgx-h100 --tokens 100B --deadline 10d ";
-  const json all = data(words);
+  const json all = data("budget", words);
   ASSERT_GE(all.size(), 2u);
   int64_t before = 0;
   bool late = false, in_time = false;
@@ -165,15 +168,15 @@ TEST_F(Choose, TheFewestThatMakeADeadline) {
     in_time = in_time || one.at("chance_in_time") >= 0.9;
   }
   EXPECT_TRUE(late && in_time);
-  const Answer said = isobar(words + "--budget 20k");
+  const Answer said = isobar("budget", words + "--budget 20k");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_NE(said.out.find("fewest GPUs that are in time and in budget"), std::string::npos) << said.out;
   EXPECT_NE(said.out.find("mtbf_hours"), std::string::npos) << said.out;
-  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --deadline 10d").code, 2);
-  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --deadline 10 --tokens 1T").code, 2);
-  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --deadline 10d --tokens 1X").code, 2);
+  EXPECT_EQ(isobar("budget", kLlama + "--machine dgx-h100 --deadline 10d").code, 2);
+  EXPECT_EQ(isobar("budget", kLlama + "--machine dgx-h100 --deadline 10 --tokens 1T").code, 2);
+  EXPECT_EQ(isobar("budget", kLlama + "--machine dgx-h100 --deadline 10d --tokens 1X").code, 2);
   for (const char* engine : {"", "--engine nemo "}) {
-    const Answer bill = isobar(kLlama + "--machine dgx-h100 --gpus 64 --tokens 100B " + engine);
+    const Answer bill = isobar("search", kLlama + "--machine dgx-h100 --gpus 64 --tokens 100B " + engine);
     EXPECT_NE(bill.out.find("the whole training: "), std::string::npos) << bill.out;
     EXPECT_NE(bill.out.find("Daly 2006"), std::string::npos) << bill.out;
   }
@@ -181,11 +184,11 @@ TEST_F(Choose, TheFewestThatMakeADeadline) {
 
 // Isobar's own file says the same run: as many ranks, as many bytes, the same step.
 TEST_F(Choose, AnEmittedConfigurationIsTheLayout) {
-  const json best = data(kLlama + "--machine dgx-h100 --gpus 16 --top 1");
-  const Answer wrote =
-      shell(at(kPredict + kLlama + "--machine dgx-h100 --gpus 16 --top 1 --emit isobar > best.yaml"));
+  const json best = data("search", kLlama + "--machine dgx-h100 --gpus 16 --top 1");
+  const Answer wrote = shell(
+      at(isobar_command() + " emit " + kLlama + "--machine dgx-h100 --gpus 16 --for isobar > best.yaml"));
   ASSERT_EQ(wrote.code, 0);
-  const json again = data("best.yaml --machine dgx-h100 --set run.device=auto");
+  const json again = data("predict", "best.yaml --machine dgx-h100 --set run.device=auto");
   EXPECT_EQ(again.at("ranks"), 16);
   EXPECT_EQ(again.at("layout"), best.at("layout"));
   EXPECT_EQ(again.at("step_s"), best.at("step_s"));
@@ -202,7 +205,7 @@ std::string option(const std::string& text, const std::string& name) {
 TEST_F(Choose, OptionsOfOthersMultiplyToTheWorldAndTheBatch) {
   const std::string search =
       kLlama + "--machine dgx-h100 --gpus 32 --exclude tp=1,schedule=zb-h1 --fix zero=0..1 ";
-  const Answer m = isobar(search + "--fix order=tp-cp-dp-pp --emit megatron");
+  const Answer m = isobar("emit", search + "--fix order=tp-cp-dp-pp --for megatron");
   ASSERT_EQ(m.code, 0) << m.out;
   const auto of = [&](const char* name) { return std::stol("0" + option(m.out, name)); };
   const int64_t cut = of("--tensor-model-parallel-size") * of("--pipeline-model-parallel-size") *
@@ -212,19 +215,19 @@ TEST_F(Choose, OptionsOfOthersMultiplyToTheWorldAndTheBatch) {
   EXPECT_EQ(of("--global-batch-size"), 64);
   EXPECT_EQ(64 % (32 / cut * of("--micro-batch-size")), 0);
   EXPECT_EQ(of("--hidden-size"), 4096);
-  for (const auto& [options, part] : {std::pair{"--fix zero=3 --emit megatron", "--fix zero=0..1"},
-                                      {"--fix zero=1 --emit torchtitan", "zero"},
-                                      {"--fix pp=2 --emit deepspeed", "--fix pp=1"}}) {
-    const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 32 " + options);
+  for (const auto& [options, part] : {std::pair{"--fix zero=3 --for megatron", "--fix zero=0..1"},
+                                      {"--fix zero=1 --for torchtitan", "zero"},
+                                      {"--fix pp=2 --for deepspeed", "--fix pp=1"}}) {
+    const Answer a = isobar("emit", kLlama + "--machine dgx-h100 --gpus 32 " + options);
     EXPECT_EQ(a.code, 2) << a.out;
     EXPECT_NE(a.out.find(part), std::string::npos) << a.out;
   }
-  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --gpus 32 --emit megatron --json").code, 2);
+  EXPECT_EQ(isobar("emit", kLlama + "--machine dgx-h100 --gpus 32 --for megatron --json").code, 2);
 }
 
 // 80 % interval of some tens of percent: two digits, not six.
 TEST_F(Choose, NothingIsPrintedToMoreDigitsThanItsIntervalKnows) {
-  const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 32");
+  const Answer a = isobar("search", kLlama + "--machine dgx-h100 --gpus 32");
   std::istringstream lines(a.out);
   int checked = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -250,8 +253,8 @@ TEST_F(Choose, NothingIsPrintedToMoreDigitsThanItsIntervalKnows) {
 TEST_F(Choose, AMachineFileIsStartedFromAnother) {
   const Answer a = shell(at(isobar_command() + " machine new --from dgx-h100 -o mine.yaml 2>&1"));
   ASSERT_EQ(a.code, 0) << a.out;
-  const json mine = data(kLlama + "--machine mine.yaml --gpus 16"),
-             theirs = data(kLlama + "--machine dgx-h100 --gpus 16");
+  const json mine = data("search", kLlama + "--machine mine.yaml --gpus 16"),
+             theirs = data("search", kLlama + "--machine dgx-h100 --gpus 16");
   EXPECT_EQ(mine.at("machine"), "mine");
   EXPECT_EQ(mine.at("step_s"), theirs.at("step_s"));
   EXPECT_EQ(shell(at(isobar_command() + " machine new --from dgx-h100 -o mine.yaml 2>&1")).code, 2);
@@ -262,10 +265,10 @@ TEST_F(Choose, AMachineFileIsStartedFromAnother) {
 }
 
 TEST_F(Choose, ASearchIsAPageWithItsData) {
-  const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 16 -o out");
+  const Answer a = isobar("search", kLlama + "--machine dgx-h100 --gpus 16 -o out");
   ASSERT_EQ(a.code, 0) << a.out;
   const json all = json::parse(read_file(dir_ / "out/search.json"));
-  const json best = data(kLlama + "--machine dgx-h100 --gpus 16");
+  const json best = data("search", kLlama + "--machine dgx-h100 --gpus 16");
   ASSERT_GT(all.at("layouts").size(), 5u);
   double least = 1e9;
   for (const json& one : all["layouts"])
@@ -280,11 +283,34 @@ TEST_F(Choose, ASearchIsAPageWithItsData) {
   for (const char* file : {"index.html", "figures/heat.vl.json", "figures/pareto.vl.json",
                            "figures/scaling.vl.json", "tables/layouts.csv", "tables/scaling.csv"})
     EXPECT_TRUE(std::filesystem::exists(dir_ / "out" / file)) << file;
-  const Answer two = isobar(kLlama + "--machine dgx-h100 --machine dgx-b200 --gpus 16 -o two");
+  const Answer two = isobar("compare", kLlama + "--machine dgx-h100 --machine dgx-b200 --gpus 16 -o two");
   ASSERT_EQ(two.code, 0) << two.out;
   for (const char* file : {"index.html", "figures/machines.vl.json", "tables/machines.csv", "search.json"})
     EXPECT_TRUE(std::filesystem::exists(dir_ / "two" / file)) << file;
-  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 -o out").code, 2) << "no search";
+  EXPECT_EQ(isobar("search", kLlama + "--machine dgx-h100 -o out").code, 2) << "no search";
+}
+
+// Before these were commands of their own, `predict` had all of their options.
+TEST_F(Choose, OldSpellingsAnswerAsTheNewOnesAndNameThem) {
+  const std::string on = kLlama + "--machine dgx-h100 --exclude zero=2..3 ";
+  for (const auto& [before, asks, now] : std::vector<std::tuple<std::string, std::string, std::string>>{
+           {on + "--gpus 16 --emit megatron", "emit", on + "--gpus 16 --for megatron"},
+           {on + "--gpus 64 --tokens 100B --deadline 10d", "budget",
+            on + "--gpus 64 --tokens 100B --deadline 10d"},
+           {on + "--gpus 16 --machine dgx-a100", "compare", on + "--gpus 16 --machine dgx-a100"}}) {
+    const std::string command = isobar_command() + " predict " + before;
+    const Answer old = shell(at(command + " 2>said")),
+                 fresh = shell(at(isobar_command() + " " + asks + " " + now + " 2>/dev/null"));
+    EXPECT_EQ(old.code, 0);
+    EXPECT_EQ(old.out, fresh.out);
+    const std::string said = read_file(dir_ / "said");
+    EXPECT_NE(said.find("`isobar " + asks), std::string::npos) << said;
+  }
+  json old = data("predict", on + "--gpus 16"), fresh = data("search", on + "--gpus 16");
+  old.erase("search_s"), fresh.erase("search_s");
+  EXPECT_EQ(old, fresh);
+  const Answer quiet = shell(at(isobar_command() + " predict " + on + "--gpus 16 --json 2>&1 >/dev/null"));
+  EXPECT_EQ(quiet.out.find("spelt"), std::string::npos) << quiet.out;
 }
 
 }  // namespace

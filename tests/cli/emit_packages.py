@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `isobar predict --emit` prints, read by the software that it is for: python tests/cli/emit_packages.py ISOBAR SOURCE
+"""What `isobar emit` prints, read by the software that it is for: python tests/cli/emit_packages.py ISOBAR SOURCE
 
 Each of torchtitan, deepspeed and megatron-core that this Python (or the one named by $ISOBAR_PACKAGES_PYTHON) can
 import reads the layout with its own parser; world size, batch and axes have to agree with Isobar's. What is not there
@@ -21,9 +21,9 @@ GPUS = 32
 
 
 def emitted(isobar, source, target, options):
-    words = [isobar, "predict", f"{source}/configs/models/llama3-8b.yaml", "--machine",
+    words = [isobar, "emit", f"{source}/configs/models/llama3-8b.yaml", "--machine",
              f"{source}/configs/machines/dgx-h100.yaml", "--gpus", str(GPUS), "--set", "train.global_batch=64"]
-    done = subprocess.run(words + options + ["--emit", target], capture_output=True, text=True)
+    done = subprocess.run(words + options + ["--for", target], capture_output=True, text=True)
     assert done.returncode == 0, (options, done.stderr)
     return done.stdout
 

@@ -33,7 +33,7 @@ TEST_F(MachineOption, EveryCommandRefusesAnUnknownNameWithTheNearest) {
 }
 
 TEST_F(MachineOption, ANameIsItsFile) {
-  const std::string words = "predict " + shipped("models/llama3-8b.yaml") + " --gpus 16 --json --machine ";
+  const std::string words = "search " + shipped("models/llama3-8b.yaml") + " --gpus 16 --json --machine ";
   const Answer name = shell(at(isobar_command() + " " + words + "perlmutter 2>said"));
   const Answer file = shell(at(isobar_command() + " " + words + shipped("machines/perlmutter.yaml")));
   EXPECT_EQ(name.code, 0) << name.out;

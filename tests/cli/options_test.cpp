@@ -28,19 +28,30 @@ class Options : public InDirectory {
 };
 
 TEST_F(Options, WhatAModeDoesNotReadIsRefused) {
-  const std::string search = "predict " + llama_ + gpu_ + " --gpus 64", one = "predict " + llama_ + gpu_,
+  const std::string search = "search " + llama_ + gpu_ + " --gpus 64", one = "predict " + llama_ + gpu_,
                     host = "predict base.yaml" + host_, sweep = "sweep sweep.yaml --results r" + host_;
   for (const auto& [words, option] : std::vector<std::pair<std::string, std::string>>{
            {search + " --ranks 8", "--ranks"},
            {search + " --ranks-on-host 8", "--ranks-on-host"},
            {one + " --ranks-on-host 8", "--ranks-on-host"},
            {one + " --pareto", "--pareto"},
+           {one + " --gpus 64 --ranks 8", "--ranks"},
+           {one + " --gpus 64 --rates", "--rates"},
+           {one + " --gpus 64 --deadline 10d", "--deadline"},
+           {one + " --emit megatron --json", "--json"},
+           {one + " --fix tp=2", "--fix"},
+           {search + " --pareto --engine nemo", "--pareto"},
+           {search + " --top 3 --json -o out", "--out"},
+           {"compare " + llama_ + gpu_, "--machine"},
+           {"budget " + llama_ + gpu_ + " --tokens 1T", "--deadline"},
+           {"budget " + llama_ + gpu_ + " --deadline 10d", "--deadline"},
+           {"emit " + llama_ + gpu_ + " --gpus 8 --gpus 16 --for megatron", "--gpus"},
            {one + " --top 3", "--top"},
            {one + " --space 1d", "--space"},
            {host + " --pareto", "--pareto"},
            {host + " --ranks 2 --set layout.dp=1", "layout.dp"},
            {host + " --global-batch 4 --set train.global_batch=8", "train.global_batch"},
-           {host + " --whatif nvlink_ranks*2", "nvlink_ranks*2"},
+           {host + " --what-if nvlink_ranks*2", "nvlink_ranks*2"},
            {"train base.yaml --ranks 2 --set layout.dp=4", "layout.dp"},
            {sweep + " --dry-run --suggest 2", "--dry-run"},
            {sweep + " --dry-run --until 'regret<2%'", "--dry-run"},
@@ -77,7 +88,7 @@ TEST_F(Options, WhatAModeDoesNotReadIsRefused) {
 TEST_F(Options, NumbersThatAreNoneAreRefused) {
   for (const char* option : {"--tokens", "--samples"})
     for (const char* value : {"0", "-1", "-1e12", "nan", "inf", "1e12x", "1e999", "''"}) {
-      const Answer a = isobar("predict " + llama_ + gpu_ + " --gpus 64 " + option + "=" + value);
+      const Answer a = isobar("search " + llama_ + gpu_ + " --gpus 64 " + option + "=" + value);
       EXPECT_EQ(a.code, 2) << option << " " << value << ": " << a.out;
       EXPECT_NE(a.out.find(option), std::string::npos) << a.out;
     }
@@ -99,14 +110,14 @@ TEST_F(Options, AWhatIfIsReadToItsEnd) {
                                      {"nvlink_bw*nan", "'nan'"},
                                      {"nvlink_bw*-2", "'-2'"},
                                      {"nvlink*2", "'nvlink'"}}) {
-    const Answer a = isobar("predict " + llama_ + gpu_ + " --gpus 64 --whatif '" + change + "'");
+    const Answer a = isobar("search " + llama_ + gpu_ + " --gpus 64 --what-if '" + change + "'");
     EXPECT_EQ(a.code, 2) << change << ": " << a.out;
     EXPECT_NE(a.out.find(part), std::string::npos) << change << ": " << a.out;
   }
 }
 
 TEST_F(Options, ASearchKeepsToWhatIsSet) {
-  const std::string search = "predict " + small_ + gpu_ + " --gpus 16 --json --top 3";
+  const std::string search = "search " + small_ + gpu_ + " --gpus 16 --json --top 3";
   for (const auto& [set, key, value] : std::vector<std::tuple<std::string, std::string, json>>{
            {"layout.tp=8", "tp", 8},
            {"layout.tp=2", "tp", 2},
@@ -128,7 +139,7 @@ TEST_F(Options, ASearchKeepsToWhatIsSet) {
     EXPECT_NE(j.at("given").get<std::string>().find(set.substr(0, set.find('='))), std::string::npos)
         << j["given"];
   }
-  const Answer said = isobar("predict " + small_ + gpu_ + " --gpus 16 --set layout.tp=8 --set policy.zero=1");
+  const Answer said = isobar("search " + small_ + gpu_ + " --gpus 16 --set layout.tp=8 --set policy.zero=1");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_NE(said.out.find("constraints of the search: layout.tp=8, policy.zero=1"), std::string::npos)
       << said.out;
@@ -138,7 +149,7 @@ TEST_F(Options, ASearchKeepsToWhatIsSet) {
 }
 
 TEST_F(Options, OneNumberOfAcceleratorsThatCannotBeDoesNotEndTheOthers) {
-  const std::string words = "predict " + small_ + gpu_ + " --gpus 16 --gpus 97 --gpus 32";
+  const std::string words = "search " + small_ + gpu_ + " --gpus 16 --gpus 97 --gpus 32";
   const Answer a = isobar(words);
   EXPECT_EQ(a.code, 2) << a.out;
   EXPECT_NE(a.out.find("97 cannot be shared"), std::string::npos) << a.out;

@@ -28,7 +28,7 @@ class Output : public InDirectory {
             "train base.yaml --json",
             "predict base.yaml --machine " + shipped("machines/example-2core.yaml"),
             "predict base.yaml --json --machine " + shipped("machines/example-2core.yaml"),
-            "predict " + shipped("models/llama3-70b.yaml") + " --gpus 64 --machine " +
+            "search " + shipped("models/llama3-70b.yaml") + " --gpus 64 --machine " +
                 shipped("machines/dgx-h100.yaml"),
             "sweep sweep.yaml --dry-run",
             "sweep sweep.yaml --dry-run --json",

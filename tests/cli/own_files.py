@@ -224,7 +224,7 @@ def use(stand, folder, results):
     config, language = models[:2]
     out = folder / f"out-{stand.name}"
     stand.places += [*map(str, models), str(results), str(out)]
-    said = stand.runs("predict", language, "--machine", "perlmutter", "--gpus", "16")
+    said = stand.runs("search", language, "--machine", "perlmutter", "--gpus", "16")
     check(f"{stand.name}: whose perlmutter? {said}", str(stand.here) not in said)
     stand.runs("data", "make-points", out / "data", "--steps", "2")
     stand.runs("data", "inspect", out / "data/ocean.nc")

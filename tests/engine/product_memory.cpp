@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "perfmodel/predict.h"
+#include "perfmodel/ask/predict.h"
 #include "tests/engine/in_process.h"
 #include "tests/engine/product.h"
 #include "tests/paths.h"

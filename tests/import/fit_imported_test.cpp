@@ -6,8 +6,8 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "perfmodel/holdout.h"
-#include "perfmodel/predict.h"
+#include "perfmodel/ask/predict.h"
+#include "perfmodel/referee/holdout.h"
 #include "tests/import/published_runs.h"
 
 namespace isobar {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "perfmodel/holdout.h"
+#include "perfmodel/referee/holdout.h"
 #include "tests/import/published_runs.h"
 
 namespace isobar {

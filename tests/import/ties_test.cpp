@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "perfmodel/ask/suggest.h"
 #include "perfmodel/fitting/layout_fit.h"
-#include "perfmodel/suggest.h"
 #include "tests/import/published_runs.h"
 
 namespace isobar {

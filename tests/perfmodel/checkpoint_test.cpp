@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/predict.h"
 #include "support.h"
 #include "tests/paths.h"
 

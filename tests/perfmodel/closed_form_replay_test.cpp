@@ -9,8 +9,8 @@
 
 #include "model/base/error.h"
 #include "model/nets/graph_cut.h"
+#include "perfmodel/ask/search.h"
 #include "perfmodel/layouts/layout_model.h"
-#include "perfmodel/search.h"
 #include "perfmodel/step/simulate.h"
 #include "support.h"
 

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "model/base/error.h"
-#include "perfmodel/holdout.h"
-#include "perfmodel/layout_predict.h"
+#include "perfmodel/ask/layout_predict.h"
+#include "perfmodel/referee/holdout.h"
 #include "support.h"
 #include "tests/paths.h"
 

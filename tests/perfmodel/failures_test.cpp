@@ -1,5 +1,5 @@
 // The cost of failures, against a job with random failures.
-#include "perfmodel/failures.h"
+#include "perfmodel/ask/choose/failures.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/holdout.h"
-#include "perfmodel/predict.h"
+#include "perfmodel/referee/holdout.h"
 #include "perfmodel/step/cost.h"
 #include "support.h"
 

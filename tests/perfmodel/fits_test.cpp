@@ -1,12 +1,12 @@
 // The chance that a layout fits, and its effect on a search.
-#include "perfmodel/fits.h"
+#include "perfmodel/ask/fits.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "perfmodel/search.h"
-#include "perfmodel/ties.h"
+#include "perfmodel/ask/search.h"
+#include "perfmodel/ask/ties.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -7,8 +7,8 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
-#include "perfmodel/predict.h"
-#include "perfmodel/search.h"
+#include "perfmodel/ask/predict.h"
+#include "perfmodel/ask/search.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -1,5 +1,5 @@
 // The closed form of layouts against formulas from the literature, placed plans, and physics.
-#include "perfmodel/layout_predict.h"
+#include "perfmodel/ask/layout_predict.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "model/nets/build.h"
 #include "model/plan/layout.h"
-#include "perfmodel/search.h"
+#include "perfmodel/ask/search.h"
 #include "support.h"
 
 namespace isobar {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/predict.h"
 #include "perfmodel/step/cost.h"
 #include "support.h"
 

@@ -1,4 +1,4 @@
-#include "perfmodel/predict.h"
+#include "perfmodel/ask/predict.h"
 
 #include <gtest/gtest.h>
 

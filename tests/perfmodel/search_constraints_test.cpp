@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "perfmodel/search.h"
+#include "perfmodel/ask/search.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -5,7 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/legal_layout.h"
-#include "perfmodel/search.h"
+#include "perfmodel/ask/search.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -1,5 +1,5 @@
 // Runs that do not fit, and the smallest change after which they do.
-#include "perfmodel/smallest_change.h"
+#include "perfmodel/ask/smallest_change.h"
 
 #include <nlohmann/json.hpp>
 

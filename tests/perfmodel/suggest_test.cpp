@@ -1,5 +1,5 @@
 // Suggestions against hidden machines: their promises are checked over many random truths.
-#include "perfmodel/suggest.h"
+#include "perfmodel/ask/suggest.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "perfmodel/rehearse.h"
+#include "perfmodel/referee/rehearse.h"
 #include "tests/perfmodel/support.h"
 
 namespace isobar {

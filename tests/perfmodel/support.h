@@ -8,9 +8,9 @@
 
 #include "model/nets/build.h"
 #include "model/nets/graph_cut.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/layout_fit.h"
-#include "perfmodel/predict.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/reading.h"

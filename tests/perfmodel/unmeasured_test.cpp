@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "perfmodel/predict.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/score/hardware.h"
 #include "support.h"
 #include "tests/paths.h"

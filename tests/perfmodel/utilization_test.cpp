@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "perfmodel/predict.h"
+#include "perfmodel/ask/predict.h"
 #include "support.h"
 #include "tests/paths.h"
 

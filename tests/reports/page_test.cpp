@@ -10,8 +10,8 @@
 
 #include "model/base/files.h"
 #include "model/base/program.h"
+#include "perfmodel/ask/term.h"
 #include "perfmodel/machine/coefficient.h"
-#include "perfmodel/term.h"
 #include "reports/chart_data.h"
 #include "reports/figures.h"
 #include "reports/palette.h"

@@ -6,9 +6,9 @@ import json, subprocess, sys
 
 M={'A100':('dgx-a100',8),'H200':('dgx-h200',8),'B200':('dgx-b200',8)}
 def run(model,mach,nvs,gpus,space='all',what=()):
-    m,n=M[mach]; cmd=['build/isobar','predict',f'configs/models/{model}.yaml','--machine',f'configs/machines/{m}.yaml','--gpus',str(gpus),'--global-batch','4096','--json','--space',space,'--set','policy.recompute=none','--set','policy.zero=0']
-    if nvs!=n: cmd+=['--whatif',f'nvlink_ranks*{nvs/n}']
-    for w in what: cmd+=['--whatif',w]
+    m,n=M[mach]; cmd=['build/isobar','search',f'configs/models/{model}.yaml','--machine',f'configs/machines/{m}.yaml','--gpus',str(gpus),'--global-batch','4096','--json','--space',space,'--set','policy.recompute=none','--set','policy.zero=0']
+    if nvs!=n: cmd+=['--what-if',f'nvlink_ranks*{nvs/n}']
+    for w in what: cmd+=['--what-if',w]
     p=subprocess.run(cmd,capture_output=True,text=True)
     if p.returncode: return None,p.stderr.strip()[-200:]
     return json.loads(p.stdout),''

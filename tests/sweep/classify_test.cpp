@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "bench/sweep/results.h"
+#include "model/records/results.h"
 
 namespace isobar {
 namespace {

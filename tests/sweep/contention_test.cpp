@@ -1,5 +1,5 @@
 // Contended trials: which are marked, and that they are run once more without replacing results.
-#include "bench/sweep/contention.h"
+#include "model/records/contention.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 

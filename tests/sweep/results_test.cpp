@@ -1,5 +1,5 @@
 // Reading results, and the SQLite index.
-#include "bench/sweep/results.h"
+#include "model/records/results.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 

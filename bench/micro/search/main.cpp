@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "perfmodel/search.h"
+#include "perfmodel/ask/search.h"
 
 namespace isobar {
 namespace {

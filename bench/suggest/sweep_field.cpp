@@ -1,0 +1,119 @@
+#include "bench/suggest/sweep_field.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "model/base/error.h"
+#include "model/base/json.h"
+#include "perfmodel/ask/predict.h"
+#include "perfmodel/machine/machine_file.h"
+
+namespace isobar {
+
+SweepField::SweepField(const Matrix& matrix, FieldOptions options)
+    : matrix_(matrix), options_(std::move(options)), before_(load_machine(options_.machine)) {
+  if (device_of(before_) == Device::accelerator)
+    throw ConfigError(options_.machine, "accelerator", "is not what suggestions are fitted for",
+                      "name a machine file of hosts, as isobar calibrate writes it");
+  std::map<std::string, size_t> known;
+  for (const Trial& t : matrix.trials) {
+    const auto [at, fresh] = known.try_emplace(json_text(to_json(t.spec)), groups_.size());
+    if (fresh) groups_.push_back({.candidate = {.spec = t.spec, .terms = {}}});
+    groups_[at->second].trials.push_back(&t);
+    group_of_[t.id] = at->second;
+  }
+  for (Group& g : groups_) {
+    device_of(g.candidate.spec, before_);  // refuses devices that the machine file lacks
+    g.candidate.terms = terms_of(g.candidate.spec, before_, {.ranks_on_host = options_.ranks_per_node});
+  }
+}
+
+void SweepField::refresh() {
+  for (Group& g : groups_) {
+    g.candidate.measured.clear();
+    g.done.clear();
+    g.failed = false;
+  }
+  std::vector<RunRecord> records;
+  problems_.clear();
+  measured_ = failed_ = 0;
+  if (std::filesystem::exists(options_.results)) records = load_runs(options_.results, &problems_);
+  std::vector<const RunRecord*> usable;
+  for (const RunRecord& r : records)
+    if (is_usable(r, options_.statistic)) usable.push_back(&r);
+  between_ = run_to_run_of(usable, options_.statistic);
+  std::vector<MeasuredRun> runs;
+  for (const RunRecord& r : records) take(r, runs);
+  refuse_seen(runs);
+  machine_ = runs.empty() ? before_ : fit(runs, before_, {.statistic = options_.statistic});
+  list_candidates();
+}
+
+void SweepField::take(const RunRecord& r, std::vector<MeasuredRun>& runs) {
+  const bool repeat = !r.repeats.empty();  // another measurement of a trial, not a new one
+  const auto at = group_of_.find(repeat ? r.repeats : r.id);
+  if (at == group_of_.end()) return;  // of another sweep file
+  Group& g = groups_[at->second];
+  if (r.complete && !repeat) g.done.insert(r.id);
+  const bool failed = r.complete && !repeat && r.run_class != RunClass::ok;
+  failed_ += failed ? 1 : 0;
+  // A disturbed run has shown that it can run: a repetition may be undisturbed.
+  g.failed = g.failed || (failed && r.run_class != RunClass::noisy);
+  if (!is_usable(r, options_.statistic)) return;
+  g.candidate.measured.push_back(measured_run(r, options_.statistic, between_));
+  runs.push_back(g.candidate.measured.back());
+  measured_ += repeat ? 0 : 1;
+}
+
+void SweepField::list_candidates() {
+  candidates_.clear();
+  shown_.clear();
+  complete_ = 0;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    Group& g = groups_[i];
+    complete_ += static_cast<int64_t>(g.done.size());
+    if (g.candidate.measured.empty() && g.failed) continue;  // cannot run
+    g.candidate.trials_left = 0;
+    for (const Trial* t : g.trials) g.candidate.trials_left += can_run(g, *t) ? 1 : 0;
+    candidates_.push_back(g.candidate);
+    shown_.push_back(i);
+  }
+}
+
+std::string SweepField::why_nothing() const {
+  return "no trial was measured: of " + std::to_string(trials()) + ", " + std::to_string(failed_) +
+         " failed or were too noisy to count, and " +
+         std::to_string(trials() - static_cast<int64_t>(complete_)) + " could not be run";
+}
+
+Outlook SweepField::look(int64_t count) const {
+  return look_ahead(candidates_, machine_, {.count = static_cast<size_t>(count), .seed = options_.seed});
+}
+
+std::vector<const Trial*> SweepField::trials_of(const std::vector<Suggestion>& next) const {
+  std::vector<const Trial*> out;
+  for (const Suggestion& s : next) {
+    const Group& g = groups_[shown_[s.candidate]];
+    out.push_back(*std::find_if(g.trials.begin(), g.trials.end(), [&](const Trial* t) {
+      return can_run(g, *t) && std::find(out.begin(), out.end(), t) == out.end();
+    }));
+  }
+  return out;
+}
+
+bool SweepField::can_run(const Group& g, const Trial& t) const {
+  return !g.done.contains(t.id) && !tried_.contains(t.id);
+}
+
+void SweepField::refuse_seen(const std::vector<MeasuredRun>& runs) const {
+  if (!before_.fit) return;
+  const std::vector<std::string>& seen = before_.fit->runs;
+  for (const MeasuredRun& r : runs)
+    if (std::find(seen.begin(), seen.end(), r.id) != seen.end())
+      throw ConfigError(options_.machine, "fit.runs",
+                        "names run " + r.id + " of " + options_.results + ", which would count twice",
+                        "name the machine file that the fit started from (isobar calibrate)");
+}
+
+}  // namespace isobar

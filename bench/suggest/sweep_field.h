@@ -1,0 +1,78 @@
+// The trials of a sweep grouped by specification, with their results so far: what suggestions choose from.
+//
+//   SweepField field(matrix, {.results = "results/demo", .machine = "machine.yaml"});
+//   field.refresh();                        // reads the results directory and fits
+//   const Outlook o = field.look(4);        // field.trials_of(o.next): the trials to run
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/sweep/trials.h"
+#include "perfmodel/ask/suggest.h"
+#include "perfmodel/fitting/measured_run.h"
+
+namespace isobar {
+
+struct FieldOptions {
+  std::string results, machine;
+  int64_t ranks_per_node = 0;  // 0: all ranks of a trial share a host
+  Statistic statistic = kStatistic;
+  uint64_t seed = 0;  // of the draws behind suggestions
+};
+
+class SweepField {
+ public:
+  /// Throws ConfigError for a machine of accelerators, and for devices that the machine file lacks. `matrix`
+  /// must outlive it.
+  SweepField(const Matrix& matrix, FieldOptions options);
+  /// Reads the results directory and fits. Throws ConfigError where the machine file was fitted to these
+  /// runs.
+  void refresh();
+  bool none_can_run() const { return candidates_.empty(); }
+  /// The error where no trial was measured and none is left.
+  std::string why_nothing() const;
+  Outlook look(int64_t count) const;
+  /// The trials of suggested specifications: the next repetitions that were not run.
+  std::vector<const Trial*> trials_of(const std::vector<Suggestion>& next) const;
+  /// A trial that could not be launched under this command is not suggested to it again.
+  void tried(const Trial& t) { tried_.insert(t.id); }
+
+  const std::string& name(size_t candidate) const { return groups_[shown_[candidate]].trials[0]->name; }
+  const Assignments& axes(size_t candidate) const { return groups_[shown_[candidate]].trials[0]->axes; }
+  const std::vector<Candidate>& candidates() const { return candidates_; }
+  const Machine& before() const { return before_; }
+  Statistic statistic() const { return options_.statistic; }
+  const std::vector<std::string>& problems() const { return problems_; }
+  int64_t measured_trials() const { return measured_; }
+  const RunToRun& between() const { return between_; }
+  int64_t complete() const { return complete_; }
+  int64_t trials() const { return static_cast<int64_t>(matrix_.trials.size()); }
+
+ private:
+  struct Group {
+    Candidate candidate;
+    std::vector<const Trial*> trials = {};
+    std::set<std::string> done = {};  // ids with a final verdict
+    bool failed = false;              // one of them is not ok
+  };
+  bool can_run(const Group& g, const Trial& t) const;
+  void take(const RunRecord& run, std::vector<MeasuredRun>& runs);
+  void refuse_seen(const std::vector<MeasuredRun>& runs) const;
+  void list_candidates();
+
+  const Matrix& matrix_;
+  FieldOptions options_;
+  Machine before_, machine_;
+  std::vector<Group> groups_;
+  std::map<std::string, size_t> group_of_;  // by trial
+  std::vector<Candidate> candidates_;       // can run, or did
+  std::vector<size_t> shown_;               // their groups
+  std::set<std::string> tried_;
+  std::vector<std::string> problems_;
+  RunToRun between_;
+  int64_t measured_ = 0, failed_ = 0, complete_ = 0;  // trials
+};
+
+}  // namespace isobar

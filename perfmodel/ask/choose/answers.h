@@ -1,0 +1,61 @@
+// All that one question about a run or a search gives, computed in one go, for text and JSON
+// (reports/answers).
+//
+//   RunAnswer a = answer_run(spec, machine, question, options);        // the configuration's own layout
+//   SearchAnswer s = answer_search(spec, machine, 64, question, options);
+//   s.found.best[0].layout, s.prediction.step_s, s.ties.loss
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "model/nets/memory_ladder.h"
+#include "perfmodel/ask/choose/engine_on.h"
+#include "perfmodel/ask/choose/offloaded.h"
+#include "perfmodel/ask/choose/schedule.h"
+#include "perfmodel/ask/smallest_change.h"
+
+namespace isobar {
+
+struct RunAnswer {
+  MicroBatchChoice micro_batch;  // its spec is the one that is predicted
+  Prediction prediction;
+  std::optional<SmallestChange> change;  // where it does not fit
+  std::vector<MemoryRung> ladder;        // single changes, then
+  std::optional<Training> training;      // where its length was given
+};
+/// Throws ConfigError for what net or machine cannot take.
+RunAnswer answer_run(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
+                     const PredictOptions& options);
+
+struct SearchAnswer {
+  RunSpec spec;  // with the best layout
+  SearchResult found;
+  Prediction prediction;  // of the best
+  std::vector<Turn> turns;
+  Ties ties;                         // among found.variants
+  std::vector<Offloaded> offloaded;  // question.offload
+  std::optional<Training> training;
+};
+/// Throws ConfigError, DoesNotFit.
+SearchAnswer answer_search(const RunSpec& spec, const Machine& machine, int64_t gpus,
+                           const LayoutQuestion& question, const PredictOptions& options);
+
+struct EngineRunAnswer {
+  EngineLayout layout;
+  std::optional<EngineOn::Change> change;  // where it probably does not fit
+  bool too_large = false;                  // the whole interval of its memory is more than there is
+  std::optional<Training> training;
+};
+EngineRunAnswer answer_run(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
+                           const EngineOn& engine);
+
+struct EngineSearchAnswer {
+  SearchResult found;                // for Isobar's own engine
+  std::vector<EngineLayout> ranked;  // for this one, least score first
+  Ties ties;                         // among the first
+  std::optional<Training> training;
+};
+EngineSearchAnswer answer_search(const RunSpec& spec, const Machine& machine, int64_t gpus,
+                                 const LayoutQuestion& question, const EngineOn& engine);
+
+}  // namespace isobar

@@ -1,0 +1,241 @@
+#include "perfmodel/ask/choose/emit.h"
+
+#include <nlohmann/json.hpp>
+
+#include "model/base/error.h"
+#include "model/base/json.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse(const RunSpec& s, const std::string& key, const std::string& what,
+                         const std::string& mend) {
+  throw ConfigError(s.file, key, what, mend);
+}
+
+const WordsSpec& words_of(const RunSpec& s, const char* target) {
+  if (!s.net.words())
+    refuse(s, "net.kind", std::string("is ") + s.net.kind() + ", which " + target + " does not train",
+           "emit for isobar or deepspeed, or take a gpt or llama");
+  return *s.net.words();
+}
+
+bool llama(const RunSpec& s) {
+  return s.net.kind() == LlamaSpec::kKind;
+}
+
+/// Options, one a line, for a shell.
+class Options {
+ public:
+  Options(std::string prefix, char between) : prefix_(std::move(prefix)), between_(between) {}
+  Options& flag(const std::string& name) { return line(prefix_ + name); }
+  Options& set(const std::string& name, const std::string& value) {
+    return line(prefix_ + name + between_ + value);
+  }
+  Options& set(const std::string& name, int64_t value) { return set(name, std::to_string(value)); }
+  Options& word(const std::string& one) { return line(one); }
+  const std::string& text() const { return text_; }
+
+ private:
+  Options& line(const std::string& one) {
+    text_ += (text_.empty() ? "" : " \\\n") + one;
+    return *this;
+  }
+  std::string prefix_, text_;
+  char between_;
+};
+
+// ---- Megatron-LM (megatron/training/arguments.py, core v0.16) ----
+
+void refuse_beyond_megatron(const RunSpec& s) {
+  if (s.policy.zero > 1)
+    refuse(s, "policy.zero", std::to_string(s.policy.zero) + " is none of Megatron's", "--fix zero=0..1");
+  if (s.layout.pp > 1 &&
+      (s.policy.schedule == PipelineSchedule::gpipe || s.policy.schedule == PipelineSchedule::zb_h1))
+    refuse(s, "policy.schedule", name_of(s.policy.schedule) + " is none of Megatron's",
+           "--exclude schedule=" + name_of(s.policy.schedule));
+  if (s.layout.order != LayoutSpec{}.order)
+    refuse(s, "layout.order", s.layout.order + " is none of Megatron's", "--fix order=tp-cp-dp-pp");
+}
+
+std::string cp_kind_of(const RunSpec& s) {
+  return s.policy.cp_kind == CpKind::ring      ? "p2p"
+         : s.policy.cp_kind == CpKind::ulysses ? "a2a"
+                                               : "all_gather";
+}
+
+int64_t layers_of_chunk(const RunSpec& s) {
+  return s.net.blocks() / (s.layout.pp * s.layout.vpp);
+}
+
+std::string megatron(const RunSpec& s) {
+  const WordsSpec& n = words_of(s, "Megatron");
+  refuse_beyond_megatron(s);
+  const LayoutSpec& l = s.layout;
+  const PolicySpec& p = s.policy;
+  Options o("--", ' ');
+  o.set("num-layers", s.net.blocks()).set("hidden-size", n.embed_dim).set("ffn-hidden-size", n.hidden());
+  o.set("num-attention-heads", n.num_heads);
+  if (n.kv_heads() != n.num_heads) o.flag("group-query-attention").set("num-query-groups", n.kv_heads());
+  o.set("seq-length", n.seq_length).set("max-position-embeddings", n.seq_length);
+  if (llama(s))
+    o.flag("swiglu")
+        .set("normalization", "RMSNorm")
+        .flag("disable-bias-linear")
+        .set("position-embedding-type", "rope");
+  if (!n.tie_embeddings) o.flag("untie-embeddings-and-output-weights");
+  o.set("micro-batch-size", s.micro_batch()).set("global-batch-size", s.train.global_batch);
+  o.set("tensor-model-parallel-size", l.tp).set("pipeline-model-parallel-size", l.pp);
+  o.set("context-parallel-size", l.cp);
+  if (l.cp > 1) o.set("cp-comm-type", cp_kind_of(s));
+  if (l.vpp > 1) o.set("num-layers-per-virtual-pipeline-stage", layers_of_chunk(s));
+  if (p.sequence_parallel && l.tp > 1) o.flag("sequence-parallel");
+  if (p.zero == 1) o.flag("use-distributed-optimizer");
+  if (p.overlap && l.dp > 1) o.flag("overlap-grad-reduce");
+  if (p.recompute == Recompute::selective) o.set("recompute-granularity", "selective");
+  if (p.recompute == Recompute::full)
+    o.set("recompute-granularity", "full")
+        .set("recompute-method", name_of(p.recompute_method))
+        .set("recompute-num-layers", p.recompute_num_layers);
+  if (p.amp == Amp::bf16 || p.amp == Amp::fp8) o.flag("bf16");
+  if (p.amp == Amp::fp16) o.flag("fp16");
+  if (p.amp == Amp::fp8) o.set("fp8-format", "hybrid");
+  if (p.offload_optimizer) o.flag("optimizer-cpu-offload");
+  o.set("attention-backend", name_of(p.attention));
+  return o.text() + "\n";
+}
+
+// ---- NeMo 2 (nemo.lightning.MegatronStrategy, as overrides of a recipe) ----
+
+std::string nemo(const RunSpec& s) {
+  const WordsSpec& n = words_of(s, "NeMo");
+  refuse_beyond_megatron(s);
+  const LayoutSpec& l = s.layout;
+  const PolicySpec& p = s.policy;
+  const auto truth = [](bool b) { return std::string(b ? "True" : "False"); };
+  Options o("", '=');
+  o.set("data.seq_length", n.seq_length).set("data.micro_batch_size", s.micro_batch());
+  o.set("data.global_batch_size", s.train.global_batch);
+  const std::string strategy = "trainer.strategy.";
+  o.set(strategy + "tensor_model_parallel_size", l.tp).set(strategy + "pipeline_model_parallel_size", l.pp);
+  o.set(strategy + "virtual_pipeline_model_parallel_size", l.vpp > 1 ? std::to_string(l.vpp) : "None");
+  o.set(strategy + "context_parallel_size", l.cp);
+  o.set(strategy + "sequence_parallel", truth(p.sequence_parallel && l.tp > 1));
+  o.set(strategy + "ddp.use_distributed_optimizer", truth(p.zero == 1));
+  o.set(strategy + "ddp.overlap_grad_reduce", truth(p.overlap && l.dp > 1));
+  o.set("model.config.recompute_granularity", p.recompute == Recompute::none ? "None" : name_of(p.recompute));
+  if (p.recompute == Recompute::full)
+    o.set("model.config.recompute_method", name_of(p.recompute_method))
+        .set("model.config.recompute_num_layers", p.recompute_num_layers);
+  if (l.cp > 1) o.set("model.config.cp_comm_type", cp_kind_of(s));
+  return o.text() + "\n";
+}
+
+// ---- torchtitan (torchtitan/config/configs.py, 0.3) ----
+
+std::string titan_flavor(const RunSpec& s, const WordsSpec& n) {
+  struct Flavor {
+    int64_t layers, dim;
+    const char* name;
+  };
+  for (const Flavor& f :
+       {Flavor{32, 4096, "llama3_8b"}, {80, 8192, "llama3_70b"}, {126, 16384, "llama3_405b"}})
+    if (llama(s) && f.layers == s.net.blocks() && f.dim == n.embed_dim) return f.name;
+  refuse(s, "net.kind", "is none of torchtitan's llama3 (8B, 70B, 405B)",
+         "emit for megatron, or write a torchtitan configuration of this net");
+}
+
+std::string torchtitan(const RunSpec& s) {
+  const WordsSpec& n = words_of(s, "torchtitan");
+  const LayoutSpec& l = s.layout;
+  const PolicySpec& p = s.policy;
+  if (p.zero == 1)
+    refuse(s, "policy.zero", "1 is none of torchtitan's: FSDP shards gradients too", "--exclude zero=1");
+  const bool shards = p.zero >= 2 || l.cp > 1;  // torchtitan folds cp into FSDP's shards
+  if (l.cp > 1 && p.zero < 2)
+    refuse(s, "policy.zero", "0 with cp is none of torchtitan's: it shards over dp * cp", "--fix zero=2..3");
+  if (p.offload_optimizer)
+    refuse(s, "policy.offload_optimizer", "alone is none of torchtitan's", "set it to false");
+  if (p.amp != Amp::bf16 && p.amp != Amp::none)
+    refuse(s, "policy.amp", name_of(p.amp) + " is a converter of torchtitan's model, no option",
+           "use bf16 or none");
+  const char* schedule = p.schedule == PipelineSchedule::gpipe         ? "GPipe"
+                         : p.schedule == PipelineSchedule::interleaved ? "Interleaved1F1B"
+                                                                       : "1F1B";
+  if (l.pp > 1 && p.schedule == PipelineSchedule::zb_h1)
+    refuse(s, "policy.schedule", "zb-h1 is none of torchtitan's", "--exclude schedule=zb-h1");
+  const int64_t samples = s.train.global_batch / l.dp;
+  Options o("--", ' ');
+  o.set("module", "llama3").set("config", titan_flavor(s, n));
+  o.set("training.seq_len", n.seq_length).set("training.global_batch_size", s.train.global_batch);
+  // With a pipeline, torchtitan cuts the local batch into micro-batches; without one it accumulates them.
+  o.set("training.local_batch_size", l.pp > 1 ? samples : s.micro_batch());
+  o.set("training.mixed_precision_param", p.amp == Amp::bf16 ? "bfloat16" : "float32");
+  o.set("parallelism.data_parallel_replicate_degree", shards ? 1 : l.dp);
+  o.set("parallelism.data_parallel_shard_degree", shards ? l.dp : 1);
+  if (shards) o.set("parallelism.fsdp_reshard_after_forward", p.zero == 3 ? "always" : "never");
+  o.set("parallelism.tensor_parallel_degree", l.tp);
+  if (l.tp > 1)
+    o.flag(p.sequence_parallel ? "parallelism.enable_sequence_parallel"
+                               : "parallelism.no-enable-sequence-parallel");
+  o.set("parallelism.context_parallel_degree", l.cp);
+  o.set("parallelism.pipeline_parallel_degree", l.pp);
+  if (l.pp > 1) {
+    o.flag("training.disable_cuda_graphs");  // torchtitan refuses them with a pipeline
+    o.set("parallelism.pipeline_parallel_schedule", schedule);
+    o.set("parallelism.pipeline_parallel_microbatch_size", s.micro_batch());
+    o.set("parallelism.pipeline_parallel_layers_per_stage", layers_of_chunk(s));
+    o.set("parallelism.pipeline_parallel_first_stage_less_layers", 0);
+    o.set("parallelism.pipeline_parallel_last_stage_less_layers", 0);
+  }
+  o.word("activation-checkpoint:" + name_of(p.recompute));  // its "selective" keeps more than Isobar's
+  return o.text() + "\n";
+}
+
+// ---- DeepSpeed (a ds_config.json, 0.19) ----
+
+std::string deepspeed(const RunSpec& s) {
+  const LayoutSpec& l = s.layout;
+  const PolicySpec& p = s.policy;
+  if (l.pp > 1)
+    refuse(s, "layout.pp", "is said in the model's code (PipelineModule), not in DeepSpeed's file",
+           "--fix pp=1");
+  if (l.cp > 1 && p.cp_kind != CpKind::ulysses)
+    refuse(s, "policy.cp_kind", name_of(p.cp_kind) + " is none of DeepSpeed's",
+           "--fix cp=1, or cp_kind=ulysses");
+  if (p.amp == Amp::fp8 || p.amp == Amp::tf32)
+    refuse(s, "policy.amp", name_of(p.amp) + " is none of DeepSpeed's file", "use bf16, fp16 or none");
+  json j = {{"train_batch_size", s.train.global_batch},
+            {"train_micro_batch_size_per_gpu", s.micro_batch()},
+            {"gradient_accumulation_steps", s.micro_batches()},
+            {"bf16", {{"enabled", p.amp == Amp::bf16}}},
+            {"fp16", {{"enabled", p.amp == Amp::fp16}}},
+            {"zero_optimization", {{"stage", p.zero}, {"overlap_comm", p.overlap}}}};
+  if (s.train.grad_clip > 0) j["gradient_clipping"] = s.train.grad_clip;
+  if (p.offload_optimizer) j["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}};
+  if (l.tp > 1) j["tensor_parallel"] = {{"autotp_size", l.tp}};
+  if (l.cp > 1) j["sequence_parallel_size"] = l.cp;
+  return json_text(j, 2) + "\n";
+}
+
+std::string isobar_file(const RunSpec& s) {
+  return json_text(to_json(s), 2) + "\n";  // which is YAML
+}
+
+}  // namespace
+
+std::vector<std::string> emit_targets() {
+  return {"isobar", "megatron", "nemo", "torchtitan", "deepspeed"};
+}
+
+std::string emitted(const RunSpec& s, const std::string& target) {
+  if (target == "megatron") return megatron(s);
+  if (target == "nemo") return nemo(s);
+  if (target == "torchtitan") return torchtitan(s);
+  if (target == "deepspeed") return deepspeed(s);
+  return isobar_file(s);
+}
+
+}  // namespace isobar

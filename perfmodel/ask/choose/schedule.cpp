@@ -1,0 +1,120 @@
+#include "perfmodel/ask/choose/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/error.h"
+#include "model/base/printed.h"
+#include "perfmodel/ask/choose/compare.h"
+#include "perfmodel/ask/choose/failures.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kDay = 86400;
+constexpr double kSure = 0.9;
+constexpr int64_t kMost = 1 << 17;  // accelerators
+
+double samples_of(const RunSpec& s, const LayoutQuestion& q) {
+  return q.samples > 0 ? q.samples : q.tokens / static_cast<double>(s.net.tokens());
+}
+
+// The chance that `k` lies below a bound.
+double chance_below(const Known& k, double bound) {
+  return bound > 0 && k.value > 0 ? chance_less(k, {bound, bound, bound}) : 1;
+}
+
+Scheduled scheduled(const LayoutChoice& c, const LayoutQuestion& q) {
+  Scheduled s{c, training_of(c, q)};
+  s.in_time = chance_below(s.training.days, q.deadline_s / kDay);
+  s.in_budget = chance_below(s.training.price, q.budget);
+  return s;
+}
+
+}  // namespace
+
+Training training_of(const LayoutChoice& c, const LayoutQuestion& q) {
+  Training t;
+  const Machine& m = c.machine;
+  const double steps = std::ceil(samples_of(c.spec, q) / static_cast<double>(c.spec.train.global_batch));
+  double slowest = 1, fastest = 1;  // useful shares at the ends of the interval of the checkpoint's time
+  if (m.accelerator) {
+    const bool stated = m.accelerator->mtbf_hours > 0;
+    t.mtbf_hours = (stated ? m.accelerator->mtbf_hours : kMtbfHours) / static_cast<double>(c.ranks());
+    const double mtbf = 3600 * t.mtbf_hours;
+    // A restart reads the checkpoint, at the rate that it was written with.
+    const auto of = [&](double seconds) { return failures(mtbf, seconds, kRestartSeconds + seconds); };
+    const Failures f = of(c.checkpoint.seconds);
+    t.every_s = f.every_s, t.useful = f.useful;
+    slowest = of(c.checkpoint.upper).useful, fastest = of(c.checkpoint.lower).useful;
+    if (!stated)
+      t.assumed =
+          printed("%.3g", kMtbfHours) +
+          " h between failures of one accelerator (accelerator.mtbf_hours; Llama 3, arXiv:2407.21783)";
+    t.assumed += (t.assumed.empty() ? "" : ", ") + printed("%.3g", kRestartSeconds) + " s to restart";
+    for (const std::string& a : c.checkpoint.assumed) t.assumed += ", " + a;
+  }
+  // Steps and checkpoints err independently: their logarithms add in squares.
+  const auto end = [](double step, double share) {
+    return std::exp(std::hypot(std::log(step), std::log(share)));
+  };
+  const double days = c.step.value * steps / kDay / t.useful;
+  t.days = {days, days / end(c.step.value / c.step.lower, fastest / t.useful),
+            days * end(c.step.upper / c.step.value, t.useful / slowest)};
+  t.gpu_hours = t.days.scaled(24 * static_cast<double>(c.ranks()));
+  if (m.accelerator) {
+    t.price = t.gpu_hours.scaled(m.accelerator->price_per_hour);
+    t.kwh = t.gpu_hours.scaled(m.accelerator->power_w / 1000);
+  }
+  return t;
+}
+
+std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, const LayoutQuestion& q,
+                                std::vector<NoAnswer>& none) {
+  std::vector<Scheduled> all;
+  std::string why = "no number up to " + std::to_string(kMost) + " can be shared";
+  bool bad = false;
+  const auto consider = [&](int64_t gpus) -> const Scheduled* {
+    try {
+      LayoutQuestion one = q;
+      one.top = 1;
+      all.push_back(scheduled(chooser.best(spec, gpus, one).front(), q));
+      return &all.back();
+    } catch (const ConfigError& e) {  // too few for the net, or not a divisor of the batch: go on
+      why = e.what();
+      bad = bad || dynamic_cast<const DoesNotFit*>(&e) == nullptr;
+      if (!q.gpus.empty()) none.push_back(no_answer(chooser.machine().name, gpus, e));
+      return nullptr;
+    }
+  };
+  if (!q.gpus.empty()) {
+    for (const int64_t gpus : q.gpus) consider(gpus);
+  } else {
+    const Machine& m = chooser.machine();
+    const int64_t host = m.accelerator ? std::max<int64_t>(1, m.accelerator->host.ranks) : 1;
+    int64_t made = 0;
+    for (int64_t gpus = host; gpus <= kMost && made == 0; gpus *= 2) {
+      const Scheduled* s = consider(gpus);
+      if (s && s->in_time >= kSure) made = gpus;
+      if (!s && bad && !all.empty()) break;  // the batch has no more divisors
+    }
+    if (made >= 2 * host)
+      for (int64_t eighth = 1; eighth < 4; ++eighth)
+        if (const int64_t gpus = made / 2 + eighth * made / 8; gpus % host == 0) consider(gpus);
+  }
+  if (all.empty()) {
+    if (bad) throw ConfigError(spec.file, "--deadline", why, "give --gpus N that can be shared");
+    throw DoesNotFit(spec.file, "--deadline", why, "name a machine with more memory");
+  }
+  std::sort(all.begin(), all.end(),
+            [](const Scheduled& a, const Scheduled& b) { return a.choice.ranks() < b.choice.ranks(); });
+  return all;
+}
+
+const Scheduled* fewest(const std::vector<Scheduled>& all, double chance) {
+  for (const Scheduled& s : all)
+    if (s.both() >= chance) return &s;
+  return nullptr;
+}
+
+}  // namespace isobar

@@ -1,0 +1,36 @@
+// Figures of a whole training: days, price and energy with their intervals, the share lost to failures, and
+// the number of accelerators that meets a deadline or a budget.
+//
+//   const Training t = training_of(choice, question);    // t.days, t.price, t.kwh: all with failures counted
+//   schedule(chooser, spec, question, none)              // one for each number of accelerators
+#pragma once
+#include <string>
+#include <vector>
+
+#include "perfmodel/ask/choose/choice.h"
+
+namespace isobar {
+
+struct Training {
+  Known days, gpu_hours, price, kwh;  // price, kwh: 0 where the machine file has none
+  double mtbf_hours = 0;              // of the whole job
+  double every_s = 0, useful = 1;     // perfmodel/ask/choose/failures.h; cores are assumed not to fail
+  std::string assumed;                // failures and storage that the machine file does not give
+};
+Training training_of(const LayoutChoice& c, const LayoutQuestion& q);
+
+struct Scheduled {
+  LayoutChoice choice;
+  Training training;
+  double in_time = 1, in_budget = 1;  // chances; 1 without a limit
+  double both() const { return in_time < in_budget ? in_time : in_budget; }
+};
+/// The best layout of each number of accelerators, fewest first. Without question.gpus the numbers are
+/// doublings from one host until a deadline is met 9 times in 10, and the eighths below the last. Numbers of
+/// the question without an answer go to `none`; throws DoesNotFit where no number has one.
+std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, const LayoutQuestion& q,
+                                std::vector<NoAnswer>& none);
+/// The fewest accelerators whose chance of both limits is at least `chance`; nullptr: none of them.
+const Scheduled* fewest(const std::vector<Scheduled>& all, double chance);
+
+}  // namespace isobar

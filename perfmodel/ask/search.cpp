@@ -1,0 +1,406 @@
+#include "perfmodel/ask/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/nets/build.h"
+#include "model/nets/legal_layout.h"
+#include "model/nets/plan_size.h"
+#include "model/plan/layout.h"
+#include "model/plan/schedule.h"
+#include "perfmodel/ask/fits.h"
+#include "perfmodel/ask/predict.h"
+#include "perfmodel/machine/device.h"
+
+namespace isobar {
+namespace {
+
+std::vector<int64_t> divisors(int64_t n, int64_t most) {
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d <= std::min(n, most); ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
+}
+
+// The fixed value, if it divides n, else all allowed divisors.
+std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n, int64_t most) {
+  const auto only = keep.only(axis);
+  std::vector<int64_t> out;
+  if (only && n % *only == 0) out = {*only};
+  if (!only) out = divisors(n, most);
+  std::erase_if(out, [&](int64_t v) { return !keep.allows(axis, v); });
+  return out;
+}
+
+constexpr int64_t kMostTimes = 1024;   // most times as many accelerators, if none fits
+constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
+
+using Axes = std::array<int32_t, 4>;  // dp, tp, cp, pp
+
+class Search {
+ public:
+  Search(const RunSpec& spec, const Machine& machine, const SearchOptions& options)
+      : spec_(spec),
+        net_(limits_of(spec_.net)),
+        options_(options),
+        space_(options_.space),
+        keep_(space_.keep),
+        zero_(zero_stages()),
+        kinds_(schedule_kinds()),
+        model_(spec, machine),
+        capacity_(memory_of_rank(machine, model_.where().ranks_on_host)) {}
+
+  SearchResult run() {
+    const auto begin = std::chrono::steady_clock::now();
+    each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a[0], a[1], a[2], a[3]); });
+    finish();
+    result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::move(result_);
+  }
+
+ private:
+  struct Place {
+    int8_t order;
+    Placements at;
+  };
+
+  // The search space's values, or the fixed one.
+  std::vector<Recompute> recomputes() const { return values(LayoutAxis::recompute, space_.recompute); }
+  std::vector<int> zero_stages() const { return values(LayoutAxis::zero, space_.zero); }
+  std::vector<PipelineSchedule> schedule_kinds() const {
+    std::vector<PipelineSchedule> all = values(LayoutAxis::schedule, space_.schedules);
+    const bool rolls = spec_.train.rollout > 1;
+    std::erase_if(all, [&](PipelineSchedule k) { return rolls && !runs_rollouts(k); });
+    return all;
+  }
+  template <class T>
+  std::vector<T> values(LayoutAxis axis, std::vector<T> out) const {
+    if (const auto only = keep_.only(axis)) out = {static_cast<T>(*only)};
+    std::erase_if(out, [&](T v) { return !keep_.allows(axis, static_cast<int64_t>(v)); });
+    return out;
+  }
+
+  // Calls `visit` for every (dp, tp, cp, pp) that the number of accelerators, the net and the batch allow
+  template <class Visit>
+  void each_axes(int64_t gpus, const Visit& visit) const {
+    const bool any_cp = keep_.only(LayoutAxis::cp).has_value();
+    for (const int64_t tp : choices(keep_, LayoutAxis::tp, gpus, space_.max_tp)) {
+      if (!tp_cuts(net_, tp)) continue;
+      for (const int64_t cp :
+           choices(keep_, LayoutAxis::cp, gpus / tp, space_.context_parallel ? net_.tokens : 1))
+        for (const int64_t pp : choices(keep_, LayoutAxis::pp, gpus / tp / cp, net_.inner_parts)) {
+          const int64_t dp = gpus / tp / cp / pp;
+          if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || spec_.train.global_batch % dp != 0) continue;
+          if (cp > 1 && net_.tokens / cp < kLeastTokens && !any_cp) continue;
+          if (keep_.allows(LayoutAxis::dp, dp))
+            visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
+                       static_cast<int32_t>(pp)});
+        }
+    }
+  }
+
+  void axes(int32_t dp, int32_t tp, int32_t cp, int32_t pp) {
+    Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp};
+    places(l);
+    const bool any_sp = space_.sequence_parallel_off || keep_.only(LayoutAxis::sequence_parallel);
+    for (const int sp : {1, 0}) {
+      const bool wanted = (sp == 1 || any_sp) && keep_.allows(LayoutAxis::sequence_parallel, sp);
+      if (tp == 1 ? sp == 1 : !wanted) continue;
+      l.sequence_parallel = sp == 1;
+      for (const Recompute recompute : recomputes())
+        for (const CpKind kind : {CpKind::allgather, CpKind::ring, CpKind::ulysses}) {
+          if (cp == 1 && kind != CpKind::allgather) continue;
+          if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, static_cast<int64_t>(kind))) continue;
+          if (!kind_cuts(net_, cp, kind == CpKind::allgather)) continue;
+          if (kind == CpKind::ulysses && !ulysses_cuts(net_, tp, cp)) continue;
+          l.recompute = recompute;
+          l.cp_kind = kind;
+          for (const int64_t micro :
+               choices(keep_, LayoutAxis::micro_batch, spec_.train.global_batch / dp, 64)) {
+            l.micro_batch = static_cast<int32_t>(micro);
+            if (l.sequence_parallel && !sequence_cuts(net_, micro, cp, tp)) continue;
+            policies(l);
+          }
+        }
+    }
+  }
+
+  // Rank orders with distinct placements; a tie keeps the first.
+  void places(Layout l) {
+    places_.clear();
+    const int orders = space_.orders ? static_cast<int>(rank_orders().size()) : 1;
+    const auto only = keep_.only(LayoutAxis::order);
+    const int first = static_cast<int>(only.value_or(0));
+    for (int o = first; o < (only ? first + 1 : orders); ++o) {
+      if (!keep_.allows(LayoutAxis::order, o)) continue;
+      l.order = static_cast<int8_t>(o);
+      const Placements at = placements_of(l, model_.where().ranks_on_host);
+      const bool known = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
+        return p.at.tp == at.tp && p.at.cp == at.cp && p.at.dp == at.dp && p.at.pp == at.pp;
+      });
+      if (!known) places_.push_back({l.order, at});
+    }
+  }
+
+  // Schedules and ZeRO stages of one micro-batch
+  void policies(Layout l) {
+    const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
+    if (micro_batches > kMostMicroBatches) return;
+    schedules_.clear();
+    const bool one_chunk = keep_.allows(LayoutAxis::vpp, 1);
+    const int64_t most_chunks = std::max(space_.max_chunks, keep_.only(LayoutAxis::vpp).value_or(0));
+    for (const PipelineSchedule s : kinds_) {
+      if ((s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::gpipe) && one_chunk)
+        schedules_.emplace_back(s, 1);
+      if (l.pp == 1) continue;
+      if (s == PipelineSchedule::zb_h1 && one_chunk) schedules_.emplace_back(s, 1);
+      if (s == PipelineSchedule::interleaved && interleaves(micro_batches, l.pp))
+        for (int64_t v = 2; v <= most_chunks && stages_fill(net_, l.pp, v); ++v)
+          if (net_.inner_parts % (v * l.pp) == 0 && keep_.allows(LayoutAxis::vpp, v))
+            schedules_.emplace_back(s, v);
+    }
+    const bool any_zero = keep_.only(LayoutAxis::zero).has_value();
+    // A single rank has nothing to shard: all stages are equal.
+    const bool fp32_gradients = spec_.policy.main_grads_dtype == GradientType::fp32;
+    const auto known = [&](PipelineSchedule schedule, int zero) {
+      return (zero == 0 || any_zero || l.dp * l.cp > 1) &&
+             (schedule != PipelineSchedule::zb_h1 ||
+              zero_bubble_needs(l.pp, l.recompute != Recompute::none || spec_.policy.edge_chunks > 1, zero,
+                                fp32_gradients)
+                  .all());
+    };
+    int64_t each = 0;
+    for (const auto& [schedule, chunks] : schedules_)
+      for (const int zero : zero_) each += known(schedule, zero) ? 1 : 0;
+    result_.considered += each * static_cast<int64_t>(places_.size());
+    if (counting_) return;
+
+    // Policies that fit in any placement
+    fitting_.clear();
+    for (const auto& [schedule, chunks] : schedules_)
+      for (const int zero : zero_) {
+        if (!known(schedule, zero)) continue;
+        l.schedule = schedule;
+        l.vpp = static_cast<int32_t>(chunks);
+        l.zero = static_cast<int8_t>(zero);
+        LayoutCandidate c{l, {}};
+        model_.add_memory(l, c.cost);
+        least_memory_ = std::min(least_memory_, c.cost.memory);
+        if (c.cost.memory > capacity_) {
+          result_.too_large += static_cast<int64_t>(places_.size());
+          continue;
+        }
+        c.fits = chance_to_fit(c.cost.memory, memory_sigma(c.cost, model_.machine(), zero, false), capacity_);
+        fitting_.push_back(c);
+      }
+    if (fitting_.empty()) return;
+    for (const Place& p : places_) {
+      if (!options_.pareto && model_.least_seconds(l, p.at) > bound_) continue;
+      for (LayoutCandidate c : fitting_) {
+        c.layout.order = p.order;
+        model_.add_time(c.layout, p.at, c.cost);
+        ++result_.priced;
+        keep(c);
+      }
+    }
+  }
+
+  void keep(const LayoutCandidate& c) {
+    if (c.score() < bound_) {
+      const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp};
+      const auto [at, fresh] = best_.try_emplace(axes, c);
+      if (!fresh && c.score() < at->second.score()) at->second = c;
+      // Keeps spares: a finalist may turn out too large, and turns() looks further down.
+      if (best_.size() > 4 * options_.top + 8) {
+        auto worst = std::max_element(best_.begin(), best_.end(), slower);
+        best_.erase(worst);
+      }
+      if (best_.size() == 4 * options_.top + 8)
+        bound_ = std::max_element(best_.begin(), best_.end(), slower)->second.score();
+    }
+    if (options_.variants > 0) keep_variant(c);
+    if (!options_.pareto) return;
+    // Front of time against memory: sorted by memory, every entry faster than those before it.
+    auto it = front_.upper_bound(c.cost.memory);
+    if (it != front_.begin() && std::prev(it)->second.cost.seconds <= c.cost.seconds) return;
+    while (it != front_.end() && it->second.cost.seconds >= c.cost.seconds) it = front_.erase(it);
+    front_.insert_or_assign(c.cost.memory, c);
+  }
+
+  // A heap with the worst on top.
+  void keep_variant(const LayoutCandidate& c) {
+    std::vector<LayoutCandidate>& v = result_.variants;
+    if (v.size() == options_.variants) {
+      if (c.score() >= v.front().score()) return;
+      std::pop_heap(v.begin(), v.end(), better);
+      v.pop_back();
+    }
+    v.push_back(c);
+    std::push_heap(v.begin(), v.end(), better);
+  }
+
+  static bool better(const LayoutCandidate& a, const LayoutCandidate& b) { return a.score() < b.score(); }
+  static bool slower(const std::pair<const Axes, LayoutCandidate>& a,
+                     const std::pair<const Axes, LayoutCandidate>& b) {
+    return a.second.score() < b.second.score();
+  }
+
+  // Bytes of the placed plans of the stages that may be the fullest
+  int64_t placed(const Layout& l) const {
+    RunSpec s = with_layout(spec_, l);
+    if (l.schedule != PipelineSchedule::gpipe) s = with_few_micro_batches(std::move(s));
+    int64_t arena = 0;
+    const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
+    const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
+    for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.arena);
+    return arena;
+  }
+
+  bool shareable(int64_t gpus) const {
+    bool any = false;
+    each_axes(gpus, [&](const Axes&) { any = true; });
+    return any;
+  }
+
+  // The constraint whose removal leaves a layout, or one that fits, as advice.
+  std::string mend(bool that_fits) const {
+    const auto helps = [&](const Constraints& keep) {
+      SearchOptions fewer{.top = 1, .confirm = false, .space = space_};
+      fewer.space.keep = keep;
+      Search other(spec_, model_.machine(), fewer);
+      other.counting_ = !that_fits;
+      other.each_axes(spec_.layout.world(), [&](const Axes& a) { other.axes(a[0], a[1], a[2], a[3]); });
+      return that_fits ? !other.best_.empty() : other.result_.considered > 0;
+    };
+    for (size_t i = 0; i < keep_.all().size(); ++i)
+      if (helps(keep_.without(i))) return "leave out " + keep_.all()[i].text;
+    if (keep_.all().size() > 1 && helps({})) return "leave out several of them";
+    return that_fits ? what_would_fit() : "";
+  }
+
+  // Recomputation and sharding were tried: what remains is offloading moments, and more accelerators.
+  std::string what_would_fit() const {
+    const auto fits = [&](const RunSpec& spec) {
+      Search other(spec, model_.machine(), {.top = 1, .confirm = false, .space = space_});
+      other.each_axes(spec.layout.world(), [&](const Axes& a) { other.axes(a[0], a[1], a[2], a[3]); });
+      return !other.best_.empty();
+    };
+    std::string out;
+    RunSpec offloaded = spec_;
+    offloaded.policy.offload_optimizer = true;
+    if (!spec_.policy.offload_optimizer && fits(offloaded)) out = "set policy.offload_optimizer=true";
+    RunSpec more_offloaded = offloaded;
+    more_offloaded.policy.zero = 3;
+    more_offloaded.policy.offload_parameters = true;
+    if (out.empty() && !spec_.policy.offload_parameters && fits(more_offloaded))
+      out = "set policy.offload_parameters=true with policy.zero=3";
+    RunSpec more = spec_;
+    for (int64_t times = 2; times <= kMostTimes; times *= 2) {
+      more.layout.dp = times * spec_.layout.world();
+      if (fits(more))
+        return out + (out.empty() ? "" : ", or ") + "give " + std::to_string(more.layout.dp) + " of them";
+    }
+    return out;
+  }
+
+  // Not even one layout was priced: the numbers are incompatible.
+  [[noreturn]] void refuse_numbers() const {
+    const int64_t gpus = spec_.layout.world();
+    const std::string given = keep_.text();
+    const std::string fewer = mend(false);
+    if (shareable(gpus) || !fewer.empty())
+      throw ConfigError(
+          spec_.file, "--gpus",
+          "no layout on " + std::to_string(gpus) + " keeps to " + (given.empty() ? "the space" : given),
+          fewer.empty() ? "leave --space out" : fewer);
+    constexpr int64_t kFar = 4096;
+    int64_t below = gpus - 1, above = gpus + 1;
+    while (below > 0 && gpus - below < kFar && !shareable(below)) --below;
+    while (above - gpus < kFar && !shareable(above)) ++above;
+    std::string near;
+    if (below > 0 && shareable(below)) near = std::to_string(below);
+    if (shareable(above)) near += (near.empty() ? "" : " and ") + std::to_string(above);
+    throw ConfigError(
+        spec_.file, "--gpus",
+        std::to_string(gpus) + " cannot be shared: no dp * tp * cp * pp of it has a dp that divides " +
+            "train.global_batch = " + std::to_string(spec_.train.global_batch) +
+            (net_.tp.empty()
+                 ? ", tp 1"
+                 : ", a tp that divides " + net_.tp[0].name + " = " + std::to_string(net_.tp[0].value)) +
+            " and a pp up to the parts between its ends, " + std::to_string(net_.inner_parts) +
+            (given.empty() ? "" : ", given " + given),
+        near.empty() ? "change train.global_batch" : "the nearest that can are " + near);
+  }
+
+  void finish() {
+    result_.sections = model_.sections_built();
+    if (result_.considered == 0) refuse_numbers();
+    const std::string without = best_.empty() ? mend(true) : "";
+    if (best_.empty())
+      throw DoesNotFit(spec_.file, "--gpus",
+                       "no layout on " + std::to_string(spec_.layout.world()) + " fits " +
+                           gigabytes(capacity_) + "; the smallest needs " + gigabytes(least_memory_) +
+                           (keep_.all().empty() ? "" : ", given " + keep_.text()),
+                       without.empty() ? "give more of them, or a batch that they divide" : without);
+    for (const auto& [axes, c] : best_) result_.best.push_back(c);
+    std::sort(result_.best.begin(), result_.best.end(), better);
+    if (options_.confirm) {
+      size_t good = 0;
+      for (auto c = result_.best.begin(); c != result_.best.end() && good < options_.top;) {
+        c->arena = placed(c->layout);
+        const double bytes = static_cast<double>(c->arena) + c->cost.process + c->cost.nccl;
+        if (bytes > capacity_) {
+          ++result_.too_large_when_placed;
+          c = result_.best.erase(c);
+          continue;
+        }
+        c->fits =
+            chance_to_fit(bytes, memory_sigma(c->cost, model_.machine(), c->layout.zero, true), capacity_);
+        ++good;
+        ++c;
+      }
+      std::sort(result_.best.begin(), result_.best.begin() + static_cast<std::ptrdiff_t>(good), better);
+    }
+    std::sort_heap(result_.variants.begin(), result_.variants.end(), better);
+    for (const auto& [memory, c] : front_) result_.pareto.push_back(c);
+  }
+
+  RunSpec spec_;
+  const NetLimits net_;
+  SearchOptions options_;
+  const SearchSpace& space_;
+  const Constraints& keep_;
+  const std::vector<int> zero_;
+  const std::vector<PipelineSchedule> kinds_;
+  bool counting_ = false;  // counts layouts without pricing them
+  LayoutModel model_;
+  double capacity_;
+  SearchResult result_;
+  double bound_ = std::numeric_limits<double>::infinity();
+  double least_memory_ = std::numeric_limits<double>::infinity();
+  std::map<Axes, LayoutCandidate> best_;
+  std::map<double, LayoutCandidate> front_;
+  std::vector<Place> places_;
+  std::vector<std::pair<PipelineSchedule, int64_t>> schedules_;
+  std::vector<LayoutCandidate> fitting_;
+};
+
+}  // namespace
+
+SearchSpace SearchSpace::one_d() {
+  return {.context_parallel = false,
+          .sequence_parallel_off = false,
+          .recompute = {Recompute::none},
+          .zero = {1},
+          .schedules = {PipelineSchedule::one_f_one_b}};
+}
+
+SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options) {
+  return Search(spec, machine, options).run();
+}
+
+}  // namespace isobar

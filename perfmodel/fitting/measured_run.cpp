@@ -1,0 +1,55 @@
+#include "perfmodel/fitting/measured_run.h"
+
+#include <algorithm>
+
+#include "model/base/printed.h"
+
+namespace isobar {
+
+MeasuredRun measured_run(const RunRecord& r, Statistic statistic, const RunToRun& between) {
+  MeasuredRun m;
+  m.id = r.id;
+  m.spec = spec_as_run(r);
+  m.host = {.ranks_on_host = std::max<int64_t>(1, r.ranks_on_host),
+            .threads = std::max<int64_t>(1, r.threads),
+            .core_trip_ns = r.core_trip_ns()};
+  m.step_s = r.step_s.of(statistic);
+  m.step_error = step_error(r, statistic);
+  m.run_to_run = between.sigma;
+  m.contended = r.contention.scattered;  // the distance between its cores has a price of its own
+  if (!r.on_gpu) m.arena_bytes = r.arena_bytes;
+  m.peak_rss_bytes = r.peak_rss_bytes;
+  if (r.provenance.is_object()) m.campaign = r.provenance.value("source", std::string());
+  std::vector<double> checkpoints;
+  for (const CheckpointRecord& c : r.checkpoints)
+    if (c.seconds > 0) checkpoints.push_back(c.seconds);
+  m.checkpoint_s = step_stats(checkpoints).of(statistic);
+  for (const OpRecord& op : r.ops) m.ops.push_back({op.path, op.lane, op.count, op.seconds});
+  if (!r.on_gpu) m.outside_share = r.unattributed_share;
+  return m;
+}
+
+bool is_usable(const RunRecord& r, Statistic statistic) {
+  return r.run_class == RunClass::ok && r.step_s.of(statistic) > 0;
+}
+
+UsableRuns usable_runs(const std::string& dir, Statistic statistic) {
+  UsableRuns out;
+  const std::vector<RunRecord> all = load_runs(dir, &out.problems);
+  std::vector<const RunRecord*> usable;
+  for (const RunRecord& r : all)
+    if (is_usable(r, statistic)) usable.push_back(&r);
+  out.between = run_to_run_of(usable, statistic);
+  out.ignored = all.size() - usable.size();
+  for (const RunRecord* r : usable) out.runs.push_back(measured_run(*r, statistic, out.between));
+  return out;
+}
+
+std::string words_of(const RunToRun& between) {
+  return between.df == 0 ? printed("repetitions of a run differ by %.1f %% (assumed, because there are none)",
+                                   100 * between.sigma)
+                         : printed("repetitions of a run differ by %.1f %% (seen %lld times)",
+                                   100 * between.sigma, static_cast<long long>(between.df));
+}
+
+}  // namespace isobar

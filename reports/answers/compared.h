@@ -1,0 +1,18 @@
+// Machines or what-ifs side by side, as tables.
+//
+//   std::fputs(to_text(compared(rows)).c_str(), stdout);       // rounded to the intervals
+//   to_csv(compared_numbers(rows)); to_json(compared_numbers(rows));
+#pragma once
+#include <vector>
+
+#include "perfmodel/ask/choose/compare.h"
+#include "reports/tables.h"
+
+namespace isobar {
+
+/// For people.
+Table compared(const std::vector<ComparedRow>& rows);
+/// For programs: ends of intervals in separate columns, all digits.
+Table compared_numbers(const std::vector<ComparedRow>& rows);
+
+}  // namespace isobar

@@ -1,0 +1,153 @@
+#include "reports/answers/engine_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/printed.h"
+#include "reports/answers/prediction_text.h"
+#include "reports/answers/training_text.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+Known known_of(const Estimated& e) {
+  return {e.value, e.lower, e.upper};
+}
+
+json json_of(const EngineOn& on, const Machine& m, const EngineLayout& l) {
+  const EngineAnswer& a = l.answer;
+  const double samples = static_cast<double>(l.spec.train.global_batch);
+  return {{"engine", on.name()},
+          {"tuned", on.tuned()},
+          {"own_runs", on.own_runs()},
+          {"machine", m.name},
+          {"ranks", l.spec.layout.world()},
+          {"layout", text_of(layout_of(l.spec))},
+          {"step_s", a.step.value},
+          {"lower_s", a.step.lower},
+          {"upper_s", a.step.upper},
+          {"samples_per_s", samples / a.step.value},
+          {"tokens_per_s", samples * static_cast<double>(l.spec.net.tokens()) / a.step.value},
+          {"memory_total_bytes", std::llround(a.memory.value)},
+          {"memory_lower_bytes", std::llround(a.memory.lower)},
+          {"memory_upper_bytes", std::llround(a.memory.upper)},
+          {"memory_there_bytes", std::llround(on.memory())},
+          {"fits", a.memory.value <= on.memory()},
+          {"chance_to_fit", l.fits}};
+}
+
+std::string one_text(const EngineOn& on, const Machine& m, const EngineLayout& l, bool chosen) {
+  std::string text;
+  const auto& [spec, a, fits] = l;
+  const double samples = static_cast<double>(spec.train.global_batch);
+  const TimeUnit u = unit_of(a.step.value);
+  const Known step = known_of(a.step), memory = known_of(a.memory).scaled(1e-9);
+  text += printed("%s on %s: %ld rank%s\n", spec.file.c_str(), m.name.c_str(), spec.layout.world(),
+                  spec.layout.world() == 1 ? "" : "s");
+  text += on.origin();
+  text += printed("%s\n\n", text_of(layout_of(spec)).c_str());
+  text += printed("  step %s %s, 80 %% interval\n", with_interval(step.scaled(u.per_second)).c_str(), u.name);
+  text += printed("  %s samples/s, %s tokens/s\n", with_interval(step.inverse(samples)).c_str(),
+                  rounded(step.inverse(samples * static_cast<double>(spec.net.tokens()))).c_str());
+  text += printed("  memory %s GB of %.3g; probability that it fits: %.0f %%\n",
+                  with_interval(memory).c_str(), 1e-9 * on.memory(), 100 * fits);
+  if (a.memory.value > on.memory()) text += printed("note: it probably does not fit\n");
+  if (chosen)
+    text += printed("note: policy.micro_batch %ld, the largest that fits by this prediction\n",
+                    spec.policy.micro_batch);
+  return text;
+}
+
+std::string change_text(const std::optional<EngineOn::Change>& c) {
+  std::string text;
+  if (!c) {
+    text += printed("no change of one key fits, even on 4,096 times as many accelerators\n");
+    return text;
+  }
+  const TimeUnit u = unit_of(c->layout.answer.step.value);
+  text += printed(
+      "smallest change that fits: --set %s  (%s %s a step, %s GB a rank, %ld accelerators)\n",
+      c->set.front().c_str(), rounded(known_of(c->layout.answer.step).scaled(u.per_second)).c_str(), u.name,
+      rounded(known_of(c->layout.answer.memory).scaled(1e-9)).c_str(), c->layout.spec.layout.world());
+  return text;
+}
+
+std::string ranked_text(const std::vector<EngineLayout>& ranked, size_t shown, double memory) {
+  std::string text;
+  text += printed("  %-26s %-22s %6s  %s\n", "step s", "memory GB", "fits", "layout");
+  for (size_t i = 0; i < shown; ++i)
+    text += printed("  %-26s %-22s %4.0f %%  %s\n", with_interval(known_of(ranked[i].answer.step)).c_str(),
+                    with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(),
+                    100 * ranked[i].fits, text_of(layout_of(ranked[i].spec)).c_str());
+  text += printed(
+      "  (80 %% intervals; fits: probability of fitting into %.3g GB; ranked by step time / probability)\n\n",
+      1e-9 * memory);
+  return text;
+}
+
+std::string ties_text(const Ties& t, const std::vector<EngineLayout>& ranked) {
+  std::string text;
+  text += printed(
+      "  with a probability of 80 %% the fastest is one of these %zu; expected regret of the first: %.2g "
+      "%%\n",
+      t.members.size(), 100 * t.loss);
+  for (const Ties::Member& m : t.members)
+    text += printed("    %3.0f %%  %s\n", 100 * m.chance, text_of(layout_of(ranked[m.index].spec)).c_str());
+  if (t.members.size() > 1) text += printed("  most informative runs: the first two\n");
+  text += printed("\n");
+  return text;
+}
+
+}  // namespace
+
+std::string text_of(const EngineRunAnswer& a, const EngineOn& on, const Machine& m, bool chosen) {
+  std::string text = one_text(on, m, a.layout, chosen);
+  if (a.layout.answer.memory.value > on.memory()) text += change_text(a.change);
+  if (a.training) text += "\n  " + text_of(*a.training, m) + "\n";
+  return text;
+}
+
+json json_of(const EngineRunAnswer& a, const EngineOn& on, const Machine& m) {
+  json j = json_of(on, m, a.layout);
+  if (a.change)
+    j["smallest_change"] = {{"set", a.change->set}, {"step_s", a.change->layout.answer.step.value}};
+  if (a.training) j["budget"] = json_of(*a.training);
+  return j;
+}
+
+std::string text_of(const EngineSearchAnswer& a, const EngineOn& on, const Machine& m, int64_t gpus,
+                    const LayoutQuestion& q) {
+  const RunSpec& spec = a.ranked[0].spec;
+  std::string text = printed("%s on %ld x %s, global batch %ld\n", spec.file.c_str(), gpus, m.name.c_str(),
+                             spec.train.global_batch) +
+                     on.origin();
+  if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
+  text += printed(
+      "%ld layouts searched for Isobar's own engine; the best of each of %zu (dp, tp, cp, pp) "
+      "predicted for %s\n\n",
+      a.found.considered, a.found.best.size(), on.name().c_str());
+  text += ranked_text(a.ranked, std::min(q.top, a.ranked.size()), on.memory()) + ties_text(a.ties, a.ranked);
+  if (a.training) text += "  " + text_of(*a.training, m) + "\n\n";
+  return text;
+}
+
+json json_of(const EngineSearchAnswer& a, const EngineOn& on, const Machine& m, int64_t gpus,
+             const LayoutQuestion& q) {
+  json j = json_of(on, m, a.ranked[0]);
+  j["gpus"] = gpus;
+  j["given"] = q.keep.text();
+  j["considered"] = a.found.considered;
+  j["repriced"] = a.found.best.size();
+  if (a.training) j["budget"] = json_of(*a.training);
+  for (size_t i = 0; i < std::min(q.top, a.ranked.size()); ++i)
+    j["best"].push_back(json_of(on, m, a.ranked[i]));
+  j["ties"] = {{"expected_loss", a.ties.loss}, {"members", json::array()}};
+  for (const Ties::Member& one : a.ties.members)
+    j["ties"]["members"].push_back(
+        {{"layout", text_of(layout_of(a.ranked[one.index].spec))}, {"chance", one.chance}});
+  return j;
+}
+
+}  // namespace isobar

@@ -1,0 +1,99 @@
+#include "reports/answers/run_text.h"
+
+#include "model/base/printed.h"
+#include "reports/answers/prediction_text.h"
+#include "reports/answers/rates_text.h"
+#include "reports/answers/training_text.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+json json_of(const std::optional<SmallestChange>& c) {
+  if (!c) return nullptr;
+  return {
+      {"set", c->set}, {"step_s", c->prediction.step_s}, {"memory_total_bytes", c->prediction.memory_total}};
+}
+
+std::string change_text(const std::optional<SmallestChange>& c) {
+  std::string text;
+  if (!c) {
+    text +=
+        printed("no change of up to three layout and policy keys fits, even on 4,096 times as many ranks\n");
+    return text;
+  }
+  text += printed("smallest change that fits:");
+  for (const std::string& one : c->set) text += printed(" --set %s", one.c_str());
+  const TimeUnit u = unit_of(c->prediction.step_s);
+  text += printed("  (%.4g %s a step, %.3g GB a rank; changes the fewest keys, then the fastest)\n",
+                  u.per_second * c->prediction.step_s, u.name,
+                  1e-9 * static_cast<double>(c->prediction.memory_total));
+  return text;
+}
+
+json json_of(const std::vector<MemoryRung>& ladder) {
+  json out = json::array();
+  for (const MemoryRung& r : ladder) out.push_back({{"set", r.set}, {"saves_bytes", r.saves}});
+  return out;
+}
+
+std::string head_of(const RunSpec& spec, const Prediction& p, const Machine& m) {
+  const Layout l = layout_of(spec);
+  std::string text =
+      printed("%s on %s: %ld rank%s", spec.file.c_str(), m.name.empty() ? m.file.c_str() : m.name.c_str(),
+              l.world(), l.world() == 1 ? "" : "s");
+  if (p.device == Device::cores)
+    text += printed(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
+  if (p.where.core_trip_s > 0 && p.where.threads * p.where.ranks_on_host > 1)
+    text += printed(", cores %.0f ns apart", 1e9 * p.where.core_trip_s);
+  return text + "\n" + kOwnEngine + "\n" + text_of(l) + "\n\n";
+}
+
+std::string misfit_text(const RunAnswer& a) {
+  std::string text = "does not fit: " + shortfall(a.prediction) + "\n" + change_text(a.change);
+  if (!a.ladder.empty()) text += "single changes, for each rank: " + to_text(a.ladder) + "\n";
+  return text + "\n";
+}
+
+}  // namespace
+
+nlohmann::json json_of(const Layout& l) {
+  return {{"dp", l.dp},
+          {"tp", l.tp},
+          {"cp", l.cp},
+          {"pp", l.pp},
+          {"vpp", l.vpp},
+          {"order", rank_orders()[l.order]},
+          {"micro_batch", l.micro_batch},
+          {"schedule", with_layout({}, l).policy.schedule},
+          {"zero", l.zero},
+          {"sequence_parallel", l.sequence_parallel},
+          {"recompute", kRecompute[l.recompute]},
+          {"cp_kind", kCpKinds[l.cp_kind]}};
+}
+
+std::string text_of(const RunAnswer& a, const Machine& m, bool rates) {
+  const Prediction& p = a.prediction;
+  const RunSpec& spec = a.micro_batch.spec;
+  std::string text = p.fits() ? "" : misfit_text(a);
+  text += head_of(spec, p, m) + prediction_text(p, spec, m);
+  if (a.micro_batch.chosen) text += "note: " + a.micro_batch.text() + "\n";
+  if (rates) text += rates_text(p.counts, m);
+  if (a.training) text += "\n  " + text_of(*a.training, m) + "\n";
+  return text;
+}
+
+json json_of(const RunAnswer& a, const Machine& m, bool rates) {
+  const Prediction& p = a.prediction;
+  const RunSpec& spec = a.micro_batch.spec;
+  json j = json_of(p, spec, m);
+  j["layout"] = json_of(layout_of(spec));
+  j["micro_batch_chosen"] = a.micro_batch.chosen;  // the largest that fits; else given
+  if (!p.fits()) j["smallest_change"] = json_of(a.change), j["memory_ladder"] = json_of(a.ladder);
+  if (rates) j["rates"] = rates_json(p.counts, m);
+  if (a.training) j["budget"] = json_of(*a.training);
+  return j;
+}
+
+}  // namespace isobar

@@ -1,0 +1,21 @@
+// Answers about one run in text and JSON (perfmodel/ask/choose/answers.h).
+//
+//   std::fputs(text_of(answer, machine, question, rates).c_str(), stdout);
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "perfmodel/ask/choose/answers.h"
+
+namespace isobar {
+
+/// Whose step is predicted, for the head of an answer.
+inline constexpr const char* kOwnEngine = "for Isobar's own engine (--engine NAME predicts another)";
+
+nlohmann::json json_of(const Layout& l);
+
+/// `rates`: also each price and its source.
+std::string text_of(const RunAnswer& a, const Machine& machine, bool rates);
+nlohmann::json json_of(const RunAnswer& a, const Machine& machine, bool rates);
+
+}  // namespace isobar

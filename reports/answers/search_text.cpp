@@ -1,0 +1,156 @@
+#include "reports/answers/search_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/printed.h"
+#include "reports/answers/prediction_text.h"
+#include "reports/answers/run_text.h"
+#include "reports/answers/training_text.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+// By the placed plan where there is one, else by the closed form.
+double bytes_of(const LayoutCandidate& c) {
+  return c.arena > 0 ? static_cast<double>(c.arena) + c.cost.process + c.cost.nccl : c.cost.memory;
+}
+
+json json_of(const LayoutCandidate& c) {
+  json j = {{"layout", json_of(c.layout)},
+            {"step_s", c.cost.seconds},
+            {"memory_total_bytes", std::llround(bytes_of(c))},
+            {"chance_to_fit", c.fits}};
+  if (c.arena > 0) j["arena_bytes"] = c.arena;
+  return j;
+}
+
+std::string candidates_text(const char* title, const std::vector<LayoutCandidate>& list, size_t most) {
+  std::string text;
+  text += printed("\n  %-10s %8s %9s %6s  %s\n", title, "step s", "memory GB", "fits", "layout");
+  for (size_t i = 0; i < std::min(most, list.size()); ++i) {
+    const LayoutCandidate& c = list[i];
+    text += printed("  %-10zu %8.3g %9.3g %4.0f %%  %s\n", i + 1, c.cost.seconds, 1e-9 * bytes_of(c),
+                    100 * c.fits, text_of(c.layout).c_str());
+  }
+  return text;
+}
+
+std::string ties_text(const Ties& t, const std::vector<LayoutCandidate>& all) {
+  std::string text;
+  text += printed(
+      "\n  with a probability of 80 %% the fastest is one of these %zu; expected regret of the first: %.2g "
+      "%%\n",
+      t.members.size(), 100 * t.loss);
+  for (const Ties::Member& m : t.members)
+    text += printed("    %3.0f %%  %8.3g s  %s\n", 100 * m.chance, all[m.index].cost.seconds,
+                    text_of(all[m.index].layout).c_str());
+  if (t.members.size() < 2) return text;
+  text += printed("  most informative runs:\n");
+  for (const size_t i : t.telling) text += printed("    %s\n", text_of(all[i].layout).c_str());
+  return text;
+}
+
+std::string offloaded_text(const std::vector<Offloaded>& all) {
+  std::string out = "\n  offloaded to the host     step s memory GB   fits  layout\n";
+  for (const Offloaded& o : all) {
+    if (o.best)
+      out += printed("  %-22s %9.3g %9.3g %4.0f %%  %s (--set %s)\n", o.what.c_str(), o.best->cost.seconds,
+                     1e-9 * bytes_of(*o.best), 100 * o.best->fits, text_of(o.best->layout).c_str(),
+                     o.set.c_str());
+    else
+      out += printed("  %-22s %9s %s\n", o.what.c_str(), "none:", o.why.c_str());
+  }
+  return out;
+}
+
+json offloaded_json(const std::vector<Offloaded>& all) {
+  json out = json::array();
+  for (const Offloaded& o : all) {
+    json j = {{"in_host_memory", o.what}, {"set", o.set}};
+    if (o.best)
+      j.update({{"step_s", o.best->cost.seconds},
+                {"memory_total_bytes", std::llround(bytes_of(*o.best))},
+                {"chance_to_fit", o.best->fits},
+                {"layout", text_of(o.best->layout)}});
+    else
+      j["why_none"] = o.why;
+    out.push_back(std::move(j));
+  }
+  return out;
+}
+
+std::string turns_text(const std::vector<Turn>& turns) {
+  std::string text = "\n  changes of the machine that would make another layout the fastest\n";
+  for (const Turn& t : turns)
+    text += printed("    %-10s x %-6.3g %8.3g s  %s\n", t.quantity.c_str(), t.factor, t.seconds,
+                    text_of(t.layout).c_str());
+  if (turns.empty()) text += "    none: no single quantity changed by up to a factor of 16\n";
+  return text;
+}
+
+}  // namespace
+
+std::string text_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const LayoutQuestion& q) {
+  const SearchResult& r = a.found;
+  std::string text = printed("%s on %ld x %s, global batch %ld\n%s\n", a.spec.file.c_str(), gpus,
+                             m.name.c_str(), a.spec.train.global_batch, kOwnEngine);
+  if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
+  text += printed(
+      "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit in memory, %ld priced "
+      "individually\n\n",
+      r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
+  text += "best: " + text_of(r.best.front().layout) + "\n\n" + prediction_text(a.prediction, a.spec, m);
+  text += candidates_text("best", r.best, q.top) + ties_text(a.ties, r.variants);
+  constexpr size_t kMostOfFront = 40;
+  if (q.pareto) text += candidates_text("pareto", r.pareto, kMostOfFront);
+  if (q.offload) text += offloaded_text(a.offloaded);
+  text += turns_text(a.turns);
+  if (a.training) text += "\n  " + text_of(*a.training, m) + "\n";
+  return text + "\n";
+}
+
+json json_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const LayoutQuestion& q) {
+  const SearchResult& r = a.found;
+  json j = json_of(a.prediction, a.spec, m);
+  j["layout"] = json_of(r.best.front().layout);
+  j["gpus"] = gpus;
+  j["given"] = q.keep.text();
+  j["considered"] = r.considered;
+  j["priced"] = r.priced;
+  j["out_of_memory"] = r.too_large;
+  j["search_s"] = r.seconds;
+  for (size_t i = 0; i < std::min(q.top, r.best.size()); ++i) j["best"].push_back(json_of(r.best[i]));
+  for (const Ties::Member& one : a.ties.members) {
+    json t = json_of(r.variants[one.index]);
+    t["chance"] = one.chance;
+    j["ties"].push_back(std::move(t));
+  }
+  j["expected_loss"] = a.ties.loss;
+  for (const size_t i : a.ties.telling) j["telling"].push_back(json_of(r.variants[i]));
+  for (const LayoutCandidate& c : r.pareto) j["pareto"].push_back(json_of(c));
+  if (q.offload) j["offloaded"] = offloaded_json(a.offloaded);
+  for (const Turn& t : a.turns)
+    j["would_change"].push_back({{"quantity", t.quantity},
+                                 {"factor", t.factor},
+                                 {"layout", json_of(t.layout)},
+                                 {"step_s", t.seconds}});
+  if (a.training) j["budget"] = json_of(*a.training);
+  return j;
+}
+
+std::string scaling_text(const std::vector<ScalingPoint>& curve) {
+  std::string text;
+  text += printed("  %8s %10s %9s %10s  %s\n", "GPUs", "step s", "speedup", "efficiency", "layout");
+  for (const ScalingPoint& p : curve) {
+    const double speedup = curve[0].step_s / p.step_s;
+    text += printed("  %8ld %10.3g %9.2g %9.0f%%  %s\n", p.gpus, p.step_s, speedup,
+                    100 * speedup * static_cast<double>(curve[0].gpus) / static_cast<double>(p.gpus),
+                    p.layout.c_str());
+  }
+  return text;
+}
+
+}  // namespace isobar

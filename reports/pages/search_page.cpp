@@ -1,0 +1,221 @@
+#include "reports/pages/search_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/json.h"
+#include "reports/answers/compared.h"
+#include "reports/palette.h"
+#include "reports/plain_page.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kAllAxes = 2000;  // more than the (dp, tp, cp, pp) of any search
+
+struct Spot {
+  Layout layout;
+  double seconds = 0, bytes = 0, fits = 1;
+};
+
+// The best of each (dp, tp, cp, pp), as the requested engine runs them.
+std::vector<Spot> spots_of(const Chooser& chooser, const RunSpec& spec, int64_t gpus, LayoutQuestion q) {
+  q.top = kAllAxes;
+  std::vector<Spot> out;
+  for (const LayoutChoice& c : chooser.best(spec, gpus, q))
+    out.push_back({layout_of(c.spec), c.step.value, c.memory.value, c.fits});
+  return out;
+}
+
+json row_of(const Spot& s) {
+  return {{"tp", s.layout.tp},       {"pp", s.layout.pp},          {"dp", s.layout.dp},
+          {"cp", s.layout.cp},       {"step_s", s.seconds},        {"memory_gb", 1e-9 * s.bytes},
+          {"chance_to_fit", s.fits}, {"layout", text_of(s.layout)}};
+}
+
+json tips() {
+  return {tip("layout", "layout"), tip("step_s", "step [s]", ".3g"), tip("memory_gb", "memory [GB]", ".3g"),
+          tip("chance_to_fit", "probability of fit", ".0%")};
+}
+
+json ordinal(const char* field) {
+  return {{"field", field}, {"type", "ordinal"}, {"title", field}, {"axis", {{"labelAngle", 0}}}};
+}
+
+Figure heat_map(const std::vector<Spot>& spots) {
+  std::map<std::pair<int, int>, const Spot*> best;
+  for (const Spot& s : spots) {
+    const Spot*& at = best[{s.layout.tp, s.layout.pp}];
+    if (!at || s.seconds / s.fits < at->seconds / at->fits) at = &s;
+  }
+  json rows = json::array();
+  double middle = 0;  // of the colour scale, over log step time
+  for (const auto& [axes, s] : best) {
+    rows.push_back(row_of(*s));
+    middle += std::log(s->seconds) / static_cast<double>(best.size());
+  }
+  json spec = base_spec(rows);
+  spec["height"] = 260;
+  json color = quantity("step_s", "step [s]");
+  color["scale"] = {{"scheme", "viridis"}, {"reverse", true}, {"type", "log"}};
+  color["legend"] = {{"format", ".2~g"}};
+  const json x = ordinal("tp"), y = ordinal("pp");
+  spec["layer"] = {
+      {{"mark", "rect"}, {"encoding", {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}}}},
+      {{"mark", "text"},
+       {"encoding",
+        {{"x", x},
+         {"y", y},
+         {"color",
+          {{"condition", {{"test", "log(datum.step_s) > " + std::to_string(middle)}, {"value", "white"}}},
+           {"value", "black"}}},
+         {"text", {{"field", "step_s"}, {"type", "quantitative"}, {"format", ".2~g"}}}}}}};
+  return {"heat", "search", "Best step time by tensor and pipeline parallelism",
+          "Each cell is the best layout with that tp and pp, of any dp, cp and policy. Empty: none fits or "
+          "none is "
+          "legal.",
+          spec};
+}
+
+Figure pareto(const std::vector<Spot>& spots) {
+  json rows = json::array();
+  for (const Spot& s : spots) {
+    json row = row_of(s);
+    row["front"] = std::none_of(spots.begin(), spots.end(),
+                                [&](const Spot& o) { return o.seconds < s.seconds && o.bytes < s.bytes; });
+    rows.push_back(std::move(row));
+  }
+  json spec = base_spec(rows);
+  spec["height"] = 320;
+  json x = quantity("memory_gb", "memory of the fullest rank [GB]"), y = quantity("step_s", "step [s]");
+  x["scale"] = {{"zero", false}}, y["scale"] = {{"zero", false}};
+  json color = nominal("front", "on the front");
+  color["scale"] = {{"domain", {true, false}}, {"range", {palette::kPredicted, palette::kFitted}}};
+  spec["mark"] = {{"type", "point"}, {"filled", true}, {"size", 45}};
+  spec["encoding"] = {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}};
+  return {"pareto", "search", "Time against memory",
+          "The best layout of each (dp, tp, cp, pp); on the front no other is both faster and smaller.",
+          spec};
+}
+
+Figure scaling(const std::vector<LayoutChoice>& curve) {
+  json rows = json::array();
+  for (const LayoutChoice& c : curve) {
+    const Known rate = c.samples_per_s();
+    const double ideal = curve.front().samples_per_s().value * static_cast<double>(c.ranks()) /
+                         static_cast<double>(curve.front().ranks());
+    rows.push_back({{"gpus", c.ranks()},
+                    {"rate", rate.value},
+                    {"lower", rate.lower},
+                    {"upper", rate.upper},
+                    {"ideal", ideal},
+                    {"layout", text_of(layout_of(c.spec))}});
+  }
+  json spec = base_spec(rows);
+  spec["height"] = 320;
+  json x = quantity("gpus", "GPUs"), y = quantity("rate", "samples/s"), low = quantity("lower"), ideal = y;
+  for (json* axis : {&x, &y, &low}) (*axis)["scale"] = {{"type", "log"}, {"nice", false}};
+  ideal = y;
+  ideal["field"] = "ideal";
+  const json high = {{"field", "upper"}};
+  low["title"] = "samples/s";
+  spec["layer"] = {
+      {{"mark", {{"type", "area"}, {"opacity", 0.25}, {"color", palette::kPredicted}}},
+       {"encoding", {{"x", x}, {"y", low}, {"y2", high}}}},
+      {{"mark", {{"type", "line"}, {"strokeDash", {4, 4}}, {"color", palette::kFitted}}},
+       {"encoding", {{"x", x}, {"y", ideal}}}},
+      {{"mark", {{"type", "line"}, {"point", true}, {"color", palette::kPredicted}}},
+       {"encoding",
+        {{"x", x}, {"y", y}, {"tooltip", {tip("layout", "layout"), tip("rate", "samples/s", ".3g")}}}}}};
+  return {"scaling", "search", "Scaling at one global batch",
+          "The best layout of each number of GPUs with its 80 % interval; dashed: what the first number "
+          "would make "
+          "of it without loss.",
+          spec};
+}
+
+Table spots_table(const std::vector<Spot>& spots) {
+  Table t{.id = "layouts", .title = "The best layout of each (dp, tp, cp, pp)"};
+  for (const char* name : {"dp", "tp", "cp", "pp"}) t.columns.push_back(number_column(name));
+  t.columns.insert(t.columns.end(), {number_column("step", "s"), number_column("memory", "GB"),
+                                     number_column("probability of fit"), text_column("layout")});
+  for (const Spot& s : spots)
+    t.rows.push_back({integer(s.layout.dp), integer(s.layout.tp), integer(s.layout.cp), integer(s.layout.pp),
+                      significant(s.seconds, 3), significant(1e-9 * s.bytes, 3), number(s.fits, 2),
+                      text(text_of(s.layout))});
+  return t;
+}
+
+std::string finish(const std::filesystem::path& out, const std::string& title,
+                   const std::vector<Figure>& figures, const std::vector<Table>& tables, const json& data) {
+  write_atomically(out / "search.json", json_text(data, 1) + "\n");
+  return write_plain_page(out, title, figures, tables);
+}
+
+}  // namespace
+
+std::string write_search_page(const std::filesystem::path& out, const Chooser& chooser, const RunSpec& spec,
+                              const LayoutQuestion& q, std::vector<NoAnswer>& none) {
+  const int64_t gpus = q.gpus.front();
+  const std::vector<Spot> spots = spots_of(chooser, spec, gpus, q);
+  std::vector<int64_t> numbers = q.gpus;
+  if (numbers.size() == 1)  // its neighbours
+    for (const int64_t n : {gpus / 4, gpus / 2, gpus * 2, gpus * 4})
+      if (n > 0) numbers.push_back(n);
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  std::vector<LayoutChoice> curve;
+  LayoutQuestion one = q;
+  one.top = 1;
+  for (const int64_t n : numbers) try {
+      curve.push_back(chooser.best(spec, n, one).front());
+    } catch (const ConfigError& e) {  // missing on the page
+      none.push_back(no_answer(chooser.machine().name, n, e));
+    }
+  std::vector<ComparedRow> rows;
+  for (const LayoutChoice& c : curve) rows.push_back({c.machine.name, c});
+  json data = {{"machine", chooser.machine().name}, {"gpus", gpus}, {"given", q.keep.text()}};
+  for (const Spot& s : spots) data["layouts"].push_back(row_of(s));
+  data["scaling"] = to_json(compared_numbers(rows));
+  Table table = compared_numbers(rows);
+  table.id = "scaling", table.title = "Numbers of GPUs";
+  return finish(out, spec.file + " on " + std::to_string(gpus) + " x " + chooser.machine().name,
+                {heat_map(spots), pareto(spots), scaling(curve)}, {spots_table(spots), table}, data);
+}
+
+std::string write_machines_page(const std::filesystem::path& out, const std::string& title,
+                                const std::vector<ComparedRow>& rows) {
+  json bars = json::array();
+  for (const ComparedRow& r : rows) {
+    const Known rate = r.choice.samples_per_s();
+    bars.push_back({{"machine", r.name + ", " + std::to_string(r.choice.ranks())},
+                    {"rate", rate.value},
+                    {"lower", rate.lower},
+                    {"upper", rate.upper},
+                    {"layout", text_of(layout_of(r.choice.spec))}});
+  }
+  json spec = base_spec(bars);
+  json y = nominal("machine", "machine, ranks"), x = quantity("rate", "samples/s"),
+       low = quantity("lower", "samples/s");
+  y["sort"] = nullptr;
+  spec["layer"] = {
+      {{"mark", {{"type", "rule"}, {"strokeWidth", 3}, {"color", palette::kPredicted}}},
+       {"encoding", {{"y", y}, {"x", low}, {"x2", {{"field", "upper"}}}}}},
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}, {"color", palette::kPredicted}}},
+       {"encoding",
+        {{"y", y}, {"x", x}, {"tooltip", {tip("layout", "layout"), tip("rate", "samples/s", ".3g")}}}}}};
+  const Figure figure{"machines", "machines", "Machines side by side",
+                      "Samples a second of the best layout, or of the one given, with its 80 % interval.",
+                      spec};
+  Table numbers = compared_numbers(rows);
+  Table shown = compared(rows);
+  shown.id = "machines_rounded";
+  return finish(out, title, {figure}, {shown, numbers}, to_json(numbers));
+}
+
+}  // namespace isobar

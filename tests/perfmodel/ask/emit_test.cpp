@@ -1,0 +1,60 @@
+// Layouts in the words of other software.
+#include "perfmodel/ask/choose/emit.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "model/base/error.h"
+#include "tests/paths.h"
+
+namespace isobar {
+namespace {
+
+RunSpec llama(const std::vector<std::string>& set) {
+  std::vector<std::string> all = {"train.global_batch=64"};
+  all.insert(all.end(), set.begin(), set.end());
+  return load_run_spec(source_dir() + "/configs/models/llama3-8b.yaml", all);
+}
+
+TEST(Emit, MegatronGetsTheLayoutAndThePolicy) {
+  const std::string text =
+      emitted(llama({"layout.dp=2", "layout.tp=4", "layout.pp=2", "policy.zero=1", "policy.recompute=full"}),
+              "megatron");
+  for (const char* one :
+       {"--tensor-model-parallel-size 4", "--pipeline-model-parallel-size 2", "--use-distributed-optimizer",
+        "--recompute-granularity full", "--swiglu", "--num-query-groups 8", "--global-batch-size 64"})
+    EXPECT_NE(text.find(one), std::string::npos) << one << "\n" << text;
+}
+
+TEST(Emit, WhatTheSoftwareLacksIsRefusedWithItsNearest) {
+  const auto refusal = [](const RunSpec& spec, const std::string& target) {
+    try {
+      emitted(spec, target);
+    } catch (const ConfigError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal(llama({"policy.zero=3", "layout.dp=2"}), "megatron").find("--fix zero=0..1"),
+            std::string::npos);
+  EXPECT_NE(refusal(llama({"policy.zero=1", "layout.dp=2"}), "torchtitan").find("--exclude zero=1"),
+            std::string::npos);
+  EXPECT_NE(refusal(llama({"layout.pp=2"}), "deepspeed").find("--fix pp=1"), std::string::npos);
+}
+
+TEST(Emit, DeepSpeedsBatchIsTheProductOfItsParts) {
+  const auto j = nlohmann::json::parse(
+      emitted(llama({"layout.dp=4", "policy.micro_batch=2", "policy.zero=3"}), "deepspeed"));
+  EXPECT_EQ(j.at("zero_optimization").at("stage"), 3);
+  EXPECT_EQ(j.at("train_batch_size"), j.at("train_micro_batch_size_per_gpu").get<int64_t>() *
+                                          j.at("gradient_accumulation_steps").get<int64_t>() * 4);
+}
+
+TEST(Emit, EveryTargetTakesOneLayout) {
+  const RunSpec spec = llama({"policy.micro_batch=1"});
+  for (const std::string& target : emit_targets()) EXPECT_FALSE(emitted(spec, target).empty()) << target;
+}
+
+}  // namespace
+}  // namespace isobar
