@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "model/base/json.h"
 #include "model/base/step_stats.h"
 #include "model/records/results.h"
 
