@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "model/engine/executor.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {
