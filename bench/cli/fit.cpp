@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,10 +15,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
-#include "model/records/naming.h"
-#include "perfmodel/fitting/measured_run.h"
-#include "perfmodel/referee/holdout.h"
-#include "perfmodel/referee/memory_fit.h"
+#include "reports/answers/fit_text.h"
 
 namespace isobar {
 namespace {
@@ -95,65 +91,6 @@ HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
   return s;
 }
 
-/// Names of runs by their ids (model/records/naming.h).
-std::map<std::string, std::string> names_of(const std::vector<MeasuredRun>& runs) {
-  std::vector<Nameable> all;
-  for (const MeasuredRun& r : runs) all.push_back({.spec = &r.spec});
-  const Names n = name_by_difference(all);
-  std::map<std::string, std::string> out;
-  for (size_t i = 0; i < runs.size(); ++i) out[runs[i].id] = n.names[i];
-  return out;
-}
-
-void print_rows(const Holdout& h, const std::map<std::string, std::string>& names) {
-  size_t width = 8;
-  for (const HoldoutRow& r : h.rows) width = std::max(width, names.at(r.id).size());
-  std::printf("  %-*s  %11s  %7s  %11s  %23s  %7s\n", static_cast<int>(width), "held out", "measured ms",
-              "80 %", "predicted", "80 % interval", "error");
-  std::vector<const HoldoutRow*> rows;
-  for (const HoldoutRow& r : h.rows) rows.push_back(&r);
-  std::sort(rows.begin(), rows.end(),
-            [](const HoldoutRow* a, const HoldoutRow* b) { return a->measured < b->measured; });
-  for (const HoldoutRow* r : rows)
-    std::printf("  %-*s  %11.3f  +-%4.1f%%  %11.3f  %10.3f - %10.3f  %+6.1f%%  %s%s%s\n",
-                static_cast<int>(width), names.at(r->id).c_str(), 1e3 * r->measured,
-                100 * (r->measured_upper / r->measured - 1), 1e3 * r->predicted, 1e3 * r->lower,
-                1e3 * r->upper, 100 * r->error(), r->id.c_str(), r->inside() ? "" : "  outside",
-                r->contended ? "  contended" : "");
-}
-
-void print_text(const Machine& before, const Machine& m, const Holdout& fitted, const Holdout& held_out,
-                const RunToRun& between, const std::map<std::string, std::string>& names) {
-  std::printf(
-      "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
-      "Coefficients whose value or interval the runs changed:\n",
-      m.fit->runs.size(), title_of(m.fit->statistic), words_of(between).c_str());
-  std::printf("  %-24s %12s %12s %25s  %s\n", "coefficient", "before", "fitted", "80 % interval", "unit");
-  for (size_t i = 0; i < kCoefs; ++i) {
-    const Coefficient &a = before.coefficients[i], &b = m.coefficients[i];
-    if (a.value == b.value && a.lower == b.lower) continue;
-    std::printf("  %-24s %12.4g %12.4g %11.4g - %11.4g  %s\n", info_of(i).name, a.value, b.value, b.lower,
-                b.upper, info_of(i).unit);
-  }
-  for (const std::string& n : m.fit->notes) std::printf("note: %s\n", n.c_str());
-  std::printf("Residual scatter of log step times: %.1f %%; median error of the fitted runs: %.1f %%\n",
-              100 * m.fit->spread.at("all"), 100 * fitted.median_error);
-  if (held_out.rows.empty()) return;
-  std::printf("\n");
-  print_rows(held_out, names);
-  std::printf(
-      "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90th percentile %.1f %%, bias %+.1f %%,\n"
-      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval covers %.0f %% of "
-      "them\n",
-      held_out.rows.size(), 100 * held_out.median_error, 100 * held_out.mape, 100 * held_out.p90,
-      100 * held_out.bias, held_out.rank_correlation, 100 * held_out.regret, 100 * held_out.coverage);
-  if (held_out.settings > 0 && held_out.settings < held_out.rows.size())
-    std::printf(
-        "Median of repetitions for each of %zu settings: median error %.1f %%. One repetition differs from "
-        "the median of the others by %.1f %% (median), a limit for any prediction of single runs\n",
-        held_out.settings, 100 * held_out.settings_error, 100 * held_out.repeat_error);
-}
-
 RepeatedHoldout repeat(FitArguments a, const std::vector<MeasuredRun>& runs, const Machine& before) {
   std::vector<HeldOut> splits;
   for (int64_t i = 0; i < a.splits; ++i, ++a.seed) splits.push_back(split_of(a, runs));
@@ -176,49 +113,26 @@ void run_fit(const FitArguments& a) {
   const HeldOut split = split_of(a, runs);
   const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
   const Machine m = fit(train, before, {.statistic = a.statistic});
-  const Holdout fitted = hold_out(train, m), held_out = hold_out(test, m);
-  const nlohmann::json j = holdout_json(m, fitted, held_out);
   save_machine(m, a.out);
+  const FitReport report{
+      .before = before,
+      .after = m,
+      .runs = runs,
+      .between = between,
+      .fitted = hold_out(train, m),
+      .held_out = hold_out(test, m),
+      .memory = memory_of(runs, m, cpu_workspace),
+      .repeated = a.splits > 1 && !test.empty() ? repeat(a, runs, before) : RepeatedHoldout{}};
   const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
-  if (!test.empty()) write_atomically(holdout, json_text(j, 1) + "\n");
-  const MemoryFit memory = memory_of(runs, m, cpu_workspace);
-  const RepeatedHoldout repeated =
-      a.splits > 1 && !test.empty() ? repeat(a, runs, before) : RepeatedHoldout{};
+  if (!test.empty())
+    write_atomically(holdout, json_text(holdout_json(m, report.fitted, report.held_out), 1) + "\n");
   if (a.json) {
-    nlohmann::json out = j;
+    nlohmann::json out = json_of(report);
     out["file"] = a.out;
-    out["run_to_run"] = {{"sigma", between.sigma}, {"seen", between.df}};
-    out["notes"] = m.fit->notes;
-    out["memory"] = {{"arenas", memory.runs},  {"planned_to_the_byte", memory.same},
-                     {"peaks", memory.peaks},  {"peak_median_error", memory.median_error},
-                     {"peak_p90", memory.p90}, {"peak_bias", memory.bias}};
-    if (repeated.runs > 0)
-      out["splits"] = {{"median_errors", repeated.median_errors},
-                       {"settings_median_errors", repeated.settings_errors},
-                       {"coverage", repeated.coverage()},
-                       {"regrets", repeated.regrets}};
-    for (size_t i = 0; i < kCoefs; ++i) {
-      const Coefficient& c = m.coefficients[i];
-      out["coefficients"][info_of(i).name] = {
-          {"value", c.value}, {"lower", c.lower}, {"upper", c.upper}, {"unit", info_of(i).unit}};
-    }
     std::printf("%s\n", json_text(out, 1).c_str());
     return;
   }
-  print_text(before, m, fitted, held_out, between, names_of(runs));
-  std::fputs(text_of(memory).c_str(), stdout);
-  if (repeated.runs > 0)
-    std::printf(
-        "Over %zu random parts: median error %.1f to %.1f %% (median %.1f %%), the 80 %% interval covers "
-        "%.0f %%; regret of the first choice among all runs: median %.1f %%, worst %.1f %%\n",
-        repeated.median_errors.size(), 100 * repeated.median_errors.front(),
-        100 * repeated.median_errors.back(), 100 * repeated.median_errors[repeated.median_errors.size() / 2],
-        100 * repeated.coverage(), 100 * repeated.regrets[repeated.regrets.size() / 2],
-        100 * repeated.regrets.back());
-  if (!repeated.settings_errors.empty())
-    std::printf("By setting, with the median of its repetitions: %.1f to %.1f %% (median %.1f %%)\n",
-                100 * repeated.settings_errors.front(), 100 * repeated.settings_errors.back(),
-                100 * repeated.settings_errors[repeated.settings_errors.size() / 2]);
+  std::fputs(text_of(report).c_str(), stdout);
   std::printf("Machine: %s%s\n", a.out.c_str(),
               test.empty() ? "" : ("; held-out runs: " + holdout.string()).c_str());
 }

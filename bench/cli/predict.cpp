@@ -42,7 +42,7 @@ Mode mode_of(const AskArguments& a) {
   return a.searches() ? Mode::search : Mode::run;
 }
 
-// What a mode does, and how it is asked for now.
+// A mode in words: its purpose, and its spelling now.
 struct ModeText {
   const char *does, *spelling;
 };

@@ -16,8 +16,7 @@
 #include "model/base/json.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/shipped.h"
-#include "perfmodel/score/campaigns_out.h"
-#include "perfmodel/score/referee.h"
+#include "reports/answers/score_text.h"
 
 namespace isobar {
 namespace {
@@ -66,198 +65,8 @@ struct ScoreArguments {
   bool experts = false, spec = false, json = false, rows = false;
 };
 
-nlohmann::json json_of(const Scores& s) {
-  nlohmann::json j = {{"rows", s.rows}, {"groups", s.groups}};
-  for (const char* key : {"mape", "median", "p90", "bias", "spearman", "regret", "coverage"})
-    j[key] = nullptr;
-  if (s.rows == 0) return j;
-  j["mape"] = 100 * s.mape;
-  j["median"] = 100 * s.median;
-  j["p90"] = 100 * s.p90;
-  j["bias"] = 100 * s.bias;
-  j["coverage"] = 100 * s.coverage;
-  if (s.spearman) j["spearman"] = *s.spearman;
-  if (s.regret) j["regret"] = 100 * *s.regret;
-  return j;
-}
-
-nlohmann::json json_of(const Confusion& c) {
-  return {{"rows", c.rows()},
-          {"right", 100 * c.right()},
-          {"out_of_memory", {{"called", c.failed_called}, {"missed", c.failed_missed}}},
-          {"fitted", {{"called", c.fitted_called}, {"missed", c.fitted_missed}}},
-          {"misses", c.misses}};
-}
-
-nlohmann::json json_of(const std::vector<ScoredRow>& rows) {
-  nlohmann::json j = nlohmann::json::array();
-  for (const ScoredRow& r : rows)
-    j.push_back({{"id", r.id},
-                 {"measured", r.measured},
-                 {"predicted", r.predicted},
-                 {"lower", r.lower},
-                 {"upper", r.upper},
-                 {"new", r.news},
-                 {"new_share", r.news_share}});
-  return j;
-}
-
-void print_line(const std::string& name, int refused, const Scores& s) {
-  std::printf("%-36s %5zu %7d", name.c_str(), s.rows, refused);
-  if (s.rows > 0)
-    std::printf(" %7.1f %7.1f %7.1f %+7.1f", 100 * s.mape, 100 * s.median, 100 * s.p90, 100 * s.bias);
-  if (s.rows > 0 && s.spearman)
-    std::printf(" %6zu %8.2f", s.groups, *s.spearman);
-  else if (s.rows > 0)
-    std::printf(" %6zu %8s", s.groups, "-");
-  if (s.rows > 0 && s.regret)
-    std::printf(" %7.1f", 100 * *s.regret);
-  else if (s.rows > 0)
-    std::printf(" %7s", "-");
-  if (s.rows > 0) std::printf(" %8.0f", 100 * s.coverage);
-  std::printf("\n");
-}
-
-/// Rows whose interval is wide mostly because the fit has no run with one of their properties.
-void print_news(const std::vector<ScoredRow>& rows) {
-  std::map<std::string, std::vector<double>> widths;
-  for (const ScoredRow& r : rows)
-    if (r.news_share > 0.5) widths[r.news].push_back(r.upper / r.lower);
-  for (const auto& [what, w] : widths)
-    std::printf(
-        "    not in the fit, and the largest share of the uncertainty: %s of %zu rows, upper over lower %.2f "
-        "(median)\n",
-        what.c_str(), w.size(), quantile(w, 0.5));
-}
-
-void print_reasons(const std::map<std::string, int>& refused) {
-  for (const auto& [why, rows] : refused) std::printf("    refused %d: %s\n", rows, why.c_str());
-}
-
-int sum(const std::map<std::string, int>& refused) {
-  int n = 0;
-  for (const auto& [why, rows] : refused) n += rows;
-  return n;
-}
-
-void print(const TableScore& s, const ScoreArguments& a) {
-  if (a.json) {
-    nlohmann::json j = json_of(s.time);
-    j["table"] = s.table;
-    j["refused"] = sum(s.refused);
-    j["reasons"] = s.refused;
-    if (s.fast) j["mfu_15"] = json_of(*s.fast);
-    if (s.memory) j["memory"] = json_of(*s.memory);
-    if (s.outcomes) j["outcomes"] = json_of(*s.outcomes);
-    if (a.rows) j["step_s"] = json_of(s.rows);
-    if (a.rows && s.memory) j["memory_bytes"] = json_of(s.memory_rows);
-    std::printf("%s\n", json_text(j).c_str());
-    return;
-  }
-  print_line(s.table, sum(s.refused), s.time);
-  print_news(s.rows);
-  if (s.fast) print_line("  rows with MFU 15 % or more", 0, *s.fast);
-  if (s.memory) print_line("  memory", 0, *s.memory);
-  if (const auto& c = s.outcomes) {
-    std::printf(
-        "    fits in memory: %.1f %% of %d predicted right; ran out: %d found, %d missed; fitted: %d found, "
-        "%d missed\n",
-        100 * c->right(), c->rows(), c->failed_called, c->failed_missed, c->fitted_called, c->fitted_missed);
-    for (size_t i = 0; i < c->misses.size(); ++i)
-      std::printf("%s%s%s", i % 6 == 0 ? "      misses: " : " ", c->misses[i].c_str(),
-                  i % 6 == 5 || i + 1 == c->misses.size() ? "\n" : "");
-  }
-  print_reasons(s.refused);
-}
-
-void print(const CollectiveScore& s, const ScoreArguments& a) {
-  if (a.json) {
-    nlohmann::json j = json_of(s.time);
-    j["table"] = s.table;
-    j["refused"] = sum(s.refused);
-    j["reasons"] = s.refused;
-    j["over_64_mib"] = json_of(s.large);
-    for (const auto& [tool, scores] : s.by_tool) {
-      j["tools"][tool] = json_of(scores.first);
-      j["tools"][tool]["over_64_mib"] = json_of(scores.second);
-    }
-    if (a.rows) j["seconds"] = json_of(s.rows);
-    std::printf("%s\n", json_text(j).c_str());
-    return;
-  }
-  print_line(s.table, sum(s.refused), s.time);
-  print_line("  64 MiB and more", 0, s.large);
-  for (const auto& [tool, scores] : s.by_tool) {
-    if (s.by_tool.size() < 2) break;
-    print_line("  " + tool.substr(0, 34), 0, scores.first);
-    print_line("    64 MiB and more", 0, scores.second);
-  }
-  print_reasons(s.refused);
-}
-
-void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
-  if (a.json) {
-    for (const CampaignScore& c : out.campaigns) {
-      nlohmann::json j = json_of(c.scores);
-      j["campaign"] = c.campaign;
-      j["quantity"] = what;
-      if (a.rows) j["predictions"] = json_of(c.rows);
-      std::printf("%s\n", json_text(j).c_str());
-    }
-    if (!out.open.empty()) {
-      nlohmann::json j = json_of(score_rows(out.open));
-      j["quantity"] = what;
-      j["campaign"] = "rows that leave inputs open";
-      if (a.rows) j["predictions"] = json_of(out.open);
-      std::printf("%s\n", json_text(j).c_str());
-    }
-    const nlohmann::json all = {{"quantity", what},
-                                {"campaigns", out.campaigns.size()},
-                                {"median_mape", 100 * out.median_mape},
-                                {"coverage", 100 * out.coverage},
-                                {"least_coverage", 100 * out.least},
-                                {"upper_over_lower", out.width}};
-    std::printf("%s\n", json_text(all).c_str());
-    return;
-  }
-  std::printf("%s\n", what);
-  for (const CampaignScore& c : out.campaigns) print_line("  " + c.campaign, 0, c.scores);
-  if (!out.open.empty()) {
-    std::printf("rows that leave inputs open, over all that they may be of (measured: 1)\n");
-    print_line("  all campaigns", 0, score_rows(out.open));
-    print_news(out.open);
-  }
-  std::printf(
-      "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval covers %.0f %% of all "
-      "rows, %.0f %% of the campaign that has the least; upper over lower %.2f (median)\n",
-      out.campaigns.size(), 100 * out.median_mape, 100 * out.coverage, 100 * out.least, out.width);
-}
-
-/// Accuracy by the number of a campaign's rows that are given to the fit.
-void print(const std::vector<std::pair<int, CampaignsOut>>& few, const char* what, const ScoreArguments& a) {
-  if (few.empty()) return;
-  if (!a.json)
-    std::printf("%s by rows given of the campaign, median over campaigns\n  %5s %9s %7s %8s %5s %12s\n", what,
-                "given", "campaigns", "MAPE", "coverage", "least", "upper/lower");
-  for (const auto& [given, out] : few) {
-    if (a.json) {
-      nlohmann::json by = nlohmann::json::object();
-      for (const CampaignScore& c : out.campaigns) by[c.campaign] = json_of(c.scores);
-      const nlohmann::json j = {{"quantity", what},
-                                {"given", given},
-                                {"campaigns", by},
-                                {"median_mape", 100 * out.median_mape},
-                                {"coverage", 100 * out.coverage},
-                                {"least_coverage", 100 * out.least},
-                                {"upper_over_lower", out.width}};
-      std::printf("%s\n", json_text(j).c_str());
-    } else if (out.campaigns.empty()) {
-      std::printf("  %5d %9d\n", given, 0);
-    } else {
-      std::printf("  %5d %9zu %7.1f %8.0f %5.0f %12.2f\n", given, out.campaigns.size(), 100 * out.median_mape,
-                  100 * out.coverage, 100 * out.least, out.width);
-    }
-  }
+ScoreView view_of(const ScoreArguments& a) {
+  return {a.json, a.rows};
 }
 
 JudgeOptions options_of(const ScoreArguments& a) {
@@ -306,12 +115,12 @@ struct Scoreboard {
 void score_campaigns(const Library& scored, const Library& others, const ScoreArguments& a) {
   for (const auto& [quantity, what] : {std::pair{&kStepSeconds, "step time"}, {&kPeakBytes, "peak memory"}}) {
     const CampaignsOut out = leave_campaigns_out(*quantity, scored, others);
-    if (!out.campaigns.empty()) print(out, what, a);
+    if (!out.campaigns.empty()) std::fputs(shown(out, what, view_of(a)).c_str(), stdout);
     std::vector<std::pair<int, CampaignsOut>> few;
     if (!a.points.empty()) few.emplace_back(0, out);
     for (const int n : a.points)
       few.emplace_back(n, leave_campaigns_out(*quantity, scored, others, static_cast<size_t>(n)));
-    print(few, what, a);
+    std::fputs(shown(few, what, view_of(a)).c_str(), stdout);
   }
   if (a.json) return;
   for (const PublishedTable& t : scored)
@@ -341,8 +150,10 @@ void run_score(const ScoreArguments& a) {
     std::printf("%-36s %5s %7s %7s %7s %7s %7s %6s %8s %7s %8s\n", campaigns ? "campaign" : "table", "rows",
                 "refused", "MAPE", "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
   if (campaigns) return score_campaigns(board.tables, others, a);
-  for (const PublishedTable& t : board.tables) print(judge(t, others, options), a);
-  for (const CollectiveTable& t : board.collectives) print(judge(t, options), a);
+  for (const PublishedTable& t : board.tables)
+    std::fputs(shown(judge(t, others, options), view_of(a)).c_str(), stdout);
+  for (const CollectiveTable& t : board.collectives)
+    std::fputs(shown(judge(t, options), view_of(a)).c_str(), stdout);
 }
 
 }  // namespace

@@ -11,12 +11,11 @@ MeasuredRun measured_run(const RunRecord& r, Statistic statistic, const RunToRun
   m.id = r.id;
   m.spec = spec_as_run(r);
   m.host = {.ranks_on_host = std::max<int64_t>(1, r.ranks_on_host),
-            .threads = std::max<int64_t>(1, r.threads),
-            .core_trip_ns = r.core_trip_ns()};
+            .threads = std::max<int64_t>(1, r.threads)};
   m.step_s = r.step_s.of(statistic);
   m.step_error = step_error(r, statistic);
   m.run_to_run = between.sigma;
-  m.contended = r.contention.scattered;  // the distance between its cores has a price of its own
+  m.contended = r.contention.marked();
   if (!r.on_gpu) m.arena_bytes = r.arena_bytes;
   m.peak_rss_bytes = r.peak_rss_bytes;
   if (r.provenance.is_object()) m.campaign = r.provenance.value("source", std::string());

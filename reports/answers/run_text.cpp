@@ -45,8 +45,6 @@ std::string head_of(const RunSpec& spec, const Prediction& p, const Machine& m) 
               l.world(), l.world() == 1 ? "" : "s");
   if (p.device == Device::cores)
     text += printed(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
-  if (p.where.core_trip_s > 0 && p.where.threads * p.where.ranks_on_host > 1)
-    text += printed(", cores %.0f ns apart", 1e9 * p.where.core_trip_s);
   return text + "\n" + kOwnEngine + "\n" + text_of(l) + "\n\n";
 }
 

@@ -1,0 +1,116 @@
+#include "reports/answers/fit_text.h"
+
+#include <algorithm>
+#include <map>
+
+#include "model/base/printed.h"
+#include "model/records/naming.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+// Names of runs by their ids.
+std::map<std::string, std::string> names_of(const std::vector<MeasuredRun>& runs) {
+  std::vector<Nameable> all;
+  for (const MeasuredRun& r : runs) all.push_back({.spec = &r.spec});
+  const Names n = name_by_difference(all);
+  std::map<std::string, std::string> out;
+  for (size_t i = 0; i < runs.size(); ++i) out[runs[i].id] = n.names[i];
+  return out;
+}
+
+std::string rows_text(const Holdout& h, const std::map<std::string, std::string>& names) {
+  size_t width = 8;
+  for (const HoldoutRow& r : h.rows) width = std::max(width, names.at(r.id).size());
+  std::string text = printed("  %-*s  %11s  %7s  %11s  %23s  %7s\n", static_cast<int>(width), "held out",
+                             "measured ms", "80 %", "predicted", "80 % interval", "error");
+  std::vector<const HoldoutRow*> rows;
+  for (const HoldoutRow& r : h.rows) rows.push_back(&r);
+  std::sort(rows.begin(), rows.end(),
+            [](const HoldoutRow* a, const HoldoutRow* b) { return a->measured < b->measured; });
+  for (const HoldoutRow* r : rows)
+    text += printed("  %-*s  %11.3f  +-%4.1f%%  %11.3f  %10.3f - %10.3f  %+6.1f%%  %s%s%s\n",
+                    static_cast<int>(width), names.at(r->id).c_str(), 1e3 * r->measured,
+                    100 * (r->measured_upper / r->measured - 1), 1e3 * r->predicted, 1e3 * r->lower,
+                    1e3 * r->upper, 100 * r->error(), r->id.c_str(), r->inside() ? "" : "  outside",
+                    r->contended ? "  contended" : "");
+  return text;
+}
+
+std::string fitted_text(const FitReport& r) {
+  std::string text = printed(
+      "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
+      "Coefficients whose value or interval the runs changed:\n",
+      r.after.fit->runs.size(), title_of(r.after.fit->statistic), words_of(r.between).c_str());
+  text += printed("  %-24s %12s %12s %25s  %s\n", "coefficient", "before", "fitted", "80 % interval", "unit");
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const Coefficient &a = r.before.coefficients[i], &b = r.after.coefficients[i];
+    if (a.value == b.value && a.lower == b.lower) continue;
+    text += printed("  %-24s %12.4g %12.4g %11.4g - %11.4g  %s\n", info_of(i).name, a.value, b.value, b.lower,
+                    b.upper, info_of(i).unit);
+  }
+  for (const std::string& n : r.after.fit->notes) text += printed("note: %s\n", n.c_str());
+  text += printed("Residual scatter of log step times: %.1f %%; median error of the fitted runs: %.1f %%\n",
+                  100 * r.after.fit->spread.at("all"), 100 * r.fitted.median_error);
+  if (r.held_out.rows.empty()) return text;
+  text += "\n" + rows_text(r.held_out, names_of(r.runs));
+  text += printed(
+      "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90th percentile %.1f %%, bias %+.1f %%,\n"
+      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval covers %.0f %% of "
+      "them\n",
+      r.held_out.rows.size(), 100 * r.held_out.median_error, 100 * r.held_out.mape, 100 * r.held_out.p90,
+      100 * r.held_out.bias, r.held_out.rank_correlation, 100 * r.held_out.regret, 100 * r.held_out.coverage);
+  if (r.held_out.settings > 0 && r.held_out.settings < r.held_out.rows.size())
+    text += printed(
+        "Median of repetitions for each of %zu settings: median error %.1f %%. One repetition differs from "
+        "the median of the others by %.1f %% (median), a limit for any prediction of single runs\n",
+        r.held_out.settings, 100 * r.held_out.settings_error, 100 * r.held_out.repeat_error);
+  return text;
+}
+
+std::string repeated_text(const FitReport& r) {
+  std::string text;
+  if (r.repeated.runs > 0)
+    text += printed(
+        "Over %zu random parts: median error %.1f to %.1f %% (median %.1f %%), the 80 %% interval covers "
+        "%.0f %%; regret of the first choice among all runs: median %.1f %%, worst %.1f %%\n",
+        r.repeated.median_errors.size(), 100 * r.repeated.median_errors.front(),
+        100 * r.repeated.median_errors.back(),
+        100 * r.repeated.median_errors[r.repeated.median_errors.size() / 2], 100 * r.repeated.coverage(),
+        100 * r.repeated.regrets[r.repeated.regrets.size() / 2], 100 * r.repeated.regrets.back());
+  if (!r.repeated.settings_errors.empty())
+    text += printed("By setting, with the median of its repetitions: %.1f to %.1f %% (median %.1f %%)\n",
+                    100 * r.repeated.settings_errors.front(), 100 * r.repeated.settings_errors.back(),
+                    100 * r.repeated.settings_errors[r.repeated.settings_errors.size() / 2]);
+  return text;
+}
+
+}  // namespace
+
+std::string text_of(const FitReport& r) {
+  return fitted_text(r) + text_of(r.memory) + repeated_text(r);
+}
+
+json json_of(const FitReport& r) {
+  json out = holdout_json(r.after, r.fitted, r.held_out);
+  out["run_to_run"] = {{"sigma", r.between.sigma}, {"seen", r.between.df}};
+  out["notes"] = r.after.fit->notes;
+  out["memory"] = {{"arenas", r.memory.runs},  {"planned_to_the_byte", r.memory.same},
+                   {"peaks", r.memory.peaks},  {"peak_median_error", r.memory.median_error},
+                   {"peak_p90", r.memory.p90}, {"peak_bias", r.memory.bias}};
+  if (r.repeated.runs > 0)
+    out["splits"] = {{"median_errors", r.repeated.median_errors},
+                     {"settings_median_errors", r.repeated.settings_errors},
+                     {"coverage", r.repeated.coverage()},
+                     {"regrets", r.repeated.regrets}};
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const Coefficient& c = r.after.coefficients[i];
+    out["coefficients"][info_of(i).name] = {
+        {"value", c.value}, {"lower", c.lower}, {"upper", c.upper}, {"unit", info_of(i).unit}};
+  }
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,26 @@
+// The referee's scores as lines of a table, or as lines of JSON.
+//
+//   std::fputs(shown(judge(…), {.json = false}).c_str(), stdout);
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/score/campaigns_out.h"
+#include "perfmodel/score/referee.h"
+
+namespace isobar {
+
+struct ScoreView {
+  bool json = false;
+  bool rows = false;  // as JSON: each row too
+};
+std::string shown(const TableScore& s, const ScoreView& view);
+std::string shown(const CollectiveScore& s, const ScoreView& view);
+/// `what`: "step time", "peak memory".
+std::string shown(const CampaignsOut& out, const char* what, const ScoreView& view);
+/// Accuracy by the number of a campaign's rows that are given to the fit; "" for none.
+std::string shown(const std::vector<std::pair<int, CampaignsOut>>& few, const char* what,
+                  const ScoreView& view);
+
+}  // namespace isobar
