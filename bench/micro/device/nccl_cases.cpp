@@ -33,7 +33,8 @@ struct Transfer {
     const View x = b.io("x", DType::f32, whole), y = b.io("y", DType::f32, whole);
     const int routine = b.begin("transfer", Pass::backward);
     const bool in_place = kind == OpKind::all_reduce || kind == OpKind::broadcast;
-    b.emit(kind, "transfer", {.group = group}, {kind == OpKind::all_gather ? x.slice(0, part) : x},
+    b.emit(kind, "transfer", TransferAttrs{.group = group},
+           {kind == OpKind::all_gather ? x.slice(0, part) : x},
            {in_place                         ? x
             : kind == OpKind::reduce_scatter ? y.slice(0, part)
                                              : y},
