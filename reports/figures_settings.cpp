@@ -9,12 +9,12 @@ namespace {
 
 using nlohmann::json;
 
-struct Setting {
+struct VariedKey {
   const char *key, *field, *id, *title, *x, *caption;
   const char *with, *what;  // `with`: the setting's first value in words, "with 0 loader workers"
 };
 
-std::vector<Figure> curve(const ReportData& d, const Setting& s) {
+std::vector<Figure> curve(const ReportData& d, const VariedKey& s) {
   const std::vector<std::string> values = values_of(d, s.key);
   if (values.size() < 2) return {};
   const std::string first = precision_name(values[0]);
@@ -79,7 +79,7 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
            spec}};
 }
 
-constexpr Setting kSettings[] = {
+constexpr VariedKey kSettings[] = {
     {"data.workers", "workers", "loader-workers", "Loader workers", "loader workers",
      "Workers read and decode beside training; with 0 the training thread reads.", "with ",
      " loader workers"},
@@ -92,7 +92,7 @@ constexpr Setting kSettings[] = {
 
 std::vector<Figure> setting_figures(const ReportData& d) {
   std::vector<Figure> out;
-  for (const Setting& s : kSettings)
+  for (const VariedKey& s : kSettings)
     for (Figure& f : curve(d, s)) out.push_back(std::move(f));
   return out;
 }
