@@ -90,7 +90,10 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   keep(score_table(d));
   keep(runs_table(d));
   if (s.rows.size() > 2) keep(pareto_table(d, s));
-  if (const ReportRun* run = ops_run(d)) keep(ops_table(d, *run, true));
+  if (const ReportRun* run = ops_run(d)) {
+    keep(kinds_table(d, *run));
+    keep(ops_table(d, *run, true));
+  }
   keep(failed_table(d));
   if (std::optional<Table> ranks = ranks_table(d)) keep(std::move(*ranks));
   keep(memory_table(d));

@@ -4,17 +4,17 @@
 #   tests/gpu.sh                           # with build-cuda/, which it builds where the packages are and it is missing
 #   tests/gpu.sh --pack bundle.tar.xz      # elsewhere: the build and all it needs beside the driver, in one file …
 #   tests/gpu.sh --bundle bundle.tar.xz    # … which runs on a bare machine (same kind of processor, glibc as new)
-#   tests/gpu.sh steps ranks               # chosen parts (in this order: device steps ceiling modes ops ranks
-#                                          # peers trace predict configurations sanitizer)
-#   tests/gpu.sh --rehearse                # the same script on the CPU with tiny nets: tests this script, nothing else
-#   tests/gpu.sh --dry-run                 # says what would run, with what, and what is missing; runs nothing
+#   tests/gpu.sh steps ranks               # chosen parts (in this order: smoke nets steps predict configurations ranks
+#                                          # trace peers sanitizer)
+#   tests/gpu.sh --rehearse                # the same script with tiny nets on emulated GPUs: tests this script, nothing else
+#   tests/gpu.sh --dry-run                 # says what would run, how long, with what, and what is missing; runs nothing
 #
-# Options: --build DIR (build-cuda), --minutes N (9), --out DIR ($OUT, else bench/results), --python EXE (with torch).
+# Options: --build DIR (build-cuda), --minutes N (9.5), --out DIR ($OUT, else bench/results), --python EXE (with torch).
 # Exit codes: 0 all parts that could run passed, 1 a part failed (--dry-run: a program or library is missing), 2 bad
 # arguments, 77 no device. The table and the JSON say what was skipped and why. Several ranks on one GPU communicate
-# over sockets, a correctness mode that is labelled as such. The most valuable parts come first, and lines and JSON are
-# written as soon as a part is done, so an interrupted run has reported what it saw. Nothing is installed, and the GPU's
-# settings are left alone.
+# over sockets, a correctness mode that is labelled as such. The most valuable parts come first. Lines, JSON and all output
+# are written as they come, so an interrupted run has reported what it saw. Nothing is installed, and the GPU's settings
+# are left alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -29,7 +29,7 @@ while (($#)); do
     --minutes | --out) pass+=("$1" "${2:?$1 needs a value}"); shift ;;
     --rehearse | --dry-run) pass+=("$1") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    device | steps | ceiling | modes | ops | ranks | peers | trace | predict | configurations | sanitizer) pass+=("$1") ;;
+    smoke | nets | steps | predict | configurations | ranks | trace | peers | sanitizer) pass+=("$1") ;;
     *) fail "unknown argument '$1' (see --help)" ;;
   esac
   shift
@@ -42,6 +42,7 @@ make_bundle() {
   work="$(mktemp -d)"
   trap 'rm -rf "$work"' RETURN
   mkdir -p "$work/bin" "$work/lib"
+  cp -r configs "$work/configs"  # read by the tests, as from a checkout
   cp "$build/isobar" "$build/gpu_ceiling" "$build/test_cuda" "$build/test_nccl" "$work/bin/"
   find "$build" -name 'libnvtx_probe.so' -exec cp {} "$work/lib/" \;
   strip "$work"/bin/*

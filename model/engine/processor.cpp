@@ -78,6 +78,8 @@ class GpuProcessor : public Processor {
                   .fuse = spec.run.fuse,
                   .product_sms = product_sms(device, spec, mpi.size())}) {
     backend_.prepare();
+    libraries_ = cuda::device_memory_in_use() - before_ - arena_->bytes();
+    mpi.barrier();  // a GPU's memory in use is that of all ranks that share it
     before_nccl_ = cuda::device_memory_in_use();
     if (mpi.size() > 1) {
       shares_device_ = any_two_share_a_device(mpi);
@@ -91,7 +93,6 @@ class GpuProcessor : public Processor {
                       cuda::ExecutorOptions{.graphs = spec.run.cuda_graphs, .keep_free = nccl_to_come()});
     make_tracer(plan, traced);
     executor_->observe(&*tracer_);
-    libraries_ = before_nccl_ - before_ - arena_->bytes();
     begun_ = cuda::device_memory_in_use();
   }
   Backend& backend() override { return backend_; }

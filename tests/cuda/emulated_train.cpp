@@ -19,6 +19,8 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
+  } catch (const isobar::ExitCode& e) {
+    return e.code;
   } catch (const isobar::ConfigError& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
     return 2;

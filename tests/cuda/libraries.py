@@ -6,7 +6,7 @@ Kernels with a bf16 product are taken out of the library, the smallest object th
 a plain product and one whose epilogue is GELU's gradient must hold HGMMA (Hopper's matrix instruction for a group of four
 warps), and the latter MUFU.TANH, because it is the tanh form: what net.gelu must say for it to be used. Most products
 are generated when they are first run (nvjet), as is cuDNN's attention: of those only their rate on a GPU speaks
-(tests/gpu.sh, part bench). Takes 15 s and 300 MB of scratch.
+(tests/gpu.sh, part steps). Takes 15 s and 300 MB of scratch.
 
 Exit code 0 all is well, 1 something is not, 77 cuobjdump or the library is missing, or no kernel of that name is in it.
 """

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
 
 #include "model/backend/cuda/cuda_backend.h"
+#include "model/backend/cuda/kernels/divisor.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/stream_order.h"
 #include "model/nets/build.h"
@@ -223,6 +225,18 @@ TEST(Arena, EveryBufferBeginsOnTheBytesThatTheBackendAsksFor) {
         EXPECT_EQ(b.slot_stride % align, 0) << b.name;
       }
     }
+}
+
+TEST(Divisor, IsTheDivisionOfIntegers) {
+  std::mt19937 engine{std::random_device()()};
+  std::uniform_int_distribution<int> any(0, std::numeric_limits<int>::max());
+  for (int round = 0; round < 20000; ++round) {
+    const int size = round < 300 ? round + 1 : std::max(1, any(engine) >> (round % 31));
+    const Divisor by(size);
+    for (const int n : {0, size - 1, size, any(engine), any(engine) >> (round % 29),
+                        std::numeric_limits<int>::max() / size * size - 1, std::numeric_limits<int>::max()})
+      ASSERT_EQ(by(n), n / size) << n << " / " << size;
+  }
 }
 
 TEST(AttentionPath, IsCudnnsForWholeSixteenByteRowsOfSixteenBitTypesElseOurOwn) {

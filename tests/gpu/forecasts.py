@@ -4,8 +4,9 @@ import json
 import shutil
 import statistics
 
-from session import MODELS, ROOT, Skip, Trouble, aim
+from session import MODELS, ROOT, Skip, Stopped, Trouble, aim, json_of
 
+MACHINES = ROOT / "configs" / "machines"
 CALIBRATED_ERROR, FITTED_ERROR = 0.05, 0.03  # targets; missing one is reported and is no failure
 
 
@@ -15,15 +16,15 @@ def predict(s, found):
     machine = s.scratch / "machine.yaml"
     if not s.measured:
         raise Skip("the part steps measured nothing to compare with")
-    if s.rehearse:  # a spec sheet, because calibration takes a minute
-        machine = ROOT / "configs" / "machines" / "example-2core.yaml"
+    if s.rehearse:  # spec sheets, because calibration takes a minute
+        machine = MACHINES / ("dgx-h100.yaml" if s.device() == "cuda" else "example-2core.yaml")
     else:
         code, text = s.run([s.program("isobar"), "calibrate", "-o", machine, "--device", "cuda"])
         if code != 0:
             raise Trouble(f"isobar calibrate ended with {code}: {text.strip()[-400:]}")
         s.out.mkdir(parents=True, exist_ok=True)
         shutil.copy(machine, s.out / "gpu-machine.yaml")
-    s.machine = machine
+    s.machine = MACHINES / "example-2core.yaml" if s.rehearse else machine  # a rehearsal sweeps on the CPU
     bad = []
     if not s.rehearse:
         peaks = [b for b in json.loads(machine.with_suffix(".benchmarks.json").read_text())["benchmarks"]
@@ -35,18 +36,18 @@ def predict(s, found):
         s.row("large product by cuBLASLt", f"{rate * 1e-12:.0f} TFLOP/s", f"8192^3 bf16; of it: {shares}")
     for name, measured in s.measured.items():
         command = [s.program("isobar"), "predict", MODELS / f"{name}.yaml", "--machine", machine, "--json"]
-        for item in [*measured["sets"], f"run.device={'cpu' if s.rehearse else 'cuda'}", "data.train="]:
+        for item in [*measured["sets"], f"run.device={s.device()}", "data.train="]:
             command += ["--set", item]
         code, text = s.run(command)
         if code != 0:
             raise Trouble(f"isobar predict {name} ended with {code}: {text.strip()[-400:]}")
-        p = json.loads(text[text.index("{"):])
+        p = json_of(text)
         step = p["step_s"]
         plan_command = [s.program("isobar"), "plan", MODELS / f"{name}.yaml", "--totals", "--json"] + command[command.index("--set"):]
         code, text = s.run(plan_command)
         if code != 0:
             raise Trouble(f"isobar plan {name} ended with {code}: {text.strip()[-400:]}")
-        arena = json.loads(text[text.index("{"):])["memory"]["arena"]
+        arena = json_of(text)["memory"]["arena"]
         found[name] = {"predicted": p, "measured_step_s": measured["step_s"], "measured_arena": measured["arena"]}
         s.row(f"{name} arena predicted", f"{arena} B", "equal" if arena == measured["arena"] else f"measured {measured['arena']} B")
         s.row(f"{name} step predicted", f"{step * 1e3:.2f} ms", f"{100 * (step / measured['step_s'] - 1):+.1f} % off")
@@ -68,14 +69,14 @@ def configurations(s, found):
     base = MODELS / ("vit-tiny.yaml" if s.rehearse else "vit-384.yaml")
     spec = s.scratch / "configurations.yaml"  # JSON is valid YAML
     spec.write_text(json.dumps({"base": str(base), "set": fixed, "steps": 12, "warmup": 4, "axes": axes, "timeout_s": 60, "hang_s": 30}))
-    results = s.scratch / "configurations"
+    results = s.logs / "configurations"  # outlives a stop, and can be fitted elsewhere
+    shutil.rmtree(results, ignore_errors=True)
     try:
         code, text = s.run([s.program("isobar"), "sweep", spec, "--results", results])
         if code != 0:
             raise Trouble(f"isobar sweep ended with {code}: {text.strip()[-400:]}")
-    except Trouble as e:  # out of time: report what there is
-        if "was stopped" not in str(e):
-            raise
+    except Stopped as e:  # what there is counts
+        s.row("configurations", "stopped", str(e)[:100])
     wanted = 1
     for values in axes.values():
         wanted *= len(values)
@@ -89,9 +90,10 @@ def configurations(s, found):
         code, text = s.run([s.program("isobar"), "predict", trial / "spec.json", "--machine", s.machine, "--json"])
         if code != 0:
             raise Trouble(f"isobar predict {trial.name} ended with {code}: {text.strip()[-400:]}")
-        predicted = json.loads(text[text.index("{"):])["step_s"]
+        predicted = json_of(text)["step_s"]
         errors.append(abs(predicted / measured - 1))
         found["configurations"].append({"id": trial.name, "measured_s": measured, "predicted_s": predicted})
+        s.save()
     if not errors:
         raise Trouble("no configuration was run to its end")
     median = statistics.median(errors)
@@ -104,6 +106,6 @@ def configurations(s, found):
         return
     if code != 0:
         raise Trouble(f"isobar fit ended with {code}: {text.strip()[-400:]}")
-    held_out = found["held_out"] = json.loads(text[text.index("{"):])["held_out"]
+    held_out = found["held_out"] = json_of(text)["held_out"]
     s.row("fitted to ten of them", f"{100 * held_out['median_error']:.1f} %",
                  f"median error of the other {held_out['runs']}; {aim(held_out['median_error'] <= FITTED_ERROR, '3 %')}")

@@ -1,7 +1,8 @@
 """The parts of tests/gpu.sh: each within its time, one table at the end, everything in one JSON file.
 
-A part that cannot run says why and the next one runs. With --rehearse every part runs on the CPU with a tiny net, which
-tests this script and measures nothing.
+A part that cannot run says why and the next one runs. Everything is written as it comes: lines and figures to the JSON, the
+output of every command and the records of every run to the folder beside it. With --rehearse every part runs with tiny nets
+on emulated GPUs (or, where the emulator is not built, on the CPU), which tests this script and measures nothing.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from session import Session, Skip, Trouble, environment, torch_version, unresolv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NO_DEVICE = 77
+PATIENCE = 10  # factor on all limits of a rehearsal, whose GPUs are emulated
 
 
 def find_device():
@@ -58,7 +61,7 @@ def main():
     ap.add_argument("parts", nargs="*", help=f"of {', '.join(parts.ALL)}; all by default")
     ap.add_argument("--build", type=pathlib.Path)
     ap.add_argument("--bundle", type=pathlib.Path, help="unpacked")
-    ap.add_argument("--minutes", type=float, default=9)
+    ap.add_argument("--minutes", type=float, default=9.5)
     ap.add_argument("--out", type=pathlib.Path, default=os.environ.get("OUT") or ROOT / "bench" / "results")
     ap.add_argument("--rehearse", action="store_true")
     ap.add_argument("--dry-run", action="store_true")
@@ -67,7 +70,7 @@ def main():
     if unknown := [p for p in chosen if p not in parts.ALL]:
         ap.error(f"no part is called {unknown[0]}")
 
-    device, why = ({"name": "rehearsal on the CPU"}, "") if args.rehearse else find_device()
+    device, why = ({"name": "rehearsal"}, "") if args.rehearse else find_device()
     binaries = (args.bundle / "bin") if args.bundle else args.build
     env, libraries, missing = environment(args.bundle)
     if args.dry_run:
@@ -82,7 +85,7 @@ def main():
         print("PyTorch:", torch_version() or "none: no peer to time against")
         for name in chosen:
             part = parts.ALL[name]
-            print(f"part {name}: {part.expected} s expected on an H100, {part.seconds} s at most: {part.__doc__.splitlines()[0]}")
+            print(f"part {name}: {part.expected} s expected on an H100 ({part.seen}), {part.seconds} s at most: {part.__doc__.splitlines()[0]}")
         print(f"expected {sum(parts.ALL[n].expected for n in chosen)} s in all; stops after {args.minutes:g} minutes")
         return 1 if lacking else 0
     if device is None:
@@ -94,36 +97,46 @@ def main():
               "rehearsal": args.rehearse, "device": device, "libraries": {n: bool(p) for n, p in libraries.items()},
               "parts": {}, "table": []}
     failed = 0
+    args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / f"gpu-{slug(device['name'])}.json"
+    logs = file.with_suffix("")
+    shutil.rmtree(logs, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="isobar-gpu-") as scratch:
-        session = Session(binaries=binaries, env=env, scratch=pathlib.Path(scratch), rehearse=args.rehearse,
-                          missing=missing, deadline=started + args.minutes * 60, out=args.out)
+        patience = PATIENCE if args.rehearse else 1
+        session = Session(binaries=binaries.resolve(), env=env, scratch=pathlib.Path(scratch), rehearse=args.rehearse,
+                          missing=missing, deadline=started + patience * args.minutes * 60, out=args.out, logs=logs, patience=patience)
         for name in chosen:
             part, left = parts.ALL[name], session.left()
             begun = time.monotonic()
-            print(f"== {name} ({left:.0f} s left)", flush=True)
+            print(f"== {name} ({left:.0f} s left, {part.expected} s expected on an H100)", flush=True)
             session.rows, session.bad, found = [], [], {}
+            finished = list(result["table"])
+
+            def save(state="running", name=name, begun=begun, found=found, finished=finished):
+                seconds = time.monotonic() - begun
+                result["parts"][name] = {"state": state, "seconds": round(seconds, 1), "failed": session.bad} | found
+                result["table"] = finished + session.rows
+                write(file, result | {"provenance": session.provenance, "seconds": round(time.monotonic() - started, 1)})
+
+            session.save = save
             try:
                 if left < part.least:
                     raise Skip(f"{left:.0f} s were left of {args.minutes:g} minutes, it needs {part.least}")
-                session.part_ends = begun + min(part.seconds, left)
+                session.part_ends = begun + min(patience * part.seconds, left)
                 part(session, found)
                 state = "failed" if session.bad else "ok"
             except Skip as e:
+                found["why"] = str(e)
                 session.row(name, "skipped", str(e))
-                state, found["why"] = "skipped", str(e)
+                state = "skipped"
             except Trouble as e:
-                for row in e.rows:
-                    session.row(*row)
+                found["why"] = str(e)
                 session.row(name, "FAILED", str(e).splitlines()[0])
-                state, found["why"] = "failed", str(e)
+                state = "failed"
             failed += state == "failed"
-            result["parts"][name] = {"state": state, "seconds": round(time.monotonic() - begun, 1), "failed": session.bad} | found
-            result["table"] += session.rows
-            # Written after each part, so that an interrupted run leaves its results.
-            result |= {"provenance": session.provenance, "seconds": round(time.monotonic() - started, 1)}
-            write(file, result)
+            save(state)
+    result |= {"provenance": session.provenance, "seconds": round(time.monotonic() - started, 1)}
     head = [(device["name"], f"{result['seconds']:.0f} s", f"commit {session.provenance.get('commit', '?')}")]
     print("\n" + table(head + result["table"]))
     print("\nseconds: " + ", ".join(f"{n} {p['seconds']:.0f}" for n, p in result["parts"].items()))

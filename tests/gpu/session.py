@@ -1,4 +1,4 @@
-"""Environment of a part of tests/gpu.sh: programs and their libraries, a time limit, training runs."""
+"""Environment of a part of tests/gpu.sh: programs and their libraries, time limits, logs that outlive a stop, training runs."""
 
 import dataclasses
 import glob
@@ -15,8 +15,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / "configs" / "models"
 # Libraries loaded at run time, and the parts that need them.
-LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "steps, modes, ops, trace, predict",
+LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "smoke, nets, steps, trace, predict",
              "libcudnn.so.9": "fused attention", "libnccl.so.2": "ranks", "libcupti.so.13": "trace"}
+WARM = 4  # steps before those that are timed
 
 
 class Skip(Exception):
@@ -24,9 +25,11 @@ class Skip(Exception):
 
 
 class Trouble(Exception):
-    def __init__(self, text, found=None, rows=()):
-        super().__init__(text)
-        self.found, self.rows = found or {}, rows
+    pass
+
+
+class Stopped(Trouble):
+    """A command reached its part's time limit."""
 
 
 @dataclasses.dataclass
@@ -38,27 +41,31 @@ class Session:
     missing: dict           # library not found -> parts that need it
     deadline: float
     out: pathlib.Path
+    logs: pathlib.Path      # of every command, written as it writes; and the records of every training run
+    save: object = lambda: None  # writes all results; called with every line of the table
     part_ends: float = 0
     provenance: dict = dataclasses.field(default_factory=dict)
     runs: int = 0
     measured: dict = dataclasses.field(default_factory=dict)  # case -> step and memory, for peers and predictions
-    ceiling: float = 0       # FLOP/s of large products, sustained
     machine: pathlib.Path | None = None  # calibrated
 
     rows: list = dataclasses.field(default_factory=list)  # of the current part, in order
     bad: list = dataclasses.field(default_factory=list)   # failed cases of the current part
+    commands: int = 0
+    patience: float = 1      # factor on all limits: an emulated GPU is slow
 
     def left(self):
         return self.deadline - time.monotonic()
 
     def row(self, *row):
-        """Prints a line of the table at once, so that an interrupted run has reported it."""
+        """Prints a line of the table and saves all results, so that an interrupted run has reported it."""
         self.rows.append(row)
         print("   ", *row, flush=True)
+        self.save()
 
     def case(self, name, seconds, work):
         """Runs work() within a time limit. A failure is reported as a line, returns None, and the next case runs."""
-        part_ends, self.part_ends = self.part_ends, min(self.part_ends, time.monotonic() + seconds)
+        part_ends, self.part_ends = self.part_ends, min(self.part_ends, time.monotonic() + self.patience * seconds)
         try:
             if part_ends - time.monotonic() < min(5, seconds):
                 raise Skip("no time was left for it")
@@ -66,10 +73,8 @@ class Session:
         except Skip as e:
             self.row(name, "skipped", str(e))
         except Trouble as e:
-            for row in e.rows:
-                self.row(*row)
-            self.row(name, "FAILED", str(e).splitlines()[0][-300:])
             self.bad.append(name)
+            self.row(name, "FAILED", str(e).splitlines()[0][-300:])
         finally:
             self.part_ends = part_ends
         return None
@@ -80,22 +85,83 @@ class Session:
             raise Skip(f"{path} is not built")
         return path
 
+    def trainer(self):
+        """`isobar` on a GPU; in a rehearsal the same command on emulated GPUs, or where that is not built on the CPU."""
+        emulated = self.binaries / "emulated_train"
+        return emulated if self.rehearse and emulated.exists() else self.program("isobar")
+
+    def device(self):
+        return "cpu" if self.rehearse and self.trainer().name == "isobar" else "cuda"
+
+    def emulation(self):
+        """Environment variables with which the emulator's ranks find its NCCL."""
+        if self.trainer().name == "isobar":
+            return {}
+        nccl = self.binaries.resolve() / "emulated_nccl"
+        return {"LD_LIBRARY_PATH": f"{nccl}:{self.env['LD_LIBRARY_PATH']}", "ISOBAR_NCCL_NEXT": str(nccl / "libnccl.so.2")}
+
     def needs(self, *libraries):
         if not self.rehearse:
             for name in libraries:
                 if name in self.missing:
                     raise Skip(f"{name} was not found")
 
-    def run(self, command, **env):
-        """(exit code, output); stopped at its part's time limit, which raises Trouble."""
-        limit = max(5.0, min(self.part_ends, self.deadline) - time.monotonic())
-        try:
-            done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=self.env | env,
-                                  timeout=limit, cwd=ROOT)
-        except subprocess.TimeoutExpired as e:
-            tail = (e.stdout or b"")[-600:].decode(errors="replace")
-            raise Trouble(f"{pathlib.Path(str(command[0])).name} was stopped after {limit:.0f} s: {tail}") from e
-        return done.returncode, done.stdout + done.stderr
+    def start(self, command, **env):
+        """A command whose output goes to the logs as it comes; to be given to finish()."""
+        self.commands += 1
+        self.logs.mkdir(parents=True, exist_ok=True)
+        name = self.logs / f"{self.commands:03}-{pathlib.Path(str(command[0])).name}"
+        files = [name.with_suffix(s) for s in (".out", ".err")]
+        with files[0].open("w") as out, files[1].open("w") as err:
+            err.write("$ " + " ".join(map(str, command)) + "\n")
+            err.flush()
+            child = subprocess.Popen([str(c) for c in command], stdout=out, stderr=err, env=self.env | env, cwd=ROOT)
+        return child, files
+
+    def finish(self, started, on_line=None):
+        """(exit code, output); on_line gets every line of stdout as it comes. Raises Stopped at its part's time limit."""
+        child, (out, err) = started
+        begun, limit, seen = time.monotonic(), max(5.0, min(self.part_ends, self.deadline) - time.monotonic()), 0
+        stopped = False
+        while child.poll() is None:
+            if time.monotonic() > begun + limit:
+                stopped = True
+                child.terminate()
+                try:
+                    child.wait(timeout=5)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait()
+            elif on_line:
+                seen = lines_of(out, seen, on_line)
+            time.sleep(0.02)
+        if on_line:
+            lines_of(out, seen, on_line)
+        said = "\n".join(err.read_text(errors="replace").splitlines()[1:])
+        text = out.read_text(errors="replace") + said
+        if stopped:
+            raise Stopped(f"{pathlib.Path(child.args[0]).name} was stopped after {limit:.0f} s: {text.strip()[-400:]}")
+        return child.returncode, text
+
+    def run(self, command, on_line=None, **env):
+        return self.finish(self.start(command, **env), on_line)
+
+    def kill(self, started):
+        """Ends a command that is not waited for."""
+        if started[0].poll() is None:
+            started[0].kill()
+            started[0].wait()
+
+
+def lines_of(file, seen, on_line):
+    """Gives the whole lines after byte `seen`; returns the byte after the last one."""
+    with file.open("rb") as f:
+        f.seek(seen)
+        text = f.read()
+    whole = text[:text.rfind(b"\n") + 1]
+    for line in whole.decode(errors="replace").splitlines():
+        on_line(line)
+    return seen + len(whole)
 
 
 def library_dirs():
@@ -128,6 +194,8 @@ def environment(bundle):
         env |= {"PATH": f"{bundle / 'bin'}:{env['PATH']}", "OPAL_PREFIX": str(bundle), "OPAL_LIBDIR": str(bundle / "lib"),
                 "OPAL_PKGLIBDIR": str(bundle / "lib" / "openmpi"), "OPAL_PKGDATADIR": str(bundle / "share" / "openmpi"),
                 "OPAL_DATADIR": str(bundle / "share"), "PMIX_INSTALL_PREFIX": str(bundle),
+                # what the tests read and run: tests/paths.h
+                "ISOBAR_TEST_SOURCE": str(bundle), "ISOBAR_TEST_BUILD": str(bundle / "bin"),
                 # no remote start: a bare machine has no ssh
                 "ISOBAR_NVTX_PROBE": str(bundle / "lib" / "libnvtx_probe.so"), "OMPI_MCA_plm_rsh_agent": "sh",
                 "PMIX_MCA_mca_base_component_path": str(bundle / "lib" / "pmix")}
@@ -154,36 +222,58 @@ def aim(met, text):
     return f"aim {text}: {'met' if met else 'MISSED'}"
 
 
-# ---- a training run ----
-def train(s, config, sets, steps, trace=None):
-    """Events of result.jsonl. Noise from memory, on the GPU unless this is a rehearsal."""
+# ---- training runs ----
+@dataclasses.dataclass
+class Training:
+    config: pathlib.Path
+    sets: list
+    out: pathlib.Path
+    steps: int
+    started: tuple
+
+
+def begin(s, config, sets, steps, trace=None, cpu=False):
+    """Starts a training run on noise from memory, on the GPU unless `cpu`."""
     s.runs += 1
     out = s.scratch / f"run{s.runs}"
-    sets = ["data.train=", "data.valid=", f"run.device={'cpu' if s.rehearse else 'cuda'}", f"run.out={out}", f"train.steps={steps}", *sets]
-    command = [s.program("isobar"), "train", config, "--json"]
-    for item in sets:
+    device = "cpu" if cpu else s.device()
+    command = [s.program("isobar") if cpu else s.trainer(), "train", config, "--json"]
+    for item in ["data.train=", "data.valid=", f"run.device={device}", f"run.out={out}", f"train.steps={steps}", *sets]:
         command += ["--set", item]
     if trace:
         command += ["--trace", trace]
-    code, text = s.run(command)
-    events = [json.loads(line) for line in (out / "result.jsonl").read_text().splitlines()] if (out / "result.jsonl").exists() else []
-    if code != 0:
-        raise Trouble(f"isobar train {pathlib.Path(config).name} {' '.join(sets[5:])} ended with {code}: {text.strip()[-500:]}")
+    return Training(config, sets, out, steps, s.start(command, **({} if cpu else s.emulation())))
+
+
+def end(s, t):
+    """The run's records. A run that was stopped counts with the steps that it did, if some of them are warm."""
+    what, stopped, log = f"isobar train {pathlib.Path(t.config).name} {' '.join(t.sets)}", None, t.out / "result.jsonl"
+    try:
+        code, text = s.finish(t.started)
+    except Stopped as e:
+        code, text, stopped = 0, "", e
+    events = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")] if log.exists() else []
+    if log.exists():
+        shutil.copy(log, s.logs / f"{t.out.name}.jsonl")
+    steps = [e for e in events if e["event"] == "step"]
+    if stopped and len(steps) < 2 * WARM:
+        raise stopped
+    if code != 0 or not events:
+        raise Trouble(f"{what} ended with {code}: {text.strip()[-500:]}")
     start = next(e for e in events if e["event"] == "run_start")
     s.provenance = start["provenance"]
-    return {"start": start, "end": events[-1], "steps": [e for e in events if e["event"] == "step"], "events": events}
+    if stopped:
+        s.row(pathlib.Path(t.config).stem, "stopped", f"after {len(steps)} of {t.steps} steps, which count")
+    return {"start": start, "end": events[-1], "steps": steps, "events": events, "out": t.out}
 
 
-def losses(run):
-    return [e["loss"] for e in run["steps"]]
+def train(s, config, sets, steps, trace=None, cpu=False):
+    return end(s, begin(s, config, sets, steps, trace, cpu))
 
 
-def difference(a, b):
-    """Largest relative difference, step by step; infinite if lengths differ or values are not finite."""
-    if len(a) != len(b) or not a:
-        return float("inf")
-    worst = max(abs(x - y) / max(abs(y), 1e-30) for x, y in zip(a, b))
-    return worst if worst == worst else float("inf")
+def json_of(text):
+    """The first JSON object of a program's output."""
+    return json.JSONDecoder().raw_decode(text[text.index("{"):])[0]
 
 
 def tiny(s):

@@ -1,5 +1,6 @@
 // Patches: im2col of a convolution whose stride is its kernel.
 #include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/divisor.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
@@ -9,13 +10,15 @@ namespace {
 // runs of p floats; neighbouring blocks read the rest of the same lines.
 template <class T, int V>
 __global__ void __launch_bounds__(256)
-    patches_kernel(Patch s, const float* __restrict__ image, T* __restrict__ patches) {
-  const int p = static_cast<int>(s.p), columns = static_cast<int>(s.channels) * p * p;
-  const int64_t global = s.row0 + blockIdx.x, sample = global / s.tokens;
-  const auto token = static_cast<int>(s.token0 + global % s.tokens);
-  const int across = static_cast<int>(s.width) / p, band = token / across, x0 = (token - band * across) * p;
+    patches_kernel(Patch s, Divisor by_tokens, Divisor by_across, Divisor by_p,
+                   const float* __restrict__ image, T* __restrict__ patches) {
+  const int p = by_p.size(), columns = static_cast<int>(s.channels) * p * p;
+  const auto global = static_cast<int>(s.row0 + blockIdx.x);
+  const int64_t sample = by_tokens(global);
+  const auto token = static_cast<int>(s.token0) + global - by_tokens(global) * by_tokens.size();
+  const int band = by_across(token), x0 = (token - band * by_across.size()) * p;
   for (int j = threadIdx.x * V; j < columns; j += 256 * V) {
-    const int c = j / (p * p), row = j / p % p, col = j % p;
+    const int line = by_p(j), c = by_p(line), row = line - c * p, col = j - line * p;
     float x[V];
     load<V>(image + ((sample * s.channels + c) * s.height + band * p + row) * s.width + x0 + col, x);
     store<V>(patches + static_cast<int64_t>(blockIdx.x) * columns + j, x);
@@ -26,13 +29,15 @@ __global__ void __launch_bounds__(256)
 
 void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_t stream) {
   if (s.rows == 0) return;
+  const Divisor by_tokens(s.tokens), by_across(s.width / s.p), by_p(s.p);
+  grid(s.row0 + s.rows);  // 32 bits count all rows
   by_type(s.act, [&](auto type) {
     using T = decltype(type);
     auto* out = static_cast<T*>(patches);
     if (s.p % 4 == 0 && s.width % 4 == 0 && on_16_bytes(image, patches))
-      launch(patches_kernel<T, 4>, grid(s.rows), 256, 0, stream, s, image, out);
+      launch(patches_kernel<T, 4>, grid(s.rows), 256, 0, stream, s, by_tokens, by_across, by_p, image, out);
     else
-      launch(patches_kernel<T, 1>, grid(s.rows), 256, 0, stream, s, image, out);
+      launch(patches_kernel<T, 1>, grid(s.rows), 256, 0, stream, s, by_tokens, by_across, by_p, image, out);
   });
 }
 

@@ -5,6 +5,7 @@
 // read in runs. Patches too large for it are read directly.
 #include <cmath>
 
+#include "model/backend/cuda/kernels/divisor.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/base/loss_sums.h"
@@ -17,13 +18,19 @@ constexpr int64_t kMostShared = 40 << 10;  // bytes: every device has 48 KB with
 
 using Kind = Loss::Kind;
 
+struct Sizes {  // that indices are divided by
+  Divisor tokens, across, p, channels;
+  explicit Sizes(const Patch& s) : tokens(s.tokens), across(s.width / s.p), p(s.p), channels(s.channels) {
+    grid(s.row0 + s.rows);  // 32 bits count all rows
+  }
+};
+
 struct Place {  // of a token's patch in the image
   int band, x0;
-  __device__ Place(const Patch& s, int64_t token_of_sample) {
-    const auto token = static_cast<int>(s.token0 + token_of_sample);
-    const int across = static_cast<int>(s.width / s.p);
-    band = token / across;
-    x0 = (token - band * across) * static_cast<int>(s.p);
+  __device__ Place(const Patch& s, const Sizes& by, int token_of_sample) {
+    const int token = static_cast<int>(s.token0) + token_of_sample;
+    band = by.across(token);
+    x0 = (token - band * by.across.size()) * by.p.size();
   }
 };
 
@@ -57,7 +64,7 @@ __device__ float slope(Kind kind, float delta, float factor, float e) {
 // gridDim.x-th of a sample), so each sum has one order. partials [B][blocks][loss_columns][C]
 template <class T, bool kShared>
 __global__ void __launch_bounds__(kThreads)
-    sums_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target, Loss l,
+    sums_kernel(Patch s, Sizes by, const T* __restrict__ pred, const float* __restrict__ target, Loss l,
                 double* __restrict__ partials) {
   double* const shared = dynamic_shared<double>();  // [K][C], then the rows' weights [p], then the patch
   const int C = static_cast<int>(s.channels), p = static_cast<int>(s.p), columns = p * p * C;
@@ -71,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t t = blockIdx.x; t < s.tokens; t += gridDim.x) {
     const int64_t row = sample * s.tokens + t - s.row0;
     if (row < 0 || row >= s.rows) continue;  // another rank's; uniform in the block
-    const Place at(s, t);
+    const Place at(s, by, static_cast<int>(t));
     __syncthreads();  // the previous patch is no longer read
     for (int i = threadIdx.x; i < p; i += kThreads)
       latitude[i] = l.rows == nullptr ? 1.0f : l.rows[at.band * p + i];
@@ -85,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
       const float above = l.above[c], intense = l.intense[c];
       float loss = 0, size = 0, error = 0, points = 0, by_latitude = 0;
       for (int i = lane; i < p * p; i += 32) {
-        const int y = i / p, x = i - y * p;
+        const int y = by.p(i), x = i - y * p;
         const float wanted = truth[y * s.width + x];
         float e;
         if constexpr (kShared)
@@ -191,14 +198,15 @@ __global__ void metrics_kernel(Patch s, Kind kind, bool masked, float weight, co
 // relative L2: d sqrt(e / t) / dpred = (pred - target) / sqrt(e t); zero if the prediction is exact. One
 // block a row.
 template <class T, bool kShared>
-__global__ void __launch_bounds__(kThreads)
-    slopes_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target,
+__global__ void __launch_bounds__(kThreads, 4)
+    slopes_kernel(Patch s, Sizes by, const T* __restrict__ pred, const float* __restrict__ target,
                   const float* __restrict__ sums, float scale, const float* __restrict__ scalars, Loss l,
                   T* __restrict__ dpred) {
   float* const truth_by_column = dynamic_shared<float>();  // in the order of the prediction's columns
   const int C = static_cast<int>(s.channels), p = static_cast<int>(s.p), columns = p * p * C;
-  const int64_t global = s.row0 + blockIdx.x, sample = global / s.tokens;
-  const Place at(s, global % s.tokens);
+  const auto global = static_cast<int>(s.row0 + blockIdx.x);
+  const int64_t sample = by.tokens(global);
+  const Place at(s, by, global - by.tokens(global) * by.tokens.size());
   if (scalars != nullptr) scale *= scalars[kLossScale];
   const float* sum = sums + sample * loss_sums_size(C, l.masked);
   const double root = l.kind == Kind::relative_l2
@@ -207,11 +215,14 @@ __global__ void __launch_bounds__(kThreads)
                                  : static_cast<double>(s.channels * s.height * s.width);
   const float factor = root > 0 ? static_cast<float>(static_cast<double>(scale) / root) : 0.0f;
   const int64_t corner = sample * C * s.height * s.width + at.band * p * s.width + at.x0;
-  const auto place = [&](int c, int i) { return corner + (c * s.height + i / p) * s.width + i % p; };
+  const auto place = [&](int c, int i) {
+    const int y = by.p(i);
+    return corner + (c * s.height + y) * s.width + (i - y * p);
+  };
   const auto truth = [&](int c, int i) { return target[place(c, i)]; };
   if constexpr (kShared) {
     for (int j = threadIdx.x; j < columns; j += kThreads) {
-      const int c = j / (p * p), i = j - c * p * p;
+      const int c = by.p(by.p(j)), i = j - c * p * p;
       truth_by_column[i * C + c] = truth(c, i);
     }
     __syncthreads();
@@ -219,7 +230,7 @@ __global__ void __launch_bounds__(kThreads)
   const bool by_rows = l.by_rows && l.rows != nullptr;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * columns;
   for (int j = threadIdx.x; j < columns; j += kThreads) {
-    const int i = j / C, c = j - i * C;
+    const int i = by.channels(j), c = j - i * C;
     float wanted;
     if constexpr (kShared)
       wanted = truth_by_column[j];
@@ -228,7 +239,7 @@ __global__ void __launch_bounds__(kThreads)
     const float weight = l.kind == Kind::relative_l2
                              ? 1.0f
                              : l.weight[c] * (wanted > l.above[c] ? l.intense[c] : 1.0f) *
-                                   (by_rows ? l.rows[at.band * p + i / p] : 1.0f);
+                                   (by_rows ? l.rows[at.band * p + by.p(i)] : 1.0f);
     const bool counts = !l.masked || l.mask[place(c, i)] != 0;
     dpred[begin + j] =
         as<T>(counts ? slope(l.kind, l.delta, factor * weight, as_float(pred[begin + j]) - wanted) : 0.0f);
@@ -247,6 +258,7 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
                double* workspace, cudaStream_t stream) {
   check_channels(s);
   if (s.batch == 0) return;
+  const Sizes by(s);
   const int parts = loss_partials(s.batch, s.tokens);
   const int64_t fixed = 8 * loss_columns(l.masked) * s.channels + 4 * s.p, patch = 4 * s.p * s.p * s.channels;
   by_type(s.act, [&](auto type) {
@@ -254,9 +266,10 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
     const dim3 blocks(parts, grid(s.batch));
     const auto* guess = static_cast<const T*>(pred);
     if (fixed + patch <= kMostShared)
-      launch(sums_kernel<T, true>, blocks, kThreads, fixed + patch, stream, s, guess, target, l, workspace);
+      launch(sums_kernel<T, true>, blocks, kThreads, fixed + patch, stream, s, by, guess, target, l,
+             workspace);
     else
-      launch(sums_kernel<T, false>, blocks, kThreads, fixed, stream, s, guess, target, l, workspace);
+      launch(sums_kernel<T, false>, blocks, kThreads, fixed, stream, s, by, guess, target, l, workspace);
   });
   launch(totals_kernel, grid(s.batch), kThreads, 0, stream, parts, static_cast<int>(s.channels), l, workspace,
          sums);
@@ -273,16 +286,17 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
                    const float* scalars, void* dpred, const Loss& l, cudaStream_t stream) {
   check_channels(s);
   if (s.rows == 0) return;
+  const Sizes by(s);
   const int64_t patch = 4 * s.p * s.p * s.channels;
   by_type(s.act, [&](auto type) {
     using T = decltype(type);
     const auto* guess = static_cast<const T*>(pred);
     auto* out = static_cast<T*>(dpred);
     if (patch <= kMostShared)
-      launch(slopes_kernel<T, true>, grid(s.rows), kThreads, patch, stream, s, guess, target, sums, scale,
+      launch(slopes_kernel<T, true>, grid(s.rows), kThreads, patch, stream, s, by, guess, target, sums, scale,
              scalars, l, out);
     else
-      launch(slopes_kernel<T, false>, grid(s.rows), kThreads, 0, stream, s, guess, target, sums, scale,
+      launch(slopes_kernel<T, false>, grid(s.rows), kThreads, 0, stream, s, by, guess, target, sums, scale,
              scalars, l, out);
   });
 }
