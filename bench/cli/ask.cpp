@@ -148,7 +148,7 @@ Asked asked(const AskArguments& a) {
   q.question = a.question, q.engine = a.engine;
   q.emit = a.emit, q.out = a.out, q.rates = a.rates, q.json = a.json;
   if (!q.engine.fit.empty()) take_fit(q.machines.front(), q.engine);
-  if (!names_device(a)) q.spec.run.device = "auto";
+  if (!names_device(a)) q.spec.run.device = RunDevice::automatic;
   for (const Machine& m : q.machines)
     if (device_of(q.spec, m) == Device::accelerator && a.ranks_on_host > 0)
       throw ConfigError(q.command, "--ranks-on-host", "is for cores",

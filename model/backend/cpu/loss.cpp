@@ -79,6 +79,8 @@ float penalty(const Loss& l, const float* guess, const float* truth, int64_t n) 
 #pragma omp simd reduction(+ : sum)
       for (int64_t x = 0; x < n; ++x) sum += guess[x] * truth[x];
       break;
+    case Kind::cross_entropy:  // has kernels of its own
+      break;
     case Kind::relative_l2:
     case Kind::mse:
 #pragma omp simd reduction(+ : sum)
@@ -149,6 +151,8 @@ void slopes(const Loss& l, float factor, const float* truth, float* guess, int64
       return;
     case Kind::projection:
       for (int64_t x = 0; x < n; ++x) guess[x] = factor * truth[x];
+      return;
+    case Kind::cross_entropy:
       return;
     case Kind::relative_l2:  // the root is in the factor
       for (int64_t x = 0; x < n; ++x) guess[x] = factor * (guess[x] - truth[x]);

@@ -18,7 +18,7 @@ Machine cluster(const std::string& name) {
 
 RunSpec llama() {
   RunSpec s = load_run_spec(source_dir() + "/configs/models/llama3-8b.yaml", {"train.global_batch=64"});
-  s.run.device = "auto";
+  s.run.device = RunDevice::automatic;
   return s;
 }
 
@@ -43,7 +43,7 @@ TEST(Chooser, ANumberThatCannotBeSharedIsRefusedAndOneThatIsTooSmallDoesNotFit) 
   const Chooser chooser(llama(), cluster("dgx-h100"), {}, {});
   EXPECT_THROW(chooser.best(llama(), 97, {}), ConfigError);
   RunSpec large = load_run_spec(source_dir() + "/configs/models/llama3-70b.yaml", {"train.global_batch=64"});
-  large.run.device = "auto";
+  large.run.device = RunDevice::automatic;
   EXPECT_THROW(chooser.best(large, 1, {}), DoesNotFit);
 }
 
