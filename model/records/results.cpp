@@ -66,7 +66,12 @@ class Gathered {
     r_.ranks_record = {};
     r_.on_gpu = false;
   }
-  void operator()(const DeviceRecord&) { r_.on_gpu = true; }
+  void operator()(const DeviceRecord& d) {
+    r_.on_gpu = true;
+    const auto bytes = [&](const char* key) { return d.gpu.value(key, int64_t{0}); };
+    r_.process_bytes =
+        d.gpu.value("ranks_share_a_gpu", false) ? 0 : bytes("context_bytes") + bytes("library_bytes");
+  }
   void operator()(const StepRecord& s) { r_.steps.push_back(s); }
   void operator()(const ValidRecord& v) { r_.valid.push_back(v); }
   void operator()(const RanksRecord& r) { r_.ranks_record = r; }

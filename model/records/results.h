@@ -41,6 +41,7 @@ struct RunRecord {
   RunSpec spec;
   int64_t ranks = 0, ranks_on_host = 0, threads = 0;  // ranks on rank 0's host; threads per rank
   bool on_gpu = false;                                // computed by a GPU, by its log
+  int64_t process_bytes = 0;                          // on the GPU: CUDA's context and libraries; 0: unknown
   std::string plan_hash;
   int64_t parameters = 0;
   double flops_forward_per_sample = 0;

@@ -154,12 +154,13 @@ void note_contended(const std::vector<MeasuredRun>& runs, const std::vector<std:
   record.notes.push_back(text + names);
 }
 
-// Memory of the measured runs beyond `planned` bytes
+// Memory of the measured runs beyond `planned` bytes; on accelerators as it was measured
 double process_memory(const std::vector<MeasuredRun>& runs, const std::vector<double>& planned,
                       const Machine& m) {
   std::vector<double> constants;
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (runs[i].peak_rss_bytes <= 0) continue;
+    if (runs[i].process_bytes > 0) constants.push_back(static_cast<double>(runs[i].process_bytes));
+    if (runs[i].peak_rss_bytes <= 0 || m.accelerator) continue;
     const double rest = static_cast<double>(runs[i].peak_rss_bytes) - planned[i];
     if (rest > 0) constants.push_back(rest);
   }

@@ -40,7 +40,8 @@ struct MeasuredRun {
   double run_to_run = kAssumedRunToRun;  // log sigma between repetitions of one run
   bool contended = false;                // slowed by something else; step_error may reflect it
   int64_t arena_bytes = 0;               // of rank 0, as planned by the run; 0: unknown
-  int64_t peak_rss_bytes = 0;            // 0: unknown
+  int64_t peak_rss_bytes = 0;            // on cores; 0: unknown
+  int64_t process_bytes = 0;             // on an accelerator, beside plan and transfers; 0: unknown
   std::vector<MeasuredOp> ops;           // may be empty
   double outside_share = 0;              // share of step time outside the compute lane's ops; 0: unknown
   double checkpoint_s = 0;               // of one, the same statistic; 0: it wrote none

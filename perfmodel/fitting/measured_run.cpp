@@ -17,7 +17,8 @@ MeasuredRun measured_run(const RunRecord& r, Statistic statistic, const RunToRun
   m.run_to_run = between.sigma;
   m.contended = r.contention.marked();
   if (!r.on_gpu) m.arena_bytes = r.arena_bytes;
-  m.peak_rss_bytes = r.peak_rss_bytes;
+  m.peak_rss_bytes = r.on_gpu ? 0 : r.peak_rss_bytes;
+  m.process_bytes = r.process_bytes;
   if (r.provenance.is_object()) m.campaign = r.provenance.value("source", std::string());
   std::vector<double> checkpoints;
   for (const CheckpointRecord& c : r.checkpoints)

@@ -203,7 +203,7 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1e-1, 1.0};
     case Coef::checkpoint:  // one node's share of a parallel file system
       return {1 / 5e9, 0.8};
-    case Coef::process:  // on an accelerator; dates from before NCCL was counted separately
+    case Coef::process:
       return {kGpuProcessBytes, 0.3};
     default:
       return {1e-9, 1};

@@ -64,11 +64,11 @@ nlohmann::json json_of(const Layout& l) {
           {"vpp", l.vpp},
           {"order", rank_orders()[l.order]},
           {"micro_batch", l.micro_batch},
-          {"schedule", with_layout({}, l).policy.schedule},
+          {"schedule", name_of(with_layout({}, l).policy.schedule)},
           {"zero", l.zero},
           {"sequence_parallel", l.sequence_parallel},
-          {"recompute", kRecompute[l.recompute]},
-          {"cp_kind", kCpKinds[l.cp_kind]}};
+          {"recompute", name_of(l.recompute)},
+          {"cp_kind", name_of(l.cp_kind)}};
 }
 
 std::string text_of(const RunAnswer& a, const Machine& m, bool rates) {

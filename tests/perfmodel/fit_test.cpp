@@ -10,6 +10,7 @@
 #include "perfmodel/referee/holdout.h"
 #include "perfmodel/step/cost.h"
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -268,6 +269,22 @@ TEST(Fit, LearnsTheConstantOfTheProcess) {
   auto runs = runs_on(test::machine(), 0.02, random);
   for (MeasuredRun& r : runs) r.peak_rss_bytes = build_plan(r.spec, 0, {}).memory.total() + 87654321;
   EXPECT_NEAR(fit(runs, test::machine(), {})[Coef::process].value, 87654321, 1);
+}
+
+// A GPU's run knows its context and libraries, whatever its host process takes.
+TEST(Fit, LearnsTheConstantOfAProcessOnAnAccelerator) {
+  const Machine h100 = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
+  MeasuredRun r;
+  r.id = "measured";
+  r.spec =
+      load_run_spec(source_dir() + "/configs/models/vit-384.yaml",
+                    {"policy.amp=bf16", "policy.micro_batch=4", "train.global_batch=4", "run.device=cuda"});
+  r.step_s = 0.05;
+  r.peak_rss_bytes = int64_t{9} << 30;
+  std::vector<MeasuredRun> runs(4, r);
+  EXPECT_EQ(fit(runs, h100, {})[Coef::process].value, h100[Coef::process].value);
+  for (MeasuredRun& m : runs) m.process_bytes = (int64_t{534} + 21) << 20;
+  EXPECT_NEAR(fit(runs, h100, {})[Coef::process].value, 555.0 * (1 << 20), 1);
 }
 
 TEST(HeldOut, KeepsRepetitionsTogether) {

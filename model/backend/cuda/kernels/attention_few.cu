@@ -63,7 +63,7 @@ struct Place {
 };
 
 template <class T, int kKeys, int kWide, bool kPacked>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     few_kernel(Attention a, const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                T* __restrict__ o, float* __restrict__ lse) {
   const Place at(a);
@@ -117,7 +117,7 @@ struct FewOperands {
 };
 
 template <class T, int kKeys, int kWide, bool kPacked>
-__global__ void __launch_bounds__(kThreads) few_backward_kernel(Attention a, FewOperands<T> x) {
+__global__ void __launch_bounds__(kThreads, 1) few_backward_kernel(Attention a, FewOperands<T> x) {
   const Place at(a);
   if (!at.some) return;
   const Columns<kPacked, kWide> columns{static_cast<int>(a.d), static_cast<int>(threadIdx.x % 32) * kWide,

@@ -63,7 +63,7 @@ __device__ float slope(Kind kind, float delta, float factor, float e) {
 // number as the loss weighs it, and by w_h. A warp keeps its channels and a block its tokens (every
 // gridDim.x-th of a sample), so each sum has one order. partials [B][blocks][loss_columns][C]
 template <class T, bool kShared>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     sums_kernel(Patch s, Sizes by, const T* __restrict__ pred, const float* __restrict__ target, Loss l,
                 double* __restrict__ partials) {
   double* const shared = dynamic_shared<double>();  // [K][C], then the rows' weights [p], then the patch
