@@ -28,7 +28,7 @@ struct DeviceBench {
         arena(plan.memory.arena),
         host(plan.memory.host),
         backend(plan, arena.data(), host.data(), timer.streams(),
-                {.gemm = cuda::GemmChoice::heuristic, .capability = timer.device().major}) {
+                {.gemm = GemmChoice::heuristic, .capability = timer.device().major}) {
     backend.prepare();
     cuda::fill_noise(arena.bytes(), arena.data(), timer.streams()[Lane::compute]);
     backend.load_constants();
