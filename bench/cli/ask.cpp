@@ -44,7 +44,7 @@ RunSpec spec_of(const std::string& config, std::vector<std::string> set, int64_t
   // As in `isobar train --ranks`, data parallelism takes the ranks that the other axes leave.
   std::vector<std::string> one = set;
   one.emplace_back("layout.dp=1");
-  const int64_t others = load_run_spec(config, one).layout.world();
+  const int64_t others = load_run_spec(config, one)->layout.world();
   if (ranks % others != 0)
     throw ConfigError(config, "--ranks",
                       std::to_string(ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(others),

@@ -19,13 +19,13 @@ SweepField::SweepField(const Matrix& matrix, FieldOptions options)
   std::map<std::string, size_t> known;
   for (const Trial& t : matrix.trials) {
     const auto [at, fresh] = known.try_emplace(json_text(to_json(t.spec)), groups_.size());
-    if (fresh) groups_.push_back({.candidate = {.spec = t.spec, .terms = {}}});
+    if (fresh) groups_.push_back({.candidate = {.spec = t.spec, .view = {}}});
     groups_[at->second].trials.push_back(&t);
     group_of_[t.id] = at->second;
   }
   for (Group& g : groups_) {
     device_of(g.candidate.spec, before_);  // refuses devices that the machine file lacks
-    g.candidate.terms = terms_of(g.candidate.spec, before_, {.ranks_on_host = options_.ranks_per_node});
+    g.candidate.view = models_.view(g.candidate.spec, before_, {.ranks_on_host = options_.ranks_per_node});
   }
 }
 

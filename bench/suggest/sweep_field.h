@@ -11,6 +11,7 @@
 
 #include "bench/sweep/trials.h"
 #include "perfmodel/ask/suggest.h"
+#include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/measured_run.h"
 
 namespace isobar {
@@ -65,6 +66,7 @@ class SweepField {
   const Matrix& matrix_;
   FieldOptions options_;
   Machine before_, machine_;
+  LayoutModels models_;
   std::vector<Group> groups_;
   std::map<std::string, size_t> group_of_;  // by trial
   std::vector<Candidate> candidates_;       // can run, or did
