@@ -128,7 +128,7 @@ class Settings {
   }
   void of(const LossAttrs& a) {
     const LossWeights& w = a.weighed();
-    word(name_of(a.kind));
+    word(a.kind == LossKind::projection ? "projection" : name_of(a.kind));  // which no user sets
     if (a.kind == LossKind::huber) add("delta", a.delta);
     add("weight", a.weight);
     of(a.image);
@@ -222,8 +222,8 @@ std::string shape_text(const Op& op) {
   } else if (const RowExtent of = extent_of(op.attrs); of.rows || of.cols) {
     const auto* activation = std::get_if<ActivationAttrs>(&op.attrs);
     const bool other = activation && activation->function != Activation::gelu;
-    text("%ldx%ld%s%s%s", of.rows, of.cols, accumulates(op.attrs) ? " +=" : "", other ? " " : "",
-         other ? name_of(activation->function) : "");
+    const std::string function = other ? " " + name_of(activation->function) : "";
+    text("%ldx%ld%s%s", of.rows, of.cols, accumulates(op.attrs) ? " +=" : "", function.c_str());
   }
   return s;
 }
