@@ -13,10 +13,11 @@ namespace {
 constexpr int64_t kRoom = int64_t{256} << 10;  // bytes
 constexpr int64_t kForProduct = kGemmWorkspace - kRoom;
 
-constexpr OpKind kGemm = OpKind::gemm, kGradient = OpKind::activation_backward;
+constexpr OpKind kProduct = OpKind::gemm, kActivationGradient = OpKind::activation_backward;
 
 const View& sums_of(const Op& x) {
-  return x.kind == kGradient ? out<kGradient>(x, "dbias") : out<OpKind::column_sum>(x, "sum");
+  return x.kind == kActivationGradient ? out<kActivationGradient>(x, "dbias")
+                                       : out<OpKind::column_sum>(x, "sum");
 }
 
 }  // namespace
@@ -60,7 +61,7 @@ void CudaBackend::choose_fusions(const Slots& slots) {
              &other = plan_.ops[static_cast<size_t>(f.other)];
     if (fusion_of(product) || taken_in(other, f.kind)) continue;
     if (f.kind == Fused::bias_gradient) {
-      if (other.kind == kGradient && !taken_in(other, Fused::gelu_gradient)) continue;
+      if (other.kind == kActivationGradient && !taken_in(other, Fused::gelu_gradient)) continue;
       if (product.as<GemmAttrs>().m * size_of(DType::f32) > kRoom) continue;
     }
     const auto routine = std::find_if(plan_.routines.begin(), plan_.routines.end(), [&](const Routine& r) {
@@ -93,7 +94,7 @@ bool CudaBackend::pays(const Fusion& f, const std::set<int32_t>& slots) {
         const GemmKey alone = key_of(product, plan_, operands_of(product, slot, nullptr));
         const float apart = gemms_.milliseconds(alone) + time([&] { launch_on(other, 0, slot, stream); });
         float together = gemms_.milliseconds(key);
-        if (f.kind == Fused::gelu_gradient && out<kGradient>(other, "dbias"))
+        if (f.kind == Fused::gelu_gradient && out<kActivationGradient>(other, "dbias"))
           together += time([&] { sum_gradient(other, slot, stream); });
         good = together < apart;
       }
@@ -118,10 +119,10 @@ bool CudaBackend::taken_in(const Op& op, Fused kind) const {
 
 // The column sums of an activation's gradient, which a product has written
 void CudaBackend::sum_gradient(const Op& op, int32_t slot, cudaStream_t stream) {
-  const View& du = out<kGradient>(op, "du");
+  const View& du = out<kActivationGradient>(op, "du");
   const auto& a = op.as<ActivationAttrs>();
   column_sum(a.rows, a.cols, plan_.buffers[static_cast<size_t>(du.buffer)].dtype, at(du, slot),
-             reinterpret_cast<float*>(at(out<kGradient>(op, "dbias"), slot)), a.accumulate,
+             reinterpret_cast<float*>(at(out<kActivationGradient>(op, "dbias"), slot)), a.accumulate,
              reinterpret_cast<float*>(workspace(op, slot)), stream);
 }
 
@@ -131,9 +132,10 @@ bool CudaBackend::done_by_product(const Op& op, int32_t slot, cudaStream_t strea
       return taken_in(op, Fused::gelu);
     case OpKind::column_sum:
       return taken_in(op, Fused::bias_gradient);
-    case kGradient:
+    case kActivationGradient:
       if (!taken_in(op, Fused::gelu_gradient)) return false;
-      if (!taken_in(op, Fused::bias_gradient) && out<kGradient>(op, "dbias")) sum_gradient(op, slot, stream);
+      if (!taken_in(op, Fused::bias_gradient) && out<kActivationGradient>(op, "dbias"))
+        sum_gradient(op, slot, stream);
       return true;
     default:
       return false;
@@ -142,10 +144,10 @@ bool CudaBackend::done_by_product(const Op& op, int32_t slot, cudaStream_t strea
 
 // The bias must have C's 16-bit type: the copy beside the parameters, or one in the workspace.
 GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot, const Fusion* f) const {
-  const View& c = out<kGemm>(op, "C");
-  GemmOperands x{at(in<kGemm>(op, "A"), slot), at(in<kGemm>(op, "B"), slot), nullptr, at(c, slot)};
+  const View& c = out<kProduct>(op, "C");
+  GemmOperands x{at(in<kProduct>(op, "A"), slot), at(in<kProduct>(op, "B"), slot), nullptr, at(c, slot)};
   const auto room = [&] { return workspace(op, slot) + kForProduct; };
-  if (const View& bias = in<kGemm>(op, "bias")) {
+  if (const View& bias = in<kProduct>(op, "bias")) {
     if (plan_.buffers[c.buffer].dtype == DType::f32)
       x.bias = at(bias, slot);
     else if (biases_copied_ && bias.buffer == plan_.params_all.buffer)
@@ -163,7 +165,7 @@ GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot, const Fusion* 
       x.c = at(out<OpKind::activation>(other, "g"), slot);
       break;
     case Fused::gelu_gradient:
-      x.aux = at(in<kGradient>(other, "u"), slot);
+      x.aux = at(in<kActivationGradient>(other, "u"), slot);
       break;
     case Fused::bias_gradient:
       x.sums = reinterpret_cast<float*>(accumulates(other.attrs) ? room() : at(sums_of(other), slot));
@@ -177,9 +179,9 @@ void CudaBackend::gemm(const Op& op, int32_t slot, cudaStream_t stream) {
   const GemmOperands x = operands_of(op, slot, f);
   std::byte* const scratch = workspace(op, slot);
   if (x.bias == scratch + kForProduct) {
-    const View& bias = in<kGemm>(op, "bias");
+    const View& bias = in<kProduct>(op, "bias");
     if (bias.count * 2 > kRoom) throw std::logic_error(op.path + ": a bias of more than 131072 elements");
-    cast(bias.count, DType::f32, plan_.buffers[out<kGemm>(op, "C").buffer].dtype, at(bias, slot),
+    cast(bias.count, DType::f32, plan_.buffers[out<kProduct>(op, "C").buffer].dtype, at(bias, slot),
          scratch + kForProduct, false, stream);
   }
   GemmKey key = key_of(op, plan_, x);
