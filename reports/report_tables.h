@@ -27,8 +27,8 @@ Table comparison_table(const Comparison& c, size_t number);   // one set of resu
 /// known.
 Table ops_table(const ReportData& d, const ReportRun& r, bool grouped);
 
-/// Ops of a GPU's run by kind, what loses most first: time beside the least by FLOPs and by bytes, and the share
-/// of the step that is lost. No rows without a machine file of accelerators.
+/// Ops of a GPU's run by kind, what loses most first: time beside the least by FLOPs and by bytes, and the
+/// share of the step that is lost. No rows without a machine file of accelerators.
 Table kinds_table(const ReportData& d, const ReportRun& r);
 
 /// Peak rates of one rank, by the machine file.

@@ -1,6 +1,6 @@
 // Paths of this checkout and its build, or in a bundle (tests/gpu.sh) of what is packed of them, which
-// ISOBAR_TEST_SOURCE and ISOBAR_TEST_BUILD name. Only paths.cpp is compiled with them, so that a compiler cache can
-// share all other objects of the tests between checkouts.
+// ISOBAR_TEST_SOURCE and ISOBAR_TEST_BUILD name. Only paths.cpp is compiled with them, so that a compiler
+// cache can share all other objects of the tests between checkouts.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-# What an installation holds besides the library of inference: the command, and what it reads.
+# Installation of the command, and of the files that it reads.
 # The folders of libraries are those of an installation from the start: CMake would rewrite them there, and makes room for
 # that by an empty part at their end, by which the loader takes libraries from the working directory.
 set_target_properties(isobar isobar_library PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)

@@ -188,7 +188,8 @@ struct RunOptions {     // run:
   // and H100 cuDNN's workspace of attention backward then takes 2 bytes for each pair of tokens.
   bool deterministic_attention = false;
   double hang_timeout = 300;  // seconds without progress after which a rank aborts the run
-  bool tensorboard = false;   // curves while the run goes on: run.out/tensorboard (engine/observers/curves.cpp)
+  bool tensorboard =
+      false;  // curves while the run goes on: run.out/tensorboard (engine/observers/curves.cpp)
 };
 
 /// True if a host has a core for each rank's communication thread beside the compute threads. Otherwise a

@@ -1,4 +1,4 @@
-# What the engine's library needs besides its files: the commit that it records, written anew at every build.
+# The engine records the commit, which is written anew at every build.
 add_custom_target(isobar_version BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/isobar_version.h
                   COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DTYPE=${CMAKE_BUILD_TYPE}
                           -DOUT=${CMAKE_BINARY_DIR}/generated/isobar_version.h -P ${CMAKE_CURRENT_LIST_DIR}/version.cmake)

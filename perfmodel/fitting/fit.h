@@ -69,7 +69,8 @@ struct StepView {
   std::map<std::string, double> quantities;      // quantities whose fitted range defines extrapolation
 };
 
-/// one_rank | one_rank_workers | ranks | ranks_workers: kinds of runs on cores with different residual spread.
+/// one_rank | one_rank_workers | ranks | ranks_workers: kinds of runs on cores with different residual
+/// spread.
 std::string kind_of(const RunSpec& spec, const Conditions& where);
 /// Groups of runs that deviate from the counted terms together, "family: which": shapes, ways of sharing a
 /// host, and layouts. A group without runs deviates by an unknown amount, which widens the interval.

@@ -69,11 +69,11 @@ size_t LayoutModel::Hash::operator()(const Key& k) const {
   size_t h = 0;
   for (const int64_t v :
        {k.section.tp, k.section.cp,
-         static_cast<int64_t>(k.section.sequence_parallel) + 2 * static_cast<int64_t>(k.section.recompute) +
-             8 * static_cast<int64_t>(k.section.cp_kind) + 32 * static_cast<int64_t>(k.section.alone) +
-             (static_cast<int64_t>(k.section.grouped) << 50),
-         static_cast<int64_t>(k.micro_batch) + (static_cast<int64_t>(k.mix) << 32) +
-             (static_cast<int64_t>(k.added) << 40),
+        static_cast<int64_t>(k.section.sequence_parallel) + 2 * static_cast<int64_t>(k.section.recompute) +
+            8 * static_cast<int64_t>(k.section.cp_kind) + 32 * static_cast<int64_t>(k.section.alone) +
+            (static_cast<int64_t>(k.section.grouped) << 50),
+        static_cast<int64_t>(k.micro_batch) + (static_cast<int64_t>(k.mix) << 32) +
+            (static_cast<int64_t>(k.added) << 40),
         static_cast<int64_t>(k.tp_per_host), 2 * k.cp_per_host + static_cast<int64_t>(k.split)})
     h = (h ^ static_cast<size_t>(v)) * 0x9E3779B97F4A7C15ULL;
   return h ^ (h >> 29);

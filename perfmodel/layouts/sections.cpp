@@ -254,11 +254,10 @@ void check_alike(const RunSpec& spec) {
   const Plan plan = plan_of_parts(spec);
   const auto [one, other] = trained_otherwise(plan);
   if (one < 0) return;
-  throw ConfigError(
-      spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
-      "trains " + plan.parts[one].path + " otherwise than " + plan.parts[other].path +
-          ", and layouts are priced by parts that are alike",
-      "name all of them (blocks.*), or predict one layout at a time (isobar predict)");
+  throw ConfigError(spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
+                    "trains " + plan.parts[one].path + " otherwise than " + plan.parts[other].path +
+                        ", and layouts are priced by parts that are alike",
+                    "name all of them (blocks.*), or predict one layout at a time (isobar predict)");
 }
 
 // Keeps the name patterns that match the small net

@@ -3,10 +3,10 @@
 //
 //   archive_benchmark [FOLDER]                 # makes 700 MB there [a folder of its own]; one line a case
 //
-// tests/studies/results/archives-*.json keeps the medians. Each uncompressed format has a case "…, raw" that reads
-// the same bytes of the same files, one pread for each field of a step, because page-cache rates depend on
-// how files were written; a Zarr's chunks are opened and closed as any reader must. "raw, a step": one large
-// file, one pread a step. "alone": chunks of a compressed Zarr in memory, decompressed only.
+// tests/studies/results/archives-*.json keeps the medians. Each uncompressed format has a case "…, raw" that
+// reads the same bytes of the same files, one pread for each field of a step, because page-cache rates depend
+// on how files were written; a Zarr's chunks are opened and closed as any reader must. "raw, a step": one
+// large file, one pread a step. "alone": chunks of a compressed Zarr in memory, decompressed only.
 #include <benchmark/benchmark.h>
 #include <blosc.h>
 #include <fcntl.h>

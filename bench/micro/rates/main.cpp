@@ -2,7 +2,8 @@
 // by share of the step.
 //
 //   build/op_rates configs/models/vit-384.yaml policy.amp=bf16 --threads 2   # keys as `--set` takes them
-//   build/op_rates configs/models/vit-384.yaml --json > rates.json           # as tests/studies/results keeps it
+//   build/op_rates configs/models/vit-384.yaml --json > rates.json           # as tests/studies/results keeps
+//   it
 //
 // Ops are timed within their step (timed_step.h), so operands are where the previous ops left them; work
 // counts are the plan's (work.h). Ceilings are measured before on the same threads: for a product the same

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "model/base/dtype.h"
-#include "model/base/settings.h"
 #include "model/base/philox.h"
 #include "model/base/settings.h"
 

@@ -11,7 +11,8 @@ class EarlyStopping : public RunObserver {
   explicit EarlyStopping(const Observed& o) : run_(o.run), train_(o.run.spec.train), progress_(o.progress) {}
 
   void on_valid(const ValidRecord& record, Validation&) override {
-    const bool watched = train_.lr_schedule == LrSchedule::plateau || may_stop_early(train_) || train_.checkpoint_best;
+    const bool watched =
+        train_.lr_schedule == LrSchedule::plateau || may_stop_early(train_) || train_.checkpoint_best;
     if (record.step > 0 && watched) observe(record);
   }
   void on_end(EndRecord&) override {

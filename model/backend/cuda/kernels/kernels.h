@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "model/base/dtype.h"
-#include "model/base/settings.h"
 #include "model/base/philox.h"
 #include "model/base/settings.h"
 #include "model/plan/parameter_groups.h"
