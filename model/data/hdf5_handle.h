@@ -15,7 +15,7 @@ namespace isobar {
 /// The innermost description on HDF5's error stack, which names the cause.
 std::string hdf5_message();
 
-/// The mend of an ArrayError of a damaged file.
+/// The fix that an ArrayError of a damaged file advises.
 inline constexpr const char* kDamagedFile = "the file is damaged: copy or make it again";
 
 /// To open a file with, and to close: room for the whole index of a file of many chunks. With less, each walk
