@@ -58,7 +58,8 @@ class Command:
         if path not in self.known:
             text = self.ask(*path, "--help")
             below = text[text.find("\nSubcommands:"):] if "\nSubcommands:" in text else ""
-            self.known[path] = (set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", text[:text.find("\n\n", text.find("Options:")) + 1 or None])),
+            names = re.findall(r"^  (-[\w,-]+)", text, re.M)  # "-o,--out", in groups
+            self.known[path] = ({name for all in names for name in all.split(",")},
                                 set(re.findall(r"^  ([a-z][a-z-]*) ", below, re.M)))
         return self.known[path]
 
