@@ -118,7 +118,8 @@ build_or_count() {
 
 suite_tests() {
   headline "Tests ($(duration $SECONDS) so far)"
-  if build_or_count build all; then run_ctest build tests; fi
+  # What only controls is built at -O1: it takes a third less, and CI has 25 minutes.
+  if build_or_count build all "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"; then run_ctest build tests; fi
 }
 
 # run_script FILE ARGUMENTS...: one test that may print SKIPPED
