@@ -39,9 +39,9 @@ struct Table {
 Table table_of(const Op& op) {
   switch (op.kind) {
     case OpKind::attention:
-      return {{kActivation, kActivation, kActivation}, {}};
+      return {{kActivation, kActivation, kActivation, kWeight}, {}};
     case OpKind::attention_backward:
-      return {{kActivation, kActivation, kActivation, kActivation, log_sum(op), kGradient}, {}};
+      return {{kActivation, kActivation, kActivation, kActivation, log_sum(op), kGradient, kWeight}, {}};
     case OpKind::attention_merge:
       return {{kActivation, log_sum(op)}, {kActivation, log_sum(op)}};
     case OpKind::residual_norm:

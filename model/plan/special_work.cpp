@@ -30,8 +30,10 @@ void attention_of(const Op& op, const Plan& plan, double products, bool forward,
   const double q = size * static_cast<double>(a.batch * a.tq * a.heads * a.d);
   const double kv = size * static_cast<double>(2 * a.batch * a.tk * a.kv_heads * a.d);
   const double lse = 4.0 * static_cast<double>(a.batch * a.heads * a.tq);
-  w.bytes_read = forward ? q + kv : 3 * q + kv + lse;
-  w.bytes_written = forward ? q + lse : q + kv;
+  const size_t at = forward ? 3 : 6;  // of the bias, whose gradient has its size
+  const double bias = op.reads.size() > at ? bytes_of(op.reads[at], plan) : 0;
+  w.bytes_read = (forward ? q + kv : 3 * q + kv + lse) + bias;
+  w.bytes_written = forward ? q + lse : q + kv + bias;
 }
 
 }  // namespace

@@ -66,6 +66,16 @@ void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int
   }
 }
 
+// Sums the threads' parts of a bias's gradient, in thread order
+void add_shared_dbias(const Attention& a, const AttentionSizes& s, int threads, int t, float* workspace,
+                      int64_t stride) {
+  const Range mine = share(a.heads * a.tk * a.tq, t, threads);
+  for (int part = 0; part < threads; ++part) {
+    const float* from = BackwardBuffers(a, s, workspace + part * stride).dbias;
+    for (int64_t i = mine.begin; i < mine.end; ++i) a.dbias[i] = (part == 0 ? 0.0f : a.dbias[i]) + from[i];
+  }
+}
+
 // share(i) for i < n, one thread each as far as OpenMP has them. Wakes all its threads or none
 // (model/base/team.h).
 template <class Share>
@@ -126,7 +136,10 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
       units, threads, [&](int64_t u) { return backward_cost(a, s, u); }, ends);
   float* base = static_cast<float*>(workspace);
   each_share(threads, [&](int t) { kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], base + t * stride); });
-  each_share(threads, [&](int t) { add_shared_dq(args, s, ends, threads, t, base, stride); });
+  each_share(threads, [&](int t) {
+    add_shared_dq(args, s, ends, threads, t, base, stride);
+    if (a.dbias) add_shared_dbias(a, s, threads, t, base, stride);
+  });
 }
 
 }  // namespace isobar::cpu

@@ -16,10 +16,15 @@
 namespace isobar {
 namespace {
 
+bool biased(const Op& op) {
+  const size_t bias = op.kind == OpKind::attention ? 3 : 6;
+  return op.kind != OpKind::attention_merge && op.reads.size() > bias && op.reads[bias];
+}
+
 cpu::Attention attention_of(const Op& op, DType act) {
   const Attrs& a = op.a;
-  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,    a.scale,
-          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, a.each};
+  return {a.batch, a.heads, a.kv_heads, a.tq,   a.tk,   a.d,    a.scale,   a.causal,
+          act,     a.ld_q,  a.ld_kv,    a.ld_o, a.tf32, a.each, biased(op)};
 }
 
 // With loss scaling kStep counts the steps before this one until the step's end.
@@ -148,14 +153,19 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                          out(1));
     case OpKind::gemm:
       return cpu::gemm(gemm_of(op, plan_), in(0), in(1), fin(2), out(0));
-    case OpKind::attention:
+    case OpKind::attention: {
       check_workspace(op);
-      return cpu::attention_forward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), out(0), fout(1),
-                                    out(2));
-    case OpKind::attention_backward:
+      cpu::Attention attention = attention_of(op, type(op.reads[0]));
+      if (attention.biased) attention.bias = fin(3);
+      return cpu::attention_forward(attention, in(0), in(1), in(2), out(0), fout(1), out(2));
+    }
+    case OpKind::attention_backward: {
       check_workspace(op);
-      return cpu::attention_backward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), in(3), fin(4),
-                                     in(5), out(0), out(1), out(2), a.ld_q, a.ld_kv, out(3));
+      cpu::Attention attention = attention_of(op, type(op.reads[0]));
+      if (attention.biased) attention.bias = fin(6), attention.dbias = fout(3);
+      return cpu::attention_backward(attention, in(0), in(1), in(2), in(3), fin(4), in(5), out(0), out(1),
+                                     out(2), a.ld_q, a.ld_kv, out(4));
+    }
     case OpKind::attention_merge:
       return cpu::attention_merge(attention_of(op, type(op.reads[0])), a.first, in(0), fin(1), fout(0),
                                   fout(1));

@@ -88,7 +88,10 @@ std::byte* CudaBackend::workspace(const Op& op, int32_t slot) const {
 }
 
 Attention CudaBackend::attention_of(const Op& op) const {
-  return cuda::attention_of(op.a, plan_.buffers[op.reads[0].buffer].dtype, options_.deterministic);
+  Attention a = cuda::attention_of(op.a, plan_.buffers[op.reads[0].buffer].dtype, options_.deterministic);
+  const size_t bias = op.kind == OpKind::attention ? 3 : 6;
+  a.biased = op.kind != OpKind::attention_merge && op.reads.size() > bias && op.reads[bias];
+  return a;
 }
 
 AttentionPath CudaBackend::path_of(const Attention& a, bool backward) const {
@@ -274,8 +277,9 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
 }
 
 void CudaBackend::attention(const Op& op, int32_t slot, cudaStream_t stream) {
-  const Attention a = attention_of(op);
+  Attention a = attention_of(op);
   const auto in = [&](size_t i) { return at(op.reads[i], slot); };
+  if (a.biased) a.bias = reinterpret_cast<const float*>(in(3));
   std::byte* const o = at(op.writes[0], slot);
   auto* const lse = reinterpret_cast<float*>(at(op.writes[1], slot));
   switch (path_of(a, false)) {
@@ -289,8 +293,9 @@ void CudaBackend::attention(const Op& op, int32_t slot, cudaStream_t stream) {
 }
 
 void CudaBackend::attention_backward(const Op& op, int32_t slot, cudaStream_t stream) {
-  const Attention a = attention_of(op);
+  Attention a = attention_of(op);
   const auto in = [&](size_t i) { return at(op.reads[i], slot); };
+  if (a.biased) a.bias = reinterpret_cast<const float*>(in(6));
   const auto out = [&](size_t i) { return at(op.writes[i], slot); };
   const auto* lse = reinterpret_cast<const float*>(in(4));
   if (path_of(a, true) == AttentionPath::cudnn)
@@ -298,8 +303,10 @@ void CudaBackend::attention_backward(const Op& op, int32_t slot, cudaStream_t st
                             workspace(op, slot), stream);
   const auto own =
       path_of(a, true) == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
-  own(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
-      reinterpret_cast<float*>(workspace(op, slot)), stream);
+  auto* const delta = reinterpret_cast<float*>(workspace(op, slot));
+  own(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2), delta, stream);
+  if (a.biased && op.writes[3])
+    attention_dbias(a, in(0), in(1), in(2), lse, in(5), delta, reinterpret_cast<float*>(out(3)), stream);
 }
 
 void CudaBackend::optimizer(const Op& op, int32_t slot, cudaStream_t stream) {

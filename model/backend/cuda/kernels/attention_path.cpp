@@ -40,7 +40,7 @@ const char* name_of(AttentionPath path) {
 }
 
 bool cudnn_takes(const Attention& a, bool backward, int capability) {
-  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0) return false;
+  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased) return false;
   for (const int64_t n : {a.d, a.ld_q, a.ld_kv, a.ld_o})
     if (n % 8 != 0) return false;
   if (a.tq == 0 || a.tk == 0 || (backward && a.tq == 1 && a.tk == 1)) return false;
@@ -66,7 +66,7 @@ std::string text_of(const Attention& a, bool backward) {
          std::to_string(a.heads) + "/" + std::to_string(a.kv_heads) + " q" + std::to_string(a.tq) + " k" +
          std::to_string(a.tk) + " d" + std::to_string(a.d) + (a.causal ? " causal " : " ") +
          (a.tf32 ? "tf32" : name_of(a.act)) + (a.deterministic ? " deterministic" : "") +
-         (a.last_more != 0 ? ", the last key weighed" : "");
+         (a.last_more != 0 ? ", the last key weighed" : "") + (a.biased ? ", biased" : "");
 }
 
 }  // namespace isobar::cuda
