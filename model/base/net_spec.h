@@ -7,12 +7,17 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace isobar {
+
+inline int64_t sum_of(const std::vector<int64_t>& list) {
+  return std::accumulate(list.begin(), list.end(), int64_t{0});
+}
 
 struct Images {              // weather fields on a grid, as input and output
   int64_t img_height = 360;  // rows (latitude)
@@ -193,12 +198,7 @@ struct AuroraSpec : Images {
   int64_t tokens() const { return latent_levels * patches(); }
   int64_t width() const { return embed_dim; }
   int64_t heads() const { return encoder_num_heads.empty() ? 1 : encoder_num_heads.front(); }
-  int64_t blocks() const {
-    int64_t all = 0;
-    for (const auto* depths : {&encoder_depths, &decoder_depths})
-      for (const int64_t d : *depths) all += d;
-    return all;
-  }
+  int64_t blocks() const { return sum_of(encoder_depths) + sum_of(decoder_depths); }
 };
 
 // GraphCast (Lam 2023): fields of a latitude-longitude grid with both poles are sent to an icosahedral
@@ -225,10 +225,30 @@ struct GraphcastSpec : Images {
   int64_t blocks() const { return num_gnn_layers; }
 };
 
+// A 2-D Swin (Liu 2021) in the shape of a U-Net, on a latitude-longitude grid: attention inside windows,
+// shifted in every second block; patch merging and splitting between resolutions; skip connections.
+struct SwinSpec : Images {
+  static constexpr const char* kKind = "swin";
+  int64_t patch_size = 4;                           // p, square
+  int64_t embed_dim = 96;                           // D at the finest resolution, doubled at each coarser one
+  std::vector<int64_t> encoder_depths = {2, 2, 6};  // blocks by resolution, finest first
+  std::vector<int64_t> encoder_num_heads = {3, 6, 12};  // … and heads; reversed in the decoder
+  std::vector<int64_t> decoder_depths = {2, 2, 2};      // coarsest first
+  std::vector<int64_t> window = {6, 12};                // patches down and across
+  bool periodic = true;                                 // longitudes are a circle
+  bool relative_position_bias = true;                   // learned, by head; added to the scores of attention
+  int64_t mlp_ratio = 4;
+  double norm_eps = 1e-5;
+  int64_t tokens() const { return img_height / patch_size * (img_width / patch_size); }
+  int64_t width() const { return embed_dim; }
+  int64_t heads() const { return encoder_num_heads.empty() ? 1 : encoder_num_heads.front(); }
+  int64_t blocks() const { return sum_of(encoder_depths) + sum_of(decoder_depths); }
+};
+
 class NetSpec {
  public:
   using Kinds = std::variant<VitSpec, GptSpec, LlamaSpec, UnetSpec, MlpSpec, RegionalGnnSpec, AuroraSpec,
-                             GraphcastSpec>;
+                             GraphcastSpec, SwinSpec>;
   NetSpec() = default;
   template <class T>
   requires std::is_constructible_v<Kinds, T> NetSpec(T of) : of_(std::move(of)) {}
@@ -271,11 +291,14 @@ class NetSpec {
   const AuroraSpec& aurora() const { return std::get<AuroraSpec>(of_); }
   GraphcastSpec& graphcast() { return std::get<GraphcastSpec>(of_); }
   const GraphcastSpec& graphcast() const { return std::get<GraphcastSpec>(of_); }
+  SwinSpec& swin() { return std::get<SwinSpec>(of_); }
+  const SwinSpec& swin() const { return std::get<SwinSpec>(of_); }
 
   const Images* images() const;
   /// True for nets that predict on the grid that they read, so that predictions can be fed back.
   bool rolls_out() const {
-    return kind() == VitSpec::kKind || kind() == UnetSpec::kKind || kind() == AuroraSpec::kKind;
+    return kind() == VitSpec::kKind || kind() == UnetSpec::kKind || kind() == AuroraSpec::kKind ||
+           kind() == SwinSpec::kKind;
   }
   /// True for nets that send messages along the edges of a graph.
   bool has_edges() const { return kind() == RegionalGnnSpec::kKind || kind() == GraphcastSpec::kKind; }

@@ -144,6 +144,21 @@ void visit_net(Visitor&& v, GraphcastSpec& n) {
 }
 
 template <class Visitor>
+void visit_net(Visitor&& v, SwinSpec& n) {
+  visit_images(v, n);
+  v("net.patch_size", n.patch_size);
+  v("net.embed_dim", n.embed_dim);
+  v("net.encoder_depths", n.encoder_depths);
+  v("net.encoder_num_heads", n.encoder_num_heads);
+  v("net.decoder_depths", n.decoder_depths);
+  v("net.window", n.window);
+  v("net.periodic", n.periodic);
+  v("net.relative_position_bias", n.relative_position_bias);
+  v("net.mlp_ratio", n.mlp_ratio);
+  v("net.norm_eps", n.norm_eps);
+}
+
+template <class Visitor>
 void visit_rows(Visitor&& v, DataSpec& d) {
   v("data.mask_mode", d.mask_mode);
   v("data.ice_variable", d.ice_variable);

@@ -5,7 +5,7 @@ namespace isobar {
 namespace {
 
 constexpr KeyRow kDataKeys[] = {
-    {"data.train", "vit unet regional-gnn aurora graphcast", "",
+    {"data.train", "vit unet regional-gnn aurora graphcast swin", "",
      "Training files: HDF5 directory, NetCDF, GRIB, Zarr or .npz; several with commas are joined on their "
      "times. Empty: noise."},
     {"data.train", "mlp", "",

@@ -7,12 +7,13 @@ namespace {
 constexpr const char* kNetSize = "[1, 131072]";
 
 constexpr KeyRow kNetKeys[] = {
-    {"net.kind", "", "vit | gpt | llama | unet | mlp | regional-gnn | aurora | graphcast",
+    {"net.kind", "", "vit | gpt | llama | unet | mlp | regional-gnn | aurora | graphcast | swin",
      "The net. gpt and llama are planned and predicted, not trained."},
     // vit, unet, gpt, llama
     {"net.embed_dim", "vit gpt llama", kNetSize, "Width of a token."},
     {"net.embed_dim", "unet", kNetSize, "Width on the fine grid; the coarse grid has twice as much."},
-    {"net.embed_dim", "aurora", kNetSize, "Width at the finest resolution, doubled at each coarser one."},
+    {"net.embed_dim", "aurora swin", kNetSize,
+     "Width at the finest resolution, doubled at each coarser one."},
     {"net.depth", "", kNetSize, "Transformer blocks."},
     {"net.encoder_depth", "", kNetSize, "Blocks on the fine grid before the coarse one."},
     {"net.bottleneck_depth", "", kNetSize, "Blocks on the coarse grid."},
@@ -23,7 +24,7 @@ constexpr KeyRow kNetKeys[] = {
     {"net.num_heads", "aurora", kNetSize, "Attention heads of the Perceivers."},
     {"net.num_kv_heads", "", "[0, 16777216]",
      "Heads of keys and values (grouped-query attention); 0: num_heads."},
-    {"net.mlp_ratio", "vit unet gpt llama", kNetSize, "Hidden width of a block's MLP over embed_dim."},
+    {"net.mlp_ratio", "vit unet gpt llama swin", kNetSize, "Hidden width of a block's MLP over embed_dim."},
     {"net.mlp_ratio", "aurora", kNetSize, "Hidden width over width in the MLPs of backbone and encoder."},
     {"net.ffn_dim", "", "[0, 16777216]", "Hidden width of a block's MLP; 0: mlp_ratio times embed_dim."},
     {"net.patch_size", "", kNetSize, "Rows and columns of a square patch."},
@@ -37,10 +38,10 @@ constexpr KeyRow kNetKeys[] = {
     {"net.dropout", "mlp", "[0, 1)",
      "Dropout of each hidden layer's results, drawn independently of the layout."},
     // fields on a grid
-    {"net.img_height", "vit unet regional-gnn aurora", kNetSize, "Rows of the grid (latitudes)."},
+    {"net.img_height", "vit unet regional-gnn aurora swin", kNetSize, "Rows of the grid (latitudes)."},
     {"net.img_height", "graphcast", "[2, 131072]", "Rows of the grid from pole to pole, both included."},
     {"net.img_width", "", kNetSize, "Columns of the grid (longitudes)."},
-    {"net.in_channels", "vit unet regional-gnn graphcast", kNetSize,
+    {"net.in_channels", "vit unet regional-gnn graphcast swin", kNetSize,
      "Channels read: fields, static fields and forcings, times data.history."},
     {"net.in_channels", "aurora", kNetSize,
      "Channels read: history steps of surface and upper-air fields, then static fields once."},
@@ -62,7 +63,12 @@ constexpr KeyRow kNetKeys[] = {
     {"net.encoder_depths", "", "", "Blocks by resolution, finest first; 2 to 8 resolutions."},
     {"net.encoder_num_heads", "", "", "Heads by resolution, finest first; the decoder reverses them."},
     {"net.decoder_depths", "", "", "Blocks by resolution, coarsest first."},
-    {"net.window", "", "", "Attention window: latent levels, patch rows, patch columns."},
+    {"net.window", "aurora", "", "Attention window: latent levels, patch rows, patch columns."},
+    {"net.window", "swin", "", "Attention window: patch rows, patch columns."},
+    {"net.periodic", "", "",
+     "Longitudes are a circle: shifted windows continue from the last column to the first."},
+    {"net.relative_position_bias", "", "",
+     "Attention in windows adds a learned bias to its scores, by head and distance of two patches."},
     {"net.dec_mlp_ratio", "", kNetSize, "Hidden width over width in the decoder's MLPs."},
     {"net.drop_path", "", "[0, 1)",
      "Stochastic depth: probability in the last block, growing from 0 in the first; drawn independently of "

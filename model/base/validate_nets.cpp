@@ -1,4 +1,5 @@
 // Checks of a net's keys: each for itself, and their combinations.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -8,6 +9,8 @@
 
 namespace isobar {
 namespace {
+
+constexpr int64_t kMostWindowPatches = 1 << 15;  // 32 bits count their pairs
 
 // ---- a net's own keys, each for itself ----
 
@@ -88,6 +91,19 @@ void validate_net(const RegionalGnnSpec& n, const SpecCheck& check) {
              "give the longitude of the grid's first column in degrees");
 }
 
+template <class Net>  // a Swin U-Net
+void validate_resolutions(const Net& n, size_t least, const SpecCheck& check) {
+  for (const auto& [list, key] :
+       {std::pair<const std::vector<int64_t>*, const char*>{&n.encoder_depths, "net.encoder_depths"},
+        {&n.encoder_num_heads, "net.encoder_num_heads"},
+        {&n.decoder_depths, "net.decoder_depths"},
+        {&n.window, "net.window"}})
+    for (const int64_t value : *list) at_least_one({{value, key}}, check);
+  check.that(n.encoder_depths.size() >= least && n.encoder_depths.size() <= 8, "net.encoder_depths",
+             "has " + std::to_string(n.encoder_depths.size()) + " resolutions",
+             "give " + std::to_string(least) + " to 8");
+}
+
 void validate_net(const AuroraSpec& n, const SpecCheck& check) {
   validate_images(n, check);
   at_least_one({{n.history, "net.history"},
@@ -97,13 +113,7 @@ void validate_net(const AuroraSpec& n, const SpecCheck& check) {
                 {n.mlp_ratio, "net.mlp_ratio"},
                 {n.dec_mlp_ratio, "net.dec_mlp_ratio"}},
                check);
-  for (const auto& [list, key] :
-       {std::pair<const std::vector<int64_t>*, const char*>{&n.levels, "net.levels"},
-        {&n.encoder_depths, "net.encoder_depths"},
-        {&n.encoder_num_heads, "net.encoder_num_heads"},
-        {&n.decoder_depths, "net.decoder_depths"},
-        {&n.window, "net.window"}})
-    for (const int64_t value : *list) at_least_one({{value, key}}, check);
+  for (const int64_t value : n.levels) at_least_one({{value, "net.levels"}}, check);
   for (const auto& [names, key] :
        {std::pair<const std::vector<std::string>*, const char*>{&n.surf_vars, "net.surf_vars"},
         {&n.atmos_vars, "net.atmos_vars"}})
@@ -114,8 +124,7 @@ void validate_net(const AuroraSpec& n, const SpecCheck& check) {
   check.at_most(n.latent_levels, 1024, "net.latent_levels");
   check.that(n.window.size() == 3, "net.window", "has " + std::to_string(n.window.size()) + " sizes",
              "give latent levels, patches down and across, e.g. [2, 6, 12]");
-  check.that(n.encoder_depths.size() >= 2 && n.encoder_depths.size() <= 8, "net.encoder_depths",
-             "has " + std::to_string(n.encoder_depths.size()) + " resolutions", "give 2 to 8");
+  validate_resolutions(n, 2, check);
   check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-5");
   check.one_of(n.placement, {"balanced", "halves"}, "net.placement");
   check.that(n.drop_path >= 0 && n.drop_path < 1, "net.drop_path", "is not in [0, 1)", "e.g. 0.2");
@@ -126,6 +135,17 @@ void validate_net(const AuroraSpec& n, const SpecCheck& check) {
              "give the latitude of the grid's first row in degrees");
   check.that(n.west >= 0 && n.west < 360, "net.west", "is not in [0, 360)",
              "give the longitude of the grid's first column in degrees");
+}
+
+void validate_net(const SwinSpec& n, const SpecCheck& check) {
+  validate_images(n, check);
+  at_least_one(
+      {{n.patch_size, "net.patch_size"}, {n.embed_dim, "net.embed_dim"}, {n.mlp_ratio, "net.mlp_ratio"}},
+      check);
+  validate_resolutions(n, 1, check);
+  check.that(n.window.size() == 2, "net.window", "has " + std::to_string(n.window.size()) + " sizes",
+             "give patches down and across, e.g. [6, 12]");
+  check.in_floats(n.norm_eps, "net.norm_eps", "use 1e-5");
 }
 
 void validate_net(const GraphcastSpec& n, const SpecCheck& check) {
@@ -147,7 +167,8 @@ void validate_net(const GraphcastSpec& n, const SpecCheck& check) {
 
 // ---- … and together ----
 
-void validate_together(const AuroraSpec& n, const SpecCheck& check) {
+template <class Net>  // a Swin U-Net
+void resolutions_together(const Net& n, const SpecCheck& check) {
   const auto same = [&](const std::vector<int64_t>& list, const char* key) {
     check.that(list.size() == n.encoder_depths.size(), key,
                "has " + std::to_string(list.size()) + " numbers, and net.encoder_depths " +
@@ -157,6 +178,28 @@ void validate_together(const AuroraSpec& n, const SpecCheck& check) {
   same(n.encoder_num_heads, "net.encoder_num_heads");
   same(n.decoder_depths, "net.decoder_depths");
   check.that(
+      n.img_height % n.patch_size == 0 && n.img_width % n.patch_size == 0, "net.patch_size",
+      "does not divide the grid of " + std::to_string(n.img_height) + " x " + std::to_string(n.img_width),
+      "crop the grid (net.img_height; Aurora drops the southern row)");
+  for (size_t i = 0; i < n.encoder_num_heads.size(); ++i)
+    check.that((n.embed_dim << i) % n.encoder_num_heads[i] == 0, "net.encoder_num_heads",
+               "does not divide the width " + std::to_string(n.embed_dim << i) + " of its resolution",
+               "double the heads with the width, e.g. [4, 8, 16]");
+}
+
+void validate_together(const SwinSpec& n, const SpecCheck& check) {
+  resolutions_together(n, check);
+  const int64_t down = std::min(n.window[0], n.img_height / n.patch_size),
+                across = std::min(n.window[1], n.img_width / n.patch_size);
+  check.that(
+      !n.relative_position_bias || down * across <= kMostWindowPatches, "net.window",
+      "has " + std::to_string(down * across) + " patches, and a bias for each pair of them is held",
+      "give at most " + std::to_string(kMostWindowPatches) + ", or set net.relative_position_bias to false");
+}
+
+void validate_together(const AuroraSpec& n, const SpecCheck& check) {
+  resolutions_together(n, check);
+  check.that(
       n.drop_path == 0 || std::accumulate(n.encoder_depths.begin(), n.encoder_depths.end(), int64_t{0}) ==
                               std::accumulate(n.decoder_depths.begin(), n.decoder_depths.end(), int64_t{0}),
       "net.drop_path", "grows from block to block alike in encoder and decoder, which have not as many",
@@ -164,19 +207,11 @@ void validate_together(const AuroraSpec& n, const SpecCheck& check) {
   check.that(!n.fp32_ends || check.s.policy.amp != "fp16", "net.fp32_ends",
              "is for policy.amp bf16: fp16's loss is scaled where the decoder's type says so",
              "set policy.amp: bf16, or leave it out");
-  check.that(
-      n.img_height % n.patch_size == 0 && n.img_width % n.patch_size == 0, "net.patch_size",
-      "does not divide the grid of " + std::to_string(n.img_height) + " x " + std::to_string(n.img_width),
-      "crop the grid (net.img_height; the published model drops the southern row)");
   check.that(n.latent_levels % n.window[0] == 0, "net.latent_levels",
              "is no multiple of " + std::to_string(n.window[0]) + ", a window's levels (net.window)",
              "give a multiple");
   check.that(n.embed_dim % 4 == 0 && n.embed_dim % n.num_heads == 0, "net.embed_dim",
              "is not divided by 4 and by net.num_heads", "e.g. 256 with 8 heads");
-  for (size_t i = 0; i < n.encoder_num_heads.size(); ++i)
-    check.that((n.embed_dim << i) % n.encoder_num_heads[i] == 0, "net.encoder_num_heads",
-               "does not divide the width " + std::to_string(n.embed_dim << i) + " of its resolution",
-               "double the heads with the width, e.g. [4, 8, 16]");
   check.that(n.north - n.spacing * static_cast<double>(n.img_height - 1) >= -90 - 1e-6 * n.spacing,
              "net.img_height", "has rows beyond the pole", "give fewer, or a smaller net.spacing");
   check.that(n.spacing * static_cast<double>(n.img_width - 1) < 360, "net.img_width",

@@ -48,7 +48,8 @@ Numbers numbers_of(const MlpSpec& n, bool) {
   return all;
 }
 
-Numbers numbers_of(const AuroraSpec& n, bool) {
+template <class Net>  // a Swin U-Net
+Numbers numbers_of_resolutions(const Net& n) {
   Numbers all{};
   double width = real(n.embed_dim), tokens = real(n.tokens());
   for (size_t i = 0; i < n.encoder_depths.size(); ++i, width *= 2, tokens /= 4) {
@@ -58,6 +59,19 @@ Numbers numbers_of(const AuroraSpec& n, bool) {
     all.weights += blocks * (4 + 2 * real(n.mlp_ratio)) * width * width;
     all.sample += blocks * (10 + 3 * real(n.mlp_ratio)) * width * tokens;
   }
+  return all;
+}
+
+Numbers numbers_of(const SwinSpec& n, bool) {
+  Numbers all = numbers_of_resolutions(n);
+  const double ends = 2 * real(std::max(n.in_channels, n.out_channels)) * real(n.patch_size * n.patch_size);
+  all.weights += real(n.embed_dim) * (ends + real(n.tokens()));
+  all.sample += real(n.tokens()) * ends;
+  return all;
+}
+
+Numbers numbers_of(const AuroraSpec& n, bool) {
+  Numbers all = numbers_of_resolutions(n);
   all.sample +=
       real(n.patches()) * real(n.pressure_levels()) * real(n.embed_dim) * (20 + 4 * real(n.dec_mlp_ratio));
   return all;
