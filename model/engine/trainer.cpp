@@ -3,6 +3,9 @@
 #include <omp.h>
 
 #include <cmath>
+#include <future>
+#include <thread>
+#include <vector>
 
 #include "model/base/error.h"
 #include "model/base/signal_name.h"
@@ -21,6 +24,25 @@
 
 namespace isobar {
 namespace {
+
+/// Starts OpenMP's threads. libgomp ends the process where it cannot start one; before it, as many threads of
+/// the standard library are started at once, and throw std::system_error.
+void start_threads(int threads) {
+  std::vector<std::jthread> tried;
+  std::promise<void> all_started;
+  const std::shared_future<void> end = all_started.get_future().share();
+  try {
+    for (int i = 1; i < threads; ++i) tried.emplace_back([end] { end.wait(); });
+  } catch (...) {
+    all_started.set_value();
+    throw;
+  }
+  all_started.set_value();
+  tried.clear();
+  omp_set_num_threads(threads);
+#pragma omp parallel
+  {}
+}
 
 /// Statistics of the training data, computed by one child process for all ranks; empty if there is none.
 Statistics statistics_of_data(const TrainContext& run) {
@@ -63,7 +85,7 @@ Trainer::Trainer(const TrainContext& run)
       plan_(build_plan(run.spec, run.mpi.rank(), workspace_of(run.device, run.spec, run.threads))),
       programs_(run.spec, plan_),
       weighted_(run.spec) {
-  omp_set_num_threads(run.threads);
+  start_threads(run.threads);
   if (!run.device.gpu) own_cores_.emplace(run.mpi, run.threads);
   record_start(run, plan_);  // before anything slow
   open_data();

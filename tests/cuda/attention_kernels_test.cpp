@@ -161,7 +161,9 @@ void check_attention(AttentionPath path, std::span<const Shape> shapes) {
                         nullptr);
       const double unit = tf32 ? 1.0 / 1024 : roundoff(act);
       const double forward = act == DType::f32 && !tf32 ? 3e-6 : 2 * unit;
-      const double backward = act == DType::f32 && !tf32 ? 1e-5 : 4 * unit;
+      // The rounding of o enters every gradient by do o, and few keys do not average it.
+      const double units = path == AttentionPath::few_tokens ? 8 : 4;
+      const double backward = act == DType::f32 && !tf32 ? 1e-5 : units * unit;
       const std::string what = std::string(name_of(act)) + " q" + std::to_string(s.tq) + " k" +
                                std::to_string(s.tk) + " d" + std::to_string(s.d);
       expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, a.ld_o, forward, what + " o");

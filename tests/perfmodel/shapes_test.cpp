@@ -9,6 +9,7 @@
 #include "model/plan/op_table.h"
 #include "perfmodel/fitting/calibrate.h"
 #include "perfmodel/layouts/layout_model.h"
+#include "perfmodel/machine/device.h"
 #include "support.h"
 
 namespace isobar {
@@ -130,7 +131,7 @@ TEST(Shapes, LayoutsArePricedByThemToo) {
       double all = 0;
       for (const Op& op : plan.ops)
         if (op.part >= 0)
-          all += seconds(count_op(op, plan, std::numeric_limits<double>::infinity(), where),
+          all += seconds(count_op(op, plan, cache_of_rank(machine, where.ranks_on_host), where),
                          rates(machine.values(), where));
       return all;
     };
