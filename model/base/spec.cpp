@@ -72,6 +72,9 @@ void visit_net(Visitor&& v, GptSpec& n) {
 template <class Visitor>
 void visit_net(Visitor&& v, LlamaSpec& n) {
   visit_words(v, n);
+  v("net.rope_theta", n.rope_theta);
+  v("net.rope_scaling_factor", n.rope_scaling_factor);
+  v("net.rope_original_length", n.rope_original_length);
 }
 
 template <class Visitor>

@@ -11,7 +11,9 @@ constexpr KeyRow kDataKeys[] = {
     {"data.train", "mlp", "",
      "Training table (.csv, .npz, .nc), or netCDF files on one grid with commas between: a row a point and "
      "step. Empty: noise."},
-    {"data.train", "gpt llama", "", "No tokens are read yet: these nets are planned and predicted."},
+    {"data.train", "gpt llama", "",
+     "Files of tokens: .bin of nanoGPT or llm.c, Megatron's .bin with .idx, .npy; several with commas. Empty: "
+     "made ones."},
     {"data.valid", "", "", "Validation files, as data.train. Empty: none."},
     {"data.train_fraction", "", "(0, 1]",
      "Share of the file's times or rows that train; the rest validates."},

@@ -7,8 +7,7 @@ namespace {
 constexpr const char* kNetSize = "[1, 131072]";
 
 constexpr KeyRow kNetKeys[] = {
-    {"net.kind", "", "vit | gpt | llama | unet | mlp | regional-gnn | aurora | graphcast",
-     "The net. gpt and llama are planned and predicted, not trained."},
+    {"net.kind", "", "vit | gpt | llama | unet | mlp | regional-gnn | aurora | graphcast", "The net."},
     // vit, unet, gpt, llama
     {"net.embed_dim", "vit gpt llama", kNetSize, "Width of a token."},
     {"net.embed_dim", "unet", kNetSize, "Width on the fine grid; the coarse grid has twice as much."},
@@ -30,10 +29,16 @@ constexpr KeyRow kNetKeys[] = {
     {"net.gelu", "", "erf | tanh", "Exact GELU, or its tanh approximation."},
     {"net.norm_eps", "", "> 0", "Added to the variance in norms."},
     {"net.seq_length", "", "[1, 16777216]", "Tokens of a sample."},
-    {"net.vocab_size", "", "[1, 16777216]", "Words, padded to a multiple of 128 times layout.tp."},
+    {"net.vocab_size", "", "[1, 16777216]", "Words; tables are padded to a multiple of 128 times layout.tp."},
     {"net.tie_embeddings", "", "", "The head shares the embedding's weight."},
+    {"net.rope_theta", "", "> 0", "Base of the angles of rotary position embedding."},
+    {"net.rope_scaling_factor", "", "[1, 1024]",
+     "Stretches long wavelengths of the rotary angles for longer contexts, as Llama 3.1 does (8)."},
+    {"net.rope_original_length", "", "[1, 16777216]",
+     "Tokens of the contexts before that; wavelengths below a quarter of it stay."},
     {"net.dropout", "gpt llama", "[0, 1)",
-     "Dropout of hidden states and attention weights, drawn independently of the layout."},
+     "Dropout of the embedding, of attention's and the MLP's results and, if policy.attention is unfused, of "
+     "attention weights; drawn independently of the layout."},
     {"net.dropout", "mlp", "[0, 1)",
      "Dropout of each hidden layer's results, drawn independently of the layout."},
     // fields on a grid

@@ -57,6 +57,16 @@ void validate_net(const Net& n, const SpecCheck& check) {
     check.at_most(value, 1 << 24, key);
   }
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.1");
+  if constexpr (requires { n.rope_theta; }) {
+    check.that(n.rope_theta > 0 && std::isfinite(n.rope_theta), "net.rope_theta", "is not above 0",
+               "e.g. 10000");
+    check.that(n.rope_scaling_factor >= 1 && n.rope_scaling_factor <= 1024, "net.rope_scaling_factor",
+               "is not in [1, 1024]", "1 scales nothing; Llama 3.1 has 8");
+    check.at_least(n.rope_original_length, 1, "net.rope_original_length");
+    check.that(n.embed_dim / n.num_heads % 2 == 0, "net.num_heads",
+               "gives heads of an odd width, and rotary positions turn pairs",
+               "make net.embed_dim / net.num_heads even");
+  }
 }
 
 void validate_net(const MlpSpec& n, const SpecCheck& check) {

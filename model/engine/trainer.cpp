@@ -322,7 +322,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (executor_->times_ops() || (trace_ && trace_->watched())) timed_seconds_ += seconds;
 
     const float* metrics = on_host(plan_.metrics);
-    const double loss = metrics[0], error = metrics[errors_of(plan_).first];
+    const double loss = metrics[0],
+                 error = of_words(plan_) ? std::exp(loss) : metrics[errors_of(plan_).first];
     const double norm = std::sqrt(static_cast<double>(*on_host(plan_.grad_norm2)));
     const bool skipped = scaled_ && scalars[kUnscale] == 0;
     if (skipped && scale <= static_cast<float>(spec_.train.min_loss_scale))
@@ -345,7 +346,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                         .grad_norm = norm,  // null if it overflowed
                         .data_wait_s = wait,
                         .rss_bytes = resident_bytes()};
-      (of_fields(plan_) ? record.rmse : of_classes(plan_) ? record.accuracy : record.mae) = error;
+      if (!of_words(plan_))
+        (of_fields(plan_) ? record.rmse : of_classes(plan_) ? record.accuracy : record.mae) = error;
       if (scaled_) record.loss_scale = scale, record.skipped = skipped;
       log_.write_step(record);
       curves_.add(record);
@@ -355,9 +357,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       char line[192];
       std::snprintf(
           line, sizeof line,
-          "step %6ld/%ld  loss %.5f  %s %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f samples/s  %5.0f s left",
-          step + 1, spec_.train.steps, loss, errors_of(plan_).name.c_str(), error, lr, norm, seconds * 1e3,
-          rate, spent * static_cast<double>(spec_.train.steps - step - 1));
+          "step %6ld/%ld  loss %.5f  %s %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f %s/s  %5.0f s left",
+          step + 1, spec_.train.steps, loss, error_name(plan_).c_str(), error, lr, norm, seconds * 1e3,
+          of_words(plan_) ? rate * static_cast<double>(spec_.net.tokens()) : rate,
+          of_words(plan_) ? "tokens" : "samples", spent * static_cast<double>(spec_.train.steps - step - 1));
       say(line);
     }
   }

@@ -61,12 +61,13 @@ ValidRecord Validation::operator()(int64_t step) {
     const std::vector<double> all = mpi_.sum_of(frequency_);
     most_frequent_ = *std::max_element(all.begin(), all.end()) / samples;
   }
-  const auto errors = sums.begin() + errors_of(plan_).first;
   record_.loss = sums[0];
   record_.seconds = static_cast<double>(now_ns() - t0) * 1e-9;
   record_.persistence_rmse = persistence_;
   last_ = {.step = step, .loss = sums[0], .baseline_accuracy = most_frequent_};
   if (!persistence_.empty()) last_->persistence_rmse = persistence_[0];
+  if (of_words(plan_)) return record_;
+  const auto errors = sums.begin() + errors_of(plan_).first;
   if (of_classes(plan_)) {
     record_.accuracy = last_->accuracy = *errors;
     record_.baseline_accuracy = most_frequent_;
@@ -130,14 +131,15 @@ std::optional<JacobianRecord> Validation::jacobian() {
 }
 
 std::string Validation::text() const {
-  const std::optional<double>& error = of_fields(plan_)    ? last_->rmse
-                                       : of_classes(plan_) ? last_->accuracy
-                                                           : last_->mae;
+  const double error = of_words(plan_)     ? std::exp(last_->loss)
+                       : of_fields(plan_)  ? *last_->rmse
+                       : of_classes(plan_) ? *last_->accuracy
+                                           : *last_->mae;
   char line[160], against[64] = "";
   if (!persistence_.empty()) std::snprintf(against, sizeof against, "  persistence %.5f", persistence_[0]);
   if (most_frequent_) std::snprintf(against, sizeof against, "  most frequent class %.5f", *most_frequent_);
   std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  %s %.5f%s  (%.1f s)", last_->step,
-                last_->loss, errors_of(plan_).name.c_str(), *error, against, record_.seconds);
+                last_->loss, error_name(plan_).c_str(), error, against, record_.seconds);
   std::string out = line;
   if (const auto& j = record_.jacobian) {
     std::snprintf(line, sizeof line, "\njacobian over %ld samples: norm %.5f  mean %.5f  largest %.5f",

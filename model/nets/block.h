@@ -35,6 +35,9 @@ class Block : public NetPart {
   Attrs rows(int64_t cols) const;
   Attrs activation_rows() const;
   void rotary(OpKind kind, const std::string& path, const View& qkv);
+  void dropout_backward(const std::string& path, const View& dy, const Linear& of, int64_t stream);
+  int64_t attention_stream() const { return 2 * index(); }  // of random numbers
+  int64_t mlp_stream() const { return 2 * index() + 1; }
   View attention(const std::string& pass, bool keep);
   View mlp(const std::string& pass, bool keep, bool result);
 
@@ -54,7 +57,6 @@ class Block : public NetPart {
   Linear qkv_, proj_, fc1_, fc2_;
   Core core_;   // operands and results of attention proper
   View u_, g_;  // [full_rows,hidden/tp] act: before and after the activation; SwiGLU: u has gate and up
-  View attn_mask_, mlp_mask_;  // [rows,D] bytes: dropout masks
 };
 
 }  // namespace isobar

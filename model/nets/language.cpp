@@ -1,9 +1,16 @@
 #include "model/nets/language.h"
 
+#include <algorithm>
+
 #include "model/nets/cross_entropy.h"
 #include "model/nets/declare.h"
 
 namespace isobar {
+namespace {
+
+constexpr int64_t kDropoutStream = 0;  // blocks have the others (block.h)
+
+}  // namespace
 
 // ---- embed ----
 
@@ -23,8 +30,8 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
   const int64_t R = at_.full_rows, D = next_.width;
   const View x = how.output_place(0);
   const View whole = at_.sequence ? b_.scratch("embed.x", e_.act, R * D) : x;
-  b_.emit(OpKind::embedding, "embed/forward", {.m = R, .n = D, .token0 = at_.token0, .tokens = at_.tokens},
-          {tokens_, b_.weight(table_), positions_ ? b_.weight(positions_) : View{}}, {whole});
+  b_.emit(OpKind::embedding, "embed/forward", attrs(),
+          {tokens_, b_.weight(table_), layers_.once(positions_ ? b_.weight(positions_) : View{})}, {whole});
   if (at_.sequence) {
     Attrs a{.group = at_.tp_group};
     a.send = at_.row_elements(D);
@@ -32,16 +39,28 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
   } else {
     layers_.result("embed/forward", x);
   }
-  layers_.dropout("embed/dropout", x, true);
+  layers_.dropout("embed/dropout", x, kDropoutStream);
   return {{.x = x}};
 }
 
+Attrs TokenEmbed::attrs() const {
+  return {.m = at_.full_rows,
+          .n = next_.width,
+          .column0 = at_.at.tp * v_.held,
+          .token0 = at_.token0,
+          .tokens = at_.tokens};
+}
+
+// The gradient of a table that is also this rank's head has that product's sum already.
 void TokenEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
+  const bool tied_here = v_.tied && at_.pp == 1;
+  layers_.dropout_backward("embed/dropout/backward", out[0].dx, kDropoutStream);
   const View all = layers_.gathered("embed/backward", out[0].dx);
-  b_.emit(
-      OpKind::embedding_backward, "embed/backward",
-      {.m = at_.full_rows, .n = next_.width, .accumulate = true, .token0 = at_.token0, .tokens = at_.tokens},
-      {tokens_, all}, {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
+  Attrs a = attrs();
+  a.accumulate = e_.accumulates() || tied_here;
+  a.first = !e_.accumulates();
+  b_.emit(OpKind::embedding_backward, "embed/backward", a, {tokens_, all},
+          {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
 }
 
 // ---- head ----
@@ -84,7 +103,9 @@ std::vector<Flow> TokenHead::forward(const std::vector<Flow>& in, const Forward&
   logits_ = b_.saved("logits", e_.act, R * v_.held);
   layers_.linear_forward("head/forward", linear_, layers_.gathered("head/forward", norm_.h), logits_, R,
                          View{});
-  cross_entropy_forward(e_, at_, {.m = R, .n = v_.held, .column0 = at_.at.tp * v_.held}, logits_, labels_,
+  const int64_t first = at_.at.tp * v_.held,
+                padding = v_.held - std::clamp(v_.words - first, int64_t{0}, v_.held);
+  cross_entropy_forward(e_, at_, {.m = R, .n = v_.held, .k = padding, .column0 = first}, logits_, labels_,
                         logits_);
   return {};
 }

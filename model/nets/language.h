@@ -4,7 +4,9 @@
 // row's largest value, sum of exponentials and label's logit are exchanged.
 //
 //   embed   tokens -> x [rows, D]: table (gpt: and learned positions)
-//   head    x [rows, D] -> norm -> logits [full_rows, V/tp] -> their gradient in place, and the loss
+//   head    x [rows, D] -> norm -> logits [full_rows, V/tp] -> their gradient in place, and the loss, in
+//   which
+//           the padding of the vocabulary has no part
 //
 // A tied head is the embedding's table. If first and last stage are different ranks, both hold it and sum
 // their gradients at the end of the step.
@@ -17,7 +19,8 @@
 namespace isobar {
 
 struct Vocabulary {
-  int64_t held;    // words on one rank, padded
+  int64_t words;   // of the net, without padding
+  int64_t held;    // on one rank, padded
   bool tied;       // the head's weight is the embedding's
   bool positions;  // learned position embeddings
 };
@@ -35,6 +38,8 @@ class TokenEmbed : public NetPart {
   std::vector<int> backward_reads() const override { return {}; }
 
  private:
+  Attrs attrs() const;
+
   Emission& e_;
   Builder& b_;
   const Sharding& at_;

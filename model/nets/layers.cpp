@@ -1,5 +1,7 @@
 #include "model/nets/layers.h"
 
+#include <numeric>
+
 #include "model/nets/adapter.h"
 
 namespace isobar {
@@ -210,25 +212,25 @@ View Layers::norm_backward(const std::string& path, const Norm& n, const View& d
 
 // Seeded by a row's index in the whole step, so that every layout draws the same numbers.
 Attrs Layers::dropout_attrs(const View& y, int64_t stream) const {
+  const int64_t sample = std::accumulate(at_.token_parts.begin(), at_.token_parts.end(), int64_t{0});
   return {.m = at_.rows,
           .n = y.count / at_.rows,
-          .period = e_.spec.layout.dp * at_.full_rows,
+          .k = sample,
+          .period = e_.spec.layout.dp * at_.batch * sample,
           .row0 = at_.at.dp * at_.full_rows + at_.row0,
           .rate = static_cast<float>(e_.dropout),
-          .stream = stream};
+          .stream = stream,
+          .token0 = at_.token0,
+          .tokens = at_.tokens};
 }
 
-View Layers::dropout(const std::string& path, const View& y, bool keep, int64_t stream) const {
-  if (e_.dropout == 0) return {};
-  const View mask = keep ? b_.saved(path + ".mask", DType::f32, (y.count + 3) / 4) : View{};
-  b_.emit(OpKind::dropout, path, dropout_attrs(y, stream), {y, b_.plan.scalars}, {y, mask});
-  return mask;
+void Layers::dropout(const std::string& path, const View& y, int64_t stream) const {
+  if (e_.dropout > 0) b_.emit(OpKind::dropout, path, dropout_attrs(y, stream), {y, b_.plan.scalars}, {y});
 }
 
-void Layers::dropout_backward(const std::string& path, const View& dy, const View& mask,
-                              int64_t stream) const {
+void Layers::dropout_backward(const std::string& path, const View& dy, int64_t stream) const {
   if (e_.dropout > 0)
-    b_.emit(OpKind::dropout_backward, path, dropout_attrs(dy, stream), {dy, mask, b_.plan.scalars}, {dy});
+    b_.emit(OpKind::dropout_backward, path, dropout_attrs(dy, stream), {dy, b_.plan.scalars}, {dy});
 }
 
 // ---- tensor parallelism: communication ----

@@ -60,14 +60,16 @@ struct Attrs {
                         // factor on the product (0: 1)
   float eps = 0;        // norms
   int64_t period = 0;   // residual_norm, period_sum: rows after which the residual repeats (0: never);
-                        // dropout: rows of a micro-batch over all ranks
+                        // dropout: rows of a micro-batch over all ranks, of which k are a sample's
   int64_t row0 = 0;     // first of these rows within a period; images: within batch * tokens
   float rate = 0;       // dropout: share of elements zeroed; average: weight of the new value
   int64_t each = 1;     // dropout: neighbours per random number (n counts those); attention: multiplicity of
                         // the last key
   int64_t stream = 0;   // dropout: random stream, with train.seed and the step
-  int64_t column0 = 0;  // cross_entropy: class of the first column
-  bool first = false;   // residual_norm_backward, attention_merge: writes instead of adding
+  int64_t column0 = 0;  // cross_entropy: class of the first column, of which the last k are none; embedding:
+                        // first word of the table
+  bool first = false;   // norms' backward, attention_merge, embedding_backward (positions): writes instead of
+                        // adding
   int64_t channels = 0, height = 0, width = 0, patch = 0;  // images
   int64_t token0 = 0, tokens = 0;  // images: tokens of each sample that the rows stand for (0: all)
   int64_t history = 0;             // roll, unroll: times among the channels, oldest first; n are predicted

@@ -3,6 +3,7 @@
 #include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/widen.h"
+#include "model/backend/dropped_rows.h"
 
 namespace isobar::cpu {
 
@@ -65,21 +66,23 @@ int64_t steps_begun(DType act) {
 }
 
 template <OpKind K>
-void run_dropout(const CpuCall<K>& c, const View& stored_mask, DType act, Address x) {
-  if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
+void run_dropout(const CpuCall<K>& c, DType act, void* x) {
   const float* const scalars = c.in("scalars");
   if (!scalars || scalars[kTraining] == 0) return;
   const DropoutDraw draw{static_cast<uint64_t>(c.backend.train().seed), static_cast<uint64_t>(c.a.stream),
                          c.a.rate, static_cast<int64_t>(scalars[kStep]) + steps_begun(act)};
-  dropout(draw, (c.micro * c.a.period + c.a.row0) * c.a.n, c.a.m * c.a.n, act, x, c.a.each);
+  for_dropped_rows(c.a, c.micro, [&](int64_t row, int64_t first, int64_t rows) {
+    void* const at = static_cast<char*>(x) + row * c.a.n * c.a.each * size_of(act);
+    dropout(draw, first * c.a.n, rows * c.a.n, act, at, c.a.each);
+  });
 }
 
 void run_dropout_forward(const CpuCall<OpKind::dropout>& c) {
-  run_dropout(c, c.view_out("mask"), c.type_in("x"), c.out("x"));
+  run_dropout(c, c.type_in("x"), c.out("x"));
 }
 
 void run_dropout_backward(const CpuCall<OpKind::dropout_backward>& c) {
-  run_dropout(c, c.view_in("mask"), c.type_in("dx"), c.out("dx"));
+  run_dropout(c, c.type_in("dx"), c.out("dx"));
 }
 
 }  // namespace

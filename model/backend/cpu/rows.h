@@ -118,12 +118,11 @@ void normalise_part(int64_t n, const float* x, const float* mean, const float* s
   for (; i < n; ++i) y[i] = (x[i] - mean[i]) / std[i];
 }
 
-template <class V, DType kAct>
-void residual_add_part(int64_t n, const float* residual, const void* y, float* x) {
+template <class V, DType kAct, DType kX>
+void residual_add_part(int64_t n, const void* residual, const void* y, void* x) {
   for_vectors<V>(
       n, [&](int64_t i, int64_t m) __attribute__((always_inline)) {
-        store_act<V, DType::f32>(
-            x, i, V::add(load_act<V, DType::f32>(residual, i, m), load_act<V, kAct>(y, i, m)), m);
+        store_act<V, kX>(x, i, V::add(load_act<V, kX>(residual, i, m), load_act<V, kAct>(y, i, m)), m);
       });
 }
 

@@ -7,6 +7,7 @@
 
 #include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"
+#include "model/backend/dropped_rows.h"
 #include "model/base/latitude.h"
 #include "model/base/loss_sums.h"
 
@@ -208,21 +209,22 @@ void run_loss_backward(const CudaCall<OpKind::loss_backward>& c) {
 }
 
 template <OpKind K>
-void run_dropout(const CudaCall<K>& c, const View& stored_mask, DType act, Address x) {
-  if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
+void run_dropout(const CudaCall<K>& c, DType act, std::byte* x) {
   if (!c.in("scalars")) return;
   const DropoutDraw draw{static_cast<uint64_t>(backend_of(c).train().seed), static_cast<uint64_t>(c.a.stream),
                          c.a.rate, 0};
-  dropout(draw, c.in("scalars"), (c.micro * c.a.period + c.a.row0) * c.a.n, c.a.m * c.a.n, c.a.each, act, x,
-          c.stream);
+  for_dropped_rows(c.a, c.micro, [&](int64_t row, int64_t first, int64_t rows) {
+    dropout(draw, c.in("scalars"), first * c.a.n, rows * c.a.n, c.a.each, act,
+            x + row * c.a.n * c.a.each * size_of(act), c.stream);
+  });
 }
 
 void run_dropout_forward(const CudaCall<OpKind::dropout>& c) {
-  run_dropout(c, c.view_out("mask"), c.type_in("x"), c.out("x"));
+  run_dropout(c, c.type_in("x"), c.out("x"));
 }
 
 void run_dropout_backward(const CudaCall<OpKind::dropout_backward>& c) {
-  run_dropout(c, c.view_in("mask"), c.type_in("dx"), c.out("dx"));
+  run_dropout(c, c.type_in("dx"), c.out("dx"));
 }
 
 void run_loss_scale(const CudaCall<OpKind::loss_scale>& c) {
@@ -272,9 +274,9 @@ CudaRows library_ops() {
 }  // namespace
 
 const OpFunctions<CudaLaunch>& cuda_ops() {
-  static const OpFunctions<CudaLaunch> all = {library_ops(),   class_ops(),     column_ops(),
-                                              graph_ops(),     image_ops(),     norm_ops(),
-                                              optimizer_ops(), pointwise_ops(), roll_ops()};
+  static const OpFunctions<CudaLaunch> all = {library_ops(),   class_ops(),    column_ops(), graph_ops(),
+                                              image_ops(),     language_ops(), norm_ops(),   optimizer_ops(),
+                                              pointwise_ops(), rms_norm_ops(), roll_ops()};
   return all;
 }
 

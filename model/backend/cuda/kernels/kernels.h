@@ -22,15 +22,16 @@ struct ResidualNorm {
   int64_t period;  // residual row of row r is (row0 + r) % period; 0: r itself
   int64_t row0;
   DType act;
+  DType stream = DType::f32;  // of residual, x and dx: f32, or act
 };
 /// x = residual + y (y null: x = residual, not written); h = LayerNorm(x) gamma + beta
-void residual_norm(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
-                   const float* beta, float* x, void* h, float* mean, float* rstd, cudaStream_t stream);
+void residual_norm(const ResidualNorm& p, const void* residual, const void* y, const float* gamma,
+                   const float* beta, void* x, void* h, float* mean, float* rstd, cudaStream_t stream);
 /// dx (+)= LayerNorm'(dh), dy = dx as act; dgamma, dbeta, dbias [cols] (+)= their column sums; dy and dbias
 /// may be null.
-void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy,
-                            float* dgamma, float* dbeta, float* dbias, bool accumulate, float* workspace,
+void residual_norm_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, void* dx, bool first, void* dy, float* dgamma,
+                            float* dbeta, float* dbias, bool accumulate, float* workspace,
                             cudaStream_t stream);
 
 /// h = LayerNorm(x) gamma + beta, y = residual + h; h, y and residual may be null
@@ -40,6 +41,44 @@ void norm_residual(const ResidualNorm& p, const void* x, const float* residual, 
 void norm_residual_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
                             const float* gamma, const void* dh, void* dx, float* dgamma, float* dbeta,
                             float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
+
+// ---- rms_norm.cu ------------------------------------------------------------------------------------------
+struct RmsNorm {
+  int64_t rows, cols;
+  float eps;
+  DType act, stream;
+};
+void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float* gamma, void* x, void* h,
+              float* rstd, cudaStream_t stream);
+/// dx (+)= RMSNorm'(dh), dy = dx as act (may be null), dgamma [cols] (+)= its column sums (may be null)
+void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const float* gamma, const void* dh,
+                       void* dx, bool first, void* dy, float* dgamma, bool accumulate, float* workspace,
+                       cudaStream_t stream);
+
+// ---- language.cu ------------------------------------------------------------------------------------------
+/// u [rows, 2 cols]: gate, then up
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g, cudaStream_t stream);
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                     cudaStream_t stream);
+struct Rotary {
+  int64_t rows, cols, ld;
+  int64_t d, tokens;
+  DType act;
+};
+void rotary(const Rotary& p, bool backward, const float* table, void* x, cudaStream_t stream);
+struct Embedding {
+  int64_t rows, cols;
+  int64_t first, words;
+  int64_t token0, tokens;
+  DType table, act;
+};
+void embedding(const Embedding& p, const int32_t* words, const void* table, const void* positions, void* x,
+               cudaStream_t stream);
+struct AddsTo {
+  bool table, positions;
+};
+void embedding_backward(const Embedding& p, const int32_t* words, const void* dx, float* dtable,
+                        float* dpositions, int64_t positions, AddsTo adds, cudaStream_t stream);
 
 // ---- graph.cu ---------------------------------------------------------------------------------------------
 struct Gather {
@@ -74,7 +113,9 @@ void add_partials(int parts, int outs, int64_t cols, const float* partials, cons
                   cudaStream_t stream);
 
 // ---- pointwise.cu -----------------------------------------------------------------------------------------
-void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x, cudaStream_t stream);
+/// `of_stream`: type of the residual and x: f32, or act
+void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x, cudaStream_t stream,
+                  DType of_stream = DType::f32);
 void activation(Activation f, int64_t n, DType act, const void* u, void* g, cudaStream_t stream);
 void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumulate, cudaStream_t stream);
 struct Copy {  // y[i,j,k, 0:n] = x[i,j,k, 0:n]; strides in elements
@@ -131,6 +172,7 @@ struct Classes {
   int64_t rows, cols;
   DType act, labels;
   int64_t column0;
+  int64_t padding = 0;
 };
 void cross_entropy_max(const Classes& c, const void* logits, float* largest, cudaStream_t stream);
 void cross_entropy_sums(const Classes& c, const void* logits, const void* labels, const float* largest,

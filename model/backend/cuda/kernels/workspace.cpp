@@ -39,6 +39,8 @@ Workspace cuda_workspace(int capability, bool deterministic) {
       case OpKind::residual_norm_backward:
       case OpKind::norm_residual_backward:
         return int64_t{4} * 3 * a.n * cuda::norm_partials(a.m);
+      case OpKind::rms_norm_backward:
+        return int64_t{4} * a.n * cuda::norm_partials(a.m);
       case OpKind::activation_backward:
       case OpKind::column_sum:
         return int64_t{4} * a.n * cuda::column_partials(a.m, a.n);
