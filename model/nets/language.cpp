@@ -12,6 +12,12 @@ constexpr int64_t kDropoutStream = 0;  // blocks have the others (block.h)
 
 }  // namespace
 
+Param Vocabulary::table(const std::string& name, int64_t width) const {
+  Param p{name, {words, width}, Init::normal, kSigma, 0};
+  p.reserved = held * width;
+  return p;
+}
+
 // ---- embed ----
 
 TokenEmbed::TokenEmbed(int index, Emission& e, const Sharding& at, const Vocabulary& v,
@@ -20,8 +26,7 @@ TokenEmbed::TokenEmbed(int index, Emission& e, const Sharding& at, const Vocabul
 
 void TokenEmbed::declare(Declare& d) {
   const bool twice = v_.tied && at_.pp > 1;
-  d.tensor(table_, true, {{"embed.weight", {v_.held * at_.tp, next_.width}, Init::normal, kSigma, 0}},
-           twice ? Held::first_of_two : Held::once);
+  d.tensor(table_, true, {v_.table("embed.weight", next_.width)}, twice ? Held::first_of_two : Held::once);
   if (v_.positions)
     d.tensor(positions_, true, {{"pos_embed", {next_.tokens, next_.width}, Init::normal, kSigma}});
 }
@@ -85,8 +90,7 @@ void TokenHead::declare(Declare& d) {
     return;
   }
   // A tied copy starts with the same values, because they depend on the name.
-  d.tensor(linear_.weight, true,
-           {{v_.tied ? "embed.weight" : "head.weight", {v_.held * at_.tp, D}, Init::normal, kSigma, 0}},
+  d.tensor(linear_.weight, true, {v_.table(v_.tied ? "embed.weight" : "head.weight", D)},
            v_.tied ? Held::second_of_two : Held::once);
 }
 

@@ -23,6 +23,8 @@ struct Vocabulary {
   int64_t held;    // on one rank, padded
   bool tied;       // the head's weight is the embedding's
   bool positions;  // learned position embeddings
+  /// [words, width], behind which the padding is zeros
+  Param table(const std::string& name, int64_t width) const;
 };
 
 class TokenEmbed : public NetPart {

@@ -63,6 +63,11 @@ TEST(Layouts, RandomLegalOnes) {
   random_ones(kVit);
 }
 
+TEST(LanguageTraining, IsTheSameInRandomLegalLayouts) {
+  random_ones(kGpt);
+  random_ones(kLlama);
+}
+
 TEST(AuroraTraining, IsTheSameInRandomLegalLayouts) {
   random_ones(tall_aurora());
 }
