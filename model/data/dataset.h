@@ -58,8 +58,8 @@ struct SampleTensor {
 };
 
 /// "input"; a "target" for each step of a roll-out; a "forcing" for each later step (names:
-/// model/base/step_tensor.h); a "mask" for each target, 1 where it counts and 0 where it is missing. Of
-/// words: "tokens" and "labels".
+/// model/base/step_tensor.h); a "mask" for each target, 1 where it counts and 0 where it is missing. Nets of
+/// words have "tokens" and "labels".
 std::vector<SampleTensor> tensors_of(const SampleShape& shape);
 
 struct ChannelNames {

@@ -31,7 +31,7 @@ inline bool of_words(const Plan& plan) {
 inline const Metric& errors_of(const Plan& plan) {
   return plan.metrics_named.at(1);
 }
-/// Of what a line of text gives besides the loss; perplexity is its exponential.
+/// Name of the number that a line of text gives besides the loss; perplexity is the loss's exponential.
 inline std::string error_name(const Plan& plan) {
   return of_words(plan) ? "perplexity" : errors_of(plan).name;
 }

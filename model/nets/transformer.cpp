@@ -84,6 +84,8 @@ class LanguageModel : public Transformer {
   void fetched(size_t tensor, const View& v) override {
     tensor == 0 ? embed_->set_tokens(v) : head_->set_labels(v);
   }
+  // Each rank of context parallelism has the losses of its own tokens.
+  int metrics_group() const override { return at_.cp_group; }
   // First and last stage each have a copy of a tied table, so their gradients are summed.
   void before_optimizer(const Parameters& params) override {
     const bool first = at_.at.pp == 0, last = at_.at.pp == at_.pp - 1;

@@ -71,7 +71,8 @@ struct Attrs {
   bool first = false;   // norms' backward, attention_merge, embedding_backward (positions): writes instead of
                         // adding
   int64_t channels = 0, height = 0, width = 0, patch = 0;  // images
-  int64_t token0 = 0, tokens = 0;  // images: tokens of each sample that the rows stand for (0: all)
+  int64_t token0 = 0, tokens = 0;  // images: tokens of each sample that the rows stand for (0: all); causal
+                                   // attention: place of the first query among the keys
   int64_t history = 0;             // roll, unroll: times among the channels, oldest first; n are predicted
   int64_t extent[3] = {}, from[3] = {},
           to[3] = {};                  // copy: blocks of n elements, their strides in x and in y

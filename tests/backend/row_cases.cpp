@@ -247,8 +247,8 @@ void period_sum(Random& random, std::vector<OpCase>& to) {
     }
 }
 
-// Each element against its own draw; in validation nothing is dropped. Of one size the rank holds two tokens
-// of each sample's five, from the second on.
+// Each element against its own draw; in validation nothing is dropped. One size has two tokens of each
+// sample's five, from the second on.
 void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes)

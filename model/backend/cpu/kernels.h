@@ -51,12 +51,14 @@ void layers(int64_t m, std::span<const Layer> layers, const float* x, float* y);
 struct Attention {
   int64_t batch, heads, kv_heads, tq, tk, d;  // kv_heads divides heads
   float scale;                                // > 0
-  bool causal;                                // query i sees keys j <= i + tk - tq
+  bool causal;                                // query i sees keys j <= i + shift()
   DType act;
   // elements between rows (tokens) of q, of k and v, of o and d_o; head h starts at column h*d
   int64_t ld_q, ld_kv, ld_o;
   bool tf32 = false;        // f32 only: operands of all products are first rounded to tf32
   int64_t last_counts = 1;  // multiplicity of each sample's last key and value
+  int64_t token0 = -1;      // causal: place of the first query among the keys; -1: tk - tq
+  int64_t shift() const { return token0 < 0 ? tk - tq : token0; }
 };
 // q [batch*tq, ld_q], k and v [batch*tk, ld_kv], o [batch*tq, ld_o], lse [batch, heads, tq] f32
 void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,

@@ -1,6 +1,6 @@
 // Residual add and layer norm over rows that one thread owns. Included like rows.h, after it.
 
-// Of the row whose first element is x[at]
+// Mean of the row that begins at x[at]
 template <class V, DType kX>
 inline float row_mean(const void* x, int64_t at, int64_t cols) {
   typename V::Reg a = V::zero(), b = V::zero();

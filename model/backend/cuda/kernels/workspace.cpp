@@ -19,11 +19,22 @@ cuda::Patch cuda::patch_of(const Attrs& a, DType act) {
 }
 
 cuda::Attention cuda::attention_of(const Attrs& a, DType act, bool deterministic) {
-  return {a.batch, a.heads,       a.kv_heads,
-          a.tq,    a.tk,          a.d,
-          a.scale, a.causal,      act,
-          a.ld_q,  a.ld_kv,       a.ld_o,
-          a.tf32,  deterministic, a.each == 1 ? 0.0f : std::log(static_cast<float>(a.each)) / a.scale};
+  return {a.batch,
+          a.heads,
+          a.kv_heads,
+          a.tq,
+          a.tk,
+          a.d,
+          a.scale,
+          a.causal,
+          act,
+          a.ld_q,
+          a.ld_kv,
+          a.ld_o,
+          a.tf32,
+          deterministic,
+          a.each == 1 ? 0.0f : std::log(static_cast<float>(a.each)) / a.scale,
+          a.causal ? a.token0 : -1};
 }
 
 Workspace cuda_workspace(int capability, bool deterministic) {
