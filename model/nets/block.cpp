@@ -82,7 +82,7 @@ View Block::attention(const std::string& pass, bool keep) {
   View y = b_.scratch(path() + ".attn.y", e_.act, R_ * shape_.width);
   layers_.linear_forward(attn + "/proj" + pass, proj_, core_.o, y, R_, layers_.once(proj_.bias));
   y = layers_.result(attn + "/proj" + pass, y);
-  layers_.dropout(attn + "/dropout" + pass, y, attention_stream());
+  attn_mask_ = layers_.dropout(attn + "/dropout" + pass, y, keep, attention_stream());
   return y;
 }
 
@@ -101,7 +101,7 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
   View y = b_.scratch(path() + ".mlp.y", e_.act, R_ * shape_.width);
   layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, R_, layers_.once(fc2_.bias));
   y = layers_.result(mlp + "/fc2" + pass, y);
-  layers_.dropout(mlp + "/dropout" + pass, y, mlp_stream());
+  mlp_mask_ = layers_.dropout(mlp + "/dropout" + pass, y, keep, mlp_stream());
   return y;
 }
 
@@ -115,9 +115,10 @@ void Block::rotary(OpKind kind, const std::string& path, const View& qkv) {
 }
 
 // The bias of a linear whose result is dropped out; else the norm that adds the result sums its gradient.
-void Block::dropout_backward(const std::string& path, const View& dy, const Linear& of, int64_t stream) {
+void Block::dropout_backward(const std::string& path, const View& dy, const View& mask, const Linear& of,
+                             int64_t stream) {
   if (e_.dropout == 0) return;
-  layers_.dropout_backward(path + "/dropout/backward", dy, stream);
+  layers_.dropout_backward(path + "/dropout/backward", dy, mask, stream);
   if (!of.bias) return;
   Attrs a = rows(shape_.width);
   a.m = at_.rows;
@@ -139,7 +140,7 @@ Attrs Block::activation_rows() const {
 void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const View dx = in[0].dx, dy_part = out[0].dy;
   const std::string attn = path() + "/attn", mlp = path() + "/mlp";
-  dropout_backward(mlp, dy_part, fc2_, mlp_stream());
+  dropout_backward(mlp, dy_part, mlp_mask_, fc2_, mlp_stream());
   View dy = layers_.gathered(mlp + "/fc2/backward", dy_part);
   const View du = e_.operand(path() + ".du", e_.act, R_ * fc1_.out);
   const View dg = shape_.swiglu ? b_.scratch(path() + ".dg", e_.act, R_ * fc2_.in) : du;
@@ -159,7 +160,7 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   const View part =
       layers_.norm_backward(path() + "/norm2", norm2_, dh2, dx, false,
                             {.x = norm1_.x, .y = norm2_.x, .bias = e_.dropout > 0 ? View{} : proj_.bias});
-  dropout_backward(attn, part, proj_, attention_stream());
+  dropout_backward(attn, part, attn_mask_, proj_, attention_stream());
   dy = layers_.gathered(attn + "/proj/backward", part);
 
   if (recompute_core_) attention_core_.forward(path(), core_, false, "/recompute");

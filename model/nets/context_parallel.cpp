@@ -152,8 +152,11 @@ void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep
           {.m = n_.tokens, .n = n_.tokens, .k = d, .trans_b = true, .batch = matrices},
           {part(c.qkv, 0), part(c.qkv, 1), View{}}, {scores});
   c.weights = b_.saved_or_scratch(block + ".weights", act_, all, keep);
-  if (n_.dropout > 0) c.dropped = b_.saved_or_scratch(block + ".weights.dropped", act_, all, keep);
-  b_.emit(OpKind::softmax, path + "/softmax" + pass, rows, {scores}, {c.weights, c.dropped});
+  if (n_.dropout > 0) {
+    c.mask = b_.saved_or_scratch(block + ".weights.mask", DType::f32, (all + 3) / 4, keep);
+    c.dropped = b_.saved_or_scratch(block + ".weights.dropped", act_, all, keep);
+  }
+  b_.emit(OpKind::softmax, path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
   b_.emit(OpKind::gemm, path + "/values" + pass, {.m = n_.tokens, .n = d, .k = n_.tokens, .batch = matrices},
           {c.dropped ? c.dropped : c.weights, part(c.qkv, 2), View{}}, {c.o});
 }
@@ -170,7 +173,7 @@ void AttentionCore::unfused_backward(const std::string& block, const Core& c, co
   product("/values/backward_input", N, d, d_o, part(c.qkv, 2), dw);
   product("/values/backward_weight", d, N, c.dropped ? c.dropped : c.weights, d_o, part(dqkv, 2));
   b_.emit(OpKind::softmax_backward, path + "/softmax/backward",
-          {.m = matrices * N, .n = N, .causal = n_.causal}, {c.weights, dw}, {dw});
+          {.m = matrices * N, .n = N, .causal = n_.causal}, {c.weights, c.mask, dw}, {dw});
   product("/scores/backward_q", d, N, dw, part(c.qkv, 1), part(dqkv, 0));
   product("/scores/backward_k", d, N, dw, part(c.qkv, 0), part(dqkv, 1));
 }

@@ -22,7 +22,7 @@ struct Core {    // forward's results for backward; width: the model's over tp; 
   View kv;       // allgather: [B,N,2 kv] act, keys and values of all tokens
   View all_qkv;  // ulysses: [B,N,(width + 2 kv)/cp] act
   View all_o;    // ulysses: [B,N,width/cp] act; lse is of the same heads and tokens
-  View weights, dropped;  // unfused: [B,heads/tp,N,N] act
+  View weights, mask, dropped;  // unfused: [B,heads/tp,N,N] act, bytes, act
 };
 
 class AttentionCore {

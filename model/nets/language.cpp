@@ -44,7 +44,7 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
   } else {
     layers_.result("embed/forward", x);
   }
-  layers_.dropout("embed/dropout", x, kDropoutStream);
+  mask_ = layers_.dropout("embed/dropout", x, true, kDropoutStream);
   return {{.x = x}};
 }
 
@@ -59,7 +59,7 @@ Attrs TokenEmbed::attrs() const {
 // The gradient of a table that is also this rank's head has that product's sum already.
 void TokenEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
   const bool tied_here = v_.tied && at_.pp == 1;
-  layers_.dropout_backward("embed/dropout/backward", out[0].dx, kDropoutStream);
+  layers_.dropout_backward("embed/dropout/backward", out[0].dx, mask_, kDropoutStream);
   const View all = layers_.gathered("embed/backward", out[0].dx);
   Attrs a = attrs();
   a.accumulate = e_.accumulates() || tied_here;

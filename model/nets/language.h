@@ -48,7 +48,7 @@ class TokenEmbed : public NetPart {
   const Layers layers_;
   const Vocabulary v_;
   const BlockShape next_;
-  View table_, positions_, tokens_;
+  View table_, positions_, tokens_, mask_;
 };
 
 class TokenHead : public NetPart {

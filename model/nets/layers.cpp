@@ -224,13 +224,17 @@ Attrs Layers::dropout_attrs(const View& y, int64_t stream) const {
           .tokens = at_.tokens};
 }
 
-void Layers::dropout(const std::string& path, const View& y, int64_t stream) const {
-  if (e_.dropout > 0) b_.emit(OpKind::dropout, path, dropout_attrs(y, stream), {y, b_.plan.scalars}, {y});
+View Layers::dropout(const std::string& path, const View& y, bool keep, int64_t stream) const {
+  if (e_.dropout == 0) return {};
+  const View mask = keep ? b_.saved(path + ".mask", DType::f32, (y.count + 3) / 4) : View{};
+  b_.emit(OpKind::dropout, path, dropout_attrs(y, stream), {y, b_.plan.scalars}, {y, mask});
+  return mask;
 }
 
-void Layers::dropout_backward(const std::string& path, const View& dy, int64_t stream) const {
+void Layers::dropout_backward(const std::string& path, const View& dy, const View& mask,
+                              int64_t stream) const {
   if (e_.dropout > 0)
-    b_.emit(OpKind::dropout_backward, path, dropout_attrs(dy, stream), {dy, b_.plan.scalars}, {dy});
+    b_.emit(OpKind::dropout_backward, path, dropout_attrs(dy, stream), {dy, mask, b_.plan.scalars}, {dy});
 }
 
 // ---- tensor parallelism: communication ----

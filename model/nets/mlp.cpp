@@ -60,13 +60,13 @@ class Layer : public NetPart {
     if (!how.result) return {{}};
     const View g = how.recompute ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.output_place(0);
     b_.emit(OpKind::activation, path() + "/activation" + how.pass(), sizes(), {u_}, {g});
-    layers_.dropout(path() + "/dropout" + how.pass(), g, index());
+    layers_.dropout(path() + "/dropout" + how.pass(), g, false, index());
     return {{.x = g}};
   }
 
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
     const View dg = out[0].dx;
-    layers_.dropout_backward(path() + "/dropout/backward", dg, index());
+    layers_.dropout_backward(path() + "/dropout/backward", dg, {}, index());
     const View du = e_.split ? e_.operand(path() + ".du", e_.act, at_.rows * out_) : dg;
     b_.emit(OpKind::activation_backward, path() + "/activation/backward", sizes(), {u_, dg},
             {du, b_.grad(linear_.bias)});

@@ -1,4 +1,5 @@
 // Norms, activations, sums of rows, dropout.
+#include <cstring>
 #include <numeric>
 #include <tuple>
 
@@ -274,8 +275,25 @@ void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
           const int64_t number = of_step * s.cols + i % s.cols;
           want[i] *= draw.factor(draw.words(number / 4), static_cast<int>(number % 4));
         }
-        c.reads = {x, scalars};
+        // Four bytes of the mask are one integer here.
+        const bool masked = s.cols == 64 && training > 0;
+        std::vector<uint8_t> kept(static_cast<size_t>(x.count()));
+        for (size_t i = 0; i < kept.size(); ++i) kept[i] = want[i] != 0 || x.before[i] == 0 ? 1 : 0;
+        Operand mask{.type = DType::i32, .before = {}};
+        for (size_t i = 0; masked && i < kept.size(); i += 4) {
+          int32_t word = 0;
+          std::memcpy(&word, &kept[i], sizeof word);
+          mask.before.push_back(static_cast<double>(word));
+        }
         c.writes = {in_place(0, x, want)};
+        if (kind == OpKind::dropout) {
+          c.reads = {x, scalars};
+          c.writes.push_back(
+              masked ? Operand{DType::i32, Numbers(mask.before.size(), 0.0), mask.before, 1e-12} : Operand{});
+        } else {
+          c.reads = {x, mask, scalars};
+        }
+        if (masked) c.what += " with a mask";
         to.push_back(std::move(c));
       }
 }

@@ -282,8 +282,12 @@ void softmax(int64_t rows, int64_t cols, const float* logits, float* weights);
 
 // ---- dropout.cpp ------------------------------------------------------------------------------------------
 // Multiplies x [n] by the numbers drawn for elements first, first + 1, …: forward and backward are the same.
-// `each`: elements that share one of n numbers.
-void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each = 1);
+// `each`: elements that share one of n numbers. `mask` [n] bytes (may be nullptr; each = 1): 1 where x is
+// kept
+void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each = 1,
+             uint8_t* mask = nullptr);
+// The same by a mask that dropout() has written
+void dropout_by_mask(float rate, const uint8_t* mask, int64_t n, DType act, void* x);
 
 // ---- adam.cpp ---------------------------------------------------------------------------------------------
 struct Adam {

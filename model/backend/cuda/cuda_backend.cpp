@@ -208,23 +208,27 @@ void run_loss_backward(const CudaCall<OpKind::loss_backward>& c) {
                 backend_of(c).loss_of(c.a, static_cast<bool>(c.in("mask")), c.in("mask")), c.stream);
 }
 
+// `mask`: bytes, null if none is kept; `read`: the forward pass has written it
 template <OpKind K>
-void run_dropout(const CudaCall<K>& c, DType act, std::byte* x) {
-  if (!c.in("scalars")) return;
+void run_dropout(const CudaCall<K>& c, DType act, std::byte* x, uint8_t* mask, bool read) {
+  const float* const scalars = c.in("scalars");
+  if (scalars == nullptr) return;
+  if (read) return dropout_by_mask(c.a.rate, scalars, mask, c.a.m * c.a.n, act, x, c.stream);
   const DropoutDraw draw{static_cast<uint64_t>(backend_of(c).train().seed), static_cast<uint64_t>(c.a.stream),
                          c.a.rate, 0};
   for_dropped_rows(c.a, c.micro, [&](int64_t row, int64_t first, int64_t rows) {
-    dropout(draw, c.in("scalars"), first * c.a.n, rows * c.a.n, c.a.each, act,
-            x + row * c.a.n * c.a.each * size_of(act), c.stream);
+    const int64_t at = row * c.a.n;
+    dropout(draw, scalars, first * c.a.n, rows * c.a.n, c.a.each, act, x + at * c.a.each * size_of(act),
+            mask != nullptr ? mask + at : nullptr, c.stream);
   });
 }
 
 void run_dropout_forward(const CudaCall<OpKind::dropout>& c) {
-  run_dropout(c, c.type_in("x"), c.out("x"));
+  run_dropout(c, c.type_in("x"), c.out("x"), c.out("mask"), false);
 }
 
 void run_dropout_backward(const CudaCall<OpKind::dropout_backward>& c) {
-  run_dropout(c, c.type_in("dx"), c.out("dx"));
+  run_dropout(c, c.type_in("dx"), c.out("dx"), c.in("mask"), static_cast<bool>(c.view_in("mask")));
 }
 
 void run_loss_scale(const CudaCall<OpKind::loss_scale>& c) {

@@ -60,7 +60,11 @@ void AdaptiveNorm::drop(OpKind kind, const std::string& path, const View& x, int
                 .rate = rate_,
                 .each = rows / at_.batch * D_,
                 .stream = stream_ + e_.roll.step * results};
-  b_.emit(kind, path, a, {x, b_.plan.scalars}, {x});
+  const View scalars = b_.plan.scalars;
+  if (kind == OpKind::dropout)
+    b_.emit(kind, path, a, {x, scalars}, {x, View{}});
+  else
+    b_.emit(kind, path, a, {x, View{}, scalars}, {x});
 }
 
 // The norm's op adds to the gradients of gain and shift exactly if it adds to the preceding bias's, so they

@@ -185,9 +185,12 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
                    bool scored, float* workspace, cudaStream_t stream);
 
 // ---- dropout.cu -------------------------------------------------------------------------------------------
-/// `scalars` has the step and kTraining.
+/// `scalars` has the step and kTraining. `mask` [n] bytes: 1 where x is kept; may be null (each > 1: it is).
 void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, int64_t each, DType act,
-             void* x, cudaStream_t stream);
+             void* x, uint8_t* mask, cudaStream_t stream);
+/// The same by a mask that dropout() has written
+void dropout_by_mask(float rate, const float* scalars, const uint8_t* mask, int64_t n, DType act, void* x,
+                     cudaStream_t stream);
 
 // ---- optimizer.cu -----------------------------------------------------------------------------------------
 void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate, double* workspace,
