@@ -58,6 +58,7 @@ void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
       for (int64_t r = 0; r < s.rows; ++r)
         labels.before.push_back(static_cast<double>(random.integer(0, s.column0 + s.classes() - 1)));
       Attrs a{.m = s.rows, .n = s.cols, .k = s.padding, .scale = 0.25f};
+      a.tokens = s.padding > 0 ? 2 : 1;
       a.column0 = s.column0;
       const Numbers largest = largest_of(s, logits.before), sums = sums_of(s, logits.before, labels, largest);
       const Operand most = given(DType::f32, largest);
@@ -70,8 +71,10 @@ void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
         const double unit = act == DType::f16 ? 8 : 1;  // fp16's loss is scaled
         Operand scalars = given(DType::f32, Numbers(kScalars, 0.0));
         scalars.before[kLossScale] = 8;
+        const int64_t unread = s.padding > 0 ? 1 : 0;  // samples that fill the batch
+        scalars.before[kPadding] = static_cast<double>(unread);
         double loss = 0, right = 0;
-        for (int64_t r = 0; r < s.rows; ++r) {
+        for (int64_t r = 0; r < s.rows - unread * a.tokens; ++r) {
           loss += 0.25 * (std::log(sums[r]) - sums[s.rows + r]);
           const auto row = logits.before.begin() + r * s.cols;
           const auto best = std::max_element(row, row + s.classes()) - row;

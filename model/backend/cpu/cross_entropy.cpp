@@ -140,7 +140,7 @@ void run_cross_entropy(const CpuCall<OpKind::cross_entropy>& c) {
   const float slope = scaled ? c.a.scale * (scalars ? scalars[kLossScale] : 0.0f) : c.a.scale;
   float* const metrics = c.out("metrics");
   cross_entropy(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
-                c.in("sums"), c.a.scale, slope, padding_of(scalars), c.out("dlogits"), metrics,
+                c.in("sums"), c.a.scale, slope, padding_of(scalars) * c.a.tokens, c.out("dlogits"), metrics,
                 c.view_out("metrics").count > 1 ? metrics + 1 : nullptr);
 }
 

@@ -95,10 +95,10 @@ __global__ void __launch_bounds__(kThreads)
 
 // One block, for a fixed order
 __global__ void __launch_bounds__(kThreads)
-    metrics_kernel_of_rows(int64_t rows, float weight, const float* __restrict__ rows_in,
+    metrics_kernel_of_rows(int64_t rows, int64_t tokens, float weight, const float* __restrict__ rows_in,
                            const float* __restrict__ scalars, float* metrics, int outs) {
   __shared__ double shared[kBlockWarps];
-  const int64_t counted = rows - (scalars == nullptr ? 0 : static_cast<int64_t>(scalars[kPadding]));
+  const int64_t counted = rows - (scalars == nullptr ? 0 : tokens * static_cast<int64_t>(scalars[kPadding]));
   for (int k = 0; k < outs; ++k) {
     double sum = 0;
     for (int64_t r = threadIdx.x; r < counted; r += kThreads)
@@ -156,8 +156,8 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
              workspace);
     });
   });
-  launch(metrics_kernel_of_rows, 1, kThreads, 0, stream, c.rows, weight, workspace, scalars, metrics,
-         scored ? 2 : 1);
+  launch(metrics_kernel_of_rows, 1, kThreads, 0, stream, c.rows, c.tokens, weight, workspace, scalars,
+         metrics, scored ? 2 : 1);
 }
 
 // ---- ops ----
@@ -166,7 +166,7 @@ namespace {
 
 template <OpKind K>
 Classes classes_of(const CudaCall<K>& c, DType labels = DType::f32) {
-  return {c.a.m, c.a.n, c.type_in("logits"), labels, c.a.column0, c.a.k};
+  return {c.a.m, c.a.n, c.type_in("logits"), labels, c.a.column0, c.a.k, c.a.tokens};
 }
 
 void run_cross_entropy_max(const CudaCall<OpKind::cross_entropy_max>& c) {

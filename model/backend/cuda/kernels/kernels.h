@@ -174,6 +174,7 @@ struct Classes {
   DType act, labels;
   int64_t column0;
   int64_t padding = 0;
+  int64_t tokens = 1;  // rows of a sample
 };
 void cross_entropy_max(const Classes& c, const void* logits, float* largest, cudaStream_t stream);
 void cross_entropy_sums(const Classes& c, const void* logits, const void* labels, const float* largest,
