@@ -15,8 +15,8 @@ struct RmsRows {
   float eps;
 };
 
-// X: type of the residual and the sum, which is normalised as it is rounded there
-template <class T, class X, int R>
+// X: type of the residual and the sum, which is normalised as it is rounded there; kAdds: there is a y
+template <class T, class X, int R, bool kAdds>
 __global__ void __launch_bounds__(kThreadsOf<R>)
     rms_in_registers(RmsRows p, const X* __restrict__ residual, const T* __restrict__ y,
                      const float* __restrict__ gamma, X* __restrict__ sum, T* __restrict__ h,
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
     const int at = (lane + k * R) * 4;
     if (lane + k * R >= packs) continue;
     load<4>(residual + begin + at, x[k]);
-    if (y != nullptr) {
+    if constexpr (kAdds) {
       float add[4];
       load<4>(y + begin + at, add);
 #pragma unroll
@@ -204,8 +204,10 @@ void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float
     auto* out = static_cast<T*>(h);
     const bool fast = on_16_bytes(residual, y, gamma, x, h) && by_width<1024>(p.cols, [&](auto r) {
                         constexpr int R = r();
-                        launch(rms_in_registers<T, X, R>, grid(ceil_div(p.rows, kThreadsOf<R> / R)),
-                               kThreadsOf<R>, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
+                        by_flag(y != nullptr, [&](auto adds) {
+                          launch(rms_in_registers<T, X, R, adds()>, grid(ceil_div(p.rows, kThreadsOf<R> / R)),
+                                 kThreadsOf<R>, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
+                        });
                       });
     if (!fast)
       launch(rms_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
