@@ -115,10 +115,10 @@ Estimate estimate(const StepView& step, const Machine& m, double physics) {
   for (const auto& [name, sigma] : error.groups) variance += sigma * sigma;
   for (const auto& [name, sigma] : error.far) variance += sigma * sigma;
   const double log_width = kNormal80 * std::sqrt(variance);
-  e.seconds = expected_seconds(step, e.physics, error);
-  e.lower =
-      std::max(e.seconds / std::exp(log_width), std::min(step.ceiling_s, e.physics));  // nor can an interval
-  e.upper = e.seconds * std::exp(log_width);
+  e.step.value = expected_seconds(step, e.physics, error);
+  e.step.lower =
+      std::max(e.step.value / std::exp(log_width), std::min(step.ceiling_s, e.physics));  // nor can an interval
+  e.step.upper = e.step.value * std::exp(log_width);
   return e;
 }
 

@@ -1,7 +1,7 @@
 // Step time and its uncertainty.
 //
 //   Estimate e = estimate(models.view(spec, machine, host), machine);
-//   e.seconds (e.lower ... e.upper in 80 of 100 cases)
+//   e.step.value (e.step.lower ... e.step.upper in 80 of 100 cases)
 #pragma once
 #include <map>
 #include <string>
@@ -15,9 +15,8 @@ namespace isobar {
 
 /// Step time with its 80 % interval.
 struct Estimate {
-  double physics = 0;  // counts times coefficients
-  double seconds = 0;  // with known effects of groups of runs
-  double lower = 0, upper = 0;
+  double physics = 0;  // seconds by counts and prices
+  Interval step;       // with known effects of groups of runs
 };
 Estimate estimate(const StepView& step, const Machine& machine);
 /// The same around `physics` seconds, which the replay found.

@@ -58,10 +58,10 @@ double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<Holdout
   double best = 0, first = 0, chosen = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto samples = static_cast<double>(runs[i].spec.train.global_batch);
-    best = std::max(best, samples / rows[i].measured);
-    if (samples / rows[i].predicted <= first) continue;
-    first = samples / rows[i].predicted;
-    chosen = samples / rows[i].measured;
+    best = std::max(best, samples / rows[i].measured.value);
+    if (samples / rows[i].predicted.value <= first) continue;
+    first = samples / rows[i].predicted.value;
+    chosen = samples / rows[i].measured.value;
   }
   return 1 - chosen / best;
 }
@@ -74,11 +74,11 @@ void judge_settings(const std::vector<MeasuredRun>& runs, Holdout& h) {
     std::vector<double> ratios;
     for (const size_t i : u.runs) {
       if (runs[i].contended) continue;
-      ratios.push_back(h.rows[i].predicted / h.rows[i].measured);
+      ratios.push_back(h.rows[i].predicted.value / h.rows[i].measured.value);
       std::vector<double> others;
       for (const size_t k : u.runs)
-        if (k != i && !runs[k].contended) others.push_back(h.rows[k].measured);
-      if (!others.empty()) repeats.push_back(std::abs(h.rows[i].measured / quantile(others, 0.5) - 1));
+        if (k != i && !runs[k].contended) others.push_back(h.rows[k].measured.value);
+      if (!others.empty()) repeats.push_back(std::abs(h.rows[i].measured.value / quantile(others, 0.5) - 1));
     }
     if (!ratios.empty()) errors.push_back(std::abs(quantile(ratios, 0.5) - 1));
   }
@@ -136,12 +136,8 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
     const Prediction p = predict(r.spec, machine, {.host = r.host, .campaign = r.campaign});
     const double width = std::exp(kNormal80 * measurement_error(r));
     const HoldoutRow row{.id = r.id,
-                         .measured = r.step_s,
-                         .predicted = p.step_s,
-                         .lower = p.lower,
-                         .upper = p.upper,
-                         .measured_lower = r.step_s / width,
-                         .measured_upper = r.step_s * width,
+                         .measured = {r.step_s, r.step_s / width, r.step_s * width},
+                         .predicted = p.step,
                          .contended = r.contended,
                          .terms = p.terms};
     const bool in_fit = machine.fit && std::find(machine.fit->runs.begin(), machine.fit->runs.end(), r.id) !=
@@ -150,7 +146,7 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
     h.rows.back().in_fit = in_fit;
     errors.push_back(std::abs(h.rows.back().error()));
     measured.push_back(r.step_s);
-    predicted.push_back(row.predicted);
+    predicted.push_back(row.predicted.value);
     h.bias += h.rows.back().error();
     h.coverage += h.rows.back().inside() ? 1 : 0;
   }
@@ -191,12 +187,12 @@ nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const
       rows.push_back({{"id", r.id},
                       {"in_fit", r.in_fit},
                       {"contended", r.contended},
-                      {"measured_s", r.measured},
-                      {"measured_lo_s", r.measured_lower},
-                      {"measured_hi_s", r.measured_upper},
-                      {"predicted_s", r.predicted},
-                      {"lo_s", r.lower},
-                      {"hi_s", r.upper},
+                      {"measured_s", r.measured.value},
+                      {"measured_lo_s", r.measured.lower},
+                      {"measured_hi_s", r.measured.upper},
+                      {"predicted_s", r.predicted.value},
+                      {"lo_s", r.predicted.lower},
+                      {"hi_s", r.predicted.upper},
                       {"terms", terms}});
     }
   return {{"machine", machine.name.empty() ? "fitted" : machine.name},

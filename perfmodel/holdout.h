@@ -32,12 +32,11 @@ std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::v
 struct HoldoutRow {
   std::string id;
   bool in_fit = false;                                       // the coefficients were fitted to this run
-  double measured = 0, predicted = 0, lower = 0, upper = 0;  // seconds
-  double measured_lower = 0, measured_upper = 0;             // 80 % interval of the measurement itself
+  Interval measured, predicted;                              // seconds
   bool contended = false;                                    // the measurement was disturbed
   std::vector<Term> terms;
-  double error() const { return predicted / measured - 1; }
-  bool inside() const { return lower <= measured && measured <= upper; }
+  double error() const { return predicted.value / measured.value - 1; }
+  bool inside() const { return predicted.holds(measured.value); }
 };
 
 struct Holdout {

@@ -85,17 +85,17 @@ Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string
   if (machine.fit || out.device == Device::cores) {
     const Estimate e = estimate(view, machine);
     model.set_coefficients(machine.values());
-    out.step_s = e.seconds, out.lower = e.lower, out.upper = e.upper;
-    out.correction = e.seconds / e.physics;
+    out.step = e.step;
+    out.correction = e.step.value / e.physics;
   } else {
     const double width = std::exp(log_width(model, l, c.seconds));
-    out.step_s = c.seconds;
-    out.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));
-    out.upper = c.seconds * width;
+    out.step.value = c.seconds;
+    out.step.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));
+    out.step.upper = c.seconds * width;
   }
   if (out.device == Device::accelerator) out.warnings = warnings_on_accelerators(spec, machine);
   for (std::string& w : extrapolations(view, machine)) out.warnings.push_back(std::move(w));
-  out.samples_per_s = static_cast<double>(spec.train.global_batch) / out.step_s;
+  out.samples_per_s = static_cast<double>(spec.train.global_batch) / out.step.value;
   out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());
   out.hardware_flops = c.flops;
   out.terms = terms_of(c, out.counts, model.prices(), out.correction);

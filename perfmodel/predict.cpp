@@ -111,14 +111,12 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   LayoutModels models;
   const StepView view = models.view(spec, m, options.host);
   const Estimate e = estimate(view, m, r.step_s);
-  p.step_s = e.seconds;
-  p.lower = e.lower;
-  p.upper = e.upper;
+  p.step = e.step;
   p.ceiling_s = ceiling_of(stages, m, p.where);
   refuse_above_ceiling(e.physics, p.ceiling_s, m);
-  p.samples_per_s = static_cast<double>(spec.train.global_batch) / p.step_s;
+  p.samples_per_s = static_cast<double>(spec.train.global_batch) / p.step.value;
   p.tokens_per_s = p.samples_per_s * static_cast<double>(spec.net.tokens());
-  p.correction = e.seconds / e.physics;
+  p.correction = e.step.value / e.physics;
   p.terms = terms_of(r.busiest, p.correction);
   for (size_t l = 0; l < kLanes; ++l)
     if (r.busiest.lanes[l] > 0)
@@ -210,7 +208,7 @@ std::string shortfall(const Prediction& p) {
 }
 
 Rates rates_of(const Prediction& p, const RunSpec& spec, const Machine& m) {
-  return rates_of({model_flops(spec), p.hardware_flops}, p.step_s, p.where.ranks,
+  return rates_of({model_flops(spec), p.hardware_flops}, p.step.value, p.where.ranks,
                   peak_flops(m, p.where, peak_of(spec)));
 }
 

@@ -1,7 +1,7 @@
 // Predicts a step's time, its uncertainty, and whether it fits, for any device.
 //
 //   Prediction p = predict(spec, load_machine("fitted.yaml"), {});
-//   p.step_s (p.lower ... p.upper in 80 of 100 cases), p.terms, p.memory, p.fits()
+//   p.step.value (p.step.lower ... p.step.upper in 80 of 100 cases), p.terms, p.memory, p.fits()
 //
 // On cores the plans of all stages are replayed, on accelerators and where a step is long the closed form of
 // layouts answers. Throws ConfigError if run and machine contradict each other, and
@@ -37,7 +37,7 @@ struct PredictOptions {
 
 struct Prediction {
   Device device = Device::cores;
-  double step_s = 0, lower = 0, upper = 0;  // seconds of one optimizer step, 80 % interval
+  Interval step;  // seconds of one optimizer step
   double samples_per_s = 0, tokens_per_s = 0;
   double correction = 1;    // factor by which runs of this kind deviated from the counted terms
   std::vector<Term> terms;  // add up to step_s

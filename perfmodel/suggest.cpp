@@ -142,7 +142,7 @@ void draw(const Distribution& d, const SuggestOptions& options, Outlook& out) {
 }
 
 double cost_of(const Candidate& c, const Belief& b) {
-  return b.seconds * static_cast<double>(c.spec.train.steps) * static_cast<double>(c.spec.layout.world());
+  return b.step.value * static_cast<double>(c.spec.train.steps) * static_cast<double>(c.spec.layout.world());
 }
 
 // Greedy: means stay at their expectation while knowledge grows.
@@ -181,7 +181,7 @@ std::vector<Suggestion> choose(const std::vector<Candidate>& candidates, const D
     for (size_t i = 0; i < n; ++i)
       if (gain[i] >= 0 && gain[i] >= kEqual * most && (pick == n || better(i, pick))) pick = i;
     const Belief& b = out.beliefs[pick];
-    chosen.push_back({pick, b.seconds, b.lower, b.upper, b.chance, gain[pick], cost_of(candidates[pick], b)});
+    chosen.push_back({pick, b.step, b.chance, gain[pick], cost_of(candidates[pick], b)});
     --left[pick];
     const auto at = static_cast<Eigen::Index>(pick);
     const double variance = c(at, at) + d.noise;
@@ -248,7 +248,7 @@ Outlook look_ahead(const std::vector<Candidate>& candidates, const Machine& mach
     const double seconds = std::exp(d.mean[at]) * static_cast<double>(candidates[i].spec.train.global_batch);
     const double width =
         std::exp(kNormal80 * std::sqrt(d.shared.row(at).squaredNorm() + d.own[at] * d.own[at]));
-    out.beliefs.push_back({.seconds = seconds, .lower = seconds / width, .upper = seconds * width});
+    out.beliefs.push_back({.step = {seconds, seconds / width, seconds * width}});
   }
   draw(d, options, out);
   out.next = choose(candidates, d, out, options);

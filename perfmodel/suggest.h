@@ -36,7 +36,7 @@ struct SuggestOptions {
 
 struct Suggestion {
   size_t candidate = 0;
-  double seconds = 0, lower = 0, upper = 0;  // of a step, 80 % interval
+  Interval step;      // seconds
   double chance = 0;                         // to be the best of all candidates
   double gain = 0;    // expected decrease of the regret by measuring it after the previous ones
   double cost_s = 0;  // cost of the trial: seconds of its steps times ranks
@@ -44,7 +44,7 @@ struct Suggestion {
 
 /// The belief on one candidate, from fit and own measurements.
 struct Belief {
-  double seconds = 0, lower = 0, upper = 0;  // of a step
+  Interval step;  // seconds
   double chance = 0;
 };
 

@@ -21,7 +21,7 @@ constexpr size_t kTerms = 8;  // as many as there are colours to tell apart
 std::vector<std::string> terms_by_weight(const ReportData& d) {
   std::map<std::string, double> sums;
   for (const ReportRun* r : d.predicted())
-    for (const auto& [name, seconds] : r->prediction->terms) sums[name] += seconds / r->prediction->step_s;
+    for (const auto& [name, seconds] : r->prediction->terms) sums[name] += seconds / r->prediction->step.value;
   std::vector<std::pair<double, std::string>> order;
   order.reserve(sums.size());
   for (const auto& [name, sum] : sums) order.emplace_back(-sum, name);
@@ -99,11 +99,11 @@ std::map<const ReportRun*, Effect> effects_of(const ReportData& d, const std::st
     double base = 0, predicted = 0, count = 0, predictions = 0;  // sums over `first`
     for (const ReportRun* r : first) {
       base += r->measured(), ++count;
-      if (r->prediction) predicted += r->prediction->step_s, ++predictions;
+      if (r->prediction) predicted += r->prediction->step.value, ++predictions;
     }
     for (const ReportRun* r : runs)
       out[r] = {std::to_string(number), count > 0 ? base / count / r->measured() : NAN,
-                r->prediction && predictions > 0 ? predicted / predictions / r->prediction->step_s : NAN};
+                r->prediction && predictions > 0 ? predicted / predictions / r->prediction->step.value : NAN};
     ++number;
   }
   return out;
@@ -195,12 +195,12 @@ ChartData chart_data(const ReportData& d) {
     for (const auto& [kind, bytes] : r->run.memory_by_category)
       if (bytes > 0) j[out.memory[memory_place[kind]].field] = rounded(static_cast<double>(bytes) * kMB);
     if (const auto& p = r->prediction) {
-      j["predicted"] = rounded(p->step_s * kMs);
-      j["low"] = rounded(p->lower * kMs);
-      j["high"] = rounded(p->upper * kMs);
+      j["predicted"] = rounded(p->step.value * kMs);
+      j["low"] = rounded(p->step.lower * kMs);
+      j["high"] = rounded(p->step.upper * kMs);
       j["error"] = rounded(r->error());
       j["was"] = p->in_fit ? "in the fit" : "held out";
-      j["predicted_rate"] = rounded(batch / p->step_s);
+      j["predicted_rate"] = rounded(batch / p->step.value);
       if (p->memory_total > 0) j["predicted_rss"] = rounded(static_cast<double>(p->memory_total) * kMB);
       std::map<size_t, double> parts;
       for (const auto& [name, seconds] : p->terms) parts[term_place[name]] += seconds;

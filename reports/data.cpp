@@ -190,9 +190,9 @@ HoldoutFile read_holdout(const fs::path& file) {
     if (!row.is_object() || !row.contains("id") || !row["id"].is_string())
       throw ConfigError(file.string(), where + ".id", "is missing", "write the file anew with isobar fit");
     RunPrediction p;
-    p.step_s = number_at(row, "predicted_s", file.string(), where);
-    p.lower = number_at(row, "lo_s", file.string(), where);
-    p.upper = number_at(row, "hi_s", file.string(), where);
+    p.step.value = number_at(row, "predicted_s", file.string(), where);
+    p.step.lower = number_at(row, "lo_s", file.string(), where);
+    p.step.upper = number_at(row, "hi_s", file.string(), where);
     p.in_fit = row.value("in_fit", json(false)) == json(true);
     if (const auto terms = row.find("terms"); terms != row.end() && terms->is_object())
       for (const auto& [name, seconds] : terms->items())

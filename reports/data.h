@@ -22,7 +22,7 @@
 namespace isobar {
 
 struct RunPrediction {
-  double step_s = 0, lower = 0, upper = 0;              // seconds of a step, 80 % interval
+  Interval step;                                        // seconds of a step
   bool in_fit = false;                                  // the coefficients were fitted to this run
   std::vector<std::pair<std::string, double>> terms;    // seconds of a step; may be empty
   std::vector<std::pair<std::string, int64_t>> memory;  // bytes of one rank by category; may be empty
@@ -47,8 +47,8 @@ struct ReportRun {
   double rate() const { return run.rate(statistic); }
   double measured_lower() const { return measured() * std::exp(-kNormal80 * measured_error); }  // 80 %
   double measured_upper() const { return measured() * std::exp(kNormal80 * measured_error); }
-  double error() const { return prediction->step_s / measured() - 1; }  // relative to measured
-  bool inside() const { return prediction->lower <= measured() && measured() <= prediction->upper; }
+  double error() const { return prediction->step.value / measured() - 1; }  // relative to measured
+  bool inside() const { return prediction->step.lower <= measured() && measured() <= prediction->step.upper; }
 };
 
 struct Score {  // of predictions over some runs

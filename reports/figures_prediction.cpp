@@ -22,8 +22,8 @@ json colour_of_was() {
 Figure scatter(const ReportData& d) {
   double low = INFINITY, high = 0;
   for (const ReportRun* r : d.predicted()) {
-    low = std::min({low, r->measured_lower(), r->prediction->lower});
-    high = std::max({high, r->measured_upper(), r->prediction->upper});
+    low = std::min({low, r->measured_lower(), r->prediction->step.lower});
+    high = std::max({high, r->measured_upper(), r->prediction->step.upper});
   }
   low *= 1e3 * 0.95;
   high *= 1e3 * 1.05;

@@ -53,13 +53,13 @@ void predict_runs(ReportData& data, const CollectOptions& options) {
       key["on_gpu"] = r.run.on_gpu;
       key["campaign"] = options_of(r).campaign;
       RunPrediction& out = known[key.dump()];
-      if (out.step_s == 0) {
+      if (out.step.value == 0) {
         PredictOptions how = options_of(r);
         how.workspace = options.workspace;
         const Prediction p = predict(spec_as_run(r.run), m, how);
-        out.step_s = p.step_s;
-        out.lower = p.lower;
-        out.upper = p.upper;
+        out.step.value = p.step.value;
+        out.step.lower = p.step.lower;
+        out.step.upper = p.step.upper;
         for (const Term& t : p.terms) out.terms.emplace_back(t.name, t.seconds);
         out.memory = p.memory;
         out.memory_total = p.memory_total;

@@ -49,8 +49,8 @@ Table runs_table(const ReportData& d) {
     t.rows.push_back(
         {text(r->label), integer(r->run.ranks), integer(r->run.threads), significant(r->rate(), 4),
          significant(r->measured() * kMs, 4), number(100 * (r->measured_upper() / r->measured() - 1), 1),
-         significant(or_nan(known, p.step_s * kMs), 4), significant(or_nan(known, p.lower * kMs), 4),
-         significant(or_nan(known, p.upper * kMs), 4), signed_number(known ? r->error() * 100 : kNaN, 1),
+         significant(or_nan(known, p.step.value * kMs), 4), significant(or_nan(known, p.step.lower * kMs), 4),
+         significant(or_nan(known, p.step.upper * kMs), 4), signed_number(known ? r->error() * 100 : kNaN, 1),
          text(!known        ? ""
               : r->inside() ? "yes"
                             : "no"),
@@ -102,7 +102,7 @@ Table terms_table(const ReportData& d) {
     if (!r->prediction) continue;
     for (const auto& [name, seconds] : r->prediction->terms)
       t.rows.push_back({text(r->label), text(r->run.id), text(name), significant(seconds * kMs, 4),
-                        number(100 * seconds / r->prediction->step_s, 1)});
+                        number(100 * seconds / r->prediction->step.value, 1)});
   }
   return t;
 }

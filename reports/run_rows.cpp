@@ -58,9 +58,9 @@ ordered_json run_rows(const ReportData& d) {
     row["measured_hi_s"] = timed ? finite_or_null(r.measured_upper()) : json();
     row["measured_samples_per_s"] = timed ? json(r.rate()) : json();
     if (const auto& p = r.prediction) {
-      row["predicted_s"] = p->step_s;
-      row["predicted_lo_s"] = p->lower;
-      row["predicted_hi_s"] = p->upper;
+      row["predicted_s"] = p->step.value;
+      row["predicted_lo_s"] = p->step.lower;
+      row["predicted_hi_s"] = p->step.upper;
       row["predicted_error"] = timed ? finite_or_null(r.error()) : json();
       row["in_fit"] = p->in_fit;
       if (p->memory_total > 0) row["predicted_memory_bytes"] = p->memory_total;

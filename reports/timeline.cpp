@@ -17,14 +17,14 @@
 namespace isobar {
 namespace {
 
-using Interval = std::pair<double, double>;
+using Period = std::pair<double, double>;
 
 constexpr int kRanks = 8;  // most ranks shown
 
-std::vector<Interval> merged(std::vector<Interval> v) {
+std::vector<Period> merged(std::vector<Period> v) {
   std::sort(v.begin(), v.end());
-  std::vector<Interval> out;
-  for (const Interval& i : v) {
+  std::vector<Period> out;
+  for (const Period& i : v) {
     if (!out.empty() && i.first <= out.back().second)
       out.back().second = std::max(out.back().second, i.second);
     else
@@ -35,9 +35,9 @@ std::vector<Interval> merged(std::vector<Interval> v) {
 
 // Splits [begin, end) at the boundaries of `covers` (merged) and calls use(begin, end, covered).
 template <class Use>
-void split(double begin, double end, const std::vector<Interval>& covers, const Use& use) {
+void split(double begin, double end, const std::vector<Period>& covers, const Use& use) {
   double at = begin;
-  for (const Interval& c : covers) {
+  for (const Period& c : covers) {
     if (c.second <= at) continue;
     if (c.first >= end) break;
     if (c.first > at) use(at, c.first, false);
@@ -81,9 +81,9 @@ StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
   for (const auto& of_rank : by_rank) {
     const int rank = of_rank.first;
     const std::vector<const OpSpan*>& own = of_rank.second;
-    std::vector<Interval> computing, busy, talking;
+    std::vector<Period> computing, busy, talking;
     for (const OpSpan* s : own) {
-      const Interval time = {ms(s->begin_ns), ms(s->end_ns)};
+      const Period time = {ms(s->begin_ns), ms(s->end_ns)};
       if (s->lane == Lane::compute) busy.push_back(time);
       if (is_communication(*s))
         talking.push_back(time);
@@ -92,7 +92,7 @@ StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
     }
     computing = merged(computing);
     double exposed = 0, idle = 0;
-    for (const Interval& t : merged(talking))
+    for (const Period& t : merged(talking))
       split(t.first, t.second, computing,
             [&](double a, double b, bool covered) { exposed += covered ? 0 : b - a; });
     const bool shown = rank < kRanks;
@@ -157,15 +157,15 @@ const StageProgram& PredictedStep::of_rank(int rank) const {
 PredictedStep predicted_step(const ReportRun& r, const Machine& m) {
   const RunSpec spec = spec_as_run(r.run);
   const Prediction p = predict(spec, m, options_of(r));
-  PredictedStep out{.stages = stages_of(spec, {}), .timeline = {}, .step_s = p.step_s};
+  PredictedStep out{.stages = stages_of(spec, {}), .timeline = {}, .step_s = p.step.value};
   Replay steady = replay(spec, out.stages, m, p);
-  const double stretch = p.step_s / steady.step_s;
+  const double stretch = p.step.value / steady.step_s;
   const auto stretched = [&](int64_t ns) { return std::llround(stretch * static_cast<double>(ns)); };
   for (Span& s : steady.timeline.spans) {
     s.begin_ns = stretched(s.begin_ns);
     s.end_ns = stretched(s.end_ns);
   }
-  for (StepTime& s : steady.timeline.steps) s.end_ns = std::llround(p.step_s * 1e9);
+  for (StepTime& s : steady.timeline.steps) s.end_ns = std::llround(p.step.value * 1e9);
   out.timeline = std::move(steady.timeline);
   return out;
 }

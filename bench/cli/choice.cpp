@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kPlaced = 100;  // plans placed for a search; beyond, memory is by the closed form
 
-Known per_sample(const LayoutChoice& c, double per_rank_hour) {
+Interval per_sample(const LayoutChoice& c, double per_rank_hour) {
   const double samples = static_cast<double>(c.spec.train.global_batch);
   return c.step.scaled(per_rank_hour * static_cast<double>(c.ranks()) / 3600 / samples);
 }
@@ -31,7 +31,7 @@ LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& 
   const double bytes = static_cast<double>(p.memory_total), width = kNormal80 * sigma;
   return {.spec = spec,
           .machine = m,
-          .step = {p.step_s, p.lower, p.upper},
+          .step = p.step,
           .memory = {bytes, bytes - width, bytes + width},
           .there = p.memory_there,
           .fits = chance_to_fit(bytes, sigma, p.memory_there),
@@ -43,21 +43,20 @@ LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Mach
   LayoutModel model(l.spec, m);
   const StepFlops flops{model_flops(l.spec), model_flops(l.spec)};
   const double peak = peak_flops(m, model.where(), peak_of(l.spec));
-  const auto known = [](const Estimated& e) { return Known{e.value, e.lower, e.upper}; };
   return {.spec = l.spec,
           .machine = m,
-          .step = known(l.answer.step),
-          .memory = known(l.answer.memory),
+          .step = l.answer.step,
+          .memory = l.answer.memory,
           .there = engine.memory(),
           .fits = l.fits,
           .mfu = rates_of(flops, l.answer.step.value, l.spec.layout.world(), peak).mfu,
           .checkpoint = checkpoint_of(model, l.spec)};
 }
 
-Known LayoutChoice::price() const {
+Interval LayoutChoice::price() const {
   return per_sample(*this, machine.accelerator ? machine.accelerator->price_per_hour : 0);
 }
-Known LayoutChoice::kwh() const {
+Interval LayoutChoice::kwh() const {
   return per_sample(*this, machine.accelerator ? machine.accelerator->power_w / 1000 : 0);
 }
 

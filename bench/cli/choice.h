@@ -20,17 +20,17 @@ namespace isobar {
 struct LayoutChoice {
   RunSpec spec;
   Machine machine;
-  Known step;    // seconds, 80 % interval
-  Known memory;  // bytes of the fullest rank
+  Interval step;    // seconds, 80 % interval
+  Interval memory;  // bytes of the fullest rank
   double there = 0, fits = 1, mfu = 0;
   CheckpointCost checkpoint;
 
   int64_t ranks() const { return spec.layout.world(); }
   double score() const { return step.value / fits; }
-  Known samples_per_s() const { return step.inverse(static_cast<double>(spec.train.global_batch)); }
+  Interval samples_per_s() const { return step.inverse(static_cast<double>(spec.train.global_batch)); }
   /// Price of a sample, by the machine file; 0: the file has none.
-  Known price() const;
-  Known kwh() const;
+  Interval price() const;
+  Interval kwh() const;
 };
 
 /// Figures of a prediction for Isobar's own engine.

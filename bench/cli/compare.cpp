@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-double sigma_of(const Known& k, bool above) {
+double sigma_of(const Interval& k, bool above) {
   return (above ? std::log(k.upper / k.value) : std::log(k.value / k.lower)) / kNormal80;
 }
 
@@ -27,7 +27,7 @@ Unit unit_paid(const LayoutChoice& c) {
   return {"1000 samples", "1000_samples", 1000};
 }
 
-Known seconds_per_sample(const LayoutChoice& c) {
+Interval seconds_per_sample(const LayoutChoice& c) {
   return c.samples_per_s().inverse();
 }
 
@@ -50,7 +50,7 @@ Beats beats(const ComparedRow& r, const ComparedRow& first) {
 
 }  // namespace
 
-double chance_less(const Known& a, const Known& b) {
+double chance_less(const Interval& a, const Interval& b) {
   const double gap = std::log(b.value / a.value);
   // The sides of the two intervals that face each other.
   const double sigma = std::hypot(sigma_of(a, gap >= 0), sigma_of(b, gap < 0));
@@ -77,7 +77,7 @@ Table compared(const std::vector<ComparedRow>& rows) {
     t.columns.insert(t.columns.end() - 1, {text_column("days"), text_column(currency + " total")});
     t.note += " Days and cost: whole training, including failures.";
   }
-  const auto money = [&](const Known& k) { return k.value > 0 ? text(with_interval(k)) : text("-"); };
+  const auto money = [&](const Interval& k) { return k.value > 0 ? text(with_interval(k)) : text("-"); };
   for (const ComparedRow& r : rows) {
     const LayoutChoice& c = r.choice;
     const Beats b = beats(r, rows.front());
@@ -115,10 +115,10 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
     std::vector<Cell> cells{text(r.name), text(text_of(layout_of(c.spec))),
                             text(c.machine.accelerator ? c.machine.accelerator->currency : "")};
     // Programs get all digits, people only those that the interval of `k` supports.
-    const auto add = [&](double v, const Known& k) {
+    const auto add = [&](double v, const Interval& k) {
       cells.push_back(std::isnan(v) ? number(kNone, 0) : Cell{rounded(v, last_place(k)), v, true});
     };
-    const auto add_interval = [&](const Known& k) {
+    const auto add_interval = [&](const Interval& k) {
       for (const double v : {k.value, k.lower, k.upper}) add(v > 0 ? v : kNone, k);
     };
     cells.push_back(integer(c.ranks()));
@@ -133,7 +133,7 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
     cells.push_back(number(b.faster, 2));
     cells.push_back(number(b.cheaper, 2));
     if (trains)
-      for (const Known& k : {r.training->days, r.training->price}) add_interval(k);
+      for (const Interval& k : {r.training->days, r.training->price}) add_interval(k);
     t.rows.push_back(std::move(cells));
   }
   return t;

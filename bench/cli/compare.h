@@ -20,7 +20,7 @@ struct ComparedRow {
 };
 
 /// Chance that a is smaller, for independent errors and normal logarithms.
-double chance_less(const Known& a, const Known& b);
+double chance_less(const Interval& a, const Interval& b);
 
 /// For people.
 Table compared(const std::vector<ComparedRow>& rows);

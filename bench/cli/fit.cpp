@@ -112,12 +112,12 @@ void print_rows(const Holdout& h, const std::map<std::string, std::string>& name
   std::vector<const HoldoutRow*> rows;
   for (const HoldoutRow& r : h.rows) rows.push_back(&r);
   std::sort(rows.begin(), rows.end(),
-            [](const HoldoutRow* a, const HoldoutRow* b) { return a->measured < b->measured; });
+            [](const HoldoutRow* a, const HoldoutRow* b) { return a->measured.value < b->measured.value; });
   for (const HoldoutRow* r : rows)
     std::printf("  %-*s  %11.3f  +-%4.1f%%  %11.3f  %10.3f - %10.3f  %+6.1f%%  %s%s%s\n",
-                static_cast<int>(width), names.at(r->id).c_str(), 1e3 * r->measured,
-                100 * (r->measured_upper / r->measured - 1), 1e3 * r->predicted, 1e3 * r->lower,
-                1e3 * r->upper, 100 * r->error(), r->id.c_str(), r->inside() ? "" : "  outside",
+                static_cast<int>(width), names.at(r->id).c_str(), 1e3 * r->measured.value,
+                100 * (r->measured.upper / r->measured.value - 1), 1e3 * r->predicted.value, 1e3 * r->predicted.lower,
+                1e3 * r->predicted.upper, 100 * r->error(), r->id.c_str(), r->inside() ? "" : "  outside",
                 r->contended ? "  contended" : "");
 }
 

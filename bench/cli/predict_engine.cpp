@@ -20,10 +20,6 @@ using nlohmann::json;
 
 constexpr int kTooLarge = 4;
 
-Known known_of(const Estimated& e) {
-  return {e.value, e.lower, e.upper};
-}
-
 json json_of(const EngineOn& on, const Machine& m, const EngineLayout& l) {
   const EngineAnswer& a = l.answer;
   const double samples = static_cast<double>(l.spec.train.global_batch);
@@ -50,7 +46,7 @@ void print_one(const EngineOn& on, const Machine& m, const EngineLayout& l, bool
   const auto& [spec, a, fits] = l;
   const double samples = static_cast<double>(spec.train.global_batch);
   const TimeUnit u = unit_of(a.step.value);
-  const Known step = known_of(a.step), memory = known_of(a.memory).scaled(1e-9);
+  const Interval step = a.step, memory = a.memory.scaled(1e-9);
   std::printf("%s on %s: %ld rank%s\n", spec.file.c_str(), m.name.c_str(), spec.layout.world(),
               spec.layout.world() == 1 ? "" : "s");
   on.print_origin();
@@ -73,8 +69,8 @@ void print_change(const std::optional<EngineOn::Change>& c) {
   }
   const TimeUnit u = unit_of(c->layout.answer.step.value);
   std::printf("smallest change that fits: --set %s  (%s %s a step, %s GB a rank, %ld accelerators)\n",
-              c->set.front().c_str(), rounded(known_of(c->layout.answer.step).scaled(u.per_second)).c_str(),
-              u.name, rounded(known_of(c->layout.answer.memory).scaled(1e-9)).c_str(),
+              c->set.front().c_str(), rounded(c->layout.answer.step.scaled(u.per_second)).c_str(),
+              u.name, rounded(c->layout.answer.memory.scaled(1e-9)).c_str(),
               c->layout.spec.layout.world());
 }
 
@@ -104,8 +100,8 @@ void one_layout(const RunSpec& given, const EngineOn& on, const Machine& m, cons
 void print_ranked(const std::vector<EngineLayout>& ranked, size_t shown, double memory) {
   std::printf("  %-26s %-22s %6s  %s\n", "step s", "memory GB", "fits", "layout");
   for (size_t i = 0; i < shown; ++i)
-    std::printf("  %-26s %-22s %4.0f %%  %s\n", with_interval(known_of(ranked[i].answer.step)).c_str(),
-                with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(), 100 * ranked[i].fits,
+    std::printf("  %-26s %-22s %4.0f %%  %s\n", with_interval(ranked[i].answer.step).c_str(),
+                with_interval(ranked[i].answer.memory.scaled(1e-9)).c_str(), 100 * ranked[i].fits,
                 text_of(layout_of(ranked[i].spec)).c_str());
   std::printf(
       "  (80 %% intervals; fits: probability of fitting into %.3g GB; ranked by step time / probability)\n\n",

@@ -100,7 +100,7 @@ void print_curve(const std::vector<Point>& curve) {
 json json_of(const std::optional<SmallestChange>& c) {
   if (!c) return nullptr;
   return {
-      {"set", c->set}, {"step_s", c->prediction.step_s}, {"memory_total_bytes", c->prediction.memory_total}};
+      {"set", c->set}, {"step_s", c->prediction.step.value}, {"memory_total_bytes", c->prediction.memory_total}};
 }
 
 void print_change(const std::optional<SmallestChange>& c) {
@@ -110,9 +110,9 @@ void print_change(const std::optional<SmallestChange>& c) {
   }
   std::printf("smallest change that fits:");
   for (const std::string& one : c->set) std::printf(" --set %s", one.c_str());
-  const TimeUnit u = unit_of(c->prediction.step_s);
+  const TimeUnit u = unit_of(c->prediction.step.value);
   std::printf("  (%.4g %s a step, %.3g GB a rank; changes the fewest keys, then the fastest)\n",
-              u.per_second * c->prediction.step_s, u.name,
+              u.per_second * c->prediction.step.value, u.name,
               1e-9 * static_cast<double>(c->prediction.memory_total));
 }
 
@@ -196,7 +196,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     const RunSpec found = with_layout(spec, best.layout);
     const std::vector<Turn> changes = turns(spec, m, r.best);
     const Ties tied = ties(model, r.variants, kTelling);
-    curve.push_back({gpus, p.step_s, text_of(best.layout)});
+    curve.push_back({gpus, p.step.value, text_of(best.layout)});
     if (q.json) {
       json j = json_of(p, found, m);
       j["layout"] = json_of(best.layout);

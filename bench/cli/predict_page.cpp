@@ -106,7 +106,7 @@ Figure pareto(const std::vector<Spot>& spots) {
 Figure scaling(const std::vector<LayoutChoice>& curve) {
   json rows = json::array();
   for (const LayoutChoice& c : curve) {
-    const Known rate = c.samples_per_s();
+    const Interval rate = c.samples_per_s();
     const double ideal = curve.front().samples_per_s().value * static_cast<double>(c.ranks()) /
                          static_cast<double>(curve.front().ranks());
     rows.push_back({{"gpus", c.ranks()},
@@ -194,7 +194,7 @@ void write_machines_page(const std::filesystem::path& out, const std::string& ti
                          const std::vector<ComparedRow>& rows) {
   json bars = json::array();
   for (const ComparedRow& r : rows) {
-    const Known rate = r.choice.samples_per_s();
+    const Interval rate = r.choice.samples_per_s();
     bars.push_back({{"machine", r.name + ", " + std::to_string(r.choice.ranks())},
                     {"rate", rate.value},
                     {"lower", rate.lower},

@@ -6,7 +6,7 @@
 
 namespace isobar {
 
-int last_place(const Known& k) {
+int last_place(const Interval& k) {
   const double half = 0.5 * (k.upper - k.lower);
   if (!(half > 0)) return static_cast<int>(std::floor(std::log10(std::max(std::abs(k.value), 1e-300)))) - 3;
   const int first = static_cast<int>(std::floor(std::log10(half) + 1e-12));
@@ -20,16 +20,16 @@ std::string rounded(double value, int place) {
   return text;
 }
 
-std::string rounded(const Known& k) {
+std::string rounded(const Interval& k) {
   return rounded(k.value, last_place(k));
 }
 
-std::string with_interval(const Known& k) {
+std::string with_interval(const Interval& k) {
   const int place = last_place(k);
   return rounded(k.value, place) + " (" + rounded(k.lower, place) + " to " + rounded(k.upper, place) + ")";
 }
 
-std::string rounded_part(double part, const Known& whole) {
+std::string rounded_part(double part, const Interval& whole) {
   return part == 0 ? "0" : rounded(whole.scaled(part / whole.value));
 }
 

@@ -6,21 +6,16 @@
 #pragma once
 #include <string>
 
+#include "model/base/interval.h"
+
 namespace isobar {
 
-struct Known {
-  double value = 0, lower = 0, upper = 0;
-  Known scaled(double by) const { return {value * by, lower * by, upper * by}; }
-  /// The reciprocal: the ends change places.
-  Known inverse(double of = 1) const { return {of / value, of / upper, of / lower}; }
-};
-
 /// The last significant decimal place: -2 is hundredths.
-int last_place(const Known& k);
+int last_place(const Interval& k);
 std::string rounded(double value, int place);
-std::string rounded(const Known& k);
-std::string with_interval(const Known& k);
+std::string rounded(const Interval& k);
+std::string with_interval(const Interval& k);
 /// A part of a whole, rounded by the whole's relative uncertainty.
-std::string rounded_part(double part, const Known& whole);
+std::string rounded_part(double part, const Interval& whole);
 
 }  // namespace isobar

@@ -26,7 +26,7 @@ std::string three(double v) {
 }
 
 // The chance that `k` lies below a bound.
-double chance_below(const Known& k, double bound) {
+double chance_below(const Interval& k, double bound) {
   return bound > 0 && k.value > 0 ? chance_less(k, {bound, bound, bound}) : 1;
 }
 
@@ -60,9 +60,9 @@ Training training_of(const LayoutChoice& c, const LayoutQuestion& q) {
     const double mtbf = 3600 * t.mtbf_hours;
     // A restart reads the checkpoint, at the rate that it was written with.
     const auto of = [&](double seconds) { return failures(mtbf, seconds, kRestartSeconds + seconds); };
-    const Failures f = of(c.checkpoint.seconds);
+    const Failures f = of(c.checkpoint.time.value);
     t.every_s = f.every_s, t.useful = f.useful;
-    slowest = of(c.checkpoint.upper).useful, fastest = of(c.checkpoint.lower).useful;
+    slowest = of(c.checkpoint.time.upper).useful, fastest = of(c.checkpoint.time.lower).useful;
     if (!stated)
       t.assumed =
           three(kMtbfHours) +
@@ -98,7 +98,7 @@ std::string text_of(const Training& t, const Machine& m) {
 }
 
 nlohmann::json json_of(const Training& t) {
-  const auto known = [](const Known& k) {
+  const auto known = [](const Interval& k) {
     return nlohmann::json{{"value", k.value}, {"lower", k.lower}, {"upper", k.upper}};
   };
   return {{"hours", 24 * t.days.value}, {"gpu_hours", t.gpu_hours.value},  {"price", t.price.value},
@@ -161,7 +161,7 @@ Table schedule_table(const std::vector<Scheduled>& all, const LayoutQuestion& q)
               "time, in "
               "budget, fits: probabilities."};
   const auto percent = [](double share) { return text(rounded(100 * share, 0) + " %"); };
-  const auto money = [](const Known& k) { return text(k.value > 0 ? with_interval(k) : "-"); };
+  const auto money = [](const Interval& k) { return text(k.value > 0 ? with_interval(k) : "-"); };
   for (const Scheduled& s : all)
     t.rows.push_back({integer(s.choice.ranks()), text(with_interval(s.training.days)),
                       money(s.training.price), money(s.training.kwh), percent(s.training.useful),

@@ -14,7 +14,7 @@
 namespace isobar {
 
 struct Training {
-  Known days, gpu_hours, price, kwh;  // price, kwh: 0 where the machine file has none
+  Interval days, gpu_hours, price, kwh;  // price, kwh: 0 where the machine file has none
   double mtbf_hours = 0;              // of the whole job
   double every_s = 0, useful = 1;     // perfmodel/failures.h; cores are assumed not to fail
   std::string assumed;                // failures and storage that the machine file does not give

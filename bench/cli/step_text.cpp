@@ -9,13 +9,13 @@ namespace {
 
 // A fitted file predicts the statistic that it was fitted to; prices alone predict an undisturbed step.
 void print_terms(const Prediction& p, const Machine& m) {
-  const TimeUnit u = unit_of(p.step_s);
+  const TimeUnit u = unit_of(p.step.value);
   std::printf("  %-34s %12s %7s%s%s\n", "one optimizer step", u.name, "share", m.fit ? "  " : "",
               m.fit ? title_of(m.fit->statistic) : "");
-  const Known step = Known{p.step_s, p.lower, p.upper}.scaled(u.per_second);
+  const Interval step = p.step.scaled(u.per_second);
   for (const Term& t : p.terms)
     std::printf("  %-34s %12s %6.1f%%\n", t.name.c_str(),
-                rounded_part(u.per_second * t.seconds, step).c_str(), 100 * t.seconds / p.step_s);
+                rounded_part(u.per_second * t.seconds, step).c_str(), 100 * t.seconds / p.step.value);
   std::printf("  %-34s %12s         80 %% interval %s - %s %s\n", "total", rounded(step).c_str(),
               rounded(step.lower, last_place(step)).c_str(), rounded(step.upper, last_place(step)).c_str(),
               u.name);
@@ -42,13 +42,13 @@ void print_memory(const Prediction& p) {
 // As text_of(Rates), with the digits that the step's interval supports.
 std::string rates_text(const Prediction& p, const RunSpec& spec, const Machine& m) {
   const Rates r = rates_of(p, spec, m);
-  const Known step{p.step_s, p.lower, p.upper};
+  const Interval& step = p.step;
   const bool tera = r.hardware_flops_per_s >= 1e12;
   const auto speed = [&](double flops_per_s) {
-    return rounded(step.inverse((tera ? 1e-12 : 1e-9) * flops_per_s * p.step_s)) +
+    return rounded(step.inverse((tera ? 1e-12 : 1e-9) * flops_per_s * p.step.value)) +
            (tera ? " TFLOP/s" : " GFLOP/s");
   };
-  const auto share = [&](double of_peak) { return rounded(step.inverse(100 * of_peak * p.step_s)) + " %"; };
+  const auto share = [&](double of_peak) { return rounded(step.inverse(100 * of_peak * p.step.value)) + " %"; };
   return speed(r.model_flops_per_s) + " of model FLOPs (MFU " + share(r.mfu) + "), " +
          speed(r.hardware_flops_per_s) + " of hardware FLOPs (HFU " + share(r.hfu) + ")";
 }
@@ -61,15 +61,15 @@ TimeUnit unit_of(double step_s) {
 
 void print_prediction(const Prediction& p, const RunSpec& spec, const Machine& m) {
   print_terms(p, m);
-  const TimeUnit u = unit_of(p.step_s);
-  const Known step{p.step_s, p.lower, p.upper};
+  const TimeUnit u = unit_of(p.step.value);
+  const Interval& step = p.step;
   std::printf("  %s samples/s, %s tokens/s; lower bound of the step at peak rates: %.3g %s\n",
-              rounded(step.inverse(p.samples_per_s * p.step_s)).c_str(),
-              rounded(step.inverse(p.tokens_per_s * p.step_s)).c_str(), u.per_second * p.ceiling_s, u.name);
+              rounded(step.inverse(p.samples_per_s * p.step.value)).c_str(),
+              rounded(step.inverse(p.tokens_per_s * p.step.value)).c_str(), u.per_second * p.ceiling_s, u.name);
   std::printf("  %s: %s\n\n", p.device == Device::accelerator ? "each accelerator" : "each rank",
               rates_text(p, spec, m).c_str());
   print_memory(p);
-  std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
+  std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step.value).c_str());
   for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
 }
 
@@ -85,10 +85,10 @@ nlohmann::json json_of(const Prediction& p, const RunSpec& spec, const Machine& 
           {"device", name_of(p.device)},
           {"ranks", p.where.ranks},
           {"threads", p.where.threads},
-          {"step_s", p.step_s},
+          {"step_s", p.step.value},
           {"statistic", m.fit ? nlohmann::json(name_of(m.fit->statistic)) : nlohmann::json(nullptr)},
-          {"lower_s", p.lower},
-          {"upper_s", p.upper},
+          {"lower_s", p.step.lower},
+          {"upper_s", p.step.upper},
           {"ceiling_s", p.ceiling_s},
           {"samples_per_s", p.samples_per_s},
           {"tokens_per_s", p.tokens_per_s},
@@ -107,9 +107,9 @@ nlohmann::json json_of(const Prediction& p, const RunSpec& spec, const Machine& 
           {"fits", p.fits()},
           {"checkpoint",
            {{"bytes", p.checkpoint.bytes},
-            {"seconds", p.checkpoint.seconds},
-            {"lower_s", p.checkpoint.lower},
-            {"upper_s", p.checkpoint.upper},
+            {"seconds", p.checkpoint.time.value},
+            {"lower_s", p.checkpoint.time.lower},
+            {"upper_s", p.checkpoint.time.upper},
             {"per_step_s", p.checkpoint.per_step},
             {"assumed", p.checkpoint.assumed}}},
           {"warnings", p.warnings}};

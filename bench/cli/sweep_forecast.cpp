@@ -28,10 +28,10 @@ Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_no
   const MicroBatchChoice micro_batch = choose_micro_batch(spec, m, options);
   if (closed_form && !micro_batch.chosen) options.device_workspace = {};
   const Prediction p = predict(micro_batch.spec, m, options);
-  Forecast f{.step_s = p.step_s,
-             .upper_s = p.upper,
+  Forecast f{.step_s = p.step.value,
+             .upper_s = p.step.upper,
              .ceiling_s = p.ceiling_s,
-             .checkpoint_s = p.checkpoint.upper,
+             .checkpoint_s = p.checkpoint.time.upper,
              .memory_bytes = p.memory_total};
   f.closed_form = p.device == Device::cores && closed_form;
   if (micro_batch.chosen) f.micro_batch = micro_batch.spec.policy.micro_batch;

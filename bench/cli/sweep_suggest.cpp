@@ -175,13 +175,13 @@ json json_of(const Field& f, size_t candidate, double seconds, double lower, dou
 
 json json_of(const Field& f, const Outlook& o, Statistic statistic) {
   const Belief& b = o.beliefs[o.choice];
-  json choice = json_of(f, o.choice, b.seconds, b.lower, b.upper, b.chance);
+  json choice = json_of(f, o.choice, b.step.value, b.step.lower, b.step.upper, b.chance);
   choice["measured"] = f.candidates()[o.choice].measured.size();
   json next = json::array();
   const std::vector<const Trial*> trials = f.trials_of(o.next);
   for (size_t i = 0; i < o.next.size(); ++i) {
     const Suggestion& s = o.next[i];
-    json j = json_of(f, s.candidate, s.seconds, s.lower, s.upper, s.chance);
+    json j = json_of(f, s.candidate, s.step.value, s.step.lower, s.step.upper, s.chance);
     j["id"] = trials[i]->id;
     j["repetition"] = trials[i]->repetition;
     j["regret_gain"] = s.gain;
@@ -199,7 +199,7 @@ void print_outlook(const Field& f, const Outlook& o, Statistic statistic) {
       "%lld of %lld trials measured (%s; %s). Best so far, by fit and measurements:\n  %s: %.3f ms a step "
       "(%.3f - %.3f), %s, the best with a probability of %.0f %%; expected regret %.1f %%\n",
       static_cast<long long>(f.measured_trials()), static_cast<long long>(f.trials()), title_of(statistic),
-      words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.seconds, 1e3 * b.lower, 1e3 * b.upper,
+      words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.step.value, 1e3 * b.step.lower, 1e3 * b.step.upper,
       f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured", 100 * b.chance,
       100 * o.regret);
   if (o.next.empty()) return;
@@ -209,7 +209,7 @@ void print_outlook(const Field& f, const Outlook& o, Statistic statistic) {
   for (size_t i = 0; i < o.next.size(); ++i) {
     const Suggestion& s = o.next[i];
     std::printf("  %-16s  %10.3f  %10.3f - %10.3f  %4.0f %%  %+6.2f %%  %8.1f  %s\n", trials[i]->id.c_str(),
-                1e3 * s.seconds, 1e3 * s.lower, 1e3 * s.upper, 100 * s.chance, -100 * s.gain, s.cost_s,
+                1e3 * s.step.value, 1e3 * s.step.lower, 1e3 * s.step.upper, 100 * s.chance, -100 * s.gain, s.cost_s,
                 trials[i]->name.c_str());
   }
   std::fflush(stdout);

@@ -214,7 +214,7 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
 
 Coefficient Coefficient::make(double value, double log_sigma, std::vector<std::string> provenance) {
   const double width = std::exp(kNormal80 * log_sigma);
-  return {value, value / width, value * width, std::move(provenance)};
+  return {{value, value / width, value * width}, std::move(provenance)};
 }
 
 Counts Machine::values() const {

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "model/base/interval.h"
 #include "model/base/measurement.h"
 #include "perfmodel/machine/coefficient.h"
 
@@ -71,9 +72,7 @@ struct Storage {
   std::vector<std::string> provenance;
 };
 
-struct Coefficient {
-  double value = 0;
-  double lower = 0, upper = 0;          // 80 % interval
+struct Coefficient : Interval {
   std::vector<std::string> provenance;  // benchmarks and runs that set it, or "spec"
   double log_sigma() const { return std::log(upper / lower) / (2 * kNormal80); }
   bool measured() const { return !provenance.empty() && provenance.front() != "spec"; }

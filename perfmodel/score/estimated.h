@@ -2,10 +2,11 @@
 #pragma once
 #include <string>
 
+#include "model/base/interval.h"
+
 namespace isobar {
 
-struct Estimated {
-  double value = 0, lower = 0, upper = 0;
+struct Estimated : Interval {
   /// The new value that widens the interval most ("campaign", "model", ...; "": none), and its share of the
   /// variance.
   std::string news{};

@@ -93,7 +93,7 @@ CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machin
   const double host = w.counts[index_of(Coef::checkpoint)] * m[Coef::checkpoint].value;
   const bool rate_known = m.storage.filesystem_bandwidth > 0;
   const double filesystem = w.bytes / (rate_known ? m.storage.filesystem_bandwidth : kFilesystem);
-  CheckpointCost c{.bytes = w.bytes, .seconds = checkpoint_seconds(w, m.values(), m.storage)};
+  CheckpointCost c{.bytes = w.bytes, .time = {.value = checkpoint_seconds(w, m.values(), m.storage)}};
   const bool known = m.fit && m.fit->spread.contains("checkpoint");
   const double spread = known ? m.fit->spread.at("checkpoint") : kUnfitted;
   // The ends of the hosts' own rate and of the file system's are taken together.
@@ -104,9 +104,9 @@ CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machin
   const double width = std::exp(kNormal80 * std::sqrt(variance));
   const double other = std::exp(std::hypot(rate_known ? 0 : std::log(kFilesystemFactor), kNormal80 * spread));
   const auto slower = [&](double a, double b) { return w.hosts > 1 ? std::max(a, b) : a; };
-  c.lower = slower(together / width, (commit + filesystem) / other);
-  c.upper = slower(together * width, (commit + filesystem) * other);
-  if (s.train.checkpoint_every > 0) c.per_step = c.seconds / static_cast<double>(s.train.checkpoint_every);
+  c.time.lower = slower(together / width, (commit + filesystem) / other);
+  c.time.upper = slower(together * width, (commit + filesystem) * other);
+  if (s.train.checkpoint_every > 0) c.per_step = c.time.value / static_cast<double>(s.train.checkpoint_every);
   if (m.storage.host_bandwidth == 0 && !m[Coef::checkpoint].measured())
     c.assumed.push_back(rate(1 / m[Coef::checkpoint].value) + " a host (storage.host_bandwidth)");
   if (w.hosts > 1 && !rate_known)
@@ -118,7 +118,7 @@ std::string text_of(const CheckpointCost& c, const RunSpec& s, double step_s) {
   char text[240];
   int n =
       std::snprintf(text, sizeof text, "checkpoint: %.3g GB, written in %.3g s (80 %% interval %.3g to %.3g)",
-                    1e-9 * c.bytes, c.seconds, c.lower, c.upper);
+                    1e-9 * c.bytes, c.time.value, c.time.lower, c.time.upper);
   if (c.per_step > 0)
     std::snprintf(
         text + n, sizeof text - static_cast<size_t>(n), "; every %lld steps: %.3g ms a step, %.2f %% of it",

@@ -7,7 +7,7 @@
 // for one another in between.
 //
 //   CheckpointCost c = checkpoint_cost(spec, 350e6, machine, ranks_on_host);
-//   c.bytes, c.seconds (c.lower ... c.upper)   // of one
+//   c.bytes, c.time.value (c.time.lower ... c.time.upper)   // of one
 //   c.per_step                                 // spread over train.checkpoint_every; 0 without checkpoints
 //   c.assumed                                  // assumptions about storage that the machine file leaves open
 //
@@ -41,7 +41,7 @@ double checkpoint_seconds(const CheckpointWork& work, const Counts& prices, cons
 
 struct CheckpointCost {
   double bytes = 0;
-  double seconds = 0, lower = 0, upper = 0;  // of one, 80 % interval
+  Interval time;       // seconds of one
   double per_step = 0;
   std::vector<std::string> assumed;
 };

@@ -42,7 +42,7 @@ TEST(FitImported, HeldOutLayoutsOfAPublishedTableArePredicted) {
   // The fitted machine survives a round trip through its file: a prediction equals that of the hold-out.
   const Machine read = parse_machine(to_yaml(fitted), "fitted.yaml");
   const MeasuredRun& one = runs[split.test[0]];
-  EXPECT_NEAR(predict(one.spec, read, {}).step_s / after.rows[0].predicted, 1, 1e-6);
+  EXPECT_NEAR(predict(one.spec, read, {}).step.value / after.rows[0].predicted, 1, 1e-6);
 }
 
 TEST(FitImported, ARunFasterThanItsAcceleratorIsRefusedByName) {

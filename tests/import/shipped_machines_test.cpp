@@ -72,7 +72,7 @@ TEST(ShippedMachines, AFitToSeveralCampaignsKnowsThatAnotherWillDeviate) {
   EXPECT_LT(known.median_error, 0.06);
   const auto width = [](const Holdout& h) {
     double sum = 0;
-    for (const HoldoutRow& r : h.rows) sum += std::log(r.upper / r.lower);
+    for (const HoldoutRow& r : h.rows) sum += std::log(r.predicted.upper / r.predicted.lower);
     return sum / static_cast<double>(h.rows.size());
   };
   EXPECT_GT(width(unknown), 1.2 * width(known));

@@ -41,8 +41,8 @@ TEST(Checkpoint, HoldsParametersAndMomentsOnceWhateverTheLayout) {
     const Prediction p = predict(s, m, {});
     EXPECT_NEAR(p.checkpoint.bytes / (12 * parameters), 1, 1e-9) << dp << tp << pp;
     const double by_hand = m[Coef::commit].value + p.checkpoint.bytes * m[Coef::checkpoint].value;
-    EXPECT_NEAR(p.checkpoint.seconds / by_hand, 1, 1e-9);
-    EXPECT_NEAR(p.checkpoint.per_step * 100 / p.checkpoint.seconds, 1, 1e-12);
+    EXPECT_NEAR(p.checkpoint.time.value / by_hand, 1, 1e-9);
+    EXPECT_NEAR(p.checkpoint.per_step * 100 / p.checkpoint.time.value, 1, 1e-12);
   }
 }
 
@@ -79,7 +79,7 @@ TEST(Checkpoint, IsPricedByWhatEachHostWritesWhateverZero) {
 TEST(Checkpoint, AllHostsWriteAtOnceAsFarAsTheFileSystemTakesIt) {
   Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   RunSpec s = gpt(16, 2, 1);  // 4 hosts of 8
-  const auto writing = [&] { return predict(s, m, {}).checkpoint.seconds - m[Coef::commit].value; };
+  const auto writing = [&] { return predict(s, m, {}).checkpoint.time.value - m[Coef::commit].value; };
   const double whole = writing();
   s.policy.zero = 1;
   EXPECT_NEAR(whole / writing(), 1, 1e-9);  // without shards replicas also share the writing
@@ -101,8 +101,8 @@ TEST(Checkpoint, NamesWhatItAssumesOfStorageAndIsNotSureOfIt) {
   s.layout = {.dp = 32, .tp = 8, .pp = 64};
   const CheckpointCost unknown = cost();
   EXPECT_NEAR(unknown.bytes, 12e12, 1);
-  EXPECT_GT(unknown.seconds, 10);
-  EXPECT_GT(unknown.upper / unknown.lower, 10);
+  EXPECT_GT(unknown.time.value, 10);
+  EXPECT_GT(unknown.time.upper / unknown.time.lower, 10);
   ASSERT_EQ(unknown.assumed.size(), 2u);
   const std::string text = text_of(unknown, s, 1);
   EXPECT_NE(text.find("storage.host_bandwidth"), std::string::npos) << text;
@@ -111,8 +111,8 @@ TEST(Checkpoint, NamesWhatItAssumesOfStorageAndIsNotSureOfIt) {
   m.storage = {5e9, 4e11, {"ior"}};
   const CheckpointCost known = cost();
   EXPECT_TRUE(known.assumed.empty()) << known.assumed[0];
-  EXPECT_NEAR((known.seconds - m[Coef::commit].value) / 30, 1, 1e-9);
-  EXPECT_LT(known.upper / known.lower, unknown.upper / unknown.lower);
+  EXPECT_NEAR((known.time.value - m[Coef::commit].value) / 30, 1, 1e-9);
+  EXPECT_LT(known.time.upper / known.time.lower, unknown.time.upper / unknown.time.lower);
 }
 
 TEST(Checkpoint, IsAffineInBytesAndProportionalToItsPrices) {
@@ -127,19 +127,19 @@ TEST(Checkpoint, IsAffineInBytesAndProportionalToItsPrices) {
     const double parameters = std::exp(log_parameters(random));
     const auto cost = [&](double n) { return checkpoint_cost(s, n, m, 1); };
     const CheckpointCost c = cost(parameters);
-    EXPECT_NEAR(cost(0).seconds / m[Coef::commit].value, 1, 1e-12);  // files, even if empty
-    EXPECT_NEAR((cost(3 * parameters).seconds - cost(2 * parameters).seconds) /
-                    (cost(2 * parameters).seconds - c.seconds),
+    EXPECT_NEAR(cost(0).time.value / m[Coef::commit].value, 1, 1e-12);  // files, even if empty
+    EXPECT_NEAR((cost(3 * parameters).time.value - cost(2 * parameters).time.value) /
+                    (cost(2 * parameters).time.value - c.time.value),
                 1, 1e-5);
-    EXPECT_GT(c.seconds, c.lower);
-    EXPECT_LT(c.seconds, c.upper);
-    EXPECT_NEAR(std::log(c.upper / c.seconds) / std::log(c.seconds / c.lower), 1, 1e-9);
-    EXPECT_NEAR(c.per_step * static_cast<double>(s.train.checkpoint_every) / c.seconds, 1, 1e-12);
+    EXPECT_GT(c.time.value, c.time.lower);
+    EXPECT_LT(c.time.value, c.time.upper);
+    EXPECT_NEAR(std::log(c.time.upper / c.time.value) / std::log(c.time.value / c.time.lower), 1, 1e-9);
+    EXPECT_NEAR(c.per_step * static_cast<double>(s.train.checkpoint_every) / c.time.value, 1, 1e-12);
     for (const Coef k : {Coef::commit, Coef::checkpoint})
       m[k] = Coefficient::make(2 * m[k].value, 0.1, {"benchmark"});  // higher and more certain
     const CheckpointCost dear = cost(parameters);
-    EXPECT_NEAR(dear.seconds / c.seconds, 2, 1e-9);
-    EXPECT_LT(dear.upper / dear.lower, c.upper / c.lower);
+    EXPECT_NEAR(dear.time.value / c.time.value, 2, 1e-9);
+    EXPECT_LT(dear.time.upper / dear.time.lower, c.time.upper / c.time.lower);
   }
 }
 
@@ -167,7 +167,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
            .spec = s,
            .host = {.ranks_on_host = ranks, .threads = 1},
            .step_s = test::closed(s, truth),
-           .checkpoint_s = checkpoint_cost(s, parameters, truth, ranks).seconds * std::exp(noise(random))});
+           .checkpoint_s = checkpoint_cost(s, parameters, truth, ranks).time.value * std::exp(noise(random))});
       return parameters;
     };
     for (const int64_t ranks : {1, 2})
@@ -183,7 +183,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
       const size_t last = runs.size();
       const double parameters = run(width, 6, 1);
       const CheckpointCost c = checkpoint_cost(runs[last].spec, parameters, fitted, 1);
-      inside += c.lower <= runs[last].checkpoint_s && runs[last].checkpoint_s <= c.upper ? 1 : 0;
+      inside += c.time.lower <= runs[last].checkpoint_s && runs[last].checkpoint_s <= c.time.upper ? 1 : 0;
       of += 1;
     }
   }

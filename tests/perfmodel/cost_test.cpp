@@ -310,7 +310,7 @@ TEST(Cost, OfACutGraphTheSlowestRankCounts) {
     }
     EXPECT_GT(slowest, 1.01 * fastest) << "25 nodes over 3 ranks";
     const HostShare host{.ranks_on_host = 3, .threads = 1};
-    EXPECT_EQ(predict(s, m, {.host = host}).step_s, slowest);
+    EXPECT_EQ(predict(s, m, {.host = host}).step.value, slowest);
     EXPECT_NEAR(test::closed(s, m, host) / slowest, 1, 0.1);
   }
 }

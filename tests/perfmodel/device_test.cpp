@@ -61,12 +61,12 @@ TEST(Device, OnePredictionWhoeverAsks) {
         {{.id = "r1", .spec = s, .host = {.ranks_on_host = 8, .threads = 1}, .step_s = 1}}, *machine);
     // A run on cores states its number of threads.
     const Prediction q = predict(s, *machine, {.host = {.ranks_on_host = 8, .threads = 1}});
-    EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step_s) << device;
-    EXPECT_DOUBLE_EQ(h.rows[0].upper, q.upper) << device;
-    EXPECT_DOUBLE_EQ(p.step_s, q.step_s) << device;
+    EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step.value) << device;
+    EXPECT_DOUBLE_EQ(h.rows[0].predicted.upper, q.step.upper) << device;
+    EXPECT_DOUBLE_EQ(p.step.value, q.step.value) << device;
   }
   LayoutModel model(on("cuda"), gpus);  // the price in a search
-  EXPECT_DOUBLE_EQ(predict_layout(model, layout_of(on("cuda"))).step_s, predict(on("cuda"), gpus, {}).step_s);
+  EXPECT_DOUBLE_EQ(predict_layout(model, layout_of(on("cuda"))).step.value, predict(on("cuda"), gpus, {}).step.value);
 }
 
 // The closed form used by sweeps of many trials instead of placed plans, on the same hosts.
@@ -80,8 +80,8 @@ TEST(Device, ClosedFormOfCoresIsThatOfTheSameHosts) {
   EXPECT_EQ(two.where.threads, 2);
   EXPECT_EQ(all.where.threads, 1);
   for (const int64_t here : {2, 8}) {
-    const double placed = predict(s, m, {.host = {.ranks_on_host = here}}).step_s;
-    EXPECT_NEAR(predict(s, m, {.host = {.ranks_on_host = here}, .closed_form = true}).step_s / placed, 1, 0.3)
+    const double placed = predict(s, m, {.host = {.ranks_on_host = here}}).step.value;
+    EXPECT_NEAR(predict(s, m, {.host = {.ranks_on_host = here}, .closed_form = true}).step.value / placed, 1, 0.3)
         << here;
   }
 }

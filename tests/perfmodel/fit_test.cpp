@@ -209,9 +209,9 @@ TEST(Fit, IsTheSameTwiceAndSurvivesTheFile) {
   EXPECT_EQ(to_yaml(a), to_yaml(b));
   const Machine c = parse_machine(to_yaml(a), "fitted.yaml");
   const Prediction p = predict(runs[3].spec, a, {}), q = predict(runs[3].spec, c, {});
-  EXPECT_EQ(p.step_s, q.step_s);
-  EXPECT_EQ(p.lower, q.lower);
-  EXPECT_EQ(p.upper, q.upper);
+  EXPECT_EQ(p.step.value, q.step.value);
+  EXPECT_EQ(p.step.lower, q.step.lower);
+  EXPECT_EQ(p.step.upper, q.step.upper);
 }
 
 TEST(Fit, RemembersTheRunsThatSetACoefficient) {

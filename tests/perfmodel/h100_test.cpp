@@ -157,7 +157,7 @@ std::vector<MeasuredRun> steps() {
 
 // Seconds of a step over those measured, less 1
 double error(const MeasuredRun& run, const Machine& m) {
-  return predict(run.spec, m, {}).step_s / run.step_s - 1;
+  return predict(run.spec, m, {}).step.value / run.step_s - 1;
 }
 
 double median_error(const std::vector<MeasuredRun>& runs, const Machine& m) {
@@ -192,7 +192,7 @@ TEST(H100, ReadingIsALaneBesideTheDevice) {
         std::uniform_real_distribution<double>(0.05, 2)(random);
     RunSpec fed = s;
     fed.data.workers = 1000;
-    const double device = predict(fed, reads, {}).step_s;
+    const double device = predict(fed, reads, {}).step.value;
     const Counts read = count_read(s, s.train.global_batch);
     const double host = seconds(read, reads.values()),
                  copy = reads[Coef::copy_host].value * read_bytes(s, s.train.global_batch);
@@ -203,7 +203,7 @@ TEST(H100, ReadingIsALaneBesideTheDevice) {
       arrived = launched + host + copy;
       launched = std::max(launched + host, done);
     }
-    EXPECT_NEAR(predict(s, reads, {}).step_s / (launched / kSteps), 1, 2e-3)
+    EXPECT_NEAR(predict(s, reads, {}).step.value / (launched / kSteps), 1, 2e-3)
         << width << " " << device << " " << host << " " << copy;
   }
 }

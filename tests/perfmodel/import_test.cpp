@@ -65,8 +65,8 @@ TEST(Import, RunsTheirModelsOnTheirMachines) {
   // Measured: 94.42 s (Korthikanti 2022, table 5); Calculon predicts 90.08 s. Efficiencies tuned inside
   // another model do not carry over exactly.
   const Prediction p = predict(spec, import_machine(calculon_system(), "a100.json"), {});
-  EXPECT_GT(p.step_s, 0.7 * 94.42);
-  EXPECT_LT(p.step_s, 1.1 * 94.42);
+  EXPECT_GT(p.step.value, 0.7 * 94.42);
+  EXPECT_LT(p.step.value, 1.1 * 94.42);
   const json tpe = import_model(json::parse(R"({"l": 2048, "e": 12288, "h": 96, "depth": 96})"), "models");
   EXPECT_EQ(run_spec_from_json(tpe, "run").net.width(), 12288);
 }

@@ -101,7 +101,7 @@ TEST(Pipeline, BubbleIsALineOfThePredictionAndMemoryThatOfTheFullestStage) {
     named |= t.name == "pipeline bubble";
   }
   EXPECT_TRUE(named);
-  EXPECT_NEAR(sum, p.step_s, 1e-9 * p.step_s);
+  EXPECT_NEAR(sum, p.step.value, 1e-9 * p.step.value);
   int64_t most = 0;
   for (int rank = 0; rank < 4; ++rank) most = std::max(most, build_plan(s, rank, {}).memory.total());
   EXPECT_EQ(p.memory_total, most + static_cast<int64_t>(test::machine()[Coef::process].value));

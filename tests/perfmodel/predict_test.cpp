@@ -19,11 +19,11 @@ TEST(Predict, TermsAddUpAndTheIntervalHoldsTheNumber) {
       EXPECT_GT(t.seconds, 0) << t.name;
       sum += t.seconds;
     }
-    EXPECT_NEAR(sum, p.step_s, 1e-9 * p.step_s);
-    EXPECT_LT(p.lower, p.step_s);
-    EXPECT_GT(p.upper, p.step_s);
-    EXPECT_GE(p.lower, p.ceiling_s);
-    EXPECT_DOUBLE_EQ(p.samples_per_s, 8 / p.step_s);
+    EXPECT_NEAR(sum, p.step.value, 1e-9 * p.step.value);
+    EXPECT_LT(p.step.lower, p.step.value);
+    EXPECT_GT(p.step.upper, p.step.value);
+    EXPECT_GE(p.step.lower, p.ceiling_s);
+    EXPECT_DOUBLE_EQ(p.samples_per_s, 8 / p.step.value);
     int64_t memory = 0;
     for (const auto& [name, bytes] : p.memory) memory += bytes;
     EXPECT_EQ(memory, p.memory_total);
@@ -47,8 +47,8 @@ TEST(Predict, NeverBeatsThePeakOnRandomMachines) {
     PredictOptions o;
     o.host.threads = 1 + static_cast<int64_t>(random() % 16);
     const Prediction p = predict(specs[random() % specs.size()], m, o);
-    EXPECT_GE(p.step_s, p.ceiling_s);
-    EXPECT_TRUE(std::isfinite(p.upper));
+    EXPECT_GE(p.step.value, p.ceiling_s);
+    EXPECT_TRUE(std::isfinite(p.step.upper));
   }
 }
 
@@ -61,8 +61,8 @@ TEST(Predict, FasterMachineIsNeverSlower) {
       std::string(test::kSpecSheet).replace(std::string(test::kSpecSheet).find("1.0e11"), 6, "2.0e11"),
       "quick");
   for (const RunSpec& s : test::sweep()) {
-    EXPECT_LT(predict(s, wide, {}).step_s, predict(s, m, {}).step_s);
-    EXPECT_LE(predict(s, quick, {}).step_s, predict(s, m, {}).step_s);
+    EXPECT_LT(predict(s, wide, {}).step.value, predict(s, m, {}).step.value);
+    EXPECT_LE(predict(s, quick, {}).step.value, predict(s, m, {}).step.value);
   }
 }
 
@@ -83,23 +83,23 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
   large.net.vit().embed_dim *= 8;
   large.net.vit().depth *= 3;
   const Prediction far = predict(large, m, {});
-  EXPECT_GT(far.upper / far.lower, 1.2 * inside.upper / inside.lower);
+  EXPECT_GT(far.step.upper / far.step.lower, 1.2 * inside.step.upper / inside.step.lower);
   ASSERT_FALSE(far.warnings.empty());
   EXPECT_NE(far.warnings[0].find("depth"), std::string::npos) << far.warnings[0];
   // Nets whose ops were timed are more certain; larger ones are not.
   const auto width = [&](double widest) {
     m.timed = {{"embed_dim", {128, widest}}};
     const Prediction p = predict(large, m, {});
-    return std::log(p.upper / p.lower);
+    return std::log(p.step.upper / p.step.lower);
   };
-  const double untimed = std::log(far.upper / far.lower);
+  const double untimed = std::log(far.step.upper / far.step.lower);
   EXPECT_NEAR(width(128), untimed, 1e-12);
   EXPECT_LT(width(512), 0.95 * untimed);
   EXPECT_LT(width(1024), 0.95 * width(512));
   EXPECT_NEAR(width(4096), width(1024), 1e-12);
   EXPECT_GT(
-      predict(runs[0].spec, test::machine(), {}).upper / predict(runs[0].spec, test::machine(), {}).lower,
-      inside.upper / inside.lower);
+      predict(runs[0].spec, test::machine(), {}).step.upper / predict(runs[0].spec, test::machine(), {}).step.lower,
+      inside.step.upper / inside.step.lower);
 }
 
 TEST(Predict, SaysWhenMemoryRunsOut) {
@@ -113,7 +113,7 @@ TEST(Predict, SaysWhenMemoryRunsOut) {
 TEST(Predict, SpecSheetOfTheExampleIsEnough) {
   const Machine m = load_machine(source_dir() + "/configs/machines/example-2core.yaml");
   const Prediction p = predict(load_run_spec(source_dir() + "/configs/models/vit-384.yaml"), m, {});
-  EXPECT_GT(p.upper / p.lower, 1.5);  // a wide interval
+  EXPECT_GT(p.step.upper / p.step.lower, 1.5);  // a wide interval
   ASSERT_FALSE(p.warnings.empty());
   EXPECT_NE(p.warnings[0].find("never fitted"), std::string::npos);
 }
@@ -140,7 +140,7 @@ TEST(Predict, AClusterOfCpusSpeedsUpAsReported) {
   const auto step = [&](const Machine& m, int64_t nodes, int64_t batch) {
     s.layout.dp = nodes;
     s.train.global_batch = batch;
-    return predict(s, m, {.host = {.ranks_on_host = 1}}).step_s;
+    return predict(s, m, {.host = {.ranks_on_host = 1}}).step.value;
   };
   const Machine ethernet = test::cluster("cpu-cluster-40"), fast = test::cluster("cpu-cluster-40-infiniband");
   EXPECT_NEAR(2 * step(ethernet, 1, 1000) / step(ethernet, 2, 2000), 1.7, 0.2);

@@ -111,8 +111,8 @@ TEST(Shapes, OtherShapesThreadsAndPrecisionsKeepThePricesOfTheirClass) {
                   price(op, plan, without, conditions_of(s, without)))
             << op.path;
   }
-  EXPECT_NE(predict(emulator("none", 256, 1), without, {}).step_s,
-            predict(emulator("none", 256, 1), m, {}).step_s);
+  EXPECT_NE(predict(emulator("none", 256, 1), without, {}).step.value,
+            predict(emulator("none", 256, 1), m, {}).step.value);
 }
 
 // Ops without a part, like the optimizer's, keep their class's prices there.

@@ -60,7 +60,7 @@ TEST(SmallestChange, FitsAndIsNoLargerThanItMustBe) {
     // The printed change reproduces the result.
     const Prediction again = predict(with(s, c->set), m, {});
     EXPECT_TRUE(again.fits());
-    EXPECT_DOUBLE_EQ(again.step_s, c->prediction.step_s);
+    EXPECT_DOUBLE_EQ(again.step.value, c->prediction.step.value);
     if (c->set.size() > 1) {  // then no single common key suffices
       for (const char* one : {"policy.recompute=selective", "policy.recompute=full", "policy.zero=1",
                               "policy.zero=2", "policy.zero=3", "policy.offload_optimizer=true"})
@@ -69,7 +69,7 @@ TEST(SmallestChange, FitsAndIsNoLargerThanItMustBe) {
       for (const char* one : {"policy.recompute=selective", "policy.recompute=full", "policy.zero=1",
                               "policy.zero=2", "policy.zero=3", "policy.offload_optimizer=true"}) {
         const Prediction other = predict(with(s, {one}), m, {});
-        if (other.fits()) EXPECT_GE(other.step_s, c->prediction.step_s * (1 - 1e-9)) << one;
+        if (other.fits()) EXPECT_GE(other.step.value, c->prediction.step.value * (1 - 1e-9)) << one;
       }
     }
   }

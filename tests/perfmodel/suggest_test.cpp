@@ -109,8 +109,8 @@ TEST(Suggest, BeliefInWhatWasNotRunIsTheEstimate) {
       chances += o.beliefs[i].chance;
       if (!c[i].measured.empty()) continue;
       const Estimate e = estimate(c[i].view, m);
-      EXPECT_NEAR(o.beliefs[i].seconds, e.seconds, 1e-9 * e.seconds);
-      EXPECT_NEAR(o.beliefs[i].upper, e.upper, n == 0 ? 1e-6 * e.upper : 0.03 * e.upper);
+      EXPECT_NEAR(o.beliefs[i].step.value, e.step.value, 1e-9 * e.step.value);
+      EXPECT_NEAR(o.beliefs[i].step.upper, e.step.upper, n == 0 ? 1e-6 * e.step.upper : 0.03 * e.step.upper);
     }
     EXPECT_NEAR(chances, 1, 1e-9);
   }
@@ -177,8 +177,8 @@ TEST(Suggest, NoMeasuredRunHasAnIntervalOfWidthZero) {
   const Outlook o = look_ahead(c, fit(runs, machine(), {}), {});
   for (size_t i = 0; i < c.size(); ++i)
     if (!c[i].measured.empty()) {
-      EXPECT_GT(o.beliefs[i].upper / o.beliefs[i].lower, 1.01) << i;
-      EXPECT_LT(o.beliefs[i].upper / o.beliefs[i].lower, 1.06) << i;
+      EXPECT_GT(o.beliefs[i].step.upper / o.beliefs[i].step.lower, 1.01) << i;
+      EXPECT_LT(o.beliefs[i].step.upper / o.beliefs[i].step.lower, 1.06) << i;
     }
 }
 
@@ -191,13 +191,13 @@ TEST(Suggest, AContendedMeasurementIsOutweighedByItsRepeat) {
     runs.push_back(c.measured[0]);
   }
   const Machine m = fit(runs, machine(), {});
-  const double alone = look_ahead(h.finished, m, {}).beliefs[0].seconds;
+  const double alone = look_ahead(h.finished, m, {}).beliefs[0].step.value;
   MeasuredRun disturbed = h.finished[0].measured[0];
   disturbed.step_s *= 2;
   disturbed.contended = true;
   disturbed.step_error = 0.4;
   h.finished[0].measured.insert(h.finished[0].measured.begin(), disturbed);
-  EXPECT_NEAR(look_ahead(h.finished, m, {}).beliefs[0].seconds / alone, 1, 0.01);
+  EXPECT_NEAR(look_ahead(h.finished, m, {}).beliefs[0].step.value / alone, 1, 0.01);
 }
 
 TEST(Suggest, StoppingAtTwoPercentLeavesAboutThatMuch) {

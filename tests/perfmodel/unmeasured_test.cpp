@@ -65,9 +65,9 @@ TEST(Unmeasured, PredictionsAreWiderSaySoAndHoldWhatTheMeasuredRateGives) {
   for (const Machine& m : measured_machines()) {
     const Prediction known = predict(s, m, {}), sheet = predict(s, spec_sheet_of(m), {});
     const double links = m.name == "aurora" ? 1 : 1.2;  // links decide its step, not products
-    EXPECT_GT(std::log(sheet.upper / sheet.lower), links * std::log(known.upper / known.lower)) << m.name;
-    EXPECT_LT(sheet.lower, known.step_s) << m.name;
-    EXPECT_GT(sheet.upper, known.step_s) << m.name;
+    EXPECT_GT(std::log(sheet.step.upper / sheet.step.lower), links * std::log(known.step.upper / known.step.lower)) << m.name;
+    EXPECT_LT(sheet.step.lower, known.step.value) << m.name;
+    EXPECT_GT(sheet.step.upper, known.step.value) << m.name;
     EXPECT_TRUE(says(sheet)) << m.name;
     EXPECT_FALSE(says(known)) << m.name;
   }

@@ -55,7 +55,7 @@ TEST(Utilization, HardwareFlopsCountRecomputationAndMfuDoesNot) {
   EXPECT_NEAR(full.hardware_flops / model, 1 + blocks * again / 3, 1e-3);
   const Rates r = rates_of(full, s, m);
   EXPECT_NEAR(r.hfu / r.mfu, full.hardware_flops / model, 1e-9);
-  EXPECT_NEAR(r.mfu, model / full.step_s / 8 / m.peaks.at("bf16").value, 1e-9);
+  EXPECT_NEAR(r.mfu, model / full.step.value / 8 / m.peaks.at("bf16").value, 1e-9);
   EXPECT_LT(r.hfu, 1);
   const std::string text = text_of(r);
   for (const char* word : {"model ", "hardware ", "MFU", "HFU"})
@@ -69,7 +69,7 @@ TEST(Utilization, OnCoresThePeakIsThatOfTheCoresThatARankCanUse) {
   s.layout.dp = 2;
   s.run.threads = 3;
   const Prediction p = predict(s, m, {});
-  EXPECT_NEAR(rates_of(p, s, m).hfu, p.hardware_flops / p.step_s / 2 / (3 * m.peaks.at("f32").value), 1e-12);
+  EXPECT_NEAR(rates_of(p, s, m).hfu, p.hardware_flops / p.step.value / 2 / (3 * m.peaks.at("f32").value), 1e-12);
   EXPECT_NEAR(p.hardware_flops / model_flops(s), 1, 0.2);  // flash attention recomputes its weights
   EXPECT_LT(rates_of(p, s, m).hfu, 1);
 }

@@ -69,7 +69,7 @@ TEST(ChartData, EffectsCompareRunsThatDifferInOneSettingAlone) {
     r.run.spec.train.global_batch = 8;
     r.axes = {{"policy.amp", amp}, {"data.workers", workers}};
     r.prediction = RunPrediction{};
-    r.prediction->step_s = 2 * step;
+    r.prediction->step.value = 2 * step;
     d.runs.push_back(r);
   };
   add("none", "10", 0.08);

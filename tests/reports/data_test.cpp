@@ -33,7 +33,7 @@ TEST(ReportData, JoinsRunsWithTheirPredictionsById) {
   for (const auto& row : holdout) {
     for (const ReportRun* r : d.predicted()) {
       if (r->run.id != row["id"]) continue;
-      EXPECT_DOUBLE_EQ(r->prediction->step_s, row["predicted_s"].get<double>());
+      EXPECT_DOUBLE_EQ(r->prediction->step.value, row["predicted_s"].get<double>());
       EXPECT_EQ(r->prediction->in_fit, row["in_fit"].get<bool>());
       EXPECT_EQ(r->prediction->terms.size(), 4u);
       EXPECT_NEAR(r->measured(), row["measured_s"].get<double>(), 1e-12);
@@ -171,7 +171,7 @@ TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
   for (const ReportRun* r : d.predicted()) {
     double sum = 0;
     for (const auto& [name, seconds] : r->prediction->terms) sum += seconds;
-    EXPECT_NEAR(sum, r->prediction->step_s, 1e-6 * sum);
+    EXPECT_NEAR(sum, r->prediction->step.value, 1e-6 * sum);
   }
   const ReportRun* shown = ops_run(d);
   ASSERT_NE(shown, nullptr);
@@ -203,12 +203,12 @@ TEST(ReportData, AReportPredictsWhatPredictAnswers) {
     ASSERT_EQ(d.predicted().size(), 1u) << (d.problems.empty() ? "" : d.problems[0]);
     const RunPrediction& reported = *d.predicted()[0]->prediction;
     const Prediction p = predict(s, *machine, {});
-    EXPECT_DOUBLE_EQ(reported.step_s, p.step_s);
-    EXPECT_DOUBLE_EQ(reported.lower, p.lower);
-    EXPECT_DOUBLE_EQ(reported.upper, p.upper);
+    EXPECT_DOUBLE_EQ(reported.step.value, p.step.value);
+    EXPECT_DOUBLE_EQ(reported.step.lower, p.step.lower);
+    EXPECT_DOUBLE_EQ(reported.step.upper, p.step.upper);
     EXPECT_EQ(reported.memory_total, p.memory_total);
     EXPECT_EQ(p.device, device == std::string("cuda") ? Device::accelerator : Device::cores);
-    steps.push_back(reported.step_s);
+    steps.push_back(reported.step.value);
   }
   EXPECT_NE(steps[0], steps[1]);
 }

@@ -173,7 +173,7 @@ TEST(Page, RunsAreWrittenWithEverySettingAndStatistic) {
     EXPECT_EQ(row["class"], name_of(run.run.run_class));
     if (run.run.run_class == RunClass::ok) {
       EXPECT_DOUBLE_EQ(row["step_s_p10"].get<double>(), run.run.step_s.p10);
-      EXPECT_DOUBLE_EQ(row["predicted_s"].get<double>(), run.prediction->step_s);
+      EXPECT_DOUBLE_EQ(row["predicted_s"].get<double>(), run.prediction->step.value);
     } else {
       EXPECT_TRUE(row["measured_s"].is_null());
     }
@@ -202,13 +202,13 @@ TEST(Page, SharedRowsHoldWhatWasMeasuredAndPredicted) {
       if (r->run.id == row["id"]) {
         ++matched;
         near(row["measured"], r->run.step_s.median * 1e3);
-        near(row["predicted"], r->prediction->step_s * 1e3);
-        near(row["low"], r->prediction->lower * 1e3);
+        near(row["predicted"], r->prediction->step.value * 1e3);
+        near(row["low"], r->prediction->step.lower * 1e3);
         near(row["rate"], static_cast<double>(r->run.spec.train.global_batch) / r->run.step_s.median);
         EXPECT_EQ(row["was"] == "in the fit", r->prediction->in_fit);
         double terms = 0;
         for (size_t t = 0; t < 4; ++t) terms += row["t" + std::to_string(t)].get<double>();
-        near(terms, r->prediction->step_s * 1e3);
+        near(terms, r->prediction->step.value * 1e3);
       }
   EXPECT_EQ(matched, d.predicted().size());
 }

@@ -111,7 +111,7 @@ TEST_F(Beside, EveryTrackHasItsTwinWithTheSameOps) {
         ASSERT_EQ(own.size(), 1u);
         EXPECT_EQ(own[0].at("name"), "step " + std::to_string(step));
         EXPECT_EQ(own[0].at("ts"), twin->second.at(0).at("ts"));  // relative to the rank's own begin
-        EXPECT_NEAR(twin->second[0].at("dur").get<double>(), 1e6 * d.runs[0].prediction->step_s, 2e-3);
+        EXPECT_NEAR(twin->second[0].at("dur").get<double>(), 1e6 * d.runs[0].prediction->step.value, 2e-3);
         for (const StepTime& s : was.steps)
           if (s.rank == rank && s.step == step) {
             EXPECT_NEAR(own[0].at("dur").get<double>(), 1e-3 * static_cast<double>(s.end_ns - s.begin_ns),
@@ -135,7 +135,7 @@ TEST_F(Beside, PredictedSpansAddUpToThePrediction) {
   SCOPED_TRACE(seed_);
   ReportData d = traced(MadeUpResults::spec(1, "none", 0));
   (*d.predictor)[Coef::step].value = 0;
-  const double step_s = predict(spec_as_run(d.runs[0].run), *d.predictor, options_of(d.runs[0])).step_s;
+  const double step_s = predict(spec_as_run(d.runs[0].run), *d.predictor, options_of(d.runs[0])).step.value;
   const auto slices = slices_of(written(d));
   double sum = 0;
   size_t spans = 0;
