@@ -7,6 +7,7 @@
 #include "model/nets/parts.h"
 #include "model/nets/plan_size.h"
 #include "perfmodel/machine/device.h"
+#include "perfmodel/step/shapes.h"
 #include "perfmodel/step/utilization.h"
 
 namespace isobar {
@@ -88,11 +89,23 @@ OpPrices LayoutModel::op_prices() const {
           .peaks = peaks_};
 }
 
-double LayoutModel::op_time(OpKind kind, double bytes, double vector_flops) const {
+double LayoutModel::op_time(OpKind kind, double elements, double bytes, double vector_flops) const {
   OpShape s{.kind = kind, .dtype = DType::f32};
-  s.work.bytes_read = bytes;
-  s.work.vector_flops = vector_flops;
-  return op_seconds(s, k_, where_, cache_share_);
+  s.work.bytes_read = elements * bytes;
+  s.work.vector_flops = elements * vector_flops;
+  return timed_factor(kind, std::llround(elements)) * op_seconds(s, k_, where_, cache_share_);
+}
+
+double LayoutModel::timed_factor(OpKind kind, int64_t elements) const {
+  if (!where_.shapes) return 1;
+  for (const TimedOp& known : timed_)
+    if (known.kind == kind && known.elements == elements) return known.factor;
+  constexpr int64_t kAlign = 16;  // of the plan's runs of parameters
+  const bool padded = kind != OpKind::zero;
+  Op op{.kind = kind, .lane = Lane::compute, .a = {}, .reads = {}, .writes = {}, .path = {}};
+  op.a.m = 1, op.a.n = padded ? (elements + kAlign - 1) / kAlign * kAlign : elements;
+  timed_.push_back({kind, elements, shape_factor(op, where_)});
+  return timed_.back().factor;
 }
 
 LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {

@@ -130,8 +130,10 @@ class LayoutModel {
   int mixed_with() const;  // SectionKey::recompute of the other kind
   const ReadTime& read_of(const Layout& l);
   OpPrices op_prices() const;
-  /// Seconds of an op without a section, in f32.
-  double op_time(OpKind kind, double bytes, double vector_flops) const;
+  /// Seconds of an op in f32 over `elements` elements, by bytes and vector FLOPs of each.
+  double op_time(OpKind kind, double elements, double bytes, double vector_flops) const;
+  /// Its measured over modelled time (step/shapes.h).
+  double timed_factor(OpKind kind, int64_t elements) const;
   bool on_cores() const { return where_.processors == 0; }
   /// True if compute stops for transfers in a group: cores make them if it is `inside` their host.
   bool stops(bool inside) const { return spec_.run.serial || (inside && !where_.overlaps()); }
@@ -205,6 +207,12 @@ class LayoutModel {
   std::unordered_map<uint64_t, StageKinds> stages_;  // by pp and vpp
   uint64_t last_cut_ = 0;
   const StageKinds* last_stages_ = nullptr;
+  struct TimedOp {
+    OpKind kind;
+    int64_t elements;
+    double factor;
+  };
+  mutable std::vector<TimedOp> timed_;      // factors asked for so far
   std::vector<std::vector<double>> mixes_;  // shares of each distinct part; the first: none
   Step step_;                               // of the layout being priced, to reuse its memory
   std::unordered_map<Key, StageTimes, Hash> known_;

@@ -235,16 +235,14 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
                : 0;
   };
   double norm = 0, update = 0, gathers = 0;
-  constexpr double kMetrics = 16;  // bytes that are cleared
   for (size_t i = 0; i < step.kinds.size(); ++i) {
     const UnitTimes& u = *step.kinds[i].units;
     const double updated = parameters_of(step.stages->kinds[i].counts, *t.sections).trained() / shards_of(l);
     const double ops = std::max(1.0, l.zero > 0 ? u.units : l.tp > 1 ? 2 : 1), each = updated / ops;
-    norm = std::max(norm, ops * op_time(OpKind::squared_sum, each * gradient_, 2 * each));
-    double adam =
-        ops * op_time(OpKind::adam, each * ((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_),
-                      6 * moments_ * each) +
-        average_ * ops * op_time(OpKind::average, 3 * kF32 * each, 3 * each);
+    norm = std::max(norm, ops * op_time(OpKind::squared_sum, each, gradient_, 2));
+    const double bytes = (1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_;
+    double adam = ops * op_time(moments_ > 1 ? OpKind::adam : OpKind::sgd, each, bytes, 6 * moments_) +
+                  average_ * ops * op_time(OpKind::average, each, 3 * kF32, 3);
     // Offloaded moments and parameters move a unit at a time, with a lane for each direction; concurrent
     // directions slow each other down.
     const double visiting = (spec_.policy.offload_optimizer ? (moments_ + average_) * kF32 : 0) +
@@ -267,7 +265,7 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
   c.dp += gathers;
   const double shards = l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1;
   const double together = l.zero > 0 ? at.dp * at.cp : 1;
-  c.optimizer = op_time(OpKind::zero, kMetrics, 0) + norm + update +
+  c.optimizer = op_time(OpKind::zero, t.sections->metrics, kF32, 0) + norm + update +
                 all_reduce(static_cast<double>(l.tp) * l.pp * shards, at.tp * at.pp * together) +
                 all_reduce(static_cast<double>(l.dp) * l.pp, at.dp * at.pp);
 }

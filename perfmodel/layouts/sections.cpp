@@ -171,6 +171,7 @@ void count_memory(const Plan& one, const Plan& two, const Priced& priced, double
   });
   out.replayed = through(
       [](const Plan& plan) { return static_cast<double>(plan.replayed.count * size_of(DType::f32)); });
+  out.metrics = static_cast<double>(one.metrics.count);
   out.constants = static_cast<double>(one.memory.by_kind[static_cast<int>(BufferKind::constants)]);
   const auto over = [&](int32_t cut, bool jumps) {
     return through([cut, jumps](const Plan& plan) {

@@ -87,6 +87,7 @@ struct NetSections {
   Line fed_back;         // bytes that a roll-out step gives to the next
   Line replayed;         // … of a prediction for a replay buffer
   double constants = 0;  // bytes on a rank with parts of all kinds
+  double metrics = 0;    // numbers that every step clears
   double tied = 0;       // parameters of the first part that the last one also reads
 };
 
