@@ -26,7 +26,7 @@ ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Sugge
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
 DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
 # Tests that compute, in one order of sums or another
-NUMERIC='^(cpu|backend|inference|skill)/|^comm/comm$|^engine/(Adapted|AuroraForecast|AuroraTraining|AveragedRun|Classifier|Curves|Executor|Forecast|GraphcastTraining|Jacobians|Layouts|Lora|LearningRate|Masked|MadePoints|Mlp|Nets/Parity|ParityOfEnds|Product\.[1-4]$|RegionalGnnTraining|Replay|RollOut|Tables|Train|Unet|Verify)'
+NUMERIC='^(cpu|backend|inference|skill)/|^comm/comm$|^engine/(Adapted|AuroraForecast|AuroraTraining|AveragedRun|Classifier|Curves|Executor|Forecast|GraphcastTraining|Jacobians|Layouts|Lora|LearningRate|Masked|MadePoints|Mlp|Nets/Parity|ParityOfEnds|Product\.[1-4]$|RegionalGnnTraining|Replay|RollOut|SwinTraining|Tables|Train|Unet|Verify)'
 # Programs that speak MPI, and their launcher
 MPICH_PROGRAMS='test_engine test_comm test_transfers test_lanes test_worlds test_cli test_micro isobar'
 MPICH_TESTS='^(comm/(comm|Transfers|Launcher)|micro/|engine/(Layouts|Wire|Failure|Signals|SlowDisk|Workers|Train|RunDirs|lanes|Product\.[2-4]$)|cli/(Doctor|Launched))'

@@ -44,6 +44,8 @@ std::optional<Values> by_name(const Op& op, std::string_view name) {
   if (name == "sums") return op.kind == OpKind::cross_entropy ? kExponentials : kSum;
   if (name == "v") return op.kind == OpKind::adam ? kSecondMoment : kActivation;
   if (name == "mask") return op.kind == OpKind::dropout_backward ? kZero : kCounts;
+  if (name == "bias" && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward))
+    return kWeight;
   if (name.starts_with('d') && name != "dropped") return kGradient;
   for (const auto& [names, values] : std::initializer_list<std::pair<std::string_view, Values>>{
            {" q k o u residual pred target logits prediction before forcing ", kActivation},

@@ -14,6 +14,7 @@
 #include "model/base/net_specs/graphcast.h"
 #include "model/base/net_specs/mlp.h"
 #include "model/base/net_specs/regional_gnn.h"
+#include "model/base/net_specs/swin.h"
 #include "model/base/net_specs/unet.h"
 #include "model/base/net_specs/vit.h"
 #include "model/base/net_specs/words.h"
@@ -23,7 +24,7 @@ namespace isobar {
 class NetSpec {
  public:
   using Kinds = std::variant<VitSpec, GptSpec, LlamaSpec, UnetSpec, MlpSpec, RegionalGnnSpec, AuroraSpec,
-                             GraphcastSpec>;
+                             GraphcastSpec, SwinSpec>;
   NetSpec() = default;
   template <class T>
   requires std::is_constructible_v<Kinds, T> NetSpec(T of) : of_(std::move(of)) {}
@@ -66,6 +67,8 @@ class NetSpec {
   const AuroraSpec& aurora() const { return std::get<AuroraSpec>(of_); }
   GraphcastSpec& graphcast() { return std::get<GraphcastSpec>(of_); }
   const GraphcastSpec& graphcast() const { return std::get<GraphcastSpec>(of_); }
+  SwinSpec& swin() { return std::get<SwinSpec>(of_); }
+  const SwinSpec& swin() const { return std::get<SwinSpec>(of_); }
 
   const Images* images() const;
   /// True for nets that predict on the grid that they read, so that predictions can be fed back.

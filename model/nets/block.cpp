@@ -5,7 +5,7 @@
 namespace isobar {
 
 Block::Block(int index, std::string path, std::string name, Emission& e, const Sharding& at,
-             const BlockShape& shape)
+             const BlockShape& shape, Windows* windows, bool relative_bias)
     : NetPart(index, std::move(path)),
       name_(std::move(name)),
       e_(e),
@@ -17,7 +17,12 @@ Block::Block(int index, std::string path, std::string name, Emission& e, const S
       qkv_width_(width_ + 2 * shape.kv_heads / at.tp * shape.head_dim()),
       R_(at.full_rows),
       recompute_core_(e.spec.policy.recompute == Recompute::selective),
-      attention_core_(e, shape, at) {}
+      attention_core_(e, shape, at) {
+  if (!windows) return;
+  windowed_.emplace(e, at, this->path(), name_, *windows,
+                    WindowAttention::Shape{shape.width, shape.heads, relative_bias});
+  norm1_.keeps_h = false;
+}
 
 // ---- parameters ----
 
@@ -25,14 +30,18 @@ void Block::declare(Declare& d) {
   const int64_t D = shape_.width, kv = shape_.kv_heads * shape_.head_dim();
   const bool biases = shape_.biases;
   d.norm(norm1_, name_ + ".norm1", D, shape_.eps, !shape_.rms_norm);
-  std::vector<Param> weights, bias;  // q, k and v are adjacent: one [3D, D] operand
-  for (const auto& [which, out] : {std::pair{"q", D}, {"k", kv}, {"v", kv}}) {
-    const std::string name = name_ + ".attn." + which;
-    weights.push_back({name + ".weight", {out, D}, Init::normal, kSigma, 0});
-    bias.push_back({name + ".bias", {out}, Init::zero, 0, 0});
+  if (windowed_) {
+    windowed_->declare(d);
+  } else {
+    std::vector<Param> weights, bias;  // q, k and v are adjacent: one [3D, D] operand
+    for (const auto& [which, out] : {std::pair{"q", D}, {"k", kv}, {"v", kv}}) {
+      const std::string name = name_ + ".attn." + which;
+      weights.push_back({name + ".weight", {out, D}, Init::normal, kSigma, 0});
+      bias.push_back({name + ".bias", {out}, Init::zero, 0, 0});
+    }
+    d.linear(qkv_, D, D + 2 * kv, std::move(weights), biases ? std::move(bias) : std::vector<Param>{});
+    d.linear(proj_, name_ + ".attn.proj", D, D, 1, biases);
   }
-  d.linear(qkv_, D, D + 2 * kv, std::move(weights), biases ? std::move(bias) : std::vector<Param>{});
-  d.linear(proj_, name_ + ".attn.proj", D, D, 1, biases);
   d.norm(norm2_, name_ + ".norm2", D, shape_.eps, !shape_.rms_norm);
   const int64_t up = shape_.swiglu ? 2 * shape_.hidden : shape_.hidden;  // SwiGLU: gate and up
   d.linear(fc1_, name_ + ".mlp.fc1", D, up, 0, biases);
@@ -65,6 +74,11 @@ std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how
 
 View Block::attention(const std::string& pass, bool keep) {
   const std::string attn = path() + "/attn";
+  if (windowed_) {
+    const View y = b_.scratch(path() + ".attn.back", e_.act, R_ * shape_.width);
+    windowed_->forward(pass, norm1_.h, y, keep);
+    return y;
+  }
   core_.qkv = b_.saved_or_scratch(path() + ".qkv", e_.act, R_ * qkv_width_,
                                   keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
   layers_.linear_forward(attn + "/qkv" + pass, qkv_, layers_.gathered(attn + "/qkv" + pass, norm1_.h),
@@ -112,9 +126,9 @@ ActivationAttrs Block::activation_rows() const {
 
 void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const View dx = in[0].dx, dy_part = out[0].dy;
-  const std::string attn = path() + "/attn", mlp = path() + "/mlp";
+  const std::string mlp = path() + "/mlp";
   layers_.dropout_backward(mlp + "/dropout/backward", dy_part, mlp_mask_);
-  View dy = layers_.gathered(mlp + "/fc2/backward", dy_part);
+  const View dy = layers_.gathered(mlp + "/fc2/backward", dy_part);
   const View du = e_.operand(path() + ".du", e_.act, R_ * fc1_.out);
   const View dg = shape_.swiglu ? b_.scratch(path() + ".dg", e_.act, R_ * fc2_.in) : du;
   layers_.linear_backward_input(mlp + "/fc2", fc2_, dy, dg, R_);
@@ -124,17 +138,24 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   else
     b_.emit<OpKind::activation_backward>(mlp + "/gelu/backward", activation_rows(), {u_, du},
                                          {du, b_.grad(fc1_.bias)});
-  View dh = b_.scratch(path() + ".norm2.dh", e_.act, R_ * shape_.width);
+  const View dh = b_.scratch(path() + ".norm2.dh", e_.act, R_ * shape_.width);
   layers_.linear_backward_input(mlp + "/fc1", fc1_, du, dh, R_);
   // The weight gradient runs under the reduction of the input gradient.
   const View h2 = e_.split ? norm2_.h : layers_.gathered(mlp + "/fc1/backward_weight", norm2_.h);
   const View dh2 = layers_.result(mlp + "/fc1/backward_input", dh);
   layers_.linear_backward_weight(mlp + "/fc1", fc1_, h2, du, R_);
-  const View part = layers_.norm_backward(path() + "/norm2", norm2_, dh2, dx, false,
-                                          {.x = norm1_.x, .y = norm2_.x, .bias = proj_.bias});
-  layers_.dropout_backward(attn + "/dropout/backward", part, attn_mask_);
-  dy = layers_.gathered(attn + "/proj/backward", part);
+  const View part = layers_.norm_backward(
+      path() + "/norm2", norm2_, dh2, dx, false,
+      {.x = norm1_.x, .y = norm2_.x, .bias = windowed_ ? windowed_->result_bias() : proj_.bias});
+  const View dh1 = windowed_ ? windowed_->backward(part, {}) : attention_backward(part);
+  if (windowed_) windowed_->backward_weight();
+  in[0].dy = layers_.norm_backward(path() + "/norm1", norm1_, dh1, dx, false, in_);
+}
 
+View Block::attention_backward(const View& part) {
+  const std::string attn = path() + "/attn";
+  layers_.dropout_backward(attn + "/dropout/backward", part, attn_mask_);
+  const View dy = layers_.gathered(attn + "/proj/backward", part);
   if (recompute_core_) attention_core_.forward(path(), core_, false, "/recompute");
   const View d_o = b_.scratch(path() + ".do", e_.act, R_ * width_);
   layers_.linear_backward_input(attn + "/proj", proj_, dy, d_o, R_);
@@ -146,12 +167,12 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
     b_.emit<OpKind::column_sum>(attn + "/qkv/backward_bias",
                                 {.rows = R_, .cols = qkv_width_, .accumulate = e_.accumulates()}, {dqkv},
                                 {b_.grad(qkv_.bias)});
-  dh = b_.scratch(path() + ".norm1.dh", e_.act, R_ * shape_.width);
+  const View dh = b_.scratch(path() + ".norm1.dh", e_.act, R_ * shape_.width);
   layers_.linear_backward_input(attn + "/qkv", qkv_, dqkv, dh, R_);
   const View h1 = e_.split ? norm1_.h : layers_.gathered(attn + "/qkv/backward_weight", norm1_.h);
   const View dh1 = layers_.result(attn + "/qkv/backward_input", dh);
   layers_.linear_backward_weight(attn + "/qkv", qkv_, h1, dqkv, R_);
-  in[0].dy = layers_.norm_backward(path() + "/norm1", norm1_, dh1, dx, false, in_);
+  return dh1;
 }
 
 }  // namespace isobar

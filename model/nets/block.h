@@ -6,22 +6,27 @@
 // (Korthikanti 2022) the reductions become reduce-scatters; the inputs of qkv and fc1 are kept cut and
 // gathered again for their weight gradients. Context parallelism is all in context_parallel.h.
 //
+// Given windows, attention is inside them (Swin, Liu 2021), with its communication (windows/attention.h).
+//
 // Full recomputation (Chen 2016) keeps the residual stream at the first of a run of blocks, and repeats their
 // forward before the backward of the last. All that is recomputed is scratch.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "model/nets/block_shape.h"
 #include "model/nets/context_parallel.h"
 #include "model/nets/net.h"
+#include "model/nets/windows/attention.h"
 
 namespace isobar {
 
 class Block : public NetPart {
  public:
-  /// `name`: prefix of its parameters' names, "blocks.7".
+  /// `name`: prefix of its parameters' names, "blocks.7". `windows`: nullptr attends to all tokens;
+  /// `relative_bias`: a bias by the distance of two tokens of a window.
   Block(int index, std::string path, std::string name, Emission& e, const Sharding& at,
-        const BlockShape& shape);
+        const BlockShape& shape, Windows* windows = nullptr, bool relative_bias = false);
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
@@ -29,12 +34,15 @@ class Block : public NetPart {
   View receive_buffer(size_t) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = norm1_.x}}; }
   int shares_gradient_with(size_t) const override { return 0; }
-  View last_gradient(bool weight) const override { return weight ? qkv_.weight : norm1_.gamma; }
+  View last_gradient(bool weight) const override {
+    return !weight ? norm1_.gamma : windowed_ ? windowed_->weight() : qkv_.weight;
+  }
 
  private:
   ActivationAttrs activation_rows() const;
   void rotary(OpKind kind, const std::string& path, const View& qkv);
   View attention(const std::string& pass, bool keep);
+  View attention_backward(const View& part);
   View mlp(const std::string& pass, bool keep, bool result);
 
   const std::string name_;
@@ -47,6 +55,7 @@ class Block : public NetPart {
   const int64_t width_, qkv_width_, R_;
   const bool recompute_core_;
   AttentionCore attention_core_;
+  std::optional<WindowAttention> windowed_;
 
   Flow in_;
   Norm norm1_, norm2_;

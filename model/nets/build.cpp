@@ -43,7 +43,7 @@ Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, bo
   if (input_gradient && !plan.input_gradient)
     throw ConfigError(spec.file, "net.kind",
                       spec.net.kind() + " has no Jacobian yet: its backward pass ends at its parameters",
-                      "take a checkpoint of a vit, a unet or an mlp");
+                      "take a checkpoint of a vit, a unet, a swin or an mlp");
   // The batches that model/data's Loader holds: `prefetch` a worker and the one in use, or one batch if the
   // training thread reads itself, as it always does for validation.
   const DataSpec& d = spec.data;

@@ -174,7 +174,7 @@ void Layers::zero_gradients(const std::string& path, const Linear& l) const {
 void Layers::norm_forward(const std::string& path, const std::string& pass, Norm& n, const Flow& in,
                           bool keep) const {
   const int64_t rows = at_.rows, D = n.gamma.count;
-  n.h = b_.saved_or_scratch(path + ".h", e_.act, rows * D, keep);
+  n.h = b_.saved_or_scratch(path + ".h", e_.act, rows * D, keep && n.keeps_h);
   const View sum = in.y ? n.x : View{};
   if (!n.beta) {
     n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows, keep);
@@ -203,6 +203,20 @@ View Layers::norm_backward(const std::string& path, const Norm& n, const View& d
         path + "/backward", a, {n.x, n.mean, n.rstd, n.gamma, dh},
         {dx, dy, b_.grad(n.gamma), b_.grad(n.beta), in.bias ? b_.grad(in.bias) : View{}});
   return copies ? dy : in.y ? dx : View{};
+}
+
+void Layers::add(const std::string& path, const Flow& in, const View& x) const {
+  b_.emit<OpKind::residual_add>(path, {.rows = 1, .cols = x.count}, {in.x, in.y}, {x});
+}
+
+View Layers::add_backward(const std::string& path, const Flow& in, const View& dx) const {
+  if (!in.y) return {};
+  const View dy = e_.for_linear(path + "/backward_cast", path + ".dy", dx);
+  if (const int64_t width = in.bias.count; in.bias)
+    b_.emit<OpKind::column_sum>(path + "/backward_bias",
+                                {.rows = dx.count / width, .cols = width, .accumulate = e_.accumulates()},
+                                {dy}, {b_.grad(in.bias)});
+  return dy;
 }
 
 // ---- dropout ----

@@ -29,6 +29,7 @@ struct Linear {
 struct Norm {        // parameters, and tensors saved by forward
   View gamma, beta;  // [D]; without beta it is an RMSNorm
   float eps = 0;
+  bool keeps_h = true;    // backward reads h
   View x, h, mean, rstd;  // x [rows,D] of the stream, h [rows,D] act, [rows] f32; RMSNorm has no mean
 };
 
@@ -142,6 +143,10 @@ class Layers {
   /// copy.
   View norm_backward(const std::string& path, const Norm& n, const View& dh, const View& dx, bool first,
                      const Flow& in) const;
+  /// x = in.x + in.y of a stream, f32, for a part that begins with another layer than a norm
+  void add(const std::string& path, const Flow& in, const View& x) const;
+  /// Its gradient for the linear of in.y, and that of the linear's bias; absent if there is no y.
+  View add_backward(const std::string& path, const Flow& in, const View& dx) const;
   /// In place; returns the mask, absent if it is redrawn in backward from the random numbers of `stream`,
   /// which is unique to a place in the net.
   View dropout(const std::string& path, const View& y, bool keep, int64_t stream = 0) const;

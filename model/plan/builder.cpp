@@ -143,6 +143,7 @@ int64_t Builder::workspace_of(OpKind kind, const std::string& path, const Attrs&
 void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,
                                   std::vector<View> writes) {
   const int64_t bytes = workspace_of(kind, path, a, reads, writes);
+  if (const auto roles = writes_of(kind); roles.back().name == "workspace") writes.resize(roles.size() - 1);
   writes.push_back(bytes > 0 ? scratch(path + ".workspace", DType::f32, (bytes + 3) / 4) : View{});
   emit(kind, path, std::move(a), std::move(reads), std::move(writes));
 }

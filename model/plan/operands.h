@@ -66,6 +66,14 @@ View& out(Op& op, std::type_identity_t<OutOf<K, Same...>> role) {
   return op.writes.at(role.place);
 }
 
+// ---- attention ----
+
+/// The bias of the scores, forward or backward; absent: there is none.
+inline const View& bias_of_scores(const Op& op) {
+  return op.kind == OpKind::attention ? in<OpKind::attention>(op, "bias")
+                                      : in<OpKind::attention_backward>(op, "bias");
+}
+
 // ---- transfers: each takes its first read and fills its first write ----
 
 inline const View& transfer_source(const Op& op) {

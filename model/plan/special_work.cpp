@@ -33,8 +33,9 @@ void attention_of(const Op& op, const Plan& plan, double products, bool forward,
   const double q = size * static_cast<double>(a.batch * a.tq * a.heads * a.d);
   const double kv = size * static_cast<double>(2 * a.batch * a.tk * a.kv_heads * a.d);
   const double lse = 4.0 * static_cast<double>(a.batch * a.heads * a.tq);
-  w.bytes_read = forward ? q + kv : 3 * q + kv + lse;
-  w.bytes_written = forward ? q + lse : q + kv;
+  const double bias = bytes_of(bias_of_scores(op), plan);  // its gradient has its size
+  w.bytes_read = (forward ? q + kv : 3 * q + kv + lse) + bias;
+  w.bytes_written = forward ? q + lse : q + kv + bias;
 }
 
 }  // namespace

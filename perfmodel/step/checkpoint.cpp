@@ -19,6 +19,13 @@ double moments_of(const RunSpec& s) {
   return (s.train.optimizer == OptimizerKind::sgd ? 1 : 2) + (s.train.ema > 0 ? 1 : 0);
 }
 
+// The largest tensor of a Swin U-Net, in elements
+template <class Net>
+double of_coarsest(const Net& n) {
+  const auto width = static_cast<double>(n.embed_dim << (n.encoder_depths.size() - 1));
+  return static_cast<double>(n.mlp_ratio) * width * width;
+}
+
 // In elements, on one rank: the least that one rank writes.
 double largest_tensor(const RunSpec& s) {
   const auto up = [](const auto& n) {
@@ -39,10 +46,8 @@ double largest_tensor(const RunSpec& s) {
       return static_cast<double>(std::max({n.in_channels, n.latent_size, n.mlp_hidden_size}) *
                                  std::max(n.mlp_hidden_size, n.latent_size));
     }
-    double operator()(const AuroraSpec& n) const {  // at its coarsest resolution
-      const auto width = static_cast<double>(n.embed_dim << (n.encoder_depths.size() - 1));
-      return static_cast<double>(n.mlp_ratio) * width * width;
-    }
+    double operator()(const AuroraSpec& n) const { return of_coarsest(n); }
+    double operator()(const SwinSpec& n) const { return of_coarsest(n); }
     double operator()(const GraphcastSpec& n) const {
       const int64_t read = n.in_channels + 3;  // a point's fields and position
       return static_cast<double>(std::max({read, n.out_channels, n.latent_size, n.mlp_hidden_size}) *

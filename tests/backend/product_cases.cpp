@@ -40,11 +40,13 @@ struct Shape {
   int64_t batch, heads, kv_heads, tq, tk, d;
   bool causal;
   int64_t last_counts = 1;
+  bool biased = false;
   double scale() const { return 1 / std::sqrt(static_cast<double>(d)); }
 };
 
-// o [batch tq, heads d], then lse [batch, heads, tq]
-Numbers attention_of(const Shape& s, const Numbers& q, const Numbers& k, const Numbers& v) {
+// o [batch tq, heads d], then lse [batch, heads, tq]; bias [heads, tk, tq], or none
+Numbers attention_of(const Shape& s, const Numbers& q, const Numbers& k, const Numbers& v,
+                     const Numbers& bias) {
   Numbers o(static_cast<size_t>(s.batch * s.tq * s.heads * s.d)), lse;
   for (int64_t b = 0; b < s.batch; ++b)
     for (int64_t h = 0; h < s.heads; ++h)
@@ -57,7 +59,9 @@ Numbers attention_of(const Shape& s, const Numbers& q, const Numbers& k, const N
         for (int64_t j = 0; j < seen; ++j) {
           double dot = 0;
           for (int64_t c = 0; c < s.d; ++c) dot += q[at + c] * k[of_key(j) + c];
-          sum += p[j] = (j + 1 < s.tk ? 1.0 : static_cast<double>(s.last_counts)) * std::exp(dot * s.scale());
+          const double more = bias.empty() ? 0 : bias[(h * s.tk + j) * s.tq + i];
+          sum += p[j] =
+              (j + 1 < s.tk ? 1.0 : static_cast<double>(s.last_counts)) * std::exp(dot * s.scale() + more);
         }
         for (int64_t j = 0; j < seen; ++j)
           for (int64_t c = 0; c < s.d; ++c) o[at + c] += p[j] / sum * v[of_key(j) + c];
@@ -69,8 +73,10 @@ Numbers attention_of(const Shape& s, const Numbers& q, const Numbers& k, const N
 
 void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
-    for (const Shape& s : {Shape{2, 2, 2, 9, 9, 8, false}, Shape{1, 2, 1, 7, 19, 16, true},
-                           Shape{1, 1, 1, 1, 5, 24, false}, Shape{2, 2, 1, 21, 21, 8, false, 7}}) {
+    for (const Shape& s :
+         {Shape{2, 2, 2, 9, 9, 8, false}, Shape{1, 2, 1, 7, 19, 16, true}, Shape{1, 1, 1, 1, 5, 24, false},
+          Shape{2, 2, 1, 21, 21, 8, false, 7}, Shape{3, 4, 2, 12, 12, 16, false, 1, true},
+          Shape{1, 1, 1, 66, 3, 4, false, 1, true}, Shape{1, 1, 1, 2, 390, 4, false, 1, true}}) {
       const int64_t queries = s.batch * s.tq * s.heads * s.d, keys = s.batch * s.tk * s.kv_heads * s.d;
       const AttentionAttrs a{.batch = s.batch,
                              .heads = s.heads,
@@ -86,30 +92,38 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
                              .last_counts = s.last_counts};
       const Operand q = normals(random, act, queries), k = normals(random, act, keys),
                     v = normals(random, act, keys);
-      const Numbers all = attention_of(s, q.before, k.before, v.before);
+      const Operand bias = s.biased ? normals(random, DType::f32, s.heads * s.tk * s.tq) : Operand{};
+      const Numbers all = attention_of(s, q.before, k.before, v.before, bias.before);
       const Numbers o(all.begin(), all.begin() + queries), lse(all.begin() + queries, all.end());
       const std::string what = std::string(name_of(act)) + " " + std::to_string(s.tq) + " queries, " +
                                std::to_string(s.tk) + " keys" + (s.causal ? ", causal" : "") +
-                               (s.last_counts > 1 ? ", the last counts more" : "");
+                               (s.last_counts > 1 ? ", the last counts more" : "") +
+                               (s.biased ? ", biased" : "");
       // Probabilities are rounded before they are multiplied.
       const double allowed = act == DType::f32 ? 1e-5 : 4 * cpu::testing::roundoff(act);
       if (kind == OpKind::attention) {
-        to.push_back({kind, what, a, {q, k, v}, {written(act, o, allowed), written(DType::f32, lse)}});
+        to.push_back({kind, what, a, {q, k, v, bias}, {written(act, o, allowed), written(DType::f32, lse)}});
         continue;
       }
       const Operand d_o = normals(random, act, queries);
       Numbers weights = d_o.before;
       weights.resize(all.size());  // lse has no gradient
       const auto slope = [&](const Operand& of, const Function& f) {
-        return written(act, gradient(f, of.before, weights), 2 * allowed);
+        return written(of.type, gradient(f, of.before, weights), 2 * allowed);
       };
-      to.push_back({kind,
-                    what,
-                    a,
-                    {q, k, v, given(act, o), given(DType::f32, lse), d_o},
-                    {slope(q, [&](const Numbers& x) { return attention_of(s, x, k.before, v.before); }),
-                     slope(k, [&](const Numbers& x) { return attention_of(s, q.before, x, v.before); }),
-                     slope(v, [&](const Numbers& x) { return attention_of(s, q.before, k.before, x); })}});
+      const auto all_of = [&](const Numbers& x, const Numbers& y, const Numbers& z, const Numbers& b) {
+        return attention_of(s, x, y, z, b);
+      };
+      to.push_back(
+          {kind,
+           what,
+           a,
+           {q, k, v, given(act, o), given(DType::f32, lse), d_o, bias},
+           {slope(q, [&](const Numbers& x) { return all_of(x, k.before, v.before, bias.before); }),
+            slope(k, [&](const Numbers& x) { return all_of(q.before, x, v.before, bias.before); }),
+            slope(v, [&](const Numbers& x) { return all_of(q.before, k.before, x, bias.before); }),
+            s.biased ? slope(bias, [&](const Numbers& x) { return all_of(q.before, k.before, v.before, x); })
+                     : Operand{}}});
     }
 }
 

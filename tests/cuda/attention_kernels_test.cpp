@@ -12,12 +12,15 @@ struct Shape {
   int64_t batch, heads, kv_heads, tq, tk, d, pad;
   bool causal, tf32;
   float last_counts = 1;  // multiplicity of the last key
+  bool biased = false;
 };
-const Shape kShapes[] = {{2, 3, 3, 33, 33, 16, 0, false, false},    {1, 2, 1, 70, 50, 48, 8, false, false},
-                         {1, 4, 2, 40, 67, 65, 3, true, false},     {1, 1, 1, 65, 40, 128, 0, false, false},
-                         {1, 1, 1, 5, 3, 192, 0, false, false},     {2, 2, 2, 31, 31, 8, 0, true, true},
-                         {1, 2, 2, 34, 66, 12, 4, false, true},     {1, 1, 1, 9, 70, 256, 0, false, false},
-                         {2, 2, 2, 49, 49, 32, 0, false, false, 96}};
+const Shape kShapes[] = {
+    {2, 3, 3, 33, 33, 16, 0, false, false},        {1, 2, 1, 70, 50, 48, 8, false, false},
+    {1, 4, 2, 40, 67, 65, 3, true, false},         {1, 1, 1, 65, 40, 128, 0, false, false},
+    {1, 1, 1, 5, 3, 192, 0, false, false},         {2, 2, 2, 31, 31, 8, 0, true, true},
+    {1, 2, 2, 34, 66, 12, 4, false, true},         {1, 1, 1, 9, 70, 256, 0, false, false},
+    {2, 2, 2, 49, 49, 32, 0, false, false, 96},    {3, 4, 2, 49, 70, 24, 4, false, false, 1, true},
+    {2, 1, 1, 66, 33, 32, 0, false, true, 1, true}};
 // Perceivers' of Aurora first
 const Shape kFewTokenShapes[] = {
     {5, 8, 8, 13, 3, 64, 0, false, false}, {9, 4, 4, 3, 13, 32, 0, false, false},
@@ -28,7 +31,7 @@ const Shape kFewTokenShapes[] = {
 
 struct Problem {
   Attention a;
-  Buffer q, k, v, d_o;
+  Buffer q, k, v, d_o, bias;  // bias [heads, tk, tq], or a number that is not read
   Problem(const Shape& s, DType act, Random& random)
       : a{s.batch,
           s.heads,
@@ -44,11 +47,13 @@ struct Problem {
           s.heads * s.d + s.pad,
           s.tf32,
           false,
-          std::log(s.last_counts) * std::sqrt(static_cast<float>(s.d))},
+          std::log(s.last_counts) * std::sqrt(static_cast<float>(s.d)),
+          s.biased},
         q(random.buffer(act, s.batch * s.tq * a.ld_q)),
         k(random.buffer(act, s.batch * s.tk * a.ld_kv)),
         v(random.buffer(act, s.batch * s.tk * a.ld_kv)),
-        d_o(random.buffer(act, s.batch * s.tq * a.ld_o)) {}
+        d_o(random.buffer(act, s.batch * s.tq * a.ld_o)),
+        bias(random.buffer(DType::f32, s.biased ? s.heads * s.tk * s.tq : 1)) {}
   cpu::Attention cpu() const {
     return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
             a.causal, a.act,   a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
@@ -58,13 +63,14 @@ struct Problem {
 
 // softmax(q k' scale) v and its gradients, element by element
 struct Reference {
-  std::vector<double> o, lse, dq, dk, dv;
+  std::vector<double> o, lse, dq, dk, dv, dbias;
   explicit Reference(const Problem& x) {
     const Attention& a = x.a;
     o.assign(static_cast<size_t>(a.batch * a.tq * a.ld_o), 0);
     dq.assign(static_cast<size_t>(a.batch * a.tq * a.ld_q), 0);
     dk.assign(static_cast<size_t>(a.batch * a.tk * a.ld_kv), 0);
     dv = dk;
+    dbias.assign(static_cast<size_t>(x.bias.size()), 0);
     std::vector<double> p(static_cast<size_t>(a.tk)), dp(p);
     for (int64_t b = 0; b < a.batch; ++b)
       for (int64_t h = 0; h < a.heads; ++h)
@@ -78,7 +84,8 @@ struct Reference {
             double s = 0;
             for (int64_t e = 0; e < a.d; ++e) s += x.q[qi + e] * x.k[kj(j) + e];
             if (j + 1 == a.tk) s += static_cast<double>(a.last_more);
-            p[j] = std::exp(s * static_cast<double>(a.scale));
+            const double bias = a.biased ? x.bias[(h * a.tk + j) * a.tq + i] : 0;
+            p[j] = std::exp(s * static_cast<double>(a.scale) + bias);
             sum += p[j];
           }
           lse.push_back(std::log(sum));
@@ -92,6 +99,7 @@ struct Reference {
             delta += p[j] * dp[j];
           }
           for (int64_t j = 0; j < seen; ++j) {
+            if (a.biased) dbias[(h * a.tk + j) * a.tq + i] += p[j] * (dp[j] - delta);
             const double ds = p[j] * (dp[j] - delta) * static_cast<double>(a.scale);
             for (int64_t e = 0; e < a.d; ++e) {
               dq[qi + e] += ds * x.k[kj(j) + e];
@@ -128,12 +136,13 @@ void check_attention(AttentionPath path, std::span<const Shape> shapes) {
       if (s.tf32 && act != DType::f32) continue;
       const bool tf32 = s.tf32 || (path == AttentionPath::tensor_cores && act == DType::f32);
       const Problem x(s, act, random);
-      const Attention& a = x.a;
       const Reference want(x);
       Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows()), dq(act, x.q.size()), dk(act, x.k.size()),
-          dv(act, x.k.size()), delta(DType::f32, x.rows());
+          dv(act, x.k.size()), delta(DType::f32, x.rows()), dbias(DType::f32, x.bias.size());
       const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
-          gw(delta);
+          gw(delta), gb(x.bias), gdb(dbias);
+      Attention a = x.a;
+      if (a.biased) a.bias = gb.f32();
       if (path == AttentionPath::few_tokens) {
         ASSERT_TRUE(few_tokens(a));
         attention_few(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
@@ -147,6 +156,9 @@ void check_attention(AttentionPath path, std::span<const Shape> shapes) {
             a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(), gdq.data(), gdk.data(),
             gdv.data(), gw.f32(), nullptr);
       }
+      if (a.biased)
+        attention_dbias(a, gq.data(), gk.data(), gv.data(), gl.f32(), gdo.data(), gw.f32(), gdb.f32(),
+                        nullptr);
       const double unit = tf32 ? 1.0 / 1024 : roundoff(act);
       const double forward = act == DType::f32 && !tf32 ? 3e-6 : 2 * unit;
       // The rounding of o enters every gradient by do o, and few keys do not average it.
@@ -158,6 +170,8 @@ void check_attention(AttentionPath path, std::span<const Shape> shapes) {
       expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, backward, what + " dq");
       expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, backward, what + " dk");
       expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, backward, what + " dv");
+      if (a.biased)
+        expect_heads(gdb.read(DType::f32), want.dbias, s.heads * s.tk, s.tq, s.tq, backward, what + " dbias");
       const Buffer got = gl.read(DType::f32);
       for (int64_t r = 0; r < x.rows(); ++r)
         ASSERT_NEAR(got[r], want.lse[static_cast<size_t>(r)], tf32 ? 1e-2 : 1e-4) << what << " lse";
@@ -183,6 +197,20 @@ TEST(Kernels, AttentionOfFewTokensIsSoftmaxTimesValuesAndItsGradientWithoutWorks
   for (const bool backward : {false, true}) {
     EXPECT_EQ(attention_path(perceiver, backward, 9, true), AttentionPath::few_tokens);
     EXPECT_EQ(attention_workspace(perceiver, backward, 9), 0);
+  }
+}
+
+// Neither the kernels of few tokens nor cuDNN's take a bias.
+TEST(Kernels, BiasedAttentionTakesOurOwnKernelsAndTheirWorkspace) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const Shape& shape : {kFewTokenShapes[0], Shape{2, 4, 4, 72, 72, 32, 0, false, false}}) {
+    Attention a = Problem(shape, DType::bf16, random).a;
+    a.biased = true;
+    for (const bool backward : {false, true}) {
+      EXPECT_EQ(attention_path(a, backward, 9, true), AttentionPath::tensor_cores);
+      EXPECT_EQ(attention_workspace(a, backward, 9), backward ? 4 * a.batch * a.heads * a.tq : 0);
+    }
   }
 }
 

@@ -26,6 +26,7 @@
 #include "model/backend/cuda/runtime/device.h"
 #include "model/base/files.h"
 #include "model/nets/build.h"
+#include "model/plan/operands.h"
 #include "tests/cuda/attention_shapes.h"
 #include "tests/cuda/shipped.h"
 #include "tests/paths.h"
@@ -53,7 +54,7 @@ struct Wanted {  // one attention, of a micro-batch of 1, and its first user
 std::vector<Wanted> wanted_on(const Gpu& gpu) {
   std::map<std::pair<bool, CudnnShape>, Wanted> all;
   const auto add = [&](Attention a, bool backward, const std::string& who) {
-    if (a.last_more != 0) return;  // cuDNN has no key multiplicity: own kernels (cudnn_takes)
+    if (a.last_more != 0 || a.biased) return;  // own kernels (cudnn_takes)
     if (few_tokens(a)) return;
     for (const bool deterministic : {false, true}) {
       a.deterministic = deterministic;
@@ -73,7 +74,8 @@ std::vector<Wanted> wanted_on(const Gpu& gpu) {
         const bool backward = op.kind == OpKind::attention_backward;
         if (!backward && op.kind != OpKind::attention) continue;
         const DType act = plan.buffers[static_cast<size_t>(op.reads[0].buffer)].dtype;
-        const Attention a = cuda::attention_of(op.as<AttentionAttrs>(), act, false);
+        Attention a = cuda::attention_of(op.as<AttentionAttrs>(), act, false);
+        a.biased = static_cast<bool>(bias_of_scores(op));
         EXPECT_GE(op.writes.back().count * 4, attention_workspace(a, backward, gpu.capability())) << op.path;
         if (size_of(act) == 2) add(a, backward, run.name);
       }

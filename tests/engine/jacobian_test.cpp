@@ -138,11 +138,11 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
   }
 }
 
-// Along random directions against fp32 differences of forecasts, for the patches of a ViT and a unet.
+// Along random directions against fp32 differences of forecasts, for the patches of a ViT, a unet and a swin.
 TEST(Jacobians, OfFieldsAreThoseOfTheForecasts) {
   std::mt19937_64 random(std::random_device{}());
   std::normal_distribution<double> normal;
-  for (const TestNet& net : {kVit, kUnet}) {
+  for (const TestNet& net : {kVit, kUnet, kSwin}) {
     const Folder dir;
     trained_to(dir / "run", {"net.in_channels=3", "net.out_channels=2"}, 1, 10, {}, net);
     const fs::path checkpoint = find_checkpoint(fs::path(dir / "run"));

@@ -56,6 +56,13 @@ inline TestNet tall_aurora() {
   return net;
 }
 
+// Three resolutions with skip connections, windows that do not divide the grids of 14 x 9, 7 x 5 and 4 x 3
+// patches.
+inline const TestNet kSwin{
+    source_dir() + "/configs/models/swin-tiny.yaml",
+    {"net.img_height=56", "train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5",
+     "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
+
 // Grid to mesh, three steps, mesh to grid: five parts between its ends.
 inline const TestNet kGlobe{source_dir() + "/configs/models/graphcast-tiny.yaml", kGraph.set};
 

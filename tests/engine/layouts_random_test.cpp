@@ -67,5 +67,9 @@ TEST(AuroraTraining, IsTheSameInRandomLegalLayouts) {
   random_ones(tall_aurora());
 }
 
+TEST(SwinTraining, IsTheSameInRandomLegalLayouts) {
+  random_ones(kSwin);
+}
+
 }  // namespace
 }  // namespace isobar

@@ -188,13 +188,13 @@ class Parity : public testing::TestWithParam<const char*> {
   // An mlp's loss averages over few numbers rather than thousands, so rounding errors average out less.
   static double few(double tolerance) { return is_mlp() ? 5 * tolerance : tolerance; }
   // tf32 and fp16 have three more bits than bf16, so an eighth of bf16's error is expected for the deep nets.
-  static bool is_deep() { return is("regional_gnn") || is("aurora"); }
+  static bool is_deep() { return is("regional_gnn") || is("aurora") || is("swin"); }
   static double of_three_bits(double tolerance) { return is_deep() ? std::max(tolerance, 1e-2) : tolerance; }
   // Adam takes a full step for a gradient whose sign rounding has flipped, however small it is, so weights
   // have bf16's tolerance. In the unet's fixture an element of decoder.0.attn.q.bias is smaller than tf32's
   // error.
   static double weights_in_ten_bits() {
-    return is("regional_gnn") || is("graphcast") || is("unet") ? 3e-3 : 1e-3;
+    return is("regional_gnn") || is("graphcast") || is("unet") || is("swin") ? 3e-3 : 1e-3;
   }
   // graphcast's loss has a larger error in bf16, in PyTorch too.
   static double loss_of_three_bits(double tolerance) {
@@ -227,10 +227,10 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
               {loss_of_three_bits(1e-4), few(3e-4), of_three_bits(4e-3), weights_in_ten_bits(), 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora, graphcast)
-// meets these tolerances: loss 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4 and 1.6e-3, gradients 1e-2,
-// 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2 and 3.6e-2, weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3
-// and 2.8e-3.
+// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora, graphcast,
+// swin) meets these tolerances: loss 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4, 1.6e-3 and 5.5e-4,
+// gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2, 3.6e-2 and 5.3e-2,
+// weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3, 2.8e-3 and 1.6e-3.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
@@ -240,6 +240,7 @@ TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
               : is("regional_gnn") ? Tolerance{1e-3, 3e-3, 8e-2, 6e-3}
               : is("graphcast")    ? Tolerance{3e-3, 3e-3, 4e-2, 4e-3}
               : is("aurora")       ? Tolerance{1e-3, 3e-3, 1e-1, 1e-2}
+              : is("swin")         ? Tolerance{1e-3, 3e-3, 8e-2, 4e-3}
                                    : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
 }
 
@@ -252,7 +253,7 @@ TEST(ParityOfEnds, Bf16InTheBackboneAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Nets, Parity,
                          testing::Values("vit", "unet", "regional_gnn", "mlp", "classes", "aurora",
-                                         "graphcast"),
+                                         "graphcast", "swin"),
                          [](const auto& net) { return std::string(net.param); });
 
 }  // namespace

@@ -86,6 +86,9 @@ TEST(HugeValues, EachKeyOfAUnet) {
 TEST(HugeValues, EachKeyOfAnAurora) {
   walk(spec_of("aurora-tiny"), true);
 }
+TEST(HugeValues, EachKeyOfASwin) {
+  walk(spec_of("swin-tiny"), true);
+}
 TEST(HugeValues, EachKeyOfAGraphcast) {
   walk(spec_of("graphcast-tiny"), true);
 }

@@ -73,7 +73,8 @@ TEST(WholePlan, LearnsTheWeightsThatFollowFromTheData) {
 
 TEST(WholePlan, NamesParametersAndSpellsBuffersInOneWay) {
   const std::regex spelling("[^.]+(\\.[^./]+)?");
-  for (const char* net : {"vit-tiny", "mlp-classifier", "unet-tiny", "aurora-tiny", "graphcast-tiny"})
+  for (const char* net :
+       {"vit-tiny", "mlp-classifier", "unet-tiny", "aurora-tiny", "graphcast-tiny", "swin-tiny"})
     for (const Buffer& b : plan_of(net, {}).buffers)
       EXPECT_TRUE(std::regex_match(b.name, spelling)) << net << ": " << b.name;
   const std::string text = to_text(plan_of("vit-tiny", {}));

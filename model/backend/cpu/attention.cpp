@@ -68,6 +68,16 @@ void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int
   }
 }
 
+// Sums the threads' parts of a bias's gradient, in thread order
+void add_shared_dbias(const Attention& a, const AttentionSizes& s, int threads, int t, float* workspace,
+                      int64_t stride) {
+  const Range mine = share(a.heads * a.tk * a.tq, t, threads);
+  for (int part = 0; part < threads; ++part) {
+    const float* from = BackwardBuffers(a, s, workspace + part * stride).dbias;
+    for (int64_t i = mine.begin; i < mine.end; ++i) a.dbias[i] = (part == 0 ? 0.0f : a.dbias[i]) + from[i];
+  }
+}
+
 // share(i) for i < n, one thread each as far as OpenMP has them. Wakes all its threads or none
 // (model/base/team.h).
 template <class Share>
@@ -128,14 +138,17 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
       units, threads, [&](int64_t u) { return backward_cost(a, s, u); }, ends);
   float* base = static_cast<float*>(workspace);
   each_share(threads, [&](int t) { kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], base + t * stride); });
-  each_share(threads, [&](int t) { add_shared_dq(args, s, ends, threads, t, base, stride); });
+  each_share(threads, [&](int t) {
+    add_shared_dq(args, s, ends, threads, t, base, stride);
+    if (a.dbias) add_shared_dbias(a, s, threads, t, base, stride);
+  });
 }
 
 // ---- ops ----
 
-Attention attention_of(const AttentionAttrs& a, DType act) {
-  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,    a.scale,
-          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, a.last_counts};
+Attention attention_of(const AttentionAttrs& a, DType act, bool biased) {
+  return {a.batch, a.heads, a.kv_heads, a.tq,   a.tk,   a.d,           a.scale, a.causal,
+          act,     a.ld_q,  a.ld_kv,    a.ld_o, a.tf32, a.last_counts, biased};
 }
 
 namespace {
@@ -153,17 +166,25 @@ void check_workspace(const CpuCall<K>& c) {
                            " bytes); call omp_set_num_threads with what was planned");
 }
 
+template <OpKind K>
+Attention shape_of(const CpuCall<K>& c) {
+  Attention a = attention_of(c.a, c.type_in("q"), static_cast<bool>(c.in("bias")));
+  a.bias = c.in("bias");
+  return a;
+}
+
 void run_attention(const CpuCall<OpKind::attention>& c) {
   check_workspace(c);
-  attention_forward(attention_of(c.a, c.type_in("q")), c.in("q"), c.in("k"), c.in("v"), c.out("o"),
-                    c.out("lse"), c.out("workspace"));
+  attention_forward(shape_of(c), c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"),
+                    c.out("workspace"));
 }
 
 void run_attention_backward(const CpuCall<OpKind::attention_backward>& c) {
   check_workspace(c);
-  attention_backward(attention_of(c.a, c.type_in("q")), c.in("q"), c.in("k"), c.in("v"), c.in("o"),
-                     c.in("lse"), c.in("do"), c.out("dq"), c.out("dk"), c.out("dv"), c.a.ld_q, c.a.ld_kv,
-                     c.out("workspace"));
+  Attention a = shape_of(c);
+  a.dbias = c.out("dbias");
+  attention_backward(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"), c.out("dq"),
+                     c.out("dk"), c.out("dv"), c.a.ld_q, c.a.ld_kv, c.out("workspace"));
 }
 
 }  // namespace
@@ -182,9 +203,12 @@ Workspace cpu_workspace(int threads) {
     if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return 0;
     // Buffers are not declared yet when a plan asks, so this covers the wider type.
     const bool backward = op.kind == OpKind::attention_backward;
-    return std::max(
-        cpu::attention_workspace(cpu::attention_of(op.as<AttentionAttrs>(), DType::f32), backward, threads),
-        cpu::attention_workspace(cpu::attention_of(op.as<AttentionAttrs>(), DType::bf16), backward, threads));
+    const auto bytes = [&](DType act) {
+      const auto biased = static_cast<bool>(bias_of_scores(op));
+      return cpu::attention_workspace(cpu::attention_of(op.as<AttentionAttrs>(), act, biased), backward,
+                                      threads);
+    };
+    return std::max(bytes(DType::f32), bytes(DType::bf16));
   };
 }
 

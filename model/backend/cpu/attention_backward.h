@@ -145,10 +145,20 @@ void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const Back
     }
 }
 
-// One tile: queries of tile `at` (first query query0), keys from key0 on of the span that begins at span0
+// Adds dS^T = P^T (dP^T - delta) to a bias's gradient, rows of keys `ld` apart
+inline void add_to_dbias(int64_t keys, int64_t queries, const float* p, const float* dp, const float* delta,
+                         float* dbias, int64_t ld) {
+  for (int64_t k = 0; k < keys; ++k)
+    for (int64_t i = 0; i < queries; ++i)
+      dbias[k * ld + i] += p[k * kQueryTile + i] * (dp[k * kQueryTile + i] - delta[i]);
+}
+
+// One tile: queries of tile `at` (first query query0), keys from key0 on of the span that begins at span0.
+// `bias` and `dbias` begin at the head's first key and this query.
 template <class V, class Dot>
 void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBuffers& w, int64_t at,
-                   int64_t query0, int64_t queries, int64_t span0, int64_t key0, int64_t keys, float* dq) {
+                   int64_t query0, int64_t queries, int64_t span0, int64_t key0, int64_t keys, float* dq,
+                   const float* bias, float* dbias) {
   constexpr int kPack = Dot::kPack;
   using E = typename Dot::Element;
   constexpr int64_t Q = kQueryTile;
@@ -163,6 +173,7 @@ void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBu
   if constexpr (kScaledQueries<E>) negate<V>(Q, w.lse2 + at * Q, shift);
   matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
                              w.scores, Q, kScaledQueries<E> ? Into::kAddRow : Into::kStore, shift);
+  if (bias) add_bias(bias + key0 * a.tq, a.tq, factor, keys, queries, w.scores, Q);
   if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, Q, key0, keys, w.scores, Q);
   weigh_last(a, factor, Q, key0, keys, w.scores, Q);
   probabilities<V, E>(keys, width, factor, w.lse2 + at * Q, w.scores, w.p_rows);
@@ -171,6 +182,7 @@ void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBu
                              w.dv + in_span * s.d_pad, s.d_pad, Into::kAdd);
   matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.v_rows + in_span * s.d_lanes, s.d_lanes, do_columns, Q,
                              w.grads, Q, Into::kStore);
+  if (dbias) add_to_dbias(keys, queries, w.scores, w.grads, w.delta + at * Q, dbias + key0 * a.tq, a.tq);
   score_gradients<V, E>(keys, width, w.delta + at * Q, w.scores, w.grads, w.ds_rows, w.ds_pairs);
   matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.ds_rows, Q / kPack, q_pairs, s.d_pad,
                              w.dk + in_span * s.d_pad, s.d_pad, Into::kAdd);
@@ -210,6 +222,7 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
   const AttentionSizes s(a);
   const BackwardBuffers w(a, s, workspace);
   const int64_t tiles = s.group * s.query_tiles;
+  if (a.dbias) std::fill_n(w.dbias, a.heads * a.tk * a.tq, 0.0f);
   int64_t packed = -1;
   float* dq = nullptr;
   for (int64_t unit = first; unit < last; ++unit) {
@@ -230,10 +243,12 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
     std::fill_n(w.dv, span_keys * s.d_pad, 0.0f);
     for (int64_t at = 0; at < tiles; ++at) {
       const int64_t query0 = at % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
+      const int64_t head = kv_head * s.group + at / s.query_tiles;
       const int64_t end = std::min(span0 + span_keys, visible_keys(a, query0 + queries - 1));
       for (int64_t key0 = span0; key0 < end; key0 += kKeyBlock)
         backward_tile<V, Dot>(a, s, w, at, query0, queries, span0, key0, std::min(kKeyBlock, end - key0),
-                              dq + at * w.dq_stride);
+                              dq + at * w.dq_stride, bias_at(a, a.bias, head, query0),
+                              a.dbias ? bias_at(a, w.dbias, head, query0) : nullptr);
     }
     write_span<V, E>(args, s, w, batch, kv_head, span0, span_keys);
     if (span == s.key_spans - 1 && first <= group * s.key_spans)

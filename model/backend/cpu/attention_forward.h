@@ -28,6 +28,14 @@ inline void weigh_last(const Attention& a, float factor, int64_t queries, int64_
   for (int64_t i = 0; i < queries; ++i) scores[(keys - 1) * stride + i] += more;
 }
 
+// Adds a bias, rows of keys `ld` apart, to S^T
+inline void add_bias(const float* bias, int64_t ld, float factor, int64_t keys, int64_t queries,
+                     float* scores, int64_t stride) {
+  const float more = kLog2e / factor;
+  for (int64_t k = 0; k < keys; ++k)
+    for (int64_t i = 0; i < queries; ++i) scores[k * stride + i] += more * bias[k * ld + i];
+}
+
 // The softmax reads the scores once: it exponentiates against the running maximum, and only if a sum shows
 // that some score exceeds it by kLead is the block repeated with a new maximum and the old sums rescaled.
 // That is rare after a query's first block, and exponentials of up to 2^kLead are equally exact.
@@ -183,6 +191,7 @@ void write_output(const AttentionArgs& args, const ForwardBuffers& w, int64_t ba
 struct QueryTileAt {
   int64_t batch, head, query0, queries, seen, seen_by_all;  // seen: keys seen by its last query; by its first
   ForwardBuffers w;
+  const float* bias;  // of the head, from its first query on; nullptr: none
 };
 
 template <class V, class E>
@@ -197,7 +206,14 @@ QueryTileAt begin_tile(const AttentionArgs& args, const AttentionSizes& s, const
   std::fill_n(w.row_max, kQueryTile, kNothingYet);
   std::fill_n(w.row_sum, kQueryTile, 0.0f);
   std::fill_n(w.o_transposed, a.d * kQueryTile, 0.0f);
-  return {batch, head, query0, queries, visible_keys(a, query0 + queries - 1), visible_keys(a, query0), w};
+  return {batch,
+          head,
+          query0,
+          queries,
+          visible_keys(a, query0 + queries - 1),
+          visible_keys(a, query0),
+          w,
+          bias_at(a, a.bias, head, query0)};
 }
 
 // Keys [key0, end) of a tile
@@ -215,6 +231,7 @@ void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, i
       std::fill_n(sums, kQueryTile, 0.0f);
       matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
                                  kQueryTile, w.scores, kQueryTile, as, row);
+      if (t.bias) add_bias(t.bias + key0 * a.tq, a.tq, factor, keys, t.queries, w.scores, kQueryTile);
       if (key0 + keys > t.seen_by_all) mask_causal(a, t.query0, kQueryTile, key0, keys, w.scores, kQueryTile);
       weigh_last(a, factor, kQueryTile, key0, keys, w.scores, kQueryTile);
     };

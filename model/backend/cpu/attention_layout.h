@@ -63,6 +63,12 @@ inline int64_t visible_keys(const Attention& a, int64_t query) {
   return a.causal ? std::clamp<int64_t>(query + 1 + a.tk - a.tq, 0, a.tk) : a.tk;
 }
 
+// The first key's row, at query0, of a head's bias or its gradient; nullptr: there is none
+template <class Float>
+Float* bias_at(const Attention& a, Float* all, int64_t head, int64_t query0) {
+  return all == nullptr ? nullptr : all + head * a.tk * a.tq + query0;
+}
+
 // Allocates cache-line-aligned pieces; with a null base it only counts.
 class Carver {
  public:
@@ -120,6 +126,7 @@ struct BackwardBuffers {
   float *k_rows, *k_pairs, *v_rows;    // one key span
   float *dk, *dv;                      // [key_span][d_pad] f32
   float *scores, *grads;               // [96][64] f32
+  float* dbias;                        // [heads, tk, tq]: this thread's part of a bias's gradient
   float *p_rows, *ds_rows, *ds_pairs;  // [96][64 / pack], same, [96 / pack][64] (f32: the same memory)
   int64_t columns_stride, pairs_stride, dq_stride;  // lanes per tile
   int64_t lanes;
@@ -150,6 +157,7 @@ struct BackwardBuffers {
     p_rows = s.pack == 1 ? scores : carve.take(kKeyBlock * kQueryTile / 2);
     ds_rows = s.pack == 1 ? grads : carve.take(kKeyBlock * kQueryTile / 2);
     ds_pairs = s.pack == 1 ? grads : carve.take(kKeyBlock / 2 * kQueryTile);
+    dbias = carve.take(a.biased ? a.heads * a.tk * a.tq : 0);
     lanes = carve.used();
   }
 };

@@ -155,6 +155,10 @@ class ForwardPipeline {
             kQueryTile, out,     kPatch,        false};
   }
   void mask(const ForwardItem& i, int64_t c, float* scores) const {
+    if (const QueryTileAt& t = *i.tile; t.bias)
+      add_bias(t.bias + (i.key0 + c * kPatch) * a_.tq + i.query, a_.tq, factor_,
+               std::min(kPatch, i.end - i.key0 - c * kPatch), std::min(kPatch, t.queries - i.query), scores,
+               kPatch);
     mask_patch(a_, i.tile->query0 + i.query, i.seen_by_all, i.key0 + c * kPatch, i.end, scores);
   }
   void exponentiate(const ForwardItem& i, int64_t key, int64_t keys, const float* scores, float* sums) const {
@@ -255,7 +259,14 @@ inline QueryTileAt begin_query_tile(const AttentionArgs& args, const AttentionSi
   std::fill_n(w.row_max, kQueryTile, kNothingYet);
   std::fill_n(w.row_sum, kQueryTile, 0.0f);
   std::fill_n(w.o_transposed, s.d_pad * kQueryTile, 0.0f);
-  return {batch, head, query0, queries, visible_keys(a, query0 + queries - 1), visible_keys(a, query0), w};
+  return {batch,
+          head,
+          query0,
+          queries,
+          visible_keys(a, query0 + queries - 1),
+          visible_keys(a, query0),
+          w,
+          bias_at(a, a.bias, head, query0)};
 }
 
 // units [first, last): unit = (batch * heads + head) * query_tiles + tile

@@ -74,6 +74,8 @@ struct BackwardItem {
   int64_t at = -1, query0 = 0, width = 0;
   int64_t in_span = 0, key0 = 0, keys = 0;  // first key within the span, and overall
   float *dq = nullptr, *p = nullptr, *ds = nullptr, *pairs = nullptr;
+  const float* bias = nullptr;  // of the head, from the tile's first query on
+  float* dbias = nullptr;
 
   int64_t down() const { return ceil_div(keys, kPatch); }
   int64_t patches() const { return down() * (width / kPatch); }
@@ -122,6 +124,10 @@ class BackwardPipeline {
   // Works on a patch while the tile unit computes the next one and outputs [first, last) of the previous item
   void patch(const BackwardItem& after, int64_t c, int64_t first, int64_t last) const {
     const int64_t key = c % now_.down() * kPatch, query = c / now_.down() * kPatch;
+    const int64_t keys = std::min(kPatch, now_.keys - key),
+                  queries = std::min(kPatch, a_.tq - now_.query0 - query);
+    const int64_t in_bias = (now_.key0 + key) * a_.tq + query;
+    if (now_.bias) add_bias(now_.bias + in_bias, a_.tq, a_.scale * kLog2e, keys, queries, ring(c), kPatch);
     mask_patch(a_, now_.query0 + query, visible_keys(a_, now_.query0 + query), now_.key0 + key,
                now_.key0 + now_.keys, ring(c));
     const bool own = c + 1 < now_.patches(), follows = own || after.at >= 0;
@@ -142,6 +148,17 @@ class BackwardPipeline {
       if (block.m > 0) block.end<Tiles>();
     }
     for (; first < last; ++first) output(before_, first).template whole<Tiles>();
+    if (now_.dbias) add_rows(key, query, keys, queries, now_.dbias + in_bias);
+  }
+
+  // Adds a patch of dS to a bias's gradient
+  void add_rows(int64_t key, int64_t query, int64_t keys, int64_t queries, float* dbias) const {
+    for (int64_t k = 0; k < keys; ++k)
+      for (int64_t i = 0; i < queries; ++i) {
+        bf16 ds;
+        std::memcpy(&ds, reinterpret_cast<const char*>(now_.ds) + ((key + k) * Q + query + i) * 2, 2);
+        dbias[k * a_.tq + i] += to_float(ds);
+      }
   }
 
   float* ring(int64_t c) const { return w_.scores + ((turn_ + c) & 1) * kSize; }
@@ -214,6 +231,7 @@ void attention_backward_tiles(const AttentionArgs& args, int64_t first, int64_t 
   const int64_t tiles = s.group * s.query_tiles;
   int64_t packed = -1;
   float* dq = nullptr;
+  if (a.dbias) std::fill_n(w.dbias, a.heads * a.tk * a.tq, 0.0f);
   Tiles::begin();
   for (int64_t unit = first; unit < last; ++unit) {
     const int64_t group = unit / s.key_spans, span = unit % s.key_spans;
@@ -244,7 +262,10 @@ void attention_backward_tiles(const AttentionArgs& args, int64_t first, int64_t 
                        .in_span = key0 - span0,
                        .key0 = key0,
                        .keys = std::min(kKeyBlock, end - key0),
-                       .dq = dq + at * w.dq_stride});
+                       .dq = dq + at * w.dq_stride,
+                       .bias = bias_at(a, a.bias, kv_head * s.group + at / s.query_tiles, query0),
+                       .dbias = a.dbias ? bias_at(a, w.dbias, kv_head * s.group + at / s.query_tiles, query0)
+                                        : nullptr});
     }
     pipeline.finish();
     write_span<V, bf16>(args, s, w, batch, kv_head, span0, span_keys);

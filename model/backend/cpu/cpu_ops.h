@@ -27,7 +27,7 @@ CpuRows attention_ops(), attention_merge_ops(), average_ops(), class_ops(), drop
 
 // Kernels' arguments from an op's attributes
 Gemm gemm_of(const Op& op, const Plan& plan);
-Attention attention_of(const AttentionAttrs& a, DType act);
+Attention attention_of(const AttentionAttrs& a, DType act, bool biased = false);
 Patch patch_of(const ImageAttrs& a, DType act);
 /// Samples that only fill the last micro-batch; `scalars` may be null.
 inline int64_t padding_of(const float* scalars) {

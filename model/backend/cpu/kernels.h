@@ -57,6 +57,10 @@ struct Attention {
   int64_t ld_q, ld_kv, ld_o;
   bool tf32 = false;        // f32 only: operands of all products are first rounded to tf32
   int64_t last_counts = 1;  // multiplicity of each sample's last key and value
+  // Added to the scaled scores of every sample, and its gradient (nullptr: unused): [heads, tk, tq] f32
+  bool biased = false;
+  const float* bias = nullptr;
+  float* dbias = nullptr;
 };
 // q [batch*tq, ld_q], k and v [batch*tk, ld_kv], o [batch*tq, ld_o], lse [batch, heads, tq] f32
 void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,

@@ -63,9 +63,11 @@ std::byte* CudaBackend::workspace(const Op& op, int32_t slot) const {
 
 Attention CudaBackend::attention_of(const Op& op) const {
   constexpr OpKind kForward = OpKind::attention, kBackward = OpKind::attention_backward;
-  return cuda::attention_of(op.as<AttentionAttrs>(),
-                            plan_.buffers[in<kForward, kBackward>(op, "q").buffer].dtype,
-                            options_.deterministic);
+  Attention a = cuda::attention_of(op.as<AttentionAttrs>(),
+                                   plan_.buffers[in<kForward, kBackward>(op, "q").buffer].dtype,
+                                   options_.deterministic);
+  a.biased = static_cast<bool>(bias_of_scores(op));
+  return a;
 }
 
 AttentionPath CudaBackend::path_of(const Attention& a, bool backward) const {
@@ -162,7 +164,8 @@ void run_gemm(const CudaCall<OpKind::gemm>& c) {
 
 void run_attention(const CudaCall<OpKind::attention>& c) {
   CudaBackend& b = backend_of(c);
-  const Attention a = b.attention_of(c.op);
+  Attention a = b.attention_of(c.op);
+  a.bias = c.in("bias");
   switch (b.path_of(a, false)) {
     case AttentionPath::cudnn:
       return b.cudnn().forward(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.workspace(),
@@ -178,7 +181,8 @@ void run_attention(const CudaCall<OpKind::attention>& c) {
 
 void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
   CudaBackend& b = backend_of(c);
-  const Attention a = b.attention_of(c.op);
+  Attention a = b.attention_of(c.op);
+  a.bias = c.in("bias");
   const AttentionPath path = b.path_of(a, true);
   if (path == AttentionPath::few_tokens)
     return attention_few_backward(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"),
@@ -189,6 +193,9 @@ void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
   const auto own = path == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
   own(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"), c.out("dq"), c.out("dk"),
       c.out("dv"), c.workspace(), c.stream);
+  if (c.out("dbias"))
+    attention_dbias(a, c.in("q"), c.in("k"), c.in("v"), c.in("lse"), c.in("do"), c.workspace(),
+                    c.out("dbias"), c.stream);
 }
 
 void run_attention_merge(const CudaCall<OpKind::attention_merge>& c) {

@@ -29,13 +29,11 @@ void AuroraSpec::add_rows(KeyRows& to) {
        {"net.embed_dim", embed_dim, kNetSize, "Width at the finest resolution, doubled at each coarser one."},
        {"net.latent_levels", latent_levels, from_to(2, 1024),
         "Latent levels; one is the surface's. A multiple of the window's levels."},
-       {"net.num_heads", num_heads, kNetSize, "Attention heads of the Perceivers."},
-       {"net.encoder_depths", encoder_depths, kNetSize,
-        "Blocks by resolution, finest first; 2 to 8 resolutions."},
-       {"net.encoder_num_heads", encoder_num_heads, kNetSize,
-        "Heads by resolution, finest first; the decoder reverses them."},
-       {"net.decoder_depths", decoder_depths, kNetSize, "Blocks by resolution, coarsest first."},
-       {"net.window", window, kNetSize, "Attention window: latent levels, patch rows, patch columns."},
+       {"net.num_heads", num_heads, kNetSize, "Attention heads of the Perceivers."}});
+  add_depth_rows(to);
+  to.insert(
+      to.end(),
+      {{"net.window", window, kNetSize, "Attention window: latent levels, patch rows, patch columns."},
        {"net.mlp_ratio", mlp_ratio, kNetSize, "Hidden width over width in the MLPs of backbone and encoder."},
        {"net.dec_mlp_ratio", dec_mlp_ratio, kNetSize, "Hidden width over width in the decoder's MLPs."},
        {"net.norm_eps", norm_eps, positive("use 1e-5"), "Added to the variance in norms."},
@@ -54,19 +52,11 @@ void AuroraSpec::check_lists(const SpecCheck& check) const {
   check.that(!levels.empty(), "net.levels", "has no pressure level", "give them in hPa");
   check.that(window.size() == 3, "net.window", "has " + std::to_string(window.size()) + " sizes",
              "give latent levels, patches down and across, e.g. [2, 6, 12]");
-  check.that(encoder_depths.size() >= 2 && encoder_depths.size() <= 8, "net.encoder_depths",
-             "has " + std::to_string(encoder_depths.size()) + " resolutions", "give 2 to 8");
+  check_resolutions_count(2, check);
 }
 
 void AuroraSpec::check(const SpecCheck& check) const {
-  const auto same = [&](const std::vector<int64_t>& list, const char* key) {
-    check.that(list.size() == encoder_depths.size(), key,
-               "has " + std::to_string(list.size()) + " numbers, and net.encoder_depths " +
-                   std::to_string(encoder_depths.size()),
-               "give one a resolution");
-  };
-  same(encoder_num_heads, "net.encoder_num_heads");
-  same(decoder_depths, "net.decoder_depths");
+  check_resolutions(check);
   check.that(drop_path == 0 || std::accumulate(encoder_depths.begin(), encoder_depths.end(), int64_t{0}) ==
                                    std::accumulate(decoder_depths.begin(), decoder_depths.end(), int64_t{0}),
              "net.drop_path",
@@ -75,18 +65,11 @@ void AuroraSpec::check(const SpecCheck& check) const {
   check.that(!fp32_ends || check.s.policy.amp != Amp::fp16, "net.fp32_ends",
              "is for policy.amp bf16: fp16's loss is scaled where the decoder's type says so",
              "set policy.amp: bf16, or leave it out");
-  check.that(img_height % patch_size == 0 && img_width % patch_size == 0, "net.patch_size",
-             "does not divide the grid of " + std::to_string(img_height) + " x " + std::to_string(img_width),
-             "crop the grid (net.img_height; the published model drops the southern row)");
   check.that(latent_levels % window[0] == 0, "net.latent_levels",
              "is no multiple of " + std::to_string(window[0]) + ", a window's levels (net.window)",
              "give a multiple");
   check.that(embed_dim % 4 == 0 && embed_dim % num_heads == 0, "net.embed_dim",
              "is not divided by 4 and by net.num_heads", "e.g. 256 with 8 heads");
-  for (size_t i = 0; i < encoder_num_heads.size(); ++i)
-    check.that((embed_dim << i) % encoder_num_heads[i] == 0, "net.encoder_num_heads",
-               "does not divide the width " + std::to_string(embed_dim << i) + " of its resolution",
-               "double the heads with the width, e.g. [4, 8, 16]");
   check.that(north - spacing * static_cast<double>(img_height - 1) >= -90 - 1e-6 * spacing, "net.img_height",
              "has rows beyond the pole", "give fewer, or a smaller net.spacing");
   check.that(spacing * static_cast<double>(img_width - 1) < 360, "net.img_width",
@@ -107,15 +90,7 @@ void AuroraSpec::check(const SpecCheck& check) const {
 
 RoughSize AuroraSpec::rough_size(bool) const {
   const auto real = [](int64_t v) { return static_cast<double>(v); };
-  RoughSize all;
-  double width = real(embed_dim), cut = real(tokens());
-  for (size_t i = 0; i < encoder_depths.size(); ++i, width *= 2, cut /= 4) {
-    const size_t mirrored = decoder_depths.size() - 1 - i;
-    const double blocks =
-        real(encoder_depths[i]) + (mirrored < decoder_depths.size() ? real(decoder_depths[mirrored]) : 0);
-    all.weights += blocks * (4 + 2 * real(mlp_ratio)) * width * width;
-    all.sample += blocks * (10 + 3 * real(mlp_ratio)) * width * cut;
-  }
+  RoughSize all = rough_size_of_blocks(tokens());
   all.sample += real(patches()) * real(pressure_levels()) * real(embed_dim) * (20 + 4 * real(dec_mlp_ratio));
   return all;
 }

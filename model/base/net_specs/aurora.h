@@ -3,17 +3,26 @@
 #include <string>
 #include <vector>
 
-#include "model/base/net_specs/images.h"
+#include "model/base/net_specs/resolutions.h"
 
 namespace isobar {
 
 // Aurora (Bodnar 2024): fields of the surface and of pressure levels, `history` steps in, the next one out,
 // by a 3-D Swin U-Net between Perceivers. Input channels: the steps, oldest first, each with surface fields
 // and then upper-air ones (all levels of a variable together), then static fields. Output: one step.
-struct AuroraSpec : Images {
-  static constexpr const char *kKind = "aurora", *kDepthKey = "net.encoder_depths";
+struct AuroraSpec : Resolutions {
+  static constexpr const char* kKind = "aurora";
   static constexpr bool kRollsOut = true;
-  AuroraSpec() : Images{{}, 720, 1440, 141, 69} {}
+  AuroraSpec()
+      : Resolutions{Images{{}, 720, 1440, 141, 69},
+                    4,
+                    512,
+                    {6, 10, 8},
+                    {8, 16, 32},
+                    {8, 10, 6},
+                    {2, 6, 12},
+                    4,
+                    1e-5} {}
   std::vector<std::string> surf_vars = {"2t", "10u", "10v", "msl"};
   std::vector<std::string> static_vars = {"lsm", "z", "slt"};
   std::vector<std::string> atmos_vars = {"z", "u", "v", "t", "q"};
@@ -21,16 +30,9 @@ struct AuroraSpec : Images {
   int64_t history = 2;                          // steps that are read
   double lead_time = 6;                         // hours from the last input step to the prediction
   double north = 90, west = 0, spacing = 0.25;  // degrees: the grid's first row, first column, step
-  int64_t patch_size = 4;                       // p, square
-  int64_t embed_dim = 512;                      // D at the finest resolution, doubled at each coarser one
   int64_t latent_levels = 4;                    // one of the surface, the others of upper air
   int64_t num_heads = 16;                       // of the Perceivers
-  std::vector<int64_t> encoder_depths = {6, 10, 8};      // blocks by resolution, finest first
-  std::vector<int64_t> encoder_num_heads = {8, 16, 32};  // … and heads; reversed in the decoder
-  std::vector<int64_t> decoder_depths = {8, 10, 6};      // coarsest first
-  std::vector<int64_t> window = {2, 6, 12};              // latent levels, patches down and across
-  int64_t mlp_ratio = 4, dec_mlp_ratio = 2;              // of backbone and encoder; of the decoder
-  double norm_eps = 1e-5;
+  int64_t dec_mlp_ratio = 2;                    // of the decoder; mlp_ratio: of backbone and encoder
   double drop_path = 0;  // of backbone blocks in training; of the last block of encoder and decoder
   StagePlacement placement = StagePlacement::balanced;
   bool fp32_ends = false;  // encoder and decoder stay in fp32 where the backbone is in bf16
@@ -41,16 +43,7 @@ struct AuroraSpec : Images {
   int64_t upper_variables() const { return static_cast<int64_t>(atmos_vars.size()); }
   int64_t pressure_levels() const { return static_cast<int64_t>(levels.size()); }
   int64_t fields() const { return surface_fields() + upper_variables() * pressure_levels(); }  // of a step
-  int64_t patches() const { return img_height / patch_size * (img_width / patch_size); }
   int64_t tokens() const { return latent_levels * patches(); }
-  int64_t width() const { return embed_dim; }
-  int64_t heads() const { return encoder_num_heads.empty() ? 1 : encoder_num_heads.front(); }
-  int64_t blocks() const {
-    int64_t all = 0;
-    for (const auto* depths : {&encoder_depths, &decoder_depths})
-      for (const int64_t d : *depths) all += d;
-    return all;
-  }
   void add_rows(KeyRows& to);
   void check_lists(const SpecCheck& check) const;
   void check(const SpecCheck& check) const;

@@ -4,9 +4,9 @@
 #pragma once
 #include "model/base/net_spec.h"
 #include "model/nets/aurora/perceiver.h"
-#include "model/nets/aurora/rows.h"
 #include "model/nets/net.h"
 #include "model/nets/pixels.h"
+#include "model/nets/windows/rows.h"
 
 namespace isobar::aurora {
 

@@ -14,8 +14,8 @@
 
 #include "model/base/net_spec.h"
 #include "model/nets/aurora/perceiver.h"
-#include "model/nets/aurora/rows.h"
 #include "model/nets/net.h"
+#include "model/nets/windows/rows.h"
 
 namespace isobar::aurora {
 

@@ -1,8 +1,5 @@
 #include "model/nets/aurora/swin.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "model/nets/declare.h"
 #include "model/nets/graph_mlp.h"
 
@@ -98,32 +95,6 @@ void AdaptiveNorm::backward(const View& of_sum, const View& dx, const View& ds, 
   layers_.linear_backward_weight(path_ + "/modulation", modulation_, s_, dm, 1);
 }
 
-Windows::Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
-                 int64_t batch)
-    : runs(WindowOrder(grid, window, shifted, batch).runs()),
-      order(
-          b, name, WindowOrder(grid, window, shifted, batch).rows(), batch * grid[0] * grid[1] * grid[2],
-          [=] { return WindowOrder(grid, window, shifted, batch).from(); },
-          [=] { return WindowOrder(grid, window, shifted, batch).to(); }) {}
-
-namespace {
-
-std::shared_ptr<const RowExchange> exchange_of_windows(const Sizes3& grid, const Sizes3& window, bool shifted,
-                                                       int64_t batch, const Bands& bands, int64_t rank) {
-  std::vector<std::vector<int32_t>> from;
-  for (int64_t r = 0; r < bands.ranks(); ++r)
-    from.push_back(WindowOrder(grid, window, shifted, batch, bands, r).from());
-  return std::make_shared<const RowExchange>(exchange_of(grid, batch, bands, from, rank));
-}
-
-}  // namespace
-
-Windows::Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
-                 int64_t batch, const Bands& bands, int64_t rank, int group)
-    : runs(WindowOrder(grid, window, shifted, batch, bands, rank).runs()),
-      order(b, name, exchange_of_windows(grid, window, shifted, batch, bands, rank),
-            WindowOrder(grid, window, shifted, batch, bands, rank).own_rows(), group) {}
-
 // ---- the block ----
 
 SwinBlock::SwinBlock(int index, std::string path, std::string name, Emission& e, const Sharding& at,
@@ -134,11 +105,10 @@ SwinBlock::SwinBlock(int index, std::string path, std::string name, Emission& e,
       b_(e.b),
       at_(at),
       layers_(e, at),
-      windows_(windows),
       s_(shape),
       rows_(windows.order.outside),
-      width_(shape.width / at.tp),
       selective_(e.spec.policy.recompute == Recompute::selective),
+      attention_(e, at, this->path(), name_, windows, {shape.width, shape.heads}),
       norm1_(e, at, this->path() + "/norm1", name_ + ".norm1", shape.width, shape.condition, shape.eps),
       norm2_(e, at, this->path() + "/norm2", name_ + ".norm2", shape.width, shape.condition, shape.eps) {
   if (!shape.drops) return;
@@ -149,13 +119,7 @@ SwinBlock::SwinBlock(int index, std::string path, std::string name, Emission& e,
 void SwinBlock::declare(Declare& d) {
   const int64_t D = s_.width;
   norm1_.declare(d);
-  std::vector<Param> weights, biases;
-  for (const char* which : {"q", "k", "v"}) {
-    weights.push_back({name_ + ".attn." + which + ".weight", {D, D}, Init::normal, kSigma, 0});
-    biases.push_back({name_ + ".attn." + which + ".bias", {D}, Init::zero, 0, 0});
-  }
-  d.linear(qkv_, D, 3 * D, std::move(weights), std::move(biases));
-  d.linear(proj_, name_ + ".attn.proj", D, D, 1, true);
+  attention_.declare(d);
   norm2_.declare(d);
   d.linear(fc1_, name_ + ".mlp.fc1", D, s_.hidden, 0, true);
   d.linear(fc2_, name_ + ".mlp.fc2", s_.hidden, D, 1, true);
@@ -169,47 +133,6 @@ View SwinBlock::receive_buffer(size_t in) {
                              e_.spec.policy.recompute == Recompute::full);
 }
 
-// Windows whose rows are all on this rank, and windows that need an exchange, in the order of work.
-std::vector<SwinBlock::Share> SwinBlock::shares() const {
-  const int64_t own = windows_.order.own, all = windows_.order.inside;
-  if (own == all) return {{"", 0, all, false}};
-  if (own == 0) return {{"", 0, all, true}};
-  return {{"/own", 0, own, false}, {"/shared", own, all - own, true}};
-}
-
-std::vector<SwinBlock::Share> SwinBlock::shares_exchanged_first() const {
-  std::vector<Share> out = shares();
-  std::reverse(out.begin(), out.end());
-  return out;
-}
-
-template <class F>
-void SwinBlock::each_run(const Share& share, F&& f) const {
-  const int64_t heads = s_.heads / at_.tp, d = s_.width / s_.heads;
-  int64_t row = 0;
-  for (const WindowRun& run : windows_.runs) {
-    if (row >= share.row && row < share.row + share.rows)
-      f(AttentionAttrs{.batch = run.segments,
-                       .heads = heads,
-                       .kv_heads = heads,
-                       .tq = run.length,
-                       .tk = run.length,
-                       .d = d,
-                       .ld_q = 3 * width_,
-                       .ld_kv = 3 * width_,
-                       .ld_o = width_,
-                       .scale = 1.0f / std::sqrt(static_cast<float>(d)),
-                       .last_counts = run.last_counts},
-        row, run.rows());
-    row += run.rows();
-  }
-}
-
-// q, k or v of some rows of the fused [rows, 3 width] matrix, as the span that covers them
-View SwinBlock::part(const View& qkv, int which, int64_t row, int64_t rows) const {
-  return qkv.slice((3 * row + which) * width_, (3 * (rows - 1) + 1) * width_);
-}
-
 ActivationAttrs SwinBlock::rows_of(int64_t rows, int64_t cols) const {
   return {.rows = rows, .cols = cols, .accumulate = e_.accumulates()};
 }
@@ -218,37 +141,15 @@ ActivationAttrs SwinBlock::rows_of(int64_t rows, int64_t cols) const {
 
 std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward& how) {
   if (!how.recompute) in_ = in;
-  const std::string pass = how.pass(), attn = path() + "/attn", mlp = path() + "/mlp";
+  const std::string pass = how.pass(), mlp = path() + "/mlp";
   const bool keep = how.keep == Keep::all;
-  const int64_t D = s_.width, R = windows_.order.inside;
+  const int64_t D = s_.width;
   const View x = in[kX].x;
   condition_ = as_act(e_, path() + "/condition" + pass, path() + ".condition.act", in[kCondition].x, keep);
 
-  RowOrder& order = windows_.order;
-  windowed_ = b_.saved_or_scratch(path() + ".windows", e_.act, R * D, keep);
-  projections_ = b_.saved_or_scratch(path() + ".qkv", e_.act, R * 3 * width_, keep);
-  hold_attention(keep && !selective_);
-  const View y = b_.scratch(path() + ".attn.y", e_.act, R * D);
   const View h = as_act(e_, path() + "/cast" + pass, path() + ".x.act", x, false);
-  const View others = order.fetch(attn + "/windows" + pass, h, D);
-  for (const Share& s : shares()) {
-    order.take(attn + "/windows" + s.name + pass, h, s.exchanged ? others : View{}, windowed_, D, s.row,
-               s.rows);
-    layers_.linear_forward(attn + "/qkv" + s.name + pass, qkv_, windowed_.slice(s.row * D, s.rows * D),
-                           projections_.slice(s.row * 3 * width_, s.rows * 3 * width_), s.rows, qkv_.bias);
-    attend(pass, s);
-  }
-  // Without shared rows there is no exchange to start first.
-  View returned = order.own == R ? order.give(attn + "/back" + pass, y, D) : View{};
-  for (const Share& s : shares_exchanged_first()) {
-    const View part = y.slice(s.row * D, s.rows * D);
-    layers_.linear_forward(attn + "/proj" + s.name + pass, proj_, o_.slice(s.row * width_, s.rows * width_),
-                           part, s.rows, layers_.once(proj_.bias));
-    layers_.result(attn + "/proj" + s.name + pass, part);
-    if (s.exchanged) returned = order.give(attn + "/back" + pass, y, D);
-  }
   const View back = b_.saved_or_scratch(path() + ".attn.back", e_.act, rows_ * D, keep);
-  order.back(attn + "/back" + pass, {}, y, back, D, returned);
+  attention_.forward(pass, h, back, keep);
   const View a = b_.saved_or_scratch(path() + ".a", DType::f32, rows_ * D, keep && e_.act == DType::f32);
   norm1_.forward(pass, back, x, a, condition_, rows_, keep);
 
@@ -266,35 +167,6 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
   return {{.x = out}, {.x = in[kCondition].x}};
 }
 
-void SwinBlock::hold_attention(bool keep) {
-  const int64_t R = windows_.order.inside;
-  o_ = b_.saved_or_scratch(path() + ".o", e_.act, R * width_, keep);
-  lse_ = b_.saved_or_scratch(path() + ".lse", DType::f32, R * (s_.heads / at_.tp), keep);
-}
-
-void SwinBlock::attend(const std::string& pass, const Share& share) {
-  const int64_t heads = s_.heads / at_.tp;
-  each_run(share, [&](const AttentionAttrs& a, int64_t row, int64_t rows) {
-    b_.emit_with_workspace<OpKind::attention>(
-        path() + "/attn/core" + std::to_string(a.tq) + share.name + pass, a,
-        {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
-         part(projections_, 2, row, rows)},
-        {o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads)});
-  });
-}
-
-void SwinBlock::attend_backward(const Share& share, const View& d_o, const View& dqkv) {
-  const int64_t heads = s_.heads / at_.tp;
-  each_run(share, [&](const AttentionAttrs& a, int64_t row, int64_t rows) {
-    b_.emit_with_workspace<OpKind::attention_backward>(
-        path() + "/attn/core" + std::to_string(a.tq) + share.name + "/backward", a,
-        {part(projections_, 0, row, rows), part(projections_, 1, row, rows), part(projections_, 2, row, rows),
-         o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads),
-         d_o.slice(row * width_, rows * width_)},
-        {part(dqkv, 0, row, rows), part(dqkv, 1, row, rows), part(dqkv, 2, row, rows)});
-  });
-}
-
 void SwinBlock::activate(const std::string& pass, bool keep) {
   g_ = b_.saved_or_scratch(path() + ".g", e_.act, rows_ * fc1_.out, keep);
   b_.emit<OpKind::activation>(path() + "/mlp/gelu" + pass, rows_of(rows_, fc1_.out), {u_}, {g_});
@@ -308,8 +180,8 @@ void SwinBlock::added(const std::string& path, const View& dh, const View& dx) c
 }
 
 void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
-  const std::string attn = path() + "/attn", mlp = path() + "/mlp";
-  const int64_t D = s_.width, R = windows_.order.inside;
+  const std::string mlp = path() + "/mlp";
+  const int64_t D = s_.width;
   const View dx = in[kX].dx, ds = in[kCondition].dx;
 
   const View dz = e_.operand(path() + ".dz", e_.act, rows_ * D);
@@ -334,44 +206,11 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
 
   const View dback = b_.scratch(path() + ".dback", e_.act, rows_ * D);
   norm1_.backward(as_act(e_, path() + "/norm1/backward_cast", path() + ".norm1.dh", dx, false), dback, ds,
-                  true, proj_.bias, rows_);
-  RowOrder& order = windows_.order;
-  const View dy = e_.operand(path() + ".dy", e_.act, R * D);
-  const View others = order.fetch(attn + "/back/backward", dback, D);
-  if (selective_) {
-    hold_attention(false);
-    for (const Share& s : shares()) attend("/recompute", s);
-  }
-  const View d_o = b_.scratch(path() + ".do", e_.act, R * width_);
-  const View dqkv = e_.operand(path() + ".dqkv", e_.act, R * 3 * width_);
-  for (const Share& s : shares()) {
-    order.take(attn + "/back" + s.name + "/backward", dback, s.exchanged ? others : View{}, dy, D, s.row,
-               s.rows);
-    layers_.linear_backward_input(attn + "/proj" + s.name, proj_, dy.slice(s.row * D, s.rows * D),
-                                  d_o.slice(s.row * width_, s.rows * width_), s.rows);
-    if (s.row + s.rows == R) layers_.linear_backward_weight(attn + "/proj", proj_, o_, dy, R);
-    attend_backward(s, d_o, dqkv);
-  }
-  b_.emit<OpKind::column_sum>(attn + "/qkv/backward_bias",
-                              {.rows = R, .cols = 3 * width_, .accumulate = e_.accumulates()}, {dqkv},
-                              {b_.grad(qkv_.bias)});
-  const View dwindows = b_.scratch(path() + ".dwindows", e_.act, R * D);
-  View returned = order.own == R ? order.give(attn + "/windows/backward", dwindows, D) : View{};
-  for (const Share& s : shares_exchanged_first()) {
-    const View part = dwindows.slice(s.row * D, s.rows * D);
-    layers_.linear_backward_input(attn + "/qkv" + s.name, qkv_,
-                                  dqkv.slice(3 * s.row * width_, 3 * s.rows * width_), part, s.rows);
-    layers_.result(attn + "/qkv" + s.name + "/backward_input", part);
-    if (s.exchanged) returned = order.give(attn + "/windows/backward", dwindows, D);
-  }
-  if (e_.act == DType::f32) {
-    order.back(attn + "/windows/backward", dx, dwindows, dx, D, returned);
-  } else {
-    const View dh = b_.scratch(path() + ".windows.dh", e_.act, rows_ * D);
-    order.back(attn + "/windows/backward", {}, dwindows, dh, D, returned);
-    added(attn + "/windows/backward_add", dh, dx);
-  }
-  layers_.linear_backward_weight(attn + "/qkv", qkv_, windowed_, dqkv, R);
+                  true, attention_.result_bias(), rows_);
+  const bool direct = e_.act == DType::f32;
+  const View dh = attention_.backward(dback, direct ? dx : View{});
+  if (!direct) added(path() + "/attn/windows/backward_add", dh, dx);
+  attention_.backward_weight();
 }
 
 }  // namespace isobar::aurora

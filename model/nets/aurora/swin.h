@@ -4,17 +4,14 @@
 //   x' = x  + AdaLN(attention in windows (x), s)       s = SiLU(MLP(code of the lead time)) [1, D]: a stream
 //   y  = x' + AdaLN(MLP(x'), s)                        that goes from block to block
 //
-// Rows are gathered into windows before attention's products and put back after them. The zeros that pad the
-// grid take part, as in the published model: one row with a multiplicity stands for all of a window's. All
-// samples of a micro-batch share one lead time.
+// The zeros that pad the grid take part in attention, as in the published model. All samples of a micro-batch
+// share one lead time.
 #pragma once
-#include <optional>
 #include <string>
 
 #include "model/nets/aurora/perceiver.h"
-#include "model/nets/aurora/rows.h"
-#include "model/nets/aurora/windows.h"
 #include "model/nets/net.h"
+#include "model/nets/windows/attention.h"
 
 namespace isobar::aurora {
 
@@ -57,18 +54,6 @@ class AdaptiveNorm {
   View x_, mean_, rstd_, shift_scale_, s_;
 };
 
-/// A grid's windows in the order of a plan's ops. Windows that a rank shares with others come last, so that
-/// their rows are exchanged under the work on its own.
-struct Windows {
-  Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
-          int64_t batch);
-  /// The windows of one rank of `group`
-  Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
-          int64_t batch, const Bands& bands, int64_t rank, int group);
-  std::vector<WindowRun> runs;
-  RowOrder order;
-};
-
 class SwinBlock : public NetPart {
  public:
   struct Shape {
@@ -89,25 +74,14 @@ class SwinBlock : public NetPart {
   int shares_gradient_with(size_t in) const override {
     return in == kX || !s_.last ? static_cast<int>(in) : -1;
   }
-  View last_gradient(bool weight) const override { return weight || !e_.split ? qkv_.weight : qkv_.bias; }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? attention_.weight() : attention_.qkv_bias();
+  }
 
   static constexpr size_t kX = 0, kCondition = 1;
 
  private:
-  struct Share {
-    std::string name;   // "": the only one
-    int64_t row, rows;  // of windows
-    bool exchanged;
-  };
-  std::vector<Share> shares() const;
-  std::vector<Share> shares_exchanged_first() const;
-  void hold_attention(bool keep);
-  void attend(const std::string& pass, const Share& share);
-  void attend_backward(const Share& share, const View& d_o, const View& dqkv);
   void activate(const std::string& pass, bool keep);
-  template <class F>
-  void each_run(const Share& share, F&& f) const;  // (attrs, first row of q, o and lse)
-  View part(const View& qkv, int which, int64_t row, int64_t rows) const;
   ActivationAttrs rows_of(int64_t rows, int64_t cols) const;
   void added(const std::string& path, const View& dh, const View& dx) const;
 
@@ -116,14 +90,14 @@ class SwinBlock : public NetPart {
   Builder& b_;
   const Sharding& at_;
   const Layers layers_;
-  Windows& windows_;
   const Shape s_;
-  const int64_t rows_, width_;  // of the grid; of attention on this rank
-  const bool selective_;        // attention proper and GELU are recomputed
+  const int64_t rows_;    // of the grid
+  const bool selective_;  // attention proper and GELU are recomputed
+  WindowAttention attention_;
   AdaptiveNorm norm1_, norm2_;
-  Linear qkv_, proj_, fc1_, fc2_;
+  Linear fc1_, fc2_;
   std::vector<Flow> in_;
-  View condition_, windowed_, projections_, o_, lse_, a_, u_, g_;
+  View condition_, a_, u_, g_;
 };
 
 }  // namespace isobar::aurora

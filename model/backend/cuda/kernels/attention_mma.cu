@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
       for (int i = 0; i < 4; ++i) {
         const int64_t query = query0 + row0 + row_in_fragment(i);
         const int64_t key = key0 + f * kFragment + column_in_fragment(i);
-        score[f][i] = sees(a, query, key) ? score[f][i] + more_of(a, key) : -INFINITY;
+        score[f][i] = sees(a, query, key) ? score[f][i] + more_of(a, head, query, key) : -INFINITY;
         now[i / 2] = fmaxf(now[i / 2], score[f][i] * scale);
       }
     float base[2], added[2] = {};

@@ -119,8 +119,9 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
           const int r = row0 + row_in_fragment(i), c = n0 + f * kStep + column_in_fragment(i);
           const int64_t query = kKeys ? past0 + c : first_row + r, key = kKeys ? first_row + r : past0 + c;
           const int at = kKeys ? c : r;
-          const float more = more_of(a, key);
-          const float p = sees(a, query, key) ? expf(fmaf(score[f][i] + more, a.scale, -lse[at])) : 0.0f;
+          const float p = sees(a, query, key)
+                              ? expf(fmaf(score[f][i] + more_of(a, head, query, key), a.scale, -lse[at]))
+                              : 0.0f;
           slopes[r * kLdWeights<T> + c] = operand<T>(p * (dp[f][i] - delta[at]) * a.scale);
           if constexpr (kKeys) weights[r * kLdWeights<T> + c] = operand<T>(p);
         }

@@ -44,11 +44,12 @@ const char* name_of(AttentionPath path) {
 }
 
 bool few_tokens(const Attention& a) {
-  return a.tq <= kFewTokens && a.tk <= kFewTokens && a.tq * a.tk <= kFewPairs && a.d <= kFewColumns;
+  return !a.biased && a.tq <= kFewTokens && a.tk <= kFewTokens && a.tq * a.tk <= kFewPairs &&
+         a.d <= kFewColumns;
 }
 
 bool cudnn_takes(const Attention& a, bool backward, int capability) {
-  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0) return false;
+  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased) return false;
   for (const int64_t n : {a.d, a.ld_q, a.ld_kv, a.ld_o})
     if (n % 8 != 0) return false;
   if (a.tq == 0 || a.tk == 0 || (backward && a.tq == 1 && a.tk == 1)) return false;
@@ -71,9 +72,9 @@ int64_t workspace_by_form(const Attention& a, int capability) {
 
 int64_t attention_workspace(const Attention& a, bool backward, int capability) {
   if (few_tokens(a)) return 0;
-  if (!backward) return kForward;
+  if (!backward) return a.biased ? 0 : kForward;
   const int64_t own = 4 * a.batch * a.heads * a.tq;
-  if (wide_only_on_hopper(a, capability)) return own;
+  if (a.biased || wide_only_on_hopper(a, capability)) return own;
   if (const auto known = known_workspace(a, capability)) return std::max(own, *known);
   return std::max(own, workspace_by_form(a, capability));
 }
@@ -83,7 +84,7 @@ std::string text_of(const Attention& a, bool backward) {
          std::to_string(a.heads) + "/" + std::to_string(a.kv_heads) + " q" + std::to_string(a.tq) + " k" +
          std::to_string(a.tk) + " d" + std::to_string(a.d) + (a.causal ? " causal " : " ") +
          (a.tf32 ? "tf32" : name_of(a.act)) + (a.deterministic ? " deterministic" : "") +
-         (a.last_more != 0 ? ", the last key weighed" : "");
+         (a.last_more != 0 ? ", the last key weighed" : "") + (a.biased ? ", biased" : "");
 }
 
 }  // namespace isobar::cuda

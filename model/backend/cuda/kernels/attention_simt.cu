@@ -51,7 +51,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int64_t key = key0 + tx + 8 * j;
-        score[r][j] = sees(a, query0 + row, key) ? (score[r][j] + more_of(a, key)) * a.scale : -INFINITY;
+        score[r][j] = sees(a, query0 + row, key)
+                          ? (score[r][j] + more_of(a, head, query0 + row, key)) * a.scale
+                          : -INFINITY;
         most = fmaxf(most, score[r][j]);
       }
       const float now = fmaxf(top[r], row_of_8_max(most));

@@ -40,8 +40,8 @@ struct Tiles {
 };
 
 // p and ds of 32 loaded queries and keys: a thread has one query and four keys
-__device__ void weights_and_slopes(const Attention& a, const TileShape& s, const Tiles& t, int64_t query0,
-                                   int64_t key0, const float* lse, const float* delta) {
+__device__ void weights_and_slopes(const Attention& a, const TileShape& s, const Tiles& t, int64_t head,
+                                   int64_t query0, int64_t key0, const float* lse, const float* delta) {
   const int ty = threadIdx.x / kAcrossTile, tx = threadIdx.x % kAcrossTile;
   float score[4] = {}, dp[4] = {};
   for (int e = 0; e < s.d; ++e) {
@@ -58,7 +58,7 @@ __device__ void weights_and_slopes(const Attention& a, const TileShape& s, const
   for (int j = 0; j < 4; ++j) {
     const int64_t key = key0 + tx + 8 * j;
     const bool seen = sees(a, query, key);
-    const float p = seen ? expf((score[j] + more_of(a, key)) * a.scale - row_lse) : 0.0f;
+    const float p = seen ? expf((score[j] + more_of(a, head, query, key)) * a.scale - row_lse) : 0.0f;
     t.weights[ty * kPairs + tx + 8 * j] = s.operand(p);
     t.slopes[ty * kPairs + tx + 8 * j] = seen ? s.operand(p * (dp[j] - row_delta) * a.scale) : 0.0f;
   }
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1) keys_kernel(Attention a,
       load_tile(s, kQueries, a.tq - query0, x.q + row * a.ld_q + head * a.d, a.ld_q, t.q);
       load_tile(s, kQueries, a.tq - query0, x.d_o + row * a.ld_o + head * a.d, a.ld_o, t.d_o);
       __syncthreads();
-      weights_and_slopes(a, s, t, query0, key0, lse, delta);
+      weights_and_slopes(a, s, t, head, query0, key0, lse, delta);
       __syncthreads();
       for (int i = 0; i < kQueries; ++i) {
         const float p = t.weights[i * kPairs + ty], ds = t.slopes[i * kPairs + ty];
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     load_tile(s, kKeys, a.tk - key0, x.k + at, a.ld_kv, t.k);
     load_tile(s, kKeys, a.tk - key0, x.v + at, a.ld_kv, t.v);
     __syncthreads();
-    weights_and_slopes(a, s, t, query0, key0, lse, delta);
+    weights_and_slopes(a, s, t, head, query0, key0, lse, delta);
     __syncwarp();  // one warp writes and reads a query's slopes
     for (int j = 0; j < kKeys; ++j) {
       const float ds = t.slopes[ty * kPairs + j];
@@ -151,7 +151,63 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     if (tx + 8 * c < s.d) x.dq[(row + ty) * a.ld_q + head * a.d + tx + 8 * c] = as<T>(dq[c]);
 }
 
+// A tile of 32 queries and 32 keys of a head, summed over the samples in their order; a thread reads only the
+// slopes that it has written
+template <class T>
+__global__ void __launch_bounds__(kAttentionThreads, 1)
+    dbias_kernel(Attention a, TileShape s, Operands<T> x, float* __restrict__ dbias) {
+  float* const shared = dynamic_shared<float>();
+  const Tiles t(s, shared);
+  const int64_t across = (a.tq + kQueries - 1) / kQueries, down = (a.tk + kKeys - 1) / kKeys;
+  const int64_t unit = blockIdx.x, head = unit / (across * down), kv_head = head / (a.heads / a.kv_heads);
+  const int64_t query0 = unit % across * kQueries, key0 = unit / across % down * kKeys;
+  const int ty = threadIdx.x / kAcrossTile, tx = threadIdx.x % kAcrossTile;
+  float sum[4] = {};
+  for (int64_t batch = 0; batch < a.batch; ++batch) {
+    const int64_t row = batch * a.tq + query0, at = (batch * a.tk + key0) * a.ld_kv + kv_head * a.d;
+    __syncthreads();
+    load_tile(s, kQueries, a.tq - query0, x.q + row * a.ld_q + head * a.d, a.ld_q, t.q);
+    load_tile(s, kQueries, a.tq - query0, x.d_o + row * a.ld_o + head * a.d, a.ld_o, t.d_o);
+    load_tile(s, kKeys, a.tk - key0, x.k + at, a.ld_kv, t.k);
+    load_tile(s, kKeys, a.tk - key0, x.v + at, a.ld_kv, t.v);
+    __syncthreads();
+    const int64_t pair = batch * a.heads + head;
+    weights_and_slopes(a, s, t, head, query0, key0, x.lse + pair * a.tq, x.delta + pair * a.tq);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) sum[j] += t.slopes[ty * kPairs + tx + 8 * j];
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int64_t query = query0 + ty, key = key0 + tx + 8 * j;
+    if (query < a.tq && key < a.tk) dbias[(head * a.tk + key) * a.tq + query] = sum[j] / a.scale;
+  }
+}
+
+size_t tile_bytes(const TileShape& s) {
+  return 4 * (static_cast<size_t>(2 * kQueries + 2 * kKeys) * s.ld + kSlack + 2 * kQueries * kPairs);
+}
+
 }  // namespace
+
+void attention_dbias(const Attention& a, const void* q, const void* k, const void* v, const float* lse,
+                     const void* d_o, const float* delta, float* dbias, cudaStream_t stream) {
+  if (a.tq * a.tk == 0) return;
+  const TileShape s{static_cast<int>(a.d), tile_ld(a.d), a.tf32};
+  by_type(a.act, [&](auto type) {
+    using T = decltype(type);
+    const Operands<T> x{static_cast<const T*>(q),
+                        static_cast<const T*>(k),
+                        static_cast<const T*>(v),
+                        static_cast<const T*>(d_o),
+                        lse,
+                        delta,
+                        nullptr,
+                        nullptr,
+                        nullptr};
+    launch(dbias_kernel<T>, grid(ceil_div(a.tq, kQueries) * ceil_div(a.tk, kKeys) * a.heads),
+           kAttentionThreads, tile_bytes(s), stream, a, s, x, dbias);
+  });
+}
 
 void attention_delta(const Attention& a, const void* o, const void* d_o, float* delta, cudaStream_t stream) {
   if (a.batch * a.tq * a.heads == 0) return;
@@ -168,8 +224,7 @@ void attention_simt_backward(const Attention& a, const void* q, const void* k, c
   if (a.batch == 0) return;
   attention_delta(a, o, d_o, workspace, stream);
   const TileShape s{static_cast<int>(a.d), tile_ld(a.d), a.tf32};
-  const size_t bytes =
-      4 * (static_cast<size_t>(2 * kQueries + 2 * kKeys) * s.ld + kSlack + 2 * kQueries * kPairs);
+  const size_t bytes = tile_bytes(s);
   by_type(a.act, [&](auto type) {
     using T = decltype(type);
     const Operands<T> x{static_cast<const T*>(q),

@@ -56,9 +56,10 @@ __device__ inline bool sees(const Attention& a, int64_t query, int64_t key) {
   return query < a.tq && key < a.tk && (!a.causal || key <= query + a.tk - a.tq);
 }
 
-// Summand to the key's unscaled scores
-__device__ inline float more_of(const Attention& a, int64_t key) {
-  return key == a.tk - 1 ? a.last_more : 0.0f;
+// Summand to the unscaled score of a query that sees the key
+__device__ inline float more_of(const Attention& a, int64_t head, int64_t query, int64_t key) {
+  const float more = key == a.tk - 1 ? a.last_more : 0.0f;
+  return a.bias ? more + a.bias[(head * a.tk + key) * a.tq + query] * (1.0f / a.scale) : more;
 }
 
 /// f(kColumns), with the fewest columns a thread such that eight threads cover d

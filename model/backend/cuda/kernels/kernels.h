@@ -183,6 +183,8 @@ struct Attention {
   bool deterministic = false;  // cuDNN sums in a fixed order; our own kernels always do
   float last_more =
       0;  // added to the last key's unscaled scores, which multiplies its weight by exp(scale x this)
+  bool biased = false;
+  const float* bias = nullptr;  // [heads, tk, tq], added to the scaled scores of every sample
 };
 constexpr int64_t kMaxHeadDim = 256;  // largest d of all kernels below
 /// f32 arithmetic without tensor cores: for strict f32, and as the reference of the others
@@ -198,6 +200,9 @@ void attention_mma(const Attention& a, const void* q, const void* k, const void*
 void attention_mma_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                             const float* lse, const void* d_o, void* dq, void* dk, void* dv, float* workspace,
                             cudaStream_t stream);
+/// The bias's gradient [heads, tk, tq]; delta: as attention_delta() has left it in backward's workspace
+void attention_dbias(const Attention& a, const void* q, const void* k, const void* v, const float* lse,
+                     const void* d_o, const float* delta, float* dbias, cudaStream_t stream);
 /// rowsum(dO * O), [batch, heads, tq]
 void attention_delta(const Attention& a, const void* o, const void* d_o, float* delta, cudaStream_t stream);
 void attention_merge(const Attention& a, bool first, const void* o, const float* lse, float* o_sum,

@@ -43,10 +43,11 @@ Workspace cuda_workspace(int capability, bool deterministic) {
       case OpKind::gemm:
         return cuda::kGemmWorkspace;
       case OpKind::attention:
-      case OpKind::attention_backward:
-        return cuda::attention_workspace(
-            cuda::attention_of(op.as<AttentionAttrs>(), DType::bf16, deterministic),
-            op.kind == OpKind::attention_backward, capability);
+      case OpKind::attention_backward: {
+        cuda::Attention a = cuda::attention_of(op.as<AttentionAttrs>(), DType::bf16, deterministic);
+        a.biased = static_cast<bool>(bias_of_scores(op));
+        return cuda::attention_workspace(a, op.kind == OpKind::attention_backward, capability);
+      }
       case OpKind::residual_norm_backward:
       case OpKind::norm_residual_backward:
         return int64_t{4} * 3 * cols * cuda::norm_partials(rows);

@@ -1,10 +1,10 @@
-#include "model/nets/aurora/windows.h"
+#include "model/nets/windows/windows.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 
-namespace isobar::aurora {
+namespace isobar {
 namespace {
 
 // The index in `from` of each grid row; padding (-1) is skipped
@@ -15,48 +15,52 @@ std::vector<int32_t> inverse(const std::vector<int32_t>& from, int64_t rows) {
   return to;
 }
 
-int64_t rows_of(const Sizes3& grid) {
-  return grid[0] * grid[1] * grid[2];
-}
-
 }  // namespace
 
+std::string WindowRun::text() const {
+  if (sides == Sizes3{1, 1, 1}) return std::to_string(length);
+  return (sides[0] > 1 ? std::to_string(sides[0]) + "x" : "") + std::to_string(sides[1]) + "x" +
+         std::to_string(sides[2]);
+}
+
 // The segments of all windows along one axis; a window at least as long as the axis is the whole axis,
-// unshifted. After the shift's roll a mask separates up to three regions: windows fully inside, the last
-// window up to the shift, and what wrapped around; on a circle the last two are neighbours.
-std::vector<WindowOrder::Segment> WindowOrder::along(int64_t size, int64_t window, int64_t shift, bool circle,
-                                                     bool shifted) {
+// unshifted. After the shift's roll a mask separates what wrapped around, unless it is a circle. Aurora's
+// separates the last window from what is before it, too.
+std::vector<WindowOrder::Segment> WindowOrder::along(size_t axis, bool shifts) const {
+  const int64_t size = of_.grid[axis];
+  int64_t window = of_.window[axis], shift = shifts ? window / 2 : 0;
   if (size <= window) window = size, shift = 0;
+  const bool circle = axis == 2 && of_.circle, padded = of_.as_aurora && !shifts;
   const int64_t pad = (window - size % window) % window, before = pad / 2, windows = (size + pad) / window;
   std::vector<Segment> out;
   for (int64_t w = 0; w < windows; ++w) {
     std::map<int64_t, Segment> regions;
     for (int64_t i = w * window; i < (w + 1) * window; ++i) {
       const int64_t rolled = i - before;
-      const bool padding = rolled < 0 || rolled >= size;
-      if (padding && shifted) continue;
-      const int64_t region = shift == 0 || rolled < size - window ? 0
-                             : rolled < size - shift || circle    ? 1
-                                                                  : 2;
-      regions[padding ? 0 : region].push_back(padding ? -1 : static_cast<int32_t>((rolled + shift) % size));
+      const bool outside = rolled < 0 || rolled >= size;
+      if (outside && !padded) continue;
+      int64_t region = 0;
+      if (shift > 0 && rolled >= size - shift && !circle)
+        region = 2;
+      else if (shift > 0 && rolled >= size - window && of_.as_aurora)
+        region = 1;
+      regions[outside ? 0 : region].push_back(outside ? -1 : static_cast<int32_t>((rolled + shift) % size));
     }
     for (auto& [region, segment] : regions) out.push_back(std::move(segment));
   }
   return out;
 }
 
-WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch)
-    : grid_(grid), batch_(batch), end_(static_cast<int32_t>(grid[1])) {
+WindowOrder::WindowOrder(const WindowGrid& of, int64_t batch)
+    : of_(of), batch_(batch), end_(static_cast<int32_t>(of.grid[1])) {
   // A grid that fits into one window along every axis is not shifted and needs no mask.
-  const bool any = shifted && (grid[0] > window[0] || grid[1] > window[1] || grid[2] > window[2]);
-  for (size_t axis = 0; axis < 3; ++axis)
-    axes_[axis] = along(grid[axis], window[axis], any ? window[axis] / 2 : 0, axis == 2, any);
+  const bool larger = of.grid[0] > of.window[0] || of.grid[1] > of.window[1] || of.grid[2] > of.window[2];
+  for (size_t axis = 0; axis < 3; ++axis) axes_[axis] = along(axis, of.shifted && larger);
   count_runs();
 }
 
-WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch,
-                         const Bands& bands, int64_t rank)
-    : WindowOrder(grid, window, shifted, batch) {
+WindowOrder::WindowOrder(const WindowGrid& of, int64_t batch, const Bands& bands, int64_t rank)
+    : WindowOrder(of, batch) {
   first_ = static_cast<int32_t>(bands.first(rank)), end_ = static_cast<int32_t>(bands.first(rank + 1));
   const auto elsewhere = [&](const Segment& s) {
     int32_t north = -1, south = -1;
@@ -81,16 +85,27 @@ bool WindowOrder::shared(const Segment& latitudes) const {
 
 // Shared windows last; within each, the longest first
 bool WindowOrder::Kind::operator<(const Kind& k) const {
-  return std::make_tuple(shared, -rows, volume) < std::make_tuple(k.shared, -k.rows, k.volume);
+  return std::make_tuple(shared, -rows, volume, sides) <
+         std::make_tuple(k.shared, -k.rows, k.volume, k.sides);
+}
+
+WindowOrder::Kind WindowOrder::Kind::operator*(const Kind& k) const {
+  Kind out{shared || k.shared, rows * k.rows, volume * k.volume, sides};
+  for (size_t axis = 0; axis < 3; ++axis) out.sides[axis] *= k.sides[axis];
+  return out;
 }
 
 WindowOrder::Kind WindowOrder::kind_along(size_t axis, const Segment& s) const {
-  return {axis == 1 && shared(s), std::count_if(s.begin(), s.end(), [](int32_t place) { return place >= 0; }),
-          static_cast<int64_t>(s.size())};
+  Kind kind{axis == 1 && shared(s),
+            std::count_if(s.begin(), s.end(), [](int32_t place) { return place >= 0; }),
+            static_cast<int64_t>(s.size()),
+            {1, 1, 1}};
+  if (of_.by_sides) kind.sides[axis] = kind.rows;
+  return kind;
 }
 
 void WindowOrder::count_runs() {
-  std::map<Kind, int64_t> segments{{{false, 1, 1}, 1}};
+  std::map<Kind, int64_t> segments{{{false, 1, 1, {1, 1, 1}}, 1}};
   for (size_t axis = 0; axis < 3; ++axis) {
     std::map<Kind, int64_t> longer;
     for (const auto& [kind, count] : segments)
@@ -101,6 +116,7 @@ void WindowOrder::count_runs() {
   for (const auto& [kind, count] : segments)
     runs_.push_back({.segments = batch_ * count,
                      .length = kind.length(),
+                     .sides = kind.sides,
                      .last_counts = std::max<int64_t>(1, kind.volume - kind.rows),
                      .shared = kind.shared});
 }
@@ -130,7 +146,7 @@ std::vector<int32_t> WindowOrder::from() const {
               for (const int64_t w : columns)
                 if (c >= 0 && h >= 0 && w >= 0)
                   out.push_back(
-                      static_cast<int32_t>(((sample * grid_[0] + c) * grid_[1] + h) * grid_[2] + w));
+                      static_cast<int32_t>(((sample * of_.grid[0] + c) * of_.grid[1] + h) * of_.grid[2] + w));
           if (kind.padded()) out.push_back(-1);
         }
   std::vector<int32_t> from;
@@ -140,7 +156,7 @@ std::vector<int32_t> WindowOrder::from() const {
 }
 
 std::vector<int32_t> WindowOrder::to() const {
-  return inverse(from(), batch_ * rows_of(grid_));
+  return inverse(from(), batch_ * of_.rows());
 }
 
 // ---- four neighbours ----
@@ -148,7 +164,7 @@ std::vector<int32_t> WindowOrder::to() const {
 std::vector<int32_t> Neighbours::from() const {
   const Sizes3 of = coarse();
   std::vector<int32_t> out;
-  out.reserve(static_cast<size_t>(4 * batch * rows_of(of)));
+  out.reserve(static_cast<size_t>(4 * batch * of[0] * of[1] * of[2]));
   for (int64_t level = 0; level < batch * of[0]; ++level)
     for (int64_t row = 0; row < of[1]; ++row)
       for (int64_t column = 0; column < of[2]; ++column)
@@ -161,7 +177,7 @@ std::vector<int32_t> Neighbours::from() const {
 }
 
 std::vector<int32_t> Neighbours::to() const {
-  return inverse(from(), batch * rows_of(fine));
+  return inverse(from(), batch * fine[0] * fine[1] * fine[2]);
 }
 
-}  // namespace isobar::aurora
+}  // namespace isobar

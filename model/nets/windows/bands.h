@@ -1,4 +1,4 @@
-// Aurora's grids cut over context parallelism: each rank has a band of latitudes at every resolution and
+// Grids of windows cut over context parallelism: each rank has a band of latitudes at every resolution and
 // computes the windows whose middle row lies in it. Window rows of other bands are fetched before attention
 // and returned after it.
 //
@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/nets/aurora/windows.h"
+#include "model/nets/windows/windows.h"
 
-namespace isobar::aurora {
+namespace isobar {
 
 /// `rows`: latitudes of each resolution, finest first. The coarsest has at least one row a rank.
 Bands bands_at(const std::vector<int64_t>& rows, size_t resolution, int64_t ranks);
@@ -32,4 +32,4 @@ struct RowExchange {
 RowExchange exchange_of(const Sizes3& grid, int64_t batch, const Bands& bands,
                         const std::vector<std::vector<int32_t>>& from, int64_t rank);
 
-}  // namespace isobar::aurora
+}  // namespace isobar

@@ -1,14 +1,14 @@
-#include "model/nets/aurora/resample.h"
+#include "model/nets/windows/resample.h"
 
 #include "model/nets/declare.h"
 #include "model/nets/graph_mlp.h"
 
-namespace isobar::aurora {
+namespace isobar {
 
 // ---- merge ----
 
-Merge::Merge(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
-             int64_t width, int skips, double eps)
+PatchMerging::PatchMerging(int index, std::string path, std::string name, Emission& e, const Sharding& at,
+                           RowOrder& order, int64_t width, int skips, double eps)
     : NetPart(index, std::move(path)),
       name_(std::move(name)),
       e_(e),
@@ -21,30 +21,44 @@ Merge::Merge(int index, std::string path, std::string name, Emission& e, const S
       skips_(skips),
       eps_(eps) {}
 
-void Merge::declare(Declare& d) {
+void PatchMerging::declare(Declare& d) {
   d.norm(norm_, name_ + ".norm", 4 * D_, eps_, true);
   d.linear(linear_, name_ + ".reduction", 4 * D_, 2 * D_, -1, false);
 }
 
-View Merge::receive_buffer(size_t) {
+View PatchMerging::receive_buffer(size_t) {
   const InPart here(b_, index());
   return b_.saved_or_scratch(path() + ".x", DType::f32, order_.outside * D_,
                              skips_ > 0 || e_.spec.policy.recompute == Recompute::full);
 }
 
 // A skip connection outlives this routine, even if the part itself keeps nothing.
-View Merge::kept(const View& x, Keep keep) {
+View PatchMerging::kept(const View& x, Keep keep) {
   if (skips_ == 0 || keep != Keep::nothing) return x;
   const View copy = b_.saved(path() + ".skip", DType::f32, x.count);
   b_.emit<OpKind::copy>(path() + "/skip/forward", {.run = x.count}, {x}, {copy});
   return copy;
 }
 
-std::vector<Flow> Merge::forward(const std::vector<Flow>& in, const Forward& how) {
+// The input as a stream without a y. A recomputation has another one than the skip connections.
+View PatchMerging::whole(const Flow& in, const Forward& how) {
+  if (!how.recompute) in_ = in;
+  if (!in.y) {
+    if (!how.recompute) x_ = kept(in.x, how.keep);
+    return in.x;
+  }
+  const bool saves = !how.recompute && (skips_ > 0 || how.keep != Keep::nothing);
+  const View x = b_.saved_or_scratch(path() + ".x", DType::f32, order_.outside * D_, saves);
+  layers_.add(path() + "/add" + how.pass(), in, x);
+  if (!how.recompute) x_ = x;
+  return x;
+}
+
+std::vector<Flow> PatchMerging::forward(const std::vector<Flow>& in, const Forward& how) {
   const bool keep = how.keep == Keep::all;
-  if (!how.recompute) x_ = kept(in[0].x, how.keep);
+  const View x = whole(in[0], how);
   norm_.x = b_.saved_or_scratch(path() + ".side", DType::f32, rows_ * 4 * D_, keep);
-  order_.gather(path() + "/neighbours" + how.pass(), in[0].x, norm_.x, D_);
+  order_.gather(path() + "/neighbours" + how.pass(), x, norm_.x, D_);
   layers_.norm_forward(path() + "/norm", how.pass(), norm_, {.x = norm_.x}, keep);
   std::vector<Flow> out(static_cast<size_t>(1 + skips_), {.x = x_});
   out[0] = {};
@@ -54,7 +68,7 @@ std::vector<Flow> Merge::forward(const std::vector<Flow>& in, const Forward& how
   return out;
 }
 
-void Merge::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
+void PatchMerging::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const View dy = e_.for_linear(path() + "/reduction/backward_cast", path() + ".dy", out[0].dx);
   const View dh = b_.scratch(path() + ".dh", e_.act, rows_ * 4 * D_);
   layers_.linear_backward_input(path() + "/reduction", linear_, dy, dh, rows_);
@@ -65,12 +79,13 @@ void Merge::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   if (skips_ > 1)
     b_.emit<OpKind::residual_add>(path() + "/skip/backward", {.rows = 1, .cols = in[0].dx.count},
                                   {in[0].dx, out[2].dx}, {in[0].dx});
+  in[0].dy = layers_.add_backward(path() + "/add", in_, in[0].dx);
 }
 
 // ---- split ----
 
-Split::Split(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
-             int64_t width, bool skip, double eps)
+PatchSplitting::PatchSplitting(int index, std::string path, std::string name, Emission& e, const Sharding& at,
+                               RowOrder& order, int64_t width, bool skip, double eps)
     : NetPart(index, std::move(path)),
       name_(std::move(name)),
       e_(e),
@@ -84,13 +99,13 @@ Split::Split(int index, std::string path, std::string name, Emission& e, const S
       skip_(skip),
       eps_(eps) {}
 
-void Split::declare(Declare& d) {
+void PatchSplitting::declare(Declare& d) {
   d.linear(first_, name_ + ".lin1", D_, 2 * D_, -1, false);
   d.norm(norm_, name_ + ".norm", D_ / 2, eps_, true);
   d.linear(second_, name_ + ".lin2", D_ / 2, D_ / 2, -1, false);
 }
 
-View Split::receive_buffer(size_t in) {
+View PatchSplitting::receive_buffer(size_t in) {
   const InPart here(b_, index());
   const bool again = e_.spec.policy.recompute == Recompute::full;
   return in == coarse()
@@ -98,11 +113,17 @@ View Split::receive_buffer(size_t in) {
              : b_.saved_or_scratch(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);
 }
 
-std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how) {
+std::vector<Flow> PatchSplitting::forward(const std::vector<Flow>& in, const Forward& how) {
   const bool keep = how.keep == Keep::all;
   const std::string pass = how.pass();
-  if (!how.recompute) in_ = in;
-  x_ = as_act(e_, path() + "/cast" + pass, path() + ".x.act", in[coarse()].x, keep);
+  std::vector<Flow> whole = in;
+  if (const Flow& f = in[coarse()]; f.y) {
+    const bool saves = !how.recompute && (how.keep == Keep::input || (keep && e_.act == DType::f32));
+    whole[coarse()] = {.x = b_.saved_or_scratch(path() + ".x", DType::f32, rows_ * D_, saves)};
+    layers_.add(path() + "/add" + pass, f, whole[coarse()].x);
+  }
+  if (!how.recompute) in_ = whole, coarse_in_ = in[coarse()];
+  x_ = as_act(e_, path() + "/cast" + pass, path() + ".x.act", whole[coarse()].x, keep);
   const int64_t width = D_ / 2, fine = fine_rows_ * width;
   const View side = b_.scratch(path() + ".side", DType::f32, rows_ * 2 * D_);
   layers_.linear_forward(path() + "/lin1" + pass, first_, x_, side, rows_, View{});
@@ -118,7 +139,7 @@ std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how
   return {{.x = x}};
 }
 
-void Split::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
+void PatchSplitting::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const int64_t width = D_ / 2, fine = fine_rows_ * width;
   const View dy = e_.for_linear(path() + "/lin2/backward_cast", path() + ".dy", out[0].dx);
   const View dh = b_.scratch(path() + ".dh", e_.act, fine);
@@ -135,6 +156,7 @@ void Split::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
     b_.emit<OpKind::cast>(path() + "/lin1/backward_cast", {.count = dside.count}, {dside32}, {dside});
   layers_.linear_backward_input(path() + "/lin1", first_, dside, in[coarse()].dx, rows_);
   layers_.linear_backward_weight(path() + "/lin1", first_, x_, dside, rows_);
+  in[coarse()].dy = layers_.add_backward(path() + "/add", coarse_in_, in[coarse()].dx);
 }
 
-}  // namespace isobar::aurora
+}  // namespace isobar

@@ -1,22 +1,24 @@
-// Between the resolutions of Aurora's backbone.
+// Between the resolutions of a Swin U-Net (Liu 2021; Bodnar 2024). A stream whose y waits is added first.
 //
-//   Merge   x [B,C,H,W,D] -> four neighbours side by side, zeros where a size is odd [.., 4D] -> LayerNorm ->
+//   PatchMerging   x [B,C,H,W,D] -> four neighbours side by side, zeros where a size is odd [.., 4D] ->
+//   LayerNorm ->
 //           linear -> [B,C,H/2,W/2,2D]; its input goes on as up to two skip connections
-//   Split   x [.., D] -> linear -> four neighbours [B,C,2H,2W,D/2], cropped -> LayerNorm -> linear, added to
+//   PatchSplitting   x [.., D] -> linear -> four neighbours [B,C,2H,2W,D/2], cropped -> LayerNorm -> linear,
+//   added to
 //           the skip connection where there is one
 #pragma once
 #include <string>
 
-#include "model/nets/aurora/rows.h"
 #include "model/nets/net.h"
+#include "model/nets/windows/rows.h"
 
-namespace isobar::aurora {
+namespace isobar {
 
-class Merge : public NetPart {
+class PatchMerging : public NetPart {
  public:
   /// `at`: of the coarse grid. `order`: inside, four rows for each coarse one; outside, the fine grid.
-  Merge(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
-        int64_t width, int skips, double eps);
+  PatchMerging(int index, std::string path, std::string name, Emission& e, const Sharding& at,
+               RowOrder& order, int64_t width, int skips, double eps);
   void declare(Declare& d) override;
   View receive_buffer(size_t) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
@@ -28,6 +30,7 @@ class Merge : public NetPart {
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
  private:
+  View whole(const Flow& in, const Forward& how);
   View kept(const View& x, Keep keep);
   const std::string name_;
   Emission& e_;
@@ -40,15 +43,16 @@ class Merge : public NetPart {
   const double eps_;
   Norm norm_;
   Linear linear_;
+  Flow in_;
   View x_;
 };
 
-class Split : public NetPart {
+class PatchSplitting : public NetPart {
  public:
-  /// `at`: of the fine grid. `order`: as Merge's, of the finer grid. `width`: of the input. A skip
+  /// `at`: of the fine grid. `order`: as PatchMerging's, of the finer grid. `width`: of the input. A skip
   /// connection, if any, is the first input.
-  Split(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
-        int64_t width, bool skip, double eps);
+  PatchSplitting(int index, std::string path, std::string name, Emission& e, const Sharding& at,
+                 RowOrder& order, int64_t width, bool skip, double eps);
   void declare(Declare& d) override;
   View receive_buffer(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
@@ -70,8 +74,9 @@ class Split : public NetPart {
   const double eps_;
   Norm norm_;
   Linear first_, second_;
-  std::vector<Flow> in_;
+  Flow coarse_in_;
+  std::vector<Flow> in_;  // whole
   View x_;
 };
 
-}  // namespace isobar::aurora
+}  // namespace isobar

@@ -1,23 +1,23 @@
-// Swin's shifted windows over a grid of levels, latitudes and longitudes (Liu 2021, in Aurora's form: Bodnar
+// Swin's shifted windows over a grid of levels, latitudes and longitudes (Liu 2021; for weather fields Bodnar
 // 2024, supplement B): which rows of the grid attend to one another.
 //
-//   WindowOrder order({4, 45, 90}, {2, 6, 12}, true, batch);
+//   WindowOrder order({.grid = {4, 45, 90}, .window = {2, 6, 12}, .shifted = true}, batch);
 //   order.runs()      // {{512, 144}, {96, 72}, …}: number and length of segments, in this order
 //   order.from()      // [rows()] the grid's row at each place of a segment; -1: zeros
 //   order.to()        // [grid rows] the place of each row of the grid
 //
 // No mask is needed: regions that a shifted window's mask separates are segments of their own, and segments
-// of one length are adjacent, so that attention over them is one op. In unshifted windows the zeros that pad
-// the grid are keys; all are equal, so one row at the segment's end stands for them with a multiplicity.
-// Shifted windows mask padding, so there it is left out. Longitudes are a circle: only levels and latitudes
-// separate wrapped rows.
+// of one length are adjacent, so that attention over them is one op. Padding is left out. Where longitudes
+// are a circle, only levels and latitudes separate wrapped rows. In Aurora's form padding is a key of
+// unshifted windows: all of it is zeros, so one row at the segment's end stands for it with a multiplicity.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
-namespace isobar::aurora {
+namespace isobar {
 
 using Sizes3 = std::array<int64_t, 3>;  // levels, latitudes, longitudes
 
@@ -30,20 +30,31 @@ struct Bands {
   int64_t owner(int64_t row) const;
 };
 
+struct WindowGrid {
+  Sizes3 grid, window;
+  bool shifted = false;   // by half a window
+  bool circle = true;     // the last longitude neighbours the first
+  bool by_sides = false;  // runs have segments of equal sides, not only of equal length
+  // Aurora's padding and mask, which also separates the last window's rows where padding shifts the windows
+  bool as_aurora = false;
+  int64_t rows() const { return grid[0] * grid[1] * grid[2]; }
+};
+
 struct WindowRun {
   int64_t segments, length;
-  int64_t last_counts = 1;  // padding rows for which a segment's last row stands
-  bool shared = false;      // has rows of another rank's band
+  Sizes3 sides = {1, 1, 1};  // of each segment, if they are equal
+  int64_t last_counts = 1;   // padding rows for which a segment's last row stands
+  bool shared = false;       // has rows of another rank's band
   int64_t rows() const { return segments * length; }
+  std::string text() const;  // "6x12" if sides are equal, else "72"
 };
 
 class WindowOrder {
  public:
-  WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch);
+  WindowOrder(const WindowGrid& of, int64_t batch);
   /// The windows of one rank: their middle latitude lies in its band. A rank without any gets one row of
   /// zeros, so that all ranks have the same ops; from() has rows of the whole grid, to() has no meaning.
-  WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch, const Bands& bands,
-              int64_t rank);
+  WindowOrder(const WindowGrid& of, int64_t batch, const Bands& bands, int64_t rank);
   const std::vector<WindowRun>& runs() const { return runs_; }
   int64_t rows() const;
   int64_t own_rows() const;  // rows of runs that are not shared, which come first
@@ -55,17 +66,18 @@ class WindowOrder {
   struct Kind {                          // windows of one kind are adjacent
     bool shared;
     int64_t rows, volume;  // of the grid; with padding
+    Sizes3 sides;
     bool padded() const { return rows < volume; }
     int64_t length() const { return rows + (padded() ? 1 : 0); }
     bool operator<(const Kind& k) const;
-    Kind operator*(const Kind& k) const { return {shared || k.shared, rows * k.rows, volume * k.volume}; }
+    Kind operator*(const Kind& k) const;
   };
   Kind kind_along(size_t axis, const Segment& s) const;
   bool shared(const Segment& latitudes) const;
   void count_runs();
-  static std::vector<Segment> along(int64_t size, int64_t window, int64_t shift, bool circle, bool shifted);
+  std::vector<Segment> along(size_t axis, bool shifts) const;
 
-  const Sizes3 grid_;
+  const WindowGrid of_;
   int64_t batch_;
   std::array<std::vector<Segment>, 3> axes_;
   int32_t first_ = 0, end_ = 0;  // latitudes of the band
@@ -82,4 +94,4 @@ struct Neighbours {
   std::vector<int32_t> to() const;    // [fine rows]
 };
 
-}  // namespace isobar::aurora
+}  // namespace isobar

@@ -1,8 +1,8 @@
-#include "model/nets/aurora/bands.h"
+#include "model/nets/windows/bands.h"
 
 #include <algorithm>
 
-namespace isobar::aurora {
+namespace isobar {
 
 int64_t Bands::owner(int64_t row) const {
   return std::upper_bound(begins.begin(), begins.end(), row) - begins.begin() - 1;
@@ -56,4 +56,4 @@ RowExchange exchange_of(const Sizes3& grid, int64_t batch, const Bands& bands,
   return x;
 }
 
-}  // namespace isobar::aurora
+}  // namespace isobar

@@ -1,9 +1,9 @@
-#include "model/nets/aurora/rows.h"
+#include "model/nets/windows/rows.h"
 
 #include <algorithm>
 #include <stdexcept>
 
-namespace isobar::aurora {
+namespace isobar {
 
 View RowOrder::constant(View& made, const char* what, int64_t count, const Make& make) {
   if (!made) made = indices(b_, name_ + "." + what, count, make);
@@ -85,4 +85,4 @@ View RowOrder::of_others(const std::string& path, const View& x, int64_t width, 
   return arrive > 0 ? arriving : View{};
 }
 
-}  // namespace isobar::aurora
+}  // namespace isobar

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "model/nets/aurora/bands.h"
 #include "model/nets/constants.h"
 #include "model/nets/layers.h"
+#include "model/nets/windows/bands.h"
 
-namespace isobar::aurora {
+namespace isobar {
 
 class RowOrder {
  public:
@@ -73,4 +73,4 @@ class RowOrder {
   View made_from_, made_to_, made_from_others_, made_to_others_, made_sent_, made_returned_;
 };
 
-}  // namespace isobar::aurora
+}  // namespace isobar
