@@ -301,6 +301,7 @@ void add_data_commands(CLI::App& app) {
   add_stats(*data);
   add_inspect(*data);
   add_convert(*data);
+  add_tokens(*data);
 }
 
 }  // namespace isobar

@@ -6,5 +6,6 @@ namespace isobar {
 
 /// Adds the subcommand. Bad input ends in ConfigError, thrown out of CLI::App::parse.
 void add_data_commands(CLI::App& app);
+void add_tokens(CLI::App& data);
 
 }  // namespace isobar

@@ -85,7 +85,8 @@ int64_t index_range(const Op& op) {
   if (op.kind == OpKind::embedding)
     return in<OpKind::embedding>(op, "table").count / extent_of(op.attrs).cols;
   if (op.kind == OpKind::embedding_backward)
-    return out<OpKind::embedding_backward>(op, "dtable").count / extent_of(op.attrs).cols;
+    return std::max<int64_t>(1,
+                             out<OpKind::embedding_backward>(op, "dtable").count / extent_of(op.attrs).cols);
   return std::max<int64_t>(1, extent_of(op.attrs).cols);
 }
 

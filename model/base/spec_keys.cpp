@@ -103,8 +103,8 @@ std::vector<SpecKey> spec_keys() {
       all[at].presets.emplace_back(kind, preset_text(value_of(presets, k.key)));
     }
   }
-  std::vector<SpecKey> out{{"net.kind", kinds, true, "text", joined_words(kinds, " | "), VitSpec::kKind,
-                            "The net. gpt and llama are planned and predicted, not trained."}};
+  std::vector<SpecKey> out{
+      {"net.kind", kinds, true, "text", joined_words(kinds, " | "), VitSpec::kKind, "The net."}};
   for (Documented& d : all) {
     for (const auto& [kind, preset] : d.presets) d.key.nets.push_back(kind);
     d.key.every_net = d.key.nets.size() == kinds.size();

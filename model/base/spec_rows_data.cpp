@@ -10,7 +10,9 @@ const char* help_of_train(const NetSpec& net) {
   if (net.images())
     return "Training files: HDF5 directory, NetCDF, GRIB, Zarr or .npz; several with commas are joined on "
            "their times. Empty: noise.";
-  if (net.words()) return "No tokens are read yet: these nets are planned and predicted.";
+  if (net.words())
+    return "Files of tokens: .bin of nanoGPT or llm.c, Megatron's .bin with .idx, .npy; several with commas. "
+           "Empty: made ones.";
   return "Training table (.csv, .npz, .nc), or netCDF files on one grid with commas between: a row a point "
          "and "
          "step. Empty: noise.";

@@ -18,13 +18,14 @@
 #include "model/data/stats.h"
 #include "model/data/stats_cache.h"
 #include "model/data/table_dataset.h"
+#include "model/data/token_dataset.h"
 
 namespace isobar {
 
 namespace {
 
-constexpr int64_t kNoiseFields = 64, kNoiseRows = 1 << 16;  // samples of noise
-constexpr int64_t kStatisticsSteps = 512;                   // limit for sets of files, which may hold decades
+constexpr int64_t kNoiseFields = 64, kNoiseRows = 1 << 16, kNoiseTexts = 4096;  // samples of noise
+constexpr int64_t kStatisticsSteps = 512;  // limit for sets of files, which may hold decades
 
 /// Pairs (t, t + dt) within the segments of files.
 class FileDataset : public Dataset {
@@ -330,6 +331,8 @@ Statistics statistics_for(const DataSpec& data, int64_t channels, const std::vec
 }  // namespace
 
 std::vector<SampleTensor> tensors_of(const SampleShape& shape) {
+  if (shape.words > 0)
+    return {{"tokens", shape.input.size(), DType::i32}, {"labels", shape.target.size(), DType::i32}};
   std::vector<SampleTensor> out{{"input", shape.input.size()}};
   for (int64_t k = 0; k < shape.steps; ++k) out.push_back({step_tensor("target", k), shape.target.size()});
   const int64_t known = shape.known * shape.input.height * shape.input.width;
@@ -349,10 +352,12 @@ SampleShape sample_shape(const RunSpec& spec) {
     shape.classes = classes;
     return shape;
   }
+  if (const WordsSpec* words = net.words()) {
+    SampleShape shape({1, 1, words->seq_length});
+    shape.words = words->vocab_size;
+    return shape;
+  }
   const Images* i = net.images();
-  if (!i)
-    throw ConfigError("", "net.kind", net.kind() + " reads words, and there is no loader of them yet",
-                      "plan and predict take it; train a vit");
   SampleShape shape({i->in_channels, i->img_height, i->img_width},
                     {i->out_channels, i->img_height, i->img_width});
   shape.history = spec.history();
@@ -378,6 +383,12 @@ std::vector<int64_t> ChannelNames::persistent() const {
 void require_data(const RunSpec& spec) {
   const DataSpec& d = spec.data;
   if (spec.net.reads_rows()) return require_tables(d, classes_of(spec));
+  if (spec.net.words()) {
+    const SampleShape shape = sample_shape(spec);
+    if (!d.train.empty()) (void)open_tokens(d, d.train, Split::train, shape);
+    if (!d.valid.empty()) (void)open_tokens(d, d.valid, Split::valid, shape);
+    return;
+  }
   // A regional net takes latitudes from its own grid.
   const bool by_rows = spec.train.latitude_weights && spec.net.kind() != RegionalGnnSpec::kKind;
   const auto require_weights = [&](const FieldInfo& info) {
@@ -402,7 +413,7 @@ Statistics statistics_in(const nlohmann::json& j) {
 }  // namespace
 
 bool needs_statistics(const DataSpec& data, const SampleShape& want) {
-  return !want.of_table && !data.train.empty() && !are_given(data);
+  return !want.of_table && want.words == 0 && !data.train.empty() && !are_given(data);
 }
 
 std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape want) {
@@ -438,10 +449,12 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
   check(data);
   if (data.train.empty() && path.empty()) {
+    if (want.words > 0) return make_tokens(limit > 0 ? limit : kNoiseTexts, split, want);
     const int64_t usual = want.of_table ? kNoiseRows : kNoiseFields;
     return make_noise(limit > 0 ? limit : usual, data.dt, split, want);
   }
   if (want.of_table) return open_table(data, path, split, want, known);
+  if (want.words > 0) return open_tokens(data, path, split, want);
 
   const bool tail = split == Split::valid && path.empty();  // validates on the end of data.train
   const std::string key = split == Split::train || tail ? "data.train" : "data.valid";

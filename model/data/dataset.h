@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "model/base/dtype.h"
 #include "model/base/spec.h"
 #include "model/data/field_choice.h"
 #include "model/data/left_out.h"
@@ -45,17 +46,20 @@ struct SampleShape {  // input and target lie on one grid
   int64_t span() const { return history - 1 + first_step + steps - 1; }
   bool masked = false;  // samples include a mask of the target points that count
   int64_t classes = 0;  // above 0: the target is a class index below this, not normalised
+  int64_t words = 0;    // above 0: a sample is a row of tokens below this (token_dataset.h)
   FieldShape of_files(int64_t channels) const { return {channels, input.height, input.width}; }
 };
 
 /// One tensor of a sample, under the name by which nets read it (Plan::batch).
 struct SampleTensor {
   std::string name;
-  int64_t size;  // f32 values per sample
+  int64_t size;              // values per sample
+  DType dtype = DType::f32;  // i32: integers lie in the places of floats
 };
 
 /// "input"; a "target" for each step of a roll-out; a "forcing" for each later step (names:
-/// model/base/step_tensor.h); a "mask" for each target, 1 where it counts and 0 where it is missing.
+/// model/base/step_tensor.h); a "mask" for each target, 1 where it counts and 0 where it is missing. Nets of
+/// words have "tokens" and "labels".
 std::vector<SampleTensor> tensors_of(const SampleShape& shape);
 
 struct ChannelNames {
@@ -64,7 +68,7 @@ struct ChannelNames {
   std::vector<int64_t> persistent() const;
 };
 
-/// The shape of the samples that the run's net reads. Throws ConfigError for a net that reads words.
+/// The shape of the samples that the run's net reads.
 SampleShape sample_shape(const RunSpec& spec);
 
 struct Statistics {  // per channel of the files; an empty vector means "do not normalise"

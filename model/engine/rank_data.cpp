@@ -36,10 +36,11 @@ void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& 
     }
     const auto same =
         std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.name == t.name; });
-    if (same == given.end() || t.dtype != DType::f32 || same->size != t.sample)
-      throw std::logic_error("the net reads " + std::to_string(t.sample) + " " + name_of(t.dtype) + " of " +
-                             t.name + " of each sample, and the data give " +
-                             (same == given.end() ? "none" : std::to_string(same->size) + " f32"));
+    if (same == given.end() || t.dtype != same->dtype || same->size != t.sample)
+      throw std::logic_error(
+          "the net reads " + std::to_string(t.sample) + " " + name_of(t.dtype) + " of " + t.name +
+          " of each sample, and the data give " +
+          (same == given.end() ? "none" : std::to_string(same->size) + " " + name_of(same->dtype)));
   }
 }
 
@@ -134,6 +135,9 @@ Batch RankData::fetch(Loader& loader, const BatchPlaces& to) const {
     if (place == nullptr) continue;
     if (t.role == BatchRole::time)
       for (int64_t b = 0; b < spec_.micro_batch(); ++b) t.code(batch.hours[b], place + b * t.sample);
+    else if (t.held > 0 && t.held < t.sample)
+      for (int64_t b = 0; b < spec_.micro_batch(); ++b)
+        copy(batch.at(t.name) + b * t.sample + t.begin, t.held, place + b * t.held);
     else
       copy(batch.at(t.name), spec_.micro_batch() * t.sample, place);
   }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -64,7 +65,7 @@ std::string shape_text(const Net& n) {
     return blocks + text(", %ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height,
                          n.img_width);
   else
-    return blocks;
+    return blocks + ", sequences of " + grouped(n.seq_length) + " of " + grouped(n.vocab_size) + " words";
 }
 
 std::string net_text(const NetSpec& net, int64_t parameters) {
@@ -93,7 +94,9 @@ std::string precision_text(const RunSpec& s) {
 }
 
 std::string data_text(const RunSpec& s, const RunFacts& f) {
-  std::string data = s.data.train.empty() ? "synthetic noise" : s.data.train;
+  std::string data = !s.data.train.empty() ? s.data.train
+                     : s.net.words()       ? "synthetic tokens"
+                                           : "synthetic noise";
   if (f.steps_per_epoch > 0) data += ": " + some(f.steps_per_epoch, "step") + " an epoch";
   const LeftOut& out = f.left_out;
   if (out.missing > 0) data += "; " + grouped(out.missing) + " rows with missing values skipped";
@@ -166,13 +169,16 @@ std::string summary_text(const RunSpec& s, const EndRecord& end) {
   const StepStats step = end.step_s.value_or(StepStats());
   std::string out = text("%ld steps in %.1f s", end.trained_steps.value_or(0), end.seconds.value_or(0));
   if (step.median > 0)
-    out += text(": %.2f ms a step (median; 80 %% from %.2f to %.2f), %.4g samples/s", 1e3 * step.median,
-                1e3 * step.p10, 1e3 * step.p90, end.samples_per_s.value_or(0));
+    out += text(": %.2f ms a step (median; 80 %% from %.2f to %.2f), %.4g %s/s", 1e3 * step.median,
+                1e3 * step.p10, 1e3 * step.p90,
+                end.samples_per_s.value_or(0) * static_cast<double>(s.net.words() ? s.net.tokens() : 1),
+                s.net.words() ? "tokens" : "samples");
   out = line("trained", out);
   if (end.final_loss) {
     std::string says = text("%.5f after step %ld", *end.final_loss, end.steps.value_or(s.train.steps));
     if (const auto& v = end.valid)
       says += text("; validation after step %ld: loss %.5f", v->step, v->loss) +
+              (s.net.words() ? text(", perplexity %.5g", std::exp(v->loss)) : "") +
               (v->rmse ? text(", rmse %.5f", *v->rmse) : "") + (v->mae ? text(", mae %.5f", *v->mae) : "") +
               (v->accuracy ? text(", accuracy %.5f", *v->accuracy) : "") +
               (v->baseline_accuracy ? text(", most frequent class %.5f", *v->baseline_accuracy) : "") +

@@ -178,9 +178,13 @@ void Trainer::read_metrics(StepResult& result) const {
   const PlanMemory memory(plan_, processor_->backend());
   const float* const metrics = memory.floats(plan_.metrics);
   StepRecord& r = result.record;
-  result.error = metrics[errors_of(plan_).first];
-  (of_fields(plan_) ? r.rmse : of_classes(plan_) ? r.accuracy : r.mae) = result.error;
   r.loss = metrics[0];
+  if (of_words(plan_)) {
+    result.error = std::exp(*r.loss);
+  } else {
+    result.error = metrics[errors_of(plan_).first];
+    (of_fields(plan_) ? r.rmse : of_classes(plan_) ? r.accuracy : r.mae) = result.error;
+  }
   r.grad_norm = std::sqrt(static_cast<double>(*memory.floats(plan_.grad_norm2)));
   r.samples_per_s = static_cast<double>(train.global_batch) / r.seconds;
   r.epoch = (r.step - 1) / data_->steps_per_epoch();

@@ -43,8 +43,14 @@ void Block::declare(Declare& d) {
     d.linear(proj_, name_ + ".attn.proj", D, D, 1, biases);
   }
   d.norm(norm2_, name_ + ".norm2", D, shape_.eps, !shape_.rms_norm);
-  const int64_t up = shape_.swiglu ? 2 * shape_.hidden : shape_.hidden;  // SwiGLU: gate and up
-  d.linear(fc1_, name_ + ".mlp.fc1", D, up, 0, biases);
+  // SwiGLU's gate and up are adjacent: one [2 hidden, D] operand, each cut by tensor parallelism.
+  if (shape_.swiglu)
+    d.linear(fc1_, D, 2 * shape_.hidden,
+             {{name_ + ".mlp.gate.weight", {shape_.hidden, D}, Init::normal, kSigma, 0},
+              {name_ + ".mlp.up.weight", {shape_.hidden, D}, Init::normal, kSigma, 0}},
+             {});
+  else
+    d.linear(fc1_, name_ + ".mlp.fc1", D, shape_.hidden, 0, biases);
   d.linear(fc2_, name_ + ".mlp.fc2", shape_.hidden, D, 1, biases);
 }
 
@@ -68,8 +74,10 @@ std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how
   const View y = attention(pass, keep);
   norm2_.x = b_.saved_or_scratch(path() + "/norm2.x", shape_.stream, at_.rows * shape_.width, keep);
   layers_.norm_forward(path() + "/norm2", pass, norm2_, {.x = norm1_.x, .y = y}, keep);
-  return {
-      {.x = norm2_.x, .y = mlp(pass, keep, how.result), .linear = path() + "/mlp/fc2", .bias = fc2_.bias}};
+  return {{.x = norm2_.x,
+           .y = mlp(pass, keep, how.result),
+           .linear = path() + "/mlp/fc2",
+           .bias = e_.dropout > 0 ? View{} : fc2_.bias}};
 }
 
 View Block::attention(const std::string& pass, bool keep) {
@@ -88,7 +96,7 @@ View Block::attention(const std::string& pass, bool keep) {
   View y = b_.scratch(path() + ".attn.y", e_.act, R_ * shape_.width);
   layers_.linear_forward(attn + "/proj" + pass, proj_, core_.o, y, R_, layers_.once(proj_.bias));
   y = layers_.result(attn + "/proj" + pass, y);
-  attn_mask_ = layers_.dropout(attn + "/dropout" + pass, y, keep);
+  attn_mask_ = layers_.dropout(attn + "/dropout" + pass, y, keep, attention_stream());
   return y;
 }
 
@@ -107,7 +115,7 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
   View y = b_.scratch(path() + ".mlp.y", e_.act, R_ * shape_.width);
   layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, R_, layers_.once(fc2_.bias));
   y = layers_.result(mlp + "/fc2" + pass, y);
-  mlp_mask_ = layers_.dropout(mlp + "/dropout" + pass, y, keep);
+  mlp_mask_ = layers_.dropout(mlp + "/dropout" + pass, y, keep, mlp_stream());
   return y;
 }
 
@@ -115,7 +123,21 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
 void Block::rotary(OpKind kind, const std::string& path, const View& qkv) {
   const int64_t turned = (width_ + qkv_width_) / 2;
   const View span = qkv.slice(0, qkv.count - (qkv_width_ - turned));
-  b_.emit(kind, path, RowsAttrs{.rows = R_, .cols = turned}, {span}, {span});
+  b_.emit(
+      kind, path,
+      RotaryAttrs{.rows = R_, .cols = turned, .d = shape_.head_dim(), .ld = qkv_width_, .tokens = at_.tokens},
+      {span, shape_.rotary}, {span});
+}
+
+// The bias of a linear whose result is dropped out; else the norm that adds the result sums its gradient.
+void Block::dropout_backward(const std::string& path, const View& dy, const View& mask, const Linear& of,
+                             int64_t stream) {
+  if (e_.dropout == 0) return;
+  layers_.dropout_backward(path + "/dropout/backward", dy, mask, stream);
+  if (of.bias)
+    b_.emit<OpKind::column_sum>(path + "/dropout/backward_bias",
+                                {.rows = at_.rows, .cols = shape_.width, .accumulate = e_.accumulates()},
+                                {dy}, {b_.grad(of.bias)});
 }
 
 ActivationAttrs Block::activation_rows() const {
@@ -127,7 +149,7 @@ ActivationAttrs Block::activation_rows() const {
 void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const View dx = in[0].dx, dy_part = out[0].dy;
   const std::string mlp = path() + "/mlp";
-  layers_.dropout_backward(mlp + "/dropout/backward", dy_part, mlp_mask_);
+  dropout_backward(mlp, dy_part, mlp_mask_, fc2_, mlp_stream());
   const View dy = layers_.gathered(mlp + "/fc2/backward", dy_part);
   const View du = e_.operand(path() + ".du", e_.act, R_ * fc1_.out);
   const View dg = shape_.swiglu ? b_.scratch(path() + ".dg", e_.act, R_ * fc2_.in) : du;
@@ -144,9 +166,10 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   const View h2 = e_.split ? norm2_.h : layers_.gathered(mlp + "/fc1/backward_weight", norm2_.h);
   const View dh2 = layers_.result(mlp + "/fc1/backward_input", dh);
   layers_.linear_backward_weight(mlp + "/fc1", fc1_, h2, du, R_);
-  const View part = layers_.norm_backward(
-      path() + "/norm2", norm2_, dh2, dx, false,
-      {.x = norm1_.x, .y = norm2_.x, .bias = windowed_ ? windowed_->result_bias() : proj_.bias});
+  const View added_bias = windowed_ ? windowed_->result_bias() : proj_.bias;
+  const View part =
+      layers_.norm_backward(path() + "/norm2", norm2_, dh2, dx, false,
+                            {.x = norm1_.x, .y = norm2_.x, .bias = e_.dropout > 0 ? View{} : added_bias});
   const View dh1 = windowed_ ? windowed_->backward(part, {}) : attention_backward(part);
   if (windowed_) windowed_->backward_weight();
   in[0].dy = layers_.norm_backward(path() + "/norm1", norm1_, dh1, dx, false, in_);
@@ -154,7 +177,7 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
 
 View Block::attention_backward(const View& part) {
   const std::string attn = path() + "/attn";
-  layers_.dropout_backward(attn + "/dropout/backward", part, attn_mask_);
+  dropout_backward(attn, part, attn_mask_, proj_, attention_stream());
   const View dy = layers_.gathered(attn + "/proj/backward", part);
   if (recompute_core_) attention_core_.forward(path(), core_, false, "/recompute");
   const View d_o = b_.scratch(path() + ".do", e_.act, R_ * width_);

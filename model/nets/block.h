@@ -41,6 +41,10 @@ class Block : public NetPart {
  private:
   ActivationAttrs activation_rows() const;
   void rotary(OpKind kind, const std::string& path, const View& qkv);
+  void dropout_backward(const std::string& path, const View& dy, const View& mask, const Linear& of,
+                        int64_t stream);
+  int64_t attention_stream() const { return 2 * index(); }  // of random numbers
+  int64_t mlp_stream() const { return 2 * index() + 1; }
   View attention(const std::string& pass, bool keep);
   View attention_backward(const View& part);
   View mlp(const std::string& pass, bool keep, bool result);
@@ -60,9 +64,9 @@ class Block : public NetPart {
   Flow in_;
   Norm norm1_, norm2_;
   Linear qkv_, proj_, fc1_, fc2_;
-  Core core_;   // operands and results of attention proper
-  View u_, g_;  // [full_rows,hidden/tp] act: before and after the activation; SwiGLU: u has gate and up
+  Core core_;                  // operands and results of attention proper
   View attn_mask_, mlp_mask_;  // [rows,D] bytes: dropout masks
+  View u_, g_;  // [full_rows,hidden/tp] act: before and after the activation; SwiGLU: u has gate and up
 };
 
 }  // namespace isobar

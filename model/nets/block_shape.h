@@ -5,6 +5,7 @@
 
 #include "model/base/dtype.h"
 #include "model/base/settings.h"
+#include "model/plan/op.h"
 
 namespace isobar {
 
@@ -15,7 +16,7 @@ struct BlockShape {
   bool biases = true;                      // of linears
   bool swiglu = false;                     // else `activation`
   Activation activation = Activation::gelu;
-  bool rotary = false;  // rotary position embedding of queries and keys
+  View rotary = {};  // angles of this rank's tokens (rotary.h); absent: no rotary position embedding
   bool causal = false;
   double eps = 0, dropout = 0;  // of norms; of hidden states and attention weights
   DType stream = DType::f32;    // of the residual stream

@@ -94,9 +94,15 @@ void require_kernels(const RunSpec& spec, const Plan& plan) {
     if (kernel_less(op.kind) && seen.insert(op.kind).second)
       missing += (missing.empty() ? "" : ", ") + std::string(name_of(op.kind));
   if (!missing.empty())
-    throw ConfigError(spec.file, "net.kind",
-                      spec.net.kind() + " cannot be trained yet: no kernels for " + missing,
-                      "plan and predict take it; train a vit");
+    throw ConfigError(spec.file, "policy.attention", "unfused is for predictions: no kernels run " + missing,
+                      "plan and predict take it; train with flash");
+  if (spec.net.words() && spec.layout.cp > 1 && spec.policy.cp_kind == CpKind::ring)
+    throw ConfigError(spec.file, "policy.cp_kind",
+                      "ring is for predictions of causal attention: its steps know no mask across ranks",
+                      "train with allgather or ulysses; plan and predict take it");
+  if (spec.policy.amp == Amp::fp8)
+    throw ConfigError(spec.file, "policy.amp", "fp8 is for predictions: no kernels run such products",
+                      "plan and predict take it; train in bf16");
 }
 
 double forward_flops_per_sample(const RunSpec& spec) {

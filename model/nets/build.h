@@ -19,7 +19,8 @@ Program link_step(const RunSpec& spec, const Plan& plan, int64_t ranks = 1);
 void check_world(const RunSpec& spec, const Workspace& workspace);
 void check_world(const RunSpec& spec, const std::vector<Plan>& plans);
 
-/// Throws ConfigError naming the ops that no backend has a kernel for: such a plan can be predicted, not run.
+/// Throws ConfigError for ops and types that no backend has a kernel for: such a plan can be predicted, not
+/// run.
 void require_kernels(const RunSpec& spec, const Plan& plan);
 
 /// Matrix FLOPs of one sample's forward pass through the whole net, for any layout: counted from the plan of

@@ -78,7 +78,8 @@ AttentionAttrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv)
           .ld_kv = ld_kv,
           .ld_o = width_,
           .causal = n_.causal,
-          .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim()))};
+          .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim())),
+          .token0 = n_.causal ? at_.token0 : 0};
 }
 
 AttentionAttrs AttentionCore::attention_of_all() const {  // ulysses
@@ -86,6 +87,7 @@ AttentionAttrs AttentionCore::attention_of_all() const {  // ulysses
   a.heads = heads_ / at_.cp;
   a.kv_heads = kv_heads_ / at_.cp;
   a.tq = n_.tokens;
+  a.token0 = 0;
   a.ld_o = width_ / at_.cp;
   return a;
 }

@@ -15,6 +15,7 @@ void cross_entropy_forward(Emission& e, const Sharding& at, CrossEntropyAttrs a,
   reduce_rows("loss/max/all_reduce", largest);
   b.emit<OpKind::cross_entropy_sums>("loss/sums", a, {logits, labels, largest}, {sums});
   reduce_rows("loss/sums/all_reduce", sums);
+  a.tokens = at.tokens;
   a.weight = 1.0f / static_cast<float>(e.spec.train.global_batch * e.spec.net.tokens());
   b.emit<OpKind::cross_entropy>("loss/forward", a, {logits, labels, largest, sums, b.plan.scalars},
                                 {dlogits, b.plan.metrics});

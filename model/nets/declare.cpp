@@ -56,15 +56,24 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
       p.frozen = freezes;
       p.half = params_.halves(freezes, matrix);
       p.partial = partial;
-      if (is_cut) {
-        p.extent = p.shape[p.axis] / at_.tp;
-        p.begin = p.extent * at_.at.tp;
-      }
+      if (is_cut) take_part(p);
       p.writer = held != Held::second_of_two && owner && writes(p);
     }
     v = b_.params_together(pieces);
   }
   if (held != Held::once) params_.part(part_);
+}
+
+// This rank's part. A padded tensor is cut with its padding, so the last ranks hold less of it, or nothing.
+void Declare::take_part(Param& p) const {
+  int64_t held = p.shape[p.axis] / at_.tp;
+  if (p.reserved > 0) {
+    held = p.reserved;
+    for (size_t i = 0; i < p.shape.size(); ++i)
+      if (static_cast<int>(i) != p.axis) held /= p.shape[i];
+  }
+  p.begin = std::min(p.shape[p.axis], held * at_.at.tp);
+  p.extent = std::min(held, p.shape[p.axis] - p.begin);
 }
 
 // Its learning rate factor, and whether it decays.

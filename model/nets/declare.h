@@ -48,6 +48,7 @@ class Declare {
   /// `multiplied`: whole, but multiplied by a cut operand.
   void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, bool multiplied);
   bool frozen(const std::vector<Param>& pieces) const;
+  void take_part(Param& p) const;
   void group(Param& p) const;
   bool writes(const Param& p);
 

@@ -1,9 +1,22 @@
 #include "model/nets/language.h"
 
+#include <algorithm>
+
 #include "model/nets/cross_entropy.h"
 #include "model/nets/declare.h"
 
 namespace isobar {
+namespace {
+
+constexpr int64_t kDropoutStream = 0;  // blocks have the others (block.h)
+
+}  // namespace
+
+Param Vocabulary::table(const std::string& name, int64_t width) const {
+  Param p{name, {words, width}, Init::normal, kSigma, 0};
+  p.reserved = held * width;
+  return p;
+}
 
 // ---- embed ----
 
@@ -13,8 +26,7 @@ TokenEmbed::TokenEmbed(int index, Emission& e, const Sharding& at, const Vocabul
 
 void TokenEmbed::declare(Declare& d) {
   const bool twice = v_.tied && at_.pp > 1;
-  d.tensor(table_, true, {{"embed.weight", {v_.held * at_.tp, next_.width}, Init::normal, kSigma, 0}},
-           twice ? Held::first_of_two : Held::once);
+  d.tensor(table_, true, {v_.table("embed.weight", next_.width)}, twice ? Held::first_of_two : Held::once);
   if (v_.positions)
     d.tensor(positions_, true, {{"pos_embed", {next_.tokens, next_.width}, Init::normal, kSigma}});
 }
@@ -24,8 +36,8 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
   const View x = how.output_place(0);
   const View whole = at_.sequence ? b_.scratch("embed.x", e_.act, R * D) : x;
   b_.emit<OpKind::embedding>(
-      "embed/forward", {.rows = R, .cols = D, .token0 = at_.token0, .tokens = at_.tokens},
-      {tokens_, b_.weight(table_), positions_ ? b_.weight(positions_) : View{}}, {whole});
+      "embed/forward", attrs(),
+      {tokens_, b_.weight(table_), layers_.once(positions_ ? b_.weight(positions_) : View{})}, {whole});
   if (at_.sequence) {
     TransferAttrs a{.group = at_.tp_group};
     a.send = at_.row_elements(D);
@@ -33,16 +45,28 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
   } else {
     layers_.result("embed/forward", x);
   }
-  layers_.dropout("embed/dropout", x, true);
+  mask_ = layers_.dropout("embed/dropout", x, true, kDropoutStream);
   return {{.x = x}};
 }
 
+EmbeddingAttrs TokenEmbed::attrs() const {
+  return {.rows = at_.full_rows,
+          .cols = next_.width,
+          .word0 = at_.at.tp * v_.held,
+          .token0 = at_.token0,
+          .tokens = at_.tokens};
+}
+
+// The gradient of a table that is also this rank's head has that product's sum already.
 void TokenEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
+  const bool tied_here = v_.tied && at_.pp == 1;
+  layers_.dropout_backward("embed/dropout/backward", out[0].dx, mask_, kDropoutStream);
   const View all = layers_.gathered("embed/backward", out[0].dx);
-  b_.emit<OpKind::embedding_backward>(
-      "embed/backward",
-      {.rows = at_.full_rows, .cols = next_.width, .token0 = at_.token0, .tokens = at_.tokens},
-      {tokens_, all}, {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
+  EmbeddingAttrs a = attrs();
+  a.accumulate = e_.accumulates() || tied_here;
+  a.first = !e_.accumulates();
+  b_.emit<OpKind::embedding_backward>("embed/backward", a, {tokens_, all},
+                                      {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
 }
 
 // ---- head ----
@@ -67,8 +91,7 @@ void TokenHead::declare(Declare& d) {
     return;
   }
   // A tied copy starts with the same values, because they depend on the name.
-  d.tensor(linear_.weight, true,
-           {{v_.tied ? "embed.weight" : "head.weight", {v_.held * at_.tp, D}, Init::normal, kSigma, 0}},
+  d.tensor(linear_.weight, true, {v_.table(v_.tied ? "embed.weight" : "head.weight", D)},
            v_.tied ? Held::second_of_two : Held::once);
 }
 
@@ -85,7 +108,9 @@ std::vector<Flow> TokenHead::forward(const std::vector<Flow>& in, const Forward&
   logits_ = b_.saved("logits", e_.act, R * v_.held);
   layers_.linear_forward("head/forward", linear_, layers_.gathered("head/forward", norm_.h), logits_, R,
                          View{});
-  cross_entropy_forward(e_, at_, {.rows = R, .cols = v_.held, .column0 = at_.at.tp * v_.held}, logits_,
+  const int64_t first = at_.at.tp * v_.held,
+                padding = v_.held - std::clamp(v_.words - first, int64_t{0}, v_.held);
+  cross_entropy_forward(e_, at_, {.rows = R, .cols = v_.held, .column0 = first, .padding = padding}, logits_,
                         labels_, logits_);
   return {};
 }

@@ -4,7 +4,9 @@
 // row's largest value, sum of exponentials and label's logit are exchanged.
 //
 //   embed   tokens -> x [rows, D]: table (gpt: and learned positions)
-//   head    x [rows, D] -> norm -> logits [full_rows, V/tp] -> their gradient in place, and the loss
+//   head    x [rows, D] -> norm -> logits [full_rows, V/tp] -> their gradient in place, and the loss, in
+//   which
+//           the padding of the vocabulary has no part
 //
 // A tied head is the embedding's table. If first and last stage are different ranks, both hold it and sum
 // their gradients at the end of the step.
@@ -17,9 +19,12 @@
 namespace isobar {
 
 struct Vocabulary {
-  int64_t held;    // words on one rank, padded
+  int64_t words;   // of the net, without padding
+  int64_t held;    // on one rank, padded
   bool tied;       // the head's weight is the embedding's
   bool positions;  // learned position embeddings
+  /// [words, width], behind which the padding is zeros
+  Param table(const std::string& name, int64_t width) const;
 };
 
 class TokenEmbed : public NetPart {
@@ -35,13 +40,15 @@ class TokenEmbed : public NetPart {
   std::vector<int> backward_reads() const override { return {}; }
 
  private:
+  EmbeddingAttrs attrs() const;
+
   Emission& e_;
   Builder& b_;
   const Sharding& at_;
   const Layers layers_;
   const Vocabulary v_;
   const BlockShape next_;
-  View table_, positions_, tokens_;
+  View table_, positions_, tokens_, mask_;
 };
 
 class TokenHead : public NetPart {

@@ -1,5 +1,7 @@
 #include "model/nets/layers.h"
 
+#include <numeric>
+
 #include "model/nets/adapter.h"
 
 namespace isobar {
@@ -223,13 +225,17 @@ View Layers::add_backward(const std::string& path, const Flow& in, const View& d
 
 // Seeded by a row's index in the whole step, so that every layout draws the same numbers.
 DropoutAttrs Layers::dropout_attrs(const View& y, int64_t stream) const {
+  const int64_t sample = std::accumulate(at_.token_parts.begin(), at_.token_parts.end(), int64_t{0});
   return {.rows = at_.rows,
           .cols = y.count / at_.rows,
-          .period = e_.spec.layout.dp * at_.full_rows,
+          .period = e_.spec.layout.dp * at_.batch * sample,
           .row0 = at_.at.dp * at_.full_rows + at_.row0,
           .rate = static_cast<float>(e_.dropout),
           .stream = stream,
-          .seed = e_.spec.train.seed};
+          .seed = e_.spec.train.seed,
+          .sample = sample,
+          .token0 = at_.token0,
+          .tokens = at_.tokens};
 }
 
 View Layers::dropout(const std::string& path, const View& y, bool keep, int64_t stream) const {

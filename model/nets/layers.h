@@ -147,10 +147,10 @@ class Layers {
   void add(const std::string& path, const Flow& in, const View& x) const;
   /// Its gradient for the linear of in.y, and that of the linear's bias; absent if there is no y.
   View add_backward(const std::string& path, const Flow& in, const View& dx) const;
-  /// In place; returns the mask, absent if it is redrawn in backward from the random numbers of `stream`,
-  /// which is unique to a place in the net.
-  View dropout(const std::string& path, const View& y, bool keep, int64_t stream = 0) const;
-  void dropout_backward(const std::string& path, const View& dy, const View& mask, int64_t stream = 0) const;
+  /// In place, by the random numbers of `stream`, which is unique to a place in the net. Returns the mask if
+  /// it is to be kept; without one backward draws the numbers again, as every recomputation does.
+  View dropout(const std::string& path, const View& y, bool keep, int64_t stream) const;
+  void dropout_backward(const std::string& path, const View& dy, const View& mask, int64_t stream) const;
   /// For a rank without rows: the weights' gradients that backward would have written.
   void zero_gradients(const std::string& path, const Linear& l) const;
 

@@ -89,6 +89,8 @@ class Net {
   virtual void fetched(size_t tensor, const View& at) = 0;
   /// nullptr: the net does not read its prediction.
   virtual RollOut* roll_out() { return nullptr; }
+  /// The group of ranks whose metrics are of other rows of the same samples, and are summed first; -1: none.
+  virtual int metrics_group() const { return -1; }
   /// Emits further sums of gradients before the norm of all gradients.
   virtual void before_optimizer(const Parameters&) {}
 

@@ -78,7 +78,7 @@ class Step {
       for (const Stage& stage : stages_.list()) routines.push_back(emit_chunk(chunks, stage));
     const int optimizer = emit_optimizer(chunks);
     if (s_.train.ema > 0) plan.exchange = {{emit_exchange(), 0, 0}};
-    const int eval_end = at_.metrics_group >= 0 ? emit_eval_end() : -1;
+    const int eval_end = at_.metrics_group >= 0 || net_->metrics_group() >= 0 ? emit_eval_end() : -1;
     plan.init = {{init, 0, 0}};
     plan.train.push_back({begin, 0, 0});
     if (rolls())
@@ -288,9 +288,12 @@ class Step {
 
   // Means over dp; stages without the loss contribute zero and receive it.
   void reduce_metrics() {
-    if (at_.metrics_group >= 0)
-      b_.emit<OpKind::all_reduce>("metrics/all_reduce", {.group = at_.metrics_group}, {b_.plan.metrics},
-                                  {b_.plan.metrics}, Lane::dp);
+    const View& metrics = b_.plan.metrics;
+    const auto sum = [&](const std::string& path, int group, Lane lane) {
+      if (group >= 0) b_.emit<OpKind::all_reduce>(path, {.group = group}, {metrics}, {metrics}, lane);
+    };
+    sum("metrics/samples/all_reduce", net_->metrics_group(), Lane::cp);
+    sum("metrics/all_reduce", at_.metrics_group, Lane::dp);
   }
 
   int emit_optimizer(ChunkEmitter& chunks) {

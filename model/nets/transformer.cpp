@@ -5,6 +5,7 @@
 #include "model/nets/block.h"
 #include "model/nets/language.h"
 #include "model/nets/pixels.h"
+#include "model/nets/rotary.h"
 
 namespace isobar {
 namespace {
@@ -74,6 +75,7 @@ class LanguageModel : public Transformer {
     join();
     batch_ = {{"tokens", BatchRole::input, 0, DType::i32, shape.tokens, at.full_rows, true},
               {"labels", BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
+    for (BatchTensor& t : batch_) t.begin = at.token0, t.held = at.tokens;
     metrics_ = {{"loss", 0, 1}};
   }
   ImageAttrs fetch() const override {
@@ -82,6 +84,8 @@ class LanguageModel : public Transformer {
   void fetched(size_t tensor, const View& v) override {
     tensor == 0 ? embed_->set_tokens(v) : head_->set_labels(v);
   }
+  // Each rank of context parallelism has the losses of its own tokens.
+  int metrics_group() const override { return at_.cp_group; }
   // First and last stage each have a copy of a tied table, so their gradients are summed.
   void before_optimizer(const Parameters& params) override {
     const bool first = at_.at.pp == 0, last = at_.at.pp == at_.pp - 1;
@@ -148,10 +152,11 @@ std::unique_ptr<Net> language_model(const WordsSpec& n, BlockShape shape, bool p
   shape.stream = e.act;
   shape.dropout = e.dropout = n.dropout;
   const int64_t unit = 128 * at.tp;  // Megatron pads the vocabulary to a multiple
-  return std::make_unique<LanguageModel>(
-      e, at, shape, n.depth,
-      Vocabulary{
-          .held = (n.vocab_size + unit - 1) / unit * 128, .tied = n.tie_embeddings, .positions = positions});
+  return std::make_unique<LanguageModel>(e, at, shape, n.depth,
+                                         Vocabulary{.words = n.vocab_size,
+                                                    .held = (n.vocab_size + unit - 1) / unit * 128,
+                                                    .tied = n.tie_embeddings,
+                                                    .positions = positions});
 }
 
 }  // namespace
@@ -185,7 +190,9 @@ std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at)
 
 std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at) {
   BlockShape shape = shape_of(n);
-  shape.rms_norm = shape.swiglu = shape.rotary = true;
+  shape.rms_norm = shape.swiglu = true;
+  shape.rotary = rotary_table(e.b, {n.rope_theta, n.rope_scaling_factor, n.rope_original_length},
+                              shape.head_dim(), at.token0, at.tokens);
   shape.biases = false;
   return language_model(n, shape, false, e, at);
 }

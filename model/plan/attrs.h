@@ -34,6 +34,7 @@ struct AttentionAttrs {
   bool causal = false;
   float scale = 0;          // 1/sqrt(d)
   int64_t last_counts = 1;  // multiplicity of the last key
+  int64_t token0 = 0;       // causal: place of the first query among the keys
 };
 
 struct AttentionMergeAttrs {  // ring: of one step's attention into the sum
@@ -52,6 +53,12 @@ struct NormAttrs {
 
 struct RowsAttrs {
   int64_t rows = 0, cols = 0;
+};
+
+struct RotaryAttrs {  // of heads of d columns
+  int64_t rows = 0, cols = 0;
+  int64_t d = 0, ld = 0;  // ld: elements between rows
+  int64_t tokens = 0;     // of each sample, this rank's
 };
 
 struct SumAttrs {  // of rows
@@ -84,6 +91,9 @@ struct SoftmaxAttrs {
 
 struct EmbeddingAttrs {
   int64_t rows = 0, cols = 0;
+  bool accumulate = false;         // backward: adds to the table's gradient
+  bool first = false;              // backward: writes the gradient of the positions instead of adding to it
+  int64_t word0 = 0;               // first word of the table
   int64_t token0 = 0, tokens = 0;  // of each sample, this rank's
 };
 
@@ -95,6 +105,8 @@ struct DropoutAttrs {
   int64_t each = 1;    // neighbours per random number; cols counts those
   int64_t stream = 0;  // of random numbers, unique to a place in the net
   int64_t seed = 0;
+  int64_t sample = 0;              // rows of a sample over all ranks
+  int64_t token0 = 0, tokens = 0;  // of each sample, this rank's
 };
 
 struct ImageAttrs {
@@ -135,6 +147,8 @@ struct CrossEntropyAttrs {
   int64_t rows = 0, cols = 0;
   float weight = 0;     // of a row in the step's mean
   int64_t column0 = 0;  // class of the first column
+  int64_t padding = 0;  // last columns that are no classes
+  int64_t tokens = 1;   // rows of a sample
 };
 
 struct ElementsAttrs {
@@ -175,10 +189,11 @@ struct TransferAttrs {
   std::vector<int64_t> send, receive;  // elements to or from each rank of the group; {}: equal parts
 };
 
-using Attrs = std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, SumAttrs,
-                           PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs, EmbeddingAttrs,
-                           DropoutAttrs, ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs, ElementsAttrs,
-                           CopyAttrs, AverageAttrs, LossScaleAttrs, AdamAttrs, SgdAttrs, TransferAttrs>;
+using Attrs =
+    std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs, SumAttrs,
+                 PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs, EmbeddingAttrs, DropoutAttrs,
+                 ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs, ElementsAttrs, CopyAttrs, AverageAttrs,
+                 LossScaleAttrs, AdamAttrs, SgdAttrs, TransferAttrs>;
 
 namespace detail {
 template <class A, class... All>

@@ -22,13 +22,13 @@ View Builder::params_together(const std::vector<Param>& pieces) {
   pad_params(kAlign);
   const int64_t first = param_end_;
   for (Param p : pieces) {
-    if (p.axis >= 0 && p.extent == 0) p.extent = p.shape[p.axis];
+    if (p.axis >= 0 && p.extent == 0 && p.reserved == 0) p.extent = p.shape[p.axis];
     p.count = 1;
     for (size_t i = 0; i < p.shape.size(); ++i)
       p.count *= static_cast<int>(i) == p.axis ? p.extent : p.shape[i];
     p.offset = param_end_;
     p.part = part_;
-    param_end_ += p.count;
+    param_end_ += std::max(p.count, p.reserved);
     plan.params.push_back(std::move(p));
   }
   return {-2, first, param_end_ - first};  // homes_ gives the buffer when an op uses it

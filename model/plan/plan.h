@@ -49,6 +49,8 @@ struct BatchTensor {
   /// A sample's time as numbers, [sample], from the hours since 1970 (UTC) of the last step read
   std::function<void(double hours, float* to)> code = {};
   int32_t step = 0;  // roll-out: step that reads it
+  // This rank's elements of each sample, of several ranks that share it; held 0: all
+  int64_t begin = 0, held = 0;
 };
 
 struct Metric {  // of a step: a run of elements of Plan::metrics
@@ -93,6 +95,7 @@ struct Param {                 // this rank's part of a tensor, under its PyTorc
   bool writer = true;    // the one rank among replicas that writes it to checkpoints
   int64_t offset = 0;    // elements into this rank's flat parameters; the part is row-major there
   int64_t count = 0;     // elements
+  int64_t reserved = 0;  // elements of the operand that begins here, zeros behind the tensor's; 0: count
   int32_t part = -1;     // index into Plan::parts
   bool matrix = false;   // read by matrix products (else by f32 ops)
   bool frozen = false;   // no gradient, no moments, never updated

@@ -88,6 +88,7 @@ class Settings {
   void of(const AttentionAttrs& a) {
     add("scale", a.scale);
     add("ld", list({a.ld_q, a.ld_kv, a.ld_o}));
+    add("token0", a.token0);
   }
   void of(const AttentionMergeAttrs& a) { add("first", a.first); }
   void of(const NormAttrs& a) {
@@ -97,6 +98,11 @@ class Settings {
     add("first", a.first);
   }
   void of(const RowsAttrs&) {}
+  void of(const RotaryAttrs& a) {
+    add("d", a.d);
+    add("ld", a.ld);
+    add("tokens", a.tokens);
+  }
   void of(const SumAttrs&) {}
   void of(const PeriodSumAttrs& a) {
     add("period", a.period);
@@ -106,6 +112,8 @@ class Settings {
   void of(const ActivationAttrs&) {}
   void of(const SoftmaxAttrs& a) { add("causal", a.causal); }
   void of(const EmbeddingAttrs& a) {
+    add("first", a.first);
+    add("word0", a.word0);
     add("token0", a.token0);
     add("tokens", a.tokens);
   }
@@ -116,6 +124,9 @@ class Settings {
     add("period", a.period);
     add("row0", a.row0);
     add("each", a.each, int64_t{1});
+    add("sample", a.sample);
+    add("token0", a.token0);
+    add("tokens", a.tokens);
   }
   void of(const ImageAttrs& a) {
     add("row0", a.row0);
@@ -142,6 +153,8 @@ class Settings {
   void of(const CrossEntropyAttrs& a) {
     add("weight", a.weight);
     add("column0", a.column0);
+    add("padding", a.padding);
+    add("tokens", a.tokens, int64_t{1});
   }
   void of(const ElementsAttrs&) {}
   void of(const CopyAttrs& a) {

@@ -76,7 +76,7 @@ Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
   const double bytes = read_bytes(spec, samples);
   if (spec.data.workers > 0) n[index_of(Coef::read_handover)] = static_cast<double>(spec.micro_batches());
-  if (!spec.net.images() && !spec.net.words()) {  // rows of a table, or of noise, in memory
+  if (!spec.net.images()) {  // rows of a table, of tokens or of noise, in memory
     n[index_of(Coef::read_table)] = bytes;
     n[index_of(Coef::read_row)] = static_cast<double>(samples);
     return n;

@@ -64,6 +64,7 @@ void add_row_cases(OpKind kind, Random& random, std::vector<OpCase>& to);       
 void add_move_cases(OpKind kind, Random& random, std::vector<OpCase>& to);       // copies, casts, graphs
 void add_image_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      // patches, roll-outs, losses
 void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      // cross-entropy
+void add_language_cases(OpKind kind, Random& random, std::vector<OpCase>& to);   // RMSNorm, words, positions
 void add_optimizer_cases(OpKind kind, Random& random, std::vector<OpCase>& to);  // gradient norms, updates,
                                                                                  // averages
 

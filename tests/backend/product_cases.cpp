@@ -1,4 +1,6 @@
 // Matrix products and attention.
+#include <algorithm>
+
 #include "tests/backend/op_case.h"
 
 namespace isobar::testing {
@@ -41,6 +43,8 @@ struct Shape {
   bool causal;
   int64_t last_counts = 1;
   bool biased = false;
+  int64_t token0 = -1;  // causal: of the first query, if not tk - tq
+  int64_t shift() const { return token0 < 0 ? tk - tq : token0; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(d)); }
 };
 
@@ -51,7 +55,8 @@ Numbers attention_of(const Shape& s, const Numbers& q, const Numbers& k, const N
   for (int64_t b = 0; b < s.batch; ++b)
     for (int64_t h = 0; h < s.heads; ++h)
       for (int64_t i = 0; i < s.tq; ++i) {
-        const int64_t kv = h / (s.heads / s.kv_heads), seen = s.causal ? i + 1 + s.tk - s.tq : s.tk;
+        const int64_t kv = h / (s.heads / s.kv_heads),
+                      seen = s.causal ? std::min(s.tk, i + 1 + s.shift()) : s.tk;
         const auto of_key = [&](int64_t j) { return ((b * s.tk + j) * s.kv_heads + kv) * s.d; };
         const int64_t at = ((b * s.tq + i) * s.heads + h) * s.d;
         Numbers p(static_cast<size_t>(seen));
@@ -76,7 +81,8 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
     for (const Shape& s :
          {Shape{2, 2, 2, 9, 9, 8, false}, Shape{1, 2, 1, 7, 19, 16, true}, Shape{1, 1, 1, 1, 5, 24, false},
           Shape{2, 2, 1, 21, 21, 8, false, 7}, Shape{3, 4, 2, 12, 12, 16, false, 1, true},
-          Shape{1, 1, 1, 66, 3, 4, false, 1, true}, Shape{1, 1, 1, 2, 390, 4, false, 1, true}}) {
+          Shape{1, 1, 1, 66, 3, 4, false, 1, true}, Shape{1, 1, 1, 2, 390, 4, false, 1, true},
+          Shape{2, 2, 1, 6, 20, 16, true, 1, false, 5}}) {
       const int64_t queries = s.batch * s.tq * s.heads * s.d, keys = s.batch * s.tk * s.kv_heads * s.d;
       const AttentionAttrs a{.batch = s.batch,
                              .heads = s.heads,
@@ -89,7 +95,8 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
                              .ld_o = s.heads * s.d,
                              .causal = s.causal,
                              .scale = static_cast<float>(s.scale()),
-                             .last_counts = s.last_counts};
+                             .last_counts = s.last_counts,
+                             .token0 = s.shift()};
       const Operand q = normals(random, act, queries), k = normals(random, act, keys),
                     v = normals(random, act, keys);
       const Operand bias = s.biased ? normals(random, DType::f32, s.heads * s.tk * s.tq) : Operand{};
@@ -98,7 +105,7 @@ void attention(OpKind kind, Random& random, std::vector<OpCase>& to) {
       const std::string what = std::string(name_of(act)) + " " + std::to_string(s.tq) + " queries, " +
                                std::to_string(s.tk) + " keys" + (s.causal ? ", causal" : "") +
                                (s.last_counts > 1 ? ", the last counts more" : "") +
-                               (s.biased ? ", biased" : "");
+                               (s.biased ? ", biased" : "") + (s.token0 >= 0 ? ", cut" : "");
       // Probabilities are rounded before they are multiplied.
       const double allowed = act == DType::f32 ? 1e-5 : 4 * cpu::testing::roundoff(act);
       if (kind == OpKind::attention) {

@@ -1,4 +1,5 @@
 // Norms, activations, sums of rows, dropout.
+#include <cstring>
 #include <numeric>
 #include <tuple>
 
@@ -16,6 +17,13 @@ struct Size {
 };
 constexpr std::initializer_list<Size> kSizes = {{5, 64}, {33, 63}, {1, 130}, {3, 520}};
 constexpr std::initializer_list<Size> kSmall = {{5, 24}, {9, 7}, {1, 65}};  // sizes for finite differences
+
+// Types of activations and of the residual stream
+constexpr std::initializer_list<std::pair<DType, DType>> kStreams = {{DType::f32, DType::f32},
+                                                                     {DType::bf16, DType::f32},
+                                                                     {DType::f16, DType::f32},
+                                                                     {DType::bf16, DType::bf16},
+                                                                     {DType::f16, DType::f16}};
 
 struct Normed {
   Numbers h, mean, rstd;
@@ -54,29 +62,30 @@ NormAttrs norm_attrs(const Size& s) {
 
 // h = LayerNorm(residual + y), where y may be absent and the residual may repeat
 void residual_norm(Random& random, std::vector<OpCase>& to) {
-  for (const DType act : kActs)
+  for (const auto& [act, stream] : kStreams)
     for (const Size& s : kSizes)
       for (const bool repeats : {false, true}) {
         NormAttrs a = norm_attrs(s);
         if (repeats) a.period = 4, a.row0 = 3;
         const bool has_y = repeats || s.rows != 3;
         const int64_t n = s.rows * s.cols;
-        const Operand residual = normals(random, DType::f32, repeats ? a.period * s.cols : n, 2, 1),
+        const Operand residual = normals(random, stream, repeats ? a.period * s.cols : n, 2, 1),
                       y = has_y ? normals(random, act, n) : Operand{},
                       gamma = normals(random, DType::f32, s.cols), beta = normals(random, DType::f32, s.cols);
         Numbers x;
         for (int64_t i = 0; i < n; ++i) {
           const int64_t row = repeats ? (a.row0 + i / s.cols) % a.period : i / s.cols;
-          x.push_back(residual.before[row * s.cols + i % s.cols] + (has_y ? y.before[i] : 0));
+          x.push_back(
+              as_held(stream, residual.before[row * s.cols + i % s.cols] + (has_y ? y.before[i] : 0)));
         }
         const Normed want = norm_of(s, x, gamma.before, beta.before);
-        to.push_back(
-            {OpKind::residual_norm,
-             size_text(act, s.rows, s.cols) + (repeats ? " repeating" : "") + (has_y ? "" : " alone"),
-             a,
-             {residual, y, gamma, beta},
-             {has_y ? written(DType::f32, x) : Operand{}, written(act, want.h),
-              written(DType::f32, want.mean), written(DType::f32, want.rstd)}});
+        to.push_back({OpKind::residual_norm,
+                      size_text(act, s.rows, s.cols) + " on " + name_of(stream) +
+                          (repeats ? " repeating" : "") + (has_y ? "" : " alone"),
+                      a,
+                      {residual, y, gamma, beta},
+                      {has_y ? written(stream, x) : Operand{}, written(act, want.h),
+                       written(DType::f32, want.mean), written(DType::f32, want.rstd)}});
       }
 }
 
@@ -102,11 +111,12 @@ void norm_residual(Random& random, std::vector<OpCase>& to) {
 
 void norm_backward(OpKind kind, Random& random, std::vector<OpCase>& to) {
   const bool of_residual = kind == OpKind::residual_norm_backward;
-  for (const DType act : kActs)
+  for (const auto& [act, stream] : kStreams)
     for (const Size& s : kSmall)
       for (const bool adds : {false, true}) {
+        if (!of_residual && stream != act) continue;
         const int64_t n = s.rows * s.cols;
-        const DType type = of_residual ? DType::f32 : act;
+        const DType type = stream;
         const Operand x = normals(random, type, n), gamma = normals(random, DType::f32, s.cols, 0.5, 1),
                       beta = normals(random, DType::f32, s.cols), dh = normals(random, act, n);
         const Normed f = norm_of(s, x.before, gamma.before, beta.before);
@@ -130,7 +140,7 @@ void norm_backward(OpKind kind, Random& random, std::vector<OpCase>& to) {
         const Operand slopes =
             of_residual && adds ? added(random, type, dx, allowed) : written(type, dx, allowed);
         OpCase c{kind,
-                 size_text(act, s.rows, s.cols) + (adds ? " adding" : ""),
+                 size_text(act, s.rows, s.cols) + " on " + name_of(type) + (adds ? " adding" : ""),
                  a,
                  {x, given(DType::f32, f.mean), given(DType::f32, f.rstd), gamma, dh},
                  {slopes}};
@@ -147,15 +157,15 @@ void norm_backward(OpKind kind, Random& random, std::vector<OpCase>& to) {
 }
 
 void residual_add(Random& random, std::vector<OpCase>& to) {
-  for (const DType act : kActs)
+  for (const auto& [act, stream] : kStreams)
     for (const Size& s : kSizes) {
-      const Operand residual = normals(random, DType::f32, s.rows * s.cols),
+      const Operand residual = normals(random, stream, s.rows * s.cols),
                     y = normals(random, act, s.rows * s.cols);
       to.push_back({OpKind::residual_add,
                     size_text(act, s.rows, s.cols),
                     RowsAttrs{s.rows, s.cols},
                     {residual, y},
-                    {written(DType::f32, plus(residual.before, y.before))}});
+                    {written(stream, plus(residual.before, y.before))}});
     }
 }
 
@@ -238,13 +248,16 @@ void period_sum(Random& random, std::vector<OpCase>& to) {
     }
 }
 
-// Each element against its own draw; in validation nothing is dropped.
+// Each element against its own draw; in validation nothing is dropped. One size has two tokens of each
+// sample's five, from the second on.
 void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Size& s : kSizes)
       for (const double training : {1.0, 0.0}) {
-        const DropoutAttrs a{
+        const bool cut = s.rows == 33;
+        DropoutAttrs a{
             .rows = s.rows, .cols = s.cols, .period = 50, .row0 = 3, .rate = 0.3f, .stream = 5, .seed = 1234};
+        if (cut) a.sample = 5, a.token0 = 1, a.tokens = 2;
         OpCase c{kind, size_text(act, s.rows, s.cols) + (training > 0 ? "" : " of a validation"), a, {}, {}};
         Operand scalars = given(DType::f32, Numbers(kScalars, 0.0));
         scalars.before[kTraining] = training;
@@ -254,14 +267,29 @@ void dropout(OpKind kind, Random& random, std::vector<OpCase>& to) {
         const DropoutDraw draw{1234, 5, a.rate, step};
         Numbers want = x.before;
         for (int64_t i = 0; i < x.count() && training > 0; ++i) {
-          const int64_t number = a.row0 * s.cols + i;
+          const int64_t row = a.row0 + i / s.cols, of_step = cut ? row / 2 * 5 + 1 + row % 2 : row;
+          const int64_t number = of_step * s.cols + i % s.cols;
           want[i] *= draw.factor(draw.words(number / 4), static_cast<int>(number % 4));
         }
+        // Four bytes of the mask are one integer here.
+        const bool masked = s.cols == 64 && training > 0;
+        std::vector<uint8_t> kept(static_cast<size_t>(x.count()));
+        for (size_t i = 0; i < kept.size(); ++i) kept[i] = want[i] != 0 || x.before[i] == 0 ? 1 : 0;
+        Operand mask{.type = DType::i32, .before = {}};
+        for (size_t i = 0; masked && i < kept.size(); i += 4) {
+          int32_t word = 0;
+          std::memcpy(&word, &kept[i], sizeof word);
+          mask.before.push_back(static_cast<double>(word));
+        }
         c.writes = {in_place(0, x, want)};
-        if (kind == OpKind::dropout)
-          c.reads = {x, scalars}, c.writes.push_back({});
-        else
-          c.reads = {x, {}, scalars};
+        if (kind == OpKind::dropout) {
+          c.reads = {x, scalars};
+          c.writes.push_back(
+              masked ? Operand{DType::i32, Numbers(mask.before.size(), 0.0), mask.before, 1e-12} : Operand{});
+        } else {
+          c.reads = {x, mask, scalars};
+        }
+        if (masked) c.what += " with a mask";
         to.push_back(std::move(c));
       }
 }

@@ -56,6 +56,7 @@ std::vector<Wanted> wanted_on(const Gpu& gpu) {
   const auto add = [&](Attention a, bool backward, const std::string& who) {
     if (a.last_more != 0 || a.biased) return;  // own kernels (cudnn_takes)
     if (few_tokens(a)) return;
+    if (a.causal && a.shift() != a.tk - a.tq) return;  // the mask of a part of the queries: the same
     for (const bool deterministic : {false, true}) {
       a.deterministic = deterministic;
       if (backward || !deterministic)  // forward does not depend on it

@@ -206,7 +206,7 @@ TEST(Kernels, DropoutIsTheCpus) {
         scalars.set(kStep, static_cast<double>(act == DType::f16 ? step - 1 : step));
         const DropoutDraw draw{7, static_cast<uint64_t>(random.integer(0, 100)), 0.3f, 0};
         const OnDevice gx(x), gc(scalars);
-        dropout(draw, gc.f32(), first, n, each, act, gx.data(), nullptr);
+        dropout(draw, gc.f32(), first, n, each, act, gx.data(), nullptr, nullptr);
         if (training)
           cpu::dropout({draw.seed, draw.stream, draw.rate, step}, first, n, act, want.data(), each);
         EXPECT_TRUE(gx.read(act).same_bits(want)) << name_of(act) << " " << n << " of " << each;

@@ -121,7 +121,9 @@ class InProcess {
       for (const BatchTensor& t : plan.batch) {
         float* const at = to.floats(t.name);
         for (int64_t i = 0; at && i < batch; ++i) {
-          if (source_)
+          if (t.dtype == DType::i32)
+            words(t, first + i, reinterpret_cast<int32_t*>(at) + i * t.held);
+          else if (source_)
             std::copy_n(source_(t, first + i), t.sample, at + i * t.sample);
           else if (t.role == BatchRole::input)
             sample(first + i, at + i * inputs_, nullptr);
@@ -182,6 +184,19 @@ class InProcess {
     }
     for (int64_t i = 0; target && i < targets_; ++i)
       target[i] = 0.7f * x[i % inputs_] + 0.3f * x[(i + 1) % inputs_];
+  }
+
+  // This rank's tokens of a text in which most words follow from the one before, or the words that follow
+  // them
+  void words(const BatchTensor& t, int64_t index, int32_t* to) const {
+    const auto most = static_cast<int32_t>(std::min<int64_t>(64, spec_.net.words()->vocab_size));
+    std::mt19937 drawn(static_cast<uint32_t>(index % kSamples));
+    int32_t word = 0;
+    const int64_t first = t.begin + (t.role == BatchRole::target ? 1 : 0);
+    for (int64_t i = 0; i < first + t.held; ++i) {
+      word = i == 0 || drawn() % 4 == 0 ? static_cast<int32_t>(drawn() % most) : (5 * word + 7) % most;
+      if (i >= first) to[i - first] = word;
+    }
   }
 
   const RunSpec spec_;

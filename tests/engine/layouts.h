@@ -66,6 +66,15 @@ inline const TestNet kSwin{
 // Grid to mesh, three steps, mesh to grid: five parts between its ends.
 inline const TestNet kGlobe{source_dir() + "/configs/models/graphcast-tiny.yaml", kGraph.set};
 
+// Grouped queries and 35 tokens, uneven over ranks; a vocabulary that is padded, by layout.tp.
+inline const Words kWordsNet = {
+    "net.depth=5",         "net.seq_length=35",        "net.vocab_size=300", "train.global_batch=12",
+    "train.steps=10",      "train.warmup=0",           "train.seed=5",       "run.threads=1",
+    "run.hang_timeout=60", "train.checkpoint_every=10"};
+inline const TestNet kGpt{source_dir() + "/configs/models/gpt-tiny.yaml",
+                          kWordsNet + Words{"net.dropout=0.1"}};
+inline const TestNet kLlama{source_dir() + "/configs/models/llama-tiny.yaml", kWordsNet};
+
 struct TrainedNet {
   WrittenRun record;
   TensorFile weights;

@@ -42,7 +42,8 @@ Words random_legal(std::mt19937& random, const TestNet& net) {
         "policy.overlap=" + pick({"true", "false"})};
     if (net.config == kAurora.config) words.push_back("net.placement=" + pick({"balanced", "halves"}));
     try {
-      build_plan(load_run_spec(net.config, net.set + words), 0, {});
+      const RunSpec spec = load_run_spec(net.config, net.set + words);
+      require_kernels(spec, build_plan(spec, 0, {}));
       return words;
     } catch (const ConfigError&) {
     }
@@ -61,6 +62,11 @@ void random_ones(const TestNet& net) {  // ISOBAR_RANDOM_LAYOUTS: number of layo
 
 TEST(Layouts, RandomLegalOnes) {
   random_ones(kVit);
+}
+
+TEST(LanguageTraining, IsTheSameInRandomLegalLayouts) {
+  random_ones(kGpt);
+  random_ones(kLlama);
 }
 
 TEST(AuroraTraining, IsTheSameInRandomLegalLayouts) {

@@ -79,7 +79,10 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
       for (const BatchTensor& t : plan.batch) {
         const std::vector<double>& all = f.values(batch + t.name);
         const auto count = static_cast<int64_t>(all.size()) / 4 * micro_batch;
-        std::copy_n(all.begin() + micro * count, count, to.floats(t.name));
+        if (t.dtype == DType::i32)
+          std::copy_n(all.begin() + micro * count, count, reinterpret_cast<int32_t*>(to.at(t.name)));
+        else
+          std::copy_n(all.begin() + micro * count, count, to.floats(t.name));
       }
     });
     EXPECT_NEAR(learning_rate(spec.train, step), f.values("lr")[step], 1e-15);
@@ -94,8 +97,10 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
     const float* metrics = floats(plan.metrics);
     out.losses.push_back(metrics[0]);
     if (step > 0) continue;
-    const Metric& rmse = plan.metrics_named.at(1);
-    out.rmse = {metrics + rmse.first, metrics + rmse.first + rmse.count};
+    if (plan.metrics_named.size() > 1) {  // of words only the loss is known
+      const Metric& rmse = plan.metrics_named[1];
+      out.rmse = {metrics + rmse.first, metrics + rmse.first + rmse.count};
+    }
     out.grads = pieces(plan, floats(plan.grads_all));
     for (auto& [name, g] : out.grads)
       for (double& x : g) x /= scale;
@@ -142,7 +147,9 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
   EXPECT_NEAR(f.values("batch0/loss")[0], losses[0], 1e-12);
   for (size_t c = 0; c < ours.rmse.size(); ++c)
     rmse = worst(rmse, std::abs(ours.rmse[c] / f.values("batch0/rmse").at(c) - 1));
-  for (const double reference : f.values("batch0/rmse")) EXPECT_TRUE(std::isfinite(reference));
+  if (!ours.rmse.empty()) {
+    for (const double reference : f.values("batch0/rmse")) EXPECT_TRUE(std::isfinite(reference));
+  }
   size_t references = 0;
   for (const auto& [name, tensor] : f.file.tensors) references += name.starts_with("grad/") ? 1 : 0;
   ASSERT_EQ(ours.grads.size(), references);
@@ -253,7 +260,7 @@ TEST(ParityOfEnds, Bf16InTheBackboneAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Nets, Parity,
                          testing::Values("vit", "unet", "regional_gnn", "mlp", "classes", "aurora",
-                                         "graphcast", "swin"),
+                                         "graphcast", "swin", "gpt", "llama"),
                          [](const auto& net) { return std::string(net.param); });
 
 }  // namespace

@@ -34,7 +34,7 @@ double backward_cost(const Attention& a, const AttentionSizes& s, int64_t unit) 
   const int64_t key0 = unit % s.key_spans * s.key_span;
   const int64_t keys = std::min(s.key_span, a.tk - key0);
   // queries that see the middle of the span
-  const int64_t unseen = a.causal ? std::clamp<int64_t>(key0 + keys / 2 - (a.tk - a.tq), 0, a.tq) : 0;
+  const int64_t unseen = a.causal ? std::clamp<int64_t>(key0 + keys / 2 - a.shift(), 0, a.tq) : 0;
   return static_cast<double>(keys) * static_cast<double>(a.tq - unseen + 16);
 }
 
@@ -147,8 +147,10 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
 // ---- ops ----
 
 Attention attention_of(const AttentionAttrs& a, DType act, bool biased) {
-  return {a.batch, a.heads, a.kv_heads, a.tq,   a.tk,   a.d,           a.scale, a.causal,
-          act,     a.ld_q,  a.ld_kv,    a.ld_o, a.tf32, a.last_counts, biased};
+  return {a.batch, a.heads, a.kv_heads, a.tq,          a.tk,
+          a.d,     a.scale, a.causal,   act,           a.ld_q,
+          a.ld_kv, a.ld_o,  a.tf32,     a.last_counts, a.causal ? a.token0 : -1,
+          biased};
 }
 
 namespace {

@@ -15,7 +15,7 @@ constexpr float kLead = 15.0f;  // log2: how far scores may exceed the running m
 inline void mask_causal(const Attention& a, int64_t query0, int64_t queries, int64_t key0, int64_t keys,
                         float* scores, int64_t stride) {
   for (int64_t k = 0; k < keys; ++k) {
-    const int64_t first_seeing = std::clamp<int64_t>(key0 + k - (a.tk - a.tq) - query0, 0, queries);
+    const int64_t first_seeing = std::clamp<int64_t>(key0 + k - a.shift() - query0, 0, queries);
     for (int64_t i = 0; i < first_seeing; ++i) scores[k * stride + i] = kMasked;
   }
 }

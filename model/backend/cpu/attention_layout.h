@@ -58,9 +58,9 @@ struct AttentionSizes {
         key_spans(ceil_div(a.tk, key_span)) {}
 };
 
-// Key j is visible to query i if j <= i + tk - tq: the last query sees every key.
+// Key j is visible to query i if j <= i + shift().
 inline int64_t visible_keys(const Attention& a, int64_t query) {
-  return a.causal ? std::clamp<int64_t>(query + 1 + a.tk - a.tq, 0, a.tk) : a.tk;
+  return a.causal ? std::clamp<int64_t>(query + 1 + a.shift(), 0, a.tk) : a.tk;
 }
 
 // The first key's row, at query0, of a head's bias or its gradient; nullptr: there is none

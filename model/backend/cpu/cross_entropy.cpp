@@ -1,6 +1,7 @@
 // Softmax and its cross-entropy: rows are shared by threads and read in blocks as f32 (widen.h). Row losses
 // are added in order, in double, so the result does not depend on the number of threads.
 #include <cmath>
+#include <cstring>
 
 #include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernels.h"
@@ -9,10 +10,10 @@
 namespace isobar::cpu {
 namespace {
 
-// f(first column, count, values) for the row's logits as f32, in order
+// f(first column, count, values) for the row's logits of classes as f32, in order
 template <class F>
 void over_row(const Classes& c, const void* logits, int64_t row, const F& f) {
-  in_f32(logits, c.act, {row * c.cols, (row + 1) * c.cols},
+  in_f32(logits, c.act, {row * c.cols, (row + 1) * c.cols - c.padding},
          [&](Range r, const float* x) { f(r.begin - row * c.cols, r.end - r.begin, x); });
 }
 
@@ -92,6 +93,8 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
             count, d, static_cast<char*>(dlogits) + (r * c.cols + first + from) * size);
       }
     });
+    std::memset(static_cast<char*>(dlogits) + ((r + 1) * c.cols - c.padding) * size, 0,
+                static_cast<size_t>(c.padding * size));
     right[r] = best == label ? 1.0f : 0.0f;
   });
   double loss_sum = 0, right_sum = 0;
@@ -119,7 +122,7 @@ namespace {
 
 template <OpKind K>
 Classes classes_of(const CpuCall<K>& c, DType labels = DType::f32) {
-  return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0};
+  return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0, c.a.padding};
 }
 
 void run_cross_entropy_max(const CpuCall<OpKind::cross_entropy_max>& c) {
@@ -137,7 +140,7 @@ void run_cross_entropy(const CpuCall<OpKind::cross_entropy>& c) {
   const float slope = scaled ? c.a.weight * (scalars ? scalars[kLossScale] : 0.0f) : c.a.weight;
   float* const metrics = c.out("metrics");
   cross_entropy(classes_of(c, c.type_in("labels")), c.in("logits"), c.in("labels"), c.in("largest"),
-                c.in("sums"), c.a.weight, slope, padding_of(scalars), c.out("dlogits"), metrics,
+                c.in("sums"), c.a.weight, slope, padding_of(scalars) * c.a.tokens, c.out("dlogits"), metrics,
                 c.view_out("metrics").count > 1 ? metrics + 1 : nullptr);
 }
 

@@ -1,7 +1,8 @@
-// Dropout without a stored mask: the backward pass draws it again.
+// Dropout by random numbers, which are drawn again where no mask was kept.
 #include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/widen.h"
+#include "model/backend/dropped_rows.h"
 
 namespace isobar::cpu {
 
@@ -27,7 +28,8 @@ void drop_runs(const DropoutDraw& draw, int64_t first, int64_t n, DType act, voi
 
 }  // namespace
 
-void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each) {
+void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each,
+             uint8_t* mask) {
   if (each > 1) return drop_runs(draw, first, n, act, x, each);
   // Numbers are drawn in fours, so threads split between groups of four.
   const int64_t groups = (first + n + 3) / 4 - first / 4;
@@ -43,6 +45,7 @@ void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void*
         const auto k = static_cast<int>((first + i) % 4);
         if (k == 0 || i == i0) words = draw.words((first + i) / 4);
         factors[i - i0] = draw.factor(words, k);
+        if (mask != nullptr) mask[i] = factors[i - i0] != 0 ? 1 : 0;
       }
       in_f32(x, act, {i0, i1}, [&](Range r, const float* values) {
         float* const product = factors + (r.begin - i0);
@@ -51,6 +54,21 @@ void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void*
                                                 static_cast<char*>(x) + r.begin * size_of(act));
       });
     }
+  });
+}
+
+void dropout_by_mask(float rate, const uint8_t* mask, int64_t n, DType act, void* x) {
+  const float kept = 1.0f / (1.0f - rate);
+  parallel(n, [&](int t, int threads) {
+    in_f32(x, act, share(n, t, threads, 64), [&](Range r, const float* values) {
+      float product[kBlock];
+      for (int64_t i0 = r.begin; i0 < r.end; i0 += kBlock) {
+        const int64_t i1 = std::min(r.end, i0 + kBlock);
+        for (int64_t i = i0; i < i1; ++i)
+          product[i - i0] = (mask[i] != 0 ? kept : 0.0f) * values[i - r.begin];
+        kernels().cast[of(DType::f32)][of(act)](i1 - i0, product, static_cast<char*>(x) + i0 * size_of(act));
+      }
+    });
   });
 }
 
@@ -63,22 +81,28 @@ int64_t steps_begun(DType act) {
   return act == DType::f16 ? 1 : 0;
 }
 
+// `mask`: bytes, null if none is kept; `read`: the forward pass has written it
 template <OpKind K>
-void run_dropout(const CpuCall<K>& c, const View& stored_mask, DType act, Address x) {
-  if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
+void run_dropout(const CpuCall<K>& c, DType act, void* x, uint8_t* mask, bool read) {
   const float* const scalars = c.in("scalars");
   if (!scalars || scalars[kTraining] == 0) return;
+  if (read) return dropout_by_mask(c.a.rate, mask, c.a.rows * c.a.cols, act, x);
   const DropoutDraw draw{static_cast<uint64_t>(c.a.seed), static_cast<uint64_t>(c.a.stream), c.a.rate,
                          static_cast<int64_t>(scalars[kStep]) + steps_begun(act)};
-  dropout(draw, (c.micro * c.a.period + c.a.row0) * c.a.cols, c.a.rows * c.a.cols, act, x, c.a.each);
+  for_dropped_rows(c.a, c.micro, [&](int64_t row, int64_t first, int64_t rows) {
+    const int64_t at = row * c.a.cols;
+    dropout(draw, first * c.a.cols, rows * c.a.cols, act,
+            static_cast<char*>(x) + at * c.a.each * size_of(act), c.a.each,
+            mask != nullptr ? mask + at : nullptr);
+  });
 }
 
 void run_dropout_forward(const CpuCall<OpKind::dropout>& c) {
-  run_dropout(c, c.view_out("mask"), c.type_in("x"), c.out("x"));
+  run_dropout(c, c.type_in("x"), c.out("x"), c.out("mask"), false);
 }
 
 void run_dropout_backward(const CpuCall<OpKind::dropout_backward>& c) {
-  run_dropout(c, c.view_in("mask"), c.type_in("dx"), c.out("dx"));
+  run_dropout(c, c.type_in("dx"), c.out("dx"), c.in("mask"), static_cast<bool>(c.view_in("mask")));
 }
 
 }  // namespace

@@ -66,8 +66,8 @@ void norm_residual_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const
         const int64_t m = lanes_left<V>(j, p.cols);
         store_act<V, DType::f32>(row, j, load_act<V, kAct>(x, r * p.cols + j, m), m);
       }
-    mean[r] = row_mean<V>(from, p.cols);
-    rstd[r] = 1.0f / std::sqrt(row_variance<V>(from, p.cols, mean[r]) + p.eps);
+    mean[r] = row_mean<V, DType::f32>(from, 0, p.cols);
+    rstd[r] = 1.0f / std::sqrt(row_variance<V, DType::f32>(from, 0, p.cols, mean[r]) + p.eps);
     if (h == nullptr && y == nullptr) continue;
     const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
     for (int64_t j = 0; j < p.cols; j += V::kWidth) {

@@ -64,16 +64,24 @@ struct KernelTable {
   // [2]: 16-bit copy in bf16, in f16
   void (*adam[2])(const AdamFactors&, int64_t n, float* p, const float* g, float* m, float* v, void* p16);
   void (*sgd[2])(const Sgd&, int64_t n, float* p, const float* g, float* buf, void* p16);
-  void (*norm_forward[3])(const ResidualNorm&, int64_t row0, int64_t row1, const float* residual,
-                          const void* y, const float* gamma, const float* beta, float* x_out, void* h,
-                          float* mean, float* rstd);
-  // [2]: x and dx in f32, or as activations
+  void (*norm_forward[3][2])(const ResidualNorm&, int64_t row0, int64_t row1, const void* residual,
+                             const void* y, const float* gamma, const float* beta, void* x_out, void* h,
+                             float* mean, float* rstd);
   void (*norm_backward[3][2])(const ResidualNorm&, int64_t row0, int64_t row1, const void* x,
                               const float* mean, const float* rstd, const float* gamma, const void* dh,
                               void* dx, bool first, void* dy_act, float* sums);
   void (*norm_residual[3])(const ResidualNorm&, int64_t row0, int64_t row1, const void* x,
                            const float* residual, const float* gamma, const float* beta, void* h, float* y,
                            float* mean, float* rstd, float* row);
+  void (*rms_norm[3][2])(const RmsNorm&, int64_t row0, int64_t row1, const void* residual, const void* y,
+                         const float* gamma, void* x, void* h, float* rstd);
+  void (*rms_norm_backward[3][2])(const RmsNorm&, int64_t row0, int64_t row1, const void* x,
+                                  const float* rstd, const float* gamma, const void* dh, void* dx, bool first,
+                                  void* dy_act, float* sums);
+  void (*swiglu[3])(int64_t rows, int64_t cols, const void* u, void* g);
+  void (*swiglu_backward[3])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du);
+  // [2]: turned forwards, backwards
+  void (*rotary[3][2])(const Rotary&, int64_t row0, int64_t row1, const float* table, void* x);
   // [2]: base as activations, or in f32
   void (*gather[3][2])(const Gather&, int64_t row0, int64_t row1, const void* base, const void* table,
                        const int32_t* index, const void* table2, const int32_t* index2, void* y);

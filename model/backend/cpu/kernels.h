@@ -51,16 +51,18 @@ void layers(int64_t m, std::span<const Layer> layers, const float* x, float* y);
 struct Attention {
   int64_t batch, heads, kv_heads, tq, tk, d;  // kv_heads divides heads
   float scale;                                // > 0
-  bool causal;                                // query i sees keys j <= i + tk - tq
+  bool causal;                                // query i sees keys j <= i + shift()
   DType act;
   // elements between rows (tokens) of q, of k and v, of o and d_o; head h starts at column h*d
   int64_t ld_q, ld_kv, ld_o;
   bool tf32 = false;        // f32 only: operands of all products are first rounded to tf32
   int64_t last_counts = 1;  // multiplicity of each sample's last key and value
+  int64_t token0 = -1;      // causal: place of the first query among the keys; -1: tk - tq
   // Added to the scaled scores of every sample, and its gradient (nullptr: unused): [heads, tk, tq] f32
   bool biased = false;
   const float* bias = nullptr;
   float* dbias = nullptr;
+  int64_t shift() const { return token0 < 0 ? tk - tq : token0; }
 };
 // q [batch*tq, ld_q], k and v [batch*tk, ld_kv], o [batch*tq, ld_o], lse [batch, heads, tq] f32
 void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
@@ -82,18 +84,20 @@ struct ResidualNorm {
   int64_t period;  // residual row of row r is (row0 + r) % period (learned positions); 0 = r itself
   DType act;
   int64_t row0 = 0;
+  DType stream = DType::f32;  // of residual, x_out and dx: f32, or act
 };
 // x_out = residual + y (without the norm: residual_add); h = LayerNorm(x_out) * gamma + beta. residual [rows
-// or period, cols] f32, y [rows, cols] act (nullptr: x_out = residual, not written), x_out f32, h act, mean
-// and rstd [rows] f32
-void residual_norm_forward(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
-                           const float* beta, float* x_out, void* h, float* mean, float* rstd);
-void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x);
-// dx (f32, in and out) += LayerNorm'(dh), written if `first`. dy_act = dx as act (may be nullptr, used under
-// AMP); dgamma, dbeta [cols] and dbias[cols] = column sums of dx (may be nullptr), added to if `accumulate`.
-// x is x_out of the forward.
-void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy_act,
+// or period, cols] stream, y [rows, cols] act (nullptr: x_out = residual, not written), x_out stream, h act,
+// mean and rstd [rows] f32
+void residual_norm_forward(const ResidualNorm& p, const void* residual, const void* y, const float* gamma,
+                           const float* beta, void* x_out, void* h, float* mean, float* rstd);
+void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x,
+                  DType stream = DType::f32);
+// dx (stream, in and out) += LayerNorm'(dh), written if `first`. dy_act = dx as act (may be nullptr, used
+// under AMP); dgamma, dbeta [cols] and dbias[cols] = column sums of dx (may be nullptr), added to if
+// `accumulate`. x is x_out of the forward.
+void residual_norm_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, void* dx, bool first, void* dy_act,
                             float* dgamma, float* dbeta, float* dbias, bool accumulate);
 
 // h = LayerNorm(x) gamma + beta and y = residual + h; h, y and residual may be nullptr. x, h act, residual
@@ -104,6 +108,55 @@ void norm_residual(const ResidualNorm& p, const void* x, const float* residual, 
 void norm_residual_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
                             const float* gamma, const void* dh, void* dx, float* dgamma, float* dbeta,
                             float* dbias, bool accumulate);
+
+// ---- rms_norm.cpp (Zhang 2019) ----------------------------------------------------------------------------
+struct RmsNorm {
+  int64_t rows, cols;
+  float eps;
+  DType act, stream;  // stream: of residual, x and dx: f32, or act
+};
+// x = residual + y; h = x rstd gamma with rstd = 1 / sqrt(mean(x^2) + eps). Operands as in
+// residual_norm_forward; y nullptr: x = residual, not written
+void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float* gamma, void* x, void* h,
+              float* rstd);
+// dx += RMSNorm'(dh), written if `first`; dy_act = dx as act (may be nullptr); dgamma [cols] (may be
+// nullptr), added to if `accumulate`
+void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const float* gamma, const void* dh,
+                       void* dx, bool first, void* dy_act, float* dgamma, bool accumulate);
+
+// ---- swiglu.cpp (Shazeer 2020) ----------------------------------------------------------------------------
+// g [rows, cols] = silu(gate) up, where a row of u [rows, 2 cols] is gate, then up; all act
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g);
+// du [rows, 2 cols] from dg [rows, cols]
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du);
+
+// ---- rotary.cpp: rotary position embedding (Su 2021), halves of a head as in GPT-NeoX and Llama -----------
+struct Rotary {
+  int64_t rows, cols, ld;  // the first cols of each row of ld are heads
+  int64_t d, tokens;       // of a head, even; row r is at position r % tokens
+  DType act;
+};
+// x [rows, ld] act in place: of a head (a, b), each d/2 wide, (a cos - b sin, b cos + a sin), or with -sin
+// if `backward`. table [tokens, 2, d/2] f32: cosines, then sines, of a position
+void rotary(const Rotary& p, bool backward, const float* table, void* x);
+
+// ---- embedding.cpp ----------------------------------------------------------------------------------------
+struct Embedding {
+  int64_t rows, cols;
+  int64_t first, words;    // the table's first word, and their number; other words' rows are 0
+  int64_t token0, tokens;  // row r is at position token0 + r % tokens
+  DType table, act;
+};
+// x [rows, cols] act = table[word - first] + positions[position]; table [words, cols] and positions (may be
+// nullptr) [all tokens, cols] in `table`, words [rows] i32
+void embedding(const Embedding& p, const int32_t* words, const void* table, const void* positions, void* x);
+// dtable [words, cols] and dpositions [positions, cols] f32 (either may be nullptr): sums of dx (act) over
+// the rows of a word, of a position, in the order of rows; `adds`: to what they hold
+struct AddsTo {
+  bool table, positions;
+};
+void embedding_backward(const Embedding& p, const int32_t* words, const void* dx, float* dtable,
+                        float* dpositions, int64_t positions, AddsTo adds);
 
 // ---- graph.cpp: rows by constant indices, shared by all samples of a batch --------------------------------
 struct Gather {
@@ -215,8 +268,9 @@ struct Classes {
   int64_t rows, cols;
   DType act = DType::f32, labels = DType::f32;  // labels: i32 or whole numbers in f32
   int64_t column0 = 0;  // class of the first column; labels of other classes add nothing
+  int64_t padding = 0;  // last columns that are no classes: their gradient is 0
 };
-// largest [rows]; NaN where a logit is NaN
+// largest [rows] (-infinity: no column is a class); NaN where a logit is NaN
 void cross_entropy_max(const Classes& c, const void* logits, float* largest);
 // sums [2, rows]: of exp(logit - largest); the label's logit - largest, 0 if another rank holds it
 void cross_entropy_sums(const Classes& c, const void* logits, const void* labels, const float* largest,
@@ -232,8 +286,12 @@ void softmax(int64_t rows, int64_t cols, const float* logits, float* weights);
 
 // ---- dropout.cpp ------------------------------------------------------------------------------------------
 // Multiplies x [n] by the numbers drawn for elements first, first + 1, …: forward and backward are the same.
-// `each`: elements that share one of n numbers.
-void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each = 1);
+// `each`: elements that share one of n numbers. `mask` [n] bytes (may be nullptr; each = 1): 1 where x is
+// kept
+void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each = 1,
+             uint8_t* mask = nullptr);
+// The same by a mask that dropout() has written
+void dropout_by_mask(float rate, const uint8_t* mask, int64_t n, DType act, void* x);
 
 // ---- adam.cpp ---------------------------------------------------------------------------------------------
 struct Adam {

@@ -11,6 +11,9 @@
 #include "model/backend/cpu/attention_backward.h"
 #include "model/backend/cpu/rows.h"
 #include "model/backend/cpu/norm_rows.h"
+#include "model/backend/cpu/rms_norm_rows.h"
+#include "model/backend/cpu/swiglu_rows.h"
+#include "model/backend/cpu/rotary_rows.h"
 #include "model/backend/cpu/graph_rows.h"
 // clang-format on
 
@@ -56,11 +59,25 @@ constexpr KernelTable make_table() {
       .squares = squares_part<V>,
       .adam = {adam_part<V, bf16>, adam_part<V, f16>},
       .sgd = {sgd_part<V, bf16>, sgd_part<V, f16>},
-      .norm_forward = {norm_forward_rows<V, f32>, norm_forward_rows<V, bf16>, norm_forward_rows<V, f16>},
+      .norm_forward = {{norm_forward_rows<V, f32, f32>, norm_forward_rows<V, f32, f32>},
+                       {norm_forward_rows<V, bf16, f32>, norm_forward_rows<V, bf16, bf16>},
+                       {norm_forward_rows<V, f16, f32>, norm_forward_rows<V, f16, f16>}},
       .norm_backward = {{norm_backward_rows<V, f32, f32>, norm_backward_rows<V, f32, f32>},
                         {norm_backward_rows<V, bf16, f32>, norm_backward_rows<V, bf16, bf16>},
                         {norm_backward_rows<V, f16, f32>, norm_backward_rows<V, f16, f16>}},
       .norm_residual = {norm_residual_rows<V, f32>, norm_residual_rows<V, bf16>, norm_residual_rows<V, f16>},
+      .rms_norm = {{rms_norm_rows<V, f32, f32>, rms_norm_rows<V, f32, f32>},
+                   {rms_norm_rows<V, bf16, f32>, rms_norm_rows<V, bf16, bf16>},
+                   {rms_norm_rows<V, f16, f32>, rms_norm_rows<V, f16, f16>}},
+      .rms_norm_backward = {{rms_norm_backward_rows<V, f32, f32>, rms_norm_backward_rows<V, f32, f32>},
+                            {rms_norm_backward_rows<V, bf16, f32>, rms_norm_backward_rows<V, bf16, bf16>},
+                            {rms_norm_backward_rows<V, f16, f32>, rms_norm_backward_rows<V, f16, f16>}},
+      .swiglu = {swiglu_rows<V, f32>, swiglu_rows<V, bf16>, swiglu_rows<V, f16>},
+      .swiglu_backward = {swiglu_backward_rows<V, f32>, swiglu_backward_rows<V, bf16>,
+                          swiglu_backward_rows<V, f16>},
+      .rotary = {{rotary_rows<V, f32, false>, rotary_rows<V, f32, true>},
+                 {rotary_rows<V, bf16, false>, rotary_rows<V, bf16, true>},
+                 {rotary_rows<V, f16, false>, rotary_rows<V, f16, true>}},
       .gather = {{gather_rows<V, f32, f32>, gather_rows<V, f32, f32>},
                  {gather_rows<V, bf16, bf16>, gather_rows<V, bf16, f32>},
                  {gather_rows<V, f16, f16>, gather_rows<V, f16, f32>}},

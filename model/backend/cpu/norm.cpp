@@ -27,33 +27,39 @@ void norm_backward(const ResidualNorm& p, bool as_act, const void* x, const floa
 
 }  // namespace
 
-void residual_norm_forward(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
-                           const float* beta, float* x_out, void* h, float* mean, float* rstd) {
-  const auto kernel = kernels().norm_forward[of(p.act)];
+void residual_norm_forward(const ResidualNorm& p, const void* residual, const void* y, const float* gamma,
+                           const float* beta, void* x_out, void* h, float* mean, float* rstd) {
+  const auto kernel = kernels().norm_forward[of(p.act)][p.stream == p.act ? 1 : 0];
   parallel(p.rows * p.cols, [&](int t, int threads) {
     const Range r = share(p.rows, t, threads);
     kernel(p, r.begin, r.end, residual, y, gamma, beta, x_out, h, mean, rstd);
   });
 }
 
-void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x) {
+void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x, DType stream) {
   const KernelTable& k = kernels();
   parallel(n, [&](int t, int threads) {
+    float sum[kBlock];  // where the stream is not f32
     // elements: threads split on cache lines
     in_f32(y, act, share(n, t, threads, 64), [&](Range r, const float* part) {
       for (int64_t i = r.begin; i < r.end; i += kBlock) {
-        const int64_t block = std::min(kBlock, r.end - i);
-        if (x != residual) std::copy_n(residual + i, block, x + i);
-        k.add(block, part + (i - r.begin), x + i);
+        const int64_t block = std::min(kBlock, r.end - i), at = i * size_of(stream);
+        const void* const from = static_cast<const char*>(residual) + at;
+        void* const to = static_cast<char*>(x) + at;
+        float* const values = stream == DType::f32 ? static_cast<float*>(to) : sum;
+        if (values != from) k.cast[of(stream)][of(DType::f32)](block, from, values);
+        k.add(block, part + (i - r.begin), values);
+        if (values == sum) k.cast[of(DType::f32)][of(stream)](block, sum, to);
       }
     });
   });
 }
 
-void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy_act,
+void residual_norm_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, void* dx, bool first, void* dy_act,
                             float* dgamma, float* dbeta, float* dbias, bool accumulate) {
-  norm_backward(p, false, x, mean, rstd, gamma, dh, dx, first, dy_act, dgamma, dbeta, dbias, accumulate);
+  norm_backward(p, p.stream == p.act, x, mean, rstd, gamma, dh, dx, first, dy_act, dgamma, dbeta, dbias,
+                accumulate);
 }
 
 void norm_residual(const ResidualNorm& p, const void* x, const float* residual, const float* gamma,
@@ -78,19 +84,21 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
 namespace {
 
 void run_residual_norm(const CpuCall<OpKind::residual_norm>& c) {
-  residual_norm_forward({c.a.rows, c.a.cols, c.a.eps, c.a.period, c.type_out("h"), c.a.row0},
-                        c.in("residual"), c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"),
-                        c.out("mean"), c.out("rstd"));
+  residual_norm_forward(
+      {c.a.rows, c.a.cols, c.a.eps, c.a.period, c.type_out("h"), c.a.row0, c.type_in("residual")},
+      c.in("residual"), c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"), c.out("mean"),
+      c.out("rstd"));
 }
 
 void run_residual_norm_backward(const CpuCall<OpKind::residual_norm_backward>& c) {
-  residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("dh")}, c.in("x"), c.in("mean"),
-                         c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first, c.out("dy"),
-                         c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate);
+  residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, c.type_in("dh"), 0, c.type_in("x")}, c.in("x"),
+                         c.in("mean"), c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first,
+                         c.out("dy"), c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate);
 }
 
 void run_residual_add(const CpuCall<OpKind::residual_add>& c) {
-  residual_add(c.a.rows * c.a.cols, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"));
+  residual_add(c.a.rows * c.a.cols, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"),
+               c.type_in("residual"));
 }
 
 void run_norm_residual(const CpuCall<OpKind::norm_residual>& c) {

@@ -1,62 +1,68 @@
 // Residual add and layer norm over rows that one thread owns. Included like rows.h, after it.
 
-template <class V>
-inline float row_mean(const float* x, int64_t cols) {
+// Mean of the row that begins at x[at]
+template <class V, DType kX>
+inline float row_mean(const void* x, int64_t at, int64_t cols) {
   typename V::Reg a = V::zero(), b = V::zero();
   int64_t j = 0;
   for (; j + 2 * V::kWidth <= cols; j += 2 * V::kWidth) {
-    a = V::add(a, V::load(x + j));
-    b = V::add(b, V::load(x + j + V::kWidth));
+    a = V::add(a, load_act<V, kX>(x, at + j, V::kWidth));
+    b = V::add(b, load_act<V, kX>(x, at + j + V::kWidth, V::kWidth));
   }
-  for (; j < cols; j += V::kWidth) a = V::add(a, load_act<V, DType::f32>(x, j, lanes_left<V>(j, cols)));
+  for (; j < cols; j += V::kWidth) a = V::add(a, load_act<V, kX>(x, at + j, lanes_left<V>(j, cols)));
   return V::sum(V::add(a, b)) / static_cast<float>(cols);
 }
 
 // Mean of (x - mean)^2 in two passes over a cached row, so large means do not cancel
-template <class V>
-inline float row_variance(const float* x, int64_t cols, float mean) {
+template <class V, DType kX>
+inline float row_variance(const void* x, int64_t at, int64_t cols, float mean) {
   const typename V::Reg mu = V::set1(mean);
   typename V::Reg a = V::zero(), b = V::zero();
   int64_t j = 0;
   for (; j + 2 * V::kWidth <= cols; j += 2 * V::kWidth) {
-    const typename V::Reg x0 = V::sub(V::load(x + j), mu), x1 = V::sub(V::load(x + j + V::kWidth), mu);
+    const typename V::Reg x0 = V::sub(load_act<V, kX>(x, at + j, V::kWidth), mu);
+    const typename V::Reg x1 = V::sub(load_act<V, kX>(x, at + j + V::kWidth, V::kWidth), mu);
     a = V::fma(x0, x0, a);
     b = V::fma(x1, x1, b);
   }
   float rest = 0;
   if (j < cols) {
     for (; j + V::kWidth <= cols; j += V::kWidth) {
-      const typename V::Reg x0 = V::sub(V::load(x + j), mu);
+      const typename V::Reg x0 = V::sub(load_act<V, kX>(x, at + j, V::kWidth), mu);
       a = V::fma(x0, x0, a);
     }
-    for (; j < cols; ++j) rest += (x[j] - mean) * (x[j] - mean);  // lanes past the end would count as mean^2
+    if (j < cols) {  // lanes past the end would count as mean^2
+      float last[V::kWidth];
+      V::store(last, load_act<V, kX>(x, at + j, cols - j));
+      for (int64_t i = 0; i < cols - j; ++i) rest += (last[i] - mean) * (last[i] - mean);
+    }
   }
   return (V::sum(V::add(a, b)) + rest) / static_cast<float>(cols);
 }
 
-// rows [row0, row1)
-template <class V, DType kAct>
-void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const float* residual,
-                       const void* y, const float* gamma, const float* beta, float* x_out, void* h,
-                       float* mean, float* rstd) {
+// rows [row0, row1); kX: type of the residual and x_out, which is normalised as it is rounded there
+template <class V, DType kAct, DType kX>
+void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const void* residual, const void* y,
+                       const float* gamma, const float* beta, void* x_out, void* h, float* mean,
+                       float* rstd) {
   using Reg = typename V::Reg;
   for (int64_t r = row0; r < row1; ++r) {
-    const float* x = residual + (p.period > 0 ? (p.row0 + r) % p.period : r) * p.cols;
+    const void* x = residual;
+    int64_t at = (p.period > 0 ? (p.row0 + r) % p.period : r) * p.cols;
     if (y != nullptr) {
-      float* out = x_out + r * p.cols;
       for (int64_t j = 0; j < p.cols; j += V::kWidth) {
-        const int64_t m = lanes_left<V>(j, p.cols);
-        store_act<V, DType::f32>(
-            out, j, V::add(load_act<V, DType::f32>(x, j, m), load_act<V, kAct>(y, r * p.cols + j, m)), m);
+        const int64_t m = lanes_left<V>(j, p.cols), to = r * p.cols + j;
+        store_act<V, kX>(x_out, to, V::add(load_act<V, kX>(x, at + j, m), load_act<V, kAct>(y, to, m)), m);
       }
-      x = out;
+      x = x_out;
+      at = r * p.cols;
     }
-    mean[r] = row_mean<V>(x, p.cols);
-    rstd[r] = 1.0f / std::sqrt(row_variance<V>(x, p.cols, mean[r]) + p.eps);
+    mean[r] = row_mean<V, kX>(x, at, p.cols);
+    rstd[r] = 1.0f / std::sqrt(row_variance<V, kX>(x, at, p.cols, mean[r]) + p.eps);
     const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
     for (int64_t j = 0; j < p.cols; j += V::kWidth) {
       const int64_t m = lanes_left<V>(j, p.cols);
-      const Reg normal = V::fma(load_act<V, DType::f32>(x, j, m), scale, shift);
+      const Reg normal = V::fma(load_act<V, kX>(x, at + j, m), scale, shift);
       store_act<V, kAct>(
           h, r * p.cols + j,
           V::fma(normal, load_act<V, DType::f32>(gamma, j, m), load_act<V, DType::f32>(beta, j, m)), m);

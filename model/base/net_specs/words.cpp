@@ -3,9 +3,13 @@
 #include "model/base/net_specs/blocks.h"
 
 namespace isobar {
+namespace {
+
+constexpr int64_t kMost = 1 << 24;  // tokens, words, hidden width
+
+}  // namespace
 
 void WordsSpec::add_rows(KeyRows& to) {
-  constexpr int64_t kMost = 1 << 24;
   to.insert(to.end(),
             {{"net.embed_dim", embed_dim, kNetSize, "Width of a token."},
              {"net.depth", depth, kNetSize, "Transformer blocks."},
@@ -18,10 +22,12 @@ void WordsSpec::add_rows(KeyRows& to) {
              {"net.norm_eps", norm_eps, positive("use 1e-6"), "Added to the variance in norms."},
              {"net.seq_length", seq_length, from_to(1, kMost), "Tokens of a sample."},
              {"net.vocab_size", vocab_size, from_to(1, kMost),
-              "Words, padded to a multiple of 128 times layout.tp."},
+              "Words; tables are padded to a multiple of 128 times layout.tp."},
              {"net.tie_embeddings", tie_embeddings, "The head shares the embedding's weight."},
              {"net.dropout", dropout, within("[)", 0, 1, "e.g. 0.1"),
-              "Dropout of hidden states and attention weights, drawn independently of the layout."}});
+              "Dropout of the embedding, of attention's and the MLP's results and, if policy.attention is "
+              "unfused, of "
+              "attention weights; drawn independently of the layout."}});
 }
 
 void GptSpec::add_rows(KeyRows& to) {
@@ -29,9 +35,29 @@ void GptSpec::add_rows(KeyRows& to) {
   to.emplace_back("net.gelu", gelu, "Exact GELU, or its tanh approximation.");
 }
 
+void LlamaSpec::add_rows(KeyRows& to) {
+  WordsSpec::add_rows(to);
+  to.insert(to.end(),
+            {{"net.rope_theta", rope_theta, positive("e.g. 10000"),
+              "Base of the angles of rotary position embedding."},
+             {"net.rope_scaling_factor", rope_scaling_factor,
+              within("[]", 1, 1024, "1 scales nothing; Llama 3.1 has 8"),
+              "Stretches long wavelengths of the rotary angles for longer contexts, as Llama 3.1 does "
+              "(8)."},
+             {"net.rope_original_length", rope_original_length, from_to(1, kMost),
+              "Tokens of the contexts before that; wavelengths below a quarter of it stay."}});
+}
+
 void WordsSpec::check(const SpecCheck& check) const {
   check.divides(num_heads, embed_dim, "net.num_heads", "net.embed_dim");
   check.divides(kv_heads(), num_heads, "net.num_kv_heads", "net.num_heads");
+}
+
+void LlamaSpec::check(const SpecCheck& check) const {
+  WordsSpec::check(check);
+  check.that(embed_dim / num_heads % 2 == 0, "net.num_heads",
+             "gives heads of an odd width, and rotary positions turn pairs",
+             "make net.embed_dim / net.num_heads even");
 }
 
 RoughSize WordsSpec::rough_size(bool unfused) const {

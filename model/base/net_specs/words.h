@@ -40,6 +40,11 @@ struct GptSpec : WordsSpec {  // LayerNorm, GELU, biases, learned positions
 
 struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
   static constexpr const char* kKind = "llama";
+  double rope_theta = 10000;            // base of the rotary angles
+  double rope_scaling_factor = 1;       // Llama 3.1's stretching of long wavelengths …
+  int64_t rope_original_length = 8192;  // … for contexts beyond this length
+  void add_rows(KeyRows& to);
+  void check(const SpecCheck& check) const;
 };
 
 }  // namespace isobar

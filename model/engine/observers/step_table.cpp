@@ -20,12 +20,14 @@ class StepTable : public RunObserver {
     if (s.step % t.log_every != 0 && s.step != t.steps) return;
     const double spent =
         static_cast<double>(r.end_ns - begun_ns_) * 1e-9 / static_cast<double>(s.step - o_.progress.first);
+    const bool words = of_words(o_.plan);
     char line[192];
-    std::snprintf(
-        line, sizeof line,
-        "step %6ld/%ld  loss %.5f  %s %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f samples/s  %5.0f s left",
-        s.step, t.steps, *s.loss, errors_of(o_.plan).name.c_str(), r.error, *s.lr, *s.grad_norm,
-        s.seconds * 1e3, s.samples_per_s, spent * static_cast<double>(t.steps - s.step));
+    std::snprintf(line, sizeof line,
+                  "step %6ld/%ld  loss %.5f  %s %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f %s/s  %5.0f s left",
+                  s.step, t.steps, *s.loss, error_name(o_.plan).c_str(), r.error, *s.lr, *s.grad_norm,
+                  s.seconds * 1e3,
+                  words ? s.samples_per_s * static_cast<double>(o_.run.spec.net.tokens()) : s.samples_per_s,
+                  words ? "tokens" : "samples", spent * static_cast<double>(t.steps - s.step));
     o_.run.say(line);
   }
   void on_valid(const ValidRecord&, Validation& pass) override { o_.run.say(pass.text()); }

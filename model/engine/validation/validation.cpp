@@ -1,6 +1,7 @@
 #include "model/engine/validation/validation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "model/base/step_tensor.h"
@@ -71,11 +72,12 @@ void Validation::average_baselines(double samples) {
 }
 
 void Validation::fill_records(const std::vector<double>& means) {
-  const auto errors = means.begin() + errors_of(plan_).first;
   record_.loss = means[0];
   record_.persistence_rmse = persistence_;
   last_ = {.step = record_.step, .loss = means[0], .baseline_accuracy = most_frequent_};
   if (!persistence_.empty()) last_->persistence_rmse = persistence_[0];
+  if (of_words(plan_)) return;
+  const auto errors = means.begin() + errors_of(plan_).first;
   if (of_classes(plan_)) {
     record_.accuracy = last_->accuracy = *errors;
     record_.baseline_accuracy = most_frequent_;
@@ -138,14 +140,15 @@ std::optional<JacobianRecord> Validation::jacobian() {
 }
 
 std::string Validation::text() const {
-  const std::optional<double>& error = of_fields(plan_)    ? last_->rmse
-                                       : of_classes(plan_) ? last_->accuracy
-                                                           : last_->mae;
+  const double error = of_words(plan_)     ? std::exp(last_->loss)
+                       : of_fields(plan_)  ? *last_->rmse
+                       : of_classes(plan_) ? *last_->accuracy
+                                           : *last_->mae;
   char line[160], against[64] = "";
   if (!persistence_.empty()) std::snprintf(against, sizeof against, "  persistence %.5f", persistence_[0]);
   if (most_frequent_) std::snprintf(against, sizeof against, "  most frequent class %.5f", *most_frequent_);
   std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  %s %.5f%s  (%.1f s)", last_->step,
-                last_->loss, errors_of(plan_).name.c_str(), *error, against, record_.seconds);
+                last_->loss, error_name(plan_).c_str(), error, against, record_.seconds);
   std::string out = line;
   if (const auto& j = record_.jacobian) {
     std::snprintf(line, sizeof line, "\njacobian over %ld samples: norm %.5f  mean %.5f  largest %.5f",

@@ -22,16 +22,24 @@
 
 namespace isobar {
 
+/// Words have no metric besides the loss.
+inline bool of_words(const Plan& plan) {
+  return plan.metrics_named.size() == 1;
+}
 /// The plan's error metric besides the loss: RMSE for fields, mean absolute error for scalars, accuracy for
 /// classes.
 inline const Metric& errors_of(const Plan& plan) {
   return plan.metrics_named.at(1);
 }
+/// Name of the number that a line of text gives besides the loss; perplexity is the loss's exponential.
+inline std::string error_name(const Plan& plan) {
+  return of_words(plan) ? "perplexity" : errors_of(plan).name;
+}
 inline bool of_fields(const Plan& plan) {
-  return errors_of(plan).name == "rmse";
+  return !of_words(plan) && errors_of(plan).name == "rmse";
 }
 inline bool of_classes(const Plan& plan) {
-  return errors_of(plan).name == "accuracy";
+  return !of_words(plan) && errors_of(plan).name == "accuracy";
 }
 
 class Validation {

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   float out[kOut][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
   const float scale = a.scale * kLog2e;
   const int64_t last = query0 + kQueries < a.tq ? query0 + kQueries : a.tq;  // end of the queries
-  const int64_t seen = a.causal ? (last + a.tk - a.tq < a.tk ? last + a.tk - a.tq : a.tk) : a.tk;
+  const int64_t seen = a.causal ? (last + a.shift() < a.tk ? last + a.shift() : a.tk) : a.tk;
   for (int64_t key0 = 0; key0 < seen; key0 += kStreamed) {
     __syncthreads();  // the previous tiles are no longer read
     const int64_t at = (batch * a.tk + key0) * a.ld_kv + kv_head * a.d;

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
     load_statistics(own_head, first_row, kRows);
   }
   // Which of those that pass are seen: queries from the first on, keys up to the last
-  const int64_t last = first_row + kRows < owned ? first_row + kRows : owned, shift = a.tk - a.tq;
+  const int64_t last = first_row + kRows < owned ? first_row + kRows : owned, shift = a.shift();
   int64_t begin = 0, end = passing;
   if (a.causal && kKeys && first_row > shift) begin = (first_row - shift) / kStreamed * kStreamed;
   if (a.causal && !kKeys && last + shift < end) end = last + shift;

@@ -50,6 +50,7 @@ bool few_tokens(const Attention& a) {
 
 bool cudnn_takes(const Attention& a, bool backward, int capability) {
   if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased) return false;
+  if (a.causal && a.shift() != a.tk - a.tq) return false;
   for (const int64_t n : {a.d, a.ld_q, a.ld_kv, a.ld_o})
     if (n % 8 != 0) return false;
   if (a.tq == 0 || a.tk == 0 || (backward && a.tq == 1 && a.tk == 1)) return false;

@@ -51,9 +51,9 @@ __device__ inline float row_of_8_max(float x) {
   return x;
 }
 
-// Query i sees key j if j <= i + tk - tq: the last one sees all.
+// Query i sees key j if j <= i + shift().
 __device__ inline bool sees(const Attention& a, int64_t query, int64_t key) {
-  return query < a.tq && key < a.tk && (!a.causal || key <= query + a.tk - a.tq);
+  return query < a.tq && key < a.tk && (!a.causal || key <= query + a.shift());
 }
 
 // Summand to the unscaled score of a query that sees the key

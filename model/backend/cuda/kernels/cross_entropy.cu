@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row >= c.rows) return;
   const int lane = threadIdx.x % 32;
   float most = -INFINITY;
-  for (int64_t j = lane; j < c.cols; j += 32) {
+  for (int64_t j = lane; j < c.cols - c.padding; j += 32) {
     const float x = as_float(logits[row * c.cols + j]);
     most = x > most || x != x ? x : most;
   }
@@ -57,13 +57,14 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = threadIdx.x % 32;
   const float most = largest[row];
   double sum = 0;
-  for (int64_t j = lane; j < c.cols; j += 32)
+  for (int64_t j = lane; j < c.cols - c.padding; j += 32)
     sum += static_cast<double>(expf(as_float(logits[row * c.cols + j]) - most));
   sum = warp_sum(sum);
   if (lane != 0) return;
   const int64_t label = column_of(c, labels, row);
   sums[row] = static_cast<float>(sum);
-  sums[c.rows + row] = label >= 0 && label < c.cols ? as_float(logits[row * c.cols + label]) - most : 0.0f;
+  sums[c.rows + row] =
+      label >= 0 && label < c.cols - c.padding ? as_float(logits[row * c.cols + label]) - most : 0.0f;
 }
 
 // logits and gradients may be the same: a lane reads a logit before it writes its gradient. rows_out [2,
@@ -80,11 +81,12 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t label = column_of(c, labels, row), none = c.cols;
   const float most = largest[row], inverse = 1.0f / sums[row];
   int64_t best = none;
-  for (int64_t j = lane; j < c.cols; j += 32) {
+  for (int64_t j = lane; j < c.cols - c.padding; j += 32) {
     const float x = as_float(logits[row * c.cols + j]);
     if (best == none && x == most) best = j;
     dlogits[row * c.cols + j] = as<T>(slope * (expf(x - most) * inverse - (j == label ? 1.0f : 0.0f)));
   }
+  for (int64_t j = c.cols - c.padding + lane; j < c.cols; j += 32) dlogits[row * c.cols + j] = as<T>(0.0f);
   best = warp_min(best);
   if (lane != 0) return;
   rows_out[row] = logf(sums[row]) - sums[c.rows + row];
@@ -93,10 +95,10 @@ __global__ void __launch_bounds__(kThreads)
 
 // One block, for a fixed order
 __global__ void __launch_bounds__(kThreads)
-    metrics_kernel_of_rows(int64_t rows, float weight, const float* __restrict__ rows_in,
+    metrics_kernel_of_rows(int64_t rows, int64_t tokens, float weight, const float* __restrict__ rows_in,
                            const float* __restrict__ scalars, float* metrics, int outs) {
   __shared__ double shared[kBlockWarps];
-  const int64_t counted = rows - (scalars == nullptr ? 0 : static_cast<int64_t>(scalars[kPadding]));
+  const int64_t counted = rows - (scalars == nullptr ? 0 : tokens * static_cast<int64_t>(scalars[kPadding]));
   for (int k = 0; k < outs; ++k) {
     double sum = 0;
     for (int64_t r = threadIdx.x; r < counted; r += kThreads)
@@ -154,8 +156,8 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
              workspace);
     });
   });
-  launch(metrics_kernel_of_rows, 1, kThreads, 0, stream, c.rows, weight, workspace, scalars, metrics,
-         scored ? 2 : 1);
+  launch(metrics_kernel_of_rows, 1, kThreads, 0, stream, c.rows, c.tokens, weight, workspace, scalars,
+         metrics, scored ? 2 : 1);
 }
 
 // ---- ops ----
@@ -164,7 +166,7 @@ namespace {
 
 template <OpKind K>
 Classes classes_of(const CudaCall<K>& c, DType labels = DType::f32) {
-  return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0};
+  return {c.a.rows, c.a.cols, c.type_in("logits"), labels, c.a.column0, c.a.padding, c.a.tokens};
 }
 
 void run_cross_entropy_max(const CudaCall<OpKind::cross_entropy_max>& c) {

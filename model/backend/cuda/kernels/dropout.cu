@@ -1,9 +1,11 @@
-// Dropout without a stored mask: a thread draws numbers for four neighbours.
+// Dropout by random numbers, which are drawn again where no mask was kept: a thread draws numbers for four
+// neighbours.
 #include <algorithm>
 #include <type_traits>
 
 #include "model/backend/cuda/kernels/cuda_ops.h"
 #include "model/backend/cuda/kernels/pack.cuh"
+#include "model/backend/dropped_rows.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {
@@ -11,7 +13,8 @@ namespace {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    dropout_kernel(DropoutDraw draw, const float* __restrict__ scalars, int64_t first, int64_t n, T* x) {
+    dropout_kernel(DropoutDraw draw, const float* __restrict__ scalars, int64_t first, int64_t n, T* x,
+                   uint8_t* __restrict__ mask) {
   if (scalars[kTraining] == 0) return;
   // With loss scaling kStep counts the steps before this one until the step's end.
   draw.step = static_cast<int64_t>(scalars[kStep]) + (std::is_same_v<T, F16> ? 1 : 0);
@@ -22,9 +25,22 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const int64_t i = (group0 + g) * 4 + k - first;
-      if (i >= 0 && i < n) x[i] = as<T>(as_float(x[i]) * draw.factor(words, k));
+      if (i < 0 || i >= n) continue;
+      const float factor = draw.factor(words, k);
+      x[i] = as<T>(as_float(x[i]) * factor);
+      if (mask != nullptr) mask[i] = factor != 0.0f ? 1 : 0;
     }
   }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    dropout_by_mask_kernel(float kept, const float* __restrict__ scalars, const uint8_t* __restrict__ mask,
+                           int64_t n, T* x) {
+  if (scalars[kTraining] == 0) return;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n;
+       i += static_cast<int64_t>(gridDim.x) * kThreads)
+    x[i] = as<T>(as_float(x[i]) * (mask[i] != 0 ? kept : 0.0f));
 }
 
 // Runs of `each` elements with a common factor, distributed over a row of blocks.
@@ -49,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, int64_t each, DType act,
-             void* x, cudaStream_t stream) {
+             void* x, uint8_t* mask, cudaStream_t stream) {
   by_type(act, [&](auto type) {
     using T = decltype(type);
     if (each > 1) {
@@ -59,7 +75,16 @@ void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64
                     static_cast<T*>(x));
     }
     launch(dropout_kernel<T>, filling_grid(ceil_div(n, 4) + 1, kThreads), kThreads, 0, stream, draw, scalars,
-           first, n, static_cast<T*>(x));
+           first, n, static_cast<T*>(x), mask);
+  });
+}
+
+void dropout_by_mask(float rate, const float* scalars, const uint8_t* mask, int64_t n, DType act, void* x,
+                     cudaStream_t stream) {
+  by_type(act, [&](auto type) {
+    using T = decltype(type);
+    launch(dropout_by_mask_kernel<T>, filling_grid(n, kThreads), kThreads, 0, stream, 1.0f / (1.0f - rate),
+           scalars, mask, n, static_cast<T*>(x));
   });
 }
 
@@ -67,21 +92,26 @@ void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64
 
 namespace {
 
+// `mask`: bytes, null if none is kept; `read`: the forward pass has written it
 template <OpKind K>
-void run_dropout(const CudaCall<K>& c, const View& stored_mask, DType act, Address x) {
-  if (stored_mask) throw std::logic_error(c.op.path + ": no kernel here writes or reads a stored mask");
-  if (!c.in("scalars")) return;
+void run_dropout(const CudaCall<K>& c, DType act, std::byte* x, uint8_t* mask, bool read) {
+  const float* const scalars = c.in("scalars");
+  if (scalars == nullptr) return;
+  if (read) return dropout_by_mask(c.a.rate, scalars, mask, c.a.rows * c.a.cols, act, x, c.stream);
   const DropoutDraw draw{static_cast<uint64_t>(c.a.seed), static_cast<uint64_t>(c.a.stream), c.a.rate, 0};
-  dropout(draw, c.in("scalars"), (c.micro * c.a.period + c.a.row0) * c.a.cols, c.a.rows * c.a.cols, c.a.each,
-          act, x, c.stream);
+  for_dropped_rows(c.a, c.micro, [&](int64_t row, int64_t first, int64_t rows) {
+    const int64_t at = row * c.a.cols;
+    dropout(draw, scalars, first * c.a.cols, rows * c.a.cols, c.a.each, act, x + at * c.a.each * size_of(act),
+            mask != nullptr ? mask + at : nullptr, c.stream);
+  });
 }
 
 void run_dropout_forward(const CudaCall<OpKind::dropout>& c) {
-  run_dropout(c, c.view_out("mask"), c.type_in("x"), c.out("x"));
+  run_dropout(c, c.type_in("x"), c.out("x"), c.out("mask"), false);
 }
 
 void run_dropout_backward(const CudaCall<OpKind::dropout_backward>& c) {
-  run_dropout(c, c.view_in("mask"), c.type_in("dx"), c.out("dx"));
+  run_dropout(c, c.type_in("dx"), c.out("dx"), c.in("mask"), static_cast<bool>(c.view_in("mask")));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "model/base/dtype.h"
+#include "model/base/host_device.h"
 #include "model/base/philox.h"
 #include "model/base/settings.h"
 #include "model/plan/parameter_groups.h"
@@ -22,15 +23,16 @@ struct ResidualNorm {
   int64_t period;  // residual row of row r is (row0 + r) % period; 0: r itself
   int64_t row0;
   DType act;
+  DType stream = DType::f32;  // of residual, x and dx: f32, or act
 };
 /// x = residual + y (y null: x = residual, not written); h = LayerNorm(x) gamma + beta
-void residual_norm(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
-                   const float* beta, float* x, void* h, float* mean, float* rstd, cudaStream_t stream);
+void residual_norm(const ResidualNorm& p, const void* residual, const void* y, const float* gamma,
+                   const float* beta, void* x, void* h, float* mean, float* rstd, cudaStream_t stream);
 /// dx (+)= LayerNorm'(dh), dy = dx as act; dgamma, dbeta, dbias [cols] (+)= their column sums; dy and dbias
 /// may be null.
-void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy,
-                            float* dgamma, float* dbeta, float* dbias, bool accumulate, float* workspace,
+void residual_norm_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, void* dx, bool first, void* dy, float* dgamma,
+                            float* dbeta, float* dbias, bool accumulate, float* workspace,
                             cudaStream_t stream);
 
 /// h = LayerNorm(x) gamma + beta, y = residual + h; h, y and residual may be null
@@ -40,6 +42,44 @@ void norm_residual(const ResidualNorm& p, const void* x, const float* residual, 
 void norm_residual_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
                             const float* gamma, const void* dh, void* dx, float* dgamma, float* dbeta,
                             float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
+
+// ---- rms_norm.cu ------------------------------------------------------------------------------------------
+struct RmsNorm {
+  int64_t rows, cols;
+  float eps;
+  DType act, stream;
+};
+void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float* gamma, void* x, void* h,
+              float* rstd, cudaStream_t stream);
+/// dx (+)= RMSNorm'(dh), dy = dx as act (may be null), dgamma [cols] (+)= its column sums (may be null)
+void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const float* gamma, const void* dh,
+                       void* dx, bool first, void* dy, float* dgamma, bool accumulate, float* workspace,
+                       cudaStream_t stream);
+
+// ---- language.cu ------------------------------------------------------------------------------------------
+/// u [rows, 2 cols]: gate, then up
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g, cudaStream_t stream);
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                     cudaStream_t stream);
+struct Rotary {
+  int64_t rows, cols, ld;
+  int64_t d, tokens;
+  DType act;
+};
+void rotary(const Rotary& p, bool backward, const float* table, void* x, cudaStream_t stream);
+struct Embedding {
+  int64_t rows, cols;
+  int64_t first, words;
+  int64_t token0, tokens;
+  DType table, act;
+};
+void embedding(const Embedding& p, const int32_t* words, const void* table, const void* positions, void* x,
+               cudaStream_t stream);
+struct AddsTo {
+  bool table, positions;
+};
+void embedding_backward(const Embedding& p, const int32_t* words, const void* dx, float* dtable,
+                        float* dpositions, int64_t positions, AddsTo adds, cudaStream_t stream);
 
 // ---- graph.cu ---------------------------------------------------------------------------------------------
 struct Gather {
@@ -74,7 +114,9 @@ void add_partials(int parts, int outs, int64_t cols, const float* partials, cons
                   cudaStream_t stream);
 
 // ---- pointwise.cu -----------------------------------------------------------------------------------------
-void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x, cudaStream_t stream);
+/// `of_stream`: type of the residual and x: f32, or act
+void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x, cudaStream_t stream,
+                  DType of_stream = DType::f32);
 void activation(Activation f, int64_t n, DType act, const void* u, void* g, cudaStream_t stream);
 void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumulate, cudaStream_t stream);
 struct Copy {  // y[i,j,k, 0:n] = x[i,j,k, 0:n]; strides in elements
@@ -131,6 +173,8 @@ struct Classes {
   int64_t rows, cols;
   DType act, labels;
   int64_t column0;
+  int64_t padding = 0;
+  int64_t tokens = 1;  // rows of a sample
 };
 void cross_entropy_max(const Classes& c, const void* logits, float* largest, cudaStream_t stream);
 void cross_entropy_sums(const Classes& c, const void* logits, const void* labels, const float* largest,
@@ -142,9 +186,12 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
                    bool scored, float* workspace, cudaStream_t stream);
 
 // ---- dropout.cu -------------------------------------------------------------------------------------------
-/// `scalars` has the step and kTraining.
+/// `scalars` has the step and kTraining. `mask` [n] bytes: 1 where x is kept; may be null (each > 1: it is).
 void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, int64_t each, DType act,
-             void* x, cudaStream_t stream);
+             void* x, uint8_t* mask, cudaStream_t stream);
+/// The same by a mask that dropout() has written
+void dropout_by_mask(float rate, const float* scalars, const uint8_t* mask, int64_t n, DType act, void* x,
+                     cudaStream_t stream);
 
 // ---- optimizer.cu -----------------------------------------------------------------------------------------
 void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate, double* workspace,
@@ -185,6 +232,8 @@ struct Attention {
       0;  // added to the last key's unscaled scores, which multiplies its weight by exp(scale x this)
   bool biased = false;
   const float* bias = nullptr;  // [heads, tk, tq], added to the scaled scores of every sample
+  int64_t token0 = -1;  // causal: place of the first query among the keys; -1: tk - tq
+  ISOBAR_HOST_DEVICE int64_t shift() const { return token0 < 0 ? tk - tq : token0; }
 };
 constexpr int64_t kMaxHeadDim = 256;  // largest d of all kernels below
 /// f32 arithmetic without tensor cores: for strict f32, and as the reference of the others

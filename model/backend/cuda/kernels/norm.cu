@@ -2,13 +2,11 @@
 // read once: mean, variance and result are passes over registers. Rows that are odd or wider use kernels that
 // read them in every pass.
 #include "model/backend/cuda/kernels/cuda_ops.h"
-#include "model/backend/cuda/kernels/pack.cuh"
+#include "model/backend/cuda/kernels/row.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
 
 namespace isobar::cuda {
 namespace {
-
-constexpr int kPacks = 4;  // of 4 elements, a thread
 
 struct Rows {
   int64_t rows;
@@ -18,27 +16,12 @@ struct Rows {
   __device__ int64_t residual_row(int64_t r) const { return period > 0 ? (row0 + r) % period : r; }
 };
 
-// Sum over the R threads of a row, which are a warp or the whole block
-template <int R>
-__device__ float row_sum(float x, float* shared) {
-  x = warp_sum(x);
-  if constexpr (R > 32) {
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = warp_sum(threadIdx.x % 32 < R / 32 ? shared[threadIdx.x % 32] : 0.0f);
-    __syncthreads();  // shared is used again
-  }
-  return x;
-}
-
-template <int R>
-constexpr int kThreadsOf = R < 128 ? 128 : R;
-
-template <class T, int R>
+// X: type of the residual and x_out, which is normalised as it is rounded there
+template <class T, class X, int R>
 __global__ void __launch_bounds__(kThreadsOf<R>)
-    forward_in_registers(Rows p, const float* __restrict__ residual, const T* __restrict__ y,
+    forward_in_registers(Rows p, const X* __restrict__ residual, const T* __restrict__ y,
                          const float* __restrict__ gamma, const float* __restrict__ beta,
-                         float* __restrict__ x_out, T* __restrict__ h, float* __restrict__ mean,
+                         X* __restrict__ x_out, T* __restrict__ h, float* __restrict__ mean,
                          float* __restrict__ rstd) {
   constexpr int kRows = kThreadsOf<R> / R;
   __shared__ float shared[32];
@@ -47,7 +30,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
   if (row >= p.rows) return;  // whole warps: no barrier follows if a block has several rows
   const int packs = p.cols / 4;
   const float inverse = 1.0f / static_cast<float>(p.cols);
-  const float* from = residual + p.residual_row(row) * p.cols;
+  const X* from = residual + p.residual_row(row) * p.cols;
   float x[kPacks][4], add[kPacks][4];
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
@@ -62,7 +45,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
     if (lane + k * R >= packs) continue;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (y != nullptr) x[k][i] += add[k][i];
+      if (y != nullptr) x[k][i] = as_float(as<X>(x[k][i] + add[k][i]));
       sum += x[k][i];
     }
     if (y != nullptr) store<4>(x_out + row * p.cols + (lane + k * R) * 4, x[k]);
@@ -94,15 +77,17 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
 }
 
 // One block a row, any width
-template <class T>
+template <class T, class X>
 __global__ void __launch_bounds__(256)
-    forward_any(Rows p, const float* __restrict__ residual, const T* __restrict__ y,
-                const float* __restrict__ gamma, const float* __restrict__ beta, float* __restrict__ x_out,
+    forward_any(Rows p, const X* __restrict__ residual, const T* __restrict__ y,
+                const float* __restrict__ gamma, const float* __restrict__ beta, X* __restrict__ x_out,
                 T* __restrict__ h, float* __restrict__ mean, float* __restrict__ rstd) {
   __shared__ float shared[32];
   const int64_t row = blockIdx.x, at = row * p.cols;
-  const float* from = residual + p.residual_row(row) * p.cols;
-  const auto x = [&](int j) { return from[j] + (y != nullptr ? as_float(y[at + j]) : 0.0f); };
+  const X* from = residual + p.residual_row(row) * p.cols;
+  const auto x = [&](int j) {
+    return y != nullptr ? as_float(as<X>(as_float(from[j]) + as_float(y[at + j]))) : as_float(from[j]);
+  };
   const float inverse = 1.0f / static_cast<float>(p.cols);
   float sum = 0, squares = 0;
   for (int j = threadIdx.x; j < p.cols; j += 256) sum += x(j);
@@ -115,7 +100,7 @@ __global__ void __launch_bounds__(256)
   }
   for (int j = threadIdx.x; j < p.cols; j += 256) {
     const float value = x(j);
-    if (y != nullptr) x_out[at + j] = value;
+    if (y != nullptr) x_out[at + j] = as<X>(value);
     h[at + j] = as<T>(fmaf(fmaf(value, r, -mu * r), gamma[j], beta[j]));
   }
 }
@@ -293,36 +278,27 @@ Rows rows_of(const ResidualNorm& p) {
   return {p.rows, static_cast<int>(p.cols), p.eps, p.period, p.row0};
 }
 
-// f(R) with the fewest threads that hold a row, if any do
-template <int kMost, class F>
-bool by_width(int64_t cols, F&& f) {
-  const int64_t packs = cols / 4;
-  if (cols % 4 != 0) return false;
-  if (packs <= 32 * kPacks) return f(std::integral_constant<int, 32>()), true;
-  if (packs <= 128 * kPacks) return f(std::integral_constant<int, 128>()), true;
-  if (packs <= 256 * kPacks) return f(std::integral_constant<int, 256>()), true;
-  if constexpr (kMost >= 1024)
-    if (packs <= 1024 * kPacks) return f(std::integral_constant<int, 1024>()), true;
-  return false;
-}
-
 }  // namespace
 
-void residual_norm(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
-                   const float* beta, float* x, void* h, float* mean, float* rstd, cudaStream_t stream) {
+void residual_norm(const ResidualNorm& p, const void* residual, const void* y, const float* gamma,
+                   const float* beta, void* x, void* h, float* mean, float* rstd, cudaStream_t stream) {
   if (p.rows == 0) return;
-  by_type(p.act, [&](auto type) {
+  by_types(p.act, p.stream, [&](auto type, auto type_of_stream) {
     using T = decltype(type);
+    using X = decltype(type_of_stream);
+    const auto* from = static_cast<const X*>(residual);
+    const auto* add = static_cast<const T*>(y);
+    auto* sum = static_cast<X*>(x);
+    auto* out = static_cast<T*>(h);
     const bool fast = on_16_bytes(residual, y, gamma, beta, x, h) && by_width<1024>(p.cols, [&](auto r) {
                         constexpr int R = r();
                         constexpr int kRows = kThreadsOf<R> / R;
-                        launch(forward_in_registers<T, R>, grid(ceil_div(p.rows, kRows)), kThreadsOf<R>, 0,
-                               stream, rows_of(p), residual, static_cast<const T*>(y), gamma, beta, x,
-                               static_cast<T*>(h), mean, rstd);
+                        launch(forward_in_registers<T, X, R>, grid(ceil_div(p.rows, kRows)), kThreadsOf<R>, 0,
+                               stream, rows_of(p), from, add, gamma, beta, sum, out, mean, rstd);
                       });
     if (!fast)
-      launch(forward_any<T>, grid(p.rows), 256, 0, stream, rows_of(p), residual, static_cast<const T*>(y),
-             gamma, beta, x, static_cast<T*>(h), mean, rstd);
+      launch(forward_any<T, X>, grid(p.rows), 256, 0, stream, rows_of(p), from, add, gamma, beta, sum, out,
+             mean, rstd);
   });
 }
 
@@ -371,12 +347,15 @@ void backward(const ResidualNorm& p, const X* x, const float* mean, const float*
 
 }  // namespace
 
-void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy,
-                            float* dgamma, float* dbeta, float* dbias, bool accumulate, float* workspace,
+void residual_norm_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, void* dx, bool first, void* dy, float* dgamma,
+                            float* dbeta, float* dbias, bool accumulate, float* workspace,
                             cudaStream_t stream) {
-  backward(p, x, mean, rstd, gamma, dh, dx, first, dy, {{dgamma, dbeta, dbias}}, accumulate, workspace,
-           stream);
+  by_type(p.stream, [&](auto type) {
+    using X = decltype(type);
+    backward(p, static_cast<const X*>(x), mean, rstd, gamma, dh, static_cast<X*>(dx), first, dy,
+             {{dgamma, dbeta, dbias}}, accumulate, workspace, stream);
+  });
 }
 
 void norm_residual_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
@@ -394,16 +373,16 @@ void norm_residual_backward(const ResidualNorm& p, const void* x, const float* m
 namespace {
 
 void run_residual_norm(const CudaCall<OpKind::residual_norm>& c) {
-  residual_norm({c.a.rows, c.a.cols, c.a.eps, c.a.period, c.a.row0, c.type_out("h")}, c.in("residual"),
-                c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"), c.out("mean"), c.out("rstd"),
-                c.stream);
+  residual_norm({c.a.rows, c.a.cols, c.a.eps, c.a.period, c.a.row0, c.type_out("h"), c.type_in("residual")},
+                c.in("residual"), c.in("y"), c.in("gamma"), c.in("beta"), c.out("x"), c.out("h"),
+                c.out("mean"), c.out("rstd"), c.stream);
 }
 
 void run_residual_norm_backward(const CudaCall<OpKind::residual_norm_backward>& c) {
-  residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, 0, c.type_in("dh")}, c.in("x"), c.in("mean"),
-                         c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first, c.out("dy"),
-                         c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate, c.workspace(),
-                         c.stream);
+  residual_norm_backward({c.a.rows, c.a.cols, c.a.eps, 0, 0, c.type_in("dh"), c.type_in("x")}, c.in("x"),
+                         c.in("mean"), c.in("rstd"), c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first,
+                         c.out("dy"), c.out("dgamma"), c.out("dbeta"), c.out("dbias"), c.a.accumulate,
+                         c.workspace(), c.stream);
 }
 
 void run_norm_residual(const CudaCall<OpKind::norm_residual>& c) {

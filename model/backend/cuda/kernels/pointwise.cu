@@ -1,6 +1,7 @@
 // Elementwise passes and strided copies: packs of 16 bytes (of the narrower type), grid-stride loops.
 #include "model/backend/cuda/kernels/activation.cuh"
 #include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/row.cuh"
 
 namespace isobar::cuda {
 namespace {
@@ -12,9 +13,9 @@ __device__ inline void each(int64_t n, const F& f) {
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) f(i);
 }
 
-template <class T, int V>
+template <class T, class X, int V>
 __global__ void __launch_bounds__(kThreads)
-    residual_add_kernel(int64_t n, const float* residual, const T* y, float* x) {
+    residual_add_kernel(int64_t n, const X* residual, const T* y, X* x) {
   each<V>(n, [&](int64_t i) {  // x may be the residual, so no __restrict__
     float a[V], b[V];
     load<V>(residual + i, a);
@@ -103,16 +104,20 @@ void fill_noise(int64_t bytes, void* x, cudaStream_t stream) {
          static_cast<uint32_t*>(x));
 }
 
-void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x, cudaStream_t stream) {
+void residual_add(int64_t n, DType act, const void* residual, const void* y, void* x, cudaStream_t stream,
+                  DType of_stream) {
   if (n == 0) return;
-  by_type(act, [&](auto type) {
+  by_types(act, of_stream, [&](auto type, auto type_of_stream) {
     using T = decltype(type);
+    using X = decltype(type_of_stream);
+    const auto* from = static_cast<const X*>(residual);
     const auto* add = static_cast<const T*>(y);
+    auto* sum = static_cast<X*>(x);
     if (n % 8 == 0 && on_16_bytes(residual, y, x))
-      launch(residual_add_kernel<T, 8>, filling_grid(n / 8, kThreads), kThreads, 0, stream, n, residual, add,
-             x);
+      launch(residual_add_kernel<T, X, 8>, filling_grid(n / 8, kThreads), kThreads, 0, stream, n, from, add,
+             sum);
     else
-      launch(residual_add_kernel<T, 1>, filling_grid(n, kThreads), kThreads, 0, stream, n, residual, add, x);
+      launch(residual_add_kernel<T, X, 1>, filling_grid(n, kThreads), kThreads, 0, stream, n, from, add, sum);
   });
 }
 
@@ -183,7 +188,8 @@ void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
 namespace {
 
 void run_residual_add(const CudaCall<OpKind::residual_add>& c) {
-  residual_add(c.a.rows * c.a.cols, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"), c.stream);
+  residual_add(c.a.rows * c.a.cols, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"), c.stream,
+               c.type_in("residual"));
 }
 
 void run_activation(const CudaCall<OpKind::activation>& c) {

@@ -33,7 +33,8 @@ cuda::Attention cuda::attention_of(const AttentionAttrs& a, DType act, bool dete
           a.ld_o,
           a.tf32,
           deterministic,
-          a.last_counts == 1 ? 0.0f : std::log(static_cast<float>(a.last_counts)) / a.scale};
+          a.last_counts == 1 ? 0.0f : std::log(static_cast<float>(a.last_counts)) / a.scale,
+          a.causal ? a.token0 : -1};
 }
 
 Workspace cuda_workspace(int capability, bool deterministic) {
@@ -51,6 +52,8 @@ Workspace cuda_workspace(int capability, bool deterministic) {
       case OpKind::residual_norm_backward:
       case OpKind::norm_residual_backward:
         return int64_t{4} * 3 * cols * cuda::norm_partials(rows);
+      case OpKind::rms_norm_backward:
+        return int64_t{4} * cols * cuda::norm_partials(rows);
       case OpKind::activation_backward:
       case OpKind::column_sum:
         return int64_t{4} * cols * cuda::column_partials(rows, cols);

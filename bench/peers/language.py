@@ -1,0 +1,104 @@
+"""GPT-2 and Llama in plain PyTorch, as transformers computes them: the peers for Isobar's gpt and llama.
+
+The parameter names are those of Isobar's checkpoints. tests/fixtures/make_fixtures.py compares both with transformers'
+GPT2LMHeadModel and LlamaForCausalLM, if it is installed.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Attention(nn.Module):
+    def __init__(self, dim, heads, kv_heads, bias):
+        super().__init__()
+        self.heads, self.kv_heads = heads, kv_heads
+        kv = dim // heads * kv_heads
+        self.q, self.proj = nn.Linear(dim, dim, bias=bias), nn.Linear(dim, dim, bias=bias)
+        self.k, self.v = nn.Linear(dim, kv, bias=bias), nn.Linear(dim, kv, bias=bias)
+
+    def forward(self, x, turn):  # [B, N, D]
+        b, n, d = x.shape
+        split = lambda t, heads: t.view(b, n, heads, -1).transpose(1, 2)
+        q, k, v = turn(split(self.q(x), self.heads)), turn(split(self.k(x), self.kv_heads)), split(self.v(x), self.kv_heads)
+        k, v = (t.repeat_interleave(self.heads // self.kv_heads, dim=1) for t in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.proj(y.transpose(1, 2).reshape(b, n, d))
+
+
+class Mlp(nn.Module):
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+
+    def forward(self, x):
+        return self.fc2(F.gelu(self.fc1(x), approximate="tanh"))
+
+
+class SwiGlu(nn.Module):
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.gate, self.up = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
+        self.fc2 = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x):
+        return self.fc2(F.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    def __init__(self, norm1, attn, norm2, mlp):
+        super().__init__()
+        self.norm1, self.attn, self.norm2, self.mlp = norm1, attn, norm2, mlp
+
+    def forward(self, x, turn):
+        x = x + self.attn(self.norm1(x), turn)
+        return x + self.mlp(self.norm2(x))
+
+
+class Gpt(nn.Module):
+    """Tokens [B, N] -> logits [B, N, words]; the head is the embedding's table."""
+
+    def __init__(self, embed_dim, depth, num_heads, seq_length, vocab_size, norm_eps, mlp_ratio=4):
+        super().__init__()
+        norm = lambda: nn.LayerNorm(embed_dim, eps=norm_eps)
+        self.embed = nn.Embedding(vocab_size, embed_dim)
+        self.pos_embed = nn.Parameter(torch.zeros(seq_length, embed_dim))
+        self.blocks = nn.ModuleList(Block(norm(), Attention(embed_dim, num_heads, num_heads, True), norm(),
+                                          Mlp(embed_dim, mlp_ratio * embed_dim)) for _ in range(depth))
+        self.norm = norm()
+
+    def forward(self, tokens):
+        x = self.embed(tokens) + self.pos_embed[:tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x, lambda t: t)
+        return F.linear(self.norm(x), self.embed.weight)
+
+
+class Llama(nn.Module):
+    """The same with RMSNorm, SwiGLU, rotary positions, grouped queries and a head of its own."""
+
+    def __init__(self, embed_dim, depth, num_heads, num_kv_heads, ffn_dim, seq_length, vocab_size, norm_eps, rope_theta):
+        super().__init__()
+        norm = lambda: nn.RMSNorm(embed_dim, eps=norm_eps)
+        self.embed = nn.Embedding(vocab_size, embed_dim)
+        self.blocks = nn.ModuleList(Block(norm(), Attention(embed_dim, num_heads, num_kv_heads, False), norm(),
+                                          SwiGlu(embed_dim, ffn_dim)) for _ in range(depth))
+        self.norm = norm()
+        self.head = nn.Linear(embed_dim, vocab_size, bias=False)
+        d = embed_dim // num_heads
+        angles = torch.arange(seq_length, dtype=torch.float64)[:, None] * rope_theta ** (
+            -torch.arange(0, d, 2, dtype=torch.float64) / d)
+        self.cos, self.sin = angles.cos(), angles.sin()
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+
+        def turn(t):
+            cos, sin = self.cos[:n].to(t.dtype), self.sin[:n].to(t.dtype)
+            a, b = t.chunk(2, dim=-1)
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x, turn)
+        return self.head(self.norm(x))

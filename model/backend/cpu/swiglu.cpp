@@ -1,0 +1,47 @@
+// SwiGLU: threads own rows.
+#include "model/backend/cpu/cpu_ops.h"
+#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/parallel.h"
+
+namespace isobar::cpu {
+
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g) {
+  const auto kernel = kernels().swiglu[of(act)];
+  const int64_t row = cols * size_of(act);
+  parallel(rows * cols, [&](int t, int threads) {
+    const Range r = share(rows, t, threads);
+    kernel(r.end - r.begin, cols, static_cast<const char*>(u) + 2 * r.begin * row,
+           static_cast<char*>(g) + r.begin * row);
+  });
+}
+
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du) {
+  const auto kernel = kernels().swiglu_backward[of(act)];
+  const int64_t row = cols * size_of(act);
+  parallel(rows * cols, [&](int t, int threads) {
+    const Range r = share(rows, t, threads);
+    kernel(r.end - r.begin, cols, static_cast<const char*>(u) + 2 * r.begin * row,
+           static_cast<const char*>(dg) + r.begin * row, static_cast<char*>(du) + 2 * r.begin * row);
+  });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_swiglu(const CpuCall<OpKind::swiglu>& c) {
+  swiglu(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.out("g"));
+}
+
+void run_swiglu_backward(const CpuCall<OpKind::swiglu_backward>& c) {
+  swiglu_backward(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"));
+}
+
+}  // namespace
+
+CpuRows swiglu_ops() {
+  static constexpr CpuRow kRows[] = {row<run_swiglu>, row<run_swiglu_backward>};
+  return kRows;
+}
+
+}  // namespace isobar::cpu

@@ -1,0 +1,251 @@
+// SwiGLU, rotary positions and embedding. The gradient of the embedding is summed in the order of rows: the
+// block of a word's first row adds all rows of that word.
+#include "model/backend/cuda/kernels/activation.cuh"
+#include "model/backend/cuda/kernels/cuda_ops.h"
+
+namespace isobar::cuda {
+namespace {
+
+// ---- SwiGLU: V neighbours of a row, in grid-stride loops ----
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    swiglu_kernel(int64_t n, int64_t cols, const T* __restrict__ u, T* __restrict__ g) {
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n;
+       i += static_cast<int64_t>(gridDim.x) * kThreads * V) {
+    const int64_t at = i + i / cols * cols;  // of the gate
+    float gate[V], up[V];
+    load<V>(u + at, gate);
+    load<V>(u + at + cols, up);
+#pragma unroll
+    for (int k = 0; k < V; ++k) gate[k] = activation_of<T, Activation::silu>(gate[k]) * up[k];
+    store<V>(g + i, gate);
+  }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    swiglu_backward_kernel(int64_t n, int64_t cols, const T* __restrict__ u, const T* __restrict__ dg,
+                           T* __restrict__ du) {
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n;
+       i += static_cast<int64_t>(gridDim.x) * kThreads * V) {
+    const int64_t at = i + i / cols * cols;
+    float gate[V], up[V], d[V];
+    load<V>(u + at, gate);
+    load<V>(u + at + cols, up);
+    load<V>(dg + i, d);
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      const float of_gate = d[k] * up[k] * slope_of<T, Activation::silu>(gate[k]);
+      up[k] = d[k] * activation_of<T, Activation::silu>(gate[k]);
+      gate[k] = of_gate;
+    }
+    store<V>(du + at, gate);
+    store<V>(du + at + cols, up);
+  }
+}
+
+// f(T{}, V) with the widest packs that a row and the operands allow
+template <class F, class... P>
+void by_row_pack(DType t, int64_t cols, const F& f, const P*... operands) {
+  by_type(t, [&](auto type) {
+    constexpr int kWide = 16 / sizeof(type);
+    if (cols % kWide == 0 && on_16_bytes(operands...))
+      f(type, std::integral_constant<int, kWide>());
+    else
+      f(type, std::integral_constant<int, 1>());
+  });
+}
+
+// ---- rotary positions: a thread turns one pair ----
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    rotary_kernel(Rotary p, float sign, const float* __restrict__ table, T* x) {
+  const int64_t half = p.d / 2, pairs = p.cols / 2, all = p.rows * pairs;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < all;
+       i += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int64_t row = i / pairs, pair = i - row * pairs, head = pair / half, k = pair - head * half;
+    const float* const of_token = table + row % p.tokens * p.d;
+    const float c = of_token[k], s = sign * of_token[half + k];
+    T* const at = x + row * p.ld + head * p.d + k;
+    const float a = as_float(at[0]), b = as_float(at[half]);
+    at[0] = as<T>(a * c - b * s);
+    at[half] = as<T>(b * c + a * s);
+  }
+}
+
+// ---- embedding ----
+
+template <class T, class W>
+__global__ void __launch_bounds__(kThreads)
+    embedding_kernel(Embedding p, const int32_t* __restrict__ words, const W* __restrict__ table,
+                     const W* __restrict__ positions, T* __restrict__ x) {
+  const int64_t all = p.rows * p.cols;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < all;
+       i += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int64_t row = i / p.cols, j = i - row * p.cols, word = words[row] - p.first;
+    float sum = word >= 0 && word < p.words ? as_float(table[word * p.cols + j]) : 0.0f;
+    if (positions != nullptr) sum += as_float(positions[(p.token0 + row % p.tokens) * p.cols + j]);
+    x[i] = as<T>(sum);
+  }
+}
+
+// One block a row: does nothing if an earlier row has the same word, else adds all rows of it in order.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    embedding_table_kernel(Embedding p, const int32_t* __restrict__ words, const T* __restrict__ dx,
+                           float* __restrict__ dtable) {
+  __shared__ int same[kThreads];
+  __shared__ int earlier;
+  const int64_t row = blockIdx.x;
+  const int32_t mine = words[row];
+  const int64_t word = mine - p.first;
+  if (word < 0 || word >= p.words) return;
+  if (threadIdx.x == 0) earlier = 0;
+  __syncthreads();
+  for (int64_t r = threadIdx.x; r < row; r += kThreads)
+    if (words[r] == mine) earlier = 1;
+  __syncthreads();
+  if (earlier != 0) return;
+  for (int64_t from = row; from < p.rows; from += kThreads) {
+    const int64_t r = from + threadIdx.x;
+    same[threadIdx.x] = r < p.rows && words[r] == mine ? 1 : 0;
+    __syncthreads();
+    for (int k = 0; k < kThreads; ++k)
+      if (same[k] != 0)
+        for (int64_t j = threadIdx.x; j < p.cols; j += kThreads)
+          dtable[word * p.cols + j] += as_float(dx[(from + k) * p.cols + j]);
+    __syncthreads();  // `same` is used again
+  }
+}
+
+// A thread sums one element over the samples.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    embedding_positions_kernel(Embedding p, const T* __restrict__ dx, float* __restrict__ dpositions) {
+  const int64_t all = p.tokens * p.cols;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < all;
+       i += static_cast<int64_t>(gridDim.x) * kThreads) {
+    float sum = dpositions[p.token0 * p.cols + i];
+    for (int64_t at = i; at < p.rows * p.cols; at += all) sum += as_float(dx[at]);
+    dpositions[p.token0 * p.cols + i] = sum;
+  }
+}
+
+void clear(float* x, int64_t n, cudaStream_t stream) {
+  ISOBAR_CUDA(cudaMemsetAsync(x, 0, static_cast<size_t>(n) * sizeof(float), stream));
+}
+
+}  // namespace
+
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g, cudaStream_t stream) {
+  const int64_t n = rows * cols;
+  if (n == 0) return;
+  const auto run = [&](auto type, auto width) {
+    using T = decltype(type);
+    constexpr int V = width();
+    launch(swiglu_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols,
+           static_cast<const T*>(u), static_cast<T*>(g));
+  };
+  by_row_pack(act, cols, run, u, g);
+}
+
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                     cudaStream_t stream) {
+  const int64_t n = rows * cols;
+  if (n == 0) return;
+  const auto run = [&](auto type, auto width) {
+    using T = decltype(type);
+    constexpr int V = width();
+    launch(swiglu_backward_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols,
+           static_cast<const T*>(u), static_cast<const T*>(dg), static_cast<T*>(du));
+  };
+  by_row_pack(act, cols, run, u, dg, du);
+}
+
+void rotary(const Rotary& p, bool backward, const float* table, void* x, cudaStream_t stream) {
+  if (p.rows * p.cols == 0) return;
+  by_type(p.act, [&](auto type) {
+    using T = decltype(type);
+    launch(rotary_kernel<T>, filling_grid(p.rows * p.cols / 2, kThreads), kThreads, 0, stream, p,
+           backward ? -1.0f : 1.0f, table, static_cast<T*>(x));
+  });
+}
+
+void embedding(const Embedding& p, const int32_t* words, const void* table, const void* positions, void* x,
+               cudaStream_t stream) {
+  if (p.rows * p.cols == 0) return;
+  by_type(p.act, [&](auto type) {
+    by_type(p.table, [&](auto type_of_table) {
+      using T = decltype(type);
+      using W = decltype(type_of_table);
+      launch(embedding_kernel<T, W>, filling_grid(p.rows * p.cols, kThreads), kThreads, 0, stream, p, words,
+             static_cast<const W*>(table), static_cast<const W*>(positions), static_cast<T*>(x));
+    });
+  });
+}
+
+void embedding_backward(const Embedding& p, const int32_t* words, const void* dx, float* dtable,
+                        float* dpositions, int64_t positions, AddsTo adds, cudaStream_t stream) {
+  if (dtable != nullptr && !adds.table) clear(dtable, p.words * p.cols, stream);
+  if (dpositions != nullptr && !adds.positions) clear(dpositions, positions * p.cols, stream);
+  if (p.rows * p.cols == 0) return;
+  by_type(p.act, [&](auto type) {
+    using T = decltype(type);
+    if (dtable != nullptr)
+      launch(embedding_table_kernel<T>, grid(p.rows), kThreads, 0, stream, p, words,
+             static_cast<const T*>(dx), dtable);
+    if (dpositions != nullptr)
+      launch(embedding_positions_kernel<T>, filling_grid(p.tokens * p.cols, kThreads), kThreads, 0, stream, p,
+             static_cast<const T*>(dx), dpositions);
+  });
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_swiglu(const CudaCall<OpKind::swiglu>& c) {
+  swiglu(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.stream);
+}
+
+void run_swiglu_backward(const CudaCall<OpKind::swiglu_backward>& c) {
+  swiglu_backward(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"), c.stream);
+}
+
+Rotary rotary_of(const RotaryAttrs& a, DType act) {
+  return {a.rows, a.cols, a.ld, a.d, a.tokens, act};
+}
+
+void run_rotary(const CudaCall<OpKind::rotary>& c) {
+  rotary(rotary_of(c.a, c.type_out("qk")), false, c.in("table"), c.out("qk"), c.stream);
+}
+
+void run_rotary_backward(const CudaCall<OpKind::rotary_backward>& c) {
+  rotary(rotary_of(c.a, c.type_out("dqk")), true, c.in("table"), c.out("dqk"), c.stream);
+}
+
+void run_embedding(const CudaCall<OpKind::embedding>& c) {
+  embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.token0, c.a.tokens,
+             c.type_in("table"), c.type_out("x")},
+            c.in("tokens"), c.in("table"), c.in("positions"), c.out("x"), c.stream);
+}
+
+void run_embedding_backward(const CudaCall<OpKind::embedding_backward>& c) {
+  embedding_backward({c.a.rows, c.a.cols, c.a.word0, c.view_out("dtable").count / c.a.cols, c.a.token0,
+                      c.a.tokens, DType::f32, c.type_in("dx")},
+                     c.in("tokens"), c.in("dx"), c.out("dtable"), c.out("dpositions"),
+                     c.view_out("dpositions").count / c.a.cols, {c.a.accumulate, !c.a.first}, c.stream);
+}
+
+}  // namespace
+
+CudaRows language_ops() {
+  static constexpr CudaRow kRows[] = {row<run_swiglu>,    row<run_swiglu_backward>,
+                                      row<run_rotary>,    row<run_rotary_backward>,
+                                      row<run_embedding>, row<run_embedding_backward>};
+  return kRows;
+}
+
+}  // namespace isobar::cuda

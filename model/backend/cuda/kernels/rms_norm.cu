@@ -1,0 +1,268 @@
+// Residual add + RMSNorm. A row stays in the registers of R threads (row.cuh); rows that are odd or wider use
+// kernels that read them in every pass.
+#include <algorithm>
+
+#include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/row.cuh"
+#include "model/backend/cuda/kernels/workspace.h"
+
+namespace isobar::cuda {
+namespace {
+
+struct RmsRows {
+  int64_t rows;
+  int cols;
+  float eps;
+};
+
+// X: type of the residual and the sum, which is normalised as it is rounded there; kAdds: there is a y
+template <class T, class X, int R, bool kAdds>
+__global__ void __launch_bounds__(kThreadsOf<R>)
+    rms_in_registers(RmsRows p, const X* __restrict__ residual, const T* __restrict__ y,
+                     const float* __restrict__ gamma, X* __restrict__ sum, T* __restrict__ h,
+                     float* __restrict__ rstd) {
+  constexpr int kRows = kThreadsOf<R> / R;
+  __shared__ float shared[32];
+  const int lane = threadIdx.x % R;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R;
+  if (row >= p.rows) return;  // whole warps: no barrier follows if a block has several rows
+  const int packs = p.cols / 4;
+  const int64_t begin = row * p.cols;
+  float x[kPacks][4], squares = 0;
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const int at = (lane + k * R) * 4;
+    if (lane + k * R >= packs) continue;
+    load<4>(residual + begin + at, x[k]);
+    if constexpr (kAdds) {
+      float add[4];
+      load<4>(y + begin + at, add);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[k][i] = as_float(as<X>(x[k][i] + add[i]));
+      store<4>(sum + begin + at, x[k]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) squares = fmaf(x[k][i], x[k][i], squares);
+  }
+  const float r = 1.0f / sqrtf(row_sum<R>(squares, shared) / static_cast<float>(p.cols) + p.eps);
+  if (lane == 0) rstd[row] = r;
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const int at = (lane + k * R) * 4;
+    if (lane + k * R >= packs) continue;
+    float w[4];
+    load<4>(gamma + at, w);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[k][i] = x[k][i] * r * w[i];
+    store<4>(h + begin + at, x[k]);
+  }
+}
+
+// One block a row, any width
+template <class T, class X>
+__global__ void __launch_bounds__(256)
+    rms_any(RmsRows p, const X* __restrict__ residual, const T* __restrict__ y,
+            const float* __restrict__ gamma, X* __restrict__ sum, T* __restrict__ h,
+            float* __restrict__ rstd) {
+  __shared__ float shared[32];
+  const int64_t row = blockIdx.x, at = row * p.cols;
+  const auto x = [&](int j) {
+    const float from = as_float(residual[at + j]);
+    return y != nullptr ? as_float(as<X>(from + as_float(y[at + j]))) : from;
+  };
+  float squares = 0;
+  for (int j = threadIdx.x; j < p.cols; j += 256) squares = fmaf(x(j), x(j), squares);
+  const float r = 1.0f / sqrtf(row_sum<256>(squares, shared) / static_cast<float>(p.cols) + p.eps);
+  if (threadIdx.x == 0) rstd[row] = r;
+  for (int j = threadIdx.x; j < p.cols; j += 256) {
+    const float value = x(j);
+    if (y != nullptr) sum[at + j] = as<X>(value);
+    h[at + j] = as<T>(value * r * gamma[j]);
+  }
+}
+
+// X: type of x and dx. dx = rstd (g - xhat mean(g xhat)) with g = dh gamma. Blocks stride over rows and keep
+// dgamma in registers; partials: [blocks][cols].
+template <class T, class X, int R>
+__global__ void __launch_bounds__(kThreadsOf<R>)
+    rms_backward_in_registers(RmsRows p, const X* __restrict__ x, const float* __restrict__ rstd,
+                              const float* __restrict__ gamma, const T* __restrict__ dh, X* __restrict__ dx,
+                              bool first, T* __restrict__ dy, float* __restrict__ partials) {
+  constexpr int kRows = kThreadsOf<R> / R, kStride = kPacks * 4 * R;
+  __shared__ float shared[32];
+  __shared__ float totals[kRows > 1 ? kStride : 1];
+  const int lane = threadIdx.x % R, packs = p.cols / 4;
+  float dgamma[kPacks][4] = {};
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R; row < p.rows;
+       row += static_cast<int64_t>(gridDim.x) * kRows) {
+    const int64_t begin = row * p.cols;
+    const float r = rstd[row];
+    float normal[kPacks][4], d[kPacks][4], old[kPacks][4], dot = 0;
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const int at = (lane + k * R) * 4;
+      if (lane + k * R >= packs) continue;
+      float w[4];
+      load<4>(x + begin + at, normal[k]);
+      load<4>(dh + begin + at, d[k]);
+      load<4>(gamma + at, w);
+      if (!first) load<4>(dx + begin + at, old[k]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        normal[k][i] *= r;
+        dgamma[k][i] = fmaf(d[k][i], normal[k][i], dgamma[k][i]);
+        d[k][i] *= w[i];
+        dot = fmaf(d[k][i], normal[k][i], dot);
+      }
+    }
+    const float slope = row_sum<R>(dot, shared) / static_cast<float>(p.cols);
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const int at = (lane + k * R) * 4;
+      if (lane + k * R >= packs) continue;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        d[k][i] = r * (d[k][i] - slope * normal[k][i]);
+        if (!first) d[k][i] += old[k][i];
+      }
+      store<4>(dx + begin + at, d[k]);
+      if (dy != nullptr) store<4>(dy + begin + at, d[k]);
+    }
+  }
+  float* out = partials + static_cast<int64_t>(blockIdx.x) * p.cols;
+  if constexpr (kRows == 1) {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k)
+      if (lane + k * R < packs) store<4>(out + (lane + k * R) * 4, dgamma[k]);
+  } else {  // the rows' warps in sequence
+#pragma unroll 1
+    for (int turn = 0; turn < kRows; ++turn) {
+      if (static_cast<int>(threadIdx.x) / R == turn) {
+#pragma unroll
+        for (int k = 0; k < kPacks; ++k)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float* total = totals + (lane + k * R) * 4 + i;
+            total[0] = dgamma[k][i] + (turn > 0 ? total[0] : 0.0f);
+          }
+      }
+      __syncthreads();
+    }
+    for (int j = threadIdx.x; j < p.cols; j += kThreadsOf<R>) out[j] = totals[j];
+  }
+}
+
+// Any width: dx, one block a row
+template <class T, class X>
+__global__ void __launch_bounds__(256)
+    rms_backward_any(RmsRows p, const X* __restrict__ x, const float* __restrict__ rstd,
+                     const float* __restrict__ gamma, const T* __restrict__ dh, X* __restrict__ dx,
+                     bool first, T* __restrict__ dy) {
+  __shared__ float shared[32];
+  const int64_t row = blockIdx.x, at = row * p.cols;
+  const float r = rstd[row];
+  float dot = 0;
+  for (int j = threadIdx.x; j < p.cols; j += 256)
+    dot = fmaf(as_float(dh[at + j]) * gamma[j], as_float(x[at + j]) * r, dot);
+  const float slope = row_sum<256>(dot, shared) / static_cast<float>(p.cols);
+  for (int j = threadIdx.x; j < p.cols; j += 256) {
+    float g = r * (as_float(dh[at + j]) * gamma[j] - slope * (as_float(x[at + j]) * r));
+    if (!first) g += as_float(dx[at + j]);
+    dx[at + j] = as<X>(g);
+    if (dy != nullptr) dy[at + j] = as<T>(g);
+  }
+}
+
+// Any width: dgamma
+template <class T, class X>
+__global__ void __launch_bounds__(128)
+    rms_backward_any_columns(RmsRows p, const X* __restrict__ x, const float* __restrict__ rstd,
+                             const T* __restrict__ dh, float* __restrict__ partials) {
+  const int j = blockIdx.y * 128 + threadIdx.x;
+  if (j >= p.cols) return;
+  float dgamma = 0;
+  for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x)
+    dgamma = fmaf(as_float(dh[row * p.cols + j]), as_float(x[row * p.cols + j]) * rstd[row], dgamma);
+  partials[static_cast<int64_t>(blockIdx.x) * p.cols + j] = dgamma;
+}
+
+RmsRows rms_rows(const RmsNorm& p) {
+  return {p.rows, static_cast<int>(p.cols), p.eps};
+}
+
+}  // namespace
+
+void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float* gamma, void* x, void* h,
+              float* rstd, cudaStream_t stream) {
+  if (p.rows == 0) return;
+  by_types(p.act, p.stream, [&](auto type, auto type_of_stream) {
+    using T = decltype(type);
+    using X = decltype(type_of_stream);
+    const auto* from = static_cast<const X*>(residual);
+    const auto* add = static_cast<const T*>(y);
+    auto* sum = static_cast<X*>(x);
+    auto* out = static_cast<T*>(h);
+    const bool fast = on_16_bytes(residual, y, gamma, x, h) && by_width<1024>(p.cols, [&](auto r) {
+                        constexpr int R = r();
+                        by_flag(y != nullptr, [&](auto adds) {
+                          launch(rms_in_registers<T, X, R, adds()>, grid(ceil_div(p.rows, kThreadsOf<R> / R)),
+                                 kThreadsOf<R>, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
+                        });
+                      });
+    if (!fast)
+      launch(rms_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
+  });
+}
+
+void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const float* gamma, const void* dh,
+                       void* dx, bool first, void* dy, float* dgamma, bool accumulate, float* workspace,
+                       cudaStream_t stream) {
+  const int partials = norm_partials(p.rows);
+  int blocks = p.rows > 0 ? partials : 0;
+  if (p.rows > 0)
+    by_types(p.act, p.stream, [&](auto type, auto type_of_stream) {
+      using T = decltype(type);
+      using X = decltype(type_of_stream);
+      const auto* of = static_cast<const X*>(x);
+      const auto* d = static_cast<const T*>(dh);
+      auto* slopes = static_cast<X*>(dx);
+      auto* copy = static_cast<T*>(dy);
+      const bool fast =
+          on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
+            constexpr int R = r();
+            blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kThreadsOf<R> / R)));
+            launch(rms_backward_in_registers<T, X, R>, grid(blocks), kThreadsOf<R>, 0, stream, rms_rows(p),
+                   of, rstd, gamma, d, slopes, first, copy, workspace);
+          });
+      if (fast) return;
+      launch(rms_backward_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), of, rstd, gamma, d, slopes,
+             first, copy);
+      launch(rms_backward_any_columns<T, X>, dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream,
+             rms_rows(p), of, rstd, d, workspace);
+    });
+  add_partials(blocks, 1, p.cols, workspace, {{dgamma}}, accumulate, stream);
+}
+
+// ---- ops ----
+
+namespace {
+
+void run_rms_norm(const CudaCall<OpKind::rms_norm>& c) {
+  rms_norm({c.a.rows, c.a.cols, c.a.eps, c.type_out("h"), c.type_in("residual")}, c.in("residual"), c.in("y"),
+           c.in("gamma"), c.out("x"), c.out("h"), c.out("rstd"), c.stream);
+}
+
+void run_rms_norm_backward(const CudaCall<OpKind::rms_norm_backward>& c) {
+  rms_norm_backward({c.a.rows, c.a.cols, c.a.eps, c.type_in("dh"), c.type_in("x")}, c.in("x"), c.in("rstd"),
+                    c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"),
+                    c.a.accumulate, c.workspace(), c.stream);
+}
+
+}  // namespace
+
+CudaRows rms_norm_ops() {
+  static constexpr CudaRow kRows[] = {row<run_rms_norm>, row<run_rms_norm_backward>};
+  return kRows;
+}
+
+}  // namespace isobar::cuda

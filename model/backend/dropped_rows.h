@@ -1,0 +1,26 @@
+// The rows of a dropout op in runs whose random numbers are adjacent: a sample's rows may be on several ranks
+// of context parallelism, and every layout must draw the same numbers.
+//
+//   for_dropped_rows(c.a, c.micro, [&](int64_t row, int64_t first, int64_t rows) {
+//     // the op's rows from `row` on are those of the step from `first` on
+//   });
+#pragma once
+#include <algorithm>
+
+#include "model/plan/attrs.h"
+
+namespace isobar {
+
+template <class F>
+void for_dropped_rows(const DropoutAttrs& a, int64_t micro, const F& f) {
+  const int64_t step = micro * a.period;
+  if (a.tokens == a.sample) return f(int64_t{0}, step + a.row0, a.rows);
+  for (int64_t row = 0; row < a.rows;) {
+    const int64_t sample = (a.row0 + row) / a.tokens, token = (a.row0 + row) % a.tokens;
+    const int64_t rows = std::min(a.tokens - token, a.rows - row);
+    f(row, step + sample * a.sample + a.token0 + token, rows);
+    row += rows;
+  }
+}
+
+}  // namespace isobar

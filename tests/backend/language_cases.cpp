@@ -1,0 +1,266 @@
+// The ops of language models: RMSNorm, SwiGLU, rotary positions, embedding of words.
+#include <tuple>
+
+#include "tests/backend/op_case.h"
+
+namespace isobar::testing {
+namespace {
+
+constexpr double kRmsEps = 1e-5;
+
+struct Matrix {
+  int64_t rows, cols;
+  std::string text(DType t) const { return size_text(t, rows, cols); }
+};
+constexpr std::initializer_list<Matrix> kMatrices = {{5, 64}, {33, 63}, {1, 130}, {3, 520}};
+constexpr std::initializer_list<Matrix> kSmallMatrices = {
+    {5, 24}, {9, 7}, {1, 65}};  // sizes for finite differences
+
+// ---- RMSNorm ----
+
+Numbers rstd_of(const Matrix& s, const Numbers& x) {
+  Numbers rstd;
+  for (int64_t r = 0; r < s.rows; ++r) {
+    double squares = 0;
+    for (int64_t j = 0; j < s.cols; ++j) squares += x[r * s.cols + j] * x[r * s.cols + j];
+    rstd.push_back(1 / std::sqrt(squares / static_cast<double>(s.cols) + kRmsEps));
+  }
+  return rstd;
+}
+
+Numbers rms_normed(const Matrix& s, const Numbers& x, const Numbers& gamma) {
+  const Numbers rstd = rstd_of(s, x);
+  Numbers h;
+  for (int64_t i = 0; i < s.rows * s.cols; ++i) h.push_back(x[i] * rstd[i / s.cols] * gamma[i % s.cols]);
+  return h;
+}
+
+NormAttrs norm_attrs(const Matrix& s) {
+  return {.rows = s.rows, .cols = s.cols, .eps = static_cast<float>(kRmsEps)};
+}
+
+// The stream in f32, or as activations
+void each_stream(const std::function<void(DType act, DType stream)>& f) {
+  for (const DType act : kActs) {
+    f(act, act);
+    if (act != DType::f32) f(act, DType::f32);
+  }
+}
+
+void rms_norm(Random& random, std::vector<OpCase>& to) {
+  each_stream([&](DType act, DType stream) {
+    for (const Matrix& s : kMatrices)
+      for (const bool has_y : {true, false}) {
+        const int64_t n = s.rows * s.cols;
+        const Operand residual = normals(random, stream, n, 2, 1),
+                      y = has_y ? normals(random, act, n) : Operand{},
+                      gamma = normals(random, DType::f32, s.cols);
+        Numbers x = residual.before;
+        for (int64_t i = 0; i < n && has_y; ++i) x[i] = as_held(stream, x[i] + y.before[i]);
+        to.push_back({OpKind::rms_norm,
+                      s.text(act) + " on " + name_of(stream) + (has_y ? "" : " alone"),
+                      norm_attrs(s),
+                      {residual, y, gamma},
+                      {has_y ? written(stream, x) : Operand{}, written(act, rms_normed(s, x, gamma.before)),
+                       written(DType::f32, rstd_of(s, x))}});
+      }
+  });
+}
+
+void rms_norm_backward(Random& random, std::vector<OpCase>& to) {
+  each_stream([&](DType act, DType stream) {
+    for (const Matrix& s : kSmallMatrices)
+      for (const bool adds : {false, true}) {
+        const int64_t n = s.rows * s.cols;
+        const Operand x = normals(random, stream, n), gamma = normals(random, DType::f32, s.cols, 0.5, 1),
+                      dh = normals(random, act, n);
+        const Numbers dx = gradient([&](const Numbers&v) { return rms_normed(s, v, gamma.before); }, x.before,
+                                    dh.before),
+                      dgamma = gradient([&](const Numbers&v) { return rms_normed(s, x.before, v); },
+                                        gamma.before, dh.before);
+        NormAttrs a = norm_attrs(s);
+        a.accumulate = adds;
+        a.first = !adds;
+        const double allowed = std::max(1e-4, 2 * cpu::testing::roundoff(stream));
+        const Operand slopes = adds ? added(random, stream, dx, allowed) : written(stream, dx, allowed);
+        to.push_back({OpKind::rms_norm_backward,
+                      s.text(act) + " on " + name_of(stream) + (adds ? " adding" : ""),
+                      a,
+                      {x, given(DType::f32, rstd_of(s, x.before)), gamma, dh},
+                      {slopes, written(act, slopes.want, std::max(allowed, 2 * cpu::testing::roundoff(act))),
+                       adds ? added(random, DType::f32, dgamma, 1e-4) : written(DType::f32, dgamma, 1e-4)}});
+      }
+  });
+}
+
+// ---- SwiGLU ----
+
+Numbers swiglu_of(const Matrix& s, const Numbers& u) {
+  Numbers g;
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t j = 0; j < s.cols; ++j) {
+      const double gate = u[2 * r * s.cols + j], up = u[(2 * r + 1) * s.cols + j];
+      g.push_back(gate / (1 + std::exp(-gate)) * up);
+    }
+  return g;
+}
+
+void swiglu(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Matrix& s : kind == OpKind::swiglu ? kMatrices : kSmallMatrices) {
+      const Operand u = normals(random, act, 2 * s.rows * s.cols, 2);
+      if (kind == OpKind::swiglu) {
+        to.push_back(
+            {kind, s.text(act), RowsAttrs{s.rows, s.cols}, {u}, {written(act, swiglu_of(s, u.before))}});
+        continue;
+      }
+      const Operand dg = normals(random, act, s.rows * s.cols);
+      const Numbers du = gradient([&](const Numbers& v) { return swiglu_of(s, v); }, u.before, dg.before);
+      to.push_back({kind, s.text(act), RowsAttrs{s.rows, s.cols}, {u, dg}, {written(act, du)}});
+    }
+}
+
+// ---- rotary positions ----
+
+void rotary(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  struct Shape {
+    int64_t batch, tokens, heads, d, beside;  // columns beside the heads stay
+  };
+  for (const DType act : kActs)
+    for (const Shape& s : {Shape{2, 5, 3, 16, 8}, {1, 7, 1, 6, 0}, {3, 2, 2, 66, 66}}) {
+      const int64_t rows = s.batch * s.tokens, ld = s.heads * s.d + s.beside, half = s.d / 2;
+      Operand table = normals(random, DType::f32, s.tokens * s.d);
+      for (int64_t t = 0; t < s.tokens; ++t)
+        for (int64_t i = 0; i < half; ++i) {
+          const double angle = static_cast<double>(t + 3) * std::pow(100, -static_cast<double>(i) / half);
+          table.before[t * s.d + i] = as_held(DType::f32, std::cos(angle));
+          table.before[t * s.d + half + i] = as_held(DType::f32, std::sin(angle));
+        }
+      const Operand x = normals(random, act, (rows - 1) * ld + s.heads * s.d);  // the span that it covers
+      const auto turned = [&](const Numbers& from) {
+        Numbers out = from;
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t h = 0; h < s.heads; ++h)
+            for (int64_t i = 0; i < half; ++i) {
+              const int64_t a = r * ld + h * s.d + i, b = a + half;
+              const double c = table.before[r % s.tokens * s.d + i],
+                           w = table.before[r % s.tokens * s.d + half + i];
+              out[a] = from[a] * c - from[b] * w;
+              out[b] = from[b] * c + from[a] * w;
+            }
+        return out;
+      };
+      const Numbers want = kind == OpKind::rotary ? turned(x.before) : gradient(turned, x.before, x.before);
+      to.push_back({kind,
+                    size_text(act, rows, ld) + " heads of " + std::to_string(s.d),
+                    RotaryAttrs{.rows = rows, .cols = s.heads * s.d, .d = s.d, .ld = ld, .tokens = s.tokens},
+                    {x, table},
+                    {in_place(0, x, want)}});
+    }
+}
+
+// ---- embedding ----
+
+struct Words {
+  int64_t batch, tokens, all_tokens, token0, cols, first, held;
+  bool positions;
+  int64_t rows() const { return batch * tokens; }
+};
+constexpr std::initializer_list<Words> kWords = {
+    {2, 5, 5, 0, 24, 0, 11, true}, {3, 4, 9, 5, 33, 7, 6, true}, {1, 9, 9, 0, 1040, 4, 8, false}};
+
+// Some words are of another rank; most come several times.
+Operand words_of(Random& random, const Words& w) {
+  Operand words{.type = DType::i32, .before = {}};
+  for (int64_t r = 0; r < w.rows(); ++r)
+    words.before.push_back(static_cast<double>(random.integer(0, w.first + w.held + (w.first > 0 ? 3 : -1))));
+  return words;
+}
+
+Numbers embedded(const Words& w, const Operand& words, const Numbers& table, const Numbers& positions) {
+  Numbers x(static_cast<size_t>(w.rows() * w.cols));
+  for (int64_t r = 0; r < w.rows(); ++r) {
+    const auto word = static_cast<int64_t>(words.before[r]) - w.first;
+    for (int64_t j = 0; j < w.cols; ++j) {
+      if (word >= 0 && word < w.held) x[r * w.cols + j] += table[word * w.cols + j];
+      if (w.positions) x[r * w.cols + j] += positions[(w.token0 + r % w.tokens) * w.cols + j];
+    }
+  }
+  return x;
+}
+
+EmbeddingAttrs attrs_of(const Words& w) {
+  return {.rows = w.rows(), .cols = w.cols, .word0 = w.first, .token0 = w.token0, .tokens = w.tokens};
+}
+
+void embedding(Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Words& w : kWords) {
+      const Operand words = words_of(random, w), table = normals(random, act, w.held * w.cols),
+                    positions = w.positions ? normals(random, act, w.all_tokens * w.cols) : Operand{};
+      to.push_back({OpKind::embedding,
+                    size_text(act, w.rows(), w.cols) + (w.first > 0 ? " of more words" : ""),
+                    attrs_of(w),
+                    {words, table, positions},
+                    {written(act, embedded(w, words, table.before, positions.before))}});
+    }
+}
+
+// A table that is also the head's is added to while positions are written.
+void embedding_backward(Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Words& w : kWords)
+      for (const auto& [table_adds, positions_add] :
+           {std::pair{false, false}, std::pair{true, false}, std::pair{true, true}}) {
+        if (w.cols > 100 && positions_add != table_adds) continue;
+        const Operand words = words_of(random, w), dx = normals(random, act, w.rows() * w.cols);
+        Numbers dtable(static_cast<size_t>(w.held * w.cols)),
+            dpositions(static_cast<size_t>(w.positions ? w.all_tokens * w.cols : 0));
+        for (int64_t r = 0; r < w.rows(); ++r) {
+          const auto word = static_cast<int64_t>(words.before[r]) - w.first;
+          for (int64_t j = 0; j < w.cols; ++j) {
+            const double d = dx.before[r * w.cols + j];
+            if (word >= 0 && word < w.held) dtable[word * w.cols + j] += d;
+            if (w.positions) dpositions[(w.token0 + r % w.tokens) * w.cols + j] += d;
+          }
+        }
+        EmbeddingAttrs a = attrs_of(w);
+        a.accumulate = table_adds;
+        a.first = !positions_add;
+        const auto sum = [&](bool adds, const Numbers& want) {
+          if (want.empty()) return Operand{};
+          return adds ? added(random, DType::f32, want) : written(DType::f32, want);
+        };
+        to.push_back({OpKind::embedding_backward,
+                      size_text(act, w.rows(), w.cols) + (table_adds ? " adding" : "") +
+                          (positions_add ? " positions too" : ""),
+                      a,
+                      {words, dx},
+                      {sum(table_adds, dtable), sum(positions_add, dpositions)}});
+      }
+}
+
+}  // namespace
+
+void add_language_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  switch (kind) {
+    case OpKind::rms_norm:
+      return rms_norm(random, to);
+    case OpKind::rms_norm_backward:
+      return rms_norm_backward(random, to);
+    case OpKind::swiglu:
+    case OpKind::swiglu_backward:
+      return swiglu(kind, random, to);
+    case OpKind::rotary:
+    case OpKind::rotary_backward:
+      return rotary(kind, random, to);
+    case OpKind::embedding:
+      return embedding(random, to);
+    case OpKind::embedding_backward:
+      return embedding_backward(random, to);
+    default:
+      return;
+  }
+}
+
+}  // namespace isobar::testing

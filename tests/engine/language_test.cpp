@@ -1,0 +1,130 @@
+// Language models through the real command: GPT with tied tables, learned positions and dropout, Llama with
+// RMSNorm, SwiGLU, rotary positions and grouped queries train under every axis like one rank, and learn text.
+#include "model/data/token_file.h"
+#include "tests/engine/layouts.h"
+
+namespace isobar {
+namespace {
+
+const std::initializer_list<TestNet> kBoth = {kGpt, kLlama};
+
+void like_one_rank(const Words& layout) {
+  for (const TestNet& net : kBoth) expect_like_one_rank(layout, net);
+}
+
+TEST(LanguageTraining, OneRankLearns) {
+  for (const TestNet& net : kBoth) {
+    const auto& losses = one_rank(net).record.losses;
+    ASSERT_EQ(losses.size(), 10u);
+    EXPECT_NEAR(losses.at(1), std::log(300), 0.1) << "the padding of the vocabulary takes part";
+    EXPECT_LT(losses.at(10), 0.99 * losses.at(1)) << "nothing is learnt: nothing is tested";
+  }
+}
+
+TEST(LanguageTraining, InMicroBatchesAndWithRecomputation) {
+  like_one_rank({"policy.micro_batch=3"});
+  like_one_rank({"policy.recompute=selective"});
+  like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.micro_batch=4"});
+}
+
+TEST(LanguageTraining, InTensorParallel) {
+  like_one_rank({"layout.tp=2"});
+  like_one_rank({"layout.tp=2", "policy.sequence_parallel=true", "policy.micro_batch=1"});
+  expect_like_one_rank({"layout.tp=4", "policy.micro_batch=4", "policy.recompute=full"}, kGpt);
+}
+
+TEST(LanguageTraining, InContextParallel) {
+  like_one_rank({"layout.cp=2"});
+  like_one_rank({"layout.cp=3", "policy.micro_batch=4", "policy.recompute=selective"});
+  like_one_rank({"layout.cp=2", "policy.cp_kind=ulysses", "policy.micro_batch=4"});
+}
+
+TEST(LanguageTraining, InPipelines) {
+  like_one_rank({"layout.pp=2", "policy.micro_batch=2"});
+  like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.micro_batch=3", "policy.schedule=interleaved"});
+  like_one_rank({"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+}
+
+TEST(LanguageTraining, InShards) {
+  for (const char* zero : {"policy.zero=1", "policy.zero=2", "policy.zero=3"}) {
+    like_one_rank({"layout.dp=2", zero, "policy.micro_batch=2", "policy.bucket_mb=0.05"});
+    like_one_rank(
+        {"layout.dp=2", "layout.tp=2", zero, "policy.sequence_parallel=true", "policy.micro_batch=3"});
+  }
+}
+
+TEST(LanguageTraining, InAllAxesAtOnce) {
+  like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
+                 "policy.micro_batch=3", "policy.recompute=full"});
+}
+
+TEST(LanguageTraining, InBf16IsCloseToFp32) {
+  for (const TestNet& net : kBoth) {
+    const Folder dir;
+    const TrainedNet half = run(dir / "half", {"policy.amp=bf16"}, 1, {}, net);
+    for (const auto& [step, loss] : one_rank(net).record.losses)
+      EXPECT_NEAR(half.record.losses.at(step) / loss, 1, 5e-3) << "step " << step;
+    EXPECT_GT(distance(one_rank(net).weights, half.weights), 1e-6);
+  }
+}
+
+// The tables in a checkpoint have no padding, so one rank reads what four wrote.
+TEST(LanguageTraining, ResumesAsAnyOtherLayout) {
+  for (const TestNet& net : kBoth) {
+    const Folder dir;
+    const Words save = {"train.checkpoint_every=5"};
+    const TrainedNet a =
+        run(dir / "a", save + Words{"layout.tp=2", "layout.pp=2", "policy.micro_batch=3"}, 4, {}, net);
+    const TrainedNet b = run(dir / "b", {}, 1, {"--resume", dir / "a/checkpoints/step-00000005"}, net);
+    ASSERT_EQ(b.record.losses.size(), 5u);
+    for (const auto& [step, loss] : b.record.losses)
+      EXPECT_NEAR(loss / a.record.losses.at(step), 1, 1e-6) << "step " << step;
+    EXPECT_LT(distance(a.weights, b.weights), 1e-5);
+    EXPECT_EQ(a.weights.tensors.at("embed.weight").shape, (std::vector<int64_t>{300, 64}));
+  }
+}
+
+// This repository's own text, byte by byte: better than the frequencies of the bytes say, and the validation
+// too.
+TEST(LanguageTraining, LearnsText) {
+  const Folder dir;
+  std::string text;
+  for (const char* name : {"README.md", "model/README.md", "configs/keys.md", "perfmodel/README.md"})
+    text += text_of(fs::path(source_dir()) / name);
+  write_tokens(dir / "text.bin", text);
+  std::map<char, double> times;
+  for (const char c : text) ++times[c];
+  double entropy = 0;
+  for (const auto& [c, n] : times) {
+    const double p = n / static_cast<double>(text.size());
+    entropy -= p * std::log(p);
+  }
+  for (const TestNet& net : kBoth) {
+    const std::string out = dir / fs::path(net.config).stem();
+    const Ended e =
+        Child(train_words(net.config,
+                          {"data.train=" + (dir / "text.bin"), "data.train_fraction=0.9", "train.steps=150",
+                           "train.valid_every=150", "run.threads=1", "run.out=" + out}))
+            .wait();
+    ASSERT_EQ(e.code, 0) << e.text;
+    EXPECT_NE(e.text.find("tokens/s"), std::string::npos) << e.text;
+    EXPECT_NE(e.text.find("perplexity"), std::string::npos) << e.text;
+    const WrittenRun record = read_run(out);
+    EXPECT_LT(record.losses.at(150), 0.95 * entropy) << net.config;
+    EXPECT_LT(record.end.at("valid").at("loss").get<double>(), 0.98 * entropy) << net.config;
+  }
+}
+
+TEST(LanguageTraining, WordsBeyondTheVocabularyEndTheRunByName) {
+  const Folder dir;
+  write_tokens(dir / "text.bin", std::string(5000, '\xff'));
+  const Ended e = Child(train_words(kGpt.config, {"data.train=" + (dir / "text.bin"), "net.vocab_size=200",
+                                                  "train.steps=2", "run.threads=1"}))
+                      .wait();
+  EXPECT_EQ(e.code, 2) << e.text;
+  EXPECT_NE(e.text.find("text.bin"), std::string::npos) << e.text;
+  EXPECT_NE(e.text.find("net.vocab_size"), std::string::npos) << e.text;
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,86 @@
+// Language models: their parameters by published counts, the padding of tables, rotary angles.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/error.h"
+#include "model/nets/build.h"
+#include "model/nets/rotary.h"
+#include "tests/plan/plans.h"
+
+namespace isobar {
+namespace {
+
+TEST(LanguageModels, HaveTheParametersThatWerePublished) {
+  const auto count = [](const char* model) {
+    return plan_of(model, {"layout.dp=1", "layout.tp=1", "layout.pp=1", "train.global_batch=1",
+                           "policy.micro_batch=1"})
+        .parameter_count();
+  };
+  EXPECT_EQ(count("gpt2-124m"), 124439808);
+  EXPECT_EQ(count("llama3-8b"), 8030261248);
+  EXPECT_EQ(count("llama3-70b"), 70553706496);
+}
+
+// 300 words on four ranks: 128 each, of which the third has 44 and the last none.
+TEST(LanguageModels, CutTheirTablesWithThePadding) {
+  const std::vector<int64_t> held = {128, 128, 44, 0};
+  int64_t flat = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const Plan plan =
+        plan_of("llama-tiny",
+                {"net.vocab_size=300", "net.num_kv_heads=4", "layout.tp=4", "train.global_batch=4"}, rank);
+    if (rank == 0) flat = plan.params_all.count;
+    EXPECT_EQ(plan.params_all.count, flat) << "every rank has room for the same";
+    int tables = 0;
+    for (const Param& p : plan.params) {
+      if (p.name != "embed.weight" && p.name != "head.weight") continue;
+      ++tables;
+      EXPECT_EQ(p.shape, (std::vector<int64_t>{300, 64}));
+      EXPECT_EQ(p.extent, held[static_cast<size_t>(rank)]) << p.name;
+      EXPECT_EQ(p.count, 64 * p.extent);
+      EXPECT_EQ(p.reserved, 64 * 128);
+    }
+    EXPECT_EQ(tables, 2);
+    for (const Op& op : plan.ops) {
+      if (op.kind == OpKind::cross_entropy) {
+        EXPECT_EQ(op.as<CrossEntropyAttrs>().padding, 128 - held[static_cast<size_t>(rank)]);
+      }
+    }
+  }
+}
+
+TEST(LanguageModels, TurnByTheAnglesOfLlama) {
+  const std::vector<double> plain = rotary_frequencies({.theta = 500000}, 128);
+  ASSERT_EQ(plain.size(), 64u);
+  EXPECT_EQ(plain[0], 1);
+  EXPECT_NEAR(plain[63], std::pow(500000.0, -126.0 / 128), 1e-15);
+  // Llama 3.1: wavelengths below 2,048 stay, those above 8,192 are eight times as long.
+  const std::vector<double> scaled = rotary_frequencies({.theta = 500000, .factor = 8}, 128);
+  for (size_t i = 0; i < 64; ++i) {
+    const double wavelength = 2 * M_PI / plain[i], ratio = plain[i] / scaled[i];
+    const double smooth = std::clamp((8192 / wavelength - 1) / 3, 0.0, 1.0);
+    EXPECT_NEAR(scaled[i], (1 - smooth) * plain[i] / 8 + smooth * plain[i], 1e-15) << i;
+    EXPECT_NEAR(ratio, wavelength < 2048 ? 1 : wavelength > 8192 ? 8 : ratio, 1e-12) << i;
+  }
+}
+
+TEST(LanguageModels, WhatNoKernelRunsIsForPredictions) {
+  for (const auto& [setting, key] : {std::pair{"policy.attention=unfused", "policy.attention"},
+                                     {"policy.amp=fp8", "policy.amp"},
+                                     {"layout.cp=2", "policy.cp_kind"}}) {
+    const RunSpec spec = spec_of("gpt-tiny", {setting, "policy.cp_kind=ring"});
+    try {
+      require_kernels(spec, build_plan(spec, 0, {}));
+      ADD_FAILURE() << setting << " is accepted";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
+    }
+  }
+  const RunSpec spec = spec_of("gpt-tiny", {"layout.cp=2"});
+  EXPECT_NO_THROW(require_kernels(spec, build_plan(spec, 0, {})));
+}
+
+}  // namespace
+}  // namespace isobar
