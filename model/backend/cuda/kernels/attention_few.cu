@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int j = 0; j < kKeys; ++j) {
         if (j >= tk) continue;
         const float product = columns.dot(query, key[j]);
-        score[j] = sees(a, i, j) ? (product + more_of(a, j)) * a.scale : -INFINITY;
+        score[j] = sees(a, i, j) ? (product + more_of(a, head, i, j)) * a.scale : -INFINITY;
         top = fmaxf(top, score[j]);
       }
       const float base = top == -INFINITY ? 0.0f : top;  // no key seen: avoids infinity minus infinity
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, 1) few_backward_kernel(Attention a, 
         if (j >= tk) continue;
         const float score = columns.dot(query, key[j]), dp = columns.dot(d_o, value[j]);
         const bool seen = sees(a, i, j);
-        const float p = seen ? expf((score + more_of(a, j)) * a.scale - lse) : 0.0f;
+        const float p = seen ? expf((score + more_of(a, head, i, j)) * a.scale - lse) : 0.0f;
         const float weight = columns.operand(p);
         const float slope = seen ? columns.operand(p * (dp - delta) * a.scale) : 0.0f;
 #pragma unroll
