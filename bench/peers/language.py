@@ -21,8 +21,7 @@ class Attention(nn.Module):
         b, n, d = x.shape
         split = lambda t, heads: t.view(b, n, heads, -1).transpose(1, 2)
         q, k, v = turn(split(self.q(x), self.heads)), turn(split(self.k(x), self.kv_heads)), split(self.v(x), self.kv_heads)
-        k, v = (t.repeat_interleave(self.heads // self.kv_heads, dim=1) for t in (k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
         return self.proj(y.transpose(1, 2).reshape(b, n, d))
 
 
@@ -75,20 +74,21 @@ class Gpt(nn.Module):
 
 
 class Llama(nn.Module):
-    """The same with RMSNorm, SwiGLU, rotary positions, grouped queries and a head of its own."""
+    """The same with RMSNorm, SwiGLU, rotary positions, grouped queries and, unless tied, a head of its own."""
 
-    def __init__(self, embed_dim, depth, num_heads, num_kv_heads, ffn_dim, seq_length, vocab_size, norm_eps, rope_theta):
+    def __init__(self, embed_dim, depth, num_heads, num_kv_heads, ffn_dim, seq_length, vocab_size, norm_eps, rope_theta, tied=False):
         super().__init__()
         norm = lambda: nn.RMSNorm(embed_dim, eps=norm_eps)
         self.embed = nn.Embedding(vocab_size, embed_dim)
         self.blocks = nn.ModuleList(Block(norm(), Attention(embed_dim, num_heads, num_kv_heads, False), norm(),
                                           SwiGlu(embed_dim, ffn_dim)) for _ in range(depth))
         self.norm = norm()
-        self.head = nn.Linear(embed_dim, vocab_size, bias=False)
+        self.head = None if tied else nn.Linear(embed_dim, vocab_size, bias=False)
         d = embed_dim // num_heads
         angles = torch.arange(seq_length, dtype=torch.float64)[:, None] * rope_theta ** (
             -torch.arange(0, d, 2, dtype=torch.float64) / d)
-        self.cos, self.sin = angles.cos(), angles.sin()
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
 
     def forward(self, tokens):
         n = tokens.shape[1]
@@ -101,4 +101,4 @@ class Llama(nn.Module):
         x = self.embed(tokens)
         for block in self.blocks:
             x = block(x, turn)
-        return self.head(self.norm(x))
+        return F.linear(self.norm(x), self.embed.weight if self.head is None else self.head.weight)

@@ -9,10 +9,8 @@ as it was published. A case that fails says so in its line, and the next one run
 """
 
 import argparse
-import json
-import statistics
-import time
 
+import best
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -63,59 +61,11 @@ def relative_l2(pred, y):
     return (difference / torch.linalg.vector_norm(y.flatten(1), dim=1)).mean()
 
 
-def attention_of(heads, d):
-    """The backend that a training step of these heads gets."""
-    from torch.nn.attention import SDPBackend
-    q = torch.randn(1, 4050, heads, d, device="cuda", dtype=torch.bfloat16, requires_grad=True).transpose(1, 2)
-    return str(SDPBackend(torch._fused_sdp_choice(q, q, q))).rsplit(".", 1)[-1]
-
-
-def run(case, args):
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    gpu = args.device == "cuda"
+def build(args):
+    """The net, and a function from a compiled or eager net to the loss of the one batch"""
     net = ViT(args.embed_dim, args.depth, args.heads, args.patch, args.mlp_ratio, *args.img, args.channels[0]).to(args.device)
-    optimizer = torch.optim.Adam(net.parameters(), lr=5e-4, betas=(0.9, 0.95), fused=True)
-    forward = torch.compile(net) if case == "compile" else net
     x, y = (torch.randn(args.batch, args.channels[0], *args.img, device=args.device) for _ in range(2))
-    wait = torch.cuda.synchronize if gpu else lambda: None
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(args.device, dtype=torch.bfloat16):
-            pred = forward(x)
-        loss = relative_l2(pred, y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    begun = time.perf_counter()
-    first = step().item()
-    wait()
-    first_step_s = time.perf_counter() - begun
-    for _ in range(3):
-        step()
-    wait()
-    seconds = []
-    if gpu:  # steps are queued without waiting, and timed by the device
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(args.steps + 1)]
-        marks[0].record()
-        for mark in marks[1:]:
-            loss = step()
-            mark.record()
-        wait()
-        seconds = [a.elapsed_time(b) * 1e-3 for a, b in zip(marks, marks[1:])]
-    else:
-        for _ in range(args.steps):
-            begun = time.perf_counter()
-            loss = step()
-            seconds.append(time.perf_counter() - begun)
-    r = {"case": case, "torch": torch.__version__, "batch": args.batch, "step_s": statistics.median(seconds), "first_step_s": first_step_s,
-         "seconds": seconds, "losses": [first, loss.item()], "parameters": sum(p.numel() for p in net.parameters())}
-    if gpu:
-        r |= {"attention": attention_of(args.heads, args.embed_dim // args.heads), "peak_bytes": torch.cuda.max_memory_allocated(),
-              "cudnn": torch.backends.cudnn.version()}
-    return r
+    return net, lambda forward: relative_l2(forward(x), y)
 
 
 def main():
@@ -132,16 +82,7 @@ def main():
     ap.add_argument("--cases", default="compile,eager")
     ap.add_argument("--device", default="cuda")
     args = ap.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = True
-    if args.device == "cuda":  # cuDNN's attention, or FlashAttention where PyTorch does not take these heads for it
-        torch.backends.cuda.enable_math_sdp(False)
-        torch.backends.cuda.enable_mem_efficient_sdp(False)
-        torch.backends.cuda.enable_cudnn_sdp(True)
-    for case in args.cases.split(","):
-        try:
-            print(json.dumps(run(case, args)), flush=True)
-        except Exception as e:
-            print(json.dumps({"case": case, "error": f"{type(e).__name__}: {e}"[:400]}), flush=True)
+    best.measure(args, lambda: build(args), best.Heads(args.heads, args.heads, args.embed_dim // args.heads, 4050, False))
 
 
 main()

@@ -16,13 +16,19 @@ NETS = [
     ("graphcast fp32", "graphcast-tiny", "none", []),
     ("regional-gnn fp32", "regional-gnn-tiny", "none", []),
     ("mlp fp32", "mlp-emulator", "none", []),
+    ("llama fp32", "llama-tiny", "none", []),
+    ("llama bf16", "llama-tiny", "bf16", []),
+    ("gpt fp32", "gpt-tiny", "none", []),
+    ("swin fp32", "swin-tiny", "none", []),
+    ("swin bf16", "swin-tiny", "bf16", []),
+    ("gpt bf16", "gpt-tiny", "bf16", []),
     ("aurora-tiny fp32", "aurora-tiny", "none", []),
     ("unet bf16", "unet-tiny", "bf16", []),
     ("graphcast bf16", "graphcast-tiny", "bf16", []),
     ("vit tf32", "vit-tiny", "tf32", []),
     ("vit fp16", "vit-tiny", "fp16", []),
 ]
-REHEARSED = ("vit fp32", "vit bf16", "unet fp32", "graphcast fp32", "regional-gnn fp32", "mlp fp32")
+REHEARSED = ("vit fp32", "vit bf16", "unet fp32", "graphcast fp32", "regional-gnn fp32", "mlp fp32", "llama fp32", "gpt fp32", "swin fp32")
 
 
 def nets(s, found):

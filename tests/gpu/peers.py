@@ -10,6 +10,17 @@ from session import ROOT, Stopped, Trouble, aim, torch_version
 FASTER_THAN_TORCH = 1.15  # a target: reported beside the figure; missing it is no failure of this script
 
 
+def program_of(net):
+    """The peer's program and its arguments for a net's settings"""
+    here = ROOT / "bench" / "peers"
+    if net["kind"] == "llama":
+        return [here / "language_best.py", "--embed-dim", net["embed_dim"], "--depth", net["depth"], "--heads", net["num_heads"], "--kv-heads",
+                net["num_kv_heads"], "--ffn", net["ffn_dim"], "--words", net["vocab_size"], "--tokens", net["seq_length"],
+                *(["--tied"] if net["tie_embeddings"] else [])]
+    return [here / "vit_best.py", "--embed-dim", net["embed_dim"], "--depth", net["depth"], "--heads", net["num_heads"], "--patch", net["patch_size"],
+            "--mlp-ratio", net["mlp_ratio"], "--img", net["img_height"], net["img_width"], "--channels", net["in_channels"]]
+
+
 def peers(s, found):
     """PyTorch's step of the same nets at its best: compiled, then eager; q k v in one product, cuDNN's attention"""
     if not (torch_version() if not s.rehearse else importlib.util.find_spec("torch")):
@@ -18,10 +29,7 @@ def peers(s, found):
 
     def peer(name, one):
         net, batch = one["spec"]["net"], one["batch"]
-        command = [sys.executable, ROOT / "bench/peers/vit_best.py", "--embed-dim", net["embed_dim"], "--depth", net["depth"], "--heads",
-                   net["num_heads"], "--patch", net["patch_size"], "--mlp-ratio", net["mlp_ratio"], "--img", net["img_height"],
-                   net["img_width"], "--channels", net["in_channels"], "--batch", batch, "--steps", 12 if s.rehearse else 30,
-                   "--device", "cpu" if s.rehearse else "cuda"]
+        command = [sys.executable, *program_of(net), "--batch", batch, "--steps", 12 if s.rehearse else 30, "--device", "cpu" if s.rehearse else "cuda"]
 
         def case(line):  # one a line, as they end
             if not line.startswith("{"):
@@ -41,7 +49,7 @@ def peers(s, found):
             s.row(f"{name} PyTorch", "stopped", str(e)[:100])
             return
         if code != 0:
-            raise Trouble(f"vit_best.py: {text.strip()[-400:]}")
+            raise Trouble(f"{command[1].name}: {text.strip()[-400:]}")
 
     for name, one in s.measured.items():
         s.case(f"{name} PyTorch", 55, lambda name=name, one=one: peer(name, one))

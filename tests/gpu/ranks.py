@@ -19,6 +19,7 @@ LAYOUTS = [
     ("tp2 pp2", "vit-tiny", "none", ["layout.tp=2", "layout.pp=2"]),
     ("Aurora cp2", "aurora-tiny", "none", ["layout.cp=2"]),
     ("graph cp2", "graphcast-tiny", "none", ["layout.cp=2"]),
+    ("Llama tp2 sequence parallel", "llama-tiny", "none", ["layout.tp=2", "policy.sequence_parallel=true"]),
     ("cp2 ring", "vit-tiny", "none", ["layout.cp=2", "policy.cp_kind=ring"]),
     ("cp2 Ulysses", "vit-tiny", "none", ["layout.cp=2", "policy.cp_kind=ulysses"]),
     ("pp2 1f1b", "vit-tiny", "none", ["layout.pp=2", "policy.schedule=1f1b"]),
@@ -30,7 +31,7 @@ LAYOUTS = [
     ("dp2 ZeRO 1", "vit-tiny", "none", ["layout.dp=2", "policy.zero=1"]),
     ("dp2 ZeRO 2", "vit-tiny", "none", ["layout.dp=2", "policy.zero=2"]),
 ]
-FIRST = 6  # before the killed rank and the transfers
+FIRST = 7  # before the killed rank and the transfers
 REHEARSED = ("dp2 bf16", "tp2 pp2", "graph cp2")
 COMMON = ["train.global_batch=4", "policy.micro_batch=1", "run.hang_timeout=60", "run.threads=1", f"train.checkpoint_every={STEPS}"]
 HANG_S = 15

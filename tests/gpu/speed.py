@@ -62,32 +62,34 @@ def figures(run, batch):
             "gpu": next((e["gpu"] for e in run["events"] if e["event"] == "device"), None)}
 
 
+def own_step(s, found, name, batch, sets):
+    """Isobar's step of a configuration: time, rate, attention, memory; kept for predictions and peers"""
+    run = train(s, MODELS / f"{name}.yaml", sets, 10 if s.rehearse else 40)
+    one = found[name] = {"batch": batch, "spec": run["start"]["spec"], "graphs": figures(run, batch)}
+    ours = one["graphs"]
+    ours["flops_per_s"] = flops = 3 * run["start"]["flops_forward_per_sample"] * ours["samples_per_s"]
+    s.measured[name] = one | {"step_s": ours["step_s"], "arena": ours["memory"]["arena"], "flops_per_s": flops, "sets": sets}
+    s.row(f"{name} bf16 batch {batch}", f"{ours['samples_per_s']:.1f} samples/s",
+          f"{ours['step_s'] * 1e3:.2f} ms a step ({ours['p10_s'] * 1e3:.2f} to {ours['p90_s'] * 1e3:.2f}), {flops * 1e-12:.1f} model TFLOP/s")
+    for use in (ours["gpu"] or {}).get("attention") or []:
+        s.row(f"{name} attention", use["path"], f"{use['shape']}, {use['engine']}")
+    if routines := run["end"].get("routines"):
+        one["routines"] = routines
+        longest = sorted(routines, key=lambda r: -r["seconds"])[:3]
+        s.row(f"{name} routines", "", ", ".join(f"{r['name']} {1e3 * r['seconds'] / r['count']:.2f} ms" for r in longest))
+    if ours["gpu"] and not s.rehearse:
+        row, rest = memory_row(name, run)
+        one["beside_arena_bytes"] = rest
+        s.row(*row)
+        for told in nccl_rows(name, run):
+            s.row(*told)
+        if rest > MOST_BESIDE:
+            raise Trouble(f"{rest} bytes on the device that neither the plan nor a constant names")
+
+
 def steps(s, found):
     """Isobar's own step: ViT D=1536, then D=384, in bf16 with graphs; the rate of products; AuroraSmall; variants"""
     s.needs("libcublasLt.so.13")
-
-    def own(name, batch):
-        run = train(s, MODELS / f"{name}.yaml", sets_of(s, batch), 10 if s.rehearse else 40)
-        one = found[name] = {"batch": batch, "spec": run["start"]["spec"], "graphs": figures(run, batch)}
-        ours = one["graphs"]
-        ours["flops_per_s"] = flops = 3 * run["start"]["flops_forward_per_sample"] * ours["samples_per_s"]
-        s.measured[name] = one | {"step_s": ours["step_s"], "arena": ours["memory"]["arena"], "flops_per_s": flops, "sets": sets_of(s, batch)}
-        s.row(f"{name} bf16 batch {batch}", f"{ours['samples_per_s']:.1f} samples/s",
-              f"{ours['step_s'] * 1e3:.2f} ms a step ({ours['p10_s'] * 1e3:.2f} to {ours['p90_s'] * 1e3:.2f}), {flops * 1e-12:.1f} model TFLOP/s")
-        for use in (ours["gpu"] or {}).get("attention") or []:
-            s.row(f"{name} attention", use["path"], f"{use['shape']}, {use['engine']}")
-        if routines := run["end"].get("routines"):
-            one["routines"] = routines
-            longest = sorted(routines, key=lambda r: -r["seconds"])[:3]
-            s.row(f"{name} routines", "", ", ".join(f"{r['name']} {1e3 * r['seconds'] / r['count']:.2f} ms" for r in longest))
-        if ours["gpu"] and not s.rehearse:
-            row, rest = memory_row(name, run)
-            one["beside_arena_bytes"] = rest
-            s.row(*row)
-            for told in nccl_rows(name, run):
-                s.row(*told)
-            if rest > MOST_BESIDE:
-                raise Trouble(f"{rest} bytes on the device that neither the plan nor a constant names")
 
     def aurora():
         run = train(s, MODELS / "aurora-small.yaml", AURORA, 8)
@@ -102,7 +104,7 @@ def steps(s, found):
               f"{(one['step_s'] - ours['step_s']) * 1e3:+.2f} ms a step; fused {(one['gpu'] or {}).get('fused')}")
 
     for name, batch in cases_of(s).items():
-        s.case(name, 40, lambda name=name, batch=batch: own(name, batch))
+        s.case(name, 40, lambda name=name, batch=batch: own_step(s, found, name, batch, sets_of(s, batch)))
     if s.rehearse:
         return
     s.case("large product, sustained", 20, lambda: ceiling(s, found))
@@ -110,6 +112,17 @@ def steps(s, found):
     for name, batch in CASES.items():
         for kind in VARIANTS if name in found else ():
             s.case(f"{name} {kind}", 20, lambda name=name, batch=batch, kind=kind: variant(name, batch, kind))
+
+
+def language(s, found):
+    """Isobar's own step of Llama 3.2 1B in bf16, two samples of 4,096 tokens"""
+    s.needs("libcublasLt.so.13")
+    name, batch, more = ("llama-tiny", 8, []) if s.rehearse else ("llama3.2-1b", 2, ["net.seq_length=4096", "policy.micro_batch=2"])
+    plain = ["train.optimizer=adam", "train.weight_decay=0", "train.grad_clip=0"]  # what the peer does
+    s.case(name, 40, lambda: own_step(s, found, name, batch, [*sets_of(s, batch), *plain, *more]))
+    if name in found:
+        tokens = found[name]["spec"]["net"]["seq_length"] * found[name]["graphs"]["samples_per_s"]
+        s.row(f"{name} tokens", f"{tokens:.0f} tokens/s", "")
 
 
 def ceiling(s, found):
