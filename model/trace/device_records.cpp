@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -36,13 +35,6 @@ bool names_an_instr(int64_t instr, const Program& program) {
 
 using Owner = std::variant<std::monostate, OpKey, EngineWork>;  // of an activity
 
-std::optional<EngineWork> engine_work(uint64_t external) {
-  const uint64_t work = external & (kEngineBit - 1);
-  if ((external & kEngineBit) == 0 || (external & kAheadBit) != 0 || work >= kEngineWorks)
-    return std::nullopt;
-  return static_cast<EngineWork>(work);
-}
-
 class Joiner {
  public:
   Joiner(const DeviceRecords& records, const Program& program)
@@ -55,8 +47,11 @@ class Joiner {
       ++share.ambiguous;
       return {};
     }
-    if (const auto work = engine_work(call->second.external)) return *work;
     OpKey key = op_key(call->second.external);
+    if ((call->second.external & kEngineBit) != 0 && !key.ahead) {
+      if (key.instr >= kEngineWorks) return {};
+      return static_cast<EngineWork>(key.instr);
+    }
     int64_t instr = key.instr;
     if (a.graph_node != 0) {
       const auto node = records_.node_instr.find(a.graph_node);
