@@ -63,6 +63,14 @@ TEST_P(TracedTraining, NamesAllThatTheDeviceDoes) {
     EXPECT_NE(text.find(work), std::string::npos) << text;
   EXPECT_NE(e.text.find("emulated CUPTI: 0 records of calls that launch nothing"), std::string::npos)
       << e.text;
+  const json ended = event(dir / "run", "run_end");
+  const auto landing = std::find_if(ended["ops"].begin(), ended["ops"].end(),
+                                    [](const json& op) { return op["path"] == "data/fetch/landing"; });
+  ASSERT_NE(landing, ended["ops"].end()) << ended["ops"];
+  EXPECT_EQ((*landing)["lane"], "h2d");
+  EXPECT_GT((*landing)["seconds"], 0);
+  const double samples = (*landing)["count"];  // micro-batches of one, each two channels in and two out
+  EXPECT_GE((*landing)["bytes"], 4 * 2 * 16 * 16 * samples);
   std::set<std::string> lanes;  // of fetches
   for (const json& span : json::parse(text_of(trace))["traceEvents"])
     if (span["ph"] == "X" && span["args"].value("kind", "") == "fetch")

@@ -162,10 +162,10 @@ def trace(s, found):
         s.row(f"tracing overhead {kind}".strip(), f"{100 * overhead:+.1f} %",
               f"median of {len(plain)} steps each, by turns: {1e3 * statistics.median(plain):.2f} and {1e3 * statistics.median(traced):.2f} ms, "
               f"of which {1e3 * beside:.2f} ms before the first op and after the last; {aim(overhead <= TRACING, f'{100 * TRACING:.0f} %')}")
-        if s.rehearse:
+        if s.device() == "cpu":
             continue
         if not share:
             raise Trouble("the traced run says nothing of device_share")
-        s.row(f"device time of ops, {kind}", f"{100 * share['joined_share']:.2f} %", share["text"])
+        s.row(f"device time of ops {kind}".strip(), f"{100 * share['joined_share']:.2f} %", share["text"])
         if share["joined_share"] < 0.98:
-            s.bad.append(f"device time of ops, {kind}")
+            s.bad.append(f"device time of ops {kind}".strip())

@@ -20,6 +20,7 @@ struct Stretch {
 
 bool SteadyClock::settle(const Piece& piece) {
   Stretch before, now;
+  bool same = false;  // the clock of the last two stretches
   for (double ran = 0; ran < kLongest || loaded_ < kWarmUp;) {
     const LoadPiece p = piece();
     ran += p.seconds;
@@ -31,12 +32,12 @@ bool SteadyClock::settle(const Piece& piece) {
     now.seconds += p.seconds;
     now.mhz_seconds += p.seconds * p.during->mhz;
     if (now.seconds < kStretch) continue;
-    const bool same = before.seconds > 0 && std::abs(now.mhz() / before.mhz() - 1) < kWithin;
+    same = before.seconds > 0 && std::abs(now.mhz() / before.mhz() - 1) < kWithin;
     if (same && loaded_ >= kWarmUp) return true;
     before = now;
     now = {};
   }
-  return false;
+  return same;
 }
 
 }  // namespace isobar

@@ -12,7 +12,7 @@ class Card {
  public:
   SteadyClock::Piece load(double mhz) {
     return [this, mhz] {
-      mhz_ = mhz + (mhz_ - mhz) * std::exp(-kPiece / 0.3);
+      mhz_ = mhz + (mhz_ - mhz) * std::exp(-kPiece / 0.2);
       return LoadPiece{kPiece, ClockState{.mhz = shown(), .max_mhz = 1980}};
     };
   }
