@@ -13,7 +13,7 @@ namespace isobar {
 struct OpTime {
   int64_t count = 0;
   double seconds = 0;
-  // Of a fetch on a GPU: copies from the host for the next step, during this one
+  // Copies from the host for the next step, during this one: of a fetch on a GPU
   int64_t landings = 0;
   double landing_seconds = 0;
 };
