@@ -65,10 +65,6 @@ struct Op {
   }
 };
 
-/// Path by which records name a fetch's copies from the host to a GPU, which run beside the step.
-inline std::string landing_path(const Op& fetch) {
-  return fetch.path + "/landing";
-}
 /// The op's sizes for people: "NT 1024x384x1536", "b8 h6/6 q1024 k1024 d64".
 std::string shape_text(const Op& op);
 
