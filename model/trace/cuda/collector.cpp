@@ -196,7 +196,7 @@ void Collector::captured() {
 
 void Collector::start() {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(ready_mutex_);
     while (ready_.size() < kReadyBuffers) ready_.push_back(zeroed_buffer());
   }
   read_clocks();
@@ -248,7 +248,7 @@ Collector::Buffer Collector::zeroed_buffer() {
 void CUPTIAPI Collector::buffer_wanted(uint8_t** buffer, size_t* size, size_t* records) {
   Buffer b;
   if (the_collector) {
-    const std::lock_guard lock(the_collector->mutex_);
+    const std::lock_guard lock(the_collector->ready_mutex_);
     if (auto& ready = the_collector->ready_; !ready.empty()) {
       b = std::move(ready.back());
       ready.pop_back();

@@ -61,6 +61,7 @@ class Collector {
   int32_t node_instr_ = -1;  // of nodes being created; -1: not capturing
   std::mutex mutex_;         // CUPTI returns buffers on its own thread
   DeviceRecords records_;
+  std::mutex ready_mutex_;     // never held in a call of CUPTI's, which may ask for a buffer
   std::vector<Buffer> ready_;  // for CUPTI to ask for
 };
 
