@@ -22,7 +22,7 @@ struct TracedRun {
   Words set;
 };
 
-class TracedTraining : public testing::TestWithParam<TracedRun> {
+class EmulatedTraces : public testing::TestWithParam<TracedRun> {
  protected:
   /// The run's event of this kind.
   static json event(const fs::path& run, const std::string& kind) {
@@ -33,7 +33,7 @@ class TracedTraining : public testing::TestWithParam<TracedRun> {
   }
 };
 
-TEST_P(TracedTraining, NamesAllThatTheDeviceDoes) {
+TEST_P(EmulatedTraces, NamesAllThatTheDeviceDoes) {
   const Folder dir;
   const std::string build = build_dir(), trace = dir / "trace.json";
   const TestNet net = masked(two_channels(TestNet{
@@ -78,7 +78,7 @@ TEST_P(TracedTraining, NamesAllThatTheDeviceDoes) {
   EXPECT_EQ(lanes.size(), 2u) << "within the device, and over the link";
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, TracedTraining,
+INSTANTIATE_TEST_SUITE_P(Runs, EmulatedTraces,
                          testing::Values(TracedRun{"Graphs", 1, {}},
                                          TracedRun{"Launches", 1, {"run.cuda_graphs=false"}},
                                          TracedRun{"DataParallel", 2, {"layout.dp=2", "policy.zero=1"}},
