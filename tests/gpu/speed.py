@@ -129,15 +129,17 @@ def ceiling(s, found):
         s.row(f"{name} share of it", f"{100 * share:.1f} %", f"model FLOP/s of the step{told}")
 
 
-def busy_of_steps(file):
-    """Seconds from the first op of the compute lane to its last, of each step of a trace."""
+def beside_ops(file):
+    """Seconds of each step of a trace before the first op of the compute lane and after its last."""
     events = json.loads(file.read_text())["traceEvents"]
     lane = {(e["pid"], e["tid"]): e["args"]["lane"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
-    steps = {}
+    whole, ops = {}, {}
     for e in events:
-        if e["ph"] == "X" and lane[e["pid"], e["tid"]] == "compute":
-            steps.setdefault(e["args"]["step"], []).append((e["ts"], e["ts"] + e["dur"]))
-    return [1e-6 * (max(end for _, end in spans) - min(begin for begin, _ in spans)) for spans in steps.values()]
+        if e["ph"] == "X" and lane[e["pid"], e["tid"]] == "step":
+            whole[e["args"]["step"]] = e["dur"]
+        elif e["ph"] == "X" and lane[e["pid"], e["tid"]] == "compute":
+            ops.setdefault(e["args"]["step"], []).append((e["ts"], e["ts"] + e["dur"]))
+    return [1e-6 * (whole[n] - max(end for _, end in spans) + min(begin for begin, _ in spans)) for n, spans in ops.items() if n in whole]
 
 
 def trace(s, found):
@@ -156,12 +158,10 @@ def trace(s, found):
         share = next((e for e in run["events"] if e["event"] == "device_share"), None)
         overhead = statistics.median(traced) / statistics.median(plain) - 1
         found[kind or "rehearsed"] = {"overhead": overhead, "device_share": share, "plain_s": plain, "traced_s": traced}
-        busy = statistics.median(busy_of_steps(file))
-        found[kind or "rehearsed"]["compute_lane_s"] = busy
-        beside = statistics.median(traced) - busy
+        beside = found[kind or "rehearsed"]["beside_ops_s"] = statistics.median(beside_ops(file))
         s.row(f"tracing overhead {kind}".strip(), f"{100 * overhead:+.1f} %",
               f"median of {len(plain)} steps each, by turns: {1e3 * statistics.median(plain):.2f} and {1e3 * statistics.median(traced):.2f} ms, "
-              f"of which {1e3 * beside:.2f} ms before the first op and after the last; {aim(overhead <= TRACING, f'{100 * TRACING:.0f} %')}")
+              f"of a traced one {1e3 * beside:.2f} ms are before the first op and after the last; {aim(overhead <= TRACING, f'{100 * TRACING:.0f} %')}")
         if s.device() == "cpu":
             continue
         if not share:
