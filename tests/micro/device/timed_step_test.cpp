@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <set>
 
 namespace isobar {
@@ -47,9 +48,8 @@ TEST(DeviceTimedStep, TimesEachOpOfAStepWithinIt) {
     EXPECT_LT(r.seconds.at(name), 1e-2) << name;
     all += count * r.seconds.at(name);
   }
-  double sections = 0;
-  for (const double s : r.timing.seconds) sections += s;
-  EXPECT_NEAR(all, sections, 1e-9 * sections) << "a name's time is the mean of its ops";
+  const double sections = std::accumulate(r.timing.seconds.begin() + 1, r.timing.seconds.end(), 0.0);
+  EXPECT_NEAR(all, sections, 1e-9 * sections) << "a name's time is the mean of its ops, the batch's aside";
   EXPECT_EQ(r.timing.mhz > 0, timer.clocks().why().empty());
   EXPECT_TRUE(std::isfinite(step.loss()) && step.loss() > 0) << step.loss();
   EXPECT_EQ(&r, &step.repetition(0)) << "timed once";
