@@ -1,5 +1,5 @@
 // Attention on Hopper's instructions against softmax in double: in the emulator, and on such a GPU.
-#include "model/backend/cuda/kernels/attention_hopper.h"
+#include "model/backend/cuda/kernels/hopper/attention.h"
 #include "tests/cuda/attention_problem.h"
 
 namespace isobar::cuda::testing {
@@ -20,6 +20,35 @@ const Shape kShapes[] = {{1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2, 1, 70
   if (use_device("the test", 0).major != 9) GTEST_SKIP() << "needs a GPU of compute capability 9.0"
 #endif
 
+std::string text_of(const Shape& s, DType act) {
+  return std::string(name_of(act)) + " q" + std::to_string(s.tq) + " k" + std::to_string(s.tk) + " d" +
+         std::to_string(s.d) + (s.causal ? " causal" : "");
+}
+
+TEST(Kernels, AttentionOnHopperIsSoftmaxTimesValues) {
+  ISOBAR_NEEDS_HOPPER();
+  Random random;
+  for (const Shape& s : kShapes)
+    for (const DType act : {DType::bf16, DType::f16}) {
+      const Problem x(s, act, random);
+      if (!hopper_takes_forward(x.a)) continue;
+      const std::string what = text_of(s, act);
+      const Reference want(x);
+      const Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows());
+      const OnDevice gq(x.q), gk(x.k), gv(x.v), go(o), gl(lse);
+      attention_hopper(x.a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
+      expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, x.a.ld_o, 2 * roundoff(act), what + " o");
+      const Buffer got = gl.read(DType::f32);
+      for (int64_t r = 0; r < x.rows(); ++r) {
+        const double lse_of_row = want.lse[static_cast<size_t>(r)];
+        if (std::isinf(lse_of_row))  // sees no key
+          EXPECT_EQ(got[r], lse_of_row) << what << " lse";
+        else
+          ASSERT_NEAR(got[r], lse_of_row, 1e-4) << what << " lse";
+      }
+    }
+}
+
 TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
   ISOBAR_NEEDS_HOPPER();
   Random random;
@@ -27,9 +56,7 @@ TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
     for (const DType act : {DType::bf16, DType::f16}) {
       const Problem x(s, act, random);
       const Attention& a = x.a;
-      const std::string what = std::string(name_of(act)) + " q" + std::to_string(s.tq) + " k" +
-                               std::to_string(s.tk) + " d" + std::to_string(s.d) +
-                               (s.causal ? " causal" : "");
+      const std::string what = text_of(s, act);
       ASSERT_TRUE(hopper_takes_backward(a)) << what;
       const Reference want(x);
       Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows());

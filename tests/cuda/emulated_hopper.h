@@ -1,4 +1,4 @@
-// Hopper's instructions (model/backend/cuda/kernels/hopper.cuh) in the emulator, with their contracts:
+// Hopper's instructions (model/backend/cuda/kernels/hopper/instructions.cuh) in the emulator, with their contracts:
 // descriptors, swizzles and fragment layouts of products, phases and expected bytes of barriers. What runs by
 // itself on the hardware happens as late as it may: products read their operands and write their sums when
 // they are waited for, tiles arrive when nobody can go on without them. Fences and setmaxnreg do nothing
@@ -8,7 +8,7 @@
 #include <array>
 #include <type_traits>
 
-#include "model/backend/cuda/kernels/hopper_tile.h"
+#include "model/backend/cuda/kernels/hopper/tile_map.h"
 
 namespace isobar::emulator::hopper {
 

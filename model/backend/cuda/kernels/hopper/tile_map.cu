@@ -1,4 +1,4 @@
-#include "model/backend/cuda/kernels/hopper_tile.h"
+#include "model/backend/cuda/kernels/hopper/tile_map.h"
 
 #include <stdexcept>
 #include <string>

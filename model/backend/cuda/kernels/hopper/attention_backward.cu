@@ -18,18 +18,16 @@
 // thread; a last pass sorts, scales and rounds it.
 #include <cmath>
 
-#include "model/backend/cuda/kernels/attention_hopper.h"
-#include "model/backend/cuda/kernels/hopper.cuh"
+#include "model/backend/cuda/kernels/hopper/attention.h"
+#include "model/backend/cuda/kernels/hopper/fragments.cuh"
 
 namespace isobar::cuda {
 namespace {
 
 using namespace hopper;
 
-constexpr int kTile = 64;            // keys and queries of a warpgroup's products
-constexpr int kPaddedQueries = 128;  // queries of the workspace: whole tiles of this size
-constexpr int kConsumers = 2;        // warpgroups that compute
-constexpr float kLog2E = 1.4426950408889634f;
+constexpr int kPaddedQueries = 128;            // queries of the workspace: whole tiles of this size
+constexpr int kConsumers = 2;                  // warpgroups that compute
 constexpr int kSlotBytes = kTile * kRowBytes;  // of p' or ds' of one warpgroup
 
 template <int kD>
@@ -120,41 +118,6 @@ __device__ void load_tiles(const Attention& a, const Work& w, const Results& x, 
       expect_bytes(barriers.do_full(stage), L::kQueryBytes);
       load(d_o, barriers.do_full(stage), L::kDo + stage * L::kQueryBytes, L::kQueries, head, query);
     }
-}
-
-// A thread's part of a warpgroup's [64, N] accumulators: register 4 f + i is row first_row() + 8 (i / 2),
-// column 8 f + first_column() + i % 2.
-__device__ inline int first_row() {
-  return static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
-}
-__device__ inline int first_column() {
-  return static_cast<int>(threadIdx.x) % 4 * 2;
-}
-
-template <class T>
-__device__ inline uint32_t two(float x, float y) {  // x in the lower half
-  const T both[2] = {as<T>(x), as<T>(y)};
-  uint32_t w;
-  __builtin_memcpy(&w, both, 4);
-  return w;
-}
-// [64, 64] accumulators in 16 bits: words 4 k … are the registers of an operand's 16 columns from 16 k on
-template <class T>
-__device__ inline void round_operand(const float (&x)[32], uint32_t (&words)[4][4]) {
-#pragma unroll
-  for (int k = 0; k < 4; ++k)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) words[k][i] = two<T>(x[8 * k + 2 * i], x[8 * k + 2 * i + 1]);
-}
-// … and in a panel of shared memory
-__device__ inline void store_operand(const uint32_t (&words)[4][4], unsigned char* panel) {
-  const int row = first_row(), column = first_column();
-#pragma unroll
-  for (int k = 0; k < 4; ++k)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      *reinterpret_cast<uint32_t*>(panel + byte_in_panel(row + i % 2 * 8, k * 16 + i / 2 * 8 + column)) =
-          words[k][i];
 }
 
 /// scores [64 keys, 64 queries] = x y' over the head's columns, of panels with so many rows

@@ -20,8 +20,8 @@ struct TileMap {
 };
 
 /// Tiles of 64 columns and `rows` tokens of one head, 16-bit, with their 16-byte chunks swizzled over 128
-/// bytes (kernels/hopper.cuh). `ld`: elements between tokens, divisible by 8, as is `columns`; `p` on 16
-/// bytes.
+/// bytes (kernels/hopper/instructions.cuh). `ld`: elements between tokens, divisible by 8, as is `columns`;
+/// `p` on 16 bytes.
 TileMap tile_map(const void* p, int64_t columns, int64_t heads, int64_t tokens, int64_t samples, int64_t ld,
                  int rows);
 

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "model/backend/cuda/kernels/hopper_tile.h"
+#include "model/backend/cuda/kernels/hopper/tile_map.h"
 #include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda::hopper {
