@@ -37,7 +37,8 @@ TEST(Kernels, AttentionOnHopperIsSoftmaxTimesValues) {
       const Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows());
       const OnDevice gq(x.q), gk(x.k), gv(x.v), go(o), gl(lse);
       attention_hopper(x.a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
-      expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, x.a.ld_o, 2 * roundoff(act), what + " o");
+      expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, x.a.ld_o, 2 * roundoff(act),
+                   what + " o");
       const Buffer got = gl.read(DType::f32);
       for (int64_t r = 0; r < x.rows(); ++r) {
         const double lse_of_row = want.lse[static_cast<size_t>(r)];
@@ -63,16 +64,21 @@ TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
       for (int64_t i = 0; i < o.size(); ++i) o.set(i, static_cast<float>(want.o[static_cast<size_t>(i)]));
       for (int64_t i = 0; i < lse.size(); ++i)
         lse.set(i, static_cast<float>(want.lse[static_cast<size_t>(i)]));
-      Buffer dq(act, x.q.size()), dk(act, x.k.size()), dv(act, x.k.size());
-      Buffer scratch(DType::f32, hopper_backward_workspace(a) / 4);
-      const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
-          gw(scratch);
-      attention_hopper_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(),
-                                gdq.data(), gdk.data(), gdv.data(), gw.f32(), nullptr);
-      const double allowed = 4 * roundoff(act);
-      expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, allowed, what + " dq");
-      expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed, what + " dk");
-      expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed, what + " dv");
+      for (const HopperDivision division : hopper_divisions(s.d)) {
+        const Buffer dq(act, x.q.size()), dk(act, x.k.size()), dv(act, x.k.size());
+        const Buffer scratch(DType::f32, hopper_backward_workspace(a) / 4);
+        const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
+            gw(scratch);
+        attention_hopper_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(),
+                                  gdq.data(), gdk.data(), gdv.data(), gw.f32(), nullptr, division);
+        const double allowed = 4 * roundoff(act);
+        const std::string which = what + ", " + name_of(division);
+        expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, allowed, which + " dq");
+        expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
+                     which + " dk");
+        expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
+                     which + " dv");
+      }
     }
 }
 

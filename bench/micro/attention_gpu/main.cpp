@@ -5,8 +5,8 @@
 //   or hang alone build/gpu_attention --only speed/backward/d192  # those whose names begin so
 //   build/gpu_attention --list
 //
-// Options: --seconds N (25), of a case. Exit codes: 0 all right, 1 a case failed, 2 bad arguments, 77 no
-// Hopper GPU.
+// Options: --seconds N (25), of a case; --tokens N (4050). Exit codes: 0 all right, 1 a case failed, 2 bad
+// arguments, 77 no Hopper GPU.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,8 +17,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -231,25 +233,30 @@ json check_backward(const Exact& x) {
   const Arena own(needed + kGuard);
   ISOBAR_CUDA(cudaMemset(own.data(), 0xff, static_cast<size_t>(own.bytes())));
   const Gradients exact_ones = gradients_of(want);
-  json result{{"shape", text_of(a, true)}};
-  Gradients first;
+  json result{{"shape", text_of(a, true)}, {"divisions", json::array()}};
   bool passed = true;
-  for (int run = 0; run < 4; ++run) {
-    got.poison_gradients();
-    cuda::attention_hopper_backward(
-        a, got.q.data(), got.k(), got.v(), got.o.data(), reinterpret_cast<const float*>(want.lse.data()),
-        got.d_o.data(), got.dq.data(), got.dk(), got.dv(), reinterpret_cast<float*>(own.data()), nullptr);
-    ISOBAR_CUDA(cudaDeviceSynchronize());
-    Gradients now = gradients_of(got);
-    if (run == 0) {
-      result["off"] = differences(a, now, exact_ones);
-      passed = within(result["off"], kBackwardAllowed);
-      first = std::move(now);
-    } else {  // dk and dv have a fixed order
-      json again = differences(a, now, first);
-      passed = passed && again["dk"] == 0.0 && again["dv"] == 0.0 && again["dq"] <= 2e-3;
-      result["runs differ"] = again;
+  for (const cuda::HopperDivision division : cuda::hopper_divisions(a.d)) {
+    json its{{"division", name_of(division)}};
+    Gradients first;
+    for (int run = 0; run < 4; ++run) {
+      got.poison_gradients();
+      cuda::attention_hopper_backward(a, got.q.data(), got.k(), got.v(), got.o.data(),
+                                      reinterpret_cast<const float*>(want.lse.data()), got.d_o.data(),
+                                      got.dq.data(), got.dk(), got.dv(), reinterpret_cast<float*>(own.data()),
+                                      nullptr, division);
+      ISOBAR_CUDA(cudaDeviceSynchronize());
+      Gradients now = gradients_of(got);
+      if (run == 0) {
+        its["off"] = differences(a, now, exact_ones);
+        passed = passed && within(its["off"], kBackwardAllowed);
+        first = std::move(now);
+      } else {  // dk and dv have a fixed order
+        json again = differences(a, now, first);
+        passed = passed && again["dk"] == 0.0 && again["dv"] == 0.0 && again["dq"] <= 2e-3;
+        its["runs differ"] = again;
+      }
     }
+    result["divisions"].push_back(its);
   }
   std::vector<unsigned char> guard(kGuard);
   ISOBAR_CUDA(cudaMemcpy(guard.data(), own.data() + needed, kGuard, cudaMemcpyDeviceToHost));
@@ -261,6 +268,8 @@ json check_backward(const Exact& x) {
   return result;
 }
 
+int64_t tokens = 4050;  // of speed's cases and the largest checks
+
 json check(json (*one)(const Exact&), bool (*takes)(const Attention&), int64_t d) {
   json all = json::array();
   bool passed = true;
@@ -269,8 +278,8 @@ json check(json (*one)(const Exact&), bool (*takes)(const Attention&), int64_t d
         shape_of(2, 3, 3, 333, 333, d, false, DType::bf16, 0),
         shape_of(1, 4, 2, 260, 517, d, true, DType::bf16, 8),
         shape_of(1, 2, 1, 517, 260, d, true, DType::f16, 0), shape_of(1, 1, 1, 3, 5, d, false, DType::f16, 0),
-        shape_of(1, 4, 4, 4050, 4050, d, false, DType::bf16, 0),
-        shape_of(1, 2, 2, 2025, 2025, d, true, DType::f16, 0)}) {
+        shape_of(1, 4, 4, tokens, tokens, d, false, DType::bf16, 0),
+        shape_of(1, 2, 2, tokens / 2, tokens / 2, d, true, DType::f16, 0)}) {
     if (!takes(a)) throw std::logic_error("not taken: " + text_of(a, false));
     all.push_back(one(Exact(a)));
     passed = passed && all.back()["passed"];
@@ -288,8 +297,9 @@ struct Rates {
   }
 };
 
-json speed(int64_t d, bool causal, bool backward) {
-  const Attention a = shape_of(d <= 64 ? 16 : 4, 8, 8, 4050, 4050, d, causal, DType::bf16, 0);
+json speed(int64_t d, bool causal, std::optional<cuda::HopperDivision> division) {
+  const bool backward = division.has_value();
+  const Attention a = shape_of(d <= 64 ? 16 : 4, 8, 8, tokens, tokens, d, causal, DType::bf16, 0);
   const Problem x(a), theirs(a);
   const auto fill = [&](const Arena& to, int64_t n, unsigned seed) {
     put(to, normal_numbers(n, a.act, seed).data(), static_cast<size_t>(n) * 2);
@@ -302,6 +312,7 @@ json speed(int64_t d, bool causal, bool backward) {
   auto* const lse = reinterpret_cast<float*>(x.lse.data());
   const Arena workspace(std::max(cuda::attention_workspace(a, true, 9), cuda::hopper_backward_workspace(a)));
   json result{{"shape", text_of(a, backward)}};
+  if (division) result["division"] = name_of(*division);
   std::unique_ptr<cuda::CudnnAttention> cudnn;
   try {
     cudnn = std::make_unique<cuda::CudnnAttention>();
@@ -321,7 +332,8 @@ json speed(int64_t d, bool causal, bool backward) {
   const auto own = [&] {
     if (backward)
       cuda::attention_hopper_backward(a, x.q.data(), x.k(), x.v(), x.o.data(), lse, x.d_o.data(), x.dq.data(),
-                                      x.dk(), x.dv(), reinterpret_cast<float*>(workspace.data()), stream);
+                                      x.dk(), x.dv(), reinterpret_cast<float*>(workspace.data()), stream,
+                                      *division);
     else
       cuda::attention_hopper(a, x.q.data(), x.k(), x.v(), x.o.data(), lse, stream);
   };
@@ -366,22 +378,30 @@ json speed(int64_t d, bool causal, bool backward) {
 // ---- cases ----
 struct Case {
   std::string name;
-  json (*run)(int64_t d);
-  int64_t d;
+  std::function<json()> run;
 };
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  const auto add = [&](const char* kind, auto run, std::initializer_list<int64_t> heads) {
-    for (const int64_t d : heads) all.push_back({std::string(kind) + "/d" + std::to_string(d), run, d});
+  const auto name = [](const char* kind, int64_t d) { return std::string(kind) + "/d" + std::to_string(d); };
+  for (const int64_t d : {192, 48, 64, 96, 128})
+    all.push_back(
+        {name("check/backward", d), [d] { return check(check_backward, cuda::hopper_takes_backward, d); }});
+  for (const int64_t d : {48, 64, 96, 128})
+    all.push_back(
+        {name("check/forward", d), [d] { return check(check_forward, cuda::hopper_takes_forward, d); }});
+  const auto backward = [&](const char* kind, int64_t d, bool causal, cuda::HopperDivision division) {
+    all.push_back({name(kind, d) + "/" + std::to_string(static_cast<int>(division)),
+                   [d, causal, division] { return speed(d, causal, division); }});
   };
-  add("check/backward", [](int64_t d) { return check(check_backward, cuda::hopper_takes_backward, d); },
-      {192, 48, 64, 96, 128});
-  add("check/forward", [](int64_t d) { return check(check_forward, cuda::hopper_takes_forward, d); },
-      {48, 64, 96, 128});
-  add("speed/backward", [](int64_t d) { return speed(d, false, true); }, {192, 48, 64, 128, 96});
-  add("speed/forward", [](int64_t d) { return speed(d, false, false); }, {48, 64, 128, 96});
-  add("speed/causal/backward", [](int64_t d) { return speed(d, true, true); }, {128, 64});
-  add("speed/causal/forward", [](int64_t d) { return speed(d, true, false); }, {64});
+  for (const int64_t d : {192, 48, 64, 128, 96})
+    for (const cuda::HopperDivision division : cuda::hopper_divisions(d))
+      backward("speed/backward", d, false, division);
+  const auto forward = [&](const char* kind, int64_t d, bool causal) {
+    all.push_back({name(kind, d), [d, causal] { return speed(d, causal, std::nullopt); }});
+  };
+  for (const int64_t d : {48, 64, 128, 96}) forward("speed/forward", d, false);
+  for (const int64_t d : {64, 128}) backward("speed/causal/backward", d, true, cuda::hopper_divisions(d)[0]);
+  forward("speed/causal/forward", 64, true);
   return all;
 }
 
@@ -389,7 +409,7 @@ int run_here(const Case& c) {
   json line{{"case", c.name}};
   try {
     line["device"] = cuda::use_device("gpu_attention", 0).name;
-    line.update(c.run(c.d));
+    line.update(c.run());
   } catch (const std::exception& e) {
     line["passed"] = false;
     line["error"] = e.what();
@@ -404,7 +424,7 @@ std::string run_apart(const char* program, const Case& c, double seconds, int& c
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
   if (child == 0) {
-    execl(program, program, "--here", c.name.c_str(), nullptr);
+    execl(program, program, "--here", c.name.c_str(), "--tokens", std::to_string(tokens).c_str(), nullptr);
     std::_Exit(127);
   }
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -439,9 +459,11 @@ int main(int argc, char** argv) {
       only = argv[++i];
     } else if (arg == "--here" && value) {
       here = argv[++i];
+    } else if (arg == "--tokens" && value && (tokens = std::atoll(argv[++i])) > 1) {
     } else if (arg == "--seconds" && value && (seconds = std::atof(argv[++i])) > 0) {
     } else {
-      std::fprintf(stderr, "gpu_attention: '%s': want --list, --only NAME or --seconds N\n", argv[i]);
+      std::fprintf(stderr, "gpu_attention: '%s': want --list, --only NAME, --tokens N or --seconds N\n",
+                   argv[i]);
       return 2;
     }
   }

@@ -27,16 +27,19 @@ namespace {
 using namespace hopper;
 
 constexpr int kPaddedQueries = 128;            // queries of the workspace: whole tiles of this size
-constexpr int kConsumers = 2;                  // warpgroups that compute
 constexpr int kSlotBytes = kTile * kRowBytes;  // of p' or ds' of one warpgroup
 
-template <int kD>
+template <int kColumns, HopperDivision kDivision>
 struct Layout {
-  static constexpr bool kShared = kD > 96;  // both warpgroups have the same keys
+  static constexpr int kD = kColumns;
+  static constexpr bool kShared = kDivision == HopperDivision::shared_keys;
+  static constexpr int kConsumers =
+      kDivision == HopperDivision::own_keys_3 ? 3 : 2;  // warpgroups that compute
+  static constexpr int kRegisters = kConsumers == 3 ? 160 : 240, kLoaderRegisters = kConsumers == 3 ? 32 : 24;
   static constexpr int kKeys = kShared ? kTile : kConsumers * kTile;
   static constexpr int kQueries = kShared ? kConsumers * kTile : kTile;
   static constexpr int kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
-  static constexpr int kStages = 2, kOutputStages = kD > 128 ? 1 : 2;  // tiles of q, of do
+  static constexpr int kStages = 2, kOutputStages = kShared && kD > 128 ? 1 : 2;  // tiles of q, of do
   static constexpr int kKeyBytes = kPanels * kKeys * kRowBytes, kQueryBytes = kPanels * kQueries * kRowBytes;
   static constexpr int kStatisticsBytes = kQueries * 2 * static_cast<int>(sizeof(float));
   static constexpr int kK = 0, kV = kKeyBytes, kQ = 2 * kKeyBytes, kDo = kQ + kStages * kQueryBytes;
@@ -58,9 +61,8 @@ __host__ __device__ int64_t padded(int64_t queries) {
 }
 
 // The barriers of a block, in shared memory
-template <int kD>
+template <class L>
 struct Barriers {
-  using L = Layout<kD>;
   uint64_t* at;
   __device__ uint64_t* keys() const { return at; }
   __device__ uint64_t* q_full(int stage) const { return at + 1 + stage; }
@@ -71,42 +73,39 @@ struct Barriers {
 
 // What a block does: keys of one head of keys, and the tiles of queries that see any of them
 struct Work {
-  int64_t sample, key_head, key0, first_head, heads, tile0, tiles;
+  int sample, key_head, key0, first_head, heads, tile0, tiles;
 };
-template <int kD>
+template <class L>
 __device__ Work work_of_block(const Attention& a) {
-  using L = Layout<kD>;
   const int64_t blocks = (a.tk + L::kKeys - 1) / L::kKeys, pair = blockIdx.x / blocks;
+  const int64_t sample = pair / a.kv_heads, key0 = (blockIdx.x - pair * blocks) * L::kKeys;
   Work w;
-  w.sample = pair / a.kv_heads;
-  w.key_head = pair - w.sample * a.kv_heads;
-  w.key0 = (blockIdx.x - pair * blocks) * L::kKeys;
-  w.heads = a.heads / a.kv_heads;
+  w.sample = static_cast<int>(sample);
+  w.key_head = static_cast<int>(pair - sample * a.kv_heads);
+  w.key0 = static_cast<int>(key0);
+  w.heads = static_cast<int>(a.heads / a.kv_heads);
   w.first_head = w.key_head * w.heads;
-  const int64_t first = a.causal && w.key0 > a.shift() ? w.key0 - a.shift() : 0;
-  w.tile0 = first / L::kQueries;
-  w.tiles = (a.tq + L::kQueries - 1) / L::kQueries;
+  w.tile0 = a.causal && key0 > a.shift() ? static_cast<int>((key0 - a.shift()) / L::kQueries) : 0;
+  w.tiles = static_cast<int>((a.tq + L::kQueries - 1) / L::kQueries);
   return w;
 }
 
-template <int kD>
-__device__ void load_tiles(const Attention& a, const Work& w, const Results& x, const Barriers<kD>& barriers,
+template <class L>
+__device__ void load_tiles(const Attention& a, const Work& w, const Results& x, const Barriers<L>& barriers,
                            unsigned char* shared, const TileMap& q, const TileMap& k, const TileMap& v,
                            const TileMap& d_o) {
-  using L = Layout<kD>;
-  const auto load = [&](const TileMap& map, uint64_t* barrier, int to, int rows, int64_t head,
-                        int64_t token) {
+  const auto load = [&](const TileMap& map, uint64_t* barrier, int to, int rows, int head, int token) {
     for (int panel = 0; panel < L::kPanels; ++panel)
-      load_tile(map, barrier, shared + to + panel * rows * kRowBytes, panel * kPanelColumns,
-                static_cast<int>(head), static_cast<int>(token), static_cast<int>(w.sample));
+      load_tile(map, barrier, shared + to + panel * rows * kRowBytes, panel * kPanelColumns, head, token,
+                w.sample);
   };
   expect_bytes(barriers.keys(), 2 * L::kKeyBytes);
   load(k, barriers.keys(), L::kK, L::kKeys, w.key_head, w.key0);
   load(v, barriers.keys(), L::kV, L::kKeys, w.key_head, w.key0);
   uint32_t step = 0;
-  for (int64_t head = w.first_head; head < w.first_head + w.heads; ++head)
-    for (int64_t tile = w.tile0; tile < w.tiles; ++tile, ++step) {
-      const int64_t query = tile * L::kQueries;
+  for (int head = w.first_head; head < w.first_head + w.heads; ++head)
+    for (int tile = w.tile0; tile < w.tiles; ++tile, ++step) {
+      const int query = tile * L::kQueries;
       int stage = static_cast<int>(step % L::kStages);
       wait_for_phase(barriers.q_free(stage), step / L::kStages % 2 ^ 1);
       expect_bytes(barriers.q_full(stage), L::kQueryBytes + L::kStatisticsBytes);
@@ -131,17 +130,20 @@ __device__ inline void rows_times_rows(float (&scores)[32], uint32_t x, int x_ro
   commit_products();
 }
 
-// Scores to weights, 0 where a query does not see a key
-__device__ inline void weigh(const Attention& a, float (&scores)[32], const float4* statistics, bool edge,
-                             int64_t key0, int64_t query0) {
-  if (edge) {
-    const int64_t key = key0 + first_row(), query = query0 + first_column();
+// Hides the queries before `begin` from the thread's two keys
+__device__ inline void hide_unseeing(float (&scores)[32], int2 begin) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int64_t its_key = key + i % 4 / 2 * 8, its_query = query + i / 4 * 8 + i % 2;
-      if (its_key >= a.tk || (a.causal && its_key > its_query + a.shift())) scores[i] = -INFINITY;
-    }
-  }
+  for (int i = 0; i < 32; ++i)
+    if (i / 4 * 8 + first_column() + i % 2 < (i % 4 < 2 ? begin.x : begin.y)) scores[i] = -INFINITY;
+}
+// Where the queries begin that see a key
+__device__ inline int queries_begin(const Attention& a, int key) {
+  if (key >= a.tk) return 0x7fffffff;
+  return a.causal ? key - static_cast<int>(a.shift()) : 0;
+}
+
+// Scores to weights
+__device__ inline void weigh(const Attention& a, float (&scores)[32], const float4* statistics) {
   const float scale = a.scale * kLog2E;
 #pragma unroll
   for (int f = 0; f < 8; ++f) {
@@ -178,29 +180,31 @@ __device__ inline void store_sums(const Attention& a, const Work& w, const float
   }
 }
 
-template <class T, int kD>
+template <class T, class L>
 __device__ void sum_over_queries(const Attention& a, const Work& w, const Results& x,
-                                 const Barriers<kD>& barriers, unsigned char* shared, int group) {
-  using L = Layout<kD>;
+                                 const Barriers<L>& barriers, unsigned char* shared, int group) {
+  constexpr int kD = L::kD, kConsumers = L::kConsumers;
   constexpr bool kShared = L::kShared;
   const int thread = static_cast<int>(threadIdx.x) % kGroup;
   const uint32_t base = shared_address(shared);
   const int own_keys = kShared ? 0 : group * kTile, own_queries = kShared ? group * kTile : 0;
   const uint32_t keys = base + static_cast<uint32_t>(L::kK + own_keys * kRowBytes);
   const uint32_t values = base + static_cast<uint32_t>(L::kV + own_keys * kRowBytes);
-  const int64_t key0 = w.key0 + own_keys;
+  const int key0 = w.key0 + own_keys, row = key0 + first_row();
+  const int2 row_begin{queries_begin(a, row), queries_begin(a, row + 8)};
+  const int last_begins = queries_begin(a, key0 + kTile - 1);
   float sum_0[kD / 2] = {};                // dv; shared: dv or dk
   float sum_1[kShared ? 1 : kD / 2] = {};  // dk
   wait_for_phase(barriers.keys(), 0);
   uint32_t step = 0;
-  for (int64_t head = w.first_head; head < w.first_head + w.heads; ++head)
-    for (int64_t tile = w.tile0; tile < w.tiles; ++tile, ++step) {
+  for (int head = w.first_head; head < w.first_head + w.heads; ++head)
+    for (int tile = w.tile0; tile < w.tiles; ++tile, ++step) {
       const int stage = static_cast<int>(step % L::kStages),
                 do_stage = static_cast<int>(step % L::kOutputStages);
       const uint32_t q = base + static_cast<uint32_t>(L::kQ + stage * L::kQueryBytes);
       const uint32_t d_o = base + static_cast<uint32_t>(L::kDo + do_stage * L::kQueryBytes);
       const uint32_t own_rows = static_cast<uint32_t>(own_queries * kRowBytes);
-      const int64_t query0 = tile * L::kQueries + own_queries;
+      const int query0 = tile * L::kQueries + own_queries;
       const auto* statistics =
           reinterpret_cast<const float4*>(shared + L::kStatistics + stage * L::kStatisticsBytes) +
           own_queries / 2;
@@ -210,8 +214,8 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
       wait_for_phase(barriers.do_full(do_stage), step / L::kOutputStages % 2);
       rows_times_rows<T, kD>(dp, values, L::kKeys, d_o + own_rows, L::kQueries);
       wait_for_products<1>();
-      const bool edge = key0 + kTile > a.tk || (a.causal && key0 + kTile - 1 > query0 + a.shift());
-      weigh(a, scores, statistics, edge, key0, query0);
+      if (query0 < last_begins) hide_unseeing(scores, {row_begin.x - query0, row_begin.y - query0});
+      weigh(a, scores, statistics);
       uint32_t weights[4][4], slopes[4][4];
       round_operand<T>(scores, weights);
 
@@ -270,7 +274,7 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
       }
       wait_for_products<0>();
       float4* const to =
-          x.dq + (((w.sample * a.heads + head) * padded(a.tq) + query0) / kTile * (kD / 8)) * kGroup + thread;
+          x.dq + ((w.sample * a.heads + head) * padded(a.tq) + query0) / kTile * (kD / 8) * kGroup + thread;
 #pragma unroll
       for (int f = 0; f < kD / 8; ++f)
         add_to_memory(&to[f * kGroup].x, dq[4 * f], dq[4 * f + 1], dq[4 * f + 2], dq[4 * f + 3]);
@@ -283,16 +287,15 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
   }
 }
 
-template <class T, int kD>
-__global__ void __launch_bounds__((1 + kConsumers) * kGroup, 1)
+template <class T, class L>
+__global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
     hopper_backward_kernel(Attention a, Results x, const __grid_constant__ TileMap q,
                            const __grid_constant__ TileMap k, const __grid_constant__ TileMap v,
                            const __grid_constant__ TileMap d_o) {
-  using L = Layout<kD>;
   unsigned char* const shared = shared_bytes();
-  const Barriers<kD> barriers{reinterpret_cast<uint64_t*>(shared + L::kBarriers)};
+  const Barriers<L> barriers{reinterpret_cast<uint64_t*>(shared + L::kBarriers)};
   if (threadIdx.x == 0) {
-    constexpr uint32_t kWarps = kConsumers * kGroup / 32;
+    constexpr uint32_t kWarps = L::kConsumers * kGroup / 32;
     make_barrier(barriers.keys(), 1);
     for (int i = 0; i < L::kStages; ++i) {
       make_barrier(barriers.q_full(i), 1);
@@ -305,14 +308,14 @@ __global__ void __launch_bounds__((1 + kConsumers) * kGroup, 1)
     fence_new_barriers();
   }
   __syncthreads();
-  const Work w = work_of_block<kD>(a);
+  const Work w = work_of_block<L>(a);
   const int group = static_cast<int>(threadIdx.x) / kGroup;
   if (group == 0) {
-    set_registers<24, false>();
-    if (threadIdx.x == 0) load_tiles<kD>(a, w, x, barriers, shared, q, k, v, d_o);
+    set_registers<L::kLoaderRegisters, false>();
+    if (threadIdx.x == 0) load_tiles<L>(a, w, x, barriers, shared, q, k, v, d_o);
   } else {
-    set_registers<240, true>();
-    sum_over_queries<T, kD>(a, w, x, barriers, shared, group - 1);
+    set_registers<L::kRegisters, true>();
+    sum_over_queries<T, L>(a, w, x, barriers, shared, group - 1);
   }
 }
 
@@ -365,15 +368,47 @@ void by_head(int64_t d, F&& f) {
   if (d == 192) return f(std::integral_constant<int, 192>());
   throw std::logic_error("attention on Hopper with heads of " + std::to_string(d) + " columns");
 }
+/// f(Layout) of a division that a warpgroup's registers allow
+template <class F>
+void by_layout(int64_t d, HopperDivision division, F&& f) {
+  using enum HopperDivision;
+  by_head(d, [&](auto head) {
+    constexpr int kD = head();
+    if (division == shared_keys) return f(Layout<kD, shared_keys>());
+    if constexpr (kD <= 96)
+      if (division == own_keys_2) return f(Layout<kD, own_keys_2>());
+    if constexpr (kD <= 48)
+      if (division == own_keys_3) return f(Layout<kD, own_keys_3>());
+    throw std::logic_error("attention on Hopper: heads of " + std::to_string(d) +
+                           " columns are not divided so");
+  });
+}
 
 }  // namespace
+
+const char* name_of(HopperDivision division) {
+  constexpr const char* kNames[] = {"two warpgroups with keys of their own",
+                                    "three warpgroups with keys of their own",
+                                    "two warpgroups with the same keys"};
+  return kNames[static_cast<int>(division)];
+}
+
+std::span<const HopperDivision> hopper_divisions(int64_t d) {
+  using enum HopperDivision;
+  static constexpr HopperDivision kNarrow[] = {own_keys_2, own_keys_3, shared_keys},
+                                  kMiddle[] = {own_keys_2, shared_keys}, kWide[] = {shared_keys};
+  if (d == 48) return kNarrow;
+  if (d == 64 || d == 96) return kMiddle;
+  if (d == 128 || d == 192) return kWide;
+  return {};
+}
 
 bool hopper_takes_backward(const Attention& a) {
   if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased || a.deterministic)
     return false;
   for (const int64_t ld : {a.ld_q, a.ld_kv, a.ld_o})
     if (ld % 8 != 0) return false;
-  return a.tq > 0 && a.tk > 0 && (a.d == 48 || a.d == 64 || a.d == 96 || a.d == 128 || a.d == 192);
+  return a.tq > 0 && a.tk > 0 && !hopper_divisions(a.d).empty();
 }
 
 int64_t hopper_backward_workspace(const Attention& a) {
@@ -382,7 +417,7 @@ int64_t hopper_backward_workspace(const Attention& a) {
 
 void attention_hopper_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                                const float* lse, const void* d_o, void* dq, void* dk, void* dv,
-                               float* workspace, cudaStream_t stream) {
+                               float* workspace, cudaStream_t stream, HopperDivision division) {
   if (a.batch == 0) return;
   const int64_t rows = a.batch * a.heads * padded(a.tq);
   const Results x{reinterpret_cast<const float2*>(workspace + rows * a.d),
@@ -393,11 +428,10 @@ void attention_hopper_backward(const Attention& a, const void* q, const void* k,
     launch(hopper_statistics<T>, grid(ceil_div(rows, kBlockWarps)), kThreads, 0, stream, a,
            static_cast<const T*>(o), static_cast<const T*>(d_o), lse,
            reinterpret_cast<float2*>(workspace + rows * a.d));
-    by_head(a.d, [&](auto head) {
-      constexpr int kD = head();
-      using L = Layout<kD>;
-      launch(hopper_backward_kernel<T, kD>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads),
-             (1 + kConsumers) * kGroup, L::kBytes, stream, a, x,
+    by_layout(a.d, division, [&](auto layout) {
+      using L = decltype(layout);
+      launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads),
+             (1 + L::kConsumers) * kGroup, L::kBytes, stream, a, x,
              tile_map(q, a.d, a.heads, a.tq, a.batch, a.ld_q, L::kQueries),
              tile_map(k, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
              tile_map(v, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
