@@ -85,11 +85,6 @@ __device__ inline float of_four_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-// Where the keys end that a query sees
-__device__ inline int keys_end(const Attention& a, int query) {
-  const int keys = static_cast<int>(a.tk), after = static_cast<int>(a.shift()) + query + 1;
-  return a.causal && after < keys ? after : keys;
-}
 // Hides the keys from `end` on of the thread's two rows
 template <int kKeys>
 __device__ inline void hide_unseen(float (&scores)[kKeys / 2], int2 end) {
