@@ -386,7 +386,7 @@ std::vector<Case> all_cases() {
   for (const int64_t d : {192, 48, 64, 96, 128})
     all.push_back(
         {name("check/backward", d), [d] { return check(check_backward, cuda::hopper_takes_backward, d); }});
-  for (const int64_t d : {48, 64, 96, 128})
+  for (const int64_t d : {192, 48, 64, 96, 128})
     all.push_back(
         {name("check/forward", d), [d] { return check(check_forward, cuda::hopper_takes_forward, d); }});
   const auto backward = [&](const char* kind, int64_t d, bool causal, cuda::HopperDivision division) {
@@ -399,7 +399,7 @@ std::vector<Case> all_cases() {
   const auto forward = [&](const char* kind, int64_t d, bool causal) {
     all.push_back({name(kind, d), [d, causal] { return speed(d, causal, std::nullopt); }});
   };
-  for (const int64_t d : {48, 64, 128, 96}) forward("speed/forward", d, false);
+  for (const int64_t d : {48, 64, 192, 128, 96}) forward("speed/forward", d, false);
   for (const int64_t d : {64, 128}) backward("speed/causal/backward", d, true, cuda::hopper_divisions(d)[0]);
   forward("speed/causal/forward", 64, true);
   return all;

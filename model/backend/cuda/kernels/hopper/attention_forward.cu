@@ -18,7 +18,7 @@ template <int kD>
 struct Layout {
   static constexpr int kConsumers = kD <= 64 ? 3 : 2;             // warpgroups that compute
   static constexpr int kRegisters = kConsumers == 3 ? 160 : 240;  // of their threads
-  static constexpr int kQueries = kConsumers * kTile, kKeys = kConsumers == 3 ? 112 : 128;  // of a tile
+  static constexpr int kQueries = kConsumers * kTile, kKeys = kD > 64 && kD <= 128 ? 128 : 112;  // of a tile
   static constexpr int kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
   static constexpr int kQueryBytes = kPanels * kQueries * kRowBytes, kKeyBytes = kPanels * kKeys * kRowBytes;
   static constexpr int kK = kQueryBytes, kV = kK + kStages * kKeyBytes, kBarriers = kV + kStages * kKeyBytes;
@@ -250,6 +250,7 @@ void by_head(int64_t d, F&& f) {
   if (d == 64) return f(std::integral_constant<int, 64>());
   if (d == 96) return f(std::integral_constant<int, 96>());
   if (d == 128) return f(std::integral_constant<int, 128>());
+  if (d == 192) return f(std::integral_constant<int, 192>());
   throw std::logic_error("attention on Hopper with heads of " + std::to_string(d) + " columns");
 }
 
@@ -258,7 +259,7 @@ void by_head(int64_t d, F&& f) {
 bool hopper_takes_forward(const Attention& a) {
   Attention ordered = a;
   ordered.deterministic = false;  // forward has one order
-  return a.d <= 128 && hopper_takes_backward(ordered);
+  return hopper_takes_backward(ordered);
 }
 
 void attention_hopper(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
