@@ -1,12 +1,13 @@
 // Our attention on Hopper (model/backend/cuda/kernels/hopper): its results against f32 arithmetic, and its
 // speed beside cuDNN's, by turns on the same operands. One JSON line a case.
 //
-//   build/gpu_attention                             # all cases, each in a process of its own that may crash
-//   or hang alone build/gpu_attention --only speed/backward/d192  # those whose names begin so
-//   build/gpu_attention --list
+//   build/gpu_attention                              # all cases, each in a process of its own: it may crash
+//   or hang build/gpu_attention --only speed/backward/d192   # those whose names begin so build/gpu_attention
+//   --list
 //
-// Options: --seconds N (25), of a case; --tokens N (4050). Exit codes: 0 all right, 1 a case failed, 2 bad
-// arguments, 77 no Hopper GPU.
+// Checks run side by side; then the speed of those that passed, one by one. Options: --seconds N (25), of a
+// case;
+// --tokens N (4050). Exit codes: 0 all right, 1 a case failed, 2 bad arguments, 77 no Hopper GPU.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -220,7 +222,7 @@ json check_forward(const Exact& x) {
   return result;
 }
 
-json check_backward(const Exact& x) {
+json check_backward(const Exact& x, cuda::HopperDivision division) {
   const Attention& a = x.a;
   const Problem &got = x.got, &want = x.want;
   std::vector<uint16_t> o;
@@ -233,30 +235,26 @@ json check_backward(const Exact& x) {
   const Arena own(needed + kGuard);
   ISOBAR_CUDA(cudaMemset(own.data(), 0xff, static_cast<size_t>(own.bytes())));
   const Gradients exact_ones = gradients_of(want);
-  json result{{"shape", text_of(a, true)}, {"divisions", json::array()}};
+  json result{{"shape", text_of(a, true)}};
   bool passed = true;
-  for (const cuda::HopperDivision division : cuda::hopper_divisions(a.d)) {
-    json its{{"division", name_of(division)}};
-    Gradients first;
-    for (int run = 0; run < 4; ++run) {
-      got.poison_gradients();
-      cuda::attention_hopper_backward(a, got.q.data(), got.k(), got.v(), got.o.data(),
-                                      reinterpret_cast<const float*>(want.lse.data()), got.d_o.data(),
-                                      got.dq.data(), got.dk(), got.dv(), reinterpret_cast<float*>(own.data()),
-                                      nullptr, division);
-      ISOBAR_CUDA(cudaDeviceSynchronize());
-      Gradients now = gradients_of(got);
-      if (run == 0) {
-        its["off"] = differences(a, now, exact_ones);
-        passed = passed && within(its["off"], kBackwardAllowed);
-        first = std::move(now);
-      } else {  // dk and dv have a fixed order
-        json again = differences(a, now, first);
-        passed = passed && again["dk"] == 0.0 && again["dv"] == 0.0 && again["dq"] <= 2e-3;
-        its["runs differ"] = again;
-      }
+  Gradients first;
+  for (int run = 0; run < 4; ++run) {
+    got.poison_gradients();
+    cuda::attention_hopper_backward(a, got.q.data(), got.k(), got.v(), got.o.data(),
+                                    reinterpret_cast<const float*>(want.lse.data()), got.d_o.data(),
+                                    got.dq.data(), got.dk(), got.dv(), reinterpret_cast<float*>(own.data()),
+                                    nullptr, division);
+    ISOBAR_CUDA(cudaDeviceSynchronize());
+    Gradients now = gradients_of(got);
+    if (run == 0) {
+      result["off"] = differences(a, now, exact_ones);
+      passed = within(result["off"], kBackwardAllowed);
+      first = std::move(now);
+    } else {  // dk and dv have a fixed order
+      json again = differences(a, now, first);
+      passed = passed && again["dk"] == 0.0 && again["dv"] == 0.0 && again["dq"] <= 2e-3;
+      result["runs differ"] = again;
     }
-    result["divisions"].push_back(its);
   }
   std::vector<unsigned char> guard(kGuard);
   ISOBAR_CUDA(cudaMemcpy(guard.data(), own.data() + needed, kGuard, cudaMemcpyDeviceToHost));
@@ -270,7 +268,8 @@ json check_backward(const Exact& x) {
 
 int64_t tokens = 4050;  // of speed's cases and the largest checks
 
-json check(json (*one)(const Exact&), bool (*takes)(const Attention&), int64_t d) {
+json check(int64_t d, std::optional<cuda::HopperDivision> division) {
+  const auto takes = division ? cuda::hopper_takes_backward : cuda::hopper_takes_forward;
   json all = json::array();
   bool passed = true;
   for (const Attention& a :
@@ -281,7 +280,7 @@ json check(json (*one)(const Exact&), bool (*takes)(const Attention&), int64_t d
         shape_of(1, 4, 4, tokens, tokens, d, false, DType::bf16, 0),
         shape_of(1, 2, 2, tokens / 2, tokens / 2, d, true, DType::f16, 0)}) {
     if (!takes(a)) throw std::logic_error("not taken: " + text_of(a, false));
-    all.push_back(one(Exact(a)));
+    all.push_back(division ? check_backward(Exact(a), *division) : check_forward(Exact(a)));
     passed = passed && all.back()["passed"];
   }
   return {{"passed", passed}, {"checks", all}};
@@ -379,29 +378,25 @@ json speed(int64_t d, bool causal, std::optional<cuda::HopperDivision> division)
 struct Case {
   std::string name;
   std::function<json()> run;
+  std::string check;  // the case without which this one is not run; "" of a check
 };
 std::vector<Case> all_cases() {
-  std::vector<Case> all;
-  const auto name = [](const char* kind, int64_t d) { return std::string(kind) + "/d" + std::to_string(d); };
-  for (const int64_t d : {192, 48, 64, 96, 128})
-    all.push_back(
-        {name("check/backward", d), [d] { return check(check_backward, cuda::hopper_takes_backward, d); }});
-  for (const int64_t d : {192, 48, 64, 96, 128})
-    all.push_back(
-        {name("check/forward", d), [d] { return check(check_forward, cuda::hopper_takes_forward, d); }});
-  const auto backward = [&](const char* kind, int64_t d, bool causal, cuda::HopperDivision division) {
-    all.push_back({name(kind, d) + "/" + std::to_string(static_cast<int>(division)),
-                   [d, causal, division] { return speed(d, causal, division); }});
+  using Division = std::optional<cuda::HopperDivision>;
+  std::vector<Case> checks, speeds;
+  const auto add = [&](int64_t d, Division division) {
+    const std::string name = std::string(division ? "backward" : "forward") + "/d" + std::to_string(d) +
+                             (division ? "/" + std::to_string(static_cast<int>(*division)) : "");
+    checks.push_back({"check/" + name, [=] { return check(d, division); }, ""});
+    speeds.push_back({"speed/" + name, [=] { return speed(d, false, division); }, "check/" + name});
+    if (d == 64 || d == 128)
+      speeds.push_back({"causal/" + name, [=] { return speed(d, true, division); }, "check/" + name});
   };
-  for (const int64_t d : {192, 48, 64, 128, 96})
-    for (const cuda::HopperDivision division : cuda::hopper_divisions(d))
-      backward("speed/backward", d, false, division);
-  const auto forward = [&](const char* kind, int64_t d, bool causal) {
-    all.push_back({name(kind, d), [d, causal] { return speed(d, causal, std::nullopt); }});
-  };
-  for (const int64_t d : {48, 64, 192, 128, 96}) forward("speed/forward", d, false);
-  for (const int64_t d : {64, 128}) backward("speed/causal/backward", d, true, cuda::hopper_divisions(d)[0]);
-  forward("speed/causal/forward", 64, true);
+  for (const int64_t d : {192, 48, 64, 128, 96}) {
+    for (const cuda::HopperDivision division : cuda::hopper_divisions(d)) add(d, division);
+    add(d, std::nullopt);
+  }
+  std::vector<Case> all = checks;
+  all.insert(all.end(), speeds.begin(), speeds.end());
   return all;
 }
 
@@ -418,28 +413,66 @@ int run_here(const Case& c) {
   return line["passed"] ? 0 : 1;
 }
 
-// Its exit code, or why it has none
-std::string run_apart(const char* program, const Case& c, double seconds, int& code) {
+void tell(const Case& c, const char* key, const std::string& why) {
+  std::printf("%s\n", json{{"case", c.name}, {"passed", false}, {key, why}}.dump().c_str());
   std::fflush(stdout);
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
-  if (child == 0) {
-    execl(program, program, "--here", c.name.c_str(), "--tokens", std::to_string(tokens).c_str(), nullptr);
-    std::_Exit(127);
+}
+
+// Runs cases side by side, each in a process of its own that is killed after `seconds`; returns the names of
+// those that failed.
+std::vector<std::string> run_apart(const std::vector<Case>& cases, double seconds) {
+  std::vector<std::string> failed;
+  std::vector<std::pair<const Case*, pid_t>> left;
+  std::fflush(stdout);
+  for (const Case& c : cases) {
+    const pid_t child = fork();
+    if (child < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
+    if (child == 0) {
+      const std::string n = std::to_string(tokens);
+      execl("/proc/self/exe", "gpu_attention", "--here", c.name.c_str(), "--tokens", n.c_str(), nullptr);
+      std::_Exit(127);
+    }
+    left.emplace_back(&c, child);
   }
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > end) {
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-      return "took more than " + std::to_string(seconds) + " s";
+  while (!left.empty()) {
+    const bool late = std::chrono::steady_clock::now() > end;
+    for (auto it = left.begin(); it != left.end();) {
+      int status = 0;
+      if (late) kill(it->second, SIGKILL);
+      if (waitpid(it->second, &status, late ? 0 : WNOHANG) == 0) {
+        ++it;
+        continue;
+      }
+      if (late)
+        tell(*it->first, "error", "took more than " + std::to_string(seconds) + " s");
+      else if (WIFSIGNALED(status))
+        tell(*it->first, "error", std::string("killed by ") + strsignal(WTERMSIG(status)));
+      else if (WEXITSTATUS(status) > 1)
+        tell(*it->first, "error", "exit code " + std::to_string(WEXITSTATUS(status)));
+      if (late || status != 0) failed.push_back(it->first->name);
+      it = left.erase(it);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  if (WIFSIGNALED(status)) return std::string("killed by ") + strsignal(WTERMSIG(status));
-  code = WEXITSTATUS(status);
-  return code > 1 ? "exit code " + std::to_string(code) : "";
+  return failed;
+}
+
+// The checks first, all at once; then the speed of those that passed, one by one. Returns whether all did.
+bool run_all(const std::vector<Case>& cases, double seconds) {
+  std::vector<Case> checks;
+  std::copy_if(cases.begin(), cases.end(), std::back_inserter(checks),
+               [](const Case& c) { return c.check.empty(); });
+  const std::vector<std::string> failed = run_apart(checks, seconds);
+  bool passed = failed.empty();
+  for (const Case& c : cases) {
+    if (c.check.empty()) continue;
+    if (std::find(failed.begin(), failed.end(), c.check) != failed.end())
+      tell(c, "skipped", c.check + " failed");
+    else
+      passed = run_apart({c}, seconds).empty() && passed;
+  }
+  return passed;
 }
 
 }  // namespace
@@ -473,28 +506,18 @@ int main(int argc, char** argv) {
                  found.all.empty() ? ": " : "", found.why_none.c_str());
     return 77;
   }
-  bool failed = false;
-  int ran = 0;
+  std::vector<Case> chosen;
   for (const Case& c : all_cases()) {
-    if (!here.empty()) {
-      if (c.name == here) return run_here(c);
-      continue;
-    }
-    if (c.name.rfind(only, 0) != 0) continue;
-    ++ran;
-    if (list) {
-      std::printf("%s\n", c.name.c_str());
-      continue;
-    }
-    int code = 0;
-    const std::string why = run_apart("/proc/self/exe", c, seconds, code);
-    if (!why.empty())
-      std::printf("%s\n", nlohmann::json{{"case", c.name}, {"passed", false}, {"error", why}}.dump().c_str());
-    failed = failed || code != 0 || !why.empty();
+    if (c.name == here) return run_here(c);
+    if (here.empty() && c.name.rfind(only, 0) == 0) chosen.push_back(c);
   }
-  if (ran == 0) {
+  if (chosen.empty()) {
     std::fprintf(stderr, "gpu_attention: no case is named '%s%s' (see --list)\n", here.c_str(), only.c_str());
     return 2;
   }
-  return failed ? 1 : 0;
+  if (list) {
+    for (const Case& c : chosen) std::printf("%s\n", c.name.c_str());
+    return 0;
+  }
+  return run_all(chosen, seconds) ? 0 : 1;
 }
