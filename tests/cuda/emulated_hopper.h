@@ -96,14 +96,15 @@ void set_registers() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
 }
 inline void fence_for_products() {}
-inline void begin_products() {
+template <class... Registers>
+void begin_products(Registers&...) {
   if (unfinished_products().empty()) unfinished_products().emplace_back();
 }
 inline void commit_products() {
   unfinished_products().emplace_back();
 }
-template <int kLeft>
-void wait_for_products() {
+template <int kLeft, class... Registers>
+void wait_for_products(Registers&...) {
   auto& groups = unfinished_products();
   while (groups.size() > kLeft + 1) {
     for (const auto& product : groups.front()) product();

@@ -167,7 +167,7 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
     const auto begin_sums = [&](int tile) {
       wait_for_phase(barriers.v_full(tile % kStages), phase_of(tile));
       const uint32_t values = base + static_cast<uint32_t>(L::kV + tile % kStages * L::kKeyBytes);
-      begin_products();
+      begin_products(sums, weights);
 #pragma unroll
       for (int k = 0; k < kKeys / kInnerStep; ++k)
         multiply<T, kD, true>(sums, weights[k], rows_inner(values, kKeys, k), true);
@@ -175,7 +175,7 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
     };
     wait_for_phase(barriers.k_full(0), 0);
     begin_scores<T, kD>(scores, queries, keys_at(0));
-    wait_for_products<0>();
+    wait_for_products<0>(scores);
     release(barriers.k_free(0));
     hide(0);
     weigh<kKeys>(rows, scores, a.scale * kLog2E);
@@ -184,18 +184,18 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
       wait_for_phase(barriers.k_full(tile % kStages), phase_of(tile));
       begin_scores<T, kD>(scores, queries, keys_at(tile));
       begin_sums(tile - 1);
-      wait_for_products<1>();
+      wait_for_products<1>(scores);
       release(barriers.k_free(tile % kStages));
       hide(tile);
       const float2 before = weigh<kKeys>(rows, scores, a.scale * kLog2E);
-      wait_for_products<0>();
+      wait_for_products<0>(sums);
       release(barriers.v_free((tile - 1) % kStages));
 #pragma unroll
       for (int i = 0; i < kD / 2; ++i) sums[i] *= i % 4 < 2 ? before.x : before.y;
       round_operand<T>(scores, weights);
     }
     begin_sums(w.tiles - 1);
-    wait_for_products<0>();
+    wait_for_products<0>(sums);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

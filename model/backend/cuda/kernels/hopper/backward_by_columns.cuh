@@ -66,7 +66,7 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
           reinterpret_cast<const float2*>(shared + L::kStatistics + stage * L::kStatisticsBytes) +
           first_row();
       const float2 of_row[2] = {statistics[0], statistics[8]};
-      wait_for_products<1>();
+      wait_for_products<1>(scores);
       if (w.key0 + own_key + kOwnKeys > keys_end(a, query0)) {
         const int first_key = w.key0 + own_key + first_column(), query = query0 + first_row();
         const int end[2] = {keys_end(a, query), keys_end(a, query + 8)};
@@ -78,7 +78,7 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
 #pragma unroll
       for (int i = 0; i < kOwnKeys / 2; ++i)
         scores[i] = power_of_two(fmaf(scores[i], scale, -of_row[i % 4 / 2].x));
-      wait_for_products<0>();
+      wait_for_products<0>(dp);
 #pragma unroll
       for (int i = 0; i < kOwnKeys / 2; ++i) dp[i] = scores[i] * (dp[i] - of_row[i % 4 / 2].y);
       named_barrier(1, kAll);  // the products of the step before have read the slots
@@ -88,7 +88,7 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
       named_barrier(2, kAll);
 
       float dq[kTile / 2];
-      begin_products();
+      begin_products(dv, dk);
       add_columns_times_keys<T, L>(dv, d_o + own_panel, weights);
       add_columns_times_keys<T, L>(dk, q + own_panel, slopes);
       commit_products();
@@ -99,13 +99,13 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
             dq, columns_inner(slopes, kTile, k),
             rows_inner(keys + static_cast<uint32_t>(group * L::kKeys * kRowBytes), L::kKeys, k), k > 0);
       commit_products();
-      wait_for_products<1>();
+      wait_for_products<1>(dv, dk);
       __syncwarp();
       if (thread % 32 == 0) {
         arrive(barriers.q_free(stage));
         arrive(barriers.do_free(do_stage));
       }
-      wait_for_products<0>();
+      wait_for_products<0>(dq);
       float4* const to = x.dq +
                          (((w.sample * a.heads + head) * padded(a.tq) + query0) / kTile * (L::kD / 8) +
                           group * (kTile / 8)) *

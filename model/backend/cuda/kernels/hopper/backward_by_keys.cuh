@@ -99,7 +99,7 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
       rows_times_rows<T, kD>(scores, keys, L::kKeys, q + own_rows, L::kQueries);
       wait_for_phase(barriers.do_full(do_stage), step / L::kOutputStages % 2);
       rows_times_rows<T, kD>(dp, values, L::kKeys, d_o + own_rows, L::kQueries);
-      wait_for_products<1>();
+      wait_for_products<1>(scores);
       if (query0 < last_begins) hide_unseeing(scores, {row_begin.x - query0, row_begin.y - query0});
       weigh(a, scores, statistics);
       uint32_t weights[4][4], slopes[4][4];
@@ -108,7 +108,7 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
       float dq[kD / 2];
       uint32_t slot;  // of ds'
       if constexpr (kShared) {
-        wait_for_products<0>();
+        wait_for_products<0>(dp);
         slope(scores, dp, statistics);
         round_operand<T>(dp, slopes);
         named_barrier(1, kConsumers * kGroup);  // the products of the step before have read the slots
@@ -120,26 +120,26 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
         slot = slots + static_cast<uint32_t>(group * kSlotBytes);
         const uint32_t left = group == 0 ? slots + kConsumers * kSlotBytes : slots,
                        right = group == 0 ? d_o : q;
-        begin_products();
+        begin_products(sum_0);
 #pragma unroll
         for (int k = 0; k < L::kQueries / kInnerStep; ++k)
           multiply<T, kD, false, true>(sum_0, columns_inner(left, kTile, k),
                                        rows_inner(right, L::kQueries, k), true);
         commit_products();
       } else {
-        begin_products();
+        begin_products(sum_0, weights);
 #pragma unroll
         for (int k = 0; k < kTile / kInnerStep; ++k)
           multiply<T, kD, true>(sum_0, weights[k], rows_inner(d_o, L::kQueries, k), true);
         commit_products();
-        wait_for_products<1>();
+        wait_for_products<1>(dp);
         slope(scores, dp, statistics);
         round_operand<T>(dp, slopes);
         // Two slots by turns: the barrier of the next step ends the use of this one.
         const int at = L::kSlots + (2 * group + static_cast<int>(step % 2)) * kSlotBytes;
         store_operand(slopes, shared + at);
         fence_for_products();
-        begin_products();
+        begin_products(sum_1, slopes);
 #pragma unroll
         for (int k = 0; k < kTile / kInnerStep; ++k)
           multiply<T, kD, true>(sum_1, slopes[k], rows_inner(q, L::kQueries, k), true);
@@ -152,13 +152,13 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
       for (int k = 0; k < kTile / kInnerStep; ++k)
         multiply<T, kD, true, true>(dq, rows_inner(slot, kTile, k), rows_inner(keys, L::kKeys, k), k > 0);
       commit_products();
-      wait_for_products<1>();
+      wait_for_products<1>(sum_0, sum_1);
       __syncwarp();
       if (thread % 32 == 0) {
         arrive(barriers.q_free(stage));
         arrive(barriers.do_free(do_stage));
       }
-      wait_for_products<0>();
+      wait_for_products<0>(dq);
       float4* const to =
           x.dq + ((w.sample * a.heads + head) * padded(a.tq) + query0) / kTile * (kD / 8) * kGroup + thread;
 #pragma unroll

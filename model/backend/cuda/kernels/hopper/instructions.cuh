@@ -3,10 +3,10 @@
 // named barriers, and registers moved between warpgroups (setmaxnreg). In the emulator
 // tests/cuda/emulated_hopper.h keeps the same contracts.
 //
-//   hopper::begin_products();
+//   hopper::begin_products(c);
 //   for (k …) hopper::multiply<T, N, …>(c, a, b, true);   // a, b: descriptors of shared memory
 //   hopper::commit_products();
-//   hopper::wait_for_products<0>();                       // now c may be read, a and b overwritten
+//   hopper::wait_for_products<0>(c);                       // now c may be read, a and b overwritten
 //
 // Shared tiles are panels of 64 16-bit columns: rows of 128 bytes, whose 16-byte chunks are swizzled (chunk ^
 // row % 8), at addresses divisible by 1,024. A product reads a panel's columns as its inner dimension
@@ -129,16 +129,35 @@ __device__ inline void set_registers() {
 __device__ inline void fence_for_products() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-__device__ inline void begin_products() {
+// Keeps the compiler from computing operands after a fence, and from reading sums before a wait: to it a
+// product is done where it begins.
+template <int kN>
+__device__ inline void settle(float (&x)[kN]) {
+#pragma unroll
+  for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(x[i])::"memory");
+}
+template <int kSteps>
+__device__ inline void settle(uint32_t (&x)[kSteps][4]) {
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(x[k][i])::"memory");
+}
+/// Before products; names the registers that they use and other instructions wrote
+template <class... Registers>
+__device__ inline void begin_products(Registers&... written) {
+  (settle(written), ...);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Until at most so many of the last committed groups of products are unfinished
-template <int kLeft>
-__device__ inline void wait_for_products() {
+/// Until at most so many of the last committed groups of products are unfinished; names the sums that are
+/// then done
+template <int kLeft, class... Registers>
+__device__ inline void wait_for_products(Registers&... done) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+  (settle(done), ...);
 }
 
 __device__ inline float power_of_two(float x) {
