@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "model/backend/cuda/kernels/hopper/attention.h"
+#include "model/backend/cuda/kernels/hopper/products.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/runtime/device.h"
 
@@ -286,6 +287,47 @@ json check(int64_t d, std::optional<cuda::HopperDivision> division) {
   return {{"passed", passed}, {"checks", all}};
 }
 
+// The instructions one by one: where these are wrong, so is all the rest.
+json check_products() {
+  constexpr int64_t kRows = 60, kColumns = 112;  // the rest of 64 x 128 is zeros
+  const auto x = normal_numbers(kRows * kColumns, DType::bf16, 1),
+             y = normal_numbers(kRows * kColumns, DType::bf16, 2);
+  const Arena gx(kRows * kColumns * 2), gy(kRows * kColumns * 2),
+      gz(int64_t{cuda::kProductForms} * 64 * 128 * 4);
+  put(gx, x.data(), x.size() * 2);
+  put(gy, y.data(), y.size() * 2);
+  cuda::hopper_products(gx.data(), gy.data(), kRows, kColumns, reinterpret_cast<float*>(gz.data()), nullptr);
+  ISOBAR_CUDA(cudaDeviceSynchronize());
+  const std::vector<float> z = read_f32(gz, int64_t{cuda::kProductForms} * 64 * 128);
+  const auto in = [&](const std::vector<uint16_t>& m, int64_t r, int64_t c) {
+    return r < kRows && c < kColumns ? from_16(m[static_cast<size_t>(r * kColumns + c)], DType::bf16) : 0.0f;
+  };
+  std::vector<float> scores(64 * 64);
+  json result;
+  bool passed = true;
+  for (int form = 0; form < cuda::kProductForms; ++form) {
+    const int64_t columns = form == 0 ? 64 : 128, inner = form == 0 ? 128 : 64;
+    std::vector<float> want, got;
+    for (int64_t r = 0; r < 64; ++r)
+      for (int64_t c = 0; c < columns; ++c) {
+        float sum = 0;
+        for (int64_t k = 0; k < inner; ++k)
+          sum += (form == 2   ? in(x, k, r)
+                  : form == 4 ? scores[static_cast<size_t>(r * 64 + k)]
+                              : in(x, r, k)) *
+                 (form == 0 ? in(y, c, k) : in(y, k, c));
+        if (form == 0)
+          scores[static_cast<size_t>(r * 64 + c)] = from_16(to_16(sum, DType::bf16), DType::bf16);
+        want.push_back(sum);
+        got.push_back(z[static_cast<size_t>((form * 64 + r) * 128 + c)]);
+      }
+    const double off = distance(got, want, columns, 0, columns);
+    result[cuda::name_of_product(form)] = off;
+    passed = passed && off <= 1e-3;
+  }
+  return {{"off", result}, {"passed", passed}};
+}
+
 // ---- speed ----
 struct Rates {
   std::vector<double> ms;
@@ -382,7 +424,7 @@ struct Case {
 };
 std::vector<Case> all_cases() {
   using Division = std::optional<cuda::HopperDivision>;
-  std::vector<Case> checks, speeds;
+  std::vector<Case> checks{{"check/products", check_products, ""}}, speeds;
   const auto add = [&](int64_t d, Division division) {
     const std::string name = std::string(division ? "backward" : "forward") + "/d" + std::to_string(d) +
                              (division ? "/" + std::to_string(static_cast<int>(*division)) : "");
