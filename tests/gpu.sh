@@ -43,7 +43,7 @@ make_bundle() {
   trap 'rm -rf "$work"' RETURN
   mkdir -p "$work/bin" "$work/lib"
   cp -r configs "$work/configs"  # read by the tests, as from a checkout
-  cp "$build/isobar" "$build/gpu_ceiling" "$build/test_cuda" "$build/test_nccl" "$work/bin/"
+  cp "$build/isobar" "$build/gpu_ceiling" "$build/gpu_attention" "$build/test_cuda" "$build/test_nccl" "$work/bin/"
   find "$build" -name 'libnvtx_probe.so' -exec cp {} "$work/lib/" \;
   strip "$work"/bin/*
   cp -L "$(command -v mpiexec)" "$work/bin/mpiexec"
@@ -71,7 +71,7 @@ make_bundle() {
 }
 
 if [[ -n "$pack" ]]; then
-  for program in isobar gpu_ceiling test_cuda test_nccl; do [[ -x $build/$program ]] || fail "$build/$program is missing: build it first (cmake --preset cuda)"; done
+  for program in isobar gpu_ceiling gpu_attention test_cuda test_nccl; do [[ -x $build/$program ]] || fail "$build/$program is missing: build it first (cmake --preset cuda)"; done
   make_bundle "$pack"
   exit
 fi
@@ -85,7 +85,7 @@ if [[ -n "$bundle" ]]; then
 else
   if [[ ! -x $build/isobar && " ${pass[*]} " != *" --dry-run "* ]] && command -v nvidia-smi >/dev/null; then
     cmake --preset cuda -B "$build" >&2 || fail "there is no $build/isobar, and it cannot be configured here: carry a bundle (--pack)"
-    cmake --build "$build" --target isobar gpu_ceiling test_cuda test_nccl >&2
+    cmake --build "$build" --target isobar gpu_ceiling gpu_attention test_cuda test_nccl >&2
   fi
   "$python" tests/gpu/run.py --build "$build" "${pass[@]}"
 fi
