@@ -5,7 +5,7 @@
 #   tests/gpu.sh --pack bundle.tar.xz      # elsewhere: the build and all it needs beside the driver, in one file …
 #   tests/gpu.sh --bundle bundle.tar.xz    # … which runs on a bare machine (same kind of processor, glibc as new)
 #   tests/gpu.sh steps ranks               # chosen parts (in this order: smoke nets steps language predict configurations ranks
-#                                          # trace peers sanitizer)
+#                                          # trace attention peers sanitizer)
 #   tests/gpu.sh --rehearse                # the same script with tiny nets on emulated GPUs: tests this script, nothing else
 #   tests/gpu.sh --dry-run                 # says what would run, how long, with what, and what is missing; runs nothing
 #
@@ -29,7 +29,7 @@ while (($#)); do
     --minutes | --out) pass+=("$1" "${2:?$1 needs a value}"); shift ;;
     --rehearse | --dry-run) pass+=("$1") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    smoke | nets | steps | language | predict | configurations | ranks | trace | peers | sanitizer) pass+=("$1") ;;
+    smoke | nets | steps | language | predict | configurations | ranks | trace | attention | peers | sanitizer) pass+=("$1") ;;
     *) fail "unknown argument '$1' (see --help)" ;;
   esac
   shift
