@@ -6,7 +6,7 @@ namespace isobar::cuda::testing {
 namespace {
 
 // Lengths that end inside, at and beyond tiles; grouped queries; padding between rows; causal both ways
-const Shape kShapes[] = {{1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2, 1, 70, 150, 48, 8, false, false},
+const Shape kHopperShapes[] = {{1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2, 1, 70, 150, 48, 8, false, false},
                          {1, 2, 2, 150, 129, 96, 0, false, false},  {1, 2, 1, 130, 70, 128, 8, false, false},
                          {1, 1, 1, 200, 100, 192, 0, false, false}, {1, 2, 2, 193, 193, 48, 0, true, false},
                          {1, 4, 2, 100, 260, 64, 0, true, false},   {1, 1, 1, 140, 75, 96, 0, true, false},
@@ -28,7 +28,7 @@ std::string text_of(const Shape& s, DType act) {
 TEST(Kernels, AttentionOnHopperIsSoftmaxTimesValues) {
   ISOBAR_NEEDS_HOPPER();
   Random random;
-  for (const Shape& s : kShapes)
+  for (const Shape& s : kHopperShapes)
     for (const DType act : {DType::bf16, DType::f16}) {
       const Problem x(s, act, random);
       ASSERT_TRUE(hopper_takes_forward(x.a));
@@ -53,7 +53,7 @@ TEST(Kernels, AttentionOnHopperIsSoftmaxTimesValues) {
 TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
   ISOBAR_NEEDS_HOPPER();
   Random random;
-  for (const Shape& s : kShapes)
+  for (const Shape& s : kHopperShapes)
     for (const DType act : {DType::bf16, DType::f16}) {
       const Problem x(s, act, random);
       const Attention& a = x.a;
@@ -84,7 +84,7 @@ TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
 
 TEST(Kernels, AttentionOnHopperLeavesWhatItCannotDo) {
   Random random;
-  const Attention plain = Problem(kShapes[0], DType::bf16, random).a;
+  const Attention plain = Problem(kHopperShapes[0], DType::bf16, random).a;
   EXPECT_TRUE(hopper_takes_backward(plain));
   const auto with = [&](auto change) {
     Attention a = plain;
