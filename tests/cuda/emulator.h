@@ -49,7 +49,7 @@ struct Gathered {
 };
 Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void wait_until(const std::function<bool()>& true_now);  // lets others run
-/// Of `threads` threads of the block that name the same barrier
+/// Waits until `threads` threads of the block wait at the same barrier
 void named_barrier(int id, int threads);
 /// Work of the copy engine for this block: done when no thread can go on without it, so that a missing wait
 /// shows

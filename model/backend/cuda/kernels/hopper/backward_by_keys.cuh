@@ -5,7 +5,7 @@
 
 namespace isobar::cuda::hopper {
 
-/// scores [64 keys, 64 queries] = x y' over the head's columns, of panels with so many rows
+/// scores [64 keys, 64 queries] = x y' over the head's columns, of panels with x_rows and y_rows rows
 template <class T, int kD>
 __device__ inline void rows_times_rows(float (&scores)[32], uint32_t x, int x_rows, uint32_t y, int y_rows) {
   begin_products();
@@ -22,7 +22,7 @@ __device__ inline void hide_unseeing(float (&scores)[32], int2 begin) {
   for (int i = 0; i < 32; ++i)
     if (i / 4 * 8 + first_column() + i % 2 < (i % 4 < 2 ? begin.x : begin.y)) scores[i] = -INFINITY;
 }
-// Where the queries begin that see a key
+// The first query that sees a key
 __device__ inline int queries_begin(const Attention& a, int key) {
   if (key >= a.tk) return 0x7fffffff;
   return a.causal ? key - static_cast<int>(a.shift()) : 0;
