@@ -15,6 +15,7 @@ template <int kColumns, HopperDivision kDivision>
 struct Layout {
   static constexpr int kD = kColumns;
   static constexpr bool kShared = kDivision == HopperDivision::shared_keys;
+  static constexpr bool kHeld = kDivision == HopperDivision::held_keys_2;  // keys and values in registers
   static constexpr bool kByColumns = kDivision == HopperDivision::columns_3;
   static constexpr int kConsumers =
       kByColumns || kDivision == HopperDivision::own_keys_3 ? 3 : 2;  // warpgroups that compute
