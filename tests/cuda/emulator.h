@@ -40,6 +40,9 @@ void enqueue_poll(cudaStream_t stream, std::function<Poll()> begin);
 /// run it before all older work, so that a missing wait always shows.
 enum class Schedule : uint8_t { random, oldest_first, newest_first };  // by the streams' creation
 void set_schedule(Schedule schedule, uint64_t seed = 0);
+/// Which of a block's warps run first. Those ahead show what a missing barrier lets them do.
+enum class WarpOrder : uint8_t { in_turn, first_ahead, last_ahead };
+void set_warp_order(WarpOrder order);
 void block_barrier();
 void warp_barrier();
 uint64_t exchange(uint64_t bits, int lane_mask);  // with the lane at lane ^ mask
