@@ -20,6 +20,21 @@ const Shape kHopperShapes[] = {{1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2,
   if (use_device("the test", 0).major != 9) GTEST_SKIP() << "needs a GPU of compute capability 9.0"
 #endif
 
+// Runs `check` in each order of a block's warps that the emulator has
+template <class Check>
+void in_all_orders(const Check& check) {
+#ifdef ISOBAR_EMULATED
+  using emulator::WarpOrder;
+  for (const WarpOrder order : {WarpOrder::in_turn, WarpOrder::first_ahead, WarpOrder::last_ahead}) {
+    emulator::set_warp_order(order);
+    check();
+    emulator::set_warp_order(WarpOrder::in_turn);
+  }
+#else
+  check();
+#endif
+}
+
 std::string text_of(const Shape& s, DType act) {
   return std::string(name_of(act)) + " q" + std::to_string(s.tq) + " k" + std::to_string(s.tk) + " d" +
          std::to_string(s.d) + (s.causal ? " causal" : "");
@@ -36,17 +51,20 @@ TEST(Kernels, AttentionOnHopperIsSoftmaxTimesValues) {
       const Reference want(x);
       const Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows());
       const OnDevice gq(x.q), gk(x.k), gv(x.v), go(o), gl(lse);
-      attention_hopper(x.a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
-      expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, x.a.ld_o, 2 * roundoff(act),
-                   what + " o");
-      const Buffer got = gl.read(DType::f32);
-      for (int64_t r = 0; r < x.rows(); ++r) {
-        const double lse_of_row = want.lse[static_cast<size_t>(r)];
-        if (std::isinf(lse_of_row))  // sees no key
-          EXPECT_EQ(got[r], lse_of_row) << what << " lse";
-        else
-          ASSERT_NEAR(got[r], lse_of_row, 1e-4) << what << " lse";
-      }
+      in_all_orders([&] {
+        attention_hopper(x.a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
+        ISOBAR_CUDA(cudaDeviceSynchronize());
+        expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, x.a.ld_o, 2 * roundoff(act),
+                     what + " o");
+        const Buffer got = gl.read(DType::f32);
+        for (int64_t r = 0; r < x.rows(); ++r) {
+          const double lse_of_row = want.lse[static_cast<size_t>(r)];
+          if (std::isinf(lse_of_row))  // sees no key
+            EXPECT_EQ(got[r], lse_of_row) << what << " lse";
+          else
+            ASSERT_NEAR(got[r], lse_of_row, 1e-4) << what << " lse";
+        }
+      });
     }
 }
 
@@ -69,15 +87,18 @@ TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
         const Buffer scratch(DType::f32, hopper_backward_workspace(a) / 4);
         const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
             gw(scratch);
-        attention_hopper_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(),
-                                  gdq.data(), gdk.data(), gdv.data(), gw.f32(), nullptr, division);
-        const double allowed = 4 * roundoff(act);
-        const std::string which = what + ", " + name_of(division);
-        expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, allowed, which + " dq");
-        expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
-                     which + " dk");
-        expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
-                     which + " dv");
+        in_all_orders([&] {
+          attention_hopper_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(),
+                                    gdq.data(), gdk.data(), gdv.data(), gw.f32(), nullptr, division);
+          ISOBAR_CUDA(cudaDeviceSynchronize());
+          const double allowed = 4 * roundoff(act);
+          const std::string which = what + ", " + name_of(division);
+          expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, allowed, which + " dq");
+          expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
+                       which + " dk");
+          expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
+                       which + " dv");
+        });
       }
     }
 }
