@@ -128,6 +128,22 @@ void score_campaigns(const Library& scored, const Library& others, const ScoreAr
       std::printf("no run of %s can be specified: see isobar score %s\n", t.name.c_str(), t.name.c_str());
 }
 
+void score_tables(const Scoreboard& board, const Library& others, const ScoreArguments& a) {
+  const JudgeOptions options = options_of(a);
+  for (const PublishedTable& t : board.tables)
+    std::fputs(shown(judge(t, others, options), view_of(a)).c_str(), stdout);
+  for (const CollectiveTable& t : board.collectives)
+    std::fputs(shown(judge(t, options), view_of(a)).c_str(), stdout);
+}
+
+/// Ends with an error where rows name chips that have no machine file: their answers are missing.
+void refuse_unknown_chips(const Library& tables) {
+  for (const PublishedTable& t : tables)
+    for (const auto& [name, line] : t.unknown_chips)
+      throw ConfigError(t.file, "line " + std::to_string(line) + ", gpu_type", unknown_chip(name),
+                        "use one of them, or add a machine file (configs/README.md)");
+}
+
 void run_score(const ScoreArguments& a) {
   const std::string tables = a.published.empty() ? shipped("configs/published") : a.published;
   Library others;
@@ -145,15 +161,14 @@ void run_score(const ScoreArguments& a) {
   if (campaigns && !a.tables.empty() && !board.collectives.empty())
     throw ConfigError(a.tables.front(), "--leave-out campaign", "is for tables of training runs",
                       "leave tables of collectives out");
-  const JudgeOptions options = options_of(a);
   if (!a.json)
     std::printf("%-36s %5s %7s %7s %7s %7s %7s %6s %8s %7s %8s\n", campaigns ? "campaign" : "table", "rows",
                 "refused", "MAPE", "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
-  if (campaigns) return score_campaigns(board.tables, others, a);
-  for (const PublishedTable& t : board.tables)
-    std::fputs(shown(judge(t, others, options), view_of(a)).c_str(), stdout);
-  for (const CollectiveTable& t : board.collectives)
-    std::fputs(shown(judge(t, options), view_of(a)).c_str(), stdout);
+  if (campaigns)
+    score_campaigns(board.tables, others, a);
+  else
+    score_tables(board, others, a);
+  refuse_unknown_chips(board.tables);
 }
 
 }  // namespace

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <set>
 #include <vector>
 
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "perfmodel/machine/shipped.h"
 
@@ -19,10 +22,60 @@ std::string upper(std::string s) {
   return s;
 }
 
+using Words = std::set<std::string>;
+
+/// Upper-case words, without those in parentheses: "A100-80 GB-SXM (Selene)" -> A100, 80GB, SXM.
+Words words_of(const std::string& name) {
+  std::vector<std::string> in_order;
+  std::string word;
+  int depth = 0;
+  for (const char c : upper(name) + " ") {
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (depth == 0 && std::isalnum(static_cast<unsigned char>(c))) {
+      word += c;
+    } else if (!word.empty()) {
+      const bool of_number = word == "GB" && !in_order.empty() &&
+                             in_order.back().find_first_not_of("0123456789") == std::string::npos;
+      if (of_number)
+        in_order.back() += word;
+      else
+        in_order.push_back(word);
+      word.clear();
+    }
+  }
+  return {in_order.begin(), in_order.end()};
+}
+
 struct Named {
-  std::string name;  // upper case
+  std::string name;
+  Words words;
   ChipSpec chip;
+  double nominal_gb;
 };
+
+/// Words that chips of one name do not differ by.
+bool says_nothing(const std::string& word) {
+  static const Words kNothing{"NVIDIA", "AMD",    "INTEL", "GOOGLE", "HABANA", "INSTINCT", "TESLA", "GPU",
+                              "DATA",   "CENTER", "TPU",   "HPU",    "GCD",    "TILE",     "OAM",   "DGX",
+                              "HGX",    "SXM",    "SXM2",  "SXM3",   "SXM4",   "SXM5",     "SXM6",  "HBM2",
+                              "HBM2E",  "HBM3",   "HBM3E", "NVL72",  "NVLINK", "GDDR6"};
+  return kNothing.contains(word);
+}
+
+/// True if the word is a memory size, and the chip's: sheets round 288 to 279 and 192 to 180.
+bool is_its_memory(const std::string& word, double nominal_gb) {
+  const size_t digits = word.find_first_not_of("0123456789");
+  const std::string unit = digits == std::string::npos ? "" : word.substr(digits);
+  if (digits == 0 || !(unit == "GB" || unit == "G" || unit == "GIB")) return false;
+  return std::abs(std::atof(word.c_str()) / nominal_gb - 1) < 0.08;
+}
+
+bool is_called(const Named& chip, const Words& words) {
+  return std::includes(words.begin(), words.end(), chip.words.begin(), chip.words.end()) &&
+         std::all_of(words.begin(), words.end(), [&](const std::string& w) {
+           return chip.words.contains(w) || says_nothing(w) || is_its_memory(w, chip.nominal_gb);
+         });
+}
 
 std::vector<Named> chips_of(const std::string& folder) {
   std::vector<Named> out;
@@ -31,17 +84,23 @@ std::vector<Named> chips_of(const std::string& folder) {
     if (!m.accelerator) continue;
     for (const std::string& name : m.accelerator->called) {
       const auto same =
-          std::find_if(out.begin(), out.end(), [&](const Named& n) { return n.name == upper(name); });
+          std::find_if(out.begin(), out.end(), [&](const Named& n) { return n.words == words_of(name); });
       if (same != out.end())
         throw ConfigError(file, "accelerator.called", "'" + name + "' is the name of another machine's chip",
                           "leave it to one of them");
-      out.push_back({upper(name), chip_of(m)});
+      out.push_back(
+          {name, words_of(name), chip_of(m), 1e-9 * static_cast<double>(m.accelerator->memory_bytes)});
     }
   }
   if (out.empty())
     throw ConfigError(folder, "accelerator.called", "is in none of the machine files there",
                       "run it where configs/machines is");
   return out;
+}
+
+const std::vector<Named>& chips() {
+  static const std::vector<Named> all = chips_of(shipped("configs/machines"));
+  return all;
 }
 
 }  // namespace
@@ -97,13 +156,19 @@ ChipSpec chip_of(const Machine& m) {
 }
 
 const ChipSpec* chip_named(const std::string& gpu_type, const std::string& intra_link) {
-  static const std::vector<Named> chips = chips_of(shipped("configs/machines"));
-  const bool slot = upper(intra_link).find("PCIE") != std::string::npos;
-  const std::string s = upper(gpu_type) + (slot ? "-PCIE" : "");
+  Words words = words_of(gpu_type);
+  if (upper(intra_link).find("PCIE") != std::string::npos) words.insert("PCIE");
   const Named* best = nullptr;
-  for (const Named& n : chips)
-    if (s.find(n.name) != std::string::npos && (!best || n.name.size() > best->name.size())) best = &n;
+  for (const Named& n : chips())
+    if (is_called(n, words) && (!best || n.words.size() > best->words.size())) best = &n;
   return best ? &best->chip : nullptr;
+}
+
+std::string unknown_chip(const std::string& gpu_type) {
+  if (gpu_type.empty()) return "no accelerator: gpu_type is empty";
+  std::vector<std::string> names;
+  for (const Named& n : chips()) names.push_back(n.name);
+  return "accelerator '" + gpu_type + "' is not known; the nearest names: " + nearest_few(gpu_type, names);
 }
 
 ChipSpec at_rates_of(const ChipSpec& chip, const Machine& m) {

@@ -183,6 +183,8 @@ OpenRun open_run(const CsvRow& row, const std::string& table, bool experts, cons
       PublishedRun r = run_from(f.row(), table, experts, own);
       const double micro_batches = r.micro_batches();
       if (std::abs(micro_batches - std::round(micro_batches)) < 1e-6) out.candidates.push_back(std::move(r));
+    } catch (const UnknownChip&) {
+      throw;
     } catch (const Refused& reason) {
       why = reason.what();
     }

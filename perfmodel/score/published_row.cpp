@@ -183,7 +183,7 @@ const ChipSpec* chip_of_row(const CsvRow& row, const Surroundings* own) {
   const std::string& name = row.text("gpu_type");
   if (own && name.empty()) return own->chip;
   const ChipSpec* chip = chip_named(name, row.text("intra_node_link"));
-  if (!chip) throw Refused("accelerator '" + name + "' is not known");
+  if (!chip) throw UnknownChip(name);
   if (own && chip->chip() != own->chip->chip())
     throw Refused("accelerator '" + name + "' is not the machine's, " + own->chip->name);
   return own ? own->chip : chip;

@@ -87,11 +87,13 @@ struct OpenRun {
 
 struct PublishedTable {
   std::string name;                          // file name without folder and ending
+  std::string file;                          // for messages
   std::vector<PublishedRun> runs;            // with a step time, in file order
   std::vector<PublishedRun> outcomes;        // did not fit in memory (no step time); or only memory was read
   std::vector<OpenRun> open;                 // with a step time, but not all inputs
   std::map<std::string, int> refused;        // reason -> rows
   std::map<std::string, int> first_refused;  // reason -> line of the first such row
+  std::map<std::string, int> unknown_chips;  // gpu_type -> line of the first such row; refused, too
   int refused_rows() const;
 };
 
