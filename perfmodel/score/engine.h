@@ -44,6 +44,7 @@ struct EngineAxes {
 
 struct ForeignEngine {
   std::string name, file;
+  std::vector<std::string> called;          // its names in a table's `framework`
   std::string family;                       // engines with mostly shared code deviate together
   std::map<std::string, double> campaigns;  // and their assumed tuning
   Tuned tuned;                              // for a user
@@ -56,8 +57,13 @@ const std::vector<ForeignEngine>& shipped_engines();
 const ForeignEngine& engine_named(const std::string& name);
 /// The campaign's engine; nullptr: unknown.
 const ForeignEngine* engine_of(const std::string& campaign);
-/// A campaign's assumed tuning before its runs are seen.
-Tuned tuned_of(const std::string& campaign);
+/// The engine of which a `called` name's words are all in a table's `framework`: the longest; nullptr: none,
+/// or two are as long.
+const ForeignEngine* engine_called(const std::string& framework);
+std::vector<std::string> engine_names();
+/// A campaign's assumed tuning before its runs are seen: its own, or a user's of the engine (nullptr:
+/// unknown).
+Tuned tuned_of(const std::string& campaign, const ForeignEngine* engine);
 /// Throws ConfigError for a file with unknown or missing keys.
 ForeignEngine load_engine(const std::string& path);
 

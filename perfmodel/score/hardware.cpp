@@ -1,14 +1,13 @@
 #include "perfmodel/score/hardware.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <set>
 #include <vector>
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "perfmodel/machine/shipped.h"
+#include "perfmodel/score/name_words.h"
 
 namespace isobar {
 namespace {
@@ -17,45 +16,16 @@ namespace {
 // include it.
 constexpr double kInWholeStep = 0.93;
 
-std::string upper(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::toupper(c); });
-  return s;
-}
-
-using Words = std::set<std::string>;
-
-/// Upper-case words, without those in parentheses: "A100-80 GB-SXM (Selene)" -> A100, 80GB, SXM.
-Words words_of(const std::string& name) {
-  std::vector<std::string> in_order;
-  std::string word;
-  int depth = 0;
-  for (const char c : upper(name) + " ") {
-    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
-    if (depth == 0 && std::isalnum(static_cast<unsigned char>(c))) {
-      word += c;
-    } else if (!word.empty()) {
-      const bool of_number = word == "GB" && !in_order.empty() &&
-                             in_order.back().find_first_not_of("0123456789") == std::string::npos;
-      if (of_number)
-        in_order.back() += word;
-      else
-        in_order.push_back(word);
-      word.clear();
-    }
-  }
-  return {in_order.begin(), in_order.end()};
-}
-
 struct Named {
   std::string name;
-  Words words;
+  NameWords words;
   ChipSpec chip;
   double nominal_gb;
 };
 
 /// Words that chips of one name do not differ by.
 bool says_nothing(const std::string& word) {
-  static const Words kNothing{"NVIDIA", "AMD",    "INTEL", "GOOGLE", "HABANA", "INSTINCT", "TESLA", "GPU",
+  static const NameWords kNothing{"NVIDIA", "AMD",    "INTEL", "GOOGLE", "HABANA", "INSTINCT", "TESLA", "GPU",
                               "DATA",   "CENTER", "TPU",   "HPU",    "GCD",    "TILE",     "OAM",   "DGX",
                               "HGX",    "SXM",    "SXM2",  "SXM3",   "SXM4",   "SXM5",     "SXM6",  "HBM2",
                               "HBM2E",  "HBM3",   "HBM3E", "NVL72",  "NVLINK", "GDDR6"};
@@ -70,7 +40,7 @@ bool is_its_memory(const std::string& word, double nominal_gb) {
   return std::abs(std::atof(word.c_str()) / nominal_gb - 1) < 0.08;
 }
 
-bool is_called(const Named& chip, const Words& words) {
+bool is_called(const Named& chip, const NameWords& words) {
   return std::includes(words.begin(), words.end(), chip.words.begin(), chip.words.end()) &&
          std::all_of(words.begin(), words.end(), [&](const std::string& w) {
            return chip.words.contains(w) || says_nothing(w) || is_its_memory(w, chip.nominal_gb);
@@ -84,12 +54,12 @@ std::vector<Named> chips_of(const std::string& folder) {
     if (!m.accelerator) continue;
     for (const std::string& name : m.accelerator->called) {
       const auto same =
-          std::find_if(out.begin(), out.end(), [&](const Named& n) { return n.words == words_of(name); });
+          std::find_if(out.begin(), out.end(), [&](const Named& n) { return n.words == name_words(name); });
       if (same != out.end())
         throw ConfigError(file, "accelerator.called", "'" + name + "' is the name of another machine's chip",
                           "leave it to one of them");
       out.push_back(
-          {name, words_of(name), chip_of(m), 1e-9 * static_cast<double>(m.accelerator->memory_bytes)});
+          {name, name_words(name), chip_of(m), 1e-9 * static_cast<double>(m.accelerator->memory_bytes)});
     }
   }
   if (out.empty())
@@ -106,7 +76,7 @@ const std::vector<Named>& chips() {
 }  // namespace
 
 std::optional<Precision> precision_named(const std::string& name) {
-  const std::string s = upper(name);
+  const std::string s = upper_case(name);
   const auto has = [&](const char* part) { return s.find(part) != std::string::npos; };
   if (has("FP4")) return Precision::fp4;
   if (has("FP8") || has("F8")) return Precision::fp8;
@@ -144,6 +114,10 @@ double ChipSpec::reached(Precision p) const {
   return peak(p) * (p > Precision::bf16 ? matmul_low : matmul);
 }
 
+bool is_after_flash(const ChipSpec& chip) {
+  return chip.fp8 > 1.5 * chip.half;
+}
+
 ChipSpec chip_of(const Machine& m) {
   ChipSpec c = at_rates_of({}, m);
   c.name = m.accelerator->called.empty() ? m.accelerator->name : m.accelerator->called.front();
@@ -156,8 +130,8 @@ ChipSpec chip_of(const Machine& m) {
 }
 
 const ChipSpec* chip_named(const std::string& gpu_type, const std::string& intra_link) {
-  Words words = words_of(gpu_type);
-  if (upper(intra_link).find("PCIE") != std::string::npos) words.insert("PCIE");
+  NameWords words = name_words(gpu_type);
+  if (upper_case(intra_link).find("PCIE") != std::string::npos) words.insert("PCIE");
   const Named* best = nullptr;
   for (const Named& n : chips())
     if (is_called(n, words) && (!best || n.words.size() > best->words.size())) best = &n;

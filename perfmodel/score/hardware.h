@@ -32,6 +32,9 @@ struct ChipSpec {
   double reached(Precision p) const;  // FLOP/s of the best large product
 };
 
+/// True for chips with fp8 products, all of which are younger than flash attention (2022).
+bool is_after_flash(const ChipSpec& chip);
+
 ChipSpec chip_of(const Machine& machine);
 /// The chip with a machine file's tiers, peaks and memory.
 ChipSpec at_rates_of(const ChipSpec& chip, const Machine& machine);

@@ -2,6 +2,7 @@
 //
 //   Scores s = score_rows(rows);   // shares of 1; s.spearman
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ struct ScoredRow {
   /// The value that is new to the fit (campaign_fit.h), and its share of the interval's variance.
   std::string news{};
   double news_share = 0;
+  /// Chances of the values that were assumed, by unsaid column, and the one that would narrow it most.
+  std::map<std::string, std::map<std::string, double>> assumed{};
+  std::string narrows{};
   double error() const { return predicted / measured - 1; }
   bool inside() const { return lower <= measured && measured <= upper; }
 };

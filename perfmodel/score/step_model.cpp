@@ -93,8 +93,7 @@ double layer_parameters(const PublishedRun& r) {
 /// TFLOP/s) reach half as large a share on Hopper (335 of 989; Dao 2023).
 double usable_by_flash(const PublishedRun& r) {
   constexpr double kOldOnNew = 0.53;
-  const bool hopper = r.gpu->fp8 > 1.5 * r.gpu->half;
-  return hopper && !r.habits.hopper_attention ? kOldOnNew : 1;
+  return is_after_flash(*r.gpu) && !r.habits.hopper_attention ? kOldOnNew : 1;
 }
 
 StepCounts count_step(const PublishedRun& r) {

@@ -42,7 +42,9 @@ nlohmann::json json_of(const std::vector<ScoredRow>& rows) {
                  {"lower", r.lower},
                  {"upper", r.upper},
                  {"new", r.news},
-                 {"new_share", r.news_share}});
+                 {"new_share", r.news_share},
+                 {"assumed", r.assumed},
+                 {"narrows_most", r.narrows}});
   return j;
 }
 
