@@ -69,7 +69,7 @@ void take(const Quantity& quantity, const Library& tables, bool scored, Campaign
 
 /// Predicts a campaign's runs with some of them given.
 CampaignScore predicted(const Quantity& quantity, const std::string& name, const Campaign& campaign,
-                        const CampaignPredictor::Believe& others, const Choices& choices, size_t given) {
+                        const CampaignPredictor::Believe& belief, const Others& others, size_t given) {
   CampaignScore out{name, {}, {}};
   Samples runs = campaign.runs();
   std::mt19937 random(kSeed);
@@ -78,7 +78,7 @@ CampaignScore predicted(const Quantity& quantity, const std::string& name, const
     const Samples known(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(given));
     std::set<std::string> repeated;
     for (const Sample* s : known) repeated.insert(s->values.at(""));
-    CampaignPredictor predictor(quantity, known, choices, others);
+    CampaignPredictor predictor(quantity, known, others, belief);
     const std::string group = given > 0 ? " draw " + std::to_string(draw) : "";
     for (const Sample* s : runs)
       if (!repeated.contains(s->values.at("")))
@@ -90,9 +90,9 @@ CampaignScore predicted(const Quantity& quantity, const std::string& name, const
 
 /// Predicts a campaign's rows with open layouts, by the other campaigns' prices and choices.
 void predict_open(const Quantity& quantity, const std::string& name, const Library& scored,
-                  const CampaignPredictor::Believe& others, const Choices& choices,
+                  const CampaignPredictor::Believe& belief, const Others& others,
                   std::vector<ScoredRow>& out) {
-  CampaignPredictor predictor(quantity, {}, choices, others);
+  CampaignPredictor predictor(quantity, {}, others, belief);
   for (const PublishedTable& t : scored)
     for (const OpenRun& o : t.open)
       if (o.candidates.front().campaign == name) out.push_back(row_of(o, predictor.predict(o)));
@@ -130,11 +130,11 @@ CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored
     const auto belief = [&](const ForeignEngine* engine) {
       return believe(quantity, voices, engine, tuned_of(name, engine));
     };
-    const Choices choices(choosers(name, rows));
+    const Others all_others(choosers(name, rows));
     if (given == 0 && &quantity == &kStepSeconds)
-      predict_open(quantity, name, scored, belief, choices, out.open);
+      predict_open(quantity, name, scored, belief, all_others, out.open);
     if (left_out.samples.empty()) continue;
-    out.campaigns.push_back(predicted(quantity, name, left_out, belief, choices, given));
+    out.campaigns.push_back(predicted(quantity, name, left_out, belief, all_others, given));
     const CampaignScore& c = out.campaigns.back();
     all.insert(all.end(), c.rows.begin(), c.rows.end());
     means.push_back(c.scores.mape);

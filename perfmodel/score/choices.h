@@ -32,7 +32,8 @@ struct OpenEstimate {
   Estimated of;         // relative to the measurement, since with a throughput the step's time depends on the batch
   Assumed assumed{};
   std::string narrows{};  // the column that explains most of the variance; "": nothing is open
-  double share = 0;       // that it explains
+  double share = 0;         // that it explains
+  double constant_mfu = 0;  // a constant MFU's prediction, likewise relative; 0: none
 };
 
 class Choices {

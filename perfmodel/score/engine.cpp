@@ -83,6 +83,7 @@ Habits habits_of(const Section& s) {
           s.has("fully_sharded") && s.yes("fully_sharded"),
           s.has("ends_in_root") && s.yes("ends_in_root"),
           s.has("norms_apart") && s.yes("norms_apart"),
+          s.has("parameter_gathers") && s.yes("parameter_gathers"),
           s.has("own_collectives") && s.yes("own_collectives")};
 }
 
@@ -106,7 +107,7 @@ ForeignEngine load_engine(const std::string& path) {
       j, path, "",
       {"called", "family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast", "tensor_traffic",
        "compiled", "hopper_attention", "device_memory", "selective_operators", "eager_loss", "fully_sharded",
-       "ends_in_root", "norms_apart", "own_collectives", "axes", "provenance"});
+       "ends_in_root", "norms_apart", "parameter_gathers", "own_collectives", "axes", "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
   e.file = path;

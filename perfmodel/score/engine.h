@@ -28,6 +28,7 @@ struct Habits {
   bool fully_sharded = false;    // PyTorch's fully_shard, counted step by step (fsdp_memory.h)
   bool ends_in_root = false;     // … embedding and head are one unit, the root's
   bool norms_apart = false;      // norms are fp32 operations that keep their input, unless compiled
+  bool parameter_gathers = false;  // ZeRO 3 gathers and reduces every parameter on its own (DeepSpeed)
   bool own_collectives = false;  // hand-written: they copy operands, and break compiled graphs
 };
 

@@ -163,6 +163,8 @@ ChipSpec at_rates_of(const ChipSpec& chip, const Machine& m) {
   c.memory_bytes = static_cast<double>(a.reported_bytes > 0 ? a.reported_bytes : a.memory_bytes);
   c.link_rate = a.host.of_rank();
   c.nic_rate = a.net.of_rank();
+  c.link_latency = a.host.latency;
+  c.nic_latency = a.net.latency;
   if (a.host_bandwidth > 0) c.host_rate = a.host_bandwidth;
   c.domain = static_cast<int>(a.host.ranks);
   return c;

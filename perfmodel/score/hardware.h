@@ -23,6 +23,7 @@ struct ChipSpec {
   double memory_rate;                 // B/s
   double link_rate;                   // B/s per direction inside the scale-up domain
   double nic_rate;                    // B/s per accelerator between nodes, usual system
+  double link_latency, nic_latency;   // s, of one message
   double host_rate;                   // B/s per direction to the host's memory
   int domain;                         // accelerators on the fast link, usual system
   double matmul, matmul_low;          // shares of the half and fp8 peaks that the best large product reaches

@@ -5,9 +5,9 @@
 
 namespace isobar {
 
-CampaignPredictor::CampaignPredictor(const Quantity& quantity, Samples own, const Choices& choices,
+CampaignPredictor::CampaignPredictor(const Quantity& quantity, Samples own, const Others& others,
                                      Believe believe)
-    : quantity_(quantity), own_(std::move(own)), choices_(choices), believe_(std::move(believe)) {}
+    : quantity_(quantity), own_(std::move(own)), others_(others), believe_(std::move(believe)) {}
 
 const CampaignFit& CampaignPredictor::fit_of(const ForeignEngine* engine) {
   auto& fit = fits_[engine];
@@ -25,14 +25,38 @@ Estimated CampaignPredictor::relative(const PublishedRun& run) {
   return e;
 }
 
+OpenEstimate CampaignPredictor::over(const std::vector<RunReading>& readings) {
+  OpenEstimate e = over_readings(readings, [&](const PublishedRun& r) { return relative(r); });
+  if (&quantity_ != &kStepSeconds) return e;
+  double log_ratio = 0;
+  for (const RunReading& r : readings) {
+    const double seconds = others_.usual.seconds(r.run);
+    if (!(seconds > 0)) return e;
+    log_ratio += r.chance * std::log(seconds / r.run.step_s);
+  }
+  e.constant_mfu = std::exp(log_ratio);
+  return e;
+}
+
 OpenEstimate CampaignPredictor::predict(const PublishedRun& run) {
-  if (!own_.empty() || run.unsaid.empty()) return {relative(run)};
-  return over_readings(choices_.readings(run), [&](const PublishedRun& r) { return relative(r); });
+  return over(own_.empty() ? others_.choices.readings(run) : std::vector<RunReading>{{run}});
 }
 
 OpenEstimate CampaignPredictor::predict(const OpenRun& open) {
-  return over_readings(choices_.readings(open, own_.empty()), [&](const PublishedRun& r) { return relative(r); });
+  return over(others_.choices.readings(open, own_.empty()));
 }
+
+namespace {
+
+std::string kind_of(const PublishedRun& r) {
+  const char* net = r.experts > 0           ? "mixture of experts"
+                    : r.arch == Arch::vit   ? "vit"
+                    : r.arch == Arch::llama ? "llama"
+                                            : "gpt";
+  return std::string(net) + " on " + r.gpu->chip();
+}
+
+}  // namespace
 
 ScoredRow row_of(const PublishedRun& r, double measured, const OpenEstimate& e, const std::string& draw) {
   return {r.id,
@@ -45,7 +69,9 @@ ScoredRow row_of(const PublishedRun& r, double measured, const OpenEstimate& e, 
           e.of.news,
           e.of.share,
           e.assumed,
-          e.narrows};
+          e.narrows,
+          kind_of(r),
+          measured * e.constant_mfu};
 }
 
 ScoredRow row_of(const OpenRun& open, const OpenEstimate& e) {

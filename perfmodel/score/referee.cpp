@@ -138,6 +138,31 @@ class Judge {
     }
   }
 
+  /// Rows with open layouts, from all rows of their campaign that they may not repeat.
+  void run(const std::vector<OpenRun>& open,
+           const std::function<void(const OpenRun& row, const OpenEstimate& e)>& predicted) {
+    std::map<std::string, std::vector<const OpenRun*>> by_campaign;
+    for (const OpenRun& o : open) by_campaign[o.candidates.front().campaign].push_back(&o);
+    for (const auto& [campaign, members] : by_campaign) {
+      std::set<std::string> repeated;
+      for (const OpenRun* o : members)
+        for (const PublishedRun& r : o->candidates) repeated.insert(r.specification());
+      Samples rows;
+      const auto take = [&](const Sample& s) {
+        if (s.campaign == campaign && !repeated.contains(s.values.at(""))) rows.push_back(&s);
+      };
+      if (options_.split != Split::points)
+        for (const Sample* s : pool_.of(campaign)) take(*s);
+      if (options_.split != Split::points && options_.split != Split::none)
+        for (const Sample& s : samples_) take(s);
+      const auto belief = [&, name = campaign](const ForeignEngine* engine) {
+        return pool_.belief_without(quantity_, name, engine);
+      };
+      CampaignPredictor predictor(quantity_, rows, pool_.others_without(campaign), belief);
+      for (const OpenRun* o : members) predicted(*o, predictor.predict(*o));
+    }
+  }
+
   const Sample& sample(size_t i) const { return samples_[i]; }
   bool prices_only = false;  // predicts with prices alone: the process cannot model outcomes
 
@@ -200,7 +225,7 @@ class Judge {
         for (size_t i : members) predicted(i, relative(fit.predict(samples_[i]), samples_[i]), draw);
         continue;
       }
-      CampaignPredictor predictor(quantity_, rows, pool_.choices_without(campaign), belief);
+      CampaignPredictor predictor(quantity_, rows, pool_.others_without(campaign), belief);
       for (size_t i : members) predicted(i, predictor.predict(*samples_[i].run), draw);
     }
   }
@@ -243,6 +268,8 @@ void judge_time(const PublishedTable& table, const Library& others, const JudgeO
     if (r.mfu >= kFastMfu) fast.push_back(out.rows.back());
   });
   out.time = score_rows(out.rows);
+  if (!options.spec_only)
+    judge.run(table.open, [&](const OpenRun& o, const OpenEstimate& e) { out.open.push_back(row_of(o, e)); });
   if (!fast.empty() && fast.size() < out.rows.size()) out.fast = score_rows(fast);
 }
 
@@ -275,14 +302,14 @@ void judge_outcomes(const PublishedTable& table, const Library& others, const Ju
   tells(table);
   for (const PublishedTable& t : others) tells(t);
   Runs scored, rest;
-  const auto take = [&](const PublishedTable& t, Runs& into) {
+  const auto take = [&](const PublishedTable& t, bool readings, Runs& into) {
     for (const PublishedRun& r : t.outcomes) into.push_back(&r);
     for (const PublishedRun& r : t.runs)
-      if (campaigns.contains(r.campaign)) into.push_back(&r);
+      if (campaigns.contains(r.campaign) || (readings && r.memory_gb > 0)) into.push_back(&r);
   };
-  take(table, scored);
+  take(table, false, scored);
   if (scored.empty()) return;
-  for (const PublishedTable& t : others) take(t, rest);
+  for (const PublishedTable& t : others) take(t, true, rest);
   Judge judge(kPeakBytes, options);
   judge.prices_only = true;
   judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
@@ -312,9 +339,8 @@ TableScore judge(const PublishedTable& table, const Library& others, const Judge
   TableScore out;
   out.table = table.name;
   out.refused = table.refused;
-  if (!table.open.empty())
-    out.refused["leaves inputs open: --leave-out campaign predicts all that it may be"] =
-        static_cast<int>(table.open.size());
+  if (options.spec_only && !table.open.empty())
+    out.refused["leaves inputs open, which --spec does not predict"] = static_cast<int>(table.open.size());
   judge_time(table, others, options, out);
   judge_memory(table, others, options, out);
   judge_outcomes(table, others, options, out);

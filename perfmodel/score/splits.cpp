@@ -56,10 +56,10 @@ const PriceBelief& Pool::belief_without(const Quantity& quantity, const std::str
   return found->second;
 }
 
-const Choices& Pool::choices_without(const std::string& campaign) {
-  const auto found = choices_.find(campaign);
-  if (found != choices_.end()) return found->second;
-  return choices_.emplace(campaign, Choices(choosers(campaign, by_campaign_))).first->second;
+const Others& Pool::others_without(const std::string& campaign) {
+  const auto found = others_.find(campaign);
+  if (found != others_.end()) return found->second;
+  return others_.emplace(campaign, Others(choosers(campaign, by_campaign_))).first->second;
 }
 
 Samples choosers(const std::string& campaign, const std::map<std::string, Samples>& by_campaign) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "perfmodel/score/campaign_fit.h"
-#include "perfmodel/score/choices.h"
+#include "perfmodel/score/predictor.h"
 #include "perfmodel/score/referee.h"
 
 namespace isobar {
@@ -32,15 +32,15 @@ class Pool {
   /// The evidence of all campaigns but this one on prices of an engine; cached.
   const PriceBelief& belief_without(const Quantity& quantity, const std::string& campaign,
                                     const ForeignEngine* engine);
-  /// What the others choose; cached.
-  const Choices& choices_without(const std::string& campaign);
+  /// What the others choose and reach; cached.
+  const Others& others_without(const std::string& campaign);
 
  private:
   std::vector<std::unique_ptr<Sample>> owned_;
   std::map<std::string, Samples> by_campaign_;
   std::map<std::string, std::optional<Voice>> voices_;
   std::map<std::pair<std::string, const ForeignEngine*>, PriceBelief> beliefs_;
-  std::map<std::string, Choices> choices_;
+  std::map<std::string, Others> others_;
 };
 
 }  // namespace isobar
