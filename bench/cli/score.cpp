@@ -120,7 +120,8 @@ void refuse_whole(const PublishedTable& t) {
   for (const auto& [why, line] : t.first_refused)
     throw ConfigError(t.file, "line " + std::to_string(line), "is refused, like all other rows: " + why,
                       "give what is missing (configs/published/README.md)");
-  throw ConfigError(t.file, "", "has no run with a time", "add one, or score it without --leave-out campaign");
+  throw ConfigError(t.file, "", "has no run with a time",
+                    "add one, or score it without --leave-out campaign");
 }
 
 void score_campaigns(const Library& scored, const Library& others, const ScoreArguments& a) {
@@ -212,7 +213,8 @@ void add_score_command(CLI::App& app) {
   score->add_flag("--spec", a->spec, "Spec sheet only, and one scale a machine family from other campaigns");
   score->add_flag("--experts", a->experts, "Take mixtures of experts too; else their rows are refused");
   score->add_option("--published", a->published, "Folder of the shipped tables (configs/published)");
-  auto* json = score->add_flag("--json", a->json, "One JSON object a table or campaign and quantity, a line each");
+  auto* json =
+      score->add_flag("--json", a->json, "One JSON object a table or campaign and quantity, a line each");
   score->add_flag("--rows", a->rows, "With --json: every row's prediction too")->needs(json);
   score->callback([a, score] {
     refuse_unused(*score,

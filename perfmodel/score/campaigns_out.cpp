@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kGivenDraws = 10;  // of the given rows
 constexpr unsigned kSeed = 1;
-constexpr size_t kAsked = 3;      // different runs that must remain to be predicted
+constexpr size_t kAsked = 3;  // different runs that must remain to be predicted
 
 /// The runs of one campaign, and their evidence on prices.
 struct Campaign {

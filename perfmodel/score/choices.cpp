@@ -16,13 +16,14 @@ namespace {
 // Scales of likeness, chosen so that the next chip generation, half the GPUs or another engine of the family
 // still count about half.
 constexpr double kOtherEngine = 0.15, kOfFamily = 0.6, kUnnamed = 0.4;
-constexpr double kChipOctaves = 1, kNetOctaves = 3, kGpuOctaves = 3, kSequenceOctaves = 2, kStageOctaves = 1.5;
+constexpr double kChipOctaves = 1, kNetOctaves = 3, kGpuOctaves = 3, kSequenceOctaves = 2,
+                 kStageOctaves = 1.5;
 constexpr double kOtherArch = 0.6, kOtherPolicy = 0.5, kNoWords = 0.05;
 constexpr double kBesidesModelParallelism = 0.05;  // ZeRO 3 is used instead of it
-constexpr double kSmoothing = 0.1;  // rows' worth of a value that nobody states
-constexpr double kMemoryDoubt = 0.3;  // log sigma of a peak without a fit
-constexpr double kHardly = 2e-3;    // least chance of a reading that is followed
-constexpr size_t kMost = 100;       // readings of a row
+constexpr double kSmoothing = 0.1;                 // rows' worth of a value that nobody states
+constexpr double kMemoryDoubt = 0.3;               // log sigma of a peak without a fit
+constexpr double kHardly = 2e-3;                   // least chance of a reading that is followed
+constexpr size_t kMost = 100;                      // readings of a row
 
 double in_octaves(double v) {
   return std::log2(std::max(v, 1e-9));
@@ -38,7 +39,9 @@ double parameters_of(const PublishedRun& r) {
 }
 
 double likeness_of_nets(const PublishedRun& a, const PublishedRun& b) {
-  const double kind = a.arch == b.arch ? 1 : (a.arch == Arch::vit) != (b.arch == Arch::vit) ? kNoWords : kOtherArch;
+  const double kind = a.arch == b.arch                                 ? 1
+                      : (a.arch == Arch::vit) != (b.arch == Arch::vit) ? kNoWords
+                                                                       : kOtherArch;
   return kind * likeness_of(parameters_of(a), parameters_of(b), kNetOctaves);
 }
 
@@ -81,7 +84,8 @@ std::string schedule_of(const PublishedRun& r) {
 std::string value_of(const PublishedRun& r, const std::string& column) {
   if (column == "flash_attention") return r.arch == Arch::vit ? "" : word_of(r.attention);
   if (column == "sequence_parallel") return r.tp <= 1 ? "" : r.sequence_parallel ? "y" : "n";
-  if (column == "zero_stage") return r.dp <= 1 ? "" : r.zero <= 0 ? "0" : std::to_string(static_cast<int>(r.zero));
+  if (column == "zero_stage")
+    return r.dp <= 1 ? "" : r.zero <= 0 ? "0" : std::to_string(static_cast<int>(r.zero));
   if (column == "schedule") return r.pp <= 1 ? "" : schedule_of(r);
   return "";
 }
@@ -90,8 +94,8 @@ std::vector<Choice> choices_of(const PublishedRun& r, const std::string& column)
   const EngineAxes any, &axes = r.runs_on ? r.runs_on->axes : any;
   std::vector<Choice> out;
   if (column == "flash_attention") {
-    for (const AttentionKernel k : {AttentionKernel::flash2, AttentionKernel::flash1, AttentionKernel::fused_softmax,
-                                    AttentionKernel::unfused})
+    for (const AttentionKernel k : {AttentionKernel::flash2, AttentionKernel::flash1,
+                                    AttentionKernel::fused_softmax, AttentionKernel::unfused})
       if (is_fused(k) || !is_after_flash(*r.gpu))
         out.push_back({word_of(k), [k](PublishedRun& to) {
                          const bool no_type = is_fused(k) && to.precision <= Precision::tf32;
@@ -146,9 +150,9 @@ double likeness_for_engine(const PublishedRun& a, const PublishedRun& b) {
 
 bool is_able(const ForeignEngine& e, const PublishedRun& r) {
   const EngineAxes& axes = e.axes;
-  const bool zero = r.unsaid.contains("zero_stage") || r.dp <= 1 ||
-                    std::find(axes.zero.begin(), axes.zero.end(), std::max(0, static_cast<int>(r.zero))) !=
-                        axes.zero.end();
+  const bool zero =
+      r.unsaid.contains("zero_stage") || r.dp <= 1 ||
+      std::find(axes.zero.begin(), axes.zero.end(), std::max(0, static_cast<int>(r.zero))) != axes.zero.end();
   return zero && (axes.tp || r.tp <= 1) && (axes.pp || r.pp <= 1) && (axes.cp || r.cp <= 1) &&
          (axes.vpp || r.vpp <= 1);
 }

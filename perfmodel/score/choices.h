@@ -1,13 +1,13 @@
-// What people choose where a row does not say: engine, attention, schedule, sequence parallelism, ZeRO, and the
-// layout of open rows. Learnt from other campaigns' rows that say it, by their likeness to the row.
+// What people choose where a row does not say: engine, attention, schedule, sequence parallelism, ZeRO, and
+// the layout of open rows. Learnt from other campaigns' rows that say it, by their likeness to the row.
 //
 //   Choices choices(samples_of_others);
 //   std::vector<RunReading> all = choices.readings(run);          // likeliest first; chances sum to 1
 //   OpenEstimate e = over_readings(all, [&](const PublishedRun& r) { return …; });
 //   e.assumed["engine"]["nemo"]; e.narrows                     // saying that column would narrow it most
 //
-// Chance of a value: smoothed counts (every campaign has equal weight) over rows of like engine, chip, net and
-// layout, as in a Nadaraya-Watson estimate.
+// Chance of a value: smoothed counts (every campaign has equal weight) over rows of like engine, chip, net
+// and layout, as in a Nadaraya-Watson estimate.
 #pragma once
 #include <functional>
 #include <map>
@@ -29,9 +29,9 @@ struct RunReading {
 using Assumed = std::map<std::string, std::map<std::string, double>>;
 
 struct OpenEstimate {
-  Estimated of;         // relative to the measurement, since with a throughput the step's time depends on the batch
+  Estimated of;  // relative to the measurement, since with a throughput the step's time depends on the batch
   Assumed assumed{};
-  std::string narrows{};  // the column that explains most of the variance; "": nothing is open
+  std::string narrows{};    // the column that explains most of the variance; "": nothing is open
   double share = 0;         // that it explains
   double constant_mfu = 0;  // a constant MFU's prediction, likewise relative; 0: none
 };

@@ -1,5 +1,5 @@
-// The plainest prediction there is, printed beside the model's: a constant MFU, the median over other campaigns
-// of their median, of the same chip and precision; without such, of the same precision, or of all.
+// The plainest prediction there is, printed beside the model's: a constant MFU, the median over other
+// campaigns of their median, of the same chip and precision; without such, of the same precision, or of all.
 //
 //   ConstantMfu usual(samples_of_others);
 //   usual.seconds(run)                     // of a step

@@ -103,11 +103,27 @@ std::vector<ForeignEngine> engines_in(const std::string& folder) {
 
 ForeignEngine load_engine(const std::string& path) {
   const json j = load_yaml(path);
-  const Section s(
-      j, path, "",
-      {"called", "family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast", "tensor_traffic",
-       "compiled", "hopper_attention", "device_memory", "selective_operators", "eager_loss", "fully_sharded",
-       "ends_in_root", "norms_apart", "parameter_gathers", "own_collectives", "axes", "provenance"});
+  const Section s(j, path, "",
+                  {"called",
+                   "family",
+                   "campaigns",
+                   "tuned",
+                   "overlaps",
+                   "sequence_parallel",
+                   "autocast",
+                   "tensor_traffic",
+                   "compiled",
+                   "hopper_attention",
+                   "device_memory",
+                   "selective_operators",
+                   "eager_loss",
+                   "fully_sharded",
+                   "ends_in_root",
+                   "norms_apart",
+                   "parameter_gathers",
+                   "own_collectives",
+                   "axes",
+                   "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
   e.file = path;

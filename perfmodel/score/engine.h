@@ -23,13 +23,13 @@ struct Habits {
   bool hopper_attention = false;   // flash kernels of the chip's generation (cuDNN's), not FlashAttention-2
   bool device_memory = false;      // memory is read from the driver: includes context and communicators
   bool selective_operators =
-      false;                     // selective recomputation keeps every second product's result (torchtitan)
-  bool eager_loss = false;       // fp32 logits and their gradient are in memory, not fused
-  bool fully_sharded = false;    // PyTorch's fully_shard, counted step by step (fsdp_memory.h)
-  bool ends_in_root = false;     // … embedding and head are one unit, the root's
-  bool norms_apart = false;      // norms are fp32 operations that keep their input, unless compiled
+      false;                       // selective recomputation keeps every second product's result (torchtitan)
+  bool eager_loss = false;         // fp32 logits and their gradient are in memory, not fused
+  bool fully_sharded = false;      // PyTorch's fully_shard, counted step by step (fsdp_memory.h)
+  bool ends_in_root = false;       // … embedding and head are one unit, the root's
+  bool norms_apart = false;        // norms are fp32 operations that keep their input, unless compiled
   bool parameter_gathers = false;  // ZeRO 3 gathers and reduces every parameter on its own (DeepSpeed)
-  bool own_collectives = false;  // hand-written: they copy operands, and break compiled graphs
+  bool own_collectives = false;    // hand-written: they copy operands, and break compiled graphs
 };
 
 /// An engine's tuning: a latent of each campaign, from 0 (research code) to 1 (an MLPerf submission), that

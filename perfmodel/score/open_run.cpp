@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-
 namespace isobar {
 namespace {
 

@@ -1,5 +1,5 @@
-// Rows that leave parts of their net or layout open (micro-batch, layout, global batch, layers given only by the
-// net's name): all runs that they may be. choices.h says how likely each is.
+// Rows that leave parts of their net or layout open (micro-batch, layout, global batch, layers given only by
+// the net's name): all runs that they may be. choices.h says how likely each is.
 //
 //   OpenRun o = open_run(row, "mine", false, nullptr);
 //   o.missing; o.candidates      // none missing: the row is said

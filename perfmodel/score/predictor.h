@@ -46,7 +46,8 @@ class CampaignPredictor {
 };
 
 /// A scored row; `measured` in the quantity's unit. `draw` is added to its group.
-ScoredRow row_of(const PublishedRun& run, double measured, const OpenEstimate& e, const std::string& draw = "");
+ScoredRow row_of(const PublishedRun& run, double measured, const OpenEstimate& e,
+                 const std::string& draw = "");
 /// The same of an open row, relative to its measurement.
 ScoredRow row_of(const OpenRun& open, const OpenEstimate& e);
 

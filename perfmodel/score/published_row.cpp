@@ -160,7 +160,8 @@ void read_policy(const CsvRow& row, PublishedRun& r) {
   r.recomputed = std::min(1.0, optional(row, "recomputed_layers", layers_a_chunk, 1) / layers_a_chunk);
   r.offloaded_layers = std::min(optional(row, "offloaded_layers", 0, 0), std::ceil(r.layers / r.pp));
   r.attention = attention_of(row, r);
-  const bool kernel_said = !row.text("attention_kernel").empty() && lower(row.text("attention_kernel")) != "sdpa";
+  const bool kernel_said =
+      !row.text("attention_kernel").empty() && lower(row.text("attention_kernel")) != "sdpa";
   if (r.arch != Arch::vit && !kernel_said && is_unsaid(row, "flash_attention"))
     r.unsaid.insert("flash_attention");
   r.rms_kernel = said(row, "rms_kernel");

@@ -361,8 +361,9 @@ CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options)
   judge.run([&](size_t i, const OpenEstimate& o, const std::string&) {
     const CollectiveRun& r = table.runs[i];
     const Estimated& e = o.of;  // no planner chooses among them
-    const ScoredRow row{r.id, r.id, r.seconds, r.seconds * e.value, r.seconds * e.lower, r.seconds * e.upper,
-                        "",   e.news, e.share};
+    const ScoredRow row{
+        r.id, r.id,   r.seconds, r.seconds * e.value, r.seconds * e.lower, r.seconds * e.upper,
+        "",   e.news, e.share};
     out.rows.push_back(row);
     tools[r.tool].first.push_back(row);
     if (r.bytes < kLarge) return;

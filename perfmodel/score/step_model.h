@@ -89,8 +89,9 @@ struct StepCounts {
   bool tp_far = false, tp_overlapped = false;
   double cp_s = 0, ep_s = 0;
   double vocabulary_s = 0;  // of the busiest stage, a micro-batch
-  double zero3_s = 0, zero3_wait_s = 0;  // a layer and micro-batch: on the wires; latency of the ring's messages
-  double zero3_touch_s = 0;              // its bytes at the rate of the fast link
+  double zero3_s = 0,
+         zero3_wait_s = 0;   // a layer and micro-batch: on the wires; latency of the ring's messages
+  double zero3_touch_s = 0;  // its bytes at the rate of the fast link
   bool zero3_far = false, zero3_overlapped = true;
   double offload_s = 0;                // a micro-batch
   double pp_s = 0, pp_calls = 0;       // a micro-batch

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
-#include <nlohmann/json.hpp>
 
 #include "model/base/json.h"
 #include "model/base/printed.h"
@@ -132,7 +132,8 @@ std::string unsaid_text(const std::vector<ScoredRow>& rows) {
     text += printed("    not said: %s, assumed", column.c_str());
     for (const auto& [less, value] : likeliest) text += printed(" %s %.0f %%", value.c_str(), -100 * less);
     const auto narrows = u.narrows.find(column);
-    if (narrows != u.narrows.end()) text += printed("; saying it would narrow %zu rows most", narrows->second);
+    if (narrows != u.narrows.end())
+      text += printed("; saying it would narrow %zu rows most", narrows->second);
     text += "\n";
   }
   return text;
@@ -180,7 +181,8 @@ std::string shown(const TableScore& s, const ScoreView& a) {
     if (!s.open.empty())
       text += json_text(json_of("open rows", s.table, "step time", score_rows(s.open), s.open, {}, a)) + "\n";
     if (s.memory || s.outcomes) {
-      j = json_of("table", s.table, "peak memory", s.memory ? *s.memory : Scores{}, s.memory_rows, s.refused, a);
+      j = json_of("table", s.table, "peak memory", s.memory ? *s.memory : Scores{}, s.memory_rows, s.refused,
+                  a);
       if (s.outcomes) j["outcomes"] = json_of(*s.outcomes);
       text += json_text(j) + "\n";
     }
@@ -244,7 +246,8 @@ std::string shown(const CampaignsOut& out, const char* what, const ScoreView& a)
       text += json_text(j) + "\n";
     }
     if (!out.open.empty())
-      text += json_text(json_of("open rows", "all campaigns", what, score_rows(out.open), out.open, {}, a)) + "\n";
+      text += json_text(json_of("open rows", "all campaigns", what, score_rows(out.open), out.open, {}, a)) +
+              "\n";
     const nlohmann::json all = {{"of", "all campaigns"},
                                 {"quantity", what},
                                 {"campaigns", out.campaigns.size()},
