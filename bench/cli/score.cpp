@@ -187,7 +187,11 @@ void run_score(const ScoreArguments& a) {
 void add_score_command(CLI::App& app) {
   auto a = std::make_shared<ScoreArguments>();
   CLI::App* score = app.add_subcommand("score", "Predict published runs unseen, and report the errors");
-  score->footer(kScoreHelp);
+  score->footer([] {
+    std::string engines;
+    for (const std::string& name : engine_names()) engines += " " + name;
+    return std::string(kScoreHelp) + "\n\nEngines (column engine, or by their names in framework):" + engines;
+  });
   score->add_option("TABLES", a->tables,
                     "Tables of runs or collectives (CSV); none: those that ship with Isobar");
   add_machine_option(*score, a->machine,

@@ -221,7 +221,7 @@ TEST(Hardware, AChipIsWhatItsWholeNameSays) {
   EXPECT_EQ(chip_named("NVIDIA GH200 144 GB HBM3e")->memory_bytes, 144e9);
   EXPECT_EQ(chip_named("GH200 96GB (Alps)")->domain, 4);
   EXPECT_EQ(chip_named("AMD Instinct MI325X OAM")->memory_bytes, 256e9);
-  EXPECT_EQ(chip_named("MI355X")->fp4, 1.00663e16);
+  EXPECT_EQ(chip_named("MI355X")->fp4, 1.0066e16);
   EXPECT_EQ(chip_named("H20-96GB")->half, 148e12);
   EXPECT_EQ(chip_named("RTX 6000 Ada")->memory_rate, 960e9);
   EXPECT_EQ(chip_named("L40S-48GB")->link_rate, 32e9);
