@@ -20,8 +20,9 @@ constexpr double kChipOctaves = 1, kNetOctaves = 3, kGpuOctaves = 3, kSequenceOc
                  kStageOctaves = 1.5;
 constexpr double kOtherArch = 0.6, kOtherPolicy = 0.5, kNoWords = 0.05;
 constexpr double kBesidesModelParallelism = 0.05;  // ZeRO 3 is used instead of it
-constexpr double kSmoothing = 0.1;                 // rows' worth of a value that nobody states
+constexpr double kSmoothing = 0.1;                 // rows' worth of an unstated value
 constexpr double kMemoryDoubt = 0.3;               // log sigma of a peak without a fit
+constexpr double kMemoryWrong = 0.05;              // chance that the memory model says nothing
 constexpr double kHardly = 2e-3;                   // least chance of a reading that is followed
 constexpr size_t kMost = 100;                      // readings of a row
 
@@ -280,7 +281,7 @@ std::vector<RunReading> Choices::all_of(std::vector<RunReading> readings) const 
     keep_likeliest(readings);
   }
   if (readings.size() > 1 && readings.front().run.outcome == Outcome::ran) {
-    for (RunReading& r : readings) r.chance *= chance_to_fit(r.run);
+    for (RunReading& r : readings) r.chance *= kMemoryWrong + (1 - kMemoryWrong) * chance_to_fit(r.run);
     keep_likeliest(readings);
   }
   return readings;

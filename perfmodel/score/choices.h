@@ -1,5 +1,5 @@
-// What people choose where a row does not say: engine, attention, schedule, sequence parallelism, ZeRO, and
-// the layout of open rows. Learnt from other campaigns' rows that say it, by their likeness to the row.
+// Choices that people make where a row does not say: engine, attention, schedule, sequence parallelism, ZeRO,
+// and the layout of open rows. Learnt from other campaigns' rows that say it, by their likeness to the row.
 //
 //   Choices choices(samples_of_others);
 //   std::vector<RunReading> all = choices.readings(run);          // likeliest first; chances sum to 1

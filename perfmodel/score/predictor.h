@@ -18,7 +18,7 @@
 
 namespace isobar {
 
-/// What other campaigns' runs say besides prices.
+/// Other campaigns' evidence besides prices.
 struct Others {
   Others() = default;
   explicit Others(const Samples& runs) : choices(runs), usual(runs) {}

@@ -32,7 +32,7 @@ class Pool {
   /// The evidence of all campaigns but this one on prices of an engine; cached.
   const PriceBelief& belief_without(const Quantity& quantity, const std::string& campaign,
                                     const ForeignEngine* engine);
-  /// What the others choose and reach; cached.
+  /// Choices and MFU of the others; cached.
   const Others& others_without(const std::string& campaign);
 
  private:

@@ -289,7 +289,7 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   if (c.zero3_s > 0) {
     const double traffic = c.zero3_s * p(c.zero3_far ? Price::zero3_nic : Price::zero3_link) +
                            c.zero3_wait_s * p(Price::zero3_latency);
-    // What hides still takes memory bandwidth and processors: by its bytes, however slow the network is.
+    // Hidden traffic still takes memory bandwidth and processors, by its bytes, however slow the network is.
     const double touch = p(Price::zero3_exposed) * p(Price::zero3_link) * c.zero3_touch_s;
     layer = c.zero3_overlapped ? longer(layer, traffic) + touch : layer + traffic;
   }

@@ -1,4 +1,4 @@
-// What rows leave unsaid: engines by name, chances of what other campaigns choose, and predictions over them.
+// Unsaid columns of rows: engines by name, chances of what other campaigns choose, and predictions over them.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -104,13 +104,13 @@ TEST(Choices, ReadingsAreLegalAndSumToOne) {
 
 // Values that one campaign states move the chances by their likeness, each campaign as one.
 TEST(Choices, CountsAreOfCampaignsAndOfWhatIsAlike) {
-  const std::string net = "gpt,48,8192,64,2048,64,A100,1,1,1,1024,9,,";
+  const std::string net = "gpt,24,2048,16,2048,64,A100,1,1,1,1024,9,,";
   const PublishedTable silent = read(net + "Megatron-LM,,,,,1\n");
   std::vector<PublishedTable> said;
   std::vector<std::unique_ptr<Sample>> owned;
   const auto campaign = [&](const char* name, const char* flash, const char* chip, int rows) {
     for (int i = 0; i < rows; ++i) {
-      said.push_back(read(std::string("gpt,48,8192,64,2048,64,") + chip + ",1,1,1,1024,9,,Megatron-LM,," +
+      said.push_back(read(std::string("gpt,24,2048,16,2048,64,") + chip + ",1,1,1,1024,9,,Megatron-LM,," +
                           flash + ",,,1\n"));
       said.back().runs.front().campaign = name;
     }
