@@ -51,10 +51,11 @@ TEST(Referee, NothingOfAScoredRowReachesTheFit) {
     r.step_s *= 3;
     r.memory_gb *= 3;
     const TableScore after = judge(t, library(), o);
-    EXPECT_DOUBLE_EQ(row(before.rows, r.id).predicted, row(after.rows, r.id).predicted) << r.id;
-    EXPECT_DOUBLE_EQ(row(before.rows, r.id).upper, row(after.rows, r.id).upper) << r.id;
-    EXPECT_DOUBLE_EQ(row(before.rows, r.id).lower, row(after.rows, r.id).lower) << r.id;
-    EXPECT_DOUBLE_EQ(row(before.memory_rows, r.id).predicted, row(after.memory_rows, r.id).predicted) << r.id;
+    EXPECT_NEAR(row(before.rows, r.id).predicted / row(after.rows, r.id).predicted, 1, 1e-12) << r.id;
+    EXPECT_NEAR(row(before.rows, r.id).upper / row(after.rows, r.id).upper, 1, 1e-12) << r.id;
+    EXPECT_NEAR(row(before.rows, r.id).lower / row(after.rows, r.id).lower, 1, 1e-12) << r.id;
+    EXPECT_NEAR(row(before.memory_rows, r.id).predicted / row(after.memory_rows, r.id).predicted, 1, 1e-12)
+        << r.id;
   }
 }
 
