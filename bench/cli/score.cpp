@@ -127,7 +127,7 @@ void refuse_whole(const PublishedTable& t) {
 void score_campaigns(const Library& scored, const Library& others, const ScoreArguments& a) {
   for (const auto& [quantity, what] : {std::pair{&kStepSeconds, "step time"}, {&kPeakBytes, "peak memory"}}) {
     const CampaignsOut out = leave_campaigns_out(*quantity, scored, others);
-    if (!out.campaigns.empty()) std::fputs(shown(out, what, view_of(a)).c_str(), stdout);
+    if (!out.campaigns.empty() || !out.open.empty()) std::fputs(shown(out, what, view_of(a)).c_str(), stdout);
     std::vector<std::pair<int, CampaignsOut>> few;
     if (!a.points.empty()) few.emplace_back(0, out);
     for (const int n : a.points)

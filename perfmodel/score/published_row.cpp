@@ -136,7 +136,7 @@ AttentionKernel attention_of(const CsvRow& row, const PublishedRun& r) {
   const bool flash_has_no_such_type = r.precision <= Precision::tf32;
   return one_of<AttentionKernel>(
       row, "attention_kernel",
-      {{"", usual},
+      {{"", flash && flash_has_no_such_type ? AttentionKernel::memory_efficient : usual},
        {"flash1", AttentionKernel::flash1},
        {"flash2", AttentionKernel::flash2},
        {"fused", AttentionKernel::fused_softmax},

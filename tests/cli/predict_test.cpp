@@ -315,6 +315,21 @@ TEST(SweepForecast, OfAnotherEnginesRuns) {
   EXPECT_EQ(run(Words{"sweep", kModels + "llama3-8b.yaml", "gpus=16", "--results", "r"} + common).code, 2);
 }
 
+// A table of rows with open inputs alone was answered with nothing, and code 0.
+TEST(ScoreCommand, PredictsTablesOfOpenRows) {
+  const std::string table = source_dir() + "/configs/published/nanotron_playbook_figures.csv";
+  for (const Words& mode : {Words{}, Words{"--leave-out", "campaign"},
+                            Words{"--fit-on", source_dir() + "/configs/published/mlperf_gpt3.csv"}}) {
+    const Ended e = run(Words{"score", table, "--json"} + mode);
+    ASSERT_EQ(e.code, 0) << e.text;
+    size_t rows = 0;
+    std::istringstream lines(e.text);
+    for (std::string line; std::getline(lines, line);)
+      if (const json j = json::parse(line); j.at("of") == "open rows") rows += j.at("rows").get<size_t>();
+    EXPECT_EQ(rows, 16u) << e.text;
+  }
+}
+
 // Every mode's lines say the same keys; rows with open inputs are predicted in all of them.
 TEST(ScoreCommand, JsonHasOneSetOfKeys) {
   const std::string table = source_dir() + "/configs/published/misc_small.csv";

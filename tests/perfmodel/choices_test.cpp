@@ -82,6 +82,18 @@ TEST(Choices, RowsSayWhatTheyLeaveOut) {
   EXPECT_EQ(only_run(silent).attention, AttentionKernel::flash2);
 }
 
+// Flash kernels are of 2-byte types: fp32 nets run PyTorch's memory-efficient one (NERSC's ViT: 38 % off as
+// flash).
+TEST(Choices, UnsaidAttentionOfFp32IsMemoryEfficient) {
+  const PublishedTable t = published_from(parse_csv(
+      "arch,layers,hidden,heads,seq_len,gpus,gpu_type,tp,pp,micro_batch,global_batch,step_time_s,precision\n"
+      "vit,24,2048,16,2048,8,A100,1,1,4,256,20,fp32\nvit,24,2048,16,2048,8,A100,1,1,4,256,20,bf16\n",
+      "mine.csv"));
+  ASSERT_EQ(t.runs.size(), 2u);
+  EXPECT_EQ(t.runs[0].attention, AttentionKernel::memory_efficient);
+  EXPECT_EQ(t.runs[1].attention, AttentionKernel::flash2);
+}
+
 TEST(Choices, ReadingsAreLegalAndSumToOne) {
   const Choices choices(samples());
   const PublishedTable silent = read("gpt,48,8192,64,2048,512,H100,8,4,1,1024,9,,,,,,,\n");
