@@ -87,7 +87,7 @@ TEST(Choices, RowsSayWhatTheyLeaveOut) {
 TEST(Choices, UnsaidAttentionOfFp32IsMemoryEfficient) {
   const PublishedTable t = published_from(parse_csv(
       "arch,layers,hidden,heads,seq_len,gpus,gpu_type,tp,pp,micro_batch,global_batch,step_time_s,precision\n"
-      "vit,24,2048,16,2048,8,A100,1,1,4,256,20,fp32\nvit,24,2048,16,2048,8,A100,1,1,4,256,20,bf16\n",
+      "vit,24,2048,16,2048,8,A100,1,1,4,256,200,fp32\nvit,24,2048,16,2048,8,A100,1,1,4,256,20,bf16\n",
       "mine.csv"));
   ASSERT_EQ(t.runs.size(), 2u);
   EXPECT_EQ(t.runs[0].attention, AttentionKernel::memory_efficient);
