@@ -26,9 +26,9 @@ struct Named {
 /// Words that chips of one name do not differ by.
 bool says_nothing(const std::string& word) {
   static const NameWords kNothing{
-      "NVIDIA", "AMD",  "INTEL", "GOOGLE", "HABANA", "INSTINCT", "TESLA", "GPU",   "DATA",   "CENTER",
-      "TPU",    "HPU",  "GCD",   "TILE",   "OAM",    "DGX",      "HGX",   "SXM",   "SXM2",   "SXM3",
-      "SXM4",   "SXM5", "SXM6",  "HBM2",   "HBM2E",  "HBM3",     "HBM3E", "NVL72", "NVLINK", "GDDR6"};
+      "NVIDIA", "AMD",  "INTEL", "GOOGLE", "HABANA", "INSTINCT", "TESLA",  "GPU",   "DATA", "CENTER", "TPU",
+      "HPU",    "GCD",  "TILE",  "OAM",    "DGX",    "HGX",      "SXM",    "SXM2",  "SXM3", "SXM4",   "SXM5",
+      "SXM6",   "HBM2", "HBM2E", "HBM3",   "HBM3E",  "NVL72",    "NVLINK", "GDDR6", "ONE"};
   return kNothing.contains(word);
 }
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "model/base/error.h"
+#include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/referee.h"
 #include "tests/paths.h"
@@ -234,6 +235,12 @@ TEST(Hardware, AChipIsWhatItsWholeNameSays) {
   EXPECT_EQ(chip_named("V100-16GB")->memory_bytes, 16e9);
   for (const char* unknown : {"abacus", "", "XH200", "H100-64GB", "H100 NVL", "A100X", "MI250"})
     EXPECT_EQ(chip_named(unknown), nullptr) << unknown;
+  // A machine file's own name of the chip is known, too.
+  for (const std::string& file : files_in(source_dir() + "/configs/machines", ".yaml")) {
+    const Machine m = load_machine(file);
+    if (m.accelerator && !m.accelerator->called.empty())
+      EXPECT_NE(chip_named(m.accelerator->name), nullptr) << file;
+  }
   const std::string why = unknown_chip("GH2000");
   EXPECT_NE(why.find("GH2000"), std::string::npos) << why;
   EXPECT_NE(why.find("GH200"), std::string::npos) << why;
