@@ -42,11 +42,14 @@ What is fitted to:
   --fit-on OTHER     these tables instead of the shipped ones, and nothing of TABLES; with --folds or --leave-out both
   --spec             spec sheet only; one scale a machine family, from other campaigns
 
-What is printed, in percent: mean, median, 90th percentile and bias of predicted over measured step time; over groups
+What is printed, in percent: mean, median, 90th percentile and bias of predicted over measured step time; beside them
+("constant") the mean error of a constant MFU: the median of other campaigns on the same chip in the same precision; over groups
 of at least five choices with the same model, machine, GPUs and batch (rows that repeat a specification are one), rank
 correlation (Spearman, at most 1) and regret (extra time of the choice with the shortest prediction); coverage, the
 share of rows inside the 80 % interval. The same for peak memory, where rows have it, and whether runs out of memory
-were predicted, where tables have them. Rows that cannot be specified are refused with the reason. Intervals are wider
+were predicted, where tables have them. Where rows leave out the engine, attention kernel, schedule, sequence
+parallelism, ZeRO stage or parts of the layout, the answer is over all that other campaigns chose there, and lines
+"not said" give what was assumed and what would narrow it. Rows without net, GPUs or time are refused with the reason. Intervals are wider
 where layout, model, GPU count, precision, machine or campaign are not in the fit: by the errors of such groups when
 they were held out of it.
 
@@ -112,20 +115,46 @@ struct Scoreboard {
   }
 };
 
+/// Ends with an error for a user's table of which nothing was predicted.
+void refuse_whole(const PublishedTable& t) {
+  for (const auto& [why, line] : t.first_refused)
+    throw ConfigError(t.file, "line " + std::to_string(line), "is refused, like all other rows: " + why,
+                      "give what is missing (configs/published/README.md)");
+  throw ConfigError(t.file, "", "has no run with a time",
+                    "add one, or score it without --leave-out campaign");
+}
+
 void score_campaigns(const Library& scored, const Library& others, const ScoreArguments& a) {
   for (const auto& [quantity, what] : {std::pair{&kStepSeconds, "step time"}, {&kPeakBytes, "peak memory"}}) {
     const CampaignsOut out = leave_campaigns_out(*quantity, scored, others);
-    if (!out.campaigns.empty()) std::fputs(shown(out, what, view_of(a)).c_str(), stdout);
+    if (!out.campaigns.empty() || !out.open.empty()) std::fputs(shown(out, what, view_of(a)).c_str(), stdout);
     std::vector<std::pair<int, CampaignsOut>> few;
     if (!a.points.empty()) few.emplace_back(0, out);
     for (const int n : a.points)
       few.emplace_back(n, leave_campaigns_out(*quantity, scored, others, static_cast<size_t>(n)));
     std::fputs(shown(few, what, view_of(a)).c_str(), stdout);
   }
-  if (a.json) return;
-  for (const PublishedTable& t : scored)
-    if (t.runs.empty())
-      std::printf("no run of %s can be specified: see isobar score %s\n", t.name.c_str(), t.name.c_str());
+  for (const PublishedTable& t : scored) {
+    if (!t.runs.empty() || !t.open.empty()) continue;
+    if (!a.json) std::fputs(refusals(t).c_str(), stdout);
+    if (!a.tables.empty()) refuse_whole(t);
+  }
+}
+
+void score_tables(const Scoreboard& board, const Library& others, const ScoreArguments& a) {
+  const JudgeOptions options = options_of(a);
+  for (const PublishedTable& t : board.tables)
+    std::fputs(shown(judge(t, others, options), view_of(a)).c_str(), stdout);
+  for (const CollectiveTable& t : board.collectives)
+    std::fputs(shown(judge(t, options), view_of(a)).c_str(), stdout);
+}
+
+/// Ends with an error where rows name chips that have no machine file: their answers are missing.
+void refuse_unknown_chips(const Library& tables) {
+  for (const PublishedTable& t : tables)
+    for (const auto& [name, line] : t.unknown_chips)
+      throw ConfigError(t.file, "line " + std::to_string(line) + ", gpu_type", unknown_chip(name),
+                        "use one of them, or add a machine file (configs/README.md)");
 }
 
 void run_score(const ScoreArguments& a) {
@@ -145,15 +174,12 @@ void run_score(const ScoreArguments& a) {
   if (campaigns && !a.tables.empty() && !board.collectives.empty())
     throw ConfigError(a.tables.front(), "--leave-out campaign", "is for tables of training runs",
                       "leave tables of collectives out");
-  const JudgeOptions options = options_of(a);
-  if (!a.json)
-    std::printf("%-36s %5s %7s %7s %7s %7s %7s %6s %8s %7s %8s\n", campaigns ? "campaign" : "table", "rows",
-                "refused", "MAPE", "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
-  if (campaigns) return score_campaigns(board.tables, others, a);
-  for (const PublishedTable& t : board.tables)
-    std::fputs(shown(judge(t, others, options), view_of(a)).c_str(), stdout);
-  for (const CollectiveTable& t : board.collectives)
-    std::fputs(shown(judge(t, options), view_of(a)).c_str(), stdout);
+  if (!a.json) std::fputs(score_header(campaigns ? "campaign" : "table").c_str(), stdout);
+  if (campaigns)
+    score_campaigns(board.tables, others, a);
+  else
+    score_tables(board, others, a);
+  refuse_unknown_chips(board.tables);
 }
 
 }  // namespace
@@ -161,7 +187,11 @@ void run_score(const ScoreArguments& a) {
 void add_score_command(CLI::App& app) {
   auto a = std::make_shared<ScoreArguments>();
   CLI::App* score = app.add_subcommand("score", "Predict published runs unseen, and report the errors");
-  score->footer(kScoreHelp);
+  score->footer([] {
+    std::string engines;
+    for (const std::string& name : engine_names()) engines += " " + name;
+    return std::string(kScoreHelp) + "\n\nEngines (column engine, or by their names in framework):" + engines;
+  });
   score->add_option("TABLES", a->tables,
                     "Tables of runs or collectives (CSV); none: those that ship with Isobar");
   add_machine_option(*score, a->machine,
@@ -187,7 +217,8 @@ void add_score_command(CLI::App& app) {
   score->add_flag("--spec", a->spec, "Spec sheet only, and one scale a machine family from other campaigns");
   score->add_flag("--experts", a->experts, "Take mixtures of experts too; else their rows are refused");
   score->add_option("--published", a->published, "Folder of the shipped tables (configs/published)");
-  auto* json = score->add_flag("--json", a->json, "One JSON object a table, a line each");
+  auto* json =
+      score->add_flag("--json", a->json, "One JSON object a table or campaign and quantity, a line each");
   score->add_flag("--rows", a->rows, "With --json: every row's prediction too")->needs(json);
   score->callback([a, score] {
     refuse_unused(*score,

@@ -50,6 +50,17 @@ std::string nearest(const std::string& word, const std::vector<std::string>& all
   return best == allowed.end() ? "" : *best;
 }
 
+std::string nearest_few(const std::string& word, std::vector<std::string> allowed) {
+  constexpr int kFew = 3;
+  std::string few;
+  for (int i = 0; i < kFew && !allowed.empty(); ++i) {
+    const std::string next = nearest(word, allowed);
+    std::erase(allowed, next);
+    few += (few.empty() ? "" : ", ") + next;
+  }
+  return few;
+}
+
 // A candidate is near at a distance of one letter, for longer words of two or a third of the letters, or
 // where the word abbreviates it (shortest candidate first). A word without a dot may be the last part of a
 // key.

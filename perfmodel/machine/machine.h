@@ -51,8 +51,9 @@ struct Tier {
 struct Accelerator {
   std::vector<std::string> called;  // its names in tables of published runs; {}: none
   std::string name;
-  std::string vendor;        // nvidia | amd | intel; "": unknown. Isobar's engine runs on nvidia's (device.h)
-  int64_t memory_bytes = 0;  // nominal size, which a prediction fills
+  std::string
+      vendor;  // nvidia | amd | intel | google; "": unknown. Isobar's engine runs on nvidia's (device.h)
+  int64_t memory_bytes = 0;    // nominal size, which a prediction fills
   int64_t reported_bytes = 0;  // total as a process sees it: the limit of published runs; 0: the same
   int64_t processors = 0;      // SMs, compute units, Xe cores: a product's tiles run on them in waves
   double power_w = 0;          // 0: unknown

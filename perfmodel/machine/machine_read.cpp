@@ -140,9 +140,9 @@ Accelerator read_accelerator(const Reader& r) {
   a.called = r.words("called");
   a.name = r.text("name");
   a.vendor = r.text("vendor");
-  const std::vector<std::string> vendors{"nvidia", "amd", "intel"};
+  const std::vector<std::string> vendors{"nvidia", "amd", "intel", "google"};
   if (!a.vendor.empty() && std::find(vendors.begin(), vendors.end(), a.vendor) == vendors.end())
-    r.fail("vendor", "is '" + a.vendor + "', which is none of nvidia, amd and intel",
+    r.fail("vendor", "is '" + a.vendor + "', which is none of nvidia, amd, intel and google",
            "did you mean " + nearest(a.vendor, vendors) + "?");
   a.memory_bytes = r.whole("memory_bytes", "give the memory of one in bytes, e.g. 80000000000");
   a.reported_bytes = a.memory_bytes;

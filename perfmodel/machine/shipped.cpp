@@ -34,17 +34,6 @@ std::vector<fs::path> machine_folders() {
   return folders;
 }
 
-std::string nearest_few(const std::string& name, std::vector<std::string> known) {
-  constexpr int kFew = 3;
-  std::string few;
-  for (int i = 0; i < kFew && !known.empty(); ++i) {
-    const std::string next = nearest(name, known);
-    std::erase(known, next);
-    few += (few.empty() ? "" : ", ") + next;
-  }
-  return few;
-}
-
 }  // namespace
 
 std::string shipped(const std::string& folder) {

@@ -9,15 +9,15 @@
 
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/campaign_fit.h"
-#include "perfmodel/score/open_run.h"
+#include "perfmodel/score/predictor.h"
+#include "perfmodel/score/splits.h"
 
 namespace isobar {
 namespace {
 
 constexpr int kGivenDraws = 10;  // of the given rows
 constexpr unsigned kSeed = 1;
-constexpr size_t kChoosers = 60;  // rows of each campaign that show what people choose
-constexpr size_t kAsked = 3;      // different runs that must remain to be predicted
+constexpr size_t kAsked = 3;  // different runs that must remain to be predicted
 
 /// The runs of one campaign, and their evidence on prices.
 struct Campaign {
@@ -69,7 +69,7 @@ void take(const Quantity& quantity, const Library& tables, bool scored, Campaign
 
 /// Predicts a campaign's runs with some of them given.
 CampaignScore predicted(const Quantity& quantity, const std::string& name, const Campaign& campaign,
-                        const PriceBelief& others, size_t given) {
+                        const CampaignPredictor::Believe& belief, const Others& others, size_t given) {
   CampaignScore out{name, {}, {}};
   Samples runs = campaign.runs();
   std::mt19937 random(kSeed);
@@ -78,37 +78,24 @@ CampaignScore predicted(const Quantity& quantity, const std::string& name, const
     const Samples known(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(given));
     std::set<std::string> repeated;
     for (const Sample* s : known) repeated.insert(s->values.at(""));
-    const CampaignFit fit(quantity, known, others);
+    CampaignPredictor predictor(quantity, known, others, belief);
     const std::string group = given > 0 ? " draw " + std::to_string(draw) : "";
-    for (const Sample* s : runs) {
-      if (repeated.contains(s->values.at(""))) continue;
-      const Estimated e = fit.predict(*s);
-      out.rows.push_back({s->id, s->run->choice_group() + group, std::exp(s->log_s), e.value, e.lower,
-                          e.upper, s->run->specification(), e.news, e.share});
-    }
+    for (const Sample* s : runs)
+      if (!repeated.contains(s->values.at("")))
+        out.rows.push_back(row_of(*s->run, std::exp(s->log_s), predictor.predict(*s->run), group));
   }
   out.scores = score_rows(out.rows);
   return out;
 }
 
-/// Predicts a campaign's rows with open inputs, by the other campaigns' prices and choices.
+/// Predicts a campaign's rows with open layouts, by the other campaigns' prices and choices.
 void predict_open(const Quantity& quantity, const std::string& name, const Library& scored,
-                  const Campaigns& campaigns, const PriceBelief& others, std::vector<ScoredRow>& out) {
-  const CampaignFit fit(quantity, {}, others);
-  Samples choices;
-  for (const auto& [other, c] : campaigns) {
-    if (other == name) continue;
-    const Samples some = thin(c.runs(), kChoosers);
-    choices.insert(choices.end(), some.begin(), some.end());
-  }
+                  const CampaignPredictor::Believe& belief, const Others& others,
+                  std::vector<ScoredRow>& out) {
+  CampaignPredictor predictor(quantity, {}, others, belief);
   for (const PublishedTable& t : scored)
-    for (const OpenRun& o : t.open) {
-      const PublishedRun& first = o.candidates.front();
-      if (first.campaign != name) continue;
-      const Estimated e = over_candidates(o, chances(o, choices),
-                                          [&](const PublishedRun& r) { return fit.predict(sample_of(r)); });
-      out.push_back({first.id, first.id, 1, e.value, e.lower, e.upper, "", e.news, e.share});
-    }
+    for (const OpenRun& o : t.open)
+      if (o.candidates.front().campaign == name) out.push_back(row_of(o, predictor.predict(o)));
 }
 
 double median_width(const std::vector<ScoredRow>& rows) {
@@ -124,7 +111,11 @@ CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored
   Campaigns campaigns;
   take(quantity, scored, true, campaigns);
   take(quantity, others, false, campaigns);
-  for (auto& [name, c] : campaigns) c.voice = voice_of(quantity, c.runs());
+  std::map<std::string, Samples> rows;
+  for (auto& [name, c] : campaigns) {
+    rows[name] = c.runs();
+    c.voice = voice_of(quantity, rows[name]);
+  }
   CampaignsOut out;
   std::vector<ScoredRow> all;
   std::vector<double> means, widths;
@@ -133,14 +124,17 @@ CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored
     std::vector<Voice> voices;
     for (const auto& [other, c] : campaigns) {
       if (other == name || c.samples.empty()) continue;
-      Samples rows = c.without(left_out);
-      voices.push_back(rows.size() == c.samples.size() ? c.voice : voice_of(quantity, std::move(rows)));
+      const Samples own = c.without(left_out);
+      voices.push_back(own.size() == c.samples.size() ? c.voice : voice_of(quantity, own));
     }
-    const PriceBelief belief = believe(quantity, voices, engine_of(name), tuned_of(name));
+    const auto belief = [&](const ForeignEngine* engine) {
+      return believe(quantity, voices, engine, tuned_of(name, engine));
+    };
+    const Others all_others(choosers(name, rows));
     if (given == 0 && &quantity == &kStepSeconds)
-      predict_open(quantity, name, scored, campaigns, belief, out.open);
+      predict_open(quantity, name, scored, belief, all_others, out.open);
     if (left_out.samples.empty()) continue;
-    out.campaigns.push_back(predicted(quantity, name, left_out, belief, given));
+    out.campaigns.push_back(predicted(quantity, name, left_out, belief, all_others, given));
     const CampaignScore& c = out.campaigns.back();
     all.insert(all.end(), c.rows.begin(), c.rows.end());
     means.push_back(c.scores.mape);

@@ -52,7 +52,7 @@ CollectiveRun run_from(const CsvRow& row) {
   if (!(r.seconds > 0)) throw RefusedCollective("no time or bandwidth");
   if (r.seconds > 1e3) throw RefusedCollective("the time stands for a failure");
   const ChipSpec* g = chip_named(row.text("gpu_type"), row.text("intra_node_link"));
-  if (!g) throw RefusedCollective("accelerator '" + row.text("gpu_type") + "' is not known");
+  if (!g) throw RefusedCollective(unknown_chip(row.text("gpu_type")));
   const double together = r.ranks / r.nodes;
   if (together < 1) throw RefusedCollective("fewer GPUs than nodes");
   const Placement group{r.ranks, together};

@@ -9,6 +9,7 @@
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "perfmodel/machine/shipped.h"
+#include "perfmodel/score/name_words.h"
 
 namespace isobar {
 namespace {
@@ -82,6 +83,7 @@ Habits habits_of(const Section& s) {
           s.has("fully_sharded") && s.yes("fully_sharded"),
           s.has("ends_in_root") && s.yes("ends_in_root"),
           s.has("norms_apart") && s.yes("norms_apart"),
+          s.has("parameter_gathers") && s.yes("parameter_gathers"),
           s.has("own_collectives") && s.yes("own_collectives")};
 }
 
@@ -101,17 +103,34 @@ std::vector<ForeignEngine> engines_in(const std::string& folder) {
 
 ForeignEngine load_engine(const std::string& path) {
   const json j = load_yaml(path);
-  const Section s(
-      j, path, "",
-      {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast", "tensor_traffic",
-       "compiled", "hopper_attention", "device_memory", "selective_operators", "eager_loss", "fully_sharded",
-       "ends_in_root", "norms_apart", "own_collectives", "axes", "provenance"});
+  const Section s(j, path, "",
+                  {"called",
+                   "family",
+                   "campaigns",
+                   "tuned",
+                   "overlaps",
+                   "sequence_parallel",
+                   "autocast",
+                   "tensor_traffic",
+                   "compiled",
+                   "hopper_attention",
+                   "device_memory",
+                   "selective_operators",
+                   "eager_loss",
+                   "fully_sharded",
+                   "ends_in_root",
+                   "norms_apart",
+                   "parameter_gathers",
+                   "own_collectives",
+                   "axes",
+                   "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
   e.file = path;
   const json& family = s.at("family", "name those with which it shares most of its code, or itself");
   if (!family.is_string()) s.fail("family", "is no word", "name it");
   e.family = family.get<std::string>();
+  if (s.has("called")) e.called = s.words("called");
   const json& campaigns = s.at("campaigns", "map each to how tuned it is, {mlperf: 0.95}; {} for none");
   if (!campaigns.is_object()) s.fail("campaigns", "is no map", "map each to how tuned it is, {mlperf: 0.95}");
   for (const auto& [campaign, tuned] : campaigns.items()) {
@@ -156,9 +175,33 @@ const ForeignEngine* engine_of(const std::string& campaign) {
   return nullptr;
 }
 
-Tuned tuned_of(const std::string& campaign) {
-  const ForeignEngine* e = engine_of(campaign);
-  return e ? Tuned{e->campaigns.at(campaign), e->tuned.sigma} : Tuned{};
+const ForeignEngine* engine_called(const std::string& framework) {
+  const NameWords words = name_words(framework, true);
+  const ForeignEngine* found = nullptr;
+  size_t longest = 0;
+  for (const ForeignEngine& e : shipped_engines())
+    for (const std::string& name : e.called) {
+      const NameWords own = name_words(name);
+      if (!std::includes(words.begin(), words.end(), own.begin(), own.end())) continue;
+      if (own.size() > longest)
+        found = &e;
+      else if (own.size() == longest && found != &e)
+        found = nullptr;
+      longest = std::max(longest, own.size());
+    }
+  return found;
+}
+
+std::vector<std::string> engine_names() {
+  std::vector<std::string> names;
+  for (const ForeignEngine& e : shipped_engines()) names.push_back(e.name);
+  return names;
+}
+
+Tuned tuned_of(const std::string& campaign, const ForeignEngine* engine) {
+  if (!engine) return {};
+  const auto own = engine->campaigns.find(campaign);
+  return own == engine->campaigns.end() ? engine->tuned : Tuned{own->second, engine->tuned.sigma};
 }
 
 }  // namespace isobar

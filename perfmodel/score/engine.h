@@ -23,12 +23,13 @@ struct Habits {
   bool hopper_attention = false;   // flash kernels of the chip's generation (cuDNN's), not FlashAttention-2
   bool device_memory = false;      // memory is read from the driver: includes context and communicators
   bool selective_operators =
-      false;                     // selective recomputation keeps every second product's result (torchtitan)
-  bool eager_loss = false;       // fp32 logits and their gradient are in memory, not fused
-  bool fully_sharded = false;    // PyTorch's fully_shard, counted step by step (fsdp_memory.h)
-  bool ends_in_root = false;     // … embedding and head are one unit, the root's
-  bool norms_apart = false;      // norms are fp32 operations that keep their input, unless compiled
-  bool own_collectives = false;  // hand-written: they copy operands, and break compiled graphs
+      false;                       // selective recomputation keeps every second product's result (torchtitan)
+  bool eager_loss = false;         // fp32 logits and their gradient are in memory, not fused
+  bool fully_sharded = false;      // PyTorch's fully_shard, counted step by step (fsdp_memory.h)
+  bool ends_in_root = false;       // … embedding and head are one unit, the root's
+  bool norms_apart = false;        // norms are fp32 operations that keep their input, unless compiled
+  bool parameter_gathers = false;  // ZeRO 3 gathers and reduces every parameter on its own (DeepSpeed)
+  bool own_collectives = false;    // hand-written: they copy operands, and break compiled graphs
 };
 
 /// An engine's tuning: a latent of each campaign, from 0 (research code) to 1 (an MLPerf submission), that
@@ -44,6 +45,7 @@ struct EngineAxes {
 
 struct ForeignEngine {
   std::string name, file;
+  std::vector<std::string> called;          // its names in a table's `framework`
   std::string family;                       // engines with mostly shared code deviate together
   std::map<std::string, double> campaigns;  // and their assumed tuning
   Tuned tuned;                              // for a user
@@ -56,8 +58,13 @@ const std::vector<ForeignEngine>& shipped_engines();
 const ForeignEngine& engine_named(const std::string& name);
 /// The campaign's engine; nullptr: unknown.
 const ForeignEngine* engine_of(const std::string& campaign);
-/// A campaign's assumed tuning before its runs are seen.
-Tuned tuned_of(const std::string& campaign);
+/// The engine of which a `called` name's words are all in a table's `framework`: the longest; nullptr: none,
+/// or two are as long.
+const ForeignEngine* engine_called(const std::string& framework);
+std::vector<std::string> engine_names();
+/// A campaign's assumed tuning before its runs are seen: its own, or a user's of the engine (nullptr:
+/// unknown).
+Tuned tuned_of(const std::string& campaign, const ForeignEngine* engine);
 /// Throws ConfigError for a file with unknown or missing keys.
 ForeignEngine load_engine(const std::string& path);
 

@@ -19,7 +19,7 @@ PriceBelief learnt(const Quantity& quantity, const Library& tables, const Foreig
     for (const PublishedRun& r : t.runs) {
       if (&quantity == &kPeakBytes && r.memory_gb <= 0) continue;
       pool.add(&quantity == &kPeakBytes ? memory_sample_of(r) : sample_of(r));
-      ++*(engine && engine_of(r.campaign) == engine ? own : others);
+      ++*(engine && r.runs_on == engine ? own : others);
     }
   std::vector<Voice> voices;
   for (const auto& [name, samples] : pool.by_campaign()) voices.push_back(voice_of(quantity, samples));

@@ -1,11 +1,13 @@
 #include "perfmodel/score/hardware.h"
 
 #include <algorithm>
-#include <cctype>
+#include <cmath>
 #include <vector>
 
+#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "perfmodel/machine/shipped.h"
+#include "perfmodel/score/name_words.h"
 
 namespace isobar {
 namespace {
@@ -14,15 +16,36 @@ namespace {
 // include it.
 constexpr double kInWholeStep = 0.93;
 
-std::string upper(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::toupper(c); });
-  return s;
+struct Named {
+  std::string name;
+  NameWords words;
+  ChipSpec chip;
+  double nominal_gb;
+};
+
+/// Words that chips of one name do not differ by.
+bool says_nothing(const std::string& word) {
+  static const NameWords kNothing{
+      "NVIDIA", "AMD",  "INTEL", "GOOGLE", "HABANA", "INSTINCT", "TESLA",  "GPU",   "DATA", "CENTER", "TPU",
+      "HPU",    "GCD",  "TILE",  "OAM",    "DGX",    "HGX",      "SXM",    "SXM2",  "SXM3", "SXM4",   "SXM5",
+      "SXM6",   "HBM2", "HBM2E", "HBM3",   "HBM3E",  "NVL72",    "NVLINK", "GDDR6", "ONE"};
+  return kNothing.contains(word);
 }
 
-struct Named {
-  std::string name;  // upper case
-  ChipSpec chip;
-};
+/// True if the word is a memory size, and the chip's: sheets round 288 to 279 and 192 to 180.
+bool is_its_memory(const std::string& word, double nominal_gb) {
+  const size_t digits = word.find_first_not_of("0123456789");
+  const std::string unit = digits == std::string::npos ? "" : word.substr(digits);
+  if (digits == 0 || !(unit == "GB" || unit == "G" || unit == "GIB")) return false;
+  return std::abs(std::atof(word.c_str()) / nominal_gb - 1) < 0.08;
+}
+
+bool is_called(const Named& chip, const NameWords& words) {
+  return std::includes(words.begin(), words.end(), chip.words.begin(), chip.words.end()) &&
+         std::all_of(words.begin(), words.end(), [&](const std::string& w) {
+           return chip.words.contains(w) || says_nothing(w) || is_its_memory(w, chip.nominal_gb);
+         });
+}
 
 std::vector<Named> chips_of(const std::string& folder) {
   std::vector<Named> out;
@@ -31,11 +54,12 @@ std::vector<Named> chips_of(const std::string& folder) {
     if (!m.accelerator) continue;
     for (const std::string& name : m.accelerator->called) {
       const auto same =
-          std::find_if(out.begin(), out.end(), [&](const Named& n) { return n.name == upper(name); });
+          std::find_if(out.begin(), out.end(), [&](const Named& n) { return n.words == name_words(name); });
       if (same != out.end())
         throw ConfigError(file, "accelerator.called", "'" + name + "' is the name of another machine's chip",
                           "leave it to one of them");
-      out.push_back({upper(name), chip_of(m)});
+      out.push_back(
+          {name, name_words(name), chip_of(m), 1e-9 * static_cast<double>(m.accelerator->memory_bytes)});
     }
   }
   if (out.empty())
@@ -44,10 +68,15 @@ std::vector<Named> chips_of(const std::string& folder) {
   return out;
 }
 
+const std::vector<Named>& chips() {
+  static const std::vector<Named> all = chips_of(shipped("configs/machines"));
+  return all;
+}
+
 }  // namespace
 
 std::optional<Precision> precision_named(const std::string& name) {
-  const std::string s = upper(name);
+  const std::string s = upper_case(name);
   const auto has = [&](const char* part) { return s.find(part) != std::string::npos; };
   if (has("FP4")) return Precision::fp4;
   if (has("FP8") || has("F8")) return Precision::fp8;
@@ -85,6 +114,10 @@ double ChipSpec::reached(Precision p) const {
   return peak(p) * (p > Precision::bf16 ? matmul_low : matmul);
 }
 
+bool is_after_flash(const ChipSpec& chip) {
+  return chip.fp8 > 1.5 * chip.half;
+}
+
 ChipSpec chip_of(const Machine& m) {
   ChipSpec c = at_rates_of({}, m);
   c.name = m.accelerator->called.empty() ? m.accelerator->name : m.accelerator->called.front();
@@ -97,13 +130,19 @@ ChipSpec chip_of(const Machine& m) {
 }
 
 const ChipSpec* chip_named(const std::string& gpu_type, const std::string& intra_link) {
-  static const std::vector<Named> chips = chips_of(shipped("configs/machines"));
-  const bool slot = upper(intra_link).find("PCIE") != std::string::npos;
-  const std::string s = upper(gpu_type) + (slot ? "-PCIE" : "");
+  NameWords words = name_words(gpu_type);
+  if (upper_case(intra_link).find("PCIE") != std::string::npos) words.insert("PCIE");
   const Named* best = nullptr;
-  for (const Named& n : chips)
-    if (s.find(n.name) != std::string::npos && (!best || n.name.size() > best->name.size())) best = &n;
+  for (const Named& n : chips())
+    if (is_called(n, words) && (!best || n.words.size() > best->words.size())) best = &n;
   return best ? &best->chip : nullptr;
+}
+
+std::string unknown_chip(const std::string& gpu_type) {
+  if (gpu_type.empty()) return "no accelerator: gpu_type is empty";
+  std::vector<std::string> names;
+  for (const Named& n : chips()) names.push_back(n.name);
+  return "accelerator '" + gpu_type + "' is not known; the nearest names: " + nearest_few(gpu_type, names);
 }
 
 ChipSpec at_rates_of(const ChipSpec& chip, const Machine& m) {
@@ -124,6 +163,8 @@ ChipSpec at_rates_of(const ChipSpec& chip, const Machine& m) {
   c.memory_bytes = static_cast<double>(a.reported_bytes > 0 ? a.reported_bytes : a.memory_bytes);
   c.link_rate = a.host.of_rank();
   c.nic_rate = a.net.of_rank();
+  c.link_latency = a.host.latency;
+  c.nic_latency = a.net.latency;
   if (a.host_bandwidth > 0) c.host_rate = a.host_bandwidth;
   c.domain = static_cast<int>(a.host.ranks);
   return c;

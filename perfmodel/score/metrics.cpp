@@ -46,6 +46,10 @@ Scores score_rows(const std::vector<ScoredRow>& rows) {
     s.coverage += (r.inside() ? 1 : 0) / n;
     groups[r.group].push_back(&r);
   }
+  if (std::all_of(rows.begin(), rows.end(), [](const ScoredRow& r) { return r.constant_mfu > 0; })) {
+    s.constant_mfu = 0;
+    for (const ScoredRow& r : rows) *s.constant_mfu += std::abs(r.constant_mfu / r.measured - 1) / n;
+  }
   s.mape = std::accumulate(errors.begin(), errors.end(), 0.0) / n;
   s.median = quantile(errors, 0.5);
   s.p90 = quantile(errors, 0.9);
@@ -63,6 +67,15 @@ Scores score_rows(const std::vector<ScoredRow>& rows) {
     s.regret = regret / static_cast<double>(s.groups);
   }
   return s;
+}
+
+std::map<std::string, Scores> score_kinds(const std::vector<ScoredRow>& rows) {
+  std::map<std::string, std::vector<ScoredRow>> kinds;
+  for (const ScoredRow& r : rows)
+    if (!r.kind.empty()) kinds[r.kind].push_back(r);
+  std::map<std::string, Scores> out;
+  for (const auto& [kind, own] : kinds) out[kind] = score_rows(own);
+  return out;
 }
 
 }  // namespace isobar

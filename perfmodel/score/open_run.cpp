@@ -7,10 +7,6 @@
 #include <map>
 #include <set>
 
-#include "perfmodel/fitting/statistics.h"
-#include "perfmodel/score/memory_model.h"
-#include "perfmodel/score/step_model.h"
-
 namespace isobar {
 namespace {
 
@@ -129,29 +125,6 @@ std::vector<double> values_of(const std::string& column, const Filled& f) {
   return out;
 }
 
-double octaves(double v) {
-  return std::log2(std::max(v, 1e-9));
-}
-
-constexpr size_t kChoices = 5;
-/// The choices, in octaves, each divided by the scale of similar choices.
-std::array<double, kChoices> choices_of(const PublishedRun& r) {
-  return {octaves(r.tp) / 0.7, octaves(r.pp) / 0.7, octaves(r.micro_batch) / 0.7,
-          octaves(r.global_batch * r.seq) / 1.0, octaves(r.hidden / r.heads) / 0.4};
-}
-
-/// The setting for which they are chosen.
-std::array<double, 2> setting_of(const PublishedRun& r) {
-  return {octaves(r.layers * layer_parameters(r) + r.hidden * r.vocab) / 1.5, octaves(r.gpus) / 1.5};
-}
-
-template <size_t n>
-double likeness(const std::array<double, n>& a, const std::array<double, n>& b) {
-  double d = 0;
-  for (size_t i = 0; i < n; ++i) d += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::exp(-0.5 * d);
-}
-
 }  // namespace
 
 OpenRun open_run(const CsvRow& row, const std::string& table, bool experts, const Surroundings* own) {
@@ -183,75 +156,13 @@ OpenRun open_run(const CsvRow& row, const std::string& table, bool experts, cons
       PublishedRun r = run_from(f.row(), table, experts, own);
       const double micro_batches = r.micro_batches();
       if (std::abs(micro_batches - std::round(micro_batches)) < 1e-6) out.candidates.push_back(std::move(r));
+    } catch (const UnknownChip&) {
+      throw;
     } catch (const Refused& reason) {
       why = reason.what();
     }
   if (out.candidates.empty()) throw Refused(why);
   return out;
-}
-
-std::vector<double> chances(const OpenRun& open, const Samples& others) {
-  constexpr double kMemoryDoubt = 0.3;  // log sigma of a peak without a fit
-  constexpr double kAnything = 1e-4;    // no choice is impossible
-  std::map<std::string, double> rows;
-  for (const Sample* s : others) ++rows[s->campaign];
-  struct Other {
-    std::array<double, kChoices> choices;
-    double weight;
-  };
-  const auto setting = setting_of(open.candidates.front());
-  std::vector<Other> like;
-  for (const Sample* s : others)
-    like.push_back({choices_of(*s->run), likeness(setting, setting_of(*s->run)) / rows.at(s->campaign)});
-  std::vector<double> out;
-  double sum = 0;
-  for (const PublishedRun& r : open.candidates) {
-    const auto choices = choices_of(r);
-    double w = kAnything;
-    for (const Other& o : like)
-      if (o.weight > 1e-6) w += o.weight * likeness(choices, o.choices);
-    const double peak = peak_bytes(count_memory(r), spec_memory_prices());
-    w *= normal_cdf(std::log(r.gpu->memory_bytes / peak) / kMemoryDoubt);
-    out.push_back(w);
-    sum += w;
-  }
-  for (double& w : out) w /= sum;
-  return out;
-}
-
-Estimated over_candidates(const OpenRun& open, const std::vector<double>& chances,
-                          const std::function<Estimated(const PublishedRun&)>& predict) {
-  constexpr double kHardly = 1e-4;
-  struct Part {
-    double weight, middle, below, above;  // log; sigmas
-  };
-  std::vector<Part> parts;
-  double least = INFINITY, most = -INFINITY;
-  for (size_t i = 0; i < chances.size(); ++i) {
-    if (chances[i] < kHardly) continue;
-    const PublishedRun& r = open.candidates[i];
-    const Estimated e = predict(r);
-    const double low = std::log(e.lower / r.step_s), high = std::log(e.upper / r.step_s);
-    const double middle = std::log(e.value / r.step_s);
-    parts.push_back({chances[i], middle, std::max((middle - low) / kNormal80, 1e-6),
-                     std::max((high - middle) / kNormal80, 1e-6)});
-    least = std::min(least, middle - 4 * parts.back().below);
-    most = std::max(most, middle + 4 * parts.back().above);
-  }
-  const auto quantile_at = [&](double share) {
-    double all = 0;
-    for (const Part& p : parts) all += p.weight;
-    double low = least, high = most;
-    for (int round = 0; round < 60; ++round) {
-      const double x = 0.5 * (low + high);
-      double below = 0;
-      for (const Part& p : parts)
-        below += p.weight / all * normal_cdf((x - p.middle) / (x < p.middle ? p.below : p.above));
-      (below < share ? low : high) = x;
-    }
-    return std::exp(0.5 * (low + high));
-  };
-  return {quantile_at(0.5), quantile_at(0.1), quantile_at(0.9), "inputs", 1};
 }
 
 }  // namespace isobar

@@ -126,8 +126,8 @@ Voice voice_of(const Quantity& q, const Samples& campaign) {
   Voice v;
   v.name = campaign.empty() ? "" : campaign[0]->campaign;
   v.rows = thin(campaign, kBelieved);
-  if (!v.rows.empty() && v.rows[0]->run) v.engine = engine_of(v.name);
-  v.tuned = tuned_of(v.name);
+  if (!v.rows.empty() && v.rows[0]->run) v.engine = v.rows[0]->run->runs_on;
+  v.tuned = tuned_of(v.name, v.engine);
   const PriceFit f = fit_prices(q, v.rows, spec_belief(q), kCampaignRuns);
   v.precision = f.information;
   v.vector = f.vector;

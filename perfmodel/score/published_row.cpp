@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "model/base/did_you_mean.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {
@@ -42,6 +43,12 @@ bool said(const CsvRow& row, const char* column) {
   const std::string& s = row.text(column);
   if (s != "y" && s != "n" && !s.empty()) throw Refused(std::string(column) + " '" + s + "' is not y or n");
   return s == "y";
+}
+
+/// Empty, or "unknown".
+bool is_unsaid(const CsvRow& row, const char* column) {
+  const std::string s = lower(row.text(column));
+  return s.empty() || s == "unknown";
 }
 
 template <class T>
@@ -97,6 +104,9 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
+  if (r.dp > 1 && is_unsaid(row, "zero_stage")) r.unsaid.insert("zero_stage");
+  if (r.tp > 1 && is_unsaid(row, "sequence_parallel")) r.unsaid.insert("sequence_parallel");
+  if (r.pp > 1 && is_unsaid(row, "schedule") && row.text("vpp").empty()) r.unsaid.insert("schedule");
   r.sequence_parallel = said(row, "sequence_parallel") ||
                         (row.text("sequence_parallel").empty() && r.tp > 1 && r.habits.sequence_parallel);
   r.schedule = one_of<Schedule>(row, "schedule",
@@ -117,15 +127,16 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.balanced_embedding = said(row, "balanced_embedding");
 }
 
-/// From the column, else by the engine's default.
+/// From the columns. Unsaid: flash attention for all but GPTs, and for them from Hopper on, which came later.
 AttentionKernel attention_of(const CsvRow& row, const PublishedRun& r) {
-  const bool flash =
-      row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
+  const std::string& flash_attention = row.text("flash_attention");
+  const bool usual_flash = r.arch != Arch::gpt || is_after_flash(*r.gpu);
+  const bool flash = flash_attention == "y" || (flash_attention != "n" && usual_flash);
   const AttentionKernel usual = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
   const bool flash_has_no_such_type = r.precision <= Precision::tf32;
   return one_of<AttentionKernel>(
       row, "attention_kernel",
-      {{"", usual},
+      {{"", flash && flash_has_no_such_type ? AttentionKernel::memory_efficient : usual},
        {"flash1", AttentionKernel::flash1},
        {"flash2", AttentionKernel::flash2},
        {"fused", AttentionKernel::fused_softmax},
@@ -149,6 +160,10 @@ void read_policy(const CsvRow& row, PublishedRun& r) {
   r.recomputed = std::min(1.0, optional(row, "recomputed_layers", layers_a_chunk, 1) / layers_a_chunk);
   r.offloaded_layers = std::min(optional(row, "offloaded_layers", 0, 0), std::ceil(r.layers / r.pp));
   r.attention = attention_of(row, r);
+  const bool kernel_said =
+      !row.text("attention_kernel").empty() && lower(row.text("attention_kernel")) != "sdpa";
+  if (r.arch != Arch::vit && !kernel_said && is_unsaid(row, "flash_attention"))
+    r.unsaid.insert("flash_attention");
   r.rms_kernel = said(row, "rms_kernel");
   r.compiled = is_compiled(r, row.text("compiled").empty() ? r.habits.compiled : said(row, "compiled"));
   r.frozen_weights = said(row, "frozen_weights");
@@ -179,11 +194,24 @@ double step_seconds(const CsvRow& row, const PublishedRun& r) {
   return 6 * tokens * (weights + 2 * r.layers * r.seq * q + r.hidden * r.vocab) / rate;
 }
 
+/// By the column, the campaign, or a name in `framework`; nullptr: not said.
+const ForeignEngine* engine_of_row(const CsvRow& row, const std::string& campaign) {
+  const std::string& name = row.text("engine");
+  if (!name.empty() && lower(name) != "unknown") {
+    for (const ForeignEngine& e : shipped_engines())
+      if (e.name == name) return &e;
+    throw Refused("engine '" + name + "' is in no file of configs/engines; the nearest names: " +
+                  nearest_few(name, engine_names()));
+  }
+  if (const ForeignEngine* e = engine_of(campaign)) return e;
+  return engine_called(row.text("framework"));
+}
+
 const ChipSpec* chip_of_row(const CsvRow& row, const Surroundings* own) {
   const std::string& name = row.text("gpu_type");
   if (own && name.empty()) return own->chip;
   const ChipSpec* chip = chip_named(name, row.text("intra_node_link"));
-  if (!chip) throw Refused("accelerator '" + name + "' is not known");
+  if (!chip) throw UnknownChip(name);
   if (own && chip->chip() != own->chip->chip())
     throw Refused("accelerator '" + name + "' is not the machine's, " + own->chip->name);
   return own ? own->chip : chip;
@@ -202,8 +230,9 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts,
   r.engine = row.text("framework");
   r.gpu_type = row.text("gpu_type");
   r.campaign = row.text("campaign").empty() ? r.source : row.text("campaign");
-  const ForeignEngine* engine = own ? own->engine : engine_of(r.campaign);
-  if (engine) r.habits = engine->habits;
+  r.runs_on = own ? own->engine : engine_of_row(row, r.campaign);
+  if (r.runs_on) r.habits = r.runs_on->habits;
+  if (!r.runs_on && !own) r.unsaid.insert("engine");
   r.gpu = chip_of_row(row, own);
   r.node = own ? own->node : std::min(8, r.gpu->domain);
   const std::string metric = row.text("metric_name");

@@ -13,6 +13,12 @@ struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The row's accelerator is none of configs/machines.
+struct UnknownChip : Refused {
+  explicit UnknownChip(const std::string& gpu_type) : Refused(unknown_chip(gpu_type)), name(gpu_type) {}
+  std::string name;
+};
+
 PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts,
                       const Surroundings* own = nullptr);
 

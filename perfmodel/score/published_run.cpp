@@ -32,6 +32,7 @@ const std::vector<std::string> kKnown = {"layers",
                                          "section",
                                          "campaign",
                                          "model_name",
+                                         "engine",
                                          "framework",
                                          "ffn_hidden",
                                          "kv_heads",
@@ -132,6 +133,7 @@ PublishedTable published_from(const CsvTable& csv, bool experts, const Surroundi
   require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
   PublishedTable t;
   t.name = std::filesystem::path(csv.file).stem().string();
+  t.file = csv.file;
   for (const CsvRow& row : csv.rows) {
     try {
       if (OpenRun open = open_run(row, t.name, experts, own); !open.missing.empty()) {
@@ -143,6 +145,8 @@ PublishedTable published_from(const CsvTable& csv, bool experts, const Surroundi
     } catch (const Refused& why) {
       ++t.refused[why.what()];
       t.first_refused.try_emplace(why.what(), row.line());
+      if (const auto* chip = dynamic_cast<const UnknownChip*>(&why))
+        t.unknown_chips.try_emplace(chip->name, row.line());
     }
   }
   fill_virtual_stages(t.runs);

@@ -8,6 +8,7 @@
 // is refused as a whole.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,11 @@ struct PublishedRun {
   double offloaded_layers = 0;  // with activations in host memory
   Schedule schedule = Schedule::one_f_one_b;
   bool vpp_stated = false;
-  Habits habits;                 // of the campaign's engine
+  const ForeignEngine* runs_on = nullptr;  // null: not said
+  Habits habits;                           // of that engine
+  /// Columns that the row leaves out though they matter, and that are read as usual (choices.h):
+  /// flash_attention, schedule, sequence_parallel, zero_stage, engine.
+  std::set<std::string> unsaid;
   bool stages_together = false;  // all stages end at once: the optimizer waits for all gradients
   // measurements; 0: not stated
   double step_s = 0, memory_gb = 0, mfu = 0;
@@ -79,7 +84,7 @@ inline bool is_compiled(const PublishedRun& r, bool asked) {
   return asked && !(r.habits.own_collectives && r.tp * r.cp > 1);
 }
 
-/// A row with open inputs (open_run.h), and its candidate runs.
+/// A row that leaves parts of its net or layout open (open_run.h), and its candidate runs.
 struct OpenRun {
   std::vector<std::string> missing;  // columns
   std::vector<PublishedRun> candidates;
@@ -87,11 +92,13 @@ struct OpenRun {
 
 struct PublishedTable {
   std::string name;                          // file name without folder and ending
+  std::string file;                          // for messages
   std::vector<PublishedRun> runs;            // with a step time, in file order
   std::vector<PublishedRun> outcomes;        // did not fit in memory (no step time); or only memory was read
   std::vector<OpenRun> open;                 // with a step time, but not all inputs
   std::map<std::string, int> refused;        // reason -> rows
   std::map<std::string, int> first_refused;  // reason -> line of the first such row
+  std::map<std::string, int> unknown_chips;  // gpu_type -> line of the first such row; refused, too
   int refused_rows() const;
 };
 

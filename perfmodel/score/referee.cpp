@@ -9,6 +9,7 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/shipped.h"
+#include "perfmodel/score/predictor.h"
 #include "perfmodel/score/splits.h"
 
 namespace isobar {
@@ -95,7 +96,7 @@ class SpecScale {
 /// One quantity of one table: its rows split, fitted and predicted.
 class Judge {
  public:
-  using Predict = std::function<void(size_t row, const Estimated& e, const std::string& draw)>;
+  using Predict = std::function<void(size_t row, const OpenEstimate& e, const std::string& draw)>;
 
   Judge(const Quantity& quantity, const JudgeOptions& options) : quantity_(quantity), options_(options) {}
 
@@ -137,6 +138,31 @@ class Judge {
     }
   }
 
+  /// Rows with open layouts, from all rows of their campaign that they may not repeat.
+  void run(const std::vector<OpenRun>& open,
+           const std::function<void(const OpenRun& row, const OpenEstimate& e)>& predicted) {
+    std::map<std::string, std::vector<const OpenRun*>> by_campaign;
+    for (const OpenRun& o : open) by_campaign[o.candidates.front().campaign].push_back(&o);
+    for (const auto& [campaign, members] : by_campaign) {
+      std::set<std::string> repeated;
+      for (const OpenRun* o : members)
+        for (const PublishedRun& r : o->candidates) repeated.insert(r.specification());
+      Samples rows;
+      const auto take = [&](const Sample& s) {
+        if (s.campaign == campaign && !repeated.contains(s.values.at(""))) rows.push_back(&s);
+      };
+      if (options_.split != Split::points)
+        for (const Sample* s : pool_.of(campaign)) take(*s);
+      if (options_.split != Split::points && options_.split != Split::none)
+        for (const Sample& s : samples_) take(s);
+      const auto belief = [&, name = campaign](const ForeignEngine* engine) {
+        return pool_.belief_without(quantity_, name, engine);
+      };
+      CampaignPredictor predictor(quantity_, rows, pool_.others_without(campaign), belief);
+      for (const OpenRun* o : members) predicted(*o, predictor.predict(*o));
+    }
+  }
+
   const Sample& sample(size_t i) const { return samples_[i]; }
   bool prices_only = false;  // predicts with prices alone: the process cannot model outcomes
 
@@ -171,7 +197,7 @@ class Judge {
     for (const auto& [campaign, members] : by_campaign) {
       if (options_.spec_only && &quantity_ == &kStepSeconds) {
         const SpecScale scale(pool_, campaign);
-        for (size_t i : members) predicted(i, scale.predict(samples_[i]), draw);
+        for (size_t i : members) predicted(i, relative(scale.predict(samples_[i]), samples_[i]), draw);
         continue;
       }
       Samples rows;
@@ -182,18 +208,32 @@ class Judge {
           if (!held_out.contains(value_of(*s, options_.split)) &&
               (options_.split != Split::up_to || s->nodes <= options_.nodes))
             rows.push_back(s);
-      const PriceBelief& belief = pool_.belief_without(quantity_, campaign);
+      const auto belief = [&, name = campaign](const ForeignEngine* engine) {
+        return pool_.belief_without(quantity_, name, engine);
+      };
       if (prices_only) {
-        const Eigen::VectorXd prices = fitted_prices(quantity_, rows, belief);
+        const PriceBelief others = belief(samples_[members.front()].run->runs_on);
+        const Eigen::VectorXd prices = fitted_prices(quantity_, rows, others);
         for (size_t i : members) {
           const double value = std::exp(log_value(quantity_, samples_[i], prices));
-          predicted(i, {value, value, value}, draw);
+          predicted(i, relative({value, value, value}, samples_[i]), draw);
         }
         continue;
       }
-      const CampaignFit fit(quantity_, rows, belief);
-      for (size_t i : members) predicted(i, fit.predict(samples_[i]), draw);
+      if (!samples_[members.front()].run) {  // collectives
+        const CampaignFit fit(quantity_, rows, belief(nullptr));
+        for (size_t i : members) predicted(i, relative(fit.predict(samples_[i]), samples_[i]), draw);
+        continue;
+      }
+      CampaignPredictor predictor(quantity_, rows, pool_.others_without(campaign), belief);
+      for (size_t i : members) predicted(i, predictor.predict(*samples_[i].run), draw);
     }
+  }
+
+  static OpenEstimate relative(Estimated e, const Sample& s) {
+    const double measured = std::exp(s.log_s);
+    for (double* v : {&e.value, &e.lower, &e.upper}) *v /= measured;
+    return {e};
   }
 
   const Quantity& quantity_;
@@ -222,13 +262,14 @@ void judge_time(const PublishedTable& table, const Library& others, const JudgeO
   Judge judge(kStepSeconds, options);
   judge.read(samples_of(scored, kTime), samples_of(rest, kTime));
   std::vector<ScoredRow> fast;
-  judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
+  judge.run([&](size_t i, const OpenEstimate& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
-    out.rows.push_back({r.id, r.choice_group() + draw, r.step_s, e.value, e.lower, e.upper, r.specification(),
-                        e.news, e.share});
+    out.rows.push_back(row_of(r, r.step_s, e, draw));
     if (r.mfu >= kFastMfu) fast.push_back(out.rows.back());
   });
   out.time = score_rows(out.rows);
+  if (!options.spec_only)
+    judge.run(table.open, [&](const OpenRun& o, const OpenEstimate& e) { out.open.push_back(row_of(o, e)); });
   if (!fast.empty() && fast.size() < out.rows.size()) out.fast = score_rows(fast);
 }
 
@@ -243,10 +284,9 @@ void judge_memory(const PublishedTable& table, const Library& others, const Judg
       if (r.memory_gb > 0) rest.push_back(&r);
   Judge judge(kPeakBytes, options);
   judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
-  judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
+  judge.run([&](size_t i, const OpenEstimate& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
-    out.memory_rows.push_back({r.id, r.choice_group() + draw, r.memory_gb * kBytesOfGiB, e.value, e.lower,
-                               e.upper, r.specification(), e.news, e.share});
+    out.memory_rows.push_back(row_of(r, r.memory_gb * kBytesOfGiB, e, draw));
   });
   out.memory = score_rows(out.memory_rows);
   out.memory->regret.reset();  // no planner chooses a layout for the least memory
@@ -262,21 +302,22 @@ void judge_outcomes(const PublishedTable& table, const Library& others, const Ju
   tells(table);
   for (const PublishedTable& t : others) tells(t);
   Runs scored, rest;
-  const auto take = [&](const PublishedTable& t, Runs& into) {
+  const auto take = [&](const PublishedTable& t, bool readings, Runs& into) {
     for (const PublishedRun& r : t.outcomes) into.push_back(&r);
     for (const PublishedRun& r : t.runs)
-      if (campaigns.contains(r.campaign)) into.push_back(&r);
+      if (campaigns.contains(r.campaign) || (readings && r.memory_gb > 0)) into.push_back(&r);
   };
-  take(table, scored);
+  take(table, false, scored);
   if (scored.empty()) return;
-  for (const PublishedTable& t : others) take(t, rest);
+  for (const PublishedTable& t : others) take(t, true, rest);
   Judge judge(kPeakBytes, options);
   judge.prices_only = true;
   judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
   Confusion c;
-  judge.run([&](size_t i, const Estimated& e, const std::string&) {
+  judge.run([&](size_t i, const OpenEstimate& e, const std::string&) {
     const PublishedRun& r = *scored[i];
-    const bool failed = r.outcome == Outcome::out_of_memory, called = e.value > r.gpu->memory_bytes;
+    const double bytes = e.of.value * std::exp(judge.sample(i).log_s);
+    const bool failed = r.outcome == Outcome::out_of_memory, called = bytes > r.gpu->memory_bytes;
     ++(failed ? called ? c.failed_called : c.failed_missed : called ? c.fitted_missed : c.fitted_called);
     if (failed != called) c.misses.push_back(r.id);
   });
@@ -298,9 +339,8 @@ TableScore judge(const PublishedTable& table, const Library& others, const Judge
   TableScore out;
   out.table = table.name;
   out.refused = table.refused;
-  if (!table.open.empty())
-    out.refused["leaves inputs open: --leave-out campaign predicts all that it may be"] =
-        static_cast<int>(table.open.size());
+  if (options.spec_only && !table.open.empty())
+    out.refused["leaves inputs open, which --spec does not predict"] = static_cast<int>(table.open.size());
   judge_time(table, others, options, out);
   judge_memory(table, others, options, out);
   judge_outcomes(table, others, options, out);
@@ -318,10 +358,12 @@ CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options)
   judge.read(std::move(samples), {});
   std::vector<ScoredRow> large;
   std::map<std::string, std::pair<std::vector<ScoredRow>, std::vector<ScoredRow>>> tools;
-  judge.run([&](size_t i, const Estimated& e, const std::string&) {
+  judge.run([&](size_t i, const OpenEstimate& o, const std::string&) {
     const CollectiveRun& r = table.runs[i];
-    const ScoredRow row{r.id,    r.id, r.seconds, e.value, e.lower,
-                        e.upper, "",   e.news,    e.share};  // no planner chooses among them
+    const Estimated& e = o.of;  // no planner chooses among them
+    const ScoredRow row{
+        r.id, r.id,   r.seconds, r.seconds * e.value, r.seconds * e.lower, r.seconds * e.upper,
+        "",   e.news, e.share};
     out.rows.push_back(row);
     tools[r.tool].first.push_back(row);
     if (r.bytes < kLarge) return;

@@ -44,6 +44,7 @@ struct TableScore {
   std::string table;
   std::map<std::string, int> refused;
   std::vector<ScoredRow> rows, memory_rows;  // seconds; bytes
+  std::vector<ScoredRow> open;               // rows with open inputs, over all that they may be; measured: 1
   Scores time;
   std::optional<Scores> fast;         // rows with a published MFU of 15 % or more
   std::optional<Scores> memory;       // if there are readings

@@ -39,8 +39,10 @@ const Samples& Pool::of(const std::string& campaign) const {
   return found == by_campaign_.end() ? none : found->second;
 }
 
-const PriceBelief& Pool::belief_without(const Quantity& quantity, const std::string& campaign) {
-  auto found = beliefs_.find(campaign);
+const PriceBelief& Pool::belief_without(const Quantity& quantity, const std::string& campaign,
+                                        const ForeignEngine* engine) {
+  const std::pair key(campaign, engine);
+  auto found = beliefs_.find(key);
   if (found == beliefs_.end()) {
     std::vector<Voice> others;
     for (const auto& [name, samples] : by_campaign_) {
@@ -49,10 +51,26 @@ const PriceBelief& Pool::belief_without(const Quantity& quantity, const std::str
       if (!voice) voice = voice_of(quantity, samples);
       others.push_back(*voice);
     }
-    found =
-        beliefs_.emplace(campaign, believe(quantity, others, engine_of(campaign), tuned_of(campaign))).first;
+    found = beliefs_.emplace(key, believe(quantity, others, engine, tuned_of(campaign, engine))).first;
   }
   return found->second;
+}
+
+const Others& Pool::others_without(const std::string& campaign) {
+  const auto found = others_.find(campaign);
+  if (found != others_.end()) return found->second;
+  return others_.emplace(campaign, Others(choosers(campaign, by_campaign_))).first->second;
+}
+
+Samples choosers(const std::string& campaign, const std::map<std::string, Samples>& by_campaign) {
+  constexpr size_t kOfEach = 60;
+  Samples out;
+  for (const auto& [other, rows] : by_campaign) {
+    if (other == campaign) continue;
+    const Samples some = thin(rows, kOfEach);
+    out.insert(out.end(), some.begin(), some.end());
+  }
+  return out;
 }
 
 }  // namespace isobar

@@ -29,11 +29,12 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"dp.link", 1.5, 0.5, 0.4, -0.3},       {"dp.nic", 1.6, 0.5, 0.6, -0.5},
     {"dp.latency", 200e-6, 1.0, 0.8, -0.5}, {"dp.hidden", 0.4, 0.7, 0.6, 0.5},
     {"pp.link", 2.0, 0.6, 0.5, -0.3},       {"pp.latency", 100e-6, 1.0, 1.0, -1.0},
-    {"zero3.link", 1.5, 0.5, 0.4, -0.3},    {"zero3.nic", 1.6, 0.5, 2.0, -0.8},
-    {"zero3.exposed", 0.1, 0.8, 0.6, -0.8}, {"offload", 0.15, 0.8, 0.6, -0.5},
-    {"optimizer", 1.15, 0.4, 0.4, -0.5},    {"vocabulary", 1.0, 0.3, 0.2, -0.2},
-    {"fill", 1.0, 0.15, 0.1, -0.1},         {"micro", 1e-3, 1.0, 1.0, -1.0},
-    {"step", 10e-3, 1.0, 1.0, -1.0},        {"straggler", 0.005, 0.8, 1.2, -0.8},
+    {"zero3.link", 1.5, 0.5, 0.4, -0.3},    {"zero3.nic", 1.25, 0.25, 0.8, -0.3},
+    {"zero3.latency", 2.0, 0.5, 1.0, -0.3}, {"zero3.exposed", 0.1, 0.8, 0.6, -0.8},
+    {"offload", 0.15, 0.8, 0.6, -0.5},      {"optimizer", 1.15, 0.4, 0.4, -0.5},
+    {"vocabulary", 1.0, 0.3, 0.2, -0.2},    {"fill", 1.0, 0.15, 0.1, -0.1},
+    {"micro", 1e-3, 1.0, 1.0, -1.0},        {"step", 10e-3, 1.0, 1.0, -1.0},
+    {"straggler", 0.005, 0.8, 1.2, -0.8},
 }};
 
 constexpr double kSharp = 4;  // sharpness of the maximum of two concurrent activities
@@ -93,8 +94,7 @@ double layer_parameters(const PublishedRun& r) {
 /// TFLOP/s) reach half as large a share on Hopper (335 of 989; Dao 2023).
 double usable_by_flash(const PublishedRun& r) {
   constexpr double kOldOnNew = 0.53;
-  const bool hopper = r.gpu->fp8 > 1.5 * r.gpu->half;
-  return hopper && !r.habits.hopper_attention ? kOldOnNew : 1;
+  return is_after_flash(*r.gpu) && !r.habits.hopper_attention ? kOldOnNew : 1;
 }
 
 StepCounts count_step(const PublishedRun& r) {
@@ -201,7 +201,14 @@ StepCounts count_step(const PublishedRun& r) {
   if (replicas > 1 && !r.frozen_weights) {
     if (fsdp) {
       c.zero3_s = ring(own, 3);
+      const CollectiveCounts messages = ring_counts(0, {replicas, c.dp_far ? together : replicas}, 3);
+      // Weights, biases and norms of a block.
+      const double collectives = !r.habits.parameter_gathers ? 1 : r.arch == Arch::llama ? 9 : 12;
+      c.zero3_wait_s =
+          collectives * (messages.message_host * g.link_latency + messages.message_net * g.nic_latency);
       c.zero3_far = c.dp_far;
+      c.zero3_touch_s = 3 * (replicas - 1) / replicas * own * (r.autocast ? 4 : bytes) / g.link_rate;
+      c.zero3_overlapped = r.habits.overlaps_gradients;
     } else {
       c.dp_s = ring(stage_parameters, 2);
       c.dp_doublings = std::log2(replicas);
@@ -280,8 +287,11 @@ double step_seconds(const StepCounts& c, const Prices& price) {
             c.tp_calls * c.tp_hops * p(Price::tp_hop));
   layer += c.cp_s * p(Price::cp_link) + c.ep_s * p(Price::ep_link);
   if (c.zero3_s > 0) {
-    const double traffic = c.zero3_s * p(c.zero3_far ? Price::zero3_nic : Price::zero3_link);
-    layer = longer(layer, traffic) + p(Price::zero3_exposed) * traffic;
+    const double traffic = c.zero3_s * p(c.zero3_far ? Price::zero3_nic : Price::zero3_link) +
+                           c.zero3_wait_s * p(Price::zero3_latency);
+    // Hidden traffic still takes memory bandwidth and processors, by its bytes, however slow the network is.
+    const double touch = p(Price::zero3_exposed) * p(Price::zero3_link) * c.zero3_touch_s;
+    layer = c.zero3_overlapped ? longer(layer, traffic) + touch : layer + traffic;
   }
   const double micro = c.layers * layer + c.vocabulary_s * p(Price::vocabulary) * p(Price::gemm) +
                        c.offload_s * p(Price::offload) + p(Price::micro);

@@ -49,7 +49,8 @@ enum class Price : int {
   pp_latency,
   zero3_link,
   zero3_nic,
-  zero3_exposed,  // exposed share of its traffic
+  zero3_latency,  // relative to the latency of its messages
+  zero3_exposed,  // what overlapped traffic costs the computation, relative to its bytes on the fast link
   offload,        // exposed share of activations' transfers to the host and back
   optimizer,      // bytes moved relative to bytes counted
   vocabulary,     // time of the vocabulary's products relative to counted time
@@ -88,8 +89,10 @@ struct StepCounts {
   bool tp_far = false, tp_overlapped = false;
   double cp_s = 0, ep_s = 0;
   double vocabulary_s = 0;  // of the busiest stage, a micro-batch
-  double zero3_s = 0;       // a layer and micro-batch
-  bool zero3_far = false;
+  double zero3_s = 0,
+         zero3_wait_s = 0;   // a layer and micro-batch: on the wires; latency of the ring's messages
+  double zero3_touch_s = 0;  // its bytes at the rate of the fast link
+  bool zero3_far = false, zero3_overlapped = true;
   double offload_s = 0;                // a micro-batch
   double pp_s = 0, pp_calls = 0;       // a micro-batch
   double pp_waits = 1;                 // share of the micro-batches with exposed transfers

@@ -1,7 +1,10 @@
 #include "reports/answers/score_text.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "model/base/json.h"
 #include "model/base/printed.h"
@@ -12,7 +15,8 @@ namespace {
 
 nlohmann::json json_of(const Scores& s) {
   nlohmann::json j = {{"rows", s.rows}, {"groups", s.groups}};
-  for (const char* key : {"mape", "median", "p90", "bias", "spearman", "regret", "coverage"})
+  for (const char* key :
+       {"mape", "median", "p90", "bias", "spearman", "regret", "coverage", "constant_mfu_mape"})
     j[key] = nullptr;
   if (s.rows == 0) return j;
   j["mape"] = 100 * s.mape;
@@ -22,6 +26,7 @@ nlohmann::json json_of(const Scores& s) {
   j["coverage"] = 100 * s.coverage;
   if (s.spearman) j["spearman"] = *s.spearman;
   if (s.regret) j["regret"] = 100 * *s.regret;
+  if (s.constant_mfu) j["constant_mfu_mape"] = 100 * *s.constant_mfu;
   return j;
 }
 
@@ -42,25 +47,95 @@ nlohmann::json json_of(const std::vector<ScoredRow>& rows) {
                  {"lower", r.lower},
                  {"upper", r.upper},
                  {"new", r.news},
-                 {"new_share", r.news_share}});
+                 {"new_share", r.news_share},
+                 {"assumed", r.assumed},
+                 {"narrows_most", r.narrows}});
+  return j;
+}
+
+/// Chances of what the rows leave unsaid, over all rows, and how many of them each would narrow most.
+struct Unsaid {
+  std::map<std::string, std::map<std::string, double>> assumed;
+  std::map<std::string, size_t> narrows;
+};
+
+Unsaid unsaid_of(const std::vector<ScoredRow>& rows) {
+  Unsaid u;
+  std::map<std::string, double> count;
+  for (const ScoredRow& r : rows) {
+    for (const auto& [column, values] : r.assumed) {
+      ++count[column];
+      for (const auto& [value, chance] : values) u.assumed[column][value] += chance;
+    }
+    if (!r.narrows.empty()) ++u.narrows[r.narrows];
+  }
+  for (auto& [column, values] : u.assumed)
+    for (auto& [value, chance] : values) chance /= count.at(column);
+  return u;
+}
+
+/// The same keys whatever was predicted, and from what.
+nlohmann::json json_of(const char* of, const std::string& name, const char* quantity, const Scores& scores,
+                       const std::vector<ScoredRow>& rows, const std::map<std::string, int>& refused,
+                       const ScoreView& view) {
+  nlohmann::json j = json_of(scores);
+  const Unsaid unsaid = unsaid_of(rows);
+  int rows_refused = 0;
+  for (const auto& [why, n] : refused) rows_refused += n;
+  j["of"] = of;
+  j["name"] = name;
+  j["quantity"] = quantity;
+  j["refused"] = rows_refused;
+  j["reasons"] = refused;
+  j["assumed"] = unsaid.assumed;
+  j["narrows_most"] = unsaid.narrows;
+  j["kinds"] = nlohmann::json::object();
+  for (const auto& [kind, s] : score_kinds(rows)) j["kinds"][kind] = json_of(s);
+  if (view.rows) j["predictions"] = json_of(rows);
   return j;
 }
 
 std::string line_of(const std::string& name, int refused, const Scores& s) {
+  const auto or_dash = [](const std::optional<double>& v, const char* format) {
+    return v ? printed(format, *v) : std::string("-");
+  };
+  std::string text = printed("%-36s %5zu %7d", name.c_str(), s.rows, refused);
+  if (s.rows > 0) {
+    text += printed(" %7.1f", 100 * s.mape);
+    text += printed(" %8s", s.constant_mfu ? printed("%.1f", 100 * *s.constant_mfu).c_str() : "-");
+    text += printed(" %7.1f %7.1f %+7.1f %6zu", 100 * s.median, 100 * s.p90, 100 * s.bias, s.groups);
+    text += printed(" %8s", or_dash(s.spearman, "%.2f").c_str());
+    text += printed(" %7s", s.regret ? printed("%.1f", 100 * *s.regret).c_str() : "-");
+    text += printed(" %8.0f", 100 * s.coverage);
+  }
+  return text + "\n";
+}
+
+/// A line for each kind of net and chip, where there are several.
+std::string kinds_of(const std::vector<ScoredRow>& rows) {
+  const std::map<std::string, Scores> kinds = score_kinds(rows);
   std::string text;
-  text += printed("%-36s %5zu %7d", name.c_str(), s.rows, refused);
-  if (s.rows > 0)
-    text += printed(" %7.1f %7.1f %7.1f %+7.1f", 100 * s.mape, 100 * s.median, 100 * s.p90, 100 * s.bias);
-  if (s.rows > 0 && s.spearman)
-    text += printed(" %6zu %8.2f", s.groups, *s.spearman);
-  else if (s.rows > 0)
-    text += printed(" %6zu %8s", s.groups, "-");
-  if (s.rows > 0 && s.regret)
-    text += printed(" %7.1f", 100 * *s.regret);
-  else if (s.rows > 0)
-    text += printed(" %7s", "-");
-  if (s.rows > 0) text += printed(" %8.0f", 100 * s.coverage);
-  text += printed("\n");
+  if (kinds.size() < 2) return text;
+  for (const auto& [kind, s] : kinds) text += line_of("    " + kind, 0, s);
+  return text;
+}
+
+std::string unsaid_text(const std::vector<ScoredRow>& rows) {
+  constexpr double kShown = 0.05;
+  const Unsaid u = unsaid_of(rows);
+  std::string text;
+  for (const auto& [column, values] : u.assumed) {
+    std::vector<std::pair<double, std::string>> likeliest;
+    for (const auto& [value, chance] : values)
+      if (chance >= kShown) likeliest.emplace_back(-chance, value);
+    std::sort(likeliest.begin(), likeliest.end());
+    text += printed("    not said: %s, assumed", column.c_str());
+    for (const auto& [less, value] : likeliest) text += printed(" %s %.0f %%", value.c_str(), -100 * less);
+    const auto narrows = u.narrows.find(column);
+    if (narrows != u.narrows.end())
+      text += printed("; saying it would narrow %zu rows most", narrows->second);
+    text += "\n";
+  }
   return text;
 }
 
@@ -92,22 +167,35 @@ int sum(const std::map<std::string, int>& refused) {
 
 }  // namespace
 
+std::string score_header(const char* of) {
+  return printed("%-36s %5s %7s %7s %8s %7s %7s %7s %6s %8s %7s %8s\n", of, "rows", "refused", "MAPE",
+                 "constant", "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
+}
+
 std::string shown(const TableScore& s, const ScoreView& a) {
   std::string text;
   if (a.json) {
-    nlohmann::json j = json_of(s.time);
-    j["table"] = s.table;
-    j["refused"] = sum(s.refused);
-    j["reasons"] = s.refused;
+    nlohmann::json j = json_of("table", s.table, "step time", s.time, s.rows, s.refused, a);
     if (s.fast) j["mfu_15"] = json_of(*s.fast);
-    if (s.memory) j["memory"] = json_of(*s.memory);
-    if (s.outcomes) j["outcomes"] = json_of(*s.outcomes);
-    if (a.rows) j["step_s"] = json_of(s.rows);
-    if (a.rows && s.memory) j["memory_bytes"] = json_of(s.memory_rows);
-    return json_text(j) + "\n";
+    text += json_text(j) + "\n";
+    if (!s.open.empty())
+      text += json_text(json_of("open rows", s.table, "step time", score_rows(s.open), s.open, {}, a)) + "\n";
+    if (s.memory || s.outcomes) {
+      j = json_of("table", s.table, "peak memory", s.memory ? *s.memory : Scores{}, s.memory_rows, s.refused,
+                  a);
+      if (s.outcomes) j["outcomes"] = json_of(*s.outcomes);
+      text += json_text(j) + "\n";
+    }
+    return text;
   }
   text += line_of(s.table, sum(s.refused), s.time);
+  text += kinds_of(s.rows);
   text += news_of(s.rows);
+  text += unsaid_text(s.rows);
+  if (!s.open.empty()) {
+    text += line_of("  rows with open inputs", 0, score_rows(s.open));
+    text += unsaid_text(s.open);
+  }
   if (s.fast) text += line_of("  rows with MFU 15 % or more", 0, *s.fast);
   if (s.memory) text += line_of("  memory", 0, *s.memory);
   if (const auto& c = s.outcomes) {
@@ -126,16 +214,12 @@ std::string shown(const TableScore& s, const ScoreView& a) {
 std::string shown(const CollectiveScore& s, const ScoreView& a) {
   std::string text;
   if (a.json) {
-    nlohmann::json j = json_of(s.time);
-    j["table"] = s.table;
-    j["refused"] = sum(s.refused);
-    j["reasons"] = s.refused;
+    nlohmann::json j = json_of("table", s.table, "collective", s.time, s.rows, s.refused, a);
     j["over_64_mib"] = json_of(s.large);
     for (const auto& [tool, scores] : s.by_tool) {
       j["tools"][tool] = json_of(scores.first);
       j["tools"][tool]["over_64_mib"] = json_of(scores.second);
     }
-    if (a.rows) j["seconds"] = json_of(s.rows);
     return json_text(j) + "\n";
   }
   text += line_of(s.table, sum(s.refused), s.time);
@@ -149,24 +233,23 @@ std::string shown(const CollectiveScore& s, const ScoreView& a) {
   return text;
 }
 
+std::string refusals(const PublishedTable& t) {
+  return t.name + "\n" + reasons_of(t.refused);
+}
+
 std::string shown(const CampaignsOut& out, const char* what, const ScoreView& a) {
   std::string text;
   if (a.json) {
     for (const CampaignScore& c : out.campaigns) {
-      nlohmann::json j = json_of(c.scores);
+      nlohmann::json j = json_of("campaign", c.campaign, what, c.scores, c.rows, {}, a);
       j["campaign"] = c.campaign;
-      j["quantity"] = what;
-      if (a.rows) j["predictions"] = json_of(c.rows);
       text += json_text(j) + "\n";
     }
-    if (!out.open.empty()) {
-      nlohmann::json j = json_of(score_rows(out.open));
-      j["quantity"] = what;
-      j["campaign"] = "rows that leave inputs open";
-      if (a.rows) j["predictions"] = json_of(out.open);
-      text += json_text(j) + "\n";
-    }
-    const nlohmann::json all = {{"quantity", what},
+    if (!out.open.empty())
+      text += json_text(json_of("open rows", "all campaigns", what, score_rows(out.open), out.open, {}, a)) +
+              "\n";
+    const nlohmann::json all = {{"of", "all campaigns"},
+                                {"quantity", what},
                                 {"campaigns", out.campaigns.size()},
                                 {"median_mape", 100 * out.median_mape},
                                 {"coverage", 100 * out.coverage},
@@ -175,12 +258,19 @@ std::string shown(const CampaignsOut& out, const char* what, const ScoreView& a)
     return text + json_text(all) + "\n";
   }
   text += printed("%s\n", what);
-  for (const CampaignScore& c : out.campaigns) text += line_of("  " + c.campaign, 0, c.scores);
+  std::vector<ScoredRow> rows;
+  for (const CampaignScore& c : out.campaigns) {
+    text += line_of("  " + c.campaign, 0, c.scores);
+    text += unsaid_text(c.rows);
+    rows.insert(rows.end(), c.rows.begin(), c.rows.end());
+  }
+  if (const std::string kinds = kinds_of(rows); !kinds.empty()) text += "  by net and chip\n" + kinds;
   if (!out.open.empty()) {
     text += printed("rows that leave inputs open, over all that they may be of (measured: 1)\n");
     text += line_of("  all campaigns", 0, score_rows(out.open));
-    text += news_of(out.open);
+    text += unsaid_text(out.open);
   }
+  if (out.campaigns.empty()) return text;
   text += printed(
       "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval covers %.0f %% of all "
       "rows, %.0f %% of the campaign that has the least; upper over lower %.2f (median)\n",

@@ -15,8 +15,12 @@ struct ScoreView {
   bool json = false;
   bool rows = false;  // as JSON: each row too
 };
+/// The columns' names; `constant`: the mean error of a constant MFU. `of`: "table", "campaign".
+std::string score_header(const char* of);
 std::string shown(const TableScore& s, const ScoreView& view);
 std::string shown(const CollectiveScore& s, const ScoreView& view);
+/// Why rows of a table are refused.
+std::string refusals(const PublishedTable& table);
 /// `what`: "step time", "peak memory".
 std::string shown(const CampaignsOut& out, const char* what, const ScoreView& view);
 /// Accuracy by the number of a campaign's rows that are given to the fit; "" for none.

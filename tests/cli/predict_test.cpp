@@ -1,6 +1,7 @@
 // `isobar predict` against other commands that price runs, and its answers to what does not fit.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "model/base/files.h"
 #include "tests/engine/command.h"
@@ -314,6 +315,45 @@ TEST(SweepForecast, OfAnotherEnginesRuns) {
   EXPECT_EQ(run(Words{"sweep", kModels + "llama3-8b.yaml", "gpus=16", "--results", "r"} + common).code, 2);
 }
 
+// A table of rows with open inputs alone was answered with nothing, and code 0.
+TEST(ScoreCommand, PredictsTablesOfOpenRows) {
+  const std::string table = source_dir() + "/configs/published/nanotron_playbook_figures.csv";
+  for (const Words& mode : {Words{}, Words{"--leave-out", "campaign"},
+                            Words{"--fit-on", source_dir() + "/configs/published/mlperf_gpt3.csv"}}) {
+    const Ended e = run(Words{"score", table, "--json"} + mode);
+    ASSERT_EQ(e.code, 0) << e.text;
+    size_t rows = 0;
+    std::istringstream lines(e.text);
+    for (std::string line; std::getline(lines, line);)
+      if (const json j = json::parse(line); j.at("of") == "open rows") rows += j.at("rows").get<size_t>();
+    EXPECT_EQ(rows, 16u) << e.text;
+  }
+}
+
+// Every mode's lines say the same keys; rows with open inputs are predicted in all of them.
+TEST(ScoreCommand, JsonHasOneSetOfKeys) {
+  const std::string table = source_dir() + "/configs/published/misc_small.csv";
+  std::set<std::string> common;
+  for (const Words& mode : {Words{}, Words{"--leave-out", "campaign"}, Words{"--points", "3"}}) {
+    const Ended e = run(Words{"score", table, "--json"} + mode);
+    ASSERT_EQ(e.code, 0) << e.text;
+    std::istringstream lines(e.text);
+    size_t open = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const json j = json::parse(line);
+      if (j.at("of") == "all campaigns" || j.contains("given")) continue;
+      open += j.at("of") == "open rows";
+      std::set<std::string> keys;
+      for (const auto& [key, value] : j.items())
+        if (key != "campaign" && key != "outcomes" && key != "mfu_15") keys.insert(key);
+      if (common.empty()) common = keys;
+      EXPECT_EQ(keys, common) << line;
+      EXPECT_TRUE(j.contains("constant_mfu_mape")) << line;
+    }
+    EXPECT_EQ(open, 1u) << e.text;
+  }
+}
+
 TEST(ScoreCommand, LeavesWholeCampaignsOut) {
   const std::string tables = source_dir() + "/configs/published/";
   const Ended e = run({"score", tables + "mlperf_gpt3.csv", "--leave-out", "campaign", "--json"});
@@ -326,6 +366,7 @@ TEST(ScoreCommand, LeavesWholeCampaignsOut) {
   ASSERT_TRUE(std::getline(lines, line));
   EXPECT_EQ(json::parse(line).at("campaigns"), 1);
   EXPECT_EQ(run({"score", tables + "collectives.csv", "--leave-out", "campaign"}).code, 2);
+  EXPECT_EQ(run({"score", tables + "nanotron_ultrascale_failed.csv", "--leave-out", "campaign"}).code, 2);
   EXPECT_EQ(run({"score", "--leave-out", "campaign", "--spec"}).code, 2);
 }
 

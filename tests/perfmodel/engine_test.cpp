@@ -51,7 +51,7 @@ TEST(Engines, EveryFileReadsAndEveryCampaignOfItHasRuns) {
   for (const PublishedTable& t : library()) {
     for (const PublishedRun& r : t.runs) {
       ++rows[r.campaign];
-      if (const ForeignEngine* e = engine_of(r.campaign)) ++of_family[e->family];
+      if (r.runs_on) ++of_family[r.runs_on->family];
     }
   }
   for (const ForeignEngine& e : shipped_engines()) {
@@ -89,11 +89,18 @@ TEST(Engines, BadFilesNameFileAndKey) {
 // Fitted to all other campaigns; perfmodel/score/README.md has the figures.
 TEST(CampaignsOut, AreMissedByLittle) {
   EXPECT_GE(left_out().campaigns.size(), 14u);
-  EXPECT_LE(left_out().median_mape, 0.15);
+  EXPECT_LE(left_out().median_mape, 0.115);
   EXPECT_LE(of("mlperf").scores.mape, 0.20);
   EXPECT_LE(of("Megatron-Core recipes").scores.mape, 0.12);
   EXPECT_LE(of("nersc-vit").scores.mape, 0.15);
-  EXPECT_GE(left_out().least, 0.60);  // share of every campaign's rows inside their intervals
+  // Networks of half and a quarter of the usual rate: 28 and 23 % when hidden traffic was charged by its
+  // time.
+  EXPECT_LE(of("fms-fsdp").scores.mape, 0.12);
+  EXPECT_LE(of("kwai-atc24").scores.mape, 0.12);
+  EXPECT_LE(of("deepspeed-sc21").scores.mape, 0.3);
+  for (const CampaignScore& c : left_out().campaigns)
+    EXPECT_TRUE(c.scores.constant_mfu && *c.scores.constant_mfu > 0) << c.campaign;
+  EXPECT_GE(left_out().least, 0.55);  // share of every campaign's rows inside their intervals
   EXPECT_GE(left_out().coverage, 0.75);
   EXPECT_LE(left_out().coverage, 0.85);
 }
@@ -107,8 +114,8 @@ TEST(CampaignsOut, NothingOfThemReachesTheFit) {
   for (const CampaignScore& c : leave_campaigns_out(kStepSeconds, spoiled, spoiled).campaigns) {
     if (c.campaign != "simumax") continue;
     for (size_t i = 0; i < c.rows.size(); ++i) {
-      EXPECT_EQ(c.rows[i].predicted, of("simumax").rows[i].predicted);
-      EXPECT_EQ(c.rows[i].upper, of("simumax").rows[i].upper);
+      EXPECT_NEAR(c.rows[i].predicted / of("simumax").rows[i].predicted, 1, 1e-12);
+      EXPECT_NEAR(c.rows[i].upper / of("simumax").rows[i].upper, 1, 1e-12);
     }
   }
 }
@@ -131,7 +138,7 @@ TEST(CampaignsOut, MlperfsSlopeOverGpusIsRight) {
     for (double x : v) sum += x / static_cast<double>(v.size());
     return sum;
   };
-  EXPECT_NEAR(mean(by_gpus[10752]), mean(by_gpus[512]), 0.10);
+  EXPECT_NEAR(mean(by_gpus[10752]), mean(by_gpus[512]), 0.12);
 }
 
 PublishedRun asked(const std::string& config, const std::vector<std::string>& set, const Machine& m,

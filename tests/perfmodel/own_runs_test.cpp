@@ -13,9 +13,11 @@
 #include "model/base/files.h"
 #include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/campaigns_out.h"
+#include "perfmodel/score/choices.h"
 #include "perfmodel/score/engine_model.h"
 #include "perfmodel/score/open_run.h"
 #include "perfmodel/score/published_spec.h"
+#include "perfmodel/score/sample.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 
@@ -163,6 +165,7 @@ TEST(OpenRuns, HoldTheRunThatItWas) {
       } else {
         owned.push_back(nullptr);
       }
+  const Choices choices(others);
   const CsvTable csv = read_csv(kPublished + "aleph_alpha_layouts.csv");
   size_t inside = 0, rows = 0;
   double wider = 0;
@@ -172,13 +175,15 @@ TEST(OpenRuns, HoldTheRunThatItWas) {
     const OpenRun open =
         open_run(row.with({{"micro_batch", ""}, {"tp", ""}, {"pp", ""}, {"dp", ""}}), "t", false, nullptr);
     EXPECT_EQ(open.missing.size(), 3u);
-    const std::vector<double> w = chances(open, others);
+    const std::vector<double> w = choices.layouts(open);
     EXPECT_NEAR(std::accumulate(w.begin(), w.end(), 0.0), 1, 1e-9);
     EXPECT_TRUE(std::any_of(open.candidates.begin(), open.candidates.end(), [&](const PublishedRun& r) {
       return r.specification() == was.specification();
     })) << was.id;
-    const Estimated e =
-        over_candidates(open, w, [&](const PublishedRun& r) { return model.predict(r).step; });
+    const Estimated e = over_readings(choices.readings(open, false), [&](const PublishedRun& r) {
+                          const Estimated s = model.predict(r).step;
+                          return Estimated{s.value / r.step_s, s.lower / r.step_s, s.upper / r.step_s};
+                        }).of;
     const Estimated exact = model.predict(was).step;
     wider += std::log(e.upper / e.lower) / std::log(exact.upper / exact.lower) / 12;
     inside += e.lower <= 1 && 1 <= e.upper ? 1 : 0;

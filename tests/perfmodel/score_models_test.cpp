@@ -105,6 +105,36 @@ TEST(StepModel, NothingIsFasterThanThePeakAndMoreBandwidthIsNeverSlower) {
   }
 }
 
+// Traffic that computation hides costs by its bytes, whatever the network's rate; without overlap by its
+// time.
+TEST(StepModel, HiddenTrafficIsNotChargedByTheNetworksRate) {
+  PublishedRun r;
+  r.arch = Arch::llama;
+  r.layers = 80;
+  r.hidden = 8192;
+  r.ffn = 28672;
+  r.heads = 64;
+  r.kv_heads = 8;
+  r.head_dim = 128;
+  r.vocab = 32000;
+  r.seq = r.attended = 4096;
+  r.gpu = chip_named("A100");
+  r.gpus = r.dp = 128;
+  r.micro_batch = 4;
+  r.global_batch = 512;
+  r.zero = 3;
+  const auto seconds = [&](double nic, bool overlaps) {
+    r.nic_rate = nic;
+    r.habits.overlaps_gradients = overlaps;
+    return step_seconds(count_step(r), spec_prices());
+  };
+  const double traffic = 3 * 2 * 80 * layer_parameters(r) * 127 / 128 / 8;  // bytes of a NIC
+  const double slower = 1.25 * traffic * (1 / 6.25e9 - 1 / 25e9);
+  EXPECT_LT(seconds(6.25e9, true) / seconds(25e9, true), 1.03);
+  EXPECT_NEAR((seconds(6.25e9, false) - seconds(25e9, false)) / slower, 1, 0.05);
+  EXPECT_GT(seconds(0.5e9, true), 1.25 * traffic / 0.5e9);  // nothing hides what is longer
+}
+
 TEST(Metrics, AgreeWithTheirDefinitions) {
   Draw draw(std::random_device{}());
   std::normal_distribution<double> normal;

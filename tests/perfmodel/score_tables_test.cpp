@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "model/base/error.h"
+#include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/referee.h"
 #include "tests/paths.h"
@@ -204,17 +205,59 @@ TEST(PublishedTables, TablesOfOtherThingsAreRefused) {
 TEST(Hardware, NamesOfTablesFindTheirChips) {
   EXPECT_EQ(chip_named("A100-80GB-SXM (Selene)")->name, "a100");
   EXPECT_EQ(chip_named("A100-80GB-PCIe")->name, "a100-pcie");
-  EXPECT_EQ(chip_named("A100-40GB")->name, "a100-40");
+  EXPECT_EQ(chip_named("A100-40GB")->name, "a100-40gb");
   EXPECT_EQ(chip_named("NVIDIA GB200 NVL72")->name, "gb200");
   EXPECT_EQ(chip_named("MI250X GCD")->name, "mi250x");
   EXPECT_EQ(chip_named("A100-80GB", "PCIe 4.0")->name, "a100-pcie");
   EXPECT_EQ(chip_named("GB300")->name, "gb300");
   EXPECT_EQ(chip_named("B300")->name, "b300");
   EXPECT_EQ(chip_named("V100-32GB-SXM (DGX-2)")->name, "v100");
-  EXPECT_EQ(chip_named("abacus"), nullptr);
   EXPECT_EQ(precision_named("fp8-current-scaling"), Precision::fp8);
   EXPECT_EQ(precision_named("nvfp4"), Precision::fp4);
   EXPECT_EQ(precision_named("abacus"), std::nullopt);
+}
+
+TEST(Hardware, AChipIsWhatItsWholeNameSays) {
+  EXPECT_EQ(chip_named("GH200")->memory_bytes, 96e9);
+  EXPECT_EQ(chip_named("NVIDIA GH200 144 GB HBM3e")->memory_bytes, 144e9);
+  EXPECT_EQ(chip_named("GH200 96GB (Alps)")->domain, 4);
+  EXPECT_EQ(chip_named("AMD Instinct MI325X OAM")->memory_bytes, 256e9);
+  EXPECT_EQ(chip_named("MI355X")->fp4, 1.0066e16);
+  EXPECT_EQ(chip_named("H20-96GB")->half, 148e12);
+  EXPECT_EQ(chip_named("RTX 6000 Ada")->memory_rate, 960e9);
+  EXPECT_EQ(chip_named("L40S-48GB")->link_rate, 32e9);
+  EXPECT_EQ(chip_named("TPU v5p")->half, 459e12);
+  EXPECT_EQ(chip_named("Google TPU v6e")->domain, 256);
+  EXPECT_EQ(chip_named("Gaudi2")->name, chip_named("Intel Gaudi 2 (HLS)")->name);
+  EXPECT_EQ(chip_named("Gaudi-3")->nic_rate, 75e9);
+  EXPECT_EQ(chip_named("H100 PCIe")->half, 756e12);
+  EXPECT_EQ(chip_named("B200-192GB")->name, "b200");
+  EXPECT_EQ(chip_named("V100-16GB")->memory_bytes, 16e9);
+  for (const char* unknown : {"abacus", "", "XH200", "H100-64GB", "H100 NVL", "A100X", "MI250"})
+    EXPECT_EQ(chip_named(unknown), nullptr) << unknown;
+  // A machine file's own name of the chip is known, too.
+  for (const std::string& file : files_in(source_dir() + "/configs/machines", ".yaml")) {
+    const Machine m = load_machine(file);
+    if (m.accelerator && !m.accelerator->called.empty())
+      EXPECT_NE(chip_named(m.accelerator->name), nullptr) << file;
+  }
+  const std::string why = unknown_chip("GH2000");
+  EXPECT_NE(why.find("GH2000"), std::string::npos) << why;
+  EXPECT_NE(why.find("GH200"), std::string::npos) << why;
+}
+
+TEST(Hardware, UnknownNamesAreKeptWithTheirLines) {
+  const PublishedTable t =
+      published_from(parse_csv("arch,layers,hidden,heads,seq_len,gpus,gpu_type,tp,pp,micro_batch,global_"
+                               "batch,step_time_s,metric_name\n"
+                               "gpt,24,2048,16,2048,8,A100,1,1,4,256,5,\n"
+                               "gpt,24,2048,16,2048,8,A1000,1,1,4,256,5,\n"
+                               "gpt,24,2048,16,2048,8,A1000,,1,4,256,5,\n",
+                               "mine.csv"));
+  EXPECT_EQ(t.runs.size(), 1u);
+  EXPECT_EQ(t.refused_rows(), 2);
+  EXPECT_EQ(t.file, "mine.csv");
+  EXPECT_EQ(t.unknown_chips, (std::map<std::string, int>{{"A1000", 3}}));
 }
 
 // Scoreboard and predictor read chips from the same files.
