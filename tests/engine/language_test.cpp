@@ -8,7 +8,7 @@ namespace {
 
 const std::initializer_list<TestNet> kBoth = {kGpt, kLlama};
 
-void like_one_rank(const Words& layout) {
+void language_like_one_rank(const Words& layout) {
   for (const TestNet& net : kBoth) expect_like_one_rank(layout, net);
 }
 
@@ -22,39 +22,39 @@ TEST(LanguageTraining, OneRankLearns) {
 }
 
 TEST(LanguageTraining, InMicroBatchesAndWithRecomputation) {
-  like_one_rank({"policy.micro_batch=3"});
-  like_one_rank({"policy.recompute=selective"});
-  like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.micro_batch=4"});
+  language_like_one_rank({"policy.micro_batch=3"});
+  language_like_one_rank({"policy.recompute=selective"});
+  language_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.micro_batch=4"});
 }
 
 TEST(LanguageTraining, InTensorParallel) {
-  like_one_rank({"layout.tp=2"});
-  like_one_rank({"layout.tp=2", "policy.sequence_parallel=true", "policy.micro_batch=1"});
+  language_like_one_rank({"layout.tp=2"});
+  language_like_one_rank({"layout.tp=2", "policy.sequence_parallel=true", "policy.micro_batch=1"});
   expect_like_one_rank({"layout.tp=4", "policy.micro_batch=4", "policy.recompute=full"}, kGpt);
 }
 
 TEST(LanguageTraining, InContextParallel) {
-  like_one_rank({"layout.cp=2"});
-  like_one_rank({"layout.cp=3", "policy.micro_batch=4", "policy.recompute=selective"});
-  like_one_rank({"layout.cp=2", "policy.cp_kind=ulysses", "policy.micro_batch=4"});
+  language_like_one_rank({"layout.cp=2"});
+  language_like_one_rank({"layout.cp=3", "policy.micro_batch=4", "policy.recompute=selective"});
+  language_like_one_rank({"layout.cp=2", "policy.cp_kind=ulysses", "policy.micro_batch=4"});
 }
 
 TEST(LanguageTraining, InPipelines) {
-  like_one_rank({"layout.pp=2", "policy.micro_batch=2"});
-  like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.micro_batch=3", "policy.schedule=interleaved"});
-  like_one_rank({"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  language_like_one_rank({"layout.pp=2", "policy.micro_batch=2"});
+  language_like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.micro_batch=3", "policy.schedule=interleaved"});
+  language_like_one_rank({"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
 }
 
 TEST(LanguageTraining, InShards) {
   for (const char* zero : {"policy.zero=1", "policy.zero=2", "policy.zero=3"}) {
-    like_one_rank({"layout.dp=2", zero, "policy.micro_batch=2", "policy.bucket_mb=0.05"});
-    like_one_rank(
+    language_like_one_rank({"layout.dp=2", zero, "policy.micro_batch=2", "policy.bucket_mb=0.05"});
+    language_like_one_rank(
         {"layout.dp=2", "layout.tp=2", zero, "policy.sequence_parallel=true", "policy.micro_batch=3"});
   }
 }
 
 TEST(LanguageTraining, InAllAxesAtOnce) {
-  like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
+  language_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
                  "policy.micro_batch=3", "policy.recompute=full"});
 }
 

@@ -1,7 +1,9 @@
 // The part of the net of everything in a plan, checked against names, which the product never parses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <set>
 
 #include "tests/plan/plans.h"
@@ -123,17 +125,20 @@ TEST(Parts, WeightGradientsWriteWhatParametersAreUpdatedWith) {
       if (!op.weight_gradient) continue;
       ++found;
       EXPECT_EQ(op.kind, OpKind::gemm);
-      // One product with as many elements as a matrix that this rank holds of that part
+      // One product with as many elements as a matrix that this rank holds of that part, or as those that
+      // are multiplied as one: q, k and v; SwiGLU's gate and up
       std::set<int64_t> matrices;
-      int64_t q_k_v = 0;
-      for (const Param& p : plan.params)
-        if (p.part == op.part && p.matrix) {
-          matrices.insert(p.count);
-          if (p.name.find(".attn.q.") != std::string::npos || p.name.find(".attn.k.") != std::string::npos ||
-              p.name.find(".attn.v.") != std::string::npos)
-            q_k_v += p.count;
-        }
-      matrices.insert(q_k_v);
+      int64_t q_k_v = 0, gate_up = 0;
+      const auto named = [](const Param& p, std::initializer_list<const char*> words) {
+        return std::ranges::any_of(words, [&](const char* w) { return p.name.find(w) != std::string::npos; });
+      };
+      for (const Param& p : plan.params) {
+        if (p.part != op.part || !p.matrix) continue;
+        matrices.insert(p.count);
+        if (named(p, {".attn.q.", ".attn.k.", ".attn.v."})) q_k_v += p.count;
+        if (named(p, {".mlp.gate.", ".mlp.up."})) gate_up += p.count;
+      }
+      matrices.insert({q_k_v, gate_up});
       const bool tied = matrices.size() == 1;  // the head multiplies by the embedding's table
       if (!tied) EXPECT_TRUE(matrices.contains(op.writes[0].count)) << op.path << " " << op.writes[0].count;
     }
