@@ -18,7 +18,7 @@
 namespace isobar {
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string from, prompt;
   int64_t tokens = 100, threads = 0;
   Draw draw;
@@ -79,7 +79,7 @@ std::string text_of_bytes(const std::vector<int32_t>& tokens) {
   return out;
 }
 
-void refuse_length(const Arguments& a, size_t prompt, const WordsSpec& net) {
+void refuse_length(const GenerateArguments& a, size_t prompt, const WordsSpec& net) {
   if (prompt == 0)
     throw ConfigError("--prompt", "", "is empty", "give what the net is to continue, at least one token");
   const auto given = static_cast<int64_t>(prompt);
@@ -92,7 +92,7 @@ void refuse_length(const Arguments& a, size_t prompt, const WordsSpec& net) {
                                               : "shorten the prompt");
 }
 
-void run_generate(const Arguments& a) {
+void run_generate(const GenerateArguments& a) {
   const std::filesystem::path checkpoint = find_checkpoint(a.from, "RUN");
   const CheckpointState state = state_of_words(checkpoint);
   const std::vector<int32_t> prompt = tokens_of(a.prompt, state.spec);
@@ -140,7 +140,7 @@ void run_generate(const Arguments& a) {
 }  // namespace
 
 void add_generate_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<GenerateArguments>();
   CLI::App* c = app.add_subcommand("generate", "Continue a text with a trained language net");
   c->footer(
       "Runs a gpt or llama on this machine's cores. A net of 256 words reads and writes the bytes of text "
