@@ -1,6 +1,7 @@
 // Models as Hugging Face's transformers saves them (tests/fixtures/make_transformers.py): imported, they have
 // its loss and gradients in float64; exported, they are what was read.
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 
@@ -43,7 +44,7 @@ class Transformers : public testing::TestWithParam<const char*> {
 TEST_P(Transformers, LossAndGradientsAreThoseOfThePeer) {
   const json reference = read_json(theirs("reference.json"));
   const RunSpec spec = on_one_rank(load_run_spec(config(), {}), kBatch);
-  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+  const Plan plan = build_plan(spec, 0, cpu_workspace(omp_get_max_threads()));
   const Arena arena(plan.memory.arena);
   CpuBackend backend(plan, arena.data());
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };

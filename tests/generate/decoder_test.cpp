@@ -1,6 +1,7 @@
 // A language net that reads token by token, with keys and values of earlier ones kept, against the forward
 // pass of its training plan over the whole text.
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
 
@@ -18,6 +19,13 @@ namespace {
 
 constexpr int64_t kLength = 40;
 
+// The eval program up to the logits, which the loss then overwrites by their gradient
+Program forward_of(const Plan& plan) {
+  Program all = link(plan, plan.eval, true);
+  std::erase_if(all.instrs, [&](const Instr& i) { return plan.ops[i.op].kind == OpKind::cross_entropy; });
+  return all;
+}
+
 // A net with random weights, of which all parameters take part, as plan and as file
 class WholeText {
  public:
@@ -25,12 +33,12 @@ class WholeText {
       : spec_(on_one_rank(load_run_spec(source_dir() + "/configs/models/" + config + ".yaml",
                                         {"net.seq_length=" + std::to_string(kLength), "net.vocab_size=300"}),
                           1)),
-        plan_(build_plan(spec_, 0, cpu_workspace(1))),
+        plan_(build_plan(spec_, 0, cpu_workspace(omp_get_max_threads()))),
         logits_(in<OpKind::cross_entropy>(
             *std::find_if(plan_.ops.begin(), plan_.ops.end(),
                           [](const Op& op) { return op.kind == OpKind::cross_entropy; }),
             "logits")),
-        forward_(needed_for(plan_, link(plan_, plan_.eval, true), {logits_})),
+        forward_(forward_of(plan_)),
         arena_(plan_.memory.arena),
         backend_(plan_, arena_.data()) {
     backend_.load_constants();
