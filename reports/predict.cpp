@@ -2,8 +2,12 @@
 #include <algorithm>
 #include <exception>
 
+#include "model/plan/work.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
+#include "perfmodel/machine/device.h"
+#include "perfmodel/step/cost.h"
+#include "perfmodel/step/op_terms.h"
 #include "reports/data.h"
 
 namespace isobar {
@@ -24,6 +28,14 @@ std::map<std::string, double> op_seconds(const ReportRun& r, const Machine& m) {
   }
   std::map<std::string, double> out;
   for (const auto& [path, sum] : sums) out[path] = sum.first / static_cast<double>(sum.second);
+  const Conditions where = conditions_of(spec, m, options_of(r).host);
+  for (const StageProgram& stage : stages)
+    for (const Op& op : stage.plan.ops)
+      if (op.kind == OpKind::fetch && device_of(m) != Device::cores) {
+        OpShape landing = shape_of(op, stage.plan, where);
+        landing.to_host = true;
+        out[landing_path(op)] = op_seconds(landing, rates(m.values(), where), where, 1);
+      }
   return out;
 }
 

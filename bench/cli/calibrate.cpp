@@ -193,11 +193,14 @@ void write_machine(const CalibrateArguments& a, const nlohmann::json& j) {
   const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
   save_machine(machine, a.out);
   write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), json_text(j, 1) + "\n");
-  if (a.json)
+  if (a.json) {
     std::cout << json_text(nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}, 1)
               << "\n";
-  else
-    std::printf("%zu benchmarks -> %s\n", j["benchmarks"].size(), a.out.c_str());
+    return;
+  }
+  if (machine.accelerator)
+    for (const std::string& how : machine.accelerator->provenance) std::printf("%s\n", how.c_str());
+  std::printf("%zu benchmarks -> %s\n", j["benchmarks"].size(), a.out.c_str());
 }
 
 #ifdef ISOBAR_WITH_CUDA
@@ -240,7 +243,7 @@ void run_device(const CalibrateArguments& a) {
   }
   const Scratch scratch(a.out);
   register_device_peak_cases(timer);
-  for (const RunSpec& spec : device_specimens()) register_device_op_cases(spec, timer);
+  register_device_op_cases(device_specimens(), timer);
   register_device_attention_cases(timer);
   register_device_step_cases(timer);
   register_read_cases(scratch.path / "data");
@@ -314,7 +317,8 @@ void add_calibrate_command(CLI::App& app) {
       "  isobar calibrate -o configs/machines/local.yaml\n"
       "  isobar calibrate -o results/emulator.yaml --for configs/sweeps/emulator.yaml   # short steps, small "
       "nets\n"
-      "  isobar calibrate --device cuda -o configs/machines/gpu.yaml\n\n"
+      "  isobar calibrate --device cuda -o configs/machines/gpu.yaml     # at the clock that the card holds "
+      "in a step\n\n"
       "On a cluster measure one host first, and then, with one rank on each of two hosts, the network "
       "between "
       "them:\n\n"

@@ -13,6 +13,9 @@ namespace isobar {
 struct OpTime {
   int64_t count = 0;
   double seconds = 0;
+  // Copies from the host for the next step, during this one: of a fetch on a GPU
+  int64_t landings = 0;
+  double landing_seconds = 0;
 };
 
 class Runner {

@@ -272,8 +272,8 @@ Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DTyp
   Requests requests;
   switch (op.kind) {
     case OpKind::all_reduce:
-      must(MPI_Iallreduce(MPI_IN_PLACE, out, as_int(op, counts.out), mpi_type(t), sum_of(t), comm,
-                          requests.next()),
+      must(MPI_Iallreduce(MPI_IN_PLACE, out, as_int(op, counts.out), mpi_type(t),
+                          op.as<TransferAttrs>().largest ? MPI_MAX : sum_of(t), comm, requests.next()),
            "MPI_Iallreduce");
       break;
     case OpKind::broadcast:

@@ -48,7 +48,10 @@ std::vector<TransferCall> all_to_all(const Op& op, int size, Extent counts) {
 std::vector<TransferCall> calls_of(const Op& op, int rank, int size, Extent counts) {
   switch (op.kind) {
     case OpKind::all_reduce:
-      return {{.kind = Kind::all_reduce, .count = counts.out, .in_place = true}};
+      return {{.kind = Kind::all_reduce,
+               .count = counts.out,
+               .in_place = true,
+               .largest = op.as<TransferAttrs>().largest}};
     case OpKind::broadcast:
       return {{.kind = Kind::broadcast, .count = counts.out, .peer = 0, .in_place = true}};
     case OpKind::all_gather:

@@ -18,6 +18,7 @@ struct TransferCall {
   int64_t out = 0;        // first element written of writes[0]
   int peer = 0;           // broadcast, reduce: the root; send, recv: the other rank
   bool in_place = false;  // reads where it writes: the operand is in writes[0]
+  bool largest = false;   // all_reduce: the maximum, not the sum
 };
 
 /// The calls of `rank` in a group of `size`; none if there is nothing to move.

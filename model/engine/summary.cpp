@@ -36,24 +36,31 @@ StartRecord start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int r
 
 namespace {
 
-/// Ops by path, in order of first execution.
+/// Ops by path, in order of first execution; landings of fetches on their lane by a path of their own.
 std::vector<OpRecord> op_records(const Plan& plan, const std::vector<OpTime>& times) {
   std::vector<OpRecord> records;
   std::map<std::string, size_t> by_path;
-  for (size_t i = 0; i < plan.ops.size(); ++i) {
-    if (times[i].count == 0) continue;
-    const Op& op = plan.ops[i];
-    const auto [at, fresh] = by_path.try_emplace(op.path, records.size());
+  const auto add = [&](const Op& op, const std::string& path, Lane lane, int64_t count, double seconds,
+                       const Work& each) {
+    if (count == 0) return;
+    const auto [at, fresh] = by_path.try_emplace(path, records.size());
     if (fresh) {
-      records.push_back({.path = op.path, .kind = name_of(op.kind), .lane = name_of(op.lane)});
+      records.push_back({.path = path, .kind = name_of(op.kind), .lane = name_of(lane)});
       if (op.part >= 0) records.back().part = {plan.parts[op.part].kind, plan.parts[op.part].path};
     }
     OpRecord& sum = records[at->second];
-    const Work w = work(op, plan);
-    sum.count += times[i].count;
-    sum.seconds += times[i].seconds;
-    sum.flops += w.flops * static_cast<double>(times[i].count);
-    sum.bytes += w.bytes() * static_cast<double>(times[i].count);
+    sum.count += count;
+    sum.seconds += seconds;
+    sum.flops += each.flops * static_cast<double>(count);
+    sum.bytes += each.bytes() * static_cast<double>(count);
+  };
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    const Op& op = plan.ops[i];
+    const OpTime& t = times[i];
+    const Work each = work(op, plan);
+    add(op, op.path, op.lane, t.count, t.seconds, each);
+    add(op, landing_path(op), Lane::h2d, t.landings, t.landing_seconds,
+        {.bytes_written = each.bytes_written});
   }
   return records;
 }

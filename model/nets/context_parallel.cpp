@@ -219,14 +219,33 @@ void AttentionCore::allgather_backward(const std::string& block, const Core& c, 
 
 // ---- ulysses ----
 
-// From x [rows, operands, kv], sends every rank its heads' columns and returns this rank's heads for all
-// tokens: [B, N, operands, kv/cp]. Queries are heads / kv_heads operands.
-View AttentionCore::tokens_of_all(const std::string& path, const std::string& name, const View& x,
-                                  int64_t operands, const View& into) {
-  const int64_t part = kv_ / at_.cp, cols = operands * part;
+// Copies between x [rows, all heads of q, k and v, or of queries alone] and the ranks' heads of them,
+// [cp][rows, their heads]. Neighbouring queries share a key, so that every operand is cut by itself.
+void AttentionCore::cut_heads(const std::string& path, bool qkv, const View& x, const View& by_rank,
+                              bool cut) {
+  const int64_t all = qkv ? qkv_ : width_, cols = all / at_.cp;
+  const auto operands = [&](const std::string& name, int64_t first, int64_t width, int64_t count) {
+    const int64_t part = width / at_.cp;
+    const std::array<int64_t, 3> whole{part, all, width}, parts{R_ * cols, cols, part};
+    const View here = x.slice(first, x.count - first),
+               there = by_rank.slice(first / at_.cp, by_rank.count - first / at_.cp);
+    if (cut)
+      copy(path + name, {{at_.cp, R_, count}, whole, parts, part}, here, there);
+    else
+      copy(path + name, {{at_.cp, R_, count}, parts, whole, part}, there, here);
+  };
+  const std::string name = cut ? "_pack" : "_unpack";
+  if (qkv && width_ == kv_) return operands(name, 0, kv_, 3);
+  operands(name, 0, width_, 1);
+  if (qkv) operands(name + "_kv", width_, kv_, 2);
+}
+
+// Sends every rank its heads' columns of x and returns this rank's heads for all tokens: [B, N, cols / cp].
+View AttentionCore::tokens_of_all(const std::string& path, const std::string& name, bool qkv, const View& x,
+                                  const View& into) {
+  const int64_t cols = (qkv ? qkv_ : width_) / at_.cp;
   const View leaving = b_.scratch(name + ".leaving", act_, x.count);
-  copy(path + "_pack", {{at_.cp, R_, operands}, {part, operands * kv_, kv_}, {R_ * cols, cols, part}, part},
-       x, leaving);
+  cut_heads(path, qkv, x, leaving, true);
   const View arrived = at_.batch > 1 ? b_.scratch(name + ".arrived", act_, into.count) : into;
   TransferAttrs a{.group = at_.cp_group};
   a.send.assign(at_.cp, R_ * cols);
@@ -236,10 +255,10 @@ View AttentionCore::tokens_of_all(const std::string& path, const std::string& na
   return into;
 }
 
-// The inverse: all [B, N, operands, kv/cp] -> into [rows, operands, kv]
-void AttentionCore::heads_of_all(const std::string& path, const std::string& name, const View& all,
-                                 int64_t operands, const View& into) {
-  const int64_t part = kv_ / at_.cp, cols = operands * part;
+// The inverse: all [B, N, cols / cp] -> into [rows, cols]
+void AttentionCore::heads_of_all(const std::string& path, const std::string& name, bool qkv, const View& all,
+                                 const View& into) {
+  const int64_t cols = (qkv ? qkv_ : width_) / at_.cp;
   View leaving = all;
   if (at_.batch > 1) {
     leaving = b_.scratch(name + ".leaving", act_, all.count);
@@ -250,27 +269,25 @@ void AttentionCore::heads_of_all(const std::string& path, const std::string& nam
   a.send = elements(cols);
   a.receive.assign(at_.cp, R_ * cols);
   b_.emit<OpKind::all_to_all>(path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
-  copy(path + "_unpack", {{at_.cp, R_, operands}, {R_ * cols, cols, part}, {part, operands * kv_, kv_}, part},
-       arrived, into);
+  cut_heads(path, qkv, into, arrived, false);
 }
 
 void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
-  const int64_t rows = at_.batch * n_.tokens, queries = heads_ / kv_heads_;
+  const int64_t rows = at_.batch * n_.tokens;
   c.all_qkv = b_.saved_or_scratch(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
   c.all_o = b_.saved_or_scratch(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
-  tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, queries + 2, c.all_qkv);
+  tokens_of_all(path + "_qkv", block + ".qkv", true, c.qkv, c.all_qkv);
   b_.emit_with_workspace<OpKind::attention>(
       path, attention_of_all(),
       {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp)}, {c.all_o, c.lse});
-  heads_of_all(path + "_o", block + ".o", c.all_o, queries, c.o);
+  heads_of_all(path + "_o", block + ".o", false, c.all_o, c.o);
 }
 
 void AttentionCore::ulysses_backward(const std::string& block, const Core& c, const View& d_o,
                                      const View& dqkv) {
   const std::string path = block + "/attn/core/backward";
-  const int64_t queries = heads_ / kv_heads_;
-  const View all_do = tokens_of_all(path + "_o", block + ".do", d_o, queries,
+  const View all_do = tokens_of_all(path + "_o", block + ".do", false, d_o,
                                     b_.scratch(block + ".do.all", act_, c.all_o.count));
   const View all_dqkv = b_.scratch(block + ".dqkv.all", act_, c.all_qkv.count);
   b_.emit_with_workspace<OpKind::attention_backward>(
@@ -278,7 +295,7 @@ void AttentionCore::ulysses_backward(const std::string& block, const Core& c, co
       {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp), c.all_o, c.lse,
        all_do},
       {part(all_dqkv, 0, at_.cp), part(all_dqkv, 1, at_.cp), part(all_dqkv, 2, at_.cp)});
-  heads_of_all(path + "_qkv", block + ".dqkv", all_dqkv, queries + 2, dqkv);
+  heads_of_all(path + "_qkv", block + ".dqkv", true, all_dqkv, dqkv);
 }
 
 }  // namespace isobar

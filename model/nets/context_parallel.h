@@ -7,6 +7,7 @@
 //   ulysses     queries, keys and values are exchanged from all heads of some tokens to some heads of all
 //               tokens and results back (DeepSpeed Ulysses)
 #pragma once
+#include <array>
 #include <string>
 
 #include "model/nets/block_shape.h"
@@ -39,7 +40,8 @@ class AttentionCore {
  private:
   enum class Kind : uint8_t { alone, unfused, allgather, ring, ulysses };
   struct Strided {  // blocks of n elements
-    int64_t extent[3], from[3], to[3], n;
+    std::array<int64_t, 3> extent, from, to;
+    int64_t n;
   };
 
   void unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
@@ -59,9 +61,10 @@ class AttentionCore {
   void regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
                bool to_sample);
   View own_kv(const std::string& path, const std::string& name, const View& qkv);
-  View tokens_of_all(const std::string& path, const std::string& name, const View& x, int64_t operands,
+  void cut_heads(const std::string& path, bool qkv, const View& x, const View& by_rank, bool cut);
+  View tokens_of_all(const std::string& path, const std::string& name, bool qkv, const View& x,
                      const View& into);
-  void heads_of_all(const std::string& path, const std::string& name, const View& all, int64_t operands,
+  void heads_of_all(const std::string& path, const std::string& name, bool qkv, const View& all,
                     const View& into);
   void pass_on(const std::string& path, const View& x, const View& y);
   int64_t ring_rank(int64_t step) const;

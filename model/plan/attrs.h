@@ -187,6 +187,7 @@ struct SgdAttrs {
 struct TransferAttrs {
   int32_t group = -1;                  // index into Plan::groups
   std::vector<int64_t> send, receive;  // elements to or from each rank of the group; {}: equal parts
+  bool largest = false;                // all_reduce of f32: the maximum, not the sum
 };
 
 using Attrs =

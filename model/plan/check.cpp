@@ -44,9 +44,10 @@ struct Call {
   // all_to_all, exchange: elements for and from each member, and this rank's index among them
   std::vector<int64_t> send, receive;
   size_t place = 0;
+  bool largest = false;
   bool matches(const Call& o) const {
     return kind == o.kind && dtype == o.dtype && count == o.count && parts == o.parts &&
-           send.size() == o.send.size() &&
+           largest == o.largest && send.size() == o.send.size() &&
            (send.empty() || (send[o.place] == o.receive[place] && o.send[place] == receive[o.place]));
   }
 };
@@ -111,6 +112,9 @@ Call call_of(const Plan& plan, const Op& op) {
       if (const View& v = out<OpKind::all_reduce, OpKind::broadcast>(op, "x");
           v.buffer != whole.buffer || v.offset != whole.offset || v.count != whole.count)
         refuse("works in place, and writes another view than it reads");
+      if (op.as<TransferAttrs>().largest && (op.kind != OpKind::all_reduce || call.dtype != DType::f32))
+        refuse("has the maximum of what is no all_reduce of f32");
+      call.largest = op.as<TransferAttrs>().largest;
   }
   return call;
 }

@@ -61,7 +61,7 @@ enum class OpKind : uint8_t {
   cross_entropy_max,   // largest logit of each row
   cross_entropy_sums,  // of each row
   cross_entropy,       // the gradient, which may overwrite the logits, and the scores
-  all_reduce,          // in place, sum
+  all_reduce,          // in place, sum or maximum
   broadcast,           // from the group's first rank
   all_gather,          // parts in group order
   reduce_scatter,      // parts in group order, sum

@@ -183,6 +183,7 @@ class Settings {
   void of(const TransferAttrs& a) {
     add("send", list(a.send));
     add("receive", list(a.receive));
+    add("largest", a.largest);
   }
 
   static std::string spelled(bool) { return ""; }

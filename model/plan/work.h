@@ -18,6 +18,10 @@ struct Work {
 };
 
 Work work(const Op& op, const Plan& plan);
+/// Path by which records name a fetch's copies from the host to a GPU, which run beside the step.
+inline std::string landing_path(const Op& fetch) {
+  return fetch.path + "/landing";
+}
 
 struct Totals {
   Work step;                 // one optimizer step of this rank

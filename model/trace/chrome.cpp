@@ -118,6 +118,10 @@ void write_rank(const RankTrace& r, Writer& out) {
   for (const Span& s : r.timeline->spans) spans.push_back(&s);
   std::stable_sort(spans.begin(), spans.end(),
                    [](const Span* a, const Span* b) { return a->begin_ns < b->begin_ns; });
+  // Not a fetch's copy ahead, which is on the link's lane beside the op.
+  const auto is_own = [&](const Span& s) {
+    return s.lane == r.program->instrs.at(static_cast<size_t>(s.instr)).lane;
+  };
   std::vector<std::string> args(plan.ops.size());
   std::map<std::pair<int32_t, int32_t>, const Span*> by_instr;  // (step, instr)
   for (const Span* s : spans) {
@@ -127,12 +131,13 @@ void write_rank(const RankTrace& r, Writer& out) {
     out.slice(op.path, name_of(op.kind), pid, track_of(r, static_cast<int>(s->lane)),
               s->begin_ns + r.shift_ns, s->end_ns + r.shift_ns,
               constant + ",\"micro\":" + std::to_string(s->micro) + ",\"step\":" + std::to_string(s->step));
-    by_instr[{s->step, s->instr}] = s;
+    if (is_own(*s)) by_instr[{s->step, s->instr}] = s;
   }
   // Arrows from inside the producer's slice to the begin of the waiting one. Ids stay below 2^53, which
   // JavaScript represents exactly, and are distinct between ranks, so that parts can be merged.
   int64_t id = (static_cast<int64_t>(pid) << 36) + (r.side == TraceSide::predicted ? int64_t{1} << 35 : 0);
   for (const Span* s : spans) {
+    if (!is_own(*s)) continue;
     for (const int32_t producer : r.program->instrs.at(static_cast<size_t>(s->instr)).waits) {
       const auto found = by_instr.find({s->step, producer});
       if (found == by_instr.end()) continue;  // dropped, as the recorder has reported

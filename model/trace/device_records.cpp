@@ -4,16 +4,18 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <optional>
+#include <numeric>
 #include <tuple>
+#include <utility>
+#include <variant>
 
 namespace isobar {
 namespace {
 
-// The op for which a call was announced. A call leaves a runtime and a driver record with the same id,
+// The owner for which a call was announced. A call leaves a runtime and a driver record with the same id,
 // normally for the same op.
 struct Announced {
-  OpKey key;
+  uint64_t external;
   bool ambiguous = false;
 };
 
@@ -21,9 +23,8 @@ std::unordered_map<uint32_t, Announced> announced_by_call(const std::vector<Link
   std::unordered_map<uint32_t, Announced> out;
   out.reserve(links.size());
   for (const Link& l : links) {
-    const OpKey key = op_key(l.external);
-    const auto [at, fresh] = out.try_emplace(l.correlation, Announced{key});
-    if (!fresh && !(at->second.key == key)) at->second.ambiguous = true;
+    const auto [at, fresh] = out.try_emplace(l.correlation, Announced{l.external});
+    if (!fresh && at->second.external != l.external) at->second.ambiguous = true;
   }
   return out;
 }
@@ -32,26 +33,32 @@ bool names_an_instr(int64_t instr, const Program& program) {
   return instr >= 0 && instr < static_cast<int64_t>(program.instrs.size());
 }
 
+using Owner = std::variant<std::monostate, OpKey, EngineWork>;  // of an activity
+
 class Joiner {
  public:
   Joiner(const DeviceRecords& records, const Program& program)
       : records_(records), program_(program), announced_(announced_by_call(records.links)) {}
 
-  std::optional<OpKey> key_of(const DeviceActivity& a, DeviceShare& share) const {
+  Owner owner_of(const DeviceActivity& a, DeviceShare& share) const {
     const auto call = announced_.find(a.correlation);
-    if (call == announced_.end()) return std::nullopt;
+    if (call == announced_.end()) return {};
     if (call->second.ambiguous) {
       ++share.ambiguous;
-      return std::nullopt;
+      return {};
     }
-    OpKey key = call->second.key;
+    OpKey key = op_key(call->second.external);
+    if ((call->second.external & kEngineBit) != 0 && !key.ahead) {
+      if (key.instr >= kEngineWorks) return {};
+      return static_cast<EngineWork>(key.instr);
+    }
     int64_t instr = key.instr;
     if (a.graph_node != 0) {
       const auto node = records_.node_instr.find(a.graph_node);
-      if (node == records_.node_instr.end()) return std::nullopt;
+      if (node == records_.node_instr.end()) return {};
       instr += node->second;
     }
-    if (!names_an_instr(instr, program_)) return std::nullopt;
+    if (!names_an_instr(instr, program_)) return {};
     key.instr = static_cast<int32_t>(instr);
     return key;
   }
@@ -94,7 +101,12 @@ DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, 
     }
     const int64_t ns = a.end_ns - a.begin_ns;
     out.share.device_ns += ns;
-    const std::optional<OpKey> key = joiner.key_of(a, out.share);
+    const Owner owner = joiner.owner_of(a, out.share);
+    if (const auto* work = std::get_if<EngineWork>(&owner)) {
+      out.share.engine_ns[static_cast<size_t>(*work)] += ns;
+      continue;
+    }
+    const auto* key = std::get_if<OpKey>(&owner);
     if (!key) {
       other[a.name] += ns;
       continue;
@@ -121,6 +133,11 @@ DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, 
   return out;
 }
 
+double DeviceShare::joined_share() const {
+  const int64_t ns = std::accumulate(engine_ns.begin(), engine_ns.end(), joined_ns);
+  return device_ns > 0 ? static_cast<double>(ns) / static_cast<double>(device_ns) : 1;
+}
+
 std::string to_text(const DeviceShare& s) {
   constexpr size_t kNamed = 4;
   const auto percent = [&](int64_t ns) {
@@ -133,9 +150,17 @@ std::string to_text(const DeviceShare& s) {
   std::snprintf(head, sizeof head,
                 "device time %.3f ms in %ld activities: ", static_cast<double>(s.device_ns) * 1e-6,
                 s.activities);
-  std::string text =
-      head + percent(s.joined_ns) + " joined to ops, other " + percent(s.device_ns - s.joined_ns);
-  std::string names;
+  std::string text = head + percent(s.joined_ns) + " joined to ops, ", names;
+  int64_t engine_ns = 0;
+  for (int i = 0; i < kEngineWorks; ++i) {
+    const int64_t ns = s.engine_ns[static_cast<size_t>(i)];
+    engine_ns += ns;
+    if (ns > 0)
+      names +=
+          (names.empty() ? "" : ", ") + std::string(name_of(static_cast<EngineWork>(i))) + " " + percent(ns);
+  }
+  if (engine_ns > 0) text += percent(engine_ns) + " of the engine (" + std::exchange(names, "") + "), ";
+  text += "other " + percent(s.device_ns - s.joined_ns - engine_ns);
   for (size_t i = 0; i < std::min(kNamed, s.other.size()); ++i)
     names += (i ? ", " : "") + s.other[i].first + " " + percent(s.other[i].second);
   if (s.other.size() > kNamed) names += ", ...";

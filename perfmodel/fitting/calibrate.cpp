@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "model/base/error.h"
 #include "model/base/json.h"
+#include "model/base/printed.h"
 #include "model/plan/op_table.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
@@ -141,6 +143,33 @@ Identity identity_of(const json& j, const std::string& file) {
 
 // The accelerator in the context. One accelerator's cases measure no network: its tiers are placeholders with
 // provenance, to be replaced by hand or by measured collectives.
+// "clock settled under load: 1350 to 1905 MHz, 310 to 690 W"; empty if no benchmark tells its clock.
+std::string clocks_of(const json& j) {
+  struct Span {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    void add(double v) { least = std::min(least, v), most = std::max(most, v); }
+    std::string text(const char* unit) const {
+      return least < most ? printed("%.0f to %.0f %s", least, most, unit) : printed("%.0f %s", least, unit);
+    }
+  };
+  Span mhz, watts;
+  int64_t told = 0, restless = 0;
+  for (const json& b : j["benchmarks"]) {
+    if (b.value("run_type", "iteration") != "iteration" || !(number(b, "clock_mhz", 0) > 0)) continue;
+    ++told;
+    if (number(b, "settled", 0) == 0) ++restless;
+    mhz.add(number(b, "clock_mhz", 0));
+    if (const double w = number(b, "watts", 0); w > 0) watts.add(w);
+  }
+  if (told == 0) return "";
+  std::string text = "clock settled under load: " + mhz.text("MHz");
+  if (watts.most > 0) text += ", " + watts.text("W");
+  if (restless > 0)
+    text += printed("; in %lld of %lld timings it did not settle", static_cast<long long>(restless),
+                    static_cast<long long>(told));
+  return text;
+}
+
 std::optional<Accelerator> accelerator_of(const json& j, const std::string& file) {
   const json c = j.value("context", json::object());
   Accelerator a;
@@ -162,6 +191,7 @@ std::optional<Accelerator> accelerator_of(const json& j, const std::string& file
             .provenance = assumed};
   a.net = {.name = "net", .bandwidth = 2.5e10, .latency = 2e-5, .provenance = assumed};
   a.provenance = {"isobar calibrate on " + text_in(c, "host_name")};
+  if (std::string clocks = clocks_of(j); !clocks.empty()) a.provenance.push_back(std::move(clocks));
   return a;
 }
 
@@ -315,7 +345,7 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   const std::optional<Accelerator> accelerator = accelerator_of(gbench, file);
   if (accelerator)
     id.cache_bytes = std::max(1LL, std::llround(number(gbench["context"], "accelerator_cache_bytes", 1)));
-  std::vector<Case> cases = read_cases(gbench, file);
+  const std::vector<Case> cases = read_cases(gbench, file);
   std::map<std::string, Peak> peaks{{"f32", best_flops(cases, DType::f32)},
                                     {"bf16", best_flops(cases, DType::bf16)},
                                     {"memory", best_bytes(cases)}};
@@ -326,7 +356,6 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   if (peaks["bf16"].value <= 0) peaks["bf16"] = {peaks["f32"].value, {"assumed: that of f32"}};
   if (const Peak tf32 = best_flops(cases, DType::f32, true); tf32.value > 0) peaks["tf32"] = tf32;
   Machine m = machine_from_spec(accelerator ? accelerator->name : id.host, id, peaks, accelerator);
-  std::erase_if(cases, [](const Case& c) { return c.name.ends_with("/warm"); });
 
   // Log sigma of a benchmark against its model: its own, and a part common to all cases of a kind, which does
   // not average out. The common part is equal for any number of threads.

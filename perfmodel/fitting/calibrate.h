@@ -29,10 +29,10 @@
 //
 // For an accelerator the context has: accelerator (its name), processors, accelerator_memory_bytes,
 // accelerator_cache_bytes, accelerators (on this host). DTYPE may be tf32, and products and attention have
-// charged_flops: FLOPs rounded up to whole waves of tiles. A case ending in /warm had its operands in cache:
-// it is kept in the file but not fitted, since steps rarely have that. `copy_host` copies `bytes` from pinned
-// memory to the device, `step` is a whole step of `ops` small ops (with summed counters), `launch` the host
-// time to enqueue `ops` of them.
+// charged_flops: FLOPs rounded up to whole waves of tiles. `clock_mhz` and `watts` are the card's during the
+// timing, `settled` is 1 if its clock had settled under the load: the machine file's provenance tells their
+// range. `copy_host` copies `bytes` from pinned memory to the device, `step` is a whole step of `ops` small
+// ops (with summed counters), `launch` the host time to enqueue `ops` of them.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>

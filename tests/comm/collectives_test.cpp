@@ -127,6 +127,26 @@ TEST_P(Transfers, AllReduceSumsOverTheRanks) {
   }
 }
 
+TEST_P(Transfers, AllReduceGivesTheMaximumOverTheRanks) {
+  if (type != DType::f32) GTEST_SKIP() << "maxima are of f32";
+  TestComm comm({{"tp", all_ranks()}});
+  TransferAttrs attrs{.group = 0};
+  attrs.largest = true;
+  const Op op{OpKind::all_reduce, Lane::tp, attrs, {}, {}, "x"};
+  const uint32_t seed = shared_seed();
+  std::vector<std::vector<float>> inputs;
+  for (int r = 0; r < world; ++r) inputs.push_back(data(seed, r, 1000));
+  for (int r = 0; r < world; ++r) inputs[r][r] = -INFINITY;  // a rank without words of a vocabulary
+  std::vector<float> x = inputs[rank];
+  TestRequests requests = comm.post(op, x.data(), {1000, 1000}, x.data(), type);
+  finish(comm, requests);
+  for (size_t i = 0; i < x.size(); ++i) {
+    float most = -INFINITY;
+    for (const auto& of_rank : inputs) most = std::max(most, of_rank[i]);
+    ASSERT_EQ(x[i], most) << "element " << i << ", seed " << seed;
+  }
+}
+
 TEST_P(Transfers, BroadcastGivesTheFirstRanksBits) {
   std::vector<int> ranks = all_ranks();
   std::reverse(ranks.begin(), ranks.end());

@@ -70,20 +70,26 @@ size_t size_of(ncclDataType_t t) {
 }
 
 template <class Read, class Write>
-void sum(const std::vector<std::vector<std::byte>>& parts, size_t count, const Read& read,
-         const Write& write) {
+void reduce(const std::vector<std::vector<std::byte>>& parts, size_t count, ncclRedOp_t op, const Read& read,
+            const Write& write) {
+  if (op != ncclSum && op != ncclMax)
+    throw std::logic_error("NCCL is emulated with ncclSum and ncclMax only");
   for (size_t i = 0; i < count; ++i) {
-    double total = 0;
-    for (const auto& p : parts) total += read(p.data(), i);
+    double total = read(parts.at(0).data(), i);
+    for (size_t p = 1; p < parts.size(); ++p) {
+      const double x = read(parts[p].data(), i);
+      total = op == ncclSum ? total + x : std::max(total, x);
+    }
     write(i, total);
   }
 }
 
-void sum_into(const std::vector<std::vector<std::byte>>& parts, size_t count, ncclDataType_t t, void* out) {
+void reduce_into(const std::vector<std::vector<std::byte>>& parts, size_t count, ncclDataType_t t,
+                 ncclRedOp_t op, void* out) {
   using namespace isobar;
   const auto halves = [&](auto to_float, auto from_float) {
-    sum(
-        parts, count,
+    reduce(
+        parts, count, op,
         [&](const std::byte* p, size_t i) {
           uint16_t x;
           std::memcpy(&x, p + 2 * i, 2);
@@ -99,8 +105,8 @@ void sum_into(const std::vector<std::vector<std::byte>>& parts, size_t count, nc
   if (t == ncclFloat16)
     return halves([](uint16_t x) { return to_float(f16{x}); }, [](float x) { return to_f16(x).bits; });
   const auto words = [&]<class T>(T) {
-    sum(
-        parts, count,
+    reduce(
+        parts, count, op,
         [](const std::byte* p, size_t i) {
           T x;
           std::memcpy(&x, p + sizeof(T) * i, sizeof(T));
@@ -294,22 +300,22 @@ ncclResult_t ncclGroupEnd() {
   return ncclSuccess;
 }
 
-ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t t, ncclRedOp_t,
+ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t t, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
   return call(comm, stream, [=] {
     return everybody(
         *comm, [=](int) { return bytes_at(in); }, count * size_of(t),
-        [=](auto& parts) { sum_into(parts, count, t, out); });
+        [=](auto& parts) { reduce_into(parts, count, t, op, out); });
   });
 }
 
-ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t t, ncclRedOp_t, int root,
+ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t t, ncclRedOp_t op, int root,
                         ncclComm_t comm, cudaStream_t stream) {
   return call(comm, stream, [=] {
     return everybody(
         *comm, [=](int) { return bytes_at(in); }, count * size_of(t),
         [=](auto& parts) {
-          if (comm->rank == root) sum_into(parts, count, t, out);
+          if (comm->rank == root) reduce_into(parts, count, t, op, out);
         });
   });
 }
@@ -343,13 +349,13 @@ ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType
   });
 }
 
-ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t t, ncclRedOp_t,
+ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t t, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
   return call(comm, stream, [=] {
     const size_t bytes = count * size_of(t);
     return everybody(
         *comm, [=](int r) { return bytes_at(in) + static_cast<size_t>(r) * bytes; }, bytes,
-        [=](auto& parts) { sum_into(parts, count, t, out); });
+        [=](auto& parts) { reduce_into(parts, count, t, op, out); });
   });
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,8 @@
 namespace {
 
 using isobar::emulator::Poll;
+using isobar::emulator::Profiler;
+using Call = Profiler::Call;
 
 struct Task {
   std::function<void()> run;  // empty: event record or wait, or begin
@@ -28,6 +31,10 @@ struct Task {
   uint64_t version = 0;         // of the event
   std::function<Poll()> begin;  // for work with other ranks
   Poll poll;                    // from begin(): polled until complete
+  Call what = Call::event;      // for a profiler: launch, copy or fill, with its call, or node of a graph
+  uint32_t call = 0;
+  uint64_t node = 0;
+  int64_t begin_ns = 0;
   bool works() const { return run || begin; }
 };
 using Queues = std::map<cudaStream_t, std::deque<Task>>;
@@ -45,6 +52,7 @@ Queues queues;
 std::map<cudaEvent_t, uint64_t> recorded, done;  // number of times
 std::map<cudaEvent_t, double> happened;          // last time
 double clock_ms = 0;
+Profiler* profiler = nullptr;
 isobar::emulator::Schedule schedule = isobar::emulator::Schedule::random;
 std::minstd_rand random_engine{std::random_device()()};
 
@@ -85,6 +93,10 @@ size_t choose(size_t ready) {
   return std::uniform_int_distribution<size_t>(0, ready - 1)(random_engine);
 }
 
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
 enum class Step : uint8_t { moved, pending, stuck };  // pending: all runnable tasks wait for another rank
 
 // Runs one task of a ready stream.
@@ -101,6 +113,7 @@ Step step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
     auto& tasks = q[*chosen];
     ready.erase(chosen);
     Task& front = tasks.front();
+    if (front.begin_ns == 0) front.begin_ns = now_ns();
     if (front.begin) {
       if (!front.poll) front.poll = front.begin();
       if (!front.poll()) {
@@ -112,6 +125,8 @@ Step step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
     tasks.pop_front();
     clock_ms += 0.001;
     if (t.run) t.run();
+    if (profiler && t.call != 0 && t.what < Call::launch_graph)
+      profiler->ran(t.what, t.call, t.node, t.begin_ns, now_ns());
     if (t.record) {
       finished[t.record] = t.version;
       happened[t.record] = clock_ms;
@@ -147,13 +162,22 @@ void drain(Hold& hold) {
 }
 
 void add(cudaStream_t stream, Task task) {
+  if (profiler && capturing && task.works()) task.node = profiler->captured();
+  if (profiler && !capturing) task.call = profiler->called(task.what);
   if (capturing)
     capturing->add(stream, std::move(task));
   else
     queues[stream].push_back(std::move(task));
 }
 
-Poll replay(const Captured& graph) {  // its events are its own
+void work(cudaStream_t stream, Call what, std::function<void()> run) {
+  Task task;
+  task.run = std::move(run);
+  task.what = what;
+  add(stream, std::move(task));
+}
+
+Poll replay(const Captured& graph, uint32_t call) {  // its events are its own
   struct State {
     Queues q;
     std::map<cudaEvent_t, uint64_t> finished;
@@ -161,6 +185,7 @@ Poll replay(const Captured& graph) {  // its events are its own
   auto state = std::make_shared<State>();
   std::map<cudaEvent_t, uint64_t> versions;
   for (auto [stream, task] : graph.tasks) {
+    task.call = call;
     if (task.record) task.version = ++versions[task.record];
     if (task.wait) task.version = versions.at(task.wait);
     state->q[stream].push_back(std::move(task));
@@ -183,19 +208,24 @@ Handle fresh() {
 
 }  // namespace
 
-void isobar::emulator::enqueue(cudaStream_t stream, std::function<void()> work) {
+void isobar::emulator::enqueue(cudaStream_t stream, std::function<void()> run) {
   const Hold hold(mutex);
-  add(stream, {std::move(work)});
+  work(stream, Call::launch, std::move(run));
 }
 
 void isobar::emulator::enqueue_poll(cudaStream_t stream, std::function<Poll()> begin) {
   const Hold hold(mutex);
-  add(stream, {{}, nullptr, nullptr, 0, std::move(begin), {}});
+  add(stream, {.begin = std::move(begin), .what = Call::launch});
 }
 
 // For libraries opened at run time (emulated_nccl.cpp).
 extern "C" void isobar_emulator_enqueue(cudaStream_t stream, std::function<Poll()> begin) {
   isobar::emulator::enqueue_poll(stream, std::move(begin));
+}
+
+extern "C" void isobar_emulator_profile(Profiler* p) {
+  const Hold hold(mutex);
+  profiler = p;
 }
 
 void isobar::emulator::set_schedule(Schedule s, uint64_t seed) {
@@ -295,9 +325,9 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   if (kind == cudaMemcpyHostToDevice) {
     const Hold hold(mutex);
     const auto* bytes_of = static_cast<const std::byte*>(from);
-    add(nullptr, {[to, image = std::vector<std::byte>(bytes_of, bytes_of + bytes)] {
-          std::memcpy(to, image.data(), image.size());
-        }});
+    work(nullptr, Call::copy, [to, image = std::vector<std::byte>(bytes_of, bytes_of + bytes)] {
+      std::memcpy(to, image.data(), image.size());
+    });
     return cudaSuccess;
   }
   cudaMemcpyAsync(to, from, bytes, kind, nullptr);
@@ -305,12 +335,12 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
   const Hold hold(mutex);
-  add(stream, {[=] { std::memset(p, value, bytes); }});
+  work(stream, Call::fill, [=] { std::memset(p, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   const Hold hold(mutex);
-  add(stream, {[=] { std::memcpy(to, from, bytes); }});
+  work(stream, Call::copy, [=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
 
@@ -331,15 +361,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
   const Hold hold(mutex);
+  if (profiler) profiler->called(Call::query);
   if (std::this_thread::get_id() == runs_queues && step(queues, done) == Step::stuck && !queues[s].empty())
     never_comes();
   return queues[s].empty() ? cudaSuccess : cudaErrorNotReady;
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
-  const Hold hold(mutex);
-  *status = capturing && capturing->streams.contains(s) ? cudaStreamCaptureStatusActive
-                                                        : cudaStreamCaptureStatusNone;
-  return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   Hold hold(mutex);
@@ -397,12 +422,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   *exec = reinterpret_cast<cudaGraphExec_t>(graph);
+  for (auto& [stream, task] : reinterpret_cast<Captured*>(graph)->tasks)
+    if (profiler && task.node != 0) task.node = profiler->copied(task.node);
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   const Hold hold(mutex);
-  add(s,
-      {{}, nullptr, nullptr, 0, [graph = reinterpret_cast<Captured*>(exec)] { return replay(*graph); }, {}});
+  const uint32_t call = profiler ? profiler->called(Call::launch_graph) : 0;
+  queues[s].push_back(
+      {.begin = [graph = reinterpret_cast<Captured*>(exec), call] { return replay(*graph, call); }});
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) {

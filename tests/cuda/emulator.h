@@ -34,6 +34,18 @@ void enqueue(cudaStream_t stream, std::function<void()> work);
 /// complete.
 using Poll = std::function<bool()>;
 void enqueue_poll(cudaStream_t stream, std::function<Poll()> begin);
+/// A profiler of the runtime's calls and of the device's work: emulated_cupti.cpp's.
+class Profiler {
+ public:
+  enum class Call : uint8_t { launch, copy, fill, launch_graph, query, event };
+  virtual ~Profiler() = default;
+  /// From the calling thread; returns the call's id, by which its work is reported.
+  virtual uint32_t called(Call call) = 0;
+  /// A launch, copy or fill was captured, or copied into an executable graph: returns the node's id.
+  virtual uint64_t captured() = 0;
+  virtual uint64_t copied(uint64_t node) = 0;
+  virtual void ran(Call what, uint32_t call, uint64_t node, int64_t begin_ns, int64_t end_ns) = 0;
+};
 /// The choice between several ready streams. The two deterministic ones delay a copy as long as possible, or
 /// run it before all older work, so that a missing wait always shows.
 enum class Schedule : uint8_t { random, oldest_first, newest_first };  // by the streams' creation

@@ -41,7 +41,8 @@ TEST(LanguageTraining, InContextParallel) {
 
 TEST(LanguageTraining, InPipelines) {
   language_like_one_rank({"layout.pp=2", "policy.micro_batch=2"});
-  language_like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.micro_batch=3", "policy.schedule=interleaved"});
+  language_like_one_rank(
+      {"layout.pp=2", "layout.vpp=2", "policy.micro_batch=3", "policy.schedule=interleaved"});
   language_like_one_rank({"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
 }
 
@@ -55,7 +56,7 @@ TEST(LanguageTraining, InShards) {
 
 TEST(LanguageTraining, InAllAxesAtOnce) {
   language_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
-                 "policy.micro_batch=3", "policy.recompute=full"});
+                          "policy.micro_batch=3", "policy.recompute=full"});
 }
 
 TEST(LanguageTraining, InBf16IsCloseToFp32) {

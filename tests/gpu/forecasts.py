@@ -27,9 +27,16 @@ def predict(s, found):
     s.machine = MACHINES / "example-2core.yaml" if s.rehearse else machine  # a rehearsal sweeps on the CPU
     bad = []
     if not s.rehearse:
-        peaks = [b for b in json.loads(machine.with_suffix(".benchmarks.json").read_text())["benchmarks"]
-                 if b.get("run_type", "iteration") == "iteration" and b["name"].startswith("peak/bf16")]
+        timings = [b for b in json.loads(machine.with_suffix(".benchmarks.json").read_text())["benchmarks"] if b.get("run_type", "iteration") == "iteration"]
+        peaks = [b for b in timings if b["name"].startswith("peak/bf16")]
         unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+        clocks = [b for b in timings if "clock_mhz" in b]
+        if clocks:
+            mhz, watts = ([b.get(k, 0) for b in clocks] for k in ("clock_mhz", "watts"))
+            settled = sum("settled" in b for b in clocks)
+            s.row("calibrated at", f"{min(mhz):.0f} to {max(mhz):.0f} MHz", f"{min(watts):.0f} to {max(watts):.0f} W; {settled} of {len(clocks)} timings at a settled clock")
+        else:
+            s.row("calibrated at", "unknown", "the clock could not be read")
         rate = max(b["flops"] / (b["real_time"] * unit[b["time_unit"]]) for b in peaks)
         found["product_bf16_flops_per_s"] = rate
         shares = ", ".join(f"{n} {100 * m['flops_per_s'] / rate:.1f} %" for n, m in s.measured.items())

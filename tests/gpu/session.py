@@ -94,11 +94,11 @@ class Session:
         return "cpu" if self.rehearse and self.trainer().name == "isobar" else "cuda"
 
     def emulation(self):
-        """Environment variables with which the emulator's ranks find its NCCL."""
+        """Environment variables with which the emulator's ranks find its NCCL, NVML and CUPTI."""
         if self.trainer().name == "isobar":
             return {}
         nccl = self.binaries.resolve() / "emulated_nccl"
-        return {"LD_LIBRARY_PATH": f"{nccl}:{self.env['LD_LIBRARY_PATH']}", "ISOBAR_NCCL_NEXT": str(nccl / "libnccl.so.2")}
+        return {"LD_LIBRARY_PATH": f"{nccl}:{nccl.parent / 'emulated_cupti'}:{self.env['LD_LIBRARY_PATH']}", "ISOBAR_NCCL_NEXT": str(nccl / "libnccl.so.2")}
 
     def needs(self, *libraries):
         if not self.rehearse:

@@ -52,7 +52,7 @@ def smoke(s, found):
 
     s.case("three steps", 30, three_steps)
     # Emulated GPUs need none, so ctest runs those tests.
-    chosen = "AttentionPath.*:GemmKey.*:StreamOrder.*" if s.rehearse else "-NcclFaults.*:EmulatedRanks.*"
+    chosen = "AttentionPath.*:GemmKey.*:StreamOrder.*" if s.rehearse else "-NcclFaults.*:EmulatedRanks.*:*EmulatedTraces.*"
     s.case("op tests", 60, lambda: gtest(s, found, "test_cuda", [f"--gtest_filter={chosen}"]))
 
 

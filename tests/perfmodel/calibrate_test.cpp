@@ -186,8 +186,7 @@ RunSpec slice(int64_t width, Amp amp) {
   return s;
 }
 
-// The same for an accelerator, as bench/micro/device writes it: cold cases and warm ones, of which
-// memory-bound ones take half the time.
+// The same for an accelerator, as bench/micro/device writes it.
 json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
   json rows = json::array();
@@ -216,8 +215,7 @@ json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64&
                             {"vector_flops", w.vector_flops},
                             {"bytes", w.bytes()}};
         const double seconds = op_seconds(shape_of(op, plan, where), rate, where, cache);
-        add(name + "/cold", counters, seconds);
-        add(name + "/warm", counters, w.flops > 0 ? seconds : seconds / 2);
+        add(name, counters, seconds);
       }
     }
   for (const double ops : {50.0, 500.0}) {
@@ -234,6 +232,28 @@ json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64&
             {"accelerator_memory_bytes", "80000000000"},
             {"accelerator_cache_bytes", "1"}});
   return {{"context", c}, {"benchmarks", rows}};
+}
+
+TEST(Calibrate, KeepsTheClockAndThePowerAtWhichACardWasTimed) {
+  std::mt19937_64 random(1);
+  const Machine truth = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
+  json j = accelerator_benchmarks(truth, 0.01, random);
+  const auto told = [&] { return machine_from_benchmarks(j).accelerator->provenance; };
+  ASSERT_EQ(told().size(), 1u) << "no benchmark tells its clock";
+  for (json& b : j["benchmarks"]) b.update({{"clock_mhz", 1350}, {"watts", 675.4}, {"settled", 1}});
+  ASSERT_EQ(told().size(), 2u);
+  EXPECT_EQ(told()[1], "clock settled under load: 1350 MHz, 675 W");
+  j["benchmarks"][0].update({{"clock_mhz", 1905}, {"watts", 310}});
+  j["benchmarks"][0].erase("settled");
+  json mean = j["benchmarks"][0];
+  mean.update({{"run_type", "aggregate"}, {"clock_mhz", 9000}});
+  j["benchmarks"].push_back(mean);
+  const std::string count = std::to_string(j["benchmarks"].size() - 1);
+  EXPECT_EQ(told()[1], "clock settled under load: 1350 to 1905 MHz, 310 to 675 W; in 1 of " + count +
+                           " timings it did not settle");
+  const std::string file = testing::TempDir() + "/clocks.yaml";
+  save_machine(machine_from_benchmarks(j), file);
+  EXPECT_EQ(load_machine(file).accelerator->provenance, told());
 }
 
 TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {

@@ -125,6 +125,23 @@ TEST_F(Chrome, OneRankHasSlicesArrowsAndNamedTracks) {
   EXPECT_EQ(found, 1);
 }
 
+TEST_F(Chrome, ArrowsLeaveACopyAheadAlone) {
+  const SmallPlan s = small_plan();
+  Timeline t;
+  add_step(t, 0, 0);
+  Span ahead = t.spans[0];  // beside the op for which the reduction waits, and after it
+  ahead.lane = Lane::h2d, ahead.begin_ns = 50'000, ahead.end_ns = 95'000;
+  t.spans.push_back(ahead);
+  write_chrome_trace(dir_ / "t.json", {{&t, &s.plan, &s.program}});
+  const json trace = load(dir_ / "t.json");
+  check_schema(trace);
+  EXPECT_EQ(count(trace, "s"), 2);
+  for (const json& e : trace["traceEvents"])
+    if (e["ph"] == "s" || e["ph"] == "f") {
+      EXPECT_NE(e["tid"], static_cast<int>(Lane::h2d)) << e;
+    }
+}
+
 TEST_F(Chrome, WhatIsReadBackAreTheSpansThatWereWritten) {
   const SmallPlan s0 = small_plan(0), s1 = small_plan(1);
   Timeline t0, t1;

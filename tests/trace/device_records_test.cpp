@@ -181,8 +181,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, Streams, testing::Bool(), [](const auto& info) {
 });
 
 TEST(DeviceRecords, ExternalIdsGiveBackStepAndInstr) {
-  for (const OpKey k : {OpKey{0, 0}, OpKey{1, 2}, OpKey{2147483647, 2147483647}, OpKey{0, 2147483647},
-                        OpKey{3, 4, true}, OpKey{2147483647, 2147483647, true}})
+  for (const OpKey k : {OpKey{0, 0}, OpKey{1, 2}, OpKey{2147483647, 1073741823}, OpKey{0, 1073741823},
+                        OpKey{3, 4, true}, OpKey{2147483647, 1073741823, true}})
     EXPECT_EQ(op_key(external_id(k)), k);
 }
 
@@ -202,6 +202,26 @@ TEST(DeviceRecords, ACopyAheadIsASpanBesideTheOpsOwn) {
   EXPECT_EQ(ahead.lane, Lane::h2d);
   EXPECT_EQ(std::pair(ahead.begin_ns, ahead.end_ns), std::pair(int64_t{30}, int64_t{80}));
   EXPECT_EQ(std::pair(ahead.step, ahead.instr), std::pair(own.step, own.instr));
+}
+
+TEST(DeviceRecords, TheEnginesWorkHasANameAndNoSpan) {
+  const SmallPlan s = small_plan();
+  DeviceRecords r;
+  r.activities = {{DeviceActivity::Kind::kernel, 5, 0, 10, 80, "an op's"},
+                  {DeviceActivity::Kind::copy, 6, 0, 80, 90, "copy"},
+                  {DeviceActivity::Kind::kernel, 7, 77, 90, 105, "of another program's graph"},
+                  {DeviceActivity::Kind::copy, 8, 0, 105, 110, "foreign copy"}};
+  r.links = {{5, external_id(OpKey{4, 0})},
+             {6, external_id(EngineWork::download)},
+             {7, external_id(EngineWork::program)},
+             {8, kEngineBit | kEngineWorks}};  // no such work
+  r.node_instr[77] = 1;
+  const DeviceJoin j = join(r, s.program, 0);
+  ASSERT_EQ(j.spans.size(), 1u);
+  EXPECT_DOUBLE_EQ(j.share.joined_share(), 0.95);
+  EXPECT_EQ(to_text(j.share),
+            "device time 0.000 ms in 4 activities: 70.00 % joined to ops, 25.00 % of the engine (downloads "
+            "10.00 %, other programs 15.00 %), other 5.00 % (foreign copy 5.00 %)");
 }
 
 TEST(DeviceRecords, ACallAnnouncedForTwoOpsBelongsToNeither) {

@@ -3,9 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include <chrono>
-#include <set>
 
 #include "bench/micro/cases.h"
+#include "bench/micro/device/timed_step.h"
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
 #include "model/backend/cuda/kernels/kernels.h"
@@ -14,31 +14,11 @@
 #include "model/plan/builder.h"
 #include "model/plan/work.h"
 #include "perfmodel/fitting/calibrate.h"
-#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 namespace {
 
-constexpr int kSamples = 3, kRepetitions = 3;
-
-// A plan on the device whose arena is filled with finite noise, so that any op can run alone.
-struct DeviceBench {
-  DeviceBench(Plan p, const DeviceTimer& timer)
-      : plan(std::move(p)),
-        arena(plan.memory.arena),
-        host(plan.memory.host),
-        backend(plan, arena.data(), host.data(), timer.streams(),
-                {.gemm = GemmChoice::heuristic, .capability = timer.device().major}) {
-    backend.prepare();
-    cuda::fill_noise(arena.bytes(), arena.data(), timer.streams()[Lane::compute]);
-    backend.load_constants();
-    timer.streams().sync();
-  }
-  const Plan plan;
-  cuda::DeviceArena arena;
-  cuda::PinnedMemory host;
-  cuda::CudaBackend backend;
-};
+constexpr int kRepetitions = 2;
 
 void set_counters(benchmark::State& state, const Work& w, double charged) {
   state.counters["ops"] = 1;
@@ -51,32 +31,26 @@ void set_counters(benchmark::State& state, const Work& w, double charged) {
     if (value > 0) state.counters[name] = value;
 }
 
-void time_launches(benchmark::State& state, const DeviceTimer& timer, const DeviceTimer::Launch& launch,
-                   bool cold) {
-  const auto c = timer.prepare(launch, cold);
-  int64_t discarded = 0;
+// The conditions of a timing.
+void set_counters(benchmark::State& state, const DeviceTimer::Timing& t) {
+  if (t.mhz > 0) state.counters["clock_mhz"] = t.mhz;
+  if (t.watts > 0) state.counters["watts"] = t.watts;
+  if (t.settled) state.counters["settled"] = 1;
+  if (t.discarded > 0) state.counters["discarded"] = static_cast<double>(t.discarded);
+}
+
+void time_launches(benchmark::State& state, const DeviceTimer& timer, const DeviceTimer::Launch& launch) {
+  const auto c = timer.prepare({launch}, 0);
   for ([[maybe_unused]] auto _ : state) {
-    const DeviceTimer::Sample s = timer.sample(*c);
-    state.SetIterationTime(s.seconds);
-    discarded += s.discarded;
+    const DeviceTimer::Timing t = timer.time(*c);
+    state.SetIterationTime(t.seconds.at(0));
+    set_counters(state, t);
   }
-  if (discarded > 0) state.counters["discarded"] = static_cast<double>(discarded);
 }
 
 template <class F>
 void add_case(const std::string& name, F&& body) {
-  register_case(name, std::forward<F>(body))
-      ->Iterations(kSamples)
-      ->Repetitions(kRepetitions)
-      ->UseManualTime();
-}
-
-std::string dtype_of(const Op& op, const Plan& plan) {
-  if (rounds_to_tf32(op.attrs)) return "tf32";
-  for (const auto* views : {&op.reads, &op.writes})
-    for (const View& v : *views)
-      if (v) return plan.buffers[static_cast<size_t>(v.buffer)].dtype == DType::f32 ? "f32" : "bf16";
-  return "f32";
+  register_case(name, std::forward<F>(body))->Iterations(1)->Repetitions(kRepetitions)->UseManualTime();
 }
 
 // Plan of one product of square matrices.
@@ -92,53 +66,56 @@ Plan product(int64_t n, DType t, bool tf32, int capability) {
   return std::move(b.plan);
 }
 
-}  // namespace
-
-namespace {
-
 bool is_attention(const Op& op) {
   return op.kind == OpKind::attention || op.kind == OpKind::attention_backward;
 }
 
-void register_ops(const RunSpec& spec, const DeviceTimer& timer, bool (*chosen)(const Op&)) {
-  auto bench =
-      std::make_shared<DeviceBench>(build_plan(spec, 0, cuda_workspace(timer.device().major)), timer);
-  std::set<std::string> seen;
-  for (const Op& op : bench->plan.ops) {
-    if (!chosen(op)) continue;
-    // Attention in tf32 has no coefficient of its own.
-    if (rounds_to_tf32(op.attrs) && op.kind != OpKind::gemm) continue;
-    const std::string name =
-        std::string(name_of(op.kind)) + "/" + dtype_of(op, bench->plan) + "/" + case_shape(op);
-    if (!seen.insert(name).second) continue;
-    for (const bool cold : {true, false})
-      add_case(name + (cold ? "/cold" : "/warm"), [bench, &op, &timer, cold](benchmark::State& state) {
-        time_launches(
-            state, timer, [&](cudaStream_t s) { bench->backend.launch_on(op, 0, 0, s); }, cold);
-        set_counters(state, work(op, bench->plan),
-                     charged_flops(op, bench->plan, timer.device().multiprocessors));
-        if (is_attention(op)) state.counters["head_size"] = static_cast<double>(op.as<AttentionAttrs>().d);
-      });
-  }
+void register_op(const std::shared_ptr<DeviceTimedStep>& step, const Op& op, int repetition,
+                 const DeviceTimer& timer) {
+  register_case(step->name(op),
+                [step, &op, repetition, &timer](benchmark::State& state) {
+                  const DeviceTimedStep::Repetition& r = step->repetition(repetition);
+                  for ([[maybe_unused]] auto _ : state) state.SetIterationTime(r.seconds.at(step->name(op)));
+                  set_counters(state, work(op, step->plan()),
+                               charged_flops(op, step->plan(), timer.device().multiprocessors));
+                  set_counters(state, r.timing);
+                  if (is_attention(op))
+                    state.counters["head_size"] = static_cast<double>(op.as<AttentionAttrs>().d);
+                })
+      ->Iterations(1)
+      ->UseManualTime();
+}
+
+void register_ops(const std::vector<RunSpec>& specs, const DeviceTimer& timer, bool (*chosen)(const Op&)) {
+  std::vector<std::shared_ptr<DeviceTimedStep>> steps;
+  for (const RunSpec& spec : specs) steps.push_back(std::make_shared<DeviceTimedStep>(spec, timer));
+  for (int r = 0; r < DeviceTimedStep::kRepetitions; ++r)
+    for (const auto& step : steps)
+      for (const Op* op : step->distinct()) {
+        // Attention in tf32 has no coefficient of its own.
+        const bool priced = !rounds_to_tf32(op->attrs) || op->kind == OpKind::gemm;
+        if (priced && chosen(*op)) register_op(step, *op, r, timer);
+      }
 }
 
 }  // namespace
 
-void register_device_op_cases(const RunSpec& spec, const DeviceTimer& timer) {
-  register_ops(spec, timer, [](const Op& op) { return op.kind != OpKind::fetch && !is_collective(op.kind); });
+void register_device_op_cases(const std::vector<RunSpec>& specs, const DeviceTimer& timer) {
+  register_ops(specs, timer, [](const Op&) { return true; });
 }
 
 void register_device_attention_cases(const DeviceTimer& timer) {
+  std::vector<RunSpec> specs;
   for (const int64_t head_size : {32, 64, 96, 128}) {
-    RunSpec spec;
+    RunSpec& spec = specs.emplace_back();
     spec.file = "calibrate";
     spec.net.vit().num_heads = 8;
     spec.net.vit().embed_dim = 8 * head_size;
     spec.net.vit().depth = 1;
     spec.train.global_batch = spec.policy.micro_batch = 4;
     spec.policy.amp = Amp::bf16;
-    register_ops(spec, timer, is_attention);
   }
+  register_ops(specs, timer, is_attention);
 }
 
 void register_device_peak_cases(const DeviceTimer& timer) {
@@ -154,8 +131,7 @@ void register_device_peak_cases(const DeviceTimer& timer) {
              [p, &timer](benchmark::State& state) {
                DeviceBench bench(product(p.n, p.t, p.tf32, timer.device().major), timer);
                const Op& op = bench.plan.ops.at(0);
-               time_launches(
-                   state, timer, [&](cudaStream_t s) { bench.backend.launch_on(op, 0, 0, s); }, false);
+               time_launches(state, timer, [&](cudaStream_t s) { bench.backend.launch_on(op, 0, 0, s); });
                Work w;
                w.flops = work(op, bench.plan).flops;
                set_counters(state, w, 0);
@@ -164,12 +140,9 @@ void register_device_peak_cases(const DeviceTimer& timer) {
     constexpr int64_t bytes = int64_t{1} << 30;
     cuda::DeviceArena x(bytes), y(bytes);
     cuda::fill_noise(bytes, x.data(), timer.streams()[Lane::compute]);
-    time_launches(
-        state, timer,
-        [&](cudaStream_t s) {
-          ISOBAR_CUDA(cudaMemcpyAsync(y.data(), x.data(), bytes, cudaMemcpyDeviceToDevice, s));
-        },
-        false);
+    time_launches(state, timer, [&](cudaStream_t s) {
+      ISOBAR_CUDA(cudaMemcpyAsync(y.data(), x.data(), bytes, cudaMemcpyDeviceToDevice, s));
+    });
     Work w;
     w.bytes_read = w.bytes_written = static_cast<double>(bytes);
     set_counters(state, w, 0);
@@ -178,12 +151,9 @@ void register_device_peak_cases(const DeviceTimer& timer) {
     constexpr int64_t bytes = int64_t{1} << 28;
     cuda::PinnedMemory from(bytes);
     cuda::DeviceArena to(bytes);
-    time_launches(
-        state, timer,
-        [&](cudaStream_t s) {
-          ISOBAR_CUDA(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyHostToDevice, s));
-        },
-        false);
+    time_launches(state, timer, [&](cudaStream_t s) {
+      ISOBAR_CUDA(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyHostToDevice, s));
+    });
     Work w;
     w.bytes_written = static_cast<double>(bytes);
     set_counters(state, w, 0);
@@ -247,9 +217,8 @@ void add_device_context(const DeviceTimer& timer) {
   benchmark::AddCustomContext("accelerators", std::to_string(all.all.size()));
   benchmark::AddCustomContext("cuda_driver", std::to_string(all.driver));
   benchmark::AddCustomContext("cuda_runtime", std::to_string(all.runtime));
-  benchmark::AddCustomContext("throttled_samples", timer.clocks_missing().empty()
-                                                       ? "discarded"
-                                                       : "not seen: " + timer.clocks_missing());
+  const std::string& missing = timer.clocks().why();
+  benchmark::AddCustomContext("throttled_samples", missing.empty() ? "discarded" : "not seen: " + missing);
 }
 
 }  // namespace isobar

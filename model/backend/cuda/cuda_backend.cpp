@@ -257,26 +257,27 @@ std::byte* CudaBackend::host(const View& v) {
   return copy + v.offset * size_of(b.dtype);
 }
 
-void CudaBackend::download(const std::vector<View>& views) {
-  const cudaStream_t stream = streams_[Lane::compute];
+void CudaBackend::copy_each(const std::vector<View>& views, cudaMemcpyKind kind) {
+  const bool up = kind == cudaMemcpyHostToDevice;
+  if (observer_) observer_->begin_engine(up ? EngineWork::upload : EngineWork::download);
   for (const View& v : views) {
-    if (!v || plan_.buffers[v.buffer].kind == BufferKind::host) continue;
-    ISOBAR_CUDA(cudaMemcpyAsync(host(v), at(v),
-                                static_cast<size_t>(v.count * size_of(plan_.buffers[v.buffer].dtype)),
-                                cudaMemcpyDeviceToHost, stream));
+    const Buffer* b = v ? &plan_.buffers[v.buffer] : nullptr;
+    if (!b || b->kind == BufferKind::host) continue;
+    const auto bytes = static_cast<size_t>(v.count * size_of(b->dtype));
+    std::byte *here = host(v), *there = at(v);
+    ISOBAR_CUDA(cudaMemcpyAsync(up ? there : here, up ? here : there, bytes, kind, streams_[Lane::compute]));
   }
-  ISOBAR_CUDA(cudaStreamSynchronize(stream));
+  if (observer_) observer_->end_engine();
+}
+
+void CudaBackend::download(const std::vector<View>& views) {
+  copy_each(views, cudaMemcpyDeviceToHost);
+  ISOBAR_CUDA(cudaStreamSynchronize(streams_[Lane::compute]));
 }
 
 // Programs begin after the compute stream's work, so everything that runs later sees the upload.
 void CudaBackend::upload(const std::vector<View>& views) {
-  const cudaStream_t stream = streams_[Lane::compute];
-  for (const View& v : views) {
-    if (!v || plan_.buffers[v.buffer].kind == BufferKind::host) continue;
-    ISOBAR_CUDA(cudaMemcpyAsync(at(v), host(v),
-                                static_cast<size_t>(v.count * size_of(plan_.buffers[v.buffer].dtype)),
-                                cudaMemcpyHostToDevice, stream));
-  }
+  copy_each(views, cudaMemcpyHostToDevice);
 }
 
 void CudaBackend::drop_host_copies() {

@@ -18,6 +18,7 @@
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/libraries/fusion.h"
 #include "model/backend/cuda/libraries/gemm.h"
+#include "model/backend/cuda/op_observer.h"
 #include "model/backend/cuda/runtime/device.h"
 
 namespace isobar::cuda {
@@ -53,6 +54,7 @@ class CudaBackend : public Backend {
   void download(const std::vector<View>& views) override;
   void upload(const std::vector<View>& views) override;
   void drop_host_copies() override;
+  void observe(OpObserver* observer) { observer_ = observer; }
 
   // ---- fetch ----
   Inputs& inputs() { return inputs_; }
@@ -87,6 +89,7 @@ class CudaBackend : public Backend {
 
  private:
   using Slots = std::vector<std::set<int32_t>>;  // slots with which each routine runs
+  void copy_each(const std::vector<View>& views, cudaMemcpyKind kind);
   void prepare_attention();
   AttentionUse by_cudnn(AttentionUse use);  // or by our own kernels, where it does not take the shape
   size_t index_of(const Op& op) const;      // in the plan; its number of ops if `op` is not in it
@@ -104,6 +107,7 @@ class CudaBackend : public Backend {
   const OpFunctions<CudaLaunch>& ops_ = cuda_ops();
   const Streams& streams_;
   const BackendOptions options_;
+  OpObserver* observer_ = nullptr;
   std::map<int64_t, std::unique_ptr<DeviceArena>> rows_;  // row weights by image height: base/latitude.h
   bool biases_copied_;                                    // params16 mirrors params, biases included
   Gemms gemms_;

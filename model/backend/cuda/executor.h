@@ -50,7 +50,11 @@ class DeviceExecutor : public Runner {
   std::string now_running() const override;
   int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
 
-  void observe(OpObserver* observer) { observer_ = observer; }
+  /// Tells `observer` of ops, and of the backend's copies to and from the host.
+  void observe(OpObserver* observer) {
+    observer_ = observer;
+    backend_.observe(observer);
+  }
   /// Runs that replayed a graph.
   int64_t replays() const { return replays_; }
 

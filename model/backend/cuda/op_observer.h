@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "model/plan/link.h"
+#include "model/trace/engine_work.h"
 
 namespace isobar::cuda {
 
@@ -18,6 +19,9 @@ class OpObserver {
   /// Around the copy of a fetch's samples to the device, for the next step and during this one.
   virtual void begin_ahead(const Program&, int32_t /*instr*/, int32_t /*step*/) {}
   virtual void end_ahead() {}
+  /// Around copies that belong to no op.
+  virtual void begin_engine(EngineWork) {}
+  virtual void end_engine() {}
   /// A program has become a graph; every later run launches `exec`.
   virtual void captured(const Program&, cudaGraph_t, cudaGraphExec_t) {}
   virtual void begin_graph(const Program&, int32_t /*step*/, cudaStream_t) {}

@@ -177,7 +177,7 @@ void NcclComm::launch(const Op& op, const void* in, int64_t in_count, void* out,
     const auto count = static_cast<size_t>(c.count);
     switch (c.kind) {
       case Kind::all_reduce:
-        return n.AllReduce(from, to, count, type, ncclSum, comm, stream);
+        return n.AllReduce(from, to, count, type, c.largest ? ncclMax : ncclSum, comm, stream);
       case Kind::broadcast:
         return n.Broadcast(from, to, count, type, c.peer, comm, stream);
       case Kind::all_gather:

@@ -67,9 +67,12 @@ class StepTrace : public RunObserver {
     DeviceJoin join = o_.processor.watched(recorder_->origin_ns());
     std::vector<OpTime> times(o_.plan.ops.size());
     for (const Span& s : join.spans) {
-      if (s.lane != o_.programs.full.instrs[s.instr].lane) continue;  // a copy ahead, beside the op itself
-      ++times[s.op].count;
-      times[s.op].seconds += static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
+      OpTime& t = times[s.op];
+      const double seconds = static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
+      if (s.lane == o_.programs.full.instrs[s.instr].lane)
+        ++t.count, t.seconds += seconds;
+      else  // a copy ahead, beside the op itself
+        ++t.landings, t.landing_seconds += seconds;
     }
     o_.processor.runner().set_op_times(std::move(times));
     timeline.spans = std::move(join.spans);

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <memory>
 
@@ -26,6 +28,9 @@ struct Cupti {
   ISOBAR_CUPTI(EnableCallback)
   ISOBAR_CUPTI(ActivityEnable)
   ISOBAR_CUPTI(ActivityDisable)
+  ISOBAR_CUPTI(ActivityEnableRuntimeApi)
+  ISOBAR_CUPTI(ActivityEnableDriverApi)
+  ISOBAR_CUPTI(ActivitySetAttribute)
   ISOBAR_CUPTI(ActivityFlushAll)
   ISOBAR_CUPTI(ActivityRegisterCallbacks)
   ISOBAR_CUPTI(ActivityGetNextRecord)
@@ -51,14 +56,31 @@ void check(CUptiResult code, const char* call) {
 }
 #define ISOBAR_CUPTI(call) check(cupti().call, "cupti" #call)
 
-// Recorded between start() and stop(). Runtime and driver calls are included because they carry the ops' ids.
+// Recorded between start() and stop(). Runtime and driver calls are included because they carry the ops' ids,
+// except those below: they launch nothing, and a step makes thousands of them while it waits for the device.
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,    CUPTI_ACTIVITY_KIND_MEMCPY,  CUPTI_ACTIVITY_KIND_MEMSET,
     CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER};
+constexpr CUpti_CallbackId kQuietRuntimeCalls[] = {CUPTI_RUNTIME_TRACE_CBID_cudaStreamQuery_v3020,
+                                                   CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020,
+                                                   CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020,
+                                                   CUPTI_RUNTIME_TRACE_CBID_cudaEventRecordWithFlags_v11010,
+                                                   CUPTI_RUNTIME_TRACE_CBID_cudaEventElapsedTime_v3020,
+                                                   CUPTI_RUNTIME_TRACE_CBID_cudaEventElapsedTime_v12080,
+                                                   CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020,
+                                                   CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020,
+                                                   CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020};
+constexpr CUpti_CallbackId kQuietDriverCalls[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuStreamQuery,       CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent,
+    CUPTI_DRIVER_TRACE_CBID_cuEventRecord,       CUPTI_DRIVER_TRACE_CBID_cuEventRecordWithFlags,
+    CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime,  CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent,     CUPTI_DRIVER_TRACE_CBID_cuCtxSetCurrent,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxPushCurrent_v2, CUPTI_DRIVER_TRACE_CBID_cuCtxPopCurrent_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamIsCapturing, CUPTI_DRIVER_TRACE_CBID_cuStreamGetCaptureInfo_v2};
 constexpr CUpti_CallbackId kGraphEvents[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
                                              CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
 constexpr auto kOurs = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
-constexpr size_t kBufferBytes = size_t{8} << 20;
+constexpr size_t kBufferBytes = size_t{8} << 20, kReadyBuffers = 3;
 
 Collector* the_collector = nullptr;  // CUPTI's buffer callbacks carry no user pointer
 
@@ -80,6 +102,18 @@ std::string readable(const char* mangled) {
 uint64_t id_of(CUgraphNode node) {
   uint64_t id = 0;
   return cupti().GetGraphNodeId(node, &id) == CUPTI_SUCCESS ? id : 0;
+}
+
+// Their records would cost time and nothing else, so a trace goes on where CUPTI refuses.
+void leave_out_quiet_calls() {
+  int refused = 0;
+  for (const CUpti_CallbackId id : kQuietRuntimeCalls)
+    if (cupti().ActivityEnableRuntimeApi(id, 0) != CUPTI_SUCCESS) ++refused;
+  for (const CUpti_CallbackId id : kQuietDriverCalls)
+    if (cupti().ActivityEnableDriverApi(id, 0) != CUPTI_SUCCESS) ++refused;
+  if (refused > 0)
+    std::fprintf(stderr, "isobar: CUPTI records %d kinds of calls that launch nothing: tracing costs more\n",
+                 refused);
 }
 
 }  // namespace
@@ -123,6 +157,10 @@ Collector::Collector() {
   ISOBAR_CUPTI(Subscribe(&subscriber_, graph_changed, this));
   for (const CUpti_CallbackId id : kGraphEvents)
     ISOBAR_CUPTI(EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id));
+  // Otherwise CUPTI clears each buffer on the thread that launches.
+  uint8_t zeroed = 1;
+  size_t size = sizeof zeroed;
+  ISOBAR_CUPTI(ActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed));
   ISOBAR_CUPTI(ActivityRegisterCallbacks(buffer_wanted, buffer_full));
   the_collector = this;
 }
@@ -135,9 +173,9 @@ Collector::~Collector() {
   cupti().Unsubscribe(subscriber_);
 }
 
-void Collector::launching(OpKey key) {
+void Collector::launching(uint64_t external) {
   if (!recording_) return;
-  ISOBAR_CUPTI(ActivityPushExternalCorrelationId(kOurs, external_id(key)));
+  ISOBAR_CUPTI(ActivityPushExternalCorrelationId(kOurs, external));
   announced_ = true;
 }
 
@@ -157,8 +195,13 @@ void Collector::captured() {
 }
 
 void Collector::start() {
+  {
+    const std::lock_guard lock(ready_mutex_);
+    while (ready_.size() < kReadyBuffers) ready_.push_back(zeroed_buffer());
+  }
   read_clocks();
   for (const CUpti_ActivityKind kind : kKinds) ISOBAR_CUPTI(ActivityEnable(kind));
+  leave_out_quiet_calls();
   recording_ = true;
 }
 
@@ -195,15 +238,31 @@ void Collector::read_clocks() {
   records_.clocks.push_back(best);
 }
 
+// Its pages are touched here rather than within a step.
+Collector::Buffer Collector::zeroed_buffer() {
+  Buffer b(static_cast<uint8_t*>(std::aligned_alloc(8, kBufferBytes)));
+  if (b) std::memset(b.get(), 0, kBufferBytes);
+  return b;
+}
+
 void CUPTIAPI Collector::buffer_wanted(uint8_t** buffer, size_t* size, size_t* records) {
-  *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, kBufferBytes));
-  *size = *buffer ? kBufferBytes : 0;  // without memory CUPTI drops and counts records
-  *records = 0;                        // no limit
+  Buffer b;
+  if (the_collector) {
+    const std::lock_guard lock(the_collector->ready_mutex_);
+    if (auto& ready = the_collector->ready_; !ready.empty()) {
+      b = std::move(ready.back());
+      ready.pop_back();
+    }
+  }
+  if (!b) b = zeroed_buffer();
+  *size = b ? kBufferBytes : 0;  // without memory CUPTI drops and counts records
+  *buffer = b.release();
+  *records = 0;  // no limit
 }
 
 void CUPTIAPI Collector::buffer_full(CUcontext context, uint32_t stream, uint8_t* buffer, size_t,
                                      size_t valid) {
-  const std::unique_ptr<uint8_t, void (*)(void*)> owned(buffer, std::free);
+  const Buffer owned(buffer);
   if (!the_collector) return;
   const std::lock_guard lock(the_collector->mutex_);
   try {

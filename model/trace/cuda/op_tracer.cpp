@@ -2,30 +2,23 @@
 
 #include <utility>
 
-#include "model/backend/cuda/runtime/device.h"
-
 namespace isobar::cuda {
-namespace {
-
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  ISOBAR_CUDA(cudaStreamIsCapturing(stream, &status));
-  return status == cudaStreamCaptureStatusActive;
-}
-
-}  // namespace
 
 OpTracer::OpTracer(const Plan& plan, bool collect) : ranges_(plan) {
   if (collect) collector_.emplace();
 }
 
-void OpTracer::begin_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) {
+uint64_t OpTracer::owner(const Program& program, OpKey key) const {
+  return &program == program_ ? external_id(key) : external_id(EngineWork::program);
+}
+
+// Asks no stream whether it captures, which would be a library call for each op: nodes are created in
+// captures only, and nothing that is captured runs.
+void OpTracer::begin_op(const Program& program, int32_t instr, int32_t step, cudaStream_t) {
   ranges_.begin(program.instrs[static_cast<size_t>(instr)].op);
   if (!collector_) return;
-  if (is_capturing(stream))
-    collector_->capturing(instr, 0);  // a graph is a whole program
-  else if (&program == program_)
-    collector_->launching({step, instr});
+  collector_->capturing(instr, 0);  // a graph is a whole program
+  collector_->launching(owner(program, {step, instr}));
 }
 
 void OpTracer::end_op(const Program&, int32_t, int32_t, cudaStream_t) {
@@ -38,7 +31,7 @@ void OpTracer::end_op(const Program&, int32_t, int32_t, cudaStream_t) {
 
 void OpTracer::begin_ahead(const Program& program, int32_t instr, int32_t step) {
   ranges_.begin(program.instrs[static_cast<size_t>(instr)].op);
-  if (collector_ && &program == program_) collector_->launching({step, instr, true});
+  if (collector_) collector_->launching(owner(program, {step, instr, true}));
 }
 
 void OpTracer::end_ahead() {
@@ -46,9 +39,18 @@ void OpTracer::end_ahead() {
   ranges_.end();
 }
 
+void OpTracer::begin_engine(EngineWork work) {
+  ranges_.begin(name_of(work));
+  if (collector_) collector_->launching(external_id(work));
+}
+
+void OpTracer::end_engine() {
+  end_ahead();
+}
+
 void OpTracer::begin_graph(const Program& program, int32_t step, cudaStream_t) {
   ranges_.begin("graph");
-  if (collector_ && &program == program_) collector_->launching({step, 0});
+  if (collector_) collector_->launching(owner(program, {step, 0}));
 }
 
 void OpTracer::end_graph(const Program&, int32_t, cudaStream_t) {

@@ -23,6 +23,8 @@ class OpTracer : public OpObserver {
   void end_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
   void begin_ahead(const Program& program, int32_t instr, int32_t step) override;
   void end_ahead() override;
+  void begin_engine(EngineWork work) override;
+  void end_engine() override;
   void begin_graph(const Program& program, int32_t step, cudaStream_t stream) override;
   void end_graph(const Program& program, int32_t step, cudaStream_t stream) override;
 
@@ -36,6 +38,7 @@ class OpTracer : public OpObserver {
   DeviceJoin take(int rank, int64_t origin_ns);
 
  private:
+  uint64_t owner(const Program& program, OpKey key) const;  // for launches of a program's op
   NvtxRanges ranges_;
   std::optional<Collector> collector_;
   const Program* program_ = nullptr;  // the program that is or was collected

@@ -1,0 +1,108 @@
+#include "bench/micro/device/timed_step.h"
+
+#include <set>
+#include <utility>
+
+#include "model/backend/cuda/kernels/kernels.h"
+#include "model/backend/cuda/kernels/workspace.h"
+#include "model/engine/plan_memory.h"
+#include "model/inference/params.h"
+#include "model/nets/build.h"
+#include "perfmodel/step/shapes.h"
+
+namespace isobar {
+namespace {
+
+constexpr uint64_t kSeed = 7;
+
+std::string dtype_of(const Op& op, const Plan& plan) {
+  if (rounds_to_tf32(op.attrs)) return "tf32";
+  for (const auto* views : {&op.reads, &op.writes})
+    for (const View& v : *views)
+      if (v) return plan.buffers[static_cast<size_t>(v.buffer)].dtype == DType::f32 ? "f32" : "bf16";
+  return "f32";
+}
+
+bool is_timed(const Op& op) {
+  return op.kind != OpKind::fetch && !is_collective(op.kind);
+}
+
+}  // namespace
+
+DeviceBench::DeviceBench(Plan p, const DeviceTimer& timer)
+    : plan(std::move(p)),
+      arena(plan.memory.arena),
+      host(plan.memory.host),
+      backend(plan, arena.data(), host.data(), timer.streams(),
+              {.gemm = GemmChoice::heuristic, .capability = timer.device().major, .fuse = false}) {
+  backend.prepare();
+  cuda::fill_noise(arena.bytes(), arena.data(), timer.streams()[Lane::compute]);
+  backend.load_constants();
+  timer.streams().sync();
+}
+
+DeviceTimedStep::DeviceTimedStep(const RunSpec& spec, const DeviceTimer& timer)
+    : timer_(timer), bench_(build_plan(spec, 0, cuda_workspace(timer.device().major)), timer) {
+  set_first_values();
+  std::vector<DeviceTimer::Launch> sections;
+  for (const Instr& i : link(plan(), plan().train, /*serial=*/true).instrs) {
+    const Op& op = plan().ops[static_cast<size_t>(i.op)];
+    if (!is_timed(op)) continue;
+    ops_.push_back(&op);
+    sections.emplace_back([this, &op, micro = i.micro, slot = i.slot](cudaStream_t stream) {
+      bench_.backend.launch_on(op, micro, slot, stream);
+    });
+  }
+  case_ = timer_.prepare(sections, 1);
+}
+
+// Weights as a training begins with, which a learning rate of 0 keeps, because the power that products draw
+// depends on their operands; the batch is noise.
+void DeviceTimedStep::set_first_values() {
+  const PlanMemory memory(plan(), bench_.backend);
+  init_params(plan(), kSeed, {memory.params(), memory.halves()});
+  float* const scalars = memory.scalars();
+  for (int64_t i = 0; i < plan().scalars.count; ++i) scalars[i] = 0;
+  scalars[kStep] = scalars[kTraining] = scalars[kLossScale] = scalars[kUnscale] = 1;
+  memory.upload_weights(false);
+  for (const Instr& i : link(plan(), plan().init, /*serial=*/true).instrs) {
+    const Op& op = plan().ops[static_cast<size_t>(i.op)];
+    if (is_timed(op)) bench_.backend.launch(op, i.micro, i.slot);
+  }
+  timer_.streams().sync();
+  bench_.backend.drop_host_copies();
+}
+
+float DeviceTimedStep::loss() {
+  bench_.backend.download({plan().metrics});
+  return *PlanMemory(plan(), bench_.backend).floats(plan().metrics);
+}
+
+std::vector<const Op*> DeviceTimedStep::distinct() const {
+  std::vector<const Op*> ops;
+  std::set<std::string> seen;
+  for (const Op* op : ops_)
+    if (seen.insert(name(*op)).second) ops.push_back(op);
+  return ops;
+}
+
+std::string DeviceTimedStep::name(const Op& op) const {
+  return std::string(name_of(op.kind)) + "/" + dtype_of(op, plan()) + "/" + case_shape(op);
+}
+
+const DeviceTimedStep::Repetition& DeviceTimedStep::repetition(int index) {
+  while (repetitions_.size() <= static_cast<size_t>(index)) {
+    Repetition r{{}, timer_.time(*case_)};
+    std::map<std::string, int> count;
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      const std::string of = name(*ops_[i]);
+      r.seconds[of] += r.timing.seconds[i];
+      ++count[of];
+    }
+    for (auto& [of, seconds] : r.seconds) seconds /= count[of];
+    repetitions_.push_back(std::move(r));
+  }
+  return repetitions_[static_cast<size_t>(index)];
+}
+
+}  // namespace isobar
