@@ -65,8 +65,14 @@ void TokenEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient
   EmbeddingAttrs a = attrs();
   a.accumulate = e_.accumulates() || tied_here;
   a.first = !e_.accumulates();
+  // With sequence parallelism tp ranks' gradients of what they all hold are added, and each has all rows
+  // here.
+  const bool first = !at_.sequence || at_.at.tp == 0;
+  const View dpositions = positions_ ? b_.grad(positions_) : View{};
   b_.emit<OpKind::embedding_backward>("embed/backward", a, {tokens_, all},
-                                      {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
+                                      {b_.grad(table_), first ? dpositions : View{}});
+  if (dpositions && !first && !e_.accumulates())
+    b_.emit<OpKind::zero>("embed/backward_zero", {.count = dpositions.count}, {}, {dpositions});
 }
 
 // ---- head ----
