@@ -64,7 +64,7 @@ TEST(LanguageTraining, InBf16IsCloseToFp32) {
     const Folder dir;
     const TrainedNet half = run(dir / "half", {"policy.amp=bf16"}, 1, {}, net);
     for (const auto& [step, loss] : one_rank(net).record.losses)
-      EXPECT_NEAR(half.record.losses.at(step) / loss, 1, 5e-3) << "step " << step;
+      EXPECT_NEAR(half.record.losses.at(step) / loss, 1, 1e-2) << "step " << step;
     EXPECT_GT(distance(one_rank(net).weights, half.weights), 1e-6);
   }
 }

@@ -207,6 +207,8 @@ class Parity : public testing::TestWithParam<const char*> {
   static double loss_of_three_bits(double tolerance) {
     return is("graphcast") ? 5 * tolerance : few(tolerance);
   }
+  // Llama's loss has an error of 1.1e-3 in PyTorch's bf16, an eighth of which is expected of three more bits.
+  static bool is_language() { return is("gpt") || is("llama"); }
   static bool is_mlp() { return is("mlp") || is("classes"); }
   static bool is(const std::string& net) { return net == GetParam(); }
 };
@@ -221,9 +223,12 @@ TEST_P(Parity, Fp32AgreesWithFloat64To1e5) {
 // Operands have 11 bits, everything else 24. The emulation must also be visible.
 TEST_P(Parity, Tf32AgreesWithFloat64ToItsRounding) {
   for (const int64_t micro_batch : {4, 1})
-    compare(f(), "adam", "tf32", micro_batch,
-            {is_deep() ? 1e-4 : loss_of_three_bits(5e-5), is("aurora") ? 3e-4 : loss_of_three_bits(1e-4),
-             of_three_bits(3e-3), weights_in_ten_bits(), 1e-4});
+    compare(
+        f(), "adam", "tf32", micro_batch,
+        {is_language() ? 2e-4
+         : is_deep()   ? 1e-4
+                       : loss_of_three_bits(5e-5),
+         is("aurora") ? 3e-4 : loss_of_three_bits(1e-4), of_three_bits(3e-3), weights_in_ten_bits(), 1e-4});
 }
 
 // fp16 has as many bits as tf32, but also between the products.
@@ -235,9 +240,10 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
 }
 
 // PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora, graphcast,
-// swin) meets these tolerances: loss 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4, 1.6e-3 and 5.5e-4,
-// gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2, 3.6e-2 and 5.3e-2,
-// weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3, 2.8e-3 and 1.6e-3.
+// swin, gpt, llama) meets these tolerances: loss
+// 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4, 1.6e-3, 5.5e-4, 1.5e-4 and 1.1e-3, gradients
+// 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2, 3.6e-2, 5.3e-2, 1.6e-2 and 2.0e-2,
+// weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3, 2.8e-3, 1.6e-3, 9.1e-4 and 1.3e-3.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
@@ -248,6 +254,7 @@ TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
               : is("graphcast")    ? Tolerance{3e-3, 3e-3, 4e-2, 4e-3}
               : is("aurora")       ? Tolerance{1e-3, 3e-3, 1e-1, 1e-2}
               : is("swin")         ? Tolerance{1e-3, 3e-3, 8e-2, 4e-3}
+              : is_language()      ? Tolerance{3e-3, 0, 4e-2, 3e-3}
                                    : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
 }
 
