@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -96,7 +97,10 @@ struct Config {
   }
   int64_t size(const std::string& key) const {
     if (!has(key)) throw ConfigError(file, key, "is missing", "give the whole config.json");
-    return get<int64_t>(key, 0);
+    const auto n = get<int64_t>(key, 0);
+    if (n < 1 || n > int64_t{1} << 30)
+      throw ConfigError(file, key, "is " + std::to_string(n), "give a size of a model");
+    return n;
   }
   // Throws unless the setting has the only value that our nets have.
   template <class T>
@@ -104,7 +108,7 @@ struct Config {
     if (get<T>(key, only) != only) refuse(key, what);
   }
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
-    throw ConfigError(file, key, json(j[key]).dump() + " is not in our nets: " + what,
+    throw ConfigError(file, key, json_text(j[key]) + " is not in our nets: " + what,
                       "take a model without it");
   }
 };
@@ -161,7 +165,7 @@ json llama_of(const Config& c) {
               {"embed_dim", width},
               {"depth", c.size("num_hidden_layers")},
               {"num_heads", heads},
-              {"num_kv_heads", c.get("num_key_value_heads", heads)},
+              {"num_kv_heads", c.has("num_key_value_heads") ? c.size("num_key_value_heads") : heads},
               {"ffn_dim", c.size("intermediate_size")},
               {"seq_length", c.size("max_position_embeddings")},
               {"vocab_size", c.size("vocab_size")},
@@ -228,7 +232,7 @@ json net_of_config(const json& j, const std::string& file) {
   const std::string type = c.get<std::string>("model_type", "");
   if (type == "gpt2") return gpt_of(c);
   if (type == "llama") return llama_of(c);
-  throw ConfigError(file, "model_type", "is " + json(type).dump() + ", which is none of our nets",
+  throw ConfigError(file, "model_type", "is " + json_text(type) + ", which is none of our nets",
                     "take a model of type gpt2 or llama");
 }
 

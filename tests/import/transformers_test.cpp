@@ -155,7 +155,8 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
            {"llama", "attention_bias", true},
            {"llama", "head_dim", 8},
            {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"factor", 4}}},
-           {"llama", "vocab_size", nullptr}}) {
+           {"llama", "vocab_size", nullptr},
+           {"llama", "vocab_size", -5}}) {
     json config = read_json(from + model + "/config.json");
     config[key] = value;
     try {
