@@ -61,7 +61,7 @@ class Decoder {
   Norm norm_;
   std::vector<float> head_;  // empty: the embedding's table
   int64_t read_ = 0;
-  // Of the tokens of one call
+  // Activations of one call, a row a token
   std::vector<float> x_, y_, h_, q_, o_, wide_, hidden_, statistics_, logits_;
 };
 
