@@ -5,7 +5,7 @@
 #   tests/gpu.sh --pack bundle.tar.xz      # elsewhere: the build and all it needs beside the driver, in one file …
 #   tests/gpu.sh --bundle bundle.tar.xz    # … which runs on a bare machine (same kind of processor, glibc as new)
 #   tests/gpu.sh steps ranks               # chosen parts (in this order: smoke nets steps language predict configurations ranks
-#                                          # trace peers sanitizer)
+#                                          # trace attention peers sanitizer)
 #   tests/gpu.sh --rehearse                # the same script with tiny nets on emulated GPUs: tests this script, nothing else
 #   tests/gpu.sh --dry-run                 # says what would run, how long, with what, and what is missing; runs nothing
 #
@@ -29,7 +29,7 @@ while (($#)); do
     --minutes | --out) pass+=("$1" "${2:?$1 needs a value}"); shift ;;
     --rehearse | --dry-run) pass+=("$1") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    smoke | nets | steps | language | predict | configurations | ranks | trace | peers | sanitizer) pass+=("$1") ;;
+    smoke | nets | steps | language | predict | configurations | ranks | trace | attention | peers | sanitizer) pass+=("$1") ;;
     *) fail "unknown argument '$1' (see --help)" ;;
   esac
   shift
@@ -43,7 +43,7 @@ make_bundle() {
   trap 'rm -rf "$work"' RETURN
   mkdir -p "$work/bin" "$work/lib"
   cp -r configs "$work/configs"  # read by the tests, as from a checkout
-  cp "$build/isobar" "$build/gpu_ceiling" "$build/test_cuda" "$build/test_nccl" "$work/bin/"
+  cp "$build/isobar" "$build/gpu_ceiling" "$build/gpu_attention" "$build/test_cuda" "$build/test_nccl" "$work/bin/"
   find "$build" -name 'libnvtx_probe.so' -exec cp {} "$work/lib/" \;
   strip "$work"/bin/*
   cp -L "$(command -v mpiexec)" "$work/bin/mpiexec"
@@ -71,7 +71,7 @@ make_bundle() {
 }
 
 if [[ -n "$pack" ]]; then
-  for program in isobar gpu_ceiling test_cuda test_nccl; do [[ -x $build/$program ]] || fail "$build/$program is missing: build it first (cmake --preset cuda)"; done
+  for program in isobar gpu_ceiling gpu_attention test_cuda test_nccl; do [[ -x $build/$program ]] || fail "$build/$program is missing: build it first (cmake --preset cuda)"; done
   make_bundle "$pack"
   exit
 fi
@@ -85,7 +85,7 @@ if [[ -n "$bundle" ]]; then
 else
   if [[ ! -x $build/isobar && " ${pass[*]} " != *" --dry-run "* ]] && command -v nvidia-smi >/dev/null; then
     cmake --preset cuda -B "$build" >&2 || fail "there is no $build/isobar, and it cannot be configured here: carry a bundle (--pack)"
-    cmake --build "$build" --target isobar gpu_ceiling test_cuda test_nccl >&2
+    cmake --build "$build" --target isobar gpu_ceiling gpu_attention test_cuda test_nccl >&2
   fi
   "$python" tests/gpu/run.py --build "$build" "${pass[@]}"
 fi

@@ -3,17 +3,11 @@
 
 #include "model/backend/cuda/kernels/attention_few.h"
 #include "model/backend/cuda/kernels/attention_path.h"
-#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/attention_problem.h"
 
 namespace isobar::cuda::testing {
 namespace {
 
-struct Shape {
-  int64_t batch, heads, kv_heads, tq, tk, d, pad;
-  bool causal, tf32;
-  float last_counts = 1;  // multiplicity of the last key
-  bool biased = false;
-};
 const Shape kShapes[] = {
     {2, 3, 3, 33, 33, 16, 0, false, false},        {1, 2, 1, 70, 50, 48, 8, false, false},
     {1, 4, 2, 40, 67, 65, 3, true, false},         {1, 1, 1, 65, 40, 128, 0, false, false},
@@ -28,105 +22,6 @@ const Shape kFewTokenShapes[] = {
     {1, 2, 2, 8, 8, 12, 4, false, true},   {2, 3, 1, 16, 4, 63, 1, false, true},
     {2, 1, 1, 1, 2, 8, 0, false, false},   {2, 2, 2, 5, 6, 64, 0, false, false, 96},
     {1, 3, 3, 2, 11, 50, 2, false, false}};
-
-struct Problem {
-  Attention a;
-  Buffer q, k, v, d_o, bias;  // bias [heads, tk, tq], or a number that is not read
-  Problem(const Shape& s, DType act, Random& random)
-      : a{s.batch,
-          s.heads,
-          s.kv_heads,
-          s.tq,
-          s.tk,
-          s.d,
-          1 / std::sqrt(static_cast<float>(s.d)),
-          s.causal,
-          act,
-          s.heads * s.d + s.pad,
-          s.kv_heads * s.d + 2 * s.pad,
-          s.heads * s.d + s.pad,
-          s.tf32,
-          false,
-          std::log(s.last_counts) * std::sqrt(static_cast<float>(s.d)),
-          s.biased},
-        q(random.buffer(act, s.batch * s.tq * a.ld_q)),
-        k(random.buffer(act, s.batch * s.tk * a.ld_kv)),
-        v(random.buffer(act, s.batch * s.tk * a.ld_kv)),
-        d_o(random.buffer(act, s.batch * s.tq * a.ld_o)),
-        bias(random.buffer(DType::f32, s.biased ? s.heads * s.tk * s.tq : 1)) {}
-  cpu::Attention cpu() const {
-    return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
-            a.causal, a.act,   a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
-  }
-  int64_t rows() const { return a.batch * a.heads * a.tq; }
-};
-
-// softmax(q k' scale) v and its gradients, element by element
-struct Reference {
-  std::vector<double> o, lse, dq, dk, dv, dbias;
-  explicit Reference(const Problem& x) {
-    const Attention& a = x.a;
-    o.assign(static_cast<size_t>(a.batch * a.tq * a.ld_o), 0);
-    dq.assign(static_cast<size_t>(a.batch * a.tq * a.ld_q), 0);
-    dk.assign(static_cast<size_t>(a.batch * a.tk * a.ld_kv), 0);
-    dv = dk;
-    dbias.assign(static_cast<size_t>(x.bias.size()), 0);
-    std::vector<double> p(static_cast<size_t>(a.tk)), dp(p);
-    for (int64_t b = 0; b < a.batch; ++b)
-      for (int64_t h = 0; h < a.heads; ++h)
-        for (int64_t i = 0; i < a.tq; ++i) {
-          const int64_t kv_head = h / (a.heads / a.kv_heads);
-          const int64_t qi = (b * a.tq + i) * a.ld_q + h * a.d, oi = (b * a.tq + i) * a.ld_o + h * a.d;
-          const auto kj = [&](int64_t j) { return (b * a.tk + j) * a.ld_kv + kv_head * a.d; };
-          const int64_t seen = a.causal ? std::clamp<int64_t>(i + 1 + a.tk - a.tq, 0, a.tk) : a.tk;
-          double sum = 0, delta = 0;
-          for (int64_t j = 0; j < seen; ++j) {
-            double s = 0;
-            for (int64_t e = 0; e < a.d; ++e) s += x.q[qi + e] * x.k[kj(j) + e];
-            if (j + 1 == a.tk) s += static_cast<double>(a.last_more);
-            const double bias = a.biased ? x.bias[(h * a.tk + j) * a.tq + i] : 0;
-            p[j] = std::exp(s * static_cast<double>(a.scale) + bias);
-            sum += p[j];
-          }
-          lse.push_back(std::log(sum));
-          for (int64_t j = 0; j < seen; ++j) {
-            p[j] /= sum;
-            dp[j] = 0;
-            for (int64_t e = 0; e < a.d; ++e) {
-              o[oi + e] += p[j] * x.v[kj(j) + e];
-              dp[j] += x.d_o[oi + e] * x.v[kj(j) + e];
-            }
-            delta += p[j] * dp[j];
-          }
-          for (int64_t j = 0; j < seen; ++j) {
-            if (a.biased) dbias[(h * a.tk + j) * a.tq + i] += p[j] * (dp[j] - delta);
-            const double ds = p[j] * (dp[j] - delta) * static_cast<double>(a.scale);
-            for (int64_t e = 0; e < a.d; ++e) {
-              dq[qi + e] += ds * x.k[kj(j) + e];
-              dk[kj(j) + e] += ds * x.q[qi + e];
-              dv[kj(j) + e] += p[j] * x.d_o[oi + e];
-            }
-          }
-        }
-  }
-};
-
-// Compares the heads' columns; gaps between them must still be NaN
-void expect_heads(const Buffer& got, const std::vector<double>& want, int64_t rows, int64_t columns,
-                  int64_t ld, double tolerance, const std::string& what) {
-  double error = 0, size = 0;
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < ld; ++c) {
-      const double x = got[r * ld + c], y = want[static_cast<size_t>(r * ld + c)];
-      if (c >= columns) {
-        EXPECT_TRUE(std::isnan(x)) << what << ": column " << c << " is not a head's";
-        continue;
-      }
-      error += (x - y) * (x - y);
-      size += y * y;
-    }
-  EXPECT_TRUE(std::sqrt(error / size) <= tolerance) << what << ": off by " << std::sqrt(error / size);
-}
 
 // Runs all of `shapes` by one path
 void check_attention(AttentionPath path, std::span<const Shape> shapes) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -23,7 +24,15 @@ dim3 block_size, grid_size;
 namespace {
 
 constexpr size_t kStack = 96 << 10;
-enum class State : uint8_t { unstarted, ready, at_block_barrier, at_warp_barrier, done };
+enum class State : uint8_t {
+  unstarted,
+  ready,
+  waiting,
+  at_named_barrier,
+  at_block_barrier,
+  at_warp_barrier,
+  done
+};
 
 // A stack on which threads of a block run in turn until one waits. A waiting thread keeps it and the
 // following ones use another: most kernels have no barrier and need one stack a block.
@@ -40,6 +49,8 @@ struct Thread {
   int turn = 0;            // which of the warp's two sets of slots its next exchange uses
   uint64_t slots[2] = {};  // values it offers
   uint32_t registers[2][6] = {};
+  int barrier = 0, threads = 0;  // the named one where it waits
+  std::vector<std::vector<std::function<void()>>> products;
 };
 
 std::vector<std::unique_ptr<Fiber>> fibers;
@@ -48,6 +59,7 @@ std::vector<Thread> team;
 size_t current = 0, count = 0;
 const std::function<void()>* body = nullptr;
 std::vector<double> shared;
+std::deque<std::function<void()>> copies;
 std::exception_ptr error;
 
 // The target and origin of a stack switch, for address sanitizer.
@@ -152,6 +164,28 @@ bool release(size_t first, size_t last, State waiting) {
   return any;
 }
 
+bool release_named() {
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (team[i].state != State::at_named_barrier) continue;
+    const auto same = [&](const Thread& t) {
+      return t.state == State::at_named_barrier && t.barrier == team[i].barrier;
+    };
+    const auto end = team.begin() + static_cast<std::ptrdiff_t>(count);
+    if (const auto n = std::count_if(team.begin(), end, same); n < team[i].threads) continue;
+    const int id = team[i].barrier, threads = team[i].threads;
+    int left = threads;
+    for (size_t j = 0; j < count && left > 0; ++j)
+      if (team[j].state == State::at_named_barrier && team[j].barrier == id) {
+        if (team[j].threads != threads) throw std::logic_error("a named barrier of two numbers of threads");
+        team[j].state = State::ready;
+        --left;
+      }
+    any = true;
+  }
+  return any;
+}
+
 void run_threads() {
   for (;;) {
     bool left = false, moved = false;
@@ -159,7 +193,7 @@ void run_threads() {
       left = left || team[current].state != State::done;
       if (team[current].state == State::unstarted) {
         begin_on(idle_fiber());
-      } else if (team[current].state == State::ready) {
+      } else if (team[current].state == State::ready || team[current].state == State::waiting) {
         thread = team[current].index;
       } else {
         continue;
@@ -167,12 +201,18 @@ void run_threads() {
       to_fiber(*team[current].fiber);
       if (error) std::rethrow_exception(std::exchange(error, nullptr));
       if (team[current].state == State::done) idle.push_back(team[current].fiber);
-      moved = true;
+      moved = moved || team[current].state != State::waiting;
     }
     if (!left) return;
     for (size_t w = 0; w < count; w += 32)
       moved = release(w, std::min(count, w + 32), State::at_warp_barrier) || moved;
     moved = release(0, count, State::at_block_barrier) || moved;
+    moved = release_named() || moved;
+    if (!moved && !copies.empty()) {
+      copies.front()();
+      copies.pop_front();
+      moved = true;
+    }
     if (!moved)
       throw std::logic_error("threads of block " + std::to_string(block.x) + "," + std::to_string(block.y) +
                              " wait at different barriers");
@@ -183,11 +223,13 @@ void run_block() {
   for (size_t i = 0; i < count; ++i) {
     team[i].state = State::unstarted;
     team[i].turn = 0;
+    team[i].products.clear();
     team[i].index = {static_cast<unsigned>(i % block_size.x),
                      static_cast<unsigned>(i / block_size.x % block_size.y),
                      static_cast<unsigned>(i / block_size.x / block_size.y)};
   }
   std::fill(shared.begin(), shared.end(), std::nan(""));
+  copies.clear();
   try {
     run_threads();
   } catch (...) {  // some wait for ever: drop their stacks
@@ -195,6 +237,10 @@ void run_block() {
     fibers.clear();
     throw;
   }
+  if (!copies.empty()) throw std::logic_error("a block ended before its copies");
+  for (size_t i = 0; i < count; ++i)
+    for (const auto& group : team[i].products)
+      if (!group.empty()) throw std::logic_error("a block ended before its products");
 }
 
 }  // namespace
@@ -220,6 +266,29 @@ uint64_t exchange(uint64_t bits, int lane_mask) {
   t.slots[turn] = bits;
   warp_barrier();
   return team[current ^ static_cast<size_t>(lane_mask)].slots[turn];
+}
+
+void wait_until(const std::function<bool()>& true_now) {
+  while (!true_now()) {
+    yield(State::waiting);
+    thread = team[current].index;
+  }
+}
+
+void named_barrier(int id, int threads) {
+  if (id < 1 || id > 15 || threads % 32 != 0) throw std::logic_error("no such named barrier");
+  team[current].barrier = id;
+  team[current].threads = threads;
+  yield(State::at_named_barrier);
+  thread = team[current].index;
+}
+
+void copy_late(std::function<void()> copy) {
+  copies.push_back(std::move(copy));
+}
+
+std::vector<std::vector<std::function<void()>>>& unfinished_products() {
+  return team[current].products;
 }
 
 Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]) {

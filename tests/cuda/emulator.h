@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <stdexcept>
+#include <vector>
 
 #define ISOBAR_EMULATED
 #undef __shared__
@@ -58,6 +60,14 @@ struct Gathered {
   const uint32_t* lane[32];
 };
 Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void wait_until(const std::function<bool()>& true_now);  // lets others run
+/// Of `threads` threads of the block that name the same barrier
+void named_barrier(int id, int threads);
+/// Work of the copy engine for this block: done when no thread can go on without it, so that a missing wait
+/// shows
+void copy_late(std::function<void()> copy);
+/// Products of this thread that were begun and not waited for: work, by committed groups; the last is open.
+std::vector<std::vector<std::function<void()>>>& unfinished_products();
 
 inline float operand_of(uint32_t bits, float) {
   return __builtin_bit_cast(float, bits & ~0x1fffu);  // tf32: the hardware ignores the other bits
@@ -122,3 +132,5 @@ inline float __uint_as_float(unsigned x) {
   return __builtin_bit_cast(float, x);
 }
 using std::isfinite;
+
+#include "tests/cuda/emulated_hopper.h"

@@ -36,7 +36,7 @@ class Script(unittest.TestCase):
     def test_all_parts_are_listed_with_their_times_within_ten_minutes(self):
         done = subprocess.run([ROOT / "tests/gpu.sh", "--dry-run", "--build", "nowhere"], capture_output=True, text=True, check=False)
         order = [line.split()[1].rstrip(":") for line in done.stdout.splitlines() if line.startswith("part ")]
-        self.assertEqual(order, ["smoke", "nets", "steps", "language", "predict", "configurations", "ranks", "trace", "peers", "sanitizer"])
+        self.assertEqual(order, ["smoke", "nets", "steps", "language", "predict", "configurations", "ranks", "trace", "attention", "peers", "sanitizer"])
         self.assertLessEqual(sum(p.expected for p in parts.ALL.values()), 570)
         for p in parts.ALL.values():
             self.assertIn(f"{p.expected} s expected on an H100", done.stdout)

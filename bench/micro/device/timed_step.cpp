@@ -23,10 +23,6 @@ std::string dtype_of(const Op& op, const Plan& plan) {
   return "f32";
 }
 
-bool is_timed(const Op& op) {
-  return op.kind != OpKind::fetch && !is_collective(op.kind);
-}
-
 }  // namespace
 
 DeviceBench::DeviceBench(Plan p, const DeviceTimer& timer)
@@ -47,18 +43,22 @@ DeviceTimedStep::DeviceTimedStep(const RunSpec& spec, const DeviceTimer& timer)
   std::vector<DeviceTimer::Launch> sections;
   for (const Instr& i : link(plan(), plan().train, /*serial=*/true).instrs) {
     const Op& op = plan().ops[static_cast<size_t>(i.op)];
-    if (!is_timed(op)) continue;
+    if (is_collective(op.kind)) continue;
     ops_.push_back(&op);
     sections.emplace_back([this, &op, micro = i.micro, slot = i.slot](cudaStream_t stream) {
+      if (op.kind == OpKind::fetch) return land(op, slot, stream);
       bench_.backend.launch_on(op, micro, slot, stream);
     });
   }
   case_ = timer_.prepare(sections, 1);
 }
 
-// Weights as a training begins with, which a learning rate of 0 keeps, because the power that products draw
-// depends on their operands; the batch is noise.
+// The arena is zero as in a training, so that Adam's moments are; weights as a training begins with, which a
+// learning rate of 0 keeps, because the power that products draw depends on their operands.
 void DeviceTimedStep::set_first_values() {
+  const cudaStream_t stream = timer_.streams()[Lane::compute];
+  ISOBAR_CUDA(cudaMemsetAsync(bench_.arena.data(), 0, static_cast<size_t>(bench_.arena.bytes()), stream));
+  bench_.backend.load_constants();
   const PlanMemory memory(plan(), bench_.backend);
   init_params(plan(), kSeed, {memory.params(), memory.halves()});
   float* const scalars = memory.scalars();
@@ -67,7 +67,7 @@ void DeviceTimedStep::set_first_values() {
   memory.upload_weights(false);
   for (const Instr& i : link(plan(), plan().init, /*serial=*/true).instrs) {
     const Op& op = plan().ops[static_cast<size_t>(i.op)];
-    if (is_timed(op)) bench_.backend.launch(op, i.micro, i.slot);
+    if (!is_collective(op.kind)) bench_.backend.launch(op, i.micro, i.slot);
   }
   timer_.streams().sync();
   bench_.backend.drop_host_copies();
@@ -78,11 +78,28 @@ float DeviceTimedStep::loss() {
   return *PlanMemory(plan(), bench_.backend).floats(plan().metrics);
 }
 
+// Each step has its batch anew, as in a training: a step reuses the batch's memory.
+void DeviceTimedStep::land(const Op& fetch, int32_t slot, cudaStream_t stream) {
+  const std::vector<std::byte*> to = bench_.backend.places(fetch, slot);
+  for (size_t i = 0; i < to.size(); ++i) {
+    const View& v = fetch.writes[i];
+    if (!v) continue;
+    const auto bytes = static_cast<int64_t>(v.count * size_of(plan().buffers[v.buffer].dtype));
+    auto& noise = batch_[i];
+    if (!noise) {
+      noise = std::make_unique<cuda::DeviceArena>(bytes);
+      cuda::fill_noise(bytes, noise->data(), stream);
+    }
+    ISOBAR_CUDA(
+        cudaMemcpyAsync(to[i], noise->data(), static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+  }
+}
+
 std::vector<const Op*> DeviceTimedStep::distinct() const {
   std::vector<const Op*> ops;
   std::set<std::string> seen;
   for (const Op* op : ops_)
-    if (seen.insert(name(*op)).second) ops.push_back(op);
+    if (op->kind != OpKind::fetch && seen.insert(name(*op)).second) ops.push_back(op);
   return ops;
 }
 
@@ -95,6 +112,7 @@ const DeviceTimedStep::Repetition& DeviceTimedStep::repetition(int index) {
     Repetition r{{}, timer_.time(*case_)};
     std::map<std::string, int> count;
     for (size_t i = 0; i < ops_.size(); ++i) {
+      if (ops_[i]->kind == OpKind::fetch) continue;
       const std::string of = name(*ops_[i]);
       r.seconds[of] += r.timing.seconds[i];
       ++count[of];

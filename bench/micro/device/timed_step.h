@@ -5,6 +5,7 @@
 //   for (const Op* op : step.distinct()) step.seconds(step.name(*op), 0);
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,10 +50,12 @@ class DeviceTimedStep {
 
  private:
   void set_first_values();
+  void land(const Op& fetch, int32_t slot, cudaStream_t stream);
 
   const DeviceTimer& timer_;
   DeviceBench bench_;
-  std::vector<const Op*> ops_;  // sections
+  std::vector<const Op*> ops_;                                  // sections, fetches among them
+  std::map<size_t, std::unique_ptr<cuda::DeviceArena>> batch_;  // noise, by the fetch's write
   std::unique_ptr<DeviceTimer::Case> case_;
   std::vector<Repetition> repetitions_;
 };

@@ -56,6 +56,7 @@ endif()
 set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG")  # host code only starts kernels; device code is always
                                               # optimised
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -Xptxas=-warn-spills -Xcompiler=-Wall -diag-suppress=177")
+set(ISOBAR_CUDA_FLAGS_OF_ANY_GPU "${CMAKE_CUDA_FLAGS}")
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 # Preprocesses kernels once, for the oldest GPU, and generates machine code for each GPU from that; CMake
 # alone would compile the source once for each. Other values (90a, native) are left to CMake.

@@ -1,0 +1,192 @@
+// Attention backward on Hopper, with scores recomputed:
+//
+//   p = exp(q k scale - lse), dp = do v, ds = p (dp - rowsum(do o));  dv = p' do, dk = ds' q scale, dq = ds k
+//   scale
+//
+// A block owns keys, keeps their dk and dv in registers, and iterates over tiles of queries. One warpgroup
+// loads tiles (TMA); others compute, mostly on 64 keys x 64 queries with keys as rows, so that p' and ds' are
+// in registers where the products dv and dk want them. The divisions of the work:
+//
+//   own keys      each warpgroup has 64 keys and all of their sums: they never wait for each other, and the
+//                 exponentials of one hide under the products of others
+//   shared keys   two share 64 keys and split 128 queries: they exchange p' and ds' in shared memory; one
+//   sums
+//                 dv, the other dk
+//   columns       three share 96 keys and 64 queries and split the columns of all results
+//   (backward_by_columns.cuh)
+//
+// dq is summed in memory by atomic adds, in f32 and in the order of the accumulators' registers, 16 bytes a
+// thread; a last pass sorts, scales and rounds it.
+#include "model/backend/cuda/kernels/hopper/attention.h"
+#include "model/backend/cuda/kernels/hopper/backward_by_columns.cuh"
+#include "model/backend/cuda/kernels/hopper/backward_by_keys.cuh"
+
+namespace isobar::cuda {
+namespace {
+
+using namespace hopper;
+
+template <class T, class L>
+__global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
+    hopper_backward_kernel(Attention a, Results x, const __grid_constant__ TileMap q,
+                           const __grid_constant__ TileMap k, const __grid_constant__ TileMap v,
+                           const __grid_constant__ TileMap d_o) {
+  unsigned char* const shared = shared_bytes();
+  const Barriers<L> barriers{reinterpret_cast<uint64_t*>(shared + L::kBarriers)};
+  if (threadIdx.x == 0) {
+    constexpr uint32_t kWarps = L::kConsumers * kGroup / 32;
+    make_barrier(barriers.keys(), 1);
+    for (int i = 0; i < L::kStages; ++i) {
+      make_barrier(barriers.q_full(i), 1);
+      make_barrier(barriers.q_free(i), kWarps);
+    }
+    for (int i = 0; i < L::kOutputStages; ++i) {
+      make_barrier(barriers.do_full(i), 1);
+      make_barrier(barriers.do_free(i), kWarps);
+    }
+    fence_new_barriers();
+  }
+  __syncthreads();
+  const Work w = work_of_block<L>(a);
+  const int group = static_cast<int>(threadIdx.x) / kGroup;
+  if (group == 0) {
+    set_registers<L::kLoaderRegisters, false>();
+    if (threadIdx.x == 0) load_tiles<L>(a, w, x, barriers, shared, q, k, v, d_o);
+  } else {
+    set_registers<L::kRegisters, true>();
+    if constexpr (L::kByColumns)
+      sum_by_columns<T, L>(a, w, x, barriers, shared, group - 1);
+    else
+      sum_over_queries<T, L>(a, w, x, barriers, shared, group - 1);
+  }
+}
+
+// A warp a query: statistics, for padding too, where they make weights 0
+template <class T>
+__global__ void hopper_statistics(Attention a, const T* o, const T* d_o, const float* lse,
+                                  float2* statistics) {
+  const int64_t rows = a.batch * a.heads * padded(a.tq);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
+  if (row >= rows) return;
+  const int64_t pair = row / padded(a.tq), query = row - pair * padded(a.tq), sample = pair / a.heads;
+  float sum = 0, log_2 = INFINITY;
+  if (query < a.tq) {
+    const int64_t at = (sample * a.tq + query) * a.ld_o + (pair - sample * a.heads) * a.d;
+    for (int64_t i = 2 * lane; i < a.d; i += 64) {
+      float x[2], y[2];
+      load<2>(o + at + i, x);
+      load<2>(d_o + at + i, y);
+      sum = fmaf(x[1], y[1], fmaf(x[0], y[0], sum));
+    }
+    const float natural = lse[pair * a.tq + query];
+    if (isfinite(natural)) log_2 = natural * kLog2E;  // a query that sees no key has none
+  }
+  sum = warp_sum(sum);
+  if (lane == 0) statistics[row] = {log_2, sum};
+}
+
+// A warpgroup a tile of 64 queries
+template <class T>
+__global__ void hopper_round_dq(Attention a, const float4* sums, T* dq) {
+  const int64_t tiles = padded(a.tq) / kTile, pair = blockIdx.x / tiles, sample = pair / a.heads;
+  const int64_t query = (blockIdx.x - pair * tiles) * kTile + first_row();
+  T* const to = dq + sample * a.tq * a.ld_q + (pair - sample * a.heads) * a.d + first_column();
+  for (int f = 0; f < static_cast<int>(a.d / 8); ++f) {
+    const float4 x = sums[(blockIdx.x * (a.d / 8) + f) * kGroup + threadIdx.x];
+    if (query < a.tq)
+      *reinterpret_cast<uint32_t*>(to + query * a.ld_q + 8 * f) = two<T>(x.x * a.scale, x.y * a.scale);
+    if (query + 8 < a.tq)
+      *reinterpret_cast<uint32_t*>(to + (query + 8) * a.ld_q + 8 * f) = two<T>(x.z * a.scale, x.w * a.scale);
+  }
+}
+
+template <class F>
+void by_head(int64_t d, F&& f) {
+  if (d == 48) return f(std::integral_constant<int, 48>());
+  if (d == 64) return f(std::integral_constant<int, 64>());
+  if (d == 96) return f(std::integral_constant<int, 96>());
+  if (d == 128) return f(std::integral_constant<int, 128>());
+  if (d == 192) return f(std::integral_constant<int, 192>());
+  throw std::logic_error("attention on Hopper with heads of " + std::to_string(d) + " columns");
+}
+/// f(Layout) of a division that a warpgroup's registers allow
+template <class F>
+void by_layout(int64_t d, HopperDivision division, F&& f) {
+  using enum HopperDivision;
+  by_head(d, [&](auto head) {
+    constexpr int kD = head();
+    if (division == shared_keys) return f(Layout<kD, shared_keys>());
+    if constexpr (kD <= 96)
+      if (division == own_keys_2) return f(Layout<kD, own_keys_2>());
+    if constexpr (kD <= 48)
+      if (division == own_keys_3) return f(Layout<kD, own_keys_3>());
+    if constexpr (kD == 192)
+      if (division == columns_3) return f(Layout<kD, columns_3>());
+    throw std::logic_error("attention on Hopper: heads of " + std::to_string(d) +
+                           " columns are not divided so");
+  });
+}
+
+}  // namespace
+
+const char* name_of(HopperDivision division) {
+  constexpr const char* kNames[] = {
+      "two warpgroups with keys of their own", "three warpgroups with keys of their own",
+      "two warpgroups with the same keys", "three warpgroups with columns of their own"};
+  return kNames[static_cast<int>(division)];
+}
+
+std::span<const HopperDivision> hopper_divisions(int64_t d) {
+  using enum HopperDivision;
+  static constexpr HopperDivision kNarrow[] = {own_keys_2, own_keys_3, shared_keys},
+                                  kMiddle[] = {own_keys_2, shared_keys}, kWide[] = {shared_keys},
+                                  kWidest[] = {shared_keys, columns_3};
+  if (d == 48) return kNarrow;
+  if (d == 64 || d == 96) return kMiddle;
+  if (d == 128) return kWide;
+  if (d == 192) return kWidest;
+  return {};
+}
+
+bool hopper_takes_backward(const Attention& a) {
+  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased || a.deterministic)
+    return false;
+  for (const int64_t ld : {a.ld_q, a.ld_kv, a.ld_o})
+    if (ld % 8 != 0) return false;
+  return a.tq > 0 && a.tk > 0 && !hopper_divisions(a.d).empty();
+}
+
+int64_t hopper_backward_workspace(const Attention& a) {
+  return a.batch * a.heads * padded(a.tq) * (a.d + 2) * static_cast<int64_t>(sizeof(float));
+}
+
+void attention_hopper_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
+                               const float* lse, const void* d_o, void* dq, void* dk, void* dv,
+                               float* workspace, cudaStream_t stream, HopperDivision division) {
+  if (a.batch == 0) return;
+  const int64_t rows = a.batch * a.heads * padded(a.tq);
+  const Results x{reinterpret_cast<const float2*>(workspace + rows * a.d),
+                  reinterpret_cast<float4*>(workspace), dk, dv};
+  ISOBAR_CUDA(cudaMemsetAsync(workspace, 0, static_cast<size_t>(rows * a.d) * sizeof(float), stream));
+  const auto run = [&](auto type) {
+    using T = decltype(type);
+    launch(hopper_statistics<T>, grid(ceil_div(rows, kBlockWarps)), kThreads, 0, stream, a,
+           static_cast<const T*>(o), static_cast<const T*>(d_o), lse,
+           reinterpret_cast<float2*>(workspace + rows * a.d));
+    by_layout(a.d, division, [&](auto layout) {
+      using L = decltype(layout);
+      launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads),
+             (1 + L::kConsumers) * kGroup, L::kBytes, stream, a, x,
+             tile_map(q, a.d, a.heads, a.tq, a.batch, a.ld_q, L::kQueries),
+             tile_map(k, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
+             tile_map(v, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
+             tile_map(d_o, a.d, a.heads, a.tq, a.batch, a.ld_o, L::kQueries));
+    });
+    launch(hopper_round_dq<T>, grid(rows / kTile), kGroup, 0, stream, a,
+           reinterpret_cast<const float4*>(workspace), static_cast<T*>(dq));
+  };
+  a.act == DType::bf16 ? run(Bf16{}) : run(F16{});
+}
+
+}  // namespace isobar::cuda

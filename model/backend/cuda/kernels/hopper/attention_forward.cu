@@ -1,0 +1,283 @@
+// Attention forward on Hopper. A block owns queries, 64 a warpgroup, and iterates over tiles of keys that one
+// more warpgroup loads (TMA). The warpgroups never wait for each other, so that the exponentials of one hide
+// under the products of others; within one, weights times values runs under the next tile's scores and the
+// search for their maxima.
+#include <cmath>
+
+#include "model/backend/cuda/kernels/hopper/attention.h"
+#include "model/backend/cuda/kernels/hopper/fragments.cuh"
+
+namespace isobar::cuda {
+namespace {
+
+using namespace hopper;
+
+constexpr int kStages = 2;
+
+template <int kD>
+struct Layout {
+  static constexpr int kConsumers = kD <= 64 ? 3 : 2;             // warpgroups that compute
+  static constexpr int kRegisters = kConsumers == 3 ? 160 : 240;  // of their threads
+  static constexpr int kQueries = kConsumers * kTile, kKeys = kD > 64 && kD <= 128 ? 128 : 112;  // of a tile
+  static constexpr int kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
+  static constexpr int kQueryBytes = kPanels * kQueries * kRowBytes, kKeyBytes = kPanels * kKeys * kRowBytes;
+  static constexpr int kK = kQueryBytes, kV = kK + kStages * kKeyBytes, kBarriers = kV + kStages * kKeyBytes;
+  static constexpr int kBytes = kBarriers + 8 * (1 + 4 * kStages);
+  static_assert(kBytes <= 227 << 10);
+};
+
+// The barriers of a block, in shared memory
+struct Barriers {
+  uint64_t* at;
+  __device__ uint64_t* queries() const { return at; }
+  __device__ uint64_t* k_full(int stage) const { return at + 1 + stage; }
+  __device__ uint64_t* k_free(int stage) const { return at + 1 + kStages + stage; }
+  __device__ uint64_t* v_full(int stage) const { return at + 1 + 2 * kStages + stage; }
+  __device__ uint64_t* v_free(int stage) const { return at + 1 + 3 * kStages + stage; }
+};
+
+// What a block does: queries of one head, and the tiles of keys that any of them sees
+struct Work {
+  int sample, head, query0, tiles;
+};
+template <int kD>
+__device__ Work work_of_block(const Attention& a) {
+  constexpr int kQueries = Layout<kD>::kQueries;
+  const int64_t blocks = (a.tq + kQueries - 1) / kQueries, pair = blockIdx.x / blocks;
+  constexpr int kKeys = Layout<kD>::kKeys;
+  const int64_t sample = pair / a.heads, query0 = (blockIdx.x - pair * blocks) * kQueries;
+  int64_t seen = a.tk;
+  if (a.causal && query0 + kQueries + a.shift() < seen) seen = query0 + kQueries + a.shift();
+  return {static_cast<int>(sample), static_cast<int>(pair - sample * a.heads), static_cast<int>(query0),
+          seen > 0 ? static_cast<int>((seen + kKeys - 1) / kKeys) : 0};
+}
+
+template <int kD>
+__device__ void load_tiles(const Attention& a, const Work& w, const Barriers& barriers, unsigned char* shared,
+                           const TileMap& q, const TileMap& k, const TileMap& v) {
+  using L = Layout<kD>;
+  constexpr int kKeys = L::kKeys;
+  const int key_head = w.head / static_cast<int>(a.heads / a.kv_heads);
+  const auto load = [&](const TileMap& map, uint64_t* barrier, int to, int rows, int its_head, int token) {
+    expect_bytes(barrier, L::kPanels * rows * kRowBytes);
+    for (int panel = 0; panel < L::kPanels; ++panel)
+      load_tile(map, barrier, shared + to + panel * rows * kRowBytes, panel * kPanelColumns, its_head, token,
+                w.sample);
+  };
+  load(q, barriers.queries(), 0, L::kQueries, w.head, w.query0);
+  for (int tile = 0; tile < w.tiles; ++tile) {
+    const int stage = tile % kStages;
+    const uint32_t before = static_cast<uint32_t>(tile / kStages % 2 ^ 1);
+    wait_for_phase(barriers.k_free(stage), before);
+    load(k, barriers.k_full(stage), L::kK + stage * L::kKeyBytes, kKeys, key_head, tile * kKeys);
+    wait_for_phase(barriers.v_free(stage), before);
+    load(v, barriers.v_full(stage), L::kV + stage * L::kKeyBytes, kKeys, key_head, tile * kKeys);
+  }
+}
+
+// Over the four threads of a row
+__device__ inline float of_four_largest(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+__device__ inline float of_four_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+// Hides the keys from `end` on of the thread's two rows
+template <int kKeys>
+__device__ inline void hide_unseen(float (&scores)[kKeys / 2], int2 end) {
+#pragma unroll
+  for (int i = 0; i < kKeys / 2; ++i)
+    if (i / 4 * 8 + first_column() + i % 2 >= (i % 4 < 2 ? end.x : end.y)) scores[i] = -INFINITY;
+}
+
+// The softmax so far of a thread's two rows
+struct Rows {
+  float largest[2] = {-INFINITY, -INFINITY},
+        sum[2] = {0, 0};  // scores times scale over ln 2; of this thread's weights
+};
+// Scores to weights; returns what multiplies all sums before
+template <int kKeys>
+__device__ inline float2 weigh(Rows& rows, float (&scores)[kKeys / 2], float scale) {
+  float before[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float largest = -INFINITY;
+#pragma unroll
+    for (int f = 0; f < kKeys / 8; ++f)
+      largest = fmaxf(largest, fmaxf(scores[4 * f + 2 * half], scores[4 * f + 2 * half + 1]));
+    largest = fmaxf(rows.largest[half], of_four_largest(largest) * scale);
+    const float finite = largest == -INFINITY ? 0.0f : largest;  // of a row that has seen no key
+    before[half] = power_of_two(rows.largest[half] - finite);
+    rows.largest[half] = largest;
+    float sum = rows.sum[half] * before[half];
+#pragma unroll
+    for (int f = 0; f < kKeys / 8; ++f)
+#pragma unroll
+      for (int i = 4 * f + 2 * half; i < 4 * f + 2 * half + 2; ++i) {
+        scores[i] = power_of_two(fmaf(scores[i], scale, -finite));
+        sum += scores[i];
+      }
+    rows.sum[half] = sum;
+  }
+  return {before[0], before[1]};
+}
+
+template <class T, int kD>
+__device__ inline void begin_scores(float (&scores)[Layout<kD>::kKeys / 2], uint32_t queries, uint32_t keys) {
+  constexpr int kKeys = Layout<kD>::kKeys;
+  begin_products();
+#pragma unroll
+  for (int step = 0; step < kD / kInnerStep; ++step)
+    multiply<T, kKeys, false, false>(scores, columns_inner(queries, Layout<kD>::kQueries, step),
+                                     columns_inner(keys, kKeys, step), step > 0);
+  commit_products();
+}
+
+template <class T, int kD>
+__device__ void attend(const Attention& a, const Work& w, const Barriers& barriers, unsigned char* shared,
+                       int group, void* o, float* lse) {
+  using L = Layout<kD>;
+  constexpr int kKeys = L::kKeys;
+  const uint32_t base = shared_address(shared),
+                 queries = base + static_cast<uint32_t>(group * kTile * kRowBytes);
+  const auto keys_at = [&](int tile) {
+    return base + static_cast<uint32_t>(L::kK + tile % kStages * L::kKeyBytes);
+  };
+  const auto phase_of = [](int tile) { return static_cast<uint32_t>(tile / kStages % 2); };
+  float sums[kD / 2] = {};
+  Rows rows;
+  wait_for_phase(barriers.queries(), 0);
+  if (w.tiles > 0) {
+    float scores[kKeys / 2];
+    uint32_t weights[kKeys / kInnerStep][4];
+    const int first_row_ends = keys_end(a, w.query0 + group * kTile),
+              row = w.query0 + group * kTile + first_row();
+    const int2 row_end{keys_end(a, row), keys_end(a, row + 8)};
+    const auto hide = [&](int tile) {
+      if ((tile + 1) * kKeys > first_row_ends)
+        hide_unseen<kKeys>(scores, {row_end.x - tile * kKeys, row_end.y - tile * kKeys});
+    };
+    const auto release = [&](uint64_t* barrier) {
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) arrive(barrier);
+    };
+    const auto begin_sums = [&](int tile) {
+      wait_for_phase(barriers.v_full(tile % kStages), phase_of(tile));
+      const uint32_t values = base + static_cast<uint32_t>(L::kV + tile % kStages * L::kKeyBytes);
+      begin_products(sums, weights);
+#pragma unroll
+      for (int k = 0; k < kKeys / kInnerStep; ++k)
+        multiply<T, kD, true>(sums, weights[k], rows_inner(values, kKeys, k), true);
+      commit_products();
+    };
+    wait_for_phase(barriers.k_full(0), 0);
+    begin_scores<T, kD>(scores, queries, keys_at(0));
+    wait_for_products<0>(scores);
+    release(barriers.k_free(0));
+    hide(0);
+    weigh<kKeys>(rows, scores, a.scale * kLog2E);
+    round_operand<T>(scores, weights);
+    for (int tile = 1; tile < w.tiles; ++tile) {
+      wait_for_phase(barriers.k_full(tile % kStages), phase_of(tile));
+      begin_scores<T, kD>(scores, queries, keys_at(tile));
+      begin_sums(tile - 1);
+      wait_for_products<1>(scores);
+      release(barriers.k_free(tile % kStages));
+      hide(tile);
+      const float2 before = weigh<kKeys>(rows, scores, a.scale * kLog2E);
+      wait_for_products<0>(sums);
+      release(barriers.v_free((tile - 1) % kStages));
+#pragma unroll
+      for (int i = 0; i < kD / 2; ++i) sums[i] *= i % 4 < 2 ? before.x : before.y;
+      round_operand<T>(scores, weights);
+    }
+    begin_sums(w.tiles - 1);
+    wait_for_products<0>(sums);
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int64_t query = w.query0 + group * kTile + first_row() + 8 * half;
+    const float sum = of_four_sum(rows.sum[half]), inverse = sum > 0 ? 1 / sum : 0.0f;
+    if (query >= a.tq) continue;
+    if (threadIdx.x % 4 == 0)
+      lse[(int64_t{w.sample} * a.heads + w.head) * a.tq + query] =
+          sum > 0 ? rows.largest[half] * (1 / kLog2E) + logf(sum) : -INFINITY;
+    T* const to =
+        static_cast<T*>(o) + (int64_t{w.sample} * a.tq + query) * a.ld_o + w.head * a.d + first_column();
+#pragma unroll
+    for (int f = 0; f < kD / 8; ++f)
+      *reinterpret_cast<uint32_t*>(to + 8 * f) =
+          two<T>(sums[4 * f + 2 * half] * inverse, sums[4 * f + 2 * half + 1] * inverse);
+  }
+}
+
+template <class T, int kD>
+__global__ void __launch_bounds__((1 + Layout<kD>::kConsumers) * kGroup, 1)
+    hopper_forward_kernel(Attention a, void* o, float* lse, const __grid_constant__ TileMap q,
+                          const __grid_constant__ TileMap k, const __grid_constant__ TileMap v) {
+  using L = Layout<kD>;
+  unsigned char* const shared = shared_bytes();
+  const Barriers barriers{reinterpret_cast<uint64_t*>(shared + L::kBarriers)};
+  if (threadIdx.x == 0) {
+    constexpr uint32_t kWarps = L::kConsumers * kGroup / 32;
+    make_barrier(barriers.queries(), 1);
+    for (int i = 0; i < kStages; ++i) {
+      make_barrier(barriers.k_full(i), 1);
+      make_barrier(barriers.k_free(i), kWarps);
+      make_barrier(barriers.v_full(i), 1);
+      make_barrier(barriers.v_free(i), kWarps);
+    }
+    fence_new_barriers();
+  }
+  __syncthreads();
+  const Work w = work_of_block<kD>(a);
+  const int group = static_cast<int>(threadIdx.x) / kGroup;
+  if (group == 0) {
+    set_registers<L::kConsumers == 3 ? 32 : 24, false>();
+    if (threadIdx.x == 0) load_tiles<kD>(a, w, barriers, shared, q, k, v);
+  } else {
+    set_registers<L::kRegisters, true>();
+    attend<T, kD>(a, w, barriers, shared, group - 1, o, lse);
+  }
+}
+
+template <class F>
+void by_head(int64_t d, F&& f) {
+  if (d == 48) return f(std::integral_constant<int, 48>());
+  if (d == 64) return f(std::integral_constant<int, 64>());
+  if (d == 96) return f(std::integral_constant<int, 96>());
+  if (d == 128) return f(std::integral_constant<int, 128>());
+  if (d == 192) return f(std::integral_constant<int, 192>());
+  throw std::logic_error("attention on Hopper with heads of " + std::to_string(d) + " columns");
+}
+
+}  // namespace
+
+bool hopper_takes_forward(const Attention& a) {
+  Attention ordered = a;
+  ordered.deterministic = false;  // forward has one order
+  return hopper_takes_backward(ordered);
+}
+
+void attention_hopper(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
+                      cudaStream_t stream) {
+  if (a.batch == 0) return;
+  const auto run = [&](auto type) {
+    using T = decltype(type);
+    by_head(a.d, [&](auto head) {
+      constexpr int kD = head();
+      using L = Layout<kD>;
+      launch(hopper_forward_kernel<T, kD>, grid(ceil_div(a.tq, L::kQueries) * a.batch * a.heads),
+             (1 + L::kConsumers) * kGroup, L::kBytes, stream, a, o, lse,
+             tile_map(q, a.d, a.heads, a.tq, a.batch, a.ld_q, L::kQueries),
+             tile_map(k, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
+             tile_map(v, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys));
+    });
+  };
+  a.act == DType::bf16 ? run(Bf16{}) : run(F16{});
+}
+
+}  // namespace isobar::cuda

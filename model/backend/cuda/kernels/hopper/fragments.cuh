@@ -1,0 +1,52 @@
+// Accumulators of attention's products on Hopper: where a thread's registers lie, and how they become
+// operands.
+#pragma once
+#include "model/backend/cuda/kernels/hopper/instructions.cuh"
+
+namespace isobar::cuda::hopper {
+
+constexpr int kTile = 64;  // rows of a warpgroup's products
+constexpr float kLog2E = 1.4426950408889634f;
+
+// A thread's part of a warpgroup's [64, N] accumulators: register 4 f + i is row first_row() + 8 (i / 2),
+// column 8 f + first_column() + i % 2.
+__device__ inline int first_row() {
+  return static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+}
+__device__ inline int first_column() {
+  return static_cast<int>(threadIdx.x) % 4 * 2;
+}
+
+template <class T>
+__device__ inline uint32_t two(float x, float y) {  // x in the lower half
+  const T both[2] = {as<T>(x), as<T>(y)};
+  uint32_t w;
+  __builtin_memcpy(&w, both, 4);
+  return w;
+}
+// [64, 16 kSteps] accumulators in 16 bits: words[k] are the registers of an operand's 16 columns from 16 k on
+template <class T, int kSteps>
+__device__ inline void round_operand(const float (&x)[8 * kSteps], uint32_t (&words)[kSteps][4]) {
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[k][i] = two<T>(x[8 * k + 2 * i], x[8 * k + 2 * i + 1]);
+}
+// Such an operand of 64 columns to a panel of shared memory
+__device__ inline void store_operand(const uint32_t (&words)[4][4], unsigned char* panel) {
+  const int row = first_row(), column = first_column();
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      *reinterpret_cast<uint32_t*>(panel + byte_in_panel(row + i % 2 * 8, k * 16 + i / 2 * 8 + column)) =
+          words[k][i];
+}
+
+// Where the keys end that a query sees
+__device__ inline int keys_end(const Attention& a, int query) {
+  const int keys = static_cast<int>(a.tk), after = static_cast<int>(a.shift()) + query + 1;
+  return a.causal && after < keys ? after : keys;
+}
+
+}  // namespace isobar::cuda::hopper

@@ -1,0 +1,322 @@
+// Instructions of Hopper (sm_90a) behind plain functions: products of a warpgroup with operands in shared
+// memory (wgmma), tile loads by the copy engine (TMA) that complete on barriers in shared memory (mbarrier),
+// named barriers, and registers moved between warpgroups (setmaxnreg). In the emulator
+// tests/cuda/emulated_hopper.h keeps the same contracts.
+//
+//   hopper::begin_products(c);
+//   for (k …) hopper::multiply<T, N, …>(c, a, b, true);   // a, b: descriptors of shared memory
+//   hopper::commit_products();
+//   hopper::wait_for_products<0>(c);                       // now c may be read, a and b overwritten
+//
+// Shared tiles are panels of 64 16-bit columns: rows of 128 bytes, whose 16-byte chunks are swizzled (chunk ^
+// row % 8), at addresses divisible by 1,024. A product reads a panel's columns as its inner dimension
+// ("K-major") or its rows ("MN-major"). Formats: PTX ISA 9.0, 9.7.15.5.1, "Register Fragments and Shared
+// Memory Matrix Layouts".
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "model/backend/cuda/kernels/hopper/tile_map.h"
+#include "model/backend/cuda/kernels/pack.cuh"
+
+namespace isobar::cuda::hopper {
+
+constexpr int kGroup = 128;        // threads of a warpgroup
+constexpr int kPanelColumns = 64;  // of 16 bits
+constexpr int kRowBytes = 128;     // of a panel
+constexpr int kEightRows = 8 * kRowBytes;
+constexpr int kInnerStep = 16;  // inner dimension of one product
+
+#ifdef ISOBAR_EMULATED
+
+using emulator::hopper::add_to_memory;
+using emulator::hopper::arrive;
+using emulator::hopper::begin_products;
+using emulator::hopper::commit_products;
+using emulator::hopper::expect_bytes;
+using emulator::hopper::fence_for_products;
+using emulator::hopper::fence_new_barriers;
+using emulator::hopper::load_bytes;
+using emulator::hopper::load_tile;
+using emulator::hopper::make_barrier;
+using emulator::hopper::multiply;
+using emulator::hopper::named_barrier;
+using emulator::hopper::power_of_two;
+using emulator::hopper::set_registers;
+using emulator::hopper::shared_address;
+using emulator::hopper::shared_bytes;
+using emulator::hopper::wait_for_phase;
+using emulator::hopper::wait_for_products;
+
+#else
+
+__device__ inline unsigned char* shared_bytes() {
+  extern __shared__ __align__(1024) unsigned char hopper_shared_memory[];
+  return hopper_shared_memory;
+}
+__device__ inline uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// Barriers in shared memory. Phase n of a barrier is complete after `arrivals` arrivals and all expected
+// bytes.
+__device__ inline void make_barrier(uint64_t* barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+               : "memory");
+}
+/// After make_barrier, before the block's barrier that lets others use them
+__device__ inline void fence_new_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ inline void arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+/// Arrives, and lets the phase wait for so many bytes
+__device__ inline void expect_bytes(uint64_t* barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+/// Waits for the end of a phase of that parity: 0 for the first, then 1, 0 …; parity 1 of a new barrier is
+/// over.
+__device__ inline void wait_for_phase(uint64_t* barrier, uint32_t parity) {
+  const uint32_t at = shared_address(barrier);
+  uint32_t done = 0;
+  while (!done)
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(at), "r"(parity)
+        : "memory");
+}
+/// A barrier of `threads` threads of the block; ids 1 to 15
+__device__ inline void named_barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// A tile of `map` from (column, head, token, sample) on, zeros beyond the tensor; adds its bytes to the
+/// barrier
+__device__ inline void load_tile(const TileMap& map, uint64_t* barrier, void* to, int column, int head,
+                                 int token, int sample) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+      "%5, "
+      "%6}], [%2];" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(barrier)), "r"(column), "r"(head), "r"(token),
+      "r"(sample)
+      : "memory");
+}
+/// Contiguous bytes, a multiple of 16, between addresses divisible by 16
+__device__ inline void load_bytes(const void* from, uint64_t* barrier, void* to, uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(to)),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+/// For a whole warpgroup, once: its threads' registers from now on
+template <int kRegisters, bool kMore>
+__device__ inline void set_registers() {
+  if constexpr (kMore)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+  else
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+/// Makes this thread's stores to shared memory visible to products and tile loads after the next barrier
+__device__ inline void fence_for_products() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Keeps the compiler from computing operands after a fence, and from reading sums before a wait: to it a
+// product is done where it begins.
+template <int kN>
+__device__ inline void settle(float (&x)[kN]) {
+#pragma unroll
+  for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(x[i])::"memory");
+}
+template <int kSteps>
+__device__ inline void settle(uint32_t (&x)[kSteps][4]) {
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(x[k][i])::"memory");
+}
+/// Before products; names the registers that they use and other instructions wrote
+template <class... Registers>
+__device__ inline void begin_products(Registers&... written) {
+  (settle(written), ...);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void commit_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/// Until at most so many of the last committed groups of products are unfinished; names the sums that are
+/// then done
+template <int kLeft, class... Registers>
+__device__ inline void wait_for_products(Registers&... done) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+  (settle(done), ...);
+}
+
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+/// Adds four floats to 16 aligned bytes of global memory, each atomically
+__device__ inline void add_to_memory(float* to, float x0, float x1, float x2, float x3) {
+  asm volatile(
+      "red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+      "f"(x0), "f"(x1), "f"(x2), "f"(x3)
+      : "memory");
+}
+
+// The operands of N columns' accumulators, N / 2 registers a thread, and those after them by number
+#define ISOBAR_SUMS_16 \
+  "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
+#define ISOBAR_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define ISOBAR_SUMS_32                                                                                     \
+  ISOBAR_SUMS_16, "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), \
+      "+f"(c[15])
+#define ISOBAR_NAMES_32 ISOBAR_NAMES_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define ISOBAR_SUMS_48                                                                                       \
+  ISOBAR_SUMS_32, "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), \
+      "+f"(c[23])
+#define ISOBAR_NAMES_48 ISOBAR_NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define ISOBAR_SUMS_64                                                                                       \
+  ISOBAR_SUMS_48, "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), \
+      "+f"(c[31])
+#define ISOBAR_NAMES_64 ISOBAR_NAMES_48 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define ISOBAR_SUMS_80                                                                                       \
+  ISOBAR_SUMS_64, "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), \
+      "+f"(c[39])
+#define ISOBAR_NAMES_80 ISOBAR_NAMES_64 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define ISOBAR_SUMS_96                                                                                       \
+  ISOBAR_SUMS_80, "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), \
+      "+f"(c[47])
+#define ISOBAR_NAMES_96 ISOBAR_NAMES_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define ISOBAR_SUMS_112                                                                                      \
+  ISOBAR_SUMS_96, "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), \
+      "+f"(c[55])
+#define ISOBAR_NAMES_112 ISOBAR_NAMES_96 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define ISOBAR_SUMS_128                                                                          \
+  ISOBAR_SUMS_112, "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), \
+      "+f"(c[62]), "+f"(c[63])
+#define ISOBAR_NAMES_128 ISOBAR_NAMES_112 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define ISOBAR_SUMS_144                                                                          \
+  ISOBAR_SUMS_128, "+f"(c[64]), "+f"(c[65]), "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), \
+      "+f"(c[70]), "+f"(c[71])
+#define ISOBAR_NAMES_144 ISOBAR_NAMES_128 ",%64,%65,%66,%67,%68,%69,%70,%71"
+#define ISOBAR_SUMS_160                                                                          \
+  ISOBAR_SUMS_144, "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]), \
+      "+f"(c[78]), "+f"(c[79])
+#define ISOBAR_NAMES_160 ISOBAR_NAMES_144 ",%72,%73,%74,%75,%76,%77,%78,%79"
+#define ISOBAR_SUMS_176                                                                          \
+  ISOBAR_SUMS_160, "+f"(c[80]), "+f"(c[81]), "+f"(c[82]), "+f"(c[83]), "+f"(c[84]), "+f"(c[85]), \
+      "+f"(c[86]), "+f"(c[87])
+#define ISOBAR_NAMES_176 ISOBAR_NAMES_160 ",%80,%81,%82,%83,%84,%85,%86,%87"
+#define ISOBAR_SUMS_192                                                                          \
+  ISOBAR_SUMS_176, "+f"(c[88]), "+f"(c[89]), "+f"(c[90]), "+f"(c[91]), "+f"(c[92]), "+f"(c[93]), \
+      "+f"(c[94]), "+f"(c[95])
+#define ISOBAR_NAMES_192 ISOBAR_NAMES_176 ",%88,%89,%90,%91,%92,%93,%94,%95"
+#define ISOBAR_SUMS_208                                                                            \
+  ISOBAR_SUMS_192, "+f"(c[96]), "+f"(c[97]), "+f"(c[98]), "+f"(c[99]), "+f"(c[100]), "+f"(c[101]), \
+      "+f"(c[102]), "+f"(c[103])
+#define ISOBAR_NAMES_208 ISOBAR_NAMES_192 ",%96,%97,%98,%99,%100,%101,%102,%103"
+#define ISOBAR_SUMS_224                                                                                \
+  ISOBAR_SUMS_208, "+f"(c[104]), "+f"(c[105]), "+f"(c[106]), "+f"(c[107]), "+f"(c[108]), "+f"(c[109]), \
+      "+f"(c[110]), "+f"(c[111])
+#define ISOBAR_NAMES_224 ISOBAR_NAMES_208 ",%104,%105,%106,%107,%108,%109,%110,%111"
+#define ISOBAR_SUMS_240                                                                                \
+  ISOBAR_SUMS_224, "+f"(c[112]), "+f"(c[113]), "+f"(c[114]), "+f"(c[115]), "+f"(c[116]), "+f"(c[117]), \
+      "+f"(c[118]), "+f"(c[119])
+#define ISOBAR_NAMES_240 ISOBAR_NAMES_224 ",%112,%113,%114,%115,%116,%117,%118,%119"
+#define ISOBAR_SUMS_256                                                                                \
+  ISOBAR_SUMS_240, "+f"(c[120]), "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]), \
+      "+f"(c[126]), "+f"(c[127])
+#define ISOBAR_NAMES_256 ISOBAR_NAMES_240 ",%120,%121,%122,%123,%124,%125,%126,%127"
+#define ISOBAR_FOR_EACH_WIDTH(f)                                                                            \
+  f(16, 8, 9, 10, 11, 12, 13, 14) f(32, 16, 17, 18, 19, 20, 21, 22) f(48, 24, 25, 26, 27, 28, 29, 30)       \
+      f(64, 32, 33, 34, 35, 36, 37, 38) f(80, 40, 41, 42, 43, 44, 45, 46) f(96, 48, 49, 50, 51, 52, 53, 54) \
+          f(112, 56, 57, 58, 59, 60, 61, 62) f(128, 64, 65, 66, 67, 68, 69, 70)                             \
+              f(144, 72, 73, 74, 75, 76, 77, 78) f(160, 80, 81, 82, 83, 84, 85, 86)                         \
+                  f(176, 88, 89, 90, 91, 92, 93, 94) f(192, 96, 97, 98, 99, 100, 101, 102)                  \
+                      f(208, 104, 105, 106, 107, 108, 109, 110) f(224, 112, 113, 114, 115, 116, 117, 118)   \
+                          f(240, 120, 121, 122, 123, 124, 125, 126)                                         \
+                              f(256, 128, 129, 130, 131, 132, 133, 134)
+
+/// c += a b, or c = a b unless `add`, by descriptors (below). kRowsInner: the operand's inner dimension is
+/// its rows ("MN-major").
+template <class T, int kN, bool kARowsInner, bool kBRowsInner>
+__device__ inline void multiply(float (&c)[kN / 2], uint64_t a, uint64_t b, bool add) {
+#define ISOBAR_PRODUCT(n, i0, i1, i2, i3, i4, i5, i6)                                                       \
+  if constexpr (kN == n) {                                                                                  \
+    if constexpr (std::is_same_v<T, Bf16>)                                                                  \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n    \
+                   "k16.f32.bf16.bf16 {" ISOBAR_NAMES_##n "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3 ", %" #i4 \
+                                                          ";\n}"                                            \
+                   : ISOBAR_SUMS_##n                                                                        \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kARowsInner), "n"(kBRowsInner));       \
+    else                                                                                                    \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n    \
+                   "k16.f32.f16.f16 {" ISOBAR_NAMES_##n "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3 ", %" #i4   \
+                                                        ";\n}"                                              \
+                   : ISOBAR_SUMS_##n                                                                        \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kARowsInner), "n"(kBRowsInner));       \
+  }
+  ISOBAR_FOR_EACH_WIDTH(ISOBAR_PRODUCT)
+#undef ISOBAR_PRODUCT
+}
+/// The same with a in registers: rows lane / 4 (words 0 and 2) and 8 more (1 and 3) of the warp's 16, columns
+/// 2 (lane % 4) and the next (0 and 1) and 8 more (2 and 3)
+template <class T, int kN, bool kBRowsInner>
+__device__ inline void multiply(float (&c)[kN / 2], const uint32_t (&a)[4], uint64_t b, bool add) {
+#define ISOBAR_PRODUCT(n, i0, i1, i2, i3, i4, i5, i6)                                                       \
+  if constexpr (kN == n) {                                                                                  \
+    if constexpr (std::is_same_v<T, Bf16>)                                                                  \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n    \
+                   "k16.f32.bf16.bf16 {" ISOBAR_NAMES_##n "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4 \
+                                                          ", p, 1, 1, %" #i6 ";\n}"                         \
+                   : ISOBAR_SUMS_##n                                                                        \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)),        \
+                     "n"(kBRowsInner));                                                                     \
+    else                                                                                                    \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n    \
+                   "k16.f32.f16.f16 {" ISOBAR_NAMES_##n "}, {%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}, %" #i4   \
+                                                        ", p, 1, 1, %" #i6 ";\n}"                           \
+                   : ISOBAR_SUMS_##n                                                                        \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)),        \
+                     "n"(kBRowsInner));                                                                     \
+  }
+  ISOBAR_FOR_EACH_WIDTH(ISOBAR_PRODUCT)
+#undef ISOBAR_PRODUCT
+}
+
+#endif
+
+// Descriptors: the start's address, strides in bytes, and the swizzle of 128 bytes, all but the last over 16.
+__device__ inline uint64_t describe(uint32_t address, uint32_t leading, uint32_t stride) {
+  return static_cast<uint64_t>((address & 0x3ffffu) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
+         static_cast<uint64_t>(stride >> 4) << 32 | uint64_t{1} << 62;
+}
+/// A matrix in panels of `rows` rows, whose inner dimension is its columns: the descriptor of columns 16 step
+/// …
+__device__ inline uint64_t columns_inner(uint32_t tile, int rows, int step) {
+  constexpr int kSteps = kPanelColumns / kInnerStep;
+  return describe(
+      tile + static_cast<uint32_t>(step / kSteps * rows * kRowBytes + step % kSteps * 2 * kInnerStep), 16,
+      kEightRows);
+}
+/// The same matrix with its rows as inner dimension: the descriptor of rows 16 step …
+__device__ inline uint64_t rows_inner(uint32_t tile, int rows, int step) {
+  return describe(tile + static_cast<uint32_t>(step * kInnerStep * kRowBytes),
+                  static_cast<uint32_t>(rows * kRowBytes), kEightRows);
+}
+/// Byte of a panel's element (row, column)
+__device__ inline int byte_in_panel(int row, int column) {
+  return row * kRowBytes + ((column / 8) ^ (row % 8)) * 16 + column % 8 * 2;
+}
+
+}  // namespace isobar::cuda::hopper
