@@ -6,7 +6,7 @@ namespace isobar::cuda::testing {
 namespace {
 
 // Lengths that end inside, at and beyond tiles; grouped queries; padding between rows; causal both ways
-const Shape kShapes[] = {{1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2, 1, 70, 150, 48, 8, false, false},
+const Shape kHopperShapes[] = {{1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2, 1, 70, 150, 48, 8, false, false},
                          {1, 2, 2, 150, 129, 96, 0, false, false},  {1, 2, 1, 130, 70, 128, 8, false, false},
                          {1, 1, 1, 200, 100, 192, 0, false, false}, {1, 2, 2, 193, 193, 48, 0, true, false},
                          {1, 4, 2, 100, 260, 64, 0, true, false},   {1, 1, 1, 140, 75, 96, 0, true, false},
@@ -20,6 +20,21 @@ const Shape kShapes[] = {{1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2, 1, 70
   if (use_device("the test", 0).major != 9) GTEST_SKIP() << "needs a GPU of compute capability 9.0"
 #endif
 
+// Runs `check` in each order of a block's warps that the emulator has
+template <class Check>
+void in_all_orders(const Check& check) {
+#ifdef ISOBAR_EMULATED
+  using emulator::WarpOrder;
+  for (const WarpOrder order : {WarpOrder::in_turn, WarpOrder::first_ahead, WarpOrder::last_ahead}) {
+    emulator::set_warp_order(order);
+    check();
+    emulator::set_warp_order(WarpOrder::in_turn);
+  }
+#else
+  check();
+#endif
+}
+
 std::string text_of(const Shape& s, DType act) {
   return std::string(name_of(act)) + " q" + std::to_string(s.tq) + " k" + std::to_string(s.tk) + " d" +
          std::to_string(s.d) + (s.causal ? " causal" : "");
@@ -28,7 +43,7 @@ std::string text_of(const Shape& s, DType act) {
 TEST(Kernels, AttentionOnHopperIsSoftmaxTimesValues) {
   ISOBAR_NEEDS_HOPPER();
   Random random;
-  for (const Shape& s : kShapes)
+  for (const Shape& s : kHopperShapes)
     for (const DType act : {DType::bf16, DType::f16}) {
       const Problem x(s, act, random);
       ASSERT_TRUE(hopper_takes_forward(x.a));
@@ -36,24 +51,27 @@ TEST(Kernels, AttentionOnHopperIsSoftmaxTimesValues) {
       const Reference want(x);
       const Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows());
       const OnDevice gq(x.q), gk(x.k), gv(x.v), go(o), gl(lse);
-      attention_hopper(x.a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
-      expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, x.a.ld_o, 2 * roundoff(act),
-                   what + " o");
-      const Buffer got = gl.read(DType::f32);
-      for (int64_t r = 0; r < x.rows(); ++r) {
-        const double lse_of_row = want.lse[static_cast<size_t>(r)];
-        if (std::isinf(lse_of_row))  // sees no key
-          EXPECT_EQ(got[r], lse_of_row) << what << " lse";
-        else
-          ASSERT_NEAR(got[r], lse_of_row, 1e-4) << what << " lse";
-      }
+      in_all_orders([&] {
+        attention_hopper(x.a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
+        ISOBAR_CUDA(cudaDeviceSynchronize());
+        expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, x.a.ld_o, 2 * roundoff(act),
+                     what + " o");
+        const Buffer got = gl.read(DType::f32);
+        for (int64_t r = 0; r < x.rows(); ++r) {
+          const double lse_of_row = want.lse[static_cast<size_t>(r)];
+          if (std::isinf(lse_of_row))  // sees no key
+            EXPECT_EQ(got[r], lse_of_row) << what << " lse";
+          else
+            ASSERT_NEAR(got[r], lse_of_row, 1e-4) << what << " lse";
+        }
+      });
     }
 }
 
 TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
   ISOBAR_NEEDS_HOPPER();
   Random random;
-  for (const Shape& s : kShapes)
+  for (const Shape& s : kHopperShapes)
     for (const DType act : {DType::bf16, DType::f16}) {
       const Problem x(s, act, random);
       const Attention& a = x.a;
@@ -69,22 +87,25 @@ TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
         const Buffer scratch(DType::f32, hopper_backward_workspace(a) / 4);
         const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
             gw(scratch);
-        attention_hopper_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(),
-                                  gdq.data(), gdk.data(), gdv.data(), gw.f32(), nullptr, division);
-        const double allowed = 4 * roundoff(act);
-        const std::string which = what + ", " + name_of(division);
-        expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, allowed, which + " dq");
-        expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
-                     which + " dk");
-        expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
-                     which + " dv");
+        in_all_orders([&] {
+          attention_hopper_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(),
+                                    gdq.data(), gdk.data(), gdv.data(), gw.f32(), nullptr, division);
+          ISOBAR_CUDA(cudaDeviceSynchronize());
+          const double allowed = 4 * roundoff(act);
+          const std::string which = what + ", " + name_of(division);
+          expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, allowed, which + " dq");
+          expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
+                       which + " dk");
+          expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, allowed,
+                       which + " dv");
+        });
       }
     }
 }
 
 TEST(Kernels, AttentionOnHopperLeavesWhatItCannotDo) {
   Random random;
-  const Attention plain = Problem(kShapes[0], DType::bf16, random).a;
+  const Attention plain = Problem(kHopperShapes[0], DType::bf16, random).a;
   EXPECT_TRUE(hopper_takes_backward(plain));
   const auto with = [&](auto change) {
     Attention a = plain;

@@ -61,6 +61,7 @@ const std::function<void()>* body = nullptr;
 std::vector<double> shared;
 std::deque<std::function<void()>> copies;
 std::exception_ptr error;
+WarpOrder warp_order = WarpOrder::in_turn;
 
 // The target and origin of a stack switch, for address sanitizer.
 #ifdef __SANITIZE_ADDRESS__
@@ -186,29 +187,50 @@ bool release_named() {
   return any;
 }
 
+// Runs the threads [first, last) that can run, each until it waits; returns whether any got on
+bool run_some(size_t first, size_t last) {
+  bool moved = false;
+  for (current = first; current < last; ++current) {
+    if (team[current].state == State::unstarted)
+      begin_on(idle_fiber());
+    else if (team[current].state == State::ready || team[current].state == State::waiting)
+      thread = team[current].index;
+    else
+      continue;
+    to_fiber(*team[current].fiber);
+    if (error) std::rethrow_exception(std::exchange(error, nullptr));
+    if (team[current].state == State::done) idle.push_back(team[current].fiber);
+    moved = moved || team[current].state != State::waiting;
+  }
+  return moved;
+}
+
+// By warps: all in turn, or the first or last as far ahead as barriers allow
+bool run_warps() {
+  const size_t warps = (count + 31) / 32;
+  bool moved = false;
+  for (size_t i = 0; i < warps; ++i) {
+    const size_t first = (warp_order == WarpOrder::last_ahead ? warps - 1 - i : i) * 32;
+    const size_t last = std::min(count, first + 32);
+    bool got_on = run_some(first, last);
+    got_on = release(first, last, State::at_warp_barrier) || got_on;
+    moved = moved || got_on;
+    if (got_on && warp_order != WarpOrder::in_turn) return true;
+  }
+  return moved;
+}
+
 void run_threads() {
+  const auto ended = [](const Thread& t) { return t.state == State::done; };
   for (;;) {
-    bool left = false, moved = false;
-    for (current = 0; current < count; ++current) {
-      left = left || team[current].state != State::done;
-      if (team[current].state == State::unstarted) {
-        begin_on(idle_fiber());
-      } else if (team[current].state == State::ready || team[current].state == State::waiting) {
-        thread = team[current].index;
-      } else {
-        continue;
-      }
-      to_fiber(*team[current].fiber);
-      if (error) std::rethrow_exception(std::exchange(error, nullptr));
-      if (team[current].state == State::done) idle.push_back(team[current].fiber);
-      moved = moved || team[current].state != State::waiting;
+    bool moved = run_warps();
+    if (std::all_of(team.begin(), team.begin() + static_cast<std::ptrdiff_t>(count), ended)) return;
+    if (!moved || warp_order == WarpOrder::in_turn) {
+      moved = release(0, count, State::at_block_barrier) || moved;
+      moved = release_named() || moved;
     }
-    if (!left) return;
-    for (size_t w = 0; w < count; w += 32)
-      moved = release(w, std::min(count, w + 32), State::at_warp_barrier) || moved;
-    moved = release(0, count, State::at_block_barrier) || moved;
-    moved = release_named() || moved;
-    if (!moved && !copies.empty()) {
+    // At once for those ahead, else as late as possible
+    while (!copies.empty() && (!moved || warp_order == WarpOrder::first_ahead)) {
       copies.front()();
       copies.pop_front();
       moved = true;
@@ -244,6 +266,10 @@ void run_block() {
 }
 
 }  // namespace
+
+void set_warp_order(WarpOrder order) {
+  warp_order = order;
+}
 
 void* dynamic_shared() {
   return shared.data();

@@ -52,6 +52,9 @@ class Profiler {
 /// run it before all older work, so that a missing wait always shows.
 enum class Schedule : uint8_t { random, oldest_first, newest_first };  // by the streams' creation
 void set_schedule(Schedule schedule, uint64_t seed = 0);
+/// Which of a block's warps run first. Those ahead show what a missing barrier lets them do.
+enum class WarpOrder : uint8_t { in_turn, first_ahead, last_ahead };
+void set_warp_order(WarpOrder order);
 void block_barrier();
 void warp_barrier();
 uint64_t exchange(uint64_t bits, int lane_mask);  // with the lane at lane ^ mask
@@ -61,7 +64,7 @@ struct Gathered {
 };
 Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void wait_until(const std::function<bool()>& true_now);  // lets others run
-/// Of `threads` threads of the block that name the same barrier
+/// Waits until `threads` threads of the block wait at the same barrier
 void named_barrier(int id, int threads);
 /// Work of the copy engine for this block: done when no thread can go on without it, so that a missing wait
 /// shows

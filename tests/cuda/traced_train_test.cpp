@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-struct TestNet {
+struct TracedNet {
   std::string config;
   Words set;
 };
@@ -22,7 +22,7 @@ struct TracedRun {
   Words set;
 };
 
-class EmulatedTraces : public testing::TestWithParam<TracedRun> {
+class EmulatedTraces : public ::testing::TestWithParam<TracedRun> {
  protected:
   /// The run's event of this kind.
   static json event(const fs::path& run, const std::string& kind) {
@@ -36,7 +36,7 @@ class EmulatedTraces : public testing::TestWithParam<TracedRun> {
 TEST_P(EmulatedTraces, NamesAllThatTheDeviceDoes) {
   const Folder dir;
   const std::string build = build_dir(), trace = dir / "trace.json";
-  const TestNet net = masked(two_channels(TestNet{
+  const TracedNet net = masked(two_channels(TracedNet{
       // with fields, so that it validates
       tiny(),
       {"net.embed_dim=16", "net.num_heads=2", "net.depth=2", "net.img_height=16", "net.img_width=16"}}));
@@ -79,7 +79,7 @@ TEST_P(EmulatedTraces, NamesAllThatTheDeviceDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, EmulatedTraces,
-                         testing::Values(TracedRun{"Graphs", 1, {}},
+                         ::testing::Values(TracedRun{"Graphs", 1, {}},
                                          TracedRun{"Launches", 1, {"run.cuda_graphs=false"}},
                                          TracedRun{"DataParallel", 2, {"layout.dp=2", "policy.zero=1"}},
                                          TracedRun{"Pipeline", 2, {"layout.pp=2", "run.cuda_graphs=false"}}),

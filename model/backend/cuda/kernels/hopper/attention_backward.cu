@@ -9,6 +9,7 @@
 //
 //   own keys      each warpgroup has 64 keys and all of their sums: they never wait for each other, and the
 //                 exponentials of one hide under the products of others
+//   held keys     the same with keys and values as operands in registers
 //   shared keys   two share 64 keys and split 128 queries: they exchange p' and ds' in shared memory; one
 //   sums
 //                 dv, the other dk
@@ -116,11 +117,14 @@ void by_layout(int64_t d, HopperDivision division, F&& f) {
   using enum HopperDivision;
   by_head(d, [&](auto head) {
     constexpr int kD = head();
-    if (division == shared_keys) return f(Layout<kD, shared_keys>());
+    if constexpr (kD >= 96)
+      if (division == shared_keys) return f(Layout<kD, shared_keys>());
     if constexpr (kD <= 96)
       if (division == own_keys_2) return f(Layout<kD, own_keys_2>());
     if constexpr (kD <= 48)
       if (division == own_keys_3) return f(Layout<kD, own_keys_3>());
+    if constexpr (kD <= 64)
+      if (division == held_keys_2) return f(Layout<kD, held_keys_2>());
     if constexpr (kD == 192)
       if (division == columns_3) return f(Layout<kD, columns_3>());
     throw std::logic_error("attention on Hopper: heads of " + std::to_string(d) +
@@ -133,17 +137,20 @@ void by_layout(int64_t d, HopperDivision division, F&& f) {
 const char* name_of(HopperDivision division) {
   constexpr const char* kNames[] = {
       "two warpgroups with keys of their own", "three warpgroups with keys of their own",
-      "two warpgroups with the same keys", "three warpgroups with columns of their own"};
+      "two warpgroups with the same keys", "three warpgroups with columns of their own",
+      "two warpgroups with keys of their own in registers"};
   return kNames[static_cast<int>(division)];
 }
 
 std::span<const HopperDivision> hopper_divisions(int64_t d) {
   using enum HopperDivision;
-  static constexpr HopperDivision kNarrow[] = {own_keys_2, own_keys_3, shared_keys},
+  static constexpr HopperDivision kNarrowest[] = {own_keys_2, held_keys_2, own_keys_3},
+                                  kNarrow[] = {own_keys_2, held_keys_2},
                                   kMiddle[] = {own_keys_2, shared_keys}, kWide[] = {shared_keys},
                                   kWidest[] = {shared_keys, columns_3};
-  if (d == 48) return kNarrow;
-  if (d == 64 || d == 96) return kMiddle;
+  if (d == 48) return kNarrowest;
+  if (d == 64) return kNarrow;
+  if (d == 96) return kMiddle;
   if (d == 128) return kWide;
   if (d == 192) return kWidest;
   return {};

@@ -36,7 +36,7 @@ struct Barriers {
   __device__ uint64_t* v_free(int stage) const { return at + 1 + 3 * kStages + stage; }
 };
 
-// What a block does: queries of one head, and the tiles of keys that any of them sees
+// A block's work: queries of one head, and the tiles of keys that any of them sees
 struct Work {
   int sample, head, query0, tiles;
 };

@@ -5,7 +5,7 @@
 
 namespace isobar::cuda::hopper {
 
-/// scores [64 keys, 64 queries] = x y' over the head's columns, of panels with so many rows
+/// scores [64 keys, 64 queries] = x y' over the head's columns, of panels with x_rows and y_rows rows
 template <class T, int kD>
 __device__ inline void rows_times_rows(float (&scores)[32], uint32_t x, int x_rows, uint32_t y, int y_rows) {
   begin_products();
@@ -16,13 +16,36 @@ __device__ inline void rows_times_rows(float (&scores)[32], uint32_t x, int x_ro
   commit_products();
 }
 
+/// The same with x in registers
+template <class T, int kD>
+__device__ inline void rows_times_rows(float (&scores)[32], uint32_t (&x)[kD / kInnerStep][4], uint32_t y,
+                                       int y_rows) {
+  begin_products(x);
+#pragma unroll
+  for (int step = 0; step < kD / kInnerStep; ++step)
+    multiply<T, kTile, false>(scores, x[step], columns_inner(y, y_rows, step), step > 0);
+  commit_products();
+}
+// 64 rows of panels with `rows` rows, as such an operand
+template <int kSteps>
+__device__ inline void load_operand(const unsigned char* panels, int rows, uint32_t (&words)[kSteps][4]) {
+  constexpr int kPanelSteps = kPanelColumns / kInnerStep;
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      words[k][i] = *reinterpret_cast<const uint32_t*>(
+          panels + k / kPanelSteps * rows * kRowBytes +
+          byte_in_panel(first_row() + i % 2 * 8, k % kPanelSteps * kInnerStep + i / 2 * 8 + first_column()));
+}
+
 // Hides the queries before `begin` from the thread's two keys
 __device__ inline void hide_unseeing(float (&scores)[32], int2 begin) {
 #pragma unroll
   for (int i = 0; i < 32; ++i)
     if (i / 4 * 8 + first_column() + i % 2 < (i % 4 < 2 ? begin.x : begin.y)) scores[i] = -INFINITY;
 }
-// Where the queries begin that see a key
+// The first query that sees a key
 __device__ inline int queries_begin(const Attention& a, int key) {
   if (key >= a.tk) return 0x7fffffff;
   return a.causal ? key - static_cast<int>(a.shift()) : 0;
@@ -70,7 +93,7 @@ template <class T, class L>
 __device__ void sum_over_queries(const Attention& a, const Work& w, const Results& x,
                                  const Barriers<L>& barriers, unsigned char* shared, int group) {
   constexpr int kD = L::kD, kConsumers = L::kConsumers;
-  constexpr bool kShared = L::kShared;
+  constexpr bool kShared = L::kShared, kHeld = L::kHeld;
   const int thread = static_cast<int>(threadIdx.x) % kGroup;
   const uint32_t base = shared_address(shared);
   const int own_keys = kShared ? 0 : group * kTile, own_queries = kShared ? group * kTile : 0;
@@ -82,6 +105,11 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
   float sum_0[kD / 2] = {};                // dv; shared: dv or dk
   float sum_1[kShared ? 1 : kD / 2] = {};  // dk
   wait_for_phase(barriers.keys(), 0);
+  uint32_t held_k[kHeld ? kD / kInnerStep : 1][4], held_v[kHeld ? kD / kInnerStep : 1][4];
+  if constexpr (kHeld) {
+    load_operand(shared + L::kK + own_keys * kRowBytes, L::kKeys, held_k);
+    load_operand(shared + L::kV + own_keys * kRowBytes, L::kKeys, held_v);
+  }
   uint32_t step = 0;
   for (int head = w.first_head; head < w.first_head + w.heads; ++head)
     for (int tile = w.tile0; tile < w.tiles; ++tile, ++step) {
@@ -96,9 +124,15 @@ __device__ void sum_over_queries(const Attention& a, const Work& w, const Result
           own_queries / 2;
       float scores[32], dp[32];
       wait_for_phase(barriers.q_full(stage), step / L::kStages % 2);
-      rows_times_rows<T, kD>(scores, keys, L::kKeys, q + own_rows, L::kQueries);
+      if constexpr (kHeld)
+        rows_times_rows<T, kD>(scores, held_k, q, L::kQueries);
+      else
+        rows_times_rows<T, kD>(scores, keys, L::kKeys, q + own_rows, L::kQueries);
       wait_for_phase(barriers.do_full(do_stage), step / L::kOutputStages % 2);
-      rows_times_rows<T, kD>(dp, values, L::kKeys, d_o + own_rows, L::kQueries);
+      if constexpr (kHeld)
+        rows_times_rows<T, kD>(dp, held_v, d_o, L::kQueries);
+      else
+        rows_times_rows<T, kD>(dp, values, L::kKeys, d_o + own_rows, L::kQueries);
       wait_for_products<1>(scores);
       if (query0 < last_begins) hide_unseeing(scores, {row_begin.x - query0, row_begin.y - query0});
       weigh(a, scores, statistics);

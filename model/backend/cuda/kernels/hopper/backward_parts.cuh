@@ -1,4 +1,4 @@
-// What the divisions of attention's backward on Hopper share (attention_backward.cu): shared memory of a
+// Common to the divisions of attention's backward on Hopper (attention_backward.cu): shared memory of a
 // block, its work, and the loads of its tiles.
 #pragma once
 #include <cmath>
@@ -15,6 +15,7 @@ template <int kColumns, HopperDivision kDivision>
 struct Layout {
   static constexpr int kD = kColumns;
   static constexpr bool kShared = kDivision == HopperDivision::shared_keys;
+  static constexpr bool kHeld = kDivision == HopperDivision::held_keys_2;  // keys and values in registers
   static constexpr bool kByColumns = kDivision == HopperDivision::columns_3;
   static constexpr int kConsumers =
       kByColumns || kDivision == HopperDivision::own_keys_3 ? 3 : 2;  // warpgroups that compute
@@ -54,7 +55,7 @@ struct Barriers {
   __device__ uint64_t* do_free(int stage) const { return at + 1 + 2 * L::kStages + L::kOutputStages + stage; }
 };
 
-// What a block does: keys of one head of keys, and the tiles of queries that see any of them
+// A block's work: keys of one head of keys, and the tiles of queries that see any of them
 struct Work {
   int sample, key_head, key0, first_head, heads, tile0, tiles;
 };

@@ -43,7 +43,7 @@ __device__ inline void store_operand(const uint32_t (&words)[4][4], unsigned cha
           words[k][i];
 }
 
-// Where the keys end that a query sees
+// One past the last key that a query sees
 __device__ inline int keys_end(const Attention& a, int query) {
   const int keys = static_cast<int>(a.tk), after = static_cast<int>(a.shift()) + query + 1;
   return a.causal && after < keys ? after : keys;

@@ -72,7 +72,7 @@ __device__ inline void fence_new_barriers() {
 __device__ inline void arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-/// Arrives, and lets the phase wait for so many bytes
+/// Arrives, and lets the phase wait for `bytes` bytes more
 __device__ inline void expect_bytes(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
@@ -152,7 +152,7 @@ __device__ inline void begin_products(Registers&... written) {
 __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Until at most so many of the last committed groups of products are unfinished; names the sums that are
+/// Until at most kLeft of the last committed groups of products are unfinished; names the sums that are
 /// then done
 template <int kLeft, class... Registers>
 __device__ inline void wait_for_products(Registers&... done) {
