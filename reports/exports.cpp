@@ -49,6 +49,7 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
         for (size_t c = 0; c < v.rmse.size(); ++c)
           add(v.step, ("valid/rmse_" + std::to_string(c)).c_str(), v.rmse[c]);
         add(v.step, "valid/accuracy", or_nan(v.accuracy));
+        add(v.step, "valid/perplexity", or_nan(v.perplexity));
         for (size_t c = 0; c < v.mae.size(); ++c)
           add(v.step, ("valid/mae_" + std::to_string(c)).c_str(), v.mae[c]);
       }

@@ -84,7 +84,7 @@ struct Curves {
 }  // namespace
 
 std::vector<Figure> training_figures(const ReportData& d) {
-  Curves loss, rmse, accuracy, norm, condition;
+  Curves loss, rmse, accuracy, perplexity, norm, condition;
   std::vector<std::string> labels;
   for (const ReportRun* run : with_curves(d)) labels.push_back(run->label);
   const json scale = palette::run_scale(labels);
@@ -101,6 +101,7 @@ std::vector<Figure> training_figures(const ReportData& d) {
       if (!v.persistence_rmse.empty()) rmse.add(r, "persistence", v.step, v.persistence_rmse[0]);
       accuracy.add(r, "validation", v.step, v.accuracy);
       accuracy.add(r, "most frequent class", v.step, v.baseline_accuracy);
+      perplexity.add(r, "validation", v.step, v.perplexity);
       if (!v.jacobian) continue;
       norm.add(r, "Frobenius norm", v.step, v.jacobian->frobenius);
       condition.add(r, "condition number", v.step, v.jacobian->condition);
@@ -122,6 +123,10 @@ std::vector<Figure> training_figures(const ReportData& d) {
        "Share of samples classified correctly, by optimizer step; dashed: on validation samples; "
        "dotted: always predicting the most frequent class.",
        "accuracy", {"training", "validation", "most frequent class"});
+  draw(perplexity, "perplexity", "Perplexity",
+       "Exponential of the mean loss of a word on validation data, by optimizer step: the number of equally "
+       "likely words that would be as hard to predict.",
+       "perplexity", {"validation"});
   draw(norm, "jacobian-norm", "Norm of the Jacobian",
        "Frobenius norm of d(output)/d(input), both normalised, mean over validation samples. When it "
        "is constant the net's derivatives have converged; train.jacobian_window ends a run there.",

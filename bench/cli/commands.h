@@ -13,6 +13,7 @@ void add_plan_command(CLI::App& app);
 using Submit = std::function<int(const SubmittedTraining&)>;
 void add_train_command(CLI::App& app, Submit submit);
 void add_forecast_command(CLI::App& app);
+void add_generate_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 void add_jacobian_command(CLI::App& app);
 void add_export_command(CLI::App& app);

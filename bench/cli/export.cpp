@@ -26,7 +26,7 @@ void add_export_command(CLI::App& app) {
   command->add_option("-o,--out", a->out, "File to write, e.g. merged.safetensors")->required();
   command->add_flag("--published", a->published,
                     "With the names and shapes of the program that the net was published with (aurora: "
-                    "microsoft-aurora's)");
+                    "microsoft-aurora's; gpt and llama: transformers', with config.json beside them)");
   command
       ->add_flag("--keep-adapters", a->apart,
                  "With --published: adapters stay apart, as that program has them (aurora: use_lora)")
@@ -35,6 +35,7 @@ void add_export_command(CLI::App& app) {
   command->add_flag("--json", a->json, "Print JSON on stdout");
   command->footer(
       "Examples:\n  isobar export runs/first -o first.safetensors\n"
+      "  isobar export runs/gpt --published -o gpt/model.safetensors   # from_pretrained(\"gpt\") reads it\n"
       "  isobar export runs/aurora --published -o theirs.safetensors\n"
       "  isobar train CONFIG --set train.init_from=first.safetensors");
   command->callback([a] {
@@ -45,6 +46,8 @@ void add_export_command(CLI::App& app) {
     const OpenCheckpoint opened(checkpoint, CheckpointPart::weights, one);
     const CheckpointState& state = opened.state();
     const TrainedWeights weights(opened);
+    if (a->published && state.spec.net.words())
+      refuse_to_replace((std::filesystem::path(a->out).parent_path() / "config.json").string(), a->force);
     const int64_t adapters = a->published ? write_published(state.spec, weights, a->out,
                                                             a->apart ? Adapters::apart : Adapters::merged)
                                           : weights.write(a->out);

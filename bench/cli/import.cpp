@@ -27,6 +27,8 @@ constexpr const char* kImportHelp =
 
   Calculon (systems/, models/, executions) and transformer-perf-estimates (config-*.json, models): JSON
       -> a machine file or a run configuration
+  Hugging Face's config.json of a gpt2 or llama
+      -> a run configuration: its net
   runs of other engines: CSV in the columns of configs/published (README.md there)
       -> a results directory, for isobar fit and isobar report; --only A100 takes rows of that accelerator
   PyTorch's profiler: traces (export_chrome_trace) with a schedule and step() marks, one a rank, with --config RUN.yaml
@@ -38,7 +40,8 @@ constexpr const char* kImportHelp =
   nccl-tests: the text it printed
       -> a CSV for isobar score; or, with --machine M.yaml, that machine with the measured latency and bandwidth
 
-  weights of a net in the form that it was published in (aurora): PyTorch's .ckpt or safetensors, with --config RUN.yaml
+  weights of a net in the form that it was published in (aurora; gpt and llama: transformers'), PyTorch's .ckpt or
+  safetensors, with --config RUN.yaml
       -> a safetensors file for train.init_from; its adapters apart where RUN.yaml has train.lora_rank, else merged
 
 Logs and traces may be gzipped, and have the labels of srun, mpirun, torchrun and pdsh before their lines.
@@ -50,6 +53,8 @@ Examples:
   isobar import tp4.log tp8.log -o mine.csv
   isobar import nemo.log --config configs/models/llama3-8b.yaml -o mine.csv
   isobar import trace.rank0.json trace.rank1.json --config run.yaml -o results/torch
+  isobar import gpt2/config.json -o gpt2.yaml
+  isobar import gpt2/model.safetensors --config gpt2.yaml -o gpt2.safetensors
   isobar import aurora-0.25-small-pretrained.ckpt --config configs/models/aurora-small.yaml -o small.safetensors
   isobar import all_reduce.log --machine configs/machines/dgx-h100.yaml -o mine.yaml)";
 

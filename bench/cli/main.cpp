@@ -79,6 +79,7 @@ int run(int argc, char** argv) {
   add_plan_command(app);
   add_train_command(app, submit_training);
   add_forecast_command(app);
+  add_generate_command(app);
   add_verify_command(app);
   add_jacobian_command(app);
   add_export_command(app);

@@ -27,6 +27,8 @@
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 #include "model/records/results.h"
+#include "perfmodel/machine/device.h"
+#include "perfmodel/step/utilization.h"
 
 namespace isobar {
 namespace {
@@ -72,6 +74,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   args.push_back(a.config);
   for (const std::string& s : a.set) args.insert(args.end(), {"--set", s});
   if (!a.trace.empty()) args.insert(args.end(), {"--trace", a.trace});
+  if (!a.machine.empty()) args.insert(args.end(), {"--machine", a.machine});
   if (!a.resume.empty()) args.insert(args.end(), {"--resume", a.resume});
   if (a.set_aside) args.emplace_back("--set-aside-damaged");
   if (a.json) args.emplace_back("--json");
@@ -151,8 +154,7 @@ void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
   const std::string jobs = "is for a cluster's jobs", add = "add --launcher slurm or pbs";
   refuse_unused(
       command,
-      {{"--machine", local, jobs, add},
-       {"--results", local, jobs, add},
+      {{"--results", local, jobs, add},
        {"--no-wait", local, jobs, add},
        {"--trace", !local, "is of a run that is not cut into jobs", "leave it out"},
        {"--resume", !local, "is what jobs do by themselves, from the last checkpoint in --results",
@@ -203,9 +205,17 @@ int report_failure(const std::exception& e, const Mpi& mpi, bool json) {
   mpi.abort(code);
 }
 
+/// FLOP/s that the machine, if any, gives one rank of this run.
+double peak_of_rank(const std::optional<Machine>& m, const RunSpec& spec, const Mpi& mpi) {
+  if (!m) return 0;
+  const HostShare share{mpi.ranks_on_host(), threads_per_rank(spec, mpi)};
+  return peak_flops(*m, conditions_of(spec, *m, share), peak_of(spec));
+}
+
 /// Trains on this rank, one of all that the layout asks for.
 void train_here(const TrainArguments& a, const RunSpec& spec, const std::optional<ConfigError>& refused,
-                const std::function<Statistics()>& statistics, const Mpi& mpi) {
+                const std::function<Statistics()>& statistics, const std::optional<Machine>& machine,
+                const Mpi& mpi) {
   // Ranks that `isobar train` has started leave the final report to it.
   const bool json = a.json && !std::getenv(StopSignals::kStartedByTrain);
   if (refused) end_all_ranks(mpi, report_failure(*refused, mpi, json));
@@ -219,6 +229,7 @@ void train_here(const TrainArguments& a, const RunSpec& spec, const std::optiona
                  .set_aside = a.set_aside,
                  .about = a.about.json(),
                  .quiet = a.json,
+                 .peak_flops = peak_of_rank(machine, spec, mpi),
                  .every_rank = a.rank_output != "first",
                  .statistics = statistics,
                  .begins = keep_rank_output,
@@ -253,6 +264,9 @@ void run_train(TrainArguments a, const Submit& submit) {
     require_kernels_of_words(*spec);
     if (a.ranks > 1) start_under_mpiexec(a, *spec, a.ranks);
   }
+  std::optional<Machine> machine;
+  if (!refused && !a.machine.empty())
+    refused = refusal_of(launched, [&] { machine = load_machine(a.machine); });
   std::function<Statistics()> statistics;
   if (!refused) refused = refusal_of(launched, [&] { statistics = begin_statistics(*spec, launched); });
   const Mpi mpi;
@@ -270,7 +284,7 @@ void run_train(TrainArguments a, const Submit& submit) {
   require_kernels_of_words(*spec);
   if (mpi.size() == 1 && spec->layout.world() > 1 && !launched)
     start_under_mpiexec(a, *spec, spec->layout.world());
-  train_here(a, *spec, refused, statistics, mpi);
+  train_here(a, *spec, refused, statistics, machine, mpi);
 }
 
 }  // namespace
@@ -303,7 +317,9 @@ void add_train_command(CLI::App& app, Submit submit) {
        "a lost node")
       ->check(CLI::IsMember({"local", "slurm", "pbs"}))
       ->capture_default_str();
-  add_machine_option(*c, a->machine, "With --launcher: machine file that has a `cluster:` section");
+  add_machine_option(
+      *c, a->machine,
+      "Machine file: its peak gives the MFU of the step lines; with --launcher it has a `cluster:` section");
   c->add_option("--results", a->results,
                 "With --launcher: directory of DIR/jobs and of the run, DIR/trials/ID");
   c->add_flag("--no-wait", a->no_wait,

@@ -66,8 +66,10 @@ def torch_net(net):
         return [ROOT / "bench/peers/regional_gnn.py", json.dumps(net)]
     if net["kind"] == "aurora":
         return [ROOT / "bench/peers/aurora_model.py", json.dumps(net)]
+    if net["kind"] in ("gpt", "llama"):
+        return [ROOT / "bench/peers/language.py", json.dumps(net)]
     if net["kind"] != "vit":
-        sys.exit(f"no peer times a net of the kind {net['kind']} (there is vit, regional-gnn and aurora)")
+        sys.exit(f"no peer times a net of the kind {net['kind']} (there is vit, regional-gnn, aurora, gpt and llama)")
     return [ROOT / "bench/peers/vit.py", "--embed-dim", net["embed_dim"], "--depth", net["depth"], "--heads", net["num_heads"],
             "--patch", net["patch_size"], "--mlp-ratio", net["mlp_ratio"], "--img", net["img_height"], net["img_width"],
             "--channels", net["in_channels"], net["out_channels"]]

@@ -1,12 +1,19 @@
 """GPT-2 and Llama in plain PyTorch, as transformers computes them: the peers for Isobar's gpt and llama.
 
+    python language.py '{"kind": "gpt", "embed_dim": 768, …}' --batch 1 --threads 2    # times training steps on the CPU
+
 The parameter names are those of Isobar's checkpoints. tests/fixtures/make_fixtures.py compares both with transformers'
 GPT2LMHeadModel and LlamaForCausalLM, if it is installed.
 """
 
+import argparse
+import json
+import resource
+
 import torch
 import torch.nn.functional as F
 from torch import nn
+from vit import make_optimizer, time_steps
 
 
 class Attention(nn.Module):
@@ -102,3 +109,61 @@ class Llama(nn.Module):
         for block in self.blocks:
             x = block(x, turn)
         return F.linear(self.norm(x), self.embed.weight if self.head is None else self.head.weight)
+
+
+def net_of(keys):
+    """The model for keys of Isobar's net, of which those that it has no argument for are left."""
+    kind = Gpt if keys["kind"] == "gpt" else Llama
+    known = kind.__init__.__code__.co_varnames[1:kind.__init__.__code__.co_argcount]
+    own = {k: v for k, v in keys.items() if k in known}
+    if kind is Llama:
+        own |= {"tied": keys["tie_embeddings"], "num_kv_heads": keys["num_kv_heads"] or keys["num_heads"],
+                "ffn_dim": keys["ffn_dim"] or keys["mlp_ratio"] * keys["embed_dim"]}
+    return kind(**own)
+
+
+def main():
+    ap = argparse.ArgumentParser(description="Times training steps on the CPU.")
+    ap.add_argument("net", type=json.loads, help="keys of Isobar's net as JSON; dropout and scaled angles are left out")
+    ap.add_argument("--batch", type=int, default=1)
+    ap.add_argument("--optimizer", choices=("adam", "adamw"), default="adamw")
+    ap.add_argument("--amp", choices=("none", "bf16"), default="none")
+    ap.add_argument("--threads", type=int, default=1)
+    ap.add_argument("--steps", type=int, default=5, help="timed steps, after --warmup")
+    ap.add_argument("--warmup", type=int, default=2)
+    ap.add_argument("--compile", action="store_true", help="torch.compile the model with its loss")
+    args = ap.parse_args()
+
+    torch.manual_seed(0)
+    torch.set_num_threads(args.threads)
+    model = net_of(args.net)
+    for p in model.parameters():
+        if p.dim() > 1:
+            nn.init.normal_(p, std=0.02)
+    optimizer = make_optimizer(model, args.optimizer)
+    text = torch.randint(args.net["vocab_size"], (args.batch, args.net["seq_length"] + 1))
+
+    def loss_of(tokens, labels):
+        return F.cross_entropy(model(tokens).flatten(0, 1).float(), labels.flatten())
+
+    run = torch.compile(loss_of) if args.compile else loss_of
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.amp == "bf16"):
+            loss = run(text[:, :-1], text[:, 1:])
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    for _ in range(args.warmup):
+        step().item()
+    seconds, loss = time_steps(step, args.steps, "cpu")
+    print(json.dumps({"torch": torch.__version__, "threads": args.threads, "amp": args.amp, "compile": args.compile,
+                      "parameters": sum(p.numel() for p in model.parameters()), "loss": loss,
+                      "seconds": [round(s, 6) for s in seconds], "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+
+
+if __name__ == "__main__":
+    main()

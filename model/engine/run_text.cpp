@@ -178,7 +178,7 @@ std::string summary_text(const RunSpec& s, const EndRecord& end) {
     std::string says = text("%.5f after step %ld", *end.final_loss, end.steps.value_or(s.train.steps));
     if (const auto& v = end.valid)
       says += text("; validation after step %ld: loss %.5f", v->step, v->loss) +
-              (s.net.words() ? text(", perplexity %.5g", std::exp(v->loss)) : "") +
+              (v->perplexity ? text(", perplexity %.5g", *v->perplexity) : "") +
               (v->rmse ? text(", rmse %.5f", *v->rmse) : "") + (v->mae ? text(", mae %.5f", *v->mae) : "") +
               (v->accuracy ? text(", accuracy %.5f", *v->accuracy) : "") +
               (v->baseline_accuracy ? text(", most frequent class %.5f", *v->baseline_accuracy) : "") +

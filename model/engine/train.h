@@ -21,6 +21,7 @@ struct TrainOptions {
   bool set_aside = false;                           // a damaged last one, for the last whole one
   nlohmann::json about = nlohmann::json::object();  // what people call it: kept in the run's provenance
   bool quiet = false;                               // no table of steps on stdout
+  double peak_flops = 0;                            // FLOP/s of one rank, for the step lines' MFU; 0: unknown
   bool every_rank = false;                          // print the table on every rank, else on rank 0
   /// On rank 0, waits for the statistics that normalise the data if they are not given (begin_statistics).
   /// Empty: computed in this process.

@@ -47,8 +47,9 @@ const Op& loss_of(const Plan& plan, const RunSpec& spec) {
     return op.kind == OpKind::loss_sums || op.kind == OpKind::cross_entropy;
   });
   if (at == plan.ops.end() || spec.net.words())
-    throw ConfigError("", "net.kind", spec.net.kind() + " predicts words, and forecasts are numbers",
-                      "take the checkpoint of a net of fields or numbers");
+    throw ConfigError(
+        "", "net.kind", spec.net.kind() + " predicts words, and forecasts are numbers",
+        "take the checkpoint of a net of fields or numbers, or continue a text: isobar generate");
   return *at;
 }
 

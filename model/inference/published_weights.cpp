@@ -4,6 +4,7 @@
 #include <set>
 
 #include "model/base/error.h"
+#include "model/base/files.h"
 #include "model/inference/one_rank.h"
 #include "model/nets/adapter.h"
 #include "model/nets/build.h"
@@ -78,9 +79,9 @@ std::string text_of_shape(const std::vector<int64_t>& shape) {
   return "[" + out + "]";
 }
 
-template <class Place>  // (our first element, their first element, count)
+template <class Place>  // (our first element, their first element)
 void each_run(const PublishedTensor::Piece& p, Place&& place) {
-  for (int64_t i = 0; i < p.rows; ++i) place(p.own_first + i * p.own_stride, p.first + i * p.stride, p.run);
+  for (int64_t i = 0; i < p.rows; ++i) place(p.own_first + i * p.own_stride, p.first + i * p.stride);
 }
 
 /// The net's tensors in a file; throws unless the file has all of them and nothing else.
@@ -94,7 +95,9 @@ std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const Named
   std::vector<std::pair<std::string, const PublishedTensor*>> out;
   for (const auto& [name, shape] : file.shapes()) {
     const std::string& prefix = form.published.prefix;
-    const auto at = known.find(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
+    const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    const auto at = known.find(bare);
+    if (form.published.unread.contains(bare)) continue;
     if (at == known.end() && !file.floating(name)) continue;  // a counter
     if (at == known.end())
       throw ConfigError(named, name, "is nothing that this net has",
@@ -155,14 +158,16 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
     for (const PublishedTensor::Piece& p : t.pieces) {
       if (p.own != last)
         ours = adapters == Adapters::merged ? weights.merged(p.own) : weights.base(p.own), last = p.own;
-      each_run(p, [&](int64_t own, int64_t their, int64_t run) {
-        std::copy_n(ours.begin() + own, run, theirs.begin() + their);
+      each_run(p, [&](int64_t own, int64_t their) {
+        for (int64_t j = 0; j < p.run; ++j) theirs[their + j * p.step] = ours[own + j];
       });
     }
     out.write(t.name, 0, static_cast<int64_t>(theirs.size()), theirs.data());
   }
   out.sync();
   fs::rename(temp, to);
+  if (!form.published.config.empty())
+    write_atomically(to.parent_path() / "config.json", form.published.config);
   return weights.adapters();
 }
 
@@ -178,14 +183,16 @@ int64_t import_published_weights(const RunSpec& spec, const NamedWeights& in, co
   const fs::path& temp = half.path;
   create_safetensors(temp, form.own, {{"format", "pt"}});
   const SafetensorsWriter out(temp, form.own, {{"format", "pt"}});
-  std::vector<float> theirs;
+  std::vector<float> theirs, run;
   for (const auto& [name, t] : found) {
     theirs.resize(static_cast<size_t>(elements_of(t->shape)));
     in.read(name, theirs.data());
     refuse_nonfinite(named, name, 0, elements_of(t->shape), theirs);
     for (const PublishedTensor::Piece& p : t->pieces)
-      each_run(p, [&](int64_t own, int64_t their, int64_t run) {
-        out.write(p.own, own, run, theirs.data() + their);
+      each_run(p, [&](int64_t own, int64_t their) {
+        run.resize(static_cast<size_t>(p.run));
+        for (int64_t j = 0; j < p.run; ++j) run[j] = theirs[their + j * p.step];
+        out.write(p.own, own, p.run, run.data());
       });
   }
   out.sync();

@@ -14,8 +14,9 @@ namespace isobar {
 
 enum class Adapters : uint8_t { merged, apart };
 
-/// Returns the number of weights with adapters, which are merged or written separately. Throws ConfigError
-/// for a net without a published form, or with other adapters.
+/// Returns the number of weights with adapters, which are merged or written separately. Writes config.json
+/// beside the file, replacing one, if that program reads the net from it (gpt and llama: transformers).
+/// Throws ConfigError for a net without a published form, or with other adapters.
 int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, const std::filesystem::path& to,
                         Adapters adapters = Adapters::merged);
 /// Adapters stay separate if the spec has adapters, else they are merged; returns the number of merged

@@ -115,4 +115,9 @@ double forward_flops_per_sample(const RunSpec& spec) {
   return totals(emit_step(one, 0, {}), 1).forward_flops;
 }
 
+double model_flops(const RunSpec& spec) {
+  constexpr double kForwardAndBackward = 3;
+  return kForwardAndBackward * forward_flops_per_sample(spec) * static_cast<double>(spec.train.global_batch);
+}
+
 }  // namespace isobar

@@ -26,5 +26,8 @@ void require_kernels(const RunSpec& spec, const Plan& plan);
 /// Matrix FLOPs of one sample's forward pass through the whole net, for any layout: counted from the plan of
 /// one rank, without recomputation.
 double forward_flops_per_sample(const RunSpec& spec);
+/// Model FLOPs of an optimizer step of all ranks, independent of layout and recomputation: the products of
+/// the forward pass, and twice as many of the backward pass (Narayanan 2021, SC21, section 5.1).
+double model_flops(const RunSpec& spec);
 
 }  // namespace isobar

@@ -5,6 +5,7 @@
 #include "model/nets/aurora/published.h"
 #include "model/nets/balance.h"
 #include "model/nets/graphcast.h"
+#include "model/nets/hugging_face.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/mlp.h"
 #include "model/nets/net.h"

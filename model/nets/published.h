@@ -4,8 +4,10 @@
 //   for (const PublishedTensor& t : published_form(spec.net, plan.tensors).tensors)
 //     for (const PublishedTensor::Piece& p : t.pieces)
 //       for (int64_t i = 0; i < p.rows; ++i)   // both row-major
-//         copy p.run elements: own[p.own_first + i * p.own_stride] -> theirs[p.first + i * p.stride]
+//         for (int64_t j = 0; j < p.run; ++j)
+//           own[p.own_first + i * p.own_stride + j] -> theirs[p.first + i * p.stride + j * p.step]
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,7 @@ struct PublishedTensor {
   struct Piece {
     std::string own;
     int64_t rows, run;
-    int64_t own_first, own_stride, first, stride;
+    int64_t own_first, own_stride, first, stride, step = 1;
   };
   std::string name;
   std::vector<int64_t> shape;
@@ -38,6 +40,8 @@ struct PublishedForm {
   std::vector<PublishedTensor> tensors;  // the current form, which is written
   std::vector<PublishedTensor> earlier;  // tensors that older files have instead
   std::string prefix;                    // prefix of every name in older files
+  std::set<std::string> unread = {};     // that program's constants and second names of a tensor
+  std::string config = {};               // contents of the config.json beside the weights; "": none
 };
 
 /// `own`: Plan::tensors of the net, without adapters or with PublishedForm::adapters.

@@ -19,19 +19,21 @@ std::vector<double> rotary_frequencies(const RotaryAngles& r, int64_t d) {
   return out;
 }
 
+std::vector<float> rotary_values(const RotaryAngles& r, int64_t d, int64_t token0, int64_t tokens) {
+  const std::vector<double> frequencies = rotary_frequencies(r, d);
+  std::vector<float> table;
+  table.reserve(static_cast<size_t>(tokens * d));
+  for (int64_t t = token0; t < token0 + tokens; ++t) {
+    for (const double f : frequencies)
+      table.push_back(static_cast<float>(std::cos(static_cast<double>(t) * f)));
+    for (const double f : frequencies)
+      table.push_back(static_cast<float>(std::sin(static_cast<double>(t) * f)));
+  }
+  return table;
+}
+
 View rotary_table(Builder& b, const RotaryAngles& r, int64_t d, int64_t token0, int64_t tokens) {
-  return numbers(b, "rotary", DType::f32, tokens * d, [=] {
-    const std::vector<double> frequencies = rotary_frequencies(r, d);
-    std::vector<float> table;
-    table.reserve(static_cast<size_t>(tokens * d));
-    for (int64_t t = token0; t < token0 + tokens; ++t) {
-      for (const double f : frequencies)
-        table.push_back(static_cast<float>(std::cos(static_cast<double>(t) * f)));
-      for (const double f : frequencies)
-        table.push_back(static_cast<float>(std::sin(static_cast<double>(t) * f)));
-    }
-    return table;
-  });
+  return numbers(b, "rotary", DType::f32, tokens * d, [=] { return rotary_values(r, d, token0, tokens); });
 }
 
 }  // namespace isobar

@@ -5,6 +5,7 @@
 #pragma once
 #include <vector>
 
+#include "model/base/net_specs/words.h"
 #include "model/plan/builder.h"
 
 namespace isobar {
@@ -17,10 +18,16 @@ struct RotaryAngles {
   int64_t original_length = 8192;
 };
 
+inline RotaryAngles angles_of(const LlamaSpec& n) {
+  return {n.rope_theta, n.rope_scaling_factor, n.rope_original_length};
+}
+
 /// Angles of one token by pair, [d / 2], in radians
 std::vector<double> rotary_frequencies(const RotaryAngles& r, int64_t d);
 
-/// A constant [tokens, 2, d / 2] f32: cosines, then sines, of positions token0, token0 + 1, …
+/// [tokens, 2, d / 2]: cosines, then sines, of positions token0, token0 + 1, …
+std::vector<float> rotary_values(const RotaryAngles& r, int64_t d, int64_t token0, int64_t tokens);
+/// The same as a constant in f32
 View rotary_table(Builder& b, const RotaryAngles& r, int64_t d, int64_t token0, int64_t tokens);
 
 }  // namespace isobar

@@ -191,8 +191,7 @@ std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at)
 std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at) {
   BlockShape shape = shape_of(n);
   shape.rms_norm = shape.swiglu = true;
-  shape.rotary = rotary_table(e.b, {n.rope_theta, n.rope_scaling_factor, n.rope_original_length},
-                              shape.head_dim(), at.token0, at.tokens);
+  shape.rotary = rotary_table(e.b, angles_of(n), shape.head_dim(), at.token0, at.tokens);
   shape.biases = false;
   return language_model(n, shape, false, e, at);
 }

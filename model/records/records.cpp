@@ -75,6 +75,7 @@ void fields(auto& f, Is<ValidRecord> auto& r) {
   f("mae", r.mae);
   f("accuracy", r.accuracy);
   f("baseline_accuracy", r.baseline_accuracy);
+  f("perplexity", r.perplexity);
   f("persistence_rmse", r.persistence_rmse);
   f("jacobian", r.jacobian);
 }
@@ -143,6 +144,7 @@ void fields(auto& f, Is<LastValid> auto& r) {
   f("mae", r.mae);
   f("accuracy", r.accuracy);
   f("baseline_accuracy", r.baseline_accuracy);
+  f("perplexity", r.perplexity);
   f("persistence_rmse", r.persistence_rmse);
 }
 

@@ -95,6 +95,7 @@ struct ValidRecord {
   std::optional<JacobianRecord> jacobian;
   // For classes: the net's accuracy, and that of always predicting the most frequent class
   std::optional<double> accuracy, baseline_accuracy;
+  std::optional<double> perplexity;  // for words: exp(loss)
 };
 
 struct RankRecord {  // one rank; seconds are means of a step
@@ -159,7 +160,7 @@ struct RoutineRecord {
 struct LastValid {  // of the first channel
   int64_t step = 0;
   double loss = 0;
-  std::optional<double> rmse, persistence_rmse, mae, accuracy, baseline_accuracy;
+  std::optional<double> rmse, persistence_rmse, mae, accuracy, baseline_accuracy, perplexity;
 };
 
 struct EndRecord {

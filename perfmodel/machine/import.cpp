@@ -5,6 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/base/json.h"
+#include "model/nets/hugging_face.h"
 
 namespace isobar {
 namespace {
@@ -166,10 +167,12 @@ PeerFile peer_file(const json& j, const std::string& file) {
     if (has(j, {"num_procs", "tensor_par", "pipeline_par", "data_par"})) return PeerFile::calculon_execution;
     if (has(j, {"matrix_flops_fp16", "hbm_bandwidth", "nvlink_bandwidth"})) return PeerFile::tpe_system;
     if (has(j, {"l", "e", "h", "depth"})) return PeerFile::tpe_model;
+    if (is_hugging_face_config(j)) return PeerFile::hugging_face_config;
   }
   throw ConfigError(
       file, "", "is no file of a performance model that can be imported",
-      "give Calculon's system, application or execution, or transformer-perf-estimates' system or model");
+      "give Calculon's system, application or execution, transformer-perf-estimates' system or model, or "
+      "config.json of transformers");
 }
 
 bool is_machine(PeerFile f) {
@@ -212,6 +215,8 @@ json import_model(const json& j, const std::string& file) {
               {"policy", {{"amp", "bf16"}}}};
     case PeerFile::calculon_execution:
       return from_execution(j, file);
+    case PeerFile::hugging_face_config:
+      return {{"net", net_of_config(j, file)}};
     default:
       throw ConfigError(file, "", "is a machine, not a model", "import it as one");
   }

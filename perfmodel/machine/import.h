@@ -4,8 +4,9 @@
 //   nlohmann::json run = import_model(load_json("models/megatron-1T.json"), "...");   // {net: {...}}
 //
 // Supported: Calculon's system, application and execution; transformer-perf-estimates' system (config-*.json)
-// and model ({l, e, h, depth}). Their efficiencies become coefficients with their name as provenance;
-// anything else keeps this program's default. Neither has a vocabulary: it becomes the smallest.
+// and model ({l, e, h, depth}); config.json of Hugging Face's transformers. The former two's efficiencies
+// become coefficients with their name as provenance; anything else keeps this program's default. Those have
+// no vocabulary: it becomes the smallest.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -19,7 +20,8 @@ enum class PeerFile : uint8_t {
   calculon_application,
   calculon_execution,
   tpe_system,
-  tpe_model
+  tpe_model,
+  hugging_face_config
 };
 /// Throws ConfigError for any other file.
 PeerFile peer_file(const nlohmann::json& j, const std::string& file);

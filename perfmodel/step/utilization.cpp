@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "model/nets/build.h"
 #include "model/plan/work.h"
 #include "perfmodel/step/op_terms.h"
 
 namespace isobar {
-
-double model_flops(const RunSpec& spec) {
-  constexpr double kForwardAndBackward = 3;
-  return kForwardAndBackward * forward_flops_per_sample(spec) * static_cast<double>(spec.train.global_batch);
-}
 
 Rates rates_of(const StepFlops& step, double step_s, int64_t ranks, double peak) {
   const double each = step_s * static_cast<double>(ranks);

@@ -14,16 +14,15 @@
 #include <string>
 #include <vector>
 
+#include "model/nets/build.h"
 #include "perfmodel/step/conditions.h"
 #include "perfmodel/step/pipeline.h"
 
 namespace isobar {
 
-struct StepFlops {  // matrix FLOPs of one optimizer step, all ranks
+struct StepFlops {  // matrix FLOPs of one optimizer step, all ranks; model: model_flops() of nets/build.h
   double model = 0, hardware = 0;
 };
-/// Model FLOPs of a step of this run, independent of layout and recomputation.
-double model_flops(const RunSpec& spec);
 
 struct Rates {  // of one rank
   double model_flops_per_s = 0, hardware_flops_per_s = 0;

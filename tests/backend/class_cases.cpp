@@ -51,7 +51,8 @@ void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
       kind != OpKind::cross_entropy)
     return;
   for (const DType act : kActs)
-    for (const Rows& s : {Rows{7, 33, 0}, Rows{5, 65, 16}, Rows{1, 8, 0}, Rows{6, 40, 8, 9}}) {
+    for (const Rows& s :
+         {Rows{7, 33, 0}, Rows{5, 65, 16}, Rows{1, 8, 0}, Rows{6, 40, 8, 9}, Rows{2, 1100, 0}}) {
       const bool whole = s.column0 == 0;
       const Operand logits = normals(random, act, s.rows * s.cols, 2);
       Operand labels{.type = whole ? DType::i32 : DType::f32, .before = {}};

@@ -34,7 +34,6 @@ TEST_F(SubmitTrain, RefusesWhatCouldNotGoOn) {
            {here + to + every + " --resume elsewhere", "--resume"},
            {here + to + every + " --ranks 3 --set layout.tp=2", "--ranks"},
            {to + every, "--results"},
-           {" --machine here.yaml", "--machine"},
            {" --no-wait", "--no-wait"}}) {
     const Answer a = train(options);
     EXPECT_EQ(a.code, 2) << options << "\n" << a.out;

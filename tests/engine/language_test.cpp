@@ -105,12 +105,16 @@ TEST(LanguageTraining, LearnsText) {
     const Ended e =
         Child(train_words(net.config,
                           {"data.train=" + (dir / "text.bin"), "data.train_fraction=0.9", "train.steps=150",
-                           "train.valid_every=150", "run.threads=1", "run.out=" + out}))
+                           "train.valid_every=150", "run.threads=1", "run.out=" + out},
+                          {"--machine", source_dir() + "/configs/machines/example-2core.yaml"}))
             .wait();
     ASSERT_EQ(e.code, 0) << e.text;
     EXPECT_NE(e.text.find("tokens/s"), std::string::npos) << e.text;
     EXPECT_NE(e.text.find("perplexity"), std::string::npos) << e.text;
+    EXPECT_NE(e.text.find(" TFLOP/s  MFU "), std::string::npos) << e.text;
     const WrittenRun record = read_run(out);
+    const json& valid = record.end.at("valid");
+    EXPECT_NEAR(valid.at("perplexity").get<double>(), std::exp(valid.at("loss").get<double>()), 1e-9);
     EXPECT_LT(record.losses.at(150), 0.95 * entropy) << net.config;
     EXPECT_LT(record.end.at("valid").at("loss").get<double>(), 0.98 * entropy) << net.config;
   }

@@ -74,6 +74,16 @@ TEST(TrainingFigures, AccuracyHasTheCurvesOfStepsAndOfValidation) {
   EXPECT_EQ(points_of(figures, "accuracy", "most frequent class"), (std::map<int64_t, double>{{20, 0.125}}));
   EXPECT_EQ(figure(figures, "jacobian-norm"), nullptr);
   EXPECT_EQ(figure(figures, "jacobian-condition"), nullptr);
+  EXPECT_EQ(figure(figures, "perplexity"), nullptr);
+}
+
+TEST(TrainingFigures, PerplexityHasTheCurveOfValidation) {
+  ReportRun run;
+  run.run.steps.push_back({.step = 1, .seconds = 1, .loss = 3.0});
+  run.run.valid.push_back({.step = 20, .loss = 3.0, .perplexity = 20.0});
+  run.run.valid.push_back({.step = 40, .loss = 2.5, .perplexity = 12.0});
+  EXPECT_EQ(points_of(training_figures(one_run(run)), "perplexity", "validation"),
+            (std::map<int64_t, double>{{20, 20.0}, {40, 12.0}}));
 }
 
 }  // namespace

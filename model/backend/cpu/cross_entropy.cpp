@@ -1,5 +1,5 @@
-// Softmax and its cross-entropy: rows are shared by threads and read in blocks as f32 (widen.h). Row losses
-// are added in order, in double, so the result does not depend on the number of threads.
+// Softmax and its cross-entropy: rows are shared by threads. Row losses are added in order, in double, so the
+// result does not depend on the number of threads.
 #include <cmath>
 #include <cstring>
 
@@ -10,31 +10,38 @@
 namespace isobar::cpu {
 namespace {
 
-// f(first column, count, values) for the row's logits of classes as f32, in order
-template <class F>
-void over_row(const Classes& c, const void* logits, int64_t row, const F& f) {
-  in_f32(logits, c.act, {row * c.cols, (row + 1) * c.cols - c.padding},
-         [&](Range r, const float* x) { f(r.begin - row * c.cols, r.end - r.begin, x); });
+template <class T>
+T* row_of(const Classes& c, T* logits, int64_t row) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  return static_cast<Byte*>(logits) + row * c.cols * size_of(c.act);
+}
+
+int64_t classes_in(const Classes& c) {
+  return c.cols - c.padding;
+}
+
+float logit_at(const Classes& c, const void* row, int64_t column) {
+  float out;
+  in_f32(row, c.act, {column, column + 1}, [&](Range, const float* x) { out = *x; });
+  return out;
 }
 
 float largest_of(const Classes& c, const void* logits, int64_t row) {
-  float most = -INFINITY;
-  bool nan = false;
-  over_row(c, logits, row, [&](int64_t, int64_t n, const float* x) {
-    for (int64_t j = 0; j < n; ++j) {
-      most = x[j] > most ? x[j] : most;
-      nan |= std::isnan(x[j]);
-    }
-  });
-  return nan ? NAN : most;
+  return kernels().largest[of(c.act)](classes_in(c), row_of(c, logits, row));
 }
 
 double sum_of(const Classes& c, const void* logits, int64_t row, float largest) {
-  double sum = 0;
-  over_row(c, logits, row, [&](int64_t, int64_t n, const float* x) {
-    for (int64_t j = 0; j < n; ++j) sum += static_cast<double>(std::exp(x[j] - largest));
+  return kernels().exponentials[of(c.act)](classes_in(c), row_of(c, logits, row), largest);
+}
+
+// True if no column before this one has the row's largest logit, as it has itself
+bool first_largest(const Classes& c, const void* row, int64_t column, float largest) {
+  if (!(logit_at(c, row, column) == largest)) return false;
+  bool before = false;
+  in_f32(row, c.act, {0, column}, [&](Range r, const float* x) {
+    for (int64_t j = 0; j < r.end - r.begin; ++j) before |= x[j] == largest;
   });
-  return sum;
+  return !before;
 }
 
 // Column of the row's label; outside [0, cols) another rank holds it.
@@ -63,10 +70,8 @@ void cross_entropy_sums(const Classes& c, const void* logits, const void* labels
   each_row(c, [&](int64_t r) {
     sums[r] = static_cast<float>(sum_of(c, logits, r, largest[r]));
     const int64_t label = column_of(c, labels, r);
-    sums[c.rows + r] = 0;
-    over_row(c, logits, r, [&](int64_t first, int64_t n, const float* x) {
-      if (first <= label && label < first + n) sums[c.rows + r] = x[label - first] - largest[r];
-    });
+    const bool here = 0 <= label && label < classes_in(c);
+    sums[c.rows + r] = here ? logit_at(c, row_of(c, logits, r), label) - largest[r] : 0.0f;
   });
 }
 
@@ -76,26 +81,18 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
   float* const right = scratch(c.rows);
   const int64_t size = size_of(c.act);
   each_row(c, [&](int64_t r) {
-    const int64_t label = column_of(c, labels, r);
-    const float inverse = 1 / sums[r];
-    int64_t best = -1;
-    over_row(c, logits, r, [&](int64_t first, int64_t n, const float* x) {
-      float d[kBlock];  // f32 rows are passed whole
-      for (int64_t from = 0; from < n; from += kBlock) {
-        const int64_t count = std::min(kBlock, n - from);
-        for (int64_t j = 0; j < count; ++j) {
-          const int64_t column = first + from + j;
-          if (best < 0 && x[from + j] == largest[r]) best = column;
-          const float p = std::exp(x[from + j] - largest[r]) * inverse;
-          d[j] = slope * (p - (column == label ? 1.0f : 0.0f));
-        }
-        kernels().cast[of(DType::f32)][of(c.act)](
-            count, d, static_cast<char*>(dlogits) + (r * c.cols + first + from) * size);
-      }
-    });
-    std::memset(static_cast<char*>(dlogits) + ((r + 1) * c.cols - c.padding) * size, 0,
-                static_cast<size_t>(c.padding * size));
-    right[r] = best == label ? 1.0f : 0.0f;
+    const void* const x = row_of(c, logits, r);
+    char* const d = static_cast<char*>(row_of(c, dlogits, r));
+    const int64_t label = column_of(c, labels, r), n = classes_in(c);
+    const bool here = 0 <= label && label < n;
+    const float inverse = 1 / sums[r], at_label = here ? logit_at(c, x, label) : 0.0f;
+    right[r] = accuracy && here && first_largest(c, x, label, largest[r]) ? 1.0f : 0.0f;
+    kernels().softmax[of(c.act)](n, x, largest[r], slope * inverse, d);
+    if (here) {
+      const float less = slope * (std::exp(at_label - largest[r]) * inverse - 1.0f);
+      kernels().cast[of(DType::f32)][of(c.act)](1, &less, d + label * size);
+    }
+    std::memset(d + n * size, 0, static_cast<size_t>(c.padding * size));
   });
   double loss_sum = 0, right_sum = 0;
   for (int64_t r = 0; r < c.rows - padding; ++r) {
@@ -110,9 +107,8 @@ void softmax(int64_t rows, int64_t cols, const float* logits, float* weights) {
   const Classes c{rows, cols};
   each_row(c, [&](int64_t r) {
     const float largest = largest_of(c, logits, r);
-    const double sum = sum_of(c, logits, r, largest);
-    for (int64_t j = r * cols; j < (r + 1) * cols; ++j)
-      weights[j] = static_cast<float>(static_cast<double>(std::exp(logits[j] - largest)) / sum);
+    const auto inverse = static_cast<float>(1 / sum_of(c, logits, r, largest));
+    kernels().softmax[of(DType::f32)](cols, logits + r * cols, largest, inverse, weights + r * cols);
   });
 }
 

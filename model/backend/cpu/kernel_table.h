@@ -82,6 +82,11 @@ struct KernelTable {
   void (*swiglu_backward[3])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du);
   // [2]: turned forwards, backwards
   void (*rotary[3][2])(const Rotary&, int64_t row0, int64_t row1, const float* table, void* x);
+  // n logits of a row: their largest value (NaN if one is), the sum of exp(x - largest), and
+  // y = factor exp(x - largest)
+  float (*largest[3])(int64_t n, const void* x);
+  double (*exponentials[3])(int64_t n, const void* x, float largest);
+  void (*softmax[3])(int64_t n, const void* x, float largest, float factor, void* y);
   // [2]: base as activations, or in f32
   void (*gather[3][2])(const Gather&, int64_t row0, int64_t row1, const void* base, const void* table,
                        const int32_t* index, const void* table2, const int32_t* index2, void* y);

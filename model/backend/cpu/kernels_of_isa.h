@@ -14,6 +14,7 @@
 #include "model/backend/cpu/rms_norm_rows.h"
 #include "model/backend/cpu/swiglu_rows.h"
 #include "model/backend/cpu/rotary_rows.h"
+#include "model/backend/cpu/cross_entropy_rows.h"
 #include "model/backend/cpu/graph_rows.h"
 // clang-format on
 
@@ -78,6 +79,10 @@ constexpr KernelTable make_table() {
       .rotary = {{rotary_rows<V, f32, false>, rotary_rows<V, f32, true>},
                  {rotary_rows<V, bf16, false>, rotary_rows<V, bf16, true>},
                  {rotary_rows<V, f16, false>, rotary_rows<V, f16, true>}},
+      .largest = {largest_of_row<V, f32>, largest_of_row<V, bf16>, largest_of_row<V, f16>},
+      .exponentials = {exponentials_of_row<V, f32>, exponentials_of_row<V, bf16>,
+                       exponentials_of_row<V, f16>},
+      .softmax = {softmax_of_row<V, f32>, softmax_of_row<V, bf16>, softmax_of_row<V, f16>},
       .gather = {{gather_rows<V, f32, f32>, gather_rows<V, f32, f32>},
                  {gather_rows<V, bf16, bf16>, gather_rows<V, bf16, f32>},
                  {gather_rows<V, f16, f16>, gather_rows<V, f16, f32>}},

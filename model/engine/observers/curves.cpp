@@ -50,6 +50,7 @@ class Curves : public RunObserver {
       for (size_t c = 0; c < v.rmse.size(); ++c) put(v.step, of("RMSE", c, "valid"), v.rmse[c]);
       for (size_t c = 0; c < v.mae.size(); ++c) put(v.step, of("MAE", c, "valid"), v.mae[c]);
       put(v.step, "Accuracy/valid", v.accuracy);
+      put(v.step, "Perplexity/valid", v.perplexity);
     }
     const std::string png = pass.picture();  // collective: on ranks that draw nothing too
     if (events_ && !png.empty())

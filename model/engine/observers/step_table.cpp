@@ -3,13 +3,19 @@
 #include "model/engine/executor.h"
 #include "model/engine/observers/observers.h"
 #include "model/engine/run_text.h"
+#include "model/nets/build.h"
 
 namespace isobar {
 namespace {
 
 class StepTable : public RunObserver {
  public:
-  explicit StepTable(const Observed& o) : o_(o) {}
+  explicit StepTable(const Observed& o)
+      : o_(o),
+        words_(of_words(o.plan)),
+        flops_of_rank_(words_ || o.run.options.peak_flops > 0
+                           ? model_flops(o.run.spec) / static_cast<double>(o.run.spec.layout.world())
+                           : 0) {}
 
   void on_step_begin(int64_t, bool) override {
     if (begun_ns_ == 0) begun_ns_ = now_ns();
@@ -20,14 +26,14 @@ class StepTable : public RunObserver {
     if (s.step % t.log_every != 0 && s.step != t.steps) return;
     const double spent =
         static_cast<double>(r.end_ns - begun_ns_) * 1e-9 / static_cast<double>(s.step - o_.progress.first);
-    const bool words = of_words(o_.plan);
-    char line[192];
-    std::snprintf(line, sizeof line,
-                  "step %6ld/%ld  loss %.5f  %s %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f %s/s  %5.0f s left",
-                  s.step, t.steps, *s.loss, error_name(o_.plan).c_str(), r.error, *s.lr, *s.grad_norm,
-                  s.seconds * 1e3,
-                  words ? s.samples_per_s * static_cast<double>(o_.run.spec.net.tokens()) : s.samples_per_s,
-                  words ? "tokens" : "samples", spent * static_cast<double>(t.steps - s.step));
+    char line[256];
+    std::snprintf(
+        line, sizeof line,
+        "step %6ld/%ld  loss %.5f  %s %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f %s/s%s  %5.0f s left", s.step,
+        t.steps, *s.loss, error_name(o_.plan).c_str(), r.error, *s.lr, *s.grad_norm, s.seconds * 1e3,
+        words_ ? s.samples_per_s * static_cast<double>(o_.run.spec.net.tokens()) : s.samples_per_s,
+        words_ ? "tokens" : "samples", flops_text(s.seconds).c_str(),
+        spent * static_cast<double>(t.steps - s.step));
     o_.run.say(line);
   }
   void on_valid(const ValidRecord&, Validation& pass) override { o_.run.say(pass.text()); }
@@ -38,8 +44,21 @@ class StepTable : public RunObserver {
   void on_end(EndRecord& end) override { o_.run.say("\n" + summary_text(o_.run.spec, end)); }
 
  private:
+  // "  0.152 TFLOP/s  MFU 43.1 %": model FLOPs of a rank, and their share of its peak where that is known
+  std::string flops_text(double seconds) const {
+    if (flops_of_rank_ == 0) return "";
+    const double rate = flops_of_rank_ / seconds, peak = o_.run.options.peak_flops;
+    char text[64];
+    const int n = std::snprintf(text, sizeof text, "  %.4g TFLOP/s", 1e-12 * rate);
+    if (peak > 0)
+      std::snprintf(text + n, sizeof text - static_cast<size_t>(n), "  MFU %.1f %%", 100 * rate / peak);
+    return text;
+  }
+
   const Observed o_;
-  int64_t begun_ns_ = 0;  // of the first step
+  const bool words_;
+  const double flops_of_rank_;  // model FLOPs of a step; 0: not printed
+  int64_t begun_ns_ = 0;        // of the first step
 };
 
 }  // namespace

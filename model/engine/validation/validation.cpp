@@ -76,7 +76,10 @@ void Validation::fill_records(const std::vector<double>& means) {
   record_.persistence_rmse = persistence_;
   last_ = {.step = record_.step, .loss = means[0], .baseline_accuracy = most_frequent_};
   if (!persistence_.empty()) last_->persistence_rmse = persistence_[0];
-  if (of_words(plan_)) return;
+  if (of_words(plan_)) {
+    record_.perplexity = last_->perplexity = std::exp(means[0]);
+    return;
+  }
   const auto errors = means.begin() + errors_of(plan_).first;
   if (of_classes(plan_)) {
     record_.accuracy = last_->accuracy = *errors;
@@ -140,7 +143,7 @@ std::optional<JacobianRecord> Validation::jacobian() {
 }
 
 std::string Validation::text() const {
-  const double error = of_words(plan_)     ? std::exp(last_->loss)
+  const double error = of_words(plan_)     ? *last_->perplexity
                        : of_fields(plan_)  ? *last_->rmse
                        : of_classes(plan_) ? *last_->accuracy
                                            : *last_->mae;

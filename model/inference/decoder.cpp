@@ -1,0 +1,186 @@
+#include "model/inference/decoder.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/backend/cpu/kernels.h"
+#include "model/base/rng.h"
+#include "model/nets/block_shape.h"
+#include "model/nets/rotary.h"
+
+namespace isobar {
+namespace {
+
+void add(int64_t n, const float* x, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+}  // namespace
+
+// ---- weights ----
+
+Decoder::Decoder(const RunSpec& spec, const TrainedWeights& weights)
+    : net_(*spec.net.words()),
+      llama_(spec.net.kind() == LlamaSpec::kKind),
+      activation_(llama_ ? Activation::silu : isobar::activation_of(spec.net.gpt().gelu)),
+      d_(net_.embed_dim / net_.num_heads),
+      kv_(net_.kv_heads() * d_),
+      embed_(weights.merged("embed.weight")) {
+  if (llama_)
+    rotary_ = rotary_values(angles_of(spec.net.llama()), d_, 0, net_.seq_length);
+  else
+    positions_ = weights.merged("pos_embed");
+  for (int64_t i = 0; i < net_.depth; ++i) layers_.push_back(layer(weights, "blocks." + std::to_string(i)));
+  norm_ = norm(weights, "norm");
+  if (!net_.tie_embeddings) head_ = weights.merged("head.weight");
+  logits_.resize(static_cast<size_t>(words()));
+}
+
+Decoder::Linear Decoder::linear(const TrainedWeights& from, const std::string& name) const {
+  return {from.merged(name + ".weight"), llama_ ? std::vector<float>{} : from.merged(name + ".bias")};
+}
+
+Decoder::Norm Decoder::norm(const TrainedWeights& from, const std::string& name) const {
+  return {from.merged(name + ".weight"), llama_ ? std::vector<float>{} : from.merged(name + ".bias")};
+}
+
+Decoder::Layer Decoder::layer(const TrainedWeights& from, const std::string& name) const {
+  Layer l{norm(from, name + ".norm1"),
+          norm(from, name + ".norm2"),
+          linear(from, name + ".attn.q"),
+          linear(from, name + ".attn.k"),
+          linear(from, name + ".attn.v"),
+          linear(from, name + ".attn.proj"),
+          {},
+          linear(from, name + ".mlp.fc2"),
+          {},
+          {}};
+  if (llama_) {  // gate, then up: one product, whose rows swiglu reads
+    l.up.weight = from.merged(name + ".mlp.gate.weight");
+    const std::vector<float> up = from.merged(name + ".mlp.up.weight");
+    l.up.weight.insert(l.up.weight.end(), up.begin(), up.end());
+  } else {
+    l.up = linear(from, name + ".mlp.fc1");
+  }
+  l.keys.resize(static_cast<size_t>(net_.seq_length * kv_));
+  l.values.resize(l.keys.size());
+  return l;
+}
+
+// ---- a call ----
+
+std::span<const float> Decoder::operator()(std::span<const int32_t> tokens) {
+  const auto n = static_cast<int64_t>(tokens.size());
+  const int64_t D = net_.embed_dim;
+  make_room(n);
+  cpu::embedding({.rows = n,
+                  .cols = D,
+                  .first = 0,
+                  .words = words(),
+                  .token0 = read_,
+                  .tokens = n,
+                  .table = DType::f32,
+                  .act = DType::f32},
+                 tokens.data(), embed_.data(), llama_ ? nullptr : positions_.data(), x_.data());
+  for (Layer& l : layers_) {
+    normalise(l.norm1, n, x_.data(), h_.data());
+    attend(l, n);
+    add(n * D, y_.data(), x_.data());
+    normalise(l.norm2, n, x_.data(), h_.data());
+    pass_mlp(l, n);
+    add(n * D, y_.data(), x_.data());
+  }
+  read_ += n;
+  normalise(norm_, 1, x_.data() + (n - 1) * D, h_.data());
+  const std::vector<float>& head = head_.empty() ? embed_ : head_;
+  cpu::gemm({1, words(), D, false, true, DType::f32, DType::f32, DType::f32, false, false}, h_.data(),
+            head.data(), nullptr, logits_.data());
+  return logits_;
+}
+
+void Decoder::make_room(int64_t tokens) {
+  const auto floats = [&](int64_t cols) { return static_cast<size_t>(tokens * cols); };
+  for (std::vector<float>* v : {&x_, &y_, &h_, &q_, &o_}) v->resize(floats(net_.embed_dim));
+  wide_.resize(floats((llama_ ? 2 : 1) * net_.hidden()));
+  hidden_.resize(floats(net_.hidden()));
+  statistics_.resize(floats(std::max<int64_t>(2, net_.num_heads)));
+}
+
+void Decoder::normalise(const Norm& n, int64_t tokens, const float* x, float* h) {
+  const auto eps = static_cast<float>(net_.norm_eps);
+  if (llama_)
+    cpu::rms_norm({tokens, net_.embed_dim, eps, DType::f32, DType::f32}, x, nullptr, n.gamma.data(), nullptr,
+                  h, statistics_.data());
+  else
+    cpu::residual_norm_forward(
+        {.rows = tokens, .cols = net_.embed_dim, .eps = eps, .period = 0, .act = DType::f32}, x, nullptr,
+        n.gamma.data(), n.beta.data(), nullptr, h, statistics_.data(), statistics_.data() + tokens);
+}
+
+void Decoder::multiply(const Linear& l, int64_t tokens, int64_t out, int64_t in, const float* x,
+                       float* y) const {
+  cpu::gemm({tokens, out, in, false, true, DType::f32, DType::f32, DType::f32, !l.bias.empty(), false}, x,
+            l.weight.data(), l.bias.data(), y);
+}
+
+void Decoder::turn(int64_t tokens, int64_t cols, float* x) const {
+  if (!llama_) return;
+  cpu::rotary({.rows = tokens, .cols = cols, .ld = cols, .d = d_, .tokens = tokens, .act = DType::f32}, false,
+              rotary_.data() + read_ * d_, x);
+}
+
+// h -> y. New keys and values go behind those of the tokens before.
+void Decoder::attend(Layer& l, int64_t tokens) {
+  const int64_t D = net_.embed_dim;
+  float* const keys = l.keys.data() + read_ * kv_;
+  multiply(l.q, tokens, D, D, h_.data(), q_.data());
+  multiply(l.k, tokens, kv_, D, h_.data(), keys);
+  multiply(l.v, tokens, kv_, D, h_.data(), l.values.data() + read_ * kv_);
+  turn(tokens, D, q_.data());
+  turn(tokens, kv_, keys);
+  const cpu::Attention a{.batch = 1,
+                         .heads = net_.num_heads,
+                         .kv_heads = net_.kv_heads(),
+                         .tq = tokens,
+                         .tk = read_ + tokens,
+                         .d = d_,
+                         .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d_))),
+                         .causal = true,
+                         .act = DType::f32,
+                         .ld_q = D,
+                         .ld_kv = kv_,
+                         .ld_o = D};
+  const Arena workspace(cpu::attention_workspace(a, false, omp_get_max_threads()));
+  cpu::attention_forward(a, q_.data(), l.keys.data(), l.values.data(), o_.data(), statistics_.data(),
+                         workspace.data());
+  multiply(l.proj, tokens, D, D, o_.data(), y_.data());
+}
+
+// h -> y
+void Decoder::pass_mlp(const Layer& l, int64_t tokens) {
+  const int64_t D = net_.embed_dim, hidden = net_.hidden();
+  multiply(l.up, tokens, llama_ ? 2 * hidden : hidden, D, h_.data(), wide_.data());
+  if (llama_)
+    cpu::swiglu(tokens, hidden, DType::f32, wide_.data(), hidden_.data());
+  else
+    cpu::activation_forward(activation_, tokens * hidden, DType::f32, wide_.data(), hidden_.data());
+  multiply(l.down, tokens, D, hidden, hidden_.data(), y_.data());
+}
+
+// ---- choice of a word ----
+
+int32_t drawn(std::span<const float> logits, const Draw& how, uint64_t index) {
+  const auto most = std::max_element(logits.begin(), logits.end());
+  if (how.temperature == 0) return static_cast<int32_t>(most - logits.begin());
+  std::vector<double> upto;  // cumulative probabilities, not normalised
+  double sum = 0;
+  for (const float x : logits)
+    upto.push_back(sum += std::exp((static_cast<double>(x) - static_cast<double>(*most)) / how.temperature));
+  const double at = sum * static_cast<double>(uniform(how.seed, 0, index));
+  const auto word = std::upper_bound(upto.begin(), upto.end(), at) - upto.begin();
+  return static_cast<int32_t>(std::min<int64_t>(word, static_cast<int64_t>(logits.size()) - 1));
+}
+
+}  // namespace isobar

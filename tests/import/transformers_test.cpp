@@ -1,0 +1,176 @@
+// Models as Hugging Face's transformers saves them (tests/fixtures/make_transformers.py): imported, they have
+// its loss and gradients in float64; exported, they are what was read.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+
+#include "bench/import/import.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/json.h"
+#include "model/inference/arena.h"
+#include "model/inference/one_rank.h"
+#include "model/inference/params.h"
+#include "model/inference/published_weights.h"
+#include "model/nets/build.h"
+#include "perfmodel/machine/import.h"
+#include "tests/engine/command.h"
+#include "tests/paths.h"
+
+namespace isobar {
+namespace {
+
+constexpr int64_t kBatch = 4;
+
+class Transformers : public testing::TestWithParam<const char*> {
+ protected:
+  std::string theirs(const std::string& name) const {
+    return source_dir() + "/tests/fixtures/transformers/" + GetParam() + "/" + name;
+  }
+  std::string config() const {  // as `isobar import config.json -o` writes it
+    const std::string path = dir_ / "run.yaml";
+    write_atomically(path, json_text(import_model(read_json(theirs("config.json")), "config.json"), 1));
+    return path;
+  }
+  std::string imported(const std::string& name) const {
+    const std::string path = dir_ / name;
+    EXPECT_EQ(import_weights(theirs(name), config(), path), "");
+    return path;
+  }
+  const Folder dir_;
+};
+
+TEST_P(Transformers, LossAndGradientsAreThoseOfThePeer) {
+  const json reference = read_json(theirs("reference.json"));
+  const RunSpec spec = on_one_rank(load_run_spec(config(), {}), kBatch);
+  const Plan plan = build_plan(spec, 0, cpu_workspace(omp_get_max_threads()));
+  const Arena arena(plan.memory.arena);
+  CpuBackend backend(plan, arena.data());
+  const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
+  backend.load_constants();
+  load_weights(plan, SafetensorsReader(imported("model.safetensors")), "", floats(plan.params_all));
+  run_in_order(plan, link(plan, plan.init, true), backend);
+  backend.on_fetch([&](int32_t, const BatchPlaces& to) {
+    for (const BatchTensor& t : plan.batch)
+      for (int64_t b = 0; b < kBatch; ++b)
+        for (int64_t i = 0; i < t.sample; ++i)
+          reinterpret_cast<int32_t*>(to.at(t.name))[b * t.sample + i] =
+              reference.at("tokens").at(b).at(i + (t.role == BatchRole::target ? 1 : 0));
+  });
+  floats(plan.scalars)[kTraining] = 1;
+  floats(plan.scalars)[kStep] = 1;
+  floats(plan.scalars)[kUnscale] = 1;
+  run_in_order(plan, link(plan, plan.train, true), backend);
+  const double loss = reference.at("loss");
+  EXPECT_NEAR(floats(plan.metrics)[0] / loss, 1, 1e-6);
+
+  const TensorFile gradients = read_safetensors(imported("gradients.safetensors"));
+  ASSERT_EQ(gradients.tensors.size(), plan.params.size());
+  double worst = 0;
+  for (const Param& p : plan.params) {
+    // In exact arithmetic the gradient of keys' biases is zero.
+    const bool zero = p.name.find("attn.k.bias") != std::string::npos;
+    std::string scale = p.name;
+    if (zero) scale.replace(scale.find(".k."), 3, ".q.");
+    double error = 0, size = 0;
+    for (int64_t i = 0; i < p.count; ++i) {
+      const double ours = floats(plan.grads_all)[p.offset + i];
+      error += std::pow(ours - gradients.tensors.at(p.name).values[i], 2);
+      size += std::pow(gradients.tensors.at(scale).values[i], 2);
+    }
+    EXPECT_LT(std::sqrt(error / size), 1e-5) << p.name;
+    worst = std::max(worst, std::sqrt(error / size));
+  }
+  std::printf("%s: error of the loss %.1e, of gradients %.1e\n", GetParam(),
+              floats(plan.metrics)[0] / loss - 1, worst);
+}
+
+TEST_P(Transformers, WhatIsExportedIsWhatWasRead) {
+  const RunSpec spec = load_run_spec(config(), {});
+  const std::string back = dir_ / "back.safetensors";
+  EXPECT_EQ(write_published(spec, TrainedWeights(imported("model.safetensors"), 1), back), 0);
+  const TensorFile before = read_safetensors(theirs("model.safetensors")), after = read_safetensors(back);
+  ASSERT_EQ(before.tensors.size(), after.tensors.size());
+  for (const auto& [name, t] : before.tensors) {
+    ASSERT_TRUE(after.tensors.contains(name)) << name;
+    EXPECT_EQ(t.shape, after.tensors.at(name).shape) << name;
+    EXPECT_EQ(t.values, after.tensors.at(name).values) << name;
+  }
+  // transformers reads the net from what is beside the weights: the same net again
+  const json net = import_model(read_json(dir_ / "config.json"), "config.json");
+  EXPECT_EQ(run_spec_from_json(net, "ours").net.words()->hidden(), spec.net.words()->hidden());
+  json first = import_model(read_json(theirs("config.json")), "config.json");
+  json second = net;
+  for (json* j : {&first, &second}) (*j)["net"].erase("ffn_dim");  // 0 there: four times the width
+  EXPECT_EQ(first, second);
+}
+
+// The first files of GPT-2 lack the prefix of the model with a head, and have the causal masks; tied models
+// may have their head as well.
+TEST(TransformersFiles, OtherNamesOfTheSameTensorsAreTaken) {
+  const Folder dir;
+  const std::string from = source_dir() + "/tests/fixtures/transformers/gpt2/";
+  write_atomically(dir / "run.yaml",
+                   json_text(import_model(read_json(from + "config.json"), "config.json"), 1));
+  const TensorFile now = read_safetensors(from + "model.safetensors");
+  std::vector<Tensor> tensors;
+  std::map<std::string, std::vector<float>> values;
+  for (const auto& [name, t] : now.tensors) {
+    tensors.push_back({name.substr(name.find('.') + 1), t.shape});
+    values[tensors.back().name] = {t.values.begin(), t.values.end()};
+  }
+  tensors.push_back({"h.0.attn.bias", {1, 1, 12, 12}});
+  values["h.0.attn.bias"].assign(144, 1);
+  tensors.push_back({"lm_head.weight", {50, 16}});
+  values["lm_head.weight"].assign(800, 7);
+  const auto write = [&](const std::string& path) {
+    create_safetensors(path, tensors, {});
+    const SafetensorsWriter out(path, tensors, {});
+    for (const Tensor& t : tensors)
+      out.write(t.name, 0, static_cast<int64_t>(values.at(t.name).size()), values.at(t.name).data());
+    return path;
+  };
+  import_weights(write(dir / "first.safetensors"), dir / "run.yaml", dir / "a");
+  import_weights(from + "model.safetensors", dir / "run.yaml", dir / "b");
+  EXPECT_EQ(read_file(dir / "a"), read_file(dir / "b"));
+  tensors.push_back({"h.0.attn.gate", {16}});
+  values["h.0.attn.gate"].assign(16, 1);
+  try {
+    import_weights(write(dir / "other.safetensors"), dir / "run.yaml", dir / "c");
+    FAIL() << "a tensor that the net lacks is dropped";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("h.0.attn.gate"), std::string::npos) << e.what();
+  }
+}
+
+TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
+  const std::string from = source_dir() + "/tests/fixtures/transformers/";
+  for (const auto& [model, key, value] : std::vector<std::tuple<std::string, std::string, json>>{
+           {"gpt2", "activation_function", "relu"},
+           {"gpt2", "scale_attn_by_inverse_layer_idx", true},
+           {"gpt2", "n_embd", "wide"},
+           {"gpt2", "model_type", "bloom"},
+           {"llama", "hidden_act", "gelu"},
+           {"llama", "attention_bias", true},
+           {"llama", "head_dim", 8},
+           {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"factor", 4}}},
+           {"llama", "vocab_size", nullptr},
+           {"llama", "vocab_size", -5}}) {
+    json config = read_json(from + model + "/config.json");
+    config[key] = value;
+    try {
+      import_model(config, "some/config.json");
+      FAIL() << key;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("some/config.json"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers, testing::Values("gpt2", "llama"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace isobar
