@@ -72,6 +72,10 @@ class Script(unittest.TestCase):
         with self.assertRaises(Trouble):
             weights.compare({"a": [float("nan")]}, {"a": [1.0]})
 
+    def test_weights_count_where_their_gradient_is_above_rounding(self):
+        state = {"gradients": {"exp_avg.a": [1.0, 2.0], "exp_avg.b": [1e-3, 1e-3]}, "weights": {"a": [0.5, 0.5], "b": [0.5, 0.5]}}
+        self.assertEqual(list(weights.with_gradients(state)), ["a"])
+
 
 if __name__ == "__main__":
     sys.exit(not unittest.main(exit=False).result.wasSuccessful())

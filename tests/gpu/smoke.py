@@ -52,8 +52,10 @@ def smoke(s, found):
 
     s.case("three steps", 30, three_steps)
     # Emulated GPUs need none, so ctest runs those tests.
-    chosen = "AttentionPath.*:GemmKey.*:StreamOrder.*" if s.rehearse else "-NcclFaults.*:EmulatedRanks.*:*EmulatedTraces.*"
+    chosen = "AttentionPath.*:GemmKey.*:StreamOrder.*" if s.rehearse else "-NcclFaults.*:EmulatedRanks.*:*EmulatedTraces.*:OnGpu.Products*"
     s.case("op tests", 60, lambda: gtest(s, found, "test_cuda", [f"--gtest_filter={chosen}"]))
+    if not s.rehearse:  # their CPU reference takes half a minute
+        s.case("product tests", 60, lambda: gtest(s, found, "test_cuda", ["--gtest_filter=OnGpu.Products*"]))
 
 
 def sanitizer(s, found):
