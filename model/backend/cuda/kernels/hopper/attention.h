@@ -13,9 +13,10 @@ bool hopper_takes_forward(const Attention& a);
 void attention_hopper(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
                       cudaStream_t stream);
 /// How a block of the backward divides keys and queries among its warpgroups (attention_backward.cu)
-enum class HopperDivision : uint8_t { own_keys_2, own_keys_3, shared_keys, columns_3, held_keys_2 };
+enum class HopperDivision : uint8_t { own_keys_2, shared_keys, columns_3, held_keys_2 };
 const char* name_of(HopperDivision division);
-/// Those that heads of that width have, the fastest first; none for widths that attention on Hopper lacks
+/// Those that heads of that width have, the fastest on an H200 first; none for widths that attention on
+/// Hopper lacks
 std::span<const HopperDivision> hopper_divisions(int64_t d);
 /// True if attention_hopper_backward() takes the shape. Its sums of dq have no fixed order.
 bool hopper_takes_backward(const Attention& a);

@@ -121,8 +121,6 @@ void by_layout(int64_t d, HopperDivision division, F&& f) {
       if (division == shared_keys) return f(Layout<kD, shared_keys>());
     if constexpr (kD <= 96)
       if (division == own_keys_2) return f(Layout<kD, own_keys_2>());
-    if constexpr (kD <= 48)
-      if (division == own_keys_3) return f(Layout<kD, own_keys_3>());
     if constexpr (kD <= 64)
       if (division == held_keys_2) return f(Layout<kD, held_keys_2>());
     if constexpr (kD == 192)
@@ -136,20 +134,17 @@ void by_layout(int64_t d, HopperDivision division, F&& f) {
 
 const char* name_of(HopperDivision division) {
   constexpr const char* kNames[] = {
-      "two warpgroups with keys of their own", "three warpgroups with keys of their own",
-      "two warpgroups with the same keys", "three warpgroups with columns of their own",
-      "two warpgroups with keys of their own in registers"};
+      "two warpgroups with keys of their own", "two warpgroups with the same keys",
+      "three warpgroups with columns of their own", "two warpgroups with keys of their own in registers"};
   return kNames[static_cast<int>(division)];
 }
 
 std::span<const HopperDivision> hopper_divisions(int64_t d) {
   using enum HopperDivision;
-  static constexpr HopperDivision kNarrowest[] = {own_keys_2, held_keys_2, own_keys_3},
-                                  kNarrow[] = {own_keys_2, held_keys_2},
+  static constexpr HopperDivision kNarrow[] = {held_keys_2, own_keys_2},
                                   kMiddle[] = {own_keys_2, shared_keys}, kWide[] = {shared_keys},
-                                  kWidest[] = {shared_keys, columns_3};
-  if (d == 48) return kNarrowest;
-  if (d == 64) return kNarrow;
+                                  kWidest[] = {columns_3, shared_keys};
+  if (d == 48 || d == 64) return kNarrow;
   if (d == 96) return kMiddle;
   if (d == 128) return kWide;
   if (d == 192) return kWidest;

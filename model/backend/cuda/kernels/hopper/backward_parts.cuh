@@ -17,8 +17,7 @@ struct Layout {
   static constexpr bool kShared = kDivision == HopperDivision::shared_keys;
   static constexpr bool kHeld = kDivision == HopperDivision::held_keys_2;  // keys and values in registers
   static constexpr bool kByColumns = kDivision == HopperDivision::columns_3;
-  static constexpr int kConsumers =
-      kByColumns || kDivision == HopperDivision::own_keys_3 ? 3 : 2;  // warpgroups that compute
+  static constexpr int kConsumers = kByColumns ? 3 : 2;  // warpgroups that compute
   static constexpr int kRegisters = kConsumers == 3 ? 160 : 240, kLoaderRegisters = kConsumers == 3 ? 32 : 24;
   static constexpr int kKeys = kShared ? kTile : kByColumns ? 96 : kConsumers * kTile;
   static constexpr int kQueries = kShared ? kConsumers * kTile : kTile;
