@@ -6,11 +6,12 @@ namespace isobar::cuda::testing {
 namespace {
 
 // Lengths that end inside, at and beyond tiles; grouped queries; padding between rows; causal both ways
-const Shape kHopperShapes[] = {{1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2, 1, 70, 150, 48, 8, false, false},
-                         {1, 2, 2, 150, 129, 96, 0, false, false},  {1, 2, 1, 130, 70, 128, 8, false, false},
-                         {1, 1, 1, 200, 100, 192, 0, false, false}, {1, 2, 2, 193, 193, 48, 0, true, false},
-                         {1, 4, 2, 100, 260, 64, 0, true, false},   {1, 1, 1, 140, 75, 96, 0, true, false},
-                         {1, 1, 1, 257, 257, 192, 8, true, false},  {1, 1, 1, 3, 5, 128, 0, true, false}};
+const Shape kHopperShapes[] = {
+    {1, 2, 2, 64, 128, 64, 0, false, false},   {2, 2, 1, 70, 150, 48, 8, false, false},
+    {1, 2, 2, 150, 129, 96, 0, false, false},  {1, 2, 1, 130, 70, 128, 8, false, false},
+    {1, 1, 1, 200, 100, 192, 0, false, false}, {1, 2, 2, 193, 193, 48, 0, true, false},
+    {1, 4, 2, 100, 260, 64, 0, true, false},   {1, 1, 1, 140, 75, 96, 0, true, false},
+    {1, 1, 1, 257, 257, 192, 8, true, false},  {1, 1, 1, 3, 5, 128, 0, true, false}};
 
 #ifdef ISOBAR_EMULATED
 #define ISOBAR_NEEDS_HOPPER() (void)0

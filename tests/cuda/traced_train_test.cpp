@@ -78,12 +78,12 @@ TEST_P(EmulatedTraces, NamesAllThatTheDeviceDoes) {
   EXPECT_EQ(lanes.size(), 2u) << "within the device, and over the link";
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, EmulatedTraces,
-                         ::testing::Values(TracedRun{"Graphs", 1, {}},
-                                         TracedRun{"Launches", 1, {"run.cuda_graphs=false"}},
-                                         TracedRun{"DataParallel", 2, {"layout.dp=2", "policy.zero=1"}},
-                                         TracedRun{"Pipeline", 2, {"layout.pp=2", "run.cuda_graphs=false"}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Runs, EmulatedTraces,
+    ::testing::Values(TracedRun{"Graphs", 1, {}}, TracedRun{"Launches", 1, {"run.cuda_graphs=false"}},
+                      TracedRun{"DataParallel", 2, {"layout.dp=2", "policy.zero=1"}},
+                      TracedRun{"Pipeline", 2, {"layout.pp=2", "run.cuda_graphs=false"}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace isobar
