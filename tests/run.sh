@@ -5,10 +5,11 @@
 #   tests/run.sh                   # tests, format: what CI has the time for; ends with "N passed, N failed"
 #   tests/run.sh all               # the longer one: every suite
 #   tests/run.sh --quick           # set-up, build and tests only
-#   tests/run.sh tests asan        # chosen suites of: tests format isa hosts slurm mpich bundle tidy asan tsan
+#   tests/run.sh tests asan        # chosen suites of: tests format studies isa hosts slurm mpich bundle tidy asan tsan
 #
 # Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format, the scripts'
-# syntax, type names that two types have, and words.py; `isa` runs what computes once for each instruction set of this machine, with
+# syntax, type names that two types have, and words.py; `studies` are tests of the same programs that measure: errors over
+# many drawn worlds; `isa` runs what computes once for each instruction set of this machine, with
 # oneDNN, glibc's functions and the number of threads changed, too; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
 # else skipped); `mpich` is what speaks MPI, built with MPICH and started by its mpiexec (build-mpich/; skipped where
 # libmpich-dev is not installed); `bundle` runs what bench/bundle.sh makes in bare chroots of another Debian (as root, with
@@ -22,6 +23,8 @@ FORMAT_VERSION=14              # layout differs between versions; use this one (
 FORMAT_WHEEL=clang-format==14.0.6
 # Long computations on doubles, which the release build has been through already: nothing there is new to a sanitizer.
 ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
+# Tests that measure: statistics over many drawn worlds, a fifth of all tests' time
+STUDIES='^perfmodel/(Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|Fit\.(HoldsWhereTheTermsDoNotTellEverything|IntervalsFollowTheNoise|OpTimesMakeCoefficientsBetter|MarkedContendedRunsSpoilItLessThanUnmarkedOnes))|^import/(Ties\.TheChanceThatOneIsFasterIsThatOfPublishedPairs|ShippedMachines\.AFitToSeveralCampaignsKnowsThatAnotherWillDeviate)'
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
 DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
@@ -40,8 +43,8 @@ suites=()
 for argument in "$@"; do
   case "$argument" in
     --quick) suites+=(tests) ;;
-    all) suites+=(tests format isa hosts slurm mpich bundle tidy asan tsan) ;;
-    tests | format | isa | hosts | slurm | mpich | bundle | tidy | asan | tsan) suites+=("$argument") ;;
+    all) suites+=(tests format studies isa hosts slurm mpich bundle tidy asan tsan) ;;
+    tests | format | studies | isa | hosts | slurm | mpich | bundle | tidy | asan | tsan) suites+=("$argument") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "tests/run.sh: unknown argument '$argument' (see --help)" ;;
   esac
@@ -119,7 +122,12 @@ build_or_count() {
 suite_tests() {
   headline "Tests ($(duration $SECONDS) so far)"
   # -O1 for code that only controls takes a third less to compile, and CI has 25 minutes.
-  if build_or_count build all "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"; then run_ctest build tests; fi
+  if build_or_count build all "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"; then run_ctest build tests --exclude-regex "$STUDIES"; fi
+}
+
+suite_studies() {
+  headline "Studies ($(duration $SECONDS) so far)"
+  if build_or_count build "test_perfmodel test_suggest test_import"; then run_ctest build studies --tests-regex "$STUDIES"; fi
 }
 
 # run_script FILE ARGUMENTS...: one test that may print SKIPPED

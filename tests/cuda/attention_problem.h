@@ -33,6 +33,7 @@ struct Problem {
           s.tf32,
           false,
           std::log(s.last_counts) * std::sqrt(static_cast<float>(s.d)),
+          -1,
           s.biased},
         q(random.buffer(act, s.batch * s.tq * a.ld_q)),
         k(random.buffer(act, s.batch * s.tk * a.ld_kv)),
