@@ -230,7 +230,7 @@ struct Attention {
   bool deterministic = false;  // cuDNN sums in a fixed order; our own kernels always do
   float last_more =
       0;  // added to the last key's unscaled scores, which multiplies its weight by exp(scale x this)
-  int64_t token0 = -1;          // causal: place of the first query among the keys; -1: tk - tq
+  int64_t token0 = -1;  // causal: place of the first query among the keys; -1: tk - tq
   bool biased = false;
   const float* bias = nullptr;  // [heads, tk, tq], added to the scaled scores of every sample
   ISOBAR_HOST_DEVICE int64_t shift() const { return token0 < 0 ? tk - tq : token0; }
