@@ -9,12 +9,15 @@
 // up as the square root of their number (Higham and Mary, 2019), and so the bound is a multiple of that root
 // and of what was measured.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/engine/in_process.h"
 
@@ -55,6 +58,17 @@ inline Rounding rounding_of(RunSpec spec, const Mpi& mpi, const std::function<vo
     for (size_t i = 0; i < g.size(); ++i) squares += std::pow(gradients[1].at(name).at(i) - g[i], 2);
     out.moved[name] = std::sqrt(squares);
   }
+  // Few elements may by chance hardly move, so that every gradient counts as moved at least by the tenth part
+  // of what the median one is, relative to its size.
+  std::vector<double> relative;
+  std::map<std::string, double> size;
+  for (const auto& [name, g] : gradients[0]) {
+    size[name] = std::sqrt(std::inner_product(g.begin(), g.end(), g.begin(), 0.0));
+    if (size[name] > 0) relative.push_back(out.moved[name] / size[name]);
+  }
+  std::sort(relative.begin(), relative.end());
+  for (auto& [name, moved] : out.moved)
+    if (!relative.empty()) moved = std::max(moved, 0.1 * relative[relative.size() / 2] * size[name]);
   return out;
 }
 
