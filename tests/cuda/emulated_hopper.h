@@ -1,6 +1,6 @@
 // Hopper's instructions (model/backend/cuda/kernels/hopper/instructions.cuh) in the emulator, with their
 // contracts: descriptors, swizzles and fragment layouts of products, phases and expected bytes of barriers.
-// What runs by itself on the hardware happens as late as it may: products read their operands and write their
+// Asynchronous instructions take effect as late as PTX allows: products read their operands and write their
 // sums when they are waited for, tiles arrive when no thread can go on without them. Fences and setmaxnreg do
 // nothing here.
 #pragma once

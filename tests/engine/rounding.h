@@ -9,12 +9,10 @@
 // up as the square root of their number (Higham and Mary, 2019), and so the bound is a multiple of that root
 // and of what was measured.
 #pragma once
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -24,7 +22,8 @@
 namespace isobar {
 
 struct Rounding {
-  std::map<std::string, double> moved = {};  // how far a gradient moved, as a norm
+  std::map<std::string, double> moved =
+      {};  // how far a gradient moved, as a norm: root mean square over draws
   double ops = 0;
   double bound(const std::string& parameter) const {
     constexpr double kSpread = 2;  // standard deviations
@@ -35,40 +34,32 @@ struct Rounding {
 /// Measured by one step of plain descent on one rank; `begin` sets weights and samples. Every rank computes
 /// it alone.
 inline Rounding rounding_of(RunSpec spec, const Mpi& mpi, const std::function<void(InProcess&)>& begin) {
+  constexpr int kDraws = 4;  // a gradient of one element hardly moves in one draw by chance
   spec.layout = {};
-  std::map<std::string, std::vector<double>> gradients[2];
   Rounding out;
-  for (const bool moved : {false, true}) {
+  const auto gradients_of = [&](bool rounded) {
+    std::map<std::string, std::vector<double>> gradients;
     InProcess run(spec, mpi, "rounding");
     begin(run);
-    if (moved) run.round_weights();
+    if (rounded) run.round_weights();
     const std::vector<float> before = run.params();
     run.step(0);
     const std::vector<float> after = run.params();
     for (const Param& p : run.plan.params)
       for (const ElementRun& r : kept_runs(run.plan, p, &Shard::params)) {
-        std::vector<double>& g = gradients[moved][p.name];
+        std::vector<double>& g = gradients[p.name];
         for (int64_t i = r.offset; i < r.offset + r.count; ++i)
           g.push_back((static_cast<double>(before.at(i)) - after.at(i)) / spec.train.lr);
       }
     out.ops = static_cast<double>(run.ops());
-  }
-  for (const auto& [name, g] : gradients[0]) {
-    double squares = 0;
-    for (size_t i = 0; i < g.size(); ++i) squares += std::pow(gradients[1].at(name).at(i) - g[i], 2);
-    out.moved[name] = std::sqrt(squares);
-  }
-  // Few elements may by chance hardly move, so that every gradient counts as moved at least by the tenth part
-  // of what the median one is, relative to its size.
-  std::vector<double> relative;
-  std::map<std::string, double> size;
-  for (const auto& [name, g] : gradients[0]) {
-    size[name] = std::sqrt(std::inner_product(g.begin(), g.end(), g.begin(), 0.0));
-    if (size[name] > 0) relative.push_back(out.moved[name] / size[name]);
-  }
-  std::sort(relative.begin(), relative.end());
-  for (auto& [name, moved] : out.moved)
-    if (!relative.empty()) moved = std::max(moved, 0.1 * relative[relative.size() / 2] * size[name]);
+    return gradients;
+  };
+  const auto exact = gradients_of(false);
+  std::map<std::string, double> squares;
+  for (int draw = 0; draw < kDraws; ++draw)
+    for (const auto& [name, g] : gradients_of(true))
+      for (size_t i = 0; i < g.size(); ++i) squares[name] += std::pow(g[i] - exact.at(name).at(i), 2);
+  for (const auto& [name, sum] : squares) out.moved[name] = std::sqrt(sum / kDraws);
   return out;
 }
 
