@@ -77,13 +77,13 @@ CivilDate civil_of(Calendar c, int64_t day) {
   return {year, month, static_cast<int>(rest - days_before_month(c, year, month)) + 1};
 }
 
-}  // namespace
-
 int days_in_month(Calendar c, int64_t year, int month) {
   if (c == Calendar::days_360) return 30;
   constexpr int kDays[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   return kDays[month - 1] + (month == 2 && leap(c, year) ? 1 : 0);
 }
+
+}  // namespace
 
 std::optional<int64_t> day_number(Calendar c, const CivilDate& of) {
   CivilDate d = of;

@@ -14,6 +14,5 @@ struct CivilDate {
 /// Returns none for a day that the calendar does not have. The standard and Julian calendars have no year 0.
 std::optional<int64_t> day_number(Calendar c, const CivilDate& date);
 CivilDate date_of(Calendar c, int64_t day);
-int days_in_month(Calendar c, int64_t year, int month);
 
 }  // namespace isobar
