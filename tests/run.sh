@@ -29,10 +29,10 @@ STUDIES='^perfmodel/(Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
 DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
 # Tests that compute, in one order of sums or another
-NUMERIC='^(cpu|backend|inference|skill)/|^comm/comm$|^engine/(Adapted|AuroraForecast|AuroraTraining|AveragedRun|Classifier|Curves|Executor|Forecast|GraphcastTraining|Jacobians|Layouts|Lora|LearningRate|Masked|MadePoints|Mlp|Nets/Parity|ParityOfEnds|Product\.[1-4]$|RegionalGnnTraining|Replay|RollOut|SwinTraining|Tables|Train|Unet|Verify)'
+NUMERIC='^(cpu|backend|inference|skill)/|^comm/comm$|^engine/(Adapted|AuroraForecast|AveragedRun|Classifier|Curves|Executor|Fields|Forecast|Graphs|Jacobians|Language\.|Layouts|Lora|LearningRate|Masked|MadePoints|Mlp|Nets/Parity|ParityOfEnds|Product\.[1-4]$|Replay|RollOut|Tables|Train|Verify)'
 # Programs that speak MPI, and their launcher
 MPICH_PROGRAMS='test_engine test_comm test_transfers test_lanes test_worlds test_cli test_micro isobar'
-MPICH_TESTS='^(comm/(comm|Transfers|Launcher)|micro/|engine/(Layouts|Wire|Failure|Signals|SlowDisk|Workers|Train|RunDirs|lanes|Product\.[2-4]$)|cli/(Doctor|Launched))'
+MPICH_TESTS='^(comm/(comm|Transfers|Launcher)|micro/|engine/(Layouts|Fields|Graphs|Language\.|Wire|Failure|Signals|SlowDisk|Workers|Train|RunDirs|lanes|Product\.[2-4]$)|cli/(Doctor|Launched))'
 # Suites for thread sanitizer: modules with threads or signal handlers of their own, and training ranks with one OpenMP
 # thread each. It does not understand libgomp's barriers, so parallel loops of CPU kernels are left to `asan`.
 TSAN_PROGRAMS='test_base test_data test_trace test_engine test_lanes test_sweep test_cluster isobar'

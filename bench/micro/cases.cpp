@@ -57,6 +57,13 @@ benchmark::internal::Benchmark* register_case(const std::string& name,
   return benchmark::RegisterBenchmark(name.c_str(), std::move(body));
 }
 
+void set_head(benchmark::State& state, const Op& op) {
+  if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return;
+  const auto& a = op.as<AttentionAttrs>();
+  state.counters["head_size"] = static_cast<double>(a.d);
+  if (a.causal) state.counters["causal"] = 1;
+}
+
 namespace {
 
 void register_op_case(const std::shared_ptr<TimedStep>& step, const Op& op, int repetition, int64_t ranks,
@@ -65,8 +72,7 @@ void register_op_case(const std::shared_ptr<TimedStep>& step, const Op& op, int 
                 [step, &op, repetition, ranks, own_shape](benchmark::State& state) {
                   for (auto _ : state) state.SetIterationTime(step->seconds(step->name(op), repetition));
                   set_counters(state, work(op, step->plan), step->threads(), ranks);
-                  if (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)
-                    state.counters["head_size"] = static_cast<double>(op.as<AttentionAttrs>().d);
+                  set_head(state, op);
                   if (own_shape) state.counters["own_shape"] = 1;
                 })
       ->Iterations(1)

@@ -45,6 +45,9 @@ std::vector<RunSpec> meeting_specimens(int64_t ranks);
 /// if they do not, if ranks share cores, or if the run is in `known` (which is extended).
 bool register_lockstep_case(const RunSpec& spec, const Mpi& mpi, std::set<std::string>& known);
 
+/// Counters of an attention's head (calibrate.h); none for other ops.
+void set_head(benchmark::State& state, const Op& op);
+
 /// Registers a case with the progress display.
 benchmark::internal::Benchmark* register_case(const std::string& name,
                                               std::function<void(benchmark::State&)> body);

@@ -38,6 +38,7 @@ struct Case {
   int64_t threads = 1, ranks = 1;
   bool own_shape = false;
   int64_t head_size = 0;  // attention
+  bool causal = false;
   double compute_s = 0;   // lockstep: without waits
 };
 
@@ -90,6 +91,7 @@ Case read_case(const json& b, const std::string& file, const std::string& name) 
   c.ranks = std::llround(number(b, "ranks", 1));
   c.own_shape = number(b, "own_shape", 0) > 0;
   c.head_size = std::llround(number(b, "head_size", 0));
+  c.causal = number(b, "causal", 0) > 0;
   c.compute_s = number(b, "compute_s", 0);
   if (c.threads < 1 || c.ranks < 1 || !(c.ops >= 1))
     throw ConfigError(file, name, "has threads, ranks or ops below 1", "correct the counters");
@@ -318,7 +320,7 @@ std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, co
       out[c.name.substr(0, c.name.find(end) + end.size())] = factor;
     }
     if (c.head_size > 0) {
-      auto& [sum, count] = of_heads[head_name(c.kind, name_of(c.dtype), c.head_size)];
+      auto& [sum, count] = of_heads[head_name(c.kind, name_of(c.dtype), c.head_size, c.causal)];
       sum += std::log(factor), count += 1;
     }
   }

@@ -15,7 +15,7 @@
 //   compute_s: lockstep: seconds of its ops, mean over ranks
 //   bytes, samples: read_*: of fields that are made or read, input and target
 //   bytes: checkpoint: of its files
-//   head_size: attention: machine files keep the factor on the price for each head size
+//   head_size, causal (1): attention: machine files keep the factor on the price for each head size
 //   own_shape: 1: an op of a given run (isobar calibrate --for): machine files keep its time by its name
 //   threads: all kinds: compute threads (default 1);  ranks: ranks at work on this host (default 1)
 //

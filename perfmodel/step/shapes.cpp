@@ -2,12 +2,32 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 
 #include "model/plan/op_table.h"
 #include "perfmodel/step/op_terms.h"
 
 namespace isobar {
+
+namespace {
+
+constexpr const char* kCausal = "causal";
+
+// Timed head sizes of an attention and their factors.
+std::map<double, double> timed_heads(const std::string& kind, bool causal, const Conditions& where) {
+  std::string prefix = head_name(kind, where.precision, 0, false);
+  prefix.pop_back();
+  std::map<double, double> out;
+  const ShapeFactors& all = *where.shapes;
+  for (auto i = all.lower_bound(prefix); i != all.end() && i->first.starts_with(prefix); ++i) {
+    const std::string size = i->first.substr(prefix.size());
+    if (size.ends_with(kCausal) == causal) out[std::atof(size.c_str())] = i->second;
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string case_shape(const Op& op) {
   std::ostringstream s;
@@ -16,7 +36,7 @@ std::string case_shape(const Op& op) {
     s << (a.trans_a ? 'T' : 'N') << (a.trans_b ? 'T' : 'N') << a.m << 'x' << a.n << 'x' << a.k
       << (a.accumulate ? "+" : "");
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
-    s << 'b' << a->batch << 'h' << a->heads << 'q' << a->tq << 'k' << a->tk << 'd' << a->d;
+    s << 'b' << a->batch << 'h' << a->heads << 'q' << a->tq << 'k' << a->tk << 'd' << a->d << (a->causal ? kCausal : "");
   } else if (const ImageAttrs* a = image_of(op.attrs); a && a->channels > 0) {
     s << 'b' << a->batch << 'c' << a->channels << 'x' << a->height << 'x' << a->width << 'p' << a->patch;
   } else {
@@ -33,8 +53,8 @@ std::string case_name(const Op& op, const std::string& precision, int64_t thread
          std::to_string(threads);
 }
 
-std::string head_name(const std::string& kind, const std::string& precision, int64_t head_size) {
-  return kind + "/" + precision + "/d" + std::to_string(head_size);
+std::string head_name(const std::string& kind, const std::string& precision, int64_t head_size, bool causal) {
+  return kind + "/" + precision + "/d" + std::to_string(head_size) + (causal ? kCausal : "");
 }
 
 std::string case_precision(const RunSpec& spec) {
@@ -46,22 +66,19 @@ namespace {
 // On cores, interpolates logarithmically between the nearest timed head sizes; constant beyond the ends. An
 // accelerator's kernels pad heads to the next size that they have, so a size in between takes as long as it.
 double head_factor(const Op& op, const Conditions& where) {
-  std::string prefix = head_name(name_of(op.kind), where.precision, 0);
-  prefix.pop_back();
-  const auto own = static_cast<double>(op.as<AttentionAttrs>().d);
-  double below = 0, above = 0, at_below = 1, at_above = 1;  // sizes, 0: none; factors
-  const ShapeFactors& all = *where.shapes;
-  for (auto i = all.lower_bound(prefix); i != all.end() && i->first.starts_with(prefix); ++i) {
-    const double size = std::atof(i->first.c_str() + prefix.size());
-    if (!(size > 0)) continue;
-    if (size <= own && size > below) below = size, at_below = i->second;
-    if (size >= own && (above == 0 || size < above)) above = size, at_above = i->second;
-  }
-  if (where.processors > 0 && above > 0)
-    return at_above * above * softmax_of_head(above) / (own * softmax_of_head(own));
-  if (below == 0) return at_above;
-  if (above == 0 || above == below) return at_below;
-  return at_below * std::pow(at_above / at_below, std::log(own / below) / std::log(above / below));
+  const auto& a = op.as<AttentionAttrs>();
+  std::map<double, double> timed = timed_heads(name_of(op.kind), a.causal, where);
+  if (timed.empty()) timed = timed_heads(name_of(op.kind), false, where);
+  if (timed.empty()) return 1;
+  const auto own = static_cast<double>(a.d);
+  const auto above = timed.lower_bound(own);
+  if (above == timed.end()) return timed.rbegin()->second;
+  if (where.processors > 0)
+    return above->second * above->first * softmax_of_head(above->first) / (own * softmax_of_head(own));
+  if (above->first == own || above == timed.begin()) return above->second;
+  const auto below = std::prev(above);
+  return below->second * std::pow(above->second / below->second,
+                                  std::log(own / below->first) / std::log(above->first / below->first));
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 //   double f = shape_factor(op, where)
 //
 // Attention's kernels prefer some head sizes, which neither FLOPs nor scores show. Each timed size has a
-// factor by its name ("attention/f32/d48"), interpolated between sizes.
+// factor by its name ("attention/f32/d48", with a causal mask "attention/f32/d48causal"), interpolated between
+// sizes. Where no causal one was timed, causal attention has the factors of the unmasked.
 #pragma once
 #include <string>
 
@@ -17,7 +18,7 @@
 namespace isobar {
 
 std::string case_shape(const Op& op);
-std::string head_name(const std::string& kind, const std::string& precision, int64_t head_size);
+std::string head_name(const std::string& kind, const std::string& precision, int64_t head_size, bool causal);
 std::string case_name(const Op& op, const std::string& precision, int64_t threads);
 /// f32 or bf16; "" for types that CPUs emulate, whose ops are not timed by shape.
 std::string case_precision(const RunSpec& spec);

@@ -23,25 +23,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/engine/nets.h"
 #include "tests/paths.h"
 
 namespace isobar {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // times and memory are meaningless then
-#else
-constexpr bool kSanitized = false;
-#endif
-
 namespace fs = std::filesystem;
 using nlohmann::json;
-using Words = std::vector<std::string>;
-
-inline Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 inline std::string text_of(const fs::path& p) {
   std::ifstream in(p, std::ios::binary);
   std::ostringstream out;
@@ -143,9 +131,6 @@ class Child {
 
 inline std::string command() {
   return build_dir() + "/isobar";
-}
-inline std::string tiny() {
-  return source_dir() + "/configs/models/vit-tiny.yaml";
 }
 /// isobar train CONFIG --set a --set b … more
 inline Words train_words(const std::string& config, const Words& set, const Words& more = {}) {

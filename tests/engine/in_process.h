@@ -27,6 +27,7 @@
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
 #include "model/nets/loss_settings.h"
+#include "model/nets/points.h"
 #include "model/plan/layout.h"
 #include "tests/engine/guarded_arena.h"
 #include "tests/paths.h"
@@ -93,7 +94,10 @@ class InProcess {
     floats(plan.scalars)[kTraining] = 1;
     classes_ = classes_of(spec);
     (*execute_)(link(plan, plan.init, spec.run.serial), 0);
-    for (const BatchTensor& t : plan.batch) (t.role == BatchRole::input ? inputs_ : targets_) = t.sample;
+    for (const BatchTensor& t : plan.batch) {
+      if (t.role == BatchRole::input) inputs_ = t.sample;
+      if (t.role == BatchRole::target) targets_ = t.sample;
+    }
     dp_ = coords_of(spec.layout, plan.rank).dp;
   }
 
@@ -125,6 +129,8 @@ class InProcess {
             words(t, first + i, reinterpret_cast<int32_t*>(at) + i * t.held);
           else if (source_)
             std::copy_n(source_(t, first + i), t.sample, at + i * t.sample);
+          else if (t.role == BatchRole::time)
+            t.code(6.0 * static_cast<double>(first + i), at + i * t.sample);
           else if (t.role == BatchRole::input)
             sample(first + i, at + i * inputs_, nullptr);
           else
@@ -165,7 +171,9 @@ class InProcess {
  private:
   static Plan planned(const RunSpec& spec, int rank, const TrainSpec* weighted) {
     Plan plan = build_plan(spec, rank, cpu_workspace(1));
-    if (weighted) know_loss_weights(plan, *weighted);
+    TrainSpec known = weighted ? *weighted : spec.train;
+    if (known.latitude_weights && known.latitudes.empty()) known.latitudes = loss_latitudes(spec, {});
+    know_loss_weights(plan, known);
     return plan;
   }
 

@@ -1,4 +1,5 @@
-// Whatever a run trains with trains alike under any layout: losses, optimizers, clipping, a scaled loss.
+// Layouts through the real command: every net under several axes at once; losses, optimizers, clipping, a
+// scaled loss, offloaded moments and checkpoints. (worlds/ has all layouts, without the command.)
 #include "model/data/npy.h"
 #include "model/data/stats.h"
 #include "model/data/synth.h"
@@ -6,6 +7,21 @@
 
 namespace isobar {
 namespace {
+
+TEST(Layouts, OfEveryNetByCommand) {
+  const Words cut = {"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.micro_batch=3"},
+              shared = {"layout.cp=2", "layout.dp=2", "policy.micro_batch=3", "policy.zero=3"};
+  for (const auto& [net, layout] :
+       {std::pair{kVit, cut},
+        {kGpt, cut},
+        {kLlama, shared},
+        {kSwin, cut},
+        {kGraph, cut},
+        {kGlobe, shared},
+        {tall_aurora(), cut + Words{"policy.sequence_parallel=false"}},
+        {kUnet, Words{"layout.dp=2", "layout.tp=2", "layout.pp=2", "policy.micro_batch=1"}}})
+    expect_like_one_rank(layout, net);
+}
 
 // The gradient of mae is a sign, which a rounding turns where prediction and target are close together: these
 // targets are six standard deviations above or below what is predicted, by channels.
@@ -151,6 +167,52 @@ TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
       EXPECT_NEAR(many.record.losses.at(step) / loss, 1, 2e-3) << "step " << step;
     EXPECT_LT(distance(one.weights, many.weights), 5e-3);
     std::printf("weights %.1e\n", distance(one.weights, many.weights));
+  }
+}
+
+// The location of the moments does not affect training.
+TEST(Layouts, OffloadChangesNothing) {
+  int n = 0;
+  const Folder dir;
+  for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
+           {{"policy.bucket_mb=0.1"}, 1},
+           {{"policy.amp=bf16", "train.optimizer=sgd", "policy.bucket_mb=0.1", "policy.overlap=false"}, 1},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=2", "policy.bucket_mb=0.05"}, 4}}) {
+    SCOPED_TRACE(testing::PrintToString(layout));
+    Words offloaded = layout;
+    offloaded.emplace_back("policy.offload_optimizer=true");
+    const TrainedNet a = run(dir / std::to_string(n++), layout, ranks),
+                     b = run(dir / std::to_string(n++), offloaded, ranks);
+    ASSERT_EQ(a.record.losses.size(), 10u);
+    EXPECT_EQ(a.record.losses, b.record.losses);
+    EXPECT_EQ(distance(a.weights, b.weights), 0);
+    const auto &kept = a.record.start["memory"]["by_category"],
+               &gone = b.record.start["memory"]["by_category"];
+    EXPECT_EQ(gone["adam"], 0);
+    EXPECT_EQ(gone["host"], kept["adam"]);
+    EXPECT_LT(b.record.start["memory"]["arena"], a.record.start["memory"]["arena"]);
+  }
+}
+
+// A checkpoint does not depend on the layout that wrote it.
+TEST(Layouts, ResumeAsAnyOther) {
+  const Folder dir;
+  const Words save = {"train.checkpoint_every=5"};
+  Words first = {"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.zero=1", "policy.micro_batch=3"};
+  first.insert(first.end(), save.begin(), save.end());
+  const TrainedNet a = run(dir / "a", first, 8);
+  ASSERT_EQ(a.record.losses.size(), 10u);
+  const std::string middle = dir / "a/checkpoints/step-00000005";
+  for (const auto& [name, layout, ranks] : std::vector<std::tuple<std::string, Words, int64_t>>{
+           {"one", {}, 1},
+           {"b", {"layout.cp=2", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"}, 4},
+           {"c", {"layout.tp=2", "layout.dp=2", "policy.zero=2", "policy.sequence_parallel=true"}, 4}}) {
+    SCOPED_TRACE(name);
+    const TrainedNet b = run(dir / name, layout, ranks, {"--resume", middle});
+    ASSERT_EQ(b.record.losses.size(), 5u);
+    for (const auto& [step, loss] : b.record.losses)
+      EXPECT_NEAR(loss / a.record.losses.at(step), 1, 1e-6) << "step " << step;
+    EXPECT_LT(distance(a.weights, b.weights), 1e-6);
   }
 }
 

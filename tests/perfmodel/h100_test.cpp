@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -180,6 +181,31 @@ TEST(H100, OpsAloneSayWhatStepsTake) {
   const std::vector<MeasuredRun> runs = steps();
   ASSERT_EQ(runs.size(), 30u);
   EXPECT_LE(median_error(runs, m), 0.07);
+}
+
+// Steps that wait for the reader (narrow nets) scatter by a fifth between equal readings, which no price
+// explains: two free factors, on the device and on the reader, fitted to ten leave 4.9 % to the others.
+TEST(H100, AFitToTenSaysWhatTheOthersTake) {
+  const Machine m = h100();
+  std::vector<MeasuredRun> runs = steps();
+  std::mt19937_64 random(std::random_device{}());
+  std::vector<double> all, of_device;
+  for (int draw = 0; draw < 15; ++draw) {
+    std::shuffle(runs.begin(), runs.end(), random);
+    const std::vector<MeasuredRun> ten(runs.begin(), runs.begin() + 10),
+        others(runs.begin() + 10, runs.end());
+    const Machine fitted = fit(ten, m, {});
+    all.push_back(median_error(others, fitted));
+    std::vector<MeasuredRun> wide;
+    std::copy_if(others.begin(), others.end(), std::back_inserter(wide),
+                 [](const MeasuredRun& r) { return r.spec.net.vit().embed_dim >= 768; });
+    of_device.push_back(median_error(wide, fitted));
+  }
+  std::sort(all.begin(), all.end());
+  std::sort(of_device.begin(), of_device.end());
+  std::printf("fitted to ten: %.1f %%, where the device limits %.1f %%\n", 100 * all[7], 100 * of_device[7]);
+  EXPECT_LE(all[7], 0.09);
+  EXPECT_LE(of_device[7], 0.04);
 }
 
 // A launcher's reading beside a device: as two lanes by hand, step after step

@@ -166,6 +166,24 @@ TEST(Shapes, AttentionIsPricedByItsHeadSize) {
   }
 }
 
+TEST(Shapes, CausalAttentionHasFactorsOfItsOwnWhereItWasTimed) {
+  const RunSpec s = load_run_spec(source_dir() + "/configs/models/gpt-tiny.yaml", {"policy.micro_batch=1"});
+  const Plan plan = build_plan(s, 0, {});
+  const auto of_heads = [&](const ShapeFactors& factors) {
+    Machine m = test::machine();
+    m.shapes = std::make_shared<const ShapeFactors>(factors);
+    m = parse_machine(to_yaml(m), "m.yaml");
+    for (const Op& op : plan.ops)
+      if (op.kind == OpKind::attention) return shape_factor(op, conditions_of(s, m));
+    return 0.0;
+  };
+  EXPECT_EQ(of_heads({{"attention/f32/d16", 1.5}}), 1.5);
+  EXPECT_EQ(of_heads({{"attention/f32/d16", 1.5}, {"attention/f32/d16causal", 3}}), 3);
+  EXPECT_NEAR(
+      of_heads({{"attention/f32/d16", 1.5}, {"attention/f32/d8causal", 4}, {"attention/f32/d32causal", 1}}),
+      2, 1e-9);
+}
+
 TEST(Shapes, CalibrationKeepsWhatItsHeadSizesTake) {
   std::mt19937_64 random(1);
   std::map<std::string, double> took;

@@ -79,8 +79,7 @@ void register_op(const std::shared_ptr<DeviceTimedStep>& step, const Op& op, int
                   set_counters(state, work(op, step->plan()),
                                charged_flops(op, step->plan(), timer.device().multiprocessors));
                   set_counters(state, r.timing);
-                  if (is_attention(op))
-                    state.counters["head_size"] = static_cast<double>(op.as<AttentionAttrs>().d);
+                  set_head(state, op);
                 })
       ->Iterations(1)
       ->UseManualTime();
@@ -106,14 +105,27 @@ void register_device_op_cases(const std::vector<RunSpec>& specs, const DeviceTim
 
 void register_device_attention_cases(const DeviceTimer& timer) {
   std::vector<RunSpec> specs;
-  for (const int64_t head_size : {32, 64, 96, 128}) {
+  const auto add = [&](const char* kind) -> RunSpec& {
     RunSpec& spec = specs.emplace_back();
     spec.file = "calibrate";
-    spec.net.vit().num_heads = 8;
-    spec.net.vit().embed_dim = 8 * head_size;
-    spec.net.vit().depth = 1;
+    spec.net.set_kind(kind);
     spec.train.global_batch = spec.policy.micro_batch = 4;
     spec.policy.amp = Amp::bf16;
+    return spec;
+  };
+  for (const int64_t head_size : {32, 64, 96, 128}) {
+    VitSpec& net = add("vit").net.vit();
+    net.num_heads = 8;
+    net.embed_dim = 8 * head_size;
+    net.depth = 1;
+  }
+  for (const int64_t head_size : {64, 128}) {  // causal
+    GptSpec& net = add("gpt").net.gpt();
+    net.num_heads = 8;
+    net.embed_dim = 8 * head_size;
+    net.depth = 1;
+    net.seq_length = 4096;
+    net.vocab_size = 1024;
   }
   register_ops(specs, timer, is_attention);
 }

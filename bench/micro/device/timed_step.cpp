@@ -1,5 +1,6 @@
 #include "bench/micro/device/timed_step.h"
 
+#include <random>
 #include <set>
 #include <utility>
 
@@ -38,7 +39,9 @@ DeviceBench::DeviceBench(Plan p, const DeviceTimer& timer)
 }
 
 DeviceTimedStep::DeviceTimedStep(const RunSpec& spec, const DeviceTimer& timer)
-    : timer_(timer), bench_(build_plan(spec, 0, cuda_workspace(timer.device().major)), timer) {
+    : timer_(timer),
+      vocabulary_(spec.net.words() ? spec.net.words()->vocab_size : 0),
+      bench_(build_plan(spec, 0, cuda_workspace(timer.device().major)), timer) {
   set_first_values();
   std::vector<DeviceTimer::Launch> sections;
   for (const Instr& i : link(plan(), plan().train, /*serial=*/true).instrs) {
@@ -88,11 +91,21 @@ void DeviceTimedStep::land(const Op& fetch, int32_t slot, cudaStream_t stream) {
     auto& noise = batch_[i];
     if (!noise) {
       noise = std::make_unique<cuda::DeviceArena>(bytes);
-      cuda::fill_noise(bytes, noise->data(), stream);
+      draw(v, *noise, stream);
     }
     ISOBAR_CUDA(
         cudaMemcpyAsync(to[i], noise->data(), static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
   }
+}
+
+void DeviceTimedStep::draw(const View& batch, cuda::DeviceArena& to, cudaStream_t stream) const {
+  if (plan().buffers[batch.buffer].dtype != DType::i32) return cuda::fill_noise(to.bytes(), to.data(), stream);
+  std::vector<int32_t> words(static_cast<size_t>(batch.count));
+  std::mt19937_64 random(kSeed);
+  for (int32_t& word : words) word = static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary_));
+  ISOBAR_CUDA(cudaMemcpyAsync(to.data(), words.data(), words.size() * sizeof(int32_t), cudaMemcpyHostToDevice,
+                              stream));
+  ISOBAR_CUDA(cudaStreamSynchronize(stream));
 }
 
 std::vector<const Op*> DeviceTimedStep::distinct() const {

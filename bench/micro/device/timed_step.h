@@ -51,8 +51,10 @@ class DeviceTimedStep {
  private:
   void set_first_values();
   void land(const Op& fetch, int32_t slot, cudaStream_t stream);
+  void draw(const View& batch, cuda::DeviceArena& to, cudaStream_t stream) const;
 
   const DeviceTimer& timer_;
+  int64_t vocabulary_;  // 0: the net reads no words
   DeviceBench bench_;
   std::vector<const Op*> ops_;                                  // sections, fetches among them
   std::map<size_t, std::unique_ptr<cuda::DeviceArena>> batch_;  // noise, by the fetch's write

@@ -4,13 +4,16 @@
 //   const Trained& one = one_rank(kTiny, net, mpi);
 //   const Deviation d = compare(trained(spec, mpi, "dp2 tp2"), one, mpi);    // d.losses < 1e-5
 #pragma once
+#include <omp.h>
+
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "tests/engine/in_process.h"
-#include "tests/engine/product.h"
+#include "tests/engine/worlds/product.h"
 
 namespace isobar {
 
@@ -21,6 +24,7 @@ struct Trained {
 };
 
 inline Trained trained(const RunSpec& spec, const Mpi& mpi, const std::string& title) {
+  omp_set_num_threads(1);
   InProcess run(spec, mpi, title);
   Trained out;
   for (int64_t step = 0; step < spec.train.steps; ++step) {
@@ -71,14 +75,33 @@ inline Deviation compare(const Trained& many, const Trained& one, const Mpi& mpi
   return d;
 }
 
-/// This net's training on one rank, computed once by every rank for itself.
+/// Numbers of rank 0 on every rank.
+template <class T>
+std::vector<T> from_first(const Mpi& mpi, const std::vector<T>& of_first) {
+  const std::string bytes =
+      mpi.from_first({reinterpret_cast<const char*>(of_first.data()), of_first.size() * sizeof(T)});
+  std::vector<T> out(bytes.size() / sizeof(T));
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+/// This net's training on one rank. Rank 0 does it, once, while the others wait.
 inline const Trained& one_rank(const std::string& config, const std::vector<std::string>& net,
                                const Mpi& mpi) {
   static std::map<std::string, Trained> known;
   const std::string name = config + " " + text_of(net);
   const auto at = known.find(name);
   if (at != known.end()) return at->second;
-  return known.emplace(name, trained(load_run_spec(config, net), mpi, name)).first->second;
+  const RunSpec spec = load_run_spec(config, net);
+  Trained one;
+  if (mpi.rank() == 0)
+    one = trained(spec, mpi, name);
+  else
+    one.plan = build_plan(spec, 0, cpu_workspace(1));
+  one.losses = from_first(mpi, one.losses);
+  one.norms = from_first(mpi, one.norms);
+  one.params = from_first(mpi, one.params);
+  return known.emplace(name, std::move(one)).first->second;
 }
 
 }  // namespace isobar

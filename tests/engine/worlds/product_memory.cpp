@@ -9,7 +9,7 @@
 
 #include "perfmodel/ask/predict.h"
 #include "tests/engine/in_process.h"
-#include "tests/engine/product.h"
+#include "tests/engine/worlds/product.h"
 #include "tests/paths.h"
 
 namespace isobar {

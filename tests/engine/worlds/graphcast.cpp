@@ -2,7 +2,7 @@
 // steps across every pipeline boundary.
 #include "model/nets/build.h"
 #include "model/nets/partition.h"
-#include "tests/engine/layouts.h"
+#include "tests/engine/worlds/layouts.h"
 
 namespace isobar {
 namespace {
@@ -12,13 +12,10 @@ void globe_like_one_rank(const Words& layout) {
 }
 
 TEST(GraphcastTraining, LearnsAndRepeatsToTheLastBit) {
-  const Folder dir;
-  const TrainedNet& one = one_rank(kGlobe);
-  ASSERT_EQ(one.record.losses.size(), 10u);
-  EXPECT_LT(one.record.losses.at(10), 0.97 * one.record.losses.at(1));
-  const TrainedNet again = run(dir / "again", {}, 1, {}, kGlobe);
-  EXPECT_EQ(again.record.losses, one.record.losses);
-  EXPECT_EQ(distance(one.weights, again.weights), 0);
+  const std::vector<double>& losses = one_rank(kGlobe).losses;
+  ASSERT_EQ(losses.size(), 10u);
+  EXPECT_LT(losses.back(), 0.97 * losses[0]) << "nothing is learnt: nothing is tested";
+  expect_same_bits({}, {}, kGlobe);
 }
 
 TEST(GraphcastTraining, IsTheSameOverReplicasAndMicroBatches) {

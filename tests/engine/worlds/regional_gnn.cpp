@@ -3,7 +3,7 @@
 #include "model/base/error.h"
 #include "model/nets/build.h"
 #include "model/nets/partition.h"
-#include "tests/engine/layouts.h"
+#include "tests/engine/worlds/layouts.h"
 
 namespace isobar {
 namespace {
@@ -13,15 +13,10 @@ void graph_like_one_rank(const Words& layout) {
 }
 
 TEST(RegionalGnnTraining, LearnsAndRepeatsToTheLastBit) {
-  const Folder dir;
-  const TrainedNet& one = one_rank(kGraph);
-  ASSERT_EQ(one.record.losses.size(), 10u);
-  EXPECT_LT(one.record.losses.at(10), 0.97 * one.record.losses.at(1));
-  const TrainedNet again = run(dir / "again", {}, 1, {}, kGraph);
-  EXPECT_EQ(again.record.losses, one.record.losses);
-  EXPECT_EQ(distance(one.weights, again.weights), 0);
-  const TrainedNet threads = run(dir / "threads", {"run.threads=2"}, 1, {}, kGraph);
-  EXPECT_LT(distance(one.weights, threads.weights), 1e-5);
+  const std::vector<double>& losses = one_rank(kGraph).losses;
+  ASSERT_EQ(losses.size(), 10u);
+  EXPECT_LT(losses.back(), 0.97 * losses[0]) << "nothing is learnt: nothing is tested";
+  expect_same_bits({}, {}, kGraph);
 }
 
 TEST(RegionalGnnTraining, IsTheSameOverReplicasAndMicroBatches) {
@@ -97,7 +92,7 @@ TEST(RegionalGnnTraining, CountsItsPointsByTheirLatitudes) {
     net.set.push_back("train.latitude_weights=true");
     return net;
   }();
-  EXPECT_NE(one_rank(weighted).record.losses.at(1), one_rank(kGraph).record.losses.at(1));
+  EXPECT_NE(one_rank(weighted).losses[0], one_rank(kGraph).losses[0]);
   expect_like_one_rank({"layout.cp=2", "policy.micro_batch=3"}, weighted);
   if (has_metis())
     expect_like_one_rank({"layout.cp=3", "net.partition=metis", "policy.micro_batch=4"}, weighted);

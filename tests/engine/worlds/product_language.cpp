@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "tests/engine/trained.h"
+#include "tests/engine/worlds/trained.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -11,7 +11,7 @@
 
 #include <chrono>
 
-#include "tests/engine/trained.h"
+#include "tests/engine/worlds/trained.h"
 
 namespace isobar {
 namespace {

@@ -1,6 +1,6 @@
 // A swin under every axis trains like one rank: windows over bands of latitude, heads over tensor
 // parallelism, skip connections over pipeline stages.
-#include "tests/engine/layouts.h"
+#include "tests/engine/worlds/layouts.h"
 
 namespace isobar {
 namespace {

@@ -1,0 +1,87 @@
+// Small nets of every kind for tests of layouts, with numbers of parts, rows and tokens that ranks cannot
+// divide evenly; fp32.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tests/paths.h"
+
+namespace isobar {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // times and memory are meaningless then
+#else
+constexpr bool kSanitized = false;
+#endif
+
+using Words = std::vector<std::string>;
+
+inline Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+inline std::string tiny() {
+  return source_dir() + "/configs/models/vit-tiny.yaml";
+}
+
+inline const Words kNet = {"net.depth=5",         "net.img_height=40",
+                           "net.img_width=56",    "train.global_batch=12",
+                           "train.steps=10",      "train.lr=3e-3",
+                           "train.seed=5",        "run.threads=1",
+                           "run.hang_timeout=60", "train.checkpoint_every=10"};
+
+struct TestNet {
+  std::string config;
+  Words set;
+};
+inline const TestNet kVit{tiny(), kNet};
+// 6 x 8 tokens, because 7 x 5 would not merge two by two. Nine parts of four kinds between its ends.
+inline const TestNet kUnet{
+    source_dir() + "/configs/models/unet-tiny.yaml",
+    {"net.img_height=48", "net.img_width=64", "train.global_batch=12", "train.steps=10", "train.lr=3e-3",
+     "train.seed=5", "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
+
+// Three message-passing steps, the last with fewer outputs: stages of one part and of two.
+inline const TestNet kGraph{source_dir() + "/configs/models/regional-gnn-tiny.yaml",
+                            {"train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5",
+                             "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
+
+// Three resolutions with skip connections, windows that do not divide the grid, conditioning in all blocks.
+inline const TestNet kAurora{source_dir() + "/configs/models/aurora-tiny.yaml",
+                             {"train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5",
+                              "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
+
+// 14, 7 and 4 rows of patches: windows span two bands, and a band may have no window of its own.
+inline TestNet tall_aurora() {
+  TestNet net = kAurora;
+  net.set.push_back("net.img_height=28");
+  return net;
+}
+
+// Three resolutions with skip connections, windows that do not divide the grids of 14 x 9, 7 x 5 and 4 x 3
+// patches.
+inline const TestNet kSwin{
+    source_dir() + "/configs/models/swin-tiny.yaml",
+    {"net.img_height=56", "train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5",
+     "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
+
+// Grid to mesh, three steps, mesh to grid: five parts between its ends.
+inline const TestNet kGlobe{source_dir() + "/configs/models/graphcast-tiny.yaml", kGraph.set};
+
+// Grouped queries and 35 tokens, uneven over ranks; a vocabulary that is padded, by layout.tp.
+inline const Words kWordsNet = {
+    "net.depth=5",         "net.seq_length=35",        "net.vocab_size=300", "train.global_batch=12",
+    "train.steps=10",      "train.warmup=0",           "train.seed=5",       "run.threads=1",
+    "run.hang_timeout=60", "train.checkpoint_every=10"};
+inline const TestNet kGpt{source_dir() + "/configs/models/gpt-tiny.yaml",
+                          kWordsNet + Words{"net.dropout=0.1"}};
+inline const TestNet kLlama{source_dir() + "/configs/models/llama-tiny.yaml", kWordsNet};
+
+inline std::string text_of(const TestNet& net) {
+  std::string text = net.config;
+  for (const std::string& word : net.set) text += " " + word;
+  return text;
+}
+
+}  // namespace isobar

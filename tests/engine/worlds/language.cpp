@@ -1,0 +1,63 @@
+// GPT with tied tables, learned positions and dropout, Llama with RMSNorm, SwiGLU, rotary positions and
+// grouped queries, under every axis, train like one rank.
+#include "tests/engine/worlds/layouts.h"
+
+namespace isobar {
+namespace {
+
+const std::initializer_list<TestNet> kBoth = {kGpt, kLlama};
+
+void language_like_one_rank(const Words& layout) {
+  for (const TestNet& net : kBoth) expect_like_one_rank(layout, net);
+}
+
+TEST(LanguageTraining, OneRankLearns) {
+  for (const TestNet& net : kBoth) {
+    const std::vector<double>& losses = one_rank(net).losses;
+    ASSERT_EQ(losses.size(), 10u);
+    EXPECT_NEAR(losses[0], std::log(300), 0.1) << "the padding of the vocabulary takes part";
+    EXPECT_LT(losses.back(), 0.99 * losses[0]) << "nothing is learnt: nothing is tested";
+  }
+}
+
+TEST(LanguageTraining, InMicroBatchesAndWithRecomputation) {
+  language_like_one_rank({"policy.micro_batch=3"});
+  language_like_one_rank({"policy.recompute=selective"});
+  language_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.micro_batch=4"});
+}
+
+TEST(LanguageTraining, InTensorParallel) {
+  language_like_one_rank({"layout.tp=2"});
+  language_like_one_rank({"layout.tp=2", "policy.sequence_parallel=true", "policy.micro_batch=1"});
+  expect_like_one_rank({"layout.tp=4", "policy.micro_batch=4", "policy.recompute=full"}, kGpt);
+}
+
+TEST(LanguageTraining, InContextParallel) {
+  language_like_one_rank({"layout.cp=2"});
+  language_like_one_rank({"layout.cp=3", "policy.micro_batch=4", "policy.recompute=selective"});
+  language_like_one_rank({"layout.cp=2", "policy.cp_kind=ulysses", "policy.micro_batch=4"});
+}
+
+TEST(LanguageTraining, InPipelines) {
+  language_like_one_rank({"layout.pp=2", "policy.micro_batch=2"});
+  language_like_one_rank(
+      {"layout.pp=2", "layout.vpp=2", "policy.micro_batch=3", "policy.schedule=interleaved"});
+  language_like_one_rank({"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+}
+
+TEST(LanguageTraining, InShards) {
+  for (const char* zero : {"policy.zero=1", "policy.zero=2", "policy.zero=3"}) {
+    expect_like_one_rank({"layout.dp=2", zero, "policy.micro_batch=2", "policy.bucket_mb=0.05"}, kGpt);
+    expect_like_one_rank(
+        {"layout.dp=2", "layout.tp=2", zero, "policy.sequence_parallel=true", "policy.micro_batch=3"},
+        kLlama);
+  }
+}
+
+TEST(LanguageTraining, InAllAxesAtOnce) {
+  language_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
+                          "policy.micro_batch=3", "policy.recompute=full"});
+}
+
+}  // namespace
+}  // namespace isobar
