@@ -27,7 +27,7 @@ ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Sugge
 STUDIES='^perfmodel/(Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|Fit\.(HoldsWhereTheTermsDoNotTellEverything|IntervalsFollowTheNoise|OpTimesMakeCoefficientsBetter|MarkedContendedRunsSpoilItLessThanUnmarkedOnes))|^import/(Ties\.TheChanceThatOneIsFasterIsThatOfPublishedPairs|ShippedMachines\.AFitToSeveralCampaignsKnowsThatAnotherWillDeviate)'
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
-DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
+DISTURBED='^(cli|guest|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
 # Tests that compute, in one order of sums or another
 NUMERIC='^(cpu|backend|inference|skill)/|^comm/comm$|^engine/(Adapted|AuroraForecast|AveragedRun|Classifier|Curves|Executor|Fields|Forecast|Graphs|Jacobians|Language\.|Layouts|Lora|LearningRate|Masked|MadePoints|Mlp|Nets/Parity|ParityOfEnds|Product\.[1-4]$|Replay|RollOut|Tables|Train|Verify)'
 # Programs that speak MPI, and their launcher

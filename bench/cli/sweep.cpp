@@ -17,6 +17,7 @@
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"
 #include "bench/cluster/submit.h"
+#include "bench/guest/command.h"
 #include "bench/suggest/trial_forecast.h"
 #include "bench/sweep/compose.h"
 #include "bench/sweep/repeats.h"
@@ -139,6 +140,13 @@ SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpe
   });
 }
 
+// Every setting that a sweep of somebody's program varies reaches its command.
+void require_words(const Matrix& matrix, const std::string& file) {
+  for (const Trial& t : matrix.trials)
+    if (!t.spec.run.command.empty())
+      for (const auto& [key, value] : t.axes) require_word_for(key, t.spec, file);
+}
+
 // The modes of a sweep: run, suggest, rehearse, dry run, cancel. An option that the chosen mode does not read
 // is refused.
 void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
@@ -190,6 +198,7 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   std::optional<ClusterSpec> cluster;
   if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine);
   Matrix matrix = expand(sweep, !a.json);
+  require_words(matrix, sweep.file);
   if (a.engine.engine != "isobar") {
     if (machine.empty())
       throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on accelerators",

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +12,10 @@
 #include "bench/cli/last_words.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
+#include "bench/cli/stop_flag.h"
 #include "bench/cli/submit_train.h"
+#include "bench/guest/command.h"
+#include "bench/guest/run_guest.h"
 #include "bench/ranks/mpiexec.h"
 #include "bench/ranks/rank_output.h"
 #include "bench/ranks/run_ranks.h"
@@ -247,14 +251,67 @@ void train_here(const TrainArguments& a, const RunSpec& spec, const std::optiona
   if (a.json && mpi.rank() == 0) std::printf("%s\n", json_text(j).c_str());
 }
 
-void run_train(TrainArguments a, const Submit& submit) {
+void refuse_command_of_ranks(const RunSpec& spec, bool launched) {
+  if (launched && !spec.run.command.empty())
+    throw ConfigError(spec.file, "run.command", "starts its ranks itself, and this process is one of several",
+                      "give the command once, without mpiexec and srun");
+  if (spec.run.command.empty() && spec.run.reads != RunOptions().reads)
+    throw ConfigError(spec.file, "run.reads", "is of run.command, which is not set",
+                      "leave it out, or set run.command");
+}
+
+/// Trains by run.command; ends with the exit code of a training of ours.
+void train_by_command(TrainArguments a, const CLI::App& command) {
+  refuse_unused(command,
+                {{"--trace", true, "is of Isobar's engine, and run.command trains", "leave it out"},
+                 {"--resume", true, "is of Isobar's engine, and run.command trains",
+                  "let the program resume by itself"},
+                 {"--machine", true, "gives the MFU of Isobar's engine's step lines", "leave it out"},
+                 {"--rank-output", true, "is of Isobar's engine's ranks", "leave it out"}});
+  const std::vector<std::string> given = a.set;
+  if (a.ranks > 0) take_ranks(a, loaded(a).layout);
+  const RunSpec spec = loaded(a);
+  for (const std::string& word : given) require_word_for(word.substr(0, word.find('=')), spec, "--set");
+  if (a.ranks > 0 && spec.layout.dp > 1) require_word_for("layout.dp", spec, "--ranks");
+  catch_signals({SIGINT, SIGTERM, SIGHUP}, 0);
+  std::function<void(const std::string&)> print;
+  if (!a.json)
+    print = [](const std::string& line) {
+      std::printf("%s\n", line.c_str());
+      std::fflush(stdout);
+    };
+  const EndRecord end = run_guest(spec, {.about = a.about.json(), .print = print, .stop = &stop_flag()});
+  nlohmann::json j = to_json(end);
+  j["out"] = spec.run.out;
+  if (a.json) std::printf("%s\n", json_text(j).c_str());
+  if (end.ok()) {
+    if (!a.json)
+      std::printf(
+          "trained    %lld steps: %.4g ms a step (median), %.4g samples/s\nresults    %s/result.jsonl\n",
+          static_cast<long long>(*end.steps), 1e3 * end.step_s->of(kStatistic), *end.samples_per_s,
+          spec.run.out.c_str());
+    return;
+  }
+  std::fprintf(stderr, "isobar: %s: %s\n", end.failure->c_str(), end.message->c_str());
+  if (stop_flag() != 0) throw ExitCode{128 + stop_flag()};
+  throw ExitCode{*end.failure == "bad_config"      ? 2
+                 : *end.failure == "numeric"       ? 3
+                 : end.failure->starts_with("oom") ? 4
+                                                   : 1};
+}
+
+void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) {
   if (a.launcher != "local") return submit_jobs(std::move(a), submit);
+  const bool launched = Mpi::started_by_launcher();
+  std::optional<RunSpec> spec;
+  const std::optional<ConfigError> bad_spec = refusal_of(launched, [&] {
+    spec = loaded(a);
+    refuse_command_of_ranks(*spec, launched);
+  });
+  if (!bad_spec && !spec->run.command.empty()) return train_by_command(std::move(a), command);
   // A folder that cannot be made is reported before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
-  const bool launched = Mpi::started_by_launcher();
-  std::optional<RunSpec> spec;
-  const std::optional<ConfigError> bad_spec = refusal_of(launched, [&] { spec = loaded(a); });
   if (!bad_spec) begin_output(a, *spec, launched);
   std::optional<ConfigError> refused = bad_spec;
   if (!refused) refused = refusal_of(launched, [&] { require_data_of_host(*spec); });
@@ -343,7 +400,7 @@ void add_train_command(CLI::App& app, Submit submit) {
   c->callback([a, c, submit = std::move(submit)] {
     try {
       refuse_contradictions(*a, *c);
-      run_train(*a, submit);
+      run_train(*a, *c, submit);
     } catch (const std::exception& e) {  // before any rank started
       if (a->json && !Mpi::started_by_launcher()) print_failure(class_of(e), e.what());
       throw;

@@ -174,10 +174,13 @@ struct PolicySpec {  // policy:
   bool recomputes() const { return recompute != Recompute::none || edge_chunks > 1; }
 };
 
-struct RunOptions {     // run:
-  std::string out;      // directory of this run: result.jsonl, checkpoints/; "" = writes nothing
-  int64_t threads = 0;  // OpenMP threads per rank; 0 = cores / ranks on this host
-  bool serial = false;  // all ops on one lane
+struct RunOptions {  // run:
+  std::string out;   // directory of this run: result.jsonl, checkpoints/; "" = writes nothing
+  std::string
+      command;  // trains by this program instead of the engine (bench/guest/command.h); "" = the engine
+  std::string reads = "auto";  // form of its output (bench/guest/output.h)
+  int64_t threads = 0;         // OpenMP threads per rank; 0 = cores / ranks on this host
+  bool serial = false;         // all ops on one lane
   RunDevice device = RunDevice::cpu;
   bool cuda_graphs = true;  // a step is captured once and replayed; false: its ops are launched one by one
   GemmChoice gemm_choice = GemmChoice::timed;

@@ -21,6 +21,12 @@ void add_layout_rows(KeyRows& to, LayoutSpec& l) {
 void add_run_rows(KeyRows& to, RunOptions& r) {
   to.insert(to.end(),
             {{"run.out", r.out, "Directory of the run. Empty: nothing is written."},
+             {"run.command", r.command,
+              "Train by this shell command instead of the engine; {policy.micro_batch}, {ranks}, {out} are "
+              "replaced."},
+             {"run.reads", r.reads,
+              "Its output: auto, json, megatron, torchtitan, tqdm, or a line: \"step {step} loss {loss} * "
+              "{ms} ms\"."},
              {"run.device", r.device, "auto: a GPU where there is one."},
              {"run.threads", r.threads, from_to(0, 1 << 16),
               "OpenMP threads of a rank; 0: cores over ranks of the host."},

@@ -62,8 +62,10 @@ void check_attention(AttentionPath path, std::span<const Shape> shapes) {
       const std::string what = std::string(name_of(act)) + " q" + std::to_string(s.tq) + " k" +
                                std::to_string(s.tk) + " d" + std::to_string(s.d);
       expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, a.ld_o, forward, what + " o");
-      expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, backward, what + " dq");
-      expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, backward, what + " dk");
+      expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, backward, what + " dq",
+                   &want.dq_terms);
+      expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, backward, what + " dk",
+                   &want.dk_terms);
       expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, backward, what + " dv");
       if (a.biased)
         expect_heads(gdb.read(DType::f32), want.dbias, s.heads * s.tk, s.tq, s.tq, backward, what + " dbias");

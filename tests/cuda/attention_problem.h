@@ -50,12 +50,15 @@ struct Problem {
 // softmax(q k' scale) v and its gradients, element by element
 struct Reference {
   std::vector<double> o, lse, dq, dk, dv, dbias;
+  // Squares of the terms of dq and dk before dp and delta, which round, cancel: what errors are relative to
+  std::vector<double> dq_terms, dk_terms;
   explicit Reference(const Problem& x) {
     const Attention& a = x.a;
     o.assign(static_cast<size_t>(a.batch * a.tq * a.ld_o), 0);
     dq.assign(static_cast<size_t>(a.batch * a.tq * a.ld_q), 0);
     dk.assign(static_cast<size_t>(a.batch * a.tk * a.ld_kv), 0);
-    dv = dk;
+    dv = dk_terms = dk;
+    dq_terms = dq;
     dbias.assign(static_cast<size_t>(x.bias.size()), 0);
     std::vector<double> p(static_cast<size_t>(a.tk)), dp(p);
     for (int64_t b = 0; b < a.batch; ++b)
@@ -87,7 +90,10 @@ struct Reference {
           for (int64_t j = 0; j < seen; ++j) {
             if (a.biased) dbias[(h * a.tk + j) * a.tq + i] += p[j] * (dp[j] - delta);
             const double ds = p[j] * (dp[j] - delta) * static_cast<double>(a.scale);
+            const double terms = p[j] * (std::abs(dp[j]) + std::abs(delta)) * static_cast<double>(a.scale);
             for (int64_t e = 0; e < a.d; ++e) {
+              dq_terms[qi + e] += std::pow(terms * x.k[kj(j) + e], 2);
+              dk_terms[kj(j) + e] += std::pow(terms * x.q[qi + e], 2);
               dq[qi + e] += ds * x.k[kj(j) + e];
               dk[kj(j) + e] += ds * x.q[qi + e];
               dv[kj(j) + e] += p[j] * x.d_o[oi + e];
@@ -97,9 +103,11 @@ struct Reference {
   }
 };
 
-// Compares the heads' columns; gaps between them must still be NaN
+// Compares the heads' columns; gaps between them must still be NaN. `terms`: squares of what was summed,
+// where it cancels
 inline void expect_heads(const Buffer& got, const std::vector<double>& want, int64_t rows, int64_t columns,
-                         int64_t ld, double tolerance, const std::string& what) {
+                         int64_t ld, double tolerance, const std::string& what,
+                         const std::vector<double>* terms = nullptr) {
   double error = 0, size = 0;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < ld; ++c) {
@@ -109,7 +117,7 @@ inline void expect_heads(const Buffer& got, const std::vector<double>& want, int
         continue;
       }
       error += (x - y) * (x - y);
-      size += y * y;
+      size += terms ? std::max(y * y, (*terms)[static_cast<size_t>(r * ld + c)]) : y * y;
     }
   EXPECT_TRUE(std::sqrt(error / size) <= tolerance) << what << ": off by " << std::sqrt(error / size);
 }

@@ -59,18 +59,6 @@ Words emulated(int ranks, const std::string& fault, const std::string& out, cons
   return words;
 }
 
-/// Processes whose command line contains `word`.
-std::vector<pid_t> processes_with(const std::string& word) {
-  std::vector<pid_t> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") == std::string::npos && std::atoi(name.c_str()) != ::getpid() &&
-        text_of(entry.path() / "cmdline").find(word) != std::string::npos)
-      found.push_back(std::atoi(name.c_str()));
-  }
-  return found;
-}
-
 struct LayoutCase {
   const char* name;
   int ranks;

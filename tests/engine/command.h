@@ -217,6 +217,18 @@ inline std::vector<pid_t> ranks_of(pid_t command) {
   return all;
 }
 
+/// Processes whose command line contains `word`.
+inline std::vector<pid_t> processes_with(const std::string& word) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") == std::string::npos && std::atoi(name.c_str()) != ::getpid() &&
+        text_of(entry.path() / "cmdline").find(word) != std::string::npos)
+      found.push_back(std::atoi(name.c_str()));
+  }
+  return found;
+}
+
 /// True if the process is gone or a zombie; waits some seconds.
 inline bool gone(pid_t pid) {
   for (int i = 0; i < 6000; ++i) {

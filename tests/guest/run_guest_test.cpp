@@ -1,0 +1,151 @@
+// Programs of others as runs of `isobar train` and trials of `isobar sweep`: records, classes of failure, and
+// what is left when they never end.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "bench/guest/run_guest.h"
+#include "model/records/results.h"
+#include "tests/engine/command.h"
+
+namespace isobar {
+namespace {
+
+/// A program: prints `steps` lines, sleeps `sleep` s between them, then ends with `tail`.
+std::string script(const Folder& dir, const std::string& tail = "exit 0", int steps = 12,
+                   const std::string& sleep = "0") {
+  const std::string file = dir / "program.sh";
+  std::ofstream(file) << "echo starting \"$@\" >&2\n"
+                         "i=1\n"
+                         "while [ $i -le "
+                      << steps << " ]; do echo \"step $i loss 0.$((100 - i)) 40.0 ms\"; sleep " << sleep
+                      << "; i=$((i + 1)); done\n"
+                      << tail << "\n";
+  return "sh " + file;
+}
+
+Ended train_by(const Folder& dir, const std::string& command, const Words& more = {}) {
+  return train_command({"run.command=" + nlohmann::json(command).dump(), "run.out=" + (dir / "run"),
+                        "run.reads=" + nlohmann::json("step {step} loss {loss} {ms} ms").dump()},
+                       more);
+}
+
+TEST(Guest, IsARunLikeOurs) {
+  const Folder dir;
+  const Ended e = train_by(dir, script(dir) + " --mbs {policy.micro_batch} -n {ranks}",
+                           {"--ranks", "2", "--set", "policy.micro_batch=4"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  EXPECT_NE(e.text.find("starting --mbs 4 -n 2"), std::string::npos) << e.text;
+  std::vector<std::string> problems;
+  const RunRecord r = load_run(dir / "run", &problems);
+  EXPECT_TRUE(problems.empty()) << problems[0];
+  EXPECT_EQ(r.run_class, RunClass::ok);
+  EXPECT_EQ(r.ranks, 2);
+  EXPECT_EQ(r.spec.policy.micro_batch, 4);
+  EXPECT_EQ(r.steps.size(), 12u);
+  EXPECT_NEAR(r.step_s.of(kStatistic), 0.04, 1e-9);
+  EXPECT_NEAR(r.final_loss, 0.88, 1e-9);
+  EXPECT_NE(text_of(fs::path(dir / "run/output.txt")).find("step 12 loss"), std::string::npos);
+}
+
+TEST(Guest, ItsEndHasTheClassThatItsWordsName) {
+  struct Case {
+    const char *tail, *failure;
+    int code;
+  };
+  for (const Case& c :
+       {Case{"echo 'torch.OutOfMemoryError: CUDA out of memory. Tried' >&2; exit 1", "oom_device", 4},
+        {"echo \"RuntimeError: DefaultCPUAllocator: can't allocate memory\" >&2; exit 1", "oom_host", 4},
+        {"echo 'train.py: error: unrecognized arguments: --x' >&2; exit 2", "bad_config", 2},
+        {"echo 'step 13 loss nan 40.0 ms'; exit 0", "numeric", 3},
+        {"echo 'Watchdog caught collective operation timeout: WorkNCCL' >&2; exit 1", "hang", 1},
+        {"kill -SEGV $$", "crash", 1}}) {
+    SCOPED_TRACE(c.tail);
+    const Folder dir;
+    const Ended e = train_by(dir, script(dir, c.tail));
+    EXPECT_EQ(e.code, c.code) << e.text;
+    EXPECT_EQ(name_of(load_run(dir / "run").run_class), std::string(c.failure)) << e.text;
+  }
+}
+
+TEST(Guest, OutputThatIsNotUnderstoodIsSaid) {
+  const Folder dir;
+  const Ended e = train_by(dir, "echo nothing here");
+  EXPECT_EQ(e.code, 2) << e.text;
+  EXPECT_NE(e.text.find("run.reads"), std::string::npos) << e.text;
+  EXPECT_NE(e.text.find("output.txt"), std::string::npos) << e.text;
+}
+
+TEST(Guest, WhatTheEngineAloneReadsIsRefused) {
+  const Folder dir;
+  for (const Words& more : {Words{"--trace", dir / "trace.json"}, Words{"--set", "policy.amp=bf16"}}) {
+    const Ended e = train_by(dir, script(dir), more);
+    EXPECT_EQ(e.code, 2) << e.text;
+    EXPECT_NE(e.text.find("run.command"), std::string::npos) << e.text;
+  }
+  const Ended nowhere = train_command({"run.command=echo hello"});
+  EXPECT_EQ(nowhere.code, 2) << nowhere.text;
+  EXPECT_NE(nowhere.text.find("run.out"), std::string::npos) << nowhere.text;
+  const Ended alone = train_command({"run.reads=json"});
+  EXPECT_EQ(alone.code, 2) << alone.text;
+}
+
+// It ignores SIGTERM, leaves a child in a session of its own, and never ends.
+TEST(Guest, OneThatNeverEndsIsEndedWithAllItsProcesses) {
+  const Folder dir;
+  std::ofstream(dir / "stubborn.sh")
+      << "trap '' TERM\nsetsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &\n"
+         "echo 'step 1 loss 1 5 ms'; echo 'step 2 loss 1 5 ms'\n"
+         "while :; do sleep 1; done\n";
+  const Ended e = train_by(dir, "sh " + (dir / "stubborn.sh"), {"--set", "run.hang_timeout=2"});
+  EXPECT_EQ(e.code, 1) << e.text;
+  EXPECT_EQ(read_run(dir / "run").end.value("class", ""), "hang");
+  for (const pid_t p : processes_with(dir / "stubborn.sh")) EXPECT_TRUE(gone(p)) << p;
+}
+
+TEST(Guest, ASignalEndsItAndIsSaid) {
+  const Folder dir;
+  Child child(train_words(
+      tiny(),
+      {"run.command=" + nlohmann::json(script(dir, "exit 0", 1000, "0.1")).dump(), "run.out=" + (dir / "run"),
+       "run.reads=" + nlohmann::json("step {step} loss {loss} {ms} ms").dump()},
+      {}));
+  while (!child.over() && (!fs::exists(dir / "run/result.jsonl") || read_run(dir / "run").losses.size() < 3))
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ::kill(child.pid(), SIGTERM);
+  const Ended e = child.wait();
+  EXPECT_EQ(e.code, 128 + SIGTERM) << e.text;
+  EXPECT_EQ(read_run(dir / "run").end.value("class", ""), "interrupted");
+  for (const pid_t p : processes_with(dir / "program.sh")) EXPECT_TRUE(gone(p)) << p;
+}
+
+TEST(Guest, SweepsRunItAsTheyRunOurs) {
+  const Folder dir;
+  const std::string command =
+      script(dir, "if [ \"$2\" = 4 ]; then echo 'CUDA out of memory' >&2; exit 1; fi");
+  const auto sweep = [&](const std::string& axes) {
+    std::ofstream(dir / "sweep.yaml")
+        << "base: " << tiny() << "\nset:\n  run.command: "
+        << nlohmann::json(command + " --mbs {policy.micro_batch} -n {ranks}").dump()
+        << "\n  run.reads: \"step {step} loss {loss} {ms} ms\"\n  train.global_batch: 8\naxes:\n"
+        << axes;
+    return Child({isobar::command(), "sweep", dir / "sweep.yaml", "--results", dir / "results", "--json"})
+        .wait();
+  };
+  const Ended e = sweep("  policy.micro_batch: [1, 2, 4]\n  layout.dp: [1, 2]\n");
+  ASSERT_EQ(e.code, 0) << e.text;
+  int ok = 0, oom = 0;
+  for (const RunRecord& r : load_runs(dir / "results")) {
+    ok += r.run_class == RunClass::ok;
+    oom += r.run_class == RunClass::oom_device;
+    EXPECT_EQ(r.run_class == RunClass::oom_device, r.spec.policy.micro_batch == 4) << r.message;
+  }
+  EXPECT_EQ(ok, 4);
+  EXPECT_EQ(oom, 2);
+  const Ended refused = sweep("  policy.amp: [none, bf16]\n");
+  EXPECT_EQ(refused.code, 2) << refused.text;
+  EXPECT_NE(refused.text.find("policy.amp"), std::string::npos) << refused.text;
+}
+
+}  // namespace
+}  // namespace isobar
