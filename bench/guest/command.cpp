@@ -98,7 +98,7 @@ void require_word_for(const std::string& key, const RunSpec& spec, const std::st
   const std::set<std::string> words = words_of_command(spec);
   if (words.contains(key)) return;
   const bool starts_ranks = words.contains("ranks") || words.contains("ranks_on_host");
-  // What the harness itself reads: where the run goes, how it is supervised and how its lines are counted
+  // Read by the harness itself
   const std::set<std::string> own = {"run.out", "run.command", "run.reads", "run.hang_timeout"};
   if (own.contains(key) || (key == "layout.dp" && starts_ranks) ||
       (key == "run.threads" && words.contains("threads")))

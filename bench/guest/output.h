@@ -34,7 +34,7 @@ class OutputReader {
   /// `tokens`: of a sample, 0: not a net of tokens. Throws ConfigError(file, "run.reads", …) for words that
   /// are no form and have no {step}.
   OutputReader(const std::string& reads, int64_t batch, int64_t tokens, const std::string& file);
-  /// The step that a line tells of; none: it tells of no new one. `now`: seconds of any clock.
+  /// The step that a line reports; none: it reports no new one. `now`: seconds of any clock.
   std::optional<OutputStep> line(const std::string& text, double now);
   int64_t last_step() const { return last_step_; }  // -1: none yet
 
