@@ -14,6 +14,7 @@
 #include "model/base/error.h"
 #include "model/base/search_paths.h"
 #include "model/base/yaml.h"
+#include "model/engine/host/host.h"
 #include "model/engine/train.h"
 #include "model/inference/arena.h"
 
@@ -67,11 +68,20 @@ std::string usage_error(const CLI::App* app, const CLI::Error& e) {
   return command + ": " + showable(what) + " -> see " + command + " --help\n";
 }
 
+/// "isobar 0.1.0, commit 3dc81bda16d8, changed, Release by GCC 12.2.0; oneDNN 2.6.3, Open MPI 4.1.4"
+std::string version_text() {
+  const nlohmann::json p = provenance();
+  return "isobar " ISOBAR_VERSION ", commit " + p.value("commit", "unknown") +
+         (p.value("dirty", false) ? ", changed" : "") + ", " + p.value("build_type", "") + " by GCC " +
+         p.value("compiler", "") + "; oneDNN " + p.value("onednn", "") + ", " + p.value("mpi", "");
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Isobar: how should this model be laid out on this machine, and how fast will it train?\n"
       "Measure with a real training engine, fit a performance model to it, predict the runs you never made.");
   app.require_subcommand(1);
+  app.set_version_flag("--version", version_text, "Print version, commit, compiler and libraries");
   app.footer(
       "A first result:   isobar train configs/models/vit-tiny.yaml\n"
       "The whole tour:   bench/quickstart.sh\n"

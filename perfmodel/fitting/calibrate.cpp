@@ -39,7 +39,7 @@ struct Case {
   bool own_shape = false;
   int64_t head_size = 0;  // attention
   bool causal = false;
-  double compute_s = 0;   // lockstep: without waits
+  double compute_s = 0;  // lockstep: without waits
 };
 
 double number(const json& j, const char* key, double otherwise) {

@@ -36,7 +36,8 @@ std::string case_shape(const Op& op) {
     s << (a.trans_a ? 'T' : 'N') << (a.trans_b ? 'T' : 'N') << a.m << 'x' << a.n << 'x' << a.k
       << (a.accumulate ? "+" : "");
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
-    s << 'b' << a->batch << 'h' << a->heads << 'q' << a->tq << 'k' << a->tk << 'd' << a->d << (a->causal ? kCausal : "");
+    s << 'b' << a->batch << 'h' << a->heads << 'q' << a->tq << 'k' << a->tk << 'd' << a->d
+      << (a->causal ? kCausal : "");
   } else if (const ImageAttrs* a = image_of(op.attrs); a && a->channels > 0) {
     s << 'b' << a->batch << 'c' << a->channels << 'x' << a->height << 'x' << a->width << 'p' << a->patch;
   } else {

@@ -6,8 +6,8 @@
 //   double f = shape_factor(op, where)
 //
 // Attention's kernels prefer some head sizes, which neither FLOPs nor scores show. Each timed size has a
-// factor by its name ("attention/f32/d48", with a causal mask "attention/f32/d48causal"), interpolated between
-// sizes. Where no causal one was timed, causal attention has the factors of the unmasked.
+// factor by its name ("attention/f32/d48", with a causal mask "attention/f32/d48causal"), interpolated
+// between sizes. Where no causal one was timed, causal attention has the factors of the unmasked.
 #pragma once
 #include <string>
 

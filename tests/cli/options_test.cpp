@@ -1,5 +1,7 @@
 // Options that a command would ignore, or whose value is no number: refused in one line that names them.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,15 @@ class Options : public InDirectory {
   const std::string gpu_ = " --machine " + shipped("machines/dgx-h100.yaml");
   const std::string llama_ = shipped("models/llama3-70b.yaml"), small_ = shipped("models/llama3-8b.yaml");
 };
+
+TEST_F(Options, VersionNamesCommitCompilerAndLibraries) {
+  const Answer a = isobar("--version");
+  EXPECT_EQ(a.code, 0) << a.out;
+  EXPECT_TRUE(std::regex_search(a.out, std::regex("^isobar [0-9]+\\.[0-9]+\\.[0-9]+, commit [0-9a-z]+")))
+      << a.out;
+  EXPECT_NE(a.out.find("oneDNN"), std::string::npos) << a.out;
+  EXPECT_EQ(std::count(a.out.begin(), a.out.end(), '\n'), 1) << a.out;
+}
 
 TEST_F(Options, WhatAModeDoesNotReadIsRefused) {
   const std::string search = "search " + llama_ + gpu_ + " --gpus 64", one = "predict " + llama_ + gpu_,

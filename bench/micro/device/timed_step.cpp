@@ -99,7 +99,8 @@ void DeviceTimedStep::land(const Op& fetch, int32_t slot, cudaStream_t stream) {
 }
 
 void DeviceTimedStep::draw(const View& batch, cuda::DeviceArena& to, cudaStream_t stream) const {
-  if (plan().buffers[batch.buffer].dtype != DType::i32) return cuda::fill_noise(to.bytes(), to.data(), stream);
+  if (plan().buffers[batch.buffer].dtype != DType::i32)
+    return cuda::fill_noise(to.bytes(), to.data(), stream);
   std::vector<int32_t> words(static_cast<size_t>(batch.count));
   std::mt19937_64 random(kSeed);
   for (int32_t& word : words) word = static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary_));
