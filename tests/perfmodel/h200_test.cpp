@@ -57,7 +57,9 @@ TEST(H200, CausalAttentionTakesWhatItsOwnTimingsSay) {
 TEST(H200, ItsCalibrationAloneSaysWhatTheVitsTake) {
   const Machine m = h200(false);
   EXPECT_LE(std::abs(error("vit-1536", m, {"train.global_batch=4", "policy.micro_batch=4"})), 0.05);
-  EXPECT_LE(std::abs(error("vit-384", m, {"train.global_batch=16", "policy.micro_batch=16"})), 0.05);
+  EXPECT_LE(
+      std::abs(error("vit-384", m, {"train.global_batch=16", "policy.micro_batch=16", "policy.amp=bf16"})),
+      0.05);
 }
 
 }  // namespace
