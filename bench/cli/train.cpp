@@ -271,7 +271,8 @@ void train_by_command(TrainArguments a, const CLI::App& command) {
   const std::vector<std::string> given = a.set;
   if (a.ranks > 0) take_ranks(a, loaded(a).layout);
   const RunSpec spec = loaded(a);
-  for (const std::string& word : given) require_word_for(word.substr(0, word.find('=')), spec, "--set");
+  for (const std::string& word : given)
+    if (!word.starts_with("net.")) require_word_for(word.substr(0, word.find('=')), spec, "--set");
   if (a.ranks > 0 && spec.layout.dp > 1) require_word_for("layout.dp", spec, "--ranks");
   catch_signals({SIGINT, SIGTERM, SIGHUP}, 0);
   std::function<void(const std::string&)> print;
