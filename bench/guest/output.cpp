@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
@@ -99,6 +100,14 @@ std::optional<Numbers> tqdm_line(const std::string& line) {
   return out;
 }
 
+/// Hugging Face's Trainer prints a dict of Python; its bar has the step.
+std::optional<Numbers> trainer_line(const std::string& line) {
+  if (line.find("{'loss':") == std::string::npos) return std::nullopt;
+  Numbers out;
+  put(out, "loss", after(line, "{'loss':"));
+  return out;
+}
+
 constexpr std::array kNames = {"step", "loss", "seconds", "ms", "samples_per_s", "tokens_per_s"};
 
 /// A line of the user's: text, numbers by name, and * for anything.
@@ -165,8 +174,11 @@ class Pattern {
 
 OutputReader::OutputReader(const std::string& reads, int64_t batch, int64_t tokens, const std::string& file)
     : batch_(static_cast<double>(batch)), tokens_(static_cast<double>(tokens)) {
-  const std::vector<std::pair<std::string, Form>> named = {
-      {"json", json_line}, {"megatron", megatron_line}, {"torchtitan", torchtitan_line}, {"tqdm", tqdm_line}};
+  const std::vector<std::pair<std::string, Form>> named = {{"json", json_line},
+                                                           {"megatron", megatron_line},
+                                                           {"torchtitan", torchtitan_line},
+                                                           {"tqdm", trainer_line},
+                                                           {"tqdm", tqdm_line}};
   for (const auto& [name, form] : named)
     if (reads == "auto" || reads == name) forms_.push_back(form);
   if (!forms_.empty()) return;
@@ -181,6 +193,7 @@ OutputReader::OutputReader(const std::string& reads, int64_t batch, int64_t toke
 std::optional<OutputStep> OutputReader::line(const std::string& text, double now) {
   for (const Form& form : forms_) {
     const std::optional<Numbers> n = form(text);
+    if (n && !n->contains("step") && n->contains("loss")) loss_ = n->at("loss");
     if (!n || !n->contains("step")) continue;
     const auto step = static_cast<int64_t>(std::llround(n->at("step")));
     if (step <= last_step_ || step < 0) return std::nullopt;  // a bar drawn again, another rank's line
@@ -189,7 +202,7 @@ std::optional<OutputStep> OutputReader::line(const std::string& text, double now
       const auto at = n->find(name);
       return at == n->end() ? 0 : at->second;
     };
-    if (n->contains("loss")) out.loss = get("loss");
+    out.loss = n->contains("loss") ? get("loss") : std::exchange(loss_, std::nullopt);
     if (get("seconds") > 0)
       out.seconds = get("seconds");
     else if (get("ms") > 0)

@@ -55,6 +55,20 @@ TEST(GuestOutput, FormsAreFoundByLine) {
   EXPECT_FALSE(all.line("Epoch 0:  10%|\xe2\x96\x88         | 8/80 [00:05<00:45,  1.98it/s]", 12));
 }
 
+// The Trainer prints the loss on a line of its own, before the bar that counts its step.
+TEST(GuestOutput, TheTrainersLossIsTheNextStepsOne) {
+  OutputReader bars = reader("tqdm");
+  EXPECT_FALSE(bars.line("{'loss': 2.3079, 'grad_norm': 1.25, 'learning_rate': 5e-05, 'epoch': 0.1}", 0));
+  auto s = bars.line(" 10%|#         | 10/100 [00:10<01:30,  1.00s/it]", 1);
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->step, 10);
+  EXPECT_EQ(*s->loss, 2.3079);
+  s = bars.line(" 20%|##        | 20/100 [00:20<01:20,  1.00s/it]", 11);
+  ASSERT_TRUE(s);
+  EXPECT_FALSE(s->loss);
+  EXPECT_NEAR(*s->seconds, 1, 1e-9);
+}
+
 TEST(GuestOutput, ALineOfOnesOwn) {
   OutputReader own = reader("step {step} * loss={loss} * {ms} ms");
   EXPECT_FALSE(own.line("step two of three loss=1 in 5 ms", 0));
