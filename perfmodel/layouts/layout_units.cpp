@@ -70,7 +70,7 @@ double begun(const Units& u, int32_t run, double part) {
 }
 
 // Remaining reductions at each unit's turn. They change linearly between equal units, so the ends of a run
-// suffice.
+// suffice; where units of another section begin between them, one unit's may be missed.
 void add_rests(const std::vector<Timed>& timed, int32_t chunk, std::vector<UnitTimes::Rest>& rests) {
   const auto first = static_cast<std::ptrdiff_t>(rests.size());
   for (const auto& [u, each] : timed)

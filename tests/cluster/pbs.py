@@ -93,7 +93,8 @@ def mom(home, job):
     nodefile.write_text("".join(f"{n}.hsn\n" * int(select["mpiprocs"]) for n in nodes))
     hours, minutes, seconds = map(int, resources["walltime"].split(":"))
     limit = min(3600 * hours + 60 * minutes + seconds, float(os.environ.get("PBS_PLAYER_LIMIT", "1e9")))
-    env = {"HOME": str(home / "home"), "USER": "player", "PATH": f"{home}/bin:/usr/bin:/bin", "SHELL": "/bin/bash",
+    held = {k: v for k, v in os.environ.items() if k in ("ISOBAR_MAX_ISA", "ONEDNN_MAX_CPU_ISA")}  # of the machine
+    env = held | {"HOME": str(home / "home"), "USER": "player", "PATH": f"{home}/bin:/usr/bin:/bin", "SHELL": "/bin/bash",
            "PBS_PLAYER": str(home), "PBS_JOBID": job, "PBS_JOBNAME": about["Job_Name"], "PBS_NODEFILE": str(nodefile),
            "PBS_O_WORKDIR": about["workdir"], "PBS_O_HOST": "login", "PBS_O_QUEUE": about["want"]["-q"],
            "PBS_QUEUE": about["want"]["-q"], "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBDIR": str(home / "home"),

@@ -363,8 +363,8 @@ TEST_F(Foreign, ChunksThatInflateToMoreThanAChunk) {
   write_bomb(h, 3 << 10, odd);
   H5Tclose(odd);
   EXPECT_LT(fs::file_size(h), 8 << 20);
-  // The library reports the lack of memory.
-  expect_config_error([&] { compute_statistics(h); }, {h, "time step 1"});
+  // The library reports the lack of memory, or on a slow machine the child its limit on processor time.
+  expect_config_error([&] { compute_statistics(h); }, {h});
   expect_config_error([&] { require_fields(h, "data.train", {}); },
                       {h, "'data.train'", "cannot read 'fields'"});
 }
