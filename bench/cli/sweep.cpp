@@ -141,10 +141,12 @@ SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpe
 }
 
 // Every setting that a sweep of somebody's program varies reaches its command.
-void require_words(const Matrix& matrix, const std::string& file) {
-  for (const Trial& t : matrix.trials)
+void require_words(const Matrix& matrix, const std::string& file, const std::string& launcher) {
+  for (const Trial& t : matrix.trials) {
+    refuse_in_jobs(t.spec, launcher);
     if (!t.spec.run.command.empty())
       for (const auto& [key, value] : t.axes) require_word_for(key, t.spec, file);
+  }
 }
 
 // The modes of a sweep: run, suggest, rehearse, dry run, cancel. An option that the chosen mode does not read
@@ -198,7 +200,7 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   std::optional<ClusterSpec> cluster;
   if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine);
   Matrix matrix = expand(sweep, !a.json);
-  require_words(matrix, sweep.file);
+  require_words(matrix, sweep.file, a.launcher);
   if (a.engine.engine != "isobar") {
     if (machine.empty())
       throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on accelerators",

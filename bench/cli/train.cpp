@@ -170,6 +170,7 @@ void submit_jobs(TrainArguments a, const Submit& submit) {
   if (Mpi::started_by_launcher())
     throw ConfigError("--launcher", "", "submits a training, and this process is one of several ranks",
                       "give the command once, without mpiexec and srun");
+  refuse_in_jobs(loaded(a), a.launcher);
   if (a.ranks > 0) take_ranks(a, loaded(a).layout);
   const int code = submit({.config = a.config,
                            .set = a.set,

@@ -94,6 +94,13 @@ std::string guest_command(const RunSpec& spec, int64_t hosts) {
   return out;
 }
 
+void refuse_in_jobs(const RunSpec& spec, const std::string& launcher) {
+  if (launcher != "local" && !spec.run.command.empty())
+    throw ConfigError(spec.file, "run.command",
+                      "starts its ranks itself, and jobs of --launcher " + launcher + " start them",
+                      "give the whole command in a job of your own, without --launcher");
+}
+
 void require_word_for(const std::string& key, const RunSpec& spec, const std::string& where) {
   const std::set<std::string> words = words_of_command(spec);
   if (words.contains(key)) return;

@@ -23,6 +23,9 @@ int64_t hosts_of_job();
 std::set<std::string> words_of_command(const RunSpec& spec);
 /// The command with its words replaced. Throws ConfigError for a word that is no key.
 std::string guest_command(const RunSpec& spec, int64_t hosts);
+/// Throws ConfigError if a command is to run in jobs that a scheduler starts, which start each rank
+/// themselves.
+void refuse_in_jobs(const RunSpec& spec, const std::string& launcher);
 /// Throws ConfigError if a varied or given key reaches neither the command nor the harness: the program would
 /// train the same whatever its value. `where` names the key's origin: "--set", "sweep.yaml".
 void require_word_for(const std::string& key, const RunSpec& spec, const std::string& where);

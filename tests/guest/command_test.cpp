@@ -44,6 +44,14 @@ TEST(GuestCommand, AWordThatIsNoKeyAndAnOpenBraceAreRefused) {
   EXPECT_NE(open.find("without }"), std::string::npos) << open;
 }
 
+TEST(GuestCommand, IsRefusedInJobsThatStartTheRanks) {
+  const RunSpec s = with_command("a {ranks}");
+  EXPECT_NO_THROW(refuse_in_jobs(s, "local"));
+  EXPECT_NO_THROW(refuse_in_jobs(with_command(""), "slurm"));
+  const std::string said = refusal([&] { refuse_in_jobs(s, "slurm"); });
+  EXPECT_NE(said.find("--launcher slurm"), std::string::npos) << said;
+}
+
 TEST(GuestCommand, AVariedKeyMustReachTheCommand) {
   const RunSpec s = with_command("a --n {ranks} --mbs {policy.micro_batch}");
   EXPECT_NO_THROW(require_word_for("policy.micro_batch", s, "sweep.yaml"));
