@@ -6,9 +6,8 @@
 //             samples_per_s, tokens_per_s
 //   megatron  " iteration 10/ 100 | … elapsed time per iteration (ms): 123.4 | … lm loss: 9.1E+00 |"
 //   torchtitan "step: 10  loss:  8.1  …  tps: 1,234"
-//   tqdm      progress bars: Lightning's and Hugging Face's "… 10/100 [00:05<00:45, 1.98it/s, loss=0.1]"; the
-//   loss also
-//             from the Trainer's own "{'loss': 2.31, 'grad_norm': 1.2, …}", for the step that follows
+//   tqdm      progress bars: Lightning's and Hugging Face's "… 10/100 [00:05<00:45, 1.98it/s, loss=0.1]", and
+//             the Trainer's "{'loss': 2.31, 'grad_norm': 1.2, …}", whose loss is that of the bar's next step
 //   a line with {step}, {loss}, {seconds}, {ms}, {samples_per_s}, {tokens_per_s} for its numbers and * for
 //             anything between: "epoch * step {step} loss {loss} * {ms} ms"
 //
