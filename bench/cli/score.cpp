@@ -65,7 +65,7 @@ struct ScoreArguments {
   std::string published, leave_out, machine;
   int folds = 0, up_to = 0;
   std::vector<int> points;
-  bool experts = false, spec = false, json = false, rows = false;
+  bool spec = false, json = false, rows = false;
 };
 
 ScoreView view_of(const ScoreArguments& a) {
@@ -97,12 +97,12 @@ struct Scoreboard {
   std::vector<CollectiveTable> collectives;
   std::map<const ChipSpec*, std::unique_ptr<ChipSpec>> chips;  // for the rates of --machine
 
-  void take(const std::string& file, bool experts) {
+  void take(const std::string& file) {
     const CsvTable csv = read_csv(file);
     if (csv.has("collective"))
       collectives.push_back(collectives_from(csv));
     else
-      tables.push_back(published_from(csv, experts));
+      tables.push_back(published_from(csv));
   }
   void run_on(const Machine& machine) {
     for (PublishedTable& t : tables)
@@ -160,14 +160,13 @@ void refuse_unknown_chips(const Library& tables) {
 void run_score(const ScoreArguments& a) {
   const std::string tables = a.published.empty() ? shipped("configs/published") : a.published;
   Library others;
-  for (const std::string& f : a.fit_on) others.push_back(read_published(f, a.experts));
-  if (a.fit_on.empty()) others = load_library(tables, a.experts);
+  for (const std::string& f : a.fit_on) others.push_back(read_published(f));
+  if (a.fit_on.empty()) others = load_library(tables);
   Scoreboard board;
-  for (const std::string& f : a.tables) board.take(f, a.experts);
+  for (const std::string& f : a.tables) board.take(f);
   if (a.tables.empty()) {
-    board.tables = load_library(tables, a.experts);
-    if (std::filesystem::exists(tables + "/collectives.csv"))
-      board.take(tables + "/collectives.csv", a.experts);
+    board.tables = load_library(tables);
+    if (std::filesystem::exists(tables + "/collectives.csv")) board.take(tables + "/collectives.csv");
   }
   if (!a.machine.empty()) board.run_on(load_machine(a.machine));
   const bool campaigns = a.leave_out == "campaign";
@@ -215,7 +214,6 @@ void add_score_command(CLI::App& app) {
       ->excludes(leave)
       ->excludes(points);
   score->add_flag("--spec", a->spec, "Spec sheet only, and one scale a machine family from other campaigns");
-  score->add_flag("--experts", a->experts, "Take mixtures of experts too; else their rows are refused");
   score->add_option("--published", a->published, "Folder of the shipped tables (configs/published)");
   auto* json =
       score->add_flag("--json", a->json, "One JSON object a table or campaign and quantity, a line each");

@@ -8,6 +8,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/score/memory_model.h"
+#include "perfmodel/score/net_counts.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {
@@ -36,7 +37,7 @@ double likeness_of(double a, double b, double octaves) {
 }
 
 double parameters_of(const PublishedRun& r) {
-  return r.layers * layer_parameters(r) + r.hidden * r.vocab;
+  return net_parameters(r);
 }
 
 double likeness_of_nets(const PublishedRun& a, const PublishedRun& b) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "perfmodel/fitting/statistics.h"
+#include "perfmodel/score/net_counts.h"
 
 namespace isobar {
 namespace {
@@ -22,10 +23,9 @@ std::array<std::string, 3> keys_of(const PublishedRun& r) {
 }  // namespace
 
 double model_flops(const PublishedRun& r) {
-  const double tokens = r.global_batch * r.seq, q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
-  const double ffn = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn, matrices = r.arch == Arch::llama ? 3 : 2;
-  const double weights = r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn;
-  const double attention = 2 * r.attended * q * (r.arch == Arch::vit ? 1 : 0.5);
+  const BlockWeights block = block_weights(r);
+  const double tokens = r.global_batch * r.seq, weights = block.dense() + block.active;
+  const double attention = 2 * r.attended * r.heads * r.head_dim * (r.arch == Arch::vit ? 1 : 0.5);
   return (r.frozen_weights ? 4 : 6) * tokens * (r.layers * (weights + attention) + r.hidden * r.vocab);
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perfmodel/score/step_model.h"
+#include "perfmodel/score/net_counts.h"
 
 namespace isobar {
 namespace {
@@ -21,7 +21,7 @@ Block block_of(const PublishedRun& r, double tokens, double scale) {
   const double half = 2 * scale * tokens;  // one element of each token, in the type of products
   const double spread = r.sequence_parallel ? r.tp : 1;
   const double q = r.heads * r.head_dim / r.tp, kv = r.kv_heads * r.head_dim / r.tp,
-               f = (r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn) / r.tp;
+               f = block_weights(r).width / r.tp;
   const bool apart = r.habits.norms_apart && !r.compiled && llama && scale == 1;
   Block b;
   b.input = half * r.hidden / spread;
@@ -50,7 +50,7 @@ Block block_of(const PublishedRun& r, double tokens, double scale) {
 FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
   const double element = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
   const double tokens = r.micro_batch * r.seq / r.cp, shards = r.dp * r.cp;
-  const double layer = layer_parameters(r) / r.tp, table = r.hidden * r.vocab / r.tp;
+  const double layer = own_parameters(r).all(), table = r.hidden * r.vocab / r.tp;
   const bool shared = r.arch == Arch::gpt && s.first && s.last;  // one table for both ends
   const double parameters = s.layers * layer + (s.first ? table : 0) + (s.last && !shared ? table : 0);
   const Block b = block_of(r, tokens, element / 2);

@@ -6,6 +6,7 @@
 #include "model/base/nccl_resources.h"
 #include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/fsdp_memory.h"
+#include "perfmodel/score/net_counts.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {
@@ -53,7 +54,8 @@ MemoryCounts count_memory(const PublishedRun& r) {
   const double spread = r.sequence_parallel ? r.tp : 1;
   const double shards = r.zero >= 1 ? r.dp * r.cp : 1;
   const double gradient_shards = r.zero >= 2 ? r.dp * r.cp : 1, weight_shards = r.zero >= 3 ? r.dp * r.cp : 1;
-  const double layer = layer_parameters(r) / r.tp;
+  const OwnParameters layer = own_parameters(r);
+  const Experts experts = experts_of(r);
   const double table = r.hidden * r.vocab / r.tp;
   // Under autocast norms keep their fp32 inputs, and linears a 2-byte copy of each input: of q, k, v and of
   // the feed-forward. If hand-written collectives break a compiled graph, norms' fp32 results and gathered
@@ -75,14 +77,20 @@ MemoryCounts count_memory(const PublishedRun& r) {
       continue;
     }
     const double tables = r.pp > 1 ? 1 : r.arch == Arch::gpt ? 1 : 2;
-    const double parameters = layers * layer + tables * table;
-    s.weights = bytes * parameters / weight_shards;
-    s.gradients = r.frozen_weights ? 0 : 4 * parameters / gradient_shards;
-    s.optimizer = r.frozen_weights ? 0 : (bytes == 4 ? 8 : 12) * parameters / shards;
+    const double dense = layers * layer.dense + tables * table, of_experts = layers * layer.experts;
+    const auto held = [&](double shards_of_dense) {  // experts have fewer replicas to be sharded over
+      return dense / shards_of_dense + of_experts / (shards_of_dense > 1 ? experts.replicas : 1);
+    };
+    s.weights = bytes * held(weight_shards);
+    s.gradients = r.frozen_weights ? 0 : 4 * held(gradient_shards);
+    s.optimizer = r.frozen_weights ? 0 : (bytes == 4 ? 8 : 12) * held(shards);
     s.stream = T * r.hidden * stream * scale / spread;
     s.attention = T * (2 * (q + 2 * kv * gathered) + 2 * q) * scale / r.tp;
-    const double f = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
+    const double f = block_weights(r).width;
     s.ffn = T * f * (llama ? 6 : 4) * scale / r.tp;
+    // Rows sorted by expert.
+    const double sent = experts.share * r.top_k * r.hidden;
+    s.ffn += T * sent * 2 * scale / r.tp;
     if (r.recompute == Recompute::selective && r.habits.selective_operators) {
       // Keeps the block's input and every second product's result: of q, v, the feed-forward's first and last
       // (Llama), of qkv and the first (GPT); and attention's.
@@ -104,7 +112,7 @@ MemoryCounts count_memory(const PublishedRun& r) {
     // In 2 and 4 bytes, the loss's result and the gradient: three times a fused loss.
     s.logits = i == 1 ? 4 * T * r.vocab / r.tp * (r.habits.eager_loss ? 3 : 1) : 0;
     // A layer and the next one in 2 bytes, and one's gradient in 2 and, for reduction, in 4.
-    if (r.zero >= 3) s.gathered = 10 * layer;
+    if (r.zero >= 3) s.gathered = 10 * layer.all();
     s.vocabulary = 2 * table;
   }
   if (r.habits.device_memory) {

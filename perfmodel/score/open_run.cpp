@@ -127,7 +127,7 @@ std::vector<double> values_of(const std::string& column, const Filled& f) {
 
 }  // namespace
 
-OpenRun open_run(const CsvRow& row, const std::string& table, bool experts, const Surroundings* own) {
+OpenRun open_run(const CsvRow& row, const std::string& table, const Surroundings* own) {
   OpenRun out;
   Filled known(row);
   for (const char* column :
@@ -153,7 +153,7 @@ OpenRun open_run(const CsvRow& row, const std::string& table, bool experts, cons
   }
   std::string why = "leaves open what nothing legal fills";
   for (const Filled& f : all) try {
-      PublishedRun r = run_from(f.row(), table, experts, own);
+      PublishedRun r = run_from(f.row(), table, own);
       const double micro_batches = r.micro_batches();
       if (std::abs(micro_batches - std::round(micro_batches)) < 1e-6) out.candidates.push_back(std::move(r));
     } catch (const UnknownChip&) {

@@ -13,6 +13,6 @@
 namespace isobar {
 
 /// Every legal way to fill the row; none: it cannot be filled. Throws Refused for errors common to all.
-OpenRun open_run(const CsvRow& row, const std::string& table, bool experts, const Surroundings* own);
+OpenRun open_run(const CsvRow& row, const std::string& table, const Surroundings* own);
 
 }  // namespace isobar

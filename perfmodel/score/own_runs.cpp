@@ -64,7 +64,7 @@ OwnRuns load_own_runs(const std::string& path, const Machine& machine) {
 std::vector<PublishedRun> runs_of(const OwnRuns& own, const Machine& machine, const ChipSpec& chip) {
   const Surroundings around{own.engine == "unknown" ? nullptr : &engine_named(own.engine), &chip,
                             static_cast<double>(machine.accelerator->host.ranks)};
-  const PublishedTable table = published_from(parse_csv(own.table, own.file), true, &around);
+  const PublishedTable table = published_from(parse_csv(own.table, own.file), &around);
   for (const auto& [why, line] : table.first_refused)
     throw ConfigError(own.file, "line " + std::to_string(line), why, "mend the row, or leave it out");
   for (const OpenRun& o : table.open)

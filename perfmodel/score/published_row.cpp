@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/base/did_you_mean.h"
+#include "perfmodel/score/net_counts.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {
@@ -65,13 +66,53 @@ T one_of(const CsvRow& row, const char* column, const Words<T>& words) {
 
 Arch arch_of(const CsvRow& row) {
   const std::string a = lower(row.text("arch"));
-  if (a == "llama" || a == "moe") return Arch::llama;
+  if (a == "llama" || a == "mla" || a == "moe" || a == "moe-mla") return Arch::llama;
   if (a == "gpt" || a == "mpt" || a == "bloom" || a == "bert") return Arch::gpt;
   if (a == "vit") return Arch::vit;
   throw Refused("nets of kind '" + a + "' are not modelled");
 }
 
-void read_net(const CsvRow& row, bool experts, PublishedRun& r) {
+bool is_latent(const CsvRow& row) {
+  return lower(row.text("arch")).ends_with("mla");
+}
+
+/// DeepSeek-V2's and V3's sizes where the row says none.
+void read_latent_attention(const CsvRow& row, PublishedRun& r) {
+  const double qk = optional(row, "qk_head_dim", 192, 65), v = optional(row, "v_head_dim", 128, 1);
+  r.latent_weights = latent_attention_weights(r.hidden, r.heads, optional(row, "q_lora_rank", 1536, 1),
+                                              optional(row, "kv_lora_rank", 512, 1), qk, v);
+  r.head_dim = (qk + v) / 2;  // of the two products with scores
+}
+
+/// Dense layers for the parameters that the row says, to the nearest: their label is rounded, and DeepSeek's
+/// first three or Llama 4's every second layer differ by more.
+double dense_layers_for(PublishedRun r, double parameters) {
+  constexpr double kLabel = 0.03;
+  if (std::abs(net_parameters(r) / parameters - 1) < kLabel) return 0;
+  const auto distance = [&](double layers) {
+    r.dense_layers = layers;
+    return std::abs(net_parameters(r) / parameters - 1);
+  };
+  double best = 0;
+  for (double n = 1; n < r.layers; ++n)
+    if (distance(n) < distance(best)) best = n;
+  return distance(best) < kLabel ? best : 0;
+}
+
+void read_experts(const CsvRow& row, PublishedRun& r) {
+  r.experts = positive(row, "experts", "number of experts");
+  r.top_k = positive(row, "top_k", "number of experts that a token goes to");
+  r.expert_ffn = optional(row, "expert_ffn", r.ffn, 1);
+  r.shared_experts = optional(row, "shared_experts", is_latent(row) ? 1 : 0, 0);
+  if (r.top_k > r.experts) throw Refused("a token goes to more experts than there are");
+  const double parameters = 1e9 * optional(row, "params_b", 0, 0);
+  r.dense_layers = !row.text("dense_layers").empty() ? optional(row, "dense_layers", 0, 0)
+                   : parameters > 0                  ? dense_layers_for(r, parameters)
+                                                     : 0;
+  if (r.dense_layers >= r.layers) throw Refused("no layer has experts");
+}
+
+void read_net(const CsvRow& row, PublishedRun& r) {
   r.arch = arch_of(row);
   r.layers = positive(row, "layers", "number of layers");
   r.hidden = positive(row, "hidden", "hidden size");
@@ -82,11 +123,8 @@ void read_net(const CsvRow& row, bool experts, PublishedRun& r) {
   r.attended = std::min(r.seq, optional(row, "attended_tokens", r.seq, 1));
   r.head_dim = optional(row, "head_dim", r.hidden / r.heads, 1e-3);
   r.vocab = r.arch == Arch::vit ? 0 : optional(row, "vocab", 50304, 1);
-  if (lower(row.text("arch")) != "moe") return;
-  if (!experts) throw Refused("mixtures of experts are not modelled well enough (--experts tries)");
-  r.experts = positive(row, "experts", "number of experts");
-  r.top_k = positive(row, "top_k", "number of experts that a token goes to");
-  r.expert_ffn = optional(row, "expert_ffn", r.ffn, 1);
+  if (is_latent(row)) read_latent_attention(row, r);
+  if (lower(row.text("arch")).starts_with("moe")) read_experts(row, r);
 }
 
 void read_layout(const CsvRow& row, PublishedRun& r) {
@@ -188,9 +226,8 @@ double step_seconds(const CsvRow& row, const PublishedRun& r) {
     return 96 * tokens * r.layers * r.hidden * r.hidden *
            (1 + r.seq / (6 * r.hidden) + r.vocab / (16 * r.layers * r.hidden)) / rate;
   // Megatron-LM's log: model FLOPs, attention without causal savings.
-  const double matrices = r.arch == Arch::gpt ? 2 : 3;
-  const double kv = r.head_dim * r.kv_heads, q = r.head_dim * r.heads;
-  const double weights = r.layers * (r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * r.ffn);
+  const BlockWeights block = block_weights(r);
+  const double weights = r.layers * (block.dense() + block.active), q = r.heads * r.head_dim;
   return 6 * tokens * (weights + 2 * r.layers * r.seq * q + r.hidden * r.vocab) / rate;
 }
 
@@ -219,7 +256,7 @@ const ChipSpec* chip_of_row(const CsvRow& row, const Surroundings* own) {
 
 }  // namespace
 
-PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts, const Surroundings* own) {
+PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroundings* own) {
   PublishedRun r;
   r.table = table;
   r.line = row.line();
@@ -238,7 +275,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts,
   const std::string metric = row.text("metric_name");
   if (metric.starts_with("stage_T") || metric.starts_with("T_comm"))
     throw Refused("metric '" + metric + "' is part of a step");
-  read_net(row, experts, r);
+  read_net(row, r);
   read_layout(row, r);
   read_policy(row, r);
   r.nic_rate = 1e9 * optional(row, "nic_gb_s", 0, 0);

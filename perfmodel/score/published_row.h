@@ -19,7 +19,6 @@ struct UnknownChip : Refused {
   std::string name;
 };
 
-PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts,
-                      const Surroundings* own = nullptr);
+PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroundings* own = nullptr);
 
 }  // namespace isobar

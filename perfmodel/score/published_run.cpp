@@ -43,6 +43,12 @@ const std::vector<std::string> kKnown = {"layers",
                                          "experts",
                                          "top_k",
                                          "expert_ffn",
+                                         "shared_experts",
+                                         "dense_layers",
+                                         "q_lora_rank",
+                                         "kv_lora_rank",
+                                         "qk_head_dim",
+                                         "v_head_dim",
                                          "gpus_per_node",
                                          "intra_node_link",
                                          "inter_node_link",
@@ -129,18 +135,18 @@ void fill_virtual_stages(std::vector<PublishedRun>& runs) {
   }
 }
 
-PublishedTable published_from(const CsvTable& csv, bool experts, const Surroundings* own) {
+PublishedTable published_from(const CsvTable& csv, const Surroundings* own) {
   require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
   PublishedTable t;
   t.name = std::filesystem::path(csv.file).stem().string();
   t.file = csv.file;
   for (const CsvRow& row : csv.rows) {
     try {
-      if (OpenRun open = open_run(row, t.name, experts, own); !open.missing.empty()) {
+      if (OpenRun open = open_run(row, t.name, own); !open.missing.empty()) {
         if (open.candidates.front().outcome == Outcome::ran) t.open.push_back(std::move(open));
         continue;
       }
-      PublishedRun r = run_from(row, t.name, experts, own);
+      PublishedRun r = run_from(row, t.name, own);
       (r.outcome == Outcome::ran ? t.runs : t.outcomes).push_back(std::move(r));
     } catch (const Refused& why) {
       ++t.refused[why.what()];
@@ -153,8 +159,8 @@ PublishedTable published_from(const CsvTable& csv, bool experts, const Surroundi
   return t;
 }
 
-PublishedTable read_published(const std::string& path, bool experts) {
-  return published_from(read_csv(path), experts);
+PublishedTable read_published(const std::string& path) {
+  return published_from(read_csv(path));
 }
 
 }  // namespace isobar

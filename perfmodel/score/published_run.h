@@ -43,6 +43,9 @@ struct PublishedRun {
   double layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, seq = 0;
   double attended = 0;  // tokens that attend to each other; less than seq for packed samples
   double experts = 0, top_k = 0, expert_ffn = 0;  // 0: dense
+  double shared_experts = 0;                      // that every token passes
+  double dense_layers = 0;                        // of a net of experts
+  double latent_weights = 0;                      // projections of latent attention, a layer; 0: not latent
   // where and how
   const ChipSpec* gpu = nullptr;
   Precision precision = Precision::bf16;
@@ -109,9 +112,8 @@ struct Surroundings {
   double node;                  // accelerators
 };
 
-/// Throws ConfigError for a table without training runs (nccl-tests, GEMM sweeps). `experts`: also takes
-/// mixtures of experts, which share prices with dense nets.
-PublishedTable read_published(const std::string& path, bool experts = false);
-PublishedTable published_from(const CsvTable& csv, bool experts = false, const Surroundings* own = nullptr);
+/// Throws ConfigError for a table without training runs (nccl-tests, GEMM sweeps).
+PublishedTable read_published(const std::string& path);
+PublishedTable published_from(const CsvTable& csv, const Surroundings* own = nullptr);
 
 }  // namespace isobar

@@ -30,6 +30,9 @@ RunSpec spec_of(const PublishedRun& p) {
   RunSpec s;
   if (p.arch == Arch::vit)
     throw ConfigError("", "arch", "of a ViT does not say its images", "import GPT and Llama");
+  if (p.frozen_weights) throw ConfigError("", "frozen_weights", "are not planned", "import whole trainings");
+  if (p.latent_weights > 0)
+    throw ConfigError("", "arch", "has latent attention, which is not planned", "import other nets");
   if (p.experts > 0) throw ConfigError("", "experts", "are not planned", "import dense nets");
   s.net = p.arch == Arch::gpt ? NetSpec(GptSpec{}) : NetSpec(LlamaSpec{});
   WordsSpec& net = *s.net.words();

@@ -326,11 +326,11 @@ void judge_outcomes(const PublishedTable& table, const Library& others, const Ju
 
 }  // namespace
 
-Library load_library(const std::string& folder, bool experts) {
+Library load_library(const std::string& folder) {
   Library library;
   for (const std::string& f : files_in(folder, ".csv")) {
     const CsvTable csv = read_csv(f);
-    if (csv.has("metric_name")) library.push_back(published_from(csv, experts));
+    if (csv.has("metric_name")) library.push_back(published_from(csv));
   }
   return library;
 }

@@ -29,7 +29,7 @@ struct JudgeOptions {
 
 using Library = std::vector<PublishedTable>;
 /// Every table of training runs in the folder, by name.
-Library load_library(const std::string& folder, bool experts = false);
+Library load_library(const std::string& folder);
 
 /// Out of memory, measured against predicted.
 struct Confusion {

@@ -5,6 +5,7 @@
 
 #include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/memory_model.h"
+#include "perfmodel/score/net_counts.h"
 #include "perfmodel/step/collective.h"
 
 namespace isobar {
@@ -14,26 +15,28 @@ namespace {
 // most between engines: a pipeline's host either runs ahead of its launches or waits for each (to exchange
 // sizes, or for a lock).
 constexpr std::array<PriceInfo, kPrices> kStepInfo{{
-    {"gemm", 1.08, 0.15, 0.10, -0.10},      {"gemm.low", 1.2, 0.15, 0.10, -0.15},
-    {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},    {"gemm.width", 60, 0.8, 0.6, 0},
-    {"gemm.tokens", 200, 0.8, 0.8, 0},      {"attention", 1.9, 0.4, 0.3, -0.3},
-    {"attention.keys", 200, 0.5, 0.3, 0},   {"attention.v1", 1.5, 0.3, 0.2, 0},
-    {"scores", 1.4, 0.3, 0.2, -0.2},        {"ragged_heads", 2.0, 0.5, 0.3, 0},
-    {"scores.torch", 1.15, 0.5, 0.4, -0.3}, {"scores.fused", 1.15, 0.5, 0.4, -0.2},
-    {"pointwise", 1.5, 0.4, 0.4, -0.8},     {"rms.saved", 0.7, 0.3, 0.2, 0},
-    {"compiled", 0.65, 0.3, 0.2, 0},        {"launch", 600e-6, 0.8, 0.8, -1.5},
-    {"launch.tp", 100e-6, 1.0, 3.3, -1.5},  {"tp.link", 1.5, 0.4, 0.3, -0.3},
-    {"tp.nic", 1.6, 0.5, 0.5, -0.3},        {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
-    {"tp.latency", 30e-6, 0.8, 0.6, -0.6},  {"tp.hop", 50e-6, 0.8, 1.5, -0.6},
-    {"cp.link", 1.5, 0.5, 0.4, -0.5},       {"ep.link", 2.0, 0.5, 0.4, -0.5},
-    {"dp.link", 1.5, 0.5, 0.4, -0.3},       {"dp.nic", 1.6, 0.5, 0.6, -0.5},
-    {"dp.latency", 200e-6, 1.0, 0.8, -0.5}, {"dp.hidden", 0.4, 0.7, 0.6, 0.5},
-    {"pp.link", 2.0, 0.6, 0.5, -0.3},       {"pp.latency", 100e-6, 1.0, 1.0, -1.0},
-    {"zero3.link", 1.5, 0.5, 0.4, -0.3},    {"zero3.nic", 1.25, 0.25, 0.8, -0.3},
-    {"zero3.latency", 2.0, 0.5, 1.0, -0.3}, {"zero3.exposed", 0.1, 0.8, 0.6, -0.8},
-    {"offload", 0.15, 0.8, 0.6, -0.5},      {"optimizer", 1.15, 0.4, 0.4, -0.5},
-    {"vocabulary", 1.0, 0.3, 0.2, -0.2},    {"fill", 1.0, 0.15, 0.1, -0.1},
-    {"micro", 1e-3, 1.0, 1.0, -1.0},        {"step", 10e-3, 1.0, 1.0, -1.0},
+    {"gemm", 1.08, 0.15, 0.10, -0.10},       {"gemm.low", 1.2, 0.15, 0.10, -0.15},
+    {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},     {"gemm.width", 60, 0.8, 0.6, 0},
+    {"gemm.tokens", 200, 0.8, 0.8, 0},       {"attention", 1.9, 0.4, 0.3, -0.3},
+    {"attention.keys", 200, 0.5, 0.3, 0},    {"attention.v1", 1.5, 0.3, 0.2, 0},
+    {"scores", 1.4, 0.3, 0.2, -0.2},         {"ragged_heads", 2.0, 0.5, 0.3, 0},
+    {"scores.torch", 1.15, 0.5, 0.4, -0.3},  {"scores.fused", 1.15, 0.5, 0.4, -0.2},
+    {"pointwise", 1.5, 0.4, 0.4, -0.8},      {"rms.saved", 0.7, 0.3, 0.2, 0},
+    {"compiled", 0.65, 0.3, 0.2, 0},         {"launch", 600e-6, 0.8, 0.8, -1.5},
+    {"launch.tp", 100e-6, 1.0, 3.3, -1.5},   {"tp.link", 1.5, 0.4, 0.3, -0.3},
+    {"tp.nic", 1.6, 0.5, 0.5, -0.3},         {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
+    {"tp.latency", 30e-6, 0.8, 0.6, -0.6},   {"tp.hop", 50e-6, 0.8, 1.5, -0.6},
+    {"cp.link", 1.5, 0.5, 0.4, -0.5},        {"ep.link", 1.5, 0.2, 0.2, -0.2},
+    {"ep.nic", 1.6, 0.3, 0.3, -0.2},         {"experts", 1.15, 0.15, 0.15, -0.1},
+    {"expert.traffic", 1.5, 0.3, 0.4, -0.5}, {"expert.launch", 6e-3, 0.4, 0.8, -0.5},
+    {"dp.link", 1.5, 0.5, 0.4, -0.3},        {"dp.nic", 1.6, 0.5, 0.6, -0.5},
+    {"dp.latency", 200e-6, 1.0, 0.8, -0.5},  {"dp.hidden", 0.4, 0.7, 0.6, 0.5},
+    {"pp.link", 2.0, 0.6, 0.5, -0.3},        {"pp.latency", 100e-6, 1.0, 1.0, -1.0},
+    {"zero3.link", 1.5, 0.5, 0.4, -0.3},     {"zero3.nic", 1.25, 0.25, 0.8, -0.3},
+    {"zero3.latency", 2.0, 0.5, 1.0, -0.3},  {"zero3.exposed", 0.1, 0.8, 0.6, -0.8},
+    {"offload", 0.15, 0.8, 0.6, -0.5},       {"optimizer", 1.15, 0.4, 0.4, -0.5},
+    {"vocabulary", 1.0, 0.3, 0.2, -0.2},     {"fill", 1.0, 0.15, 0.1, -0.1},
+    {"micro", 1e-3, 1.0, 1.0, -1.0},         {"step", 10e-3, 1.0, 1.0, -1.0},
     {"straggler", 0.005, 0.8, 1.2, -0.8},
 }};
 
@@ -83,13 +86,6 @@ double stage_layers(const PublishedRun& r) {
   return std::max(1.0, std::ceil(r.layers / r.pp));
 }
 
-double layer_parameters(const PublishedRun& r) {
-  const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
-  const double matrices = r.arch == Arch::llama ? 3 : 2;
-  const double ffn = r.experts > 0 ? r.experts / r.ep * r.expert_ffn : r.ffn;
-  return r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn;
-}
-
 /// Share of the peak that flash kernels can use: those for Ampere (FlashAttention-2: 200 of an A100's 312
 /// TFLOP/s) reach half as large a share on Hopper (335 of 989; Dao 2023).
 double usable_by_flash(const PublishedRun& r) {
@@ -102,10 +98,8 @@ StepCounts count_step(const PublishedRun& r) {
   const ChipSpec& g = *r.gpu;
   const double T = r.micro_batch * r.seq / r.cp;  // tokens of a rank's micro-batch
   const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
-  const double matrices = r.arch == Arch::llama ? 3 : 2;
-  const double ffn_active = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
-  const double weights =
-      r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;     // that each token uses
+  const BlockWeights weights = block_weights(r);
+  const Experts experts = experts_of(r);
   const double full = r.recompute == Recompute::full ? r.recomputed : 0;  // share of the layers
   const bool selective = r.recompute == Recompute::selective;
   // Frozen weights need no weight gradients. If every second product's result is kept, the others are
@@ -120,9 +114,11 @@ StepCounts count_step(const PublishedRun& r) {
   c.fp4 = r.precision == Precision::fp4 && g.fp4 > 0 ? 1 : 0;
   const double peak = g.peak(r.precision);
   const double rate = g.reached(r.precision);
-  c.gemm_s = 2 * T * weights / r.tp * passes / rate;
-  c.width = std::min(r.hidden, r.experts > 0 ? r.expert_ffn : r.ffn) / r.tp;
-  c.tokens = r.experts > 0 ? T * r.top_k * r.ep / r.experts : T;
+  c.gemm_s = 2 * T * weights.dense() / r.tp * passes / rate;
+  c.width = std::min(r.hidden, r.experts > 0 ? r.hidden : r.ffn) / r.tp;
+  c.tokens = T;
+  c.expert_layers = experts.share;
+  c.expert_s = 2 * T * weights.active / r.tp * passes / rate;
 
   const bool flash = is_fused(r.attention);
   const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
@@ -151,7 +147,7 @@ StepCounts count_step(const PublishedRun& r) {
   const double copies = r.tp > 1 && r.habits.own_collectives ? 8 * r.habits.tensor_traffic * 2 / 3 : 0;
   const double stream = r.autocast ? 2 * 14 : 14;
   c.pointwise_s = ((stream + copies) * T * r.hidden / spread + 6 * T * q / r.tp +
-                   (r.arch == Arch::llama ? 6 : 4) * T * ffn_active / r.tp) *
+                   (r.arch == Arch::llama ? 6 : 4) * T * weights.width / r.tp) *
                   bytes * (operators ? 4 : 3 + full) / g.memory_rate;
   c.rms = r.rms_kernel ? 1 : 0;
   c.compiled = r.compiled ? 1 : 0;
@@ -162,7 +158,10 @@ StepCounts count_step(const PublishedRun& r) {
     const double together = std::min(r.tp, domain_of(r));
     c.tp_calls = 4 + 2 * full;
     c.tp_overlapped = r.habits.overlaps_tensor && r.sequence_parallel;
-    c.tp_s = c.tp_calls * r.habits.tensor_traffic *
+    // Half the calls are the feed-forward's: of experts, for all rows of the group, or none.
+    const double of_experts = experts.tp > 1 ? r.top_k : 0;
+    const double operands = 0.5 + 0.5 * (1 - experts.share + experts.share * of_experts);
+    c.tp_s = c.tp_calls * operands * r.habits.tensor_traffic *
              ring_seconds(r, T * r.hidden * bytes, 2, r.tp, together, c.tp_far);
     c.tp_hops = c.tp_far ? std::log2(r.tp / together) : 0;
   }
@@ -171,10 +170,17 @@ StepCounts count_step(const PublishedRun& r) {
     const double together = std::max(1.0, std::min(r.cp, domain_of(r) / r.tp));
     c.cp_s = 3 * ring_seconds(r, 2 * r.cp * T * kv / r.tp * bytes, 1, r.cp, together, far);
   }
-  if (r.experts > 0 && r.ep > 1) {  // dispatch and combine, forward and backward
-    bool far = false;
-    const double together = std::max(1.0, std::min(r.ep, domain_of(r) / r.tp));
-    c.ep_s = 4 * ring_seconds(r, T * r.top_k * r.hidden * bytes, 1, r.ep, together, far);
+  if (r.experts > 0) {
+    c.expert_width = std::min(r.hidden, r.expert_ffn) / experts.tp;
+    c.expert_rows = experts.rows;
+    const double rows = experts.share * T * r.top_k / r.tp;  // sent by a rank, each to one expert
+    // Rows are sorted by expert and brought back, before and after the wires, forward and backward: 16
+    // passes.
+    c.expert_traffic_s = 16 * rows * r.hidden * bytes / g.memory_rate;
+    if (r.ep > 1) {  // dispatch and combine, forward and backward
+      const double together = std::max(1.0, std::min(r.ep, domain_of(r) / experts.tp));
+      c.ep_s = 4 * ring_seconds(r, rows * r.hidden * bytes, 1, r.ep, together, c.ep_far);
+    }
   }
 
   const double head_flops = 2 * T * r.hidden * r.vocab / r.tp * (r.frozen_weights ? 2 : 3);
@@ -183,34 +189,40 @@ StepCounts count_step(const PublishedRun& r) {
   const double last_layers = r.layers - (r.pp - 1) * c.layers;
   c.vocabulary_s = head_s;
   if (r.pp > 1) {
-    const double spare = (c.layers - std::max(0.0, last_layers)) * (c.gemm_s + c.attention_s + c.scores_s);
-    c.vocabulary_s = std::max(0.0, head_s - (r.short_end_stages || r.balanced_embedding ? c.gemm_s : spare));
+    const double products = c.gemm_s + c.expert_s;
+    const double spare = (c.layers - std::max(0.0, last_layers)) * (products + c.attention_s + c.scores_s);
+    c.vocabulary_s = std::max(0.0, head_s - (r.short_end_stages || r.balanced_embedding ? products : spare));
   }
 
-  const double own = layer_parameters(r) / r.tp;
+  const OwnParameters own = own_parameters(r);
   const double stage_parameters =
-      c.layers * own + r.hidden * r.vocab / r.tp * (r.pp > 1 || r.arch == Arch::gpt ? 1 : 2);
+      c.layers * own.dense + r.hidden * r.vocab / r.tp * (r.pp > 1 || r.arch == Arch::gpt ? 1 : 2);
+  const double stage_experts = c.layers * own.experts;
   // Ranks of a data-parallel group on one node.
   const double together = std::max(1.0, std::min(r.dp * r.cp, domain_of(r) / r.tp));
   const double replicas = r.dp * r.cp;
-  const auto ring = [&](double operand, double passes) {
-    // Autocast's parameters and gradients are fp32.
-    return ring_seconds(r, operand * (r.autocast ? 4 : bytes), passes, replicas, together, c.dp_far);
+  const auto ring = [&](double dense, double of_experts, double passes) {
+    const double width = r.autocast ? 4 : bytes;  // autocast's parameters and gradients are fp32
+    bool far = false;
+    const double near = std::max(1.0, std::min(experts.replicas, together / r.ep));
+    const double s =
+        experts.replicas > 1 ? ring_seconds(r, of_experts * width, passes, experts.replicas, near, far) : 0;
+    return s + ring_seconds(r, dense * width, passes, replicas, together, c.dp_far);
   };
   const bool fsdp = r.zero >= 3;
   if (replicas > 1 && !r.frozen_weights) {
     if (fsdp) {
-      c.zero3_s = ring(own, 3);
+      c.zero3_s = ring(own.dense, own.experts, 3);
       const CollectiveCounts messages = ring_counts(0, {replicas, c.dp_far ? together : replicas}, 3);
       // Weights, biases and norms of a block.
       const double collectives = !r.habits.parameter_gathers ? 1 : r.arch == Arch::llama ? 9 : 12;
       c.zero3_wait_s =
           collectives * (messages.message_host * g.link_latency + messages.message_net * g.nic_latency);
       c.zero3_far = c.dp_far;
-      c.zero3_touch_s = 3 * (replicas - 1) / replicas * own * (r.autocast ? 4 : bytes) / g.link_rate;
+      c.zero3_touch_s = 3 * (replicas - 1) / replicas * own.all() * (r.autocast ? 4 : bytes) / g.link_rate;
       c.zero3_overlapped = r.habits.overlaps_gradients;
     } else {
-      c.dp_s = ring(stage_parameters, 2);
+      c.dp_s = ring(stage_parameters, stage_experts, 2);
       c.dp_doublings = std::log2(replicas);
       if (r.habits.overlaps_gradients) {
         // A chunk's gradients are complete after the backward of the last pp micro-batches, and its weights
@@ -246,10 +258,13 @@ StepCounts count_step(const PublishedRun& r) {
   if (bubble < 1) c.fill = std::max(c.fill, (2 * (r.pp - 1) - (c.micro_batches - 1)) / 3);
   const double shards = r.zero >= 1 ? r.dp : 1;
   // Adam: gradient, master weight and two moments read, three written, in fp32, and the 2-byte weight.
-  c.optimizer_s = r.frozen_weights ? 0 : stage_parameters / shards * 30 / g.memory_rate;
+  const double expert_shards = r.zero >= 1 ? experts.replicas : 1;
+  c.optimizer_s =
+      r.frozen_weights ? 0 : (stage_parameters / shards + stage_experts / expert_shards) * 30 / g.memory_rate;
   c.gpu_doublings = std::log2(r.gpus);
   c.ceiling_s =
-      (2 * T * weights / r.tp * passes * r.layers / r.pp + head_flops / r.pp) / peak * c.micro_batches;
+      (2 * T * (weights.dense() + weights.active) / r.tp * passes * r.layers / r.pp + head_flops / r.pp) /
+      peak * c.micro_batches;
   return c;
 }
 
@@ -257,10 +272,14 @@ namespace {
 
 double device_seconds(const StepCounts& c, const Prices& price) {
   const auto p = [&](Price x) { return price[index_of(x)]; };
-  const double shape = (1 + p(Price::gemm_width) / c.width) * (1 + p(Price::gemm_tokens) / c.tokens);
+  const auto shape = [&](double width, double rows) {
+    return (1 + p(Price::gemm_width) / width) * (1 + p(Price::gemm_tokens) / rows);
+  };
   const double gemm =
       p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1) * (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
-  return c.gemm_s * gemm * shape +
+  return c.gemm_s * gemm * shape(c.width, c.tokens) +
+         c.expert_s * gemm * p(Price::experts) * shape(c.expert_width, c.expert_rows) +
+         c.expert_traffic_s * p(Price::expert_traffic) +
          c.attention_s / c.usable * p(Price::attention) * (1 + p(Price::attention_keys) / c.keys) *
              (c.v1 > 0 ? p(Price::attention_v1) : 1) +
          c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
@@ -270,7 +289,8 @@ double device_seconds(const StepCounts& c, const Prices& price) {
 }
 
 double host_seconds(const StepCounts& c, const Prices& price) {
-  return c.launches * (price[index_of(Price::launch)] + c.peers * price[index_of(Price::launch_tp)]);
+  return c.launches * (price[index_of(Price::launch)] + c.peers * price[index_of(Price::launch_tp)] +
+                       c.expert_layers * price[index_of(Price::expert_launch)]);
 }
 
 }  // namespace
@@ -285,7 +305,7 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   layer += (c.tp_overlapped ? p(Price::tp_exposed) : 1) *
            (c.tp_s * p(c.tp_far ? Price::tp_nic : Price::tp_link) + c.tp_calls * p(Price::tp_latency) +
             c.tp_calls * c.tp_hops * p(Price::tp_hop));
-  layer += c.cp_s * p(Price::cp_link) + c.ep_s * p(Price::ep_link);
+  layer += c.cp_s * p(Price::cp_link) + c.ep_s * p(c.ep_far ? Price::ep_nic : Price::ep_link);
   if (c.zero3_s > 0) {
     const double traffic = c.zero3_s * p(c.zero3_far ? Price::zero3_nic : Price::zero3_link) +
                            c.zero3_wait_s * p(Price::zero3_latency);

@@ -41,6 +41,10 @@ enum class Price : int {
   tp_hop,  // seconds a collective; a doubling of nodes
   cp_link,
   ep_link,
+  ep_nic,
+  experts,         // grouped products of experts relative to dense ones
+  expert_traffic,  // bytes that dispatching moves on the chip, relative to bytes counted
+  expert_launch,   // further host seconds of a layer with experts
   dp_link,
   dp_nic,
   dp_latency,  // seconds a doubling of ranks
@@ -81,13 +85,17 @@ struct StepCounts {
   double ragged = 0;                 // 1: head dimension no multiple of 8
   double torch_s = 0, fused_s = 0;   // traffic of unfused scores
   double pointwise_s = 0;
-  double rms = 0;       // 1: fused RMS norm
-  double compiled = 0;  // 1: pointwise work is compiled
-  double launches = 1;  // layer passes: forward + backward = 1
-  double peers = 0;     // tensor-parallel peers inside a pipeline
+  double expert_layers = 0;                   // share of the layers
+  double expert_s = 0, expert_traffic_s = 0;  // products; rows sorted, gathered and scattered
+  double expert_width = 1, expert_rows = 1;   // of an expert's products
+  double rms = 0;                             // 1: fused RMS norm
+  double compiled = 0;                        // 1: pointwise work is compiled
+  double launches = 1;                        // layer passes: forward + backward = 1
+  double peers = 0;                           // tensor-parallel peers inside a pipeline
   double tp_s = 0, tp_calls = 0, tp_hops = 0;
   bool tp_far = false, tp_overlapped = false;
   double cp_s = 0, ep_s = 0;
+  bool ep_far = false;
   double vocabulary_s = 0;  // of the busiest stage, a micro-batch
   double zero3_s = 0,
          zero3_wait_s = 0;   // a layer and micro-batch: on the wires; latency of the ring's messages
@@ -111,9 +119,7 @@ double step_seconds(const StepCounts& c, const Prices& p);
 /// A layer's accelerator time over its host launch time: above 1 the accelerator is busy.
 double busy(const StepCounts& c, const Prices& p);
 
-/// Shared with the memory model: matrix parameters of one layer, and layers of the fullest stage including
-/// its share of the vocabulary, all before division by tp.
-double layer_parameters(const PublishedRun& run);
+/// Layers of the fullest stage, including its share of the vocabulary; shared with the memory model.
 double stage_layers(const PublishedRun& run);
 
 }  // namespace isobar

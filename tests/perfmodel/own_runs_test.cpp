@@ -171,9 +171,9 @@ TEST(OpenRuns, HoldTheRunThatItWas) {
   double wider = 0;
   for (int i = 0; i < 12; ++i) {
     const CsvRow& row = csv.rows[random() % csv.rows.size()];
-    const PublishedRun was = run_from(row, "t", false);
+    const PublishedRun was = run_from(row, "t");
     const OpenRun open =
-        open_run(row.with({{"micro_batch", ""}, {"tp", ""}, {"pp", ""}, {"dp", ""}}), "t", false, nullptr);
+        open_run(row.with({{"micro_batch", ""}, {"tp", ""}, {"pp", ""}, {"dp", ""}}), "t", nullptr);
     EXPECT_EQ(open.missing.size(), 3u);
     const std::vector<double> w = choices.layouts(open);
     EXPECT_NEAR(std::accumulate(w.begin(), w.end(), 0.0), 1, 1e-9);

@@ -9,6 +9,7 @@
 #include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/metrics.h"
+#include "perfmodel/score/net_counts.h"
 #include "perfmodel/step/collective.h"
 #include "perfmodel/step/conditions.h"
 
@@ -128,7 +129,7 @@ TEST(StepModel, HiddenTrafficIsNotChargedByTheNetworksRate) {
     r.habits.overlaps_gradients = overlaps;
     return step_seconds(count_step(r), spec_prices());
   };
-  const double traffic = 3 * 2 * 80 * layer_parameters(r) * 127 / 128 / 8;  // bytes of a NIC
+  const double traffic = 3 * 2 * 80 * own_parameters(r).all() * 127 / 128 / 8;  // bytes of a NIC
   const double slower = 1.25 * traffic * (1 / 6.25e9 - 1 / 25e9);
   EXPECT_LT(seconds(6.25e9, true) / seconds(25e9, true), 1.03);
   EXPECT_NEAR((seconds(6.25e9, false) - seconds(25e9, false)) / slower, 1, 0.05);

@@ -90,14 +90,12 @@ TEST(PublishedTables, SpoiledCellsNeverEndTheProgram) {
                 in_quotes(random() % 12 == 0 ? poison[random() % poison.size()] : row.text(csv.columns[k]));
     }
     const CsvTable spoiled = parse_csv(text + "\n", name);
-    for (bool experts : {false, true}) {
-      const PublishedTable t = published_from(spoiled, experts);
-      EXPECT_EQ(t.runs.size() + t.outcomes.size() + t.open.size() + static_cast<size_t>(t.refused_rows()),
-                spoiled.rows.size());
-      const TableScore s = judge(t, {}, {});
-      EXPECT_EQ(s.rows.size(), t.runs.size());
-      for (const ScoredRow& r : s.rows) EXPECT_TRUE(std::isfinite(r.predicted) && r.predicted > 0) << r.id;
-    }
+    const PublishedTable t = published_from(spoiled);
+    EXPECT_EQ(t.runs.size() + t.outcomes.size() + t.open.size() + static_cast<size_t>(t.refused_rows()),
+              spoiled.rows.size());
+    const TableScore s = judge(t, {}, {});
+    EXPECT_EQ(s.rows.size(), t.runs.size());
+    for (const ScoredRow& r : s.rows) EXPECT_TRUE(std::isfinite(r.predicted) && r.predicted > 0) << r.id;
   }
 }
 
@@ -121,7 +119,7 @@ TEST(PublishedTables, NothingIsReadOutOfProse) {
     const CsvTable silent = rewritten(csv, [](const std::string& column, const std::string& cell) {
       return column == "notes" || column == "framework" || column == "inter_node_link" ? "" : cell;
     });
-    const PublishedTable noted = published_from(csv, true), mute = published_from(silent, true);
+    const PublishedTable noted = published_from(csv), mute = published_from(silent);
     EXPECT_EQ(noted.refused, mute.refused) << name;
     ASSERT_EQ(noted.runs.size(), mute.runs.size()) << name;
     for (size_t i = 0; i < noted.runs.size(); ++i) {
@@ -140,7 +138,7 @@ TEST(PublishedTables, FactsStandInColumns) {
   const auto of = [&](const char* name) {
     static std::vector<PublishedTable> kept;
     kept.reserve(8);
-    kept.push_back(read_published(kTables + name + ".csv", true));
+    kept.push_back(read_published(kTables + name + ".csv"));
     for (const PublishedRun& r : kept.back().runs) runs[r.id] = &r;
     for (const PublishedRun& r : kept.back().outcomes) runs[r.id] = &r;
   };
