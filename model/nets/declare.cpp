@@ -28,7 +28,6 @@ void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts,
                       "name " + weights[0].name + ", and experts have no adapters",
                       "name linears of attention, as blocks.*.attn");
   l.experts = experts;
-  l.out /= experts;
 }
 
 // The pieces of one operand are all frozen or all trained.

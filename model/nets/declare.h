@@ -36,7 +36,7 @@ class Declare {
   void linear(Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis, bool bias);
   /// Cut like the first of its weights; `bias` may be empty.
   void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias);
-  /// A linear of each expert, declared together: `weights` of the first, of the second, ….
+  /// A linear [out, in] of each expert, declared together: `weights` of the first, of the second, ….
   void experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights);
   /// Whole, but its result multiplies what tensor parallelism cuts.
   void router(Linear& l, const std::string& name, int64_t in, int64_t experts);

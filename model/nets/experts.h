@@ -48,7 +48,8 @@ class Experts {
   const ExpertsShape shape_;
   const int64_t width_, copies_;
   Linear router_, up_, down_;  // up: gate and up of each expert
-  // Of routing; u [copies, 2 hidden/tp], g [copies, hidden/tp] act: before and after SwiGLU with weights
+  // Routing (kernels.h: Routing); u [copies, 2 hidden/tp], g [copies, hidden/tp] act: before and after SwiGLU
+  // with weights
   View logits_, order_, place_, chosen_, weights_, lse_, sums_, u_, g_;
 };
 

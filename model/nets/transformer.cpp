@@ -5,6 +5,7 @@
 
 #include "model/nets/block.h"
 #include "model/nets/language.h"
+#include "model/nets/parts.h"
 #include "model/nets/pixels.h"
 #include "model/nets/rotary.h"
 
@@ -118,6 +119,13 @@ class LanguageModel : public Transformer {
 
 std::string block_path(int64_t i) {
   return (i < 10 ? "block0" : "block") + std::to_string(i);
+}
+
+int64_t idle_parameters(const NetSpec& net) {
+  if (net.kind() != LlamaSpec::kKind || !net.llama().has_experts()) return 0;
+  const LlamaSpec& n = net.llama();
+  return (n.depth - n.dense_blocks()) * (n.experts.num_experts - n.experts.num_experts_per_tok) * 3 *
+         n.embed_dim * n.expert_hidden();
 }
 
 namespace {

@@ -146,10 +146,14 @@ double operands(const Plan& plan, const Priced& priced, int32_t part, double tp)
   for (const Op& op : plan.ops) {
     if (op.kind == OpKind::all_gather) gathered.insert(out<OpKind::all_gather>(op, "x").buffer);
     if (!op.weight_gradient || priced(op.part) != part) continue;
-    const int32_t at = in<OpKind::gemm, OpKind::grouped_gemm>(op, "A").buffer;
-    const Buffer& dy = plan.buffers[at];
-    if (dy.kind == BufferKind::saved || !counted.insert(at).second) continue;
-    bytes += static_cast<double>(dy.bytes()) / (gathered.contains(at) ? tp : 1);
+    const int32_t at = in<OpKind::gemm, OpKind::grouped_gemm>(op, "A").buffer,
+                  x = in<OpKind::gemm, OpKind::grouped_gemm>(op, "B").buffer;
+    const auto kept = [&](int32_t buffer) {
+      return plan.buffers[buffer].kind == BufferKind::saved || !counted.insert(buffer).second;
+    };
+    if (!kept(at)) bytes += static_cast<double>(plan.buffers[at].bytes()) / (gathered.contains(at) ? tp : 1);
+    // Copies for experts; of a gathered x the part is saved anyway.
+    if (op.kind == OpKind::grouped_gemm && !kept(x)) bytes += static_cast<double>(plan.buffers[x].bytes());
   }
   return bytes;
 }

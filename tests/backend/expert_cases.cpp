@@ -123,7 +123,7 @@ void route(Random& random, std::vector<OpCase>& to) {
   }
 }
 
-// What the router's losses and weights are as functions of the logits, with choices and shares held
+// The router's losses and weights as functions of the logits, with choices and shares held
 Numbers routed(const Routed& s, const Numbers& logits, const Routes& held, const RouteAttrs& a,
                int64_t padding) {
   Numbers out(static_cast<size_t>(s.copies()));
