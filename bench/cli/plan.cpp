@@ -12,6 +12,7 @@
 #include "model/engine/summary.h"
 #include "model/nets/build.h"
 #include "model/nets/graph_cut.h"
+#include "model/nets/parts.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/work.h"
 #include "reports/graph_picture.h"
@@ -45,10 +46,11 @@ nlohmann::json ops_json(const Plan& plan) {
   return out;
 }
 
-void print(const Plan& plan, const Totals& t, double forward_flops, bool totals_only) {
+void print(const Plan& plan, const Totals& t, double forward_flops, int64_t idle, bool totals_only) {
   const Memory& m = plan.memory;
   if (!totals_only) std::fputs(to_text(plan).c_str(), stdout);
   std::printf("\nparameters                %15ld\n", plan.parameter_count());
+  if (idle > 0) std::printf("  of them for a token     %15ld\n", plan.parameter_count() - idle);
   std::printf("forward                   %15.1f GFLOP a sample\n", forward_flops / 1e9);
   std::printf(
       "step of this rank         %15.1f GFLOP, %.2f GB memory traffic, %.3f GB communication, %ld ops\n",
@@ -131,7 +133,7 @@ void run_plan(const PlanArguments& a) {
   const Totals t = totals(plan, spec.micro_batch());
   const double forward_flops = forward_flops_per_sample(spec);
   if (!a.json) {
-    print(plan, t, forward_flops, a.totals);
+    print(plan, t, forward_flops, idle_parameters(spec.net), a.totals);
     print_cut(spec);
     if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (!checked.empty()) std::printf("note: %s\n", checked.c_str());
@@ -143,6 +145,7 @@ void run_plan(const PlanArguments& a) {
                       {"micro_batch", spec.micro_batch()},
                       {"plan_hash", sha256_hex(to_text(plan))},
                       {"parameters", plan.parameter_count()},
+                      {"parameters_of_a_token", plan.parameter_count() - idle_parameters(spec.net)},
                       {"flops_forward_per_sample", forward_flops},
                       {"flops_step", t.step.flops},
                       {"bytes_step", t.step.bytes()},

@@ -39,7 +39,7 @@ Values class_of(const Op& op) {
 
 // Values that an operand's name in the op table stands for, in every kind that has it; none: its buffer says
 std::optional<Values> by_name(const Op& op, std::string_view name) {
-  if (name == "lse") return log_sum(op);
+  if (name == "lse" && attention_in(op.attrs)) return log_sum(op);
   if (name == "labels") return class_of(op);
   if (name == "sums") return op.kind == OpKind::cross_entropy ? kExponentials : kSum;
   if (name == "v") return op.kind == OpKind::adam ? kSecondMoment : kActivation;
@@ -80,14 +80,26 @@ Values by_buffer(const Buffer& b, const Plan& plan) {
   }
 }
 
-// Range of an integer index: rows of the table that is looked up, else the op's columns (classes)
-int64_t index_range(const Op& op) {
+// Range of an integer index: rows of the table that is looked up, tokens and their copies that experts have,
+// else the op's columns (classes)
+int64_t index_range(const Op& op, std::string_view name) {
+  const auto* rows = std::get_if<ExpertRowsAttrs>(&op.attrs);
+  const auto* route = std::get_if<RouteAttrs>(&op.attrs);
+  if (rows && name == "order") return rows->rows;
+  if (name == "place") return rows ? rows->rows * rows->top : route->rows * route->top;
   if (op.kind == OpKind::embedding)
     return in<OpKind::embedding>(op, "table").count / extent_of(op.attrs).cols;
   if (op.kind == OpKind::embedding_backward)
     return std::max<int64_t>(1,
                              out<OpKind::embedding_backward>(op, "dtable").count / extent_of(op.attrs).cols);
   return std::max<int64_t>(1, extent_of(op.attrs).cols);
+}
+
+// Groups of rows are equally large.
+Values integers_of(const Op& op, std::string_view name) {
+  const auto* grouped = std::get_if<GroupedGemmAttrs>(&op.attrs);
+  if (grouped && name == "offsets") return {.upto = grouped->trans_a ? grouped->k : grouped->m};
+  return {.below = index_range(op, name)};
 }
 
 // A prime length avoids equal rows in an operand
@@ -130,7 +142,7 @@ std::vector<Operand> operands_of(const Op& op, const Plan& plan) {
       Values values =
           (i < roles.size() ? by_name(op, roles[i].name) : std::nullopt).value_or(by_buffer(b, plan));
       const bool scalars = std::isnan(values.mean);
-      if (b.dtype == DType::i32) values = {.below = index_range(op)};
+      if (b.dtype == DType::i32) values = integers_of(op, i < roles.size() ? roles[i].name : "");
       // f16 gradients come from a scaled loss, which keeps them normal numbers
       if (b.dtype == DType::f16 && values.spread == kGradient.spread) values.spread = 1;
       operands.push_back({view, values, scalars});
@@ -152,7 +164,9 @@ void fill(const Values& v, DType t, int64_t count, uint64_t stream, void* to) {
     case DType::i32:
       for (int64_t i = 0; i < count; ++i)
         static_cast<int32_t*>(to)[i] =
-            static_cast<int32_t>(static_cast<float>(v.below) * uniform(1, stream, static_cast<uint64_t>(i)));
+            v.upto > 0 ? static_cast<int32_t>(i * v.upto / (count - 1))
+                       : static_cast<int32_t>(static_cast<float>(v.below) *
+                                              uniform(1, stream, static_cast<uint64_t>(i)));
   }
 }
 

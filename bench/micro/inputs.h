@@ -15,12 +15,13 @@
 namespace isobar {
 
 /// mean + spread z, with z standard normal; `positive`: mean + spread |z|. Integers and `whole` numbers are
-/// uniform in [0, below).
+/// uniform in [0, below), or the ends of equal parts of [0, upto].
 struct Values {
   float mean = 0, spread = 1;
   bool positive = false;
   int64_t below = 1;
   bool whole = false;
+  int64_t upto = 0;
 };
 
 struct Operand {

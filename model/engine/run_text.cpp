@@ -56,6 +56,15 @@ std::string shape_text(const GraphcastSpec& n) {
          text("%ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height, n.img_width);
 }
 
+std::string experts_text(const LlamaSpec& n) {
+  if (!n.has_experts()) return "";
+  const ExpertsSpec& x = n.experts;
+  const std::string shared =
+      x.num_shared_experts > 0 ? ", " + std::to_string(x.num_shared_experts) + " shared" : "";
+  return ", " + some(x.num_experts, "expert") + " of " + grouped(n.expert_hidden()) + " (" +
+         std::to_string(x.num_experts_per_tok) + " a token" + shared + ")";
+}
+
 // Nets of transformer blocks
 template <class Net>
 std::string shape_text(const Net& n) {
@@ -64,6 +73,9 @@ std::string shape_text(const Net& n) {
   if constexpr (requires { n.in_channels; })
     return blocks + text(", %ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height,
                          n.img_width);
+  else if constexpr (requires { n.experts; })
+    return blocks + experts_text(n) + ", sequences of " + grouped(n.seq_length) + " of " +
+           grouped(n.vocab_size) + " words";
   else
     return blocks + ", sequences of " + grouped(n.seq_length) + " of " + grouped(n.vocab_size) + " words";
 }

@@ -32,7 +32,7 @@ Decoder::Decoder(const RunSpec& spec, const TrainedWeights& weights)
     rotary_ = rotary_values(angles_of(spec.net.llama()), d_, 0, net_.seq_length);
   else
     positions_ = weights.merged("pos_embed");
-  for (int64_t i = 0; i < net_.depth; ++i) layers_.push_back(layer(weights, "blocks." + std::to_string(i)));
+  for (int64_t i = 0; i < net_.depth; ++i) layers_.push_back(layer(spec, weights, i));
   norm_ = norm(weights, "norm");
   if (!net_.tie_embeddings) head_ = weights.merged("head.weight");
   logits_.resize(static_cast<size_t>(words()));
@@ -46,27 +46,35 @@ Decoder::Norm Decoder::norm(const TrainedWeights& from, const std::string& name)
   return {from.merged(name + ".weight"), llama_ ? std::vector<float>{} : from.merged(name + ".bias")};
 }
 
-Decoder::Layer Decoder::layer(const TrainedWeights& from, const std::string& name) const {
-  Layer l{norm(from, name + ".norm1"),
-          norm(from, name + ".norm2"),
-          linear(from, name + ".attn.q"),
-          linear(from, name + ".attn.k"),
-          linear(from, name + ".attn.v"),
-          linear(from, name + ".attn.proj"),
-          {},
-          linear(from, name + ".mlp.fc2"),
-          {},
-          {}};
-  if (llama_) {  // gate, then up: one product, whose rows swiglu reads
-    l.up.weight = from.merged(name + ".mlp.gate.weight");
-    const std::vector<float> up = from.merged(name + ".mlp.up.weight");
-    l.up.weight.insert(l.up.weight.end(), up.begin(), up.end());
-  } else {
-    l.up = linear(from, name + ".mlp.fc1");
+Decoder::Layer Decoder::layer(const RunSpec& spec, const TrainedWeights& from, int64_t i) const {
+  const std::string name = "blocks." + std::to_string(i), mlp = name + ".mlp";
+  Layer l{.norm1 = norm(from, name + ".norm1"),
+          .norm2 = norm(from, name + ".norm2"),
+          .q = linear(from, name + ".attn.q"),
+          .k = linear(from, name + ".attn.k"),
+          .v = linear(from, name + ".attn.v"),
+          .proj = linear(from, name + ".attn.proj"),
+          .hidden = net_.hidden()};
+  const LlamaSpec* const mixed = llama_ && i >= spec.net.llama().dense_blocks() ? &spec.net.llama() : nullptr;
+  if (mixed) {
+    l.experts.emplace(*mixed, from, mlp);
+    l.hidden = mixed->experts.num_shared_experts * mixed->expert_hidden();
   }
+  if (l.hidden > 0) add_mlp(l, from, mixed ? mlp + ".shared" : mlp);
   l.keys.resize(static_cast<size_t>(net_.seq_length * kv_));
   l.values.resize(l.keys.size());
   return l;
+}
+
+void Decoder::add_mlp(Layer& l, const TrainedWeights& from, const std::string& name) const {
+  l.down = linear(from, name + ".fc2");
+  if (llama_) {  // gate, then up: one product, whose rows swiglu reads
+    l.up.weight = from.merged(name + ".gate.weight");
+    const std::vector<float> up = from.merged(name + ".up.weight");
+    l.up.weight.insert(l.up.weight.end(), up.begin(), up.end());
+  } else {
+    l.up = linear(from, name + ".fc1");
+  }
 }
 
 // ---- a call ----
@@ -103,8 +111,10 @@ std::span<const float> Decoder::operator()(std::span<const int32_t> tokens) {
 void Decoder::make_room(int64_t tokens) {
   const auto floats = [&](int64_t cols) { return static_cast<size_t>(tokens * cols); };
   for (std::vector<float>* v : {&x_, &y_, &h_, &q_, &o_}) v->resize(floats(net_.embed_dim));
-  wide_.resize(floats((llama_ ? 2 : 1) * net_.hidden()));
-  hidden_.resize(floats(net_.hidden()));
+  int64_t hidden = 0;
+  for (const Layer& l : layers_) hidden = std::max(hidden, l.hidden);
+  wide_.resize(floats((llama_ ? 2 : 1) * hidden));
+  hidden_.resize(floats(hidden));
   statistics_.resize(floats(std::max<int64_t>(2, net_.num_heads)));
 }
 
@@ -119,9 +129,9 @@ void Decoder::normalise(const Norm& n, int64_t tokens, const float* x, float* h)
         n.gamma.data(), n.beta.data(), nullptr, h, statistics_.data(), statistics_.data() + tokens);
 }
 
-void Decoder::multiply(const Linear& l, int64_t tokens, int64_t out, int64_t in, const float* x,
-                       float* y) const {
-  cpu::gemm({tokens, out, in, false, true, DType::f32, DType::f32, DType::f32, !l.bias.empty(), false}, x,
+void Decoder::multiply(const Linear& l, int64_t tokens, int64_t out, int64_t in, const float* x, float* y,
+                       bool adds) const {
+  cpu::gemm({tokens, out, in, false, true, DType::f32, DType::f32, DType::f32, !l.bias.empty(), adds}, x,
             l.weight.data(), l.bias.data(), y);
 }
 
@@ -159,14 +169,16 @@ void Decoder::attend(Layer& l, int64_t tokens) {
 }
 
 // h -> y
-void Decoder::pass_mlp(const Layer& l, int64_t tokens) {
-  const int64_t D = net_.embed_dim, hidden = net_.hidden();
-  multiply(l.up, tokens, llama_ ? 2 * hidden : hidden, D, h_.data(), wide_.data());
+void Decoder::pass_mlp(Layer& l, int64_t tokens) {
+  const int64_t D = net_.embed_dim;
+  if (l.experts) (*l.experts)(tokens, h_.data(), y_.data());
+  if (l.hidden == 0) return;
+  multiply(l.up, tokens, llama_ ? 2 * l.hidden : l.hidden, D, h_.data(), wide_.data());
   if (llama_)
-    cpu::swiglu(tokens, hidden, DType::f32, wide_.data(), hidden_.data());
+    cpu::swiglu(tokens, l.hidden, DType::f32, wide_.data(), hidden_.data());
   else
-    cpu::activation_forward(activation_, tokens * hidden, DType::f32, wide_.data(), hidden_.data());
-  multiply(l.down, tokens, D, hidden, hidden_.data(), y_.data());
+    cpu::activation_forward(activation_, tokens * l.hidden, DType::f32, wide_.data(), hidden_.data());
+  multiply(l.down, tokens, D, l.hidden, hidden_.data(), y_.data(), l.experts.has_value());
 }
 
 // ---- choice of a word ----

@@ -7,12 +7,14 @@
 //   logits = net({&word, 1});                                       // of the one after that
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "model/base/spec.h"
 #include "model/inference/arena.h"
+#include "model/inference/decoder_experts.h"
 #include "model/inference/trained_weights.h"
 
 namespace isobar {
@@ -40,17 +42,21 @@ class Decoder {
   struct Layer {
     Norm norm1, norm2;
     Linear q, k, v, proj, up, down;
+    int64_t hidden = 0;  // width of the MLP, or of shared experts; 0: there is none
+    std::optional<DecoderExperts> experts;
     std::vector<float> keys, values;  // [seq_length, kv_heads * d], of which the tokens read are known
   };
   Linear linear(const TrainedWeights& from, const std::string& name) const;
   Norm norm(const TrainedWeights& from, const std::string& name) const;
-  Layer layer(const TrainedWeights& from, const std::string& name) const;
+  Layer layer(const RunSpec& spec, const TrainedWeights& from, int64_t i) const;
+  void add_mlp(Layer& l, const TrainedWeights& from, const std::string& name) const;
   void make_room(int64_t tokens);
   void normalise(const Norm& n, int64_t tokens, const float* x, float* h);
-  void multiply(const Linear& l, int64_t tokens, int64_t out, int64_t in, const float* x, float* y) const;
+  void multiply(const Linear& l, int64_t tokens, int64_t out, int64_t in, const float* x, float* y,
+                bool adds = false) const;
   void turn(int64_t tokens, int64_t cols, float* x) const;
   void attend(Layer& l, int64_t tokens);
-  void pass_mlp(const Layer& l, int64_t tokens);
+  void pass_mlp(Layer& l, int64_t tokens);
 
   const WordsSpec net_;
   const bool llama_;  // RMSNorm, SwiGLU, rotary positions, no biases; else gpt

@@ -18,6 +18,8 @@ Block::Block(int index, std::string path, std::string name, Emission& e, const S
       R_(at.full_rows),
       recompute_core_(e.spec.policy.recompute == Recompute::selective),
       attention_core_(e, shape, at) {
+  if (shape.of_experts.experts > 0)
+    experts_.emplace(e, at, this->path() + "/mlp", name_ + ".mlp", shape.of_experts, shape.width);
   if (!windows) return;
   windowed_.emplace(e, at, this->path(), name_, *windows,
                     WindowAttention::Shape{shape.width, shape.heads, relative_bias});
@@ -43,15 +45,22 @@ void Block::declare(Declare& d) {
     d.linear(proj_, name_ + ".attn.proj", D, D, 1, biases);
   }
   d.norm(norm2_, name_ + ".norm2", D, shape_.eps, !shape_.rms_norm);
-  // SwiGLU's gate and up are adjacent: one [2 hidden, D] operand, each cut by tensor parallelism.
+  if (experts_) experts_->declare(d);
+  if (has_mlp()) declare_mlp(d);
+}
+
+// SwiGLU's gate and up are adjacent: one [2 hidden, D] operand, each cut by tensor parallelism.
+void Block::declare_mlp(Declare& d) {
+  const int64_t D = shape_.width;
+  const std::string mlp = name_ + (experts_ ? ".mlp.shared" : ".mlp");
   if (shape_.swiglu)
     d.linear(fc1_, D, 2 * shape_.hidden,
-             {{name_ + ".mlp.gate.weight", {shape_.hidden, D}, Init::normal, kSigma, 0},
-              {name_ + ".mlp.up.weight", {shape_.hidden, D}, Init::normal, kSigma, 0}},
+             {{mlp + ".gate.weight", {shape_.hidden, D}, Init::normal, kSigma, 0},
+              {mlp + ".up.weight", {shape_.hidden, D}, Init::normal, kSigma, 0}},
              {});
   else
-    d.linear(fc1_, name_ + ".mlp.fc1", D, shape_.hidden, 0, biases);
-  d.linear(fc2_, name_ + ".mlp.fc2", shape_.hidden, D, 1, biases);
+    d.linear(fc1_, mlp + ".fc1", D, shape_.hidden, 0, shape_.biases);
+  d.linear(fc2_, mlp + ".fc2", shape_.hidden, D, 1, shape_.biases);
 }
 
 // ---- forward ----
@@ -103,20 +112,29 @@ View Block::attention(const std::string& pass, bool keep) {
 // Backward does not need the last product, so a recomputation computes it only for the next block.
 View Block::mlp(const std::string& pass, bool keep, bool result) {
   const std::string mlp = path() + "/mlp";
+  const View h = layers_.gathered(mlp + "/fc1" + pass, norm2_.h);
+  View y = result ? b_.scratch(path() + ".mlp.y", e_.act, R_ * shape_.width) : View{};
+  if (experts_) experts_->forward(pass, h, y, keep, result);
+  if (has_mlp()) pass_mlp(pass, h, y, keep, result);
+  if (!result) return {};
+  y = layers_.result(mlp + "/fc2" + pass, y);
+  mlp_mask_ = layers_.dropout(mlp + "/dropout" + pass, y, keep, mlp_stream());
+  return y;
+}
+
+// h -> y, or added to what experts have given
+void Block::pass_mlp(const std::string& pass, const View& h, const View& y, bool keep, bool result) {
+  const std::string mlp = path() + "/mlp";
   u_ = b_.saved_or_scratch(path() + ".u", e_.act, R_ * fc1_.out, keep);
   g_ = b_.saved_or_scratch(path() + ".g", e_.act, R_ * fc2_.in, keep);
-  layers_.linear_forward(mlp + "/fc1" + pass, fc1_, layers_.gathered(mlp + "/fc1" + pass, norm2_.h), u_, R_,
-                         fc1_.bias);
+  layers_.linear_forward(mlp + "/fc1" + pass, fc1_, h, u_, R_, fc1_.bias);
   if (shape_.swiglu)
     b_.emit<OpKind::swiglu>(mlp + "/swiglu" + pass, {.rows = R_, .cols = fc2_.in}, {u_}, {g_});
   else
     b_.emit<OpKind::activation>(mlp + "/gelu" + pass, activation_rows(), {u_}, {g_});
-  if (!result) return {};
-  View y = b_.scratch(path() + ".mlp.y", e_.act, R_ * shape_.width);
-  layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, R_, layers_.once(fc2_.bias));
-  y = layers_.result(mlp + "/fc2" + pass, y);
-  mlp_mask_ = layers_.dropout(mlp + "/dropout" + pass, y, keep, mlp_stream());
-  return y;
+  if (result)
+    layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, R_, layers_.once(fc2_.bias),
+                           experts_.has_value());
 }
 
 // Rotates queries and keys of the fused matrix
@@ -147,25 +165,7 @@ ActivationAttrs Block::activation_rows() const {
 // ---- backward ----
 
 void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
-  const View dx = in[0].dx, dy_part = out[0].dy;
-  const std::string mlp = path() + "/mlp";
-  dropout_backward(mlp, dy_part, mlp_mask_, fc2_, mlp_stream());
-  const View dy = layers_.gathered(mlp + "/fc2/backward", dy_part);
-  const View du = e_.operand(path() + ".du", e_.act, R_ * fc1_.out);
-  const View dg = shape_.swiglu ? b_.scratch(path() + ".dg", e_.act, R_ * fc2_.in) : du;
-  layers_.linear_backward_input(mlp + "/fc2", fc2_, dy, dg, R_);
-  layers_.linear_backward_weight(mlp + "/fc2", fc2_, g_, e_.split ? dy_part : dy, R_);
-  if (shape_.swiglu)
-    b_.emit<OpKind::swiglu_backward>(mlp + "/swiglu/backward", {.rows = R_, .cols = fc2_.in}, {u_, dg}, {du});
-  else
-    b_.emit<OpKind::activation_backward>(mlp + "/gelu/backward", activation_rows(), {u_, du},
-                                         {du, b_.grad(fc1_.bias)});
-  const View dh = b_.scratch(path() + ".norm2.dh", e_.act, R_ * shape_.width);
-  layers_.linear_backward_input(mlp + "/fc1", fc1_, du, dh, R_);
-  // The weight gradient runs under the reduction of the input gradient.
-  const View h2 = e_.split ? norm2_.h : layers_.gathered(mlp + "/fc1/backward_weight", norm2_.h);
-  const View dh2 = layers_.result(mlp + "/fc1/backward_input", dh);
-  layers_.linear_backward_weight(mlp + "/fc1", fc1_, h2, du, R_);
+  const View dx = in[0].dx, dh2 = mlp_backward(out[0].dy);
   const View added_bias = windowed_ ? windowed_->result_bias() : proj_.bias;
   const View part =
       layers_.norm_backward(path() + "/norm2", norm2_, dh2, dx, false,
@@ -173,6 +173,40 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   const View dh1 = windowed_ ? windowed_->backward(part, {}) : attention_backward(part);
   if (windowed_) windowed_->backward_weight();
   in[0].dy = layers_.norm_backward(path() + "/norm1", norm1_, dh1, dx, false, in_);
+}
+
+// Returns the gradient of norm2's result, of this rank's rows
+View Block::mlp_backward(const View& part) {
+  const std::string mlp = path() + "/mlp";
+  dropout_backward(mlp, part, mlp_mask_, fc2_, mlp_stream());
+  const View dy = layers_.gathered(mlp + "/fc2/backward", part);
+  const View du = has_mlp() ? pass_mlp_backward(dy, part) : View{};
+  const View dh = b_.scratch(path() + ".norm2.dh", e_.act, R_ * shape_.width);
+  const View h = experts_ ? layers_.gathered(mlp + "/experts/backward", norm2_.h) : View{};
+  if (experts_) experts_->backward(dy, h, e_.split ? norm2_.h : h, dh);
+  if (has_mlp()) layers_.linear_backward_input(mlp + "/fc1", fc1_, du, dh, R_, experts_.has_value());
+  // The weight gradient runs under the reduction of the input gradient.
+  const View h2 = e_.split   ? norm2_.h
+                  : experts_ ? h
+                             : layers_.gathered(mlp + "/fc1/backward_weight", norm2_.h);
+  const View dh2 = layers_.result(mlp + "/fc1/backward_input", dh);
+  if (has_mlp()) layers_.linear_backward_weight(mlp + "/fc1", fc1_, h2, du, R_);
+  return dh2;
+}
+
+// dy -> the gradient of fc1's result
+View Block::pass_mlp_backward(const View& dy, const View& part) {
+  const std::string mlp = path() + "/mlp";
+  const View du = e_.operand(path() + ".du", e_.act, R_ * fc1_.out);
+  const View dg = shape_.swiglu ? b_.scratch(path() + ".dg", e_.act, R_ * fc2_.in) : du;
+  layers_.linear_backward_input(mlp + "/fc2", fc2_, dy, dg, R_);
+  layers_.linear_backward_weight(mlp + "/fc2", fc2_, g_, e_.split ? part : dy, R_);
+  if (shape_.swiglu)
+    b_.emit<OpKind::swiglu_backward>(mlp + "/swiglu/backward", {.rows = R_, .cols = fc2_.in}, {u_, dg}, {du});
+  else
+    b_.emit<OpKind::activation_backward>(mlp + "/gelu/backward", activation_rows(), {u_, du},
+                                         {du, b_.grad(fc1_.bias)});
+  return du;
 }
 
 View Block::attention_backward(const View& part) {

@@ -8,6 +8,8 @@
 //
 // Given windows, attention is inside them (Swin, Liu 2021), with its communication (windows/attention.h).
 //
+// In place of the MLP, or beside it, there may be a mixture of experts (experts.h).
+//
 // Full recomputation (Chen 2016) keeps the residual stream at the first of a run of blocks, and repeats their
 // forward before the backward of the last. All that is recomputed is scratch.
 #pragma once
@@ -16,6 +18,7 @@
 
 #include "model/nets/block_shape.h"
 #include "model/nets/context_parallel.h"
+#include "model/nets/experts.h"
 #include "model/nets/net.h"
 #include "model/nets/windows/attention.h"
 
@@ -48,6 +51,11 @@ class Block : public NetPart {
   View attention(const std::string& pass, bool keep);
   View attention_backward(const View& part);
   View mlp(const std::string& pass, bool keep, bool result);
+  void declare_mlp(Declare& d);
+  void pass_mlp(const std::string& pass, const View& h, const View& y, bool keep, bool result);
+  View mlp_backward(const View& part);
+  View pass_mlp_backward(const View& dy, const View& part);
+  bool has_mlp() const { return shape_.hidden > 0; }
 
   const std::string name_;
   Emission& e_;
@@ -60,6 +68,7 @@ class Block : public NetPart {
   const bool recompute_core_;
   AttentionCore attention_core_;
   std::optional<WindowAttention> windowed_;
+  std::optional<Experts> experts_;
 
   Flow in_;
   Norm norm1_, norm2_;

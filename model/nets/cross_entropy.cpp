@@ -20,8 +20,10 @@ void cross_entropy_forward(Emission& e, const Sharding& at, CrossEntropyAttrs a,
   reduce_rows("loss/sums/all_reduce", sums, false);
   a.tokens = at.tokens;
   a.weight = 1.0f / static_cast<float>(e.spec.train.global_batch * e.spec.net.tokens());
+  const View metrics =
+      e.spec.net.words() ? b.plan.metrics.slice(0, 1) : b.plan.metrics;  // accuracy is of classes
   b.emit<OpKind::cross_entropy>("loss/forward", a, {logits, labels, largest, sums, b.plan.scalars},
-                                {dlogits, b.plan.metrics});
+                                {dlogits, metrics});
 }
 
 }  // namespace isobar

@@ -15,6 +15,21 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held)
   tensor(v, matrix, std::move(pieces), held, false);
 }
 
+void Declare::router(Linear& l, const std::string& name, int64_t in, int64_t experts) {
+  l.in = in, l.out = experts;
+  tensor(l.weight, true, {{name + ".weight", {experts, in}, Init::normal, kSigma}}, Held::once, true);
+}
+
+void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts,
+                      const std::vector<Param>& weights) {
+  linear(l, in, out, weights, {});
+  if (l.adapter)
+    throw ConfigError(spec_.file, "train.lora_targets",
+                      "name " + weights[0].name + ", and experts have no adapters",
+                      "name linears of attention, as blocks.*.attn");
+  l.experts = experts;
+}
+
 // The pieces of one operand are all frozen or all trained.
 bool Declare::frozen(const std::vector<Param>& pieces) const {
   const auto is = [&](const Param& p) { return !p.adapter && isobar::frozen(spec_.train, p.name); };
@@ -196,8 +211,7 @@ void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Par
     if (frozen && !some_frozen) continue;
     for (const TensorCut cut : {TensorCut::cut, TensorCut::partial, TensorCut::whole}) {
       if (cut == TensorCut::cut && at.tp == 1) continue;
-      if (cut == TensorCut::partial && (at.tp == 1 || at.sequence || frozen || spec.train.lora_rank == 0))
-        continue;
+      if (cut == TensorCut::partial && (at.tp == 1 || at.sequence || frozen || !has_partial(spec))) continue;
       for (const bool matrix : {true, false}) {
         if (!matrix && !params.by_reader(frozen)) continue;
         for (const Stage& stage : stages.list())

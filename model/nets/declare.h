@@ -22,7 +22,7 @@ constexpr float kSigma = 0.02f;  // standard deviation of a transformer's initia
 enum class Held : uint8_t { once, first_of_two, second_of_two };
 
 /// How tensor parallelism treats a parameter. partial: it is whole, but its gradient is a partial sum
-/// (adapter.h).
+/// (has_partial).
 enum class TensorCut : uint8_t { cut, partial, whole };
 
 /// Parts declare their parameters through it. They are called several times: for the list of the whole net's
@@ -36,6 +36,10 @@ class Declare {
   void linear(Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis, bool bias);
   /// Cut like the first of its weights; `bias` may be empty.
   void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias);
+  /// A linear [out, in] of each expert, declared together: `weights` of the first, of the second, ….
+  void experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights);
+  /// Whole, but its result multiplies what tensor parallelism cuts.
+  void router(Linear& l, const std::string& name, int64_t in, int64_t experts);
 
  private:
   friend void declare_parameters(Builder&, const RunSpec&, const Sharding&, Parameters&, const Stages&,
@@ -45,7 +49,7 @@ class Declare {
   void section(const Section& s, TensorCut cut, const Stage& stage,
                std::span<const std::unique_ptr<NetPart>> parts);
   void adapt(Linear& l, int64_t in, const std::vector<Param>& weights);
-  /// `multiplied`: whole, but multiplied by a cut operand.
+  /// `multiplied`: whole, but multiplied by a cut operand, or multiplying one.
   void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, bool multiplied);
   bool frozen(const std::vector<Param>& pieces) const;
   void take_part(Param& p) const;

@@ -30,6 +30,11 @@ class Form {
   void pair(const std::string& theirs, const std::string& ours) {
     for (const char* end : {".weight", ".bias"}) same(theirs + end, ours + end);
   }
+  // Names of gate, up and down
+  void swiglu(const std::string& theirs, const char* const (&names)[3], const std::string& ours) {
+    const char* const own[] = {"gate.weight", "up.weight", "fc2.weight"};
+    for (size_t i = 0; i < 3; ++i) same(theirs + names[i] + ".weight", ours + own[i]);
+  }
   // GPT-2's linears (Conv1D): [in, out], where ours are [out, in]; several of ours side by side
   void turned(const std::string& theirs, const std::vector<std::string>& ours) {
     PublishedTensor weight{theirs + ".weight", {shapes_.at(ours[0] + ".weight")[1], 0}, {}};
@@ -155,6 +160,31 @@ void add_angles(const Config& c, json& net) {
   net["rope_original_length"] = rope.size("original_max_position_embeddings");
 }
 
+json mixtral_of(const Config& c, json net) {
+  if (c.has("sliding_window")) c.refuse("sliding_window", "attention is to all tokens before");
+  c.require("router_jitter_noise", 0.0, "routers have no noise");
+  net["num_experts"] = c.size("num_local_experts");
+  net["num_experts_per_tok"] = c.size("num_experts_per_tok");
+  return net;
+}
+
+json deepseek_of(const Config& c, json net) {
+  c.require<std::string>("scoring_func", "softmax", "scores are a softmax");
+  c.require<std::string>("topk_method", "greedy", "experts are those with the largest scores");
+  c.require("routed_scaling_factor", 1.0, "experts' sums are not scaled");
+  c.require("moe_layer_freq", int64_t{1}, "all blocks behind the first ones have experts");
+  c.require("seq_aux", true, "the balance loss is of each sample");
+  net["num_experts"] = c.size("n_routed_experts");
+  net["num_experts_per_tok"] = c.size("num_experts_per_tok");
+  if (c.has("n_shared_experts")) net["num_shared_experts"] = c.size("n_shared_experts");
+  net["expert_ffn_dim"] = c.size("moe_intermediate_size");
+  net["first_k_dense_replace"] = c.get("first_k_dense_replace", int64_t{0});
+  if (net["first_k_dense_replace"] == 0) net.erase("ffn_dim");  // no block has it
+  net["norm_topk_prob"] = c.get("norm_topk_prob", false);
+  net["router_balance_loss"] = c.get("aux_loss_alpha", 0.0);
+  return net;
+}
+
 json llama_of(const Config& c) {
   for (const char* key : {"attention_bias", "mlp_bias"}) c.require(key, false, "linears have no biases");
   c.require<std::string>("hidden_act", "silu", "the MLP is SwiGLU");
@@ -196,7 +226,7 @@ json config_of(const GptSpec& n) {
   return c;
 }
 
-json config_of(const LlamaSpec& n) {
+json llama_config(const LlamaSpec& n) {
   json c = {{"architectures", {"LlamaForCausalLM"}},
             {"model_type", "llama"},
             {"hidden_size", n.embed_dim},
@@ -221,6 +251,39 @@ json config_of(const LlamaSpec& n) {
   return c;
 }
 
+// Mixtral's experts are all that its blocks have; DeepSeek's (of its first mixture) may have neighbours.
+bool is_mixtral(const LlamaSpec& n) {
+  const ExpertsSpec& x = n.experts;
+  return n.has_experts() && x.num_shared_experts == 0 && x.first_k_dense_replace == 0 && x.norm_topk_prob;
+}
+
+json config_of(const LlamaSpec& n) {
+  json c = llama_config(n);
+  if (!n.has_experts()) return c;
+  const ExpertsSpec& x = n.experts;
+  c["num_experts_per_tok"] = x.num_experts_per_tok;
+  if (is_mixtral(n)) {
+    c.update({{"architectures", {"MixtralForCausalLM"}},
+              {"model_type", "mixtral"},
+              {"intermediate_size", n.expert_hidden()},
+              {"num_local_experts", x.num_experts},
+              {"sliding_window", nullptr}});
+    return c;
+  }
+  c.update({{"architectures", {"DeepseekForCausalLM"}},
+            {"model_type", "deepseek"},
+            {"n_routed_experts", x.num_experts},
+            {"n_shared_experts", x.num_shared_experts > 0 ? json(x.num_shared_experts) : json(nullptr)},
+            {"moe_intermediate_size", n.expert_hidden()},
+            {"first_k_dense_replace", x.first_k_dense_replace},
+            {"moe_layer_freq", 1},
+            {"norm_topk_prob", x.norm_topk_prob},
+            {"scoring_func", "softmax"},
+            {"aux_loss_alpha", x.router_balance_loss},
+            {"seq_aux", true}});
+  return c;
+}
+
 }  // namespace
 
 bool is_hugging_face_config(const json& j) {
@@ -232,8 +295,10 @@ json net_of_config(const json& j, const std::string& file) {
   const std::string type = c.get<std::string>("model_type", "");
   if (type == "gpt2") return gpt_of(c);
   if (type == "llama") return llama_of(c);
+  if (type == "mixtral") return mixtral_of(c, llama_of(c));
+  if (type == "deepseek") return deepseek_of(c, llama_of(c));
   throw ConfigError(file, "model_type", "is " + json_text(type) + ", which is none of our nets",
-                    "take a model of type gpt2 or llama");
+                    "take a model of type gpt2, llama, mixtral or deepseek");
 }
 
 json config_of_net(const NetSpec& net) {
@@ -263,6 +328,24 @@ PublishedForm published_form(const GptSpec& n, const std::vector<Tensor>& own) {
   return f.take(config_of(n));
 }
 
+namespace {
+
+constexpr const char* kLlamaNames[] = {"gate_proj", "up_proj", "down_proj"};
+constexpr const char* kMixtralNames[] = {"w1", "w3", "w2"};
+
+void add_experts(const LlamaSpec& n, const std::string& theirs, const std::string& ours, Form& f) {
+  const bool mixtral = is_mixtral(n);
+  const std::string block = theirs + (mixtral ? "block_sparse_moe." : "mlp.");
+  f.same(block + "gate.weight", ours + "mlp.router.weight");
+  for (int64_t i = 0; i < n.experts.num_experts; ++i)
+    f.swiglu(block + "experts." + number(i), mixtral ? kMixtralNames : kLlamaNames,
+             ours + "mlp.experts." + number(i));
+  if (n.experts.num_shared_experts > 0)
+    f.swiglu(block + "shared_experts.", kLlamaNames, ours + "mlp.shared.");
+}
+
+}  // namespace
+
 PublishedForm published_form(const LlamaSpec& n, const std::vector<Tensor>& own) {
   Form f(own);
   f.same("model.embed_tokens.weight", "embed.weight");
@@ -273,11 +356,12 @@ PublishedForm published_form(const LlamaSpec& n, const std::vector<Tensor>& own)
                                {"self_attn.k_proj", "attn.k"},
                                {"self_attn.v_proj", "attn.v"},
                                {"self_attn.o_proj", "attn.proj"},
-                               {"post_attention_layernorm", "norm2"},
-                               {"mlp.gate_proj", "mlp.gate"},
-                               {"mlp.up_proj", "mlp.up"},
-                               {"mlp.down_proj", "mlp.fc2"}})
+                               {"post_attention_layernorm", "norm2"}})
       f.same(theirs + a + ".weight", ours + b + ".weight");
+    if (i < n.dense_blocks())
+      f.swiglu(theirs + "mlp.", kLlamaNames, ours + "mlp.");
+    else
+      add_experts(n, theirs, ours, f);
     f.ignore(theirs + "self_attn.rotary_emb.inv_freq");
   }
   f.same("model.norm.weight", "norm.weight");

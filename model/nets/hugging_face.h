@@ -1,4 +1,5 @@
-// GPT-2 and Llama as Hugging Face's transformers has them: names and shapes of the weights, and config.json.
+// GPT-2, Llama, Mixtral and DeepSeekMoE as Hugging Face's transformers has them: names and shapes of the
+// weights, and config.json.
 //
 //   nlohmann::json run = {{"net", net_of_config(read_json("config.json"), "config.json")}};
 //   published_form(spec.net, plan.tensors)                    // nets/published.h, for the weights

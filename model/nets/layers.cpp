@@ -46,19 +46,33 @@ View Emission::for_linear(const std::string& path, const std::string& name, cons
   return dy;
 }
 
+// A product of a linear, or of each expert's rows with its weight
+void Emission::product(const std::string& path, const Linear& l, const View& offsets, GemmAttrs a,
+                       const View& x, const View& w, const View& bias, const View& y, bool weight_gradient) {
+  a.tf32 = tf32_, a.fp8 = l.fp8;
+  if (l.experts == 0)
+    b.emit<OpKind::gemm>(path, a, {x, w, bias}, {y}).weight_gradient = weight_gradient;
+  else
+    b.emit<OpKind::grouped_gemm>(path,
+                                 {.m = a.m,
+                                  .n = a.n,
+                                  .k = a.k,
+                                  .trans_a = a.trans_a,
+                                  .trans_b = a.trans_b,
+                                  .accumulate = a.accumulate,
+                                  .tf32 = a.tf32,
+                                  .fp8 = a.fp8,
+                                  .groups = l.experts},
+                                 {x, w, offsets}, {y})
+        .weight_gradient = weight_gradient;
+}
+
 void Emission::weight_gradient(const Postponed& p) {
   const InPart here(b, p.part);
   const Linear& l = *p.linear;
-  b.emit<OpKind::gemm>(p.path + "/backward_weight",
-                       {.m = l.out,
-                        .n = l.in,
-                        .k = p.rows,
-                        .trans_a = true,
-                        .accumulate = accumulate_,
-                        .tf32 = tf32_,
-                        .fp8 = l.fp8},
-                       {p.dy, p.x, View{}}, {b.grad(l.weight)})
-      .weight_gradient = true;
+  product(p.path + "/backward_weight", l, p.offsets,
+          {.m = l.out, .n = l.in, .k = p.rows, .trans_a = true, .accumulate = accumulate_}, p.dy, p.x, View{},
+          b.grad(l.weight), true);
 }
 
 void Emission::weight_gradients(bool accumulate, const std::function<void(size_t)>& after) {
@@ -87,10 +101,8 @@ void Emission::weight_gradients(bool accumulate, const std::function<void(size_t
 
 void Layers::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
                             int64_t rows, const View& bias, bool add) const {
-  b_.emit<OpKind::gemm>(
-      path,
-      {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
-      {x, e_.weight(l.weight), bias}, {y});
+  e_.product(path, l, l.offsets, {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .accumulate = add}, x,
+             e_.weight(l.weight), bias, y);
   if (!l.adapter) return;
   const auto& [a, b, scale] = *l.adapter;
   const View t = b_.scratch(path + ".lora.t", e_.act, rows * a.out);
@@ -105,9 +117,8 @@ void Layers::linear_forward(const std::string& path, const Linear& l, const View
 
 void Layers::linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
                                    int64_t rows, bool add) const {
-  b_.emit<OpKind::gemm>(path + "/backward_input",
-                        {.m = rows, .n = l.in, .k = l.out, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
-                        {dy, e_.weight(l.weight), View{}}, {dx});
+  e_.product(path + "/backward_input", l, l.offsets, {.m = rows, .n = l.in, .k = l.out, .accumulate = add},
+             dy, e_.weight(l.weight), View{}, dx);
   if (!l.adapter) return;
   const Linear& a = l.adapter->a;
   b_.emit<OpKind::gemm>(path + "/lora_A/backward_input",
@@ -154,7 +165,7 @@ void Layers::linear_backward_weight(const std::string& path, const Linear& l, co
 
 void Layers::put_off_or_emit(const std::string& path, const Linear& l, const View& x, const View& dy,
                              int64_t rows) const {
-  const Emission::Postponed p{path, &l, x, dy, rows, b_.part(), &at_};
+  const Emission::Postponed p{path, &l, x, dy, rows, b_.part(), &at_, l.offsets};
   if (e_.split)
     e_.postponed_.push_back(p);
   else

@@ -24,6 +24,8 @@ struct Linear {
   int64_t in = 0, out = 0;
   bool fp8 = false;  // all three products in fp8
   std::shared_ptr<Adapter> adapter = {};
+  int64_t experts = 0;  // weights [experts, out, in], each of its own rows; 0: one of all
+  View offsets = {};    // [experts + 1] i32: their first rows, as forward has found them
 };
 
 struct Norm {        // parameters, and tensors saved by forward
@@ -100,7 +102,10 @@ class Emission {
     int64_t rows;
     int part;
     const Sharding* at;
+    View offsets;
   };
+  void product(const std::string& path, const Linear& l, const View& offsets, GemmAttrs a, const View& x,
+               const View& w, const View& bias, const View& y, bool weight_gradient = false);
   void weight_gradient(const Postponed& p);
   const bool tf32_;
   bool accumulate_ = false;

@@ -23,4 +23,7 @@ std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages);
 /// The net with runs of equal parts cut to three, so that the middle one has typical neighbours.
 NetSpec distinct_parts(NetSpec net);
 
+/// Parameters of experts that a token does not go to.
+int64_t idle_parameters(const NetSpec& net);
+
 }  // namespace isobar

@@ -91,6 +91,13 @@ const char* depth_key(const NetSpec& net) {
                     mend);
 }
 
+double experts_of(const NetSpec& net) {  // of a block, each with tensors of its own
+  return net.visit([](const auto& n) {
+    if constexpr (requires { n.experts; }) return real(n.experts.num_experts);
+    return 0.0;
+  });
+}
+
 }  // namespace
 
 void check_equal_parts(const RunSpec& s) {
@@ -107,8 +114,9 @@ double plan_bytes(const RunSpec& s) {
   const double ring = l.cp > 1 && s.policy.cp_kind == CpKind::ring ? kOpsOfRingStep * real(l.cp) : 0;
   const double parts = 2 * sizeof(int64_t) * real(std::max(l.cp, s.policy.sequence_parallel ? l.tp : 1));
   const double groups = 8 * real(l.world()) * sizeof(int);
-  return routines * blocks * (kOpsOfBlock + ring) * (kOp + parts) +
-         kTensorsOfBlock * kTensor * real(s.net.blocks()) + invocation_bytes(s) + groups;
+  const double tensors = kTensorsOfBlock + 3 * experts_of(s.net);
+  return routines * blocks * (kOpsOfBlock + ring) * (kOp + parts) + tensors * kTensor * real(s.net.blocks()) +
+         invocation_bytes(s) + groups;
 }
 
 namespace {

@@ -17,8 +17,12 @@ GroupAxes group_axes(bool sequence, bool sharded) {
           .metrics = "dp-pp"};
 }
 
+bool has_partial(const RunSpec& spec) {
+  return spec.train.lora_rank > 0 || (spec.net.kind() == LlamaSpec::kKind && spec.net.llama().has_experts());
+}
+
 int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps,
-                    bool adapters) {
+                    bool partial) {
   const auto several = [&](std::string_view axes) {
     const auto spans = [&](const char* axis, int64_t size) {
       return size > 1 && axes.find(axis) != std::string_view::npos;
@@ -28,7 +32,7 @@ int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequenc
   const GroupAxes a = group_axes(sequence, sharded);
   const int64_t pairs = pp == 1 ? 0 : pp == 2 && !wraps ? 2 : 4;
   return several(a.tp) + several(a.cp) + several(a.samples) + several(a.whole) +
-         (tp > 1 ? several(a.cut) + (adapters && !sequence ? several(a.partial) : 0) : 0) + several(a.norm) +
+         (tp > 1 ? several(a.cut) + (partial && !sequence ? several(a.partial) : 0) : 0) + several(a.norm) +
          several(a.metrics) + pairs;
 }
 
@@ -56,8 +60,7 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
   metrics_group = group("metrics", axes.metrics);
   counts_whole = at.tp == 0 || (sharded && sequence);
   counts_partial = at.tp == 0 || sharded;
-  if (spec.train.lora_rank > 0 && tp > 1)
-    partial_group = sequence ? whole_group : group("dp.partial", axes.partial);
+  if (has_partial(spec) && tp > 1) partial_group = sequence ? whole_group : group("dp.partial", axes.partial);
   copies = spec.layout.dp * cp;
   copy = at.dp * cp + at.cp;
   replicas = sharded ? 1 : copies;

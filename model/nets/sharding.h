@@ -19,17 +19,21 @@ namespace isobar {
 /// Axes that each of a rank's groups spans.
 struct GroupAxes {
   const char *tp, *cp, *samples, *whole;
-  const char *cut, *partial;  // if tp > 1; `partial`: of adapters, without sequence parallelism
+  const char *cut, *partial;  // if tp > 1; `partial`: without sequence parallelism (has_partial)
   const char *norm, *metrics;
 };
 /// `sequence`: sequence parallelism is on; `sharded`: ZeRO at any stage.
 GroupAxes group_axes(bool sequence, bool sharded);
 
+/// True if cut operands multiply whole parameters, whose gradients are then partial sums: adapters, and
+/// routers of experts.
+bool has_partial(const RunSpec& spec);
+
 /// Most groups of at least two ranks that any rank is in: those above, and one per direction with each
 /// neighbour in a pipeline (stages.h); a tied embedding's is not counted. `wraps`: interleaved chunks, whose
-/// last stage sends to the first; `adapters`: there are some.
+/// last stage sends to the first; `partial`: see has_partial.
 int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps,
-                    bool adapters = false);
+                    bool partial = false);
 
 struct Sharding {
   /// `tokens`: of a sample.
@@ -53,7 +57,7 @@ struct Sharding {
   int sample_group = -1;   // ranks with rows of the same samples: they sum the loss
   int whole_group = -1;    // sums gradients of parameters that tensor parallelism leaves whole
   int cut_group = -1;      // sums those of parameters that it cuts
-  int partial_group = -1;  // sums those of whole parameters with partial gradients: adapters
+  int partial_group = -1;  // sums those of whole parameters with partial gradients (has_partial)
   int norm_group = -1;     // ranks with other parameters: they sum the gradient norm
   int metrics_group = -1;  // ranks with other samples, and stages without any
 

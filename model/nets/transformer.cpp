@@ -1,9 +1,11 @@
 #include "model/nets/transformer.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "model/nets/block.h"
 #include "model/nets/language.h"
+#include "model/nets/parts.h"
 #include "model/nets/pixels.h"
 #include "model/nets/rotary.h"
 
@@ -15,10 +17,11 @@ class Transformer : public Net {
   Transformer(Emission& e, const Sharding& at, const BlockShape& shape) : e_(e), at_(at), shape_(shape) {}
 
  protected:
-  void add_blocks(int64_t depth) {
-    for (int64_t i = 0; i < depth; ++i)
+  void add_blocks(int64_t depth) { add_blocks(0, depth, shape_); }
+  void add_blocks(int64_t from, int64_t to, const BlockShape& shape) {
+    for (int64_t i = from; i < to; ++i)
       parts_.push_back(std::make_unique<Block>(static_cast<int>(parts_.size()), block_path(i),
-                                               "blocks." + std::to_string(i), e_, at_, shape_));
+                                               "blocks." + std::to_string(i), e_, at_, shape));
   }
   void join() {
     for (int32_t i = 1; i < static_cast<int32_t>(parts_.size()); ++i)
@@ -62,12 +65,15 @@ class Vit : public Transformer {
 
 class LanguageModel : public Transformer {
  public:
-  LanguageModel(Emission& e, const Sharding& at, const BlockShape& shape, int64_t depth, const Vocabulary& v)
+  /// `dense`: the first blocks, which have no experts
+  LanguageModel(Emission& e, const Sharding& at, const BlockShape& shape, int64_t depth, int64_t dense,
+                const BlockShape& of_dense, const Vocabulary& v)
       : Transformer(e, at, shape), tied_(v.tied && at.pp > 1) {
     auto embed = std::make_unique<TokenEmbed>(0, e, at, v, shape);
     embed_ = embed.get();
     parts_.push_back(std::move(embed));
-    add_blocks(depth);
+    add_blocks(0, dense, of_dense);
+    add_blocks(dense, depth, shape);
     const auto last = static_cast<int>(parts_.size());
     auto head = std::make_unique<TokenHead>(last, e, at, v, shape, *embed_);
     head_ = head.get();
@@ -77,6 +83,8 @@ class LanguageModel : public Transformer {
               {"labels", BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
     for (BatchTensor& t : batch_) t.begin = at.token0, t.held = at.tokens;
     metrics_ = {{"loss", 0, 1}};
+    if (shape.of_experts.experts > 0)
+      metrics_.insert(metrics_.end(), {{"imbalance", 1, 1}, {"balance", 2, 1}});
   }
   ImageAttrs fetch() const override {
     return {.rows = at_.full_rows, .batch = at_.batch, .token0 = at_.token0, .tokens = at_.tokens};
@@ -113,12 +121,21 @@ std::string block_path(int64_t i) {
   return (i < 10 ? "block0" : "block") + std::to_string(i);
 }
 
+int64_t idle_parameters(const NetSpec& net) {
+  if (net.kind() != LlamaSpec::kKind || !net.llama().has_experts()) return 0;
+  const LlamaSpec& n = net.llama();
+  return (n.depth - n.dense_blocks()) * (n.experts.num_experts - n.experts.num_experts_per_tok) * 3 *
+         n.embed_dim * n.expert_hidden();
+}
+
 namespace {
 
-std::vector<Part> chain(int64_t depth) {
+// `dense`: the first blocks, which differ from the others
+std::vector<Part> chain(int64_t depth, int64_t dense = 0) {
   std::vector<Part> parts{{"embed", "embed", 0}};
   parts.reserve(static_cast<size_t>(depth) + 2);
-  for (int64_t i = 0; i < depth; ++i) parts.push_back({"block", block_path(i), 1});
+  for (int64_t i = 0; i < depth; ++i)
+    parts.push_back({"block", block_path(i), static_cast<int32_t>(i < dense ? 1 : dense + 1)});
   parts.push_back({"head", "head", static_cast<int32_t>(parts.size())});
   return parts;
 }
@@ -145,18 +162,35 @@ BlockShape shape_of(const Spec& n) {
           .eps = n.norm_eps};
 }
 
-std::unique_ptr<Net> language_model(const WordsSpec& n, BlockShape shape, bool positions, Emission& e,
-                                    const Sharding& at) {
-  // Language models keep the residual stream in the type of activations.
+// The settings of blocks that language models share. The residual stream has the type of activations.
+BlockShape shape_of_words(const WordsSpec& n, Emission& e) {
+  BlockShape shape = shape_of(n);
   shape.causal = true;
   shape.stream = e.act;
   shape.dropout = e.dropout = n.dropout;
+  return shape;
+}
+
+Vocabulary vocabulary_of(const WordsSpec& n, bool positions, const Sharding& at) {
   const int64_t unit = 128 * at.tp;  // Megatron pads the vocabulary to a multiple
-  return std::make_unique<LanguageModel>(e, at, shape, n.depth,
-                                         Vocabulary{.words = n.vocab_size,
-                                                    .held = (n.vocab_size + unit - 1) / unit * 128,
-                                                    .tied = n.tie_embeddings,
-                                                    .positions = positions});
+  return {.words = n.vocab_size,
+          .held = (n.vocab_size + unit - 1) / unit * 128,
+          .tied = n.tie_embeddings,
+          .positions = positions};
+}
+
+// Shared experts are one MLP beside the others.
+BlockShape with_experts(BlockShape shape, const LlamaSpec& n) {
+  const ExpertsSpec& x = n.experts;
+  shape.hidden = x.num_shared_experts * n.expert_hidden();
+  shape.of_experts = {.experts = x.num_experts,
+                      .top = x.num_experts_per_tok,
+                      .hidden = n.expert_hidden(),
+                      .normalised = x.norm_topk_prob,
+                      .balance = x.router_balance_loss,
+                      .z = x.router_z_loss,
+                      .blocks = n.depth - n.dense_blocks()};
+  return shape;
 }
 
 }  // namespace
@@ -167,11 +201,31 @@ std::vector<Part> parts_of(const VitSpec& n) {
 std::vector<Part> parts_of(const WordsSpec& n) {
   return chain(n.depth);
 }
+std::vector<Part> parts_of(const LlamaSpec& n) {
+  return chain(n.depth, n.dense_blocks());
+}
 NetLimits limits_of(const VitSpec& n) {
   return limits_of_blocks(n);
 }
 NetLimits limits_of(const WordsSpec& n) {
   return limits_of_blocks(n);
+}
+NetLimits limits_of(const LlamaSpec& n) {
+  NetLimits limits = limits_of_blocks(n);
+  if (!n.has_experts()) return limits;
+  if (n.dense_blocks() == 0) limits.tp.pop_back();  // no MLP
+  limits.tp.push_back({"an expert's width", n.expert_hidden()});
+  return limits;
+}
+
+// Three blocks of each kind
+LlamaSpec distinct_parts(LlamaSpec n) {
+  constexpr int64_t kMost = 3;
+  const int64_t mixed = std::min(kMost, n.depth - n.dense_blocks()),
+                dense = std::min(kMost, n.dense_blocks());
+  n.depth = dense + mixed;
+  if (n.has_experts()) n.experts.first_k_dense_replace = dense;
+  return n;
 }
 
 // ---- kinds ----
@@ -183,17 +237,19 @@ std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at)
 }
 
 std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at) {
-  BlockShape shape = shape_of(n);
+  BlockShape shape = shape_of_words(n, e);
   shape.activation = activation_of(n.gelu);
-  return language_model(n, shape, true, e, at);
+  return std::make_unique<LanguageModel>(e, at, shape, n.depth, 0, shape, vocabulary_of(n, true, at));
 }
 
 std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at) {
-  BlockShape shape = shape_of(n);
-  shape.rms_norm = shape.swiglu = true;
-  shape.rotary = rotary_table(e.b, angles_of(n), shape.head_dim(), at.token0, at.tokens);
-  shape.biases = false;
-  return language_model(n, shape, false, e, at);
+  BlockShape dense = shape_of_words(n, e);
+  dense.rms_norm = dense.swiglu = true;
+  dense.rotary = rotary_table(e.b, angles_of(n), dense.head_dim(), at.token0, at.tokens);
+  dense.biases = false;
+  const BlockShape shape = n.has_experts() ? with_experts(dense, n) : dense;
+  return std::make_unique<LanguageModel>(e, at, shape, n.depth, n.dense_blocks(), dense,
+                                         vocabulary_of(n, false, at));
 }
 
 }  // namespace isobar

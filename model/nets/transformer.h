@@ -14,15 +14,18 @@ std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& a
 
 std::vector<Part> parts_of(const VitSpec& n);
 std::vector<Part> parts_of(const WordsSpec& n);
+std::vector<Part> parts_of(const LlamaSpec& n);
 
 template <class Spec>
 Spec distinct_parts(Spec n) {
   n.depth = std::min<int64_t>(n.depth, 3);
   return n;
 }
+LlamaSpec distinct_parts(LlamaSpec n);
 
 NetLimits limits_of(const VitSpec& n);
 NetLimits limits_of(const WordsSpec& n);
+NetLimits limits_of(const LlamaSpec& n);
 
 /// "block07"
 std::string block_path(int64_t i);

@@ -27,6 +27,13 @@ struct GemmAttrs {  // C[m,n] = scale A[m,k] B[k,n], + C
   float scale = 1;
 };
 
+struct GroupedGemmAttrs {       // as GemmAttrs, of the rows of each group, which follow one another
+  int64_t m = 0, n = 0, k = 0;  // m: rows of all groups, of which each has its own B; with trans_a k is
+  bool trans_a = false, trans_b = false, accumulate = false;
+  bool tf32 = false, fp8 = false;
+  int64_t groups = 0;
+};
+
 struct AttentionAttrs {
   bool tf32 = false;
   int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;
@@ -151,6 +158,21 @@ struct CrossEntropyAttrs {
   int64_t tokens = 1;   // rows of a sample
 };
 
+struct RouteAttrs {            // of tokens to experts
+  int64_t rows = 0, cols = 0;  // tokens, experts
+  int64_t top = 0;             // experts of a token
+  bool normalised = false;     // its weights are a softmax over them, not over all experts
+  int64_t tokens = 0;          // rows of a sample …
+  int64_t sample = 0;          // … and its tokens on all ranks
+  float balance = 0, z = 0;    // factors of the router's losses of a sample, of a token
+  float weight = 0;            // of a sample in the step's means
+};
+
+struct ExpertRowsAttrs {       // between tokens and their copies, sorted by expert
+  int64_t rows = 0, cols = 0;  // of tokens
+  int64_t top = 0;             // copies of a token
+};
+
 struct ElementsAttrs {
   int64_t count = 0;
   bool accumulate = false;  // cast, squared_sum: adds
@@ -190,11 +212,11 @@ struct TransferAttrs {
   bool largest = false;                // all_reduce of f32: the maximum, not the sum
 };
 
-using Attrs =
-    std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs, SumAttrs,
-                 PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs, EmbeddingAttrs, DropoutAttrs,
-                 ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs, ElementsAttrs, CopyAttrs, AverageAttrs,
-                 LossScaleAttrs, AdamAttrs, SgdAttrs, TransferAttrs>;
+using Attrs = std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs,
+                           SumAttrs, PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs,
+                           EmbeddingAttrs, DropoutAttrs, ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs,
+                           ElementsAttrs, CopyAttrs, AverageAttrs, LossScaleAttrs, AdamAttrs, SgdAttrs,
+                           TransferAttrs, GroupedGemmAttrs, RouteAttrs, ExpertRowsAttrs>;
 
 namespace detail {
 template <class A, class... All>
@@ -243,8 +265,9 @@ inline RowExtent extent_of(const Attrs& attrs) {
 /// True if f32 operands of products are rounded to TF32's 10 bits of mantissa.
 inline bool rounds_to_tf32(const Attrs& attrs) {
   const auto* gemm = std::get_if<GemmAttrs>(&attrs);
+  const auto* grouped = std::get_if<GroupedGemmAttrs>(&attrs);
   const AttentionAttrs* attention = attention_in(attrs);
-  return (gemm && gemm->tf32) || (attention && attention->tf32);
+  return (gemm && gemm->tf32) || (grouped && grouped->tf32) || (attention && attention->tf32);
 }
 /// True if the op adds to what it writes, or to a gradient that it sums.
 inline bool accumulates(const Attrs& attrs) {

@@ -58,6 +58,12 @@ enum class OpKind : uint8_t {
   softmax_backward,
   embedding,
   embedding_backward,
+  grouped_gemm,  // products of adjacent groups of rows, whose ends are data
+  route,         // each token's experts by its logits, and their rows in the order of experts
+  route_backward,
+  router_metrics,      // how uneven the experts' shares are
+  dispatch,            // copies of tokens, in the order of experts
+  combine,             // each token's sum of its copies
   cross_entropy_max,   // largest logit of each row
   cross_entropy_sums,  // of each row
   cross_entropy,       // the gradient, which may overwrite the logits, and the scores
@@ -169,9 +175,10 @@ inline constexpr OpInfo kOpRows[] = {
      kEvery, 6},
     {OpKind::rms_norm_backward, "rms_norm_backward", "x rstd gamma dh", "dx dy? dgamma?", kPlaceOf<NormAttrs>,
      PriceClass::norm, kEvery, 11, special::added_unless_first},
-    {OpKind::swiglu, "swiglu", "u", "g", kPlaceOf<RowsAttrs>, PriceClass::activation, kEvery, 6},
-    {OpKind::swiglu_backward, "swiglu_backward", "u dg", "du", kPlaceOf<RowsAttrs>, PriceClass::activation,
-     kEvery, 12},
+    // `scale`: factor of each row
+    {OpKind::swiglu, "swiglu", "u scale?", "g", kPlaceOf<RowsAttrs>, PriceClass::activation, kEvery, 6},
+    {OpKind::swiglu_backward, "swiglu_backward", "u dg scale?", "du dscale?", kPlaceOf<RowsAttrs>,
+     PriceClass::activation, kEvery, 12},
     // `table`: cosines and sines of each position
     {OpKind::rotary, "rotary", "qk table", "qk", kPlaceOf<RotaryAttrs>, PriceClass::copy, kEvery, 3,
      special::rotary},
@@ -189,6 +196,20 @@ inline constexpr OpInfo kOpRows[] = {
      PriceClass::copy, kEvery, 1, special::embedding},
     {OpKind::embedding_backward, "embedding_backward", "tokens dx", "dtable? dpositions?",
      kPlaceOf<EmbeddingAttrs>, PriceClass::copy, kEvery, 1, special::embedding_backward},
+    {OpKind::grouped_gemm, "grouped_gemm", "A B offsets", "C", kPlaceOf<GroupedGemmAttrs>,
+     PriceClass::product, kEvery, 0, special::grouped_gemm},
+    // By sorted copy: `order`: its token; `weights`. By token and choice: `chosen`: its expert; `place`: its
+    // copy. `sums`: of a sample the copies of each expert, then its sum of probabilities
+    {OpKind::route, "route", "logits", "order place chosen offsets weights lse sums", kPlaceOf<RouteAttrs>,
+     PriceClass::activation, kEvery, 6},
+    {OpKind::route_backward, "route_backward", "logits lse chosen place weights dweights sums scalars?",
+     "dlogits", kPlaceOf<RouteAttrs>, PriceClass::activation, kEvery, 8},
+    {OpKind::router_metrics, "router_metrics", "sums scalars?", "metrics", kPlaceOf<RouteAttrs>,
+     PriceClass::loss, kEvery},
+    {OpKind::dispatch, "dispatch", "x order", "y", kPlaceOf<ExpertRowsAttrs>, PriceClass::copy, kEvery, 0,
+     special::dispatch},
+    {OpKind::combine, "combine", "x place", "y", kPlaceOf<ExpertRowsAttrs>, PriceClass::reduction, kEvery, 0,
+     special::combine},
     {OpKind::cross_entropy_max, "cross_entropy_max", "logits", "largest", kPlaceOf<CrossEntropyAttrs>,
      PriceClass::loss, kEvery, 1},
     {OpKind::cross_entropy_sums, "cross_entropy_sums", "logits labels largest", "sums",

@@ -85,6 +85,20 @@ class Settings {
     add("fp8", a.fp8);
     add("scale", a.scale, 1.0f);
   }
+  void of(const GroupedGemmAttrs& a) {
+    add("groups", a.groups);
+    add("fp8", a.fp8);
+  }
+  void of(const RouteAttrs& a) {
+    add("top", a.top);
+    add("normalised", a.normalised);
+    add("tokens", a.tokens);
+    add("sample", a.sample);
+    add("balance", a.balance);
+    add("z", a.z);
+    add("weight", a.weight);
+  }
+  void of(const ExpertRowsAttrs& a) { add("top", a.top); }
   void of(const AttentionAttrs& a) {
     add("scale", a.scale);
     add("ld", list({a.ld_q, a.ld_kv, a.ld_o}));
@@ -222,9 +236,14 @@ std::string shape_text(const Op& op) {
   const auto text = [&s](const char* format, auto... values) {
     std::snprintf(s, sizeof s, format, values...);
   };
+  const auto product = [&](const auto& a, const char* groups) {
+    text("%c%c %ldx%ldx%ld%s%s%s", a.trans_a ? 'T' : 'N', a.trans_b ? 'T' : 'N', a.m, a.n, a.k, groups,
+         a.accumulate ? " +=" : "", a.tf32 ? " tf32" : "");
+  };
   if (const auto* gemm = std::get_if<GemmAttrs>(&op.attrs)) {
-    text("%c%c %ldx%ldx%ld%s%s", gemm->trans_a ? 'T' : 'N', gemm->trans_b ? 'T' : 'N', gemm->m, gemm->n,
-         gemm->k, gemm->accumulate ? " +=" : "", gemm->tf32 ? " tf32" : "");
+    product(*gemm, "");
+  } else if (const auto* grouped = std::get_if<GroupedGemmAttrs>(&op.attrs)) {
+    product(*grouped, (" of " + std::to_string(grouped->groups)).c_str());
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
     text("b%ld h%ld/%ld q%ld k%ld d%ld%s%s%s", a->batch, a->heads, a->kv_heads, a->tq, a->tk, a->d,
          a->causal ? " causal" : "", a->tf32 ? " tf32" : "",

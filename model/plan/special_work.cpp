@@ -52,6 +52,13 @@ void gemm(const Op& op, const Plan& plan, Work& w) {
   if (a.accumulate) w.bytes_read += bytes_of(out<OpKind::gemm>(op, "C"), plan);
 }
 
+void grouped_gemm(const Op& op, const Plan& plan,
+                  Work& w) {  // groups share the rows, so their number is no factor
+  const auto& a = op.as<GroupedGemmAttrs>();
+  w.flops = 2.0 * static_cast<double>(a.m) * static_cast<double>(a.n) * static_cast<double>(a.k);
+  if (a.accumulate) w.bytes_read += bytes_of(out<OpKind::grouped_gemm>(op, "C"), plan);
+}
+
 void attention(const Op& op, const Plan& plan, Work& w) {
   attention_of(op, plan, 2, true, w);
 }
@@ -131,6 +138,16 @@ void gather(const Op& op, const Plan& plan, Work& w) {
       ++tables;
     }
   w.vector_flops = rows * (tables - 1 + (in<OpKind::gather>(op, "base") ? 1 : 0));
+}
+
+// One row of x for each row written
+void dispatch(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_read +=
+      bytes_of(out<OpKind::dispatch>(op, "y"), plan) - bytes_of(in<OpKind::dispatch>(op, "x"), plan);
+}
+
+void combine(const Op& op, const Plan&, Work& w) {
+  w.vector_flops = static_cast<double>(in<OpKind::combine>(op, "x").count);
 }
 
 void all_reduce(const Op& op, const Plan& plan, Work& w) {

@@ -13,11 +13,11 @@ using Correct = void(const Op&, const Plan&, Work&);
 
 // Products and attention: two products forward, five backward (one of them recomputed), each 2 tq tk d;
 // causal halves them
-Correct gemm, attention, attention_backward, attention_merge;
+Correct gemm, grouped_gemm, attention, attention_backward, attention_merge;
 // Operands updated in place, or added to, are read too
 Correct added_unless_first, cast, adam, sgd, average;
 // Strided views and tables: the elements touched, not the span
-Correct rotary, copy, embedding, embedding_backward, gather;
+Correct rotary, copy, embedding, embedding_backward, gather, dispatch, combine;
 // Network: ring algorithms, with nccl-tests' busbw factors
 Correct all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, sent, received;
 

@@ -70,6 +70,7 @@ struct StepRecord {
   std::optional<double> loss, lr, grad_norm;
   std::optional<double> rmse, mae;  // of the first channel; rmse for fields, mae for scalars
   std::optional<double> accuracy;   // for classes: share of samples
+  std::optional<double> imbalance;  // of experts: the largest one's share of a sample's tokens over the mean
   std::optional<double> data_wait_s;
   std::optional<int64_t> rss_bytes;
   std::optional<double> loss_scale;  // fp16 only

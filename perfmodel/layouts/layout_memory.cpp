@@ -152,7 +152,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const bool nccl = machine_.accelerator && machine_.accelerator->vendor == "nvidia";
   c.nccl = nccl ? static_cast<double>(nccl_buffer_bytes(
                       most_groups(l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1, l.zero > 0,
-                                  l.schedule == PipelineSchedule::interleaved, spec_.train.lora_rank > 0)))
+                                  l.schedule == PipelineSchedule::interleaved, has_partial(spec_))))
                 : 0;
   c.memory = c.persistent + c.saved + c.scratch + c.process + c.nccl;
 }

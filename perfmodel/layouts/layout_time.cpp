@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "model/nets/sharding.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/cost.h"
 
@@ -64,7 +65,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   Step& s = step_;
   s.stages = &stages_of(l);
   s.kinds.assign(s.stages->kinds.size(), {});
-  const bool exchanges = l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || spec_.train.lora_rank > 0));
+  const bool exchanges = l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || has_partial(spec_)));
   const bool split = l.schedule == PipelineSchedule::zb_h1, apart = launched_apart(l);
   if (split) {
     s.urgent = t.parts;

@@ -146,10 +146,14 @@ double operands(const Plan& plan, const Priced& priced, int32_t part, double tp)
   for (const Op& op : plan.ops) {
     if (op.kind == OpKind::all_gather) gathered.insert(out<OpKind::all_gather>(op, "x").buffer);
     if (!op.weight_gradient || priced(op.part) != part) continue;
-    const int32_t at = in<OpKind::gemm>(op, "A").buffer;
-    const Buffer& dy = plan.buffers[at];
-    if (dy.kind == BufferKind::saved || !counted.insert(at).second) continue;
-    bytes += static_cast<double>(dy.bytes()) / (gathered.contains(at) ? tp : 1);
+    const int32_t at = in<OpKind::gemm, OpKind::grouped_gemm>(op, "A").buffer,
+                  x = in<OpKind::gemm, OpKind::grouped_gemm>(op, "B").buffer;
+    const auto kept = [&](int32_t buffer) {
+      return plan.buffers[buffer].kind == BufferKind::saved || !counted.insert(buffer).second;
+    };
+    if (!kept(at)) bytes += static_cast<double>(plan.buffers[at].bytes()) / (gathered.contains(at) ? tp : 1);
+    // Copies for experts; of a gathered x the part is saved anyway.
+    if (op.kind == OpKind::grouped_gemm && !kept(x)) bytes += static_cast<double>(plan.buffers[x].bytes());
   }
   return bytes;
 }
@@ -363,6 +367,14 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   return *known;
 }
 
+namespace {
+
+bool multiplies_weights(OpKind k) {
+  return k == OpKind::gemm || k == OpKind::grouped_gemm;
+}
+
+}  // namespace
+
 SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
                     const OpPrices& prices, const Placements& placements, Counts* counts, bool split) {
   const auto& [rates, slowdown, cache_share, serial, added, where, peaks] = prices;
@@ -382,7 +394,8 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
     OpShape shape = between(op.one, op.two, x);
     if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
     if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
-    if (op.weight && op.one.kind == OpKind::gemm) shape.work.bytes_read += added * shape.work.bytes_written;
+    if (op.weight && multiplies_weights(op.one.kind))
+      shape.work.bytes_read += added * shape.work.bytes_written;
     double s;
     if (op.named && where.shapes) {
       const double factor = timed_factor(*op.named, x, where);
@@ -428,7 +441,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       busy_until = std::max(busy_until, begin + s);
     }
     now = end[i] = begin + s;
-    if (op.lane == Lane::compute && op.one.kind == OpKind::gemm && !op.weight) {
+    if (op.lane == Lane::compute && multiplies_weights(op.one.kind) && !op.weight) {
       read = now;
       launched_read = std::max(now, launch * static_cast<double>(i + 1 - put_off));
     }

@@ -36,7 +36,10 @@ double largest_tensor(const RunSpec& s) {
     double operator()(const VitSpec& n) const { return of_mlp(n); }
     double operator()(const UnetSpec& n) const { return 4 * of_mlp(n); }  // on its coarse grid
     double operator()(const GptSpec& n) const { return std::max(of_mlp(n), table(n)); }
-    double operator()(const LlamaSpec& n) const { return std::max(2 * of_mlp(n), table(n)); }  // gate and up
+    double operator()(const LlamaSpec& n) const {
+      const int64_t hidden = n.dense_blocks() > 0 ? n.hidden() : n.expert_hidden();
+      return std::max(2 * static_cast<double>(n.embed_dim * hidden), table(n));  // gate and up
+    }
     double operator()(const MlpSpec& n) const {
       int64_t largest = 0, in = n.in_features;
       for (const int64_t width : n.hidden) largest = std::max(largest, in * width), in = width;

@@ -184,6 +184,10 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
   if (const auto* a = std::get_if<GemmAttrs>(&op.attrs)) {
     s.fp8 = a->fp8, s.tf32 = a->tf32;
     s.m = real(a->m), s.n = real(a->n), s.k = real(a->k), s.batch = real(a->batch);
+  } else if (const auto* a = std::get_if<GroupedGemmAttrs>(&op.attrs)) {  // groups alike
+    s.fp8 = a->fp8, s.tf32 = a->tf32;
+    s.m = real(a->m), s.n = real(a->n), s.k = real(a->k), s.batch = real(a->groups);
+    (a->trans_a ? s.k : s.m) /= s.batch;
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
     s.tf32 = a->tf32, s.causal = a->causal;
     s.batch = real(a->batch), s.heads = real(a->heads);
@@ -212,7 +216,8 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
   Work work = op.work;
   double flops = work.flops;
   const auto processors = static_cast<double>(where.processors);
-  if (processors > 0 && op.kind == OpKind::gemm) flops = paid_gemm(op, processors);
+  if (processors > 0 && (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm))
+    flops = paid_gemm(op, processors);
   if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)) {
     flops = paid_attention(op, processors);
     keep_flops_alone(work);

@@ -35,6 +35,9 @@ std::string case_shape(const Op& op) {
     const auto& a = op.as<GemmAttrs>();
     s << (a.trans_a ? 'T' : 'N') << (a.trans_b ? 'T' : 'N') << a.m << 'x' << a.n << 'x' << a.k
       << (a.accumulate ? "+" : "");
+  } else if (const auto* a = std::get_if<GroupedGemmAttrs>(&op.attrs)) {
+    s << (a->trans_a ? 'T' : 'N') << (a->trans_b ? 'T' : 'N') << a->m << 'x' << a->n << 'x' << a->k << 'g'
+      << a->groups << (a->accumulate ? "+" : "");
   } else if (const AttentionAttrs* a = attention_in(op.attrs)) {
     s << 'b' << a->batch << 'h' << a->heads << 'q' << a->tq << 'k' << a->tk << 'd' << a->d
       << (a->causal ? kCausal : "");

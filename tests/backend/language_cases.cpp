@@ -95,29 +95,43 @@ void rms_norm_backward(Random& random, std::vector<OpCase>& to) {
 
 // ---- SwiGLU ----
 
-Numbers swiglu_of(const Matrix& s, const Numbers& u) {
+Numbers swiglu_of(const Matrix& s, const Numbers& u, const Numbers& scale) {
   Numbers g;
   for (int64_t r = 0; r < s.rows; ++r)
     for (int64_t j = 0; j < s.cols; ++j) {
       const double gate = u[2 * r * s.cols + j], up = u[(2 * r + 1) * s.cols + j];
-      g.push_back(gate / (1 + std::exp(-gate)) * up);
+      g.push_back((scale.empty() ? 1 : scale[r]) * gate / (1 + std::exp(-gate)) * up);
     }
   return g;
 }
 
 void swiglu(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
-    for (const Matrix& s : kind == OpKind::swiglu ? kMatrices : kSmallMatrices) {
-      const Operand u = normals(random, act, 2 * s.rows * s.cols, 2);
-      if (kind == OpKind::swiglu) {
-        to.push_back(
-            {kind, s.text(act), RowsAttrs{s.rows, s.cols}, {u}, {written(act, swiglu_of(s, u.before))}});
-        continue;
+    for (const Matrix& s : kind == OpKind::swiglu ? kMatrices : kSmallMatrices)
+      for (const bool scaled : {false, true}) {
+        const Operand u = normals(random, act, 2 * s.rows * s.cols, 2),
+                      scale = scaled ? normals(random, DType::f32, s.rows) : Operand{};
+        const std::string what = s.text(act) + (scaled ? " scaled" : "");
+        if (kind == OpKind::swiglu) {
+          to.push_back({kind,
+                        what,
+                        RowsAttrs{s.rows, s.cols},
+                        {u, scale},
+                        {written(act, swiglu_of(s, u.before, scale.before))}});
+          continue;
+        }
+        const Operand dg = normals(random, act, s.rows * s.cols);
+        const Numbers du = gradient([&](const Numbers&v) { return swiglu_of(s, v, scale.before); }, u.before,
+                                    dg.before),
+                      dscale = gradient([&](const Numbers&v) { return swiglu_of(s, u.before, v); },
+                                        scale.before, dg.before);
+        to.push_back({kind,
+                      what,
+                      RowsAttrs{s.rows, s.cols},
+                      {u, dg, scale},
+                      {written(act, du),
+                       scaled ? written(DType::f32, dscale, act == DType::f32 ? 1e-5 : 1e-3) : Operand{}}});
       }
-      const Operand dg = normals(random, act, s.rows * s.cols);
-      const Numbers du = gradient([&](const Numbers& v) { return swiglu_of(s, v); }, u.before, dg.before);
-      to.push_back({kind, s.text(act), RowsAttrs{s.rows, s.cols}, {u, dg}, {written(act, du)}});
-    }
 }
 
 // ---- rotary positions ----

@@ -65,6 +65,7 @@ void add_move_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      
 void add_image_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      // patches, roll-outs, losses
 void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to);      // cross-entropy
 void add_language_cases(OpKind kind, Random& random, std::vector<OpCase>& to);   // RMSNorm, words, positions
+void add_expert_cases(OpKind kind, Random& random, std::vector<OpCase>& to);     // mixtures of experts
 void add_optimizer_cases(OpKind kind, Random& random, std::vector<OpCase>& to);  // gradient norms, updates,
                                                                                  // averages
 

@@ -86,7 +86,7 @@ std::vector<int32_t> some_text() {
 
 TEST(Decoder, HasTheLogitsOfTheTrainingPlanInPiecesOfAnySize) {
   const Folder dir;
-  for (const char* config : {"gpt-tiny", "llama-tiny"}) {
+  for (const char* config : {"gpt-tiny", "llama-tiny", "moe-tiny"}) {
     WholeText whole(config, dir / "weights.safetensors");
     const std::vector<int32_t> text = some_text();
     const auto expected = whole(text);
@@ -112,7 +112,7 @@ TEST(Decoder, HasTheLogitsOfTheTrainingPlanInPiecesOfAnySize) {
 
 TEST(Decoder, GoesOnGreedilyLikeTheWholePrefixEachTime) {
   const Folder dir;
-  for (const char* config : {"gpt-tiny", "llama-tiny"}) {
+  for (const char* config : {"gpt-tiny", "llama-tiny", "moe-tiny"}) {
     WholeText whole(config, dir / "weights.safetensors");
     std::vector<int32_t> kept = some_text();
     kept.resize(4);
@@ -154,7 +154,7 @@ TEST(Generate, AMemorisedTextComesBack) {
   for (int i = 0; i < 60; ++i) text += sentence;
   std::ofstream(dir / "text.txt") << text;
   ASSERT_EQ(Child({command(), "data", "tokens", dir / "text.txt", "-o", dir / "text.bin"}).wait().code, 0);
-  for (const char* config : {"gpt-tiny", "llama-tiny"}) {
+  for (const char* config : {"gpt-tiny", "llama-tiny", "moe-tiny"}) {
     const std::string out = dir / config;
     const Ended e = Child(train_words(source_dir() + "/configs/models/" + config + ".yaml",
                                       {"data.train=" + (dir / "text.bin"), "train.steps=200",

@@ -155,6 +155,10 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
            {"llama", "attention_bias", true},
            {"llama", "head_dim", 8},
            {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"factor", 4}}},
+           {"mixtral", "sliding_window", 4096},
+           {"mixtral", "num_local_experts", nullptr},
+           {"deepseek", "scoring_func", "sigmoid"},
+           {"deepseek", "moe_layer_freq", 2},
            {"llama", "vocab_size", nullptr},
            {"llama", "vocab_size", -5}}) {
     json config = read_json(from + model + "/config.json");
@@ -169,7 +173,7 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers, testing::Values("gpt2", "llama"),
+INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers, testing::Values("gpt2", "llama", "mixtral", "deepseek"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

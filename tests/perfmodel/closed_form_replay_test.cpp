@@ -27,7 +27,8 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   if (rolls) kind = "vit";
   const bool cut = kind.rfind("cut ", 0) == 0, masked = kind.starts_with("masked ");
   if (masked) s.data.train = "fields.nc", s.data.mask = "missing";
-  if (adapts || cut || masked || replays) kind.erase(0, kind.find(' ') + 1);
+  const bool mixed = kind.starts_with("mixed ");
+  if (adapts || cut || masked || replays || mixed) kind.erase(0, kind.find(' ') + 1);
   const auto heads = test::one_of<int64_t>(random, {32, 64});
   const int64_t width = heads * test::one_of<int64_t>(random, {64, 128});
   const auto depth = test::one_of<int64_t>(random, {8, 12, 16});
@@ -38,6 +39,14 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     net->vocab_size = 32000;
     if (kind == "llama") net->num_kv_heads = heads / 2, net->ffn_dim = 3 * width;
     if (kind == "gpt") net->tie_embeddings = random() % 2, net->dropout = test::one_of(random, {0.0, 0.1});
+    if (mixed) {
+      ExpertsSpec& experts = s.net.llama().experts;
+      experts.num_experts = test::one_of<int64_t>(random, {8, 64});
+      experts.num_experts_per_tok = test::one_of<int64_t>(random, {1, 2, 6});
+      experts.num_shared_experts = test::one_of<int64_t>(random, {0, 2});
+      experts.expert_ffn_dim = test::one_of<int64_t>(random, {1024, 3072});
+      experts.first_k_dense_replace = test::one_of<int64_t>(random, {0, 1, 4});
+    }
   } else if (kind == "mlp") {
     MlpSpec& mlp = s.net.mlp();
     const auto narrow = test::one_of<int64_t>(random, {64, 512, 4096});
@@ -252,6 +261,11 @@ TEST(ClosedFormAndReplay, AgreeOnFieldsThatAreMissingInPart) {
 // parameters. Typical: median 0.7 %, p95 6 to 9 %.
 TEST(ClosedFormAndReplay, AgreeOnAdaptersAndFrozenParts) {
   expect_agreement({"adapted gpt", "adapted llama", "adapted vit"}, 400, {0, 1, 2, 3}, 0.02, 0.12);
+}
+
+// Blocks with and without experts, routers whose gradients are summed over tensor parallelism
+TEST(ClosedFormAndReplay, AgreeOnExperts) {
+  expect_agreement({"mixed llama"}, 300, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
 // In a recomputing pipeline the closed form is too slow by a tenth: it makes recomputation wait for the

@@ -78,8 +78,9 @@ struct KernelTable {
   void (*rms_norm_backward[3][2])(const RmsNorm&, int64_t row0, int64_t row1, const void* x,
                                   const float* rstd, const float* gamma, const void* dh, void* dx, bool first,
                                   void* dy_act, float* sums);
-  void (*swiglu[3])(int64_t rows, int64_t cols, const void* u, void* g);
-  void (*swiglu_backward[3])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du);
+  void (*swiglu[3])(int64_t rows, int64_t cols, const void* u, const float* scale, void* g);
+  void (*swiglu_backward[3])(int64_t rows, int64_t cols, const void* u, const void* dg, const float* scale,
+                             void* du, float* dscale);
   // [2]: turned forwards, backwards
   void (*rotary[3][2])(const Rotary&, int64_t row0, int64_t row1, const float* table, void* x);
   // n logits of a row: their largest value (NaN if one is), the sum of exp(x - largest), and

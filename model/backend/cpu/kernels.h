@@ -125,10 +125,12 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
                        void* dx, bool first, void* dy_act, float* dgamma, bool accumulate);
 
 // ---- swiglu.cpp (Shazeer 2020) ----------------------------------------------------------------------------
-// g [rows, cols] = silu(gate) up, where a row of u [rows, 2 cols] is gate, then up; all act
-void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g);
-// du [rows, 2 cols] from dg [rows, cols]
-void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du);
+// g [rows, cols] = silu(gate) up, where a row of u [rows, 2 cols] is gate, then up; all act. `scale` [rows]
+// (may be nullptr): factors of the rows
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g, const float* scale = nullptr);
+// du [rows, 2 cols] from dg [rows, cols]; with `scale` also its gradient
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                     const float* scale = nullptr, float* dscale = nullptr);
 
 // ---- rotary.cpp: rotary position embedding (Su 2021), halves of a head as in GPT-NeoX and Llama -----------
 struct Rotary {
@@ -157,6 +159,40 @@ struct AddsTo {
 };
 void embedding_backward(const Embedding& p, const int32_t* words, const void* dx, float* dtable,
                         float* dpositions, int64_t positions, AddsTo adds);
+
+// ---- experts.cpp: mixtures of experts, without dropped tokens ---------------------------------------------
+struct Route {
+  int64_t rows, experts, top;  // top: experts of a row
+  int64_t tokens, sample;      // rows of a sample, and its tokens on all ranks
+  bool normalised;             // weights are a softmax over the chosen, not over all
+  float balance = 0, z = 0;    // backward: factors of the losses of a sample, of a token
+};
+// Routing of rows by their logits [rows, experts]. Copies are sorted by expert, of one expert by row; rows
+// choose larger logits first, of equal ones the first.
+struct Routing {
+  int32_t* order;    // [copies] row of a copy
+  int32_t* place;    // [rows, top] copy of a row's choice
+  int32_t* chosen;   // [rows, top] its expert
+  int32_t* offsets;  // [experts + 1] first copy of an expert
+  float* weights;    // [copies]
+  float* lse;        // [rows] log of the sum of exponentials
+  float* sums;       // [samples, 2, experts]: copies, sums of probabilities
+};
+void route(const Route& r, const float* logits, const Routing& to);
+// dlogits [rows, experts] act = scale * d(router's losses) + d(weights) * dweights; rows of the last
+// `padding` samples have no losses
+void route_backward(const Route& r, const float* logits, const Routing& of, const float* dweights,
+                    float scale, int64_t padding, DType act, void* dlogits);
+// Adds `weight` times the sums over samples, without the last `padding`: to metrics[0] the largest expert's
+// copies over the mean, to metrics[1] the balance loss
+void router_metrics(const Route& r, const float* sums, float weight, int64_t padding, float* metrics);
+// y [rows, cols] = the sum of the rows place[row, ...] of x, in their order
+void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place,
+             void* y);
+// (grouped_gemm.cpp) C rows of group g = A rows of g (as g.m, n, k with B's g-th matrix); with g.trans_a C
+// has a matrix for each group, and sums run over its rows of A and B. Rows of g: [offsets[g], offsets[g + 1])
+void grouped_gemm(const Gemm& g, int64_t groups, const int32_t* offsets, const void* A, const void* B,
+                  void* C);
 
 // ---- graph.cpp: rows by constant indices, shared by all samples of a batch --------------------------------
 struct Gather {

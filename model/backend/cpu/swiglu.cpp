@@ -5,23 +5,25 @@
 
 namespace isobar::cpu {
 
-void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g) {
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g, const float* scale) {
   const auto kernel = kernels().swiglu[of(act)];
   const int64_t row = cols * size_of(act);
   parallel(rows * cols, [&](int t, int threads) {
     const Range r = share(rows, t, threads);
     kernel(r.end - r.begin, cols, static_cast<const char*>(u) + 2 * r.begin * row,
-           static_cast<char*>(g) + r.begin * row);
+           scale == nullptr ? nullptr : scale + r.begin, static_cast<char*>(g) + r.begin * row);
   });
 }
 
-void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du) {
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                     const float* scale, float* dscale) {
   const auto kernel = kernels().swiglu_backward[of(act)];
   const int64_t row = cols * size_of(act);
   parallel(rows * cols, [&](int t, int threads) {
     const Range r = share(rows, t, threads);
     kernel(r.end - r.begin, cols, static_cast<const char*>(u) + 2 * r.begin * row,
-           static_cast<const char*>(dg) + r.begin * row, static_cast<char*>(du) + 2 * r.begin * row);
+           static_cast<const char*>(dg) + r.begin * row, scale == nullptr ? nullptr : scale + r.begin,
+           static_cast<char*>(du) + 2 * r.begin * row, dscale == nullptr ? nullptr : dscale + r.begin);
   });
 }
 
@@ -30,11 +32,12 @@ void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const
 namespace {
 
 void run_swiglu(const CpuCall<OpKind::swiglu>& c) {
-  swiglu(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.out("g"));
+  swiglu(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.in("scale"));
 }
 
 void run_swiglu_backward(const CpuCall<OpKind::swiglu_backward>& c) {
-  swiglu_backward(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"));
+  swiglu_backward(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"), c.in("scale"),
+                  c.out("dscale"));
 }
 
 }  // namespace

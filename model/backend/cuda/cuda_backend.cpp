@@ -231,9 +231,9 @@ CudaRows library_ops() {
 }  // namespace
 
 const OpFunctions<CudaLaunch>& cuda_ops() {
-  static const OpFunctions<CudaLaunch> all = {library_ops(),   class_ops(),     column_ops(),   dropout_ops(),
-                                              graph_ops(),     image_ops(),     language_ops(), norm_ops(),
-                                              optimizer_ops(), pointwise_ops(), rms_norm_ops(), roll_ops()};
+  static const OpFunctions<CudaLaunch> all = {
+      library_ops(),  class_ops(), column_ops(),    dropout_ops(),   expert_ops(),   graph_ops(), image_ops(),
+      language_ops(), norm_ops(),  optimizer_ops(), pointwise_ops(), rms_norm_ops(), roll_ops()};
   return all;
 }
 

@@ -46,6 +46,7 @@ void LlamaSpec::add_rows(KeyRows& to) {
               "(8)."},
              {"net.rope_original_length", rope_original_length, from_to(1, kMost),
               "Tokens of the contexts before that; wavelengths below a quarter of it stay."}});
+  experts.add_rows(to);
 }
 
 void WordsSpec::check(const SpecCheck& check) const {
@@ -58,10 +59,24 @@ void LlamaSpec::check(const SpecCheck& check) const {
   check.that(embed_dim / num_heads % 2 == 0, "net.num_heads",
              "gives heads of an odd width, and rotary positions turn pairs",
              "make net.embed_dim / net.num_heads even");
+  experts.check(depth, ffn_dim > 0, check);
 }
 
 RoughSize WordsSpec::rough_size(bool unfused) const {
   return rough_size_of_blocks(*this, 2 * static_cast<double>(vocab_size), unfused);
+}
+
+RoughSize LlamaSpec::rough_size(bool unfused) const {
+  RoughSize all = WordsSpec::rough_size(unfused);
+  if (!has_experts()) return all;
+  const auto real = [](int64_t v) { return static_cast<double>(v); };
+  const double blocks = real(depth - dense_blocks()), width = real(embed_dim), hidden = real(expert_hidden());
+  const double shared = real(experts.num_shared_experts), chosen = real(experts.num_experts_per_tok);
+  all.weights += blocks * width * real(experts.num_experts) +
+                 3 * blocks * width * hidden * (real(experts.num_experts) + shared);
+  all.sample += blocks * real(tokens()) *
+                (2 * chosen * width + 3 * hidden * (chosen + shared) + 2 * real(experts.num_experts));
+  return all;
 }
 
 }  // namespace isobar

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "model/base/net_specs/experts.h"
 #include "model/base/net_specs/net_answers.h"
 
 namespace isobar {
@@ -43,8 +44,13 @@ struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
   double rope_theta = 10000;            // base of the rotary angles
   double rope_scaling_factor = 1;       // Llama 3.1's stretching of long wavelengths …
   int64_t rope_original_length = 8192;  // … for contexts beyond this length
+  ExpertsSpec experts;
+  bool has_experts() const { return experts.num_experts > 0; }
+  int64_t expert_hidden() const { return experts.expert_ffn_dim ? experts.expert_ffn_dim : hidden(); }
+  int64_t dense_blocks() const { return has_experts() ? experts.first_k_dense_replace : depth; }
   void add_rows(KeyRows& to);
   void check(const SpecCheck& check) const;
+  RoughSize rough_size(bool unfused) const;
 };
 
 }  // namespace isobar

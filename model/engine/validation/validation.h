@@ -22,9 +22,13 @@
 
 namespace isobar {
 
-/// Words have no metric besides the loss.
+/// True if experts' shares follow the loss of words.
+inline bool of_experts(const Plan& plan) {
+  return plan.metrics_named.size() > 1 && plan.metrics_named[1].name == "imbalance";
+}
+/// Words have no error besides the loss.
 inline bool of_words(const Plan& plan) {
-  return plan.metrics_named.size() == 1;
+  return plan.metrics_named.size() == 1 || of_experts(plan);
 }
 /// The plan's error metric besides the loss: RMSE for fields, mean absolute error for scalars, accuracy for
 /// classes.

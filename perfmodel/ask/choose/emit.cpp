@@ -1,5 +1,6 @@
 #include "perfmodel/ask/choose/emit.h"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
@@ -70,6 +71,29 @@ int64_t layers_of_chunk(const RunSpec& s) {
   return s.net.blocks() / (s.layout.pp * s.layout.vpp);
 }
 
+std::string real(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.7g", x);
+  return text;
+}
+
+// The balance loss of a sample is Megatron's seq_aux_loss.
+void add_experts(const LlamaSpec& n, Options& o) {
+  const ExpertsSpec& x = n.experts;
+  o.set("num-experts", x.num_experts).set("moe-router-topk", x.num_experts_per_tok);
+  o.set("moe-ffn-hidden-size", n.expert_hidden()).flag("moe-grouped-gemm");
+  o.set("moe-token-dispatcher-type", "alltoall");
+  if (!x.norm_topk_prob) o.flag("moe-router-pre-softmax");
+  if (x.num_shared_experts > 0)
+    o.set("moe-shared-expert-intermediate-size", x.num_shared_experts * n.expert_hidden());
+  if (const int64_t dense = n.dense_blocks(); dense > 0)
+    o.set("moe-layer-freq",
+          "'([0]*" + std::to_string(dense) + "+[1]*" + std::to_string(n.depth - dense) + ")'");
+  o.set("moe-router-load-balancing-type", x.router_balance_loss > 0 ? "seq_aux_loss" : "none");
+  if (x.router_balance_loss > 0) o.set("moe-aux-loss-coeff", real(x.router_balance_loss));
+  if (x.router_z_loss > 0) o.set("moe-z-loss-coeff", real(x.router_z_loss));
+}
+
 std::string megatron(const RunSpec& s) {
   const WordsSpec& n = words_of(s, "Megatron");
   refuse_beyond_megatron(s);
@@ -85,6 +109,7 @@ std::string megatron(const RunSpec& s) {
         .set("normalization", "RMSNorm")
         .flag("disable-bias-linear")
         .set("position-embedding-type", "rope");
+  if (llama(s) && s.net.llama().has_experts()) add_experts(s.net.llama(), o);
   if (!n.tie_embeddings) o.flag("untie-embeddings-and-output-weights");
   o.set("micro-batch-size", s.micro_batch()).set("global-batch-size", s.train.global_batch);
   o.set("tensor-model-parallel-size", l.tp).set("pipeline-model-parallel-size", l.pp);
@@ -142,7 +167,8 @@ std::string titan_flavor(const RunSpec& s, const WordsSpec& n) {
   };
   for (const Flavor& f :
        {Flavor{32, 4096, "llama3_8b"}, {80, 8192, "llama3_70b"}, {126, 16384, "llama3_405b"}})
-    if (llama(s) && f.layers == s.net.blocks() && f.dim == n.embed_dim) return f.name;
+    if (llama(s) && !s.net.llama().has_experts() && f.layers == s.net.blocks() && f.dim == n.embed_dim)
+      return f.name;
   refuse(s, "net.kind", "is none of torchtitan's llama3 (8B, 70B, 405B)",
          "emit for megatron, or write a torchtitan configuration of this net");
 }

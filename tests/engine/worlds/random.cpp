@@ -69,6 +69,11 @@ TEST(LanguageTraining, IsTheSameInRandomLegalLayouts) {
   random_ones(kLlama);
 }
 
+TEST(ExpertsTraining, IsTheSameInRandomLegalLayouts) {
+  random_ones(kMixtral);
+  random_ones(kDeepSeek);
+}
+
 TEST(AuroraTraining, IsTheSameInRandomLegalLayouts) {
   random_ones(tall_aurora());
 }

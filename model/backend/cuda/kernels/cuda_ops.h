@@ -25,8 +25,8 @@ using CudaCall = OpCall<K, CudaLaunch>;
 using CudaRow = KernelRow<CudaLaunch>;
 using CudaRows = std::span<const CudaRow>;
 
-CudaRows class_ops(), column_ops(), dropout_ops(), graph_ops(), image_ops(), language_ops(), norm_ops(),
-    optimizer_ops(), pointwise_ops(), rms_norm_ops(), roll_ops();
+CudaRows class_ops(), column_ops(), dropout_ops(), expert_ops(), graph_ops(), image_ops(), language_ops(),
+    norm_ops(), optimizer_ops(), pointwise_ops(), rms_norm_ops(), roll_ops();
 
 // Kernels' arguments from an op's attributes
 Patch patch_of(const ImageAttrs& a, DType act);

@@ -57,10 +57,11 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
                        cudaStream_t stream);
 
 // ---- language.cu ------------------------------------------------------------------------------------------
-/// u [rows, 2 cols]: gate, then up
-void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g, cudaStream_t stream);
-void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
-                     cudaStream_t stream);
+/// u [rows, 2 cols]: gate, then up; scale [rows] (may be null): factors of the rows, and their gradient
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, const float* scale, void* g,
+            cudaStream_t stream);
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, const float* scale,
+                     void* du, float* dscale, cudaStream_t stream);
 struct Rotary {
   int64_t rows, cols, ld;
   int64_t d, tokens;
@@ -167,6 +168,39 @@ void loss(const Patch& s, const float* sums, float weight, const float* scalars,
 /// `scalars`: the loss is also scaled by their kLossScale; may be null
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    const float* scalars, void* dpred, const Loss& l, cudaStream_t stream);
+
+// ---- experts.cu, grouped_gemm.cu --------------------------------------------------------------------------
+struct Route {
+  int64_t rows, experts, top;
+  int64_t tokens, sample;
+  bool normalised;
+  float balance = 0, z = 0;
+};
+struct Routing {
+  int32_t* order = nullptr;
+  int32_t* place = nullptr;
+  int32_t* chosen = nullptr;
+  int32_t* offsets = nullptr;
+  float* weights = nullptr;
+  float* lse = nullptr;
+  float* sums = nullptr;
+};
+void route(const Route& r, const float* logits, const Routing& to, cudaStream_t stream);
+/// `scalars` (may be null) has kPadding and, for f16, kLossScale.
+void route_backward(const Route& r, const float* logits, const Routing& of, const float* dweights,
+                    const float* scalars, DType act, void* dlogits, cudaStream_t stream);
+void router_metrics(const Route& r, const float* sums, float weight, const float* scalars, float* metrics,
+                    cudaStream_t stream);
+void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place, void* y,
+             cudaStream_t stream);
+struct GroupedGemm {
+  int64_t m, n, k, groups;
+  bool trans_a, trans_b, accumulate;
+  DType operands, result;  // result: f32, or as the operands
+  bool tf32;
+};
+void grouped_gemm(const GroupedGemm& p, const int32_t* offsets, const void* A, const void* B, void* C,
+                  cudaStream_t stream);
 
 // ---- cross_entropy.cu -------------------------------------------------------------------------------------
 struct Classes {

@@ -10,17 +10,39 @@ namespace {
 
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_kernel(int64_t n, int64_t cols, const T* __restrict__ u, T* __restrict__ g) {
+    swiglu_kernel(int64_t n, int64_t cols, const T* __restrict__ u, const float* __restrict__ scale,
+                  T* __restrict__ g) {
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n;
        i += static_cast<int64_t>(gridDim.x) * kThreads * V) {
-    const int64_t at = i + i / cols * cols;  // of the gate
+    const int64_t row = i / cols, at = i + row * cols;  // of the gate
+    const float factor = scale == nullptr ? 1.0f : scale[row];
     float gate[V], up[V];
     load<V>(u + at, gate);
     load<V>(u + at + cols, up);
 #pragma unroll
-    for (int k = 0; k < V; ++k) gate[k] = activation_of<T, Activation::silu>(gate[k]) * up[k];
+    for (int k = 0; k < V; ++k) gate[k] = activation_of<T, Activation::silu>(gate[k]) * (factor * up[k]);
     store<V>(g + i, gate);
   }
+}
+
+// V neighbours of du; returns the sum of dg silu(gate) up
+template <class T, int V>
+__device__ inline float swiglu_slopes(const T* u, const T* dg, int64_t cols, float factor, T* du) {
+  float gate[V], up[V], d[V], sum = 0;
+  load<V>(u, gate);
+  load<V>(u + cols, up);
+  load<V>(dg, d);
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    const float of_gate = activation_of<T, Activation::silu>(gate[k]), whole = d[k];
+    sum += whole * of_gate * up[k];
+    const float scaled = factor * whole;
+    gate[k] = scaled * up[k] * slope_of<T, Activation::silu>(gate[k]);
+    up[k] = scaled * of_gate;
+  }
+  store<V>(du, gate);
+  store<V>(du + cols, up);
+  return sum;
 }
 
 template <class T, int V>
@@ -30,19 +52,25 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n;
        i += static_cast<int64_t>(gridDim.x) * kThreads * V) {
     const int64_t at = i + i / cols * cols;
-    float gate[V], up[V], d[V];
-    load<V>(u + at, gate);
-    load<V>(u + at + cols, up);
-    load<V>(dg + i, d);
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const float of_gate = d[k] * up[k] * slope_of<T, Activation::silu>(gate[k]);
-      up[k] = d[k] * activation_of<T, Activation::silu>(gate[k]);
-      gate[k] = of_gate;
-    }
-    store<V>(du + at, gate);
-    store<V>(du + at + cols, up);
+    swiglu_slopes<T, V>(u + at, dg + i, cols, 1.0f, du + at);
   }
+}
+
+// With factors of the rows: a warp a row sums their gradient
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    scaled_swiglu_backward_kernel(int64_t rows, int64_t cols, const T* __restrict__ u,
+                                  const T* __restrict__ dg, const float* __restrict__ scale,
+                                  T* __restrict__ du, float* __restrict__ dscale) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  float sum = 0;
+  if (row < rows)
+    for (int64_t j = lane * V; j < cols; j += 32 * V)
+      sum += swiglu_slopes<T, V>(u + 2 * row * cols + j, dg + row * cols + j, cols, scale[row],
+                                 du + 2 * row * cols + j);
+  sum = warp_sum(sum);
+  if (row < rows && lane == 0 && dscale != nullptr) dscale[row] = sum;
 }
 
 // f(T{}, V) with the widest packs that a row and the operands allow
@@ -139,27 +167,33 @@ void clear(float* x, int64_t n, cudaStream_t stream) {
 
 }  // namespace
 
-void swiglu(int64_t rows, int64_t cols, DType act, const void* u, void* g, cudaStream_t stream) {
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, const float* scale, void* g,
+            cudaStream_t stream) {
   const int64_t n = rows * cols;
   if (n == 0) return;
   const auto run = [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int V = width();
     launch(swiglu_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols,
-           static_cast<const T*>(u), static_cast<T*>(g));
+           static_cast<const T*>(u), scale, static_cast<T*>(g));
   };
   by_row_pack(act, cols, run, u, g);
 }
 
-void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
-                     cudaStream_t stream) {
+void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, const float* scale,
+                     void* du, float* dscale, cudaStream_t stream) {
   const int64_t n = rows * cols;
   if (n == 0) return;
   const auto run = [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int V = width();
-    launch(swiglu_backward_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols,
-           static_cast<const T*>(u), static_cast<const T*>(dg), static_cast<T*>(du));
+    const T *const of_u = static_cast<const T*>(u), *const of_dg = static_cast<const T*>(dg);
+    if (scale == nullptr)
+      launch(swiglu_backward_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols, of_u,
+             of_dg, static_cast<T*>(du));
+    else
+      launch(scaled_swiglu_backward_kernel<T, V>, grid(ceil_div(rows, kBlockWarps)), kThreads, 0, stream,
+             rows, cols, of_u, of_dg, scale, static_cast<T*>(du), dscale);
   };
   by_row_pack(act, cols, run, u, dg, du);
 }
@@ -207,11 +241,12 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
 namespace {
 
 void run_swiglu(const CudaCall<OpKind::swiglu>& c) {
-  swiglu(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.stream);
+  swiglu(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("scale"), c.out("g"), c.stream);
 }
 
 void run_swiglu_backward(const CudaCall<OpKind::swiglu_backward>& c) {
-  swiglu_backward(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"), c.stream);
+  swiglu_backward(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.in("scale"), c.out("du"),
+                  c.out("dscale"), c.stream);
 }
 
 Rotary rotary_of(const RotaryAttrs& a, DType act) {

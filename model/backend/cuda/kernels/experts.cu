@@ -1,0 +1,328 @@
+// Mixtures of experts: routing by counting, without atomics, so that copies of an expert are in the order of
+// rows; and sums in a fixed order.
+#include <cmath>
+
+#include "model/backend/cuda/kernels/cuda_ops.h"
+#include "model/backend/cuda/kernels/pack.cuh"
+#include "model/plan/plan.h"
+
+namespace isobar::cuda {
+namespace {
+
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, offset));
+  return x;
+}
+
+// Sum over the block of one number a thread, in a fixed order
+template <class N>
+__device__ N block_sum(N x, N* shared) {
+  shared[threadIdx.x] = x;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  const N sum = shared[0];
+  __syncthreads();  // shared is used again
+  return sum;
+}
+
+// A logit and its expert in the order of choice: larger first, of equal ones the first expert
+struct Choice {
+  float logit;
+  int expert;  // -1: none
+  __device__ bool before(const Choice& o) const {
+    if (expert < 0 || o.expert < 0) return o.expert < 0 && expert >= 0;
+    return logit > o.logit || (logit == o.logit && expert < o.expert);
+  }
+};
+
+__device__ Choice first_of_warp(Choice c) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const Choice other{__shfl_xor_sync(0xffffffffu, c.logit, offset),
+                       __shfl_xor_sync(0xffffffffu, c.expert, offset)};
+    if (other.before(c)) c = other;
+  }
+  return c;
+}
+
+// A logit that is no number comes last, so that rows of such logits have experts too.
+__device__ inline float logit_of(float x) {
+  return x == x ? x : -INFINITY;
+}
+
+// ---- routing: a warp a row ----
+
+__global__ void __launch_bounds__(kThreads)
+    choose_kernel(Route p, const float* __restrict__ logits, int32_t* __restrict__ chosen,
+                  float* __restrict__ lse) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float* const own = logits + (row < p.rows ? row : 0) * p.experts;  // all warps take part in exchanges
+  float largest = -INFINITY, sum = 0;
+  for (int e = lane; e < p.experts; e += 32) largest = fmaxf(largest, own[e]);
+  largest = warp_max(largest);
+  for (int e = lane; e < p.experts; e += 32) sum += expf(own[e] - largest);
+  sum = warp_sum(sum);
+  if (row < p.rows && lane == 0) lse[row] = largest + logf(sum);
+  Choice last{0, -1};
+  for (int j = 0; j < p.top; ++j) {
+    Choice best{0, -1};
+    for (int e = lane; e < p.experts; e += 32) {
+      const Choice here{logit_of(own[e]), e};
+      if ((j == 0 || last.before(here)) && here.before(best)) best = here;
+    }
+    last = first_of_warp(best);
+    if (row < p.rows && lane == 0) chosen[row * p.top + j] = last.expert;
+  }
+}
+
+// A block an expert: counts the copies before its own, then gives its own their places in order
+__global__ void __launch_bounds__(kThreads)
+    place_kernel(Route p, const float* __restrict__ logits, Routing to) {
+  __shared__ int shared[kThreads];
+  const int64_t copies = p.rows * p.top;
+  const int expert = static_cast<int>(blockIdx.x);
+  int before = 0;
+  for (int64_t i = threadIdx.x; i < copies; i += kThreads) before += to.chosen[i] < expert ? 1 : 0;
+  int next = block_sum(before, shared);
+  if (threadIdx.x == 0) to.offsets[expert] = next;
+  if (threadIdx.x == 0 && expert == 0) to.offsets[p.experts] = static_cast<int32_t>(copies);
+  for (int64_t first = 0; first < copies; first += kThreads) {
+    const int64_t i = first + threadIdx.x;
+    const int mine = i < copies && to.chosen[i] == expert ? 1 : 0;
+    shared[threadIdx.x] = mine;
+    __syncthreads();
+    for (int step = 1; step < kThreads; step *= 2) {  // inclusive sums
+      const int more = static_cast<int>(threadIdx.x) >= step ? shared[threadIdx.x - step] : 0;
+      __syncthreads();
+      shared[threadIdx.x] += more;
+      __syncthreads();
+    }
+    const int all = shared[kThreads - 1], at = next + shared[threadIdx.x] - 1;
+    __syncthreads();
+    next += all;
+    if (mine == 0) continue;
+    const int64_t row = i / p.top;
+    const float* const own = logits + row * p.experts;
+    const int32_t* const chosen = to.chosen + row * p.top;
+    float least = to.lse[row], sum = 1;
+    if (p.normalised) {
+      least = own[chosen[0]], sum = 0;
+      for (int j = 0; j < p.top; ++j) sum += expf(own[chosen[j]] - least);
+    }
+    to.place[i] = at;
+    to.order[at] = static_cast<int32_t>(row);
+    to.weights[at] = expf(own[expert] - least) / sum;
+  }
+}
+
+// A block a sample and expert
+__global__ void __launch_bounds__(kThreads)
+    sums_kernel(Route p, const float* __restrict__ logits, const int32_t* __restrict__ chosen,
+                const float* __restrict__ lse, float* __restrict__ sums) {
+  __shared__ float shared[kThreads];
+  const int64_t expert = blockIdx.x, sample = blockIdx.y, row0 = sample * p.tokens;
+  float count = 0, sum = 0;
+  for (int64_t i = threadIdx.x; i < p.tokens * p.top; i += kThreads)
+    count += chosen[row0 * p.top + i] == expert ? 1.0f : 0.0f;
+  for (int64_t t = threadIdx.x; t < p.tokens; t += kThreads)
+    sum += expf(logits[(row0 + t) * p.experts + expert] - lse[row0 + t]);
+  count = block_sum(count, shared);
+  sum = block_sum(sum, shared);
+  if (threadIdx.x != 0) return;
+  sums[2 * sample * p.experts + expert] = count;
+  sums[(2 * sample + 1) * p.experts + expert] = sum;
+}
+
+// An expert's share of a sample's copies, times the number of experts
+__device__ inline float share_of(const Route& p, const float* counts, int64_t expert) {
+  return counts[expert] * static_cast<float>(p.experts) / static_cast<float>(p.top * p.sample);
+}
+
+// A warp a row
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    route_backward_kernel(Route p, const float* __restrict__ logits, Routing of,
+                          const float* __restrict__ dweights, const float* __restrict__ scalars, bool scaled,
+                          T* __restrict__ dlogits) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
+  const int64_t at = row < p.rows ? row : 0;  // all warps take part in exchanges
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int32_t *const chosen = of.chosen + at * p.top, *const place = of.place + at * p.top;
+  const int64_t sample = at / p.tokens;
+  const int64_t padding = scalars != nullptr ? static_cast<int64_t>(scalars[kPadding]) : 0;
+  const bool counts_here = sample < p.rows / p.tokens - padding;
+  const float scale = !counts_here ? 0 : scaled && scalars != nullptr ? scalars[kLossScale] : 1;
+  const float* const counts = of.sums + 2 * sample * p.experts;
+  const float even = scale * p.balance / static_cast<float>(p.sample), z = 2 * scale * p.z * of.lse[at];
+  float mean = 0;  // of the balance loss's slopes
+  for (int e = lane; e < p.experts; e += 32)
+    mean += expf(logits[at * p.experts + e] - of.lse[at]) * even * share_of(p, counts, e);
+  mean = warp_sum(mean);
+  float weighted = 0;  // of the weights' slopes
+  for (int j = 0; j < p.top; ++j) weighted += of.weights[place[j]] * dweights[place[j]];
+  if (row >= p.rows) return;
+  for (int e = lane; e < p.experts; e += 32) {
+    const float probability = expf(logits[at * p.experts + e] - of.lse[at]);
+    float slope = probability * (even * share_of(p, counts, e) - mean + z);
+    if (!p.normalised) slope -= probability * weighted;
+    for (int j = 0; j < p.top; ++j)
+      if (chosen[j] == e)
+        slope += of.weights[place[j]] * (p.normalised ? dweights[place[j]] - weighted : dweights[place[j]]);
+    dlogits[at * p.experts + e] = as<T>(slope);
+  }
+}
+
+// One block; samples in order
+__global__ void __launch_bounds__(kThreads)
+    router_metrics_kernel(Route p, const float* __restrict__ sums, float weight,
+                          const float* __restrict__ scalars, float* metrics) {
+  __shared__ float shared[kThreads];
+  const int64_t padding = scalars != nullptr ? static_cast<int64_t>(scalars[kPadding]) : 0;
+  double imbalance = 0, balance = 0;
+  for (int64_t s = 0; s < p.rows / p.tokens - padding; ++s) {
+    const float *const counts = sums + 2 * s * p.experts, *const probabilities = counts + p.experts;
+    float largest = 0, sum = 0;
+    for (int64_t e = threadIdx.x; e < p.experts; e += kThreads) {
+      const float share = share_of(p, counts, e);
+      largest = fmaxf(largest, share);
+      sum += share * probabilities[e] / static_cast<float>(p.sample);
+    }
+    balance += static_cast<double>(block_sum(sum, shared));
+    shared[threadIdx.x] = largest;
+    __syncthreads();
+    for (int half = kThreads / 2; half > 0; half /= 2) {
+      if (threadIdx.x < half) shared[threadIdx.x] = fmaxf(shared[threadIdx.x], shared[threadIdx.x + half]);
+      __syncthreads();
+    }
+    imbalance += static_cast<double>(shared[0]);
+    __syncthreads();
+  }
+  if (threadIdx.x != 0) return;
+  metrics[0] += static_cast<float>(static_cast<double>(weight) * imbalance);
+  metrics[1] += static_cast<float>(static_cast<double>(weight) * balance);
+}
+
+// ---- moves: V neighbours of a row, in grid-stride loops ----
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    combine_kernel(int64_t n, int64_t cols, int64_t top, const T* __restrict__ x,
+                   const int32_t* __restrict__ place, T* __restrict__ y) {
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n;
+       i += static_cast<int64_t>(gridDim.x) * kThreads * V) {
+    const int64_t row = i / cols, column = i - row * cols;
+    float sum[V] = {}, more[V];
+    for (int64_t j = 0; j < top; ++j) {
+      load<V>(x + place[row * top + j] * cols + column, more);
+#pragma unroll
+      for (int k = 0; k < V; ++k) sum[k] += more[k];
+    }
+    store<V>(y + i, sum);
+  }
+}
+
+unsigned warps(int64_t rows) {
+  return grid(ceil_div(rows, kBlockWarps));
+}
+
+}  // namespace
+
+void route(const Route& p, const float* logits, const Routing& to, cudaStream_t stream) {
+  if (p.rows == 0) return;
+  launch(choose_kernel, warps(p.rows), kThreads, 0, stream, p, logits, to.chosen, to.lse);
+  launch(place_kernel, grid(p.experts), kThreads, 0, stream, p, logits, to);
+  launch(sums_kernel, dim3(grid(p.experts), grid(p.rows / p.tokens)), kThreads, 0, stream, p, logits,
+         to.chosen, to.lse, to.sums);
+}
+
+void route_backward(const Route& p, const float* logits, const Routing& of, const float* dweights,
+                    const float* scalars, DType act, void* dlogits, cudaStream_t stream) {
+  if (p.rows == 0) return;
+  by_type(act, [&](auto type) {
+    using T = decltype(type);
+    launch(route_backward_kernel<T>, warps(p.rows), kThreads, 0, stream, p, logits, of, dweights, scalars,
+           act == DType::f16, static_cast<T*>(dlogits));
+  });
+}
+
+void router_metrics(const Route& p, const float* sums, float weight, const float* scalars, float* metrics,
+                    cudaStream_t stream) {
+  launch(router_metrics_kernel, 1, kThreads, 0, stream, p, sums, weight, scalars, metrics);
+}
+
+void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place, void* y,
+             cudaStream_t stream) {
+  if (rows * cols == 0) return;
+  by_type(act, [&](auto type) {
+    using T = decltype(type);
+    constexpr int kWide = 16 / sizeof(T);
+    const auto run = [&](auto width) {
+      launch(combine_kernel<T, width()>, filling_grid(rows * cols / width(), kThreads), kThreads, 0, stream,
+             rows * cols, cols, top, static_cast<const T*>(x), place, static_cast<T*>(y));
+    };
+    if (cols % kWide == 0 && on_16_bytes(x, y))
+      run(std::integral_constant<int, kWide>());
+    else
+      run(std::integral_constant<int, 1>());
+  });
+}
+
+// ---- ops ----
+
+namespace {
+
+Route route_of(const RouteAttrs& a) {
+  return {a.rows, a.cols, a.top, a.tokens, a.sample, a.normalised, a.balance, a.z};
+}
+
+void run_route(const CudaCall<OpKind::route>& c) {
+  route(route_of(c.a), c.in("logits"),
+        {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
+         c.out("sums")},
+        c.stream);
+}
+
+void run_route_backward(const CudaCall<OpKind::route_backward>& c) {
+  const Routing routing{.place = c.in("place"),
+                        .chosen = c.in("chosen"),
+                        .weights = c.in("weights"),
+                        .lse = c.in("lse"),
+                        .sums = c.in("sums")};
+  route_backward(route_of(c.a), c.in("logits"), routing, c.in("dweights"), c.in("scalars"),
+                 c.type_out("dlogits"), c.out("dlogits"), c.stream);
+}
+
+void run_router_metrics(const CudaCall<OpKind::router_metrics>& c) {
+  router_metrics(route_of(c.a), c.in("sums"), c.a.weight, c.in("scalars"), c.out("metrics"), c.stream);
+}
+
+void run_dispatch(const CudaCall<OpKind::dispatch>& c) {
+  const DType act = c.type_in("x");
+  gather({1, c.a.rows * c.a.top, c.a.cols, c.a.rows, 0, act, act}, nullptr, c.in("x"), c.in("order"), nullptr,
+         nullptr, c.out("y"), c.stream);
+}
+
+void run_combine(const CudaCall<OpKind::combine>& c) {
+  combine(c.a.rows, c.a.cols, c.a.top, c.type_in("x"), c.in("x"), c.in("place"), c.out("y"), c.stream);
+}
+
+void run_grouped_gemm(const CudaCall<OpKind::grouped_gemm>& c) {
+  grouped_gemm({c.a.m, c.a.n, c.a.k, c.a.groups, c.a.trans_a, c.a.trans_b, c.a.accumulate, c.type_in("A"),
+                c.type_out("C"), c.a.tf32},
+               c.in("offsets"), c.in("A"), c.in("B"), c.out("C"), c.stream);
+}
+
+}  // namespace
+
+CudaRows expert_ops() {
+  static constexpr CudaRow kRows[] = {row<run_route>,    row<run_route_backward>, row<run_router_metrics>,
+                                      row<run_dispatch>, row<run_combine>,        row<run_grouped_gemm>};
+  return kRows;
+}
+
+}  // namespace isobar::cuda

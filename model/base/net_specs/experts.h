@@ -1,0 +1,22 @@
+// Mixtures of experts in place of a block's MLP (Shazeer 2017): each token goes to a few of many SwiGLUs.
+#pragma once
+#include <cstdint>
+
+#include "model/base/net_specs/net_answers.h"
+
+namespace isobar {
+
+struct ExpertsSpec {
+  int64_t num_experts = 0;  // 0: blocks have MLPs
+  int64_t num_experts_per_tok = 2;
+  int64_t num_shared_experts = 0;     // that every token goes to, as DeepSeek's
+  int64_t expert_ffn_dim = 0;         // hidden width of one; 0 = that of an MLP
+  int64_t first_k_dense_replace = 0;  // first blocks, which have MLPs
+  bool norm_topk_prob = true;         // weights of a token's experts sum to 1
+  double router_balance_loss = 0, router_z_loss = 0;
+  void add_rows(KeyRows& to);
+  /// `depth`: blocks; `mlps`: the width of their MLPs is given.
+  void check(int64_t depth, bool mlps, const SpecCheck& check) const;
+};
+
+}  // namespace isobar

@@ -1,0 +1,317 @@
+// Mixtures of experts: routing, moves between tokens and their sorted copies, grouped products.
+#include <algorithm>
+#include <numeric>
+
+#include "model/plan/plan.h"
+#include "tests/backend/op_case.h"
+
+namespace isobar::testing {
+namespace {
+
+struct Routed {
+  int64_t batch, tokens, experts, top;
+  bool normalised;
+  int64_t sample = 0;  // tokens on all ranks; 0: those here
+  int64_t rows() const { return batch * tokens; }
+  int64_t copies() const { return rows() * top; }
+  int64_t all() const { return sample > 0 ? sample : tokens; }
+  std::string text() const {
+    return std::to_string(batch) + "x" + std::to_string(tokens) + " to " + std::to_string(top) + " of " +
+           std::to_string(experts) + (normalised ? "" : " by all") + (sample > 0 ? " shared" : "");
+  }
+};
+constexpr std::initializer_list<Routed> kRouted = {{2, 9, 4, 2, true},
+                                                   {3, 5, 7, 3, false},
+                                                   {1, 33, 8, 1, true},
+                                                   {1, 40, 64, 6, false},
+                                                   {2, 6, 3, 3, true, 10}};
+
+// Everything that follows from the logits
+struct Routes {
+  Numbers order, place, chosen, offsets, weights, lse, sums;
+};
+
+double exponentials(const Routed& s, const Numbers& logits, int64_t row) {
+  double sum = 0;
+  for (int64_t e = 0; e < s.experts; ++e) sum += std::exp(logits[row * s.experts + e]);
+  return sum;
+}
+
+// Weights of a row's choices, in their order
+Numbers weights_of(const Routed& s, const Numbers& logits, const Numbers& chosen, int64_t row) {
+  Numbers w;
+  for (int64_t j = 0; j < s.top; ++j)
+    w.push_back(std::exp(logits[row * s.experts + static_cast<int64_t>(chosen[row * s.top + j])]));
+  const double all = s.normalised ? std::accumulate(w.begin(), w.end(), 0.0) : exponentials(s, logits, row);
+  for (double& x : w) x /= all;
+  return w;
+}
+
+Routes routes_of(const Routed& s, const Numbers& logits) {
+  Routes r;
+  for (int64_t row = 0; row < s.rows(); ++row) {
+    std::vector<int64_t> by(static_cast<size_t>(s.experts));
+    std::iota(by.begin(), by.end(), 0);
+    std::stable_sort(by.begin(), by.end(), [&](int64_t a, int64_t b) {
+      return logits[row * s.experts + a] > logits[row * s.experts + b];
+    });
+    r.chosen.insert(r.chosen.end(), by.begin(), by.begin() + s.top);
+    r.lse.push_back(std::log(exponentials(s, logits, row)));
+  }
+  r.place.resize(static_cast<size_t>(s.copies()));
+  r.weights.resize(r.place.size());
+  for (int64_t e = 0; e < s.experts; ++e) {
+    r.offsets.push_back(static_cast<double>(r.order.size()));
+    for (int64_t i = 0; i < s.copies(); ++i) {
+      if (static_cast<int64_t>(r.chosen[i]) != e) continue;
+      r.place[i] = static_cast<double>(r.order.size());
+      r.weights[r.order.size()] = weights_of(s, logits, r.chosen, i / s.top)[i % s.top];
+      r.order.push_back(static_cast<double>(i / s.top));
+    }
+  }
+  r.offsets.push_back(static_cast<double>(r.order.size()));
+  for (int64_t b = 0; b < s.batch; ++b) {
+    Numbers counts(static_cast<size_t>(s.experts)), sums(counts.size());
+    for (int64_t row = b * s.tokens; row < (b + 1) * s.tokens; ++row) {
+      for (int64_t j = 0; j < s.top; ++j) ++counts[static_cast<size_t>(r.chosen[row * s.top + j])];
+      for (int64_t e = 0; e < s.experts; ++e)
+        sums[e] += std::exp(logits[row * s.experts + e]) / exponentials(s, logits, row);
+    }
+    r.sums.insert(r.sums.end(), counts.begin(), counts.end());
+    r.sums.insert(r.sums.end(), sums.begin(), sums.end());
+  }
+  return r;
+}
+
+RouteAttrs attrs_of(const Routed& s) {
+  return {.rows = s.rows(),
+          .cols = s.experts,
+          .top = s.top,
+          .normalised = s.normalised,
+          .tokens = s.tokens,
+          .sample = s.all()};
+}
+
+Operand whole(const Numbers& values) {
+  return {.type = DType::i32, .before = values};
+}
+Operand exactly(const Numbers& want) {
+  Operand o{.type = DType::i32, .before = Numbers(want.size(), -7), .want = want};
+  o.allowed = 1e-12;
+  return o;
+}
+
+// Some rows have equal logits: the first expert comes first.
+Operand logits_of(Random& random, const Routed& s) {
+  Operand logits = normals(random, DType::f32, s.rows() * s.experts, 2);
+  for (int64_t row = 0; row < s.rows(); row += 4)
+    for (int64_t e = 1; e < s.experts; e += 2)
+      logits.before[row * s.experts + e] = logits.before[row * s.experts + e - 1];
+  return logits;
+}
+
+void route(Random& random, std::vector<OpCase>& to) {
+  for (const Routed& s : kRouted) {
+    const Operand logits = logits_of(random, s);
+    const Routes r = routes_of(s, logits.before);
+    to.push_back({OpKind::route,
+                  s.text(),
+                  attrs_of(s),
+                  {logits},
+                  {exactly(r.order), exactly(r.place), exactly(r.chosen), exactly(r.offsets),
+                   written(DType::f32, r.weights), written(DType::f32, r.lse), written(DType::f32, r.sums)}});
+  }
+}
+
+// The router's losses and weights as functions of the logits, with choices and shares held
+Numbers routed(const Routed& s, const Numbers& logits, const Routes& held, const RouteAttrs& a,
+               int64_t padding) {
+  Numbers out(static_cast<size_t>(s.copies()));
+  double loss = 0;
+  for (int64_t row = 0; row < s.rows(); ++row) {
+    const Numbers w = weights_of(s, logits, held.chosen, row);
+    for (int64_t j = 0; j < s.top; ++j) out[static_cast<size_t>(held.place[row * s.top + j])] = w[j];
+    const int64_t sample = row / s.tokens;
+    if (sample >= s.batch - padding) continue;
+    const double all = exponentials(s, logits, row);
+    loss += static_cast<double>(a.z) * std::log(all) * std::log(all);
+    for (int64_t e = 0; e < s.experts; ++e) {
+      const double share = held.sums[2 * sample * s.experts + e] * static_cast<double>(s.experts) /
+                           static_cast<double>(s.top * s.all());
+      loss += static_cast<double>(a.balance) * share * std::exp(logits[row * s.experts + e]) / all /
+              static_cast<double>(s.all());
+    }
+  }
+  out.push_back(loss);
+  return out;
+}
+
+Operand scalars_with(double scale, int64_t padding) {
+  Numbers values(kScalars);
+  values[kLossScale] = scale, values[kTraining] = 1, values[kPadding] = static_cast<double>(padding);
+  return given(DType::f32, values);
+}
+
+void route_backward(Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Routed& s : kRouted)
+      for (const bool losses : {false, true}) {
+        const Operand logits = normals(random, DType::f32, s.rows() * s.experts),
+                      dweights = normals(random, DType::f32, s.copies());
+        const Routes r = routes_of(s, logits.before);
+        RouteAttrs a = attrs_of(s);
+        if (losses) a.balance = 3, a.z = 0.25f;
+        const int64_t padding = losses && s.batch > 2 ? 1 : 0;
+        const double scale = act == DType::f16 ? 4 : 1;
+        Numbers slopes = dweights.before;
+        slopes.push_back(scale);
+        const Numbers want =
+            gradient([&](const Numbers& v) { return routed(s, v, r, a, padding); }, logits.before, slopes);
+        to.push_back(
+            {OpKind::route_backward,
+             std::string(name_of(act)) + " " + s.text() + (losses ? " with losses" : ""),
+             a,
+             {logits, given(DType::f32, r.lse), whole(r.chosen), whole(r.place), given(DType::f32, r.weights),
+              dweights, given(DType::f32, r.sums), scalars_with(scale, padding)},
+             {written(act, want, std::max(1e-4, 2 * cpu::testing::roundoff(act)))}});
+      }
+}
+
+void router_metrics(Random& random, std::vector<OpCase>& to) {
+  for (const Routed& s : kRouted) {
+    const Routes r = routes_of(s, normals(random, DType::f32, s.rows() * s.experts).before);
+    const int64_t padding = s.batch > 2 ? 1 : 0;
+    RouteAttrs a = attrs_of(s);
+    a.weight = 0.125f;
+    Numbers sum(2);
+    for (int64_t b = 0; b < s.batch - padding; ++b) {
+      double largest = 0;
+      for (int64_t e = 0; e < s.experts; ++e) {
+        const double share = r.sums[2 * b * s.experts + e] * static_cast<double>(s.experts) /
+                             static_cast<double>(s.top * s.all());
+        largest = std::max(largest, share);
+        sum[1] += 0.125 * share * r.sums[(2 * b + 1) * s.experts + e] / static_cast<double>(s.all());
+      }
+      sum[0] += 0.125 * largest;
+    }
+    to.push_back({OpKind::router_metrics,
+                  s.text(),
+                  a,
+                  {given(DType::f32, r.sums), scalars_with(1, padding)},
+                  {added(random, DType::f32, sum)}});
+  }
+}
+
+void moves(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Routed& s : kRouted)
+      for (const int64_t cols : {24, 7, 1032}) {
+        if (cols > 1000 && s.experts > 10) continue;
+        const Routes r = routes_of(s, normals(random, DType::f32, s.rows() * s.experts).before);
+        const bool out = kind == OpKind::dispatch;
+        const Operand x = normals(random, act, (out ? s.rows() : s.copies()) * cols);
+        Numbers want(static_cast<size_t>((out ? s.copies() : s.rows()) * cols));
+        for (int64_t i = 0; i < s.copies(); ++i)
+          for (int64_t j = 0; j < cols; ++j) {
+            const auto copy = static_cast<int64_t>(r.place[i]);
+            if (out)
+              want[copy * cols + j] = x.before[i / s.top * cols + j];
+            else
+              want[i / s.top * cols + j] += x.before[copy * cols + j];
+          }
+        to.push_back({kind,
+                      std::string(name_of(act)) + " " + s.text() + " of " + std::to_string(cols),
+                      ExpertRowsAttrs{.rows = s.rows(), .cols = cols, .top = s.top},
+                      {x, whole(out ? r.order : r.place)},
+                      {written(act, want)}});
+      }
+}
+
+// ---- grouped products ----
+
+struct RowGroups {
+  std::vector<int64_t> rows;
+  int64_t n, k;
+  int64_t all() const { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
+  Numbers offsets() const {
+    Numbers at{0};
+    for (const int64_t r : rows) at.push_back(at.back() + static_cast<double>(r));
+    return at;
+  }
+};
+
+// C of every group, from plain loops
+Numbers products_of(const RowGroups& g, const GroupedGemmAttrs& a, const Numbers& A, const Numbers& B) {
+  const bool sums = a.trans_a;
+  Numbers C(static_cast<size_t>((sums ? a.groups * a.m : a.m) * a.n));
+  int64_t first = 0;
+  for (size_t e = 0; e < g.rows.size(); first += g.rows[e++]) {
+    const int64_t m = sums ? a.m : g.rows[e], k = sums ? g.rows[e] : a.k, at = static_cast<int64_t>(e);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < a.n; ++j) {
+        double sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          const double x = sums ? A[(first + p) * a.m + i] : A[(first + i) * a.k + p];
+          const double y = sums        ? B[(first + p) * a.n + j]
+                           : a.trans_b ? B[at * a.n * a.k + j * a.k + p]
+                                       : B[at * a.n * a.k + p * a.n + j];
+          sum += x * y;
+        }
+        C[((sums ? at * a.m : first) + i) * a.n + j] = sum;
+      }
+  }
+  return C;
+}
+
+void grouped_gemm(Random& random, std::vector<OpCase>& to) {
+  const std::vector<RowGroups> all = {{{5, 0, 17, 1}, 24, 40}, {{0, 70, 33, 130}, 72, 33}, {{3}, 8, 16}};
+  for (const DType act : kActs)
+    for (const RowGroups& g : all)
+      for (const bool sums : {false, true})
+        for (const bool trans_b : {false, true})
+          for (const bool adds : {false, true}) {
+            if (sums ? trans_b : adds) continue;
+            const auto groups = static_cast<int64_t>(g.rows.size());
+            const GroupedGemmAttrs a{.m = sums ? g.k : g.all(),
+                                     .n = g.n,
+                                     .k = sums ? g.all() : g.k,
+                                     .trans_a = sums,
+                                     .trans_b = trans_b,
+                                     .accumulate = adds,
+                                     .groups = groups};
+            const DType result = sums ? DType::f32 : act;  // of weights' gradients
+            const Operand A = normals(random, act, g.all() * g.k),
+                          B = normals(random, act, sums ? g.all() * g.n : groups * g.n * g.k);
+            const Numbers want = products_of(g, a, A.before, B.before);
+            to.push_back({OpKind::grouped_gemm,
+                          std::string(name_of(act)) + (sums ? " T" : " N") + (trans_b ? "T " : "N ") +
+                              std::to_string(g.all()) + "x" + std::to_string(g.n) + "x" +
+                              std::to_string(g.k) + (adds ? " adding" : ""),
+                          a,
+                          {A, B, whole(g.offsets())},
+                          {adds ? added(random, result, want, 1e-4)
+                                : written(result, want, result == DType::f32 ? 1e-4 : 0)}});
+          }
+}
+
+}  // namespace
+
+void add_expert_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  switch (kind) {
+    case OpKind::route:
+      return route(random, to);
+    case OpKind::route_backward:
+      return route_backward(random, to);
+    case OpKind::router_metrics:
+      return router_metrics(random, to);
+    case OpKind::dispatch:
+    case OpKind::combine:
+      return moves(kind, random, to);
+    case OpKind::grouped_gemm:
+      return grouped_gemm(random, to);
+    default:
+      return;
+  }
+}
+
+}  // namespace isobar::testing

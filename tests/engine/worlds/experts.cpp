@@ -1,0 +1,66 @@
+// Mixtures of experts under every axis train like one rank: experts' hidden widths are cut, routers have
+// partial gradients, a sample's shares are those of all ranks that hold its tokens.
+#include "tests/engine/worlds/layouts.h"
+
+namespace isobar {
+namespace {
+
+void experts_like_one_rank(const Words& layout) {
+  for (const TestNet& net : {kMixtral, kDeepSeek}) expect_like_one_rank(layout, net);
+}
+
+TEST(ExpertsTraining, OneRankLearns) {
+  for (const TestNet& net : {kMixtral, kDeepSeek}) {
+    EXPECT_NEAR(one_rank(net).losses[0], std::log(300), 0.1);
+    expect_learns(net, 0.99);
+  }
+}
+
+TEST(ExpertsTraining, InMicroBatchesAndWithRecomputation) {
+  experts_like_one_rank({"policy.micro_batch=3"});
+  experts_like_one_rank({"policy.recompute=selective"});
+  experts_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.micro_batch=4"});
+}
+
+TEST(ExpertsTraining, RecomputationRoutesToTheLastBit) {
+  for (const TestNet& net : {kMixtral, kDeepSeek})
+    expect_same_bits({"policy.micro_batch=4"}, {"policy.recompute=full", "policy.micro_batch=4"}, net);
+}
+
+TEST(ExpertsTraining, InTensorParallel) {
+  experts_like_one_rank({"layout.tp=2"});
+  experts_like_one_rank({"layout.tp=2", "policy.sequence_parallel=true", "policy.micro_batch=1"});
+  experts_like_one_rank({"layout.tp=2", "layout.dp=2", "policy.micro_batch=3", "policy.recompute=full"});
+}
+
+TEST(ExpertsTraining, InContextParallel) {
+  experts_like_one_rank({"layout.cp=2"});
+  experts_like_one_rank({"layout.cp=3", "policy.micro_batch=4", "policy.recompute=full"});
+  experts_like_one_rank({"layout.cp=2", "policy.cp_kind=ulysses", "policy.micro_batch=4"});
+}
+
+TEST(ExpertsTraining, InPipelines) {
+  experts_like_one_rank({"layout.pp=2", "policy.micro_batch=2"});
+  experts_like_one_rank(
+      {"layout.pp=2", "layout.vpp=2", "policy.micro_batch=3", "policy.schedule=interleaved"});
+  experts_like_one_rank({"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  experts_like_one_rank({"layout.pp=2", "layout.tp=2", "policy.micro_batch=2", "policy.schedule=zb-h1",
+                         "policy.sequence_parallel=true"});
+}
+
+TEST(ExpertsTraining, InShards) {
+  for (const char* zero : {"policy.zero=1", "policy.zero=2", "policy.zero=3"}) {
+    experts_like_one_rank({"layout.dp=2", zero, "policy.micro_batch=2", "policy.bucket_mb=0.05"});
+    experts_like_one_rank({"layout.dp=2", "layout.tp=2", zero, "policy.micro_batch=3"});
+    experts_like_one_rank(
+        {"layout.dp=2", "layout.tp=2", zero, "policy.sequence_parallel=true", "policy.micro_batch=3"});
+  }
+}
+
+TEST(ExpertsTraining, InAllAxesAtOnce) {
+  experts_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
+                         "policy.micro_batch=3", "policy.recompute=full"});
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,92 @@
+// Mixtures of experts: parameters by published counts, FLOPs of the chosen experts only, what is refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/base/error.h"
+#include "model/nets/build.h"
+#include "tests/plan/plans.h"
+
+namespace isobar {
+namespace {
+
+const std::vector<std::string> kOneRank = {"layout.dp=1",          "layout.tp=1",
+                                           "layout.pp=1",          "train.global_batch=1",
+                                           "policy.micro_batch=1", "policy.sequence_parallel=false",
+                                           "policy.zero=0"};
+
+TEST(Experts, HaveTheParametersThatWerePublished) {
+  EXPECT_EQ(plan_of("mixtral-8x7b", kOneRank).parameter_count(), 46702792704);
+  EXPECT_EQ(plan_of("deepseek-moe-16b", kOneRank).parameter_count(), 16375728128);
+}
+
+// Products of parameters are two FLOPs each for the experts that a token has; causal attention comes besides.
+TEST(Experts, CountTheChosenOnesAlone) {
+  struct Net {
+    const char* model;
+    double active;  // parameters in products of a token
+    double depth, width, tokens;
+  };
+  const double mixtral =
+      32 * (2.0 * 4096 * 4096 + 2.0 * 4096 * 1024 + 8 * 4096 + 2 * 3.0 * 4096 * 14336) + 4096.0 * 32000;
+  const double deepseek = 28 * 4.0 * 2048 * 2048 + 3.0 * 2048 * 10944 +
+                          27 * (64 * 2048 + 8 * 3.0 * 2048 * 1408) + 2048.0 * 102400;
+  for (const Net& n :
+       {Net{"mixtral-8x7b", mixtral, 32, 4096, 4096}, {"deepseek-moe-16b", deepseek, 28, 2048, 4096}}) {
+    const double attention = n.depth * 2 * n.tokens * n.tokens * n.width;  // half of 2 products
+    EXPECT_NEAR(forward_flops_per_sample(spec_of(n.model, kOneRank)) / (2 * n.active * n.tokens + attention),
+                1, 1e-3)
+        << n.model;
+  }
+}
+
+TEST(Experts, KeepTheirBuffersWholeWhateverTheRouting) {
+  const Plan plan = plan_of("moe-tiny", {"policy.micro_batch=2", "train.global_batch=2"});
+  int grouped = 0;
+  for (const Op& op : plan.ops) {
+    if (op.kind != OpKind::grouped_gemm) continue;
+    const auto& a = op.as<GroupedGemmAttrs>();
+    EXPECT_EQ(a.trans_a ? a.k : a.m, 2 * 64 * 2) << op.path << ": two copies of each of 128 tokens";
+    EXPECT_EQ(a.groups, 8);
+    ++grouped;
+  }
+  EXPECT_EQ(grouped, 2 * 6) << "two products forward, four backward, of each block";
+}
+
+TEST(Experts, AreNamedOneByOne) {
+  const Plan plan = plan_of("moe-tiny", {"layout.tp=2"});
+  const auto shape = [&](const std::string& name) {
+    const auto found =
+        std::find_if(plan.params.begin(), plan.params.end(), [&](const Param& p) { return p.name == name; });
+    return found == plan.params.end() ? std::vector<int64_t>{}
+                                      : std::vector<int64_t>{found->shape[0], found->shape[1], found->count};
+  };
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(shape("blocks.0.mlp.router.weight"), (Sizes{8, 64, 8 * 64}));
+  EXPECT_EQ(shape("blocks.1.mlp.experts.7.gate.weight"), (Sizes{96, 64, 96 * 64 / 2}));
+  EXPECT_EQ(shape("blocks.1.mlp.experts.0.fc2.weight"), (Sizes{64, 96, 96 * 64 / 2}));
+}
+
+TEST(Experts, RefuseWhatDoesNotFitWithKeyAndMend) {
+  struct Case {
+    std::vector<std::string> words;
+    const char* key;
+  };
+  for (const Case& c : {Case{{"net.num_experts=0"}, "net.router_balance_loss"},
+                        {{"net.num_experts_per_tok=9"}, "net.num_experts_per_tok"},
+                        {{"net.first_k_dense_replace=2"}, "net.first_k_dense_replace"},
+                        {{"net.expert_ffn_dim=32"}, "net.ffn_dim"},
+                        {{"net.router_z_loss=-1"}, "net.router_z_loss"},
+                        {{"net.ffn_dim=99", "net.num_kv_heads=4", "layout.tp=4"}, "layout.tp"},
+                        {{"train.lora_rank=2", "train.lora_targets=[blocks.*.mlp]"}, "train.lora_targets"}}) {
+    try {
+      plan_of("moe-tiny", c.words);
+      ADD_FAILURE() << c.words[0] << " is accepted";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(c.key), std::string::npos) << e.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace isobar
