@@ -105,19 +105,18 @@ class Loop {
     if (!j.is_object()) refuse("", "is no JSON object: " + text.substr(0, 60), "write one record a line");
     const std::optional<double> samples = samples_of(j);
     const Record record = record_from_json(j, {.file = kLines, .line = line_});
-    if (!std::holds_alternative<EndRecord>(record) && !j.contains("step"))
-      refuse("step", "is missing", "count the optimizer steps from 1");
-    if (const auto* step = std::get_if<StepRecord>(&record))
-      answer(take_step(*step, j, samples));
-    else if (samples)
-      refuse("samples", "is of a step", "leave it out");
-    else if (const auto* end = std::get_if<EndRecord>(&record))
-      finish(ended(*end, j));
-    else if (std::holds_alternative<ValidRecord>(record) || std::holds_alternative<CheckpointRecord>(record))
-      refuse_unknown(j, record), log_.write(record), answer(record);
-    else
+    const bool step = std::holds_alternative<StepRecord>(record);
+    const auto* end = std::get_if<EndRecord>(&record);
+    if (!step && !end && !std::holds_alternative<ValidRecord>(record) &&
+        !std::holds_alternative<CheckpointRecord>(record))
       refuse("event", "is '" + text_in(j, "event") + "', which no loop reports",
              "write step, valid, checkpoint or run_end");
+    if (samples && !step) refuse("samples", "is of a step", "leave it out");
+    if (!end && !j.contains("step")) refuse("step", "is missing", "count the optimizer steps from 1");
+    refuse_unknown(j, record);
+    if (end) return finish(ended(*end));
+    if (!step) log_.write(record);
+    answer(step ? take_step(std::get<StepRecord>(record), j, samples) : record);
   }
 
   /// Removes them from the line: samples, else tokens over those of a sample.
@@ -139,7 +138,6 @@ class Loop {
   }
 
   StepRecord take_step(StepRecord step, const json& j, std::optional<double> samples) {
-    refuse_unknown(j, step);
     const auto batch = static_cast<double>(spec_.train.global_batch);
     if (step.step <= last_step_)
       refuse("step", "is " + std::to_string(step.step) + ", after " + std::to_string(last_step_),
@@ -160,8 +158,7 @@ class Loop {
     return step;
   }
 
-  EndRecord ended(const EndRecord& said, const json& j) const {
-    refuse_unknown(j, said);
+  EndRecord ended(const EndRecord& said) const {
     if (said.status != "ok" && said.status != "failed")
       refuse("status", "is '" + said.status + "'", "write ok or failed");
     if (said.ok() && !log_.timed()) return log_.failed(RunClass::bad_config, "the loop reported no step");

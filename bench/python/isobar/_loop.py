@@ -12,7 +12,7 @@ import tempfile
 import traceback
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, SupportsFloat, Type, Union
+from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, SupportsFloat, Tuple, Type, Union
 
 from ._program import Config, Error, PathLike, config_file, last_line, option, program, set_words, text_of
 
@@ -36,12 +36,13 @@ class Run:
         self._config = config
         self._words = list(words)
         self._process: Optional[subprocess.Popen[bytes]] = None
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes]
         self._last = 0
         self.end: Optional[End] = None  # set when the block is left
 
     def __enter__(self) -> Run:
         with config_file(self._config) as file:
+            self._errors = tempfile.TemporaryFile()
             # In a session of its own: Ctrl-C is meant for the loop.
             self._process = subprocess.Popen(
                 [program(), "record", file, *self._words],
@@ -141,13 +142,13 @@ class Run:
         assert self._process is not None and self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
-            code = self._close()
-            self._errors.seek(0)
-            raise Error(last_line(self._errors.read().decode(errors="replace")), code)
+            code, said = self._close()
+            raise Error(last_line(said), code)
         answer: Dict[str, Any] = json.loads(line)
         return answer
 
-    def _close(self) -> int:
+    def _close(self) -> Tuple[int, str]:
+        """The exit code of the recorder, and what it said."""
         assert self._process is not None
         for stream in (self._process.stdin, self._process.stdout):
             try:
@@ -155,13 +156,17 @@ class Run:
                     stream.close()
             except BrokenPipeError:
                 pass  # what was not read is in its last words
-        return self._process.wait()
+        code = self._process.wait()
+        with self._errors:
+            self._errors.seek(0)
+            return code, self._errors.read().decode(errors="replace")
 
 
 def run(
     out: PathLike,
     *,
     net: Union[PathLike, Mapping[str, Any]],
+    steps: Optional[int] = None,
     name: Optional[str] = None,
     tags: Sequence[str] = (),
     note: Optional[str] = None,
@@ -170,7 +175,7 @@ def run(
     """Records a loop of your own into the folder `out`.
 
     `net` is what trains: a configuration (a file, or the name of one that comes with the program), or the keys of its
-    net section. Settings are sections as in predict(): layout={"dp": 4}, train={"global_batch": 32}.
+    net section; `steps` the expected length, for the time that is left. Settings are sections as in predict(): layout={"dp": 4}, train={"global_batch": 32}.
 
         with isobar.run("runs/mine", net="vit-tiny", train={"global_batch": 32}) as r:
             for batch in batches:
@@ -178,6 +183,8 @@ def run(
     """
     config: Config = {"net": dict(net)} if isinstance(net, Mapping) else net
     words: List[str] = [*set_words(settings), "--set", f"run.out={text_of(out)}"]
+    if steps is not None:
+        words += ["--set", f"train.steps={steps}"]
     for tag in tags:
         words += ["--tag", tag]
     return Run(config, [*words, *option("--name", name), *option("--note", note)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -55,8 +56,10 @@ def program() -> str:
 
 
 def main() -> None:
-    """The command of a wheel: becomes the program."""
+    """The command of a wheel: becomes the program. Reports draw their figures by this Python where it can."""
     path = program()
+    if importlib.util.find_spec("vl_convert") is not None:
+        os.environ.setdefault("ISOBAR_REPORT_PYTHON", sys.executable)
     os.execv(path, [path, *sys.argv[1:]])
 
 

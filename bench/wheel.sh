@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Makes a Python wheel that holds the program, for machines where only pip is at hand: predict, plan, search, sweep of one
+# rank and report run without MPI.
+#
+#   bench/wheel.sh                 # build/wheel/isobar-VERSION-py3-none-manylinux_2_N_x86_64.whl
+#   bench/wheel.sh BUILD_DIR       # of the program that is there already
+#
+# 2_N is the glibc that its files need. Several ranks need an Open MPI 4 in LD_LIBRARY_PATH. tests/python/wheel_test.py
+# installs it into a fresh environment.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/bundle.sh"
+
+WHEEL_OUT="$ISOBAR_ROOT/build/wheel"
+
+# fill DIR PROGRAM: the program, its libraries and what it reads, in the folder of the package
+fill() {
+  local dir="$1" program="$2"
+  mkdir -p "$dir"/{bin,lib,licences,reports}
+  install -m 755 "$program" "$dir/bin/isobar"
+  strip --strip-debug "$dir/bin/isobar"
+  gather "$program" "$dir"
+  "$ISOBAR_ROOT/bench/site/no_mpi.sh" "$program" "$dir/lib/libmpi.so.40"
+  patchelf --set-rpath "\$ORIGIN/../lib" "$dir/bin/isobar"
+  git ls-files configs | cpio -pdm --quiet "$dir"
+  install -m 644 reports/render.py reports/*.js "$dir/reports/"
+}
+
+make_wheel() {
+  local program="$1" stage="$WHEEL_OUT/stage" tag
+  rm -rf "$WHEEL_OUT" && mkdir -p "$stage"
+  git ls-files bench/python | cpio -pdm --quiet "$stage"
+  fill "$stage/bench/python/isobar" "$program"
+  tag="$(least_glibc "$stage/bench/python/isobar")"
+  tag="manylinux_${tag#GLIBC_}_$(uname -m)"
+  (cd "$stage/bench/python" && ISOBAR_WHEEL_TAG="py3-none-${tag/./_}" \
+    "$ISOBAR_ROOT/.venv-wheel/bin/python" -m hatchling build -t wheel -d "$WHEEL_OUT")
+  rm -rf "$stage"
+  say "$(ls "$WHEEL_OUT"/*.whl): $(du -h "$WHEEL_OUT"/*.whl | cut -f1)"
+}
+
+headline "Wheel of Isobar $VERSION"
+install_packages patchelf binutils cpio
+python_env .venv-wheel "hatchling==$HATCHLING_VERSION" || die "wheel.sh: hatchling could not be had from PyPI"
+if (($# == 0)); then
+  build_isobar build isobar || die "The build failed (see above)."
+  set -- build
+fi
+[[ -x "$1/isobar" ]] || die "wheel.sh: $1/isobar is not there -> give a folder that holds the built program"
+make_wheel "$1/isobar"
