@@ -11,6 +11,7 @@
 #include "bench/suggest/trial_forecast.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
+#include "model/base/program.h"
 #include "model/base/shared_files.h"
 #include "model/engine/processor.h"
 #include "model/nets/build.h"
@@ -100,7 +101,7 @@ int submit_training(const SubmittedTraining& a) {
 
   // A second Ctrl-C leaves at once, which loses nothing: the jobs go on.
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string self = own_program().string();
   const SweepOutcome o =
       run_on_cluster(m, sweep,
                      {.results = a.results,
