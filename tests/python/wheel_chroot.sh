@@ -39,11 +39,11 @@ say "$(chroot "$ROOT" getconf GNU_LIBC_VERSION), $(chroot "$ROOT" python3 --vers
 
 as_user "python3 -m venv v && v/bin/pip install -q --no-index $(basename "$WHEEL") && v/bin/isobar --version"
 as_user 'models=$(echo v/lib/python3*/site-packages/isobar/configs/models)
-  v/bin/isobar predict $models/vit-384.yaml --machine dgx-h100 | head -3
-  v/bin/isobar plan $models/vit-384.yaml --totals >/dev/null
-  v/bin/isobar search $models/llama3-8b.yaml --machine dgx-h100 --gpus 64 >/dev/null
-  v/bin/isobar sweep $models/vit-tiny.yaml amp=none,bf16 steps=4 --results sweep >/dev/null
-  v/bin/isobar report sweep -o report --no-figures >/dev/null
+  v/bin/isobar predict $models/vit-384.yaml --machine dgx-h100 >predicted.txt && sed -n 4p predicted.txt
+  v/bin/isobar plan $models/vit-384.yaml --totals >>out.txt
+  v/bin/isobar search $models/llama3-8b.yaml --machine dgx-h100 --gpus 64 >>out.txt
+  v/bin/isobar sweep $models/vit-tiny.yaml amp=none,bf16 steps=4 --results sweep >>out.txt
+  v/bin/isobar report sweep -o report --no-figures >>out.txt
   test $(grep -c ,ok, report/tables/runs.csv) = 2'
 as_user 'cat >loop.py <<END
 import isobar
@@ -53,5 +53,5 @@ with isobar.run("run", net="vit-tiny", train={"global_batch": 8}) as r:
         r.step(loss=1 / (i + 1), samples=8)
 assert r.end.status == "ok", r.end
 END
-v/bin/python loop.py && v/bin/isobar report run -o report2 --no-figures >/dev/null'
+v/bin/python loop.py && v/bin/isobar report run -o report2 --no-figures >>out.txt'
 echo "$(basename "$WHEEL") works on $RELEASE"
