@@ -42,7 +42,8 @@ class Frame(unittest.TestCase):
         report = self.folder / "report"
         subprocess.run([isobar.program(), "report", folder, "-o", report, "--no-figures", *options], check=True,
                        capture_output=True)  # fmt: skip
-        pandas.testing.assert_frame_equal(frame, pandas.read_csv(report / "tables/runs.csv"))
+        written = pandas.read_csv(report / "tables/runs.csv", float_precision="round_trip")
+        pandas.testing.assert_frame_equal(frame, written, check_exact=True)
 
     def test_of_a_sweep_equals_runs_csv_and_the_index(self):
         out = self.folder / "sweep"
@@ -97,10 +98,14 @@ class Frame(unittest.TestCase):
 
 
 class Types(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cache = tempfile.TemporaryDirectory(prefix="isobar-mypy-")
+        cls.addClassCleanup(cls.cache.cleanup)
+
     def mypy(self, *files):
-        with tempfile.TemporaryDirectory() as cache:
-            return subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, *map(str, files)],
-                                  capture_output=True, text=True, cwd=PACKAGE)  # fmt: skip
+        words = ["--strict", "--cache-dir", self.cache.name, *map(str, files)]
+        return subprocess.run([sys.executable, "-m", "mypy", *words], capture_output=True, text=True, cwd=PACKAGE)
 
     def test_package_is_strict(self):
         done = self.mypy("isobar")

@@ -229,7 +229,8 @@ def results(
     except ImportError as e:
         raise Error(f"isobar: results() gives a frame of pandas: {e} -> pip install 'isobar[frame]'", 2) from e
     words = [text_of(folder) for folder in folders] + option("--machine", machine) + option("--statistic", statistic)
-    return pandas.read_csv(io.StringIO(called(["report", "--runs", *words])))
+    text = called(["report", "--runs", *words])
+    return pandas.read_csv(io.StringIO(text), float_precision="round_trip")  # its own parser loses a digit
 
 
 def _engine_words(
