@@ -61,4 +61,5 @@ if (($# == 0)); then
   set -- build
 fi
 [[ -x "$1/isobar" ]] || die "wheel.sh: $1/isobar is not there -> give a folder that holds the built program"
+needed "$1/isobar" | grep -qx libmpi.so.40 || die "wheel.sh: $1/isobar is not of Open MPI 4 -> give a build that is"
 make_wheel "$1/isobar"

@@ -77,10 +77,10 @@ class Loop {
 
   EndRecord operator()(Lines lines) {
     while (!end_) {
-      const std::optional<std::string> text = lines.next();
-      if (!text) break;
-      ++line_;
       try {
+        ++line_;
+        const std::optional<std::string> text = lines.next();
+        if (!text) break;
         take(*text);
       } catch (const ConfigError& e) {
         close(log_.failed(RunClass::bad_config, e.what()));

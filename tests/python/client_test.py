@@ -265,6 +265,25 @@ class Loops(Case):
                 self.assertEqual(r.end.run_class, run_class)
         self.assertIn("my own", end["message"])
 
+    def test_leaving_the_program_is_an_end(self):
+        for code, status in ((0, "ok"), (None, "ok"), (7, "failed")):
+            with self.subTest(code):
+                with self.assertRaises(SystemExit):
+                    with isobar.run(self.folder / f"exit{code}", net="vit-tiny") as r:
+                        r.step(loss=1)
+                        sys.exit(code)
+                self.assertEqual(r.end.status, status)
+
+    def test_a_step_that_is_interrupted_does_not_shift_the_answers(self):
+        with self.recorded() as r:
+            r.step(loss=1)
+            answer, r._answer = r._answer, lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+            with self.assertRaises(KeyboardInterrupt):
+                r.step(loss=0.5)
+            r._answer = answer
+            r.valid(loss=0.25)
+        self.assertEqual((r.end.status, r.end.steps), ("ok", 2))
+
     def test_a_loss_that_is_no_number_is_numeric(self):
         with self.recorded() as r:
             r.step(loss=1)

@@ -108,10 +108,11 @@ class Run:
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         said: Dict[str, Any] = {"status": "ok", "peak_rss_bytes": _peak_rss_bytes()}
-        if kind is not None:
+        ended_well = kind is None or (isinstance(error, SystemExit) and not error.code)
+        if not ended_well:
             said["status"] = "failed"
             said["message"] = "".join(traceback.format_exception_only(kind, error)).strip()
-            if issubclass(kind, KeyboardInterrupt):
+            if isinstance(error, KeyboardInterrupt):
                 said["class"] = "interrupted"
         if self._process is None or self._process.poll() is not None:
             return  # the error that ended it has been raised
@@ -136,7 +137,10 @@ class Run:
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # its last words say why
-        return self._answer()
+        answer = self._answer()
+        while answer["event"] != event:  # of a call that Ctrl-C ended before its answer came
+            answer = self._answer()
+        return answer
 
     def _answer(self) -> Dict[str, Any]:
         assert self._process is not None and self._process.stdout is not None
