@@ -1,5 +1,6 @@
 #!/bin/sh
-# Starts the program of a wheel: by the machine's glibc where that is new enough, else by the one in lib/glibc.
+# Starts the program of a wheel: by the machine's glibc where that is new enough, else (or with ISOBAR_OWN_GLIBC=1) by the
+# one in lib/glibc.
 tree=$(PATH=/usr/bin:/bin readlink -f "$0")
 tree=${tree%/bin/*}
 has=$(PATH=/usr/bin:/bin getconf GNU_LIBC_VERSION 2>/dev/null)
