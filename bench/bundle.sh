@@ -4,6 +4,7 @@
 #
 #   bench/bundle.sh                # build/bundle/isobar-VERSION-openmpi.tar.gz; -mpich where libmpich-dev is
 #   bench/bundle.sh mpich          # one of them
+#   source bench/bundle.sh         # only the functions, as bench/wheel.sh does
 #
 # It runs from any folder if glibc is at least as new as the archive states. tests/bundle.sh tests it as an ordinary
 # user in a bare chroot of another release.
@@ -94,22 +95,24 @@ name_mpich() {
     "$(ldd build-mpich/isobar | awk '$1 == "libmpich.so.12" { print $3 }')" -x c /dev/null
 }
 
-families=("$@")
-if ((${#families[@]} == 0)); then
-  families=(openmpi)
-  if [[ -n "$(mpich_cmake)" ]]; then families+=(mpich); fi
+if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
+  families=("$@")
+  if ((${#families[@]} == 0)); then
+    families=(openmpi)
+    if [[ -n "$(mpich_cmake)" ]]; then families+=(mpich); fi
+  fi
+  headline "Bundle of Isobar $VERSION: ${families[*]}"
+  install_packages patchelf binutils cpio
+  for family in "${families[@]}"; do
+    case "$family" in
+      openmpi) build_isobar build isobar || die "The build failed (see above)." ; bundle openmpi build ;;
+      mpich)
+        mapfile -t mpich < <(mpich_cmake)
+        ((${#mpich[@]})) || die "bundle.sh: there is no MPICH here -> apt-get install libmpich-dev mpich"
+        build_isobar build-mpich isobar "${mpich[@]}" || die "The build failed (see above)."
+        bundle mpich build-mpich
+        ;;
+      *) die "bundle.sh: '$family' is neither openmpi nor mpich (see the head of the script)" ;;
+    esac
+  done
 fi
-headline "Bundle of Isobar $VERSION: ${families[*]}"
-install_packages patchelf binutils cpio
-for family in "${families[@]}"; do
-  case "$family" in
-    openmpi) build_isobar build isobar || die "The build failed (see above)." ; bundle openmpi build ;;
-    mpich)
-      mapfile -t mpich < <(mpich_cmake)
-      ((${#mpich[@]})) || die "bundle.sh: there is no MPICH here -> apt-get install libmpich-dev mpich"
-      build_isobar build-mpich isobar "${mpich[@]}" || die "The build failed (see above)."
-      bundle mpich build-mpich
-      ;;
-    *) die "bundle.sh: '$family' is neither openmpi nor mpich (see the head of the script)" ;;
-  esac
-done

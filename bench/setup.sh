@@ -11,6 +11,8 @@
 
 ISOBAR_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VL_CONVERT_VERSION=1.9.0.post1   # renders the reports' charts
+HATCHLING_VERSION=1.33.0         # builds the Python wheel
+CLIENT_PACKAGES=(pandas==2.3.3 mypy==1.18.2 pandas-stubs==2.3.2.250926)  # tests of the Python client
 AXE_VERSION=0.1.0                # axe-core: accessibility rules for the browser test
 # only with nvcc: headers of cuDNN's fused attention; cuobjdump and its dependencies
 CUDA_EXTRAS=(nvidia-cudnn-frontend==1.32.0 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37)
@@ -154,6 +156,8 @@ setup_isobar() {
   python_env .venv-reports "vl-convert-python==$VL_CONVERT_VERSION" ||
     say "WARNING: .venv-reports could not be made, so reports will lack rendered charts; run this again when online"
   if ((tests)); then
+    python_env .venv-client "${CLIENT_PACKAGES[@]}" ||
+      say "WARNING: .venv-client could not be made, so the Python client's frames and types are not tested"
     python_env .venv-axe "axe-core-python==$AXE_VERSION" ||
       say "WARNING: .venv-axe could not be made, so the report's page is not held to axe-core's rules"
   fi

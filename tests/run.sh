@@ -5,7 +5,7 @@
 #   tests/run.sh                   # tests, format: what CI has the time for; ends with "N passed, N failed"
 #   tests/run.sh all               # the longer one: every suite
 #   tests/run.sh --quick           # set-up, build and tests only
-#   tests/run.sh tests asan        # chosen suites of: tests format studies isa hosts slurm mpich bundle tidy asan tsan
+#   tests/run.sh tests asan        # chosen suites of: tests format studies isa hosts slurm mpich bundle wheel tidy asan tsan
 #
 # Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format, the scripts'
 # syntax, type names that two types have, and words.py; `studies` are tests of the same programs that measure: errors over
@@ -13,7 +13,7 @@
 # oneDNN, glibc's functions and the number of threads changed, too; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
 # else skipped); `mpich` is what speaks MPI, built with MPICH and started by its mpiexec (build-mpich/; skipped where
 # libmpich-dev is not installed); `bundle` runs what bench/bundle.sh makes in bare chroots of another Debian (as root, with
-# debootstrap, else skipped); `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
+# debootstrap, else skipped), `wheel` what bench/wheel.sh makes in a fresh environment and, likewise, on Debian 11; `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
 # (build-tsan/).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
@@ -27,7 +27,7 @@ ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Sugge
 STUDIES='^perfmodel/(Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|Fit\.(HoldsWhereTheTermsDoNotTellEverything|IntervalsFollowTheNoise|OpTimesMakeCoefficientsBetter|MarkedContendedRunsSpoilItLessThanUnmarkedOnes))|^import/(Ties\.TheChanceThatOneIsFasterIsThatOfPublishedPairs|ShippedMachines\.AFitToSeveralCampaignsKnowsThatAnotherWillDeviate)'
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
-DISTURBED='^(cli|guest|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
+DISTURBED='^(cli|guest|micro|python)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
 # Tests that compute, in one order of sums or another
 NUMERIC='^(cpu|backend|inference|skill)/|^comm/comm$|^engine/(Adapted|AuroraForecast|AveragedRun|Classifier|Curves|Executor|Fields|Forecast|Graphs|Jacobians|Language\.|Layouts|Lora|LearningRate|Masked|MadePoints|Mlp|Nets/Parity|ParityOfEnds|Product\.[1-4]$|Replay|RollOut|Tables|Train|Verify)'
 # Programs that speak MPI, and their launcher
@@ -43,8 +43,8 @@ suites=()
 for argument in "$@"; do
   case "$argument" in
     --quick) suites+=(tests) ;;
-    all) suites+=(tests format studies isa hosts slurm mpich bundle tidy asan tsan) ;;
-    tests | format | studies | isa | hosts | slurm | mpich | bundle | tidy | asan | tsan) suites+=("$argument") ;;
+    all) suites+=(tests format studies isa hosts slurm mpich bundle wheel tidy asan tsan) ;;
+    tests | format | studies | isa | hosts | slurm | mpich | bundle | wheel | tidy | asan | tsan) suites+=("$argument") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "tests/run.sh: unknown argument '$argument' (see --help)" ;;
   esac
@@ -225,6 +225,13 @@ suite_bundle() {
   if [[ -n "$(mpich_cmake)" ]]; then families+=(mpich); fi
   for mpi in "${families[@]}"; do count "bench/bundle.sh $mpi" bench/bundle.sh "$mpi"; done
   for mpi in "${families[@]}"; do run_script tests/bundle.sh "$mpi"; done
+}
+
+suite_wheel() {
+  headline "The Python wheel ($(duration $SECONDS) so far)"
+  count "bench/wheel.sh" bench/wheel.sh
+  run_script python3 tests/python/wheel_test.py
+  run_script tests/python/wheel_chroot.sh
 }
 
 suite_tidy() {

@@ -12,6 +12,7 @@ void add_plan_command(CLI::App& app);
 /// `submit`: runs --launcher slurm and pbs (bench/cli/submit_train.h).
 using Submit = std::function<int(const SubmittedTraining&)>;
 void add_train_command(CLI::App& app, Submit submit);
+void add_record_command(CLI::App& app);
 void add_forecast_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_verify_command(CLI::App& app);

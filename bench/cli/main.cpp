@@ -88,6 +88,7 @@ int run(int argc, char** argv) {
       "Help on one:      isobar train --help");
   add_plan_command(app);
   add_train_command(app, submit_training);
+  add_record_command(app);
   add_forecast_command(app);
   add_generate_command(app);
   add_verify_command(app);

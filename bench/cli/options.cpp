@@ -68,6 +68,11 @@ std::vector<std::string> About::words() const {
   return out;
 }
 
+int exit_code_of(const std::string& run_class) {
+  if (run_class == "ok") return 0;
+  return run_class == "bad_config" ? 2 : run_class == "numeric" ? 3 : run_class.starts_with("oom") ? 4 : 1;
+}
+
 void add_about_options(CLI::App& command, About& about) {
   command.add_option("--name", about.name, "Name shown in reports; changes nothing else");
   command.add_option("--tag", about.tags, "Label for searches and filters (repeatable)")

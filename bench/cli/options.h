@@ -32,6 +32,9 @@ struct About {
 };
 void add_about_options(CLI::App& command, About& about);
 
+/// Exit code of a training, by the name of its class (model/records/run_class.h).
+int exit_code_of(const std::string& run_class);
+
 /// Throws ConfigError where a `--set` assignment gives the key another value than the option does, which
 /// would silently win.
 void refuse_contradiction(const std::vector<std::string>& set, const std::string& key, int64_t value,

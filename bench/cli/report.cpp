@@ -9,10 +9,12 @@
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "model/backend/cpu/cpu_backend.h"
+#include "model/base/error.h"
 #include "model/base/files.h"
 #include "reports/exports.h"
 #include "reports/report.h"
 #include "reports/report_tables.h"
+#include "reports/run_rows.h"
 
 namespace isobar {
 namespace {
@@ -35,14 +37,15 @@ Examples:
   isobar report results/demo --machine results/demo-fitted.yaml -o reports/out
   isobar report results/before results/after -o reports/change     # what changed, and whether it is noise
   isobar report runs/first --machine fitted.yaml -o reports/out --perfetto   # a run that has trace.json
-  isobar report runs/era5 -o reports/era5 --pdf)";
+  isobar report runs/era5 -o reports/era5 --pdf
+  isobar report results/demo --runs > runs.csv                     # that table alone)";
 
 struct ReportArguments {
   std::vector<std::string> dirs;
   std::string out, machine, python;
   Statistic statistic = kStatistic;
   bool json = false, png = false, pdf = false, no_figures = false, tensorboard = false, mlperf = false,
-       perfetto = false;
+       perfetto = false, runs = false;
 };
 
 void print_json(const Report& r) {
@@ -76,6 +79,14 @@ void print_text(const Report& r, bool figures_wanted) {
   if (!r.perfetto.empty()) std::printf("Perfetto: %s (`isobar open` shows it)\n", r.perfetto.c_str());
 }
 
+/// Prints tables/runs.csv of the report that these options would write.
+void print_runs(const ReportArguments& a, const std::optional<Statistic>& statistic) {
+  const ReportData d = collect({a.dirs.begin(), a.dirs.end()},
+                               {.machine = a.machine, .workspace = cpu_workspace, .statistic = statistic});
+  for (const std::string& p : d.problems) std::fprintf(stderr, "warning: %s\n", printable(p).c_str());
+  std::fputs(csv_of(run_rows(d)).c_str(), stdout);
+}
+
 }  // namespace
 
 void add_report_command(CLI::App& app) {
@@ -84,7 +95,7 @@ void add_report_command(CLI::App& app) {
       app.add_subcommand("report", "Write an HTML page and tables: measured and predicted, by run and by op");
   report->footer(kReportHelp);
   report->add_option("DIR", a->dirs, "Results of a sweep, or of one run; several are compared")->required();
-  report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
+  report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing");
   add_machine_option(*report, a->machine, "Machine file to predict with");
   report->add_option("--python", a->python, "Python that has vl-convert-python");
   CLI::Option* statistic =
@@ -100,11 +111,20 @@ void add_report_command(CLI::App& app) {
   auto* none = report->add_flag("--no-figures", a->no_figures, "Draw nothing");
   for (const char* option : {"--python", "--png", "--pdf"}) none->excludes(report->get_option(option));
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
+  CLI::Option* runs = report->add_flag(
+      "--runs", a->runs, "Print tables/runs.csv on stdout and write nothing (--machine, --statistic)");
+  for (const char* option : {"--out", "--python", "--png", "--pdf", "--tensorboard", "--mlperf", "--perfetto",
+                             "--no-figures", "--json"})
+    runs->excludes(report->get_option(option));
   report->callback([a, statistic] {
+    const std::optional<Statistic> chosen = *statistic ? std::optional(a->statistic) : std::nullopt;
+    if (a->runs) return print_runs(*a, chosen);
+    if (a->out.empty())
+      throw ConfigError("isobar report", "--out", "is missing", "say where the report goes: -o reports/out");
     const Report r = write_report({a->dirs.begin(), a->dirs.end()}, a->out,
                                   {.machine = a->machine,
                                    .python = a->python,
-                                   .statistic = *statistic ? std::optional(a->statistic) : std::nullopt,
+                                   .statistic = chosen,
                                    .png = a->png,
                                    .pdf = a->pdf,
                                    .perfetto = a->perfetto,

@@ -5,11 +5,13 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "bench/cli/options.h"
 #include "bench/cli/stop_flag.h"
 #include "bench/cluster/submit.h"
 #include "bench/suggest/trial_forecast.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
+#include "model/base/program.h"
 #include "model/base/shared_files.h"
 #include "model/engine/processor.h"
 #include "model/nets/build.h"
@@ -69,23 +71,6 @@ void announce(const Trial& t, const ClusterSpec& c, const std::string& results) 
   std::fflush(stdout);
 }
 
-int exit_code_of(const RunRecord& r) {
-  if (!r.complete) return 1;
-  switch (r.run_class) {
-    case RunClass::ok:
-      return 0;
-    case RunClass::bad_config:
-      return 2;
-    case RunClass::numeric:
-      return 3;
-    case RunClass::oom_host:
-    case RunClass::oom_device:
-      return 4;
-    default:
-      return 1;
-  }
-}
-
 }  // namespace
 
 ClusterSpec cluster_of(const std::string& command, const std::string& launcher, const std::string& machine) {
@@ -116,7 +101,7 @@ int submit_training(const SubmittedTraining& a) {
 
   // A second Ctrl-C leaves at once, which loses nothing: the jobs go on.
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string self = own_program().string();
   const SweepOutcome o =
       run_on_cluster(m, sweep,
                      {.results = a.results,
@@ -135,7 +120,7 @@ int submit_training(const SubmittedTraining& a) {
   const RunRecord& r = o.runs.at(0);
   if (r.complete && r.run_class != RunClass::ok)
     std::fprintf(stderr, "isobar: the training ended as %s: %s\n", name_of(r.run_class), r.message.c_str());
-  return exit_code_of(r);
+  return r.complete ? exit_code_of(name_of(r.run_class)) : 1;
 }
 
 }  // namespace isobar

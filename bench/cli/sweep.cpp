@@ -24,6 +24,7 @@
 #include "bench/sweep/runner.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
+#include "model/base/program.h"
 #include "perfmodel/machine/machine_file.h"
 
 namespace isobar {
@@ -251,7 +252,7 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
 
 void add_sweep_command(CLI::App& app) {
   auto a = std::make_shared<SweepArguments>();
-  a->self = a->trainer = std::filesystem::read_symlink("/proc/self/exe").string();
+  a->self = a->trainer = own_program().string();
   CLI::App* sweep = app.add_subcommand("sweep", "Run every trial of a matrix; safe to kill and rerun");
   sweep->footer(kSweepHelp);
   sweep->add_option("SWEEP", a->file, "Sweep file, or a run configuration (YAML)")->required();

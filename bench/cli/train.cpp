@@ -191,10 +191,7 @@ void require_kernels_of_words(const RunSpec& spec) {
 /// Reports a failure of this rank: a line on standard error, an object if `json`. Returns the exit code.
 int report_failure(const std::exception& e, const Mpi& mpi, bool json) {
   const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
-  const int code = failure == "bad_config"      ? 2
-                   : failure == "numeric"       ? 3
-                   : failure.starts_with("oom") ? 4
-                                                : 1;
+  const int code = exit_code_of(failure);
   const bool named = code != 4 || dynamic_cast<const OutOfMemory*>(&e);  // else what() is "std::bad_alloc"
   const std::string where = code == 2 ? "" : code == 4 && named ? rank + "out of memory: " : rank;
   const auto* path = dynamic_cast<const std::filesystem::filesystem_error*>(&e);
@@ -296,10 +293,7 @@ void train_by_command(TrainArguments a, const CLI::App& command) {
   }
   std::fprintf(stderr, "isobar: %s: %s\n", end.failure->c_str(), end.message->c_str());
   if (stop_flag() != 0) throw ExitCode{128 + stop_flag()};
-  throw ExitCode{*end.failure == "bad_config"      ? 2
-                 : *end.failure == "numeric"       ? 3
-                 : end.failure->starts_with("oom") ? 4
-                                                   : 1};
+  throw ExitCode{exit_code_of(*end.failure)};
 }
 
 void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) {

@@ -25,6 +25,11 @@ std::string mpi_family(const std::string& text) {
 
 std::string mpiexec_of(const std::string& mpi_version) {
   const std::string family = mpi_family(mpi_version);
+  if (family.empty())
+    throw ConfigError(
+        "MPI", "", "is missing: several ranks need one, and this program has " + mpi_version,
+        "load a module of Open MPI 4, whose libmpi.so.40 is then taken (LD_LIBRARY_PATH), or use a "
+        "bundle (bench/site/README.md)");
   const char* own = family == "Open MPI" ? "mpiexec.openmpi" : "mpiexec.hydra";
   const char* named = family == "Open MPI" ? "mpirun.openmpi" : "mpiexec.mpich";
   std::string others;

@@ -11,7 +11,7 @@ namespace isobar {
 std::string mpi_family(const std::string& text);
 
 /// The first mpiexec of that family in PATH, under the names mpiexec, mpirun and those of distributions.
-/// Throws ConfigError with the ones found and the fix.
+/// Throws ConfigError with the ones found and the fix, and where the text names no family.
 std::string mpiexec_of(const std::string& mpi_version);
 
 }  // namespace isobar

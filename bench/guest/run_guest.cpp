@@ -3,22 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <fstream>
 #include <utility>
 #include <vector>
 
 #include "bench/guest/command.h"
+#include "bench/guest/guest_log.h"
 #include "bench/guest/output.h"
 #include "bench/sweep/classify.h"
 #include "bench/sweep/process.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
 #include "model/base/signal_name.h"
-#include "model/base/step_stats.h"
-#include "model/engine/host/host.h"
-#include "model/engine/liveness/result_log.h"
-#include "model/engine/liveness/run_dir.h"
 
 namespace isobar {
 namespace {
@@ -72,15 +67,6 @@ class Stream {
   std::string part_, last_;
 };
 
-/// Step times without the warm-up: the first, and those after it that take half as long again as the median.
-StepStats settled(const std::vector<double>& seconds) {
-  if (seconds.size() < 3) return step_stats(seconds);
-  const double usual = quantile(seconds, 0.5);
-  auto begin = seconds.begin() + 1;
-  while (seconds.end() - begin > 1 && *begin > 1.5 * usual) ++begin;
-  return step_stats({begin, seconds.end()});
-}
-
 class GuestRun {
  public:
   GuestRun(const RunSpec& spec, const GuestOptions& options)
@@ -90,13 +76,9 @@ class GuestRun {
         command_(guest_command(spec, hosts_)),
         reader_(spec.run.reads, spec.train.global_batch, spec.net.words() ? spec.net.words()->seq_length : 0,
                 spec.file),
-        dir_(spec.run.out),
+        log_(spec),
         out_(fs::path(spec.run.out) / "output.txt"),
-        err_(fs::path(spec.run.out) / "errors.txt") {
-    dir_.claim("");
-    log_ = ResultLog(spec.run.out);
-    write_atomically(fs::path(spec.run.out) / "spec.json", to_json(spec).dump(1) + "\n");
-  }
+        err_(fs::path(spec.run.out) / "errors.txt") {}
 
   EndRecord operator()() {
     begin();
@@ -116,8 +98,8 @@ class GuestRun {
     }
     out_.end([&](const std::string& text) { line(text); });
     err_.end([&](const std::string& text) { line(text); });
-    EndRecord end = signal != 0 ? failed(RunClass::interrupted, "stopped by " + signal_name(signal))
-                    : too_long  ? failed(RunClass::crash, "printed more than 1 GiB, and was ended")
+    EndRecord end = signal != 0 ? log_.failed(RunClass::interrupted, "stopped by " + signal_name(signal))
+                    : too_long  ? log_.failed(RunClass::crash, "printed more than 1 GiB, and was ended")
                                 : verdict(process.outcome());
     if (signal != 0) end.signal = signal_name(signal);
     end.seconds = now_s() - began;
@@ -127,16 +109,9 @@ class GuestRun {
 
  private:
   void begin() {
-    nlohmann::json about = provenance();
-    about["command"] = command_;
+    nlohmann::json about = {{"command", command_}};
     if (!options_.about.is_null()) about["about"] = options_.about;
-    const int64_t ranks = spec_.layout.world();
-    log_.write(StartRecord{.time_utc = utc_now(),
-                           .spec = to_json(spec_),
-                           .ranks = ranks,
-                           .ranks_on_host = (ranks + hosts_ - 1) / hosts_,
-                           .threads = std::max<int64_t>(1, spec_.run.threads),
-                           .provenance = about});
+    log_.begin(about, hosts_);
   }
 
   void read() {
@@ -150,47 +125,31 @@ class GuestRun {
     if (options_.print) options_.print(text);
     const std::optional<OutputStep> s = reader_.line(text, now_s());
     if (!s) return;
-    if (s->loss) loss_ = s->loss;
+    if (s->loss) log_.loss(*s->loss);
     if (!s->seconds) return;  // the first line of a program that prints no times
-    seconds_.push_back(*s->seconds);
-    log_.write_step({.step = s->step,
-                     .seconds = *s->seconds,
-                     .samples_per_s = static_cast<double>(spec_.train.global_batch) / *s->seconds,
-                     .loss = s->loss});
-  }
-
-  EndRecord failed(RunClass c, const std::string& message) const {
-    return {.status = "failed", .failure = name_of(c), .message = message};
+    log_.step({.step = s->step,
+               .seconds = *s->seconds,
+               .samples_per_s = static_cast<double>(spec_.train.global_batch) / *s->seconds,
+               .loss = s->loss});
   }
 
   EndRecord verdict(const ProcessOutcome& outcome) const {
-    if (loss_ && !std::isfinite(*loss_))
-      return failed(RunClass::numeric,
-                    "the loss is not a number after step " + std::to_string(reader_.last_step()));
+    if (log_.numeric()) return log_.complete(reader_.last_step());
     const bool whole = outcome.end == ProcessEnd::exited && outcome.code == 0;
-    if (whole && seconds_.empty())
-      return failed(RunClass::bad_config,
-                    "the program ended well, and run.reads found no step's time in what it printed (" +
-                        spec_.run.out + "/output.txt): name the form, or write a line with {step}");
-    if (whole) return complete();
+    if (whole && !log_.timed())
+      return log_.failed(RunClass::bad_config,
+                         "the program ended well, and run.reads found no step's time in what it printed (" +
+                             spec_.run.out + "/output.txt): name the form, or write a line with {step}");
+    if (whole) return log_.complete(reader_.last_step());
     const ResultTail tail{.started = true,
                           .starts = 1,
-                          .last_event = seconds_.empty() ? "run_start" : "step",
+                          .last_event = !log_.timed() ? "run_start" : "step",
                           .last_step = reader_.last_step()};
     const std::string words = out_.last() + "\n" + err_.last();
     Verdict v = classify(outcome, tail, err_.last().empty() ? out_.last() : err_.last());
     if (outcome.end == ProcessEnd::exited)
       if (const auto said = class_of_words(words)) v.run_class = *said;
-    return failed(v.run_class, v.message);
-  }
-
-  EndRecord complete() const {
-    const StepStats stats = settled(seconds_);
-    return {.status = "ok",
-            .steps = reader_.last_step(),
-            .step_s = stats,
-            .samples_per_s = static_cast<double>(spec_.train.global_batch) / stats.of(kStatistic),
-            .final_loss = loss_};
+    return log_.failed(v.run_class, v.message);
   }
 
   const RunSpec& spec_;
@@ -198,11 +157,8 @@ class GuestRun {
   const int64_t hosts_;
   const std::string command_;
   OutputReader reader_;
-  RunDir dir_;
-  ResultLog log_;
+  GuestLog log_;
   Stream out_, err_;
-  std::vector<double> seconds_;
-  std::optional<double> loss_;
 };
 
 }  // namespace
@@ -225,10 +181,6 @@ std::optional<RunClass> class_of_words(const std::string& text) {
 }
 
 EndRecord run_guest(const RunSpec& spec, const GuestOptions& options) {
-  if (spec.run.out.empty())
-    throw ConfigError(spec.file, "run.command",
-                      "wants a folder for its output and records, and run.out is empty",
-                      "add --set run.out=runs/first");
   return GuestRun(spec, options)();
 }
 

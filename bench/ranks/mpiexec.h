@@ -2,27 +2,26 @@
 #pragma once
 #include <unistd.h>
 
-#include <climits>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/cluster/mpiexec.h"
+#include "model/base/program.h"
 #include "model/comm/comm.h"
 
 namespace isobar {
 
 inline std::vector<std::string> mpiexec_command(int64_t ranks) {
-  char self[PATH_MAX];
-  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n < 0) throw std::runtime_error("cannot find the path of this program");
+  const std::string self = own_program().string();
+  if (self.empty()) throw std::runtime_error("cannot find the path of this program");
   std::vector<std::string> args = {mpiexec_of(Mpi::version()), "-n", std::to_string(ranks)};
   if (mpi_family(Mpi::version()) == "Open MPI") {
     // Ranks manage their own threads; more ranks than cores must work on a laptop.
     args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
     if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
   }
-  args.emplace_back(self, static_cast<size_t>(n));
+  args.push_back(self);
   return args;
 }
 

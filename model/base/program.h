@@ -23,6 +23,11 @@ ProgramRun run_program(const std::vector<std::string>& argv);
 /// "": not found. A name with a slash is returned as it is.
 std::filesystem::path program_in_path(const std::string& name);
 
+/// The file that starts this program, for children. A wheel's launcher may have started it by a dynamic
+/// loader of the wheel's, TREE/lib/glibc/ld-linux…, which the kernel then takes for the program: the launcher
+/// is TREE/bin/isobar (bench/site/launcher.sh).
+std::filesystem::path own_program();
+
 /// A file or folder of the program's own tree: beside the program, or beside the folder that holds it, each
 /// also under share/isobar. "": not found, or `refused` says why it is not trusted (written or owned by
 /// others); where `refused` is null, ConfigError is thrown instead.

@@ -17,16 +17,11 @@ namespace {
 
 constexpr const char* kMend = "take the permission from them (chmod go-w), or install Isobar anew";
 
-fs::path own_path() {
-  std::error_code none;
-  return fs::read_symlink("/proc/self/exe", none);
-}
-
 // Users who may write the program itself can already run code as its users; only they and root are trusted.
 class Writers {
  public:
   Writers() {
-    const fs::path exe = own_path();
+    const fs::path exe = own_program();
     struct stat folder {};
     if (::stat("/proc/self/exe", &program_) != 0) program_.st_uid = ::geteuid();
     if (::stat(exe.parent_path().c_str(), &folder) == 0 && (folder.st_mode & S_IWGRP)) group_ = folder.st_gid;
@@ -93,6 +88,13 @@ bool may_be_run(const fs::path& file) {
 
 }  // namespace
 
+fs::path own_program() {
+  std::error_code none;
+  const fs::path exe = fs::read_symlink("/proc/self/exe", none), folder = exe.parent_path();
+  if (!exe.filename().string().starts_with("ld-linux") || folder.filename() != "glibc") return exe;
+  return folder.parent_path().parent_path() / "bin/isobar";
+}
+
 fs::path program_in_path(const std::string& name) {
   if (name.find('/') != std::string::npos) return may_be_run(name) ? fs::absolute(name) : fs::path();
   const char* path = std::getenv("PATH");
@@ -106,7 +108,7 @@ fs::path program_in_path(const std::string& name) {
 }
 
 fs::path file_of_program(const fs::path& file, std::string* refused) {
-  const fs::path beside = own_path().parent_path();
+  const fs::path beside = own_program().parent_path();
   for (const fs::path& folder : {beside, beside.parent_path()}) {
     if (!folder.has_relative_path()) continue;
     for (const fs::path& inside : {file, "share/isobar" / file}) {

@@ -138,10 +138,25 @@ TEST_F(Programs, TheOwnTreeIsTwoLevelsAtMost) {
 TEST(ProgramOfATree, SaysWhatItTakes) {
   std::string refused;
   const fs::path taken = file_of_program("reports/render.py", &refused);
-  std::printf("takes %s\n%s\n", taken.c_str(), refused.c_str());
+  std::printf("takes %s\n%s\nis %s\n", taken.c_str(), refused.c_str(), own_program().c_str());
   const fs::path own = fs::path(source_dir()) / "reports/render.py";
   EXPECT_TRUE(std::getenv(kCopied) || taken == own) << taken << " " << refused;
   EXPECT_TRUE(taken.empty() || refused.empty());
+}
+
+// By a loader of its own, the kernel takes that for the program; anywhere else it is the program itself.
+TEST_F(Programs, AWheelsProgramIsItsLauncher) {
+  ::setenv(kCopied, "1", 1);
+  const auto is = [&](const fs::path& copy) {
+    fs::create_directories((dir_ / copy).parent_path());
+    fs::copy_file("/proc/self/exe", dir_ / copy);
+    const std::string out = run_program({(dir_ / copy).string(), "--gtest_filter=ProgramOfATree.*"}).out;
+    const size_t at = out.find("\nis ");
+    return at == std::string::npos ? out : out.substr(at + 4, out.find('\n', at + 4) - at - 4);
+  };
+  EXPECT_EQ(is("tree/lib/glibc/ld-linux-x86-64.so.2"), (dir_ / "tree/bin/isobar").string());
+  EXPECT_EQ(is("tree/bin/ld-linux"), (dir_ / "tree/bin/ld-linux").string());
+  EXPECT_EQ(is("tree/lib/glibc/isobar"), (dir_ / "tree/lib/glibc/isobar").string());
 }
 
 // A copy of a program with its tree, as others would have it changed.

@@ -1,0 +1,77 @@
+#include "bench/guest/guest_log.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/step_stats.h"
+#include "model/engine/host/host.h"
+
+namespace isobar {
+namespace {
+
+/// Step times without the warm-up: the first, and those after it that take half as long again as the median.
+StepStats settled(const std::vector<double>& seconds) {
+  if (seconds.size() < 3) return step_stats(seconds);
+  const double usual = quantile(seconds, 0.5);
+  auto begin = seconds.begin() + 1;
+  while (seconds.end() - begin > 1 && *begin > 1.5 * usual) ++begin;
+  return step_stats({begin, seconds.end()});
+}
+
+const RunSpec& with_folder(const RunSpec& spec) {
+  if (spec.run.out.empty())
+    throw ConfigError(spec.file, "run.out", "is empty, and the records of another program need a folder",
+                      "add --set run.out=runs/first");
+  return spec;
+}
+
+}  // namespace
+
+GuestLog::GuestLog(const RunSpec& spec) : spec_(with_folder(spec)), dir_(spec.run.out) {
+  dir_.claim("");
+  log_ = ResultLog(spec.run.out);
+  write_atomically(std::filesystem::path(spec.run.out) / "spec.json", to_json(spec).dump(1) + "\n");
+}
+
+StartRecord GuestLog::begin(const nlohmann::json& about, int64_t hosts) {
+  nlohmann::json all = provenance();
+  all.update(about);
+  const int64_t ranks = spec_.layout.world();
+  const StartRecord start{.time_utc = utc_now(),
+                          .spec = to_json(spec_),
+                          .ranks = ranks,
+                          .ranks_on_host = (ranks + hosts - 1) / hosts,
+                          .threads = std::max<int64_t>(1, spec_.run.threads),
+                          .provenance = all};
+  log_.write(start);
+  return start;
+}
+
+void GuestLog::step(const StepRecord& step) {
+  if (step.loss) loss_ = step.loss;
+  seconds_.push_back(step.seconds);
+  log_.write_step(step);
+}
+
+bool GuestLog::numeric() const {
+  return loss_ && !std::isfinite(*loss_);
+}
+
+EndRecord GuestLog::failed(RunClass c, const std::string& message) const {
+  return {.status = "failed", .failure = name_of(c), .message = message};
+}
+
+EndRecord GuestLog::complete(int64_t last_step) const {
+  if (numeric())
+    return failed(RunClass::numeric, "the loss is not a number after step " + std::to_string(last_step));
+  const StepStats stats = settled(seconds_);
+  return {.status = "ok",
+          .steps = last_step,
+          .step_s = stats,
+          .samples_per_s = static_cast<double>(spec_.train.global_batch) / stats.of(kStatistic),
+          .final_loss = loss_};
+}
+
+}  // namespace isobar

@@ -1,0 +1,50 @@
+// The records of a training by another program, written as the engine writes its own: by run_guest.h for
+// run.command, by record_loop.h for a loop that reports its steps.
+//
+//   GuestLog log(spec);                                   // claims run.out
+//   log.begin({{"command", "torchrun train.py"}});
+//   log.step({.step = 1, .seconds = 0.12, .samples_per_s = 66});
+//   log.end(log.complete());
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/base/spec.h"
+#include "model/engine/liveness/result_log.h"
+#include "model/engine/liveness/run_dir.h"
+#include "model/records/records.h"
+#include "model/records/run_class.h"
+
+namespace isobar {
+
+class GuestLog {
+ public:
+  /// Throws ConfigError where run.out is empty or holds another training.
+  explicit GuestLog(const RunSpec& spec);
+  /// `about`: joins the provenance.
+  StartRecord begin(const nlohmann::json& about, int64_t hosts);
+  void step(const StepRecord& step);
+  void write(const Record& record) const { log_.write(record); }
+  /// The loss of a step without a time, which has no record.
+  void loss(double value) { loss_ = value; }
+  void heartbeat() const { log_.heartbeat(); }
+  void end(const EndRecord& end) const { log_.end(end); }
+
+  bool timed() const { return !seconds_.empty(); }
+  EndRecord failed(RunClass c, const std::string& message) const;
+  /// The end of a training that said nothing of a failure: of class numeric where its loss is not a number.
+  EndRecord complete(int64_t last_step) const;
+  bool numeric() const;
+
+ private:
+  const RunSpec& spec_;
+  RunDir dir_;
+  ResultLog log_;
+  std::vector<double> seconds_;
+  std::optional<double> loss_;
+};
+
+}  // namespace isobar

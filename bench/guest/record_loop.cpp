@@ -1,0 +1,213 @@
+#include "bench/guest/record_loop.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <system_error>
+
+#include "bench/guest/command.h"
+#include "bench/guest/guest_log.h"
+#include "bench/guest/run_guest.h"
+#include "model/base/error.h"
+#include "model/base/json.h"
+#include "model/records/result_file.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLines = "standard input";
+constexpr size_t kLongest = 1 << 20;  // bytes of a line
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Whole lines of a descriptor. They also end when the process that started this one has: its children may
+/// hold the other end of a pipe open.
+class Lines {
+ public:
+  explicit Lines(int descriptor) : descriptor_(descriptor), parent_(::getppid()) {}
+  std::optional<std::string> next() {
+    for (;;) {
+      if (const size_t end = kept_.find('\n'); end != std::string::npos) {
+        std::string line = kept_.substr(0, end);
+        kept_.erase(0, end + 1);
+        return line;
+      }
+      if (kept_.size() > kLongest)
+        throw ConfigError(kLines, "", "has a line of more than 1 MiB", "write one record a line");
+      if (!more()) return std::nullopt;  // a torn last line is no record
+    }
+  }
+
+ private:
+  bool more() {
+    pollfd waited{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    int ready = 0;
+    while ((ready = ::poll(&waited, 1, 500)) <= 0) {
+      if (ready < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), kLines);
+      if (::getppid() != parent_) return false;
+    }
+    std::array<char, 1 << 14> some;
+    const ssize_t n = ::read(descriptor_, some.data(), some.size());
+    if (n < 0 && errno == EINTR) return true;
+    if (n < 0) throw std::system_error(errno, std::generic_category(), kLines);
+    kept_.append(some.data(), static_cast<size_t>(n));
+    return n > 0;
+  }
+  const int descriptor_;
+  const pid_t parent_;
+  std::string kept_;
+};
+
+class Loop {
+ public:
+  Loop(const RunSpec& spec, const LoopOptions& options) : spec_(spec), options_(options), log_(spec) {
+    json about = {{"command", "a loop of its own"}};
+    if (!options.about.is_null()) about["about"] = options.about;
+    answer(log_.begin(about, hosts_of_job()));
+  }
+
+  EndRecord operator()(Lines lines) {
+    while (!end_) {
+      try {
+        ++line_;
+        const std::optional<std::string> text = lines.next();
+        if (!text) break;
+        take(*text);
+      } catch (const ConfigError& e) {
+        close(log_.failed(RunClass::bad_config, e.what()));
+        throw;
+      }
+      last_at_ = seconds_now();
+      log_.heartbeat();
+    }
+    if (!end_)
+      finish(log_.failed(RunClass::crash,
+                         "the loop ended without a word after step " + std::to_string(last_step_)));
+    return *end_;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& key, const std::string& what, const std::string& how) const {
+    throw ConfigError(kLines + (":" + std::to_string(line_)), key, what, how);
+  }
+
+  void take(const std::string& text) {
+    json j = parse_json(text);
+    if (!j.is_object()) refuse("", "is no JSON object: " + text.substr(0, 60), "write one record a line");
+    const std::optional<double> samples = samples_of(j);
+    const Record record = record_from_json(j, {.file = kLines, .line = line_});
+    const bool step = std::holds_alternative<StepRecord>(record);
+    const auto* end = std::get_if<EndRecord>(&record);
+    if (!step && !end && !std::holds_alternative<ValidRecord>(record) &&
+        !std::holds_alternative<CheckpointRecord>(record))
+      refuse("event", "is '" + text_in(j, "event") + "', which no loop reports",
+             "write step, valid, checkpoint or run_end");
+    if (samples && !step) refuse("samples", "is of a step", "leave it out");
+    if (!end && !j.contains("step")) refuse("step", "is missing", "count the optimizer steps from 1");
+    refuse_unknown(j, record);
+    if (end) return finish(ended(*end));
+    if (!step) log_.write(record);
+    answer(step ? take_step(std::get<StepRecord>(record), j, samples) : record);
+  }
+
+  /// Removes them from the line: samples, else tokens over those of a sample.
+  std::optional<double> samples_of(json& j) const {
+    std::optional<double> out;
+    for (const char* key : {"samples", "tokens"}) {
+      const auto at = j.find(key);
+      if (at == j.end()) continue;
+      if (!at->is_number() || !(at->get<double>() > 0))
+        refuse(key, "is " + at->dump() + ", not a number above 0", "give those of this step, over all ranks");
+      if (out) refuse(key, "says what samples does", "keep one of the two");
+      const bool words = std::string(key) == "tokens";
+      if (words && !spec_.net.words())
+        refuse(key, "is of nets of tokens, and net.kind is " + spec_.net.kind(), "give samples");
+      out = at->get<double>() / (words ? static_cast<double>(spec_.net.words()->seq_length) : 1);
+      j.erase(at);
+    }
+    return out;
+  }
+
+  StepRecord take_step(StepRecord step, const json& j, std::optional<double> samples) {
+    const auto batch = static_cast<double>(spec_.train.global_batch);
+    if (step.step <= last_step_)
+      refuse("step", "is " + std::to_string(step.step) + ", after " + std::to_string(last_step_),
+             "count the steps up");
+    if (samples && last_step_ < 0 && *samples != batch)
+      refuse("samples",
+             "is " + json(*samples).dump() + ", and train.global_batch is " +
+                 std::to_string(spec_.train.global_batch),
+             "set train.global_batch to the samples of a step, over all ranks");
+    if (j.contains("samples_per_s"))
+      refuse("samples_per_s", "follows from samples and seconds", "give those");
+    if (!j.contains("seconds")) step.seconds = seconds_now() - last_at_;
+    if (!(step.seconds > 0)) refuse("seconds", "is not above 0", "leave it out, or give the step's time");
+    if (j.contains("loss") && j["loss"].is_null()) step.loss = std::nan("");
+    step.samples_per_s = samples.value_or(batch) / step.seconds;
+    log_.step(step);
+    last_step_ = step.step;
+    return step;
+  }
+
+  EndRecord ended(const EndRecord& said) const {
+    if (said.status != "ok" && said.status != "failed")
+      refuse("status", "is '" + said.status + "'", "write ok or failed");
+    if (said.ok() && !log_.timed()) return log_.failed(RunClass::bad_config, "the loop reported no step");
+    EndRecord end = said.ok() ? log_.complete(last_step_) : said;
+    if (!end.failure && !end.ok())
+      end.failure = name_of(class_of_words(said.message.value_or("")).value_or(RunClass::crash));
+    if (!end.ok() && !run_class(*end.failure))
+      refuse("class", "is '" + *end.failure + "', which is no class of a failure",
+             "isobar sweep --help lists them");
+    end.peak_rss_bytes = said.peak_rss_bytes;
+    return end;
+  }
+
+  /// Keys that the record does not take over would be lost without a word.
+  void refuse_unknown(const json& j, const Record& record) const {
+    const json known = to_json(record);
+    for (const auto& [key, value] : j.items())
+      if (!known.contains(key) && !value.is_null())
+        refuse(key, "is no key of a " + event_of(record), "model/records/README.md lists them");
+  }
+
+  void finish(const EndRecord& end) {
+    close(end);
+    answer(*end_);
+  }
+
+  void close(EndRecord end) {
+    end.seconds = seconds_now() - began_;
+    log_.end(end);
+    end_ = end;
+  }
+
+  void answer(const Record& record) const {
+    if (options_.answer) options_.answer(line_of(record));
+  }
+
+  const RunSpec& spec_;
+  const LoopOptions& options_;
+  GuestLog log_;
+  std::optional<EndRecord> end_;
+  const double began_ = seconds_now();
+  double last_at_ = began_;  // of the line before
+  int64_t last_step_ = -1, line_ = 0;
+};
+
+}  // namespace
+
+EndRecord record_loop(const RunSpec& spec, int descriptor, const LoopOptions& options) {
+  return Loop(spec, options)(Lines(descriptor));
+}
+
+}  // namespace isobar
