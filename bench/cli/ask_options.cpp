@@ -1,5 +1,6 @@
 #include "bench/cli/ask_options.h"
 
+#include "bench/cli/config_option.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "model/base/error.h"
@@ -19,7 +20,7 @@ bool given(const CLI::App& command, const std::string& option) {
 
 void add_run_options(CLI::App& command, AskArguments& a, bool several) {
   a.command = command.get_name();
-  command.add_option("CONFIG", a.config, "Run configuration (YAML)")->required();
+  add_config_option(command, a.config)->required();
   const std::string machine = "Machine file (isobar calibrate, isobar fit)";
   (several ? add_machine_option(command, a.machines, machine)
            : add_machine_option(command, a.machine, machine))

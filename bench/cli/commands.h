@@ -37,6 +37,9 @@ void add_config_commands(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_machine_command(CLI::App& app);
 void add_preflight_command(CLI::App& app);
+/// Both describe all commands: added after them.
+void add_completions_command(CLI::App& app);
+void add_man_command(CLI::App& app);
 
 /// Thrown by a callback to end with this exit code, after it has printed the reason.
 struct ExitCode {

@@ -7,7 +7,11 @@
 #include <set>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/config_models.h"
+#include "bench/cli/config_option.h"
+#include "bench/cli/config_schema.h"
 #include "model/base/error.h"
+#include "model/base/other_names.h"
 #include "model/base/spec_keys.h"
 #include "model/base/yaml.h"
 #include "model/records/results.h"
@@ -85,6 +89,9 @@ void print_keys(const ConfigArguments& a) {
   for (SpecKey& k : spec_keys())
     if (k.key.find(a.first) != std::string::npos || k.help.find(a.first) != std::string::npos)
       keys.push_back(std::move(k));
+  const std::string other = mend_of_other_name(a.first, "VALUE", false);
+  if (keys.empty() && !other.empty())
+    throw ConfigError("isobar config keys", a.first, "is a name of other software", other);
   if (keys.empty())
     throw ConfigError("isobar config keys", a.first, "is in no key and no meaning",
                       "give a part of a name, e.g. train.lr, or leave it out");
@@ -105,12 +112,12 @@ void print_keys(const ConfigArguments& a) {
 
 void add_config_commands(CLI::App& app) {
   auto a = std::make_shared<ConfigArguments>();
-  CLI::App* config =
-      app.add_subcommand("config", "Show a composed run configuration, compare two, list all keys");
+  CLI::App* config = app.add_subcommand(
+      "config", "Show a composed run configuration, compare two, list all keys and models");
   config->require_subcommand(1);
   config->footer(kConfigHelp);
   CLI::App* s = config->add_subcommand("show", "Print every key with its value, as YAML");
-  s->add_option("CONFIG", a->first, "Run configuration, or a run's folder")->required();
+  add_config_option(*s, a->first, "CONFIG", "Run configuration, or a run's folder", true)->required();
   s->add_option("--set", a->set, "Override a key (repeatable)")->allow_extra_args(false);
   s->add_flag("--json", a->json, "Print JSON on stdout");
   s->callback([a] {
@@ -120,10 +127,12 @@ void add_config_commands(CLI::App& app) {
     show(*a);
   });
   CLI::App* d = config->add_subcommand("diff", "Print the keys in which two configurations differ");
-  d->add_option("A", a->first, "Run configuration, or a run's folder")->required();
-  d->add_option("B", a->second, "Another")->required();
+  add_config_option(*d, a->first, "A", "Run configuration, or a run's folder", true)->required();
+  add_config_option(*d, a->second, "B", "Another", true)->required();
   d->add_flag("--json", a->json, "Print JSON on stdout");
   d->callback([a] { diff(*a); });
+  add_models_command(*config);
+  add_schema_command(*config);
   CLI::App* k = config->add_subcommand("keys", "List every key: its meaning, allowed values and default");
   k->add_option("TEXT", a->first, "Only keys whose name or meaning holds this text");
   k->add_flag("--markdown", a->markdown, "Print the tables of configs/keys.md");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/config_option.h"
 #include "bench/doctor/check.h"
 #include "bench/ranks/mpiexec.h"
 #include "model/base/error.h"
@@ -72,7 +73,7 @@ void add_doctor_command(CLI::App& app) {
   auto a = std::make_shared<DoctorArguments>();
   CLI::App* c =
       app.add_subcommand("doctor", "Check what this machine has, whether it works, and how to fix it");
-  c->add_option("config", a->config, "Run configuration whose data are opened too");
+  add_config_option(*c, a->config, "config", "Run configuration whose data are opened too");
   c->add_option("--set", a->set, "Override a key of it: data.train=FILE (repeatable)")
       ->needs("config")
       ->allow_extra_args(false);

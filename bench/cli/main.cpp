@@ -9,9 +9,11 @@
 #include "bench/cli/last_words.h"
 #include "bench/cli/output.h"
 #include "bench/cli/submit_train.h"
+#include "bench/cli/translate.h"
 #include "bench/ranks/rank_output.h"
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
+#include "model/base/other_names.h"
 #include "model/base/search_paths.h"
 #include "model/base/yaml.h"
 #include "model/engine/host/host.h"
@@ -40,20 +42,26 @@ std::string mend_of(const std::string& word, const CLI::App& command) {
   for (const CLI::Option* o : command.get_options())
     for (const std::string& name : o->get_lnames()) options.push_back("--" + name);
   const bool sets = std::find(options.begin(), options.end(), "--set") != options.end();
-  if (!word.starts_with("-"))
-    return sets && word.find('=') != std::string::npos ? "write --set " + word : std::string();
+  if (const size_t eq = word.find('='); !word.starts_with("-")) {
+    if (!sets || eq == std::string::npos) return "";
+    const std::string other = mend_of_other_name(word.substr(0, eq), word.substr(eq + 1), true);
+    return other.empty() ? "write --set " + word : other;
+  }
   if (word == "--set" && command.get_name() == "sweep")
     return "write KEY=VALUES without --set: layout.tp=1,2,4";
   return did_you_mean(word.substr(0, word.find('=')), options, "");
 }
 
 /// One line, as for any other bad input.
-std::string usage_error(const CLI::App* app, const CLI::Error& e) {
+/// Options of other software are translated, with a line below for what differs.
+std::string usage_error(const CLI::App* app, const CLI::Error& e, std::vector<std::string> words) {
   std::string command = "isobar", what = e.what();
   const CLI::App* last = app;
   for (auto chosen = app->get_subcommands(); !chosen.empty(); chosen = last->get_subcommands()) {
     last = chosen.front();
     command += " " + last->get_name();
+    const auto at = std::find(words.begin(), words.end(), last->get_name());
+    words.erase(words.begin(), at == words.end() ? at : at + 1);
   }
   while (!what.empty() && what.back() == '\n') what.pop_back();
   // A mistyped option is reported before what is missing because of it.
@@ -61,6 +69,13 @@ std::string usage_error(const CLI::App* app, const CLI::Error& e) {
   std::stable_partition(unknown.begin(), unknown.end(),
                         [](const std::string& w) { return w.starts_with("-"); });
   if (!unknown.empty()) {
+    if (const std::optional<TranslatedLine> line = translated(command, *last, words)) {
+      std::string names, notes;
+      for (const std::string& name : line->names) names += (names.empty() ? "" : ", ") + name;
+      for (const std::string& note : line->notes) notes += "\n  " + showable(note);
+      return command + ": not ours, but known from other software: " + showable(names) + " -> " +
+             showable(line->line) + notes + "\n";
+    }
     const std::string mend = mend_of(unknown[0], *last);
     return command + ": " + showable(unknown[0]) + " is not one of its options or arguments -> " +
            (mend.empty() ? "see " + command + " --help" : mend) + "\n";
@@ -113,7 +128,11 @@ int run(int argc, char** argv) {
   add_doctor_command(app);
   add_machine_command(app);
   add_preflight_command(app);
-  app.failure_message(usage_error);
+  add_completions_command(app);
+  add_man_command(app);
+  app.failure_message([&](const CLI::App* of, const CLI::Error& e) {
+    return usage_error(of, e, {argv + std::min(argc, 1), argv + argc});
+  });
   try {
     refuse_unknown_command(app, argv + std::min(argc, 1));
     app.parse(argc, argv);

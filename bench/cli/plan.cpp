@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/config_option.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/hash.h"
@@ -162,7 +163,7 @@ void run_plan(const PlanArguments& a) {
 void add_plan_command(CLI::App& app) {
   auto a = std::make_shared<PlanArguments>();
   CLI::App* c = app.add_subcommand("plan", "Print what one rank does in one step: ops, FLOPs, bytes, memory");
-  c->add_option("config", a->config, "Run configuration (YAML)")->required();
+  add_config_option(*c, a->config, "config")->required();
   c->add_option("--set", a->set, "Override a key: --set layout.dp=2 (repeatable)")
       ->allow_extra_args(false)
       ->expected(1)

@@ -13,6 +13,7 @@
 #include "model/base/error.h"
 #include "model/base/program.h"
 #include "model/base/shared_files.h"
+#include "model/data/epochs.h"
 #include "model/engine/processor.h"
 #include "model/nets/build.h"
 
@@ -25,12 +26,12 @@ RunSpec spec_of(const SubmittedTraining& a) {
   RunSpec spec = load_run_spec(a.config, a.set);
   if (!spec.run.out.empty())
     throw ConfigError(a.config, "run.out", "is chosen by --results: DIR/trials/ID", "leave it out");
-  if (spec.train.checkpoint_every <= 0)
+  if (spec.train.checkpoint_every == 0)
     throw ConfigError(a.config, "train.checkpoint_every",
                       "is 0: what a job's time limit cuts off could not go on in the next one",
                       "e.g. --set train.checkpoint_every=500");
   if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
-  return spec;
+  return with_epochs_apart(spec);
 }
 
 Matrix matrix_of(RunSpec spec) {

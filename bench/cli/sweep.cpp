@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "bench/cli/config_option.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/cli/stop_flag.h"
@@ -255,7 +256,7 @@ void add_sweep_command(CLI::App& app) {
   a->self = a->trainer = own_program().string();
   CLI::App* sweep = app.add_subcommand("sweep", "Run every trial of a matrix; safe to kill and rerun");
   sweep->footer(kSweepHelp);
-  sweep->add_option("SWEEP", a->file, "Sweep file, or a run configuration (YAML)")->required();
+  add_config_option(*sweep, a->file, "SWEEP", "Sweep file, or a run configuration (YAML)")->required();
   sweep->add_option("KEY=VALUES", a->words, "Axes and settings that override the file's: tp=1,2,4 amp=bf16");
   sweep->add_option("--repeat", a->repeat, "Repetitions of each trial")->check(CLI::Range(1, 10000));
   add_about_options(*sweep, a->about);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/config_option.h"
 #include "bench/cli/last_words.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
@@ -23,6 +24,7 @@
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/comm/launcher.h"
+#include "model/data/epochs.h"
 #include "model/data/foreign.h"
 #include "model/engine/liveness/signals.h"
 #include "model/engine/liveness/start.h"
@@ -72,7 +74,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
 [[noreturn]] void start_under_mpiexec(const TrainArguments& a, const RunSpec& spec, int64_t ranks) {
   // Refuses a bad spec here, in one line instead of one for each rank.
   build_plan(planned_micro_batch(spec).spec, 0, planned_workspace(spec, 1));
-  check_start(spec, {a.resume, a.set_aside});
+  check_start(with_epochs_apart(spec), {a.resume, a.set_aside});
   std::vector<std::string> args = mpiexec_command(ranks);
   args.emplace_back("train");
   args.push_back(a.config);
@@ -345,7 +347,7 @@ void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) 
 void add_train_command(CLI::App& app, Submit submit) {
   auto a = std::make_shared<TrainArguments>();
   CLI::App* c = app.add_subcommand("train", "Train a net; with --ranks on several processes over MPI");
-  c->add_option("config", a->config, "Run configuration (YAML), e.g. configs/models/vit-tiny.yaml")
+  add_config_option(*c, a->config, "config", "Run configuration (YAML), e.g. configs/models/vit-tiny.yaml")
       ->required();
   c->add_option("--ranks", a->ranks, "Start this many ranks with mpiexec; dp is what tp, cp and pp leave")
       ->check(CLI::Range(1, 1 << 20));

@@ -228,4 +228,8 @@ void refuse_incomplete(const ClusterSpec& c) {
   }
 }
 
+const std::vector<std::string>& cluster_keys() {
+  return kKeys;
+}
+
 }  // namespace isobar

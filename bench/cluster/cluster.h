@@ -63,4 +63,7 @@ nlohmann::json to_json(const ClusterSpec& c);
 /// missing.
 void refuse_incomplete(const ClusterSpec& c);
 
+/// Names of its keys.
+const std::vector<std::string>& cluster_keys();
+
 }  // namespace isobar

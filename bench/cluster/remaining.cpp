@@ -39,7 +39,7 @@ Remaining remaining_of(const Trial& t, const TrialDir& dir, const TrialLimits& l
   const Pace checkpoint = first_known(slowest, f.checkpoint_s, kAssumedCheckpoint_s);
 
   const auto left = static_cast<double>(std::max<int64_t>(0, t.spec.train.steps - saved));
-  const double checkpoints = std::floor(left / static_cast<double>(t.spec.train.checkpoint_every)) + 1;
+  const double checkpoints = std::floor(left / static_cast<double>(t.spec.train.checkpoint_steps())) + 1;
   const double one_more = std::max(kLeast_s, kHaste * (step.seconds + checkpoint.seconds));
   Remaining r;
   r.work_s = c.start_s + left * step.seconds + checkpoints * checkpoint.seconds;

@@ -13,22 +13,6 @@ namespace isobar {
 
 using nlohmann::json;
 
-const std::vector<std::string>& sweep_keys() {
-  static const std::vector<std::string> keys = {"base",         "set",
-                                                "axes",         "include",
-                                                "exclude",      "constraints",
-                                                "repetitions",  "steps",
-                                                "warmup",       "order",
-                                                "seed",         "timeout_s",
-                                                "hang_s",       "memory_limit_mb",
-                                                "grace_s",      "noise_limit",
-                                                "machine",      "probe_infeasible",
-                                                "weak_scaling", "strong_scaling",
-                                                "baselines",    "repeat_contended",
-                                                "zip",          "when"};
-  return keys;
-}
-
 namespace {
 
 // Short names of frequently swept keys.

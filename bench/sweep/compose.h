@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/sweep/sweep_keys.h"
+
 namespace isobar {
 
 /// The equivalent sweep file as JSON, with paths relative to `path`. Throws ConfigError.
@@ -17,8 +19,6 @@ nlohmann::json compose_sweep(const std::string& path, const std::vector<std::str
 /// The same as YAML text for a file in `folder`.
 std::string sweep_file_text(nlohmann::json sweep, const std::string& path, const std::string& folder);
 
-/// Top-level keys of a sweep file.
-const std::vector<std::string>& sweep_keys();
 /// Full key of a short name: gpus, tp, amp, batch …
 std::string full_key(const std::string& name);
 /// The names that full_key knows: gpus, tp, amp …

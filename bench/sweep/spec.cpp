@@ -148,6 +148,18 @@ void resolve_any(const SweepReader& in, SweepSpec& s) {
   }
 }
 
+// Steps of the sweep would be ignored where its base counts epochs.
+void refuse_two_lengths(const SweepReader& in, const SweepSpec& s) {
+  const auto given = [&](const std::string& key) {
+    return std::any_of(s.set.begin(), s.set.end(), [&](const auto& one) { return one.first == key; }) ||
+           std::any_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.key == key; });
+  };
+  const int64_t epochs = run_spec_from_json(s.base_json, s.base).train.epochs;
+  if (epochs > 0 && given("train.steps") && !given("train.epochs"))
+    in.fail("steps", "is given, and the base counts train.epochs: " + std::to_string(epochs),
+            "add train.epochs: 0 to `set:`, or leave the steps out");
+}
+
 void refuse_two_sizes(const SweepReader& in, const SweepSpec& s) {
   std::map<std::string, std::string> places;  // key -> place where it is given
   const auto take = [&](const std::string& key, const std::string& place) {
@@ -253,6 +265,7 @@ SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string
       if (fixed.first == "train.steps") in.fail("steps", "is given in `set:` as well", "keep one of the two");
     s.set.emplace_back("train.steps", steps);
   }
+  refuse_two_lengths(in, s);
   if (j.contains("order")) {
     if (j["order"] != "random" && j["order"] != "listed")
       in.fail("order", j["order"].dump() + " is unknown", "use random or listed");

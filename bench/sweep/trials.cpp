@@ -9,6 +9,7 @@
 #include "model/base/hash.h"
 #include "model/base/progress.h"
 #include "model/base/rng.h"
+#include "model/data/epochs.h"
 #include "model/nets/legal_layout.h"
 #include "model/records/naming.h"
 
@@ -55,7 +56,7 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
   RunSpec spec = assemble(sweep, combination);
   validate(spec);
   check_layout(spec);
-  return spec;
+  return with_epochs_apart(spec);
 }
 
 void refuse_too_many_combinations(const SweepSpec& sweep, double all) {

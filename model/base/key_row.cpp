@@ -63,9 +63,10 @@ struct ValueReader {
     if (!v.is_string()) wrong("a word");
     return v.get<std::string>();
   }
-  int64_t whole() const {
+  int64_t whole(const char* or_word) const {
     if (v.is_null()) return 0;
-    if (!v.is_number_integer()) wrong("a whole number");
+    if (!v.is_number_integer())
+      wrong(or_word ? (std::string("a whole number, or ") + or_word).c_str() : "a whole number");
     return bounded(v);
   }
   double number() const {
@@ -93,8 +94,15 @@ void KeyRow::read(const json& j, const std::string& file) const {
   const Address at(key);
   if (!j.contains(at.section) || !j[at.section].contains(at.name)) return;
   const ValueReader from{key, file, j[at.section][at.name]};
-  std::visit(Overloaded{[&](int64_t* to) { *to = from.whole(); }, [&](double* to) { *to = from.number(); },
-                        [&](bool* to) { *to = from.truth(); }, [&](std::string* to) { *to = from.word(); },
+  const char* const other = allowed_.word;
+  std::visit(Overloaded{[&](int64_t* to) {
+                          if (other && from.v == other)
+                            *to = kWordNumber;
+                          else if (*to = from.whole(other); other && *to == kWordNumber)
+                            from.wrong("0 or more");
+                        },
+                        [&](double* to) { *to = from.number(); }, [&](bool* to) { *to = from.truth(); },
+                        [&](std::string* to) { *to = from.word(); },
                         [&](const Word& to) {
                           const std::string word = from.word();
                           size_t i = 0;
@@ -125,11 +133,18 @@ void KeyRow::write(json& j) const {
   const Address at(key);
   json& to = j[at.section][at.name];
   std::visit(Overloaded{[&](const auto* value) { to = *value; },
+                        [&](const int64_t* value) {
+                          if (allowed_.word && *value == kWordNumber)
+                            to = allowed_.word;
+                          else
+                            to = *value;
+                        },
                         [&](const Word& w) { to = *w.value < w.words.size() ? w.words[*w.value] : ""; }},
              member_);
 }
 
 void KeyRow::check_number(const std::string& file, int64_t value) const {
+  if (allowed_.word && value == kWordNumber) return;
   const bool below = static_cast<double>(value) < allowed_.low;
   if (!below && static_cast<double>(value) <= allowed_.high) return;
   const std::string bound = number_text(below ? allowed_.low : allowed_.high);
@@ -194,7 +209,8 @@ std::string KeyRow::values() const {
   const bool number = std::holds_alternative<int64_t*>(member_) || std::holds_alternative<double*>(member_);
   const Allowed& a = allowed_;
   if (!number || (std::isinf(a.low) && std::isinf(a.high))) return "";
-  if (std::isinf(a.high)) return (a.with_low ? ">= " : "> ") + number_text(a.low);
+  const std::string word = a.word ? std::string(", or ") + a.word : "";
+  if (std::isinf(a.high)) return (a.with_low ? ">= " : "> ") + number_text(a.low) + word;
   return (a.with_low ? "[" : "(") + number_text(a.low) + ", " + number_text(a.high) +
          (a.with_high ? "]" : ")");
 }

@@ -21,6 +21,7 @@ struct Allowed {
   bool with_low = true, with_high = true;
   bool in_f32 = false;         // 0, or what 32 bits hold with all their digits
   const char* mend = nullptr;  // of the error; nullptr: the bound that is exceeded
+  const char* word = nullptr;  // taken beside whole numbers, as kWordNumber
   // Text:
   bool (*fits)(const std::string&) = nullptr;
   const char* lacks = nullptr;              // "is no name with a weight"
@@ -29,6 +30,9 @@ struct Allowed {
 /// Whole numbers
 constexpr Allowed at_least(int64_t low, const char* mend = nullptr) {
   return {.low = static_cast<double>(low), .mend = mend};
+}
+constexpr Allowed at_least_or(int64_t low, const char* word) {
+  return {.low = static_cast<double>(low), .word = word};
 }
 constexpr Allowed from_to(int64_t low, int64_t high, const char* mend = nullptr) {
   return {.low = static_cast<double>(low), .high = static_cast<double>(high), .mend = mend};

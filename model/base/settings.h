@@ -18,6 +18,9 @@
 
 namespace isobar {
 
+/// A whole number that stands for the word that a key takes beside numbers (Allowed::word)
+constexpr int64_t kWordNumber = -1;
+
 // ---- policy ----
 
 /// none: fp32 | tf32: in matrix products | fp16: with a scaled loss | fp8: bf16 with linears in fp8

@@ -6,7 +6,9 @@
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
+#include "model/base/hugging_face_config.h"
 #include "model/base/json.h"
+#include "model/base/other_names.h"
 #include "model/base/spec_rows.h"
 #include "model/base/yaml.h"
 
@@ -89,6 +91,30 @@ std::vector<std::string> with_ranges(const std::vector<std::string>& names) {
   return out;
 }
 
+std::string text_of(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "None" : json_text(value);
+}
+
+// The first key of other software in it, "" where there is none
+std::string mend_of_others(const std::string& key, const nlohmann::json& value, bool assignment) {
+  if (!value.is_object()) return mend_of_other_name(key, text_of(value), assignment);
+  for (const auto& [name, inner] : value.items())
+    if (const std::string mend = mend_of_others(name, inner, assignment); !mend.empty())
+      return name + ": " + mend;
+  return "";
+}
+
+// True for a section of ours by its keys, whose name is near.
+bool mistyped(const std::string& section, const nlohmann::json& body,
+              const std::map<std::string, std::vector<std::string>>& known) {
+  if (!body.is_object()) return false;
+  for (const auto& [name, keys] : known)
+    if (!did_you_mean(section, {name}, "").empty())
+      for (const auto& item : body.items())
+        if (has(keys, item.key())) return true;
+  return false;
+}
+
 void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const std::string& file) {
   auto known = keys_of(kind);
   const std::string list_keys = "`isobar config show FILE` lists all keys";
@@ -99,6 +125,11 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const
   }
   for (const auto& [section, body] : j.items()) {
     if (!known.contains(section)) {
+      const std::string others =
+          mistyped(section, body, known) ? "" : mend_of_others(section, body, file == "--set");
+      if (!others.empty())
+        throw ConfigError(file, key_named(section),
+                          body.is_object() ? "is not a known section" : "is a key of other software", others);
       const std::string one = body.is_object() && body.size() == 1 ? section + "." + body.begin().key() : "";
       std::vector<std::string> allowed = one.empty() ? sections : keys;
       if (!body.is_object()) allowed.insert(allowed.end(), keys.begin(), keys.end());
@@ -115,6 +146,8 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const
       const std::vector<std::string> others = net_kinds_with(section + "." + item.key());
       if (others.empty()) {
         const std::string word = section + "." + item.key();
+        const std::string other = mend_of_others(item.key(), item.value(), file == "--set");
+        if (!other.empty()) throw ConfigError(file, word, "is a key of other software", other);
         std::vector<std::string> of_all_kinds;
         for (const std::string& one : NetSpec::kinds())
           for (const auto& [its_section, its_names] : keys_of(one))
@@ -189,14 +222,36 @@ const WordsSpec* NetSpec::words() const {
   });
 }
 
+namespace {
+
+// The steps of an override would be ignored where the file counts epochs.
+void refuse_two_lengths(const nlohmann::json& j, const std::vector<std::string>& overrides) {
+  const auto given = [&](const std::string& key) {
+    return std::any_of(overrides.begin(), overrides.end(),
+                       [&](const std::string& one) { return one.starts_with(key + "="); });
+  };
+  if (!given("train.steps")) return;
+  const nlohmann::json train = j.value("train", nlohmann::json::object());
+  const nlohmann::json epochs =
+      train.is_object() ? train.value("epochs", nlohmann::json(0)) : nlohmann::json(0);
+  if (epochs.is_number_integer() && epochs > 0)
+    throw ConfigError("--set", "train.steps",
+                      "is given, and train.epochs: " + epochs.dump() + " says how many",
+                      given("train.epochs") ? "keep one of the two" : "add --set train.epochs=0");
+}
+
+}  // namespace
+
 ValidSpec load_run_spec(const std::string& path, const std::vector<std::string>& overrides) {
   nlohmann::json j = load_yaml(path);
+  if (is_hugging_face_config(j)) j = run_of_config(j, path);
   for (const std::string& assignment : overrides) {
     apply_override(j, assignment);
     nlohmann::json alone;
     apply_override(alone, assignment);
     refuse_unknown_keys(alone, kind_in(j, path), "--set");
   }
+  refuse_two_lengths(j, overrides);
   return run_spec_from_json(j, path);
 }
 

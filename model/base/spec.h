@@ -61,6 +61,7 @@ struct DataSpec {  // data:
 struct TrainSpec {  // train:
   int64_t global_batch = 16;
   int64_t steps = 128;  // optimizer steps
+  int64_t epochs = 0;   // of the training data, from which steps follows (data/epochs.h); 0 = steps counts
   LossKind loss = LossKind::relative_l2;
   std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
   // mae, mse, huber: weights by name, from which loss_weights follow once the channels are known
@@ -127,9 +128,10 @@ struct TrainSpec {  // train:
   std::vector<std::string> lora_targets;
   std::string init_from;  // run or checkpoint of the initial weights; "" = random, by the seed
   int64_t seed = 0;
-  int64_t log_every = 1;         // steps
-  int64_t valid_every = 0;       // steps; 0 = once at the end (if data.valid is set)
-  int64_t checkpoint_every = 0;  // steps; 0 = never
+  int64_t log_every = 1;                          // steps
+  static constexpr int64_t kEpoch = kWordNumber;  // "epoch"
+  int64_t valid_every = 0;       // steps, or kEpoch; 0 = once at the end (if data.valid is set)
+  int64_t checkpoint_every = 0;  // steps, or kEpoch; 0 = never
   int64_t checkpoint_keep = 0;   // number of latest checkpoints kept, besides the best; 0 = all
   bool checkpoint_best = false;  // after a validation with the lowest loss so far: RUN/checkpoints/best
   // Validations in a row without a lower loss after which the run ends (inference/early_stop.h); 0 = never
@@ -138,6 +140,12 @@ struct TrainSpec {  // train:
   int64_t jacobian_window = 0;   // the run ends once the Jacobian's norm over this number of validations …
   double jacobian_tolerance = 1e-3;  // … stays within this relative range; 0 = never
   int64_t min_steps = 0;             // neither rule ends a run before
+  /// True if something is counted in epochs.
+  bool counts_epochs() const { return epochs > 0 || valid_every == kEpoch || checkpoint_every == kEpoch; }
+  /// Steps between checkpoints, once train.epochs has become steps; those of the run where it is unknown.
+  int64_t checkpoint_steps() const {
+    return checkpoint_every != kEpoch ? checkpoint_every : epochs > 0 ? steps / epochs : steps;
+  }
   // Not keys: of each channel the normalised target above which its error counts more, and its factor; {} =
   // none
   std::vector<double> intense_above, intense_weights;

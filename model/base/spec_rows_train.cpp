@@ -126,10 +126,10 @@ void add_parameter_rows(KeyRows& to, TrainSpec& t) {
 void add_end_rows(KeyRows& to, TrainSpec& t) {
   to.insert(to.end(),
             {{"train.log_every", t.log_every, at_least(1), "Optimizer steps between log lines."},
-             {"train.valid_every", t.valid_every, at_least(0),
-              "Optimizer steps between validations; 0: once at the end."},
-             {"train.checkpoint_every", t.checkpoint_every, at_least(0),
-              "Optimizer steps between checkpoints; 0: none."},
+             {"train.valid_every", t.valid_every, at_least_or(0, "epoch"),
+              "Optimizer steps between validations, or epoch; 0: once at the end."},
+             {"train.checkpoint_every", t.checkpoint_every, at_least_or(0, "epoch"),
+              "Optimizer steps between checkpoints, or epoch; 0: none."},
              {"train.checkpoint_keep", t.checkpoint_keep, at_least(0),
               "Last checkpoints kept, beside the best; 0: all."},
              {"train.checkpoint_best", t.checkpoint_best,
@@ -152,6 +152,9 @@ void add_train_rows(KeyRows& to, RunSpec& s) {
   to.insert(to.end(), {{"train.global_batch", t.global_batch, from_to(1, 1 << 24),
                         "Samples of an optimizer step, over all ranks."},
                        {"train.steps", t.steps, from_to(1, int64_t{1} << 36), "Optimizer steps."},
+                       {"train.epochs", t.epochs, from_to(0, 1 << 24),
+                        "Passes over the training data, which give train.steps: an epoch's whole global "
+                        "batches, without its rest. 0: train.steps counts."},
                        {"train.seed", t.seed, at_least(0), "Seed of weights, shuffling and dropout."}});
   add_loss_rows(to, t);
   if (s.net.rolls_out()) add_rollout_rows(to, t);

@@ -23,6 +23,20 @@ void validate_train(const TrainSpec& t, const SpecCheck& check) {
   check.that(t.jacobian_window != 1, "train.jacobian_window", "is 1: one norm never changes", "e.g. 5");
 }
 
+// Epochs need training data of a length; programs of run.command read their own.
+void validate_epochs(const RunSpec& s, const SpecCheck& check) {
+  const TrainSpec& t = s.train;
+  if (!t.counts_epochs() || !s.run.command.empty()) return;
+  const char* key = t.epochs > 0                         ? "train.epochs"
+                    : t.valid_every == TrainSpec::kEpoch ? "train.valid_every"
+                                                         : "train.checkpoint_every";
+  check.that(!s.data.train.empty() || s.data.limit_samples > 0, key,
+             "counts epochs, and data.train is empty: noise has no length",
+             "set data.train, or a length by data.limit_samples, or count in steps");
+  check.that(t.replay_capacity == 0, key,
+             "counts epochs, and a replay buffer (train.replay_capacity) has none", "count in steps");
+}
+
 void validate_run(const RunOptions& r, const SpecCheck& check) {
   check.that(!r.deterministic_attention || r.device != RunDevice::cpu, "run.deterministic_attention",
              "is for GPUs: the CPU's sums always go by a fixed order",
@@ -63,7 +77,8 @@ void validate_rollout(const RunSpec& s, const SpecCheck& check) {
   check.that(t.rollout_every == 0 || (t.rollout > 1 && t.rollout_gradient == RolloutGradient::all),
              "train.rollout_every", "lengthens roll-outs whose gradient goes through all steps",
              "set train.rollout to 2 or more and train.rollout_gradient to all, or leave it out");
-  check.that((t.rollout - 1) * std::min(t.rollout_every, t.steps) < t.steps, "train.rollout_every",
+  check.that(t.epochs > 0 || (t.rollout - 1) * std::min(t.rollout_every, t.steps) < t.steps,
+             "train.rollout_every",
              "is so large that the run ends before its roll-outs have train.rollout steps",
              "give less than train.steps / (train.rollout - 1)");
   check.that(s.net.fixed_channels() == 0 || t.prediction == PredictionKind::state, "train.prediction",
@@ -136,12 +151,13 @@ void validate(const RunSpec& s) {
                  str(outputs),
              features ? "give one a feature" : "give one a channel");
   validate_rollout(s, check);
+  validate_epochs(s, check);
   check.that(t.no_decay.empty() || t.weight_decay > 0, "train.no_decay",
              "says what does not decay, and train.weight_decay is 0",
              "set train.weight_decay, or leave it out");
   check.that(!t.ema_valid || t.ema > 0, "train.ema_valid", "is of an average, and train.ema is 0",
              "set train.ema, e.g. 0.999");
-  check.that(t.checkpoint_keep == 0 || t.checkpoint_every > 0 || t.checkpoint_best, "train.checkpoint_keep",
+  check.that(t.checkpoint_keep == 0 || t.checkpoint_every != 0 || t.checkpoint_best, "train.checkpoint_keep",
              "says how many checkpoints stay, and train.checkpoint_every is 0",
              "set train.checkpoint_every, or leave it out");
   check.that(t.lora_rank > 0 || (t.lora_targets.empty() && t.lora_alpha == 0),
@@ -150,7 +166,7 @@ void validate(const RunSpec& s) {
   check.that(t.lora_rank == 0 || !t.lora_targets.empty(), "train.lora_targets",
              "is empty: no linear has an adapter of train.lora_rank", "name some, e.g. [blocks.*.attn]");
   if (t.lr_schedule == LrSchedule::step) check.at_least(t.lr_step_size, 1, "train.lr_step_size");
-  const bool validates = t.valid_every > 0 && s.data.validates();
+  const bool validates = t.valid_every != 0 && s.data.validates();
   check.that(t.lr_schedule != LrSchedule::plateau || validates, "train.lr_schedule",
              "plateau watches the validation loss, and this run has none before its end",
              "set train.valid_every, and data.valid or data.train_fraction");

@@ -31,6 +31,7 @@ void print_header(const TrainContext& run, const Plan& plan, const RankData& dat
   f.memory_bytes = static_cast<int64_t>(run.mpi.max_of(static_cast<double>(plan.memory.total())));
   f.ranks_on_host = run.mpi.ranks_on_host();
   f.steps_per_epoch = data.steps_per_epoch();
+  f.samples = data.training_samples();
   f.left_out = data.left_out();
   f.flat_channels = data.flat_channels();
   f.validates = data.has_validation();

@@ -26,6 +26,7 @@ class RankData {
   /// True on exactly one rank a replica that sees its predictions.
   bool scores() const { return scores_; }
   int64_t steps_per_epoch() const;
+  int64_t training_samples() const { return train_set_->size(); }
   ChannelNames channels() const { return train_set_->channels(); }
   NetChannels net_channels() const { return channels_of_data(*train_set_); }
   /// Latitudes of the rows of fields, degrees north; {}: unknown

@@ -16,6 +16,7 @@ constexpr int64_t kWarmupSteps = 2;  // first steps of a run, excluded from step
 struct RunProgress {
   int64_t first = 0;  // steps done before this run: not 0 if it resumes
   int64_t step = 0;   // steps done
+  int64_t steps_per_epoch = 1;
   Plateau plateau;
   EarlyStop early;         // `reason`: why the run ends before train.steps
   int64_t best_step = -1;  // step of the validation with the lowest loss, of those in this run
@@ -29,16 +30,22 @@ struct RunProgress {
   }
 };
 
+/// True after every `every` steps (0: never), or after each epoch.
+inline bool due(int64_t every, const RunProgress& p) {
+  const int64_t steps = every == TrainSpec::kEpoch ? p.steps_per_epoch : every;
+  return steps > 0 && p.step % steps == 0;
+}
+
 /// A validation is due by train.valid_every. (The last step has one in any case.)
-inline bool validation_due(const RunSpec& spec, int64_t step) {
-  return spec.train.valid_every > 0 && step % spec.train.valid_every == 0;
+inline bool validation_due(const RunSpec& spec, const RunProgress& p) {
+  return due(spec.train.valid_every, p);
 }
 
 /// A checkpoint is due; after this step's validation, whose loss may be the best.
 inline bool save_due(const RunSpec& spec, const RunProgress& p) {
   const int64_t every = spec.train.checkpoint_every;
   const bool best = spec.train.checkpoint_best && p.best_step == p.step;
-  return best || (every > 0 && (p.over(spec) || p.step % every == 0));
+  return best || (every != 0 && (p.over(spec) || due(every, p)));
 }
 
 }  // namespace isobar

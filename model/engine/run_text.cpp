@@ -133,11 +133,17 @@ std::string flat_text(const RunFacts& f) {
 
 std::string steps_text(const RunSpec& s, const RunFacts& f) {
   const TrainSpec& t = s.train;
+  const auto every = [](int64_t n) { return n == TrainSpec::kEpoch ? "epoch" : std::to_string(n); };
   std::string steps = std::to_string(t.steps);
   if (f.first_step > 0) steps = std::to_string(f.first_step + 1) + " to " + steps;
-  if (f.validates && t.valid_every > 0) steps += "; validation every " + std::to_string(t.valid_every);
-  return steps + (t.checkpoint_every > 0 ? "; checkpoint every " + std::to_string(t.checkpoint_every)
-                                         : "; no checkpoints (train.checkpoint_every)");
+  if (t.epochs > 0)
+    steps += ": " + std::to_string(t.epochs) + (t.epochs == 1 ? " epoch of " : " epochs of ") +
+             std::to_string(f.steps_per_epoch);
+  if (const int64_t rest = f.samples % t.global_batch; t.counts_epochs() && rest > 0)
+    steps += ", without " + some(rest, "sample") + " of " + std::to_string(f.samples) + " in each";
+  if (f.validates && t.valid_every != 0) steps += "; validation every " + every(t.valid_every);
+  return steps + (t.checkpoint_every != 0 ? "; checkpoint every " + every(t.checkpoint_every)
+                                          : "; no checkpoints (train.checkpoint_every)");
 }
 
 std::string trained_text(const RunSpec& s, const RunFacts& f) {

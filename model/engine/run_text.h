@@ -22,8 +22,8 @@ struct RunFacts {                       // facts that the specification does not
   std::string micro_batch;              // how the engine chose it; "" if it was given
   int ranks = 1, ranks_on_host = 1, threads = 1;
   LeftOut left_out;
-  std::vector<std::string> flat_channels;  // Dataset::flat_channels
-  int64_t steps_per_epoch = 0;
+  std::vector<std::string> flat_channels;    // Dataset::flat_channels
+  int64_t steps_per_epoch = 0, samples = 0;  // of the training data
   bool validates = false;
   int64_t first_step = 0;  // the run resumes after this step
   std::string device;

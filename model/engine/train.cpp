@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "model/base/error.h"
+#include "model/data/epochs.h"
 #include "model/engine/host/host.h"
 #include "model/engine/host/mpi_meeting.h"
 #include "model/engine/liveness/start.h"
@@ -59,9 +60,17 @@ bool prepare(Held& h, const ResumeWish& wish, const TrainOptions& options, const
   return true;
 }
 
+/// Epochs become steps: rank 0 counts the samples for all.
+void count_epochs(Held& h, const Mpi& mpi) {
+  if (h.spec.train.epochs == 0) return;
+  const int64_t mine = mpi.rank() == 0 ? with_epochs(h.spec).train.steps : 0;
+  h.spec.train.steps = std::stoll(mpi.from_first(std::to_string(mine)));
+}
+
 /// Takes run.out and starts what works in the background. False: the training has ended before.
 bool start(Held& h, const TrainOptions& options, const Mpi& mpi) {
   require_ranks(h.spec, mpi);
+  count_epochs(h, mpi);
   // Before anything that writes into run.out, which may be another training's.
   const ResumeWish wish{options.resume, options.set_aside};
   h.start = start_of(h.spec, wish, mpi);

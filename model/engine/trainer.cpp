@@ -118,6 +118,7 @@ EndRecord Trainer::run() {
 
 void Trainer::begin() {
   progress_ = first_values(run_, plan_, *processor_);
+  progress_.steps_per_epoch = data_->steps_per_epoch();
   data_->seek(progress_.step);
   observers_.on_start();
 }

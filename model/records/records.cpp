@@ -58,6 +58,17 @@ void fields(auto& f, Is<StepRecord> auto& r) {
   f("skipped", r.skipped);
 }
 
+void fields(auto& f, Is<EpochRecord> auto& r) {
+  f("epoch", r.epoch);
+  f("step", r.step);
+  f("steps", r.steps);
+  f("seconds", r.seconds);
+  f("samples_per_s", r.samples_per_s);
+  f("loss", r.loss);
+  f("valid_loss", r.valid_loss);
+  f("valid_seconds", r.valid_seconds);
+}
+
 void fields(auto& f, Is<JacobianRecord> auto& r) {
   f("samples", r.samples);
   f("frobenius", r.frobenius);
@@ -232,8 +243,9 @@ Record record_from_json(const nlohmann::json& j, const Place& place) {
   const std::string& event = unknown.event;
   if (take<StepRecord>(event, f, out) || take<StartRecord>(event, f, out) || take<EndRecord>(event, f, out) ||
       take<DeviceRecord>(event, f, out) || take<ResumeRecord>(event, f, out) ||
-      take<ValidRecord>(event, f, out) || take<RanksRecord>(event, f, out) ||
-      take<CheckpointRecord>(event, f, out) || take<DeviceShareRecord>(event, f, out))
+      take<EpochRecord>(event, f, out) || take<ValidRecord>(event, f, out) ||
+      take<RanksRecord>(event, f, out) || take<CheckpointRecord>(event, f, out) ||
+      take<DeviceShareRecord>(event, f, out))
     return out;
   return unknown;
 }

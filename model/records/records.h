@@ -77,6 +77,16 @@ struct StepRecord {
   std::optional<bool> skipped;
 };
 
+struct EpochRecord {  // in runs that count epochs
+  static constexpr const char* kEvent = "epoch";
+  int64_t epoch = 0, step = 0;  // from 1; the step after which it ended
+  int64_t steps = 0;            // in this run: fewer than the epoch's where it was resumed or ended within
+  double seconds = 0;           // of these steps with their reading, without validations and checkpoints
+  double samples_per_s = 0;
+  std::optional<double> loss;                       // mean of the steps
+  std::optional<double> valid_loss, valid_seconds;  // of the validation after its last step
+};
+
 struct JacobianRecord {  // d(output)/d(input) over validation samples, normalised on both sides
   int64_t samples = 0;
   double frobenius = 0;             // norm, mean over samples
@@ -191,8 +201,8 @@ struct UnknownRecord {  // written by a later version, for example
   std::string event;
 };
 
-using Record = std::variant<UnknownRecord, StartRecord, DeviceRecord, ResumeRecord, StepRecord, ValidRecord,
-                            RanksRecord, CheckpointRecord, DeviceShareRecord, EndRecord>;
+using Record = std::variant<UnknownRecord, StartRecord, DeviceRecord, ResumeRecord, StepRecord, EpochRecord,
+                            ValidRecord, RanksRecord, CheckpointRecord, DeviceShareRecord, EndRecord>;
 
 /// "step", "run_end", …
 std::string event_of(const Record& r);

@@ -61,6 +61,7 @@ class Gathered {
     r_.provenance = s.provenance;
     started_spec = s.spec;
     r_.steps.clear();
+    r_.epochs.clear();
     r_.valid.clear();
     r_.checkpoints.clear();
     r_.ranks_record = {};
@@ -73,6 +74,7 @@ class Gathered {
         d.gpu.value("ranks_share_a_gpu", false) ? 0 : bytes("context_bytes") + bytes("library_bytes");
   }
   void operator()(const StepRecord& s) { r_.steps.push_back(s); }
+  void operator()(const EpochRecord& e) { r_.epochs.push_back(e); }
   void operator()(const ValidRecord& v) { r_.valid.push_back(v); }
   void operator()(const RanksRecord& r) { r_.ranks_record = r; }
   void operator()(const CheckpointRecord& c) {

@@ -69,6 +69,7 @@ struct RunRecord {
 
   std::vector<OpRecord> ops;
   std::vector<StepRecord> steps;
+  std::vector<EpochRecord> epochs;
   std::vector<ValidRecord> valid;
   RanksRecord ranks_record;                   // the last one; empty `ranks`: none recorded
   std::vector<CheckpointRecord> checkpoints;  // those that were written

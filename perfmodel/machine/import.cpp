@@ -5,7 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/base/json.h"
-#include "model/nets/hugging_face.h"
+#include "model/base/hugging_face_config.h"
 
 namespace isobar {
 namespace {

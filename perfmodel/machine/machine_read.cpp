@@ -8,6 +8,7 @@
 #include "model/base/yaml.h"
 #include "perfmodel/machine/bounds.h"
 #include "perfmodel/machine/machine.h"
+#include "perfmodel/machine/machine_keys.h"
 #include "perfmodel/machine/machine_peaks.h"
 
 namespace isobar {
@@ -101,8 +102,7 @@ void check_unit(const Reader& r, const std::string& expected) {
 }
 
 Identity read_identity(const Reader& r) {
-  // Older files also have core_trip_ns, which is ignored.
-  r.only({"host", "cpu", "isa", "cores", "memory_bytes", "cache_bytes", "core_trip_ns"});
+  r.only(machine_keys_below("identity"));
   Identity id;
   id.host = r.text("host");
   id.cpu = r.text("cpu");
@@ -117,7 +117,7 @@ Identity read_identity(const Reader& r) {
 constexpr double kStoredLogSigma = 0.5;
 
 Tier read_tier(const Reader& r, const std::string& name, bool last) {
-  r.only({"ranks", "bandwidth", "links", "latency", "reduction", "provenance"});
+  r.only(machine_keys_below("accelerator.tiers." + name));
   Tier t;
   t.name = name;
   if (!last) t.ranks = r.whole("ranks", "give how many ranks it connects, e.g. 8");
@@ -134,8 +134,7 @@ Tier read_tier(const Reader& r, const std::string& name, bool last) {
 }
 
 Accelerator read_accelerator(const Reader& r) {
-  r.only({"called", "name", "vendor", "memory_bytes", "reported_bytes", "processors", "power_w",
-          "host_bandwidth", "price_per_hour", "currency", "mtbf_hours", "tiers", "provenance"});
+  r.only(machine_keys_below("accelerator"));
   Accelerator a;
   a.called = r.words("called");
   a.name = r.text("name");
@@ -160,14 +159,14 @@ Accelerator read_accelerator(const Reader& r) {
     a.mtbf_hours = r.positive("mtbf_hours", "give the hours of one between failures that end a job");
   a.provenance = r.words("provenance");
   const Reader tiers = r.section("tiers", "give host: and net:, see configs/machines/dgx-a100.yaml");
-  tiers.only({"host", "net"});
+  tiers.only(machine_keys_below("accelerator.tiers"));
   a.host = read_tier(tiers.section("host", "give the ranks that NVLink or the like connects"), "host", false);
   a.net = read_tier(tiers.section("net", "give the network between hosts"), "net", true);
   return a;
 }
 
 Storage read_storage(const Reader& r) {
-  r.only({"host_bandwidth", "filesystem_bandwidth", "provenance"});
+  r.only(machine_keys_below("storage"));
   Storage s;
   if (r.has("host_bandwidth"))
     s.host_bandwidth = r.positive("host_bandwidth", "give B/s that one host writes, e.g. 5e9");
@@ -179,7 +178,7 @@ Storage read_storage(const Reader& r) {
 }
 
 Coefficient read_coefficient(const Reader& r, const CoefficientInfo& info, double floor) {
-  r.only({"value", "unit", "lower", "upper", "provenance"});
+  r.only(machine_keys_below("coefficients.*"));
   check_unit(r, info.unit);
   Coefficient c;
   c.value = r.positive("value", std::string("give it in ") + info.unit);
@@ -246,8 +245,7 @@ Ranges read_ranges(const Reader& r) {
 }
 
 FitRecord read_fit(const Reader& r) {
-  r.only({"runs", "statistic", "notes", "quantile", "spread", "range", "effects", "effect_sigma", "names",
-          "covariance"});
+  r.only(machine_keys_below("fit"));
   FitRecord fit;
   fit.runs = r.words("runs");
   if (r.has("statistic")) fit.statistic = statistic_of(r.text("statistic"), r.file(), r.path("statistic"));
@@ -291,8 +289,7 @@ void leave_rest_to_attention(const Reader& coefficients, Machine& m) {
 
 Machine from_json(const json& j, const std::string& file) {
   const Reader r(j, file, "");
-  r.only({"name", "identity", "accelerator", "storage", "peaks", "coefficients", "shapes", "timed", "fit",
-          "cluster"});
+  r.only(machine_keys_below(""));
   std::optional<Accelerator> accelerator;
   if (r.has("accelerator")) accelerator = read_accelerator(r.section("accelerator", ""));
   Identity identity{.cores = 1, .memory_bytes = 1, .cache_bytes = 1};
@@ -307,7 +304,7 @@ Machine from_json(const json& j, const std::string& file) {
     const std::string unit = peak_unit(name, accelerator.has_value());
     if (!peaks.has(name) && may_be_absent(name)) continue;
     const Reader p = peaks.section(name, "give {value: ..., unit: " + unit + "}");
-    p.only({"value", "unit", "provenance"});
+    p.only(machine_keys_below("peaks.*"));
     check_unit(p, unit);
     read[name] = {p.positive("value", "give it in " + unit), p.words("provenance")};
   }

@@ -6,8 +6,8 @@
 #include <sstream>
 #include <vector>
 
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
+#include "model/base/named_file.h"
 #include "model/base/program.h"
 #include "model/base/yaml.h"
 #include "perfmodel/machine/machine_file.h"
@@ -58,23 +58,8 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
 }
 
 std::string machine_file(const std::string& named, const std::string& where) {
-  const fs::path given(named);
-  std::error_code none;
-  const bool there = fs::exists(given, none) && !fs::is_directory(given, none);
-  if (there || named.empty() || given.has_parent_path() || given.has_extension()) return named;
-  std::vector<std::string> known;
-  const std::vector<fs::path> folders = machine_folders();
-  for (const fs::path& folder : folders) {
-    const fs::path file = folder / (named + ".yaml");
-    if (fs::is_regular_file(file, none)) return file.string();
-    for (const auto& entry : fs::directory_iterator(folder, none))
-      if (entry.path().extension() == ".yaml") known.push_back(entry.path().stem().string());
-  }
-  std::sort(known.begin(), known.end());
-  known.erase(std::unique(known.begin(), known.end()), known.end());
-  throw ConfigError(where, named, "is neither a file here nor the name of a machine that comes with Isobar",
-                    known.empty() ? "name a machine file (isobar calibrate writes one)"
-                                  : "the nearest names: " + nearest_few(named, known));
+  return named_file(named, machine_folders(), where, "a machine",
+                    "name a machine file (isobar calibrate writes one)");
 }
 
 }  // namespace isobar

@@ -114,7 +114,7 @@ CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machin
   const auto slower = [&](double a, double b) { return w.hosts > 1 ? std::max(a, b) : a; };
   c.lower = slower(together / width, (commit + filesystem) / other);
   c.upper = slower(together * width, (commit + filesystem) * other);
-  if (s.train.checkpoint_every > 0) c.per_step = c.seconds / static_cast<double>(s.train.checkpoint_every);
+  if (s.train.checkpoint_every != 0) c.per_step = c.seconds / static_cast<double>(s.train.checkpoint_steps());
   if (m.storage.host_bandwidth == 0 && !m[Coef::checkpoint].measured())
     c.assumed.push_back(rate(1 / m[Coef::checkpoint].value) + " a host (storage.host_bandwidth)");
   if (w.hosts > 1 && !rate_known)
@@ -130,7 +130,7 @@ std::string text_of(const CheckpointCost& c, const RunSpec& s, double step_s) {
   if (c.per_step > 0)
     std::snprintf(
         text + n, sizeof text - static_cast<size_t>(n), "; every %lld steps: %.3g ms a step, %.2f %% of it",
-        static_cast<long long>(s.train.checkpoint_every), 1e3 * c.per_step, 100 * c.per_step / step_s);
+        static_cast<long long>(s.train.checkpoint_steps()), 1e3 * c.per_step, 100 * c.per_step / step_s);
   std::string out = text;
   for (size_t i = 0; i < c.assumed.size(); ++i)
     out +=

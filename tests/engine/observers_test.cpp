@@ -63,7 +63,7 @@ TEST(RunProgress, SaysWhatIsDueAfterAStep) {
     return out;
   };
   const auto saves = [&](const RunProgress& p) { return save_due(spec, p); };
-  EXPECT_EQ(steps([&](const RunProgress& p) { return validation_due(spec, p.step); }, {}), "4 8 ");
+  EXPECT_EQ(steps([&](const RunProgress& p) { return validation_due(spec, p); }, {}), "4 8 ");
   EXPECT_EQ(steps(saves, {}), "3 6 9 10 ");
   EXPECT_EQ(steps(saves, {.best_step = 8}), "3 6 9 10 ");
   spec.train.checkpoint_best = true;

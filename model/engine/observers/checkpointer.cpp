@@ -16,7 +16,7 @@ class Checkpointer : public RunObserver {
     if (save_due(o_.run.spec, o_.progress)) save();
   }
   void on_stop() override {
-    if (o_.run.spec.train.checkpoint_every > 0 && o_.progress.step > o_.progress.first) save();
+    if (o_.run.spec.train.checkpoint_every != 0 && o_.progress.step > o_.progress.first) save();
   }
 
  private:

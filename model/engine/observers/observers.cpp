@@ -11,6 +11,7 @@ void add_observers(RunObservers& all, const Observed& o, std::unique_ptr<RunObse
   all.add(std::move(curves));
   all.add(step_table(o));
   all.add(validator(o, all));
+  if (o.run.spec.train.counts_epochs()) all.add(epoch_counter(o, all));
   all.add(checkpointer(o, all));
   all.add(rank_reports(o, all));
 }

@@ -27,8 +27,8 @@ struct Observed {
 
 /// Adds all observers in their order, which decides what is on disk when a run is killed:
 ///
-/// - a step's line is written before its validation, that one's before the checkpoint, that one's before the
-///   ranks': a kill in between loses only what follows;
+/// - a step's line is written before its validation, that one's before the epoch's and the checkpoint, that
+///   one's before the ranks': a kill in between loses only what follows;
 /// - early stopping sees a validation before it is recorded: a checkpoint after it holds that state;
 /// - at the end the trace comes first, because device times that it has replace the op times of run_end; the
 ///   summary is printed once run_end is on disk.
@@ -51,6 +51,8 @@ std::unique_ptr<RunObserver> curves(const TrainContext& run, const RankData& dat
 std::unique_ptr<RunObserver> step_table(const Observed& o);
 /// Validates before the first step, at intervals and at the end: on_valid of `all`. Collective.
 std::unique_ptr<RunObserver> validator(const Observed& o, RunObserver& all);
+/// Sums up epochs in runs that count them: on_epoch of `all`.
+std::unique_ptr<RunObserver> epoch_counter(const Observed& o, RunObserver& all);
 /// Saves at intervals, after the best validation, at the end and at a stop: on_checkpoint of `all`.
 /// Collective.
 std::unique_ptr<RunObserver> checkpointer(const Observed& o, RunObserver& all);

@@ -23,8 +23,7 @@ class RankReports : public RunObserver {
   bool due() const {
     const RunProgress& p = o_.progress;
     const RunSpec& spec = o_.run.spec;
-    return p.step - p.first > kWarmupSteps &&
-           (p.over(spec) || save_due(spec, p) || validation_due(spec, p.step));
+    return p.step - p.first > kWarmupSteps && (p.over(spec) || save_due(spec, p) || validation_due(spec, p));
   }
 
   const Observed o_;

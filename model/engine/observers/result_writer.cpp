@@ -15,6 +15,7 @@ class ResultWriter : public RunObserver {
     log_.write_step(record);
   }
   void on_valid(const ValidRecord& record, Validation&) override { log_.write(record); }
+  void on_epoch(const EpochRecord& record) override { log_.write(record); }
   void on_checkpoint(const CheckpointRecord& record) override { log_.write(record); }
   void on_ranks(const RanksRecord& record) override { log_.write(record); }
   void on_end(EndRecord& end) override {

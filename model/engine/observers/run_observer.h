@@ -36,6 +36,8 @@ class RunObserver {
   virtual void on_pause() {}
   /// `pass` has the text and the picture of this validation.
   virtual void on_valid(const ValidRecord&, Validation& /*pass*/) {}
+  /// An epoch has ended; after the validation of its last step.
+  virtual void on_epoch(const EpochRecord&) {}
   virtual void on_checkpoint(const CheckpointRecord&) {}
   virtual void on_ranks(const RanksRecord&) {}
   /// A signal ends the run after the steps done; on_end is not called.
@@ -63,6 +65,9 @@ class RunObservers : public RunObserver {
   }
   void on_valid(const ValidRecord& record, Validation& pass) override {
     for (const auto& o : all_) o->on_valid(record, pass);
+  }
+  void on_epoch(const EpochRecord& record) override {
+    for (const auto& o : all_) o->on_epoch(record);
   }
   void on_checkpoint(const CheckpointRecord& record) override {
     for (const auto& o : all_) o->on_checkpoint(record);

@@ -37,6 +37,17 @@ class StepTable : public RunObserver {
     o_.run.say(line);
   }
   void on_valid(const ValidRecord&, Validation& pass) override { o_.run.say(pass.text()); }
+  void on_epoch(const EpochRecord& e) override {
+    const TrainSpec& t = o_.run.spec.train;
+    char line[256];
+    int n = std::snprintf(line, sizeof line, "epoch %5ld%s  %ld steps  %.4g s  %.2f samples/s  loss %.5f",
+                          e.epoch, t.epochs > 0 ? ("/" + std::to_string(t.epochs)).c_str() : "", e.steps,
+                          e.seconds, e.samples_per_s, *e.loss);
+    if (e.valid_loss)
+      std::snprintf(line + n, sizeof line - static_cast<size_t>(n), "  valid loss %.5f in %.4g s",
+                    *e.valid_loss, *e.valid_seconds);
+    o_.run.say(line);
+  }
   void on_ranks(const RanksRecord& record) override {
     if (const std::string text = record.text(); !text.empty())
       o_.run.say("ranks after step " + std::to_string(record.step) + ": " + text);

@@ -11,11 +11,11 @@ class Validator : public RunObserver {
         pass_(o.weighted, o.plan, o.data, o.processor, o.run.mpi, o.run.threads, o.run.background.slow()) {}
 
   void on_start() override {
-    if (o_.run.spec.train.valid_every > 0 && o_.progress.first == 0) validate();
+    if (o_.run.spec.train.valid_every != 0 && o_.progress.first == 0) validate();
   }
   void on_step(const StepResult&) override {
     const RunSpec& spec = o_.run.spec;
-    if (o_.progress.step == spec.train.steps || validation_due(spec, o_.progress.step)) validate();
+    if (o_.progress.step == spec.train.steps || validation_due(spec, o_.progress)) validate();
   }
 
  private:

@@ -1,0 +1,9 @@
+// isobar config models: the run configurations that come with Isobar.
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace isobar {
+
+void add_models_command(CLI::App& config);
+
+}  // namespace isobar

@@ -1,0 +1,9 @@
+// isobar config schema: JSON schemas of the files that users write, for editors.
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace isobar {
+
+void add_schema_command(CLI::App& config);
+
+}  // namespace isobar
