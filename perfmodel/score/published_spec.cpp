@@ -33,7 +33,7 @@ RunSpec spec_of(const PublishedRun& p) {
   if (p.frozen_weights) throw ConfigError("", "frozen_weights", "are not planned", "import whole trainings");
   if (p.latent_weights > 0)
     throw ConfigError("", "arch", "has latent attention, which is not planned", "import other nets");
-  if (p.experts > 0) throw ConfigError("", "experts", "are not planned", "import dense nets");
+  if (p.ep > 1) throw ConfigError("", "ep", "is none of this program's plans", "import runs without it");
   s.net = p.arch == Arch::gpt ? NetSpec(GptSpec{}) : NetSpec(LlamaSpec{});
   WordsSpec& net = *s.net.words();
   net.embed_dim = std::llround(p.hidden);
@@ -43,6 +43,15 @@ RunSpec spec_of(const PublishedRun& p) {
   net.ffn_dim = std::llround(p.ffn);
   net.seq_length = std::llround(p.seq);
   net.vocab_size = std::llround(p.vocab);
+  if (p.experts > 0) {
+    ExpertsSpec& experts = s.net.llama().experts;
+    experts.num_experts = std::llround(p.experts);
+    experts.num_experts_per_tok = std::llround(p.top_k);
+    experts.expert_ffn_dim = std::llround(p.expert_ffn);
+    experts.num_shared_experts = std::llround(p.shared_experts);
+    experts.first_k_dense_replace = std::llround(p.dense_layers);
+    if (p.dense_layers == 0) net.ffn_dim = 0;  // all blocks have experts
+  }
   s.train.global_batch = std::llround(p.global_batch);
   s.layout.dp = std::llround(p.dp);
   s.layout.tp = std::llround(p.tp);
@@ -104,6 +113,18 @@ Precision precision_of(const RunSpec& s) {
 
 }  // namespace
 
+namespace {
+
+void take_experts(const LlamaSpec& net, PublishedRun& r) {
+  r.experts = static_cast<double>(net.experts.num_experts);
+  r.top_k = static_cast<double>(net.experts.num_experts_per_tok);
+  r.expert_ffn = static_cast<double>(net.expert_hidden());
+  r.shared_experts = static_cast<double>(net.experts.num_shared_experts);
+  r.dense_layers = static_cast<double>(net.dense_blocks());
+}
+
+}  // namespace
+
 void as_asked(PublishedRun& r) {
   r.source = r.campaign = r.section = "asked";
   r.model = r.arch == Arch::vit ? "vit" : r.arch == Arch::llama ? "llama" : "gpt";
@@ -123,6 +144,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
     r.arch = s.net.kind() == LlamaSpec::kKind ? Arch::llama : Arch::gpt;
     r.ffn = static_cast<double>(words->hidden());
     r.vocab = static_cast<double>(words->vocab_size);
+    if (r.arch == Arch::llama && s.net.llama().has_experts()) take_experts(s.net.llama(), r);
   } else {
     refuse(s, "net.kind", "'" + s.net.kind() + "' is priced of Isobar's own engine alone",
            "leave --engine out, or predict a vit, gpt or llama");

@@ -2,8 +2,6 @@
 // and the plan of the net's builder for the same row (which `isobar predict` prices).
 #include "perfmodel/score/published_spec.h"
 
-#include "perfmodel/score/net_counts.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "model/base/error.h"
 #include "perfmodel/layouts/layout_model.h"
+#include "perfmodel/score/net_counts.h"
 #include "perfmodel/score/referee.h"
 #include "perfmodel/score/step_model.h"
 #include "tests/paths.h"
@@ -76,6 +75,45 @@ TEST(PublishedSpec, ClosedFormsCountTheParametersOfThePlan) {
     // Matrices only; the rest is biases and norms.
     EXPECT_NEAR(own_parameters(r).all() / block.all(), 1, 0.01) << r.id << " " << r.layout();
     EXPECT_LE(own_parameters(r).all(), block.all()) << r.id;
+  }
+}
+
+// No published row is without expert parallelism: random ones are.
+TEST(PublishedSpec, ClosedFormsCountTheExpertsOfThePlan) {
+  std::mt19937 random(std::random_device{}());
+  const auto one_of = [&](std::initializer_list<double> v) { return *(v.begin() + random() % v.size()); };
+  const Machine machine = load_machine(kConfigs + "machines/dgx-h100.yaml");
+  const ChipSpec chip = chip_of(machine);
+  for (int i = 0; i < 10; ++i) {
+    PublishedRun r;
+    r.arch = Arch::llama;
+    r.layers = one_of({4, 8});
+    r.heads = r.kv_heads = 16;
+    r.head_dim = 64;
+    r.hidden = 1024;
+    r.ffn = 4096;
+    r.vocab = 32000;
+    r.seq = r.attended = 2048;
+    r.gpu = &chip;
+    r.experts = one_of({8, 16});
+    r.top_k = one_of({1, 2, 4});
+    r.expert_ffn = one_of({512, 1024});
+    r.shared_experts = one_of({0, 1, 2});
+    r.dense_layers = one_of({0, 1});
+    r.tp = one_of({1, 2});
+    r.dp = r.gpus = 1;
+    r.gpus = r.tp;
+    r.micro_batch = 1;
+    r.global_batch = 4;
+    r.zero = 0;
+    const RunSpec spec = spec_of(r);
+    const PublishedRun back = run_of(spec, machine, chip, r.habits);
+    EXPECT_DOUBLE_EQ(count_step(back).expert_s, count_step(r).expert_s);
+    EXPECT_DOUBLE_EQ(count_step(back).gemm_s, count_step(r).gemm_s);
+    LayoutModel model(spec, machine);
+    const double ceiling = count_step(r).ceiling_s * chip.peak(r.precision) * r.tp;
+    const double attention = 3.5 * 4 * 0.5 * r.global_batch * r.seq * r.seq * r.hidden * r.layers;
+    EXPECT_NEAR((ceiling + attention) / model.cost(layout_of(spec)).flops, 1, 0.01) << r.layout();
   }
 }
 
