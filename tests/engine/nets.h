@@ -79,7 +79,8 @@ inline const TestNet kGpt{source_dir() + "/configs/models/gpt-tiny.yaml",
 inline const TestNet kLlama{source_dir() + "/configs/models/llama-tiny.yaml", kWordsNet};
 
 // Experts as Mixtral's, with strong losses of the router, and as DeepSeek's: shared ones, a block without
-// any, weights by all experts.
+// any, weights by all experts. With this seed no two experts are all but equal for a token: a rounding would
+// send it to the other one.
 inline const TestNet kMixtral{source_dir() + "/configs/models/moe-tiny.yaml",
                               kWordsNet + Words{"net.router_balance_loss=0.5", "net.router_z_loss=0.1"}};
 inline const TestNet kDeepSeek{
