@@ -89,8 +89,7 @@ float share_of(const Route& r, const float* counts, int64_t expert) {
   return counts[expert] * static_cast<float>(r.experts) / static_cast<float>(r.top * r.sample);
 }
 
-// d(router's losses) + d(weights of all experts' softmax) dweights, of one row: `slopes` [experts] by its
-// probabilities is written over by that by its logits
+// Slopes [experts] by a row's probabilities become those by its logits.
 void through_softmax(const Route& r, const float* probabilities, float* slopes) {
   float mean = 0;
   for (int64_t e = 0; e < r.experts; ++e) mean += probabilities[e] * slopes[e];

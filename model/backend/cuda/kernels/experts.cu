@@ -9,7 +9,7 @@
 namespace isobar::cuda {
 namespace {
 
-__device__ inline float warp_max(float x) {
+__device__ inline float largest_of_warp(float x) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, offset));
   return x;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
   const float* const own = logits + (row < p.rows ? row : 0) * p.experts;  // all warps take part in exchanges
   float largest = -INFINITY, sum = 0;
   for (int e = lane; e < p.experts; e += 32) largest = fmaxf(largest, own[e]);
-  largest = warp_max(largest);
+  largest = largest_of_warp(largest);
   for (int e = lane; e < p.experts; e += 32) sum += expf(own[e] - largest);
   sum = warp_sum(sum);
   if (row < p.rows && lane == 0) lse[row] = largest + logf(sum);

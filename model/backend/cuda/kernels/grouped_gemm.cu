@@ -11,7 +11,7 @@ namespace {
 constexpr int kSide = 64;  // of a tile of results, and its warps have 16 rows each
 constexpr int kDeep = 32;  // of a step along the sum
 constexpr int kGroupThreads = kSide / 16 * 32;
-constexpr int kAcross = kSide / kFragment;
+constexpr int kFragmentsAcross = kSide / kFragment;
 
 struct TileOfGroup {
   int64_t group, row;  // row of the group's
@@ -53,10 +53,10 @@ __device__ void load_part(T* tile, const T* from, int64_t rows, int64_t columns,
 }
 
 template <class T>
-__device__ void add_products(float (&c)[kAcross][4], const T* x, const T* y, int row0) {
+__device__ void add_products(float (&c)[kFragmentsAcross][4], const T* x, const T* y, int row0) {
   constexpr int kLd = mma_ld<T>(kDeep);
   for (int k = 0; k < kDeep; ++k)
-    for (int f = 0; f < kAcross; ++f)
+    for (int f = 0; f < kFragmentsAcross; ++f)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         c[f][i] += as_float(x[(row0 + row_in_fragment(i)) * kLd + k]) *
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   const T* const a = A + (p.trans_a ? first * p.m : first * p.k) + at.row * a_row;
   const T* const b = B + (p.trans_a ? first * p.n : at.group * p.n * p.k) + column * b_row;
   const int row0 = static_cast<int>(threadIdx.x) / 32 * 16;
-  float c[kAcross][4] = {};
+  float c[kFragmentsAcross][4] = {};
   for (int64_t k = 0; k < sum; k += kDeep) {
     load_part(x, a + k * a_sum, rows, sum - k, a_row, a_sum);
     load_part(y, b + k * b_sum, columns, sum - k, b_row, b_sum);
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kGroupThreads)
     __syncthreads();
   }
   R* const to = C + (p.trans_a ? at.group * p.m + at.row : first + at.row) * p.n + column;
-  for (int f = 0; f < kAcross; ++f)
+  for (int f = 0; f < kFragmentsAcross; ++f)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int r = row0 + row_in_fragment(i), j = f * kFragment + column_in_fragment(i);
