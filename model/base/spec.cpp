@@ -8,6 +8,7 @@
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/base/spec_rows.h"
+#include "model/base/traced_net.h"
 #include "model/base/yaml.h"
 
 namespace isobar {
@@ -190,7 +191,9 @@ const WordsSpec* NetSpec::words() const {
 }
 
 ValidSpec load_run_spec(const std::string& path, const std::vector<std::string>& overrides) {
-  nlohmann::json j = load_yaml(path);
+  nlohmann::json j = is_traced_net(path)
+                         ? nlohmann::json{{"net", {{"kind", TracedSpec::kKind}, {"file", path}}}}
+                         : load_yaml(path);
   for (const std::string& assignment : overrides) {
     apply_override(j, assignment);
     nlohmann::json alone;

@@ -56,6 +56,10 @@ std::string shape_text(const GraphcastSpec& n) {
          text("%ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height, n.img_width);
 }
 
+std::string shape_text(const TracedSpec& n) {
+  return some(n.blocks() + 2, "part") + " of " + n.file;
+}
+
 // Nets of transformer blocks
 template <class Net>
 std::string shape_text(const Net& n) {

@@ -133,6 +133,12 @@ void gather(const Op& op, const Plan& plan, Work& w) {
   w.vector_flops = rows * (tables - 1 + (in<OpKind::gather>(op, "base") ? 1 : 0));
 }
 
+void priced(const Op& op, const Plan&, Work& w) {
+  const auto& a = op.as<PricedAttrs>();
+  w.flops = a.flops, w.vector_flops = a.vector_flops;
+  w.bytes_read = a.bytes_read, w.bytes_written = a.bytes_written;
+}
+
 void all_reduce(const Op& op, const Plan& plan, Work& w) {
   const double n = ranks_of(op, plan);
   w.wire_bytes = 2 * (n - 1) / n * bytes_of(whole_of(op), plan);
