@@ -60,6 +60,19 @@ def inputs_of(texts):
     return found
 
 
+def told(error, torch_folder):
+    """One line: the user's or a package's line, and what went wrong there."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    at = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not os.path.abspath(frame.filename).startswith((torch_folder, own)):
+            at = f"{frame.filename}:{frame.lineno}: "
+    text = next(iter(str(error).splitlines()), "")
+    if type(error).__name__ == "DataDependentOutputException":
+        return f"{at}decides by the value of a tensor ({text}), and a recording has shapes only: decide by shapes or options"
+    return f"{at}{type(error).__name__}: {text}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("target")
@@ -103,9 +116,7 @@ def main():
     except Refused as refused:
         fail(str(refused))
     except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.dirname(torch.__file__) not in f.filename]
-        at = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-        fail(f"{at}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        fail(told(error, os.path.dirname(torch.__file__)))
     net = {"format": FORMAT, "version": VERSION, "torch": torch.__version__.split("+")[0],
            "inputs": [{"name": n, "shape": list(s), "dtype": t} for n, s, t in inputs], "loss": how,
            "parameters": [{"name": n, "shape": shapes[n], "trained": parameters[n]} for n in shapes], "nets": nets}

@@ -192,25 +192,38 @@ class Flow:
         self.gradients, self.carried = self.match()
 
     def match(self):
-        gradient, carried = {}, []  # of hops; (value, from, to) of others
-        sizes, wanted = self.record.sizes, self.record.differentiable
+        """The gradient of each hop, and (gradient, from, to) of those that go another way than a value came. A part that
+        holds a gradient may hand on a piece of it, as that of an operand of cat."""
+        gradient, carried = {}, []
         for g, maker in self.backward_made.items():
-            for reader in sorted((p for p in self.backward_read.get(g, ()) if p != maker), reverse=True):
-                found = None
-                for value, chain in self.chains.items():
-                    if (value in wanted and reader in chain and maker in chain and reader < maker
-                            and (value, chain[chain.index(maker) - 1], maker) not in gradient
-                            and at_batch(sizes[value][0], 2) == self.seen[(reader, g)]):
-                        found = chain
-                        break
-                if found is None:
+            holders = {maker}
+            for reader in sorted((p for p in self.backward_read.get(g, ()) if p < maker), reverse=True):
+                way = self.way_back(g, reader, holders, gradient)
+                if way is None:
                     carried.append((g, maker, reader))
                     continue
-                at = found.index(reader)
-                while found[at] != maker:
-                    gradient[(value, found[at], found[at + 1])] = g
-                    at += 1
+                for hop in way:
+                    gradient[hop] = g
+                    holders.add(hop[1])
+            if any(p > maker for p in self.backward_read.get(g, ())):
+                raise Refused(f"the backward pass of part {maker} is read by a later part's: it cannot be cut there")
         return gradient, carried
+
+    def way_back(self, g, reader, holders, taken):
+        """Hops of a value of this size from the reader to a part that holds the gradient."""
+        size = self.record.sizes[g][0]
+        for value, chain in self.chains.items():
+            if value not in self.record.differentiable or reader not in chain:
+                continue
+            own = self.record.sizes[value][0]
+            if own != size and at_batch(own, 2) != self.seen[(reader, g)]:
+                continue
+            at = chain.index(reader)
+            to = next((i for i in range(at + 1, len(chain)) if chain[i] in holders), None)
+            hops = [(value, chain[i], chain[i + 1]) for i in range(at, to or at)]
+            if hops and not any(h in taken for h in hops):
+                return hops
+        return None
 
 
 class PartWriter:
@@ -243,7 +256,7 @@ class PartWriter:
             "gradients_out": [self.number_of(gradients.get(h)) for h in self.takes],
             "carried_in": carried,
             "carried_out": [self.number(c[0]) for c in self.carried_out],
-            "saved": sorted(self.local[v] for v in record.saved if v in self.local and v not in record.known),
+            "saved": sorted(self.local[v] for v in self.kept()),
             "parameters": [[self.local[v], self.shape(v), self.gradient_here(v)] for v in self.held["parameter"]],
             "states": [self.local[v] for v in self.held["state"]],
             "batch": [self.local[v] for v in self.held["batch"]],
@@ -251,6 +264,11 @@ class PartWriter:
             "backward": backward,
         }
         self.definition["values"] = self.values
+
+    def kept(self):
+        """What autograd keeps of this part's own values; a later part keeps what it takes."""
+        crossing = {h[0] for h in self.takes + self.gives}
+        return [v for v in self.record.saved if v in self.local and v not in self.record.known and v not in crossing]
 
     def shape(self, value):
         return self.record.parameters[self.record.known[value][1]]

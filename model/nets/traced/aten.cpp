@@ -184,7 +184,10 @@ class AtenEmitter {
       reads.push_back(in_[i]);
     }
     a.vector_flops = r.vector_flops * static_cast<double>(largest);
-    b_.emit<OpKind::priced>(c_.path, std::move(a), std::move(reads), out_);
+    if (reads.empty())
+      for (const View& v : out_) b_.emit<OpKind::zero>(c_.path, {.count = v.count}, {}, {v});
+    else
+      b_.emit<OpKind::priced>(c_.path, std::move(a), std::move(reads), out_);
   }
 
   Builder& b_;
