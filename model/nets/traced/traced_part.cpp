@@ -32,6 +32,8 @@ TracedNetPart::TracedNetPart(int index, const TracedPart& part, TracedShared& sh
   }
   for (const int32_t v : d_.saved)
     if (!made.contains(v)) needed_[static_cast<size_t>(v)] = true;
+  for (const auto& [value, first] : forward_.same)
+    if (needed_[static_cast<size_t>(value)]) needed_[static_cast<size_t>(first)] = true;
 }
 
 void TracedNetPart::declare(Declare& d) {
@@ -77,10 +79,18 @@ void TracedNetPart::bind() {
 
 // Where an op writes a value: the buffer that is meant for it, or a new one.
 View TracedNetPart::result_of(int32_t value, const std::string& name) {
+  value = equal_to(value);
   View& at = views_[static_cast<size_t>(value)];
   if (at) return at;
   if (const auto place = places_.find(value); place != places_.end()) return at = place->second;
   return at = sized(value, keep_ && needed_[static_cast<size_t>(value)], name);
+}
+
+// The value that stands for it: casts that are computed once have one buffer.
+int32_t TracedNetPart::equal_to(int32_t value) const {
+  for (const TracedKernels* k : {&forward_, &backward_})
+    if (const auto first = k->same.find(value); first != k->same.end()) return first->second;
+  return value;
 }
 
 std::string TracedNetPart::path_of(const TracedOp& op, const char* pass) {
@@ -105,7 +115,7 @@ std::vector<Flow> TracedNetPart::forward(const std::vector<Flow>& in, const Forw
       if (!saves && !views_[static_cast<size_t>(value)] && !places_.contains(value))
         places_[value] = how.output_place(port);
     }
-  std::vector<TracedKernel> kernels = forward_;
+  std::vector<TracedKernel> kernels = forward_.kernels;
   if (how.recompute && !how.result) kernels.resize(static_cast<size_t>(last_needed()));
   run(d_.forward, kernels, how.pass());
   std::vector<Flow> out;
@@ -119,8 +129,8 @@ std::vector<Flow> TracedNetPart::forward(const std::vector<Flow>& in, const Forw
 
 // Kernels until the last that computes what the backward pass reads, where checkpointing stops.
 int32_t TracedNetPart::last_needed() const {
-  for (size_t k = forward_.size(); k-- > 0;)
-    for (const int32_t op : forward_[k])
+  for (size_t k = forward_.kernels.size(); k-- > 0;)
+    for (const int32_t op : forward_.kernels[k])
       for (const TracedOperand& o : d_.forward[static_cast<size_t>(op)].out)
         if (needed_[static_cast<size_t>(o.value)]) return static_cast<int32_t>(k) + 1;
   return 0;
@@ -154,7 +164,7 @@ void TracedNetPart::backward(const std::vector<Gradient>& out, std::vector<Gradi
     const bool whole = v.type.stored == DType::f32 && v.count(s_.at.batch) == parameter.count;
     if (whole && b.trained(parameter) && !s_.e.accumulates()) places_.try_emplace(value, b.grad(parameter));
   }
-  run(d_.backward, backward_, "/backward");
+  run(d_.backward, backward_.kernels, "/backward");
   for (size_t i = 0; i < in.size(); ++i) {
     const int32_t value = d_.gradients_out[i];
     if (value < 0 || shares_gradient_with(i) >= 0) continue;
@@ -190,11 +200,12 @@ void TracedNetPart::run(const std::vector<TracedOp>& ops, const std::vector<Trac
 void TracedNetPart::run_fused(const std::vector<TracedOp>& ops, const TracedKernel& kernel,
                               const std::string& path) {
   std::map<int32_t, double> read, written;  // bytes
-  std::set<int32_t> outside;                // values that later ops read
-  for (size_t i = static_cast<size_t>(kernel.back()) + 1; i < ops.size(); ++i)
-    for (const TracedOperand& o : ops[i].in) outside.insert(o.value);
+  std::set<int32_t> outside;                // values that other kernels read
+  for (size_t i = 0; i < ops.size(); ++i)
+    if (std::find(kernel.begin(), kernel.end(), static_cast<int32_t>(i)) == kernel.end())
+      for (const TracedOperand& o : ops[i].in) outside.insert(equal_to(o.value));
   for (const auto* ends : {&d_.gives, &d_.gradients_out, &d_.carried_out})
-    outside.insert(ends->begin(), ends->end());
+    for (const int32_t value : *ends) outside.insert(equal_to(value));
   PricedAttrs a{.op = ops[static_cast<size_t>(kernel.back())].op, .price = PriceClass::activation};
   for (const int32_t i : kernel) {
     const TracedOp& op = ops[static_cast<size_t>(i)];
@@ -203,8 +214,8 @@ void TracedNetPart::run_fused(const std::vector<TracedOp>& ops, const TracedKern
     int64_t largest = 0;
     for (const TracedOperand& o : op.in) {
       largest = std::max(largest, o.elements(s_.at.batch));
-      double& bytes = read[o.value];
-      if (!written.contains(o.value)) bytes = std::max(bytes, aten_bytes(o, d_, s_.at.batch));
+      double& bytes = read[equal_to(o.value)];
+      if (!written.contains(equal_to(o.value))) bytes = std::max(bytes, aten_bytes(o, d_, s_.at.batch));
     }
     for (const TracedOperand& o : op.out) {
       largest = std::max(largest, o.elements(s_.at.batch));

@@ -45,6 +45,7 @@ class TracedNetPart : public NetPart {
  private:
   View sized(int32_t value, bool kept, const std::string& name);
   View result_of(int32_t value, const std::string& name);
+  int32_t equal_to(int32_t value) const;
   View own_parameter(int32_t value) const;
   void run(const std::vector<TracedOp>& ops, const std::vector<TracedKernel>& kernels, const char* pass);
   void run_fused(const std::vector<TracedOp>& ops, const TracedKernel& kernel, const std::string& path);
@@ -60,9 +61,8 @@ class TracedNetPart : public NetPart {
   std::vector<int32_t> gives_;
   std::vector<std::pair<int32_t, int32_t>> carried_to_;
   std::vector<View> batch_, states_;
-  std::vector<TracedKernel> forward_, backward_;
+  TracedKernels forward_, backward_;
   std::vector<bool> needed_;             // by value: the backward pass reads it, or autograd keeps it
-  std::vector<int32_t> last_use_;        // by value: the last kernel that touches it, in its pass
   std::map<int32_t, size_t> parameter_;  // of values: place among parameters
   std::map<int32_t, size_t> gradient_;   // of values: place of the parameter whose gradient they become
   // State of the open pass
