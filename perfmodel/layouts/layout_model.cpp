@@ -141,13 +141,14 @@ LayoutModel::StageTimes LayoutModel::price_mixed(const Key& key, Counts* counts)
 }
 
 LayoutModel::Key LayoutModel::key_of(const Layout& l, const Placements& at) {
-  return {sections_key(l),
-          l.micro_batch,
-          static_cast<int16_t>(at.tp),
-          static_cast<int16_t>(at.cp),
-          l.schedule == PipelineSchedule::zb_h1,
-          l.recompute == Recompute::full ? stages_of(l).mix : 0,
-          on_cores() && l.zero < 2 ? static_cast<int32_t>(micro_batches(l)) - 1 : 0};
+  return {
+      sections_key(l),
+      l.micro_batch,
+      static_cast<int16_t>(at.tp),
+      static_cast<int16_t>(at.cp),
+      l.schedule == PipelineSchedule::zb_h1,
+      l.recompute == Recompute::full ? stages_of(l).mix : 0,
+      (on_cores() || spec_.net.recorded()) && l.zero < 2 ? static_cast<int32_t>(micro_batches(l)) - 1 : 0};
 }
 
 const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Placements& at) {
