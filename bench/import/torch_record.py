@@ -63,8 +63,8 @@ class Record:
     classes: dict = field(default_factory=dict)  # of modules by path
 
 
-# What CUDA's autocast computes in float32 (PyTorch, "Automatic Mixed Precision", ops that autocast to float32), beyond
-# the CPU's list, by which the recording runs.
+# Functions that CUDA's autocast computes in float32 (PyTorch, "Automatic Mixed Precision"), beyond the CPU's list, by
+# which the recording runs.
 IN_FLOAT32 = frozenset("""
 __pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist
 cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss

@@ -43,8 +43,8 @@ struct SectionOp {
   Lane lane;
   bool weight = false;         // weight gradient, postponed by a split backward
   std::vector<int32_t> waits;  // ops of this section
-  // Of a recorded net: gradients of parameters that it writes, each added by an op of its own to those of
-  // earlier micro-batches, and their bytes
+  // Gradients of parameters that it writes in a recorded net, and their bytes: each is added by an op of its
+  // own to those of earlier micro-batches
   double gradients = 0, gradient_bytes = 0;
   std::shared_ptr<const NamedShapes> named = nullptr;  // if shapes were timed
 };

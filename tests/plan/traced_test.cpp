@@ -60,13 +60,15 @@ TEST(Traced, HasPyTorchsParametersAndFlops) {
     const auto net = traced_net(fixture(name));
     for (const char* amp : {"none", "bf16"})
       for (const int64_t samples : {1, 3, 8}) {
-        const RunSpec spec = traced(name, {"policy.amp=" + std::string(amp), "policy.micro_batch=" + std::to_string(samples),
-                                           "train.global_batch=" + std::to_string(samples)});
+        const RunSpec spec =
+            traced(name, {"policy.amp=" + std::string(amp), "policy.micro_batch=" + std::to_string(samples),
+                          "train.global_batch=" + std::to_string(samples)});
         const Plan plan = build_plan(spec, 0, {});
         const TracedGraph& graph = net->graph(spec.policy.amp);
         EXPECT_EQ(plan.parameter_count(), net->parameter_count());
         EXPECT_EQ(flops_of(plan, Pass::forward), static_cast<double>(graph.forward_flops.at(samples)));
-        EXPECT_EQ(flops_of(plan, Pass::backward), static_cast<double>(graph.backward_flops.at(samples))) << name;
+        EXPECT_EQ(flops_of(plan, Pass::backward), static_cast<double>(graph.backward_flops.at(samples)))
+            << name;
       }
   }
 }
@@ -77,7 +79,8 @@ TEST(Traced, KeepsWhatAutogradKeeps) {
       const RunSpec spec = traced(name, {"policy.micro_batch=" + std::to_string(samples),
                                          "train.global_batch=" + std::to_string(samples)});
       const auto expected = static_cast<double>(traced_net(fixture(name))->fp32.saved_bytes.at(samples));
-      EXPECT_NEAR(static_cast<double>(saved_bytes(build_plan(spec, 0, {}))), expected, 0.005 * expected) << name;
+      EXPECT_NEAR(static_cast<double>(saved_bytes(build_plan(spec, 0, {}))), expected, 0.005 * expected)
+          << name;
     }
 }
 
@@ -89,7 +92,7 @@ TEST(Traced, RecomputesByParts) {
     return build_plan(traced("vit", all), 0, {});
   };
   const Plan kept = with("policy.recompute=none"), again = with("policy.recompute=full");
-  // Of a block its input is left, of tokens x width f32.
+  // A block keeps its input, tokens x width f32.
   const int64_t ends = 4 * 32 * 32 * 4;
   int64_t in_blocks = 0;
   for (const Buffer& b : again.buffers)
@@ -146,12 +149,13 @@ TEST(Traced, EqualBlocksStandForEachOther) {
 
 TEST(Traced, RefusesWhatItCannotTake) {
   const std::string vit = fixture("vit");
-  for (const auto& [words, says] : std::map<std::string, std::string>{{"layout.tp=2", "not cut"},
-                                                                      {"layout.cp=2", "not cut"},
-                                                                      {"layout.pp=5", "5 stages"},
-                                                                      {"policy.amp=fp8", "recorded"},
-                                                                      {"policy.recompute=selective", "parts"},
-                                                                      {"policy.attention=unfused", "recorded"}})
+  for (const auto& [words, says] :
+       std::map<std::string, std::string>{{"layout.tp=2", "not cut"},
+                                          {"layout.cp=2", "not cut"},
+                                          {"layout.pp=5", "5 stages"},
+                                          {"policy.amp=fp8", "recorded"},
+                                          {"policy.recompute=selective", "parts"},
+                                          {"policy.attention=unfused", "recorded"}})
     EXPECT_NE(refusal(vit, {words, "train.global_batch=16"}).find(says), std::string::npos)
         << words << ": " << refusal(vit, {words, "train.global_batch=16"});
   const RunSpec spec = traced("vit");
@@ -175,7 +179,8 @@ TEST(Traced, DamagedFilesAreOneError) {
     return refusal(at.string());
   };
   EXPECT_NE(with("\"version\":1", "\"version\":2").find("version"), std::string::npos);
-  EXPECT_NE(with("\"op\":\"native_layer_norm\"", "\"op\":\"linalg_solve\"").find("no price"), std::string::npos);
+  EXPECT_NE(with("\"op\":\"native_layer_norm\"", "\"op\":\"linalg_solve\"").find("no price"),
+            std::string::npos);
   EXPECT_NE(with("\"definition\":1", "\"definition\":99").find("does not have"), std::string::npos);
   EXPECT_NE(with("\"takes\":1", "\"takes\":100000").find("takes more"), std::string::npos);
   EXPECT_NE(with("float32\"],", "float31\"],").find("float31"), std::string::npos);

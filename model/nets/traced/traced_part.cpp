@@ -77,7 +77,7 @@ void TracedNetPart::bind() {
   }
 }
 
-// Where an op writes a value: the buffer that is meant for it, or a new one.
+// The buffer of a value: the one that is meant for it, or a new one.
 View TracedNetPart::result_of(int32_t value, const std::string& name) {
   value = equal_to(value);
   View& at = views_[static_cast<size_t>(value)];

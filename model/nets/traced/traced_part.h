@@ -11,7 +11,7 @@
 
 namespace isobar {
 
-/// What the parts of one net share.
+/// Shared by the parts of one net.
 struct TracedShared {
   Emission& e;
   const Sharding& at;
