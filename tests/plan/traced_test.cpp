@@ -128,6 +128,18 @@ TEST(Traced, EveryLayoutThatItTakesFitsTogether) {
     }
 }
 
+TEST(Traced, SharedWeightsLieOnceAndKeepToOneStage) {
+  for (const char* zero : {"0", "1", "3"}) {
+    const RunSpec spec = traced("tied", {"policy.micro_batch=2", "train.global_batch=8", "layout.dp=2",
+                                         "policy.zero=" + std::string(zero)});
+    const Plan plan = build_plan(spec, 0, {});
+    EXPECT_EQ(plan.parameter_count(), traced_net(fixture("tied"))->parameter_count());
+    EXPECT_NO_THROW(check_world(spec, Workspace{})) << zero;
+  }
+  EXPECT_NE(refusal(fixture("tied"), {"layout.pp=2", "train.global_batch=8"}).find("share embed.weight"),
+            std::string::npos);
+}
+
 TEST(Traced, CompiledHasFewerKernelsAndTheSameProducts) {
   const Plan eager = build_plan(traced("vit"), 0, {}),
              compiled = build_plan(traced("vit", {"net.compiled=true"}), 0, {});

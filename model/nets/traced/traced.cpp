@@ -88,7 +88,10 @@ class Traced : public Net {
       const TracedPart& p = shared_.graph.parts[static_cast<size_t>(i)];
       std::vector<std::string> own;
       for (const std::string& name : p.parameters)
-        if (declared.insert(name).second) own.push_back(name);
+        if (declared.insert(name).second) {
+          own.push_back(name);
+          shared_.homes[name] = static_cast<int>(parts_.size());
+        }
       if (i == n.part_indices().back())
         for (const TracedNet::Parameter& unread : shared_.net->parameters)
           if (!read.contains(unread.name)) own.push_back(unread.name);

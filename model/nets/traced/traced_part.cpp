@@ -274,7 +274,9 @@ View TracedNetPart::last_gradient(bool) const {
 }
 
 std::vector<int> TracedNetPart::backward_reads() const {
-  return d_.parameters.empty() ? std::vector<int>{} : std::vector<int>{index()};
+  std::set<int> homes;
+  for (const std::string& name : part_.parameters) homes.insert(s_.homes.at(name));
+  return {homes.begin(), homes.end()};
 }
 
 }  // namespace isobar

@@ -18,6 +18,7 @@ struct TracedShared {
   std::shared_ptr<const TracedNet> net;
   const TracedGraph& graph;
   bool compiled;
+  std::map<std::string, int> homes = {};                     // of parameters: the part that declares them
   std::map<std::string, View> parameters = {};               // declared by the first part that reads them
   std::map<std::pair<int32_t, int32_t>, View> carried = {};  // by part and place among its carried_in
   std::map<std::string, const TracedNet::Parameter*> shapes = {};
