@@ -13,6 +13,7 @@
 #include "bench/cli/options.h"
 #include "bench/import/import.h"
 #include "bench/import/log_text.h"
+#include "bench/import/torch_graph.h"
 #include "bench/import/training_log.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -44,6 +45,11 @@ constexpr const char* kImportHelp =
   safetensors, with --config RUN.yaml
       -> a safetensors file for train.init_from; its adapters apart where RUN.yaml has train.lora_rank, else merged
 
+  a net written in PyTorch (2.6 or later): net.py:build or package.module:build, which returns the model, with --inputs
+  of one sample
+      -> a JSON file that isobar plan, predict and search take as a run of that net; Python is --python, ISOBAR_PYTHON
+         or python3
+
 Logs and traces may be gzipped, and have the labels of srun, mpirun, torchrun and pdsh before their lines.
 
 Examples:
@@ -56,11 +62,13 @@ Examples:
   isobar import gpt2/config.json -o gpt2.yaml
   isobar import gpt2/model.safetensors --config gpt2.yaml -o gpt2.safetensors
   isobar import aurora-0.25-small-pretrained.ckpt --config configs/models/aurora-small.yaml -o small.safetensors
+  isobar import net.py:build --inputs 3x224x224 --loss cross_entropy -o net.json
   isobar import all_reduce.log --machine configs/machines/dgx-h100.yaml -o mine.yaml)";
 
 struct ImportArguments {
   std::vector<std::string> files;
-  std::string out, config, machine, only, collective;
+  std::vector<std::string> inputs;
+  std::string out, config, machine, only, collective, loss, python;
   bool force = false;
 };
 
@@ -113,7 +121,8 @@ void tell(const Imported& i, const std::string& file, const std::string& out) {
 
 // Refuses options that a file of this kind does not have.
 void refuse_others(const CLI::App& command, const std::string& kind, const std::string& own) {
-  for (const char* option : {"--config", "--machine", "--only", "--collective", "--force"})
+  for (const char* option :
+       {"--config", "--machine", "--only", "--collective", "--force", "--inputs", "--loss", "--python"})
     refuse_unused(command,
                   {{option, own.find(option) == std::string::npos, "is not for " + kind, "leave it out"}});
 }
@@ -142,6 +151,18 @@ void logs(const ImportArguments& a) {
               a.out.c_str(), a.out.c_str());
 }
 
+void torch_net(const ImportArguments& a) {
+  only_one(a, "a net");
+  const std::string& target = a.files[0];
+  if (a.inputs.empty())
+    throw ConfigError(target, "--inputs", "is missing",
+                      "give the sizes of one sample, e.g. --inputs 3x224x224");
+  needs(a.out, target, "--output", "say where it goes, e.g. -o net.json");
+  refuse_to_replace(a.out, a.force);
+  std::fputs(import_torch_net(target, {a.inputs, a.loss, a.python, a.out}).c_str(), stdout);
+  std::printf("%s: isobar plan %s --totals\n", a.out.c_str(), a.out.c_str());
+}
+
 bool looks_like_json(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && (text[first] == '{' || text[first] == '[');
@@ -149,6 +170,10 @@ bool looks_like_json(const std::string& text) {
 
 void run_import(const ImportArguments& a, const CLI::App& command) {
   const std::string& file = a.files[0];
+  if (is_torch_target(file)) {
+    refuse_others(command, "a net", "--force --inputs --loss --python");
+    return torch_net(a);
+  }
   if (is_weights(file)) {
     refuse_others(command, "weights", "--config --force");
     return weights(a);
@@ -199,10 +224,15 @@ void add_import_command(CLI::App& app) {
       "Run configuration of what a PyTorch trace shows or a log leaves out, or of the net that weights "
       "are of");
   add_machine_option(*c, a->machine, "Machine file that gets the links of an nccl-tests log");
-  c->add_flag("--force", a->force, "Replace a file of weights");
+  c->add_flag("--force", a->force, "Replace a file of weights, or a net");
   c->add_option("--only", a->only, "Rows of a table whose gpu_type holds this text");
   c->add_option("--collective", a->collective, "What an nccl-tests log measured, if it does not say")
       ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"}));
+  c->add_option("--inputs", a->inputs,
+                "Inputs of a net, of one sample: 3x224x224, or by name and type: input_ids=1024:int64");
+  c->add_option("--loss", a->loss, "Loss of a net that returns none of its own [mse]")
+      ->check(CLI::IsMember({"mse", "cross_entropy"}));
+  c->add_option("--python", a->python, "Python with the net's packages [ISOBAR_PYTHON, else python3]");
   c->callback([a, c] { run_import(*a, *c); });
 }
 

@@ -30,7 +30,7 @@ RunSpec spec_of(const SubmittedTraining& a) {
     throw ConfigError(a.config, "train.checkpoint_every",
                       "is 0: what a job's time limit cuts off could not go on in the next one",
                       "e.g. --set train.checkpoint_every=500");
-  if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
+  if (spec.net.words() || spec.net.recorded()) require_kernels(spec, build_plan(spec, 0, {}));
   return with_epochs_apart(spec);
 }
 

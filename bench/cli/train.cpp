@@ -187,7 +187,7 @@ void submit_jobs(TrainArguments a, const Submit& submit) {
 }
 
 void require_kernels_of_words(const RunSpec& spec) {
-  if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
+  if (spec.net.words() || spec.net.recorded()) require_kernels(spec, build_plan(spec, 0, {}));
 }
 
 /// Reports a failure of this rank: a line on standard error, an object if `json`. Returns the exit code.

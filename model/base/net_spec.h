@@ -15,6 +15,7 @@
 #include "model/base/net_specs/mlp.h"
 #include "model/base/net_specs/regional_gnn.h"
 #include "model/base/net_specs/swin.h"
+#include "model/base/net_specs/traced.h"
 #include "model/base/net_specs/unet.h"
 #include "model/base/net_specs/vit.h"
 #include "model/base/net_specs/words.h"
@@ -24,7 +25,7 @@ namespace isobar {
 class NetSpec {
  public:
   using Kinds = std::variant<VitSpec, GptSpec, LlamaSpec, UnetSpec, MlpSpec, RegionalGnnSpec, AuroraSpec,
-                             GraphcastSpec, SwinSpec>;
+                             GraphcastSpec, SwinSpec, TracedSpec>;
   NetSpec() = default;
   template <class T>
   requires std::is_constructible_v<Kinds, T> NetSpec(T of) : of_(std::move(of)) {}
@@ -70,6 +71,9 @@ class NetSpec {
   SwinSpec& swin() { return std::get<SwinSpec>(of_); }
   const SwinSpec& swin() const { return std::get<SwinSpec>(of_); }
 
+  TracedSpec& traced() { return std::get<TracedSpec>(of_); }
+  const TracedSpec& traced() const { return std::get<TracedSpec>(of_); }
+
   const Images* images() const;
   /// True for nets that predict on the grid that they read, so that predictions can be fed back.
   bool rolls_out() const {
@@ -82,6 +86,11 @@ class NetSpec {
   /// True for nets whose samples are rows of a table.
   bool reads_rows() const {
     return visit([](const auto& n) { return n.kReadsRows; });
+  }
+  /// True for nets whose ops another program recorded: they are priced, not run, and make 16-bit copies of
+  /// weights in each pass.
+  bool recorded() const {
+    return visit([](const auto& n) { return n.kRecorded; });
   }
   /// Input time steps by a key of the net itself; 0: data.history gives them.
   int64_t own_history() const {

@@ -10,6 +10,7 @@
 #include "model/base/json.h"
 #include "model/base/other_names.h"
 #include "model/base/spec_rows.h"
+#include "model/base/traced_net.h"
 #include "model/base/yaml.h"
 
 namespace isobar {
@@ -243,7 +244,9 @@ void refuse_two_lengths(const nlohmann::json& j, const std::vector<std::string>&
 }  // namespace
 
 ValidSpec load_run_spec(const std::string& path, const std::vector<std::string>& overrides) {
-  nlohmann::json j = load_yaml(path);
+  nlohmann::json j = is_traced_net(path)
+                         ? nlohmann::json{{"net", {{"kind", TracedSpec::kKind}, {"file", path}}}}
+                         : load_yaml(path);
   if (is_hugging_face_config(j)) j = run_of_config(j, path);
   for (const std::string& assignment : overrides) {
     apply_override(j, assignment);

@@ -77,6 +77,9 @@ void validate_channels(const MlpSpec& n, const DataSpec& d, const SpecCheck& che
   validate_channels(d, in, classes ? Sized{1, "the number of targets"} : out, check);
   validate_rows(d, check);
 }
+void validate_channels(const TracedSpec&, const DataSpec& d, const SpecCheck& check) {
+  check.that(d.train.empty(), "data.train", "is given, and a traced net is priced, not run", "leave it out");
+}
 void validate_channels(const WordsSpec&, const DataSpec& d, const SpecCheck& check) {
   check.that(d.inputs.empty() && d.targets.empty(), d.inputs.empty() ? "data.targets" : "data.inputs",
              "names channels, and this net reads words", "leave it out");

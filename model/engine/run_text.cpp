@@ -56,6 +56,10 @@ std::string shape_text(const GraphcastSpec& n) {
          text("%ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height, n.img_width);
 }
 
+std::string shape_text(const TracedSpec& n) {
+  return some(n.blocks() + 2, "part") + " of " + n.file;
+}
+
 std::string experts_text(const LlamaSpec& n) {
   if (!n.has_experts()) return "";
   const ExpertsSpec& x = n.experts;

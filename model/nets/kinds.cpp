@@ -13,6 +13,7 @@
 #include "model/nets/regional_gnn.h"
 #include "model/nets/step.h"
 #include "model/nets/swin/swin.h"
+#include "model/nets/traced/traced.h"
 #include "model/nets/transformer.h"
 #include "model/nets/unet.h"
 #include "model/plan/work.h"

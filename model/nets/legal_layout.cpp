@@ -66,6 +66,7 @@ void check_layout(const RunSpec& s) {
                       "and layout.vpp make " + str(l.pp * l.vpp) + " stages, and the net's placement has " +
                           str(n.only_stages),
                       "set it to " + str(n.only_stages) + ", or net.placement to balanced");
+  check.refuse_unless(l.pp == 1 || n.no_pp.empty(), "layout.pp", n.no_pp, "set it to 1, and use layout.dp");
   const auto deep_enough = [&](int64_t pp) { return stages_fill(n, pp, l.vpp); };
   check.refuse_unless(deep_enough(l.pp), "layout.pp",
                       str(l.pp) + " stages of " + str(l.vpp) + " chunks need as many parts, the net has " +

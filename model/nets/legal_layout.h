@@ -29,6 +29,7 @@ struct NetLimits {
   std::string no_tp = "";        // why tensor parallelism cannot cut its layers; "": it can
   std::string no_cp = "";        // likewise context parallelism and its tokens
   std::string no_sequence = "";  // likewise sequence parallelism and its rows
+  std::string no_pp = "";        // likewise pipelines and its parts
   bool attends = true;           // policy.cp_kind distributes its attention
   int64_t most_cp() const { return bands > 0 ? bands : tokens; }
 };
@@ -57,6 +58,7 @@ inline bool sequence_cuts(const NetLimits& n, int64_t micro_batch, int64_t cp, i
 }
 /// Each chunk of each stage needs a part between the ends; a single stage has only the ends.
 inline bool stages_fill(const NetLimits& n, int64_t pp, int64_t vpp) {
+  if (!n.no_pp.empty() && pp * vpp > 1) return false;
   if (n.only_stages > 0 && pp * vpp > 1) return pp * vpp == n.only_stages;
   return pp * vpp <= std::max<int64_t>(1, n.inner_parts);
 }

@@ -49,7 +49,7 @@ class Step {
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
         at_(b_, spec, rank, spec.net.tokens()),
         e_(b_, spec),
-        params_(b_, policy_of(spec, e_.amp)),
+        params_(b_, policy_of(spec, spec.net.recorded() ? DType::f32 : e_.amp)),
         stages_(spec, rank),
         net_(make_net(e_, at_)) {
     e_.input_gradient = input_gradient;

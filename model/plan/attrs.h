@@ -15,6 +15,7 @@
 
 #include "model/base/activation.h"
 #include "model/base/settings.h"
+#include "model/plan/price_class.h"
 
 namespace isobar {
 
@@ -212,11 +213,17 @@ struct TransferAttrs {
   bool largest = false;                // all_reduce of f32: the maximum, not the sum
 };
 
+struct PricedAttrs {  // what it costs
+  std::string op;     // its name in its program: "native_layer_norm"
+  PriceClass price = PriceClass::copy;
+  double flops = 0, vector_flops = 0, bytes_read = 0, bytes_written = 0;
+};
+
 using Attrs = std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs,
                            SumAttrs, PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs,
                            EmbeddingAttrs, DropoutAttrs, ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs,
                            ElementsAttrs, CopyAttrs, AverageAttrs, LossScaleAttrs, AdamAttrs, SgdAttrs,
-                           TransferAttrs, GroupedGemmAttrs, RouteAttrs, ExpertRowsAttrs>;
+                           TransferAttrs, GroupedGemmAttrs, RouteAttrs, ExpertRowsAttrs, PricedAttrs>;
 
 namespace detail {
 template <class A, class... All>

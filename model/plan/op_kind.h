@@ -67,6 +67,7 @@ enum class OpKind : uint8_t {
   cross_entropy_max,   // largest logit of each row
   cross_entropy_sums,  // of each row
   cross_entropy,       // the gradient, which may overwrite the logits, and the scores
+  priced,              // an op of another program, which is priced and not run
   all_reduce,          // in place, sum or maximum
   broadcast,           // from the group's first rank
   all_gather,          // parts in group order
@@ -77,21 +78,6 @@ enum class OpKind : uint8_t {
   recv,                // group: sender, receiver
 };
 constexpr int kOpKinds = static_cast<int>(OpKind::recv) + 1;
-
-/// How a predictor prices an op (coefficients: perfmodel/step/op_terms.h). Row kernels have a price per byte
-/// and one per floating point operation.
-enum class PriceClass : uint8_t {
-  product,
-  attention,
-  attention_backward,
-  norm,
-  activation,
-  reduction,
-  copy,
-  loss,
-  optimizer,
-  transfer  // over the network: by its algorithm
-};
 
 /// Back ends that have a kernel or a library call for it.
 enum Backends : uint8_t { kNoBackend = 0, kCpu = 1, kCuda = 2, kEvery = kCpu | kCuda };
@@ -216,6 +202,8 @@ inline constexpr OpInfo kOpRows[] = {
      kPlaceOf<CrossEntropyAttrs>, PriceClass::loss, kEvery, 3},
     {OpKind::cross_entropy, "cross_entropy", "logits labels largest sums scalars?", "dlogits metrics",
      kPlaceOf<CrossEntropyAttrs>, PriceClass::loss, kEvery, 4},
+    {OpKind::priced, "priced", "x...", "y...", kPlaceOf<PricedAttrs>, PriceClass::copy, kNoBackend, 0,
+     special::priced},
     // `after`: read only to delay the transfer
     {OpKind::all_reduce, "all_reduce", "x after?", "x", kPlaceOf<TransferAttrs>, PriceClass::transfer, kEvery,
      0, special::all_reduce},

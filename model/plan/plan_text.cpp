@@ -200,6 +200,8 @@ class Settings {
     add("largest", a.largest);
   }
 
+  void of(const PricedAttrs& a) { word(a.op); }
+
   static std::string spelled(bool) { return ""; }
   static std::string spelled(int64_t n) { return std::to_string(n); }
   static std::string spelled(double x) {

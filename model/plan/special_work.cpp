@@ -150,6 +150,12 @@ void combine(const Op& op, const Plan&, Work& w) {
   w.vector_flops = static_cast<double>(in<OpKind::combine>(op, "x").count);
 }
 
+void priced(const Op& op, const Plan&, Work& w) {
+  const auto& a = op.as<PricedAttrs>();
+  w.flops = a.flops, w.vector_flops = a.vector_flops;
+  w.bytes_read = a.bytes_read, w.bytes_written = a.bytes_written;
+}
+
 void all_reduce(const Op& op, const Plan& plan, Work& w) {
   const double n = ranks_of(op, plan);
   w.wire_bytes = 2 * (n - 1) / n * bytes_of(whole_of(op), plan);

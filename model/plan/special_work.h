@@ -18,6 +18,8 @@ Correct gemm, grouped_gemm, attention, attention_backward, attention_merge;
 Correct added_unless_first, cast, adam, sgd, average;
 // Strided views and tables: the elements touched, not the span
 Correct rotary, copy, embedding, embedding_backward, gather, dispatch, combine;
+// As its attributes say
+Correct priced;
 // Network: ring algorithms, with nccl-tests' busbw factors
 Correct all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, sent, received;
 

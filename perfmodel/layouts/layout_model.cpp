@@ -6,6 +6,7 @@
 #include "model/base/error.h"
 #include "model/nets/parts.h"
 #include "model/nets/plan_size.h"
+#include "model/plan/op_table.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/utilization.h"
 
@@ -40,7 +41,8 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       where_(where_of(spec, machine, host)),
       peaks_(peaks_of(machine, where_)),
       cache_share_(cache_of_rank(machine, where_.ranks_on_host)),
-      sixteen_(spec.policy.amp == Amp::bf16 || spec.policy.amp == Amp::fp16 || spec.policy.amp == Amp::fp8),
+      sixteen_(!spec.net.recorded() &&
+               (spec.policy.amp == Amp::bf16 || spec.policy.amp == Amp::fp16 || spec.policy.amp == Amp::fp8)),
       gradient_(spec.policy.main_grads_dtype == GradientType::bf16 ? kHalf : kF32),
       moments_(spec.train.optimizer == OptimizerKind::sgd ? 1 : 2),
       average_(spec.train.ema > 0 ? 1 : 0),
@@ -90,7 +92,7 @@ OpPrices LayoutModel::op_prices() const {
 }
 
 double LayoutModel::op_time(OpKind kind, double bytes, double vector_flops) const {
-  OpShape s{.kind = kind, .dtype = DType::f32};
+  OpShape s{.kind = kind, .price = info_of(kind).price, .dtype = DType::f32};
   s.work.bytes_read = bytes;
   s.work.vector_flops = vector_flops;
   return op_seconds(s, k_, where_, cache_share_);
@@ -139,13 +141,14 @@ LayoutModel::StageTimes LayoutModel::price_mixed(const Key& key, Counts* counts)
 }
 
 LayoutModel::Key LayoutModel::key_of(const Layout& l, const Placements& at) {
-  return {sections_key(l),
-          l.micro_batch,
-          static_cast<int16_t>(at.tp),
-          static_cast<int16_t>(at.cp),
-          l.schedule == PipelineSchedule::zb_h1,
-          l.recompute == Recompute::full ? stages_of(l).mix : 0,
-          on_cores() && l.zero < 2 ? static_cast<int32_t>(micro_batches(l)) - 1 : 0};
+  return {
+      sections_key(l),
+      l.micro_batch,
+      static_cast<int16_t>(at.tp),
+      static_cast<int16_t>(at.cp),
+      l.schedule == PipelineSchedule::zb_h1,
+      l.recompute == Recompute::full ? stages_of(l).mix : 0,
+      (on_cores() || spec_.net.recorded()) && l.zero < 2 ? static_cast<int32_t>(micro_batches(l)) - 1 : 0};
 }
 
 const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Placements& at) {

@@ -83,7 +83,8 @@ class LayoutModel {
     int16_t tp_per_host, cp_per_host;
     bool split;         // ZB-H1
     int32_t mix = 0;    // index into mixes_: parts with other recomputation
-    int32_t added = 0;  // micro-batches after the first, which add to gradients; 0 on accelerators
+    int32_t added = 0;  // micro-batches after the first, which add to gradients; 0 on accelerators but for
+                        // recorded nets
     bool operator==(const Key&) const = default;
   };
   struct Hash {

@@ -48,7 +48,8 @@ Op without_operands(const Op& op) {
   return {.kind = op.kind, .lane = op.lane, .attrs = op.attrs, .reads = {}, .writes = {}, .path = {}};
 }
 
-void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named, NetSections& out) {
+void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named, bool recorded,
+             NetSections& out) {
   const Conditions where{.ranks = one.world, .ranks_on_host = one.world};
   const Program program = link(one, one.train);
   std::vector<std::pair<const Section*, int32_t>> place(program.instrs.size(), {nullptr, 0});
@@ -72,6 +73,12 @@ void cut_ops(const Plan& one, const Plan& two, const Priced& priced, bool named,
     if (named && !is_collective(op.kind))
       s.named =
           std::make_shared<const NamedShapes>(NamedShapes{without_operands(op), without_operands(same)});
+    if (recorded)
+      for (const View& v : op.writes)
+        if (v && v.buffer == one.grads_all.buffer) {
+          s.gradients += 1;
+          s.gradient_bytes += static_cast<double>(v.count * size_of(DType::f32));
+        }
     place[i] = {&section, static_cast<int32_t>(section.size())};
     for (int32_t w : instr.waits)
       if (place[w].first == &section) s.waits.push_back(place[w].second);
@@ -205,6 +212,13 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
   mix(s.work.vector_flops, two.work.vector_flops);
   mix(s.work.bytes_read, two.work.bytes_read);
   mix(s.work.bytes_written, two.work.bytes_written);
+  return s;
+}
+
+// Adds a gradient to those of earlier micro-batches.
+OpShape addition_of(double bytes) {
+  OpShape s{.kind = OpKind::cast, .price = PriceClass::copy, .dtype = DType::f32};
+  s.work.bytes_read = 2 * bytes, s.work.bytes_written = bytes;
   return s;
 }
 
@@ -360,7 +374,7 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   const Plan two = out->two > out->one ? plan_of_samples(spec, static_cast<int64_t>(out->two)) : one;
   out->parts.resize(representatives_.size());
   const Priced priced(distinct_, representatives_);
-  cut_ops(one, two, priced, named_, *out);
+  cut_ops(one, two, priced, named_, net_.recorded(), *out);
   count_parameters(one, priced, *out);
   count_memory(one, two, priced, static_cast<double>(key.tp), *out);
   known = std::move(out);
@@ -382,7 +396,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   std::array<double, kLanes> free{};
   std::vector<double> end(section.size());
   const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
-  double postponed = 0;
+  double postponed = 0, additions = 0;  // additions: ops that add gradients to earlier ones
   size_t put_off = 0;
   const double launch = where.processors > 0 ? rates[index_of(Coef::host_op)] : 0;
   double busy_until = 0;               // end of the last collective
@@ -405,6 +419,11 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
         for (size_t c = 0; c < kCoefs; ++c) (*counts)[c] += factor * own[c];
     } else {
       s = op_seconds(shape, rates, where, cache_share, counts);
+    }
+    if (op.gradients > 0) {
+      s += added * op.gradients *
+           op_seconds(addition_of(op.gradient_bytes / op.gradients), rates, where, cache_share, counts);
+      additions += added * op.gradients;
     }
     if (split && op.weight) {
       postponed += s;
@@ -452,10 +471,10 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   (by_cp ? t.cp : t.tp) += t.seconds - compute_end;
   // Postponed weight gradients have launches of their own.
   if (counts) (*counts)[index_of(Coef::host_op)] += static_cast<double>(section.size());
-  const double launches = launch * static_cast<double>(section.size() - put_off);
+  const double launches = launch * (static_cast<double>(section.size() - put_off) + additions);
   const double early = std::max(0.0, launches - t.seconds);
   t.host = early;
-  t.launches = launch * static_cast<double>(section.size());
+  t.launches = launch * (static_cast<double>(section.size()) + additions);
   t.compute += postponed;
   const double late = std::max(0.0, launch * static_cast<double>(put_off) - postponed);
   t.weight += postponed + late;

@@ -41,8 +41,11 @@ struct NamedShapes {  // of an op whose shape may have been timed (shapes.h), an
 struct SectionOp {
   OpShape one, two;  // for NetSections::one and ::two samples
   Lane lane;
-  bool weight = false;                                 // weight gradient, postponed by a split backward
-  std::vector<int32_t> waits;                          // ops of this section
+  bool weight = false;         // weight gradient, postponed by a split backward
+  std::vector<int32_t> waits;  // ops of this section
+  // Gradients of parameters that it writes in a recorded net, and their bytes: each is added by an op of its
+  // own to those of earlier micro-batches
+  double gradients = 0, gradient_bytes = 0;
   std::shared_ptr<const NamedShapes> named = nullptr;  // if shapes were timed
 };
 using Section = std::vector<SectionOp>;

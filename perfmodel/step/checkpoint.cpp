@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "model/base/traced_net.h"
+
 namespace isobar {
 namespace {
 
@@ -55,6 +57,11 @@ double largest_tensor(const RunSpec& s) {
       const int64_t read = n.in_channels + 3;  // a point's fields and position
       return static_cast<double>(std::max({read, n.out_channels, n.latent_size, n.mlp_hidden_size}) *
                                  std::max(n.mlp_hidden_size, n.latent_size));
+    }
+    double operator()(const TracedSpec& n) const {
+      int64_t largest = 0;
+      for (const TracedNet::Parameter& p : n.net()->parameters) largest = std::max(largest, p.count());
+      return static_cast<double>(largest);
     }
     static double table(const WordsSpec& n) {
       return static_cast<double>(n.embed_dim) * static_cast<double>(n.vocab_size);

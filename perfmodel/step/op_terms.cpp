@@ -49,8 +49,8 @@ Coef softmax_at(Arithmetic a, bool backward) {
 // Calls put(coefficient, amount) for each coefficient of an op that is no collective. `flops`: charged FLOPs,
 // at least those executed.
 template <class Put>
-void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double flops, double cache_share,
-                   const Put& put) {
+void count_compute(PriceClass price, Arithmetic arithmetic, const Work& work, double flops,
+                   double cache_share, const Put& put) {
   put(Coef::op, 1);
   put(Coef::fork, 1);
   const double bytes = work.bytes();
@@ -59,7 +59,7 @@ void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double 
     put(Coef::vector, work.vector_flops);
     put(Coef::spill, spilled(bytes, cache_share));
   };
-  switch (info_of(kind).price) {
+  switch (price) {
     case PriceClass::product:
       put(product_at(arithmetic), flops);
       put(Coef::gemm_bytes, bytes);
@@ -68,7 +68,7 @@ void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double 
       break;
     case PriceClass::attention:
     case PriceClass::attention_backward: {
-      const bool backward = info_of(kind).price == PriceClass::attention_backward;
+      const bool backward = price == PriceClass::attention_backward;
       put(attention_at(arithmetic, backward), flops);
       put(softmax_at(arithmetic, backward), work.vector_flops);
       // Operands are packed element by element, whatever their size in bytes: with few tokens this is a
@@ -149,11 +149,10 @@ struct Team {
   }
 };
 
-Team team_of(OpKind kind, DType dtype, const Work& work, int64_t threads) {
+Team team_of(PriceClass price, DType dtype, const Work& work, int64_t threads) {
   if (threads <= 1) return {};
   constexpr double kFlopsPerThread = 2 * 3000 * 64;
   const auto whole = static_cast<double>(threads);
-  const PriceClass price = info_of(kind).price;
   if (price == PriceClass::attention || price == PriceClass::attention_backward) return {whole, whole};
   if (price == PriceClass::product)
     return {std::clamp(std::floor(work.flops / kFlopsPerThread), 1.0, whole), whole};
@@ -168,6 +167,11 @@ double softmax_of_head(double head_size) {
   return (1 + 32 / head_size) / 1.25;
 }
 
+PriceClass price_of(const Op& op) {
+  const auto* priced = std::get_if<PricedAttrs>(&op.attrs);
+  return priced ? priced->price : info_of(op.kind).price;
+}
+
 DType dtype_of(const Op& op, const Plan& plan) {
   for (const auto* views : {&op.reads, &op.writes})
     for (const View& v : *views)
@@ -177,6 +181,7 @@ DType dtype_of(const Op& op, const Plan& plan) {
 
 OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
   OpShape s{.kind = op.kind,
+            .price = price_of(op),
             .dtype = dtype_of(op, plan),
             .to_host = op.lane == Lane::h2d || op.lane == Lane::d2h,
             .work = work(op, plan)};
@@ -228,8 +233,8 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
     if (counts) (*counts)[index_of(Coef::copy_host)] += op.work.bytes_written;
     return s;
   }
-  const Team team = processors > 0 ? Team{} : team_of(op.kind, op.dtype, op.work, where.threads);
-  count_compute(op.kind, arithmetic_of(op.dtype, op.fp8, op.tf32), work, flops, cache_share,
+  const Team team = processors > 0 ? Team{} : team_of(op.price, op.dtype, op.work, where.threads);
+  count_compute(op.price, arithmetic_of(op.dtype, op.fp8, op.tf32), work, flops, cache_share,
                 [&](Coef c, double amount) {
                   const double n = amount * team.share(info_of(c).resource);
                   s += n * rates[index_of(c)];
@@ -250,8 +255,9 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, 
     n[index_of(Coef::sum_host)] = work.vector_flops;
     return n;
   }
-  const Team team = team_of(kind, dtype, work, threads);
-  count_compute(kind, arithmetic_of(dtype, false, false), work, work.flops, cache_share,
+  const PriceClass price = info_of(kind).price;
+  const Team team = team_of(price, dtype, work, threads);
+  count_compute(price, arithmetic_of(dtype, false, false), work, work.flops, cache_share,
                 [&](Coef c, double amount) { n[index_of(c)] += amount * team.share(info_of(c).resource); });
   return n;
 }

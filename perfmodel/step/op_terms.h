@@ -14,6 +14,7 @@ namespace isobar {
 /// micro-batches.
 struct OpShape {
   OpKind kind;
+  PriceClass price;
   DType dtype;  // of its first operand
   bool fp8 = false, tf32 = false, causal = false;
   bool to_host = false;                     // copies between an accelerator and its host
@@ -23,6 +24,7 @@ struct OpShape {
   double bytes = 0;  // collectives: for count_collective
   Placement group;
 };
+PriceClass price_of(const Op& op);
 DType dtype_of(const Op& op, const Plan& plan);  // of its first operand
 OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where);
 /// Seconds of the op; adds its counts (for collectives: the charged ones) to `counts` if given.

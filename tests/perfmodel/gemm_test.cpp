@@ -28,6 +28,7 @@ Errors errors_of(const std::string& gpu, int64_t processors) {
   for (const CsvRow& row : read_csv(source_dir() + "/tests/perfmodel/gemm_efficiency.csv").rows) {
     if (row.text("gpu") != gpu) continue;
     OpShape s{.kind = OpKind::gemm,
+              .price = PriceClass::product,
               .dtype = DType::bf16,
               .m = row.number("m"),
               .n = row.number("n"),

@@ -18,6 +18,7 @@ struct NetAnswers {
   static constexpr bool kHasEdges = false;  // sends messages along the edges of a graph
   static constexpr bool kReadsRows = false;              // samples are rows of a table
   static constexpr const char* kDepthKey = "net.depth";  // of blocks()
+  static constexpr bool kRecorded = false;               // another program's ops: priced, not run
   /// Input time steps by a key of the net itself; 0: data.history gives them.
   int64_t own_history() const { return 0; }
   /// Input channels that follow once after those of all time steps, because they never change.
