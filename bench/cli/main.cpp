@@ -52,35 +52,48 @@ std::string mend_of(const std::string& word, const CLI::App& command) {
   return did_you_mean(word.substr(0, word.find('=')), options, "");
 }
 
-/// One line, as for any other bad input.
-/// Options of other software are translated, with a line below for what differs.
-std::string usage_error(const CLI::App* app, const CLI::Error& e, std::vector<std::string> words) {
-  std::string command = "isobar", what = e.what();
-  const CLI::App* last = app;
-  for (auto chosen = app->get_subcommands(); !chosen.empty(); chosen = last->get_subcommands()) {
-    last = chosen.front();
-    command += " " + last->get_name();
-    const auto at = std::find(words.begin(), words.end(), last->get_name());
-    words.erase(words.begin(), at == words.end() ? at : at + 1);
+/// The command under way and the words behind it.
+struct Given {
+  const CLI::App* command;
+  std::string name = "isobar";
+  std::vector<std::string> words;
+};
+Given given_to(const CLI::App& app, std::vector<std::string> words) {
+  Given g{.command = &app, .words = std::move(words)};
+  for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = g.command->get_subcommands()) {
+    g.command = chosen.front();
+    g.name += " " + g.command->get_name();
+    const auto at = std::find(g.words.begin(), g.words.end(), g.command->get_name());
+    g.words.erase(g.words.begin(), at == g.words.end() ? at : at + 1);
   }
+  return g;
+}
+
+/// The line with options of other software translated, and below it what differs; "" where there are none.
+std::string translation_of(const Given& g) {
+  const std::optional<TranslatedLine> line = translated(g.name, *g.command, g.words);
+  if (!line) return "";
+  std::string names, notes;
+  for (const std::string& name : line->names) names += (names.empty() ? "" : ", ") + name;
+  for (const std::string& note : line->notes) notes += "\n  " + showable(note);
+  return g.name + ": not ours, but known from other software: " + showable(names) + " -> " +
+         showable(line->line) + notes + "\n";
+}
+
+/// One line, as for any other bad input.
+std::string usage_error(const CLI::App* app, const CLI::Error& e, std::vector<std::string> words) {
+  const Given g = given_to(*app, std::move(words));
+  std::string what = e.what();
   while (!what.empty() && what.back() == '\n') what.pop_back();
   // A mistyped option is reported before what is missing because of it.
   std::vector<std::string> unknown = app->remaining(true);
   std::stable_partition(unknown.begin(), unknown.end(),
                         [](const std::string& w) { return w.starts_with("-"); });
-  if (!unknown.empty()) {
-    if (const std::optional<TranslatedLine> line = translated(command, *last, words)) {
-      std::string names, notes;
-      for (const std::string& name : line->names) names += (names.empty() ? "" : ", ") + name;
-      for (const std::string& note : line->notes) notes += "\n  " + showable(note);
-      return command + ": not ours, but known from other software: " + showable(names) + " -> " +
-             showable(line->line) + notes + "\n";
-    }
-    const std::string mend = mend_of(unknown[0], *last);
-    return command + ": " + showable(unknown[0]) + " is not one of its options or arguments -> " +
-           (mend.empty() ? "see " + command + " --help" : mend) + "\n";
-  }
-  return command + ": " + showable(what) + " -> see " + command + " --help\n";
+  if (unknown.empty()) return g.name + ": " + showable(what) + " -> see " + g.name + " --help\n";
+  if (std::string line = translation_of(g); !line.empty()) return line;
+  const std::string mend = mend_of(unknown[0], *g.command);
+  return g.name + ": " + showable(unknown[0]) + " is not one of its options or arguments -> " +
+         (mend.empty() ? "see " + g.name + " --help" : mend) + "\n";
 }
 
 /// "isobar 0.1.0, commit 3dc81bda16d8, changed, Release by GCC 12.2.0; oneDNN 2.6.3, Open MPI 4.1.4"
@@ -130,15 +143,20 @@ int run(int argc, char** argv) {
   add_preflight_command(app);
   add_completions_command(app);
   add_man_command(app);
-  app.failure_message([&](const CLI::App* of, const CLI::Error& e) {
-    return usage_error(of, e, {argv + std::min(argc, 1), argv + argc});
-  });
+  const std::vector<std::string> words{argv + std::min(argc, 1), argv + argc};
+  app.failure_message([&](const CLI::App* of, const CLI::Error& e) { return usage_error(of, e, words); });
   try {
     refuse_unknown_command(app, argv + std::min(argc, 1));
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::RuntimeError& e) {
     return e.get_exit_code();  // the command has printed the reason
+  } catch (const ConfigError&) {
+    // The value of an unknown option was taken for an argument: `--num_workers 8`.
+    const std::string line = translation_of(given_to(app, words));
+    if (line.empty()) throw;
+    std::fputs(line.c_str(), stderr);
+    return 2;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }

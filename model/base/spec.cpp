@@ -105,10 +105,11 @@ std::string mend_of_others(const std::string& key, const nlohmann::json& value, 
   return "";
 }
 
-// True for a section of ours by its keys, whose name is near.
+// True for a section of ours by its keys, whose name is near, and for a key of ours without its section.
 bool mistyped(const std::string& section, const nlohmann::json& body,
               const std::map<std::string, std::vector<std::string>>& known) {
-  if (!body.is_object()) return false;
+  if (!body.is_object())
+    return std::any_of(known.begin(), known.end(), [&](const auto& one) { return has(one.second, section); });
   for (const auto& [name, keys] : known)
     if (!did_you_mean(section, {name}, "").empty())
       for (const auto& item : body.items())

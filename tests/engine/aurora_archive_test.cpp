@@ -32,6 +32,7 @@ Words on_archive(const Folder& dir) {
           "net.encoder_num_heads=[2, 4]",
           "net.decoder_depths=[1, 1]",
           "train.loss=mae",
+          "train.variable_weights=[]",
           "train.level_weights=pressure",
           "train.loss_weighting=aurora",
           "train.latitude_weights=true",
