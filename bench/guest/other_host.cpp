@@ -60,7 +60,8 @@ std::optional<Verdict> run_on_other_host(const RunSpec& spec, const GuestHosts& 
     if (!asked && *stop != 0) asked = true, process.cancel();
   const ProcessOutcome& o = process.outcome();
   if (o.end == ProcessEnd::exited && o.code == 0) return std::nullopt;
-  if (asked) return Verdict{RunClass::interrupted, "stopped"};
+  // A code other than 0 would make the launcher end the first node's process, which may still write.
+  if (asked) return std::nullopt;
   const Verdict v = verdict_of_guest(o, {read_end(out, kMostWords), read_end(err, kMostWords)},
                                      read_tail(dir / "result.jsonl").last_step);
   write_atomically(

@@ -23,7 +23,6 @@
 #include "model/engine/liveness/result_log.h"
 #include "model/engine/liveness/run_dir.h"
 #include "model/records/advice.h"
-#include "model/records/results.h"
 
 namespace isobar {
 namespace {
@@ -94,7 +93,8 @@ class GuestRun {
       : spec_(spec),
         options_(options),
         hosts_(hosts),
-        command_(guest_command(spec, hosts, from_last(spec, options))),
+        from_(from_last(spec, options)),
+        command_(guest_command(spec, hosts, from_)),
         reader_(spec.run.reads, spec.train.global_batch, spec.net.words() ? spec.net.words()->seq_length : 0,
                 spec.file),
         dir_(spec.run.out),
@@ -163,16 +163,13 @@ class GuestRun {
     if (options_.expected) about["expected"] = to_json(*options_.expected);
     if (!options_.about.is_null()) about["about"] = options_.about;
     const int64_t ranks = spec_.layout.world();
-    const int64_t before = read_tail(fs::path(spec_.run.out) / "result.jsonl").last_step;
     log_.write(StartRecord{.time_utc = utc_now(),
-                           .resumed = !from_last(spec_, options_).checkpoint.empty(),
+                           .resumed = !from_.checkpoint.empty(),
                            .spec = to_json(spec_),
                            .ranks = ranks,
                            .ranks_on_host = hosts_.ranks_here(ranks),
                            .threads = std::max<int64_t>(1, spec_.run.threads),
                            .provenance = about});
-    if (const TakenUp from = from_last(spec_, options_); !from.checkpoint.empty())
-      log_.write(ResumeRecord{.step = std::max<int64_t>(0, before), .path = from.checkpoint});
   }
 
   void read() {
@@ -188,6 +185,9 @@ class GuestRun {
     if (!s) return;
     if (s->loss) loss_ = s->loss;
     if (!s->seconds) return;  // the first line of a program that prints no times
+    // The step of its checkpoint shows in the first one after it.
+    if (seconds_.empty() && !from_.checkpoint.empty())
+      log_.write(ResumeRecord{.step = std::max<int64_t>(0, s->step - 1), .path = from_.checkpoint});
     seconds_.push_back(*s->seconds);
     const StepRecord record{.step = s->step,
                             .seconds = *s->seconds,
@@ -230,6 +230,7 @@ class GuestRun {
   const RunSpec& spec_;
   const GuestOptions& options_;
   const GuestHosts& hosts_;
+  const TakenUp from_;
   const std::string command_;
   OutputReader reader_;
   RunDir dir_;
