@@ -18,6 +18,7 @@ using nlohmann::json;
 
 constexpr double kMean = 3;     // prior sigma of the log step time at the runs' centre
 constexpr double kSlope = 0.7;  // of an octave of a number, or of a name: about proportional
+constexpr double kSize = 0.1, kNoise = 0.03, kSpread = 0.8;  // usual log sigmas, and of their logs
 constexpr double kLeastNoise = 0.005;
 
 /// Keys that say where a run is, not what it does; sweeps vary the seed for repetitions.
@@ -135,8 +136,11 @@ void SettingsFit::learn() {
       for (const double noise : {kLeastNoise, 0.015, 0.03, 0.06, 0.12}) {
         size_ = size, reach_ = reach, noise_ = noise;
         const auto llt = conditioned();
-        const double likelihood =
-            -0.5 * y.dot(llt.solve(y)) - llt.matrixL().toDenseMatrix().diagonal().array().log().sum();
+        // A few runs say little about either: both stay near what is usual unless the runs insist.
+        const double prior =
+            std::pow(std::log(size / kSize) / kSpread, 2) + std::pow(std::log(noise / kNoise) / kSpread, 2);
+        const double likelihood = -0.5 * (y.dot(llt.solve(y)) + prior) -
+                                  llt.matrixL().toDenseMatrix().diagonal().array().log().sum();
         if (likelihood > best) best = likelihood, found[0] = size, found[1] = reach, found[2] = noise;
       }
   size_ = found[0], reach_ = found[1], noise_ = found[2];
