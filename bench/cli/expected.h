@@ -11,7 +11,8 @@
 namespace isobar {
 
 std::optional<ExpectedStep> expected_on(const Machine& machine, const RunSpec& spec, const HostShare& host);
-/// Of a run.command; nothing where neither option is given. Throws ConfigError for the wrong one of the two.
+/// The same of a run.command; nothing where neither option is given. Throws ConfigError for the wrong one of
+/// the two.
 std::optional<ExpectedStep> expected_of(const TrainArguments& a, const RunSpec& spec);
 
 }  // namespace isobar

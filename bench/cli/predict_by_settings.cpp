@@ -1,4 +1,4 @@
-// isobar predict of a run whose net nobody describes: by a fit to runs of other settings.
+// isobar predict of a run whose net is not described: by a fit to runs of other settings.
 #include "bench/cli/predict_by_settings.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// isobar predict of a run whose net nobody describes (run.by_settings): by a fit to runs of other settings.
+// isobar predict of a run whose net is not described (run.by_settings): by a fit to runs of other settings.
 #pragma once
 #include <CLI/CLI.hpp>
 

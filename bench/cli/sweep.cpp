@@ -216,7 +216,8 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   require_words(matrix, sweep.file);
   if (a.engine.engine != "isobar") {
     if (are_by_settings(matrix))
-      throw ConfigError(sweep.file, "net", "is missing, and --engine prices nets", "describe it under `net:`");
+      throw ConfigError(sweep.file, "net", "is missing, and --engine prices nets",
+                        "describe it under `net:`");
     if (machine.empty())
       throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on accelerators",
                         "name a machine like dgx-h100");

@@ -1,4 +1,4 @@
-// What the command line of isobar train says.
+// Arguments of isobar train.
 #pragma once
 #include <string>
 #include <vector>

@@ -17,7 +17,7 @@ double grace_of(const RunSpec& spec);
 /// Runs the command here to its end; nothing: it ended well.
 std::optional<Verdict> run_on_other_host(const RunSpec& spec, const GuestHosts& hosts, bool resume,
                                          const volatile std::sig_atomic_t* stop);
-/// What node `k` of this start has told in the run's folder.
+/// The failure that node `k` of this start has reported in the run's folder.
 std::optional<Verdict> told_failure(const std::filesystem::path& run_dir, const GuestHosts& hosts, int64_t k);
 /// The file that the options of run.engine name, if any.
 void write_flags(const RunSpec& spec);

@@ -35,11 +35,11 @@ bool knows_nodes(const RunSpec& spec);
 /// Throws ConfigError if run.command has no words for that number of nodes.
 void require_words_of_nodes(const RunSpec& spec, int64_t nodes);
 
-/// How a job tells a command's process its nodes, and the port where they meet.
+/// Variables by which a job gives a command's process its nodes, and the port where they meet.
 inline constexpr const char *kToldNodes = "ISOBAR_NODES", *kToldPort = "ISOBAR_MASTER_PORT";
 /// Words before that process: env ISOBAR_NODES=n1,n2 ISOBAR_MASTER_PORT=29512.
 std::vector<std::string> words_that_tell(const std::vector<std::string>& nodes);
-/// A port of this host that nobody listens on.
+/// A port of this host on which no process listens.
 int64_t free_port();
 
 /// The newest of run.checkpoint's files in a run's folder, from which run.command can be taken up.

@@ -35,7 +35,7 @@ struct AdviceContext {
 class Advisor {
  public:
   explicit Advisor(AdviceContext context) : context_(std::move(context)) {}
-  /// What is new after this step.
+  /// Advice that is new after this step.
   std::optional<std::string> step(const StepRecord& s);
   /// Times of the ranks, for what follows.
   void ranks(const RanksRecord& r);

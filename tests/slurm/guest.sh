@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # Sourced by tests/slurm.sh: programs of others (run.command) as jobs. One is started once on each of one or two
 # nodes, which meet at the first; one of its trials fails on the second node. Its submitter is killed, and it is
 # taken up from its own checkpoint through several jobs. With torchrun (ISOBAR_TORCHRUN) also a real one, over Gloo.
