@@ -50,16 +50,17 @@ TEST(SettingsFit, PredictsRunsThatItHasNotSeen) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> any(0.5, 2);
   size_t inside = 0, all = 0;
-  double worst = 0;
+  std::vector<double> errors;  // median of each law's held-out half
   for (int round = 0; round < 12; ++round) {
     const Law law{0.02 * any(random), 0.004 * any(random), 0.6 * any(random), 0.003 * any(random)};
     const std::vector<MeasuredRun> runs = runs_of(law, 0.01, random);
     const HeldOut split = split_runs(runs, 0.5, random());
     const Holdout h = hold_out(pick(runs, split.test), SettingsFit(pick(runs, split.train)));
-    worst = std::max(worst, h.median_error);
+    errors.push_back(h.median_error);
     for (const HoldoutRow& r : h.rows) inside += r.inside(), ++all;
   }
-  EXPECT_LT(worst, 0.08);
+  EXPECT_LT(quantile(errors, 0.5), 0.06);
+  EXPECT_LT(quantile(errors, 1), 0.15);
   EXPECT_GT(static_cast<double>(inside), 0.62 * static_cast<double>(all));
 }
 
