@@ -9,6 +9,7 @@
 
 #include "model/base/error.h"
 #include "perfmodel/ask/suggest.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/referee/holdout.h"
 
 namespace isobar {
