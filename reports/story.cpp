@@ -280,6 +280,8 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
   const double p = second ? chance_of_lead(d, *best, *second) : 0;
   const Files f = files_of(d, 0);
   const std::string again = "isobar sweep " + f.sweep + " --repeat 3 --results " + f.results;
+  const bool by_settings = !d.runs.empty() && d.runs[0].run.spec.run.by_settings;
+  const std::string machine = by_settings ? "" : " --machine " + f.machine;
   Sentence s{"What to run next", "", "throughput-by-layout"};
   if (f.planned > d.runs.size()) {
     s.text = say("The rest of the sweep: %zu of its %zu trials have no result yet.",
@@ -289,13 +291,14 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
     s.text = "Repetitions of " + best->name + " and " + second->name + ", on a quiet machine: the lead is " +
              (p < kSure ? "of contended runs." : "within noise.") +
              " This suggests the most informative trials:";
-    s.command = again + " --machine " + f.machine + " --suggest 4";
-  } else if (d.predicted().empty()) {
+    s.command = again + machine + " --suggest 4";
+  } else if (d.predicted().empty() && !by_settings) {
     s.text = "A calibration of this machine: it adds predictions and rooflines to the report:";
     s.command = "isobar calibrate -o machine.yaml";
   } else if (d.score(false).runs == 0 && d.ok().size() >= 4) {
     s.text = "A fit that holds out half of the runs, because only held-out runs test predictions.";
-    s.command = "isobar fit " + f.results + " --machine " + f.machine + " --holdout 0.5 -o fitted.yaml";
+    s.command =
+        "isobar fit " + f.results + machine + " --holdout 0.5 -o fitted." + (by_settings ? "json" : "yaml");
   } else if (d.between.df == 0 && d.ok().size() > 1) {
     s.text = "Repetitions: there are none, so the variation from run to run is assumed (" +
              percent(d.between.sigma) + ").";

@@ -108,6 +108,8 @@ RunWatch::RunWatch(const std::filesystem::path& dir) {
 void RunWatch::take(const Record& r) {
   if (const auto* start = std::get_if<StartRecord>(&r)) {
     state_.start = *start;
+    state_.advisor = Advisor({.expected = expected_in(start->provenance),
+                              .workers = static_cast<int64_t>(value_in(start->spec, "data", "workers"))});
     state_.end.reset();
     if (!start->resumed.value_or(false)) state_.steps.clear(), state_.valid.clear();
   } else if (const auto* resume = std::get_if<ResumeRecord>(&r)) {
@@ -115,10 +117,12 @@ void RunWatch::take(const Record& r) {
     std::erase_if(state_.valid, [&](const ValidRecord& v) { return v.step > resume->step; });
   } else if (const auto* step = std::get_if<StepRecord>(&r)) {
     state_.steps.push_back(*step);
+    state_.advisor.step(*step);
   } else if (const auto* valid = std::get_if<ValidRecord>(&r)) {
     state_.valid.push_back(*valid);
   } else if (const auto* ranks = std::get_if<RanksRecord>(&r)) {
     state_.ranks = *ranks;
+    state_.advisor.ranks(*ranks);
   } else if (const auto* checkpoint = std::get_if<CheckpointRecord>(&r)) {
     state_.checkpoint = *checkpoint;
   } else if (const auto* end = std::get_if<EndRecord>(&r)) {
@@ -154,6 +158,7 @@ std::string frame(const RunState& s, const FrameOptions& o) {
   if (s.ranks)
     if (const std::string text = s.ranks->text(); !text.empty())
       line("ranks after step " + std::to_string(s.ranks->step) + ": " + text);
+  for (const std::string& advice : s.advisor.given()) line("advice: " + advice);
   if (s.checkpoint)
     line("checkpoint at step " + std::to_string(s.checkpoint->step) + ": " + s.checkpoint->path);
   CurveLine train, valid{{}, true};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/records/advice.h"
 #include "model/records/records.h"
 #include "reports/watch.h"
 
@@ -22,6 +23,7 @@ struct RunState {
   std::optional<RanksRecord> ranks;            // the last one
   std::optional<CheckpointRecord> checkpoint;  // the last one
   std::optional<EndRecord> end;
+  Advisor advisor{{}};     // what slows it, from these records
   double age_s = 0;        // since its result file last grew
   int64_t wanted() const;  // total steps; 0: not known
   double step_s() const;   // median of the last steps; 0: none yet

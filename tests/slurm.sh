@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Sweeps through a real Slurm on this machine (one controller, two node daemons, munge): killed submitter, drained node,
 # scancel, a node daemon killed in mid-job, time limits, a slow node. Every trial must end in the right class, with
-# nothing lost and nothing run twice. Then a training over both nodes with every rank's lines, and one through several
-# jobs with short time limits (tests/slurm/). With slurmdbd and mariadb-server Slurm keeps accounts and forgets jobs
-# soon after they end, which tests the use of sacct.
+# nothing lost and nothing run twice. Then a training over both nodes with every rank's lines, one through several
+# jobs with short time limits, and programs of others (tests/slurm/). With slurmdbd and mariadb-server Slurm keeps
+# accounts and forgets jobs soon after they end, which tests the use of sacct.
 #
-#   sudo tests/slurm.sh                  # about seven minutes; prints a table
+#   sudo tests/slurm.sh                  # about eleven minutes; prints a table
 #   sudo ISOBAR_KEEP=1 tests/slurm.sh    # keeps the folder with configuration, logs and results
 #
 # Needs root, slurm-wlm and munge (Debian); cleans up after itself. ISOBAR, ISOBAR_FAKE_TRAIN and
-# ISOBAR_SLOW_DISK_LIBRARY select other binaries.
+# ISOBAR_SLOW_DISK_LIBRARY select other binaries, ISOBAR_TORCHRUN a torchrun for a sweep of PyTorch over Gloo.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -166,6 +166,8 @@ say "the limited job is over"
 source tests/slurm/nodes.sh
 # shellcheck source=tests/slurm/chain.sh
 source tests/slurm/chain.sh
+# shellcheck source=tests/slurm/guest.sh
+source tests/slurm/guest.sh
 
 python3 - "$work" <<'PY'
 import collections, glob, json, os, sys

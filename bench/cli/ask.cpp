@@ -144,6 +144,12 @@ void print_engine_run(const Asked& q) {
 
 Asked asked(const AskArguments& a) {
   Asked q{.command = "isobar " + a.command, .spec = spec_of(a.config, assignments_of(a), a.ranks)};
+  if (q.spec.run.by_settings)
+    throw ConfigError(a.config, "net", "is missing, and " + q.command + " prices a net",
+                      "describe it under `net:`");
+  if (a.machines.empty())
+    throw ConfigError(q.command, "--machine", "is missing",
+                      "name a machine like dgx-h100, or a file of isobar calibrate");
   for (const std::string& file : a.machines) q.machines.push_back(load_machine(file));
   q.question = a.question, q.engine = a.engine;
   q.emit = a.emit, q.out = a.out, q.rates = a.rates, q.json = a.json;

@@ -24,7 +24,6 @@ void add_run_options(CLI::App& command, AskArguments& a, bool several) {
   const std::string machine = "Machine file (isobar calibrate, isobar fit)";
   (several ? add_machine_option(command, a.machines, machine)
            : add_machine_option(command, a.machine, machine))
-      ->required()
       ->group(kRun);
   command.add_option("--set", a.set, "key=value of the configuration; may be repeated")
       ->allow_extra_args(false)
@@ -39,7 +38,10 @@ void add_run_options(CLI::App& command, AskArguments& a, bool several) {
   command.add_option("--tuned", a.engine.tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1))
       ->group(kRun);
-  command.add_option("--fit", a.engine.fit, "A fit to your own runs of it (isobar fit RUNS.csv --engine E)")
+  command
+      .add_option("--fit", a.engine.fit,
+                  "A fit to your own runs of it (isobar fit RUNS.csv --engine E), or by settings alone "
+                  "(isobar fit DIR)")
       ->group(kRun);
 }
 

@@ -37,6 +37,9 @@ Runs on accelerators, yours or published ones, are read by `isobar import` and f
 the closed form predicts them. Several tables may go into one directory: differences between campaigns (engine,
 cluster) are then a random effect beside the coefficients, and predictions for another campaign are as much wider.
 
+Runs of run.command whose net nobody describes are fitted by their settings alone: a regression of the log step time
+on what the sweep varied, without a machine. FITTED is then for `isobar predict CONFIG --fit FITTED`.
+
 With --engine the runs are of another engine, in a CSV table or as logs of Megatron-LM, NeMo, torchtitan, MLPerf or
 PyTorch traces (isobar import --help; --config RUN.yaml says what they leave out), and the file that is written is for
 `isobar predict --fit` and `search --fit`: published runs of that engine and of similar ones are the prior; one row fits an overall scale,
@@ -97,6 +100,12 @@ RepeatedHoldout repeat(FitArguments a, const std::vector<MeasuredRun>& runs, con
   return repeat_hold_out(runs, before, a.statistic, splits);
 }
 
+RepeatedHoldout repeat_by_settings(FitArguments a, const std::vector<MeasuredRun>& runs) {
+  std::vector<HeldOut> splits;
+  for (int64_t i = 0; i < a.splits; ++i, ++a.seed) splits.push_back(split_of(a, runs));
+  return repeat_hold_out(runs, splits);
+}
+
 UsableRuns runs_of(const FitArguments& a) {
   UsableRuns u = usable_runs(a.dir, a.statistic);
   for (const std::string& p : u.problems) std::fprintf(stderr, "warning: %s\n", p.c_str());
@@ -107,9 +116,55 @@ UsableRuns runs_of(const FitArguments& a) {
   return u;
 }
 
+/// Runs of programs whose nets are not described.
+void fit_by_settings(const FitArguments& a, const UsableRuns& u) {
+  const std::vector<MeasuredRun>& runs = u.runs;
+  if (!a.machine.empty())
+    throw ConfigError("isobar fit", "--machine",
+                      "prices nets, and these runs describe none (run.by_settings)",
+                      "leave it out, or describe the net under `net:` and run the sweep again");
+  const HeldOut split = split_of(a, runs);
+  const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
+  const SettingsFit m(train);
+  write_atomically(a.out, json_text(m.to_json(), 1) + "\n");
+  const SettingsReport report{
+      .fit = m,
+      .statistic = a.statistic,
+      .runs = runs,
+      .between = u.between,
+      .fitted = hold_out(train, m),
+      .held_out = hold_out(test, m),
+      .repeated = a.splits > 1 && !test.empty() ? repeat_by_settings(a, runs) : RepeatedHoldout{}};
+  if (!test.empty())
+    write_atomically(std::filesystem::path(a.dir) / "holdout.json",
+                     json_text(holdout_json(a.statistic, report.fitted, report.held_out), 1) + "\n");
+  if (a.json) {
+    nlohmann::json out = json_of(report);
+    out["file"] = a.out;
+    std::printf("%s\n", json_text(out, 1).c_str());
+    return;
+  }
+  std::fputs(text_of(report).c_str(), stdout);
+  std::printf("Fit: %s\n", a.out.c_str());
+}
+
+bool are_by_settings(const UsableRuns& u, const std::string& dir) {
+  const auto by = std::count_if(u.runs.begin(), u.runs.end(),
+                                [](const MeasuredRun& r) { return r.spec.run.by_settings; });
+  if (by != 0 && by != static_cast<int64_t>(u.runs.size()))
+    throw ConfigError(dir, "run.by_settings", "is true in some runs and not in others",
+                      "fit each in a folder of its own");
+  return by != 0;
+}
+
 void run_fit(const FitArguments& a) {
+  const UsableRuns usable = runs_of(a);
+  if (are_by_settings(usable, a.dir)) return fit_by_settings(a, usable);
+  if (a.machine.empty())
+    throw ConfigError("isobar fit", "--machine", "is missing",
+                      "name a machine file, as isobar calibrate writes it");
   const Machine before = load_machine(a.machine);
-  const auto [runs, between, ignored, problems] = runs_of(a);
+  const auto& [runs, between, ignored, problems] = usable;
   const HeldOut split = split_of(a, runs);
   const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
   const Machine m = fit(train, before, {.statistic = a.statistic});
@@ -145,7 +200,8 @@ void add_fit_command(CLI::App& app) {
   fit->footer(kFitHelp);
   fit->add_option("DIR", a->files, "Results of a sweep; with --engine a table of runs (CSV), or their logs")
       ->required();
-  add_machine_option(*fit, a->machine, "Machine file to start from (isobar calibrate)")->required();
+  add_machine_option(*fit, a->machine,
+                     "Machine file to start from (isobar calibrate); none for runs that describe no net");
   fit->add_option("-o,--out", a->out, "Machine file to write; with --engine the fit")->required();
   auto* holdout =
       fit->add_option("--holdout", a->holdout, "Share of the runs to keep out and predict, e.g. 0.5")
@@ -189,6 +245,8 @@ void add_fit_command(CLI::App& app) {
       refuse_unused(*fit, {{option, foreign, "is of a sweep's runs", "leave it or --engine out"}});
     for (const char* option : {"--tuned", "--config"})
       refuse_unused(*fit, {{option, !foreign, "is of other engines", "name one with --engine"}});
+    if (foreign && a->machine.empty())
+      throw ConfigError("isobar fit", "--machine", "is missing", "name a machine like dgx-h100");
     if (foreign) return fit_own_runs({a->files, a->config, a->machine, a->engine, a->out, a->tuned, a->json});
     if (a->files.size() > 1)
       throw ConfigError(a->files[1], "", "comes behind the results of a sweep",

@@ -6,6 +6,7 @@
 
 #include "bench/cli/ask_options.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/predict_by_settings.h"
 #include "model/base/error.h"
 #include "perfmodel/ask/choose/emit.h"
 
@@ -133,6 +134,7 @@ void add_predict_command(CLI::App& app) {
   add_old_options(*command, *a);
   command->callback([a, command] {
     refuse_unread(*command, *a);
+    if (predicted_by_settings(*command, *a)) return;
     take_options(*command, *a);
     const Asked q = asked(*a);
     const Mode mode = mode_of(*a);

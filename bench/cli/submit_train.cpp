@@ -26,6 +26,13 @@ RunSpec spec_of(const SubmittedTraining& a) {
   RunSpec spec = load_run_spec(a.config, a.set);
   if (!spec.run.out.empty())
     throw ConfigError(a.config, "run.out", "is chosen by --results: DIR/trials/ID", "leave it out");
+  if (!spec.run.command.empty()) {
+    if (spec.run.resume.empty())
+      throw ConfigError(a.config, "run.resume",
+                        "is missing: what a job's time limit cuts off could not go on in the next one",
+                        "e.g. run.resume: \"--resume {checkpoint}\" and run.checkpoint: \"ckpt/step-*.pt\"");
+    return spec;
+  }
   if (spec.train.checkpoint_every == 0)
     throw ConfigError(a.config, "train.checkpoint_every",
                       "is 0: what a job's time limit cuts off could not go on in the next one",
@@ -62,6 +69,13 @@ void refuse_another(const std::string& results, const Trial& t) {
 void announce(const Trial& t, const ClusterSpec& c, const std::string& results) {
   const auto steps = static_cast<double>(t.spec.train.steps);
   const int64_t nodes = c.nodes(t.ranks());
+  if (!t.forecast) {
+    std::printf("%lld ranks on %lld node%s; jobs of %.3g h at the most\n%s\n",
+                static_cast<long long>(t.ranks()), static_cast<long long>(nodes), nodes == 1 ? "" : "s",
+                c.max_time_s / 3600, (std::filesystem::path(results) / "trials" / t.id).c_str());
+    std::fflush(stdout);
+    return;
+  }
   std::printf(
       "%lld ranks on %lld node%s; %lld steps of %.3g s (up to %.3g), %.3g h as predicted; jobs of %.3g h"
       " at the most\n%s\n",

@@ -4,8 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "bench/cli/config_option.h"
@@ -142,13 +144,24 @@ SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpe
   });
 }
 
-// Every setting that a sweep of somebody's program varies reaches its command.
-void require_words(const Matrix& matrix, const std::string& file, const std::string& launcher) {
+// Every setting that a sweep of somebody's program varies reaches its command, in one trial at least: options
+// like the kind of context parallelism are of some layouts only.
+void require_words(const Matrix& matrix, const std::string& file) {
+  std::set<std::string> reach;
+  std::map<std::string, const Trial*> missed;
   for (const Trial& t : matrix.trials) {
-    refuse_in_jobs(t.spec, launcher);
-    if (!t.spec.run.command.empty())
-      for (const auto& [key, value] : t.axes) require_word_for(key, t.spec, file);
+    if (t.spec.run.command.empty()) continue;
+    guest_command(t.spec, {}, {});  // refuses words that are none before anything runs
+    for (const auto& [key, value] : t.axes) {
+      if (reach.contains(key)) continue;
+      if (reaches_command(key, t.spec))
+        reach.insert(key);
+      else
+        missed.emplace(key, &t);
+    }
   }
+  for (const auto& [key, trial] : missed)
+    if (!reach.contains(key)) require_word_for(key, trial->spec, file);
 }
 
 // The modes of a sweep: run, suggest, rehearse, dry run, cancel. An option that the chosen mode does not read
@@ -202,8 +215,11 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   std::optional<ClusterSpec> cluster;
   if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine);
   Matrix matrix = expand(sweep, !a.json);
-  require_words(matrix, sweep.file, a.launcher);
+  require_words(matrix, sweep.file);
   if (a.engine.engine != "isobar") {
+    if (are_by_settings(matrix))
+      throw ConfigError(sweep.file, "net", "is missing, and --engine prices nets",
+                        "describe it under `net:`");
     if (machine.empty())
       throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on accelerators",
                         "name a machine like dgx-h100");

@@ -57,7 +57,12 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
                    const RunPart& run) {
   const bool rounds = !a.until.empty();
   const double bound = rounds ? regret_bound(a.until) : 0;
-  if (context.machine.empty())
+  const bool by_settings = are_by_settings(matrix);
+  if (by_settings && !context.json) std::puts("by settings: no net is described, and no machine is asked");
+  if (by_settings && a.rehearse > 0)
+    throw ConfigError("isobar sweep", "--rehearse", "replays predictions of nets, and none is described",
+                      "describe it under `net:`, or use --suggest");
+  if (context.machine.empty() && !by_settings)
     throw ConfigError("isobar sweep", "--machine", "is missing",
                       "suggestions need a machine file, as isobar calibrate writes it");
   SweepField field(matrix, {.results = context.results,

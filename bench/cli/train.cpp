@@ -10,13 +10,14 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/config_option.h"
+#include "bench/cli/expected.h"
 #include "bench/cli/last_words.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/cli/stop_flag.h"
 #include "bench/cli/submit_train.h"
+#include "bench/cli/train_by_command.h"
 #include "bench/guest/command.h"
-#include "bench/guest/run_guest.h"
 #include "bench/ranks/mpiexec.h"
 #include "bench/ranks/rank_output.h"
 #include "bench/ranks/run_ranks.h"
@@ -38,18 +39,6 @@
 
 namespace isobar {
 namespace {
-
-struct TrainArguments {
-  std::string config, trace, resume, rank_output = "first", launcher = "local", machine, results;
-  std::vector<std::string> set;
-  int64_t ranks = 0;
-  bool json = false, no_wait = false, set_aside = false;
-  About about;
-};
-
-int64_t other_axes(const LayoutSpec& l) {
-  return l.tp * l.cp * l.pp;
-}
 
 /// The --json output of a failed training: one object, as after success.
 void print_failure(const std::string& run_class, const std::string& message) {
@@ -92,10 +81,6 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   const int code = run_ranks(ranks, std::move(args), spec.run.out);
   if (a.json && code != 0) print_failure_of_ranks(code, results, known);
   throw ExitCode{code};
-}
-
-RunSpec loaded(const TrainArguments& a) {
-  return load_run_spec(a.config, a.set);
 }
 
 /// Calls `check`. A launched rank returns its error, and reports it once MPI has begun, so that the other
@@ -144,17 +129,6 @@ void begin_output(const TrainArguments& a, const RunSpec& spec, bool launched) {
   begin_rank_output(a.rank_output, rank, spec.run.out);
 }
 
-/// Turns the requested ranks into data parallelism.
-void take_ranks(TrainArguments& a, const LayoutSpec& layout) {
-  const int64_t others = other_axes(layout);
-  if (a.ranks % others != 0)
-    throw ConfigError("--ranks", "",
-                      std::to_string(a.ranks) + " is no multiple of tp*cp*pp = " + std::to_string(others),
-                      "give a multiple");
-  refuse_contradiction(a.set, "layout.dp", a.ranks / others, "--ranks " + std::to_string(a.ranks));
-  a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
-}
-
 void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
   const bool local = a.launcher == "local";
   const std::string jobs = "is for a cluster's jobs", add = "add --launcher slurm or pbs";
@@ -165,6 +139,7 @@ void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
        {"--trace", !local, "is of a run that is not cut into jobs", "leave it out"},
        {"--resume", !local, "is what jobs do by themselves, from the last checkpoint in --results",
         "leave it out"},
+       {"--fit", !local, "is of a run that is not cut into jobs", "leave it out"},
        {"--set-aside-damaged", a.resume.empty(), "is of --resume RUN", "leave it out, or add --resume RUN"}});
 }
 
@@ -172,8 +147,12 @@ void submit_jobs(TrainArguments a, const Submit& submit) {
   if (Mpi::started_by_launcher())
     throw ConfigError("--launcher", "", "submits a training, and this process is one of several ranks",
                       "give the command once, without mpiexec and srun");
-  refuse_in_jobs(loaded(a), a.launcher);
+  const std::vector<std::string> given = a.set;
   if (a.ranks > 0) take_ranks(a, loaded(a).layout);
+  if (const RunSpec spec = loaded(a); !spec.run.command.empty()) {
+    require_words_for(given, a, spec);
+    guest_command(spec, {}, {});  // refuses words that are none
+  }
   const int code = submit({.config = a.config,
                            .set = a.set,
                            .launcher = a.launcher,
@@ -216,6 +195,13 @@ double peak_of_rank(const std::optional<Machine>& m, const RunSpec& spec, const 
   return peak_flops(*m, conditions_of(spec, *m, share), peak_of(spec));
 }
 
+/// Rank 0 says what the machine, if any, predicts.
+std::optional<ExpectedStep> expected_here(const std::optional<Machine>& m, const RunSpec& spec,
+                                          const Mpi& mpi) {
+  if (!m || mpi.rank() != 0) return std::nullopt;
+  return expected_on(*m, spec, {mpi.ranks_on_host(), threads_per_rank(spec, mpi)});
+}
+
 /// Trains on this rank, one of all that the layout asks for.
 void train_here(const TrainArguments& a, const RunSpec& spec, const std::optional<ConfigError>& refused,
                 const std::function<Statistics()>& statistics, const std::optional<Machine>& machine,
@@ -234,6 +220,7 @@ void train_here(const TrainArguments& a, const RunSpec& spec, const std::optiona
                  .about = a.about.json(),
                  .quiet = a.json,
                  .peak_flops = peak_of_rank(machine, spec, mpi),
+                 .expected = expected_here(machine, spec, mpi),
                  .every_rank = a.rank_output != "first",
                  .statistics = statistics,
                  .begins = keep_rank_output,
@@ -251,62 +238,31 @@ void train_here(const TrainArguments& a, const RunSpec& spec, const std::optiona
   if (a.json && mpi.rank() == 0) std::printf("%s\n", json_text(j).c_str());
 }
 
-void refuse_command_of_ranks(const RunSpec& spec, bool launched) {
-  if (launched && !spec.run.command.empty())
-    throw ConfigError(spec.file, "run.command", "starts its ranks itself, and this process is one of several",
-                      "give the command once, without mpiexec and srun");
-  if (spec.run.command.empty() && spec.run.reads != RunOptions().reads)
-    throw ConfigError(spec.file, "run.reads", "is of run.command, which is not set",
-                      "leave it out, or set run.command");
-}
-
-/// Trains by run.command; ends with the exit code of a training of ours.
-void train_by_command(TrainArguments a, const CLI::App& command) {
-  refuse_unused(command,
-                {{"--trace", true, "is of Isobar's engine, and run.command trains", "leave it out"},
-                 {"--resume", true, "is of Isobar's engine, and run.command trains",
-                  "let the program resume by itself"},
-                 {"--machine", true, "gives the MFU of Isobar's engine's step lines", "leave it out"},
-                 {"--rank-output", true, "is of Isobar's engine's ranks", "leave it out"}});
-  const std::vector<std::string> given = a.set;
-  if (a.ranks > 0) take_ranks(a, loaded(a).layout);
-  const RunSpec spec = loaded(a);
-  for (const std::string& word : given)
-    if (!word.starts_with("net.")) require_word_for(word.substr(0, word.find('=')), spec, "--set");
-  if (a.ranks > 0 && spec.layout.dp > 1) require_word_for("layout.dp", spec, "--ranks");
-  catch_signals({SIGINT, SIGTERM, SIGHUP}, 0);
-  std::function<void(const std::string&)> print;
-  if (!a.json)
-    print = [](const std::string& line) {
-      std::printf("%s\n", line.c_str());
-      std::fflush(stdout);
-    };
-  const EndRecord end = run_guest(spec, {.about = a.about.json(), .print = print, .stop = &stop_flag()});
-  nlohmann::json j = to_json(end);
-  j["out"] = spec.run.out;
-  if (a.json) std::printf("%s\n", json_text(j).c_str());
-  if (end.ok()) {
-    if (!a.json)
-      std::printf(
-          "trained    %lld steps: %.4g ms a step (median), %.4g samples/s\nresults    %s/result.jsonl\n",
-          static_cast<long long>(*end.steps), 1e3 * end.step_s->of(kStatistic), *end.samples_per_s,
-          spec.run.out.c_str());
-    return;
-  }
-  std::fprintf(stderr, "isobar: %s: %s\n", end.failure->c_str(), end.message->c_str());
-  if (stop_flag() != 0) throw ExitCode{128 + stop_flag()};
-  throw ExitCode{exit_code_of(*end.failure)};
+void refuse_words_of_commands(const RunSpec& spec) {
+  const RunOptions& r = spec.run;
+  if (!r.command.empty()) return;
+  for (const auto& [given, key] : {std::pair{r.reads != RunOptions().reads, "run.reads"},
+                                   {!r.engine.empty(), "run.engine"},
+                                   {!r.resume.empty(), "run.resume"},
+                                   {!r.checkpoint.empty(), "run.checkpoint"},
+                                   {r.by_settings, "run.by_settings"}})
+    if (given)
+      throw ConfigError(spec.file, key, "is of run.command, which is not set",
+                        "leave it out, or set run.command");
 }
 
 void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) {
   if (a.launcher != "local") return submit_jobs(std::move(a), submit);
-  const bool launched = Mpi::started_by_launcher();
+  const bool launched = launch_of(::getenv).started();
   std::optional<RunSpec> spec;
   const std::optional<ConfigError> bad_spec = refusal_of(launched, [&] {
     spec = loaded(a);
-    refuse_command_of_ranks(*spec, launched);
+    refuse_words_of_commands(*spec);
   });
   if (!bad_spec && !spec->run.command.empty()) return train_by_command(std::move(a), command);
+  refuse_unused(command,
+                {{"--fit", true, "is of a run.command without a net", "leave it out, or give --machine"}});
+  Mpi::started_by_launcher();  // refuses processes that MPI cannot join
   // A folder that cannot be made is reported before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
@@ -374,7 +330,10 @@ void add_train_command(CLI::App& app, Submit submit) {
       ->capture_default_str();
   add_machine_option(
       *c, a->machine,
-      "Machine file: its peak gives the MFU of the step lines; with --launcher it has a `cluster:` section");
+      "Machine file: its peak gives the MFU of the step lines, its prediction is what advice compares with; "
+      "with --launcher it has a `cluster:` section");
+  c->add_option("--fit", a->fit,
+                "Fit by settings (isobar fit) that a run.command without a net is compared with");
   c->add_option("--results", a->results,
                 "With --launcher: directory of DIR/jobs and of the run, DIR/trials/ID");
   c->add_flag("--no-wait", a->no_wait,

@@ -13,6 +13,7 @@
 #include "bench/cluster/preflight.h"
 #include "bench/cluster/remaining.h"
 #include "bench/cluster/scheduler.h"
+#include "bench/sweep/command_words.h"
 #include "bench/sweep/jobs.h"
 #include "bench/sweep/launcher.h"
 #include "bench/sweep/resultsdir.h"
@@ -111,12 +112,31 @@ class Pilot {
   // Runs a program on each of the first nodes, with all cores of the node.
   Said on_each_node(int64_t nodes, const std::vector<std::string>& program, const std::string& name,
                     double timeout_s) const {
-    ClusterSpec one_each = cluster_;
-    one_each.ranks_per_node = 1;
-    one_each.cores.clear();
-    if (one_each.start == "srun") one_each.start_options.emplace_back("--cpu-bind=none");
-    return say(start_command(one_each, nodes_, nodes, program, name, dir_.path() / "rankfile"),
+    return say(start_command(one_a_node(), nodes_, nodes, program, name, dir_.path() / "rankfile"),
                {.timeout_s = timeout_s});
+  }
+
+  ClusterSpec one_a_node() const {
+    ClusterSpec c = cluster_;
+    c.ranks_per_node = 1;
+    c.cores.clear();
+    if (c.start == "srun") c.start_options.emplace_back("--cpu-bind=none");
+    return c;
+  }
+
+  // The words that start a trial. One by run.command is started once a node, or once in all, on this node.
+  std::vector<std::string> start_of(const Trial& t, const fs::path& dir, bool resumes) const {
+    const bool guest = !t.spec.run.command.empty();
+    std::vector<std::string> program =
+        trainer_command(about_.at("trainer"), dir, t.ranks(), about_.at("rank_output"), resumes);
+    if (!guest) return start_command(cluster_, nodes_, t.ranks(), program, t.id, dir / "rankfile");
+    if (resumes) std::erase(program, "--set-aside-damaged");
+    const int64_t n = cluster_.nodes(t.ranks());
+    const std::vector<std::string> names(nodes_.begin(), nodes_.begin() + n);
+    std::vector<std::string> told = words_that_tell(names);
+    told.insert(told.end(), program.begin(), program.end());
+    if (!starts_on_every_node(t.spec)) return told;
+    return start_command(one_a_node(), nodes_, n, told, t.id, dir / "rankfile");
   }
 
   // Leaves out slow nodes if enough others remain; all slow nodes are named in the job's output.
@@ -175,10 +195,7 @@ class Pilot {
     write_atomically(dir.path() / "started_by", dir_.name() + " " + std::to_string(life_) + "\n");
     write_atomically(dir.path() / "launch_map.json", json_text(to_json(map), 1) + "\n");
     write_atomically(dir.path() / "rankfile", rankfile_text(map));
-    const std::vector<std::string> program =
-        trainer_command(about_.at("trainer"), dir.path(), t.ranks(), about_.at("rank_output"), resumes);
-    std::vector<std::string> command =
-        start_command(cluster_, nodes_, t.ranks(), program, t.id, dir.path() / "rankfile");
+    std::vector<std::string> command = start_of(t, dir.path(), resumes);
     const std::string launcher = program_in_path(command[0]);
     if (launcher.empty())
       throw ConfigError("PATH", "", "has no " + command[0] + ", which starts the ranks",

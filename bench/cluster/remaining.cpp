@@ -36,10 +36,14 @@ Remaining remaining_of(const Trial& t, const TrialDir& dir, const TrialLimits& l
   for (const CheckpointRecord& one : last.checkpoints) slowest = std::max(slowest, one.seconds);
   const Forecast f = t.forecast.value_or(Forecast());
   const Pace step = first_known(last.step_s.median, std::max(f.step_s, f.upper_s), c.start_s);
-  const Pace checkpoint = first_known(slowest, f.checkpoint_s, kAssumedCheckpoint_s);
+  // A command writes checkpoints within its own steps.
+  const bool own = t.spec.run.command.empty();
+  const Pace checkpoint =
+      own ? first_known(slowest, f.checkpoint_s, kAssumedCheckpoint_s) : Pace{0, "within steps"};
 
   const auto left = static_cast<double>(std::max<int64_t>(0, t.spec.train.steps - saved));
-  const double checkpoints = std::floor(left / static_cast<double>(t.spec.train.checkpoint_steps())) + 1;
+  const double checkpoints =
+      own ? std::floor(left / static_cast<double>(t.spec.train.checkpoint_steps())) + 1 : 0;
   const double one_more = std::max(kLeast_s, kHaste * (step.seconds + checkpoint.seconds));
   Remaining r;
   r.work_s = c.start_s + left * step.seconds + checkpoints * checkpoint.seconds;

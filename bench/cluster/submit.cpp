@@ -12,6 +12,7 @@
 
 #include "bench/cluster/accounting.h"
 #include "bench/cluster/grouping.h"
+#include "bench/sweep/command_words.h"
 #include "bench/sweep/jobs.h"
 #include "bench/sweep/resultsdir.h"
 #include "bench/sweep/store.h"
@@ -359,6 +360,7 @@ SweepOutcome run_on_cluster(const Matrix& matrix, const SweepSpec& sweep, const 
   if (::access(options.trainer.c_str(), X_OK) != 0)
     throw ConfigError(options.trainer, "", "is not an executable trainer", "build it first");
   refuse_incomplete(cluster);
+  for (const Trial& t : matrix.trials) require_words_of_nodes(t.spec, cluster.nodes(t.ranks()));
   open_results(options.results);
   return ClusterSweep(matrix, sweep, options, cluster, scheduler, submit)();
 }

@@ -3,29 +3,31 @@
 //
 //   run.command: "torchrun --nproc-per-node {ranks_on_host} train.py --mbs {policy.micro_batch} --out {out}"
 //
-//   guest_command(spec, Hosts{})     // "torchrun --nproc-per-node 2 train.py --mbs 4 --out runs/first"
+//   guest_command(spec, hosts, {})      // "torchrun --nproc-per-node 2 train.py --mbs 4 --out runs/first"
 //
-// A word is a key of the specification, or one of ranks, hosts, ranks_on_host, threads and out (run.out).
+// A word is a key of the specification, or one of
+//   ranks, ranks_on_host, nodes, node_rank, nodelist   where it runs: n1,n2 is a nodelist
+//   master_addr, master_port                           where its processes meet, on the first node
+//   threads, out                                       run.threads, run.out
+//   flags                                              run.engine's options for this layout (isobar emit)
+//   resume, and in run.resume checkpoint               what takes it up from its last checkpoint
 // {{ and }} are braces. Values that a shell would split or interpret are quoted.
 #pragma once
-#include <cstdint>
-#include <set>
 #include <string>
 
-#include "model/base/spec.h"
+#include "bench/guest/hosts.h"
+#include "bench/sweep/command_words.h"
 
 namespace isobar {
 
-/// Hosts of this job, as Slurm and PBS tell it; 1 elsewhere.
-int64_t hosts_of_job();
+struct TakenUp {
+  std::string checkpoint;  // the newest of run.checkpoint; "": begins anew
+};
 
-/// The words of a command. Throws ConfigError for a brace that is not closed.
-std::set<std::string> words_of_command(const RunSpec& spec);
 /// The command with its words replaced. Throws ConfigError for a word that is no key.
-std::string guest_command(const RunSpec& spec, int64_t hosts);
-/// Throws ConfigError if a command is to run in jobs that a scheduler starts, which start each rank
-/// themselves.
-void refuse_in_jobs(const RunSpec& spec, const std::string& launcher);
+std::string guest_command(const RunSpec& spec, const GuestHosts& hosts, const TakenUp& from);
+/// True if the command, or the harness, is another where this key has another value.
+bool reaches_command(const std::string& key, const RunSpec& spec);
 /// Throws ConfigError if a varied or given key reaches neither the command nor the harness: the program would
 /// train the same whatever its value. `where` names the key's origin: "--set", "sweep.yaml".
 void require_word_for(const std::string& key, const RunSpec& spec, const std::string& where);

@@ -29,20 +29,20 @@ const RunSpec& with_folder(const RunSpec& spec) {
 
 }  // namespace
 
-GuestLog::GuestLog(const RunSpec& spec) : spec_(with_folder(spec)), dir_(spec.run.out) {
-  dir_.claim("");
+GuestLog::GuestLog(const RunSpec& spec, bool resume) : spec_(with_folder(spec)), dir_(spec.run.out) {
+  if (!resume) dir_.claim("");
   log_ = ResultLog(spec.run.out);
   write_atomically(std::filesystem::path(spec.run.out) / "spec.json", to_json(spec).dump(1) + "\n");
 }
 
-StartRecord GuestLog::begin(const nlohmann::json& about, int64_t hosts) {
+StartRecord GuestLog::begin(const nlohmann::json& about, int64_t ranks_on_host, bool resumed) {
   nlohmann::json all = provenance();
   all.update(about);
-  const int64_t ranks = spec_.layout.world();
   const StartRecord start{.time_utc = utc_now(),
+                          .resumed = resumed,
                           .spec = to_json(spec_),
-                          .ranks = ranks,
-                          .ranks_on_host = (ranks + hosts - 1) / hosts,
+                          .ranks = spec_.layout.world(),
+                          .ranks_on_host = ranks_on_host,
                           .threads = std::max<int64_t>(1, spec_.run.threads),
                           .provenance = all};
   log_.write(start);

@@ -2,7 +2,7 @@
 // run.command, by record_loop.h for a loop that reports its steps.
 //
 //   GuestLog log(spec);                                   // claims run.out
-//   log.begin({{"command", "torchrun train.py"}});
+//   log.begin({{"command", "torchrun train.py"}}, 2);
 //   log.step({.step = 1, .seconds = 0.12, .samples_per_s = 66});
 //   log.end(log.complete());
 #pragma once
@@ -22,10 +22,10 @@ namespace isobar {
 
 class GuestLog {
  public:
-  /// Throws ConfigError where run.out is empty or holds another training.
-  explicit GuestLog(const RunSpec& spec);
+  /// Throws ConfigError where run.out is empty or holds another training. `resume`: takes up what it holds.
+  explicit GuestLog(const RunSpec& spec, bool resume = false);
   /// `about`: joins the provenance.
-  StartRecord begin(const nlohmann::json& about, int64_t hosts);
+  StartRecord begin(const nlohmann::json& about, int64_t ranks_on_host, bool resumed = false);
   void step(const StepRecord& step);
   void write(const Record& record) const { log_.write(record); }
   /// The loss of a step without a time, which has no record.

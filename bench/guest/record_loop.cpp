@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <system_error>
 
-#include "bench/guest/command.h"
 #include "bench/guest/guest_log.h"
 #include "bench/guest/run_guest.h"
 #include "model/base/error.h"
@@ -27,6 +27,14 @@ constexpr size_t kLongest = 1 << 20;  // bytes of a line
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// On the nodes of this job, as Slurm and PBS tell them; one elsewhere.
+int64_t ranks_on_host(int64_t ranks) {
+  for (const char* name : {"SLURM_JOB_NUM_NODES", "PBS_NUM_NODES"})
+    if (const char* text = std::getenv(name); text && std::atoll(text) > 0)
+      return (ranks + std::atoll(text) - 1) / std::atoll(text);
+  return ranks;
 }
 
 /// Whole lines of a descriptor. They also end when the process that started this one has: its children may
@@ -72,7 +80,7 @@ class Loop {
   Loop(const RunSpec& spec, const LoopOptions& options) : spec_(spec), options_(options), log_(spec) {
     json about = {{"command", "a loop of its own"}};
     if (!options.about.is_null()) about["about"] = options.about;
-    answer(log_.begin(about, hosts_of_job()));
+    answer(log_.begin(about, ranks_on_host(spec.layout.world())));
   }
 
   EndRecord operator()(Lines lines) {

@@ -4,7 +4,11 @@
 //
 //   RUN/result.jsonl  spec.json  output.txt  errors.txt     what the program printed on each stream
 //
-//   const EndRecord end = run_guest(spec, {.stop = &stop_flag()});      // end.ok(), *end.failure
+//   const EndRecord end = run_guest(spec, hosts, {.stop = &stop_flag()});      // end.ok(), *end.failure
+//
+// A command that is started on every node is so by one process of ours on each: the first writes the records,
+// the others (other_host.h) keep what theirs printed in output-1.txt, errors-1.txt … and tell the first
+// of a failure.
 #pragma once
 #include <csignal>
 #include <functional>
@@ -12,7 +16,10 @@
 #include <optional>
 #include <string>
 
+#include "bench/guest/hosts.h"
+#include "bench/sweep/classify.h"
 #include "model/base/spec.h"
+#include "model/records/advice.h"
 #include "model/records/records.h"
 #include "model/records/run_class.h"
 
@@ -22,12 +29,20 @@ struct GuestOptions {
   nlohmann::json about = nullptr;                      // name, tags and note of the run
   std::function<void(const std::string&)> print = {};  // the program's lines, as they come; none: not shown
   const volatile std::sig_atomic_t* stop = nullptr;    // the signal that asks for the end; 0: none yet
+  bool resume = false;                                 // takes up what run.out holds
+  std::optional<ExpectedStep> expected = {};           // what advice compares with
 };
 
 /// The class that a program's last words name; none: they name none. Words of PyTorch, NCCL, argparse.
 std::optional<RunClass> class_of_words(const std::string& text);
 
+struct LastWords {
+  std::string out, err;  // ends of what it printed
+};
+/// The verdict on a command that did not end well. `last_step`: -1: it made none.
+Verdict verdict_of_guest(const ProcessOutcome& outcome, const LastWords& last, int64_t last_step);
+
 /// Runs the command to its end. Throws ConfigError before it starts; what happens later is in the record.
-EndRecord run_guest(const RunSpec& spec, const GuestOptions& options);
+EndRecord run_guest(const RunSpec& spec, const GuestHosts& hosts, const GuestOptions& options);
 
 }  // namespace isobar

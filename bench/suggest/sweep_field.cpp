@@ -11,9 +11,19 @@
 
 namespace isobar {
 
+bool are_by_settings(const Matrix& matrix) {
+  const auto by = std::count_if(matrix.trials.begin(), matrix.trials.end(),
+                                [](const Trial& t) { return t.spec.run.by_settings; });
+  if (by != 0 && by != static_cast<int64_t>(matrix.trials.size()))
+    throw ConfigError(matrix.trials[0].spec.file, "run.by_settings",
+                      "is true in some trials and not in others", "predict all by their settings, or none");
+  return by != 0;
+}
+
 SweepField::SweepField(const Matrix& matrix, FieldOptions options)
-    : matrix_(matrix), options_(std::move(options)), before_(load_machine(options_.machine)) {
-  if (device_of(before_) == Device::accelerator)
+    : matrix_(matrix), options_(std::move(options)), by_settings_(are_by_settings(matrix)) {
+  if (!by_settings_) before_ = load_machine(options_.machine);
+  if (!by_settings_ && device_of(before_) == Device::accelerator)
     throw ConfigError(options_.machine, "accelerator", "is not what suggestions are fitted for",
                       "name a machine file of hosts, as isobar calibrate writes it");
   std::map<std::string, size_t> known;
@@ -23,6 +33,7 @@ SweepField::SweepField(const Matrix& matrix, FieldOptions options)
     groups_[at->second].trials.push_back(&t);
     group_of_[t.id] = at->second;
   }
+  if (by_settings_) return;
   for (Group& g : groups_) {
     device_of(g.candidate.spec, before_);  // refuses devices that the machine file lacks
     g.candidate.view = models_.view(g.candidate.spec, before_, {.ranks_on_host = options_.ranks_per_node});
@@ -46,7 +57,10 @@ void SweepField::refresh() {
   std::vector<MeasuredRun> runs;
   for (const RunRecord& r : records) take(r, runs);
   refuse_seen(runs);
-  machine_ = runs.empty() ? before_ : fit(runs, before_, {.statistic = options_.statistic});
+  if (by_settings_)
+    settings_ = SettingsFit(runs);
+  else
+    machine_ = runs.empty() ? before_ : fit(runs, before_, {.statistic = options_.statistic});
   list_candidates();
 }
 
@@ -88,7 +102,9 @@ std::string SweepField::why_nothing() const {
 }
 
 Outlook SweepField::look(int64_t count) const {
-  return look_ahead(candidates_, machine_, {.count = static_cast<size_t>(count), .seed = options_.seed});
+  const SuggestOptions options{.count = static_cast<size_t>(count), .seed = options_.seed};
+  return by_settings_ ? look_ahead(candidates_, settings_, options)
+                      : look_ahead(candidates_, machine_, options);
 }
 
 std::vector<const Trial*> SweepField::trials_of(const std::vector<Suggestion>& next) const {

@@ -23,10 +23,13 @@ struct FieldOptions {
   uint64_t seed = 0;  // of the draws behind suggestions
 };
 
+/// True if no trial has a net that a machine could price. Throws ConfigError where some have.
+bool are_by_settings(const Matrix& matrix);
+
 class SweepField {
  public:
-  /// Throws ConfigError for a machine of accelerators, and for devices that the machine file lacks. `matrix`
-  /// must outlive it.
+  /// Without a machine where no net is described (run.by_settings). Throws ConfigError for a machine of
+  /// accelerators, and for devices that the machine file lacks. `matrix` must outlive it.
   SweepField(const Matrix& matrix, FieldOptions options);
   /// Reads the results directory and fits. Throws ConfigError where the machine file was fitted to these
   /// runs.
@@ -44,6 +47,7 @@ class SweepField {
   const Assignments& axes(size_t candidate) const { return groups_[shown_[candidate]].trials[0]->axes; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
   const Machine& before() const { return before_; }
+  bool by_settings() const { return by_settings_; }  // no net is described: no machine prices the trials
   Statistic statistic() const { return options_.statistic; }
   const std::vector<std::string>& problems() const { return problems_; }
   int64_t measured_trials() const { return measured_; }
@@ -65,7 +69,9 @@ class SweepField {
 
   const Matrix& matrix_;
   FieldOptions options_;
+  bool by_settings_ = false;
   Machine before_, machine_;
+  SettingsFit settings_{std::vector<MeasuredRun>{}};
   LayoutModels models_;
   std::vector<Group> groups_;
   std::map<std::string, size_t> group_of_;  // by trial

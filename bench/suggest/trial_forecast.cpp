@@ -94,6 +94,10 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
   int64_t done = 0;
   for (Trial& t : matrix.trials) {
     bar.update(done++);
+    if (t.spec.run.by_settings) {  // nothing to price
+      run.push_back(std::move(t));
+      continue;
+    }
     const auto [at, fresh] = known.try_emplace(key_of(t.spec));
     if (fresh) at->second = forecast_of(t.spec, machine, ranks_per_node, closed_form);
     t.forecast = at->second;

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "bench/sweep/command_words.h"
 #include "bench/sweep/resultsdir.h"
 #include "model/base/checkpoint_names.h"
 #include "model/base/files.h"
@@ -76,6 +77,11 @@ int64_t TrialDir::attempt() const {
 }
 
 int64_t TrialDir::saved_step() const {
+  // A command's checkpoints have no step in their names: its steps so far stand for them.
+  if (!trial_.spec.run.command.empty())
+    return checkpoint_of_command(trial_.spec, dir_)
+               ? std::max<int64_t>(0, read_tail(dir_ / "result.jsonl").last_step)
+               : 0;
   const std::vector<fs::path> all = checkpoints_of(dir_);
   return all.empty() ? 0 : step_named(all.back());
 }

@@ -40,7 +40,9 @@ struct Trial {
   std::optional<Forecast> forecast = std::nullopt;  // set with a machine file
   int64_t ranks() const { return spec.layout.world(); }
   /// On a cluster it resumes from its last checkpoint if a job ends first.
-  bool chained() const { return spec.train.checkpoint_every != 0; }
+  bool chained() const {
+    return spec.run.command.empty() ? spec.train.checkpoint_every != 0 : !spec.run.resume.empty();
+  }
 };
 
 struct Skipped {

@@ -177,6 +177,7 @@ RunSpec run_spec_from_json(const nlohmann::json& j, const std::string& file) {
   s.file = file;
   s.net.set_kind(kind);
   for (const KeyRow& row : key_rows(s)) row.read(j, file);
+  if (!s.run.command.empty() && !j.contains("net")) s.run.by_settings = true;
   for (auto* names : {&s.data.inputs, &s.data.targets}) *names = with_ranges(*names);
   return s;
 }

@@ -187,6 +187,10 @@ struct RunOptions {  // run:
   std::string
       command;  // trains by this program instead of the engine (bench/guest/command.h); "" = the engine
   std::string reads = "auto";  // form of its output (bench/guest/output.h)
+  std::string engine;          // whose options {flags} in it are; "" = none
+  std::string resume;          // {resume} in it, when a run is taken up
+  std::string checkpoint;      // its checkpoints, a pattern in run.out; a run with none is not taken up
+  bool by_settings = false;    // predicted from runs of other settings alone: no net is described
   int64_t threads = 0;         // OpenMP threads per rank; 0 = cores / ranks on this host
   bool serial = false;         // all ops on one lane
   RunDevice device = RunDevice::cpu;

@@ -19,28 +19,37 @@ void add_layout_rows(KeyRows& to, LayoutSpec& l) {
 }
 
 void add_run_rows(KeyRows& to, RunOptions& r) {
-  to.insert(to.end(),
-            {{"run.out", r.out, "Directory of the run. Empty: nothing is written."},
-             {"run.command", r.command,
-              "Train by this shell command instead of the engine; {policy.micro_batch}, {ranks}, {out} are "
-              "replaced."},
-             {"run.reads", r.reads,
-              "Its output: auto, json, megatron, torchtitan, tqdm, or a line: \"step {step} loss {loss} * "
-              "{ms} ms\"."},
-             {"run.device", r.device, "auto: a GPU where there is one."},
-             {"run.threads", r.threads, from_to(0, 1 << 16),
-              "OpenMP threads of a rank; 0: cores over ranks of the host."},
-             {"run.serial", r.serial, "Run all ops on one lane."},
-             {"run.tensorboard", r.tensorboard,
-              "Write curves and pictures for TensorBoard into run.out/tensorboard as the run goes."},
-             {"run.hang_timeout", r.hang_timeout, within("(]", 0, 1e9, "give seconds, e.g. 300"),
-              "Seconds without progress before a rank ends the run; disk waits do not count."},
-             {"run.cuda_graphs", r.cuda_graphs, "GPU: capture a step once and replay it."},
-             {"run.gemm_choice", r.gemm_choice,
-              "GPU: matrix product algorithms by cuBLASLt's heuristic, or the fastest timed."},
-             {"run.fuse", r.fuse, "GPU: bias gradients and tanh GELU inside matrix products."},
-             {"run.deterministic_attention", r.deterministic_attention,
-              "GPU: attention sums in a fixed order; takes workspace that the plan counts."}});
+  to.insert(
+      to.end(),
+      {{"run.out", r.out, "Directory of the run. Empty: nothing is written."},
+       {"run.command", r.command,
+        "Train by this shell command instead of the engine; {policy.micro_batch}, {ranks}, {out} are "
+        "replaced."},
+       {"run.reads", r.reads,
+        "Its output: auto, json, megatron, torchtitan, tqdm, or a line: \"step {step} loss {loss} * "
+        "{ms} ms\"."},
+       {"run.engine", r.engine,
+        "Whose options {flags} in run.command are: megatron, nemo, torchtitan, deepspeed."},
+       {"run.resume", r.resume,
+        "{resume} in run.command when a run is taken up: \"--resume {checkpoint}\". Empty: it begins anew."},
+       {"run.checkpoint", r.checkpoint,
+        "Pattern of the command's checkpoints in run.out, \"ckpt/step-*.pt\"; {checkpoint} is the newest."},
+       {"run.by_settings", r.by_settings,
+        "Fit and predict the command by its settings alone; set by itself where no net is given."},
+       {"run.device", r.device, "auto: a GPU where there is one."},
+       {"run.threads", r.threads, from_to(0, 1 << 16),
+        "OpenMP threads of a rank; 0: cores over ranks of the host."},
+       {"run.serial", r.serial, "Run all ops on one lane."},
+       {"run.tensorboard", r.tensorboard,
+        "Write curves and pictures for TensorBoard into run.out/tensorboard as the run goes."},
+       {"run.hang_timeout", r.hang_timeout, within("(]", 0, 1e9, "give seconds, e.g. 300"),
+        "Seconds without progress before a rank ends the run; disk waits do not count."},
+       {"run.cuda_graphs", r.cuda_graphs, "GPU: capture a step once and replay it."},
+       {"run.gemm_choice", r.gemm_choice,
+        "GPU: matrix product algorithms by cuBLASLt's heuristic, or the fastest timed."},
+       {"run.fuse", r.fuse, "GPU: bias gradients and tanh GELU inside matrix products."},
+       {"run.deterministic_attention", r.deterministic_attention,
+        "GPU: attention sums in a fixed order; takes workspace that the plan counts."}});
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ void record_start(const TrainContext& run, const Plan& plan) {
                                    run.resume != nullptr);
   if (!run.device.gpu) start.kernels = cpu_kernels(plan);
   if (!run.options.about.empty()) start.provenance["about"] = run.options.about;
+  if (run.options.expected) start.provenance["expected"] = to_json(*run.options.expected);
   run.log.write(std::move(start));
   write_atomically(std::filesystem::path(run.spec.run.out) / "spec.json",
                    json_text(to_json(run.spec), 1) + "\n");

@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
 #include "model/data/dataset.h"
+#include "model/records/advice.h"
 #include "model/records/records.h"
 
 namespace isobar {
@@ -22,6 +24,7 @@ struct TrainOptions {
   nlohmann::json about = nlohmann::json::object();  // what people call it: kept in the run's provenance
   bool quiet = false;                               // no table of steps on stdout
   double peak_flops = 0;                            // FLOP/s of one rank, for the step lines' MFU; 0: unknown
+  std::optional<ExpectedStep> expected = {};        // what advice compares steps with
   bool every_rank = false;                          // print the table on every rank, else on rank 0
   /// On rank 0, waits for the statistics that normalise the data if they are not given (begin_statistics).
   /// Empty: computed in this process.

@@ -235,10 +235,22 @@ double expected_minimum_change(const std::vector<double>& mean, const std::vecto
   return -sum;
 }
 
-Outlook look_ahead(const std::vector<Candidate>& candidates, const Machine& machine,
+namespace {
+
+Distribution distribution_of(const std::vector<Candidate>& candidates, const SettingsFit& fit) {
+  std::vector<RunSpec> specs;
+  for (const Candidate& c : candidates) specs.push_back(c.spec);
+  auto [mean, covariance] = fit.logs(specs);
+  for (Eigen::Index i = 0; i < mean.size(); ++i)
+    mean[i] -= std::log(static_cast<double>(specs[static_cast<size_t>(i)].train.global_batch));
+  return {.mean = mean,
+          .shared = root_of(covariance),
+          .own = Eigen::VectorXd::Zero(mean.size()),
+          .noise = fit.noise() * fit.noise()};
+}
+
+Outlook look_ahead(const std::vector<Candidate>& candidates, const Distribution& d,
                    const SuggestOptions& options) {
-  if (candidates.empty()) throw std::invalid_argument("look_ahead: there is nothing to choose from");
-  const Distribution d = distribution_of(candidates, machine);
   Outlook out;
   Eigen::Index choice = 0;
   d.mean.minCoeff(&choice);
@@ -253,6 +265,24 @@ Outlook look_ahead(const std::vector<Candidate>& candidates, const Machine& mach
   draw(d, options, out);
   out.next = choose(candidates, d, out, options);
   return out;
+}
+
+void require_any(const std::vector<Candidate>& candidates) {
+  if (candidates.empty()) throw std::invalid_argument("look_ahead: there is nothing to choose from");
+}
+
+}  // namespace
+
+Outlook look_ahead(const std::vector<Candidate>& candidates, const Machine& machine,
+                   const SuggestOptions& options) {
+  require_any(candidates);
+  return look_ahead(candidates, distribution_of(candidates, machine), options);
+}
+
+Outlook look_ahead(const std::vector<Candidate>& candidates, const SettingsFit& fit,
+                   const SuggestOptions& options) {
+  require_any(candidates);
+  return look_ahead(candidates, distribution_of(candidates, fit), options);
 }
 
 }  // namespace isobar

@@ -16,6 +16,7 @@
 
 #include "model/base/spec.h"
 #include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/settings_fit.h"
 #include "perfmodel/machine/machine.h"
 
 namespace isobar {
@@ -58,6 +59,10 @@ struct Outlook {
 /// `machine`: fitted to the candidates' measured runs, or unfitted if there are none. Deterministic for a
 /// seed. Throws std::invalid_argument without candidates.
 Outlook look_ahead(const std::vector<Candidate>& candidates, const Machine& machine,
+                   const SuggestOptions& options);
+
+/// The same by settings alone: `fit` is of the candidates' measured runs.
+Outlook look_ahead(const std::vector<Candidate>& candidates, const SettingsFit& fit,
                    const SuggestOptions& options);
 
 /// E[min(mean + slope * Z)] - min(mean) <= 0 for a standard normal Z: the value of learning Z.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -129,30 +130,28 @@ std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::v
   return out;
 }
 
-Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
+namespace {
+
+/// Predictions of the rows are priced; measurements and summary are added.
+Holdout judged(const std::vector<MeasuredRun>& runs, const std::vector<std::string>& fitted,
+               const std::function<HoldoutRow(const MeasuredRun&)>& price) {
   Holdout h;
   std::vector<double> errors, measured, predicted;
   for (const MeasuredRun& r : runs) {
-    const Prediction p = predict(r.spec, machine, {.host = r.host, .campaign = r.campaign});
     const double width = std::exp(kNormal80 * measurement_error(r));
-    const HoldoutRow row{.id = r.id,
-                         .measured = r.step_s,
-                         .predicted = p.step_s,
-                         .lower = p.lower,
-                         .upper = p.upper,
-                         .measured_lower = r.step_s / width,
-                         .measured_upper = r.step_s * width,
-                         .contended = r.contended,
-                         .terms = p.terms};
-    const bool in_fit = machine.fit && std::find(machine.fit->runs.begin(), machine.fit->runs.end(), r.id) !=
-                                           machine.fit->runs.end();
+    HoldoutRow row = price(r);
+    row.id = r.id;
+    row.measured = r.step_s;
+    row.measured_lower = r.step_s / width;
+    row.measured_upper = r.step_s * width;
+    row.contended = r.contended;
+    row.in_fit = std::find(fitted.begin(), fitted.end(), r.id) != fitted.end();
     h.rows.push_back(row);
-    h.rows.back().in_fit = in_fit;
-    errors.push_back(std::abs(h.rows.back().error()));
+    errors.push_back(std::abs(row.error()));
     measured.push_back(r.step_s);
     predicted.push_back(row.predicted);
-    h.bias += h.rows.back().error();
-    h.coverage += h.rows.back().inside() ? 1 : 0;
+    h.bias += row.error();
+    h.coverage += row.inside() ? 1 : 0;
   }
   if (h.rows.empty()) return h;
   h.regret = regret_of(runs, h.rows);
@@ -167,13 +166,32 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   return h;
 }
 
-RepeatedHoldout repeat_hold_out(const std::vector<MeasuredRun>& runs, const Machine& before,
-                                Statistic statistic, const std::vector<HeldOut>& splits) {
+}  // namespace
+
+Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
+  return judged(
+      runs, machine.fit ? machine.fit->runs : std::vector<std::string>{}, [&](const MeasuredRun& r) {
+        const Prediction p = predict(r.spec, machine, {.host = r.host, .campaign = r.campaign});
+        return HoldoutRow{.predicted = p.step_s, .lower = p.lower, .upper = p.upper, .terms = p.terms};
+      });
+}
+
+Holdout hold_out(const std::vector<MeasuredRun>& runs, const SettingsFit& fit) {
+  return judged(runs, fit.ids(), [&](const MeasuredRun& r) {
+    const StepRange p = fit(r.spec);
+    return HoldoutRow{.predicted = p.seconds, .lower = p.lower, .upper = p.upper};
+  });
+}
+
+namespace {
+
+/// `judge`: calls its argument with held-out runs, and with all, by a fit to the others.
+RepeatedHoldout repeated(const std::vector<HeldOut>& splits,
+                         const std::function<std::pair<Holdout, Holdout>(const HeldOut&)>& judge) {
   RepeatedHoldout out;
   for (const HeldOut& split : splits) {
-    const Machine m = fit(pick(runs, split.train), before, {.statistic = statistic});
-    const Holdout h = hold_out(pick(runs, split.test), m);
-    out.regrets.push_back(hold_out(runs, m).regret);
+    const auto [h, all] = judge(split);
+    out.regrets.push_back(all.regret);
     out.median_errors.push_back(h.median_error);
     if (h.settings > 0 && h.settings < h.rows.size()) out.settings_errors.push_back(h.settings_error);
     for (const HoldoutRow& r : h.rows) out.inside += r.inside() ? 1 : 0;
@@ -184,7 +202,30 @@ RepeatedHoldout repeat_hold_out(const std::vector<MeasuredRun>& runs, const Mach
   return out;
 }
 
+}  // namespace
+
+RepeatedHoldout repeat_hold_out(const std::vector<MeasuredRun>& runs, const Machine& before,
+                                Statistic statistic, const std::vector<HeldOut>& splits) {
+  return repeated(splits, [&](const HeldOut& split) {
+    const Machine m = fit(pick(runs, split.train), before, {.statistic = statistic});
+    return std::pair(hold_out(pick(runs, split.test), m), hold_out(runs, m));
+  });
+}
+
+RepeatedHoldout repeat_hold_out(const std::vector<MeasuredRun>& runs, const std::vector<HeldOut>& splits) {
+  return repeated(splits, [&](const HeldOut& split) {
+    const SettingsFit m(pick(runs, split.train));
+    return std::pair(hold_out(pick(runs, split.test), m), hold_out(runs, m));
+  });
+}
+
 nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out) {
+  nlohmann::json out = holdout_json(machine.fit ? machine.fit->statistic : kStatistic, fitted, held_out);
+  out["machine"] = machine.name.empty() ? "fitted" : machine.name;
+  return out;
+}
+
+nlohmann::json holdout_json(Statistic statistic, const Holdout& fitted, const Holdout& held_out) {
   const auto summary = [](const Holdout& h) -> nlohmann::json {
     if (h.rows.empty()) return nullptr;
     return {{"runs", h.rows.size()},
@@ -216,8 +257,8 @@ nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const
                       {"hi_s", r.upper},
                       {"terms", terms}});
     }
-  return {{"machine", machine.name.empty() ? "fitted" : machine.name},
-          {"statistic", name_of(machine.fit ? machine.fit->statistic : kStatistic)},
+  return {{"machine", "by settings"},
+          {"statistic", name_of(statistic)},
           {"held_out", summary(held_out)},
           {"fitted", summary(fitted)},
           {"runs", rows}};

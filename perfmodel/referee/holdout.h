@@ -11,6 +11,7 @@
 
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/settings_fit.h"
 
 namespace isobar {
 
@@ -56,6 +57,7 @@ struct Holdout {
                             // runs by their repetitions
 };
 Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine);
+Holdout hold_out(const std::vector<MeasuredRun>& runs, const SettingsFit& fit);
 
 /// The held-out test over several random parts: one small part says little about an interval.
 struct RepeatedHoldout {
@@ -66,9 +68,12 @@ struct RepeatedHoldout {
 };
 RepeatedHoldout repeat_hold_out(const std::vector<MeasuredRun>& runs, const Machine& before,
                                 Statistic statistic, const std::vector<HeldOut>& splits);
+/// The same by settings alone.
+RepeatedHoldout repeat_hold_out(const std::vector<MeasuredRun>& runs, const std::vector<HeldOut>& splits);
 
 /// holdout.json: {machine, statistic, held_out: {...}, fitted: {...}, runs: [{id, in_fit, contended,
 /// measured_s, measured_lo_s, measured_hi_s, predicted_s, lo_s, hi_s, terms}]}.
 nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out);
+nlohmann::json holdout_json(Statistic statistic, const Holdout& fitted, const Holdout& held_out);
 
 }  // namespace isobar

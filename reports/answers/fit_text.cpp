@@ -39,6 +39,23 @@ std::string rows_text(const Holdout& h, const std::map<std::string, std::string>
   return text;
 }
 
+std::string held_out_text(const Holdout& h, const std::vector<MeasuredRun>& runs) {
+  if (h.rows.empty()) return "";
+  std::string text = "\n" + rows_text(h, names_of(runs));
+  text += printed(
+      "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90th percentile %.1f %%, bias %+.1f %%,\n"
+      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval covers %.0f %% of "
+      "them\n",
+      h.rows.size(), 100 * h.median_error, 100 * h.mape, 100 * h.p90, 100 * h.bias, h.rank_correlation,
+      100 * h.regret, 100 * h.coverage);
+  if (h.settings > 0 && h.settings < h.rows.size())
+    text += printed(
+        "Median of repetitions for each of %zu settings: median error %.1f %%. One repetition differs from "
+        "the median of the others by %.1f %% (median), a limit for any prediction of single runs\n",
+        h.settings, 100 * h.settings_error, 100 * h.repeat_error);
+  return text;
+}
+
 std::string fitted_text(const FitReport& r) {
   std::string text = printed(
       "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
@@ -54,43 +71,60 @@ std::string fitted_text(const FitReport& r) {
   for (const std::string& n : r.after.fit->notes) text += printed("note: %s\n", n.c_str());
   text += printed("Residual scatter of log step times: %.1f %%; median error of the fitted runs: %.1f %%\n",
                   100 * r.after.fit->spread.at("all"), 100 * r.fitted.median_error);
-  if (r.held_out.rows.empty()) return text;
-  text += "\n" + rows_text(r.held_out, names_of(r.runs));
-  text += printed(
-      "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90th percentile %.1f %%, bias %+.1f %%,\n"
-      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval covers %.0f %% of "
-      "them\n",
-      r.held_out.rows.size(), 100 * r.held_out.median_error, 100 * r.held_out.mape, 100 * r.held_out.p90,
-      100 * r.held_out.bias, r.held_out.rank_correlation, 100 * r.held_out.regret, 100 * r.held_out.coverage);
-  if (r.held_out.settings > 0 && r.held_out.settings < r.held_out.rows.size())
-    text += printed(
-        "Median of repetitions for each of %zu settings: median error %.1f %%. One repetition differs from "
-        "the median of the others by %.1f %% (median), a limit for any prediction of single runs\n",
-        r.held_out.settings, 100 * r.held_out.settings_error, 100 * r.held_out.repeat_error);
   return text;
 }
 
-std::string repeated_text(const FitReport& r) {
+std::string repeated_text(const RepeatedHoldout& repeated) {
   std::string text;
-  if (r.repeated.runs > 0)
+  if (repeated.runs > 0)
     text += printed(
         "Over %zu random parts: median error %.1f to %.1f %% (median %.1f %%), the 80 %% interval covers "
         "%.0f %%; regret of the first choice among all runs: median %.1f %%, worst %.1f %%\n",
-        r.repeated.median_errors.size(), 100 * r.repeated.median_errors.front(),
-        100 * r.repeated.median_errors.back(),
-        100 * r.repeated.median_errors[r.repeated.median_errors.size() / 2], 100 * r.repeated.coverage(),
-        100 * r.repeated.regrets[r.repeated.regrets.size() / 2], 100 * r.repeated.regrets.back());
-  if (!r.repeated.settings_errors.empty())
+        repeated.median_errors.size(), 100 * repeated.median_errors.front(),
+        100 * repeated.median_errors.back(), 100 * repeated.median_errors[repeated.median_errors.size() / 2],
+        100 * repeated.coverage(), 100 * repeated.regrets[repeated.regrets.size() / 2],
+        100 * repeated.regrets.back());
+  if (!repeated.settings_errors.empty())
     text += printed("By setting, with the median of its repetitions: %.1f to %.1f %% (median %.1f %%)\n",
-                    100 * r.repeated.settings_errors.front(), 100 * r.repeated.settings_errors.back(),
-                    100 * r.repeated.settings_errors[r.repeated.settings_errors.size() / 2]);
+                    100 * repeated.settings_errors.front(), 100 * repeated.settings_errors.back(),
+                    100 * repeated.settings_errors[repeated.settings_errors.size() / 2]);
   return text;
+}
+
+void put_splits(const RepeatedHoldout& repeated, json& out) {
+  if (repeated.runs > 0)
+    out["splits"] = {{"median_errors", repeated.median_errors},
+                     {"settings_median_errors", repeated.settings_errors},
+                     {"coverage", repeated.coverage()},
+                     {"regrets", repeated.regrets}};
 }
 
 }  // namespace
 
 std::string text_of(const FitReport& r) {
-  return fitted_text(r) + text_of(r.memory) + repeated_text(r);
+  return fitted_text(r) + held_out_text(r.held_out, r.runs) + text_of(r.memory) + repeated_text(r.repeated);
+}
+
+std::string text_of(const SettingsReport& r) {
+  std::string text = printed(
+      "By settings: no net is described. Fitted to %zu runs. Step times are the %s; %s.\n"
+      "Factors of the step time, other settings as they are:\n",
+      r.fit.ids().size(), title_of(r.statistic), words_of(r.between).c_str());
+  for (const SettingEffect& e : r.fit.effects())
+    text += printed("  %-24s %-28s %8.3f %10.3f - %.3f\n", e.key.c_str(),
+                    e.value.empty() ? "twice" : e.value.c_str(), e.factor, e.lower, e.upper);
+  text += printed("Scatter of a run around its settings: %.1f %%; median error of the fitted runs: %.1f %%\n",
+                  100 * r.fit.noise(), 100 * r.fitted.median_error);
+  return text + held_out_text(r.held_out, r.runs) + repeated_text(r.repeated);
+}
+
+json json_of(const SettingsReport& r) {
+  json out = holdout_json(r.statistic, r.fitted, r.held_out);
+  for (const SettingEffect& e : r.fit.effects())
+    out["effects"].push_back(
+        {{"key", e.key}, {"value", e.value}, {"factor", e.factor}, {"lower", e.lower}, {"upper", e.upper}});
+  put_splits(r.repeated, out);
+  return out;
 }
 
 json json_of(const FitReport& r) {
@@ -100,11 +134,7 @@ json json_of(const FitReport& r) {
   out["memory"] = {{"arenas", r.memory.runs},  {"planned_to_the_byte", r.memory.same},
                    {"peaks", r.memory.peaks},  {"peak_median_error", r.memory.median_error},
                    {"peak_p90", r.memory.p90}, {"peak_bias", r.memory.bias}};
-  if (r.repeated.runs > 0)
-    out["splits"] = {{"median_errors", r.repeated.median_errors},
-                     {"settings_median_errors", r.repeated.settings_errors},
-                     {"coverage", r.repeated.coverage()},
-                     {"regrets", r.repeated.regrets}};
+  put_splits(r.repeated, out);
   for (size_t i = 0; i < kCoefs; ++i) {
     const Coefficient& c = r.after.coefficients[i];
     out["coefficients"][info_of(i).name] = {

@@ -19,6 +19,17 @@ struct FitReport {
   MemoryFit memory;
   RepeatedHoldout repeated;  // over several random parts; without runs: none
 };
+/// A fit by settings: no net is described.
+struct SettingsReport {
+  const SettingsFit& fit;
+  Statistic statistic;
+  const std::vector<MeasuredRun>& runs;
+  const RunToRun& between;
+  Holdout fitted, held_out;
+  RepeatedHoldout repeated;
+};
+std::string text_of(const SettingsReport& r);
+nlohmann::json json_of(const SettingsReport& r);
 std::string text_of(const FitReport& r);
 /// holdout.json's members (perfmodel/referee/holdout.h), and those of the fit.
 nlohmann::json json_of(const FitReport& r);

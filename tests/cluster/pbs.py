@@ -166,8 +166,10 @@ def mpiexec(home, words):
             log.write(json.dumps({"trial": os.environ.get("ISOBAR_TRIAL"), "rank": rank, "node": hosts[rank // a.ppn], "local": local,
                                   "cores": binding[local] if binding else "", "home": os.getcwd(),
                                   "omp": os.environ.get("OMP_NUM_THREADS")}) + "\n")
-    for rank in (0,):  # the stand-in trainer works alone
+    guest = any(word.startswith("ISOBAR_NODES=") for word in a.command)
+    for rank in range(a.n) if guest else (0,):  # the stand-in trainer works alone
         env = dict(os.environ, PALS_RANKID=str(rank), PALS_LOCAL_RANKID="0", PALS_LOCAL_SIZE=str(min(a.n, a.ppn)))
+        if guest: env["PALS_SIZE"] = str(a.n)
         ranks.append(subprocess.Popen(a.command, env=env))
     signal.signal(signal.SIGUSR1, lambda *_: [r.send_signal(signal.SIGUSR1) for r in ranks if r.poll() is None])
     sys.exit(max(r.wait() if r.wait() >= 0 else 128 - r.returncode for r in ranks))
@@ -270,6 +272,8 @@ def test(isobar, fake, slow_disk):
         command[4] = str(home / "refused")
         done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=300)
         check(done.returncode == 2 and "Unknown queue" in done.stderr and "machine.yaml" in done.stderr, f"refusal: {done.returncode} {done.stderr}")
+    import pbs_guest
+    pbs_guest.test(isobar, check)
     if slow_disk:
         import pbs_chain
         pbs_chain.test(isobar, slow_disk, check)

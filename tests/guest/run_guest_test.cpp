@@ -119,6 +119,101 @@ TEST(Guest, ASignalEndsItAndIsSaid) {
   for (const pid_t p : processes_with(dir / "program.sh")) EXPECT_TRUE(gone(p)) << p;
 }
 
+// It counts to ten, and stops itself at step 5 the first time.
+TEST(Guest, IsTakenUpFromItsOwnCheckpoint) {
+  const Folder dir;
+  std::ofstream(dir / "counts.sh")
+      << "i=0; [ \"$2\" ] && i=$(cat \"$2\") && echo \"from $i\"\n"
+         "while [ $i -lt 10 ]; do i=$((i + 1)); echo \"step $i loss 0.5 40.0 ms\"\n"
+         "[ $((i % 2)) = 0 ] && echo $i > \"$1/at-$i.txt\"\n"
+         "[ $i = 5 ] && [ -z \"$2\" ] && exit 1; done; exit 0\n";
+  const std::string command = "sh " + (dir / "counts.sh") + " {out} {resume}";
+  const Words how = {"--set", "run.resume=\"{checkpoint}\"", "--set", "run.checkpoint=at-*.txt"};
+  const Ended first = train_by(dir, command, how);
+  EXPECT_EQ(first.code, 1) << first.text;
+  EXPECT_EQ(first.text.find("from "), std::string::npos) << first.text;
+  EXPECT_EQ(train_by(dir, command, how).code, 2) << "its folder holds a training";
+  Words again = how;
+  again.insert(again.end(), {"--resume", dir / "run"});
+  const Ended second = train_by(dir, command, again);
+  EXPECT_EQ(second.code, 0) << second.text;
+  EXPECT_NE(second.text.find("from 4"), std::string::npos) << second.text;
+  const RunRecord r = load_run(dir / "run");
+  EXPECT_EQ(r.run_class, RunClass::ok);
+  EXPECT_EQ(r.steps.back().step, 10);
+}
+
+// Reference: the program's own law, 10 ms and 4 ms a sample of each rank.
+TEST(Guest, WithoutANetSweepsAreFittedAndPredictedBySettings) {
+  const Folder dir;
+  std::ofstream(dir / "law.sh") << "ms=$((10 + 4 * $1 / $2))\n"
+                                   "for i in 1 2 3 4 5 6; do echo \"step $i loss 0.5 $ms ms\"; done\n";
+  std::ofstream(dir / "base.yaml") << "train: {steps: 6, global_batch: 8}\nrun:\n  command: \"sh "
+                                   << dir / "law.sh"
+                                   << " {train.global_batch} {ranks} {policy.micro_batch}\"\n"
+                                      "  reads: \"step {step} loss {loss} {ms} ms\"\n";
+  std::ofstream(dir / "sweep.yaml")
+      << "base: base.yaml\naxes:\n  gpus: [1, 2, 4]\n  train.global_batch: [8, 16, 32, "
+         "64]\n  policy.micro_batch: [1, 2]\n";
+  const auto call = [&](const Words& words) {
+    Words all = {isobar::command()};
+    all.insert(all.end(), words.begin(), words.end());
+    return Child(all).wait();
+  };
+  const Words suggest = {"sweep", dir / "sweep.yaml", "--results", dir / "results", "--suggest", "3"};
+  Words some = suggest;
+  some.push_back("--run");
+  const Ended suggested = call(some);
+  ASSERT_EQ(suggested.code, 0) << suggested.text;
+  EXPECT_EQ(suggested.text.find("by settings: no net is described"), 0u) << suggested.text;
+  const Ended swept = call({"sweep", dir / "sweep.yaml", "--results", dir / "results"});
+  ASSERT_EQ(swept.code, 0) << swept.text;
+  const Ended machine = call({"fit", dir / "results", "--machine",
+                              source_dir() + "/configs/machines/example-2core.yaml", "-o", dir / "f.json"});
+  EXPECT_EQ(machine.code, 2) << machine.text;
+  const Ended fitted = call({"fit", dir / "results", "-o", dir / "f.json", "--holdout", "0.5"});
+  ASSERT_EQ(fitted.code, 0) << fitted.text;
+  EXPECT_EQ(fitted.text.find("By settings: no net is described"), 0u) << fitted.text;
+  EXPECT_NE(fitted.text.find("Held out: 12 runs"), std::string::npos) << fitted.text;
+  const nlohmann::json held = nlohmann::json::parse(text_of(fs::path(dir / "results/holdout.json")));
+  EXPECT_LT(held["held_out"]["median_error"].get<double>(), 0.1) << fitted.text;
+  const Words asked = {"predict", dir / "base.yaml",       "--set", "layout.dp=2",
+                       "--set",   "train.global_batch=32", "--json"};
+  EXPECT_EQ(call(asked).code, 2) << "nothing prices it";
+  Words by = asked;
+  by.insert(by.end(), {"--fit", dir / "f.json"});
+  const Ended predicted = call(by);
+  ASSERT_EQ(predicted.code, 0) << predicted.text;
+  EXPECT_NEAR(nlohmann::json::parse(predicted.text)["step_s"].get<double>(), 0.074, 0.012) << predicted.text;
+  const Ended reported = call({"report", dir / "results", "-o", dir / "report"});
+  EXPECT_EQ(reported.code, 0) << reported.text;
+}
+
+// A program that takes twice as long as the fit says, and does not say why.
+TEST(Guest, ASlowRunIsToldWithTheFigures) {
+  const Folder dir;
+  std::ofstream(dir / "law.sh")
+      << "i=1; while [ $i -le 90 ]; do echo \"step $i loss 0.5 $1 ms\"; i=$((i + 1)); done\n";
+  nlohmann::json fit = {{"schema", 1}, {"by_settings", nlohmann::json::array()}};
+  std::ofstream(dir / "base.yaml") << "train: {steps: 90}\nrun: {command: \"sh " << dir / "law.sh"
+                                   << " 60\", reads: \"step {step} loss {loss} {ms} ms\"}\n";
+  for (int i = 0; i < 6; ++i)
+    fit["by_settings"].push_back({{"id", std::to_string(i)},
+                                  {"step_s", 0.03 * (1 + 0.002 * i)},
+                                  {"error", 0.01},
+                                  {"settings", {{"run.threads", 1}}}});
+  std::ofstream(dir / "fit.json") << fit.dump();
+  const Ended e = Child({isobar::command(), "train", dir / "base.yaml", "--fit", dir / "fit.json", "--set",
+                         "run.out=" + (dir / "run")})
+                      .wait();
+  ASSERT_EQ(e.code, 0) << e.text;
+  const size_t at = e.text.find("advice: 60 ms a step, 30");
+  ASSERT_NE(at, std::string::npos) << e.text.substr(0, 2000);
+  EXPECT_EQ(e.text.find("advice: ", at + 8), std::string::npos) << "said once";
+  const Ended watched = Child({isobar::command(), "watch", dir / "run", "--once"}).wait();
+  EXPECT_NE(watched.text.find("60 ms a step, 30"), std::string::npos) << watched.text;
+}
+
 TEST(Guest, SweepsRunItAsTheyRunOurs) {
   const Folder dir;
   const std::string command =

@@ -113,9 +113,10 @@ CONF
     sleep 0.2
   done
 fi
+{ cat /etc/hosts; echo "127.0.0.1 n1 n2"; } >"$work/hosts"  # programs of others meet by the nodes' names
 start_node() {  # start_node NAME [CORE]
   # shellcheck disable=SC2016  # for the inner shell
-  ${2:+taskset -c "$2"} unshare --uts -- sh -c 'hostname "$1"; exec slurmd -N "$1" -f "$2"' _ "$1" "$SLURM_CONF"
+  ${2:+taskset -c "$2"} unshare --uts --mount -- sh -c 'hostname "$1"; mount --bind "$3" /etc/hosts; exec slurmd -N "$1" -f "$2"' _ "$1" "$SLURM_CONF" "$work/hosts"
 }
 slurmctld -f "$SLURM_CONF"
 for node in n1 n2; do start_node "$node"; done

@@ -10,6 +10,7 @@ void add_observers(RunObservers& all, const Observed& o, std::unique_ptr<RunObse
   all.add(result_writer(o));
   all.add(std::move(curves));
   all.add(step_table(o));
+  all.add(advice_giver(o));
   all.add(validator(o, all));
   if (o.run.spec.train.counts_epochs()) all.add(epoch_counter(o, all));
   all.add(checkpointer(o, all));

@@ -49,6 +49,8 @@ std::unique_ptr<RunObserver> result_writer(const Observed& o);
 std::unique_ptr<RunObserver> curves(const TrainContext& run, const RankData& data);
 /// Lines on the terminal.
 std::unique_ptr<RunObserver> step_table(const Observed& o);
+/// Says what slows the steps, once for each cause (model/records/advice.h).
+std::unique_ptr<RunObserver> advice_giver(const Observed& o);
 /// Validates before the first step, at intervals and at the end: on_valid of `all`. Collective.
 std::unique_ptr<RunObserver> validator(const Observed& o, RunObserver& all);
 /// Sums up epochs in runs that count them: on_epoch of `all`.
