@@ -234,7 +234,7 @@ def loss_of(output, targets, loss):
         raise Refused(f"the model returns a {type(output).__name__}, of which no loss is known; let it return a tensor, "
                       "or a scalar loss")
     if callable(loss):
-        return loss(output, *targets), "yours"
+        return loss(output), "yours"
     if loss == "cross_entropy":
         classes = output.flatten(0, -2) if output.dim() != 4 else output
         target = torch.zeros((classes.shape[0], *classes.shape[2:]), dtype=torch.int64)

@@ -8,12 +8,10 @@
 namespace isobar {
 
 void TracedSpec::add_rows(KeyRows& to) {
-  to.insert(
-      to.end(),
-      {{"net.file", file, "The net that isobar import wrote from PyTorch code."},
-       {"net.compiled", compiled,
-        "Price it as torch.compile does: pointwise ops, norms and reductions that follow each other are "
-        "one kernel."}});
+  to.insert(to.end(), {{"net.file", file, "The net that isobar import wrote from PyTorch code."},
+                       {"net.compiled", compiled,
+                        "Price it as torch.compile does: a pointwise op, norm or reduction runs in the "
+                        "kernel that makes its operand."}});
 }
 
 void TracedSpec::check_lists(const SpecCheck& check) const {
