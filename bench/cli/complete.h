@@ -1,4 +1,4 @@
-// What may follow on a command line, from the commands' own tables of options and keys.
+// Continuations of a command line, from the commands' own tables of options and keys.
 //
 //   continuations(app, {"train", "--set", "train.lr_sc"})      // {"train.lr_scaling=", "train.lr_schedule="}
 #pragma once

@@ -33,7 +33,7 @@ std::string about(const std::string& file) {
   return out.ends_with(".") ? out.substr(0, out.size() - 1) : out;
 }
 
-// Of the whole net, as one rank holds it
+// The whole net's, as one rank holds it
 int64_t parameters_of(RunSpec spec) {
   spec.layout = {};
   spec.policy = {};

@@ -11,7 +11,7 @@
 namespace isobar {
 
 struct NamedElsewhere {
-  // Of each: a key ("policy.amp=fp16"), an option of `isobar train` ("--ranks=2"), or a quantity that gives
+  // Each is a key ("policy.amp=fp16"), an option of `isobar train` ("--ranks=2"), or a quantity that gives
   // keys only with others ("@devices=4"). "@file=NAME": a configuration.
   std::vector<std::string> gives;
   std::string note;      // what differs, or why nothing is to be set; ""

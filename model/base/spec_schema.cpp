@@ -97,7 +97,7 @@ json run_schema() {
       own[name] = schema.contains("oneOfKinds") ? json{{"anyOf", schema["oneOfKinds"]}} : schema;
     properties[section] = object_schema(std::move(own));
   }
-  // Where net.kind is named, only its keys are taken.
+  // A named net.kind takes its own keys alone.
   json rules = json::array();
   for (const std::string& kind : NetSpec::kinds()) {
     json names = json::array();

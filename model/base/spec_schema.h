@@ -11,7 +11,7 @@ namespace isobar {
 
 nlohmann::json run_schema();
 
-/// Of one key: type, bounds, words, default, meaning.
+/// One key's: type, bounds, words, default, meaning.
 nlohmann::json schema_of(const SpecKey& key);
 
 /// An object with these properties and no others.
