@@ -1,21 +1,17 @@
 #include "bench/guest/run_guest.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cmath>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "bench/guest/command.h"
-#include "bench/guest/output.h"
+#include "bench/guest/guest_output.h"
 #include "bench/sweep/classify.h"
 #include "bench/sweep/process.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/signal_name.h"
-#include "model/base/step_stats.h"
 #include "model/engine/host/host.h"
 #include "model/engine/liveness/result_log.h"
 #include "model/engine/liveness/run_dir.h"
@@ -25,60 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostOutput = int64_t{1} << 30;  // bytes; a program that prints more is ended
-constexpr size_t kMostOfALine = 1 << 16;           // bytes; the rest of a line is left out
-constexpr size_t kLastWords = 1 << 14;             // bytes kept for the verdict
-
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// A stream of the program's, which the kernel writes to a file: its new whole lines. Progress bars end lines
-/// by \r.
-class Stream {
- public:
-  explicit Stream(fs::path file) : file_(std::move(file)) {}
-  template <class F>
-  void read(F&& line) {
-    std::ifstream in(file_, std::ios::binary);
-    in.seekg(read_);
-    std::array<char, 1 << 16> some;
-    while (in.read(some.data(), some.size()), in.gcount() > 0) {
-      read_ += in.gcount();
-      for (const char c : std::string_view(some.data(), static_cast<size_t>(in.gcount()))) add(c, line);
-    }
-  }
-  template <class F>
-  void end(F&& line) {
-    read(line);
-    if (!part_.empty()) line(std::exchange(part_, ""));
-  }
-  int64_t bytes() const { return read_; }
-  const std::string& last() const { return last_; }
-
- private:
-  template <class F>
-  void add(char c, F&& line) {
-    last_ += c;
-    if (last_.size() > 2 * kLastWords) last_.erase(0, last_.size() - kLastWords);
-    if (c != '\n' && c != '\r') {
-      if (part_.size() < kMostOfALine) part_ += c;
-    } else if (!part_.empty()) {
-      line(std::exchange(part_, ""));
-    }
-  }
-  fs::path file_;
-  int64_t read_ = 0;
-  std::string part_, last_;
-};
-
-/// Step times without the warm-up: the first, and those after it that take half as long again as the median.
-StepStats settled(const std::vector<double>& seconds) {
-  if (seconds.size() < 3) return step_stats(seconds);
-  const double usual = quantile(seconds, 0.5);
-  auto begin = seconds.begin() + 1;
-  while (seconds.end() - begin > 1 && *begin > 1.5 * usual) ++begin;
-  return step_stats({begin, seconds.end()});
 }
 
 class GuestRun {
@@ -88,11 +32,8 @@ class GuestRun {
         options_(options),
         hosts_(hosts_of_job()),
         command_(guest_command(spec, hosts_)),
-        reader_(spec.run.reads, spec.train.global_batch, spec.net.words() ? spec.net.words()->seq_length : 0,
-                spec.file),
-        dir_(spec.run.out),
-        out_(fs::path(spec.run.out) / "output.txt"),
-        err_(fs::path(spec.run.out) / "errors.txt") {
+        output_(spec, options.most_output, options.print),
+        dir_(spec.run.out) {
     dir_.claim("");
     log_ = ResultLog(spec.run.out);
     write_atomically(fs::path(spec.run.out) / "spec.json", to_json(spec).dump(1) + "\n");
@@ -103,21 +44,23 @@ class GuestRun {
     const double began = now_s();
     WatchedProcess process(
         {.argv = {"/bin/sh", "-c", command_},
-         .out = fs::path(spec_.run.out) / "output.txt",
-         .err = fs::path(spec_.run.out) / "errors.txt",
-         .progress_files = {fs::path(spec_.run.out) / "output.txt", fs::path(spec_.run.out) / "errors.txt"},
+         .env = {{"PYTHONUNBUFFERED", "1"}},  // else Python keeps its lines until there are many
+         .out = output_.out(),
+         .err = output_.err(),
+         .progress_files = {output_.out(), output_.err()},
          .limits = {.hang_s = spec_.run.hang_timeout}});
     int signal = 0;
     bool too_long = false;
     while (!process.wait(0.05)) {
-      read();
-      if (!too_long && out_.bytes() + err_.bytes() > kMostOutput) too_long = true, process.cancel();
+      output_.read(log_);
+      if (output_.too_much() && !std::exchange(too_long, true)) process.cancel();
       if (signal == 0 && options_.stop && *options_.stop != 0) signal = *options_.stop, process.cancel();
     }
-    out_.end([&](const std::string& text) { line(text); });
-    err_.end([&](const std::string& text) { line(text); });
+    output_.end(log_);
     EndRecord end = signal != 0 ? failed(RunClass::interrupted, "stopped by " + signal_name(signal))
-                    : too_long  ? failed(RunClass::crash, "printed more than 1 GiB, and was ended")
+                    : too_long  ? failed(RunClass::crash, "printed more than " +
+                                                              std::to_string(options_.most_output >> 20) +
+                                                              " MiB, and was ended")
                                 : verdict(process.outcome());
     if (signal != 0) end.signal = signal_name(signal);
     end.seconds = now_s() - began;
@@ -139,90 +82,36 @@ class GuestRun {
                            .provenance = about});
   }
 
-  void read() {
-    const int64_t before = out_.bytes() + err_.bytes();
-    out_.read([&](const std::string& text) { line(text); });
-    err_.read([&](const std::string& text) { line(text); });
-    if (out_.bytes() + err_.bytes() > before) log_.heartbeat();
-  }
-
-  void line(const std::string& text) {
-    if (options_.print) options_.print(text);
-    const std::optional<OutputStep> s = reader_.line(text, now_s());
-    if (!s) return;
-    if (s->loss) loss_ = s->loss;
-    if (!s->seconds) return;  // the first line of a program that prints no times
-    seconds_.push_back(*s->seconds);
-    log_.write_step({.step = s->step,
-                     .seconds = *s->seconds,
-                     .samples_per_s = static_cast<double>(spec_.train.global_batch) / *s->seconds,
-                     .loss = s->loss});
-  }
-
   EndRecord failed(RunClass c, const std::string& message) const {
     return {.status = "failed", .failure = name_of(c), .message = message};
   }
 
   EndRecord verdict(const ProcessOutcome& outcome) const {
-    if (loss_ && !std::isfinite(*loss_))
+    if (output_.lost())
       return failed(RunClass::numeric,
-                    "the loss is not a number after step " + std::to_string(reader_.last_step()));
-    const bool whole = outcome.end == ProcessEnd::exited && outcome.code == 0;
-    if (whole && seconds_.empty())
-      return failed(RunClass::bad_config,
-                    "the program ended well, and run.reads found no step's time in what it printed (" +
-                        spec_.run.out + "/output.txt): name the form, or write a line with {step}");
-    if (whole) return complete();
+                    "the loss is not a number after step " + std::to_string(output_.last_step()));
+    if (outcome.end == ProcessEnd::exited && outcome.code == 0) return output_.result();
     const ResultTail tail{.started = true,
                           .starts = 1,
-                          .last_event = seconds_.empty() ? "run_start" : "step",
-                          .last_step = reader_.last_step()};
-    const std::string words = out_.last() + "\n" + err_.last();
-    Verdict v = classify(outcome, tail, err_.last().empty() ? out_.last() : err_.last());
-    if (outcome.end == ProcessEnd::exited)
-      if (const auto said = class_of_words(words)) v.run_class = *said;
+                          .last_event = output_.has_steps() ? "step" : "run_start",
+                          .last_step = output_.last_step()};
+    const Verdict v = classify(outcome, tail, output_.last_error());
+    if (outcome.end == ProcessEnd::exited || outcome.end == ProcessEnd::signalled)
+      if (const auto said = verdict_of_words(output_.last(), tail))
+        return failed(said->run_class, said->message);
     return failed(v.run_class, v.message);
-  }
-
-  EndRecord complete() const {
-    const StepStats stats = settled(seconds_);
-    return {.status = "ok",
-            .steps = reader_.last_step(),
-            .step_s = stats,
-            .samples_per_s = static_cast<double>(spec_.train.global_batch) / stats.of(kStatistic),
-            .final_loss = loss_};
   }
 
   const RunSpec& spec_;
   const GuestOptions& options_;
   const int64_t hosts_;
   const std::string command_;
-  OutputReader reader_;
+  GuestOutput output_;
   RunDir dir_;
   ResultLog log_;
-  Stream out_, err_;
-  std::vector<double> seconds_;
-  std::optional<double> loss_;
 };
 
 }  // namespace
-
-std::optional<RunClass> class_of_words(const std::string& text) {
-  const auto says = [&](std::initializer_list<const char*> words) {
-    return std::any_of(words.begin(), words.end(),
-                       [&](const char* w) { return text.find(w) != std::string::npos; });
-  };
-  if (says({"CUDA out of memory", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError",
-            "HIP out of memory", "RESOURCE_EXHAUSTED: Out of memory"}))
-    return RunClass::oom_device;
-  if (says({"DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory",
-            "MemoryError", "Unable to allocate"}))
-    return RunClass::oom_host;
-  if (says({"collective operation timeout", "Timed out waiting"})) return RunClass::hang;
-  if (says({"unrecognized arguments:", "the following arguments are required:", "error: argument "}))
-    return RunClass::bad_config;
-  return std::nullopt;
-}
 
 EndRecord run_guest(const RunSpec& spec, const GuestOptions& options) {
   if (spec.run.out.empty())

@@ -178,7 +178,7 @@ struct RunOptions {  // run:
   std::string out;   // directory of this run: result.jsonl, checkpoints/; "" = writes nothing
   std::string
       command;  // trains by this program instead of the engine (bench/guest/command.h); "" = the engine
-  std::string reads = "auto";  // form of its output (bench/guest/output.h)
+  std::string reads = "auto";  // readers of its output (bench/logs/readers.h)
   int64_t threads = 0;         // OpenMP threads per rank; 0 = cores / ranks on this host
   bool serial = false;         // all ops on one lane
   RunDevice device = RunDevice::cpu;

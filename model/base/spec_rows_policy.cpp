@@ -25,8 +25,8 @@ void add_run_rows(KeyRows& to, RunOptions& r) {
               "Train by this shell command instead of the engine; {policy.micro_batch}, {ranks}, {out} are "
               "replaced."},
              {"run.reads", r.reads,
-              "Its output: auto, json, megatron, torchtitan, tqdm, or a line: \"step {step} loss {loss} * "
-              "{ms} ms\"."},
+              "Its output: auto, megatron, lightning, csv:PATH ..., or a line: \"step {step} loss {loss} * {ms} "
+              "ms\"."},
              {"run.device", r.device, "auto: a GPU where there is one."},
              {"run.threads", r.threads, from_to(0, 1 << 16),
               "OpenMP threads of a rank; 0: cores over ranks of the host."},
