@@ -12,9 +12,10 @@
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/import/import.h"
-#include "bench/import/log_text.h"
 #include "bench/import/torch_graph.h"
 #include "bench/import/training_log.h"
+#include "bench/logs/log_text.h"
+#include "bench/logs/try_log.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
@@ -49,6 +50,8 @@ constexpr const char* kImportHelp =
   of one sample
       -> a JSON file that isobar plan, predict and search take as a run of that net; Python is --python, ISOBAR_PYTHON
          or python3
+  --try: output of any training, metrics.csv or TensorBoard's event files, as run.reads would read them
+      -> which readers know it, the first steps, lines like steps that were not read, the warm-up; nothing is written
 
 Logs and traces may be gzipped, and have the labels of srun, mpirun, torchrun and pdsh before their lines.
 
@@ -63,13 +66,14 @@ Examples:
   isobar import gpt2/model.safetensors --config gpt2.yaml -o gpt2.safetensors
   isobar import aurora-0.25-small-pretrained.ckpt --config configs/models/aurora-small.yaml -o small.safetensors
   isobar import net.py:build --inputs 3x224x224 --loss cross_entropy -o net.json
+  isobar import --try slurm-17.out --reads 'iter {step} * loss {loss} * {ms} ms'
   isobar import all_reduce.log --machine configs/machines/dgx-h100.yaml -o mine.yaml)";
 
 struct ImportArguments {
   std::vector<std::string> files;
   std::vector<std::string> inputs;
-  std::string out, config, machine, only, collective, loss, python;
-  bool force = false;
+  std::string out, config, machine, only, collective, loss, python, reads = OutputOptions().reads;
+  bool force = false, attempt = false;
 };
 
 nlohmann::json read(const std::string& path) {
@@ -121,8 +125,8 @@ void tell(const Imported& i, const std::string& file, const std::string& out) {
 
 // Refuses options that a file of this kind does not have.
 void refuse_others(const CLI::App& command, const std::string& kind, const std::string& own) {
-  for (const char* option :
-       {"--config", "--machine", "--only", "--collective", "--force", "--inputs", "--loss", "--python"})
+  for (const char* option : {"--config", "--machine", "--only", "--collective", "--force", "--inputs",
+                             "--loss", "--python", "--reads"})
     refuse_unused(command,
                   {{option, own.find(option) == std::string::npos, "is not for " + kind, "leave it out"}});
 }
@@ -163,6 +167,18 @@ void torch_net(const ImportArguments& a) {
   std::printf("%s: isobar plan %s --totals\n", a.out.c_str(), a.out.c_str());
 }
 
+/// Shows what run.reads makes of each file.
+void attempts(const ImportArguments& a) {
+  OutputOptions options{.reads = a.reads, .file = "--reads"};
+  if (!a.config.empty()) {
+    const RunSpec spec = load_run_spec(a.config);
+    options.batch = spec.train.global_batch;
+    options.tokens = spec.net.words() ? spec.net.words()->seq_length : 0;
+    options.ranks = spec.layout.world();
+  }
+  for (const std::string& f : a.files) std::fputs(tried_log(f, options).c_str(), stdout);
+}
+
 bool looks_like_json(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && (text[first] == '{' || text[first] == '[');
@@ -170,6 +186,11 @@ bool looks_like_json(const std::string& text) {
 
 void run_import(const ImportArguments& a, const CLI::App& command) {
   const std::string& file = a.files[0];
+  if (a.attempt) {
+    refuse_others(command, "--try", "--config --reads");
+    refuse_unused(command, {{"--output", true, "is not for --try, which only shows", "leave it out"}});
+    return attempts(a);
+  }
   if (is_torch_target(file)) {
     refuse_others(command, "a net", "--force --inputs --loss --python");
     return torch_net(a);
@@ -225,6 +246,10 @@ void add_import_command(CLI::App& app) {
       "are of");
   add_machine_option(*c, a->machine, "Machine file that gets the links of an nccl-tests log");
   c->add_flag("--force", a->force, "Replace a file of weights, or a net");
+  c->add_flag("--try", a->attempt,
+              "Show what run.reads makes of a training's output, table of metrics or event files");
+  c->add_option("--reads", a->reads, "With --try: as run.reads, a reader or a line of one's own")
+      ->capture_default_str();
   c->add_option("--only", a->only, "Rows of a table whose gpu_type holds this text");
   c->add_option("--collective", a->collective, "What an nccl-tests log measured, if it does not say")
       ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"}));

@@ -76,6 +76,9 @@ void train_by_command(TrainArguments a, const CLI::App& command) {
   nlohmann::json j = to_json(end);
   j["out"] = spec.run.out;
   if (a.json) std::printf("%s\n", json_text(j).c_str());
+  if (!a.json)
+    for (const std::string& note : end.notes.value_or(std::vector<std::string>()))
+      std::printf("note       %s\n", note.c_str());
   if (end.ok()) {
     if (!a.json)
       std::printf(

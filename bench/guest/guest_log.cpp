@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/logs/warm_up.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/step_stats.h"
@@ -10,15 +11,6 @@
 
 namespace isobar {
 namespace {
-
-/// Step times without the warm-up: the first, and those after it that take half as long again as the median.
-StepStats settled(const std::vector<double>& seconds) {
-  if (seconds.size() < 3) return step_stats(seconds);
-  const double usual = quantile(seconds, 0.5);
-  auto begin = seconds.begin() + 1;
-  while (seconds.end() - begin > 1 && *begin > 1.5 * usual) ++begin;
-  return step_stats({begin, seconds.end()});
-}
 
 const RunSpec& with_folder(const RunSpec& spec) {
   if (spec.run.out.empty())
@@ -66,7 +58,8 @@ EndRecord GuestLog::failed(RunClass c, const std::string& message) const {
 EndRecord GuestLog::complete(int64_t last_step) const {
   if (numeric())
     return failed(RunClass::numeric, "the loss is not a number after step " + std::to_string(last_step));
-  const StepStats stats = settled(seconds_);
+  const auto begin = seconds_.begin() + static_cast<std::ptrdiff_t>(warm_up(seconds_).steps);
+  const StepStats stats = step_stats({begin, seconds_.end()});
   return {.status = "ok",
           .steps = last_step,
           .step_s = stats,

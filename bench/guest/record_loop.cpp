@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "bench/guest/guest_log.h"
-#include "bench/guest/run_guest.h"
+#include "bench/sweep/failure_words.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/records/result_file.h"
@@ -35,6 +35,11 @@ int64_t ranks_on_host(int64_t ranks) {
     if (const char* text = std::getenv(name); text && std::atoll(text) > 0)
       return (ranks + std::atoll(text) - 1) / std::atoll(text);
   return ranks;
+}
+
+RunClass class_of(const std::string& message) {
+  const auto said = failure_said_in(message);
+  return said ? said->run_class : RunClass::crash;
 }
 
 /// Whole lines of a descriptor. They also end when the process that started this one has: its children may
@@ -171,8 +176,7 @@ class Loop {
       refuse("status", "is '" + said.status + "'", "write ok or failed");
     if (said.ok() && !log_.timed()) return log_.failed(RunClass::bad_config, "the loop reported no step");
     EndRecord end = said.ok() ? log_.complete(last_step_) : said;
-    if (!end.failure && !end.ok())
-      end.failure = name_of(class_of_words(said.message.value_or("")).value_or(RunClass::crash));
+    if (!end.failure && !end.ok()) end.failure = name_of(class_of(said.message.value_or("")));
     if (!end.ok() && !run_class(*end.failure))
       refuse("class", "is '" + *end.failure + "', which is no class of a failure",
              "isobar sweep --help lists them");

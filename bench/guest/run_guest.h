@@ -1,6 +1,6 @@
 // A training by somebody else's program (run.command), as a run of ours: started without MPI of our own,
-// supervised, its output kept and read as it comes (output.h), its end classified. What reads runs (sweeps,
-// reports, fits, watch) sees result.jsonl and knows no difference.
+// supervised, its output kept and read as it comes (guest_output.h), its end classified. What reads runs
+// (sweeps, reports, fits, watch) sees result.jsonl and knows no difference.
 //
 //   RUN/result.jsonl  spec.json  output.txt  errors.txt     what the program printed on each stream
 //
@@ -29,12 +29,10 @@ struct GuestOptions {
   nlohmann::json about = nullptr;                      // name, tags and note of the run
   std::function<void(const std::string&)> print = {};  // the program's lines, as they come; none: not shown
   const volatile std::sig_atomic_t* stop = nullptr;    // the signal that asks for the end; 0: none yet
+  int64_t most_output = int64_t{1} << 30;              // bytes; a program that prints more is ended
   bool resume = false;                                 // takes up what run.out holds
   std::optional<ExpectedStep> expected = {};           // what advice compares with
 };
-
-/// The class that a program's last words name; none: they name none. Words of PyTorch, NCCL, argparse.
-std::optional<RunClass> class_of_words(const std::string& text);
 
 struct LastWords {
   std::string out, err;  // ends of what it printed

@@ -8,7 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "bench/import/log_text.h"
+#include "bench/logs/log_text.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
 #include "model/base/json_fault.h"

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
+#include "bench/logs/log_text.h"
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
 
@@ -95,17 +95,13 @@ void StepPace::add(const std::string& line, std::optional<double> number, std::o
   number_ = number, clock_ = clock, consumed_ = consumed;
 }
 
-void add_rates(const std::string& line, SecondNumbers& to) {
-  const auto take = [&](std::vector<double>& into, std::initializer_list<const char*> words) {
-    for (const char* w : words)
-      if (const auto v = number_after(line, w); v && *v > 0) {
-        into.push_back(*v);
-        return;
-      }
+void add_rates(const Quantities& q, SecondNumbers& to) {
+  const auto take = [](std::vector<double>& into, const std::optional<double>& v) {
+    if (v && *v > 0) into.push_back(*v);
   };
-  take(to.samples_s, {"samples per second:", "samples/sec:"});
-  take(to.tokens_gpu_s, {"tokens per gpu per second (tgs):", "tokens_per_sec_per_gpu:"});
-  take(to.tflops_gpu, {"throughput per GPU (TFLOP/s/GPU):", "TFLOPs:", "TFLOPS_per_GPU:", "tflops:"});
+  take(to.samples_s, q[LogQuantity::samples_per_s]);
+  take(to.tokens_gpu_s, q[LogQuantity::tokens_per_gpu_s]);
+  take(to.tflops_gpu, q[LogQuantity::tflops_per_gpu]);
 }
 
 void refuse_disagreement(const std::string& file, const std::string& key, double printed, double computed,

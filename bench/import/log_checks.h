@@ -2,13 +2,15 @@
 // step times. A disagreement is an error with both numbers.
 //
 //   StepLines lines(file);
-//   if (lines.take(iteration)) run.steps.push_back(seconds), add_rates(line, run.second);
+//   if (lines.take(iteration)) run.steps.push_back(seconds), add_rates(q, run.second);
 //   check_second_numbers(run);
 #pragma once
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "bench/logs/quantities.h"
 
 namespace isobar {
 
@@ -45,8 +47,8 @@ class StepPace {
   std::optional<double> number_, clock_, consumed_;
 };
 
-/// Adds the rates in a line, in the formats of Megatron-LM and its forks, NeMo and torchtitan.
-void add_rates(const std::string& line, SecondNumbers& to);
+/// Adds the rates of a step's line.
+void add_rates(const Quantities& q, SecondNumbers& to);
 
 /// Throws ConfigError when the step times contradict one of these numbers.
 void check_second_numbers(const LoggedRun& r);

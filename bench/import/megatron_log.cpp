@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
+#include "bench/logs/line_form.h"
+#include "bench/logs/log_text.h"
 #include "model/base/error.h"
 
 namespace isobar {
@@ -77,12 +78,6 @@ std::string attention_of(const Arguments& a) {
   return a.text("transformer_impl") == "transformer_engine" ? "flash2" : "fused";
 }
 
-/// The time of an iteration; forks print it in seconds.
-std::optional<double> seconds_in(const std::string& line) {
-  if (const auto ms = number_after(line, "elapsed time per iteration (ms):")) return 1e-3 * *ms;
-  return number_after(line, "elapsed time per iteration (s):");
-}
-
 void read_arguments(const Arguments& a, LoggedRun& r) {
   const auto count = [&](const char* column, const char* name, double otherwise = 0) {
     if (const double v = a.number(name, otherwise); v > 0) r.set(column, v);
@@ -136,17 +131,18 @@ void read_megatron_log(const std::string& text, LoggedRun& r) {
     if (line.find("padded vocab") != std::string::npos)
       if (const auto v = number_after(line, "new size:")) r.set("vocab", *v);
     if (const auto m = number_after(line, "max reserved:")) memory = std::max(memory, *m);
-    const std::optional<double> seconds = seconds_in(line);
-    if (!seconds) continue;
-    const auto own = number_after(line, "global batch size:");
+    const std::optional<Quantities> q = read_line(megatron_line(), line);
+    if (!q || !q->has(LogQuantity::seconds)) continue;
+    const double seconds = *(*q)[LogQuantity::seconds];
+    const auto own = (*q)[LogQuantity::batch];
     if (own) last = *own;
     // Skips steps of a batch-size ramp-up, whose batch is not that of the arguments.
     if (own && batch > 0 && *own != batch) continue;
-    const auto iteration = number_after(line, "iteration ");
-    if (!(*seconds > 0) || !taken.take(iteration)) continue;
-    r.steps.push_back(*seconds);
-    add_rates(line, r.second);
-    pace.add(line, iteration, number_after(line, "consumed samples:"), *seconds, r.second);
+    const auto iteration = (*q)[LogQuantity::step];
+    if (!(seconds > 0) || !taken.take(iteration)) continue;
+    r.steps.push_back(seconds);
+    add_rates(*q, r.second);
+    pace.add(line, iteration, (*q)[LogQuantity::consumed_samples], seconds, r.second);
   }
   if (r.steps.empty() && last > 0)
     throw ConfigError(r.file, "global batch size",

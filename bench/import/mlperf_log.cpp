@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
+#include "bench/logs/json_line.h"
+#include "bench/logs/log_text.h"
 #include "model/base/error.h"
-#include "model/base/json.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar {
@@ -21,47 +21,12 @@ using nlohmann::json;
 constexpr double kShortestStep_s = 0.02;    // a shorter one comes from tokens taken for samples
 constexpr double kThroughputFactor = 1.15;  // its timer omits parts of a block
 
-std::optional<double> number_in(const json& j, const char* key) {
-  const auto at = j.is_object() ? j.find(key) : j.end();
-  if (!j.is_object() || at == j.end() || !at->is_number()) return std::nullopt;
-  return at->get<double>();
-}
-
-struct LoggedEvent {
-  std::string key;
-  double seconds = 0;
-  json value, metadata;
-};
-
-std::optional<LoggedEvent> event_in(const std::string& line) {
-  const auto text = text_after(line, ":::MLLOG");
-  if (!text) return std::nullopt;
-  const json j = parse_json(*text);
-  if (!j.is_object() || !j.contains("key") || !j["key"].is_string()) return std::nullopt;
-  return LoggedEvent{j["key"].get<std::string>(), 1e-3 * number_in(j, "time_ms").value_or(0),
-                     j.value("value", json()), j.value("metadata", json())};
-}
-
 struct Block {
   double seconds = 0;
   std::optional<double> begin, end;  // counts
   std::vector<double> throughputs;   // printed within the block
   bool samples = false;              // the count's name says samples
 };
-
-std::optional<double> count_at(const LoggedEvent& e) {
-  for (const char* key : {"samples_count", "epoch_num", "first_epoch_num"})
-    if (const auto n = number_in(e.metadata, key)) return n;
-  return std::nullopt;
-}
-
-/// "first_epoch_num" is the block's start, "epoch_count" its length.
-std::optional<double> end_of(const LoggedEvent& stop) {
-  const auto first = number_in(stop.metadata, "first_epoch_num");
-  if (!first) return count_at(stop);
-  const auto more = number_in(stop.metadata, "epoch_count");
-  return more ? std::optional(*first + *more) : std::nullopt;
-}
 
 struct MlperfEvents {
   double batch = 0;
@@ -71,11 +36,11 @@ struct MlperfEvents {
 
 MlperfEvents events_in(const std::string& text, LoggedRun& r) {
   MlperfEvents out;
-  std::optional<LoggedEvent> begin;
+  std::optional<MlperfEvent> begin;
   std::vector<double> throughputs;
   bool stopped = false;
   for (const std::string& line : log_lines(text)) {
-    const std::optional<LoggedEvent> e = event_in(line);
+    const std::optional<MlperfEvent> e = mlperf_event(line);
     if (!e) continue;
     const double value = e->value.is_number() ? e->value.get<double>() : 0;
     if (e->key == "global_batch_size" && value > 0) out.batch = value;
@@ -91,8 +56,8 @@ MlperfEvents events_in(const std::string& text, LoggedRun& r) {
     }
     if (e->key == "block_start") begin = e, throughputs.clear();
     if (e->key != "block_stop" || !begin) continue;
-    out.blocks.push_back({e->seconds - begin->seconds, count_at(*begin), end_of(*e), throughputs,
-                          number_in(e->metadata, "samples_count").has_value()});
+    out.blocks.push_back({e->seconds - begin->seconds, mlperf_count(*begin, false), mlperf_count(*e, true),
+                          throughputs, number_in(e->metadata, "samples_count").has_value()});
     begin.reset();
   }
   return out;

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "bench/import/import.h"
-#include "bench/import/log_text.h"
+#include "bench/logs/log_text.h"
 #include "model/base/csv.h"
 #include "model/base/error.h"
 

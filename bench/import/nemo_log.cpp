@@ -4,8 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
+#include "bench/logs/line_form.h"
+#include "bench/logs/log_text.h"
 #include "model/base/yaml.h"
 
 namespace isobar {
@@ -14,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 /// The number of ranks in a group like "[0, 1, 2, 3]".
-double size_of_group(const std::string& text) {
+double size_of_group(std::string_view text) {
   const size_t begin = text.find('['), end = text.find(']');
   if (begin == std::string::npos || end == std::string::npos || end < begin) return 0;
   return 1 + static_cast<double>(std::count(text.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -107,24 +108,13 @@ void read_nemo_log(const std::string& text, LoggedRun& r) {
   StepPace pace;
   for (const std::string& line : lines) {
     read_groups(line, r);
-    const auto either = [&](const std::string& name) {
-      const auto v = number_after(line, name + ":");
-      return v ? v : number_after(line, name + "=");
-    };
-    // Progress bars round large numbers to three digits, "1.28e+5".
-    const auto exact = [&](const std::string& name) {
-      const auto text = text_after(line, name + "=");
-      const bool rounded = text && text->substr(0, text->find_first_of(",] ")).find('e') != std::string::npos;
-      return rounded ? std::nullopt : either(name);
-    };
-    const auto s = either("train_step_timing in s");
-    if (!s || !(*s > 0)) continue;
-    const auto step = exact("global_step");
-    if (!taken.take(step)) continue;
-    if (const auto batch = number_after(line, "global_batch_size:")) r.set("global_batch", *batch);
-    r.steps.push_back(*s);
-    add_rates(line, r.second);
-    pace.add("", step, exact("consumed_samples"), *s, r.second);
+    const std::optional<Quantities> q = read_line(nemo_line(), line);
+    const auto seconds = q ? (*q)[LogQuantity::seconds] : std::nullopt;
+    if (!seconds || !(*seconds > 0) || !taken.take((*q)[LogQuantity::step])) continue;
+    if (const auto batch = (*q)[LogQuantity::batch]) r.set("global_batch", *batch);
+    r.steps.push_back(*seconds);
+    add_rates(*q, r.second);
+    pace.add("", (*q)[LogQuantity::step], (*q)[LogQuantity::consumed_samples], *seconds, r.second);
   }
 }
 

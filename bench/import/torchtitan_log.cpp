@@ -1,11 +1,11 @@
 // Logs of torchtitan: the model's arguments, the device mesh, the parallelisms and options applied, and a
 // line every metrics.log_freq steps with memory and tokens per second of a GPU.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
-#include "bench/import/log_text.h"
 #include "bench/import/training_log.h"
+#include "bench/logs/line_form.h"
+#include "bench/logs/log_text.h"
 #include "model/base/error.h"
 
 namespace isobar {
@@ -60,7 +60,8 @@ std::map<std::string, double> mesh_of(const std::string& line) {
   std::map<std::string, double> out;
   if (const auto named = text_after(line, "parallelism:")) {
     for (const char* axis : {"pp", "dp_replicate", "dp_shard", "cp", "tp", "ep"})
-      if (const auto v = number_after(" " + *named, std::string(" ") + axis + "=")) out[axis] = *v;
+      if (const auto v = number_after(" " + std::string(*named), std::string(" ") + axis + "="))
+        out[axis] = *v;
     return out;
   }
   const size_t sizes = line.rfind('[');
@@ -96,7 +97,7 @@ void read_mesh(const std::map<std::string, double>& mesh, LoggedRun& r, double& 
 
 /// "Applied selective activation checkpointing to the model", "Applied FullAC activation checkpointing …"
 void read_recompute(const std::string& line, LoggedRun& r) {
-  const std::string rest = text_after(line, "Applied").value_or("");
+  const std::string rest(text_after(line, "Applied").value_or(""));
   const std::string name = rest.substr(0, rest.find(' '));
   std::string lower = name;
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -117,25 +118,9 @@ void read_applied(const std::string& line, LoggedRun& r) {
   }
 }
 
-/// True for a training step's line; those of validation and evaluation have a word before "step:".
-bool of_training_step(const std::string& line) {
-  const size_t at = line.find("step:");
-  if (at == std::string::npos) return false;
-  const size_t before = line.find_last_not_of(" \t", at == 0 ? std::string::npos : at - 1);
-  return at == 0 || before == std::string::npos ||
-         std::isalpha(static_cast<unsigned char>(line[before])) == 0;
-}
-
-/// Tokens a second of a GPU, called "wps" (words) until the end of 2024 and "tps" since then.
-std::optional<double> tokens_in(const std::string& line) {
-  const auto tps = number_after(line, "tps:");
-  return tps ? tps : number_after(line, "wps:");
-}
-
 struct TitanStep {
   std::string line;
-  std::optional<double> number;
-  double rate;  // tokens a second of a GPU
+  Quantities q;
 };
 
 /// Checks that the global batch is replicas times local batch times accumulated micro-batches.
@@ -168,7 +153,7 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
       if (const auto s = number_after(line, "sequence length")) r.set("seq_len", *s);
     }
     if (has(line, "Using pipeline schedule")) {
-      const std::string name = *text_after(line, "Using pipeline schedule");
+      const std::string name(*text_after(line, "Using pipeline schedule"));
       micro_batches = std::max(1.0, number_after(line, " with").value_or(0));
       const double stages = number_after(line, " and").value_or(0);
       if (!name.starts_with("1F1B") && !name.starts_with("Interleaved1F1B"))
@@ -179,12 +164,12 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
         r.set("vpp", stages / std::max(1.0, std::atof(r.cells["pp"].c_str())));
       }
     }
-    const auto rate = tokens_in(line);
-    if (!rate || !(*rate > 0) || !of_training_step(line)) continue;
-    const auto number = number_after(line, "step:");
-    if (!taken.take(number)) continue;
-    steps.push_back({line, number, *rate});
-    if (const auto m = number_after(line, "memory:")) memory = std::max(memory, *m);
+    const std::optional<Quantities> q = read_line(torchtitan_line(), line);
+    const bool step = q && q->has(LogQuantity::step) && !names_another_step(line);
+    if (!step || !((*q)[LogQuantity::tokens_per_gpu_s] > 0.0) || !taken.take((*q)[LogQuantity::step]))
+      continue;
+    steps.push_back({line, *q});
+    memory = std::max(memory, (*q)[LogQuantity::memory_bytes].value_or(0) / kGiB);
   }
   check_batch(r, local, replicas, accumulated);
   if (local > 0) r.set("micro_batch", local / micro_batches);
@@ -194,10 +179,10 @@ void read_torchtitan_log(const std::string& text, LoggedRun& r) {
   if (!(tokens > 0)) return;
   StepPace pace;
   for (const TitanStep& s : steps) {
-    const double seconds = tokens / (s.rate * gpus);
+    const double seconds = tokens / (*s.q[LogQuantity::tokens_per_gpu_s] * gpus);
     r.steps.push_back(seconds);
-    add_rates(s.line, r.second);
-    pace.add(s.line, s.number, std::nullopt, seconds, r.second);
+    add_rates(s.q, r.second);
+    pace.add(s.line, s.q[LogQuantity::step], std::nullopt, seconds, r.second);
   }
 }
 

@@ -7,7 +7,8 @@
 #include <filesystem>
 
 #include "bench/import/import.h"
-#include "bench/import/log_text.h"
+#include "bench/logs/log_text.h"
+#include "bench/logs/warm_up.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "perfmodel/fitting/statistics.h"
@@ -198,7 +199,7 @@ LoggedRun read_training_log(const std::vector<std::string>& files, const std::st
   refuse_gaps(r, config);
   if (r.steps.empty())
     throw ConfigError(r.file, "", "has no time of a step", "give the log of a run that trained for some");
-  if (r.steps.size() > 1) r.steps.erase(r.steps.begin());  // compiles, allocates and connects
+  r.steps.erase(r.steps.begin(), r.steps.begin() + static_cast<std::ptrdiff_t>(warm_up(r.steps).steps));
   check_second_numbers(r);
   r.set("row_id", r.file);
   r.set("source", r.file);

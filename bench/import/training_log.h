@@ -29,7 +29,7 @@ struct LoggedRun {
   std::map<std::string, std::string> cells;  // column -> cell
   std::map<std::string, std::string> open;   // column -> why the log leaves it open: "is MemoryBudgetAC …"
   std::map<std::string, std::string> given;  // column -> cell from the configuration
-  std::vector<double> steps;                 // seconds, in order, without the first unless it is the only one
+  std::vector<double> steps;                 // seconds, in order, without warm-up (warm_up.h)
   SecondNumbers second;
   std::vector<std::string> notes;  // omissions and assumptions
   double seconds() const;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bench/sweep/failure_words.h"
 #include "model/base/signal_name.h"
 #include "model/records/results.h"
 
@@ -41,19 +42,6 @@ std::string seconds(double s) {
   return text;
 }
 
-bool says_out_of_memory(const std::string& err) {
-  return err.find("std::bad_alloc") != std::string::npos ||
-         err.find("Cannot allocate memory") != std::string::npos;
-}
-
-// Recognises messages of the CUDA and HIP runtimes, cuBLAS and cuDNN.
-bool says_device_out_of_memory(const std::string& err) {
-  for (const char* words : {"cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA out of memory",
-                            "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "hipErrorOutOfMemory"})
-    if (err.find(words) != std::string::npos) return true;
-  return false;
-}
-
 // Recognises assertions of glibc and libstdc++.
 bool says_assertion(const std::string& err) {
   return (err.find("Assertion `") != std::string::npos || err.find("Assertion '") != std::string::npos) &&
@@ -70,11 +58,11 @@ Verdict of_signal(int signal, const ProcessOutcome& o, const ResultTail& tail, c
   const std::string name = signal_name(signal);
   if (signal == SIGKILL && o.oom_kills > 0)
     return {RunClass::oom_host, "killed by the kernel's out-of-memory killer " + where(tail)};
-  if (signal == SIGABRT && says_device_out_of_memory(err))
+  if (signal == SIGABRT && says_failure(RunClass::oom_device, err))
     return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
   if (signal == SIGABRT && says_assertion(err))
     return {RunClass::assertion, with_words("a check failed " + where(tail), err)};
-  if (signal == SIGABRT && says_out_of_memory(err))
+  if (signal == SIGABRT && says_failure(RunClass::oom_host, err))
     return {RunClass::oom_host, "out of memory (" + name + ") " + where(tail)};
   if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGUSR1)
     return {RunClass::interrupted, "stopped by " + name + " from outside " + where(tail)};
@@ -90,7 +78,7 @@ Verdict of_exit(int code, const ProcessOutcome& o, const ResultTail& tail, const
     case 3:
       return {RunClass::numeric, with_words("numeric failure " + where(tail), err)};
     case 4:
-      if (says_device_out_of_memory(err))
+      if (says_failure(RunClass::oom_device, err))
         return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
       return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
     case 126:
@@ -100,10 +88,11 @@ Verdict of_exit(int code, const ProcessOutcome& o, const ResultTail& tail, const
     default:
       break;
   }
-  if (says_device_out_of_memory(err))
+  if (says_failure(RunClass::oom_device, err))
     return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
   if (says_assertion(err)) return {RunClass::assertion, with_words("a check failed " + where(tail), err)};
-  if (says_out_of_memory(err)) return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
+  if (says_failure(RunClass::oom_host, err))
+    return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
   if (code > 128 && code <= 128 + SIGRTMAX)
     return of_signal(code - 128, o, tail, err);  // 128 + signal, as mpiexec and shells report it
   const std::string text = "exit code " + std::to_string(code) + " " + where(tail);
@@ -150,6 +139,12 @@ Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::str
   if (o.end == ProcessEnd::hang) return {RunClass::hang, "no progress " + where(tail)};
   if (o.end == ProcessEnd::signalled) return of_signal(o.code, o, tail, err);
   return of_exit(o.code, o, tail, err);
+}
+
+std::optional<Verdict> verdict_of_words(const std::string& words, const ResultTail& tail) {
+  const auto said = failure_said_in(words);
+  if (!said) return std::nullopt;
+  return Verdict{said->run_class, std::string(said->title) + " " + where(tail) + ": " + said->line};
 }
 
 std::optional<Verdict> verdict_from_results(const ResultTail& tail) {

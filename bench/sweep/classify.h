@@ -33,6 +33,9 @@ Verdict verdict_of_job(const std::string& state, const std::string& job);
 
 Verdict classify(const ProcessOutcome& outcome, const ResultTail& tail, const std::string& err_tail);
 
+/// The verdict of the last words of a program that is not ours (failure_words.h); none: they name no failure.
+std::optional<Verdict> verdict_of_words(const std::string& words, const ResultTail& tail);
+
 /// The verdict on a run whose sweep died first, from its result file alone; empty if that does not settle it.
 /// Failures that the sweep's death may have caused do not count.
 std::optional<Verdict> verdict_from_results(const ResultTail& tail);

@@ -186,7 +186,7 @@ struct RunOptions {  // run:
   std::string out;   // directory of this run: result.jsonl, checkpoints/; "" = writes nothing
   std::string
       command;  // trains by this program instead of the engine (bench/guest/command.h); "" = the engine
-  std::string reads = "auto";  // form of its output (bench/guest/output.h)
+  std::string reads = "auto";  // readers of its output (bench/logs/readers.h)
   std::string engine;          // whose options {flags} in it are; "" = none
   std::string resume;          // {resume} in it, when a run is taken up
   std::string checkpoint;      // its checkpoints, a pattern in run.out; a run with none is not taken up

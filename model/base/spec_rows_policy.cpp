@@ -26,8 +26,8 @@ void add_run_rows(KeyRows& to, RunOptions& r) {
         "Train by this shell command instead of the engine; {policy.micro_batch}, {ranks}, {out} are "
         "replaced."},
        {"run.reads", r.reads,
-        "Its output: auto, json, megatron, torchtitan, tqdm, or a line: \"step {step} loss {loss} * "
-        "{ms} ms\"."},
+        "Its output: auto, megatron, lightning, csv:PATH ..., or a line: \"step {step} loss {loss} * {ms} "
+        "ms\"."},
        {"run.engine", r.engine,
         "Whose options {flags} in run.command are: megatron, nemo, torchtitan, deepspeed."},
        {"run.resume", r.resume,

@@ -96,13 +96,14 @@ uint32_t crc32c(const std::string& data) {
   return ~c;
 }
 
+uint32_t masked_crc32c(const std::string& data) {
+  const uint32_t c = crc32c(data);
+  return ((c >> 15) | (c << 17)) + 0xA282EAD8u;
+}
+
 std::string tf_record(const std::string& data) {
-  const auto masked = [](const std::string& s) {
-    const uint32_t c = crc32c(s);
-    return little_endian(static_cast<uint32_t>(((c >> 15) | (c << 17)) + 0xA282EAD8u));
-  };
   const std::string length = little_endian(static_cast<uint64_t>(data.size()));
-  return length + masked(length) + data + masked(data);
+  return length + little_endian(masked_crc32c(length)) + data + little_endian(masked_crc32c(data));
 }
 
 std::string event_file_head(double wall_time) {

@@ -14,6 +14,8 @@ namespace isobar {
 
 /// CRC-32C (Castagnoli), which TFRecord uses.
 uint32_t crc32c(const std::string& data);
+/// As it stands in a TFRecord.
+uint32_t masked_crc32c(const std::string& data);
 /// One TFRecord: length, masked CRC of the length, data, masked CRC of the data.
 std::string tf_record(const std::string& data);
 

@@ -189,6 +189,7 @@ void fields(auto& f, Is<EndRecord> auto& r) {
   f("unattributed_share", r.unattributed_share);
   f("ops", r.ops);
   f("routines", r.routines);
+  f("notes", r.notes);
 }
 
 // ---- all records

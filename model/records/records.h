@@ -193,6 +193,8 @@ struct EndRecord {
   std::optional<double> unattributed_share;
   std::optional<std::vector<OpRecord>> ops;
   std::optional<std::vector<RoutineRecord>> routines;
+  // of a program that run.command started
+  std::optional<std::vector<std::string>> notes;  // what was assumed, and left out as warm-up
 
   bool ok() const { return status == "ok"; }
 };

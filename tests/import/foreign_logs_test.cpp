@@ -10,7 +10,7 @@
 #include <random>
 
 #include "bench/import/import.h"
-#include "bench/import/log_text.h"
+#include "bench/logs/log_text.h"
 #include "bench/import/training_log.h"
 #include "model/base/error.h"
 #include "model/base/files.h"

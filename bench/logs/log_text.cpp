@@ -1,4 +1,4 @@
-#include "bench/import/log_text.h"
+#include "bench/logs/log_text.h"
 
 #include <zlib.h>
 
@@ -14,6 +14,7 @@
 namespace isobar {
 namespace {
 
+constexpr size_t kLongestNumber = 64;        // bytes
 constexpr int kGzipWindow = 16 + MAX_WBITS;  // zlib's setting for gzip headers
 
 bool digit(char c) {
@@ -218,46 +219,80 @@ std::string_view without_labels(std::string_view line, Times times, const std::s
   }
 }
 
+std::string without_colours(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
+      i += 2;
+      while (i < text.size() && (text[i] < '@' || text[i] > '~')) ++i;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string plain_line(std::string_view line) {
+  const std::string text = without_colours(line);
+  return std::string(without_labels(text, Times::taken_off));
+}
+
 std::vector<std::string> log_lines(const std::string& text, Times times) {
   std::vector<std::string> out(1);
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (c == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
-      i += 2;
-      while (i < text.size() && (text[i] < '@' || text[i] > '~')) ++i;
-    } else if (c == '\n' || (c == '\r' && (i + 1 == text.size() || text[i + 1] != '\n'))) {
+    if (c == '\n' || (c == '\r' && (i + 1 == text.size() || text[i + 1] != '\n'))) {
       if (c == '\n' || !out.back().empty()) out.emplace_back();
     } else if (c == '\r') {  // before a line's end
     } else if (out.back().size() < kLongestLogLine) {
       out.back() += c;
     }
   }
+  for (std::string& line : out)
+    if (line.find('\x1b') != std::string::npos) line = without_colours(line);
   const std::set<std::string> hosts = hosts_in(out);
   for (std::string& line : out) line.erase(0, line.size() - without_labels(line, times, hosts).size());
   return out;
 }
 
-std::optional<std::string> text_after(const std::string& line, const std::string& words) {
+std::optional<std::string_view> text_after(std::string_view line, std::string_view words) {
   size_t at = line.find(words);
-  if (at == std::string::npos) return std::nullopt;
+  if (at == std::string_view::npos) return std::nullopt;
   at = line.find_first_not_of(" \t", at + words.size());
-  return at == std::string::npos ? "" : line.substr(at);
+  return at == std::string_view::npos ? std::string_view() : line.substr(at);
 }
 
-std::optional<double> number_after(const std::string& line, const std::string& words) {
-  const std::optional<std::string> rest = text_after(line, words);
-  if (!rest) return std::nullopt;
-  std::string digits;
-  for (size_t i = 0; i < rest->size(); ++i) {
-    const char c = (*rest)[i];
-    const bool thousands = c == ',' && rest->find_first_not_of("0123456789", i + 1) == i + 4;
-    if (c == ',' && !(thousands || rest->size() == i + 4)) break;
-    if (c != ',') digits += c;
+std::optional<double> number_at(std::string_view text, std::string_view* rest) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(begin);
+  std::string digits;  // without the commas of thousands
+  std::vector<size_t> from;
+  for (size_t i = 0; i < text.size() && digits.size() < kLongestNumber; ++i) {
+    const char c = text[i];
+    if (c == ',' && i > 0 && digit(text[i - 1]) && digits_at(text, i + 1) == i + 4) continue;
+    if (!digit(c) && !letter(c) && c != '.' && c != '-' && c != '+') break;
+    digits += c;
+    from.push_back(i);
   }
-  char* end = nullptr;
-  const double v = std::strtod(digits.c_str(), &end);
-  if (end == digits.c_str() || !std::isfinite(v)) return std::nullopt;
-  return v;
+  const size_t sign = std::min(digits.find_first_not_of("+-"), digits.size());
+  if (digits.substr(sign, 2) == "0x" || digits.substr(sign, 2) == "0X") digits.resize(sign + 1);
+  char* stop = nullptr;
+  const double value = std::strtod(digits.c_str(), &stop);
+  const auto read = static_cast<size_t>(stop - digits.c_str());
+  if (read == 0) return std::nullopt;
+  // "nano" and "INFO" are no numbers
+  if (!std::isfinite(value) && letter(digits[sign]) && read < digits.size() && letter(digits[read]))
+    return std::nullopt;
+  if (rest) *rest = text.substr(from[read - 1] + 1);
+  return value;
+}
+
+std::optional<double> number_after(std::string_view line, std::string_view words) {
+  const std::optional<std::string_view> rest = text_after(line, words);
+  const std::optional<double> v = rest ? number_at(*rest) : std::nullopt;
+  return v && std::isfinite(*v) ? v : std::nullopt;
 }
 
 std::optional<double> clock_in(const std::string& line) {

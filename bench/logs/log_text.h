@@ -25,14 +25,21 @@ enum class Times : uint8_t { kept, taken_off };
 /// for names in `hosts`; and times (ts, kubectl) with Times::taken_off.
 std::string_view without_labels(std::string_view line, Times times, const std::set<std::string>& hosts = {});
 
+std::string without_colours(std::string_view text);
+/// A line as its program wrote it: without colours, labels and a time before it.
+std::string plain_line(std::string_view line);
+
 /// The lines without colours and labels. A carriage return, as in progress bars, ends a line.
 std::vector<std::string> log_lines(const std::string& text, Times times = Times::kept);
 
 /// The text after `words` and blanks; none: not in the line.
-std::optional<std::string> text_after(const std::string& line, const std::string& words);
+std::optional<std::string_view> text_after(std::string_view line, std::string_view words);
 
-/// The number after `words`, which may have thousands separators.
-std::optional<double> number_after(const std::string& line, const std::string& words);
+/// The number at the begin of `text` after blanks, which may have thousands separators, be infinite or NaN;
+/// `rest`: the text behind it, such as "ms" of "12ms".
+std::optional<double> number_at(std::string_view text, std::string_view* rest = nullptr);
+/// The finite number after `words`.
+std::optional<double> number_after(std::string_view line, std::string_view words);
 
 /// The first time like "2025-03-02 10:14:42" in a line, with an optional ".123" or ",123", in seconds since
 /// 1970.

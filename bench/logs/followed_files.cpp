@@ -1,0 +1,169 @@
+#include "bench/logs/followed_files.h"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "bench/logs/followed_text.h"
+#include "bench/logs/log_text.h"
+#include "bench/logs/output_reader.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTable = "csv:";
+constexpr const char* kEvents = "tensorboard:";
+constexpr int kDeepest = 8;             // folders below the named one
+constexpr size_t kMostEntries = 20000;  // of folders; others are left out
+constexpr double kClockSlack_s = 2;     // clocks of filesystems differ
+constexpr double kLookEvery_s = 1;
+
+std::vector<std::string_view> cells_in(std::string_view line) {
+  std::vector<std::string_view> out;
+  for (size_t at = 0; at <= line.size();) {
+    const size_t end = std::min(line.find(',', at), line.size());
+    std::string_view cell = line.substr(at, end - at);
+    if (cell.size() > 1 && cell.front() == '"' && cell.back() == '"') cell = cell.substr(1, cell.size() - 2);
+    out.push_back(cell);
+    at = end + 1;
+  }
+  return out;
+}
+
+bool is_events(const fs::path& file) {
+  return file.filename().string().find("tfevents") != std::string::npos;
+}
+
+/// Files below a folder that `wanted` accepts, written since `begun`
+std::vector<fs::path> files_below(const fs::path& dir, double begun, bool (*wanted)(const fs::path&)) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  size_t n = 0;
+  for (fs::recursive_directory_iterator at(dir, fs::directory_options::skip_permission_denied, error), end;
+       !error && at != end && n < kMostEntries; at.increment(error), ++n) {
+    if (at.depth() >= kDeepest) at.disable_recursion_pending();
+    if (wanted(at->path()) && written_at(at->path()) + kClockSlack_s >= begun) out.push_back(at->path());
+  }
+  return out;
+}
+
+}  // namespace
+
+bool is_file_to_follow(const std::string& reads) {
+  return reads.starts_with(kTable) || reads.starts_with(kEvents);
+}
+
+void FollowedTable::read(OutputReader& to) {
+  const double written = written_at(file_);
+  std::error_code error;
+  const uintmax_t size = fs::file_size(file_, error);
+  if (error || (written == written_ && size == size_)) return;
+  written_ = written, size_ = size;
+  std::ifstream in(file_, std::ios::binary);
+  std::string line;
+  if (!std::getline(in, line)) return;
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  std::vector<std::optional<QuantityIn>> columns;
+  const std::string head = line;
+  for (const std::string_view cell : cells_in(head)) columns.push_back(quantity_of_key(cell));
+  for (size_t row = 0; std::getline(in, line) && !in.eof(); ++row) {  // a last line without \n is not whole
+    if (row < rows_) continue;
+    rows_ = row + 1;
+    Quantities q;
+    const std::vector<std::string_view> cells = cells_in(line);
+    for (size_t i = 0; i < std::min(cells.size(), columns.size()); ++i)
+      if (const auto v = columns[i] ? number_at(cells[i]) : std::nullopt)
+        q[columns[i]->quantity] = columns[i]->factor * *v;
+    q.drop_impossible();
+    if (q.has(LogQuantity::step)) to.numbers(q, written);
+  }
+}
+
+FollowedFiles::FollowedFiles(const std::string& reads, const std::string& out, double begun) : begun_(begun) {
+  for (size_t at = 0; at < reads.size();) {
+    const size_t end = std::min(reads.find('\n', at), reads.size());
+    const std::string one = reads.substr(at, end - at);
+    at = end + 1;
+    if (!is_file_to_follow(one)) continue;
+    std::string path = one.substr(one.find(':') + 1);
+    path.erase(0, std::min(path.find_first_not_of(' '), path.size()));
+    for (size_t word = path.find("{out}"); word != std::string::npos; word = path.find("{out}"))
+      path.replace(word, 5, out);
+    named_.push_back({one, path, one.starts_with(kTable)});
+  }
+}
+
+void FollowedFiles::look(const Named& n) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  if (fs::is_regular_file(n.path, error)) {
+    if (written_at(n.path) + kClockSlack_s >= begun_) files = {n.path};
+  } else if (n.table) {
+    if (found_.contains(n.reads)) return;
+    files = files_below(n.path, begun_, [](const fs::path& f) { return f.filename() == "metrics.csv"; });
+    std::sort(files.begin(), files.end(),
+              [](const fs::path& a, const fs::path& b) { return written_at(a) > written_at(b); });
+    if (files.size() > 1) files.resize(1);
+  } else {
+    files = files_below(n.path, begun_, is_events);
+    std::sort(files.begin(), files.end());
+  }
+  for (const fs::path& f : files) {
+    found_.insert(n.reads);
+    if (n.table)
+      tables_.try_emplace(f, f);
+    else
+      events_.try_emplace(f, Events{EventReader(f), {}, std::nullopt, 0});
+  }
+}
+
+void FollowedFiles::take(Events& e, OutputReader& to, bool all) {
+  const auto flush = [&] {
+    using enum LogQuantity;
+    const bool trained =
+        e.q[loss] || e.q[seconds] || e.q[samples_per_s] || e.q[steps_per_s] || e.q[tokens_per_s];
+    if (e.step && (trained || e.q[valid_loss] || e.q[valid_accuracy])) to.numbers(e.q, e.at);
+    e.q = {}, e.step.reset();
+  };
+  for (const EventScalar& s : e.reader.more()) {
+    const auto q = quantity_of_key(s.tag);
+    if (!q || q->quantity == LogQuantity::step) continue;
+    if (e.step != s.step) flush();
+    if (!e.step) e.step = s.step, e.at = s.wall_time;
+    // DeepSpeed's monitor counts samples.
+    const bool samples = s.tag.find("/Samples/") != std::string::npos;
+    e.q[samples ? LogQuantity::consumed_samples : LogQuantity::step] = static_cast<double>(s.step);
+    e.q[q->quantity] = q->factor * s.value;
+    e.q.drop_impossible();
+  }
+  if (all) flush();
+}
+
+void FollowedFiles::read(OutputReader& to, double now) {
+  if (named_.empty()) return;
+  if (now - looked_ >= kLookEvery_s) {
+    looked_ = now;
+    for (const Named& n : named_) look(n);
+  }
+  for (auto& [path, table] : tables_) table.read(to);
+  for (auto& [path, events] : events_) take(events, to, false);
+}
+
+void FollowedFiles::end(OutputReader& to) {
+  looked_ = -1;
+  read(to, 0);
+  for (auto& [path, events] : events_) take(events, to, true);
+}
+
+std::vector<std::string> FollowedFiles::notes() const {
+  std::vector<std::string> out;
+  for (const Named& n : named_)
+    if (!found_.contains(n.reads)) out.push_back("'" + n.reads + "' of run.reads: no such file was written");
+  for (const auto& [path, events] : events_)
+    if (events.reader.fault()) out.push_back(path.string() + ", " + *events.reader.fault());
+  return out;
+}
+
+}  // namespace isobar

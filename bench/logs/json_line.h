@@ -1,0 +1,40 @@
+// Objects of JSON as lines: {"step": 4, "train/loss": 7.5, "step_time": 0.25}, and MLPerf's events.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "bench/logs/quantities.h"
+
+namespace isobar {
+
+/// Quantities of an object's keys (quantity_of_key), also below other keys, if one of them is a step.
+std::optional<Quantities> json_line(std::string_view line);
+
+struct MlperfEvent {
+  std::string key;
+  double seconds = 0;  // since 1970
+  nlohmann::json value, metadata;
+};
+/// The event of a line ":::MLLOG {…}".
+std::optional<MlperfEvent> mlperf_event(std::string_view line);
+/// Samples (or tokens, or epochs) in an event's metadata when a block begins or, `stop`, ends.
+std::optional<double> mlperf_count(const MlperfEvent& event, bool stop);
+/// A number of an object, none: it has none of this key.
+std::optional<double> number_in(const nlohmann::json& j, const char* key);
+
+/// Steps in MLPerf's events: blocks with counts, and tracked_stats.
+class MlperfReader {
+ public:
+  MlperfReader(double batch, double tokens) : batch_(batch), tokens_(tokens) {}
+  std::optional<Quantities> operator()(std::string_view line);
+
+ private:
+  std::optional<Quantities> block(const MlperfEvent& stop);
+  double samples(double counted) const;
+  double batch_, tokens_;  // tokens of a sample; 0: not a net of tokens
+  std::optional<MlperfEvent> begin_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,245 @@
+#include "bench/logs/output_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "bench/logs/followed_files.h"
+#include "bench/logs/log_text.h"
+#include "bench/logs/warm_up.h"
+#include "model/base/step_stats.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kLongestWait = 0.5;   // seconds for further lines of the newest step
+constexpr double kBatchFactor = 1.15;  // of rates and times of a line: both are rounded
+constexpr double kClockFactor = 1.5;   // of a rate and our clock, which also counts what lies between steps
+constexpr double kWallShare = 0.8;     // of the claimed times the clock has to show, ...
+constexpr double kWallSlack_s = 2;     // ... but for lines that come late
+constexpr size_t kFewest = 3;          // numbers that make a contradiction
+
+std::string in_short(double v) {
+  char s[32];
+  std::snprintf(s, sizeof s, "%.4g", v);
+  return s;
+}
+
+std::optional<int64_t> whole(const std::optional<double>& x) {
+  return x ? std::optional(static_cast<int64_t>(std::llround(*x))) : std::nullopt;
+}
+
+}  // namespace
+
+OutputReader::OutputReader(const OutputOptions& options) : options_(options) {
+  const ReaderUse use{static_cast<double>(options.batch), static_cast<double>(options.tokens), options.file};
+  for (size_t at = 0; at < options.reads.size();) {
+    const size_t end = std::min(options.reads.find('\n', at), options.reads.size());
+    const std::string one = options.reads.substr(at, end - at);
+    at = end + 1;
+    if (one.find_first_not_of(" \t") == std::string::npos || is_file_to_follow(one)) continue;
+    for (auto& reader : readers_named(one, use)) readers_.push_back(std::move(reader));
+  }
+}
+
+bool OutputReader::line(const std::string& text, double now) {
+  const std::string whole_line = without_colours(text);
+  const std::string_view plain = without_labels(whole_line, Times::taken_off);
+  const auto taken = [&](std::string_view one) {
+    for (const auto& [name, reader] : readers_)
+      if (const auto q = reader(one)) {
+        ++read_by_[name];
+        numbers(*q, now);
+        return true;
+      }
+    return false;
+  };
+  // "[12] " may be a launcher's label, and the step of a line of one's own.
+  return taken(plain) || (plain.size() < whole_line.size() && taken(whole_line));
+}
+
+std::optional<int64_t> OutputReader::step_of(Quantities& q) {
+  using enum LogQuantity;
+  const auto of_step = static_cast<double>(options_.batch);  // samples
+  if (q[step]) return whole(q[step]);
+  if (q[consumed_samples] && of_step > 0) return whole(*q[consumed_samples] / of_step);
+  if (q[epoch_s] && *q[epoch_s] > 0) {
+    const double all = q[samples_per_s].value_or(0) * *q[epoch_s];
+    const double steps = q[steps_per_s] ? *q[steps_per_s] * *q[epoch_s] : of_step > 0 ? all / of_step : 0;
+    if (steps < 0.5) return std::nullopt;
+    q[seconds] = *q[epoch_s] / std::round(steps);
+    return std::max<int64_t>(0, newest_) + std::llround(steps);
+  }
+  epochs_ = epochs_ || (q[epoch] && q[loss] && q[valid_loss]);
+  return epochs_ ? whole(q[epoch]) : std::nullopt;
+}
+
+void OutputReader::take_valid(const Quantities& q) {
+  using enum LogQuantity;
+  if (!q[valid_loss] && !q[valid_accuracy]) return;
+  if (q[valid_loss] == valid_loss_ && !q[valid_s] && !q[valid_accuracy]) return;  // repeated in each line
+  valid_loss_ = q[valid_loss];
+  const int64_t at = whole(q[step]).value_or(std::max<int64_t>(0, newest_));
+  valid_ = LastValid{.step = at, .loss = or_nan(q[valid_loss]), .accuracy = q[valid_accuracy]};
+  out_.emplace_back(ValidRecord{
+      .step = at, .loss = q[valid_loss], .seconds = q[valid_s].value_or(0), .accuracy = q[valid_accuracy]});
+}
+
+void OutputReader::numbers(Quantities q, double now) {
+  using enum LogQuantity;
+  if (q[memory_bytes]) peak_bytes_ = std::max(peak_bytes_, *q[memory_bytes]);
+  if (q[train_steps_per_s]) run_ = q;
+  if (q[loss]) loss_ = q[loss];
+  std::optional<int64_t> at = step_of(q);
+  const bool trained = q[loss] || q[seconds] || q[samples_per_s] || q[tokens_per_s] || q[tokens_per_gpu_s] ||
+                       q[steps_per_s] || q[computed_samples_per_s] || !q[valid_loss];
+  if (at && !trained) at.reset();
+  if (!at) {
+    if (q[loss]) pending_loss_ = q[loss];
+    if (q[lr]) pending_lr_ = q[lr];
+    if (q[grad_norm]) pending_grad_ = q[grad_norm];
+    return take_valid(q);
+  }
+  if (*at < newest_) {
+    ++back_;
+    return;
+  }
+  from_zero_ = from_zero_ || *at == 0;
+  const bool again = *at == newest_;
+  if (!again || !waiting_.empty()) {
+    if (!q[loss]) q[loss] = std::exchange(pending_loss_, std::nullopt);
+    if (!q[lr]) q[lr] = std::exchange(pending_lr_, std::nullopt);
+    if (!q[grad_norm]) q[grad_norm] = std::exchange(pending_grad_, std::nullopt);
+  }
+  if (again) {
+    if (!waiting_.empty()) waiting_.back().q.fill_from(q);
+  } else {
+    newest_ = *at;
+    last_at_ = now;
+    waiting_.push_back({*at, now, q});
+  }
+  take_valid(q);
+}
+
+std::vector<Record> OutputReader::take(double now) {
+  while (!waiting_.empty()) {
+    // Steps of one moment share the time since the step before.
+    size_t n = 1;
+    while (n < waiting_.size() && waiting_[n].now == waiting_[0].now) ++n;
+    if (n == waiting_.size() && !ended_ && now - waiting_[0].now < kLongestWait) break;
+    const double since = waiting_[0].now - written_at_;
+    const auto steps = static_cast<double>(waiting_[n - 1].step - written_);
+    const std::optional<double> each =
+        written_at_ >= 0 && since > 0 ? std::optional(since / steps) : std::nullopt;
+    written_at_ = waiting_[0].now;
+    for (; n > 0; --n) {
+      write(waiting_.front(), each, out_);
+      written_ = waiting_.front().step;
+      waiting_.pop_front();
+    }
+  }
+  return std::exchange(out_, {});
+}
+
+std::optional<double> OutputReader::seconds_in(const Quantities& q) const {
+  using enum LogQuantity;
+  const auto of_step = static_cast<double>(options_.batch), tokens = static_cast<double>(options_.tokens);
+  if (q[seconds] && *q[seconds] > 0) return q[seconds];
+  if (q[steps_per_s] && *q[steps_per_s] > 0) return 1 / *q[steps_per_s];
+  if (q[samples_per_s] && *q[samples_per_s] > 0 && of_step > 0) return of_step / *q[samples_per_s];
+  if (q[tokens_per_s] && *q[tokens_per_s] > 0 && of_step * tokens > 0)
+    return of_step * tokens / *q[tokens_per_s];
+  return std::nullopt;
+}
+
+/// Collects the samples of a step that two numbers make.
+void OutputReader::check(const Quantities& q, std::optional<double> clock_seconds) {
+  using enum LogQuantity;
+  if (q[batch]) batches_.push_back(*q[batch]);
+  if (q[samples_per_s] && q[seconds] && !q[epoch_s]) batches_.push_back(*q[samples_per_s] * *q[seconds]);
+  if (q[computed_samples_per_s] && clock_seconds)
+    least_batches_.push_back(*q[computed_samples_per_s] * *clock_seconds);
+  if (q[tokens_per_gpu_s] && options_.tokens > 0 && (q[seconds] || clock_seconds))
+    clock_batches_.push_back(*q[tokens_per_gpu_s] * static_cast<double>(options_.ranks) *
+                             q[seconds].value_or(clock_seconds.value_or(0)) /
+                             static_cast<double>(options_.tokens));
+}
+
+void OutputReader::write(const Waiting& w, std::optional<double> clock_seconds, std::vector<Record>& to) {
+  using enum LogQuantity;
+  const Quantities& q = w.q;
+  check(q, clock_seconds);
+  const std::optional<double> said = seconds_in(q), took = said ? said : clock_seconds;
+  if (!took && !options_.untimed) return;  // the first step of a program that prints no times
+  if (said && written_ >= 0) claimed_s_ += *said * static_cast<double>(w.step - written_);
+  if (took) seconds_.push_back(*took);
+  bool skips = q[skipped].value_or(0) > 0;
+  if (q[skipped_so_far]) skips = *q[skipped_so_far] > skipped_so_far_, skipped_so_far_ = *q[skipped_so_far];
+  to.emplace_back(StepRecord{.step = w.step,
+                             .seconds = took.value_or(0),
+                             .samples_per_s = took ? static_cast<double>(options_.batch) / *took : 0,
+                             .epoch = whole(q[epoch]),
+                             .loss = q[loss],
+                             .lr = q[lr],
+                             .grad_norm = q[grad_norm],
+                             .skipped = skips ? std::optional(true) : std::nullopt});
+}
+
+namespace {
+
+double middle(const std::vector<double>& v) {
+  return quantile(v, 0.5);
+}
+
+}  // namespace
+
+std::optional<std::string> OutputReader::contradiction() const {
+  using enum LogQuantity;
+  const auto batch_of_spec = static_cast<double>(options_.batch);
+  const auto wrong = [&](double samples, const std::string& which) {
+    return which + " make " + in_short(samples) + " samples a step, and train.global_batch is " +
+           in_short(batch_of_spec) + ": set it to what the program trains";
+  };
+  const auto differs = [&](double samples, double factor) {
+    return batch_of_spec > 0 && (samples > factor * batch_of_spec || batch_of_spec > factor * samples);
+  };
+  if (batches_.size() >= kFewest && differs(middle(batches_), kBatchFactor))
+    return wrong(middle(batches_), "its own numbers");
+  if (run_ && (*run_)[train_samples_per_s] && *(*run_)[train_steps_per_s] > 0)
+    if (const double n = *(*run_)[train_samples_per_s] / *(*run_)[train_steps_per_s];
+        differs(n, kBatchFactor))
+      return wrong(n, "train_samples_per_second and train_steps_per_second");
+  if (clock_batches_.size() >= kFewest && differs(middle(clock_batches_), kClockFactor))
+    return wrong(middle(clock_batches_), "its tokens a second and the clock");
+  if (least_batches_.size() >= kFewest && batch_of_spec > kClockFactor * middle(least_batches_))
+    return wrong(middle(least_batches_), "its samples a second and the clock");
+  if (const double wall = last_at_ - options_.begun;
+      options_.begun > 0 && kWallShare * claimed_s_ > wall + kWallSlack_s)
+    return "the steps' times make " + in_short(claimed_s_) + " s together, and " + in_short(wall) +
+           " s went by: check their unit in run.reads";
+  return std::nullopt;
+}
+
+OutputSummary OutputReader::summary() const {
+  OutputSummary out{.last_step = newest_,
+                    .seconds = seconds_,
+                    .loss = loss_,
+                    .valid = valid_,
+                    .contradiction = contradiction(),
+                    .notes = {warm_up(seconds_).text}};
+  if (from_zero_ && newest_ >= 0) ++out.last_step;
+  if (peak_bytes_ > 0) out.peak_bytes = std::llround(peak_bytes_);
+  if (epochs_) out.notes.emplace_back("its output names no steps: a step is an epoch here");
+  if (back_ > 0)
+    out.notes.push_back("left out: " + std::to_string(back_) +
+                        " of its lines, whose step is before the newest");
+  if (!run_) return out;
+  const double steps =
+      (*run_)[LogQuantity::train_s].value_or(0) * (*run_)[LogQuantity::train_steps_per_s].value_or(0);
+  if (std::abs(steps - static_cast<double>(newest_)) > std::max(2.0, 0.02 * steps))
+    out.notes.push_back("train_runtime and train_steps_per_second make " + in_short(steps) +
+                        " steps, and the newest read is " + std::to_string(newest_));
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,92 @@
+// Records of a training in the output of its program, as it comes: run.reads names its readers (readers.h).
+//
+//   OutputReader read({.reads = "auto", .batch = 32});
+//   read.line(text, seconds_since_1970);                  // any number of lines
+//   for (const Record& r : read.take(now)) log.write(r);  // steps and validations that are complete
+//   read.end();                                           // then take() once more
+//
+// A step's seconds are what its lines say, else a rate of theirs, else the time since the step before; steps
+// of one moment (`now`: when the lines were written) share that time. Lines of one step are one record. A
+// loss on a line without a step belongs to the step that is read next.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/logs/readers.h"
+#include "model/records/records.h"
+
+namespace isobar {
+
+struct OutputOptions {
+  std::string reads = "auto";
+  int64_t batch = 0;   // train.global_batch
+  int64_t tokens = 0;  // of a sample; 0: not a net of tokens
+  int64_t ranks = 1;
+  double begun = 0;      // seconds since 1970, when the program began; 0: not known
+  bool untimed = false;  // also records of steps whose time is not known, with 0 s
+  std::string file;      // of the specification, for errors
+};
+
+struct OutputSummary {
+  int64_t last_step = -1;       // -1: none
+  std::vector<double> seconds;  // of the recorded steps
+  std::optional<double> loss;   // the last
+  std::optional<LastValid> valid;
+  std::optional<int64_t> peak_bytes;
+  std::optional<std::string> contradiction;  // of two numbers of the output; none: they agree
+  std::vector<std::string> notes;            // what was assumed or left out
+};
+
+class OutputReader {
+ public:
+  /// Throws ConfigError(file, "run.reads", …) for words that name no reader.
+  explicit OutputReader(const OutputOptions& options);
+  /// True if a reader took it.
+  bool line(const std::string& text, double now);
+  /// Numbers from elsewhere, such as a file of TensorBoard.
+  void numbers(Quantities q, double now);
+  std::vector<Record> take(double now);
+  void end() { ended_ = true; }
+  OutputSummary summary() const;
+  /// Lines that each reader took.
+  const std::map<std::string, int64_t>& read_by() const { return read_by_; }
+
+ private:
+  struct Waiting {
+    int64_t step = 0;
+    double now = 0;
+    Quantities q;
+  };
+  std::optional<int64_t> step_of(Quantities& q);
+  std::optional<std::string> contradiction() const;
+  void take_valid(const Quantities& q);
+  void check(const Quantities& q, std::optional<double> clock_seconds);
+  std::optional<double> seconds_in(const Quantities& q) const;
+  void write(const Waiting& w, std::optional<double> clock_seconds, std::vector<Record>& to);
+
+  OutputOptions options_;
+  std::vector<std::pair<std::string, LineReader>> readers_;
+  std::map<std::string, int64_t> read_by_;
+  std::deque<Waiting> waiting_;
+  std::vector<Record> out_;
+  bool ended_ = false, epochs_ = false, from_zero_ = false;
+  int64_t newest_ = -1, back_ = 0;  // newest: step; back: lines that go back
+  int64_t written_ = -1;            // step, and when
+  double written_at_ = -1;
+  double skipped_so_far_ = 0;
+  std::optional<double> pending_loss_, pending_lr_, pending_grad_;  // of lines without a step
+  std::optional<double> loss_, valid_loss_;
+  std::optional<LastValid> valid_;
+  double peak_bytes_ = 0;
+  std::vector<double> seconds_;
+  std::vector<double> batches_, clock_batches_, least_batches_;  // samples of a step, by two numbers each
+  double claimed_s_ = 0, last_at_ = -1;
+  std::optional<Quantities> run_;
+};
+
+}  // namespace isobar

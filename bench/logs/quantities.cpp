@@ -1,0 +1,165 @@
+#include "bench/logs/quantities.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace isobar {
+namespace {
+
+constexpr double kMostSteps = 9e15;  // a double counts no further
+
+using Table = std::map<std::string, QuantityIn, std::less<>>;
+
+const Table& keys() {
+  using enum LogQuantity;
+  static const Table kTable = {
+      {"step", {step}},
+      {"global_step", {step}},
+      {"trainer/global_step", {step}},
+      {"iteration", {step}},
+      {"iter", {step}},
+      {"epoch", {epoch}},
+      {"loss", {loss}},
+      {"train_loss", {loss}},
+      {"reduced_train_loss", {loss}},
+      {"samples/train_loss", {loss}},
+      {"lm loss", {loss}},
+      {"lm_loss", {loss}},
+      {"total_loss", {loss}},
+      {"seconds", {seconds}},
+      {"step_time", {seconds}},
+      {"step_s", {seconds}},
+      {"step_time_s", {seconds}},
+      {"iter_time", {seconds}},
+      {"iteration-time", {seconds}},
+      {"step_timing in s", {seconds}},
+      {"train_step_timing in s", {seconds}},
+      {"ms", {seconds, 1e-3}},
+      {"step_ms", {seconds, 1e-3}},
+      {"step_time_ms", {seconds, 1e-3}},
+      {"samples_per_s", {samples_per_s}},
+      {"samples_per_sec", {samples_per_s}},
+      {"samples_per_second", {samples_per_s}},
+      {"samples/sec", {samples_per_s}},
+      {"avg samples per sec", {samples_per_s}},
+      {"images_per_sec", {samples_per_s}},
+      {"throughput", {samples_per_s}},
+      {"tokens_per_s", {tokens_per_s}},
+      {"tokens_per_sec", {tokens_per_s}},
+      {"tokens_per_second", {tokens_per_s}},
+      {"tps", {tokens_per_s}},
+      {"steps_per_s", {steps_per_s}},
+      {"steps_per_sec", {steps_per_s}},
+      {"batches_per_sec", {steps_per_s}},
+      {"avg iters per sec", {steps_per_s}},
+      {"lr", {lr}},
+      {"learning_rate", {lr}},
+      {"learning-rate", {lr}},
+      {"learning rate", {lr}},
+      {"samples/lr", {lr}},
+      {"grad_norm", {grad_norm}},
+      {"grad-norm", {grad_norm}},
+      {"gradient_norm", {grad_norm}},
+      {"memory_gb", {memory_bytes, kGiB}},
+      {"global_batch_size", {batch}},
+      {"consumed_samples", {consumed_samples}},
+  };
+  return kTable;
+}
+
+const Table& words() {
+  using enum LogQuantity;
+  static const Table kTable = {{"step", {step}},
+                               {"epoch", {epoch}},
+                               {"loss", {loss}},
+                               {"seconds", {seconds}},
+                               {"ms", {seconds, 1e-3}},
+                               {"samples_per_s", {samples_per_s}},
+                               {"tokens_per_s", {tokens_per_s}},
+                               {"steps_per_s", {steps_per_s}},
+                               {"lr", {lr}},
+                               {"grad_norm", {grad_norm}},
+                               {"memory_gb", {memory_bytes, kGiB}},
+                               {"batch", {batch}},
+                               {"valid_loss", {valid_loss}},
+                               {"valid_s", {valid_s}}};
+  return kTable;
+}
+
+bool take_prefix(std::string_view& key, std::initializer_list<std::string_view> prefixes) {
+  for (const std::string_view p : prefixes)
+    if (key.starts_with(p)) {
+      key.remove_prefix(p.size());
+      return true;
+    }
+  return false;
+}
+bool take_suffix(std::string_view& key, std::initializer_list<std::string_view> suffixes) {
+  for (const std::string_view s : suffixes)
+    if (key.size() > s.size() && key.ends_with(s)) {
+      key.remove_suffix(s.size());
+      return true;
+    }
+  return false;
+}
+
+}  // namespace
+
+bool Quantities::any() const {
+  return std::any_of(at_.begin(), at_.end(), [](const auto& x) { return x.has_value(); });
+}
+
+void Quantities::fill_from(const Quantities& other) {
+  for (size_t i = 0; i < at_.size(); ++i)
+    if (!at_[i]) at_[i] = other.at_[i];
+}
+
+void Quantities::drop_impossible() {
+  for (size_t i = 0; i < at_.size(); ++i) {
+    const auto q = static_cast<LogQuantity>(i);
+    if (q == LogQuantity::loss || q == LogQuantity::valid_loss || q == LogQuantity::grad_norm || !at_[i])
+      continue;
+    if (!std::isfinite(*at_[i]) || *at_[i] < 0 || *at_[i] > kMostSteps) {
+      const bool bytes = q == LogQuantity::memory_bytes && std::isfinite(*at_[i]) && *at_[i] > 0;
+      if (!bytes) at_[i].reset();
+    }
+  }
+}
+
+std::optional<QuantityIn> quantity_of_key(std::string_view written) {
+  std::string lower(written);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string_view key = lower;
+  if (key.starts_with("lr-")) return QuantityIn{LogQuantity::lr};  // Lightning's LearningRateMonitor
+  if (const auto at = keys().find(key); at != keys().end()) return at->second;
+  const bool valid = take_prefix(key, {"val/", "val_", "valid/", "valid_", "validation/", "validation_",
+                                       "eval/", "eval_"}) ||
+                     take_suffix(key, {"/valid", "/val", "/validation", "/eval", " validation"});
+  if (valid) {
+    if (key == "loss" || key == "lm loss" || key == "loss_epoch") return QuantityIn{LogQuantity::valid_loss};
+    if (key == "accuracy" || key == "acc") return QuantityIn{LogQuantity::valid_accuracy};
+    if (key == "runtime") return QuantityIn{LogQuantity::valid_s};
+    return std::nullopt;
+  }
+  take_prefix(key, {"train/", "training/"});
+  take_suffix(key, {"/train"});
+  take_suffix(key, {"_step"});
+  const auto at = keys().find(key);
+  return at == keys().end() ? std::nullopt : std::optional(at->second);
+}
+
+std::optional<QuantityIn> quantity_of_word(const std::string& word) {
+  const auto at = words().find(word);
+  return at == words().end() ? std::nullopt : std::optional(at->second);
+}
+
+std::vector<std::string> quantity_words() {
+  std::vector<std::string> out;
+  for (const auto& [word, quantity] : words()) out.push_back(word);
+  return out;
+}
+
+}  // namespace isobar

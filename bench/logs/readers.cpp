@@ -1,0 +1,80 @@
+#include "bench/logs/readers.h"
+
+#include <algorithm>
+
+#include "bench/logs/bars.h"
+#include "bench/logs/epoch_lines.h"
+#include "bench/logs/free_line.h"
+#include "bench/logs/json_line.h"
+#include "bench/logs/line_form.h"
+#include "model/base/did_you_mean.h"
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+using Named = std::vector<std::pair<std::string, LineReader>>;
+
+LineReader first_of(const std::vector<LineForm>& forms) {
+  return [&forms](std::string_view line) {
+    std::optional<Quantities> q;
+    for (const LineForm& form : forms)
+      if (!q) q = read_line(form, line);
+    return q;
+  };
+}
+
+/// Progress bars of NeMo 1 round their step, and count it in the bar.
+std::optional<Quantities> nemo(std::string_view line) {
+  const auto q = read_line(nemo_line(), line);
+  return q && q->has(LogQuantity::step) ? q : std::nullopt;
+}
+
+std::optional<Quantities> torchtitan(std::string_view line) {
+  auto q = read_line(torchtitan_line(), line);
+  if (!q || !q->has(LogQuantity::step)) return std::nullopt;
+  if (!names_another_step(line)) return q;
+  Quantities valid;  // "validate step:"
+  valid[LogQuantity::valid_loss] = (*q)[LogQuantity::loss];
+  return valid;
+}
+
+Named all_readers(const ReaderUse& use) {
+  return {{"mlperf", MlperfReader(use.batch, use.tokens)},
+          {"json", json_line},
+          {"megatron", first_of(megatron_lines())},
+          {"nemo", nemo},
+          {"torchtitan", torchtitan},
+          {"deepspeed", first_of(deepspeed_lines())},
+          {"trainer", first_of(trainer_lines())},
+          {"tqdm", BarReader()},
+          {"nersc", NerscReader()},
+          {"aurora-jax", own_line("Step {step} - Multi-GPU training progress", use.file)},
+          {"regional-gnn", own_line("Step {step}: train_loss={loss}, val_loss={valid_loss}", use.file)},
+          {"ufs", own_line("Epoch {epoch}/* - Train: {loss}, Val: {valid_loss}", use.file)},
+          {"lines", free_line}};
+}
+
+}  // namespace
+
+std::vector<std::string> reader_names() {
+  std::vector<std::string> out = {"auto", "lightning"};
+  for (const auto& [name, reader] : all_readers({})) out.push_back(name);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+Named readers_named(const std::string& reads, const ReaderUse& use) {
+  Named all = all_readers(use), out;
+  const bool bar = reads == "lightning" || reads == "trainer" || reads == "nemo";
+  for (auto& one : all)
+    if (reads == "auto" || one.first == reads || (bar && one.first == "tqdm")) out.push_back(std::move(one));
+  if (!out.empty()) return out;
+  if (describes_a_line(reads)) return {{"'" + reads + "'", own_line(reads, use.file)}};
+  throw ConfigError(
+      use.file, "run.reads", "is '" + reads + "', which is no reader and has no {step}",
+      did_you_mean(reads, reader_names(),
+                   "or write a line as the program prints it: \"step {step} loss {loss} * {ms} ms\""));
+}
+
+}  // namespace isobar

@@ -1,0 +1,412 @@
+// Records in lines as programs print them: the documented form of each reader, and lines of one's own.
+#include "bench/logs/output_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <variant>
+
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+struct Output {
+  std::vector<StepRecord> steps;
+  std::vector<ValidRecord> valid;
+  OutputSummary summary;
+  std::map<std::string, int64_t> read_by;
+};
+
+struct TimedLine {
+  double now;
+  std::string text;
+};
+
+Output read(OutputOptions options, const std::vector<TimedLine>& lines) {
+  options.file = "run.yaml";
+  OutputReader reader(options);
+  Output out;
+  const auto take = [&](double now) {
+    for (const Record& r : reader.take(now)) {
+      if (const auto* s = std::get_if<StepRecord>(&r)) out.steps.push_back(*s);
+      if (const auto* v = std::get_if<ValidRecord>(&r)) out.valid.push_back(*v);
+    }
+  };
+  for (const auto& [now, text] : lines) {
+    reader.line(text, now);
+    take(now);
+  }
+  reader.end();
+  take(lines.back().now);
+  out.summary = reader.summary();
+  out.read_by = reader.read_by();
+  return out;
+}
+
+// training_log() of megatron/training/training.py
+TEST(Readers, Megatron) {
+  const char* line =
+      " [2025-01-07 11:02:25] iteration %8d/     100 | consumed samples: %12d | elapsed time per iteration "
+      "(ms): 1843.2 | throughput per GPU (TFLOP/s/GPU): 301.4 | learning rate: 1.5E-05 | global batch size:  "
+      " "
+      " 32 | lm loss: 1.083714E+01 | loss scale: 1.0 | grad norm: 9.1 | number of skipped iterations: %d | "
+      "number of nan iterations:   0 |";
+  std::vector<TimedLine> lines;
+  for (int i = 1; i <= 3; ++i) {
+    char text[600];
+    std::snprintf(text, sizeof text, line, i, 32 * i, i == 2);
+    lines.push_back({1.0 * i, text});
+  }
+  lines.push_back({4,
+                   "[Rank 0] (after 1 iterations) memory (MB) | allocated: 1.0 | max allocated: 2.0 | "
+                   "reserved: 2048.0 | max reserved: 4096.0"});
+  lines.push_back({5,
+                   " validation loss at iteration 3 on validation set | lm loss value: 1.07E+01 | lm loss "
+                   "PPL: 4.4E+04 |"});
+  for (const char* reads : {"auto", "megatron"}) {
+    const Output o = read({.reads = reads, .batch = 32}, lines);
+    ASSERT_EQ(o.steps.size(), 3u) << reads;
+    EXPECT_EQ(o.steps[1].step, 2);
+    EXPECT_NEAR(o.steps[1].seconds, 1.8432, 1e-9);
+    EXPECT_NEAR(*o.steps[1].loss, 10.83714, 1e-9);
+    EXPECT_NEAR(*o.steps[1].lr, 1.5e-5, 1e-12);
+    EXPECT_EQ(*o.steps[1].grad_norm, 9.1);
+    EXPECT_TRUE(o.steps[1].skipped.value_or(false));
+    EXPECT_FALSE(o.steps[2].skipped.value_or(false));
+    EXPECT_EQ(o.summary.peak_bytes, int64_t{4096} << 20);
+    ASSERT_EQ(o.valid.size(), 1u);
+    EXPECT_EQ(o.valid[0].step, 3);
+    EXPECT_NEAR(*o.valid[0].loss, 10.7, 1e-9);
+    EXPECT_FALSE(o.summary.contradiction);
+  }
+  const Output wrong = read({.batch = 64}, lines);
+  ASSERT_TRUE(wrong.summary.contradiction);
+  EXPECT_NE(wrong.summary.contradiction->find("make 32 samples a step, and train.global_batch is 64"),
+            std::string::npos)
+      << *wrong.summary.contradiction;
+}
+
+// MegatronProgressPrinter of NeMo 2, and the bar of NeMo 1, which rounds its step
+TEST(Readers, Nemo) {
+  const auto two = [](int i) {
+    return "[default0]:Training epoch 0, iteration " + std::to_string(i) +
+           "/149 | lr: 3e-05 | consumed_samples: " + std::to_string(8 * (i + 1)) +
+           " | global_batch_size: 8 | global_step: " + std::to_string(i) + " | reduced_train_loss: 1.2" +
+           std::to_string(i) + " | train_step_timing in s: 0.03146 | val_loss: 4.106";
+  };
+  for (const char* reads : {"auto", "nemo"}) {
+    const Output o = read({.reads = reads, .batch = 8}, {{1, two(0)}, {2, two(1)}, {3, two(2)}});
+    ASSERT_EQ(o.steps.size(), 3u);
+    EXPECT_EQ(o.steps[2].step, 2);
+    EXPECT_EQ(o.summary.last_step, 3);  // counts from 0
+    EXPECT_NEAR(o.steps[2].seconds, 0.03146, 1e-9);
+    EXPECT_NEAR(*o.steps[2].loss, 1.22, 1e-9);
+    EXPECT_EQ(o.steps[2].epoch, 0);
+    ASSERT_EQ(o.valid.size(), 1u) << "repeated in each line";
+    const Output bar =
+        read({.reads = reads, .batch = 8},
+             {{1,
+               "Epoch 0: :   0%|          | 795/900000 [00:28<46:39, reduced_train_loss=3.090, "
+               "global_step=7.95e+2, consumed_samples=1.63e+6, train_step_timing in s=41.2]"},
+              {2,
+               "Epoch 0: :   0%|          | 796/900000 [00:28<46:39, reduced_train_loss=3.080, "
+               "global_step=7.96e+2, consumed_samples=1.63e+6, train_step_timing in s=41.3]"}});
+    ASSERT_EQ(bar.steps.size(), 2u);
+    EXPECT_EQ(bar.steps[1].step, 796);
+    EXPECT_NEAR(bar.steps[1].seconds, 41.3, 1e-9);
+    EXPECT_NEAR(*bar.steps[1].loss, 3.08, 1e-9);
+  }
+}
+
+// MetricsProcessor.log(), in colour; its tps are of a device
+TEST(Readers, Torchtitan) {
+  const auto line = [](int i, const char* word = "") {
+    return "[rank0]:[titan] 2025-06-01 10:00:00,000 - root - INFO - " + std::string(word) +
+           "\x1b[31mstep: \x1b[32m " + std::to_string(i) +
+           "  \x1b[32mloss:  8.1309  \x1b[33mgrad_norm:  1.25  \x1b[34mmemory: 10.00GiB(12.6%)  "
+           "\x1b[36mtps: 1,024  \x1b[36mtflops: 411.60  \x1b[35mmfu: 41.62%\x1b[39m";
+  };
+  const Output o = read({.reads = "torchtitan", .batch = 4, .tokens = 1024, .ranks = 2},
+                        {{1, line(1)}, {3, line(2)}, {5, line(3)}, {7, line(4)}, {8, line(4, "validate ")}});
+  ASSERT_EQ(o.steps.size(), 3u);  // the first has no time
+  EXPECT_NEAR(o.steps[0].seconds, 2, 1e-9);
+  EXPECT_NEAR(*o.steps[0].loss, 8.1309, 1e-9);
+  EXPECT_EQ(*o.steps[0].grad_norm, 1.25);
+  EXPECT_EQ(o.summary.peak_bytes, int64_t{10} << 30);
+  EXPECT_EQ(o.valid.size(), 1u);
+  EXPECT_FALSE(o.summary.contradiction) << *o.summary.contradiction;  // 1024 * 2 ranks * 2 s / 1024 = 4
+  EXPECT_TRUE(read({.reads = "torchtitan", .batch = 16, .tokens = 1024, .ranks = 2},
+                   {{1, line(1)}, {3, line(2)}, {5, line(3)}, {7, line(4)}})
+                  .summary.contradiction);
+}
+
+// deepspeed 0.19: DeepSpeedEngine._report_progress() and ThroughputTimer.stop(), as printed on this form
+TEST(Readers, DeepSpeed) {
+  const auto lines = [](int step, double at, int skipped) {
+    const std::string n = std::to_string(step);
+    return std::vector<TimedLine>{
+        {at, "[2026-11-26 17:35:46,785] [INFO] [logging.py:123:log_dist] [Rank 0] step=" + n +
+                 ", skipped=" + std::to_string(skipped) + ", lr=[0.001], mom=[(0.9, 0.999)]"},
+        {at, "[2026-11-26 17:35:46,785] [INFO] [timer.py:264:stop] epoch=0/micro_step=30/global_step=" + n +
+                 ", RunningAvgSamplesPerSec=431.38, CurrSamplesPerSec=160.5, MemAllocated=0.5GB, "
+                 "MaxMemAllocated=0.75GB"}};
+  };
+  std::vector<TimedLine> all;
+  for (int i = 1; i <= 5; ++i)
+    for (const TimedLine& l : lines(5 * i, 0.5 * i, i >= 3 ? 2 : 0)) all.push_back(l);
+  for (const char* reads : {"auto", "deepspeed"}) {
+    const Output o = read({.reads = reads, .batch = 16}, all);
+    ASSERT_EQ(o.steps.size(), 4u);
+    EXPECT_EQ(o.steps[0].step, 10);
+    EXPECT_NEAR(o.steps[0].seconds, 0.1, 1e-9);
+    EXPECT_NEAR(*o.steps[0].lr, 0.001, 1e-12);
+    EXPECT_TRUE(o.steps[1].skipped.value_or(false));
+    EXPECT_FALSE(o.steps[2].skipped.value_or(false));
+    EXPECT_EQ(o.summary.peak_bytes, std::llround(0.75 * 1073741824));
+    EXPECT_FALSE(o.summary.contradiction);
+    EXPECT_TRUE(read({.reads = reads, .batch = 64}, all).summary.contradiction);
+  }
+  // PipelineEngine.train_batch()
+  const Output pipe = read({.reads = "deepspeed", .batch = 8},
+                           {{1, "steps: 10 loss: 2.3012 iter time (s): 0.250 samples/sec: 32.000"},
+                            {2, "steps: 20 loss: 2.2012 iter time (s): 0.500 samples/sec: 16.000"}});
+  ASSERT_EQ(pipe.steps.size(), 2u);
+  EXPECT_NEAR(pipe.steps[1].seconds, 0.5, 1e-9);
+  EXPECT_NEAR(*pipe.steps[1].loss, 2.2012, 1e-9);
+}
+
+// transformers 5: the bar, and dicts with numbers as texts (as numbers before); another bar of the evaluation
+TEST(Readers, Trainer) {
+  const std::vector<TimedLine> lines = {
+      {1, "Map: 100%|##########| 512/512 [00:00<00:00, 9000 examples/s]"},
+      {2, "  0%|          | 0/64 [00:00<?, ?it/s]"},
+      {3, " 16%|#         | 10/64 [00:10<01:30,  1.00s/it]"},
+      {3, "{'loss': '2.307', 'grad_norm': '1.25', 'learning_rate': '5e-05', 'epoch': '0.125'}"},
+      {4, " 31%|###       | 20/64 [00:20<01:20,  1.00s/it]"},
+      {4, "{'loss': 2.1, 'grad_norm': 1.5, 'learning_rate': 4e-05, 'epoch': 0.25}"},
+      {4, " 31%|###       | 20/64 [00:20<01:20,  1.00s/it]"},
+      {5, " 88%|########  | 7/8 [00:00<00:00, 324.22it/s]\x1b[A"},
+      {5, "100%|##########| 8/8 [00:00<00:00, 324.22it/s]\x1b[A"},
+      {5, "{'eval_loss': '1.9', 'eval_runtime': '0.5', 'eval_samples_per_second': '2139', 'epoch': '1'}"},
+      {6, "100%|##########| 64/64 [00:20<01:20,  1.00s/it]"},
+      {6,
+       "{'train_runtime': '4.0', 'train_samples_per_second': '128.0', 'train_steps_per_second': '16.0', "
+       "'train_loss': '2.2', 'epoch': '1'}"}};
+  for (const char* reads : {"auto", "trainer"}) {
+    const Output o = read({.reads = reads, .batch = 8}, lines);
+    ASSERT_EQ(o.steps.size(), 2u);
+    EXPECT_EQ(o.steps[0].step, 20);
+    EXPECT_NEAR(o.steps[0].seconds, 0.1, 1e-9);
+    EXPECT_EQ(*o.steps[0].loss, 2.307);
+    EXPECT_EQ(o.steps[1].step, 64);
+    ASSERT_EQ(o.valid.size(), 1u);
+    EXPECT_EQ(*o.valid[0].loss, 1.9);
+    EXPECT_EQ(o.valid[0].seconds, 0.5);
+    EXPECT_FALSE(o.summary.contradiction);
+    EXPECT_TRUE(read({.reads = reads, .batch = 16}, lines).summary.contradiction);
+  }
+}
+
+// The bar of lightning 2.6 counts anew in each epoch, and redraws.
+TEST(Readers, Lightning) {
+  const auto bar = [](int epoch, int n, const std::string& more) {
+    return "Epoch " + std::to_string(epoch) + ":  10%|\xe2\x96\x88         | " + std::to_string(n) +
+           "/80 [00:05<00:45,  1.98it/s, v_num=3, train_loss=0.125" + more + "]";
+  };
+  const Output o =
+      read({.reads = "lightning"},
+           {{0.5, "Sanity Checking DataLoader 0: 100%|##########| 2/2 [00:00<00:00, 100.00it/s]"},
+            {1, bar(0, 8, "")},
+            {5, bar(0, 16, "")},
+            {6, bar(0, 16, "")},
+            {9, bar(0, 80, "")},
+            {9.5, "Validation DataLoader 0: 100%|##########| 8/8 [00:00<00:00, 563.96it/s]\x1b[A"},
+            {10, bar(0, 80, ", val_loss=0.5")},
+            {11, bar(1, 0, ", val_loss=0.5")},
+            {14, bar(1, 4, ", val_loss=0.5")}});
+  ASSERT_EQ(o.steps.size(), 3u);
+  EXPECT_EQ(o.steps[0].step, 16);
+  EXPECT_NEAR(o.steps[0].seconds, 0.5, 1e-9);
+  EXPECT_EQ(o.steps[1].step, 80);
+  EXPECT_EQ(o.steps[2].step, 84);
+  EXPECT_EQ(*o.steps[2].loss, 0.125);
+  ASSERT_EQ(o.valid.size(), 1u);
+  EXPECT_EQ(o.valid[0].step, 80);
+}
+
+// NERSC/dl4sci25-dl-at-scale: the log of its README
+TEST(Readers, Nersc) {
+  const std::string head = "0: 2025-06-20 05:26:39,743 - root - INFO - ";
+  const Output o =
+      read({.batch = 64}, {{1, head + "Scaffolding memory high watermark: 5.67236328125 GB."},
+                           {2, head + " Memory usage after forward pass: 53.37744140625 GB."},
+                           {3, head + "Time taken for epoch 1 is 822.578739 sec, avg 46.137832 samples/sec"},
+                           {3, head + "  Avg train loss=0.361745"},
+                           {4, head + "  Avg val loss=0.281"},
+                           {5, head + "  Total validation time: 49.1 sec"},
+                           {6, head + "Time taken for epoch 2 is 740.0 sec, avg 51.286486 samples/sec"},
+                           {6, head + "  Avg train loss=0.25"}});
+  ASSERT_EQ(o.steps.size(), 2u);
+  EXPECT_EQ(o.steps[0].step, 593);  // 37952 samples of 64
+  EXPECT_EQ(o.steps[0].epoch, 1);
+  EXPECT_NEAR(o.steps[0].seconds, 822.578739 / 593, 1e-6);
+  EXPECT_NEAR(*o.steps[0].loss, 0.361745, 1e-9);
+  EXPECT_EQ(o.steps[1].step, 1186);
+  EXPECT_EQ(*o.steps[1].loss, 0.25);
+  ASSERT_EQ(o.valid.size(), 1u);
+  EXPECT_EQ(o.valid[0].step, 593);
+  EXPECT_EQ(o.valid[0].seconds, 49.1);
+  EXPECT_NEAR(static_cast<double>(*o.summary.peak_bytes), 53.37744140625 * 1073741824, 1);
+  EXPECT_EQ(o.read_by.at("nersc"), 8);
+}
+
+// akshatkaush/aurora-jax, LeeTZhi/graphcast, guillaumevernieres/aibalance
+TEST(Readers, ThreeFurtherCodesOfWeatherModels) {
+  Output o = read({}, {{1, "Step 100 - Multi-GPU training progress (2 GPUs)"},
+                       {1, "Saved multi-GPU checkpoint at step 200 (2 GPUs)"},
+                       {11, "Step 200 - Multi-GPU training progress (2 GPUs)"}});
+  ASSERT_EQ(o.steps.size(), 1u);
+  EXPECT_NEAR(o.steps[0].seconds, 0.1, 1e-9);
+  o = read({}, {{1, "INFO - Step 500: train_loss=0.5, val_loss=0.6"},
+                {2, "INFO - Step 1000: train_loss=0.25, val_loss=0.5"}});
+  ASSERT_EQ(o.steps.size(), 1u);
+  EXPECT_EQ(o.steps[0].step, 1000);
+  EXPECT_EQ(*o.steps[0].loss, 0.25);
+  EXPECT_EQ(o.valid.size(), 2u);
+  EXPECT_EQ(o.read_by.at("regional-gnn"), 2);
+  o = read({}, {{1, "Epoch 10/100 - Train: 0.012, Val: 0.013"},
+                {3, "Epoch 20/100 - Train: 0.011, Val: 0.012, Jac: 0.1"}});
+  ASSERT_EQ(o.steps.size(), 1u);
+  EXPECT_EQ(o.steps[0].step, 20);
+  EXPECT_NEAR(o.steps[0].seconds, 0.2, 1e-9);
+  EXPECT_EQ(o.valid.size(), 2u);
+  EXPECT_EQ(o.read_by.at("ufs"), 2);
+}
+
+std::string mlperf(const char* key, double seconds, const nlohmann::json& value,
+                   const nlohmann::json& metadata) {
+  const nlohmann::json j = {{"namespace", ""},
+                            {"time_ms", std::llround(1.7e12 + 1e3 * seconds)},
+                            {"event_type", "POINT_IN_TIME"},
+                            {"key", key},
+                            {"value", value},
+                            {"metadata", metadata}};
+  return ":::MLLOG " + j.dump();
+}
+
+TEST(Readers, Mlperf) {
+  const Output o = read({.reads = "mlperf", .batch = 16},
+                        {{1, mlperf("global_batch_size", 0, 16, {})},
+                         {1, mlperf("block_start", 1, nullptr, {{"samples_count", 0}})},
+                         {2, mlperf("tracked_stats", 5, {{"reduced_train_loss", 1.5}}, {{"step", 160}})},
+                         {2, mlperf("block_stop", 6, nullptr, {{"samples_count", 160}})},
+                         {3, mlperf("eval_accuracy", 8, 2.69, {{"samples_count", 160}})},
+                         {4, mlperf("block_start", 9, nullptr, {{"samples_count", 160}})},
+                         {5, mlperf("block_stop", 13, nullptr, {{"samples_count", 320}})}});
+  ASSERT_EQ(o.steps.size(), 2u);
+  EXPECT_EQ(o.steps[0].step, 10);
+  EXPECT_NEAR(o.steps[0].seconds, 0.5, 1e-9);
+  EXPECT_EQ(*o.steps[0].loss, 1.5);
+  EXPECT_EQ(o.steps[1].step, 20);
+  EXPECT_NEAR(o.steps[1].seconds, 0.4, 1e-9);
+  ASSERT_EQ(o.valid.size(), 1u);
+  EXPECT_EQ(*o.valid[0].loss, 2.69);
+}
+
+TEST(Readers, Json) {
+  const Output o =
+      read({.reads = "json", .batch = 32},
+           {{1, R"(0: {"global_step": 4, "train/loss": 7.5, "step_time": 0.25, "optim": {"lr": 1e-3}})"},
+            {2, R"({"global_step": 5, "train/loss": NaN, "step_time": 0.25})"},
+            {2, R"({"global_step": 5, "val_loss": 7.25})"}});
+  ASSERT_EQ(o.steps.size(), 2u);
+  EXPECT_EQ(o.steps[0].seconds, 0.25);
+  EXPECT_EQ(*o.steps[0].loss, 7.5);
+  EXPECT_EQ(*o.steps[0].lr, 1e-3);
+  EXPECT_TRUE(std::isnan(*o.summary.loss));
+  EXPECT_EQ(o.valid.size(), 1u);
+}
+
+TEST(Readers, LinesThatNameTheirNumbers) {
+  Output o = read({.reads = "lines", .batch = 32},
+                  {{1, "loading data, step by step 3"},
+                   {1, "step 1 loss 1.25 took 33.5 ms"},
+                   {2, "[2025-01-01 10:00:00] [iter 2/1000] loss=0.5, lr=1e-4, 64 samples/s"},
+                   {3, "Epoch 1 step: 3 Loss nan time 0.25 s elapsed 900.5 s"},
+                   {4, "Saved checkpoint of step 4"}});
+  ASSERT_EQ(o.steps.size(), 3u);
+  EXPECT_NEAR(o.steps[0].seconds, 0.0335, 1e-9);
+  EXPECT_EQ(*o.steps[1].loss, 0.5);
+  EXPECT_NEAR(o.steps[1].seconds, 0.5, 1e-9);
+  EXPECT_EQ(*o.steps[1].lr, 1e-4);
+  EXPECT_NEAR(o.steps[2].seconds, 0.25, 1e-9);
+  EXPECT_TRUE(std::isnan(*o.steps[2].loss));
+}
+
+TEST(Readers, ALineOfOnesOwn) {
+  Output o = read({.reads = "step {step} * loss={loss} * {ms} ms"},
+                  {{0, "step two of three loss=1 in 5 ms"},
+                   {1, "node01: INFO step 12 of 40 loss=1.5e-1 in 250.5 ms on rank 0"}});
+  ASSERT_EQ(o.steps.size(), 1u);
+  EXPECT_EQ(o.steps[0].step, 12);
+  EXPECT_NEAR(o.steps[0].seconds, 0.2505, 1e-12);
+  EXPECT_NEAR(*o.steps[0].loss, 0.15, 1e-12);
+  o = read({.reads = "[{step}] {tokens_per_s} tok/s", .batch = 32, .tokens = 1024},
+           {{0, "[3] 65,536 tok/s"}});
+  EXPECT_NEAR(o.steps.at(0).seconds, 0.5, 1e-12);
+  o = read({.reads = "{step}: {samples_per_s} img/s\nvalid {valid_loss}", .batch = 32},
+           {{0, "7: 64 img/s"}, {1, "valid 0.25"}});
+  EXPECT_NEAR(o.steps.at(0).seconds, 0.5, 1e-12);
+  EXPECT_EQ(*o.valid.at(0).loss, 0.25);
+  for (const char* reads : {R"(it=(?<step>\d+) .*(loss|err): (?P<loss>[-+\d.e]+).* (?:dt) (?<ms>[0-9.]+))",
+                            R"(it=(?<step>[0-9]+).*: (?<loss>[^ ]+) .*dt (?<ms>[0-9.]+)ms)"}) {
+    o = read({.reads = reads}, {{1, "x it=7 y err: -2.5e-1 z dt 12.5ms"}, {2, "it=x"}});
+    ASSERT_EQ(o.steps.size(), 1u) << reads;
+    EXPECT_EQ(o.steps[0].step, 7);
+    EXPECT_EQ(*o.steps[0].loss, -0.25);
+    EXPECT_NEAR(o.steps[0].seconds, 0.0125, 1e-12);
+  }
+}
+
+TEST(Readers, UnknownNamesAndExpressionsAreRefused) {
+  for (const char* reads : {"megatrom", "step {step} {speed}", "(?<stp>[0-9]+)", "(?<step>[0-9]+"})
+    EXPECT_THROW(OutputReader({.reads = reads}), ConfigError) << reads;
+  EXPECT_NO_THROW(OutputReader({.reads = "tqdm\ncsv:logs"}));
+}
+
+// Lines that were written in one moment are read together: none of their steps took no time.
+TEST(Readers, StepsOfOneMomentShareTheTimeSinceTheStepBefore) {
+  const Output o =
+      read({.reads = "s {step}"}, {{1, "s 1"}, {2, "s 2"}, {2, "s 3"}, {2, "s 4"}, {2, "s 6"}, {3, "s 7"}});
+  ASSERT_EQ(o.steps.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(o.steps[i].seconds, 0.2, 1e-12) << i;
+  EXPECT_NEAR(o.steps[4].seconds, 1, 1e-12);
+}
+
+TEST(Readers, LyingLinesAreLeftOutOrContradicted) {
+  const Output o = read({.reads = "s {step} {seconds} s loss {loss}"}, {{1, "s 5 0.5 s loss 1"},
+                                                                        {2, "s 3 0.5 s loss 2"},
+                                                                        {3, "s -4 0.5 s loss 3"},
+                                                                        {4, "s 1e300 1 s loss 3"},
+                                                                        {5, "s 6 inf s loss 2"},
+                                                                        {6, std::string("s 7 0.5\0 s", 10)},
+                                                                        {7, "s 8 -1 s loss 0.5"},
+                                                                        {8, "\xff\xfe s 9 0.5 s loss 0.25"}});
+  ASSERT_EQ(o.steps.size(), 4u);
+  for (const StepRecord& s : o.steps) EXPECT_GT(s.seconds, 0);
+  EXPECT_EQ(o.steps.back().step, 9);
+  EXPECT_EQ(*o.summary.loss, 0.25);
+  bool said = false;
+  for (const std::string& note : o.summary.notes) said |= note.find("before the newest") != std::string::npos;
+  EXPECT_TRUE(said);
+  // A unit that cannot be: 100 s of steps in 10 s
+  std::vector<TimedLine> lines;
+  for (int i = 1; i <= 11; ++i) lines.push_back({1000.0 + i, "s " + std::to_string(i) + " 10 s loss 1"});
+  const Output unit = read({.reads = "s {step} {seconds} s loss {loss}", .begun = 1000}, lines);
+  ASSERT_TRUE(unit.summary.contradiction);
+  EXPECT_NE(unit.summary.contradiction->find("unit"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace isobar
