@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -14,6 +15,7 @@
 #include "bench/micro/timed_step.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/nets/build.h"
+#include "model/plan/op_table.h"
 #include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 
@@ -176,6 +178,37 @@ TEST(Inputs, IndicesAreWithinTheirTable) {
       EXPECT_GT(*most, spec.net.words()->vocab_size * 9 / 10);
     }
   EXPECT_GE(seen, 3);
+}
+
+// Rows of tokens, of their copies, and of each expert, which follow one another
+TEST(Inputs, IndicesOfExpertsAreWithinTheirRows) {
+  const RunSpec spec = load_run_spec(source_dir() + "/configs/models/moe-tiny.yaml",
+                                     {"train.global_batch=2", "policy.micro_batch=2"});
+  constexpr int64_t kTokens = 2 * 64, kCopies = 2 * kTokens, kExperts = 8;
+  const Plan plan = build_plan(spec, 0, {});
+  std::set<std::string_view> seen;
+  for (const Op& op : plan.ops)
+    for (const Operand& o : operands_of(op, plan)) {
+      const auto role = std::find_if(op.reads.begin(), op.reads.end(), [&](const View& v) {
+        return v.buffer == o.view.buffer && v.offset == o.view.offset;
+      });
+      if (plan.buffers[o.view.buffer].dtype != DType::i32 || role == op.reads.end()) continue;
+      const std::string_view name = reads_of(op.kind)[static_cast<size_t>(role - op.reads.begin())].name;
+      std::vector<int32_t> indices(static_cast<size_t>(o.view.count));
+      fill(o.values, DType::i32, o.view.count, 1, indices.data());
+      const auto [least, most] = std::minmax_element(indices.begin(), indices.end());
+      EXPECT_GE(*least, 0) << op.path;
+      const int64_t end = name == "order" ? kTokens : name == "place" ? kCopies : kExperts;
+      if (name != "offsets" && name != "tokens" && name != "labels") {
+        EXPECT_LT(*most, end) << op.path;
+      }
+      if (name == "offsets") {
+        EXPECT_TRUE(std::is_sorted(indices.begin(), indices.end())) << op.path;
+        EXPECT_EQ(*most, kCopies) << op.path;
+      }
+      seen.insert(name);
+    }
+  for (const char* name : {"order", "place", "chosen", "offsets"}) EXPECT_TRUE(seen.contains(name)) << name;
 }
 
 }  // namespace
