@@ -51,7 +51,8 @@ TEST_F(Models, HaveTheParametersOfTheirSources) {
 }
 
 TEST_F(Models, AreFoundByName) {
-  const Answer predicted = isobar("predict llama3-8b" + machine());
+  const Answer predicted =
+      isobar("predict llama3-8b --set policy.zero=3 --set policy.recompute=full" + machine());
   EXPECT_EQ(predicted.code, 0) << predicted.out;
   EXPECT_NE(predicted.out.find("config llama3-8b: "), std::string::npos) << predicted.out;
   EXPECT_EQ(isobar("search llama3-8b --gpus 64" + machine()).code, 0);
