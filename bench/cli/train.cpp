@@ -166,7 +166,7 @@ void submit_jobs(TrainArguments a, const Submit& submit) {
 }
 
 void require_kernels_of_words(const RunSpec& spec) {
-  if (spec.net.words() || spec.net.recorded()) require_kernels(spec, build_plan(spec, 0, {}));
+  if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
 }
 
 /// Reports a failure of this rank: a line on standard error, an object if `json`. Returns the exit code.
@@ -258,6 +258,7 @@ void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) 
   const std::optional<ConfigError> bad_spec = refusal_of(launched, [&] {
     spec = loaded(a);
     refuse_words_of_commands(*spec);
+    if (spec->run.command.empty() && spec->net.recorded()) require_kernels(*spec, {});
   });
   if (!bad_spec && !spec->run.command.empty()) return train_by_command(std::move(a), command);
   refuse_unused(command,

@@ -30,7 +30,7 @@ std::vector<Change> changes_of(const RunSpec& s) {
     const int64_t n = s.policy.edge_chunks * kEdgeChunks;
     out.push_back({"policy.edge_chunks=" + std::to_string(n), [n](RunSpec& x) { x.policy.edge_chunks = n; }});
   }
-  if (s.policy.recompute == Recompute::none)
+  if (s.policy.recompute == Recompute::none && !s.net.recorded())
     out.push_back(
         {"policy.recompute=selective", [](RunSpec& x) { x.policy.recompute = Recompute::selective; }});
   if (s.policy.recompute != Recompute::full)

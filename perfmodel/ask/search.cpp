@@ -69,7 +69,11 @@ class Search {
   };
 
   // The search space's values, or the fixed one.
-  std::vector<Recompute> recomputes() const { return values(LayoutAxis::recompute, space_.recompute); }
+  std::vector<Recompute> recomputes() const {
+    std::vector<Recompute> all = values(LayoutAxis::recompute, space_.recompute);
+    if (spec_.net.recorded()) std::erase(all, Recompute::selective);
+    return all;
+  }
   std::vector<int> zero_stages() const { return values(LayoutAxis::zero, space_.zero); }
   std::vector<PipelineSchedule> schedule_kinds() const {
     std::vector<PipelineSchedule> all = values(LayoutAxis::schedule, space_.schedules);
@@ -157,7 +161,7 @@ class Search {
       if ((s == PipelineSchedule::one_f_one_b || s == PipelineSchedule::gpipe) && one_chunk)
         schedules_.emplace_back(s, 1);
       if (l.pp == 1) continue;
-      if (s == PipelineSchedule::zb_h1 && one_chunk) schedules_.emplace_back(s, 1);
+      if (s == PipelineSchedule::zb_h1 && one_chunk && !spec_.net.recorded()) schedules_.emplace_back(s, 1);
       if (s == PipelineSchedule::interleaved && interleaves(micro_batches, l.pp))
         for (int64_t v = 2; v <= most_chunks && stages_fill(net_, l.pp, v); ++v)
           if (net_.inner_parts % (v * l.pp) == 0 && keep_.allows(LayoutAxis::vpp, v))

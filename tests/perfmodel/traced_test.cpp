@@ -14,14 +14,14 @@
 namespace isobar {
 namespace {
 
-RunSpec recorded(const std::string& name, std::vector<std::string> more, int64_t micro_batch = 64) {
+RunSpec recorded_net(const std::string& name, std::vector<std::string> more, int64_t micro_batch = 64) {
   more.insert(more.end(), {"train.global_batch=4096", "policy.micro_batch=" + std::to_string(micro_batch)});
   RunSpec s = load_run_spec(source_dir() + "/tests/fixtures/traced/" + name + ".json", more);
   s.data.workers = 16;  // loaders keep up
   return s;
 }
 
-double replayed(const RunSpec& s, const Machine& m) {
+double replay_of_recorded(const RunSpec& s, const Machine& m) {
   const Conditions where = conditions_of(*m.accelerator, s.layout.world(), s.layout.pp);
   return simulate(s, stages_of(s, {}, busiest_rank(s)), m.values(), where,
                   std::numeric_limits<double>::infinity())
@@ -43,9 +43,9 @@ TEST(RecordedNets, ClosedFormAndReplayAgree) {
                                                {"layout.pp=2", "policy.recompute=full", "policy.amp=bf16"},
                                                {"layout.dp=2", "layout.pp=3"}})
       for (const int64_t samples : {64, 512}) {
-        const RunSpec s = recorded(name, layout, samples);
+        const RunSpec s = recorded_net(name, layout, samples);
         LayoutModel model(s, m);
-        gaps.push_back(std::abs(model.cost(layout_of(s)).seconds / replayed(s, m) - 1));
+        gaps.push_back(std::abs(model.cost(layout_of(s)).seconds / replay_of_recorded(s, m) - 1));
         EXPECT_LT(gaps.back(), 0.12) << name << " " << layout[0] << ", micro-batch " << samples;
       }
   std::sort(gaps.begin(), gaps.end());
@@ -54,11 +54,11 @@ TEST(RecordedNets, ClosedFormAndReplayAgree) {
 
 TEST(RecordedNets, CompiledStepsAreFasterAndLaunchesCost) {
   const Machine m = test::cluster("dgx-h100");
-  const double eager = replayed(recorded("vit", {}), m),
-               compiled = replayed(recorded("vit", {"net.compiled=true"}), m);
+  const double eager = replay_of_recorded(recorded_net("vit", {}), m),
+               compiled = replay_of_recorded(recorded_net("vit", {"net.compiled=true"}), m);
   EXPECT_LT(compiled, 0.95 * eager);
   // Four times the samples a micro-batch are a quarter of the launches, which set the pace of so small a net.
-  EXPECT_LT(replayed(recorded("vit", {}, 256), m), 0.5 * eager);
+  EXPECT_LT(replay_of_recorded(recorded_net("vit", {}, 256), m), 0.5 * eager);
 }
 
 }  // namespace
