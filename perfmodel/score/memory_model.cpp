@@ -55,7 +55,7 @@ MemoryCounts count_memory(const PublishedRun& r) {
   const double shards = r.zero >= 1 ? r.dp * r.cp : 1;
   const double gradient_shards = r.zero >= 2 ? r.dp * r.cp : 1, weight_shards = r.zero >= 3 ? r.dp * r.cp : 1;
   const OwnParameters layer = own_parameters(r);
-  const Experts experts = experts_of(r);
+  const PlacedExperts experts = experts_of(r);
   const double table = r.hidden * r.vocab / r.tp;
   // Under autocast norms keep their fp32 inputs, and linears a 2-byte copy of each input: of q, k, v and of
   // the feed-forward. If hand-written collectives break a compiled graph, norms' fp32 results and gathered

@@ -32,8 +32,8 @@ BlockWeights block_weights(const PublishedRun& r) {
   return w;
 }
 
-Experts experts_of(const PublishedRun& r) {
-  Experts e;
+PlacedExperts experts_of(const PublishedRun& r) {
+  PlacedExperts e;
   if (r.experts <= 0) return e;
   e.share = 1 - r.dense_layers / r.layers;
   // Megatron-Core cuts experts as it does all matrices, unless experts take more ranks than that leaves.

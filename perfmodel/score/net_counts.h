@@ -3,7 +3,7 @@
 //   BlockWeights w = block_weights(run);
 //   w.dense() + w.experts          // of a block, all of them
 //   w.dense() + w.active           // those that a token uses
-//   Experts e = experts_of(run);   // rows of an expert's products, replicas of its weights
+//   PlacedExperts e = experts_of(run);   // rows of an expert's products, replicas of its weights
 //
 // Latent attention: DeepSeek-V2, arXiv 2405.04434, equations 9 to 19. Experts: Megatron-Core MoE, arXiv
 // 2504.14960.
@@ -22,13 +22,13 @@ struct BlockWeights {
 };
 BlockWeights block_weights(const PublishedRun& run);
 
-struct Experts {
+struct PlacedExperts {
   double share = 0;     // of the layers that have experts
   double tp = 1;        // ranks that an expert's matrices are cut over
   double replicas = 1;  // data-parallel copies of an expert
   double rows = 0;      // of an expert's product, of one micro-batch, with routing in balance
 };
-Experts experts_of(const PublishedRun& run);
+PlacedExperts experts_of(const PublishedRun& run);
 
 /// Parameters of one layer on one rank, of which `experts` have fewer replicas, and of the fullest stage.
 struct OwnParameters {

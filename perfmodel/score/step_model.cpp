@@ -99,7 +99,7 @@ StepCounts count_step(const PublishedRun& r) {
   const double T = r.micro_batch * r.seq / r.cp;  // tokens of a rank's micro-batch
   const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
   const BlockWeights weights = block_weights(r);
-  const Experts experts = experts_of(r);
+  const PlacedExperts experts = experts_of(r);
   const double full = r.recompute == Recompute::full ? r.recomputed : 0;  // share of the layers
   const bool selective = r.recompute == Recompute::selective;
   // Frozen weights need no weight gradients. If every second product's result is kept, the others are

@@ -23,7 +23,7 @@ EndRecord run(const Folder& dir, const std::string& command, int64_t most = int6
   RunSpec spec = load_run_spec(tiny(), {"run.out=" + (dir / "run"), "run.hang_timeout=60"});
   spec.run.command = command;
   spec.run.reads = kLine;
-  return run_guest(spec, {.most_output = most});
+  return run_guest(spec, {}, {.most_output = most});
 }
 
 size_t bytes_of(const std::string& file) {

@@ -10,8 +10,8 @@
 #include <random>
 
 #include "bench/import/import.h"
-#include "bench/logs/log_text.h"
 #include "bench/import/training_log.h"
+#include "bench/logs/log_text.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "tests/engine/command.h"

@@ -64,7 +64,7 @@ TEST(NetCounts, ExpertsBeyondTheReplicasAreNotCutByTensorRanks) {
   EXPECT_DOUBLE_EQ(own_parameters(r).experts, cut);
 }
 
-// Rank by rank: every rank computes the products of tokens / tp, whoever holds the experts.
+// Rank by rank: every rank computes the products of tokens / tp, wherever the experts are.
 TEST(NetCounts, WorkOfExpertsIsThatOfTheTokensThatChooseThem) {
   std::mt19937 random(std::random_device{}());
   const auto one_of = [&](std::initializer_list<double> v) { return *(v.begin() + random() % v.size()); };
@@ -73,7 +73,7 @@ TEST(NetCounts, WorkOfExpertsIsThatOfTheTokensThatChooseThem) {
     r.top_k = one_of({1, 2, 4, 8});
     r.ep = one_of({1, 2, 4, 8, 16, 64});
     r.expert_ffn = one_of({1024, 2048});
-    const Experts e = experts_of(r);
+    const PlacedExperts e = experts_of(r);
     const double flops = 2 * 3 * r.hidden * r.expert_ffn / e.tp * e.rows * (r.experts / r.ep);  // of a rank
     const double tokens = r.micro_batch * r.seq;
     EXPECT_NEAR(flops / (2 * block_weights(r).active * tokens / r.tp), 1, 1e-12);
