@@ -15,6 +15,7 @@
 #include "model/base/error.h"
 #include "model/base/other_names.h"
 #include "model/base/search_paths.h"
+#include "model/base/spec_keys.h"
 #include "model/base/yaml.h"
 #include "model/engine/host/host.h"
 #include "model/engine/train.h"
@@ -44,7 +45,10 @@ std::string mend_of(const std::string& word, const CLI::App& command) {
   const bool sets = std::find(options.begin(), options.end(), "--set") != options.end();
   if (const size_t eq = word.find('='); !word.starts_with("-")) {
     if (!sets || eq == std::string::npos) return "";
-    const std::string other = mend_of_other_name(word.substr(0, eq), word.substr(eq + 1), true);
+    const std::string name = word.substr(0, eq);
+    const std::vector<SpecKey> keys = spec_keys();
+    const bool ours = std::any_of(keys.begin(), keys.end(), [&](const SpecKey& k) { return k.key == name; });
+    const std::string other = ours ? "" : mend_of_other_name(name, word.substr(eq + 1), true);
     return other.empty() ? "write --set " + word : other;
   }
   if (word == "--set" && command.get_name() == "sweep")

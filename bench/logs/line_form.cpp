@@ -28,7 +28,8 @@ std::optional<Quantities> read_line(const LineForm& form, std::string_view line)
   const auto in_line = [&](const std::string& words) { return line.find(words) != std::string_view::npos; };
   if (std::none_of(form.marks.begin(), form.marks.end(), in_line)) return std::nullopt;
   Quantities out;
-  for (const LineField& field : form.fields) out[field.quantity] = read_field(field, line);
+  for (const LineField& field : form.fields)
+    if (const auto v = read_field(field, line)) out[field.quantity] = v;
   out.drop_impossible();
   return out.any() ? std::optional(out) : std::nullopt;
 }

@@ -31,7 +31,14 @@ inline std::vector<ShippedRun> shipped_runs() {
     };
     add({});  // its own layout and precision
     const bool language = runs.back().spec.net.words(), whole = runs.back().spec.layout.world() == 1;
-    for (const char* amp : {"none", "tf32", "bf16", "fp16"}) add({std::string("policy.amp=") + amp});
+    const bool fp32_ends =
+        runs.back().spec.net.kind() == AuroraSpec::kKind && runs.back().spec.net.aurora().fp32_ends;
+    for (const char* amp : {"none", "tf32", "bf16", "fp16"}) {
+      std::vector<std::string> overrides = {std::string("policy.amp=") + amp};
+      if (fp32_ends && amp == std::string("fp16"))
+        overrides.emplace_back("net.fp32_ends=false");  // it has no fp16
+      add(overrides);
+    }
     if (language || !whole) continue;
     if (runs.back().spec.net.kind() == MlpSpec::kKind) {
       for (const char* amp : {"bf16", "fp16"})

@@ -107,7 +107,8 @@ TEST_F(AuroraForecast, WritesAllVariablesAndLevelsByLeadTime) {
   const Ended trained = train({"train.rollout=2"});
   ASSERT_EQ(trained.code, 0) << trained.text;
   const WrittenRun log = read_run(dir_ / "run");
-  EXPECT_LT(log.losses.rbegin()->second, 0.7 * log.losses.begin()->second) << "the loss falls";
+  EXPECT_LT(log.losses.rbegin()->second, 0.85 * log.losses.begin()->second)
+      << "the loss, absolute errors, falls";
 
   // Two of the last 20 times are read, and three are predicted
   const size_t steps = 3, samples = 20 - 1 - steps;
