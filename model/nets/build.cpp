@@ -89,8 +89,9 @@ void check_world(const RunSpec& spec, const Workspace& workspace) {
 
 void require_kernels(const RunSpec& spec, const Plan& plan) {
   if (spec.net.recorded())
-    throw ConfigError(spec.file, "net.kind", "traced is priced, not run",
-                      "train with your own program: run.command (bench/guest/README.md, \"Your own program\")");
+    throw ConfigError(
+        spec.file, "net.kind", "traced is priced, not run",
+        "train with your own program: run.command (bench/guest/README.md, \"Your own program\")");
   std::string missing;
   std::set<OpKind> seen;
   for (const Op& op : plan.ops)
