@@ -239,6 +239,9 @@ std::string TracedNet::shared_parameter() const {
 bool is_traced_net(const std::string& file) {
   const std::string begins = std::string("{\"format\":\"") + kTracedFormat + "\"";
   std::string head(begins.size(), 0);
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(file, none))
+    return false;  // opening a pipe would wait for its writer
   std::ifstream in(file, std::ios::binary);
   return in.read(head.data(), static_cast<std::streamsize>(head.size())) && head == begins;
 }

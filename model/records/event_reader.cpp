@@ -127,8 +127,9 @@ std::vector<EventScalar> EventReader::more() {
   std::vector<EventScalar> out;
   std::error_code error;
   const auto size = static_cast<uint64_t>(std::filesystem::file_size(file_, error));
+  if (error) return out;  // also of pipes, which wait for a writer when they are opened
   std::ifstream in(file_, std::ios::binary);
-  if (error || !in) return out;
+  if (!in) return out;
   const auto wrong = [&](const char* what) {
     fault_ = "byte " + std::to_string(read_) + ": " + what;
     return out;
