@@ -37,7 +37,7 @@ Runs on accelerators, yours or published ones, are read by `isobar import` and f
 the closed form predicts them. Several tables may go into one directory: differences between campaigns (engine,
 cluster) are then a random effect beside the coefficients, and predictions for another campaign are as much wider.
 
-Runs of run.command whose net nobody describes are fitted by their settings alone: a regression of the log step time
+Runs of run.command without a `net:` section are fitted by their settings alone: a regression of the log step time
 on what the sweep varied, without a machine. FITTED is then for `isobar predict CONFIG --fit FITTED`.
 
 With --engine the runs are of another engine, in a CSV table or as logs of Megatron-LM, NeMo, torchtitan, MLPerf or
@@ -94,16 +94,23 @@ HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
   return s;
 }
 
-RepeatedHoldout repeat(FitArguments a, const std::vector<MeasuredRun>& runs, const Machine& before) {
+/// Those of --splits: none where nothing is held out.
+std::vector<HeldOut> repeated_splits(FitArguments a, const std::vector<MeasuredRun>& runs) {
   std::vector<HeldOut> splits;
+  if (a.splits < 2 || split_of(a, runs).test.empty()) return splits;
   for (int64_t i = 0; i < a.splits; ++i, ++a.seed) splits.push_back(split_of(a, runs));
-  return repeat_hold_out(runs, before, a.statistic, splits);
+  return splits;
 }
 
-RepeatedHoldout repeat_by_settings(FitArguments a, const std::vector<MeasuredRun>& runs) {
-  std::vector<HeldOut> splits;
-  for (int64_t i = 0; i < a.splits; ++i, ++a.seed) splits.push_back(split_of(a, runs));
-  return repeat_hold_out(runs, splits);
+template <class Report>
+void tell(const FitArguments& a, const Report& report, const std::string& where) {
+  if (a.json) {
+    nlohmann::json out = json_of(report);
+    out["file"] = a.out;
+    std::printf("%s\n", json_text(out, 1).c_str());
+  } else {
+    std::printf("%s%s\n", text_of(report).c_str(), where.c_str());
+  }
 }
 
 UsableRuns runs_of(const FitArguments& a) {
@@ -125,27 +132,20 @@ void fit_by_settings(const FitArguments& a, const UsableRuns& u) {
                       "leave it out, or describe the net under `net:` and run the sweep again");
   const HeldOut split = split_of(a, runs);
   const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
+  const std::vector<HeldOut> splits = repeated_splits(a, runs);
   const SettingsFit m(train);
   write_atomically(a.out, json_text(m.to_json(), 1) + "\n");
-  const SettingsReport report{
-      .fit = m,
-      .statistic = a.statistic,
-      .runs = runs,
-      .between = u.between,
-      .fitted = hold_out(train, m),
-      .held_out = hold_out(test, m),
-      .repeated = a.splits > 1 && !test.empty() ? repeat_by_settings(a, runs) : RepeatedHoldout{}};
+  const SettingsReport report{.fit = m,
+                              .statistic = a.statistic,
+                              .runs = runs,
+                              .between = u.between,
+                              .fitted = hold_out(train, m),
+                              .held_out = hold_out(test, m),
+                              .repeated = splits.empty() ? RepeatedHoldout{} : repeat_hold_out(runs, splits)};
   if (!test.empty())
     write_atomically(std::filesystem::path(a.dir) / "holdout.json",
                      json_text(holdout_json(a.statistic, report.fitted, report.held_out), 1) + "\n");
-  if (a.json) {
-    nlohmann::json out = json_of(report);
-    out["file"] = a.out;
-    std::printf("%s\n", json_text(out, 1).c_str());
-    return;
-  }
-  std::fputs(text_of(report).c_str(), stdout);
-  std::printf("Fit: %s\n", a.out.c_str());
+  tell(a, report, "Fit: " + a.out);
 }
 
 bool are_by_settings(const UsableRuns& u, const std::string& dir) {
@@ -167,6 +167,7 @@ void run_fit(const FitArguments& a) {
   const auto& [runs, between, ignored, problems] = usable;
   const HeldOut split = split_of(a, runs);
   const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
+  const std::vector<HeldOut> splits = repeated_splits(a, runs);
   const Machine m = fit(train, before, {.statistic = a.statistic});
   save_machine(m, a.out);
   const FitReport report{
@@ -177,19 +178,11 @@ void run_fit(const FitArguments& a) {
       .fitted = hold_out(train, m),
       .held_out = hold_out(test, m),
       .memory = memory_of(runs, m, cpu_workspace),
-      .repeated = a.splits > 1 && !test.empty() ? repeat(a, runs, before) : RepeatedHoldout{}};
+      .repeated = splits.empty() ? RepeatedHoldout{} : repeat_hold_out(runs, before, a.statistic, splits)};
   const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
   if (!test.empty())
     write_atomically(holdout, json_text(holdout_json(m, report.fitted, report.held_out), 1) + "\n");
-  if (a.json) {
-    nlohmann::json out = json_of(report);
-    out["file"] = a.out;
-    std::printf("%s\n", json_text(out, 1).c_str());
-    return;
-  }
-  std::fputs(text_of(report).c_str(), stdout);
-  std::printf("Machine: %s%s\n", a.out.c_str(),
-              test.empty() ? "" : ("; held-out runs: " + holdout.string()).c_str());
+  tell(a, report, "Machine: " + a.out + (test.empty() ? "" : "; held-out runs: " + holdout.string()));
 }
 
 }  // namespace

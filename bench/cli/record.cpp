@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/config_option.h"
 #include "bench/cli/options.h"
 #include "bench/guest/record_loop.h"
 #include "model/base/error.h"
@@ -67,7 +68,7 @@ void run_record(const RecordArguments& a) {
 void add_record_command(CLI::App& app) {
   auto a = std::make_shared<RecordArguments>();
   CLI::App* c = app.add_subcommand("record", "Write the records of a training loop of your own");
-  c->add_option("CONFIG", a->config, "Run configuration (YAML) of what trains")->required();
+  add_config_option(*c, a->config, "CONFIG", "Run configuration (YAML) of what trains")->required();
   c->add_option("--set", a->set, "Override a key: --set train.global_batch=8 (repeatable)")
       ->allow_extra_args(false);
   add_about_options(*c, a->about);

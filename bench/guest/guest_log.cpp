@@ -47,16 +47,12 @@ void GuestLog::step(const StepRecord& step) {
   log_.write_step(step);
 }
 
-bool GuestLog::numeric() const {
-  return loss_ && !std::isfinite(*loss_);
-}
-
 EndRecord GuestLog::failed(RunClass c, const std::string& message) const {
   return {.status = "failed", .failure = name_of(c), .message = message};
 }
 
 EndRecord GuestLog::complete(int64_t last_step) const {
-  if (numeric())
+  if (loss_ && !std::isfinite(*loss_))
     return failed(RunClass::numeric, "the loss is not a number after step " + std::to_string(last_step));
   const auto begin = seconds_.begin() + static_cast<std::ptrdiff_t>(warm_up(seconds_).steps);
   const StepStats stats = step_stats({begin, seconds_.end()});

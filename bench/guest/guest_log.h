@@ -28,8 +28,6 @@ class GuestLog {
   StartRecord begin(const nlohmann::json& about, int64_t ranks_on_host, bool resumed = false);
   void step(const StepRecord& step);
   void write(const Record& record) const { log_.write(record); }
-  /// The loss of a step without a time, which has no record.
-  void loss(double value) { loss_ = value; }
   void heartbeat() const { log_.heartbeat(); }
   void end(const EndRecord& end) const { log_.end(end); }
 
@@ -37,7 +35,6 @@ class GuestLog {
   EndRecord failed(RunClass c, const std::string& message) const;
   /// The end of a training that said nothing of a failure: of class numeric where its loss is not a number.
   EndRecord complete(int64_t last_step) const;
-  bool numeric() const;
 
  private:
   const RunSpec& spec_;

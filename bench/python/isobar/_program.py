@@ -72,15 +72,7 @@ def config_file(config: Config) -> Iterator[str]:
             file.write_text(json.dumps(config, allow_nan=False) + "\n", encoding="utf-8")  # JSON is YAML
             yield str(file)
         return
-    path = os.fspath(config)
-    if os.sep not in path and not os.path.exists(path):
-        beside = pathlib.Path(program()).resolve().parent
-        for tree in (beside, beside.parent, beside / "share/isobar", beside.parent / "share/isobar"):
-            shipped = tree / "configs" / "models" / f"{path}.yaml"
-            if shipped.is_file():
-                path = str(shipped)
-                break
-    yield path
+    yield os.fspath(config)
 
 
 def text_of(value: Any) -> str:
