@@ -20,13 +20,6 @@ std::vector<std::string> split(const std::string& text) {
   return out;
 }
 
-/// The nodes of the job that this runs in; none: in no job.
-std::vector<std::string> nodes_of_job(const Environment& environment) {
-  if (environment("SLURM_JOB_NODELIST")) return slurm()->own_nodes();
-  if (environment("PBS_NODEFILE")) return pbs()->own_nodes();
-  return {};
-}
-
 /// The same on every node of a job step, and probably free.
 int64_t port_of_step(const Environment& environment) {
   std::string step;
@@ -57,6 +50,12 @@ void require_one_a_node(const RunSpec& spec, const Environment& environment, int
 }
 
 }  // namespace
+
+std::vector<std::string> nodes_of_job(const Environment& environment) {
+  if (environment("SLURM_JOB_NODELIST")) return slurm()->own_nodes();
+  if (environment("PBS_NODEFILE")) return pbs()->own_nodes();
+  return {};
+}
 
 GuestHosts guest_hosts(const RunSpec& spec, const Environment& environment) {
   GuestHosts h;

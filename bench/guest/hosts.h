@@ -23,6 +23,8 @@ struct GuestHosts {
   int64_t ranks_here(int64_t ranks) const { return ranks / count() + (rank < ranks % count()); }
 };
 
+/// Names of the nodes of the job that this runs in; empty in no job.
+std::vector<std::string> nodes_of_job(const Environment& environment);
 /// One node where run.command has no word for several. Throws ConfigError where their names cannot be known.
 GuestHosts guest_hosts(const RunSpec& spec, const Environment& environment);
 }  // namespace isobar

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <system_error>
 
 #include "bench/guest/guest_log.h"
+#include "bench/guest/hosts.h"
 #include "bench/sweep/failure_words.h"
 #include "model/base/error.h"
 #include "model/base/json.h"
@@ -29,12 +31,10 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// On the nodes of this job, as Slurm and PBS tell them; one elsewhere.
+/// Of the fullest node of this job; all where it is in none.
 int64_t ranks_on_host(int64_t ranks) {
-  for (const char* name : {"SLURM_JOB_NUM_NODES", "PBS_NUM_NODES"})
-    if (const char* text = std::getenv(name); text && std::atoll(text) > 0)
-      return (ranks + std::atoll(text) - 1) / std::atoll(text);
-  return ranks;
+  const auto nodes = std::max<int64_t>(1, static_cast<int64_t>(nodes_of_job(::getenv).size()));
+  return (ranks + nodes - 1) / nodes;
 }
 
 RunClass class_of(const std::string& message) {
