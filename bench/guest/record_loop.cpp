@@ -31,7 +31,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Of the fullest node of this job; all where it is in none.
+/// Ranks of the fullest node of this job; all of them outside of jobs.
 int64_t ranks_on_host(int64_t ranks) {
   const auto nodes = std::max<int64_t>(1, static_cast<int64_t>(nodes_of_job(::getenv).size()));
   return (ranks + nodes - 1) / nodes;
