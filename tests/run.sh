@@ -8,8 +8,7 @@
 #   tests/run.sh tests asan        # chosen suites of: tests format studies isa hosts slurm mpich bundle wheel tidy asan tsan
 #
 # Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format, the scripts'
-# syntax, type names that two types have, and words.py; `studies` are tests of the same programs that measure: errors over
-# many drawn worlds; `isa` runs what computes once for each instruction set of this machine, with
+# syntax, type names that two types have, and words.py; `studies` are those of the same tests that measure or take long; `isa` runs what computes once for each instruction set of this machine, with
 # oneDNN, glibc's functions and the number of threads changed, too; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
 # else skipped); `mpich` is what speaks MPI, built with MPICH and started by its mpiexec (build-mpich/; skipped where
 # libmpich-dev is not installed); `bundle` runs what bench/bundle.sh makes in bare chroots of another Debian (as root, with
@@ -23,8 +22,9 @@ FORMAT_VERSION=14              # layout differs between versions; use this one (
 FORMAT_WHEEL=clang-format==14.0.6
 # Long computations on doubles, which the release build has been through already: nothing there is new to a sanitizer.
 ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
-# Tests that measure: statistics over many drawn worlds, a fifth of all tests' time
-STUDIES='^perfmodel/(Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|Fit\.(HoldsWhereTheTermsDoNotTellEverything|IntervalsFollowTheNoise|OpTimesMakeCoefficientsBetter|MarkedContendedRunsSpoilItLessThanUnmarkedOnes))|^import/(Ties\.TheChanceThatOneIsFasterIsThatOfPublishedPairs|ShippedMachines\.AFitToSeveralCampaignsKnowsThatAnotherWillDeviate)'
+# Tests that measure, or whose like CI has already: statistics over many drawn worlds, worlds between those of CI, the GPU
+# script from end to end; two fifths of all tests' time
+STUDIES='^engine/(Product|Layouts|Fields|Graphs)\.[57]$|^cuda/ScriptRehearsal|^reports/BrowserManyRuns|^perfmodel/(PyTorchCountsFsdpMemory|Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|Fit\.(HoldsWhereTheTermsDoNotTellEverything|IntervalsFollowTheNoise|OpTimesMakeCoefficientsBetter|MarkedContendedRunsSpoilItLessThanUnmarkedOnes))|^import/(Ties\.TheChanceThatOneIsFasterIsThatOfPublishedPairs|ShippedMachines\.AFitToSeveralCampaignsKnowsThatAnotherWillDeviate)'
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
 DISTURBED='^(cli|guest|micro|python)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
@@ -130,7 +130,7 @@ suite_tests() {
 
 suite_studies() {
   headline "Studies ($(duration $SECONDS) so far)"
-  if build_or_count build "test_perfmodel test_suggest test_import"; then run_ctest build studies --tests-regex "$STUDIES"; fi
+  if build_or_count build all; then run_ctest build studies --tests-regex "$STUDIES"; fi
 }
 
 # run_script FILE ARGUMENTS...: one test that may print SKIPPED

@@ -1,5 +1,8 @@
 // Attention on Hopper's instructions against softmax in double: in the emulator, and on such a GPU.
 #include "model/backend/cuda/kernels/hopper/attention.h"
+
+#include <array>
+
 #include "tests/cuda/attention_problem.h"
 
 namespace isobar::cuda::testing {
@@ -21,18 +24,20 @@ const Shape kHopperShapes[] = {
   if (use_device("the test", 0).major != 9) GTEST_SKIP() << "needs a GPU of compute capability 9.0"
 #endif
 
-// Runs `check` in each order of a block's warps that the emulator has
+// Runs `check` in `orders` of the orders of a block's warps that the emulator has, drawn anew
 template <class Check>
-void in_all_orders(const Check& check) {
+void in_orders(int orders, Random& random, const Check& check) {
 #ifdef ISOBAR_EMULATED
   using emulator::WarpOrder;
-  for (const WarpOrder order : {WarpOrder::in_turn, WarpOrder::first_ahead, WarpOrder::last_ahead}) {
-    emulator::set_warp_order(order);
+  constexpr std::array all = {WarpOrder::in_turn, WarpOrder::first_ahead, WarpOrder::last_ahead};
+  const auto first = static_cast<size_t>(random.integer(0, 2));
+  for (int i = 0; i < orders; ++i) {
+    emulator::set_warp_order(all[(first + static_cast<size_t>(i)) % all.size()]);
     check();
     emulator::set_warp_order(WarpOrder::in_turn);
   }
 #else
-  check();
+  (void)orders, (void)random, check();
 #endif
 }
 
@@ -53,7 +58,7 @@ TEST(Kernels, AttentionOnHopperIsSoftmaxTimesValues) {
       const Reference want(x);
       const Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows());
       const OnDevice gq(x.q), gk(x.k), gv(x.v), go(o), gl(lse);
-      in_all_orders([&] {
+      in_orders(3, random, [&] {
         attention_hopper(x.a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
         ISOBAR_CUDA(cudaDeviceSynchronize());
         expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, x.a.ld_o, 2 * roundoff(act),
@@ -90,7 +95,7 @@ TEST(Kernels, AttentionBackwardOnHopperIsTheGradientOfSoftmaxTimesValues) {
         const Buffer scratch(DType::f32, hopper_backward_workspace(a) / 4);
         const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
             gw(scratch);
-        in_all_orders([&] {
+        in_orders(1, random, [&] {
           attention_hopper_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(),
                                     gdq.data(), gdk.data(), gdv.data(), gw.f32(), nullptr, division);
           ISOBAR_CUDA(cudaDeviceSynchronize());
