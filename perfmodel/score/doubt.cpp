@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "perfmodel/fitting/statistics.h"
+
 namespace isobar {
 
 /// Abramowitz & Stegun 26.7.5: within 0.005 from 2 degrees of freedom on.
@@ -16,12 +18,14 @@ double student80(double freedom) {
 }
 
 Tails tails_of(const std::vector<std::vector<double>>& groups) {
-  std::vector<std::pair<double, double>> errors;  // and weight
-  double own = 0;
+  std::vector<std::pair<double, double>> errors;   // and weight
+  std::vector<std::pair<double, double>> middles;  // of groups, and their variance
   for (const std::vector<double>& g : groups) {
+    if (g.empty()) continue;
     for (double e : g) errors.emplace_back(e, 1 / static_cast<double>(g.size()));
-    own += g.empty() ? 0 : 1;
+    middles.emplace_back(quantile(g, 0.5), 0.0);
   }
+  const auto own = static_cast<double>(middles.size());
   if (errors.empty()) return {};
   std::sort(errors.begin(), errors.end());
   // The error below which this number of groups lie, interpolated between neighbours.
@@ -39,11 +43,13 @@ Tails tails_of(const std::vector<std::vector<double>>& groups) {
   };
   // The next error has any rank among n + 1 with equal chance: a tenth lies below the 0.1 (n + 1)-th.
   const double beyond = 0.1 * (own + 1) - 0.5;
+  // Groups whose middles lie closer together than their sigmas say so of the next, too.
+  const double scale = std::clamp(spread_of(middles, 1), 0.5, 1.0);
   const auto with_prior = [&](double q, double prior) {
     return (own * q + kPriorGroups * prior) / (own + kPriorGroups);
   };
-  return {std::min(0.0, with_prior(at(beyond), -kNormal80)),
-          std::max(0.0, with_prior(at(own - beyond), kNormal80))};
+  return {std::min(0.0, with_prior(at(beyond), -kNormal80 * scale)),
+          std::max(0.0, with_prior(at(own - beyond), kNormal80 * scale))};
 }
 
 double spread_of(const std::vector<std::pair<double, double>>& means, double prior) {

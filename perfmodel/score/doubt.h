@@ -4,8 +4,8 @@
 //   // 80 % of a fourth campaign's errors are in t.low ... t.high sigmas
 //
 // Rows of a group are wrong together, so every group has the same weight. The next of n groups may have any
-// of n + 1 ranks, of which 80 % are covered (Dunn, Wasserman & Ramdas 2022); the normal distribution counts
-// as kPriorGroups more groups.
+// of n + 1 ranks, of which 80 % are covered (Dunn, Wasserman & Ramdas 2022); a normal distribution as wide as
+// the groups' medians are counts as kPriorGroups more groups.
 #pragma once
 #include <utility>
 #include <vector>

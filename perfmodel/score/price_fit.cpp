@@ -221,15 +221,25 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
     if (!first) family->second.add(said.back());
   }
   PriceBelief all = h.believe(families, engine ? engine->family : "", tuned);
-  // Errors of the others about each of these.
+  // Errors of the others about each of these: with other runs of its family where the asked engine has such,
+  // else without.
+  const bool known = engine && families.contains(engine->family);
   std::vector<std::vector<double>> errors;
   for (size_t c = 0; c < campaigns.size(); ++c) {
     const Voice& out = campaigns[c];
+    const std::string family = Hierarchy::family_of(out);
+    const bool alone = std::count_if(campaigns.begin(), campaigns.end(),
+                                     [&](const Voice& v) { return Hierarchy::family_of(v) == family; }) == 1;
+    if (known && alone) continue;
     std::map<std::string, Message> rest = families;
-    Message& own = rest.at(Hierarchy::family_of(out));
-    own.precision -= said[c].precision;
-    own.vector -= said[c].vector;
-    const PriceBelief others = h.believe(rest, Hierarchy::family_of(out), out.tuned);
+    if (known) {
+      Message& own = rest.at(family);
+      own.precision -= said[c].precision;
+      own.vector -= said[c].vector;
+    } else {
+      rest.erase(family);
+    }
+    const PriceBelief others = h.believe(rest, family, out.tuned);
     std::vector<double> of_campaign;
     for (const Sample* s : thin(out.rows, kHeldOut))
       if (s->bound == 0) {
