@@ -17,6 +17,8 @@ double student80(double freedom) {
                  freedom;
 }
 
+constexpr double kNarrowest = 0.7;
+
 Tails tails_of(const std::vector<std::vector<double>>& groups) {
   std::vector<std::pair<double, double>> errors;   // and weight
   std::vector<std::pair<double, double>> middles;  // of groups, and their variance
@@ -43,8 +45,9 @@ Tails tails_of(const std::vector<std::vector<double>>& groups) {
   };
   // The next error has any rank among n + 1 with equal chance: a tenth lies below the 0.1 (n + 1)-th.
   const double beyond = 0.1 * (own + 1) - 0.5;
-  // Groups whose middles lie closer together than their sigmas say so of the next, too.
-  const double scale = std::clamp(spread_of(middles, 1), 0.5, 1.0);
+  // Groups whose medians lie closer together than their sigmas say so of the next, too, but no more than
+  // kNarrowest.
+  const double scale = std::clamp(spread_of(middles, 1), kNarrowest, 1.0);
   const auto with_prior = [&](double q, double prior) {
     return (own * q + kPriorGroups * prior) / (own + kPriorGroups);
   };
