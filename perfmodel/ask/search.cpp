@@ -133,6 +133,11 @@ class Search {
     }
   }
 
+  // Equal chunks, or such that only the first and last hold one part less beside embedding and head
+  bool even_chunks(int64_t chunks) const {
+    return net_.inner_parts % chunks == 0 || (net_.inner_parts + 2) % chunks == 0;
+  }
+
   // Rank orders with distinct placements; a tie keeps the first.
   void places(Layout l) {
     places_.clear();
@@ -164,8 +169,7 @@ class Search {
       if (s == PipelineSchedule::zb_h1 && one_chunk && !spec_.net.recorded()) schedules_.emplace_back(s, 1);
       if (s == PipelineSchedule::interleaved && interleaves(micro_batches, l.pp))
         for (int64_t v = 2; v <= most_chunks && stages_fill(net_, l.pp, v); ++v)
-          if (net_.inner_parts % (v * l.pp) == 0 && keep_.allows(LayoutAxis::vpp, v))
-            schedules_.emplace_back(s, v);
+          if (even_chunks(v * l.pp) && keep_.allows(LayoutAxis::vpp, v)) schedules_.emplace_back(s, v);
     }
     const bool any_zero = keep_.only(LayoutAxis::zero).has_value();
     // A single rank has nothing to shard: all stages are equal.

@@ -125,9 +125,8 @@ std::string text_of(const EngineSearchAnswer& a, const EngineOn& on, const Machi
                      on.origin();
   if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
   text += printed(
-      "%ld layouts searched for Isobar's own engine; the best of each of %zu (dp, tp, cp, pp) "
-      "predicted for %s\n\n",
-      a.found.considered, a.found.best.size(), on.name().c_str());
+      "%ld layouts searched; its fastest %zu predicted for %s, the best of each (dp, tp, cp, pp) kept\n\n",
+      a.found.considered, a.found.variants.size(), on.name().c_str());
   text += ranked_text(a.ranked, std::min(q.top, a.ranked.size()), on.memory()) + ties_text(a.ties, a.ranked);
   if (a.training) text += "  " + text_of(*a.training, m) + "\n\n";
   return text;
@@ -139,7 +138,7 @@ json json_of(const EngineSearchAnswer& a, const EngineOn& on, const Machine& m, 
   j["gpus"] = gpus;
   j["given"] = q.keep.text();
   j["considered"] = a.found.considered;
-  j["repriced"] = a.found.best.size();
+  j["repriced"] = a.found.variants.size();
   if (a.training) j["budget"] = json_of(*a.training);
   for (size_t i = 0; i < std::min(q.top, a.ranked.size()); ++i)
     j["best"].push_back(json_of(on, m, a.ranked[i]));

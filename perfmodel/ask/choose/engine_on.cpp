@@ -1,6 +1,8 @@
 #include "perfmodel/ask/choose/engine_on.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "model/base/error.h"
 #include "model/base/printed.h"
@@ -11,7 +13,7 @@
 namespace isobar {
 namespace {
 
-constexpr size_t kReranked = 200;  // layouts of a search priced again, each with another (dp, tp, cp, pp)
+constexpr size_t kRepriced = 4000;  // layouts of a search priced again, the fastest by our own engine
 
 void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
   const auto lacks = [&](const char* key, int64_t value, bool has) {
@@ -34,6 +36,8 @@ SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
   space.orders = false;
   space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
+  const auto ulysses = static_cast<int64_t>(CpKind::ulysses);  // priced of our own engine alone
+  space.keep.add({LayoutAxis::cp_kind, ulysses, ulysses, true, "no ulysses"});
   if (!e) return space;
   std::erase_if(space.zero, [&](int z) {
     return std::find(e->axes.zero.begin(), e->axes.zero.end(), z) == e->axes.zero.end();
@@ -177,17 +181,20 @@ Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
 std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuestion& q,
                                          SearchResult& found) const {
   const SearchSpace space = space_of(q, parts_->engine);
-  found = search(spec, parts_->machine, {.top = kReranked, .confirm = false, .space = space});
-  std::vector<EngineLayout> ranked;
-  for (const LayoutCandidate& c : found.best) {
-    RunSpec one = with_layout(spec, c.layout);
-    if (one.layout.cp > 1 && one.policy.cp_kind == CpKind::ulysses) one.policy.cp_kind = CpKind::ring;
-    EngineLayout l = parts_->layout(one);
-    if (l.answer.memory.value <= memory()) ranked.push_back(std::move(l));
+  found = search(spec, parts_->machine, {.variants = kRepriced, .confirm = false, .space = space});
+  // The policy that this engine runs fastest, of each (dp, tp, cp, pp)
+  std::map<std::array<int32_t, 4>, EngineLayout> best;
+  for (const LayoutCandidate& c : found.variants) {
+    EngineLayout l = parts_->layout(with_layout(spec, c.layout));
+    if (l.answer.memory.value > memory()) continue;
+    const auto [at, fresh] = best.try_emplace({c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp}, l);
+    if (!fresh && l.score() < at->second.score()) at->second = std::move(l);
   }
+  std::vector<EngineLayout> ranked;
+  for (auto& [axes, l] : best) ranked.push_back(std::move(l));
   if (ranked.empty())
     throw DoesNotFit(spec.file, "--gpus",
-                     "of " + std::to_string(found.best.size()) + " layouts on " +
+                     "of " + std::to_string(found.variants.size()) + " layouts on " +
                          std::to_string(spec.layout.world()) + " none fits with " + name(),
                      "ask for more GPUs, or set policy.recompute=full");
   std::sort(ranked.begin(), ranked.end(),

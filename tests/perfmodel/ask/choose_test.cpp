@@ -1,7 +1,9 @@
 // The best layouts, machines side by side, whole trainings and their limits, without a process.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <map>
 
 #include "model/base/error.h"
 #include "perfmodel/ask/choose/answers.h"
@@ -118,6 +120,32 @@ TEST(EngineOn, LacksWhatItsFileDoesNotName) {
   RunSpec spec = llama();
   spec.layout.pp = 2;
   EXPECT_THROW(fsdp.own(spec), ConfigError) << "no pipeline";
+}
+
+// 126 blocks, embedding and head make 128 equal chunks. Of each (dp, tp, cp, pp) the engine's own prices
+// choose.
+TEST(EngineOn, RanksPoliciesByItsOwnPrices) {
+  const Machine m = cluster("dgx-h100");
+  RunSpec spec =
+      load_run_spec(source_dir() + "/configs/models/llama3-405b.yaml", {"train.global_batch=2048"});
+  spec.run.device = RunDevice::automatic;
+  spec.layout = {.dp = 16384};
+  const EngineOn megatron(spec, m, {"megatron"});
+  SearchResult found;
+  const std::vector<EngineLayout> ranked = megatron.best(spec, {}, found);
+  EXPECT_GT(ranked.front().spec.layout.vpp, 1);
+  std::map<std::array<int64_t, 4>, double> kept;
+  for (const EngineLayout& l : ranked) {
+    const LayoutSpec& x = l.spec.layout;
+    EXPECT_TRUE(kept.emplace(std::array{x.dp, x.tp, x.cp, x.pp}, l.score()).second) << "twice";
+  }
+  for (size_t i = 0; i < found.variants.size(); i += 397) {
+    const EngineLayout other = megatron.own(with_layout(spec, found.variants[i].layout));
+    const LayoutSpec& x = other.spec.layout;
+    const auto best = kept.find({x.dp, x.tp, x.cp, x.pp});
+    if (best != kept.end() && other.answer.memory.value <= megatron.memory())
+      EXPECT_LE(best->second, other.score() * (1 + 1e-9));
+  }
 }
 
 }  // namespace
