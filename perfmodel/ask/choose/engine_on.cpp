@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-constexpr size_t kReranked = 200;  // layouts of a search priced again, each with another (dp, tp, cp, pp)
+constexpr size_t kReranked = 200;  // layouts of a search priced again, each with another (dp, tp, cp, pp, ep)
 
 void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
   const auto lacks = [&](const char* key, int64_t value, bool has) {
@@ -23,6 +23,7 @@ void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
   lacks("layout.cp", s.layout.cp, e.axes.cp);
   lacks("layout.pp", s.layout.pp, e.axes.pp);
   lacks("layout.vpp", s.layout.vpp, e.axes.vpp);
+  lacks("layout.ep", s.layout.ep, e.axes.ep);
   if (std::find(e.axes.zero.begin(), e.axes.zero.end(), s.policy.zero) == e.axes.zero.end())
     throw ConfigError(s.file, "policy.zero",
                       e.name + " has no ZeRO stage " + std::to_string(s.policy.zero) + " (" + e.file + ")",
@@ -46,6 +47,7 @@ SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   only_one(e->axes.tp, LayoutAxis::tp, "tp");
   only_one(e->axes.cp, LayoutAxis::cp, "cp");
   only_one(e->axes.pp, LayoutAxis::pp, "pp");
+  only_one(e->axes.ep, LayoutAxis::ep, "ep");
   if (!e->axes.vpp) space.schedules = {PipelineSchedule::one_f_one_b};
   return space;
 }
