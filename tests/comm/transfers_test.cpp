@@ -225,8 +225,7 @@ TEST_F(Transfers, AllToAllGivesEachRankItsPartOfEverybody) {
   });
 }
 
-// Of each expert all ranks' copies arrive as neighbours, in the order of ranks; and return to where they
-// were.
+// All ranks' copies for an expert arrive as neighbours, in the order of ranks, and return to where they were.
 TEST_F(Transfers, CopiesGoToTheRanksOfTheirExpertsAndBack) {
   for_groups([&](int size, bool back) {
     const int64_t held = 1 + any(3), experts = held * size, width = 1 + any(3);

@@ -224,7 +224,7 @@ inline double sum(const std::vector<double>& x) {
   return std::accumulate(x.begin(), x.end(), 0.0);
 }
 
-/// Of parts that are data, keeps what plans determine: how much this rank sends, or takes.
+/// Keeps what plans determine of parts that are data: how much this rank sends, or takes.
 inline void keep_determined(std::vector<Channel>& seen, const std::vector<Channel>& planned) {
   for (size_t c = 0; c < std::min(seen.size(), planned.size()); ++c)
     for (size_t i = 0; i < std::min(seen[c].second.size(), planned[c].second.size()); ++i) {

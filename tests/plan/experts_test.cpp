@@ -68,7 +68,7 @@ TEST(Experts, AreNamedOneByOne) {
   EXPECT_EQ(shape("blocks.1.mlp.experts.0.fc2.weight"), (Sizes{64, 96, 96 * 64 / 2}));
 }
 
-// Of a block's experts each rank has its part, with their moments; a token's copies and weights go to their
+// Each rank has its part of a block's experts; a token's copies and weights go to their
 // ranks and back in both passes, and every rank's offsets go to all.
 TEST(Experts, AreDividedAmongNeighboursOfDataAndContext) {
   struct Case {
