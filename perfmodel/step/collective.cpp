@@ -43,15 +43,6 @@ CollectiveCounts tree_counts(double bytes, const Placement& p) {
           .wire_net = 2 * bytes / k};
 }
 
-CollectiveCounts all_to_all_counts(double bytes, const Placement& p) {
-  const double n = p.ranks, k = p.per_host;
-  return {.calls = 1,
-          .message_host = k - 1,
-          .wire_host = bytes * (k - 1) / (n - 1),
-          .message_net = n - k,
-          .wire_net = bytes * (n - k) / (n - 1)};
-}
-
 double seconds(const CollectiveCounts& c, const Counts& r) {
   return c.calls * r[index_of(Coef::collective_call)] + c.message_host * r[index_of(Coef::message_host)] +
          c.message_net * r[index_of(Coef::message_net)] + c.sums * r[index_of(Coef::sum_host)] +
@@ -98,8 +89,12 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
       if (where.processors == 0) r.sums = (n - 1) / n * bytes / element;
       return r;
     }
-    case OpKind::all_to_all:
-      return all_to_all_counts(bytes, p);
+    case OpKind::all_to_all:  // bytes: sent by this rank, equally to each of the others
+      return {.calls = 1,
+              .message_host = k - 1,
+              .wire_host = bytes * (k - 1) / (n - 1),
+              .message_net = n - k,
+              .wire_net = bytes * (n - k) / (n - 1)};
     case OpKind::broadcast:
       return {.calls = 1,
               .message_host = inside ? std::ceil(std::log2(n)) : std::ceil(std::log2(k)),

@@ -31,8 +31,6 @@ struct CollectiveCounts {
 
 /// A ring that `bytes` pass `passes` times: 1 for a gather or a scatter, 2 for an all-reduce.
 CollectiveCounts ring_counts(double bytes, const Placement& group, double passes);
-/// Each rank sends `bytes`, equal parts to each of the others.
-CollectiveCounts all_to_all_counts(double bytes, const Placement& group);
 /// An all-reduce over a double binary tree of the hosts.
 CollectiveCounts tree_counts(double bytes, const Placement& group);
 
