@@ -230,6 +230,9 @@ std::string deepspeed(const RunSpec& s) {
   if (l.pp > 1)
     refuse(s, "layout.pp", "is said in the model's code (PipelineModule), not in DeepSpeed's file",
            "--fix pp=1");
+  if (l.ep > 1)
+    refuse(s, "layout.ep", "is said in the model's code (MoE's ep_size), not in DeepSpeed's file",
+           "--fix ep=1");
   if (l.cp > 1 && p.cp_kind != CpKind::ulysses)
     refuse(s, "policy.cp_kind", name_of(p.cp_kind) + " is none of DeepSpeed's",
            "--fix cp=1, or cp_kind=ulysses");
