@@ -60,6 +60,7 @@ Imported import_published(const std::string& csv, const PublishedImport& options
               {"layout.tp", r.spec.layout.tp},
               {"layout.cp", r.spec.layout.cp},
               {"layout.pp", r.spec.layout.pp},
+              {"layout.ep", r.spec.layout.ep},
               {"policy.micro_batch", r.spec.policy.micro_batch},
               {"policy.recompute", r.spec.policy.recompute},
               {"policy.amp", r.spec.policy.amp}};

@@ -147,6 +147,7 @@ std::map<std::string, std::string> cells_of(const RunSpec& s) {
   count("cp", s.layout.cp);
   count("pp", s.layout.pp);
   count("vpp", s.layout.vpp);
+  count("ep", s.layout.ep);
   c["sequence_parallel"] = s.policy.sequence_parallel && s.layout.tp > 1 ? "y" : "n";
   count("zero_stage", s.policy.zero);
   count("micro_batch", s.micro_batch());

@@ -99,6 +99,8 @@ int64_t index_range(const Op& op, std::string_view name) {
 Values integers_of(const Op& op, std::string_view name) {
   const auto* grouped = std::get_if<GroupedGemmAttrs>(&op.attrs);
   if (grouped && name == "offsets") return {.upto = grouped->trans_a ? grouped->k : grouped->m};
+  const auto* rows = std::get_if<RowsAttrs>(&op.attrs);
+  if (rows && name == "offsets") return {.upto = rows->rows};
   return {.below = index_range(op, name)};
 }
 

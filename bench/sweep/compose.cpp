@@ -23,6 +23,7 @@ const std::map<std::string, std::string>& short_keys() {
                                                            {"tp", "layout.tp"},
                                                            {"cp", "layout.cp"},
                                                            {"pp", "layout.pp"},
+                                                           {"ep", "layout.ep"},
                                                            {"amp", "policy.amp"},
                                                            {"micro_batch", "policy.micro_batch"},
                                                            {"workers", "data.workers"},

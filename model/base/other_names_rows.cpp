@@ -209,6 +209,8 @@ const std::vector<OtherName>& other_names() {
       {"pipeline_model_parallel_size pipeline_parallel_size pipeline_parallel_degree pp_size pp", "",
        "layout.pp=*"},
       {"context_parallel_size context_parallel context_parallel_degree cp_size cp", "", "layout.cp=*"},
+      {"expert_model_parallel_size expert_parallel_size expert_parallel_degree ep_size ep", "",
+       "layout.ep=*"},
       {"data_parallel_size data_parallel_replicate_degree dp_size dp", "", "layout.dp=*"},
       {"data_parallel_shard_degree", "", "layout.dp=* policy.zero=3"},
       {"virtual_pipeline_model_parallel_size num_virtual_stages_per_pipeline_rank", "", "layout.vpp=*"},

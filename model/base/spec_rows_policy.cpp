@@ -15,6 +15,8 @@ void add_layout_rows(KeyRows& to, LayoutSpec& l) {
               "Context-parallel ranks: tokens, latitude bands or graph nodes are divided."},
              {"layout.pp", l.pp, kRanks, "Pipeline stages."},
              {"layout.vpp", l.vpp, kRanks, "Chunks of each pipeline rank, with policy.schedule interleaved."},
+             {"layout.ep", l.ep, kRanks,
+              "Expert-parallel ranks, of dp * cp: neighbours that divide a block's experts among them."},
              {"layout.order", l.order, "Axes over ranks, fastest first, as Megatron orders them."}});
 }
 

@@ -21,6 +21,7 @@
 #include "model/comm/pause.h"
 #include "model/comm/yielding.h"
 #include "model/plan/link.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 namespace {
@@ -219,6 +220,29 @@ int64_t begin_of(const std::vector<int64_t>& parts, int rank) {
 
 }  // namespace
 
+CopyRuns copy_runs(const int32_t* offsets, int64_t experts, int rank, int size) {
+  const int64_t held = experts / size;
+  const auto of = [&](int r) { return offsets + r * (experts + 1); };
+  for (int r = 0; r < size; ++r)
+    if (of(r)[0] != 0 || !std::is_sorted(of(r), of(r) + experts + 1))
+      throw std::runtime_error("offsets of experts that do not ascend: a rank's memory is corrupt");
+  const auto run_of = [&](int r, int64_t e) { return Run{of(r)[e], of(r)[e + 1] - of(r)[e]}; };
+  CopyRuns out{.tokens = std::vector<std::vector<Run>>(size), .experts = std::vector<std::vector<Run>>(size)};
+  int64_t first = 0;
+  for (int64_t e = 0; e < held; ++e)
+    for (int r = 0; r < size; ++r) {
+      const int64_t count = run_of(r, rank * held + e).count;
+      out.experts[r].push_back({first, count});
+      out.tokens[r].push_back(run_of(rank, r * held + e));
+      first += count;
+    }
+  return out;
+}
+
+int64_t experts_of(const Op& all_to_all, int size) {
+  return in<OpKind::all_to_all>(all_to_all, "offsets").count / size - 1;
+}
+
 std::vector<size_t> creation_order(const std::vector<Group>& groups) {
   std::vector<size_t> order(groups.size());
   std::iota(order.begin(), order.end(), 0);
@@ -339,7 +363,43 @@ void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out
   }
 }
 
+// A datatype that gathers or scatters these runs of rows: of one expert all ranks' copies are neighbours.
+MPI_Datatype type_of(const Op& op, const std::vector<Run>& runs, DType t) {
+  const int64_t width = op.as<TransferAttrs>().width;
+  std::vector<int> counts;
+  std::vector<MPI_Aint> begins;
+  for (const Run& r : runs) {
+    counts.push_back(as_int(op, r.count * width));
+    begins.push_back(static_cast<MPI_Aint>(r.first * width * size_of(t)));
+  }
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  must(MPI_Type_create_hindexed(static_cast<int>(runs.size()), counts.data(), begins.data(), mpi_type(t),
+                                &type),
+       "MPI_Type_create_hindexed");
+  must(MPI_Type_commit(&type), "MPI_Type_commit");
+  return type;
+}
+
+void Comm::copies_to_all(const Op& op, const void* in, Extent counts, void* out, DType t,
+                         Requests& requests) {
+  const auto& a = op.as<TransferAttrs>();
+  const int rank = rank_[a.group], size = size_[a.group];
+  const CopyRuns runs = copy_runs(counts.offsets, experts_of(op, size), rank, size);
+  for (const auto* side : {a.back ? &runs.experts : &runs.tokens, a.back ? &runs.tokens : &runs.experts})
+    for (const std::vector<Run>& of_rank : *side) {
+      const bool any = std::any_of(of_rank.begin(), of_rank.end(), [](const Run& r) { return r.count > 0; });
+      requests.counts.push_back(any ? 1 : 0);
+      requests.types.push_back(type_of(op, of_rank, t));
+    }
+  requests.displacements.assign(size, 0);
+  must(MPI_Ialltoallw(in, requests.counts.data(), requests.displacements.data(), requests.types.data(), out,
+                      requests.counts.data() + size, requests.displacements.data(),
+                      requests.types.data() + size, comms_[a.group], requests.next()),
+       "MPI_Ialltoallw");
+}
+
 void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
+  if (counts.offsets != nullptr) return copies_to_all(op, in, counts, out, t, requests);
   const int size = size_[op.as<TransferAttrs>().group];
   // sent parts, then received ones; the request owns them
   for (const auto& parts : {send_parts(op, counts.in, size), receive_parts(op, counts.out, size)})
@@ -375,6 +435,9 @@ bool Comm::test(Requests& requests) {
   int done = 0;
   must(MPI_Testall(static_cast<int>(requests.all.size()), requests.all.data(), &done, MPI_STATUSES_IGNORE),
        "MPI_Testall");
+  if (done != 0)
+    for (MPI_Datatype& type : requests.types)
+      if (type != MPI_DATATYPE_NULL) must(MPI_Type_free(&type), "MPI_Type_free");
   return done != 0;
 }
 

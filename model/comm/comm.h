@@ -55,14 +55,30 @@ class Mpi {  // the process's MPI session; a process without a launcher is a wor
 
 struct Requests {  // one op's requests; it is complete when all are
   std::vector<MPI_Request> all;
+  std::vector<MPI_Datatype> types;         // freed on completion
   std::vector<int> counts, displacements;  // arrays that MPI may still read
   MPI_Request* next() { return &all.emplace_back(MPI_REQUEST_NULL); }
 };
 
-struct Extent {     // elements of an op's operands, 0 if absent
-  int64_t in = 0;   // reads[0]
-  int64_t out = 0;  // writes[0]
+struct Extent {                      // elements of an op's operands, 0 if absent
+  int64_t in = 0;                    // reads[0]
+  int64_t out = 0;                   // writes[0]
+  const int32_t* offsets = nullptr;  // all_to_all's, in host memory
 };
+
+struct Run {  // of rows
+  int64_t first = 0, count = 0;
+};
+/// Rows of an all_to_all by offsets: for each rank of the group, one run for each expert in which this rank
+/// and that one meet.
+struct CopyRuns {
+  std::vector<std::vector<Run>> tokens;   // of this rank's copies, for that rank's experts
+  std::vector<std::vector<Run>> experts;  // of this rank's experts' rows, that rank's copies
+};
+/// `offsets` [size, experts + 1]: see op_kind.h. Throws std::runtime_error if a rank's are not ascending.
+CopyRuns copy_runs(const int32_t* offsets, int64_t experts, int rank, int size);
+/// The experts of all ranks, by the view of offsets.
+int64_t experts_of(const Op& all_to_all, int size);
 
 /// The order in which a rank creates its groups' communicators. All ranks use one order, so the first group
 /// still to be created finds its members waiting for nothing else.
@@ -86,6 +102,7 @@ class Comm {
  private:
   void all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
   void all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void copies_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
   void exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
   void reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
   MPI_Op sum_of(DType t) const;

@@ -34,6 +34,25 @@ std::vector<TransferCall> reduce_scatter(const Op& op, int size, Extent counts) 
   return calls;
 }
 
+// A message for each run, in the order of the receiving rank's experts
+std::vector<TransferCall> copies_to_all(const Op& op, int rank, int size, Extent counts) {
+  const auto& a = op.as<TransferAttrs>();
+  const CopyRuns runs = copy_runs(counts.offsets, experts_of(op, size), rank, size);
+  std::vector<TransferCall> calls;
+  for (int r = 0; r < size; ++r)
+    for (size_t e = 0; e < runs.tokens[r].size(); ++e) {
+      const Run &sent = a.back ? runs.experts[r][e] : runs.tokens[r][e],
+                &received = a.back ? runs.tokens[r][e] : runs.experts[r][e];
+      calls.push_back(
+          {.kind = Kind::send, .count = sent.count * a.width, .in = sent.first * a.width, .peer = r});
+      calls.push_back({.kind = Kind::recv,
+                       .count = received.count * a.width,
+                       .out = received.first * a.width,
+                       .peer = r});
+    }
+  return calls;
+}
+
 std::vector<TransferCall> all_to_all(const Op& op, int size, Extent counts) {
   const auto sent = send_parts(op, counts.in, size), received = receive_parts(op, counts.out, size);
   std::vector<TransferCall> calls;
@@ -59,7 +78,7 @@ std::vector<TransferCall> calls_of(const Op& op, int rank, int size, Extent coun
     case OpKind::reduce_scatter:
       return reduce_scatter(op, size, counts);
     case OpKind::all_to_all:
-      return all_to_all(op, size, counts);
+      return counts.offsets != nullptr ? copies_to_all(op, rank, size, counts) : all_to_all(op, size, counts);
     case OpKind::exchange:
       return {{.kind = Kind::send, .count = counts.in, .peer = (rank + 1) % size},
               {.kind = Kind::recv, .count = counts.out, .peer = (rank + size - 1) % size}};

@@ -236,7 +236,10 @@ Requests Executor::post(const Instr& instr) {
   const Op& op = plan_.ops[instr.op];
   const View& in = transfer_source(op);
   const View& out = transfer_target(op);
-  return comm_->post(op, in ? backend_.at(in, instr.slot) : nullptr, {in.count, out.count},
+  const View offsets = op.kind == OpKind::all_to_all ? isobar::in<OpKind::all_to_all>(op, "offsets") : View{};
+  const std::byte* const at = offsets ? backend_.at(offsets, instr.slot) : nullptr;
+  return comm_->post(op, in ? backend_.at(in, instr.slot) : nullptr,
+                     {in.count, out.count, reinterpret_cast<const int32_t*>(at)},
                      out ? backend_.at(out, instr.slot) : nullptr,
                      plan_.buffers[(in ? in : out).buffer].dtype);
 }

@@ -91,8 +91,11 @@ std::string net_text(const NetSpec& net, int64_t parameters) {
 
 std::string layout_text(const RunSpec& s, const RunFacts& f) {
   std::string axes;
-  for (const auto& [name, ways] :
-       {std::pair{"dp", s.layout.dp}, {"tp", s.layout.tp}, {"cp", s.layout.cp}, {"pp", s.layout.pp}})
+  for (const auto& [name, ways] : {std::pair{"dp", s.layout.dp},
+                                   {"tp", s.layout.tp},
+                                   {"cp", s.layout.cp},
+                                   {"ep", s.layout.ep},
+                                   {"pp", s.layout.pp}})
     if (ways > 1) axes += (axes.empty() ? "" : " ") + std::string(name) + " " + std::to_string(ways);
   const int64_t hosts = (f.ranks + f.ranks_on_host - 1) / f.ranks_on_host;
   return (axes.empty() ? "" : axes + ": ") + some(f.ranks, "rank") + " on " + some(hosts, "host") + ", " +

@@ -114,16 +114,20 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
   const std::string mlp = path() + "/mlp";
   const View h = layers_.gathered(mlp + "/fc1" + pass, norm2_.h);
   View y = result ? b_.scratch(path() + ".mlp.y", e_.act, R_ * shape_.width) : View{};
-  if (experts_) experts_->forward(pass, h, y, keep, result);
-  if (has_mlp()) pass_mlp(pass, h, y, keep, result);
+  if (experts_) experts_->dispatch(pass, h, keep);
+  if (has_mlp()) widen(pass, h, keep);
+  if (experts_) experts_->forward(pass, y, keep, result);
   if (!result) return {};
+  if (has_mlp())  // added to what experts have given
+    layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, R_, layers_.once(fc2_.bias),
+                           experts_.has_value());
   y = layers_.result(mlp + "/fc2" + pass, y);
   mlp_mask_ = layers_.dropout(mlp + "/dropout" + pass, y, keep, mlp_stream());
   return y;
 }
 
-// h -> y, or added to what experts have given
-void Block::pass_mlp(const std::string& pass, const View& h, const View& y, bool keep, bool result) {
+// The MLP's hidden units, which run beside the experts' dispatch
+void Block::widen(const std::string& pass, const View& h, bool keep) {
   const std::string mlp = path() + "/mlp";
   u_ = b_.saved_or_scratch(path() + ".u", e_.act, R_ * fc1_.out, keep);
   g_ = b_.saved_or_scratch(path() + ".g", e_.act, R_ * fc2_.in, keep);
@@ -132,9 +136,6 @@ void Block::pass_mlp(const std::string& pass, const View& h, const View& y, bool
     b_.emit<OpKind::swiglu>(mlp + "/swiglu" + pass, {.rows = R_, .cols = fc2_.in}, {u_}, {g_});
   else
     b_.emit<OpKind::activation>(mlp + "/gelu" + pass, activation_rows(), {u_}, {g_});
-  if (result)
-    layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, R_, layers_.once(fc2_.bias),
-                           experts_.has_value());
 }
 
 // Rotates queries and keys of the fused matrix
@@ -180,10 +181,11 @@ View Block::mlp_backward(const View& part) {
   const std::string mlp = path() + "/mlp";
   dropout_backward(mlp, part, mlp_mask_, fc2_, mlp_stream());
   const View dy = layers_.gathered(mlp + "/fc2/backward", part);
+  if (experts_) experts_->dispatch_gradient(dy);
   const View du = has_mlp() ? pass_mlp_backward(dy, part) : View{};
   const View dh = b_.scratch(path() + ".norm2.dh", e_.act, R_ * shape_.width);
   const View h = experts_ ? layers_.gathered(mlp + "/experts/backward", norm2_.h) : View{};
-  if (experts_) experts_->backward(dy, h, e_.split ? norm2_.h : h, dh);
+  if (experts_) experts_->backward(h, e_.split ? norm2_.h : h, dh);
   if (has_mlp()) layers_.linear_backward_input(mlp + "/fc1", fc1_, du, dh, R_, experts_.has_value());
   // The weight gradient runs under the reduction of the input gradient.
   const View h2 = e_.split   ? norm2_.h

@@ -52,7 +52,7 @@ class Block : public NetPart {
   View attention_backward(const View& part);
   View mlp(const std::string& pass, bool keep, bool result);
   void declare_mlp(Declare& d);
-  void pass_mlp(const std::string& pass, const View& h, const View& y, bool keep, bool result);
+  void widen(const std::string& pass, const View& h, bool keep);
   View mlp_backward(const View& part);
   View pass_mlp_backward(const View& dy, const View& part);
   bool has_mlp() const { return shape_.hidden > 0; }

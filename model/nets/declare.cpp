@@ -12,22 +12,26 @@ namespace isobar {
 // ---- called by parts ----
 
 void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held) {
-  tensor(v, matrix, std::move(pieces), held, false);
+  tensor(v, matrix, std::move(pieces), held, TensorUse::usual);
 }
 
 void Declare::router(Linear& l, const std::string& name, int64_t in, int64_t experts) {
   l.in = in, l.out = experts;
-  tensor(l.weight, true, {{name + ".weight", {experts, in}, Init::normal, kSigma}}, Held::once, true);
+  tensor(l.weight, true, {{name + ".weight", {experts, in}, Init::normal, kSigma}}, Held::once,
+         TensorUse::multiplied);
 }
 
 void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts,
                       const std::vector<Param>& weights) {
-  linear(l, in, out, weights, {});
+  const auto of_one = static_cast<std::ptrdiff_t>(weights.size()) / experts;
+  const int64_t held = list_ ? experts : experts / at_.ep;
+  const auto first = weights.begin() + (list_ ? 0 : at_.owner * held * of_one);
+  linear(l, in, out, {first, first + held * of_one}, {}, TensorUse::expert);
   if (l.adapter)
     throw ConfigError(spec_.file, "train.lora_targets",
                       "name " + weights[0].name + ", and experts have no adapters",
                       "name linears of attention, as blocks.*.attn");
-  l.experts = experts;
+  l.experts = held;
 }
 
 // The pieces of one operand are all frozen or all trained.
@@ -43,7 +47,7 @@ bool Declare::frozen(const std::vector<Param>& pieces) const {
   return first;
 }
 
-void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, bool multiplied) {
+void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, TensorUse use) {
   const bool freezes = frozen(pieces);
   matrix = matrix && !f32_;
   if (list_) {
@@ -55,12 +59,17 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
   if (at_.tp == 1)
     for (Param& p : pieces) p.axis = -1;
   const bool is_cut = pieces[0].axis >= 0;
-  const bool partial = multiplied && !is_cut && at_.tp > 1 && !at_.sequence;
-  const TensorCut cut = is_cut ? TensorCut::cut : partial ? TensorCut::partial : TensorCut::whole;
+  const bool partial = use == TensorUse::multiplied && !is_cut && at_.tp > 1 && !at_.sequence;
+  const bool expert = use == TensorUse::expert && at_.ep > 1;
+  const TensorCut cut = expert    ? TensorCut::expert
+                        : is_cut  ? TensorCut::cut
+                        : partial ? TensorCut::partial
+                                  : TensorCut::whole;
   if (cut == cut_ && freezes == frozen_ && (!params_.by_reader(freezes) || matrix == matrix_)) {
-    const bool owner = is_cut || (freezes && params_.frozen_whole() ? at_.at.tp == 0
-                                  : partial                         ? at_.counts_partial
-                                                                    : at_.counts_whole);
+    const bool owner = is_cut || expert ||
+                       (freezes && params_.frozen_whole() ? at_.at.tp == 0
+                        : partial                         ? at_.counts_partial
+                                                          : at_.counts_whole);
     for (Param& p : pieces) {
       group(p);
       if (p.lr_factor != pieces[0].lr_factor || p.decays != pieces[0].decays)
@@ -72,7 +81,8 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
       p.half = params_.halves(freezes, matrix);
       p.partial = partial;
       if (is_cut) take_part(p);
-      p.writer = held != Held::second_of_two && owner && writes(p);
+      p.expert = expert;
+      p.writer = held != Held::second_of_two && owner && (expert ? writes_expert(p) : writes(p));
     }
     v = b_.params_together(pieces);
   }
@@ -130,8 +140,9 @@ void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
     second.push_back({stem_of({w}) + kLoraB, {w.shape[0], rank}, Init::zero, 0, axis == 0 ? 0 : -1});
     second.back().adapter = true;
   }
-  tensor(a.weight, true, {std::move(first)}, Held::once, axis == 0);
-  tensor(b.weight, true, std::move(second), Held::once, axis == 1);
+  tensor(a.weight, true, {std::move(first)}, Held::once,
+         axis == 0 ? TensorUse::multiplied : TensorUse::usual);
+  tensor(b.weight, true, std::move(second), Held::once, axis == 1 ? TensorUse::multiplied : TensorUse::usual);
 }
 
 void Declare::norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta) {
@@ -150,12 +161,12 @@ void Declare::linear(Linear& l, const std::string& name, int64_t in, int64_t out
   adapt(l, in, {weight});
 }
 
-void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights,
-                     std::vector<Param> bias) {
+void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias,
+                     TensorUse use) {
   l.in = weights[0].axis == 1 ? in / at_.tp : in;
   l.out = weights[0].axis == 0 ? out / at_.tp : out;
   l.fp8 = fp8_;
-  tensor(l.weight, true, weights);
+  tensor(l.weight, true, weights, Held::once, use);
   if (!bias.empty()) tensor(l.bias, false, std::move(bias));
   adapt(l, in, weights);
 }
@@ -179,6 +190,12 @@ bool Declare::writes(const Param& p) {
   written_.pop();
   written_.push({had - elements, who});
   return -who == at_.copy;
+}
+
+// Experts are alike, so replicas take turns.
+bool Declare::writes_expert(const Param& p) {
+  const bool kept_whole = at_.replicas > 1 || (p.frozen && params_.frozen_whole());
+  return !kept_whole || experts_written_++ % at_.expert_copies == at_.expert_copy;
 }
 
 void Declare::list(std::span<const std::unique_ptr<NetPart>> parts) {
@@ -209,19 +226,23 @@ void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Par
       std::any_of(b.plan.tensors.begin(), b.plan.tensors.end(), [](const Tensor& t) { return t.frozen; });
   for (const bool frozen : {false, true}) {
     if (frozen && !some_frozen) continue;
-    for (const TensorCut cut : {TensorCut::cut, TensorCut::partial, TensorCut::whole}) {
+    for (const TensorCut cut : {TensorCut::cut, TensorCut::expert, TensorCut::partial, TensorCut::whole}) {
       if (cut == TensorCut::cut && at.tp == 1) continue;
+      if (cut == TensorCut::expert && at.ep == 1) continue;
       if (cut == TensorCut::partial && (at.tp == 1 || at.sequence || frozen || !has_partial(spec))) continue;
       for (const bool matrix : {true, false}) {
         if (!matrix && !params.by_reader(frozen)) continue;
         for (const Stage& stage : stages.list())
           d.section({.chunk = stage.chunk,
                      .group = cut == TensorCut::cut       ? at.cut_group
+                              : cut == TensorCut::expert  ? at.expert_group
                               : cut == TensorCut::partial ? at.partial_group
                                                           : at.whole_group,
                      .matrix = matrix,
-                     .counted = cut == TensorCut::cut ||
-                                (cut == TensorCut::partial ? at.counts_partial : at.counts_whole),
+                     .counted = cut == TensorCut::expert ||
+                                (at.counts_common && (cut == TensorCut::cut       ? true
+                                                      : cut == TensorCut::partial ? at.counts_partial
+                                                                                  : at.counts_whole)),
                      .frozen = frozen},
                     cut, stage, parts);
       }

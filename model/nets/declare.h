@@ -22,8 +22,11 @@ constexpr float kSigma = 0.02f;  // standard deviation of a transformer's initia
 enum class Held : uint8_t { once, first_of_two, second_of_two };
 
 /// How tensor parallelism treats a parameter. partial: it is whole, but its gradient is a partial sum
-/// (has_partial).
-enum class TensorCut : uint8_t { cut, partial, whole };
+/// (has_partial). expert: expert parallelism divides it, tensor parallelism may cut it.
+enum class TensorCut : uint8_t { cut, expert, partial, whole };
+
+/// multiplied: by a cut operand, or multiplying one, though it is whole. expert: of one expert.
+enum class TensorUse : uint8_t { usual, multiplied, expert };
 
 /// Parts declare their parameters through it. They are called several times: for the list of the whole net's
 /// tensors, and for each section of the flat parameters.
@@ -35,8 +38,10 @@ class Declare {
   void norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta);
   void linear(Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis, bool bias);
   /// Cut like the first of its weights; `bias` may be empty.
-  void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias);
-  /// A linear [out, in] of each expert, declared together: `weights` of the first, of the second, ….
+  void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias,
+              TensorUse use = TensorUse::usual);
+  /// A linear [out, in] of each expert, declared together: `weights` of the first, of the second, …. Expert
+  /// parallelism leaves this rank its part of them.
   void experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights);
   /// Whole, but its result multiplies what tensor parallelism cuts.
   void router(Linear& l, const std::string& name, int64_t in, int64_t experts);
@@ -49,12 +54,12 @@ class Declare {
   void section(const Section& s, TensorCut cut, const Stage& stage,
                std::span<const std::unique_ptr<NetPart>> parts);
   void adapt(Linear& l, int64_t in, const std::vector<Param>& weights);
-  /// `multiplied`: whole, but multiplied by a cut operand, or multiplying one.
-  void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, bool multiplied);
+  void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, TensorUse use);
   bool frozen(const std::vector<Param>& pieces) const;
   void take_part(Param& p) const;
   void group(Param& p) const;
   bool writes(const Param& p);
+  bool writes_expert(const Param& p);
 
   Builder& b_;
   const RunSpec& spec_;
@@ -65,6 +70,7 @@ class Declare {
   TensorCut cut_ = TensorCut::whole;
   bool matrix_ = false, frozen_ = false, f32_ = false;  // … parameters of this section
   int part_ = 0;
+  int64_t experts_written_ = 0;
   std::priority_queue<std::pair<int64_t, int64_t>> written_;  // minus elements and replica: least loaded on
                                                               // top
 };

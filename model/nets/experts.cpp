@@ -1,11 +1,21 @@
 #include "model/nets/experts.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "model/nets/declare.h"
 
 namespace isobar {
+namespace {
+
+// A token has at most all experts of a rank.
+int64_t most_received(const Sharding& at, const ExpertsShape& shape) {
+  const int64_t most_tokens = *std::max_element(at.token_parts.begin(), at.token_parts.end());
+  return at.ep * at.batch * most_tokens * std::min(shape.top, shape.experts / at.ep);
+}
+
+}  // namespace
 
 Experts::Experts(Emission& e, const Sharding& at, std::string path, std::string name,
                  const ExpertsShape& shape, int64_t width)
@@ -17,7 +27,8 @@ Experts::Experts(Emission& e, const Sharding& at, std::string path, std::string 
       layers_(e, at),
       shape_(shape),
       width_(width),
-      copies_(at.full_rows * shape.top) {}
+      copies_(at.full_rows * shape.top),
+      room_(at.ep > 1 ? most_received(at, shape) : copies_) {}
 
 void Experts::declare(Declare& d) {
   const int64_t D = width_, hidden = shape_.hidden;
@@ -62,12 +73,26 @@ void Experts::route(const std::string& pass, const View& h, bool keep) {
   weights_ = held("weights", DType::f32, copies_);
   lse_ = held("lse", DType::f32, R);
   sums_ = held("sums", DType::f32, 2 * at_.batch * E);
-  up_.offsets = down_.offsets = held("offsets", DType::i32, E + 1);
+  const View all = held("offsets", DType::i32, at_.ep * (E + 1)), own = all.slice(at_.owner * (E + 1), E + 1);
   b_.emit<OpKind::route>(path_ + "/route" + pass, attrs(), {logits_},
-                         {order_, place_, chosen_, up_.offsets, weights_, lse_, sums_});
+                         {order_, place_, chosen_, own, weights_, lse_, sums_});
+  up_.offsets = down_.offsets = own;
+  if (divided()) share_offsets(pass, all, keep);
   if (at_.cp_group >= 0)  // a sample's shares are those of all its tokens
     b_.emit<OpKind::all_reduce>(path_ + "/route" + pass + "/all_reduce", {.group = at_.cp_group}, {sums_},
                                 {sums_}, Lane::cp);
+}
+
+// Each rank's offsets on all ranks, and from them those of this rank's experts among what it receives
+void Experts::share_offsets(const std::string& pass, const View& all, bool keep) {
+  const int64_t E = shape_.experts, held = E / at_.ep;
+  offsets_ = all;
+  b_.emit<OpKind::all_gather>(path_ + "/offsets" + pass + "/all_gather", {.group = at_.ep_group},
+                              {up_.offsets}, {all}, Lane::ep);
+  up_.offsets = down_.offsets = b_.saved_or_scratch(path_ + ".received.offsets", DType::i32, held + 1, keep);
+  b_.emit<OpKind::expert_offsets>(path_ + "/offsets" + pass,
+                                  {.ranks = at_.ep, .experts = E, .first = at_.owner * held, .held = held},
+                                  {all}, {up_.offsets});
 }
 
 void Experts::metrics(const std::string& pass) const {
@@ -86,43 +111,96 @@ View Experts::copies(const std::string& path, const View& rows, const View& to) 
   return to;
 }
 
-void Experts::forward(const std::string& pass, const View& h, const View& y, bool keep, bool result) {
+// A buffer of rows that are received
+View Experts::received(const View& room) const {
+  b_.plan.buffers[room.buffer].filled = static_cast<double>(copies_) / static_cast<double>(room_);
+  return room;
+}
+
+View Experts::held(const char* what, DType t, int64_t cols, bool keep) const {
+  return received(b_.saved_or_scratch(path_ + what, t, room_ * cols, keep));
+}
+
+void Experts::send(const std::string& path, const View& from, const View& to, bool back) const {
+  TransferAttrs a{.group = at_.ep_group};
+  a.width = to.count / (back ? copies_ : room_);
+  a.back = back;
+  b_.emit<OpKind::all_to_all>(path + "/all_to_all", a, {from, offsets_}, {to}, Lane::ep);
+}
+
+// Copies of tokens' rows, on the ranks of their experts
+View Experts::to_experts(const std::string& path, const std::string& name, const View& rows,
+                         const View& to) const {
+  if (!divided()) return copies(path, rows, to);
+  send(path, copies(path, rows, b_.scratch(name + ".leaving", e_.act, copies_ * width_)), received(to),
+       false);
+  return to;
+}
+
+// Rows of copies, on the ranks of their tokens
+View Experts::to_tokens(const std::string& path, const std::string& name, const View& rows) const {
+  if (!divided()) return rows;
+  const View to = b_.scratch(name + ".returned", e_.act, copies_ * width_);
+  send(path, rows, to, true);
+  return to;
+}
+
+void Experts::dispatch(const std::string& pass, const View& h, bool keep) {
   route(pass, h, keep);
   if (pass == "/forward") metrics(pass);
-  const View x = copies(path_ + "/dispatch" + pass, h, b_.scratch(path_ + ".x", e_.act, copies_ * width_));
-  u_ = b_.saved_or_scratch(path_ + ".experts.u", e_.act, copies_ * up_.out, keep);
-  g_ = b_.saved_or_scratch(path_ + ".experts.g", e_.act, copies_ * down_.in, keep);
-  layers_.linear_forward(path_ + "/experts/fc1" + pass, up_, x, u_, copies_, View{});
+  // Copies of this rank's tokens are made again for backward; those of other ranks' are kept.
+  x_ = divided() ? held(".experts.x", e_.act, width_, keep)
+                 : b_.scratch(path_ + ".x", e_.act, copies_ * width_);
+  scale_ = divided() ? held(".experts.weights", DType::f32, 1, keep) : weights_;
+  to_experts(path_ + "/dispatch" + pass, path_ + ".x", h, x_);
+  if (divided()) send(path_ + "/weights" + pass, weights_, scale_, false);
+}
+
+void Experts::forward(const std::string& pass, const View& y, bool keep, bool result) {
+  u_ = held(".experts.u", e_.act, up_.out, keep);
+  g_ = held(".experts.g", e_.act, down_.in, keep);
+  layers_.linear_forward(path_ + "/experts/fc1" + pass, up_, x_, u_, copies_, View{});
   b_.emit<OpKind::swiglu>(path_ + "/experts/swiglu" + pass, {.rows = copies_, .cols = down_.in},
-                          {u_, weights_}, {g_});
+                          {u_, scale_, rows()}, {g_});
   if (!result) return;
-  const View o = b_.scratch(path_ + ".experts.o", e_.act, copies_ * width_);
+  const View o = received(b_.scratch(path_ + ".experts.o", e_.act, room_ * width_));
   layers_.linear_forward(path_ + "/experts/fc2" + pass, down_, g_, o, copies_, View{});
   b_.emit<OpKind::combine>(path_ + "/combine" + pass,
-                           {.rows = at_.full_rows, .cols = width_, .top = shape_.top}, {o, place_}, {y});
+                           {.rows = at_.full_rows, .cols = width_, .top = shape_.top},
+                           {to_tokens(path_ + "/combine" + pass, path_ + ".experts.o", o), place_}, {y});
 }
 
 // ---- backward ----
 
-void Experts::backward(const View& dy, const View& h, const View& own, const View& dh) {
+void Experts::dispatch_gradient(const View& dy) {
+  do_ = to_experts(path_ + "/combine/backward", path_ + ".experts.do", dy,
+                   e_.operand(path_ + ".experts.do", e_.act, room_ * width_));
+}
+
+void Experts::backward(const View& h, const View& own, const View& dh) {
   const int64_t R = at_.full_rows, D = width_;
   const std::string experts = path_ + "/experts";
-  const View d_o =
-      copies(path_ + "/combine/backward", dy, e_.operand(path_ + ".experts.do", e_.act, copies_ * D));
-  const View dg = b_.scratch(path_ + ".experts.dg", e_.act, copies_ * down_.in);
-  layers_.linear_backward_input(experts + "/fc2", down_, d_o, dg, copies_);
-  layers_.linear_backward_weight(experts + "/fc2", down_, g_, d_o, copies_);
-  const View du = e_.operand(path_ + ".experts.du", e_.act, copies_ * up_.out),
-             dweights = b_.scratch(path_ + ".dweights", DType::f32, copies_);
+  const View dg = received(b_.scratch(path_ + ".experts.dg", e_.act, room_ * down_.in));
+  layers_.linear_backward_input(experts + "/fc2", down_, do_, dg, copies_);
+  layers_.linear_backward_weight(experts + "/fc2", down_, g_, do_, copies_);
+  const View du = received(e_.operand(path_ + ".experts.du", e_.act, room_ * up_.out)),
+             dscale = received(b_.scratch(path_ + ".experts.dweights", DType::f32, room_));
   b_.emit<OpKind::swiglu_backward>(experts + "/swiglu/backward", {.rows = copies_, .cols = down_.in},
-                                   {u_, dg, weights_}, {du, dweights});
-  const View dx = b_.scratch(path_ + ".experts.dx", e_.act, copies_ * D);
+                                   {u_, dg, scale_, rows()}, {du, dscale});
+  const View dx = received(b_.scratch(path_ + ".experts.dx", e_.act, room_ * D));
   layers_.linear_backward_input(experts + "/fc1", up_, du, dx, copies_);
-  const View x =
-      copies(path_ + "/dispatch/recompute", h, e_.operand(path_ + ".experts.x", e_.act, copies_ * D));
+  const View back = to_tokens(path_ + "/dispatch/backward", path_ + ".experts.dx", dx);
+  View dweights = dscale;
+  if (divided()) {
+    dweights = b_.scratch(path_ + ".dweights", DType::f32, copies_);
+    send(path_ + "/weights/backward", dscale, dweights, true);
+  }
+  const View x = divided() ? x_
+                           : copies(path_ + "/dispatch/recompute", h,
+                                    e_.operand(path_ + ".experts.x", e_.act, copies_ * D));
   layers_.linear_backward_weight(experts + "/fc1", up_, x, du, copies_);
   b_.emit<OpKind::combine>(path_ + "/dispatch/backward", {.rows = R, .cols = D, .top = shape_.top},
-                           {dx, place_}, {dh});
+                           {back, place_}, {dh});
   const View dlogits = e_.operand(path_ + ".dlogits", e_.act, R * shape_.experts);
   b_.emit<OpKind::route_backward>(
       path_ + "/route/backward", attrs(),

@@ -55,6 +55,13 @@ void check_layout(const RunSpec& s) {
                       name_of(s.policy.cp_kind) + " is a way of attention over all tokens, and a " +
                           s.net.kind() + " has none",
                       "leave it out");
+  check.refuse_unless(l.ep == 1 || n.experts > 0, "layout.ep", "divides experts, and the net has none",
+                      "set it to 1, or net.num_experts");
+  const auto divides = [&](int64_t ep) { return ep_divides(n, ep, l.dp, l.cp); };
+  check.refuse_unless(divides(l.ep), "layout.ep",
+                      str(l.ep) + " must divide net.num_experts = " + str(n.experts) +
+                          " and layout.dp * layout.cp = " + str(l.dp * l.cp),
+                      Legality::nearest(l.ep, n.experts, divides));
   const bool ulysses = s.policy.cp_kind == CpKind::ulysses;
   const int64_t heads = n.kv_heads / l.tp;
   const auto cuts_heads_of_tp = [&](int64_t cp) { return ulysses_cuts(n, l.tp, cp); };

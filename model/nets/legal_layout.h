@@ -31,6 +31,7 @@ struct NetLimits {
   std::string no_sequence = "";  // likewise sequence parallelism and its rows
   std::string no_pp = "";        // likewise pipelines and its parts
   bool attends = true;           // policy.cp_kind distributes its attention
+  int64_t experts = 0;           // of a block
   int64_t most_cp() const { return bands > 0 ? bands : tokens; }
 };
 NetLimits limits_of(const NetSpec& net);
@@ -43,6 +44,10 @@ inline bool tp_cuts(const NetLimits& n, int64_t tp) {
 }
 inline bool cp_cuts(const NetLimits& n, int64_t cp) {
   return cp == 1 || (n.no_cp.empty() && cp <= n.most_cp());
+}
+/// Expert parallelism divides the experts among ranks of dp and cp.
+inline bool ep_divides(const NetLimits& n, int64_t ep, int64_t dp, int64_t cp) {
+  return ep == 1 || (n.experts > 0 && n.experts % ep == 0 && dp * cp % ep == 0);
 }
 /// Ulysses cuts the heads that tensor parallelism leaves.
 inline bool ulysses_cuts(const NetLimits& n, int64_t tp, int64_t cp) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
@@ -195,7 +196,9 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
   const auto room = [&](const RunSpec& s) {
     return static_cast<int64_t>(limit / bytes(s) * real(s.layout.dp));
   };
-  part = with_replicas(std::move(part), std::min<int64_t>(2, spec.layout.dp));
+  const int64_t unit = part.layout.ep / std::gcd(part.layout.ep, part.layout.cp);  // experts divide these
+  const auto whole = [&](int64_t dp) { return std::max(unit, dp - dp % unit); };
+  part = with_replicas(std::move(part), std::min(std::max<int64_t>(2, unit), spec.layout.dp));
   const int64_t replicas = std::min(room(part), spec.layout.dp);
   if (replicas < part.layout.dp)
     refuse(spec, "layout",
@@ -203,7 +206,7 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
                ", held " + "against one another,",
            bytes(part), "make tp, cp or pp smaller", kMostWorldBytes);
   // Larger groups take more memory on each rank, so sizes are tried from above.
-  for (int64_t dp = replicas; dp > part.layout.dp; dp /= 2)
+  for (int64_t dp = whole(replicas); dp > part.layout.dp; dp = whole(dp / 2))
     if (const RunSpec more = with_replicas(part, dp); bytes(more) <= limit / 2) return more;
   return part;
 }

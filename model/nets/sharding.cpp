@@ -1,5 +1,6 @@
 #include "model/nets/sharding.h"
 
+#include <algorithm>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -22,7 +23,7 @@ bool has_partial(const RunSpec& spec) {
 }
 
 int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps,
-                    bool partial) {
+                    bool partial, int64_t ep) {
   const auto several = [&](std::string_view axes) {
     const auto spans = [&](const char* axis, int64_t size) {
       return size > 1 && axes.find(axis) != std::string_view::npos;
@@ -31,8 +32,10 @@ int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequenc
   };
   const GroupAxes a = group_axes(sequence, sharded);
   const int64_t pairs = pp == 1 ? 0 : pp == 2 && !wraps ? 2 : 4;
-  return several(a.tp) + several(a.cp) + several(a.samples) + several(a.whole) +
-         (tp > 1 ? several(a.cut) + (partial && !sequence ? several(a.partial) : 0) : 0) + several(a.norm) +
+  const int64_t of_experts = ep == 1 ? 0 : 1 + (dp * cp > ep ? 1 : 0);
+  const int64_t norm = ep > 1 ? 1 : several(a.norm);
+  return of_experts + norm + several(a.tp) + several(a.cp) + several(a.samples) + several(a.whole) +
+         (tp > 1 ? several(a.cut) + (partial && !sequence ? several(a.partial) : 0) : 0) +
          several(a.metrics) + pairs;
 }
 
@@ -41,12 +44,15 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
       tp(spec.layout.tp),
       cp(spec.layout.cp),
       pp(spec.layout.pp),
+      ep(spec.layout.ep),
       sequence(spec.policy.sequence_parallel && tp > 1),
       batch(spec.micro_batch()) {
   cut(split_evenly(tokens_of_sample, cp));
-  const auto group = [&](const std::string& name, const std::string& axes) {
-    std::vector<int> ranks = group_of(spec.layout, axes, rank);
+  const auto group_among = [&](const std::string& name, std::vector<int> ranks) {
     return ranks.size() > 1 ? b.group(name, std::move(ranks)) : -1;
+  };
+  const auto group = [&](const std::string& name, const std::string& axes) {
+    return group_among(name, group_of(spec.layout, axes, rank));
   };
   // ZeRO shards over all ranks that sum the gradients, so each counts its own shard.
   const bool sharded = spec.policy.zero > 0;
@@ -56,7 +62,22 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
   sample_group = group("samples", axes.samples);
   whole_group = group("dp", axes.whole);
   cut_group = tp > 1 ? group("dp.cut", axes.cut) : -1;
-  norm_group = group("norm", axes.norm);
+  const ExpertRanks experts = expert_ranks(spec.layout, rank);
+  owner = experts.owner;
+  expert_copies = static_cast<int64_t>(experts.replicas.size());
+  expert_copy = experts.replica;
+  if (ep > 1) {
+    ep_group = group_among("ep", experts.owners);
+    expert_group = group_among("dp.experts", experts.replicas);
+  }
+  std::vector<int> norm;
+  for (const int r : sharded ? std::vector{rank} : experts.owners) {
+    const std::vector<int> more = group_of(spec.layout, axes.norm, r);
+    norm.insert(norm.end(), more.begin(), more.end());
+  }
+  std::sort(norm.begin(), norm.end());
+  norm_group = group_among("norm", std::move(norm));
+  counts_common = sharded || owner == 0;
   metrics_group = group("metrics", axes.metrics);
   counts_whole = at.tp == 0 || (sharded && sequence);
   counts_partial = at.tp == 0 || sharded;

@@ -31,9 +31,9 @@ bool has_partial(const RunSpec& spec);
 
 /// Most groups of at least two ranks that any rank is in: those above, and one per direction with each
 /// neighbour in a pipeline (stages.h); a tied embedding's is not counted. `wraps`: interleaved chunks, whose
-/// last stage sends to the first; `partial`: see has_partial.
+/// last stage sends to the first; `partial`: see has_partial; `ep` adds those of experts.
 int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps,
-                    bool partial = false);
+                    bool partial = false, int64_t ep = 1);
 
 struct Sharding {
   /// `tokens`: of a sample.
@@ -43,7 +43,8 @@ struct Sharding {
   Sharding with_parts(std::vector<int64_t> parts) const;
 
   Coords at;
-  int64_t tp, cp, pp;
+  int64_t tp, cp, pp, ep;
+  int64_t owner;                     // of ep
   bool sequence;                     // sequence parallelism is on (and tp > 1)
   int64_t batch;                     // B: samples of a micro-batch
   int64_t token0, tokens;            // of each sample: this rank's first token, and count
@@ -58,6 +59,8 @@ struct Sharding {
   int whole_group = -1;    // sums gradients of parameters that tensor parallelism leaves whole
   int cut_group = -1;      // sums those of parameters that it cuts
   int partial_group = -1;  // sums those of whole parameters with partial gradients (has_partial)
+  int ep_group = -1;       // ranks that divide the experts
+  int expert_group = -1;   // sums gradients of a rank's experts, if ep > 1
   int norm_group = -1;     // ranks with other parameters: they sum the gradient norm
   int metrics_group = -1;  // ranks with other samples, and stages without any
 
@@ -65,8 +68,10 @@ struct Sharding {
   // checkpoints. For parameters that tensor parallelism leaves whole it is the first; ranks that differ only
   // by samples and tokens are replicas without ZeRO, and share the writing (declare.cpp).
   bool counts_whole, counts_partial;
-  int64_t replicas, replica;  // 1, 0: no other rank holds this rank's shards
-  int64_t copies, copy;       // of parameters that every rank keeps whole, at any ZeRO stage
+  bool counts_common;                  // of parameters that expert parallelism does not divide
+  int64_t replicas, replica;           // 1, 0: no other rank holds this rank's shards
+  int64_t copies, copy;                // of parameters that every rank keeps whole, at any ZeRO stage
+  int64_t expert_copies, expert_copy;  // likewise of its experts
 
   std::vector<int64_t> row_elements(int64_t width) const;  // parts of a tp gather of [full_rows, width]
 

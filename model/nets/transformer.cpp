@@ -213,6 +213,7 @@ NetLimits limits_of(const WordsSpec& n) {
 NetLimits limits_of(const LlamaSpec& n) {
   NetLimits limits = limits_of_blocks(n);
   if (!n.has_experts()) return limits;
+  limits.experts = n.experts.num_experts;
   if (n.dense_blocks() == 0) limits.tp.pop_back();  // no MLP
   limits.tp.push_back({"an expert's width", n.expert_hidden()});
   return limits;

@@ -28,8 +28,9 @@ struct GemmAttrs {  // C[m,n] = scale A[m,k] B[k,n], + C
   float scale = 1;
 };
 
-struct GroupedGemmAttrs {       // as GemmAttrs, of the rows of each group, which follow one another
-  int64_t m = 0, n = 0, k = 0;  // m: rows of all groups, of which each has its own B; with trans_a k is
+struct GroupedGemmAttrs {  // as GemmAttrs, of the rows of each group, which follow one another
+  // m: expected rows of all groups, of which each has its own B; with trans_a k is
+  int64_t m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false, accumulate = false;
   bool tf32 = false, fp8 = false;
   int64_t groups = 0;
@@ -174,6 +175,11 @@ struct ExpertRowsAttrs {       // between tokens and their copies, sorted by exp
   int64_t top = 0;             // copies of a token
 };
 
+struct HeldExpertsAttrs {          // of a rank
+  int64_t ranks = 0, experts = 0;  // that share them; of all ranks
+  int64_t first = 0, held = 0;     // of them this rank's
+};
+
 struct ElementsAttrs {
   int64_t count = 0;
   bool accumulate = false;  // cast, squared_sum: adds
@@ -211,6 +217,10 @@ struct TransferAttrs {
   int32_t group = -1;                  // index into Plan::groups
   std::vector<int64_t> send, receive;  // elements to or from each rank of the group; {}: equal parts
   bool largest = false;                // all_reduce of f32: the maximum, not the sum
+  // all_to_all of experts' rows, whose numbers are data: elements of a row; to the tokens' ranks, not from
+  // them
+  int64_t width = 0;
+  bool back = false;
 };
 
 struct PricedAttrs {  // what it costs
@@ -219,11 +229,12 @@ struct PricedAttrs {  // what it costs
   double flops = 0, vector_flops = 0, bytes_read = 0, bytes_written = 0;
 };
 
-using Attrs = std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs,
-                           SumAttrs, PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs,
-                           EmbeddingAttrs, DropoutAttrs, ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs,
-                           ElementsAttrs, CopyAttrs, AverageAttrs, LossScaleAttrs, AdamAttrs, SgdAttrs,
-                           TransferAttrs, GroupedGemmAttrs, RouteAttrs, ExpertRowsAttrs, PricedAttrs>;
+using Attrs =
+    std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs, SumAttrs,
+                 PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs, EmbeddingAttrs, DropoutAttrs,
+                 ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs, ElementsAttrs, CopyAttrs, AverageAttrs,
+                 LossScaleAttrs, AdamAttrs, SgdAttrs, TransferAttrs, GroupedGemmAttrs, RouteAttrs,
+                 ExpertRowsAttrs, HeldExpertsAttrs, PricedAttrs>;
 
 namespace detail {
 template <class A, class... All>

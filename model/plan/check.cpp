@@ -92,7 +92,9 @@ Call call_of(const Plan& plan, const Op& op) {
           whole.offset < received.offset + received.count)
         refuse("overwrites what it still sends");
       call.place = static_cast<size_t>(place);
-      if (op.kind == OpKind::all_to_all) {
+      if (op.kind == OpKind::all_to_all && in<OpKind::all_to_all>(op, "offsets")) {
+        call.parts = {op.as<TransferAttrs>().width, op.as<TransferAttrs>().back ? 1 : 0};
+      } else if (op.kind == OpKind::all_to_all) {
         call.send = send_parts(op, whole.count, ranks);
         call.receive = receive_parts(op, received.count, ranks);
       } else {

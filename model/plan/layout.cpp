@@ -118,4 +118,14 @@ std::vector<int> group_of(const LayoutSpec& l, const std::string& axes, int rank
   return group;
 }
 
+ExpertRanks expert_ranks(const LayoutSpec& l, int rank) {
+  const std::vector<int> all = group_of(l, "cp-dp", rank);
+  const int64_t place = std::find(all.begin(), all.end(), rank) - all.begin();
+  ExpertRanks out{.owners = {}, .replicas = {}, .owner = place % l.ep, .replica = place / l.ep};
+  for (int64_t i = 0; i < l.ep; ++i) out.owners.push_back(all[static_cast<size_t>(place - out.owner + i)]);
+  for (auto i = static_cast<size_t>(out.owner); i < all.size(); i += static_cast<size_t>(l.ep))
+    out.replicas.push_back(all[i]);
+  return out;
+}
+
 }  // namespace isobar

@@ -23,4 +23,12 @@ std::vector<std::vector<int>> layout_groups(const LayoutSpec& l, const std::stri
 std::vector<int64_t> split_evenly(int64_t total, int64_t n);
 std::vector<int> group_of(const LayoutSpec& l, const std::string& axes, int rank);
 
+/// Expert parallelism (Megatron's): ep neighbours among the ranks of cp and dp, in their order, divide the
+/// experts. A rank stands at `owner` of its owners, and at `replica` of the ranks with the same experts.
+struct ExpertRanks {
+  std::vector<int> owners, replicas;
+  int64_t owner = 0, replica = 0;
+};
+ExpertRanks expert_ranks(const LayoutSpec& l, int rank);
+
 }  // namespace isobar

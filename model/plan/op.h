@@ -18,6 +18,7 @@ enum class Lane : uint8_t {
   compute,
   tp,
   cp,
+  ep,
   dp,
   recv_forward,   // activations from the previous stage
   send_forward,   // activations to the next stage
@@ -26,7 +27,7 @@ enum class Lane : uint8_t {
   h2d,            // offload: from host memory
   d2h             // offload: to host memory
 };
-constexpr int kLanes = 10;
+constexpr int kLanes = 11;
 
 const char* name_of(OpKind k);
 const char* name_of(Lane l);

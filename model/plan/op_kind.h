@@ -62,6 +62,7 @@ enum class OpKind : uint8_t {
   route,         // each token's experts by its logits, and their rows in the order of experts
   route_backward,
   router_metrics,      // how uneven the experts' shares are
+  expert_offsets,      // of this rank's experts, among the copies that it receives
   dispatch,            // copies of tokens, in the order of experts
   combine,             // each token's sum of its copies
   cross_entropy_max,   // largest logit of each row
@@ -72,7 +73,7 @@ enum class OpKind : uint8_t {
   broadcast,           // from the group's first rank
   all_gather,          // parts in group order
   reduce_scatter,      // parts in group order, sum
-  all_to_all,          // parts in group order
+  all_to_all,          // parts in group order; or copies, to the ranks of their experts and back
   exchange,            // to the group's next rank, from its previous one
   send,                // group: sender, receiver
   recv,                // group: sender, receiver
@@ -161,9 +162,10 @@ inline constexpr OpInfo kOpRows[] = {
      kEvery, 6},
     {OpKind::rms_norm_backward, "rms_norm_backward", "x rstd gamma dh", "dx dy? dgamma?", kPlaceOf<NormAttrs>,
      PriceClass::norm, kEvery, 11, special::added_unless_first},
-    // `scale`: factor of each row
-    {OpKind::swiglu, "swiglu", "u scale?", "g", kPlaceOf<RowsAttrs>, PriceClass::activation, kEvery, 6},
-    {OpKind::swiglu_backward, "swiglu_backward", "u dg scale?", "du dscale?", kPlaceOf<RowsAttrs>,
+    // `scale`: factor of each row; `offsets`: ends with the number of rows, which `rows` then expects
+    {OpKind::swiglu, "swiglu", "u scale? offsets?", "g", kPlaceOf<RowsAttrs>, PriceClass::activation, kEvery,
+     6},
+    {OpKind::swiglu_backward, "swiglu_backward", "u dg scale? offsets?", "du dscale?", kPlaceOf<RowsAttrs>,
      PriceClass::activation, kEvery, 12},
     // `table`: cosines and sines of each position
     {OpKind::rotary, "rotary", "qk table", "qk", kPlaceOf<RotaryAttrs>, PriceClass::copy, kEvery, 3,
@@ -192,6 +194,9 @@ inline constexpr OpInfo kOpRows[] = {
      "dlogits", kPlaceOf<RouteAttrs>, PriceClass::activation, kEvery, 8},
     {OpKind::router_metrics, "router_metrics", "sums scalars?", "metrics", kPlaceOf<RouteAttrs>,
      PriceClass::loss, kEvery},
+    // `all`: route's offsets of all ranks that share the experts
+    {OpKind::expert_offsets, "expert_offsets", "all", "offsets", kPlaceOf<HeldExpertsAttrs>, PriceClass::copy,
+     kEvery},
     {OpKind::dispatch, "dispatch", "x order", "y", kPlaceOf<ExpertRowsAttrs>, PriceClass::copy, kEvery, 0,
      special::dispatch},
     {OpKind::combine, "combine", "x place", "y", kPlaceOf<ExpertRowsAttrs>, PriceClass::reduction, kEvery, 0,
@@ -213,8 +218,9 @@ inline constexpr OpInfo kOpRows[] = {
      kEvery, 0, special::all_gather},
     {OpKind::reduce_scatter, "reduce_scatter", "x after?", "part", kPlaceOf<TransferAttrs>,
      PriceClass::transfer, kEvery, 0, special::reduce_scatter},
-    {OpKind::all_to_all, "all_to_all", "x", "y", kPlaceOf<TransferAttrs>, PriceClass::transfer, kEvery, 0,
-     special::all_to_all},
+    // `offsets`: as expert_offsets' `all`
+    {OpKind::all_to_all, "all_to_all", "x offsets?", "y", kPlaceOf<TransferAttrs>, PriceClass::transfer,
+     kEvery, 0, special::all_to_all},
     {OpKind::exchange, "exchange", "x", "y", kPlaceOf<TransferAttrs>, PriceClass::transfer, kEvery, 0,
      special::sent},
     {OpKind::send, "send", "x", "", kPlaceOf<TransferAttrs>, PriceClass::transfer, kEvery, 0, special::sent},

@@ -6,7 +6,7 @@ namespace isobar {
 
 const char* name_of(Lane l) {
   static const char* names[] = {
-      "compute",       "tp",  "cp", "dp", "recv_forward", "send_forward", "recv_backward",
+      "compute",       "tp",  "cp", "ep", "dp", "recv_forward", "send_forward", "recv_backward",
       "send_backward", "h2d", "d2h"};
   return names[static_cast<int>(l)];
 }

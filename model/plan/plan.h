@@ -72,6 +72,7 @@ struct Buffer {
   int64_t offset = -1;      // bytes from the start of the arena (place); saved: in slot 0
   int64_t slot_stride = 0;  // saved: bytes from one micro-batch's slot to the next
   int32_t part = -1;        // index into Plan::parts
+  double filled = 1;        // share of it that is expected to hold data: what other ranks send is not known
   int64_t bytes() const { return count * size_of(dtype); }
 };
 
@@ -103,6 +104,7 @@ struct Param {                 // this rank's part of a tensor, under its PyTorc
   float lr_factor = 1;   // on the learning rate
   bool decays = true;    // by train.weight_decay
   bool partial = false;  // whole on every rank; its gradient is a partial sum over tensor parallelism
+  bool expert = false;   // of an expert, and expert parallelism divides those
   bool adapter = false;  // part of an adapter (nets/adapter.h): a checkpoint may lack it
 };
 

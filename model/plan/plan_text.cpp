@@ -99,6 +99,12 @@ class Settings {
     add("weight", a.weight);
   }
   void of(const ExpertRowsAttrs& a) { add("top", a.top); }
+  void of(const HeldExpertsAttrs& a) {
+    add("ranks", a.ranks);
+    add("experts", a.experts);
+    add("first", a.first, int64_t{-1});
+    add("held", a.held);
+  }
   void of(const AttentionAttrs& a) {
     add("scale", a.scale);
     add("ld", list({a.ld_q, a.ld_kv, a.ld_o}));
@@ -198,6 +204,8 @@ class Settings {
     add("send", list(a.send));
     add("receive", list(a.receive));
     add("largest", a.largest);
+    add("width", a.width);
+    add("back", a.back);
   }
 
   void of(const PricedAttrs& a) { word(a.op); }

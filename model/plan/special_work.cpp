@@ -14,10 +14,6 @@ double element(const View& v, const Plan& plan) {
   return static_cast<double>(size_of(plan.buffers[v.buffer].dtype));
 }
 
-double bytes_of(const View& v, const Plan& plan) {
-  return v ? static_cast<double>(v.count) * element(v, plan) : 0;
-}
-
 double ranks_of(const Op& op, const Plan& plan) {
   return static_cast<double>(plan.groups[op.as<TransferAttrs>().group].ranks.size());
 }
@@ -184,12 +180,16 @@ void reduce_scatter(const Op& op, const Plan& plan, Work& w) {
 
 void all_to_all(const Op& op, const Plan& plan, Work& w) {  // data that stays on this rank is no traffic
   const auto& ranks = plan.groups[op.as<TransferAttrs>().group].ranks;
+  w.messages = static_cast<double>(ranks.size()) - 1;
+  if (in<OpKind::all_to_all>(op, "offsets")) {  // each rank has as many of a token's experts
+    w.wire_bytes = w.messages / static_cast<double>(ranks.size()) * bytes_of(whole_of(op), plan);
+    return;
+  }
   const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
   const auto parts = send_parts(op, whole_of(op).count, static_cast<int>(ranks.size()));
   View leaving = whole_of(op);
   leaving.count -= parts.at(place);
   w.wire_bytes = bytes_of(leaving, plan);
-  w.messages = static_cast<double>(ranks.size()) - 1;
 }
 
 void sent(const Op& op, const Plan& plan, Work& w) {

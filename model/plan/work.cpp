@@ -15,13 +15,11 @@ Work& Work::operator+=(const Work& o) {
   return *this;
 }
 
-namespace {
-
 double bytes_of(const View& v, const Plan& plan) {
-  return v ? static_cast<double>(v.count) * static_cast<double>(size_of(plan.buffers[v.buffer].dtype)) : 0;
+  if (!v) return 0;
+  const Buffer& b = plan.buffers[v.buffer];
+  return b.filled * static_cast<double>(v.count) * static_cast<double>(size_of(b.dtype));
 }
-
-}  // namespace
 
 Work work(const Op& op, const Plan& plan) {
   const OpInfo& row = info_of(op.kind);

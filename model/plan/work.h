@@ -18,6 +18,8 @@ struct Work {
 };
 
 Work work(const Op& op, const Plan& plan);
+/// Expected bytes of data in a view (Buffer::filled); 0: it is absent.
+double bytes_of(const View& v, const Plan& plan);
 /// Path by which records name a fetch's copies from the host to a GPU, which run beside the step.
 inline std::string landing_path(const Op& fetch) {
   return fetch.path + "/landing";

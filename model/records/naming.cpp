@@ -154,17 +154,11 @@ std::string last_word(const std::string& key) {
 }
 
 bool is_layout_key(const std::string& key) {
-  constexpr std::array<const char*, 11> kKeys = {"ranks",
-                                                 "gpus",
-                                                 "layout.dp",
-                                                 "layout.tp",
-                                                 "layout.cp",
-                                                 "layout.pp",
-                                                 "layout.vpp",
-                                                 "policy.zero",
-                                                 "policy.schedule",
-                                                 "policy.cp_kind",
-                                                 "policy.sequence_parallel"};
+  constexpr std::array<const char*, 12> kKeys = {
+      "ranks",           "gpus",           "layout.dp",
+      "layout.tp",       "layout.cp",      "layout.pp",
+      "layout.vpp",      "layout.ep",      "policy.zero",
+      "policy.schedule", "policy.cp_kind", "policy.sequence_parallel"};
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
@@ -178,6 +172,7 @@ std::string layout_words(const RunSpec& s) {
   if (s.layout.tp > 1 && s.policy.sequence_parallel) out += " sp";
   add("cp", s.layout.cp);
   if (s.layout.cp > 1) out += " " + name_of(s.policy.cp_kind);
+  add("ep", s.layout.ep);
   add("pp", s.layout.pp);
   add("vpp", s.layout.vpp);
   if (s.layout.pp > 1) out += " " + name_of(s.policy.schedule);

@@ -30,6 +30,7 @@ const std::array<AxisName, kLayoutAxes>& axis_names() {
                                                        {"recompute", "policy", names_of<Recompute>()},
                                                        {"cp_kind", "policy", names_of<CpKind>()},
                                                        {"order", "layout", rank_orders()},
+                                                       {"ep", "layout"},
                                                        {"sequence_parallel", "policy", {"false", "true"}}};
   return names;
 }
@@ -151,6 +152,7 @@ Constraints given_layout(const RunSpec& spec, const std::vector<std::string>& as
                                                 static_cast<int64_t>(l.recompute),
                                                 static_cast<int64_t>(spec.policy.cp_kind),
                                                 l.order,
+                                                l.ep,
                                                 spec.policy.sequence_parallel ? 1 : 0};
   Constraints keep;
   for (size_t i = 0; i < kLayoutAxes; ++i) {

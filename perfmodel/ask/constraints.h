@@ -30,6 +30,7 @@ enum class LayoutAxis : uint8_t {
   recompute,
   cp_kind,
   order,
+  ep,
   sequence_parallel  // if tp > 1
 };
 constexpr size_t kLayoutAxes = static_cast<size_t>(LayoutAxis::sequence_parallel) + 1;

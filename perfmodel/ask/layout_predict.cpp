@@ -46,6 +46,7 @@ std::vector<Term> terms_of(const LayoutCost& c, const Counts& counts, const Coun
                     {{term::kBoundaries, c.compute - named},
                      {term::kTensor, c.tp},
                      {term::kContext, c.cp},
+                     {term::kExperts, c.ep},
                      {term::kSlowdown, c.slowdown},
                      {term::kBubble, c.bubble},
                      {term::kTransfers, c.pp},

@@ -39,7 +39,7 @@ std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n
 constexpr int64_t kMostTimes = 1024;   // most times as many accelerators, if none fits
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
 
-using Axes = std::array<int32_t, 4>;  // dp, tp, cp, pp
+using Axes = std::array<int32_t, 5>;  // dp, tp, cp, pp, ep
 
 class Search {
  public:
@@ -56,7 +56,7 @@ class Search {
 
   SearchResult run() {
     const auto begin = std::chrono::steady_clock::now();
-    each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a[0], a[1], a[2], a[3]); });
+    each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a); });
     finish();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return std::move(result_);
@@ -88,7 +88,7 @@ class Search {
     return out;
   }
 
-  // Calls `visit` for every (dp, tp, cp, pp) that the number of accelerators, the net and the batch allow
+  // Calls `visit` for every (dp, tp, cp, pp, ep) that the number of accelerators, the net and the batch allow
   template <class Visit>
   void each_axes(int64_t gpus, const Visit& visit) const {
     const bool any_cp = keep_.only(LayoutAxis::cp).has_value();
@@ -100,15 +100,18 @@ class Search {
           const int64_t dp = gpus / tp / cp / pp;
           if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || spec_.train.global_batch % dp != 0) continue;
           if (cp > 1 && net_.tokens / cp < kLeastTokens && !any_cp) continue;
-          if (keep_.allows(LayoutAxis::dp, dp))
-            visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
-                       static_cast<int32_t>(pp)});
+          if (!keep_.allows(LayoutAxis::dp, dp)) continue;
+          for (const int64_t ep : choices(keep_, LayoutAxis::ep, dp * cp, std::max<int64_t>(1, net_.experts)))
+            if (ep_divides(net_, ep, dp, cp))
+              visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
+                         static_cast<int32_t>(pp), static_cast<int32_t>(ep)});
         }
     }
   }
 
-  void axes(int32_t dp, int32_t tp, int32_t cp, int32_t pp) {
-    Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp};
+  void axes(const Axes& a) {
+    const auto [dp, tp, cp, pp, ep] = a;
+    Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp, .ep = ep};
     places(l);
     const bool any_sp = space_.sequence_parallel_off || keep_.only(LayoutAxis::sequence_parallel);
     for (const int sp : {1, 0}) {
@@ -149,7 +152,8 @@ class Search {
       l.order = static_cast<int8_t>(o);
       const Placements at = placements_of(l, model_.where().ranks_on_host);
       const bool known = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
-        return p.at.tp == at.tp && p.at.cp == at.cp && p.at.dp == at.dp && p.at.pp == at.pp;
+        return p.at.tp == at.tp && p.at.cp == at.cp && p.at.dp == at.dp && p.at.pp == at.pp &&
+               p.at.ep == at.ep;
       });
       if (!known) places_.push_back({l.order, at});
     }
@@ -219,7 +223,7 @@ class Search {
 
   void keep(const LayoutCandidate& c) {
     if (c.score() < bound_) {
-      const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp};
+      const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp, c.layout.ep};
       const auto [at, fresh] = best_.try_emplace(axes, c);
       if (!fresh && c.score() < at->second.score()) at->second = c;
       // Keeps spares: a finalist may turn out too large, and turns() looks further down.
@@ -281,7 +285,7 @@ class Search {
       fewer.space.keep = keep;
       Search other(spec_, model_.machine(), fewer);
       other.counting_ = !that_fits;
-      other.each_axes(spec_.layout.world(), [&](const Axes& a) { other.axes(a[0], a[1], a[2], a[3]); });
+      other.each_axes(spec_.layout.world(), [&](const Axes& a) { other.axes(a); });
       return that_fits ? !other.best_.empty() : other.result_.considered > 0;
     };
     for (size_t i = 0; i < keep_.all().size(); ++i)
@@ -294,7 +298,7 @@ class Search {
   std::string what_would_fit() const {
     const auto fits = [&](const RunSpec& spec) {
       Search other(spec, model_.machine(), {.top = 1, .confirm = false, .space = space_});
-      other.each_axes(spec.layout.world(), [&](const Axes& a) { other.axes(a[0], a[1], a[2], a[3]); });
+      other.each_axes(spec.layout.world(), [&](const Axes& a) { other.axes(a); });
       return !other.best_.empty();
     };
     std::string out;

@@ -49,10 +49,12 @@ std::vector<Edits> edits_of(const RunSpec& s) {
   if (!s.policy.sequence_parallel) key()->push_back([](RunSpec& x) { x.policy.sequence_parallel = true; });
   if (s.policy.schedule != PipelineSchedule::one_f_one_b)
     key()->push_back([](RunSpec& x) { x.policy.schedule = PipelineSchedule::one_f_one_b, x.layout.vpp = 1; });
-  for (int64_t LayoutSpec::*axis : {&LayoutSpec::tp, &LayoutSpec::cp, &LayoutSpec::pp}) {
+  const NetLimits limits = limits_of(s.net);
+  for (int64_t LayoutSpec::*axis : {&LayoutSpec::tp, &LayoutSpec::cp, &LayoutSpec::pp, &LayoutSpec::ep}) {
     Edits* values = key();
-    const int64_t most =
-        axis == &LayoutSpec::pp ? std::max<int64_t>(1, limits_of(s.net).inner_parts) : kMostCut;
+    const int64_t most = axis == &LayoutSpec::pp   ? std::max<int64_t>(1, limits.inner_parts)
+                         : axis == &LayoutSpec::ep ? limits.experts
+                                                   : kMostCut;
     for (const int64_t n : divisors(s.layout.world()))
       if (n != s.layout.*axis && n <= most) values->push_back([axis, n](RunSpec& x) { x.layout.*axis = n; });
   }
@@ -106,6 +108,7 @@ class Neighbours {
     const int64_t world = spec_.layout.world(), cut = x.layout.tp * x.layout.cp * x.layout.pp;
     if (world % cut != 0) return;
     x.layout.dp = world / cut;
+    if (!ep_divides(limits_of(x.net), x.layout.ep, x.layout.dp, x.layout.cp)) return;
     if (x.train.global_batch % x.layout.dp != 0) return;
     const int64_t samples = x.train.global_batch / x.layout.dp;
     if (x.policy.micro_batch > 0 && samples % x.policy.micro_batch != 0) return;

@@ -28,6 +28,7 @@ constexpr const char* kDataWait = "waiting for loader threads";
 constexpr const char* kBoundaries = "stage boundaries";
 constexpr const char* kTensor = "exposed TP communication";
 constexpr const char* kContext = "exposed CP communication";
+constexpr const char* kExperts = "exposed EP communication";
 constexpr const char* kTransfers = "pipeline transfers";
 constexpr const char* kData = "exposed DP communication";
 }  // namespace term

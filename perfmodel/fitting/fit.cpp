@@ -203,6 +203,7 @@ std::map<std::string, double> quantities_of(const RunSpec& s, const Conditions& 
               {"tp", static_cast<double>(s.layout.tp)},
               {"cp", static_cast<double>(s.layout.cp)},
               {"pp", static_cast<double>(s.layout.pp)},
+              {"ep", static_cast<double>(s.layout.ep)},
               {"ranks", static_cast<double>(where.ranks)},
               {"loader_threads", static_cast<double>(s.data.workers + 1)}});
   return all;

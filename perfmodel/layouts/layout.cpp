@@ -31,14 +31,23 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host) {
                                    static_cast<double>(l.dp), static_cast<double>(l.pp)};
   std::array<double, 4> here{};
   double stride = 1;
+  std::vector<std::pair<int64_t, int64_t>> data;  // sizes and strides of cp and dp, in their order
   for (int axis : axes[l.order]) {
     here[axis] = std::clamp(std::floor(static_cast<double>(ranks_on_host) / stride), 1.0, size[axis]);
     while (std::fmod(size[axis], here[axis]) != 0)
       --here[axis];  // so that a group fills all its hosts
                      // equally
+    if (axis == 1 || axis == 2)
+      data.emplace_back(static_cast<int64_t>(size[axis]), static_cast<int64_t>(stride));
     stride *= size[axis];
   }
-  return {.tp = here[0], .cp = here[1], .dp = here[2], .pp = here[3]};
+  double owners = 0;  // of rank 0's experts on its host
+  for (int64_t i = 0; i < l.ep; ++i) {
+    const int64_t rank = i % data[0].first * data[0].second + i / data[0].first * data[1].second;
+    owners += rank < ranks_on_host ? 1 : 0;
+  }
+  while (std::fmod(l.ep, owners) != 0) --owners;
+  return {.tp = here[0], .cp = here[1], .dp = here[2], .pp = here[3], .ep = owners};
 }
 
 Layout layout_of(const RunSpec& s) {
@@ -48,6 +57,7 @@ Layout layout_of(const RunSpec& s) {
            .cp = i32(s.layout.cp),
            .pp = i32(s.layout.pp),
            .vpp = i32(s.layout.vpp),
+           .ep = i32(s.layout.ep),
            .micro_batch = i32(s.micro_batch()),
            .schedule = s.policy.schedule,
            .zero = static_cast<int8_t>(s.policy.zero),
@@ -65,7 +75,13 @@ Layout layout_of(const RunSpec& s) {
 }
 
 RunSpec with_layout(RunSpec s, const Layout& l) {
-  s.layout = {.dp = l.dp, .tp = l.tp, .cp = l.cp, .pp = l.pp, .vpp = l.vpp, .order = rank_orders()[l.order]};
+  s.layout = {.dp = l.dp,
+              .tp = l.tp,
+              .cp = l.cp,
+              .pp = l.pp,
+              .vpp = l.vpp,
+              .ep = l.ep,
+              .order = rank_orders()[l.order]};
   s.policy.micro_batch = l.micro_batch;
   s.policy.schedule = l.schedule;
   s.policy.zero = static_cast<unsigned char>(l.zero);
@@ -80,6 +96,7 @@ std::string text_of(const Layout& l) {
   std::string s = "dp" + std::to_string(l.dp) + " tp" + std::to_string(l.tp);
   if (l.sequence_parallel) s += "+sp";
   if (l.cp > 1) s += " cp" + std::to_string(l.cp) + " " + name_of(l.cp_kind);
+  if (l.ep > 1) s += " ep" + std::to_string(l.ep);
   s += " pp" + std::to_string(l.pp);
   if (l.vpp > 1) s += "x" + std::to_string(l.vpp);
   if (l.pp > 1 && (l.schedule == PipelineSchedule::zb_h1 || l.schedule == PipelineSchedule::gpipe))

@@ -14,7 +14,7 @@ namespace isobar {
 
 /// A layout and its policy without strings.
 struct Layout {
-  int32_t dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1;
+  int32_t dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1;
   int32_t micro_batch = 1;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int8_t zero = 0;
@@ -24,7 +24,7 @@ struct Layout {
   int8_t order = 0;  // index into kOrders: which axis' ranks are neighbours
   int64_t world() const { return int64_t{dp} * tp * cp * pp; }
   SectionKey key() const {
-    return {tp, cp, sequence_parallel, recompute, false, cp_kind, cp > 1 && micro_batch == 1};
+    return {tp, cp, sequence_parallel, recompute, false, cp_kind, cp > 1 && micro_batch == 1, ep};
   }
 };
 Layout layout_of(const RunSpec& spec);

@@ -80,13 +80,15 @@ double LayoutModel::scratch_of(const Layout& l, const StageKinds& stages, const 
 }
 
 // ZeRO: the parameters of a part and its neighbour, or the gradients, are gathered at once.
-double LayoutModel::unit_of(const StageKind& s, const NetSections& n, bool gradients) {
+double LayoutModel::unit_of(const Layout& l, const StageKind& s, const NetSections& n, bool gradients) {
+  const bool keeps_experts = expert_shards_of(l) <= 1;
   double most = 0;
   for (const StageChunk& c : s.chunks) {
     double before = 0;
     for (const PartRun& r : c.runs) {
       const ParameterCounts& p = n.parts[r.part].parameters;
-      const double own = gradients ? p.trained() : p.all();
+      const double kept = keeps_experts ? p.expert + p.frozen_expert : 0;
+      const double own = gradients ? p.trained() : p.all() - kept;
       most = std::max({most, own * (r.inner > 0 ? 2 : 1), before > 0 ? before + own : 0});
       before = own;
     }
@@ -105,24 +107,30 @@ double LayoutModel::replay_of(const Layout& l, const StageKind& s, const NetSect
 void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const NetSections& n = sections_of(l);
   const StageKinds& stages = stages_of(l);
-  const double shards = shards_of(l), passes = scratch_of(l, stages, n);
-  const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
-  const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
-  const double element = (away(l) ? 0 : half + master) + (l.zero >= 2 ? gradient_ / shards : gradient_) +
-                         (spec_.policy.offload_optimizer ? 0 : (moments_ + average_) * kF32 / shards);
+  const double shards = shards_of(l), expert_shards = expert_shards_of(l), passes = scratch_of(l, stages, n);
+  const auto element = [&](double among) {
+    const double half = sixteen_ ? (l.zero == 3 ? kHalf / among : kHalf) : 0;
+    const double master = sixteen_ || l.zero == 3 ? kF32 / among : kF32;
+    return (away(l) ? 0 : half + master) + (l.zero >= 2 ? gradient_ / among : gradient_) +
+           (spec_.policy.offload_optimizer ? 0 : (moments_ + average_) * kF32 / among);
+  };
   const auto crossing = [&](int32_t cut) {
     return cut < 0 ? 0 : n.crossing[stages.cuts[cut].like].at(l.micro_batch);
   };
   for (const StageKind& s : stages.kinds) {
     const ParameterCounts held = parameters_of(s.counts, n);
-    const double parameters = held.trained();
+    const double parameters = held.trained(), matrix = sixteen_ ? kHalf : kF32;
     // In the type that they are read in, and nothing else
-    const double frozen =
-        (sixteen_ ? kHalf * held.frozen_matrix() + kF32 * (held.frozen() - held.frozen_matrix())
-                  : kF32 * held.frozen()) /
-        (l.zero == 3 ? shards : 1) * (away(l) ? 0 : 1);
-    const double persistent = element * parameters + frozen + n.constants + replay_of(l, s, n),
-                 saved = saved_of(l, s, n), unit = unit_of(s, n, true);
+    const double frozen_experts = matrix * held.frozen_expert / (l.zero == 3 ? expert_shards : 1);
+    const double frozen = ((matrix * (held.frozen_matrix() - held.frozen_expert) +
+                            kF32 * (held.frozen() - held.frozen_matrix())) /
+                               (l.zero == 3 ? shards : 1) +
+                           frozen_experts) *
+                          (away(l) ? 0 : 1);
+    const double persistent = element(shards) * (parameters - held.expert) +
+                              element(expert_shards) * held.expert + frozen + n.constants +
+                              replay_of(l, s, n),
+                 saved = saved_of(l, s, n), unit = unit_of(l, s, n, true);
     // Send buffers, and gradients of received and sent streams, which share memory.
     double streams = 0;
     for (const StageChunk& c : s.chunks) {
@@ -133,7 +141,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
       streams += n.fed_back.at(l.micro_batch);
     double scratch =
         passes + streams +
-        (l.zero == 3 ? unit_of(s, n, false) * (sixteen_ ? kHalf : kF32) * (1 + (away(l) ? 1 / shards : 0))
+        (l.zero == 3 ? unit_of(l, s, n, false) * (sixteen_ ? kHalf : kF32) * (1 + (away(l) ? 1 / shards : 0))
                      : 0) +
         (l.zero >= 2 ? unit * gradient_ : 0);
     // With empty scratch, offloaded moments take two units at a time: as many parts as fill one.
@@ -152,7 +160,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const bool nccl = machine_.accelerator && machine_.accelerator->vendor == "nvidia";
   c.nccl = nccl ? static_cast<double>(nccl_buffer_bytes(
                       most_groups(l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1, l.zero > 0,
-                                  l.schedule == PipelineSchedule::interleaved, has_partial(spec_))))
+                                  l.schedule == PipelineSchedule::interleaved, has_partial(spec_), l.ep)))
                 : 0;
   c.memory = c.persistent + c.saved + c.scratch + c.process + c.nccl;
 }

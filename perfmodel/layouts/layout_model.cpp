@@ -23,8 +23,9 @@ Conditions where_of(const RunSpec& s, const Machine& m, const HostShare& host) {
 void blend(SectionTime& t, const SectionTime& other, double share) {
   for (double SectionTime::*member :
        {&SectionTime::seconds, &SectionTime::compute, &SectionTime::weight, &SectionTime::after_reads,
-        &SectionTime::device_after_reads, &SectionTime::tp, &SectionTime::cp, &SectionTime::slowdown,
-        &SectionTime::host, &SectionTime::launches, &SectionTime::flops, &SectionTime::ceiling})
+        &SectionTime::device_after_reads, &SectionTime::tp, &SectionTime::cp, &SectionTime::ep,
+        &SectionTime::slowdown, &SectionTime::host, &SectionTime::launches, &SectionTime::flops,
+        &SectionTime::ceiling})
     t.*member += share * (other.*member - t.*member);
 }
 
@@ -76,7 +77,9 @@ size_t LayoutModel::Hash::operator()(const Key& k) const {
             (static_cast<int64_t>(k.section.grouped) << 50),
         static_cast<int64_t>(k.micro_batch) + (static_cast<int64_t>(k.mix) << 32) +
             (static_cast<int64_t>(k.added) << 40),
-        static_cast<int64_t>(k.tp_per_host), 2 * k.cp_per_host + static_cast<int64_t>(k.split)})
+        static_cast<int64_t>(k.tp_per_host) + (k.section.ep << 16) +
+            (static_cast<int64_t>(k.ep_per_host) << 40),
+        2 * k.cp_per_host + static_cast<int64_t>(k.split)})
     h = (h ^ static_cast<size_t>(v)) * 0x9E3779B97F4A7C15ULL;
   return h ^ (h >> 29);
 }
@@ -102,7 +105,9 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
   const NetSections& n = cache_.of(key.section);
   OpPrices prices = op_prices();
   prices.added = key.added / (key.added + 1.0);
-  const Placements at{.tp = static_cast<double>(key.tp_per_host), .cp = static_cast<double>(key.cp_per_host)};
+  const Placements at{.tp = static_cast<double>(key.tp_per_host),
+                      .cp = static_cast<double>(key.cp_per_host),
+                      .ep = static_cast<double>(key.ep_per_host)};
   const auto time = [&](const PartSections& part, size_t i) {
     const auto of = [&](const Section& s) {
       return time_of(n, s, key.section, key.micro_batch, prices, at, counts ? counts + i : nullptr,
@@ -146,6 +151,7 @@ LayoutModel::Key LayoutModel::key_of(const Layout& l, const Placements& at) {
       l.micro_batch,
       static_cast<int16_t>(at.tp),
       static_cast<int16_t>(at.cp),
+      static_cast<int16_t>(at.ep),
       l.schedule == PipelineSchedule::zb_h1,
       l.recompute == Recompute::full ? stages_of(l).mix : 0,
       (on_cores() || spec_.net.recorded()) && l.zero < 2 ? static_cast<int32_t>(micro_batches(l)) - 1 : 0};
@@ -198,7 +204,8 @@ ParameterCounts LayoutModel::parameters_of(const std::vector<PartCount>& counts,
 
 double LayoutModel::parameters(const Layout& l) {
   const ParameterCounts all = parameters_of(net_.counts, sections_of(l));
-  return (all.cut + all.frozen_cut) * l.tp + all.whole + all.partial + all.frozen_whole;
+  return (all.cut + all.frozen_cut + (all.expert + all.frozen_expert) * l.ep) * l.tp + all.whole +
+         all.partial + all.frozen_whole;
 }
 
 // In any distribution of parts some stage has at least its share of the total, and of each kind, rounded up.
@@ -242,7 +249,7 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     add_compute(l, t, step, x);
     if (l.pp > 1) add_pipeline(l, at, t, step, x);
     add_data_parallel(l, at, t, step, x);
-    const double waits = x.tp + x.cp + x.slowdown + x.bubble + x.pp + x.dp;
+    const double waits = x.tp + x.cp + x.ep + x.slowdown + x.bubble + x.pp + x.dp;
     if (l.pp == 1 && launched_apart(l) && !on_cores())
       x.host = std::max(0.0, launched(l, step.stages->kinds[i], t, step.kinds[i]) - x.compute - waits);
     // Collectives of ZeRO 2 and 3 are also launched in sequence with all ops; the host continues while ranks
@@ -259,8 +266,8 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   add_optimizer(l, at, t, step, c);
   c.step = k_[index_of(Coef::step)];
   c.imbalance = uneven * (c.compute + c.optimizer);
-  c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
-              c.imbalance;
+  c.seconds = c.compute + c.host + c.tp + c.cp + c.ep + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer +
+              c.step + c.imbalance;
   const ReadTime& read = read_of(l);
   c.data = read.serial + read.stolen;
   c.data += read.wait(c.seconds + c.data);
@@ -277,7 +284,7 @@ void LayoutModel::count(const Layout& l, const Placements& at, const StageKind& 
   price_mixed(key_of(l, at), parts.data());
   for (const PartCount& c : slow.counts)
     for (size_t i = 0; i < kCoefs; ++i) counts[i] += micro_batches(l) * c.count * parts[c.part][i];
-  const double updated = parameters_of(slow.counts, n).trained() / shards_of(l);
+  const double updated = updated_of(l, parameters_of(slow.counts, n));
   counts[index_of(Coef::optimizer)] +=
       updated * ((1 + moments_) * 2 * kF32 + 3 * average_ * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   counts[index_of(Coef::step)] += 1;

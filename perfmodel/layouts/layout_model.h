@@ -26,13 +26,13 @@ namespace isobar {
 /// Seconds of a step by cause (they add up to `seconds`), and bytes of the fullest rank.
 struct LayoutCost {
   double seconds = 0;
-  double compute = 0;         // parts of the slowest stage, all micro-batches
-  double host = 0;            // launches for which the device waits
-  double tp = 0, cp = 0;      // exposed collectives inside parts
-  double slowdown = 0;        // of compute beside communication
-  double bubble = 0, pp = 0;  // waiting for other stages; transfers between them
-  double dp = 0;              // exposed reduction of gradients and gathering of parameters
-  double data = 0;            // reading samples, or waiting for ranks that read
+  double compute = 0;             // parts of the slowest stage, all micro-batches
+  double host = 0;                // launches for which the device waits
+  double tp = 0, cp = 0, ep = 0;  // exposed collectives inside parts
+  double slowdown = 0;            // of compute beside communication
+  double bubble = 0, pp = 0;      // waiting for other stages; transfers between them
+  double dp = 0;                  // exposed reduction of gradients and gathering of parameters
+  double data = 0;                // reading samples, or waiting for ranks that read
   double optimizer = 0, step = 0, imbalance = 0;
   double persistent = 0, saved = 0, scratch = 0, process = 0;  // bytes
   double nccl = 0;  // estimated buffers on NVIDIA's accelerators (model/base/nccl_resources.h)
@@ -80,7 +80,7 @@ class LayoutModel {
   struct Key {
     SectionKey section;
     int32_t micro_batch;
-    int16_t tp_per_host, cp_per_host;
+    int16_t tp_per_host, cp_per_host, ep_per_host;
     bool split;         // ZB-H1
     int32_t mix = 0;    // index into mixes_: parts with other recomputation
     int32_t added = 0;  // micro-batches after the first, which add to gradients; 0 on accelerators but for
@@ -123,6 +123,11 @@ class LayoutModel {
   double forwards() const { return static_cast<double>(spec_.train.rollout); }
   double backwards() const { return static_cast<double>(spec_.learnt_steps()); }
   static double shards_of(const Layout& l) { return l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1; }
+  static double expert_shards_of(const Layout& l) { return l.zero > 0 ? shards_of(l) / l.ep : 1; }
+  /// Elements whose moments a rank keeps.
+  static double updated_of(const Layout& l, const ParameterCounts& p) {
+    return (p.trained() - p.expert) / shards_of(l) + p.expert / expert_shards_of(l);
+  }
   bool away(const Layout& l) const {
     return spec_.policy.offload_parameters && l.zero == 3;
   }  // offloaded parameters
@@ -156,7 +161,7 @@ class LayoutModel {
   double replay_of(const Layout& l, const StageKind& s, const NetSections& n) const;
   double saved_of(const Layout& l, const StageKind& s, const NetSections& n);
   double scratch_of(const Layout& l, const StageKinds& stages, const NetSections& n);  // without ZeRO's units
-  static double unit_of(const StageKind& s, const NetSections& n, bool gradients);
+  static double unit_of(const Layout& l, const StageKind& s, const NetSections& n, bool gradients);
   UnitPolicy unit_policy(const Layout& l, const Placements& at) const;
   // layout_pipeline.cpp
   void time_transfers(const Layout& l, const Placements& at, const NetSections& n, Step& step) const;
@@ -210,7 +215,7 @@ class LayoutModel {
   Step step_;                               // of the layout being priced, to reuse its memory
   std::unordered_map<Key, StageTimes, Hash> known_;
   // Units of layouts with these axes, by kind of stage, chunks, ZeRO and placement.
-  std::array<int32_t, 5> unit_axes_{};
+  std::array<int32_t, 6> unit_axes_{};
   std::unordered_map<uint64_t, UnitTimes> unit_times_;
   std::pair<int64_t, int64_t> last_read_{-1, 0};  // a rank's samples and micro-batches, …
   ReadTime read_;                                 // … and the time to read them

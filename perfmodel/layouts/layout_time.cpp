@@ -21,6 +21,7 @@ UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const
           .host = away(l) ? k_[index_of(Coef::copy_host)] : 0,
           .halves = sixteen_,
           .cut = cut,
+          .expert = {cut.ranks / l.ep, std::clamp(cut.per_host / at.ep, 1.0, cut.ranks / l.ep)},
           .partial = {cut.ranks * l.tp, cut.per_host * at.tp},
           .whole = whole};
 }
@@ -29,7 +30,7 @@ UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const
 // what is gathered again for backward.
 const UnitTimes& LayoutModel::units_of(const Layout& l, const Placements& at, const NetSections& n,
                                        size_t kind, const StageKind& s) {
-  const std::array<int32_t, 5> axes{l.dp, l.tp, l.cp, l.pp, l.sequence_parallel ? 1 : 0};
+  const std::array<int32_t, 6> axes{l.dp, l.tp, l.cp, l.pp, l.ep, l.sequence_parallel ? 1 : 0};
   if (axes != unit_axes_) {
     unit_times_.clear();
     unit_axes_ = axes;
@@ -92,7 +93,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
     k.units = &units_of(l, at, *t.sections, i, stage);
     if (l.zero < 2) continue;
     // Two reads and a write
-    const double kept = parameters_of(stage.counts, *t.sections).trained() / shards_of(l);
+    const double kept = updated_of(l, parameters_of(stage.counts, *t.sections));
     const double added =
         k.units->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)];
     const WaitPolicy policy{.zero = l.zero,
@@ -169,6 +170,7 @@ void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& 
   c.compute = m * (t.of(s.counts, &SectionTime::compute) + boundaries_of(l, t, step));
   c.tp = m * t.of(s.counts, &SectionTime::tp);
   c.cp = m * t.of(s.counts, &SectionTime::cp);
+  c.ep = m * t.of(s.counts, &SectionTime::ep);
   c.slowdown = m * t.of(s.counts, &SectionTime::slowdown);
   c.host = launched_apart(l) ? 0 : m * t.of(s.counts, &SectionTime::host);
   c.ceiling = m * t.of(s.counts, &SectionTime::ceiling);
@@ -239,7 +241,7 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
   constexpr double kMetrics = 16;  // bytes that are cleared
   for (size_t i = 0; i < step.kinds.size(); ++i) {
     const UnitTimes& u = *step.kinds[i].units;
-    const double updated = parameters_of(step.stages->kinds[i].counts, *t.sections).trained() / shards_of(l);
+    const double updated = updated_of(l, parameters_of(step.stages->kinds[i].counts, *t.sections));
     const double ops = std::max(1.0, l.zero > 0 ? u.units : l.tp > 1 ? 2 : 1), each = updated / ops;
     norm = std::max(norm, ops * op_time(OpKind::squared_sum, each * gradient_, 2 * each));
     double adam =
@@ -266,8 +268,8 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
     if (both > update + gathers) update = adam, gathers = both - adam;
   }
   c.dp += gathers;
-  const double shards = l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1;
-  const double together = l.zero > 0 ? at.dp * at.cp : 1;
+  const double shards = l.zero > 0 ? shards_of(l) : l.ep;
+  const double together = l.zero > 0 ? at.dp * at.cp : at.ep;
   c.optimizer = op_time(OpKind::zero, kMetrics, 0) + norm + update +
                 all_reduce(static_cast<double>(l.tp) * l.pp * shards, at.tp * at.pp * together) +
                 all_reduce(static_cast<double>(l.dp) * l.pp, at.dp * at.pp);

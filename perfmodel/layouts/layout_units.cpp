@@ -89,10 +89,11 @@ void add_rests(const std::vector<Timed>& timed, int32_t chunk, std::vector<UnitT
 
 // Parameters with equal treatment: tensor parallelism's cut, reader (products or f32 ops), trained or frozen
 struct Fate {
-  enum Cut { kCut, kPartial, kWhole } cut;
+  enum Cut { kCut, kExpert, kPartial, kWhole } cut;
   bool matrix;
   bool frozen = false;
   double of(const ParameterCounts& p, bool by_reader) const {
+    if (cut == kExpert) return frozen ? p.frozen_expert : p.expert;
     if (cut == kPartial) return matrix && !frozen ? p.partial : 0;
     const bool c = cut == kCut;
     const double all = frozen ? (c ? p.frozen_cut : p.frozen_whole) : (c ? p.cut : p.whole);
@@ -103,9 +104,10 @@ struct Fate {
 };
 
 constexpr Fate kFates[] = {
-    {Fate::kCut, true},        {Fate::kCut, false},        {Fate::kPartial, true},
-    {Fate::kWhole, true},      {Fate::kWhole, false},      {Fate::kCut, true, true},
-    {Fate::kCut, false, true}, {Fate::kWhole, true, true}, {Fate::kWhole, false, true}};
+    {Fate::kCut, true},         {Fate::kCut, false},        {Fate::kExpert, true},
+    {Fate::kPartial, true},     {Fate::kWhole, true},       {Fate::kWhole, false},
+    {Fate::kCut, true, true},   {Fate::kCut, false, true},  {Fate::kExpert, true, true},
+    {Fate::kWhole, true, true}, {Fate::kWhole, false, true}};
 
 }  // namespace
 
@@ -131,8 +133,10 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
       const bool by_reader = policy.by_reader || (fate.frozen && policy.halves);
       if (!fate.matrix && !by_reader) continue;
       const Placement& group = fate.cut == Fate::kCut       ? policy.cut
+                               : fate.cut == Fate::kExpert  ? policy.expert
                                : fate.cut == Fate::kPartial ? policy.partial
                                                             : policy.whole;
+      if (fate.cut == Fate::kExpert && group.ranks <= 1 && policy.host == 0) continue;  // they are on one rank
       const double bytes = fate.matrix ? policy.matrix : kF32;
       units.clear();
       Cutter cutter(policy.bucket, apart, units);

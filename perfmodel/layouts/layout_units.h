@@ -7,7 +7,7 @@
 // A unit is a bucket of whole parts, at ZeRO 3 one part. Parameters that tensor parallelism cuts or leaves
 // whole, with or without 16-bit copies, form up to four sections with their own units; adapters may add one,
 // and frozen ones have their own, only gathered at ZeRO 3. Units that begin in one run of equal parts are
-// equal and need no loop.
+// equal and need no loop. Divided experts are a section of their own.
 #pragma once
 #include <algorithm>
 #include <span>
@@ -21,13 +21,14 @@ namespace isobar {
 /// How units are cut and exchanged.
 struct UnitPolicy {
   int zero = 0;
-  bool by_reader = false;         // parameters read in f32 have their own units
-  double gradient = 4;            // bytes of an element
-  double matrix = 4;              // of a parameter that matrix products read
-  double bucket = 0;              // elements
-  double host = 0;                // seconds a byte to load offloaded shares
-  bool halves = false;            // matrix products read 16-bit copies
-  Placement cut, partial, whole;  // ranks that share cut parameters, adapters' partial ones, and whole ones
+  bool by_reader = false;  // parameters read in f32 have their own units
+  double gradient = 4;     // bytes of an element
+  double matrix = 4;       // of a parameter that matrix products read
+  double bucket = 0;       // elements
+  double host = 0;         // seconds a byte to load offloaded shares
+  bool halves = false;     // matrix products read 16-bit copies
+  // Ranks that share cut parameters, divided experts, adapters' partial ones, and whole ones
+  Placement cut, expert, partial, whole;
 };
 
 /// Seconds of one stage's collectives.

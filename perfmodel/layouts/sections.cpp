@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -22,12 +23,14 @@ namespace {
 
 // The plan of the busiest rank, on which ranks that share a sample wait.
 Plan plan_of_samples(RunSpec spec, int64_t samples) {
-  spec.train.global_batch = spec.policy.micro_batch = samples;
+  spec.policy.micro_batch = samples;
+  spec.train.global_batch = samples * spec.layout.dp;
   return build_plan(spec, busiest_rank(spec), {});
 }
 
 std::vector<NetStream> streams_of_samples(RunSpec spec, double samples) {
-  spec.train.global_batch = spec.policy.micro_batch = static_cast<int64_t>(samples);
+  spec.policy.micro_batch = static_cast<int64_t>(samples);
+  spec.train.global_batch = spec.policy.micro_batch * spec.layout.dp;
   return net_streams(spec);
 }
 
@@ -123,7 +126,9 @@ void count_parameters(const Plan& plan, const Priced& priced, NetSections& out) 
     if (part < 0) continue;
     const bool cut = p.axis >= 0;
     const auto add = [&](ParameterCounts& q) {
-      if (p.frozen) {
+      if (p.expert) {
+        (p.frozen ? q.frozen_expert : q.expert) += count;
+      } else if (p.frozen) {
         (cut ? q.frozen_cut : q.frozen_whole) += count;
         if (p.matrix) (cut ? q.frozen_cut_matrix : q.frozen_whole_matrix) += count;
       } else if (p.partial) {
@@ -335,6 +340,8 @@ RunSpec SectionCache::spec_of(const SectionKey& key) const {
   RunSpec spec = base_;
   spec.layout.tp = key.tp;
   spec.layout.cp = key.cp;
+  spec.layout.ep = key.ep;
+  spec.layout.dp = key.ep / std::gcd(key.ep, key.cp);  // the fewest
   spec.policy.sequence_parallel = key.sequence_parallel;
   spec.policy.recompute = key.recompute;
   if (key.grouped) spec.policy.recompute_num_layers = static_cast<int64_t>(distinct_.size());
@@ -387,6 +394,10 @@ bool multiplies_weights(OpKind k) {
   return k == OpKind::gemm || k == OpKind::grouped_gemm;
 }
 
+double& wait_for(Lane lane, SectionTime& t) {
+  return lane == Lane::cp ? t.cp : lane == Lane::ep ? t.ep : t.tp;
+}
+
 }  // namespace
 
 SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
@@ -408,6 +419,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
     OpShape shape = between(op.one, op.two, x);
     if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
     if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
+    if (op.lane == Lane::ep) shape.group = {static_cast<double>(key.ep), placements.ep};
     if (op.weight && multiplies_weights(op.one.kind))
       shape.work.bytes_read += added * shape.work.bytes_written;
     double s;
@@ -444,7 +456,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       if (stopped_until > begin) begin = stopped_until, waited = stopped_by;
       // While a lane is busy compute runs at 1 / (1 + slowdown) of its speed.
       const double shared = std::min(s, std::max(0.0, busy_until - begin) / (1 + slowdown));
-      (waited == Lane::cp ? t.cp : t.tp) += begin - now;
+      wait_for(waited, t) += begin - now;
       t.compute += s;
       if (op.weight) t.weight += s;
       t.slowdown += shared * slowdown;
@@ -467,8 +479,10 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   }
   const double compute_end = free[static_cast<size_t>(Lane::compute)];
   t.seconds = std::max(compute_end, busy_until);
-  const bool by_cp = free[static_cast<size_t>(Lane::cp)] > free[static_cast<size_t>(Lane::tp)];
-  (by_cp ? t.cp : t.tp) += t.seconds - compute_end;
+  Lane last = Lane::tp;
+  for (const Lane lane : {Lane::cp, Lane::ep})
+    if (free[static_cast<size_t>(lane)] > free[static_cast<size_t>(last)]) last = lane;
+  wait_for(last, t) += t.seconds - compute_end;
   // Postponed weight gradients have launches of their own.
   if (counts) (*counts)[index_of(Coef::host_op)] += static_cast<double>(section.size());
   const double launches = launch * (static_cast<double>(section.size() - put_off) + additions);

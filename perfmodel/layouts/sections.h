@@ -1,6 +1,6 @@
 // The distinct parts of a net, each counted once from a plan of the net's own builder, forward and backward.
-// Layouts with equal tp, cp, sequence parallelism, recomputation and precision differ only in how often and
-// where these run, so an exhaustive search builds a few hundred small plans.
+// Layouts with equal tp, cp, ep, sequence parallelism, recomputation and precision differ only in how often
+// and where these run, so an exhaustive search builds a few hundred small plans.
 //
 //   SectionCache cache(spec);                       // net and policy of the search
 //   const NetSections& s = cache.of({.tp = 8, .cp = 1, .sequence_parallel = true});
@@ -25,6 +25,7 @@ struct SectionKey {
   bool grouped = false;  // full recomputation: in a group of parts, not its first
   CpKind cp_kind = CpKind::allgather;
   int32_t alone = 0;  // if above 0, of micro-batches of this number of samples alone; 0: of any
+  int64_t ep = 1;
   auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 
@@ -53,19 +54,20 @@ using Section = std::vector<SectionOp>;
 struct ParameterCounts {                    // elements on a rank
   double cut = 0, whole = 0;                // trained; cut by tensor parallelism or whole
   double cut_matrix = 0, whole_matrix = 0;  // of them, read by matrix products
+  double expert = 0, frozen_expert = 0;     // of divided experts (ep > 1), which are all matrices
   double partial = 0;  // trained, whole, with gradients summed over tensor parallelism (nets/adapter.h); all
                        // matrices
   double frozen_cut = 0, frozen_whole = 0, frozen_cut_matrix = 0, frozen_whole_matrix = 0;
-  double trained() const { return cut + whole + partial; }
-  double frozen() const { return frozen_cut + frozen_whole; }
-  double frozen_matrix() const { return frozen_cut_matrix + frozen_whole_matrix; }
+  double trained() const { return cut + whole + partial + expert; }
+  double frozen() const { return frozen_cut + frozen_whole + frozen_expert; }
+  double frozen_matrix() const { return frozen_cut_matrix + frozen_whole_matrix + frozen_expert; }
   double all() const { return trained() + frozen(); }
   void add(double times, const ParameterCounts& o) {
     for (double ParameterCounts::*x :
          {&ParameterCounts::cut, &ParameterCounts::whole, &ParameterCounts::cut_matrix,
           &ParameterCounts::whole_matrix, &ParameterCounts::partial, &ParameterCounts::frozen_cut,
           &ParameterCounts::frozen_whole, &ParameterCounts::frozen_cut_matrix,
-          &ParameterCounts::frozen_whole_matrix})
+          &ParameterCounts::frozen_whole_matrix, &ParameterCounts::expert, &ParameterCounts::frozen_expert})
       this->*x += times * (o.*x);
   }
 };
@@ -122,7 +124,7 @@ class SectionCache {
 };
 
 struct Placements {  // ranks of each axis' groups on one host
-  double tp = 1, cp = 1, dp = 1, pp = 1;
+  double tp = 1, cp = 1, dp = 1, pp = 1, ep = 1;
 };
 
 struct SectionTime {
@@ -131,7 +133,7 @@ struct SectionTime {
   double weight = 0;              // of them, weight gradients
   double after_reads = 0;         // from the last read of weights to the end
   double device_after_reads = 0;  // the same without waiting for launches
-  double tp = 0, cp = 0;          // waits of compute for these collectives
+  double tp = 0, cp = 0, ep = 0;  // waits of compute for these collectives
   double slowdown = 0;            // of compute beside communication
   double host = 0;                // the rest: waits for launches
   double launches = 0;            // host time, for all ops

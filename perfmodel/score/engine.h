@@ -39,7 +39,7 @@ struct Tuned {
 };
 
 struct EngineAxes {
-  bool dp = true, tp = true, cp = true, pp = true, vpp = true;
+  bool dp = true, tp = true, cp = true, pp = true, vpp = true, ep = true;
   std::vector<int> zero{0, 1, 2, 3};
 };
 

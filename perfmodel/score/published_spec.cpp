@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/base/error.h"
+#include "model/nets/legal_layout.h"
 
 namespace isobar {
 namespace {
@@ -33,7 +34,6 @@ RunSpec spec_of(const PublishedRun& p) {
   if (p.frozen_weights) throw ConfigError("", "frozen_weights", "are not planned", "import whole trainings");
   if (p.latent_weights > 0)
     throw ConfigError("", "arch", "has latent attention, which is not planned", "import other nets");
-  if (p.ep > 1) throw ConfigError("", "ep", "is none of this program's plans", "import runs without it");
   s.net = p.arch == Arch::gpt ? NetSpec(GptSpec{}) : NetSpec(LlamaSpec{});
   WordsSpec& net = *s.net.words();
   net.embed_dim = std::llround(p.hidden);
@@ -58,6 +58,10 @@ RunSpec spec_of(const PublishedRun& p) {
   s.layout.cp = std::llround(p.cp);
   s.layout.pp = std::llround(p.pp);
   s.layout.vpp = std::llround(p.vpp);
+  s.layout.ep = std::llround(p.ep);
+  if (!ep_divides(limits_of(s.net), s.layout.ep, s.layout.dp, s.layout.cp))
+    throw ConfigError("", "ep", "does not divide both the experts and dp * cp, as in plans",
+                      "import other runs");
   s.policy.amp = amp_of(p.precision);
   s.policy.micro_batch = std::llround(p.micro_batch);
   s.policy.zero = p.zero < 0 ? 0 : std::llround(p.zero);  // not stated: none
@@ -163,6 +167,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.cp = static_cast<double>(s.layout.cp);
   r.pp = static_cast<double>(s.layout.pp);
   r.vpp = static_cast<double>(s.layout.vpp);
+  r.ep = static_cast<double>(s.layout.ep);
   r.gpus = static_cast<double>(s.layout.world());
   r.node = machine.accelerator->host.ranks;
   r.compiled = is_compiled(r, habits.compiled);

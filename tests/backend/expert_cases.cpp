@@ -227,6 +227,33 @@ void moves(OpKind kind, Random& random, std::vector<OpCase>& to) {
       }
 }
 
+// Copies of some ranks' tokens for the experts of one
+void expert_offsets(Random& random, std::vector<OpCase>& to) {
+  struct Shape {
+    int64_t ranks, held, rank;
+  };
+  for (const Shape& s : {Shape{2, 3, 0}, {4, 1, 3}, {3, 40, 1}}) {
+    const int64_t experts = s.ranks * s.held;
+    Numbers all, want{0};
+    for (int64_t r = 0; r < s.ranks; ++r) {
+      all.push_back(0);
+      for (int64_t e = 0; e < experts; ++e)
+        all.push_back(all.back() + std::floor(std::abs(random.normal(3))));
+    }
+    for (int64_t e = s.rank * s.held; e < (s.rank + 1) * s.held; ++e) {
+      want.push_back(want.back());
+      for (int64_t r = 0; r < s.ranks; ++r)
+        want.back() += all[r * (experts + 1) + e + 1] - all[r * (experts + 1) + e];
+    }
+    to.push_back(
+        {OpKind::expert_offsets,
+         std::to_string(s.held) + " of " + std::to_string(experts),
+         HeldExpertsAttrs{.ranks = s.ranks, .experts = experts, .first = s.rank * s.held, .held = s.held},
+         {whole(all)},
+         {exactly(want)}});
+  }
+}
+
 // ---- grouped products ----
 
 struct RowGroups {
@@ -307,6 +334,8 @@ void add_expert_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
     case OpKind::dispatch:
     case OpKind::combine:
       return moves(kind, random, to);
+    case OpKind::expert_offsets:
+      return expert_offsets(random, to);
     case OpKind::grouped_gemm:
       return grouped_gemm(random, to);
     default:

@@ -108,16 +108,18 @@ Numbers swiglu_of(const Matrix& s, const Numbers& u, const Numbers& scale) {
 void swiglu(OpKind kind, Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Matrix& s : kind == OpKind::swiglu ? kMatrices : kSmallMatrices)
-      for (const bool scaled : {false, true}) {
+      for (const char* const with : {"", " scaled", " scaled, of as many rows as data says"}) {
+        const bool scaled = *with != 0, counted = std::string(with).find("data") != std::string::npos;
         const Operand u = normals(random, act, 2 * s.rows * s.cols, 2),
-                      scale = scaled ? normals(random, DType::f32, s.rows) : Operand{};
-        const std::string what = s.text(act) + (scaled ? " scaled" : "");
+                      scale = scaled ? normals(random, DType::f32, s.rows) : Operand{},
+                      offsets = counted
+                                    ? Operand{.type = DType::i32, .before = {0, static_cast<double>(s.rows)}}
+                                    : Operand{};
+        const std::string what = s.text(act) + with;
+        const RowsAttrs attrs{counted ? s.rows + 3 : s.rows, s.cols};
         if (kind == OpKind::swiglu) {
-          to.push_back({kind,
-                        what,
-                        RowsAttrs{s.rows, s.cols},
-                        {u, scale},
-                        {written(act, swiglu_of(s, u.before, scale.before))}});
+          to.push_back(
+              {kind, what, attrs, {u, scale, offsets}, {written(act, swiglu_of(s, u.before, scale.before))}});
           continue;
         }
         const Operand dg = normals(random, act, s.rows * s.cols);
@@ -127,8 +129,8 @@ void swiglu(OpKind kind, Random& random, std::vector<OpCase>& to) {
                                         scale.before, dg.before);
         to.push_back({kind,
                       what,
-                      RowsAttrs{s.rows, s.cols},
-                      {u, dg, scale},
+                      attrs,
+                      {u, dg, scale, offsets},
                       {written(act, du),
                        scaled ? written(DType::f32, dscale, act == DType::f32 ? 1e-5 : 1e-3) : Operand{}}});
       }

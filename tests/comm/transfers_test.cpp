@@ -225,6 +225,43 @@ TEST_F(Transfers, AllToAllGivesEachRankItsPartOfEverybody) {
   });
 }
 
+// All ranks' copies for an expert arrive as neighbours, in the order of ranks, and return to where they were.
+TEST_F(Transfers, CopiesGoToTheRanksOfTheirExpertsAndBack) {
+  for_groups([&](int size, bool back) {
+    const int64_t held = 1 + any(3), experts = held * size, width = 1 + any(3);
+    std::vector<int32_t> offsets;
+    std::vector<Values> counts, sorted(size), arrived(size);  // [rank][expert]; [rank]
+    for (int r = 0; r < size; ++r) {
+      counts.push_back(Values(experts));
+      offsets.push_back(0);
+      for (int64_t& n : counts[r]) {
+        n = any(2) == 0 ? 0 : any(7);
+        offsets.push_back(offsets.back() + static_cast<int32_t>(n));
+      }
+      sorted[r] = values(offsets.back() * width);
+    }
+    for (int64_t e = 0; e < experts; ++e)
+      for (int r = 0; r < size; ++r) {
+        const auto from = sorted[r].begin() + offsets[r * (experts + 1) + e] * width;
+        Values& to = arrived[e / held];
+        to.insert(to.end(), from, from + counts[r][e] * width);
+      }
+    Op op{OpKind::all_to_all, Lane::ep, TransferAttrs{.group = 0}, {}, {}, "x"};
+    op.as<TransferAttrs>().width = width, op.as<TransferAttrs>().back = back;
+    op.reads = {View{}, View{0, 0, static_cast<int64_t>(offsets.size())}};
+    std::vector<Rank> ranks(size);
+    for (int r = 0; r < size; ++r) {
+      ranks[r].in = back ? arrived[r] : sorted[r];
+      ranks[r].out = poison(static_cast<int64_t>((back ? sorted[r] : arrived[r]).size()));
+      ranks[r].calls = transfer_calls(op, r, size, {0, 0, offsets.data()});
+    }
+    run(ranks);
+    for (int r = 0; r < size; ++r) EXPECT_EQ(ranks[r].out, back ? sorted[r] : arrived[r]);
+    offsets[0] = 1;
+    EXPECT_THROW(transfer_calls(op, 0, size, {0, 0, offsets.data()}), std::runtime_error);
+  });
+}
+
 TEST_F(Transfers, ExchangeGoesOnceRoundTheRing) {
   for_groups([&](int size, bool) {
     const int64_t n = any(50);

@@ -194,26 +194,39 @@ TEST(Layouts, OffloadChangesNothing) {
   }
 }
 
+struct Resumed {
+  std::string name;
+  Words words;
+  int64_t ranks;
+};
+
 // A checkpoint does not depend on the layout that wrote it.
-TEST(Layouts, ResumeAsAnyOther) {
+void expect_resumes(const TestNet& net, const Resumed& first, const std::vector<Resumed>& others) {
+  SCOPED_TRACE(net.config);
   const Folder dir;
-  const Words save = {"train.checkpoint_every=5"};
-  Words first = {"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.zero=1", "policy.micro_batch=3"};
-  first.insert(first.end(), save.begin(), save.end());
-  const TrainedNet a = run(dir / "a", first, 8);
+  const TrainedNet a = run(dir / "a", first.words + Words{"train.checkpoint_every=5"}, first.ranks, {}, net);
   ASSERT_EQ(a.record.losses.size(), 10u);
-  const std::string middle = dir / "a/checkpoints/step-00000005";
-  for (const auto& [name, layout, ranks] : std::vector<std::tuple<std::string, Words, int64_t>>{
-           {"one", {}, 1},
-           {"b", {"layout.cp=2", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"}, 4},
-           {"c", {"layout.tp=2", "layout.dp=2", "policy.zero=2", "policy.sequence_parallel=true"}, 4}}) {
+  for (const auto& [name, layout, ranks] : others) {
     SCOPED_TRACE(name);
-    const TrainedNet b = run(dir / name, layout, ranks, {"--resume", middle});
+    const TrainedNet b =
+        run(dir / name, layout, ranks, {"--resume", dir / "a/checkpoints/step-00000005"}, net);
     ASSERT_EQ(b.record.losses.size(), 5u);
     for (const auto& [step, loss] : b.record.losses)
       EXPECT_NEAR(loss / a.record.losses.at(step), 1, 1e-6) << "step " << step;
     EXPECT_LT(distance(a.weights, b.weights), 1e-6);
   }
+}
+
+TEST(Layouts, ResumeAsAnyOther) {
+  expect_resumes(
+      kVit, {"a", {"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.zero=1", "policy.micro_batch=3"}, 8},
+      {{"one", {}, 1},
+       {"b", {"layout.cp=2", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"}, 4},
+       {"c", {"layout.tp=2", "layout.dp=2", "policy.zero=2", "policy.sequence_parallel=true"}, 4}});
+  expect_resumes(kMixtral, {"a", {"layout.dp=4", "layout.ep=2", "policy.zero=1", "policy.micro_batch=3"}, 4},
+                 {{"one", {}, 1},
+                  {"b", {"layout.dp=2", "layout.tp=2", "layout.ep=2", "policy.micro_batch=3"}, 4},
+                  {"c", {"layout.dp=4", "layout.ep=4", "policy.zero=3"}, 4}});
 }
 
 }  // namespace

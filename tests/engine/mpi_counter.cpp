@@ -176,6 +176,17 @@ int MPI_Ialltoallv(const void* in, const int* send, const int* from, MPI_Datatyp
   return PMPI_Ialltoallv(in, send, from, t, out, receive, at, to, comm, r);
 }
 
+// Parts are data, each of a type of its own
+int MPI_Ialltoallw(const void* in, const int* send, const int* from, const MPI_Datatype* t, void* out,
+                   const int* receive, const int* at, const MPI_Datatype* to, MPI_Comm comm, MPI_Request* r) {
+  int members = 0;
+  PMPI_Comm_size(comm, &members);
+  std::string sent, received;
+  for (int i = 0; i < members; ++i) sent += bytes(send[i], t[i]), received += bytes(receive[i], to[i]);
+  saw(comm, "MPI_Ialltoallw" + sent + " from" + received);
+  return PMPI_Ialltoallw(in, send, from, t, out, receive, at, to, comm, r);
+}
+
 int MPI_Isend(const void* x, int n, MPI_Datatype t, int to, int tag, MPI_Comm comm, MPI_Request* r) {
   saw(comm, "MPI_Isend to " + std::to_string(to) + bytes(n, t));
   return PMPI_Isend(x, n, t, to, tag, comm, r);

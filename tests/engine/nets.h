@@ -88,7 +88,7 @@ inline const TestNet kMixtral{source_dir() + "/configs/models/moe-tiny.yaml",
                               kWordsNet + Words{"net.router_balance_loss=0.5", "net.router_z_loss=0.1"}};
 inline const TestNet kDeepSeek{
     source_dir() + "/configs/models/moe-tiny.yaml",
-    kWordsNet + Words{"net.num_experts=5", "net.num_experts_per_tok=3", "net.num_shared_experts=2",
+    kWordsNet + Words{"net.num_experts=6", "net.num_experts_per_tok=3", "net.num_shared_experts=2",
                       "net.expert_ffn_dim=24", "net.first_k_dense_replace=1", "net.norm_topk_prob=false",
                       "train.seed=6"}};
 

@@ -61,9 +61,10 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false,
   size_t calls = 0;
   for (int r = 0; r < spec.layout.world(); ++r) {
     SCOPED_TRACE("rank " + std::to_string(r));
-    const Seen& seen = one.ranks[r];
+    Seen seen = one.ranks[r];
     const Plan plan = plan_of(spec, r);
     const PlannedCalls plan_says = said(plan, {{&plan.init, 1}, {&plan.train, 1}});
+    keep_determined(seen.channels, plan_says.channels);
     EXPECT_EQ(seen.channels, plan_says.channels);
     EXPECT_EQ(seen.unknown, Calls{});
     EXPECT_EQ(seen.beats, Calls{"MPI_Iallreduce 56"});
@@ -157,6 +158,16 @@ TEST_F(Wire, Aurora) {
   expect_what_the_plans_say({"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.sequence_parallel=false",
                              "policy.zero=1", "policy.micro_batch=3", "policy.schedule=zb-h1"},
                             false, config);
+}
+
+// Copies go to the ranks of their experts and back; experts' gradients are summed among fewer ranks.
+TEST_F(Wire, Experts) {
+  const std::string config = source_dir() + "/configs/models/moe-tiny.yaml";
+  expect_what_the_plans_say({"layout.dp=4", "layout.ep=2", "policy.micro_batch=3"}, false, config);
+  expect_what_the_plans_say(
+      {"layout.dp=2", "layout.tp=2", "layout.cp=2", "layout.ep=4", "policy.micro_batch=3", "policy.zero=3",
+       "policy.recompute=full", "train.grad_clip=0.02"},
+      false, config);
 }
 
 // Halos before each step and their gradients, also in chunks overlapped with the interior's edges.

@@ -98,6 +98,9 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   s.layout.cp = test::one_of<int64_t>(random, {1, 1, 2, 4});
   s.layout.pp = test::one_of<int64_t>(random, {1, 1, 2, 4});
   s.layout.dp = test::one_of<int64_t>(random, {1, 2, 8});
+  if (const auto ep = test::one_of<int64_t>(random, {1, 2, 4, 8});
+      mixed && s.layout.dp * s.layout.cp % ep == 0)
+    s.layout.ep = ep;
   s.layout.order = test::one_of<const char*>(random, {"tp-cp-dp-pp", "tp-cp-pp-dp", "dp-tp-cp-pp"});
   s.policy.amp = Amp::bf16;
   s.policy.micro_batch = test::one_of<int64_t>(random, {1, 2, 4});

@@ -128,6 +128,8 @@ Layout random_layout(std::mt19937_64& random, const RunSpec& s) {
     l.cp_kind = static_cast<CpKind>(l.cp > 1 ? random() % 3 : 0);
     l.zero = static_cast<int8_t>(random() % 4);
     l.order = static_cast<int8_t>(random() % rank_orders().size());
+    const bool experts = s.net.kind() == "llama" && s.net.llama().has_experts();
+    if (const int ep = test::one_of(random, {1, 2, 4, 8}); experts && l.dp * l.cp % ep == 0) l.ep = ep;
     if (l.cp_kind == CpKind::ulysses && s.net.words()->kv_heads() / l.tp % l.cp != 0) continue;
     const int64_t m = s.train.global_batch / (l.dp * l.micro_batch);
     if (l.pp > 1 && random() % 3 == 0 && m % l.pp == 0) l.schedule = PipelineSchedule::interleaved, l.vpp = 2;
@@ -146,6 +148,8 @@ RunSpec random_net(std::mt19937_64& random) {
   net.embed_dim = net.num_heads * test::one_of<int64_t>(random, {32, 64, 128});
   if (s.net.kind() == "llama")
     net.num_kv_heads = 8, net.ffn_dim = 8 * test::one_of<int64_t>(random, {128, 512, 3584});
+  if (s.net.kind() == "llama")
+    s.net.llama().experts.num_experts = test::one_of<int64_t>(random, {0, 0, 8, 16});
   net.depth = test::one_of<int64_t>(random, {16, 32});
   net.seq_length = test::one_of<int64_t>(random, {512, 2048, 8192});
   net.vocab_size = test::one_of<int64_t>(random, {1000, 50257, 128256});

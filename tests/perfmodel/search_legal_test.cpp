@@ -19,9 +19,9 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
     return *(list.begin() + random() % list.size());
   };
   const Machine machine = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
-  int offered = 0, zero_bubble = 0;
-  for (int i = 0; i < 12; ++i) {
-    const std::string model = of({"vit-384", "gpt3-175b", "llama3-8b"});
+  int offered = 0, zero_bubble = 0, divided = 0;
+  for (int i = 0; i < 16; ++i) {
+    const std::string model = i % 4 == 0 ? "mixtral-8x7b" : of({"vit-384", "gpt3-175b", "llama3-8b"});
     std::vector<std::string> set{std::string("policy.main_grads_dtype=") + of({"fp32", "bf16"}),
                                  std::string("policy.offload_optimizer=") + of({"true", "false"}),
                                  std::string("train.global_batch=") + of({"16", "24", "64"}),
@@ -47,6 +47,7 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
     for (const auto* list : {&r.best, &r.pareto})
       for (const LayoutCandidate& c : *list) {
         ++offered;
+        divided += c.layout.ep > 1;
         zero_bubble += c.layout.schedule == PipelineSchedule::zb_h1;
         const RunSpec run = with_layout(spec, c.layout);
         EXPECT_NO_THROW(check_layout(run))
@@ -55,6 +56,7 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
   }
   EXPECT_GT(offered, 100);
   EXPECT_GT(zero_bubble, 0);
+  EXPECT_GT(divided, 0) << "experts among ranks";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "model/plan/work.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {
@@ -67,6 +68,52 @@ TEST(Experts, AreNamedOneByOne) {
   EXPECT_EQ(shape("blocks.1.mlp.experts.0.fc2.weight"), (Sizes{64, 96, 96 * 64 / 2}));
 }
 
+// Each rank has its part of a block's experts; a token's copies and weights go to their
+// ranks and back in both passes, and every rank's offsets go to all.
+TEST(Experts, AreDividedAmongNeighboursOfDataAndContext) {
+  struct Case {
+    std::vector<std::string> words;
+    int64_t ep, tp, tokens;             // tokens: of a micro-batch on a rank
+    std::vector<int> owners, replicas;  // of rank 1
+  };
+  for (const Case& c : {Case{{"layout.dp=4", "train.global_batch=8"}, 2, 1, 2 * 64, {0, 1}, {1, 3}},
+                        {{"layout.dp=4", "train.global_batch=8", "policy.zero=1", "layout.order=dp-pp-cp-tp"},
+                         4,
+                         1,
+                         2 * 64,
+                         {0, 1, 2, 3},
+                         {}},
+                        {{"layout.dp=2", "layout.cp=2", "layout.tp=2", "train.global_batch=4"},
+                         2,
+                         2,
+                         2 * 32,
+                         {1, 3},
+                         {1, 5}}}) {
+    std::vector<std::string> words = c.words;
+    words.insert(words.end(), {"layout.ep=" + std::to_string(c.ep), "policy.micro_batch=2"});
+    const Plan plan = plan_of("moe-tiny", words, 1);
+    const auto ranks_of = [&](const std::string& name) {
+      for (const Group& g : plan.groups)
+        if (g.name == name) return g.ranks;
+      return std::vector<int>{};
+    };
+    EXPECT_EQ(ranks_of("ep"), c.owners);
+    EXPECT_EQ(ranks_of("dp.experts"), c.replicas);
+    double experts = 0, wire = 0;
+    for (const Param& p : plan.params)
+      if (p.expert) experts += static_cast<double>(p.count);
+    EXPECT_EQ(experts, 2.0 * 8 / c.ep * 3 * 64 * 96 / c.tp) << "two blocks of eight";
+    const Plan whole = plan_of("moe-tiny", {});
+    EXPECT_EQ(plan.parameter_count(), whole.parameter_count());
+    for (const Op& op : plan.ops)
+      if (op.lane == Lane::ep) wire += work(op, plan).wire_bytes;
+    const double away = static_cast<double>(c.ep - 1) / static_cast<double>(c.ep),
+                 copies = 2.0 * static_cast<double>(c.tokens);
+    EXPECT_NEAR(wire, 2 * 4 * (away * copies * (4 * 64 + 2) + (static_cast<double>(c.ep) - 1) * (8 + 1)),
+                1e-6 * wire);
+  }
+}
+
 TEST(Experts, RefuseWhatDoesNotFitWithKeyAndMend) {
   struct Case {
     std::vector<std::string> words;
@@ -78,6 +125,8 @@ TEST(Experts, RefuseWhatDoesNotFitWithKeyAndMend) {
                         {{"net.expert_ffn_dim=32"}, "net.ffn_dim"},
                         {{"net.router_z_loss=-1"}, "net.router_z_loss"},
                         {{"net.ffn_dim=99", "net.num_kv_heads=4", "layout.tp=4"}, "layout.tp"},
+                        {{"layout.dp=3", "train.global_batch=6", "layout.ep=3"}, "layout.ep"},
+                        {{"layout.dp=2", "layout.ep=4"}, "layout.ep"},
                         {{"train.lora_rank=2", "train.lora_targets=[blocks.*.mlp]"}, "train.lora_targets"}}) {
     try {
       plan_of("moe-tiny", c.words);

@@ -69,8 +69,8 @@ void register_nccl_cases(const Mpi& mpi) {
                       const View &in = transfer_source(op), &out = transfer_target(op);
                       const auto launch = [&] {
                         nccl.launch(op, arena.data() + address(t.plan, in, 0).first, in.count,
-                                    arena.data() + address(t.plan, out, 0).first, out.count, DType::f32,
-                                    stream);
+                                    arena.data() + address(t.plan, out, 0).first, out.count, nullptr,
+                                    DType::f32, stream);
                       };
                       const auto finish = [&] {
                         while (cudaStreamQuery(stream) == cudaErrorNotReady) nccl.check();

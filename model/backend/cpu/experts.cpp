@@ -199,6 +199,20 @@ void run_router_metrics(const CpuCall<OpKind::router_metrics>& c) {
   router_metrics(route_of(c.a), c.in("sums"), c.a.weight, padding_of(c.in("scalars")), c.out("metrics"));
 }
 
+// An expert's copies of all ranks come together.
+void run_expert_offsets(const CpuCall<OpKind::expert_offsets>& c) {
+  const int32_t* const all = c.in("all");
+  int32_t* const offsets = c.out("offsets");
+  offsets[0] = 0;
+  for (int64_t e = 0; e < c.a.held; ++e) {
+    offsets[e + 1] = offsets[e];
+    for (int64_t r = 0; r < c.a.ranks; ++r) {
+      const int32_t* const of_rank = all + r * (c.a.experts + 1) + c.a.first;
+      offsets[e + 1] += of_rank[e + 1] - of_rank[e];
+    }
+  }
+}
+
 void run_dispatch(const CpuCall<OpKind::dispatch>& c) {
   const DType act = c.type_in("x");
   gather({1, c.a.rows * c.a.top, c.a.cols, c.a.rows, 0, act, act}, nullptr, c.in("x"), c.in("order"), nullptr,
@@ -218,8 +232,9 @@ void run_grouped_gemm(const CpuCall<OpKind::grouped_gemm>& c) {
 }  // namespace
 
 CpuRows expert_ops() {
-  static constexpr CpuRow kRows[] = {row<run_route>,    row<run_route_backward>, row<run_router_metrics>,
-                                     row<run_dispatch>, row<run_combine>,        row<run_grouped_gemm>};
+  static constexpr CpuRow kRows[] = {
+      row<run_route>,    row<run_route_backward>, row<run_router_metrics>, row<run_expert_offsets>,
+      row<run_dispatch>, row<run_combine>,        row<run_grouped_gemm>};
   return kRows;
 }
 

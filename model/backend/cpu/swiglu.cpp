@@ -31,12 +31,19 @@ void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const
 
 namespace {
 
+// Rows that there are: those expected, or as many as data says
+template <class Call>
+int64_t rows_of(const Call& c) {
+  const int32_t* const offsets = c.in("offsets");
+  return offsets == nullptr ? c.a.rows : offsets[c.view_in("offsets").count - 1];
+}
+
 void run_swiglu(const CpuCall<OpKind::swiglu>& c) {
-  swiglu(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.in("scale"));
+  swiglu(rows_of(c), c.a.cols, c.type_in("u"), c.in("u"), c.out("g"), c.in("scale"));
 }
 
 void run_swiglu_backward(const CpuCall<OpKind::swiglu_backward>& c) {
-  swiglu_backward(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"), c.in("scale"),
+  swiglu_backward(rows_of(c), c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.out("du"), c.in("scale"),
                   c.out("dscale"));
 }
 

@@ -83,8 +83,9 @@ void DeviceExecutor::keep(const Program& program, bool ahead) {
   grow(kept->marks, kept->stretches.empty() ? 0 : kept->stretches.size() + 1, true);
   for (const Enqueue& e : kept->order.list) {
     const int32_t op = program.instrs[static_cast<size_t>(e.instr)].op;
-    if (is_collective(plan_.ops[static_cast<size_t>(op)].kind))
-      kept->transfers.push_back({op, e.lane, Event(true)});
+    const Op& run = plan_.ops[static_cast<size_t>(op)];
+    if (is_collective(run.kind)) kept->transfers.push_back({op, e.lane, Event(true)});
+    kept->host_waits |= run.kind == OpKind::all_to_all && in<OpKind::all_to_all>(run, "offsets");
   }
   kept->ahead = ahead && backend_.inputs().reserve_ahead(kept->fetches, most_for_landing(options_.keep_free));
   // A graph copies from one buffer for each of its fetches.
@@ -145,7 +146,7 @@ void DeviceExecutor::operator()(const Program& program, int32_t step) {
     if (!kept.fetched) fetch_ahead(program, kept, step, false);
     backend_.inputs().wait(kept.set, streams_[Lane::compute]);
   }
-  if (options_.graphs && !once && kept.runs > 0 && recorder_ == nullptr) {
+  if (options_.graphs && !once && !kept.host_waits && kept.runs > 0 && recorder_ == nullptr) {
     if (!kept.exec[static_cast<size_t>(kept.set)]) capture(program, kept, step);
     replay(program, kept, step);
   } else {
@@ -237,8 +238,10 @@ void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t s
   if (!comm_) throw std::logic_error(op.path + ": there is nobody to communicate with");
   const View& in = transfer_source(op);
   const View& out = transfer_target(op);
+  const View offsets = op.kind == OpKind::all_to_all ? isobar::in<OpKind::all_to_all>(op, "offsets") : View{};
   comm_->launch(op, in ? backend_.at(in, instr.slot) : nullptr, in.count,
                 out ? backend_.at(out, instr.slot) : nullptr, out.count,
+                offsets ? reinterpret_cast<const int32_t*>(backend_.at(offsets, instr.slot)) : nullptr,
                 plan_.buffers[static_cast<size_t>((in ? in : out).buffer)].dtype, stream);
 }
 

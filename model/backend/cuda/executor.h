@@ -6,12 +6,12 @@
 //   run(step_program, step);
 //
 // A program's first run is enqueued, since kernels are loaded and connections opened then. Graphs exclude
-// host work. For a program kept `ahead`, the next run's batches are fetched and copied to the device during
-// this run, into one of two sets of buffers (inputs.h), each with its own graph; other programs fetch when
-// they run. With a recorder, ops are enqueued with an event before and after each, so spans and op times are
-// of that mode.
-// Kept programs' routines are timed in every run by events between them, also in graphs. An event after each
-// transfer identifies the one in which a run hangs.
+// host work, so programs whose messages' sizes are data have none. For a program kept `ahead`, the next run's
+// batches are fetched and copied to the device during this run, into one of two sets of buffers (inputs.h),
+// each with its own graph; other programs fetch when they run. With a recorder, ops are enqueued with an
+// event before and after each, so spans and op times are of that mode. Kept programs' routines are timed in
+// every run by events between them, also in graphs. An event after each transfer identifies the one in which
+// a run hangs.
 #pragma once
 #include <array>
 #include <atomic>
@@ -63,11 +63,12 @@ class DeviceExecutor : public Runner {
     StreamOrder order;
     int32_t fetches = 0;
     int64_t runs = 0;
-    bool ahead = false;    // batches are fetched during the previous run
-    int set = 0;           // landing set of the next run
-    bool fetched = false;  // its batches are fetched
-    struct Stretch {       // of the compute lane, in one routine
-      int32_t instr;       // its first
+    bool host_waits = false;  // for sizes of messages that are data: it has no graph
+    bool ahead = false;       // batches are fetched during the previous run
+    int set = 0;              // landing set of the next run
+    bool fetched = false;     // its batches are fetched
+    struct Stretch {          // of the compute lane, in one routine
+      int32_t instr;          // its first
       int32_t routine;
     };
     std::vector<Stretch> stretches;

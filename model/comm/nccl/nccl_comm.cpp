@@ -14,6 +14,7 @@
 #include "model/backend/cuda/runtime/device.h"
 #include "model/backend/cuda/runtime/library.h"
 #include "model/comm/transfers.h"
+#include "model/plan/operands.h"
 
 namespace isobar {
 namespace {
@@ -163,14 +164,27 @@ void NcclComm::create(const Group& group, int32_t index, int rank, Comm& bootstr
   comms_[index] = m.comm;
 }
 
-void NcclComm::launch(const Op& op, const void* in, int64_t in_count, void* out, int64_t out_count, DType t,
-                      cudaStream_t stream) {
+// NCCL takes the sizes of messages from the host.
+std::vector<int32_t> NcclComm::on_host(const Op& op, const int32_t* offsets, cudaStream_t stream) {
+  if (offsets == nullptr) return {};
+  std::vector<int32_t> out(static_cast<size_t>(isobar::in<OpKind::all_to_all>(op, "offsets").count));
+  ISOBAR_CUDA(
+      cudaMemcpyAsync(out.data(), offsets, out.size() * sizeof(int32_t), cudaMemcpyDeviceToHost, stream));
+  while (cudaStreamQuery(stream) == cudaErrorNotReady) check();
+  ISOBAR_CUDA(cudaStreamSynchronize(stream));
+  return out;
+}
+
+void NcclComm::launch(const Op& op, const void* in, int64_t in_count, void* out, int64_t out_count,
+                      const int32_t* offsets, DType t, cudaStream_t stream) {
   using Kind = TransferCall::Kind;
   const Nccl& n = nccl();
   ncclComm_t comm = comms_.at(op.as<TransferAttrs>().group);
   const ncclDataType_t type = nccl_type(t);
   const auto size = static_cast<int>(groups_[op.as<TransferAttrs>().group].ranks.size());
-  const auto calls = transfer_calls(op, rank_[op.as<TransferAttrs>().group], size, {in_count, out_count});
+  const std::vector<int32_t> ends = on_host(op, offsets, stream);
+  const auto calls = transfer_calls(op, rank_[op.as<TransferAttrs>().group], size,
+                                    {in_count, out_count, offsets == nullptr ? nullptr : ends.data()});
   const auto call = [&](const TransferCall& c) {
     auto* to = static_cast<std::byte*>(out) + c.out * size_of(t);
     const auto* from = c.in_place ? to : static_cast<const std::byte*>(in) + c.in * size_of(t);

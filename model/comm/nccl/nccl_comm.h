@@ -29,8 +29,8 @@ class NcclComm : public cuda::DeviceComm {
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
 
-  void launch(const Op& op, const void* in, int64_t in_count, void* out, int64_t out_count, DType t,
-              cudaStream_t stream) override;
+  void launch(const Op& op, const void* in, int64_t in_count, void* out, int64_t out_count,
+              const int32_t* offsets, DType t, cudaStream_t stream) override;
   /// Throws cuda::Failure if a communicator has failed: NCCL reports it only when asked.
   void check() override;
   /// Ends all pending work of this rank: after a failure or a hang, when no other call is allowed.
@@ -39,6 +39,7 @@ class NcclComm : public cuda::DeviceComm {
   static std::string version();  // of the library found; throws if there is none
 
  private:
+  std::vector<int32_t> on_host(const Op& op, const int32_t* offsets, cudaStream_t stream);
   void create(const Group& group, int32_t index, int rank, Comm& bootstrap, double timeout_s);
   const std::vector<Group> groups_;
   std::vector<ncclComm_t> comms_;  // by index into groups

@@ -110,6 +110,7 @@ std::string megatron(const RunSpec& s) {
         .flag("disable-bias-linear")
         .set("position-embedding-type", "rope");
   if (llama(s) && s.net.llama().has_experts()) add_experts(s.net.llama(), o);
+  if (l.ep > 1) o.set("expert-model-parallel-size", l.ep);
   if (!n.tie_embeddings) o.flag("untie-embeddings-and-output-weights");
   o.set("micro-batch-size", s.micro_batch()).set("global-batch-size", s.train.global_batch);
   o.set("tensor-model-parallel-size", l.tp).set("pipeline-model-parallel-size", l.pp);
@@ -147,6 +148,7 @@ std::string nemo(const RunSpec& s) {
   o.set(strategy + "tensor_model_parallel_size", l.tp).set(strategy + "pipeline_model_parallel_size", l.pp);
   o.set(strategy + "virtual_pipeline_model_parallel_size", l.vpp > 1 ? std::to_string(l.vpp) : "None");
   o.set(strategy + "context_parallel_size", l.cp);
+  if (l.ep > 1) o.set(strategy + "expert_model_parallel_size", l.ep);
   o.set(strategy + "sequence_parallel", truth(p.sequence_parallel && l.tp > 1));
   o.set(strategy + "ddp.use_distributed_optimizer", truth(p.zero == 1));
   o.set(strategy + "ddp.overlap_grad_reduce", truth(p.overlap && l.dp > 1));
@@ -228,6 +230,9 @@ std::string deepspeed(const RunSpec& s) {
   if (l.pp > 1)
     refuse(s, "layout.pp", "is said in the model's code (PipelineModule), not in DeepSpeed's file",
            "--fix pp=1");
+  if (l.ep > 1)
+    refuse(s, "layout.ep", "is said in the model's code (MoE's ep_size), not in DeepSpeed's file",
+           "--fix ep=1");
   if (l.cp > 1 && p.cp_kind != CpKind::ulysses)
     refuse(s, "policy.cp_kind", name_of(p.cp_kind) + " is none of DeepSpeed's",
            "--fix cp=1, or cp_kind=ulysses");

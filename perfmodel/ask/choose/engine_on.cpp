@@ -25,6 +25,7 @@ void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
   lacks("layout.cp", s.layout.cp, e.axes.cp);
   lacks("layout.pp", s.layout.pp, e.axes.pp);
   lacks("layout.vpp", s.layout.vpp, e.axes.vpp);
+  lacks("layout.ep", s.layout.ep, e.axes.ep);
   if (std::find(e.axes.zero.begin(), e.axes.zero.end(), s.policy.zero) == e.axes.zero.end())
     throw ConfigError(s.file, "policy.zero",
                       e.name + " has no ZeRO stage " + std::to_string(s.policy.zero) + " (" + e.file + ")",
@@ -50,6 +51,7 @@ SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   only_one(e->axes.tp, LayoutAxis::tp, "tp");
   only_one(e->axes.cp, LayoutAxis::cp, "cp");
   only_one(e->axes.pp, LayoutAxis::pp, "pp");
+  only_one(e->axes.ep, LayoutAxis::ep, "ep");
   if (!e->axes.vpp) space.schedules = {PipelineSchedule::one_f_one_b};
   return space;
 }
@@ -182,12 +184,12 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
                                          SearchResult& found) const {
   const SearchSpace space = space_of(q, parts_->engine);
   found = search(spec, parts_->machine, {.variants = kRepriced, .confirm = false, .space = space});
-  // The policy that this engine runs fastest, of each (dp, tp, cp, pp)
-  std::map<std::array<int32_t, 4>, EngineLayout> best;
+  // The policy that this engine runs fastest, of each (dp, tp, cp, pp, ep)
+  std::map<std::array<int32_t, 5>, EngineLayout> best;
   for (const LayoutCandidate& c : found.variants) {
     EngineLayout l = parts_->layout(with_layout(spec, c.layout));
     if (l.answer.memory.value > memory()) continue;
-    const auto [at, fresh] = best.try_emplace({c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp}, l);
+    const auto [at, fresh] = best.try_emplace({c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp, c.layout.ep}, l);
     if (!fresh && l.score() < at->second.score()) at->second = std::move(l);
   }
   std::vector<EngineLayout> ranked;

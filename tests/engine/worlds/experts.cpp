@@ -57,6 +57,31 @@ TEST(ExpertsTraining, InShards) {
   }
 }
 
+TEST(ExpertsTraining, InExpertParallel) {
+  experts_like_one_rank({"layout.dp=2", "layout.ep=2"});
+  experts_like_one_rank({"layout.cp=2", "layout.ep=2", "policy.micro_batch=3", "policy.recompute=full"});
+  experts_like_one_rank({"layout.dp=4", "layout.ep=2", "policy.micro_batch=1", "policy.recompute=selective"});
+  experts_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.ep=2", "policy.micro_batch=3"});
+  experts_like_one_rank({"layout.dp=2", "layout.pp=2", "layout.ep=2", "policy.micro_batch=2",
+                         "policy.schedule=zb-h1", "layout.order=pp-dp-tp-cp"});
+  expect_like_one_rank({"layout.dp=4", "layout.ep=4", "policy.micro_batch=3"}, kMixtral);
+  expect_like_one_rank({"layout.dp=2", "layout.cp=2", "layout.tp=2", "layout.ep=4", "policy.micro_batch=3",
+                        "policy.sequence_parallel=true", "policy.recompute=full"},
+                       kMixtral);
+  expect_like_one_rank({"layout.dp=4", "layout.cp=2", "layout.ep=4", "policy.micro_batch=1"}, kMixtral);
+}
+
+TEST(ExpertsTraining, InShardsOfDividedExperts) {
+  for (const char* zero : {"policy.zero=1", "policy.zero=2", "policy.zero=3"}) {
+    experts_like_one_rank({"layout.dp=2", "layout.ep=2", zero, "policy.micro_batch=2"});
+    experts_like_one_rank(
+        {"layout.dp=4", "layout.ep=2", zero, "policy.micro_batch=3", "policy.bucket_mb=0.05"});
+    expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.cp=2", "layout.ep=2", zero,
+                          "policy.micro_batch=3", "policy.sequence_parallel=true"},
+                         kMixtral);
+  }
+}
+
 TEST(ExpertsTraining, InAllAxesAtOnce) {
   experts_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
                          "policy.micro_batch=3", "policy.recompute=full"});

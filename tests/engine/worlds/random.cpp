@@ -40,6 +40,7 @@ Words random_legal(std::mt19937& random, const TestNet& net) {
         "policy.offload_optimizer=" + pick({"true", "false", "false"}),
         "policy.bucket_mb=" + pick({"0.05", "25"}),
         "policy.overlap=" + pick({"true", "false"})};
+    if (net.config == kMixtral.config) words.push_back("layout.ep=" + pick({"1", "2", "4"}));
     if (net.config == kAurora.config) words.push_back("net.placement=" + pick({"balanced", "halves"}));
     try {
       const RunSpec spec = load_run_spec(net.config, net.set + words);

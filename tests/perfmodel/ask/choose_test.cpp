@@ -134,15 +134,15 @@ TEST(EngineOn, RanksPoliciesByItsOwnPrices) {
   SearchResult found;
   const std::vector<EngineLayout> ranked = megatron.best(spec, {}, found);
   EXPECT_GT(ranked.front().spec.layout.vpp, 1);
-  std::map<std::array<int64_t, 4>, double> kept;
+  std::map<std::array<int64_t, 5>, double> kept;
   for (const EngineLayout& l : ranked) {
     const LayoutSpec& x = l.spec.layout;
-    EXPECT_TRUE(kept.emplace(std::array{x.dp, x.tp, x.cp, x.pp}, l.score()).second) << "twice";
+    EXPECT_TRUE(kept.emplace(std::array{x.dp, x.tp, x.cp, x.pp, x.ep}, l.score()).second) << "twice";
   }
   for (size_t i = 0; i < found.variants.size(); i += 397) {
     const EngineLayout other = megatron.own(with_layout(spec, found.variants[i].layout));
     const LayoutSpec& x = other.spec.layout;
-    const auto best = kept.find({x.dp, x.tp, x.cp, x.pp});
+    const auto best = kept.find({x.dp, x.tp, x.cp, x.pp, x.ep});
     if (best != kept.end() && other.answer.memory.value <= megatron.memory())
       EXPECT_LE(best->second, other.score() * (1 + 1e-9));
   }

@@ -28,12 +28,14 @@ TEST(Emit, MegatronGetsTheLayoutAndThePolicy) {
 }
 
 TEST(Emit, MegatronGetsTheExperts) {
-  const std::string text =
-      emitted(load_run_spec(source_dir() + "/configs/models/deepseek-moe-16b.yaml"), "megatron");
-  for (const char* one : {"--num-experts 64", "--moe-router-topk 6", "--moe-ffn-hidden-size 1408",
-                          "--ffn-hidden-size 10944", "--moe-shared-expert-intermediate-size 2816",
-                          "--moe-layer-freq '([0]*1+[1]*27)'", "--moe-router-pre-softmax",
-                          "--moe-router-load-balancing-type seq_aux_loss", "--moe-aux-loss-coeff 0.001"})
+  const std::string text = emitted(
+      load_run_spec(source_dir() + "/configs/models/deepseek-moe-16b.yaml", {"layout.dp=8", "layout.ep=8"}),
+      "megatron");
+  for (const char* one :
+       {"--num-experts 64", "--moe-router-topk 6", "--moe-ffn-hidden-size 1408", "--ffn-hidden-size 10944",
+        "--moe-shared-expert-intermediate-size 2816", "--expert-model-parallel-size 8",
+        "--moe-layer-freq '([0]*1+[1]*27)'", "--moe-router-pre-softmax",
+        "--moe-router-load-balancing-type seq_aux_loss", "--moe-aux-loss-coeff 0.001"})
     EXPECT_NE(text.find(one), std::string::npos) << one << "\n" << text;
 }
 

@@ -226,6 +226,23 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// One block. An expert's copies of all ranks come together.
+__global__ void __launch_bounds__(kThreads)
+    expert_offsets_kernel(HeldExpertsAttrs p, const int32_t* __restrict__ all, int32_t* offsets) {
+  for (int64_t e = threadIdx.x; e < p.held; e += kThreads) {
+    int32_t count = 0;
+    for (int64_t r = 0; r < p.ranks; ++r) {
+      const int32_t* const of_rank = all + r * (p.experts + 1) + p.first;
+      count += of_rank[e + 1] - of_rank[e];
+    }
+    offsets[e + 1] = count;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  offsets[0] = 0;
+  for (int64_t e = 0; e < p.held; ++e) offsets[e + 1] += offsets[e];
+}
+
 unsigned warps(int64_t rows) {
   return grid(ceil_div(rows, kBlockWarps));
 }
@@ -301,6 +318,12 @@ void run_router_metrics(const CudaCall<OpKind::router_metrics>& c) {
   router_metrics(route_of(c.a), c.in("sums"), c.a.weight, c.in("scalars"), c.out("metrics"), c.stream);
 }
 
+void run_expert_offsets(const CudaCall<OpKind::expert_offsets>& c) {
+  const int32_t* const all = c.in("all");
+  int32_t* const offsets = c.out("offsets");
+  launch(expert_offsets_kernel, 1, kThreads, 0, c.stream, c.a, all, offsets);
+}
+
 void run_dispatch(const CudaCall<OpKind::dispatch>& c) {
   const DType act = c.type_in("x");
   gather({1, c.a.rows * c.a.top, c.a.cols, c.a.rows, 0, act, act}, nullptr, c.in("x"), c.in("order"), nullptr,
@@ -312,16 +335,18 @@ void run_combine(const CudaCall<OpKind::combine>& c) {
 }
 
 void run_grouped_gemm(const CudaCall<OpKind::grouped_gemm>& c) {
-  grouped_gemm({c.a.m, c.a.n, c.a.k, c.a.groups, c.a.trans_a, c.a.trans_b, c.a.accumulate, c.type_in("A"),
-                c.type_out("C"), c.a.tf32},
+  const int64_t most_rows = c.view_in("A").count / (c.a.trans_a ? c.a.m : c.a.k);
+  grouped_gemm({c.a.trans_a ? c.a.m : most_rows, c.a.n, c.a.k, c.a.groups, c.a.trans_a, c.a.trans_b,
+                c.a.accumulate, c.type_in("A"), c.type_out("C"), c.a.tf32},
                c.in("offsets"), c.in("A"), c.in("B"), c.out("C"), c.stream);
 }
 
 }  // namespace
 
 CudaRows expert_ops() {
-  static constexpr CudaRow kRows[] = {row<run_route>,    row<run_route_backward>, row<run_router_metrics>,
-                                      row<run_dispatch>, row<run_combine>,        row<run_grouped_gemm>};
+  static constexpr CudaRow kRows[] = {
+      row<run_route>,    row<run_route_backward>, row<run_router_metrics>, row<run_expert_offsets>,
+      row<run_dispatch>, row<run_combine>,        row<run_grouped_gemm>};
   return kRows;
 }
 

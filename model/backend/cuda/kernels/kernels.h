@@ -57,11 +57,12 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
                        cudaStream_t stream);
 
 // ---- language.cu ------------------------------------------------------------------------------------------
-/// u [rows, 2 cols]: gate, then up; scale [rows] (may be null): factors of the rows, and their gradient
-void swiglu(int64_t rows, int64_t cols, DType act, const void* u, const float* scale, void* g,
-            cudaStream_t stream);
+/// u [rows, 2 cols]: gate, then up; scale [rows] (may be null): factors of the rows, and their gradient; held
+/// (may be null): the number of rows that hold data, of at most `rows`
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, const float* scale, const int32_t* held,
+            void* g, cudaStream_t stream);
 void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, const float* scale,
-                     void* du, float* dscale, cudaStream_t stream);
+                     const int32_t* held, void* du, float* dscale, cudaStream_t stream);
 struct Rotary {
   int64_t rows, cols, ld;
   int64_t d, tokens;

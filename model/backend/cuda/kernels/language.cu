@@ -11,7 +11,8 @@ namespace {
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     swiglu_kernel(int64_t n, int64_t cols, const T* __restrict__ u, const float* __restrict__ scale,
-                  T* __restrict__ g) {
+                  const int32_t* __restrict__ held, T* __restrict__ g) {
+  if (held != nullptr) n = *held * cols;
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n;
        i += static_cast<int64_t>(gridDim.x) * kThreads * V) {
     const int64_t row = i / cols, at = i + row * cols;  // of the gate
@@ -61,10 +62,12 @@ template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     scaled_swiglu_backward_kernel(int64_t rows, int64_t cols, const T* __restrict__ u,
                                   const T* __restrict__ dg, const float* __restrict__ scale,
-                                  T* __restrict__ du, float* __restrict__ dscale) {
+                                  const int32_t* __restrict__ held, T* __restrict__ du,
+                                  float* __restrict__ dscale) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   float sum = 0;
+  if (held != nullptr) rows = *held;
   if (row < rows)
     for (int64_t j = lane * V; j < cols; j += 32 * V)
       sum += swiglu_slopes<T, V>(u + 2 * row * cols + j, dg + row * cols + j, cols, scale[row],
@@ -167,21 +170,21 @@ void clear(float* x, int64_t n, cudaStream_t stream) {
 
 }  // namespace
 
-void swiglu(int64_t rows, int64_t cols, DType act, const void* u, const float* scale, void* g,
-            cudaStream_t stream) {
+void swiglu(int64_t rows, int64_t cols, DType act, const void* u, const float* scale, const int32_t* held,
+            void* g, cudaStream_t stream) {
   const int64_t n = rows * cols;
   if (n == 0) return;
   const auto run = [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int V = width();
     launch(swiglu_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, cols,
-           static_cast<const T*>(u), scale, static_cast<T*>(g));
+           static_cast<const T*>(u), scale, held, static_cast<T*>(g));
   };
   by_row_pack(act, cols, run, u, g);
 }
 
 void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, const float* scale,
-                     void* du, float* dscale, cudaStream_t stream) {
+                     const int32_t* held, void* du, float* dscale, cudaStream_t stream) {
   const int64_t n = rows * cols;
   if (n == 0) return;
   const auto run = [&](auto type, auto width) {
@@ -193,7 +196,7 @@ void swiglu_backward(int64_t rows, int64_t cols, DType act, const void* u, const
              of_dg, static_cast<T*>(du));
     else
       launch(scaled_swiglu_backward_kernel<T, V>, grid(ceil_div(rows, kBlockWarps)), kThreads, 0, stream,
-             rows, cols, of_u, of_dg, scale, static_cast<T*>(du), dscale);
+             rows, cols, of_u, of_dg, scale, held, static_cast<T*>(du), dscale);
   };
   by_row_pack(act, cols, run, u, dg, du);
 }
@@ -240,13 +243,21 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
 
 namespace {
 
+// The number of an operand's rows that hold data; null: all
+template <class Call>
+const int32_t* held_of(const Call& c) {
+  const int32_t* const offsets = c.in("offsets");
+  return offsets == nullptr ? nullptr : offsets + c.view_in("offsets").count - 1;
+}
+
 void run_swiglu(const CudaCall<OpKind::swiglu>& c) {
-  swiglu(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("scale"), c.out("g"), c.stream);
+  swiglu(c.view_out("g").count / c.a.cols, c.a.cols, c.type_in("u"), c.in("u"), c.in("scale"), held_of(c),
+         c.out("g"), c.stream);
 }
 
 void run_swiglu_backward(const CudaCall<OpKind::swiglu_backward>& c) {
-  swiglu_backward(c.a.rows, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"), c.in("scale"), c.out("du"),
-                  c.out("dscale"), c.stream);
+  swiglu_backward(c.view_in("dg").count / c.a.cols, c.a.cols, c.type_in("u"), c.in("u"), c.in("dg"),
+                  c.in("scale"), held_of(c), c.out("du"), c.out("dscale"), c.stream);
 }
 
 Rotary rotary_of(const RotaryAttrs& a, DType act) {
