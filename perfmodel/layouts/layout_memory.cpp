@@ -121,8 +121,12 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
         (sixteen_ ? kHalf * held.frozen_matrix() + kF32 * (held.frozen() - held.frozen_matrix())
                   : kF32 * held.frozen()) /
         (l.zero == 3 ? shards : 1) * (away(l) ? 0 : 1);
-    const double persistent = element * parameters + frozen + n.constants + replay_of(l, s, n),
-                 saved = saved_of(l, s, n), unit = unit_of(s, n, true);
+    // Autograd makes a gradient when its layer's saved tensors are done with, unless earlier micro-batches
+    // have.
+    const double late =
+        spec_.net.recorded() && micro_batches(l) == 1 && l.zero < 2 ? gradient_ * parameters : 0;
+    const double persistent = element * parameters - late + frozen + n.constants + replay_of(l, s, n),
+                 saved = std::max(late, saved_of(l, s, n)), unit = unit_of(s, n, true);
     // Send buffers, and gradients of received and sent streams, which share memory.
     double streams = 0;
     for (const StageChunk& c : s.chunks) {
