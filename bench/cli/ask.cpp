@@ -14,6 +14,7 @@
 #include "model/engine/processor.h"
 #include "perfmodel/ask/choose/emit.h"
 #include "perfmodel/machine/machine_file.h"
+#include "perfmodel/step/engine_prices.h"
 #include "reports/answers/compared.h"
 #include "reports/answers/engine_text.h"
 #include "reports/answers/run_text.h"
@@ -140,6 +141,26 @@ void print_engine_run(const Asked& q) {
   }
 }
 
+// Prices by plans of the engine that was named, or that runs the net.
+void take_engine(Asked& q) {
+  const ForeignEngine* named = q.engine.of_plans();
+  if (named && q.spec.net.recorded()) {
+    bool& compiled = q.spec.net.traced().compiled;
+    if (compiled && !named->habits.compiled)
+      throw ConfigError(q.spec.file, "net.compiled",
+                        "is true, and " + named->name + " is PyTorch's eager mode",
+                        "name pytorch-compiled, or leave one of them out");
+    compiled = named->habits.compiled;
+  }
+  for (Machine& m : q.machines)
+    m = named ? run_by(*named, m, q.spec.net.recorded()) : q.engine.foreign() ? m : machine_of(q.spec, m);
+  const std::string runs = q.engine.foreign() ? "" : engine_running(q.spec, q.machines.front());
+  if (runs.empty()) return;
+  q.question.engine = &engine_named(runs);
+  refuse_axes(q.spec, *q.question.engine);
+  q.engine.engine = "isobar";
+}
+
 }  // namespace
 
 Asked asked(const AskArguments& a) {
@@ -162,6 +183,7 @@ Asked asked(const AskArguments& a) {
   if (a.searches()) q.question.keep = given_layout(q.spec, a.set);
   for (const std::string& list : a.fix) q.question.keep.fix(list);
   for (const std::string& list : a.exclude) q.question.keep.exclude(list);
+  take_engine(q);
   q.options = {.host = {.ranks_on_host = a.ranks_on_host},
                .workspace = cpu_workspace,
                .device_workspace = [spec = q.spec] { return gpu_workspace(spec); }};

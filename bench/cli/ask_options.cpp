@@ -105,7 +105,7 @@ void take_options(const CLI::App& command, AskArguments& a) {
   const std::string own = "is answered for Isobar's own engine alone", leave = "leave it or --engine out";
   const std::string search = "is for a search of layouts", add = "add --gpus N";
   const std::vector<Unused> unused = {
-      {"--tuned", !foreign, "is of other engines", "name one with --engine"},
+      {"--tuned", !foreign, "is of engines that published runs price", "name one of those with --engine"},
       {"--tuned", !a.engine.fit.empty(), "is said by the fit", "give it to isobar fit"},
       {"--fit", a.machines.size() > 1, "is of one machine", "leave the others out"},
       {"--pareto", foreign, own, leave},

@@ -15,6 +15,8 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
+#include "perfmodel/ask/choose/question.h"
+#include "perfmodel/step/engine_prices.h"
 #include "reports/answers/fit_text.h"
 
 namespace isobar {
@@ -163,8 +165,11 @@ void run_fit(const FitArguments& a) {
   if (a.machine.empty())
     throw ConfigError("isobar fit", "--machine", "is missing",
                       "name a machine file, as isobar calibrate writes it");
-  const Machine before = load_machine(a.machine);
   const auto& [runs, between, ignored, problems] = usable;
+  const RunSpec& one = runs.front().spec;
+  const Machine given = load_machine(a.machine);
+  const Machine before =
+      a.engine.empty() ? machine_of(one, given) : run_by(engine_named(a.engine), given, one.net.recorded());
   const HeldOut split = split_of(a, runs);
   const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
   const std::vector<HeldOut> splits = repeated_splits(a, runs);
@@ -227,7 +232,7 @@ void add_fit_command(CLI::App& app) {
     for (const char* option : {"--seed", "--splits", "--by"})
       refuse_unused(*fit,
                     {{option, !by_chance, "is of a random part that is held out", "add --holdout 0.5"}});
-    const bool foreign = !a->engine.empty();
+    const bool foreign = !a->engine.empty() && EngineQuestion{.engine = a->engine}.foreign();
     if (a->engine == "isobar")
       throw ConfigError("isobar fit", "--engine", "isobar is what is fitted without it", "leave it out");
     if (!foreign && std::filesystem::path(a->dir).extension() == ".csv")

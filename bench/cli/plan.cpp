@@ -15,6 +15,7 @@
 #include "model/nets/graph_cut.h"
 #include "model/nets/parts.h"
 #include "model/nets/plan_size.h"
+#include "model/nets/traced/eager_memory.h"
 #include "model/plan/work.h"
 #include "reports/graph_picture.h"
 
@@ -128,10 +129,11 @@ void run_plan(const PlanArguments& a) {
   const int threads = spec.run.threads > 0 ? static_cast<int>(spec.run.threads)
                                            : std::max(1, cores() / static_cast<int>(spec.layout.world()));
   const Workspace workspace = planned_workspace(spec, threads);
-  const Plan plan = build_plan(spec, a.rank, workspace);
+  Plan plan = build_plan(spec, a.rank, workspace);
   check_world(spec, workspace);
   const std::string checked = checked_text(spec, world_to_check(spec, workspace));
   const Totals t = totals(plan, spec.micro_batch());
+  plan.memory = step_memory(spec, plan);
   const double forward_flops = forward_flops_per_sample(spec);
   if (!a.json) {
     print(plan, t, forward_flops, idle_parameters(spec.net), a.totals);

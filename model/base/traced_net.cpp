@@ -228,11 +228,29 @@ std::vector<int32_t> TracedNet::same_as() const {
   return out;
 }
 
-std::string TracedNet::shared_parameter() const {
-  std::set<std::string> seen;
-  for (const TracedPart& part : fp32.parts)
-    for (const std::string& name : part.parameters)
-      if (!seen.insert(name).second) return name;
+std::map<std::string, std::vector<int32_t>> TracedNet::shared_parameters() const {
+  std::map<std::string, std::vector<int32_t>> readers;
+  for (size_t i = 0; i < fp32.parts.size(); ++i)
+    for (const std::string& name : fp32.parts[i].parameters) {
+      std::vector<int32_t>& all = readers[name];
+      if (all.empty() || all.back() != static_cast<int32_t>(i)) all.push_back(static_cast<int32_t>(i));
+    }
+  std::erase_if(readers, [](const auto& r) { return r.second.size() < 2; });
+  return readers;
+}
+
+std::string TracedNet::why_whole() const {
+  const auto last = static_cast<int32_t>(fp32.parts.size()) - 1;
+  bool tied = false;
+  for (const auto& [name, readers] : shared_parameters()) {
+    if (readers != std::vector<int32_t>{0, last})
+      return "would cut between modules that share " + name + ", which are not its first and last";
+    tied = true;
+  }
+  for (const TracedGraph* g : {&fp32, &bf16})
+    for (const TracedLink& l : g->carried)
+      if (!tied || l.from != last || l.to != 0)
+        return "would cut gradients that go back another way than the values came";
   return "";
 }
 

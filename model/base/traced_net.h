@@ -10,6 +10,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,6 +57,7 @@ struct TracedOp {
   std::vector<TracedOperand> in, out;
   TracedSize flops;  // by torch.utils.flop_counter
   bool pointwise = false, causal = false, transposed = false;
+  bool partial = false;  // ranks of tensor parallelism sum its result
   int64_t groups = 1;
   std::array<bool, 3> wanted = {true, true, true};  // convolution_backward: gradients of x, weight and bias
 };
@@ -129,8 +131,11 @@ struct TracedNet {
   int64_t sample_numbers() const;  // of inputs and targets
   /// The first part with equal definitions in both precisions, by part
   std::vector<int32_t> same_as() const;
-  /// A parameter that two parts read: "" if there is none.
-  std::string shared_parameter() const;
+  /// Parameters that several parts read, with these.
+  std::map<std::string, std::vector<int32_t>> shared_parameters() const;
+  /// "" if pipelines can cut between its parts: weights and gradients go from part to part, or between both
+  /// ends.
+  std::string why_whole() const;
 };
 
 std::shared_ptr<const TracedNet> traced_net(const std::string& file);

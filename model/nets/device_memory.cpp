@@ -7,6 +7,7 @@
 #include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
+#include "model/nets/traced/eager_memory.h"
 #include "model/plan/layout.h"
 
 namespace isobar {
@@ -17,7 +18,7 @@ constexpr int64_t kPlanned = 64;  // ranks: smaller worlds are planned whole
 DeviceMemory of_rank(const ValidSpec& spec, int rank, const Workspace& workspace, const DeviceRoom& room) {
   const Plan plan = build_plan(spec, rank, workspace);
   const auto communicators = static_cast<int64_t>(plan.groups.size());
-  return {plan.memory, nccl_buffer_bytes(communicators, room.nccl_channels), room.process};
+  return {step_memory(spec, plan), nccl_buffer_bytes(communicators, room.nccl_channels), room.process};
 }
 
 // Repeated micro-batches take no further memory, except under gpipe, which keeps all.
@@ -43,7 +44,7 @@ std::vector<int> ranks_to_place(const RunSpec& spec) {
 Memory fullest(const ValidSpec& spec, const Workspace& workspace) {
   Memory most;
   for (const int rank : ranks_to_place(spec)) {
-    const Memory m = build_plan(spec, rank, workspace).memory;
+    const Memory m = step_memory(spec, build_plan(spec, rank, workspace));
     if (m.total() > most.total()) most = m;
   }
   return most;

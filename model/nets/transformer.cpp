@@ -8,6 +8,7 @@
 #include "model/nets/parts.h"
 #include "model/nets/pixels.h"
 #include "model/nets/rotary.h"
+#include "model/nets/tied.h"
 
 namespace isobar {
 namespace {
@@ -96,15 +97,7 @@ class LanguageModel : public Transformer {
   int metrics_group() const override { return at_.cp_group; }
   // First and last stage each have a copy of a tied table, so their gradients are summed.
   void before_optimizer(const Parameters& params) override {
-    const bool first = at_.at.pp == 0, last = at_.at.pp == at_.pp - 1;
-    if (!tied_ || !(first || last)) return;
-    Builder& b = e_.b;
-    const View table = first ? embed_->table() : head_->table();
-    if (!b.trained(table)) return;
-    const std::vector<int> ranks = group_of(e_.spec.layout, "pp", b.plan.rank);
-    const int group = b.group("embedding", {ranks.front(), ranks.back()});
-    const View g = params.kept_gradient(table);
-    b.emit<OpKind::all_reduce>("optimizer/embedding/all_reduce", {.group = group}, {g}, {g}, Lane::dp);
+    if (tied_) sum_tied_gradient(e_, at_, params, at_.at.pp == 0 ? embed_->table() : head_->table());
   }
 
  private:

@@ -14,6 +14,7 @@
 #include "perfmodel/ask/layout_predict.h"
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/engine_prices.h"
 #include "perfmodel/step/reading.h"
 
 namespace isobar {
@@ -182,7 +183,8 @@ void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m) {
                            (m.file.empty() ? "the machine" : m.file));
 }
 
-Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
+Prediction predict(const RunSpec& spec, const Machine& given, const PredictOptions& options) {
+  const Machine m = machine_of(spec, given);
   const Device device = device_of(spec, m);
   Prediction p;
   check_plan_size(spec);
@@ -195,6 +197,9 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
     if (device == Device::accelerator && options.device_workspace)
       place_memory(spec, m, options.device_workspace(), p);
   }
+  if (spec.net.recorded())
+    p.warnings.emplace_back(
+        "nothing says how a recorded net's samples are read: its loader is taken to keep up");
   if (!p.fits())
     p.warnings.insert(p.warnings.begin(), "does not fit: " + shortfall(p) + ", and runs out of memory");
   return p;

@@ -10,6 +10,7 @@
 #include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
+#include "model/nets/traced/eager_memory.h"
 #include "model/plan/layout.h"
 #include "model/plan/schedule.h"
 #include "perfmodel/ask/fits.h"
@@ -268,7 +269,8 @@ class Search {
     int64_t arena = 0;
     const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
     const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
-    for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.arena);
+    for (const int stage : stages)
+      arena = std::max(arena, step_memory(s, build_plan(s, pipeline[stage], {})).arena);
     return arena;
   }
 

@@ -127,10 +127,14 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
                                (l.zero == 3 ? shards : 1) +
                            frozen_experts) *
                           (away(l) ? 0 : 1);
+    // Autograd makes a gradient when its layer's saved tensors are done with, unless earlier micro-batches
+    // have.
+    const double late =
+        spec_.net.recorded() && micro_batches(l) == 1 && l.zero < 2 ? gradient_ * parameters : 0;
     const double persistent = element(shards) * (parameters - held.expert) +
-                              element(expert_shards) * held.expert + frozen + n.constants +
+                              element(expert_shards) * held.expert - late + frozen + n.constants +
                               replay_of(l, s, n),
-                 saved = saved_of(l, s, n), unit = unit_of(l, s, n, true);
+                 saved = std::max(late, saved_of(l, s, n)), unit = unit_of(l, s, n, true);
     // Send buffers, and gradients of received and sent streams, which share memory.
     double streams = 0;
     for (const StageChunk& c : s.chunks) {

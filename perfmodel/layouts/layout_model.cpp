@@ -8,6 +8,7 @@
 #include "model/nets/plan_size.h"
 #include "model/plan/op_table.h"
 #include "perfmodel/machine/device.h"
+#include "perfmodel/step/engine_prices.h"
 #include "perfmodel/step/utilization.h"
 
 namespace isobar {
@@ -38,10 +39,10 @@ Peaks peaks_of(const Machine& m, const Conditions& w) {
 
 LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host)
     : spec_(spec),
-      machine_(machine),
-      where_(where_of(spec, machine, host)),
-      peaks_(peaks_of(machine, where_)),
-      cache_share_(cache_of_rank(machine, where_.ranks_on_host)),
+      machine_(machine_of(spec, machine)),
+      where_(where_of(spec, machine_, host)),
+      peaks_(peaks_of(machine_, where_)),
+      cache_share_(cache_of_rank(machine_, where_.ranks_on_host)),
       sixteen_(!spec.net.recorded() &&
                (spec.policy.amp == Amp::bf16 || spec.policy.amp == Amp::fp16 || spec.policy.amp == Amp::fp8)),
       gradient_(spec.policy.main_grads_dtype == GradientType::bf16 ? kHalf : kF32),
@@ -56,7 +57,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
   for (const PartCount& c : net_.counts) inner += c.inner > 0 ? 1 : 0;
   unequal_parts_ = inner > 1;
   for (const PartCount& c : NetParts(distinct_parts(spec.net)).counts) priced_inner_[c.part] = c.inner;
-  set_coefficients(machine.values());
+  set_coefficients(machine_.values());
 }
 
 void LayoutModel::set_coefficients(const Counts& coefficients) {

@@ -113,6 +113,7 @@ struct Machine {
   std::shared_ptr<const ShapeFactors> shapes;  // by isobar calibrate --for; null: none
   Ranges timed;  // of the steps in which calibration timed ops: width, length …
   std::optional<FitRecord> fit;
+  std::string engine;   // whose runs it prices (engine_prices.h); "": Isobar's
   std::string cluster;  // JSON text of the section on job submission (bench/cluster/cluster.h); "" = none
 
   Coefficient& operator[](Coef c) { return coefficients[index_of(c)]; }

@@ -159,6 +159,7 @@ const std::vector<MachineKey>& machine_key_rows() {
       {"fit.effect_sigma", Form::section, true, "Their spreads."},
       {"fit.names", Form::words, false, "Names of the covariance's rows."},
       {"fit.covariance", Form::any, true, "Lower triangle of the covariance."},
+      {"engine", Form::text, false, "Whose runs it prices: an engine of `isobar fit`."},
       {"cluster", Form::section, false, "How jobs are submitted."}};
   return rows;
 }

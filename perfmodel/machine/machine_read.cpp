@@ -338,6 +338,7 @@ Machine from_json(const json& j, const std::string& file) {
   }
   if (r.has("timed")) m.timed = read_ranges(r.section("timed", ""));
   if (r.has("fit")) m.fit = read_fit(r.section("fit", ""));
+  m.engine = r.text("engine");
   if (r.has("cluster")) m.cluster = r.section("cluster", "").value().dump();
   return m;
 }

@@ -157,6 +157,7 @@ std::string to_yaml(const Machine& m) {
   }
   if (!m.timed.empty()) write_ranges(out, "timed", m.timed);
   if (m.fit) write_fit(out, *m.fit);
+  if (!m.engine.empty()) out << YAML::Key << "engine" << YAML::Value << YAML::DoubleQuoted << m.engine;
   if (!m.cluster.empty()) out << YAML::Key << "cluster" << YAML::Value << YAML::Load(m.cluster);
   out << YAML::EndMap;
   return std::string(out.c_str()) + "\n";

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/score/engine.h"
+#include "perfmodel/machine/engine.h"
 #include "perfmodel/score/estimated.h"
 #include "perfmodel/score/metrics.h"
 #include "perfmodel/score/published_run.h"

@@ -14,7 +14,7 @@
 
 #include "model/base/csv_table.h"
 #include "model/base/settings.h"
-#include "perfmodel/score/engine.h"
+#include "perfmodel/machine/engine.h"
 #include "perfmodel/score/hardware.h"
 
 namespace isobar {

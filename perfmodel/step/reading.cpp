@@ -74,6 +74,7 @@ double read_bytes(const RunSpec& spec, int64_t samples) {
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
+  if (spec.net.recorded()) return n;  // its loader is the user's
   const double bytes = read_bytes(spec, samples);
   if (spec.data.workers > 0) n[index_of(Coef::read_handover)] = static_cast<double>(spec.micro_batches());
   if (!spec.net.images()) {  // rows of a table, of tokens or of noise, in memory

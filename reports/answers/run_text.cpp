@@ -45,7 +45,7 @@ std::string head_of(const RunSpec& spec, const Prediction& p, const Machine& m) 
               l.world(), l.world() == 1 ? "" : "s");
   if (p.device == Device::cores)
     text += printed(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
-  return text + "\n" + kOwnEngine + "\n" + text_of(l) + "\n\n";
+  return text + "\n" + engine_text(m) + "\n" + text_of(l) + "\n\n";
 }
 
 std::string misfit_text(const RunAnswer& a) {
@@ -55,6 +55,11 @@ std::string misfit_text(const RunAnswer& a) {
 }
 
 }  // namespace
+
+std::string engine_text(const Machine& m) {
+  return m.engine.empty() ? "for Isobar's own engine (--engine NAME predicts another)"
+                          : "for " + m.engine.substr(0, m.engine.find(' ')) + " (configs/engines)";
+}
 
 nlohmann::json json_of(const Layout& l) {
   return {{"dp", l.dp},

@@ -10,7 +10,8 @@
 namespace isobar {
 
 /// Whose step is predicted, for the head of an answer.
-inline constexpr const char* kOwnEngine = "for Isobar's own engine (--engine NAME predicts another)";
+/// Whose step it is.
+std::string engine_text(const Machine& m);
 
 nlohmann::json json_of(const Layout& l);
 

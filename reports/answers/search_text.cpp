@@ -96,7 +96,7 @@ std::string turns_text(const std::vector<Turn>& turns) {
 std::string text_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const LayoutQuestion& q) {
   const SearchResult& r = a.found;
   std::string text = printed("%s on %ld x %s, global batch %ld\n%s\n", a.spec.file.c_str(), gpus,
-                             m.name.c_str(), a.spec.train.global_batch, kOwnEngine);
+                             m.name.c_str(), a.spec.train.global_batch, engine_text(m).c_str());
   if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
   text += printed(
       "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit in memory, %ld priced "

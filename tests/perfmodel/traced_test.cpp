@@ -6,8 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "model/base/error.h"
 #include "model/nets/graph_cut.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/layouts/layout_model.h"
+#include "perfmodel/step/engine_prices.h"
 #include "perfmodel/step/simulate.h"
 #include "tests/perfmodel/support.h"
 
@@ -59,6 +62,61 @@ TEST(RecordedNets, CompiledStepsAreFasterAndLaunchesCost) {
   EXPECT_LT(compiled, 0.95 * eager);
   // Four times the samples a micro-batch are a quarter of the launches, which set the pace of so small a net.
   EXPECT_LT(replay_of_recorded(recorded_net("vit", {}, 256), m), 0.5 * eager);
+}
+
+// PyTorch 2.11's steps on an H100 and an H200, bf16, milliseconds; prices were set by the H100's first four
+// (configs/engines/pytorch.yaml).
+struct PyTorchStep {
+  const char *machine, *net, *engine;
+  int64_t batch;
+  double ms, most_off;
+};
+constexpr PyTorchStep kPyTorchSteps[] = {{"dgx-h100", "vit1536", "pytorch", 4, 131.2, 0.06},
+                                         {"dgx-h100", "vit1536", "pytorch-compiled", 4, 119.2, 0.03},
+                                         {"dgx-h100", "vit384", "pytorch", 16, 109.3, 0.03},
+                                         {"dgx-h100", "vit384", "pytorch-compiled", 16, 91.3, 0.04},
+                                         {"dgx-h200", "vit1536", "pytorch", 4, 125.6, 0.08},
+                                         {"dgx-h200", "vit1536", "pytorch-compiled", 4, 114.7, 0.08},
+                                         {"dgx-h200", "vit384", "pytorch", 16, 104.4, 0.08},
+                                         {"dgx-h200", "vit384", "pytorch-compiled", 16, 87.9, 0.08}};
+
+RunSpec with_engine(RunSpec s, const PyTorchStep& t) {
+  s.train.global_batch = s.policy.micro_batch = t.batch;
+  s.policy.amp = Amp::bf16;
+  s.data.workers = 16;  // loaders keep up
+  if (s.net.recorded()) s.net.traced().compiled = engine_named(t.engine).habits.compiled;
+  return s;
+}
+
+TEST(PyTorchEngine, StepsAreThoseOfTheCards) {
+  for (const PyTorchStep& t : kPyTorchSteps) {
+    const Machine m = test::cluster(t.machine);
+    const std::string fixture = source_dir() + "/tests/fixtures/traced/" + t.net + ".json";
+    const double recorded = predict(with_engine(load_run_spec(fixture, {}), t), m, {}).step_s;
+    EXPECT_NEAR(1e3 * recorded / t.ms, 1, t.most_off) << t.machine << " " << t.net << " " << t.engine;
+    // Isobar's plan of the same net
+    RunSpec own;
+    own.net.vit().embed_dim = std::atoi(t.net + 3);
+    own.net.vit().depth = 12;
+    own.net.vit().num_heads = 8;
+    own = with_engine(own, t);
+    const Machine as_run = run_by(engine_named(t.engine), m, false);
+    EXPECT_NEAR(1e3 * predict(own, as_run, {}).step_s / t.ms, 1, 0.08)
+        << t.machine << " " << t.net << " " << t.engine;
+  }
+}
+
+TEST(PyTorchEngine, FitsAreOfItsRunsAlone) {
+  Machine m = test::cluster("dgx-h100");
+  const Machine eager = run_by(engine_named("pytorch"), m, true);
+  EXPECT_EQ(parse_machine(to_yaml(eager), "eager.yaml").engine, "pytorch");
+  EXPECT_EQ(run_by(engine_named("pytorch"), eager, true)[Coef::norm].value, eager[Coef::norm].value);
+  EXPECT_THROW(run_by(engine_named("pytorch"), eager, false), ConfigError);
+  EXPECT_THROW(predict(recorded_net("vit", {"net.compiled=true"}), eager, {}), ConfigError);
+  // A calibrated file knows the card's products, which PyTorch calls too.
+  m.timed["tokens"] = {1, 2};
+  EXPECT_EQ(run_by(engine_named("pytorch"), m, true)[Coef::gemm_bf16].value, m[Coef::gemm_bf16].value);
+  EXPECT_NE(run_by(engine_named("pytorch"), m, true)[Coef::norm].value, m[Coef::norm].value);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST(Traced, EveryLayoutThatItTakesFitsTogether) {
     }
 }
 
-TEST(Traced, SharedWeightsLieOnceAndKeepToOneStage) {
+TEST(Traced, SharedWeightsLieOnceOrAtBothEnds) {
   for (const char* zero : {"0", "1", "3"}) {
     const RunSpec spec = traced("tied", {"policy.micro_batch=2", "train.global_batch=8", "layout.dp=2",
                                          "policy.zero=" + std::string(zero)});
@@ -136,8 +136,64 @@ TEST(Traced, SharedWeightsLieOnceAndKeepToOneStage) {
     EXPECT_EQ(plan.parameter_count(), traced_net(fixture("tied"))->parameter_count());
     EXPECT_NO_THROW(check_world(spec, Workspace{})) << zero;
   }
-  EXPECT_NE(refusal(fixture("tied"), {"layout.pp=2", "train.global_batch=8"}).find("share embed.weight"),
-            std::string::npos);
+  // Both ends of a pipeline hold a copy, and sum its gradients.
+  for (const char* policy : {"policy.zero=0", "policy.zero=2", "policy.amp=bf16"}) {
+    const RunSpec spec = traced(
+        "tied", {"layout.pp=2", "layout.dp=2", "policy.micro_batch=2", "train.global_batch=8", policy});
+    EXPECT_NO_THROW(check_world(spec, Workspace{})) << policy;
+    int64_t held = 0, sums = 0;
+    for (int rank = 0; rank < spec.layout.world(); ++rank) {
+      const Plan plan = build_plan(spec, rank, {});
+      EXPECT_NO_THROW(link(plan, plan.train));
+      if (coords_of(spec.layout, rank).dp != 0) continue;
+      for (const Param& p : plan.params) held += p.count;
+      for (const Op& op : plan.ops) sums += op.path == "optimizer/embedding/all_reduce" ? 1 : 0;
+    }
+    EXPECT_EQ(held, traced_net(fixture("tied"))->parameter_count() + 64 * 16) << policy;
+    EXPECT_EQ(sums, 2);
+  }
+}
+
+// Megatron's cut of a block: ranks share products and attention, and sum two results in each pass.
+TEST(Traced, WordsCutLinearLayersOverRanks) {
+  const std::vector<std::string> cut{
+      "net.tensor=['blocks.*.attn.qkv: columns', 'blocks.*.attn.proj: rows', 'blocks.*.fc1: columns', "
+      "'blocks.*.fc2: rows']",
+      "policy.micro_batch=2", "train.global_batch=4"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), cut.begin(), cut.end());
+    return traced("vit", more);
+  };
+  for (const char* amp : {"policy.amp=none", "policy.amp=bf16"}) {
+    const RunSpec spec = with({"layout.tp=2", amp});
+    EXPECT_NO_THROW(check_world(spec, Workspace{}));
+    const Plan whole = build_plan(with({amp}), 0, {}), half = build_plan(spec, 0, {});
+    EXPECT_EQ(half.parameter_count(), whole.parameter_count());
+    int64_t held = 0, all_reduces = 0;
+    for (const Param& p : half.params) held += p.count;
+    for (const Op& op : half.ops) all_reduces += op.lane == Lane::tp ? 1 : 0;
+    // Width 32: of a block's 12 x 32 x 32 weights and 7 x 32 biases before the second factor half is held.
+    EXPECT_EQ(whole.parameter_count() - held, 4 * (12 * 32 * 32 + 7 * 32) / 2);
+    EXPECT_EQ(all_reduces, 4 * 4);
+    const double ends = 2.0 * 2 * 32 * 32 * (3 * 16 + 10);  // patches and head, 2 samples of 32 tokens
+    EXPECT_EQ(flops_of(half, Pass::forward), (flops_of(whole, Pass::forward) - ends) / 2 + ends) << amp;
+    EXPECT_LT(saved_bytes(half), saved_bytes(whole));
+  }
+  EXPECT_NO_THROW(
+      check_world(with({"layout.tp=2", "layout.pp=2", "policy.zero=1", "layout.dp=2"}), Workspace{}));
+  for (const auto& [words, says] :
+       std::map<std::string, std::string>{{"['blocks.*.attn.qkv: columns']", "proj"},
+                                          {"['blocks.*.fc1: columns', 'blocks.*.fc2: columns']", "fc2"},
+                                          {"['blocks.*.norm1: columns']", "no linear layer"},
+                                          {"['blocks.0.fc1: columns', 'blocks.0.fc2: rows']", "its equal"},
+                                          {"['blocks.*.fc9: rows']", "no linear layer"},
+                                          {"['blocks.*.fc1: sideways']", "neither"},
+                                          {"['embed: columns']", "no linear layer"}})
+    EXPECT_NE(
+        refusal(fixture("vit"), {"layout.tp=2", "train.global_batch=16", "net.tensor=" + words}).find(says),
+        std::string::npos)
+        << words << ": "
+        << refusal(fixture("vit"), {"layout.tp=2", "train.global_batch=16", "net.tensor=" + words});
 }
 
 TEST(Traced, CompiledHasFewerKernelsAndTheSameProducts) {
@@ -162,7 +218,7 @@ TEST(Traced, EqualBlocksStandForEachOther) {
 TEST(Traced, RefusesWhatItCannotTake) {
   const std::string vit = fixture("vit");
   for (const auto& [words, says] :
-       std::map<std::string, std::string>{{"layout.tp=2", "not cut"},
+       std::map<std::string, std::string>{{"layout.tp=2", "net.tensor"},
                                           {"layout.cp=2", "not cut"},
                                           {"layout.pp=5", "5 stages"},
                                           {"policy.amp=fp8", "recorded"},

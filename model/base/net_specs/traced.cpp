@@ -11,7 +11,10 @@ void TracedSpec::add_rows(KeyRows& to) {
   to.insert(to.end(), {{"net.file", file, "The net that isobar import wrote from PyTorch code."},
                        {"net.compiled", compiled,
                         "Price it as torch.compile does: a pointwise op, norm or reduction runs in the "
-                        "kernel that makes its operand."}});
+                        "kernel that makes its operand."},
+                       {"net.tensor", tensor,
+                        "How layout.tp cuts linear layers, e.g. \"blocks.*.attn.qkv: columns\", "
+                        "\"blocks.*.attn.proj: rows\"; ranks sum the products of rows."}});
 }
 
 void TracedSpec::check_lists(const SpecCheck& check) const {

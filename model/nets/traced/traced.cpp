@@ -6,7 +6,9 @@
 
 #include "model/base/error.h"
 #include "model/base/traced_net.h"
+#include "model/nets/tied.h"
 #include "model/nets/traced/aten.h"
+#include "model/nets/traced/tensor_cut.h"
 #include "model/nets/traced/traced_part.h"
 
 namespace isobar {
@@ -45,9 +47,13 @@ class KeptParts {
 class Traced : public Net {
  public:
   Traced(const TracedSpec& n, Emission& e, const Sharding& at)
-      : at_(at), kept_(n), shared_{e, at, n.net(), n.net()->graph(e.spec.policy.amp), n.compiled} {
+      : at_(at), kept_(n), cut_(tensor_cut(n, e.spec.policy.amp, at.tp)), shared_{e,         at,
+                                                                                  n.net(),   *cut_.graph,
+                                                                                  cut_.axes, n.compiled} {
     check_priced(n);
     for (const TracedNet::Parameter& p : shared_.net->parameters) shared_.shapes[p.name] = &p;
+    if (at.pp > 1)
+      for (const auto& [name, readers] : shared_.net->shared_parameters()) shared_.twice.insert(name);
     add_parts(n);
     const std::vector<TracedLink> links = kept_.links(shared_.graph.links);
     std::vector<std::vector<int32_t>> gives(parts_.size());
@@ -64,11 +70,17 @@ class Traced : public Net {
       carried[i].resize(of(static_cast<int32_t>(i)).carried_out.size());
     for (const TracedLink& l : kept_.links(shared_.graph.carried))
       carried[static_cast<size_t>(l.from)][static_cast<size_t>(l.out)] = {l.to, l.in};
+    if (!shared_.twice.empty()) tie(carried.back());
     for (size_t i = 0; i < parts_.size(); ++i) part(i).set_carried(std::move(carried[i]));
     add_batch();
     metrics_ = {{"loss", 0, 1}};
   }
   ImageAttrs fetch() const override { return {.rows = at_.full_rows, .batch = at_.batch}; }
+  void before_optimizer(const Parameters& params) override {
+    for (const std::string& name : shared_.twice)
+      if (const auto held = shared_.parameters.find(name); held != shared_.parameters.end())
+        sum_tied_gradient(shared_.e, at_, params, held->second);
+  }
   void fetched(size_t tensor, const View& v) override {
     const auto [at, place] = readers_.at(tensor);
     part(at).set_batch(place, v);
@@ -91,6 +103,8 @@ class Traced : public Net {
         if (declared.insert(name).second) {
           own.push_back(name);
           shared_.homes[name] = static_cast<int>(parts_.size());
+        } else if (shared_.twice.contains(name)) {
+          own.push_back(name);
         }
       if (i == n.part_indices().back())
         for (const TracedNet::Parameter& unread : shared_.net->parameters)
@@ -98,6 +112,16 @@ class Traced : public Net {
       parts_.push_back(
           std::make_unique<TracedNetPart>(static_cast<int>(parts_.size()), p, shared_, std::move(own)));
     }
+  }
+
+  // What the last part hands back to the first is the gradient of its own copy, which the optimizer sums.
+  void tie(std::vector<std::pair<int32_t, int32_t>>& carried) {
+    const auto last = static_cast<int32_t>(parts_.size()) - 1;
+    for (const int32_t value : of(last).carried_out)
+      for (const std::string& name : shared_.twice)
+        if (shared_.shapes.at(name)->count() == of(last).values[static_cast<size_t>(value)].count(1))
+          part(static_cast<size_t>(last)).set_tied(value, name);
+    carried.clear();
   }
 
   void add_batch() {
@@ -117,6 +141,7 @@ class Traced : public Net {
 
   const Sharding& at_;
   const KeptParts kept_;
+  const TensorCutNet cut_;
   TracedShared shared_;
   std::vector<std::pair<size_t, size_t>> readers_;  // by batch tensor: part and place among its own
 };
@@ -157,17 +182,17 @@ TracedSpec distinct_parts(TracedSpec n) {
 
 NetLimits limits_of(const TracedSpec& n) {
   const std::shared_ptr<const TracedNet> net = n.net();
-  NetLimits limits{.tp = {},
-                   .kv_heads = 1,
-                   .tokens = 1,
-                   .inner_parts = n.blocks(),
-                   .no_tp = "a traced net's modules are not cut yet",
-                   .no_cp = "a traced net's samples are not cut",
-                   .no_sequence = "a traced net's samples are not cut"};
-  if (const std::string name = net->shared_parameter(); !name.empty())
-    limits.no_pp = "would cut between modules that share " + name;
-  else if (!net->fp32.carried.empty() || !net->bf16.carried.empty())
-    limits.no_pp = "would cut gradients that go back another way than the values came";
+  NetLimits limits{
+      .tp = {},
+      .kv_heads = 1,
+      .tokens = 1,
+      .inner_parts = n.blocks(),
+      .no_tp = n.tensor.empty() ? "has no words that cut a traced net's layers (net.tensor)" : "",
+      .no_cp = "a traced net's samples are not cut",
+      .no_sequence = "a traced net's samples are not cut"};
+  for (const Amp amp : {Amp::none, Amp::bf16})
+    for (const auto& [name, size] : tensor_cut(n, amp, 1).sizes) limits.tp.push_back({name, size});
+  limits.no_pp = net->why_whole();
   return limits;
 }
 

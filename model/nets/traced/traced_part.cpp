@@ -40,8 +40,17 @@ void TracedNetPart::declare(Declare& d) {
   for (const std::string& name : own_) {
     const TracedNet::Parameter& p = *s_.shapes.at(name);
     const std::vector<int64_t> shape = p.shape.empty() ? std::vector<int64_t>{1} : p.shape;
-    d.tensor(s_.parameters[name], false, {{name, shape, Init::normal, kSigma}});
+    const auto axis = s_.axes.find(name);
+    const bool twice = s_.twice.contains(name);
+    const Held held = !twice ? Held::once : index() == 0 ? Held::first_of_two : Held::second_of_two;
+    d.tensor(s_.parameters[name], false,
+             {{name, shape, Init::normal, kSigma, axis == s_.axes.end() ? -1 : axis->second}}, held);
   }
+}
+
+void TracedNetPart::set_tied(int32_t value, const std::string& parameter) {
+  const auto at = std::find(part_.parameters.begin(), part_.parameters.end(), parameter);
+  gradient_[value] = static_cast<size_t>(at - part_.parameters.begin());
 }
 
 // ---- buffers ----
@@ -191,6 +200,9 @@ void TracedNetPart::run(const std::vector<TracedOp>& ops, const std::vector<Trac
         in.push_back(result_of(o.value, path() + "." + op.op + ".operand"));
       for (const TracedOperand& o : op.out) out.push_back(result_of(o.value, at));
       emit_aten(s_.e.b, {.op = op, .samples = s_.at.batch, .tf32 = tf32, .path = at}, in, out);
+      if (op.partial && s_.at.tp > 1)
+        s_.e.b.emit<OpKind::all_reduce>(at + "/all_reduce", {.group = s_.at.tp_group}, {out[0]}, {out[0]},
+                                        Lane::tp);
     }
     for (const int32_t i : kernel) settle(at, ops[static_cast<size_t>(i)]);
   }
@@ -275,7 +287,10 @@ View TracedNetPart::last_gradient(bool) const {
 
 std::vector<int> TracedNetPart::backward_reads() const {
   std::set<int> homes;
-  for (const std::string& name : part_.parameters) homes.insert(s_.homes.at(name));
+  for (const std::string& name : part_.parameters) {
+    homes.insert(s_.homes.at(name));
+    if (s_.twice.contains(name)) homes.insert(index());
+  }
   return {homes.begin(), homes.end()};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,13 @@ struct TracedShared {
   const Sharding& at;
   std::shared_ptr<const TracedNet> net;
   const TracedGraph& graph;
+  const std::map<std::string, int>& axes;  // of parameters that tensor parallelism cuts
   bool compiled;
   std::map<std::string, int> homes = {};                     // of parameters: the part that declares them
   std::map<std::string, View> parameters = {};               // declared by the first part that reads them
   std::map<std::pair<int32_t, int32_t>, View> carried = {};  // by part and place among its carried_in
   std::map<std::string, const TracedNet::Parameter*> shapes = {};
+  std::set<std::string> twice = {};  // parameters that both ends of a pipeline hold
 };
 
 class TracedNetPart : public NetPart {
@@ -32,6 +35,8 @@ class TracedNetPart : public NetPart {
   /// Places among gives, by result; the parts and places that its carried values go to.
   void set_results(std::vector<int32_t> gives) { gives_ = std::move(gives); }
   void set_carried(std::vector<std::pair<int32_t, int32_t>> to) { carried_to_ = std::move(to); }
+  /// A carried value that is the gradient of this part's own copy of a parameter.
+  void set_tied(int32_t value, const std::string& parameter);
   void set_batch(size_t i, const View& v) { batch_.at(i) = v; }
 
   void declare(Declare& d) override;

@@ -9,50 +9,20 @@
 #include "perfmodel/ask/fits.h"
 #include "perfmodel/score/own_runs.h"
 #include "perfmodel/score/published_spec.h"
+#include "perfmodel/step/engine_prices.h"
 
 namespace isobar {
 namespace {
 
 constexpr size_t kRepriced = 4000;  // layouts of a search priced again, the fastest by our own engine
 
-void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
-  const auto lacks = [&](const char* key, int64_t value, bool has) {
-    if (value > 1 && !has)
-      throw ConfigError(s.file, key, e.name + " has no such axis (" + e.file + ")", "use 1");
-  };
-  lacks("layout.dp", s.layout.dp, e.axes.dp);
-  lacks("layout.tp", s.layout.tp, e.axes.tp);
-  lacks("layout.cp", s.layout.cp, e.axes.cp);
-  lacks("layout.pp", s.layout.pp, e.axes.pp);
-  lacks("layout.vpp", s.layout.vpp, e.axes.vpp);
-  lacks("layout.ep", s.layout.ep, e.axes.ep);
-  if (std::find(e.axes.zero.begin(), e.axes.zero.end(), s.policy.zero) == e.axes.zero.end())
-    throw ConfigError(s.file, "policy.zero",
-                      e.name + " has no ZeRO stage " + std::to_string(s.policy.zero) + " (" + e.file + ")",
-                      "use " + std::to_string(e.axes.zero.front()));
-}
-
-/// The search's space, as far as the engine supports it.
 SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
   space.orders = false;
   space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
   const auto ulysses = static_cast<int64_t>(CpKind::ulysses);  // priced of our own engine alone
   space.keep.add({LayoutAxis::cp_kind, ulysses, ulysses, true, "no ulysses"});
-  if (!e) return space;
-  std::erase_if(space.zero, [&](int z) {
-    return std::find(e->axes.zero.begin(), e->axes.zero.end(), z) == e->axes.zero.end();
-  });
-  const auto only_one = [&](bool has, LayoutAxis axis, const char* name) {
-    if (has || q.keep.only(axis)) return;  // the engine's file refuses fixed axes itself (refuse_axes)
-    space.keep.add({axis, 1, 1, false, e->name + " has no " + name});
-  };
-  only_one(e->axes.dp, LayoutAxis::dp, "dp");
-  only_one(e->axes.tp, LayoutAxis::tp, "tp");
-  only_one(e->axes.cp, LayoutAxis::cp, "cp");
-  only_one(e->axes.pp, LayoutAxis::pp, "pp");
-  only_one(e->axes.ep, LayoutAxis::ep, "ep");
-  if (!e->axes.vpp) space.schedules = {PipelineSchedule::one_f_one_b};
+  if (e) keep_to(*e, space);
   return space;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perfmodel/ask/search.h"
+#include "perfmodel/machine/engine.h"
 
 namespace isobar {
 
@@ -17,12 +18,15 @@ struct LayoutQuestion {
   std::vector<int64_t> gpus;  // {}: the layout of the configuration
   size_t top = 5;
   bool pareto = false;
-  bool offload = false;               // also searches with offloading to host memory
-  std::string space = "all";          // all | 1d (SearchSpace::one_d)
-  double tokens = 0, samples = 0;     // length of a training; 0: not asked for
-  double deadline_s = 0, budget = 0;  // its limits; 0: none
-  Constraints keep = {};              // for a search
+  bool offload = false;                   // also searches with offloading to host memory
+  std::string space = "all";              // all | 1d (SearchSpace::one_d)
+  double tokens = 0, samples = 0;         // length of a training; 0: not asked for
+  double deadline_s = 0, budget = 0;      // its limits; 0: none
+  Constraints keep = {};                  // for a search
+  const ForeignEngine* engine = nullptr;  // whose axes a search keeps to
 };
+/// Leaves out what the engine does not have.
+void keep_to(const ForeignEngine& engine, SearchSpace& space);
 
 SearchSpace space_of(const LayoutQuestion& q);
 bool has_training(const LayoutQuestion& q);
@@ -31,7 +35,9 @@ struct EngineQuestion {
   std::string engine = "isobar";     // isobar, a file of configs/engines, or unknown
   std::optional<double> tuned = {};  // 0 … 1; none: the engine's default
   std::string fit = {};              // file of a fit to own runs (isobar fit --engine); "": none
-  bool foreign() const { return engine != "isobar"; }
+  /// The engine, if it is priced by plans as Isobar's own is (step/engine_prices.h).
+  const ForeignEngine* of_plans() const;
+  bool foreign() const { return engine != "isobar" && !of_plans(); }
 };
 
 /// A question without an answer: why, for which machine and number of accelerators.

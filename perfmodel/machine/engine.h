@@ -4,7 +4,9 @@
 //   const ForeignEngine& e = engine_named("nemo");      // ConfigError lists the known ones
 //   e.habits.overlaps_tensor; e.tuned.mean              // 0: research code, 1: a tuned submission
 #pragma once
+#include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,15 @@ struct EngineAxes {
   std::vector<int> zero{0, 1, 2, 3};
 };
 
+/// Prices of an engine that runs one kernel an op: its steps are counted from plans, as Isobar's are
+/// (engine_prices.h). `accelerators` and `cores` have names of coefficients; `passes` and `launches`: bytes
+/// and ops of its kernels relative to those of Isobar's plans.
+struct EngineKernels {
+  std::map<std::string, double> accelerators, cores;
+  std::map<int64_t, std::array<double, 2>> heads;  // of attention: share of the peak, forward and backward
+  double spread = 0.15;                            // log sigma of each
+};
+
 struct ForeignEngine {
   std::string name, file;
   std::vector<std::string> called;          // its names in a table's `framework`
@@ -51,6 +62,7 @@ struct ForeignEngine {
   Tuned tuned;                              // for a user
   Habits habits;
   EngineAxes axes;
+  std::optional<EngineKernels> kernels;  // none: priced by published runs
 };
 
 /// All of configs/engines, by name.

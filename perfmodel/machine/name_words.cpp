@@ -1,4 +1,4 @@
-#include "perfmodel/score/name_words.h"
+#include "perfmodel/machine/name_words.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "perfmodel/score/engine.h"
+#include "perfmodel/machine/engine.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,8 +8,9 @@
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
+#include "perfmodel/machine/coefficient.h"
+#include "perfmodel/machine/name_words.h"
 #include "perfmodel/machine/shipped.h"
-#include "perfmodel/score/name_words.h"
 
 namespace isobar {
 namespace {
@@ -87,6 +88,32 @@ Habits habits_of(const Section& s) {
           s.has("own_collectives") && s.yes("own_collectives")};
 }
 
+std::map<std::string, double> prices_of(const Section& kernels, const json& j, const std::string& file,
+                                        const std::string& device) {
+  std::vector<std::string> known{"passes", "launches"};
+  for (size_t i = 0; i < kCoefs; ++i) known.emplace_back(info_of(i).name);
+  const Section s(kernels.at(device, "map coefficients to factors, {norm: 1.5}"), file, "kernels." + device,
+                  known);
+  std::map<std::string, double> out;
+  for (const auto& [name, value] : j.at(device).items()) out[name] = s.number(name, 1e-9, 1e3);
+  return out;
+}
+
+EngineKernels kernels_of(const json& j, const std::string& file) {
+  const Section s(j, file, "kernels", {"accelerators", "cores", "heads", "spread"});
+  EngineKernels k{
+      prices_of(s, j, file, "accelerators"), prices_of(s, j, file, "cores"), {}, s.number("spread", 0.01, 2)};
+  const std::string mend = "map head sizes to shares of the peak, {64: [0.4, 0.4]}";
+  for (const auto& [size, shares] : s.at("heads", mend).items()) {
+    const int64_t width = std::atoll(size.c_str());
+    if (width <= 0 || !shares.is_array() || shares.size() != 2 || !shares[0].is_number() ||
+        !shares[1].is_number() || !(shares[0] > 0) || !(shares[1] > 0) || shares[0] > 1 || shares[1] > 1)
+      s.fail("heads." + size, "is no pair of shares of a head size", mend);
+    k.heads[width] = {shares[0].get<double>(), shares[1].get<double>()};
+  }
+  return k;
+}
+
 std::vector<ForeignEngine> engines_in(const std::string& folder) {
   std::vector<ForeignEngine> out;
   std::set<std::string> taken;
@@ -123,6 +150,7 @@ ForeignEngine load_engine(const std::string& path) {
                    "parameter_gathers",
                    "own_collectives",
                    "axes",
+                   "kernels",
                    "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
@@ -144,6 +172,7 @@ ForeignEngine load_engine(const std::string& path) {
   e.habits = habits_of(s);
   const json& axes = s.at("axes", "say which it has: {dp: true, tp: true, …, zero: [0, 1]}");
   const Section a(axes, path, "axes", {"dp", "tp", "cp", "pp", "vpp", "ep", "zero"});
+  if (s.has("kernels")) e.kernels = kernels_of(j.at("kernels"), path);
   e.axes = {a.yes("dp"), a.yes("tp"), a.yes("cp"), a.yes("pp"), a.yes("vpp"), a.yes("ep"), {}};
   const json& stages = a.at("zero", "list the ZeRO stages it has, e.g. [0, 1]");
   if (!stages.is_array() || stages.empty()) a.fail("zero", "is no list", "list ZeRO stages, e.g. [0, 1]");

@@ -1,0 +1,101 @@
+#include "model/nets/traced/eager_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace isobar {
+namespace {
+
+/// Walks a step twice: for the last use of each tensor, and for the bytes that live at once.
+class EagerWalk {
+ public:
+  explicit EagerWalk(const Plan& plan) : plan_(plan), bytes_(plan.memory) {
+    for (const BufferKind k : {BufferKind::grads, BufferKind::saved, BufferKind::scratch}) of(bytes_, k) = 0;
+    made_.resize(plan.params.size());
+  }
+
+  Memory run() {
+    each([&](const Key& key, int64_t now, bool) { last_[key] = now; });
+    Memory most = bytes_;
+    each([&](const Key& key, int64_t now, bool written) {
+      const Buffer& b = buffer(key);
+      if (b.kind == BufferKind::grads) return;
+      if (written && live_.emplace(key, now).second) of(bytes_, b.kind) += b.bytes();
+      if (total(bytes_) > total(most)) most = bytes_;
+      if (last_.at(key) == now) ends_.push_back(key);
+    });
+    most.arena = total(most);
+    return most;
+  }
+
+ private:
+  using Key = std::tuple<int32_t, int32_t>;  // a buffer; its micro-batch, or its invocation
+
+  const Buffer& buffer(const Key& key) const { return plan_.buffers[static_cast<size_t>(std::get<0>(key))]; }
+  static int64_t& of(Memory& m, BufferKind k) { return m.by_kind[static_cast<int>(k)]; }
+  static int64_t total(const Memory& m) {
+    int64_t all = 0;
+    for (int k = 0; k < kBufferKinds; ++k)
+      if (static_cast<BufferKind>(k) != BufferKind::host) all += m.by_kind[k];
+    return all;
+  }
+
+  // Calls `use` for each tensor that an op writes, then for those that it reads.
+  template <class Use>
+  void each(const Use& use) {
+    int64_t now = 0;
+    int32_t invocation = 0;
+    for (const Invocation& i : plan_.train) {
+      const Routine& r = plan_.routines[static_cast<size_t>(i.routine)];
+      for (int32_t at = r.first; at < r.first + r.count; ++at, ++now) {
+        const Op& op = plan_.ops[static_cast<size_t>(at)];
+        for (const bool written : {true, false})
+          for (const View& v : written ? op.writes : op.reads) {
+            if (!v) continue;
+            const BufferKind kind = plan_.buffers[static_cast<size_t>(v.buffer)].kind;
+            if (kind == BufferKind::saved || kind == BufferKind::scratch)
+              use({v.buffer, kind == BufferKind::saved ? i.micro : invocation}, now, written);
+            else if (kind == BufferKind::grads && written && r.pass == Pass::backward)
+              add_gradient(v);
+          }
+        release();
+      }
+      ++invocation;
+    }
+  }
+
+  void release() {
+    for (const Key& key : ends_)
+      if (live_.erase(key) > 0) of(bytes_, buffer(key).kind) -= buffer(key).bytes();
+    ends_.clear();
+  }
+
+  void add_gradient(const View& v) {
+    const Buffer& b = plan_.buffers[static_cast<size_t>(v.buffer)];
+    for (size_t i = 0; i < plan_.params.size(); ++i) {
+      const Param& p = plan_.params[i];
+      if (made_[i] || p.offset < v.offset || p.offset >= v.offset + v.count) continue;
+      made_[i] = true;
+      of(bytes_, BufferKind::grads) += p.count * size_of(b.dtype);
+    }
+  }
+
+  const Plan& plan_;
+  Memory bytes_;  // that live now
+  std::vector<bool> made_;
+  std::map<Key, int64_t> last_, live_;
+  std::vector<Key> ends_;
+};
+
+}  // namespace
+
+Memory eager_memory(const Plan& plan) {
+  return EagerWalk(plan).run();
+}
+
+Memory step_memory(const RunSpec& spec, const Plan& plan) {
+  return spec.net.recorded() ? eager_memory(plan) : plan.memory;
+}
+
+}  // namespace isobar
