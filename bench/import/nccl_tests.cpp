@@ -134,11 +134,11 @@ void check_row(const std::string& file, const CollectiveTime& r, int line) {
     throw ConfigError(file, at,
                       "has algbw " + text(r.algbw) + " GB/s, and its size and time make " + text(algbw),
                       "give the output as it was printed, with times in microseconds");
-  if (!differ(r.busbw, factor * r.algbw)) return;
+  if (!differ(r.busbw, factor * algbw)) return;  // the printed algbw is rounded
   throw ConfigError(file, at,
                     "has busbw " + text(r.busbw) + " GB/s, and algbw " + text(r.algbw) + " of " +
                         r.collective + " over " + std::to_string(r.ranks) + " ranks makes " +
-                        text(factor * r.algbw),
+                        text(factor * algbw),
                     r.busbw == 0 ? "these ranks never met: build nccl-tests with MPI=1"
                                  : "check --collective, and that the header is of this table");
 }
