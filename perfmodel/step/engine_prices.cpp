@@ -17,7 +17,7 @@ bool of_library(Coef c) {
   return family == "gemm" || family == "attention" || c == Coef::gemm_bytes || c == Coef::gemm_call;
 }
 
-/// What a factor of 1 costs: bytes at the memory's peak; arithmetic at an accelerator's peak, on cores at
+/// The price of a factor of 1: bytes at the memory's peak; arithmetic at an accelerator's peak, on cores at
 /// Isobar's price; others a second.
 double unit_price(const Machine& m, Coef c) {
   const CoefficientInfo& info = info_of(c);
