@@ -3,7 +3,7 @@
     python torch_graph.py net.py:build --inputs 3x224x224 [--inputs NAME=1024:int64] [--loss mse|cross_entropy] -o net.json
 
 `build` returns a model, or a pair of a model and a loss: loss(output) -> scalar. Inputs are of one sample, the
-batch goes first. The file is JSON (see "A net written in PyTorch" in configs/README.md).
+batch goes first. The file is JSON (see "A net written in PyTorch" in bench/guest/README.md).
 """
 
 import argparse

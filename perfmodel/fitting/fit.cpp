@@ -15,6 +15,7 @@
 #include "perfmodel/fitting/ops_fit.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/machine/device.h"
+#include "perfmodel/step/engine_prices.h"
 
 namespace isobar {
 namespace {
@@ -217,10 +218,11 @@ std::map<std::string, double> op_quantities_of(const RunSpec& s, int64_t threads
           {"threads", static_cast<double>(threads)}};
 }
 
-Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options) {
+Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, const FitOptions& options) {
   if (runs.empty())
     throw ConfigError("isobar fit", "runs", "there is no successful run to fit to",
                       "run isobar sweep first, or look at why its trials failed");
+  const Machine machine = machine_of(runs.front().spec, given);
   Machine out = machine;
   out.fit = FitRecord{};
   FitRecord& record = *out.fit;

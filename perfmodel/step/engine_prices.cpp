@@ -17,13 +17,13 @@ bool of_library(Coef c) {
   return family == "gemm" || family == "attention" || c == Coef::gemm_bytes || c == Coef::gemm_call;
 }
 
-/// What a factor of 1 costs: the least by the peaks, or a second where no peak bounds it; on cores, Isobar's
-/// price.
+/// The price of a factor of 1: bytes at the memory's peak; arithmetic at an accelerator's peak, on cores at
+/// Isobar's price; others a second.
 double unit_price(const Machine& m, Coef c) {
   const CoefficientInfo& info = info_of(c);
-  if (!m.accelerator) return m[c].value;
-  if (info.peak) return m.floor_of(index_of(c));
-  return info.resource == Resource::memory ? 1 / m.peaks.at("memory").value : 1;
+  if (info.resource == Resource::memory) return 1 / m.peaks.at("memory").value;
+  if (!info.peak) return 1;
+  return m.accelerator ? m.floor_of(index_of(c)) : m[c].value;
 }
 
 // Measured time over that of one price for all sizes, as calibration writes it.

@@ -1,6 +1,6 @@
 // A machine as the runs of another engine find it: one that launches a kernel an op, whose steps are counted
-// from plans (EngineKernels). On accelerators its prices are multiples of the least time by the machine's
-// peaks, on cores multiples of Isobar's own prices there.
+// from plans (EngineKernels). Its prices are multiples: of bytes at the memory's peak, of arithmetic at an
+// accelerator's peak, or on cores at Isobar's price there; or seconds.
 //
 //   const Machine m = run_by(engine_named("pytorch"), machine, /*recorded=*/false);
 //   const Machine m = machine_of(spec, machine);     // PyTorch's where the net is PyTorch's, else as it is

@@ -11,6 +11,7 @@
 #include "model/base/traced_net.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/parts.h"
+#include "model/nets/traced/eager_memory.h"
 #include "model/plan/layout.h"
 #include "model/plan/work.h"
 #include "tests/plan/plans.h"
@@ -81,6 +82,29 @@ TEST(Traced, KeepsWhatAutogradKeeps) {
       const auto expected = static_cast<double>(traced_net(fixture(name))->fp32.saved_bytes.at(samples));
       EXPECT_NEAR(static_cast<double>(saved_bytes(build_plan(spec, 0, {}))), expected, 0.005 * expected)
           << name;
+    }
+}
+
+// Peak bytes of a step of 64 samples by torch.distributed's MemTracker on fake tensors, PyTorch 2.15: in fp32
+// and under autocast, with each block, or each of the unet's halves of a level, checkpointed or not.
+TEST(Traced, MemoryIsThatOfPyTorchsTracker) {
+  struct Tracked {
+    const char* net;
+    bool checkpoint;
+    int64_t fp32, bf16;
+  };
+  for (const Tracked& t : {Tracked{"vit", false, 19571076, 12086596},
+                           {"vit", true, 7577988, 5524740},
+                           {"unet", false, 10977408, 6218416},
+                           {"tied", false, 3367916, 2300908},
+                           {"tied", true, 1844268, 1190892}})
+    for (const bool bf16 : {false, true}) {
+      const RunSpec spec = traced(t.net, {"policy.micro_batch=64", "train.global_batch=64",
+                                          std::string("policy.recompute=") + (t.checkpoint ? "full" : "none"),
+                                          std::string("policy.amp=") + (bf16 ? "bf16" : "none")});
+      const auto tracked = static_cast<double>(bf16 ? t.bf16 : t.fp32);
+      EXPECT_NEAR(static_cast<double>(step_memory(spec, build_plan(spec, 0, {})).arena) / tracked, 1, 0.05)
+          << t.net << (t.checkpoint ? " checkpointed" : "") << (bf16 ? " bf16" : "");
     }
 }
 

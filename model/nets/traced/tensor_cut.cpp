@@ -108,7 +108,7 @@ class DefinitionCutter {
   static bool batched(const TracedOp& op) { return op.op == "bmm" || op.op == "baddbmm"; }
   static size_t factor(const TracedOp& op) { return op.op == "addmm" || op.op == "baddbmm" ? 1 : 0; }
 
-  // What an op makes of cut operands.
+  // An op's results are cut as its operands are, partial sums, or refused.
   void follow(TracedOp& op, bool backward) {
     if (op.op == "_to_copy" && op.in.size() == 1 && weight(op.in[0])) weight_[at(op.out[0].value)] = true;
     if (std::none_of(op.in.begin(), op.in.end(), [&](const TracedOperand& o) { return cut(o); })) return;

@@ -114,7 +114,8 @@ class Traced : public Net {
     }
   }
 
-  // What the last part hands back to the first is the gradient of its own copy, which the optimizer sums.
+  // The last part keeps the gradient of its own copy, which it would hand to the first; the optimizer sums
+  // them.
   void tie(std::vector<std::pair<int32_t, int32_t>>& carried) {
     const auto last = static_cast<int32_t>(parts_.size()) - 1;
     for (const int32_t value : of(last).carried_out)
