@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "reports/http.h"
+#include "reports/live/http.h"
 
 namespace isobar {
 

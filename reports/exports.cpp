@@ -3,7 +3,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "model/records/event_file.h"
 
 namespace isobar {

@@ -4,7 +4,7 @@
 #include <ctime>
 #include <sstream>
 
-#include "reports/palette.h"
+#include "reports/style/palette.h"
 #include "reports/subject.h"
 
 namespace isobar {

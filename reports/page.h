@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "reports/chart_data.h"
 #include "reports/data.h"
-#include "reports/figures.h"
+#include "reports/figures/chart_data.h"
+#include "reports/figures/figures.h"
 #include "reports/story.h"
-#include "reports/tables.h"
+#include "reports/tables/tables.h"
 
 namespace isobar {
 

@@ -1,7 +1,7 @@
 #include "reports/plain_page.h"
 
-#include "model/base/files.h"
-#include "model/base/json.h"
+#include "model/base/system/files.h"
+#include "model/base/text/json.h"
 #include "reports/page.h"
 #include "reports/report.h"
 

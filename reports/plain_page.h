@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "reports/figures.h"
-#include "reports/tables.h"
+#include "reports/figures/figures.h"
+#include "reports/tables/tables.h"
 
 namespace isobar {
 

@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/hash.h"
-#include "model/base/lock.h"
-#include "model/base/shared_files.h"
+#include "model/base/system/files.h"
+#include "model/base/system/lock.h"
+#include "model/base/system/shared_files.h"
+#include "model/base/text/hash.h"
 
 namespace isobar {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/compare.h"
+#include "reports/comparison/compare.h"
 
 namespace isobar {
 

@@ -1,13 +1,13 @@
 #include "reports/report.h"
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/program.h"
-#include "reports/figures.h"
+#include "model/base/system/files.h"
+#include "model/base/system/program.h"
+#include "reports/comparison/side_by_side.h"
+#include "reports/figures/figures.h"
 #include "reports/page.h"
-#include "reports/report_tables.h"
-#include "reports/run_rows.h"
-#include "reports/side_by_side.h"
+#include "reports/tables/report_tables.h"
+#include "reports/tables/run_rows.h"
 
 namespace isobar {
 namespace {

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <cstdio>
 
-#include "model/base/shared_files.h"
-#include "model/base/shell_quoted.h"
-#include "reports/data_wait.h"
-#include "reports/palette.h"
-#include "reports/report_tables.h"
-#include "reports/statistics.h"
-#include "reports/tables.h"
+#include "model/base/system/shared_files.h"
+#include "model/base/system/shell_quoted.h"
+#include "reports/comparison/statistics.h"
+#include "reports/live/data_wait.h"
+#include "reports/style/palette.h"
+#include "reports/tables/report_tables.h"
+#include "reports/tables/tables.h"
 
 namespace isobar {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/compare.h"
+#include "reports/comparison/compare.h"
 #include "reports/data.h"
 
 namespace isobar {

@@ -4,9 +4,9 @@
 #include <functional>
 #include <set>
 
-#include "model/base/shared_files.h"
+#include "model/base/system/shared_files.h"
 #include "model/records/naming.h"
-#include "reports/tables.h"
+#include "reports/tables/tables.h"
 
 namespace isobar {
 namespace {

@@ -201,7 +201,7 @@ def disk(home):
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
-BLOCK = 4 << 20  # model/inference/file_digest.h
+BLOCK = 4 << 20  # model/inference/weights/file_digest.h
 
 
 def digest(file):

@@ -9,7 +9,7 @@ namespace isobar {
 struct SubmittedTraining;
 
 void add_plan_command(CLI::App& app);
-/// `submit`: runs --launcher slurm and pbs (bench/cli/submit_train.h).
+/// `submit`: runs --launcher slurm and pbs (bench/cli/train/submit_train.h).
 using Submit = std::function<int(const SubmittedTraining&)>;
 void add_train_command(CLI::App& app, Submit submit);
 void add_record_command(CLI::App& app);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "bench/sweep/jobs.h"
-#include "model/base/json.h"
-#include "model/base/shared_files.h"
+#include "bench/sweep/run/jobs.h"
+#include "model/base/system/shared_files.h"
+#include "model/base/text/json.h"
 
 namespace isobar {
 namespace {

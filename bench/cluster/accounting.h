@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "bench/cluster/scheduler.h"
-#include "bench/sweep/runner.h"
+#include "bench/sweep/run/runner.h"
 
 namespace isobar {
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "model/base/program.h"
+#include "model/base/system/program.h"
 
 namespace isobar {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "bench/cluster/remaining.h"
-#include "bench/sweep/jobs.h"
-#include "bench/sweep/resultsdir.h"
+#include "bench/sweep/results/resultsdir.h"
+#include "bench/sweep/run/jobs.h"
 #include "model/base/error.h"
 
 namespace isobar {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "bench/cluster/cluster.h"
-#include "bench/sweep/runner.h"
+#include "bench/sweep/results/trials.h"
+#include "bench/sweep/run/runner.h"
 #include "bench/sweep/spec.h"
-#include "bench/sweep/trials.h"
 
 namespace isobar {
 
@@ -33,7 +33,7 @@ struct PlannedJob {
 std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
                                   const ClusterSpec& cluster, const std::filesystem::path& results);
 
-/// job.json, the pilot's input (bench/sweep/jobs.h).
+/// job.json, the pilot's input (bench/sweep/run/jobs.h).
 nlohmann::json description_of(const PlannedJob& job, const std::string& name, const SweepSpec& sweep,
                               const SweepOptions& options, const ClusterSpec& cluster);
 

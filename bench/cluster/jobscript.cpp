@@ -1,6 +1,6 @@
 #include "bench/cluster/jobscript.h"
 
-#include "model/base/shell_quoted.h"
+#include "model/base/system/shell_quoted.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 
 #include "bench/cluster/command.h"
 #include "model/base/error.h"
-#include "model/base/program.h"
+#include "model/base/system/program.h"
 
 namespace isobar {
 namespace {

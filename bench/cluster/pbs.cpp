@@ -9,8 +9,8 @@
 #include "bench/cluster/command.h"
 #include "bench/cluster/scheduler.h"
 #include "model/base/error.h"
-#include "model/base/json.h"
-#include "model/base/json_fault.h"
+#include "model/base/text/json.h"
+#include "model/base/text/json_fault.h"
 
 namespace isobar {
 namespace {

@@ -14,14 +14,14 @@
 #include "bench/cluster/remaining.h"
 #include "bench/cluster/scheduler.h"
 #include "bench/sweep/command_words.h"
-#include "bench/sweep/jobs.h"
-#include "bench/sweep/launcher.h"
-#include "bench/sweep/resultsdir.h"
-#include "bench/sweep/trialdir.h"
+#include "bench/sweep/results/resultsdir.h"
+#include "bench/sweep/results/trialdir.h"
+#include "bench/sweep/run/jobs.h"
+#include "bench/sweep/run/launcher.h"
 #include "model/base/error.h"
-#include "model/base/json.h"
-#include "model/base/program.h"
-#include "model/base/shared_files.h"
+#include "model/base/system/program.h"
+#include "model/base/system/shared_files.h"
+#include "model/base/text/json.h"
 
 namespace isobar {
 namespace {

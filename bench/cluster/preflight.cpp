@@ -5,7 +5,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/base/shared_files.h"
+#include "model/base/system/shared_files.h"
 
 namespace isobar {
 

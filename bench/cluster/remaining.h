@@ -9,8 +9,8 @@
 #include <string>
 
 #include "bench/cluster/cluster.h"
+#include "bench/sweep/results/trialdir.h"
 #include "bench/sweep/spec.h"
-#include "bench/sweep/trialdir.h"
 
 namespace isobar {
 

@@ -13,14 +13,14 @@
 #include "bench/cluster/accounting.h"
 #include "bench/cluster/grouping.h"
 #include "bench/sweep/command_words.h"
-#include "bench/sweep/jobs.h"
-#include "bench/sweep/resultsdir.h"
-#include "bench/sweep/store.h"
-#include "bench/sweep/trialdir.h"
+#include "bench/sweep/results/resultsdir.h"
+#include "bench/sweep/results/store.h"
+#include "bench/sweep/results/trialdir.h"
+#include "bench/sweep/run/jobs.h"
 #include "model/base/error.h"
-#include "model/base/json.h"
-#include "model/base/progress.h"
-#include "model/base/shared_files.h"
+#include "model/base/system/shared_files.h"
+#include "model/base/text/json.h"
+#include "model/base/text/progress.h"
 
 namespace isobar {
 namespace {

@@ -7,7 +7,7 @@
 // and several may run at a time. The jobs continue without it.
 #pragma once
 #include "bench/cluster/scheduler.h"
-#include "bench/sweep/runner.h"
+#include "bench/sweep/run/runner.h"
 
 namespace isobar {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/engine/host/cpu_places.h"
 
 namespace isobar {

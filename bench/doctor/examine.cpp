@@ -1,5 +1,5 @@
 #include "bench/doctor/check.h"
-#include "model/base/program.h"
+#include "model/base/system/program.h"
 
 namespace isobar {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "bench/doctor/check.h"
 #include "model/base/error.h"
-#include "model/base/lock.h"
+#include "model/base/system/lock.h"
 #include "model/data/dataset.h"
 
 namespace isobar {

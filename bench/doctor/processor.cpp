@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/doctor/check.h"
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/engine/host/cpu_places.h"
 #include "model/engine/host/host.h"
 

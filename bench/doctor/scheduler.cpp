@@ -1,7 +1,7 @@
 // A scheduler that answers: its commands may be installed while its controller is down.
 #include "bench/cluster/command.h"
 #include "bench/doctor/check.h"
-#include "model/base/program.h"
+#include "model/base/system/program.h"
 
 namespace isobar {
 

@@ -1,5 +1,5 @@
 // Search paths of programs and libraries must not include the working directory.
-#include "model/base/search_paths.h"
+#include "model/base/names/search_paths.h"
 #include "bench/doctor/check.h"
 
 namespace isobar {

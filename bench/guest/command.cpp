@@ -6,9 +6,9 @@
 
 #include "bench/guest/flags.h"
 #include "bench/sweep/spec.h"
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/shell_quoted.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/system/shell_quoted.h"
 
 namespace isobar {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "bench/sweep/command_words.h"
 #include "bench/sweep/spec.h"
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/shell_quoted.h"
-#include "model/base/spec_keys.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/spec/spec_keys.h"
+#include "model/base/system/shell_quoted.h"
 #include "perfmodel/ask/choose/emit.h"
 
 namespace isobar {

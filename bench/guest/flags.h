@@ -5,7 +5,7 @@
 #pragma once
 #include <string>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

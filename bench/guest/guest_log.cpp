@@ -5,8 +5,8 @@
 
 #include "bench/logs/warm_up.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
 #include "model/base/step_stats.h"
+#include "model/base/system/files.h"
 #include "model/engine/host/host.h"
 
 namespace isobar {

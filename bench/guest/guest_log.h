@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/engine/liveness/result_log.h"
 #include "model/engine/liveness/run_dir.h"
 #include "model/records/records.h"

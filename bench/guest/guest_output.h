@@ -13,7 +13,7 @@
 #include "bench/logs/followed_files.h"
 #include "bench/logs/followed_text.h"
 #include "bench/logs/output_reader.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/comm/launcher.h"
 
 namespace isobar {

@@ -7,10 +7,10 @@
 #include "bench/guest/command.h"
 #include "bench/guest/flags.h"
 #include "bench/guest/run_guest.h"
-#include "bench/sweep/process.h"
-#include "model/base/files.h"
-#include "model/base/json.h"
-#include "model/base/shared_files.h"
+#include "bench/sweep/run/process.h"
+#include "model/base/system/files.h"
+#include "model/base/system/shared_files.h"
+#include "model/base/text/json.h"
 #include "model/records/results.h"
 
 namespace isobar {

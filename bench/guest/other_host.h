@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "bench/guest/hosts.h"
-#include "bench/sweep/classify.h"
-#include "model/base/spec.h"
+#include "bench/sweep/run/classify.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

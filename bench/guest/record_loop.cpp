@@ -14,9 +14,9 @@
 
 #include "bench/guest/guest_log.h"
 #include "bench/guest/hosts.h"
-#include "bench/sweep/failure_words.h"
+#include "bench/sweep/run/failure_words.h"
 #include "model/base/error.h"
-#include "model/base/json.h"
+#include "model/base/text/json.h"
 #include "model/records/result_file.h"
 
 namespace isobar {

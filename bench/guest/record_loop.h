@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/records/records.h"
 
 namespace isobar {

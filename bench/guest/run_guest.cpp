@@ -10,9 +10,9 @@
 #include "bench/guest/guest_log.h"
 #include "bench/guest/guest_output.h"
 #include "bench/guest/other_host.h"
-#include "bench/sweep/classify.h"
-#include "bench/sweep/process.h"
-#include "model/base/signal_name.h"
+#include "bench/sweep/run/classify.h"
+#include "bench/sweep/run/process.h"
+#include "model/base/system/signal_name.h"
 #include "model/engine/host/host.h"
 #include "model/records/advice.h"
 

@@ -17,8 +17,8 @@
 #include <string>
 
 #include "bench/guest/hosts.h"
-#include "bench/sweep/classify.h"
-#include "model/base/spec.h"
+#include "bench/sweep/run/classify.h"
+#include "model/base/spec/spec.h"
 #include "model/records/advice.h"
 #include "model/records/records.h"
 #include "model/records/run_class.h"

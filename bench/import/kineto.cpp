@@ -5,7 +5,7 @@
 
 #include "bench/import/import.h"
 #include "bench/import/kineto_trace.h"
-#include "bench/sweep/trials.h"
+#include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
 #include "model/plan/op.h"
 

@@ -10,8 +10,8 @@
 
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
-#include "model/base/json.h"
-#include "model/base/json_fault.h"
+#include "model/base/text/json.h"
+#include "model/base/text/json_fault.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar {

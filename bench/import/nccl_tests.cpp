@@ -12,8 +12,8 @@
 
 #include "bench/import/import.h"
 #include "bench/logs/log_text.h"
-#include "model/base/csv.h"
 #include "model/base/error.h"
+#include "model/base/text/csv.h"
 
 namespace isobar {
 namespace {

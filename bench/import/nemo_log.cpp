@@ -7,7 +7,7 @@
 #include "bench/import/training_log.h"
 #include "bench/logs/line_form.h"
 #include "bench/logs/log_text.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 
 namespace isobar {
 namespace {

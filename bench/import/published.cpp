@@ -2,10 +2,10 @@
 #include <cmath>
 
 #include "bench/import/import.h"
-#include "bench/sweep/trials.h"
+#include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
 #include "model/records/result_file.h"
-#include "perfmodel/score/published_spec.h"
+#include "perfmodel/score/published/published_spec.h"
 
 namespace isobar {
 namespace {

@@ -11,7 +11,7 @@
 #include "bench/import/torch_pickle.h"
 #include "model/base/dtype.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 
 namespace isobar {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "model/inference/named_weights.h"
+#include "model/inference/weights/named_weights.h"
 
 struct zip;
 

@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
 #include "model/base/net_specs/traced.h"
-#include "model/base/program.h"
-#include "model/base/traced_net.h"
+#include "model/base/spec/traced_net.h"
+#include "model/base/system/files.h"
+#include "model/base/system/program.h"
 #include "model/nets/traced/traced.h"
 
 namespace isobar {

@@ -10,7 +10,7 @@
 #include "bench/logs/log_text.h"
 #include "bench/logs/warm_up.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar {

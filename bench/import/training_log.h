@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/import/log_checks.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

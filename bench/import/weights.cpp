@@ -4,9 +4,9 @@
 #include "bench/import/import.h"
 #include "bench/import/torch_file.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/spec.h"
-#include "model/inference/published_weights.h"
+#include "model/base/spec/spec.h"
+#include "model/base/system/files.h"
+#include "model/inference/weights/published_weights.h"
 
 namespace isobar {
 namespace {

@@ -1,6 +1,6 @@
 #include "bench/import/import.h"
-#include "bench/sweep/trials.h"
-#include "model/base/files.h"
+#include "bench/sweep/results/trials.h"
+#include "model/base/system/files.h"
 #include "model/records/result_file.h"
 
 namespace isobar {

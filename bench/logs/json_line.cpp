@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "bench/logs/log_text.h"
-#include "model/base/json.h"
+#include "model/base/text/json.h"
 
 namespace isobar {
 namespace {

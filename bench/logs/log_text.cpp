@@ -9,7 +9,7 @@
 #include <map>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 
 namespace isobar {
 namespace {

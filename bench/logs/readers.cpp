@@ -7,8 +7,8 @@
 #include "bench/logs/free_line.h"
 #include "bench/logs/json_line.h"
 #include "bench/logs/line_form.h"
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
+#include "model/base/names/did_you_mean.h"
 
 namespace isobar {
 namespace {

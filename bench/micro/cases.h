@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 #include "model/plan/op.h"
 

@@ -3,8 +3,8 @@
 #include "bench/micro/cases.h"
 #include "model/engine/host/mpi_meeting.h"
 #include "model/inference/arena.h"
-#include "model/inference/checkpoint.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/checkpoint.h"
+#include "model/inference/weights/params.h"
 #include "model/nets/build.h"
 #include "perfmodel/step/checkpoint.h"
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "bench/micro/cases.h"
-#include "model/data/convert.h"
 #include "model/data/loader.h"
-#include "model/data/synth.h"
+#include "model/data/synthetic/synth.h"
+#include "model/data/written/convert.h"
 #include "perfmodel/step/reading.h"
 
 namespace isobar {

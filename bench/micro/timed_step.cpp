@@ -6,8 +6,8 @@
 #include <set>
 
 #include "bench/micro/inputs.h"
-#include "model/base/denormals.h"
 #include "model/base/step_stats.h"
+#include "model/base/system/denormals.h"
 #include "model/nets/build.h"
 #include "perfmodel/step/shapes.h"
 

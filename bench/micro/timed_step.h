@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/inference/arena.h"
 #include "model/plan/link.h"
 #include "model/plan/plan.h"

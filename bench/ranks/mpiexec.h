@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/cluster/mpiexec.h"
-#include "model/base/program.h"
+#include "model/base/system/program.h"
 #include "model/comm/comm.h"
 
 namespace isobar {

@@ -15,10 +15,10 @@
 #include <stdexcept>
 
 #include "bench/ranks/mpiexec.h"
-#include "bench/sweep/classify.h"
-#include "bench/sweep/proctree.h"
+#include "bench/sweep/run/classify.h"
+#include "bench/sweep/run/proctree.h"
 #include "model/base/error.h"
-#include "model/base/signal_name.h"
+#include "model/base/system/signal_name.h"
 #include "model/engine/liveness/result_log.h"
 #include "model/engine/liveness/signals.h"
 #include "model/records/results.h"
@@ -146,7 +146,7 @@ void require_open_files(int64_t ranks) {
 }
 
 // As a shell would give it. Hydra gives a signal's own number where one ended a rank; no exit code of ours is
-// that large (bench/cli/train.cpp).
+// that large (bench/cli/train/train.cpp).
 int shell_code(int code) {
   return code > 4 && code < 32 && mpi_family(Mpi::version()) != "Open MPI" ? 128 + code : code;
 }

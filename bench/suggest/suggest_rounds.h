@@ -8,7 +8,7 @@
 #include <string>
 
 #include "bench/suggest/sweep_field.h"
-#include "bench/sweep/runner.h"
+#include "bench/sweep/run/runner.h"
 
 namespace isobar {
 

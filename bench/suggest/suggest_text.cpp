@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 
 namespace isobar {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
-#include "model/base/json.h"
+#include "model/base/text/json.h"
 #include "perfmodel/ask/predict.h"
 #include "perfmodel/machine/machine_file.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/trials.h"
+#include "bench/sweep/results/trials.h"
 #include "perfmodel/ask/suggest.h"
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/measured_run.h"

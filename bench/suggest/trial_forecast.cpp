@@ -6,9 +6,9 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
-#include "model/base/printed.h"
-#include "model/base/progress.h"
 #include "model/base/rng.h"
+#include "model/base/text/printed.h"
+#include "model/base/text/progress.h"
 #include "model/engine/processor.h"
 #include "perfmodel/ask/choose/engine_on.h"
 #include "perfmodel/ask/predict.h"

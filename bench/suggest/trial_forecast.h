@@ -1,6 +1,6 @@
 // Predictions for the trials of a sweep, before they run.
 #pragma once
-#include "bench/sweep/trials.h"
+#include "bench/sweep/results/trials.h"
 #include "perfmodel/ask/choose/question.h"
 #include "perfmodel/machine/machine.h"
 

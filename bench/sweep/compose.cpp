@@ -7,7 +7,7 @@
 
 #include "bench/sweep/spec.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 
 namespace isobar {
 

@@ -4,9 +4,9 @@
 #include <charconv>
 
 #include "bench/sweep/spec.h"
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/text/yaml.h"
 
 namespace isobar {
 namespace {

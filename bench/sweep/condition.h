@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/sweep/expression.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

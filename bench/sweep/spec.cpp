@@ -7,12 +7,12 @@
 
 #include "bench/sweep/compose.h"
 #include "bench/sweep/sweep_reader.h"
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/spec.h"
-#include "model/base/validate.h"
-#include "model/base/yaml.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/spec/spec.h"
+#include "model/base/spec/validate.h"
+#include "model/base/system/files.h"
+#include "model/base/text/yaml.h"
 
 namespace isobar {
 namespace {

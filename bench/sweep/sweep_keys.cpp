@@ -4,7 +4,7 @@
 
 #include "bench/sweep/compose.h"
 #include "bench/sweep/spec.h"
-#include "model/base/spec_schema.h"
+#include "model/base/spec/spec_schema.h"
 
 namespace isobar {
 

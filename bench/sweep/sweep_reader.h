@@ -9,10 +9,10 @@
 #include "bench/sweep/compose.h"
 #include "bench/sweep/condition.h"
 #include "bench/sweep/spec.h"
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/spec.h"
-#include "model/base/validate.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/spec/spec.h"
+#include "model/base/spec/validate.h"
 #include "model/plan/layout.h"
 
 namespace isobar {

@@ -1,4 +1,4 @@
-// Activation functions of nets; their words: base/settings.h.
+// Activation functions of nets; their words: base/spec/settings.h.
 #pragma once
 #include <cstdint>
 

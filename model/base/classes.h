@@ -4,7 +4,7 @@
 //   classifies(spec)                       // true
 //   classes_of(spec)                       // spec.net.mlp().out_features; 0 of a net that predicts numbers
 #pragma once
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

@@ -7,7 +7,7 @@
 #pragma once
 #include <cstdint>
 
-#include "model/base/host_device.h"
+#include "model/base/system/host_device.h"
 
 namespace isobar {
 

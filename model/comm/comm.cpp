@@ -13,9 +13,9 @@
 #include <thread>
 #include <tuple>
 
-#include "model/base/cpus.h"
-#include "model/base/denormals.h"
 #include "model/base/error.h"
+#include "model/base/system/cpus.h"
+#include "model/base/system/denormals.h"
 #include "model/comm/launcher.h"
 #include "model/comm/must.h"
 #include "model/comm/pause.h"

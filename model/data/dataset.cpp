@@ -8,17 +8,17 @@
 
 #include "model/base/classes.h"
 #include "model/base/error.h"
-#include "model/base/progress.h"
 #include "model/base/step_tensor.h"
-#include "model/data/channels.h"
-#include "model/data/dates.h"
-#include "model/data/field_file.h"
-#include "model/data/foreign.h"
-#include "model/data/noise.h"
-#include "model/data/stats.h"
-#include "model/data/stats_cache.h"
-#include "model/data/table_dataset.h"
-#include "model/data/token_dataset.h"
+#include "model/base/text/progress.h"
+#include "model/data/cf/dates.h"
+#include "model/data/fields/channels.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/files/foreign.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/statistics/stats_cache.h"
+#include "model/data/synthetic/noise.h"
+#include "model/data/tables/table_dataset.h"
+#include "model/data/tables/token_dataset.h"
 
 namespace isobar {
 

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "model/base/dtype.h"
-#include "model/base/spec.h"
-#include "model/data/field_choice.h"
-#include "model/data/left_out.h"
+#include "model/base/spec/spec.h"
+#include "model/data/choice/left_out.h"
+#include "model/data/fields/field_choice.h"
 
 namespace isobar {
 
@@ -121,9 +121,9 @@ void require_data(const RunSpec& spec);
 /// True when a run needs statistics of data.train and names no files with them.
 bool needs_statistics(const DataSpec& data, const SampleShape& want);
 
-/// Starts a child process (model/data/foreign.h) that computes these statistics; the returned function, which
-/// may be called once, waits for them and throws ConfigError for whatever open_dataset refuses in data.train.
-/// To be called by one process, before MPI, threads and devices start, when needs_statistics().
+/// Starts a child process (model/data/files/foreign.h) that computes these statistics; the returned function,
+/// which may be called once, waits for them and throws ConfigError for whatever open_dataset refuses in
+/// data.train. To be called by one process, before MPI, threads and devices start, when needs_statistics().
 std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape want);
 
 /// Opens data.train or data.valid (or, when `path` is empty, noise made in memory), and throws ConfigError if

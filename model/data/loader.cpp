@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "model/base/denormals.h"
 #include "model/base/error.h"
+#include "model/base/system/denormals.h"
 
 namespace isobar {
 

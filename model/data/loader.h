@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/data/choice/sample_order.h"
 #include "model/data/dataset.h"
-#include "model/data/sample_order.h"
 
 namespace isobar {
 

@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/base/files.h"
-#include "model/base/json.h"
+#include "model/base/system/files.h"
+#include "model/base/text/json.h"
 #include "model/engine/host/host.h"
 #include "model/engine/run_text.h"
 #include "model/engine/summary.h"

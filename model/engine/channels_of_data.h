@@ -3,7 +3,7 @@
 //   state.channels = channels_of_data(*train_set);
 #pragma once
 #include "model/data/dataset.h"
-#include "model/inference/net_channels.h"
+#include "model/inference/weights/net_channels.h"
 
 namespace isobar {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "model/base/denormals.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
+#include "model/base/system/denormals.h"
 #include "model/plan/operands.h"
 
 namespace isobar {

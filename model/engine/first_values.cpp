@@ -2,8 +2,8 @@
 
 #include "model/engine/host/mpi_meeting.h"
 #include "model/engine/plan_memory.h"
-#include "model/inference/checkpoint.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/checkpoint.h"
+#include "model/inference/weights/params.h"
 
 namespace isobar {
 namespace {

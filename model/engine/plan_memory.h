@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "model/backend/backend.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
 namespace isobar {

@@ -14,10 +14,10 @@
 
 #include "model/backend/backend.h"
 #include "model/backend/runner.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 #include "model/engine/host/energy_meter.h"
-#include "model/nets/device_memory.h"
+#include "model/nets/layout/device_memory.h"
 #include "model/trace/device_records.h"
 
 namespace isobar {
@@ -65,8 +65,8 @@ class Processor {  // a rank's memory, backend and executor
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
 Workspace workspace_of(const ComputeDevice& device, const RunSpec& spec, int threads);
 /// Resolves policy.micro_batch 0 on a GPU: the largest whose plan fits into the currently free memory
-/// (nets/device_memory.h). On the CPU, or if it is given, the specification is unchanged. Collective: the
-/// minimum over ranks.
+/// (nets/layout/device_memory.h). On the CPU, or if it is given, the specification is unchanged. Collective:
+/// the minimum over ranks.
 MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& spec, const Mpi& mpi);
 /// The same for a run that is only planned; if the GPU is absent, its memory counts as unlimited.
 MicroBatchChoice planned_micro_batch(const RunSpec& spec);

@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "model/backend/batch_places.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
+#include "model/data/choice/replay_schedule.h"
 #include "model/data/loader.h"
-#include "model/data/replay_schedule.h"
 #include "model/engine/channels_of_data.h"
 #include "model/plan/plan.h"
 

@@ -1,5 +1,5 @@
-// Predictions of the replay buffer in host memory: for each entry of model/data/replay_schedule.h the input
-// times that were predicted. A rank holds the token rows that it reads and predicts.
+// Predictions of the replay buffer in host memory: for each entry of model/data/choice/replay_schedule.h the
+// input times that were predicted. A rank holds the token rows that it reads and predicts.
 //
 //   ReplayBuffer replay(spec, plan, schedule);
 //   replay.fill(step, input);                 // into what the loader has read for this step
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/data/replay_schedule.h"
+#include "model/data/choice/replay_schedule.h"
 #include "model/inference/arena.h"
 #include "model/plan/plan.h"
 

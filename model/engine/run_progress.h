@@ -5,7 +5,7 @@
 #pragma once
 #include <cstdint>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/inference/early_stop.h"
 #include "model/inference/schedule_lr.h"
 

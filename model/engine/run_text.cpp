@@ -8,7 +8,7 @@
 #include <map>
 
 #include "model/engine/host/host.h"
-#include "model/nets/region_graph.h"
+#include "model/nets/graph/region_graph.h"
 #include "model/plan/layout.h"
 
 namespace isobar {

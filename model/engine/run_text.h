@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
-#include "model/data/left_out.h"
+#include "model/base/spec/spec.h"
+#include "model/data/choice/left_out.h"
 #include "model/records/records.h"
 
 namespace isobar {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/backend/runner.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/nets/build.h"
 #include "model/plan/link.h"
 

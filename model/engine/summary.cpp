@@ -3,8 +3,8 @@
 #include <map>
 #include <utility>
 
-#include "model/base/hash.h"
 #include "model/base/step_stats.h"
+#include "model/base/text/hash.h"
 #include "model/engine/host/host.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"

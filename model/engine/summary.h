@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "model/backend/runner.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/records/records.h"
 
 namespace isobar {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "model/base/error.h"
-#include "model/base/signal_name.h"
-#include "model/data/stats.h"
+#include "model/base/system/signal_name.h"
+#include "model/data/statistics/stats.h"
 #include "model/engine/announcement.h"
 #include "model/engine/executor.h"
 #include "model/engine/first_values.h"
@@ -18,8 +18,8 @@
 #include "model/inference/arena.h"
 #include "model/inference/channel_loss.h"
 #include "model/nets/build.h"
+#include "model/nets/layout/memory_ladder.h"
 #include "model/nets/loss_settings.h"
-#include "model/nets/memory_ladder.h"
 #include "model/nets/points.h"
 
 namespace isobar {

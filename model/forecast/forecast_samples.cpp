@@ -6,15 +6,15 @@
 #include <memory>
 #include <optional>
 
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/base/classes.h"
-#include "model/base/progress.h"
-#include "model/data/class_file.h"
-#include "model/data/forecast_arrays.h"
-#include "model/data/forecast_file.h"
+#include "model/base/text/progress.h"
+#include "model/data/tables/class_file.h"
+#include "model/data/written/forecast_arrays.h"
+#include "model/data/written/forecast_file.h"
 #include "model/engine/channels_of_data.h"
 #include "model/engine/host/host.h"
-#include "model/inference/checkpoint.h"
+#include "model/inference/weights/checkpoint.h"
 
 namespace isobar {
 namespace {

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "model/base/error.h"
-#include "model/base/progress.h"
 #include "model/base/step_tensor.h"
-#include "model/data/forecast_file.h"
+#include "model/base/text/progress.h"
+#include "model/data/written/forecast_file.h"
 #include "model/engine/host/host.h"
 #include "model/forecast/sample_tensors.h"
 #include "model/inference/roll_forward.h"

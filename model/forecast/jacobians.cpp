@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "model/base/error.h"
-#include "model/base/progress.h"
-#include "model/data/forecast_file.h"
+#include "model/base/text/progress.h"
+#include "model/data/written/forecast_file.h"
 #include "model/engine/host/host.h"
 #include "model/engine/validation/jacobian_statistics.h"
 #include "model/inference/jacobian.h"

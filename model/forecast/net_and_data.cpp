@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/engine/channels_of_data.h"
-#include "model/inference/open_checkpoint.h"
+#include "model/inference/weights/open_checkpoint.h"
 
 namespace isobar {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "model/data/dataset.h"
-#include "model/inference/checkpoint_state.h"
+#include "model/inference/weights/checkpoint_state.h"
 
 namespace isobar {
 

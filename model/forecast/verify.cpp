@@ -8,13 +8,13 @@
 
 #include "model/base/error.h"
 #include "model/base/latitude.h"
-#include "model/base/progress.h"
 #include "model/base/step_tensor.h"
+#include "model/base/text/progress.h"
 #include "model/forecast/net_and_data.h"
 #include "model/forecast/sample_tensors.h"
 #include "model/inference/forecaster.h"
-#include "model/inference/open_checkpoint.h"
 #include "model/inference/roll_forward.h"
+#include "model/inference/weights/open_checkpoint.h"
 #include "model/skill/climatology.h"
 
 namespace isobar {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/base/named_factor.h"
+#include "model/base/names/named_factor.h"
 
 namespace isobar {
 namespace {

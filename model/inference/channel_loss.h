@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
-#include "model/inference/net_channels.h"
+#include "model/base/spec/spec.h"
+#include "model/inference/weights/net_channels.h"
 
 namespace isobar {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/base/rng.h"
-#include "model/nets/block_shape.h"
-#include "model/nets/rotary.h"
+#include "model/nets/transformer/block_shape.h"
+#include "model/nets/transformer/rotary.h"
 
 namespace isobar {
 namespace {

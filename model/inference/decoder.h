@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/inference/arena.h"
 #include "model/inference/decoder_experts.h"
-#include "model/inference/trained_weights.h"
+#include "model/inference/weights/trained_weights.h"
 
 namespace isobar {
 

@@ -1,6 +1,6 @@
 #include "model/inference/decoder_experts.h"
 
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 
 namespace isobar {
 namespace {

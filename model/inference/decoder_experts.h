@@ -1,11 +1,11 @@
-// A block's mixture of experts in a decoder (nets/experts.h), without shared ones.
+// A block's mixture of experts in a decoder (nets/transformer/experts.h), without shared ones.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
-#include "model/inference/trained_weights.h"
+#include "model/base/spec/spec.h"
+#include "model/inference/weights/trained_weights.h"
 
 namespace isobar {
 

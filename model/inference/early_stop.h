@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

@@ -4,15 +4,15 @@
 #include <limits>
 #include <stdexcept>
 
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/base/error.h"
 #include "model/inference/channel_loss.h"
-#include "model/inference/open_checkpoint.h"
-#include "model/inference/params.h"
-#include "model/inference/trained_weights.h"
+#include "model/inference/weights/open_checkpoint.h"
+#include "model/inference/weights/params.h"
+#include "model/inference/weights/trained_weights.h"
 #include "model/nets/build.h"
+#include "model/nets/graph/regional_gnn.h"
 #include "model/nets/points.h"
-#include "model/nets/regional_gnn.h"
 #include "model/plan/operands.h"
 
 namespace isobar {

@@ -14,8 +14,8 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/inference/arena.h"
-#include "model/inference/checkpoint_state.h"
 #include "model/inference/one_rank.h"
+#include "model/inference/weights/checkpoint_state.h"
 
 namespace isobar {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "model/base/denormals.h"
+#include "model/base/system/denormals.h"
 
 namespace isobar {
 

@@ -4,7 +4,7 @@
 //   run_in_order(plan, link(plan, plan.init, true), backend);
 #pragma once
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/link.h"
 
 namespace isobar {

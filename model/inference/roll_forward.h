@@ -1,5 +1,5 @@
 // Rolls a trained net forward in time: each prediction becomes the newest time of the next input, as in a
-// training roll-out (model/backend/cpu/kernels.h, roll).
+// training roll-out (model/backend/cpu/isa/kernels.h, roll).
 //
 //   RollForward roll(net, history, known, fixed);
 //   roll.start(input);                                    // normalised, [batch, in, H, W]

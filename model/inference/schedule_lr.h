@@ -14,7 +14,7 @@
 #include <limits>
 #include <numbers>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

@@ -5,10 +5,10 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
-#include "model/nets/adapter.h"
-#include "model/nets/legal_layout.h"
-#include "model/nets/plan_size.h"
+#include "model/nets/layout/legal_layout.h"
+#include "model/nets/layout/plan_size.h"
 #include "model/nets/step.h"
+#include "model/nets/transformer/adapter.h"
 #include "model/plan/layout.h"
 #include "model/plan/link.h"
 #include "model/plan/operands.h"

@@ -1,6 +1,6 @@
 // From a specification to the placed plan of one rank.
 #pragma once
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "model/base/error.h"
-#include "model/base/named_factor.h"
-#include "model/nets/adapter.h"
+#include "model/base/names/named_factor.h"
+#include "model/nets/transformer/adapter.h"
 
 namespace isobar {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "model/nets/layout/stages.h"
 #include "model/nets/net.h"
-#include "model/nets/stages.h"
 #include "model/plan/parameters.h"
 
 namespace isobar {

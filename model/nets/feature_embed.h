@@ -7,7 +7,7 @@
 #pragma once
 #include <string>
 
-#include "model/nets/graph_mlp.h"
+#include "model/nets/graph/graph_mlp.h"
 
 namespace isobar {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "model/base/hugging_face_config.h"
+#include "model/base/names/hugging_face_config.h"
 
 namespace isobar {
 namespace {

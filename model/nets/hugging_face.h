@@ -1,5 +1,5 @@
 // Names and shapes of the weights of GPT-2, Llama, Mixtral and DeepSeekMoE in Hugging Face's transformers;
-// config.json: base/hugging_face_config.h.
+// config.json: base/names/hugging_face_config.h.
 //
 //   published_form(spec.net, plan.tensors)                    // nets/published.h, for the weights
 //

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "model/nets/adapter.h"
+#include "model/nets/transformer/adapter.h"
 
 namespace isobar {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "model/nets/sharding.h"
+#include "model/nets/layout/sharding.h"
 #include "model/plan/builder.h"
 
 namespace isobar {

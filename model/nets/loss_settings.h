@@ -3,7 +3,7 @@
 //
 //   know_loss_weights(plan, with_channel_loss(spec, channels.targets));
 #pragma once
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
 namespace isobar {

@@ -5,9 +5,9 @@
 #include <cstdio>
 
 #include "model/base/classes.h"
-#include "model/nets/cross_entropy.h"
 #include "model/nets/declare.h"
-#include "model/nets/pixels.h"
+#include "model/nets/images/pixels.h"
+#include "model/nets/transformer/cross_entropy.h"
 
 namespace isobar {
 namespace {

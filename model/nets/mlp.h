@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/nets/legal_layout.h"
+#include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
 namespace isobar {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
 namespace isobar {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "model/base/latitude.h"
-#include "model/nets/globe_graph.h"
-#include "model/nets/region_graph.h"
-#include "model/nets/regional_gnn.h"
+#include "model/nets/graph/globe_graph.h"
+#include "model/nets/graph/region_graph.h"
+#include "model/nets/graph/regional_gnn.h"
 
 namespace isobar {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "model/nets/images/pixels.h"
 #include "model/nets/net.h"
-#include "model/nets/pixels.h"
 
 namespace isobar {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
 namespace isobar {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <tuple>
 
-#include "model/nets/chunk.h"
 #include "model/nets/declare.h"
+#include "model/nets/layout/chunk.h"
 #include "model/nets/parts.h"
 #include "model/plan/parameters.h"
 #include "model/plan/schedule.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "model/base/activation.h"
-#include "model/base/settings.h"
+#include "model/base/spec/settings.h"
 #include "model/plan/price_class.h"
 
 namespace isobar {

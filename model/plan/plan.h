@@ -105,7 +105,7 @@ struct Param {                 // this rank's part of a tensor, under its PyTorc
   bool decays = true;    // by train.weight_decay
   bool partial = false;  // whole on every rank; its gradient is a partial sum over tensor parallelism
   bool expert = false;   // of an expert, and expert parallelism divides those
-  bool adapter = false;  // part of an adapter (nets/adapter.h): a checkpoint may lack it
+  bool adapter = false;  // part of an adapter (nets/transformer/adapter.h): a checkpoint may lack it
 };
 
 struct Shard {              // flat parameters that this rank updates and saves (all without ZeRO)

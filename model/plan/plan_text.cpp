@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "model/base/hash.h"
+#include "model/base/text/hash.h"
 #include "model/plan/plan.h"
 #include "model/plan/work.h"
 

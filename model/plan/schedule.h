@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/base/settings.h"
+#include "model/base/spec/settings.h"
 
 namespace isobar {
 

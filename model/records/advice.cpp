@@ -6,7 +6,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 
 namespace isobar {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <map>
 
-#include "model/base/json.h"
 #include "model/base/step_stats.h"
+#include "model/base/text/json.h"
 #include "model/records/results.h"
 
 namespace isobar {

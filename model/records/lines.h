@@ -7,7 +7,7 @@
 #include <functional>
 #include <string_view>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 
 namespace isobar {
 

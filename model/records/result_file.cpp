@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "model/base/files.h"
-#include "model/base/json.h"
-#include "model/base/shared_files.h"
+#include "model/base/system/files.h"
+#include "model/base/system/shared_files.h"
+#include "model/base/text/json.h"
 #include "model/records/lines.h"
 
 namespace isobar {

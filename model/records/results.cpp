@@ -5,8 +5,8 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/json.h"
+#include "model/base/system/files.h"
+#include "model/base/text/json.h"
 #include "model/records/result_file.h"
 
 namespace isobar {

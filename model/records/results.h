@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "model/base/measurement.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/records/contention.h"
 #include "model/records/records.h"
 #include "model/records/run_class.h"

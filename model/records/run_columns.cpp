@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "model/base/json.h"
+#include "model/base/text/json.h"
 
 namespace isobar {
 namespace {

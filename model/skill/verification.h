@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/inference/net_channels.h"
+#include "model/inference/weights/net_channels.h"
 #include "model/skill/error_map.h"
 #include "model/skill/skill.h"
 #include "model/skill/spectrum.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "model/plan/work.h"
 
 namespace isobar {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
-#include "model/base/json.h"
+#include "model/base/text/json.h"
 #include "model/trace/chrome.h"
 
 namespace isobar {

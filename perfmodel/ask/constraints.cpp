@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 #include "perfmodel/layouts/layout.h"
 
 namespace isobar {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/machine/machine.h"
 

@@ -8,7 +8,7 @@
 
 #include "model/base/measurement.h"
 #include "model/nets/build.h"
-#include "model/nets/plan_size.h"
+#include "model/nets/layout/plan_size.h"
 #include "model/plan/layout.h"
 #include "model/plan/work.h"
 #include "perfmodel/ask/layout_predict.h"

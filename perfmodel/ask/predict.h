@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/spec.h"
-#include "model/nets/device_memory.h"
+#include "model/base/spec/spec.h"
+#include "model/nets/layout/device_memory.h"
 #include "model/plan/plan.h"
 #include "perfmodel/ask/estimate.h"
 #include "perfmodel/ask/term.h"
@@ -63,8 +63,8 @@ struct Prediction {
 /// policy.micro_batch 0 means the whole batch of a rank, as on cores.
 Prediction predict(const RunSpec& spec, const Machine& machine, const PredictOptions& options);
 
-/// Resolves policy.micro_batch 0 as the engine does on a GPU (nets/device_memory.h), with the machine file's
-/// memory and options.device_workspace. Otherwise returns the specification unchanged.
+/// Resolves policy.micro_batch 0 as the engine does on a GPU (nets/layout/device_memory.h), with the machine
+/// file's memory and options.device_workspace. Otherwise returns the specification unchanged.
 MicroBatchChoice choose_micro_batch(const RunSpec& spec, const Machine& machine,
                                     const PredictOptions& options);
 

@@ -8,8 +8,8 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
-#include "model/nets/legal_layout.h"
-#include "model/nets/plan_size.h"
+#include "model/nets/layout/legal_layout.h"
+#include "model/nets/layout/plan_size.h"
 #include "model/nets/traced/eager_memory.h"
 #include "model/plan/layout.h"
 #include "model/plan/schedule.h"

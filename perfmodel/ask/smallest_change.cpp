@@ -7,7 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
-#include "model/nets/legal_layout.h"
+#include "model/nets/layout/legal_layout.h"
 #include "perfmodel/layouts/layout_model.h"
 
 namespace isobar {

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/settings_fit.h"
 #include "perfmodel/machine/machine.h"

@@ -3,9 +3,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/text/yaml.h"
 #include "perfmodel/ask/search.h"
 
 namespace isobar {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "model/base/error.h"
-#include "model/base/json.h"
-#include "model/base/printed.h"
+#include "model/base/text/json.h"
+#include "model/base/text/printed.h"
 #include "model/plan/op_table.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/nets/device_memory.h"
+#include "model/nets/layout/device_memory.h"
 #include "perfmodel/fitting/checkpoint_fit.h"
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/least_squares.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "model/base/measurement.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/conditions.h"
 #include "perfmodel/step/reading.h"

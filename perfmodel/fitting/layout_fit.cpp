@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "model/nets/graph_cut.h"
+#include "model/nets/graph/graph_cut.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/simulate.h"
 #include "perfmodel/step/utilization.h"

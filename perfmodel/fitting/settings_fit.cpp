@@ -6,7 +6,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/base/shared_files.h"
+#include "model/base/system/shared_files.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "model/base/nccl_resources.h"
-#include "model/nets/sharding.h"
+#include "model/nets/layout/sharding.h"
 #include "model/plan/schedule.h"
 #include "perfmodel/layouts/layout_model.h"
 

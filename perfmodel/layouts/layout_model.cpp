@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "model/base/error.h"
+#include "model/nets/layout/plan_size.h"
 #include "model/nets/parts.h"
-#include "model/nets/plan_size.h"
 #include "model/plan/op_table.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/step/engine_prices.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/nets/sharding.h"
+#include "model/nets/layout/sharding.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/cost.h"
 

@@ -136,7 +136,8 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
                                : fate.cut == Fate::kExpert  ? policy.expert
                                : fate.cut == Fate::kPartial ? policy.partial
                                                             : policy.whole;
-      if (fate.cut == Fate::kExpert && group.ranks <= 1 && policy.host == 0) continue;  // they are on one rank
+      if (fate.cut == Fate::kExpert && group.ranks <= 1 && policy.host == 0)
+        continue;  // they are on one rank
       const double bytes = fate.matrix ? policy.matrix : kF32;
       units.clear();
       Cutter cutter(policy.bucket, apart, units);

@@ -6,9 +6,9 @@
 //   double s = pipeline.seconds(m);          // from the first micro-batch's forward to the last one's
 //   backward
 //
-// The rules are those of plans (nets/chunk.cpp, nets/stages.h): transfers of a direction are sequential, in
-// the order of streams; a sent stream has one buffer, for which the next micro-batch waits; a stream's
-// gradient has one on either side; a received stream waits for a slot.
+// The rules are those of plans (nets/layout/chunk.cpp, nets/layout/stages.h): transfers of a direction are
+// sequential, in the order of streams; a sent stream has one buffer, for which the next micro-batch waits; a
+// stream's gradient has one on either side; a received stream waits for a slot.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -10,9 +10,9 @@
 #include <tuple>
 
 #include "model/base/error.h"
-#include "model/base/name_pattern.h"
+#include "model/base/names/name_pattern.h"
 #include "model/nets/build.h"
-#include "model/nets/graph_cut.h"
+#include "model/nets/graph/graph_cut.h"
 #include "model/nets/parts.h"
 #include "model/plan/operands.h"
 #include "perfmodel/layouts/stage_kinds.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "model/nets/layout/stages.h"
 #include "model/nets/parts.h"
-#include "model/nets/stages.h"
 
 namespace isobar {
 namespace {

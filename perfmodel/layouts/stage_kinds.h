@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
@@ -42,7 +42,7 @@ struct PartRun {     // adjacent equal parts of a chunk
   int32_t part = 0;  // index among the distinct parts
   double count = 1;
   double inner = 1;  // of them, between the ends of the net, subject to recomputation
-  // Under full recomputation of the inner parts (recomputed_with in model/nets/stages.h):
+  // Under full recomputation of the inner parts (recomputed_with in model/nets/layout/stages.h):
   double whole = 0;    // not recomputed
   double grouped = 0;  // recomputed with others, saving nothing
   double at_once = 0;  // gathered together right before backward, except the run's last

@@ -6,8 +6,8 @@
 #pragma once
 #include <string>
 
-#include "model/base/spec.h"
-#include "model/nets/device_memory.h"
+#include "model/base/spec/spec.h"
+#include "model/nets/layout/device_memory.h"
 #include "perfmodel/machine/machine.h"
 
 namespace isobar {
@@ -34,7 +34,7 @@ double cache_share(const Machine& machine, int64_t ranks_on_host);
 /// The same of a rank on the machine's device. An accelerator's is unknown, so that its operands never spill.
 double cache_of_rank(const Machine& machine, int64_t ranks_on_host);
 
-/// A rank's share of an accelerator, for model/nets/device_memory.h.
+/// A rank's share of an accelerator, for model/nets/layout/device_memory.h.
 DeviceRoom room_of(const Machine& machine);
 
 /// The peak that bounds a run's matrix products, and the coefficient that prices them.

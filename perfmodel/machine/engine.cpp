@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/text/yaml.h"
 #include "perfmodel/machine/coefficient.h"
 #include "perfmodel/machine/name_words.h"
 #include "perfmodel/machine/shipped.h"

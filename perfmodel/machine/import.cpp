@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
-#include "model/base/hugging_face_config.h"
-#include "model/base/json.h"
+#include "model/base/names/hugging_face_config.h"
+#include "model/base/text/json.h"
 
 namespace isobar {
 namespace {

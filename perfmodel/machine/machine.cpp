@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/nets/device_memory.h"
+#include "model/nets/layout/device_memory.h"
 
 namespace isobar {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/base/spec_schema.h"
+#include "model/base/spec/spec_schema.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_peaks.h"
 

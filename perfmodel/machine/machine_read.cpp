@@ -3,9 +3,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/text/yaml.h"
 #include "perfmodel/machine/bounds.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_keys.h"

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_peaks.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "model/base/error.h"
-#include "model/base/named_file.h"
-#include "model/base/program.h"
-#include "model/base/yaml.h"
+#include "model/base/names/named_file.h"
+#include "model/base/system/program.h"
+#include "model/base/text/yaml.h"
 #include "perfmodel/machine/machine_file.h"
 
 namespace isobar {

@@ -7,8 +7,8 @@
 
 namespace isobar {
 
-/// "configs/machines": of the program's own tree (model/base/program.h). Throws ConfigError where it is not
-/// there.
+/// "configs/machines": of the program's own tree (model/base/system/program.h). Throws ConfigError where it
+/// is not there.
 std::string shipped(const std::string& folder);
 
 /// The paths of a folder's files with this ending (".yaml"), sorted. Throws ConfigError if there are none: a

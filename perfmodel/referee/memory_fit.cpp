@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "model/base/printed.h"
 #include "model/base/step_stats.h"
+#include "model/base/text/printed.h"
 #include "model/nets/build.h"
-#include "model/nets/device_memory.h"
+#include "model/nets/layout/device_memory.h"
 #include "perfmodel/machine/device.h"
 
 namespace isobar {

@@ -5,9 +5,9 @@
 #include <random>
 
 #include "perfmodel/machine/shipped.h"
-#include "perfmodel/score/campaign_fit.h"
-#include "perfmodel/score/referee.h"
-#include "perfmodel/score/splits.h"
+#include "perfmodel/score/prices/campaign_fit.h"
+#include "perfmodel/score/scoreboard/referee.h"
+#include "perfmodel/score/scoreboard/splits.h"
 
 namespace isobar {
 namespace {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "perfmodel/machine/engine.h"
-#include "perfmodel/score/estimated.h"
-#include "perfmodel/score/metrics.h"
-#include "perfmodel/score/published_run.h"
+#include "perfmodel/score/prices/estimated.h"
+#include "perfmodel/score/published/published_run.h"
+#include "perfmodel/score/scoreboard/metrics.h"
 
 namespace isobar {
 

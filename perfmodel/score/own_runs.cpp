@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/json.h"
-#include "perfmodel/score/published_spec.h"
+#include "model/base/system/files.h"
+#include "model/base/text/json.h"
+#include "perfmodel/score/published/published_spec.h"
 
 namespace isobar {
 namespace {

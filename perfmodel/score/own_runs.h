@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/score/published_run.h"
+#include "perfmodel/score/published/published_run.h"
 
 namespace isobar {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "model/base/traced_net.h"
+#include "model/base/spec/traced_net.h"
 
 namespace isobar {
 namespace {

@@ -1,5 +1,5 @@
 // Time of writing checkpoints: whole tensors and the optimizer's moments in f32
-// (model/inference/checkpoint.h), written by the ranks that hold them, while training stops.
+// (model/inference/weights/checkpoint.h), written by the ranks that hold them, while training stops.
 //
 //   seconds = write.commit + max(write.checkpoint * bytes of the fullest host, all bytes / file system)
 //
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "perfmodel/machine/machine.h"
 
 namespace isobar {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 #include "perfmodel/machine/machine.h"
 

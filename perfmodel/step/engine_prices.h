@@ -8,7 +8,7 @@
 // NVIDIA's libraries make products and attention on their accelerators: a calibrated file keeps its prices of
 // them, since Isobar calls the same.
 #pragma once
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "perfmodel/machine/engine.h"
 #include "perfmodel/machine/machine.h"
 

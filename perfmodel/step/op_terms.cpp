@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "model/base/team.h"
+#include "model/base/system/team.h"
 #include "model/plan/op_table.h"
 #include "model/plan/operands.h"
 #include "perfmodel/step/shapes.h"

@@ -39,7 +39,7 @@ double softmax_of_head(double head_size);
 void keep_flops_alone(Work& attention);
 
 /// One op's counts: a few entries of (coefficient, amount). `dtype`: of its first operand. An op too small
-/// for the rank's `threads` is charged for the threads it uses (model/base/team.h).
+/// for the rank's `threads` is charged for the threads it uses (model/base/system/team.h).
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, int64_t threads);
 /// The same of an op of a plan on cores, times the measured factor of its shape (shapes.h). World ranks fill
 /// hosts in order, `where.ranks_on_host` on each.

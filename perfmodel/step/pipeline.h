@@ -5,7 +5,7 @@
 #pragma once
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "perfmodel/step/conditions.h"
 
 namespace isobar {

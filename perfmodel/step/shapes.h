@@ -11,7 +11,7 @@
 #pragma once
 #include <string>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/op.h"
 #include "perfmodel/step/conditions.h"
 

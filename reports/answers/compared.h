@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "perfmodel/ask/choose/compare.h"
-#include "reports/tables.h"
+#include "reports/tables/tables.h"
 
 namespace isobar {
 

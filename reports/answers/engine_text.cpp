@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 #include "reports/answers/prediction_text.h"
 #include "reports/answers/training_text.h"
 
@@ -125,7 +125,8 @@ std::string text_of(const EngineSearchAnswer& a, const EngineOn& on, const Machi
                      on.origin();
   if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
   text += printed(
-      "%ld layouts searched; its fastest %zu predicted for %s, the best of each (dp, tp, cp, pp, ep) kept\n\n",
+      "%ld layouts searched; its fastest %zu predicted for %s, the best of each (dp, tp, cp, pp, ep) "
+      "kept\n\n",
       a.found.considered, a.found.variants.size(), on.name().c_str());
   text += ranked_text(a.ranked, std::min(q.top, a.ranked.size()), on.memory()) + ties_text(a.ties, a.ranked);
   if (a.training) text += "  " + text_of(*a.training, m) + "\n\n";

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 #include "model/records/naming.h"
 
 namespace isobar {

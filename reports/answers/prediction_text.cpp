@@ -1,7 +1,7 @@
 #include "reports/answers/prediction_text.h"
 
-#include "model/base/printed.h"
-#include "model/base/rounded.h"
+#include "model/base/text/printed.h"
+#include "model/base/text/rounded.h"
 
 namespace isobar {
 namespace {

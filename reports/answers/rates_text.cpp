@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 
 namespace isobar {
 namespace {

@@ -1,6 +1,6 @@
 #include "reports/answers/run_text.h"
 
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 #include "reports/answers/prediction_text.h"
 #include "reports/answers/rates_text.h"
 #include "reports/answers/training_text.h"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "model/base/json.h"
-#include "model/base/printed.h"
+#include "model/base/text/json.h"
+#include "model/base/text/printed.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar {

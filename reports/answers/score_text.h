@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/score/campaigns_out.h"
-#include "perfmodel/score/referee.h"
+#include "perfmodel/score/scoreboard/campaigns_out.h"
+#include "perfmodel/score/scoreboard/referee.h"
 
 namespace isobar {
 

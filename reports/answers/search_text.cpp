@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 #include "reports/answers/prediction_text.h"
 #include "reports/answers/run_text.h"
 #include "reports/answers/training_text.h"

@@ -1,6 +1,6 @@
 #include "reports/answers/training_text.h"
 
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 
 namespace isobar {
 namespace {

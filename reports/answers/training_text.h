@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "perfmodel/ask/choose/schedule.h"
-#include "reports/tables.h"
+#include "reports/tables/tables.h"
 
 namespace isobar {
 

@@ -5,11 +5,11 @@
 #include <map>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/json.h"
+#include "model/base/system/files.h"
+#include "model/base/text/json.h"
 #include "reports/answers/compared.h"
-#include "reports/palette.h"
 #include "reports/plain_page.h"
+#include "reports/style/palette.h"
 
 namespace isobar {
 namespace {

@@ -6,10 +6,10 @@
 #include <map>
 #include <numeric>
 
-#include "model/base/files.h"
-#include "model/data/dates.h"
-#include "reports/palette.h"
+#include "model/base/system/files.h"
+#include "model/data/cf/dates.h"
 #include "reports/plain_page.h"
+#include "reports/style/palette.h"
 
 namespace isobar {
 namespace {

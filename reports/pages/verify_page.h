@@ -6,7 +6,7 @@
 #include <string>
 
 #include "model/skill/verification.h"
-#include "reports/tables.h"
+#include "reports/tables/tables.h"
 
 namespace isobar {
 

@@ -1,4 +1,4 @@
-#include "model/base/csv.h"
+#include "model/base/text/csv.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-// Shared by tests of base/denormals.h: a thread that keeps denormals, and a check for threads that flush
-// them.
+// Shared by tests of base/system/denormals.h: a thread that keeps denormals, and a check for threads that
+// flush them.
 #pragma once
 #include <bit>
 #include <cstdint>
 
-#include "model/base/denormals.h"
+#include "model/base/system/denormals.h"
 
 namespace isobar::test {
 

@@ -1,5 +1,5 @@
 // Files that a kill may hit at any moment.
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "model/base/error.h"
-#include "model/base/hash.h"
-#include "model/base/temporary.h"
+#include "model/base/system/temporary.h"
+#include "model/base/text/hash.h"
 
 namespace isobar {
 namespace {

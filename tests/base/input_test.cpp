@@ -13,13 +13,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "model/base/child.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/json.h"
-#include "model/base/shared_files.h"
-#include "model/base/spec.h"
-#include "model/base/yaml.h"
+#include "model/base/spec/spec.h"
+#include "model/base/system/child.h"
+#include "model/base/system/files.h"
+#include "model/base/system/shared_files.h"
+#include "model/base/text/json.h"
+#include "model/base/text/yaml.h"
 
 namespace isobar {
 namespace {

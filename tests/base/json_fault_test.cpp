@@ -1,12 +1,12 @@
 // The byte at which a text stops being JSON, against texts that are broken at a known one.
-#include "model/base/json_fault.h"
+#include "model/base/text/json_fault.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "model/base/json.h"
+#include "model/base/text/json.h"
 
 namespace isobar {
 namespace {

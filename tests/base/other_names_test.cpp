@@ -1,5 +1,5 @@
 // Names of other software: every row gives keys that exist, with values that they take.
-#include "model/base/other_names.h"
+#include "model/base/names/other_names.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include "model/base/error.h"
-#include "model/base/spec.h"
-#include "model/base/spec_keys.h"
-#include "model/base/yaml.h"
+#include "model/base/spec/spec.h"
+#include "model/base/spec/spec_keys.h"
+#include "model/base/text/yaml.h"
 
 namespace isobar {
 namespace {

@@ -1,9 +1,9 @@
 // Text of numbers: printf into a string, and the digits that an interval supports.
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 
 #include <gtest/gtest.h>
 
-#include "model/base/rounded.h"
+#include "model/base/text/rounded.h"
 
 namespace isobar {
 namespace {

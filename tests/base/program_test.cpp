@@ -1,5 +1,5 @@
 // Which programs and files are taken of a command's own accord.
-#include "model/base/program.h"
+#include "model/base/system/program.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/paths.h"
 
 namespace isobar {

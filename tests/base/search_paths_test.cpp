@@ -1,4 +1,4 @@
-#include "model/base/search_paths.h"
+#include "model/base/names/search_paths.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The reference of keys, configs/keys.md: every key of every net once, values as validation takes them, the
 // file as the program writes it.
-#include "model/base/spec_keys.h"
+#include "model/base/spec/spec_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +14,9 @@
 #include <sstream>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/spec.h"
-#include "model/base/validate.h"
+#include "model/base/spec/spec.h"
+#include "model/base/spec/validate.h"
+#include "model/base/system/files.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -1,6 +1,6 @@
 // Mistakes in a run file, each answered with one ConfigError that names file, key and fix. Then inheritance,
 // overrides and the round trip through JSON.
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,9 +9,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/names/did_you_mean.h"
+#include "model/base/text/yaml.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "model/data/convert.h"
+#include "model/data/written/convert.h"
 #include "tests/cli/shell.h"
 #include "tests/data/files.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/doctor/check.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "shell.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "model/base/csv_table.h"
+#include "model/base/text/csv_table.h"
 #include "tests/cli/shell.h"
 
 namespace isobar {

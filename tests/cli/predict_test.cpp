@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 #include "tests/pattern.h"

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <string>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -6,10 +6,10 @@
 #include "bench/cluster/grouping.h"
 #include "bench/cluster/jobscript.h"
 #include "bench/cluster/remaining.h"
-#include "bench/sweep/launcher.h"
-#include "bench/sweep/trialdir.h"
+#include "bench/sweep/results/trialdir.h"
+#include "bench/sweep/run/launcher.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 #include "tests/sweep/support.h"
 
 namespace isobar {

@@ -14,11 +14,11 @@
 #include "bench/cluster/placement.h"
 #include "bench/cluster/preflight.h"
 #include "bench/cluster/submit.h"
-#include "bench/sweep/jobs.h"
-#include "bench/sweep/resultsdir.h"
-#include "bench/sweep/trialdir.h"
+#include "bench/sweep/results/resultsdir.h"
+#include "bench/sweep/results/trialdir.h"
+#include "bench/sweep/run/jobs.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 #include "tests/sweep/support.h"
 
 namespace isobar {

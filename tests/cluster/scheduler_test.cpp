@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/sweep/support.h"
 
 namespace isobar {

@@ -10,7 +10,7 @@
 #include "bench/cluster/placement.h"
 #include "bench/cluster/scheduler.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -1,5 +1,5 @@
 // Attention against a double-precision softmax with the whole Tq x Tk matrix.
-#include "model/base/denormals.h"
+#include "model/base/system/denormals.h"
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {

@@ -24,7 +24,7 @@
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/runtime/device.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "model/nets/build.h"
 #include "model/plan/operands.h"
 #include "tests/cuda/attention_shapes.h"

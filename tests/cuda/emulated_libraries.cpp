@@ -2,7 +2,7 @@
 // (library_contracts.h); and a cuDNN that takes no attention, so that our own kernels run it.
 #include <stdexcept>
 
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/libraries/gemm.h"
 #include "model/backend/cuda/runtime/device.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "bench/cli/commands.h"
-#include "bench/cli/submit_train.h"
+#include "bench/cli/train/submit_train.h"
 #include "model/base/error.h"
 
 int main(int argc, char** argv) {

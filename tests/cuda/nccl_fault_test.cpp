@@ -12,7 +12,7 @@
 #include "model/base/nccl_resources.h"
 #include "model/engine/processor.h"
 #include "model/nets/build.h"
-#include "model/nets/device_memory.h"
+#include "model/nets/layout/device_memory.h"
 #include "tests/engine/command.h"
 #include "tests/engine/ocean.h"
 #include "tests/paths.h"

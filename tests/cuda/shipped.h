@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
-#include "model/nets/legal_layout.h"
+#include "model/base/spec/spec.h"
+#include "model/nets/layout/legal_layout.h"
 #include "tests/paths.h"
 
 namespace isobar::cuda::testing {

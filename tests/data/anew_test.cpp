@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "model/data/field_file.h"
-#include "model/data/inspect.h"
-#include "model/data/npy.h"
-#include "model/data/npz.h"
-#include "model/data/stats.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/files/npy.h"
+#include "model/data/files/npz.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <thread>
 
-#include "model/data/element.h"
-#include "model/data/hdf5_array.h"
-#include "model/data/slab.h"
+#include "model/data/fields/slab.h"
+#include "model/data/files/element.h"
+#include "model/data/files/netcdf/hdf5_array.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "model/data/dataset.h"
-#include "model/data/foreign.h"
-#include "model/data/inspect.h"
-#include "model/data/stats.h"
+#include "model/data/files/foreign.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
 

@@ -1,5 +1,5 @@
 // When threads need the same chunk at once, one decodes it for all.
-#include "model/data/chunk_cache.h"
+#include "model/data/fields/chunk_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "model/data/convert.h"
+#include "model/data/written/convert.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "model/base/files.h"
-#include "model/data/decompress.h"
-#include "model/data/field_file.h"
-#include "model/data/hdf5_array.h"
-#include "model/data/zarr_codecs.h"
+#include "model/base/system/files.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/files/decompress.h"
+#include "model/data/files/netcdf/hdf5_array.h"
+#include "model/data/files/zarr/zarr_codecs.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
 

@@ -7,13 +7,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "model/base/files.h"
-#include "model/data/convert.h"
+#include "model/base/system/files.h"
+#include "model/data/cf/dates.h"
 #include "model/data/dataset.h"
-#include "model/data/dates.h"
-#include "model/data/inspect.h"
-#include "model/data/npz.h"
-#include "model/data/stats.h"
+#include "model/data/files/npz.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/written/convert.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "model/data/calendar.h"
-#include "model/data/dates.h"
-#include "model/data/numpy_time.h"
+#include "model/data/cf/calendar.h"
+#include "model/data/cf/dates.h"
+#include "model/data/files/numpy_time.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
 

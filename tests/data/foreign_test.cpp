@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "model/data/dataset.h"
-#include "model/data/foreign.h"
-#include "model/data/hdf5_handle.h"
-#include "model/data/hdf5_writer.h"
-#include "model/data/inspect.h"
-#include "model/data/stats.h"
+#include "model/data/files/foreign.h"
+#include "model/data/files/netcdf/hdf5_handle.h"
+#include "model/data/files/netcdf/hdf5_writer.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -8,8 +8,8 @@
 #include <functional>
 #include <map>
 
-#include "model/data/field_file.h"
-#include "model/data/inspect.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

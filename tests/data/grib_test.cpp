@@ -13,7 +13,7 @@
 #include <random>
 #include <thread>
 
-#include "model/data/field_file.h"
+#include "model/data/fields/field_file.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

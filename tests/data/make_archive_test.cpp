@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "model/data/dataset.h"
-#include "model/data/field_file.h"
-#include "model/data/synth_archive.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/synthetic/synth_archive.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

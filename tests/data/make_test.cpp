@@ -5,14 +5,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "model/data/dataset.h"
-#include "model/data/field_file.h"
-#include "model/data/hdf5_writer.h"
-#include "model/data/inspect.h"
-#include "model/data/npy.h"
-#include "model/data/stats.h"
-#include "model/data/synth.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/files/netcdf/hdf5_writer.h"
+#include "model/data/files/npy.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/synthetic/synth.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "model/data/dataset.h"
-#include "model/data/npy.h"
+#include "model/data/files/npy.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <fstream>
 
-#include "model/data/cf_axes.h"
+#include "model/data/cf/cf_axes.h"
+#include "model/data/cf/dates.h"
 #include "model/data/dataset.h"
-#include "model/data/dates.h"
-#include "model/data/field_file.h"
-#include "model/data/stats.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/statistics/stats.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -1,12 +1,12 @@
 // The normalisation pass: exact, and detects every value that is not finite.
-#include "model/data/normalise.h"
+#include "model/data/statistics/normalise.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "model/data/element.h"
+#include "model/data/files/element.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -1,5 +1,5 @@
 // Tables in NumPy's .npz, written by NumPy and by libzip: intact, damaged and invalid.
-#include "model/data/npz.h"
+#include "model/data/files/npz.h"
 
 #include <gtest/gtest.h>
 #include <zip.h>
@@ -9,9 +9,9 @@
 #include <cstring>
 #include <fstream>
 
-#include "model/base/files.h"
-#include "model/data/table.h"
-#include "model/data/table_cache.h"
+#include "model/base/system/files.h"
+#include "model/data/tables/table.h"
+#include "model/data/tables/table_cache.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "model/data/dataset.h"
-#include "model/data/stats.h"
+#include "model/data/statistics/stats.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

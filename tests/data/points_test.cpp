@@ -13,13 +13,13 @@
 #include <fstream>
 #include <thread>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
+#include "model/data/choice/kept.h"
+#include "model/data/choice/row_choice.h"
 #include "model/data/dataset.h"
-#include "model/data/inspect.h"
-#include "model/data/kept.h"
-#include "model/data/row_choice.h"
-#include "model/data/table_cache.h"
-#include "model/data/table_dataset.h"
+#include "model/data/tables/table_cache.h"
+#include "model/data/tables/table_dataset.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

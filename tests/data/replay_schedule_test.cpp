@@ -1,5 +1,5 @@
 // The draws of a replay buffer, checked against each of its rules.
-#include "model/data/replay_schedule.h"
+#include "model/data/choice/replay_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <numbers>
 
+#include "model/data/cf/dates.h"
 #include "model/data/dataset.h"
-#include "model/data/dates.h"
-#include "model/data/field_file.h"
-#include "model/data/forcings.h"
-#include "model/data/stats.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/fields/forcings.h"
+#include "model/data/statistics/stats.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

@@ -1,5 +1,5 @@
 // Statistics are computed once for the same selection of the same files, and again when either changes.
-#include "model/data/stats_cache.h"
+#include "model/data/statistics/stats_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <fstream>
 #include <thread>
 
-#include "model/base/files.h"
-#include "model/data/convert.h"
-#include "model/data/kept.h"
-#include "model/data/stats.h"
+#include "model/base/system/files.h"
+#include "model/data/choice/kept.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/written/convert.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

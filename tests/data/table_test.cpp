@@ -1,5 +1,5 @@
 // Columns of CSV and netCDF files as samples.
-#include "model/data/table.h"
+#include "model/data/tables/table.h"
 
 #include <gtest/gtest.h>
 #include <netcdf.h>
@@ -9,9 +9,9 @@
 #include <random>
 
 #include "model/data/dataset.h"
-#include "model/data/synth_classes.h"
-#include "model/data/table_cache.h"
-#include "model/data/table_dataset.h"
+#include "model/data/synthetic/synth_classes.h"
+#include "model/data/tables/table_cache.h"
+#include "model/data/tables/table_dataset.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

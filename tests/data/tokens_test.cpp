@@ -5,10 +5,10 @@
 #include <fstream>
 
 #include "model/base/error.h"
+#include "model/data/files/npy.h"
 #include "model/data/loader.h"
-#include "model/data/npy.h"
-#include "model/data/token_dataset.h"
-#include "model/data/token_file.h"
+#include "model/data/tables/token_dataset.h"
+#include "model/data/tables/token_file.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {

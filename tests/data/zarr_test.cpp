@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "model/base/files.h"
-#include "model/data/field_file.h"
-#include "model/data/foreign.h"
-#include "model/data/inspect.h"
+#include "model/base/system/files.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/files/foreign.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
 

@@ -1,5 +1,5 @@
 // Checkpoints that appear whole or not at all, written by any layout and read by any other.
-#include "model/inference/checkpoint.h"
+#include "model/inference/weights/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -12,10 +12,10 @@
 #include <tuple>
 
 #include "model/base/error.h"
-#include "model/base/hash.h"
+#include "model/base/text/hash.h"
 #include "model/engine/observers/starting.h"
-#include "model/inference/file_digest.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/file_digest.h"
+#include "model/inference/weights/params.h"
 #include "tests/engine/command.h"
 #include "tests/engine/cut_net.h"
 

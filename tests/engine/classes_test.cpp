@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "model/data/synth_classes.h"
+#include "model/data/synthetic/synth_classes.h"
 #include "model/inference/arena.h"
 #include "tests/engine/in_process.h"
 #include "tests/engine/layouts.h"

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "model/inference/checkpoint.h"
+#include "model/inference/weights/checkpoint.h"
 #include "model/plan/plan.h"
 #include "tests/engine/noise.h"
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "model/data/synth.h"
-#include "model/inference/safetensors.h"
+#include "model/data/synthetic/synth.h"
+#include "model/inference/weights/safetensors.h"
 #include "tests/engine/command.h"
 #include "tests/worst.h"
 

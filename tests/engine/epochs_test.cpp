@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "model/base/error.h"
-#include "model/data/epochs.h"
+#include "model/data/choice/epochs.h"
 #include "tests/engine/command.h"
 
 namespace isobar {

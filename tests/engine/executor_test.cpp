@@ -10,7 +10,7 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/null/null_backend.h"
-#include "model/base/team.h"
+#include "model/base/system/team.h"
 #include "model/data/loader.h"
 #include "model/engine/liveness/watchdog.h"
 #include "model/inference/arena.h"

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "model/data/synth.h"
+#include "model/data/synthetic/synth.h"
 #include "tests/engine/command.h"
 
 namespace isobar {

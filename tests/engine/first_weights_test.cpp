@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/spec.h"
-#include "model/inference/checkpoint.h"
-#include "model/inference/safetensors.h"
+#include "model/base/spec/spec.h"
+#include "model/base/system/files.h"
+#include "model/inference/weights/checkpoint.h"
+#include "model/inference/weights/safetensors.h"
 #include "model/nets/build.h"
 #include "tests/engine/command.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "model/data/npz.h"
-#include "model/data/synth.h"
+#include "model/data/files/npz.h"
+#include "model/data/synthetic/synth.h"
 #include "tests/data/files.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"

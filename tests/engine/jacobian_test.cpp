@@ -9,10 +9,10 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 #include "model/engine/validation/jacobian_statistics.h"
-#include "model/inference/checkpoint.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/checkpoint.h"
+#include "model/inference/weights/params.h"
 #include "tests/engine/layouts.h"
 #include "tests/paths.h"
 

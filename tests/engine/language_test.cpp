@@ -1,6 +1,6 @@
 // Language models through the real command: GPT and Llama learn text, in bf16, and resume as any other
 // layout.
-#include "model/data/token_file.h"
+#include "model/data/tables/token_file.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {

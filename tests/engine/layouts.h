@@ -15,7 +15,7 @@
 #include <map>
 #include <string>
 
-#include "model/inference/safetensors.h"
+#include "model/inference/weights/safetensors.h"
 #include "tests/engine/command.h"
 #include "tests/engine/nets.h"
 #include "tests/paths.h"

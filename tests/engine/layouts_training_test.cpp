@@ -1,8 +1,8 @@
 // Layouts through the real command: every net under several axes at once; losses, optimizers, clipping, a
 // scaled loss, offloaded moments and checkpoints. (worlds/ has all layouts, without the command.)
-#include "model/data/npy.h"
-#include "model/data/stats.h"
-#include "model/data/synth.h"
+#include "model/data/files/npy.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/synthetic/synth.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {

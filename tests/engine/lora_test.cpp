@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "model/data/synth.h"
-#include "model/inference/safetensors.h"
-#include "model/inference/trained_weights.h"
+#include "model/data/synthetic/synth.h"
+#include "model/inference/weights/safetensors.h"
+#include "model/inference/weights/trained_weights.h"
 #include "tests/engine/command.h"
 #include "tests/worst.h"
 

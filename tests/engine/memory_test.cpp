@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/engine/executor.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/params.h"
 #include "model/nets/build.h"
 #include "tests/engine/command.h"
 #include "tests/engine/guarded_arena.h"

@@ -7,9 +7,9 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 #include "model/nets/build.h"
-#include "model/nets/legal_layout.h"
+#include "model/nets/layout/legal_layout.h"
 #include "model/nets/parts.h"
 #include "tests/paths.h"
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numbers>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "tests/data/files.h"
 #include "tests/engine/command.h"
 

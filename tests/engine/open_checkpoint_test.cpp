@@ -1,10 +1,10 @@
 // The one way to a checkpoint: every reader compares every byte of it, and where the last one is damaged
 // the error names the last whole one and the command that goes on from it, which works.
-#include "model/inference/open_checkpoint.h"
+#include "model/inference/weights/open_checkpoint.h"
 
 #include <gtest/gtest.h>
 
-#include "model/data/synth.h"
+#include "model/data/synthetic/synth.h"
 #include "tests/engine/command.h"
 
 namespace isobar {

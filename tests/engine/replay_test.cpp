@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "model/data/replay_schedule.h"
+#include "model/data/choice/replay_schedule.h"
 #include "model/inference/roll_forward.h"
 #include "model/nets/build.h"
 #include "tests/engine/layouts.h"

@@ -1,5 +1,5 @@
 // safetensors files read back by an independent reader, and rejected when truncated at any byte.
-#include "model/inference/safetensors.h"
+#include "model/inference/weights/safetensors.h"
 
 #include <gtest/gtest.h>
 

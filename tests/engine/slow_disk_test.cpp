@@ -2,7 +2,7 @@
 // gone. Runs the real command over slow_disk.cpp.
 #include <csignal>
 
-#include "model/data/synth.h"
+#include "model/data/synthetic/synth.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 

@@ -2,7 +2,7 @@
 // training, and fields that are only predicted have no persistence.
 #include <gtest/gtest.h>
 
-#include "model/data/synth.h"
+#include "model/data/synthetic/synth.h"
 #include "tests/engine/layouts.h"
 #include "tests/paths.h"
 

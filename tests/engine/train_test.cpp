@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "model/data/synth.h"
+#include "model/data/synthetic/synth.h"
 #include "tests/engine/command.h"
 #include "tests/worst.h"
 

@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/nets/build.h"
 #include "model/plan/link.h"
 #include "model/plan/work.h"

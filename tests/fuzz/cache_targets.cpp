@@ -8,14 +8,14 @@
 #include <stdexcept>
 #include <thread>
 
-#include "model/base/files.h"
-#include "model/base/hash.h"
-#include "model/base/json.h"
-#include "model/data/cache_directory.h"
-#include "model/data/kept.h"
-#include "model/data/stats.h"
-#include "model/data/table_cache.h"
-#include "model/data/table_dataset.h"
+#include "model/base/system/files.h"
+#include "model/base/text/hash.h"
+#include "model/base/text/json.h"
+#include "model/data/choice/kept.h"
+#include "model/data/statistics/cache_directory.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/tables/table_cache.h"
+#include "model/data/tables/table_dataset.h"
 #include "tests/data/files.h"
 #include "tests/fuzz/fuzz.h"
 

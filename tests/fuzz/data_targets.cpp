@@ -9,16 +9,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "model/base/files.h"
-#include "model/data/convert.h"
+#include "model/base/system/files.h"
 #include "model/data/dataset.h"
-#include "model/data/filters.h"
-#include "model/data/foreign.h"
-#include "model/data/inspect.h"
-#include "model/data/npy.h"
-#include "model/data/raw_array.h"
-#include "model/data/stats.h"
-#include "model/data/table_cache.h"
+#include "model/data/files/filters.h"
+#include "model/data/files/foreign.h"
+#include "model/data/files/npy.h"
+#include "model/data/files/raw_array.h"
+#include "model/data/statistics/stats.h"
+#include "model/data/tables/table_cache.h"
+#include "model/data/written/convert.h"
+#include "model/data/written/inspect.h"
 #include "tests/data/files.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -3,7 +3,7 @@
 #include <zip.h>
 
 #include "bench/import/torch_file.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace isobar::fuzz {

@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/hash.h"
+#include "model/base/system/files.h"
+#include "model/base/text/hash.h"
 #include "model/inference/arena.h"
-#include "model/inference/checkpoint.h"
-#include "model/inference/file_digest.h"
 #include "model/inference/library/isobar.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/checkpoint.h"
+#include "model/inference/weights/file_digest.h"
+#include "model/inference/weights/params.h"
 #include "model/nets/build.h"
 #include "tests/fuzz/fuzz.h"
 

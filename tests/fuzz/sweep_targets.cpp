@@ -6,10 +6,10 @@
 #include "bench/cluster/cluster.h"
 #include "bench/cluster/grouping.h"
 #include "bench/cluster/preflight.h"
-#include "bench/sweep/jobs.h"
+#include "bench/sweep/run/jobs.h"
 #include "model/base/error.h"
 #include "model/engine/liveness/run_dir.h"
-#include "reports/watch.h"
+#include "reports/live/watch.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace isobar::fuzz {

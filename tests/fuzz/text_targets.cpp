@@ -5,16 +5,16 @@
 #include <stdexcept>
 
 #include "bench/cluster/cluster.h"
-#include "bench/sweep/trials.h"
-#include "model/base/csv_table.h"
+#include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/yaml.h"
+#include "model/base/system/files.h"
+#include "model/base/text/csv_table.h"
+#include "model/base/text/yaml.h"
 #include "perfmodel/machine/machine.h"
-#include "perfmodel/score/collective_model.h"
+#include "perfmodel/score/counts/collective_model.h"
 #include "perfmodel/score/own_runs.h"
-#include "perfmodel/score/published_run.h"
-#include "reports/http.h"
+#include "perfmodel/score/published/published_run.h"
+#include "reports/live/http.h"
 #include "reports/reference.h"
 #include "tests/fuzz/fuzz.h"
 

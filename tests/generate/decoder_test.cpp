@@ -8,7 +8,7 @@
 #include "model/base/rng.h"
 #include "model/inference/decoder.h"
 #include "model/inference/one_rank.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/params.h"
 #include "model/nets/build.h"
 #include "model/plan/operands.h"
 #include "tests/engine/command.h"

@@ -9,7 +9,7 @@
 
 #include "bench/guest/flags.h"
 #include "model/base/error.h"
-#include "model/base/validate.h"
+#include "model/base/spec/validate.h"
 #include "perfmodel/ask/choose/emit.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"

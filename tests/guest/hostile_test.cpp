@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "bench/guest/run_guest.h"
-#include "model/base/validate.h"
+#include "model/base/spec/validate.h"
 #include "model/records/results.h"
 #include "tests/engine/command.h"
 

@@ -9,7 +9,7 @@
 #include "bench/import/import.h"
 #include "bench/import/training_log.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "perfmodel/machine/machine.h"
 #include "tests/engine/command.h"
 

@@ -13,7 +13,7 @@
 #include "bench/import/training_log.h"
 #include "bench/logs/log_text.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/engine/command.h"
 
 namespace isobar {

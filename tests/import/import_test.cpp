@@ -9,9 +9,9 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "perfmodel/score/collective_model.h"
-#include "perfmodel/score/published_run.h"
+#include "model/base/system/files.h"
+#include "perfmodel/score/counts/collective_model.h"
+#include "perfmodel/score/published/published_run.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <random>
 
-#include "model/base/csv_table.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
+#include "model/base/text/csv_table.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/score/own_runs.h"
 #include "tests/engine/command.h"

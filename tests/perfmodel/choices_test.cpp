@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/score/campaigns_out.h"
-#include "perfmodel/score/choices.h"
-#include "perfmodel/score/constant_mfu.h"
-#include "perfmodel/score/open_run.h"
+#include "perfmodel/score/published/open_run.h"
+#include "perfmodel/score/scoreboard/campaigns_out.h"
+#include "perfmodel/score/scoreboard/choices.h"
+#include "perfmodel/score/scoreboard/constant_mfu.h"
 #include "tests/paths.h"
 
 namespace isobar::choices_tests {

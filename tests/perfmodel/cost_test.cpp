@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/nets/partition.h"
+#include "model/nets/graph/partition.h"
 #include "support.h"
 #include "tests/paths.h"
 

@@ -8,11 +8,11 @@
 #include <map>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "perfmodel/score/campaigns_out.h"
+#include "model/base/system/files.h"
+#include "perfmodel/score/counts/step_model.h"
 #include "perfmodel/score/engine_model.h"
-#include "perfmodel/score/published_spec.h"
-#include "perfmodel/score/step_model.h"
+#include "perfmodel/score/published/published_spec.h"
+#include "perfmodel/score/scoreboard/campaigns_out.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/base/csv_table.h"
+#include "model/base/text/csv_table.h"
+#include "perfmodel/score/counts/fsdp_memory.h"
 #include "perfmodel/score/engine_model.h"
-#include "perfmodel/score/fsdp_memory.h"
-#include "perfmodel/score/published_spec.h"
+#include "perfmodel/score/published/published_spec.h"
 #include "tests/paths.h"
 
 namespace isobar {

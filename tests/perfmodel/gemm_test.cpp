@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "model/base/csv_table.h"
+#include "model/base/text/csv_table.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/step/op_terms.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "perfmodel/machine/machine.h"
 #include "tests/paths.h"
 

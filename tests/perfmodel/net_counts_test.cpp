@@ -1,12 +1,12 @@
 // Parameters and experts of published nets, against the sizes that their authors print.
-#include "perfmodel/score/net_counts.h"
+#include "perfmodel/score/counts/net_counts.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "perfmodel/score/hardware.h"
-#include "perfmodel/score/step_model.h"
+#include "perfmodel/score/counts/hardware.h"
+#include "perfmodel/score/counts/step_model.h"
 #include "tests/paths.h"
 
 namespace isobar {

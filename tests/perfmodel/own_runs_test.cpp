@@ -10,14 +10,14 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "perfmodel/machine/shipped.h"
-#include "perfmodel/score/campaigns_out.h"
-#include "perfmodel/score/choices.h"
 #include "perfmodel/score/engine_model.h"
-#include "perfmodel/score/open_run.h"
-#include "perfmodel/score/published_spec.h"
-#include "perfmodel/score/sample.h"
+#include "perfmodel/score/prices/sample.h"
+#include "perfmodel/score/published/open_run.h"
+#include "perfmodel/score/published/published_spec.h"
+#include "perfmodel/score/scoreboard/campaigns_out.h"
+#include "perfmodel/score/scoreboard/choices.h"
 #include "tests/engine/command.h"
 #include "tests/paths.h"
 

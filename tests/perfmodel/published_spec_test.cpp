@@ -1,6 +1,6 @@
 // Two independent counts of one step: closed forms over a table's row (to which `isobar score` fits prices),
 // and the plan of the net's builder for the same row (which `isobar predict` prices).
-#include "perfmodel/score/published_spec.h"
+#include "perfmodel/score/published/published_spec.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 
 #include "model/base/error.h"
 #include "perfmodel/layouts/layout_model.h"
-#include "perfmodel/score/net_counts.h"
-#include "perfmodel/score/referee.h"
-#include "perfmodel/score/step_model.h"
+#include "perfmodel/score/counts/net_counts.h"
+#include "perfmodel/score/counts/step_model.h"
+#include "perfmodel/score/scoreboard/referee.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -1,5 +1,5 @@
 // The referee: scored rows never reach the fit, and the shipped tables meet their targets.
-#include "perfmodel/score/referee.h"
+#include "perfmodel/score/scoreboard/referee.h"
 #include "tests/paths.h"
 
 #include <gtest/gtest.h>

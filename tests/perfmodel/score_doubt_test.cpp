@@ -5,8 +5,8 @@
 #include <deque>
 #include <random>
 
-#include "perfmodel/score/campaign_fit.h"
-#include "perfmodel/score/doubt.h"
+#include "perfmodel/score/prices/campaign_fit.h"
+#include "perfmodel/score/prices/doubt.h"
 
 namespace isobar {
 namespace {

@@ -5,11 +5,11 @@
 #include <random>
 
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/score/campaign_fit.h"
-#include "perfmodel/score/collective_model.h"
-#include "perfmodel/score/memory_model.h"
-#include "perfmodel/score/metrics.h"
-#include "perfmodel/score/net_counts.h"
+#include "perfmodel/score/counts/collective_model.h"
+#include "perfmodel/score/counts/memory_model.h"
+#include "perfmodel/score/counts/net_counts.h"
+#include "perfmodel/score/prices/campaign_fit.h"
+#include "perfmodel/score/scoreboard/metrics.h"
 #include "perfmodel/step/collective.h"
 #include "perfmodel/step/conditions.h"
 

@@ -10,8 +10,8 @@
 
 #include "model/base/error.h"
 #include "perfmodel/machine/shipped.h"
-#include "perfmodel/score/collective_model.h"
-#include "perfmodel/score/referee.h"
+#include "perfmodel/score/counts/collective_model.h"
+#include "perfmodel/score/scoreboard/referee.h"
 #include "tests/paths.h"
 
 namespace isobar {

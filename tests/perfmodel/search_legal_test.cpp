@@ -4,7 +4,7 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "model/nets/legal_layout.h"
+#include "model/nets/layout/legal_layout.h"
 #include "perfmodel/ask/search.h"
 #include "tests/paths.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "perfmodel/ask/predict.h"
-#include "perfmodel/score/hardware.h"
+#include "perfmodel/score/counts/hardware.h"
 #include "support.h"
 #include "tests/paths.h"
 

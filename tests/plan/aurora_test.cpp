@@ -5,7 +5,7 @@
 
 #include "model/nets/aurora/fourier.h"
 #include "model/nets/build.h"
-#include "model/nets/legal_layout.h"
+#include "model/nets/layout/legal_layout.h"
 #include "model/nets/parts.h"
 #include "model/nets/windows/bands.h"
 #include "model/plan/work.h"

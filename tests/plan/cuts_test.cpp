@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "model/nets/balance.h"
+#include "model/nets/layout/balance.h"
 #include "model/nets/parts.h"
 
 namespace isobar {

@@ -1,5 +1,5 @@
 // A run's memory on a GPU, and the chosen micro-batch against all legal ones.
-#include "model/nets/device_memory.h"
+#include "model/nets/layout/device_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "model/nets/legal_layout.h"
+#include "model/nets/layout/legal_layout.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

@@ -1,6 +1,6 @@
 // Graphs cut over ranks: every edge is on one rank, halos are what its edges read, sends match receives, and
 // wire bytes are the cut's.
-#include "model/nets/edge_cut.h"
+#include "model/nets/graph/edge_cut.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "model/nets/build.h"
-#include "model/nets/globe_graph.h"
+#include "model/nets/graph/globe_graph.h"
 #include "model/plan/layout.h"
 #include "model/plan/work.h"
 #include "tests/plan/plans.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/base/name_pattern.h"
+#include "model/base/names/name_pattern.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"
 #include "tests/plan/plans.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/paths.h"
 #include "tests/plan/plans.h"
 

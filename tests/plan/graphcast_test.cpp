@@ -1,5 +1,5 @@
 // GraphCast as a plan: the published counts exactly, its graph against brute force.
-#include "model/nets/graphcast.h"
+#include "model/nets/graph/graphcast.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
-#include "model/nets/globe_graph.h"
-#include "model/nets/globe_mesh.h"
+#include "model/nets/graph/globe_graph.h"
+#include "model/nets/graph/globe_mesh.h"
 #include "tests/plan/plans.h"
 #include "tests/worst.h"
 

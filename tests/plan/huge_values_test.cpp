@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "model/base/child.h"
 #include "model/base/error.h"
+#include "model/base/system/child.h"
 #include "model/nets/build.h"
 #include "tests/plan/plans.h"
 

@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
-#include "model/nets/rotary.h"
+#include "model/nets/transformer/rotary.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

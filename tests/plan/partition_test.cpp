@@ -1,5 +1,5 @@
 // Nodes assigned to ranks by METIS: each once, evenly, reproducibly; the graph is unchanged.
-#include "model/nets/partition.h"
+#include "model/nets/graph/partition.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 #include <numeric>
 #include <random>
 
-#include "model/base/spec.h"
-#include "model/nets/globe_graph.h"
-#include "model/nets/graph_cut.h"
+#include "model/base/spec/spec.h"
+#include "model/nets/graph/globe_graph.h"
+#include "model/nets/graph/graph_cut.h"
+#include "model/nets/graph/region_graph.h"
+#include "model/nets/graph/regional_gnn.h"
 #include "model/nets/points.h"
-#include "model/nets/region_graph.h"
-#include "model/nets/regional_gnn.h"
 #include "tests/paths.h"
 
 namespace isobar {

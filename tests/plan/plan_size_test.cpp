@@ -1,5 +1,5 @@
 // Memory of planning is estimated beforehand and bounded.
-#include "model/nets/plan_size.h"
+#include "model/nets/layout/plan_size.h"
 
 #include <gtest/gtest.h>
 

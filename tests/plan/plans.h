@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/nets/build.h"
 #include "model/plan/builder.h"
 #include "model/plan/link.h"

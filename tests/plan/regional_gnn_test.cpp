@@ -13,8 +13,8 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "model/nets/graph/region_graph.h"
 #include "model/nets/parts.h"
-#include "model/nets/region_graph.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {

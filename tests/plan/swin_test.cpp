@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/nets/legal_layout.h"
+#include "model/nets/layout/legal_layout.h"
 #include "model/nets/parts.h"
 #include "model/nets/windows/bands.h"
 #include "model/plan/work.h"

@@ -7,9 +7,9 @@
 #include <map>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/traced_net.h"
-#include "model/nets/legal_layout.h"
+#include "model/base/spec/traced_net.h"
+#include "model/base/system/files.h"
+#include "model/nets/layout/legal_layout.h"
 #include "model/nets/parts.h"
 #include "model/nets/traced/eager_memory.h"
 #include "model/plan/layout.h"

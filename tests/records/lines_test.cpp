@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "model/records/lines.h"
 #include "model/records/result_file.h"
 

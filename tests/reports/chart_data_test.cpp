@@ -1,9 +1,9 @@
 // Shared rows and timeline marks against independent brute-force definitions.
-#include "reports/chart_data.h"
+#include "reports/figures/chart_data.h"
 
 #include <gtest/gtest.h>
 
-#include "reports/figures.h"
+#include "reports/figures/figures.h"
 #include "reports/timeline.h"
 #include "tests/reports/fixture.h"
 

@@ -1,6 +1,6 @@
 // `isobar check`: verdicts on results with known changes, updates of the reference file, and results that
 // cannot be compared.
-#include "reports/check.h"
+#include "reports/comparison/check.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Comparisons of result sets: statistics against independent computations, and verdicts on sets with known
 // changes.
-#include "reports/compare.h"
+#include "reports/comparison/compare.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "reports/statistics.h"
+#include "reports/comparison/statistics.h"
 #include "tests/reports/fixture.h"
 
 namespace isobar {

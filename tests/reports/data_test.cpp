@@ -6,10 +6,10 @@
 
 #include "model/base/error.h"
 #include "perfmodel/machine/machine.h"
-#include "reports/figures.h"
-#include "reports/palette.h"
-#include "reports/report_tables.h"
+#include "reports/figures/figures.h"
 #include "reports/story.h"
+#include "reports/style/palette.h"
+#include "reports/tables/report_tables.h"
 #include "tests/paths.h"
 #include "tests/reports/fixture.h"
 

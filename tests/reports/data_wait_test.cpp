@@ -1,5 +1,5 @@
 // A report's explanation of a run whose steps wait for data.
-#include "reports/data_wait.h"
+#include "reports/live/data_wait.h"
 
 #include <gtest/gtest.h>
 

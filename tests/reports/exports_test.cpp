@@ -9,7 +9,7 @@
 
 #include "model/base/error.h"
 #include "model/records/event_file.h"
-#include "reports/watch.h"
+#include "reports/live/watch.h"
 #include "tests/reports/fixture.h"
 
 namespace isobar {

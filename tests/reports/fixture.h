@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "model/base/files.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
+#include "model/base/system/files.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"
 

@@ -1,11 +1,11 @@
 // SVG of a graph and its partition: every node once in its rank's colour, every edge between ranks as a line.
-#include "reports/graph_picture.h"
+#include "reports/figures/graph_picture.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "tests/paths.h"
 
 namespace isobar {

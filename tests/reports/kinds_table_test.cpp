@@ -2,9 +2,9 @@
 // (h100_vit_1536_ops.csv: time, rates and the least time by 700 TFLOP/s and 2.8 TB/s, by shape).
 #include <gtest/gtest.h>
 
-#include "model/base/csv_table.h"
+#include "model/base/text/csv_table.h"
 #include "perfmodel/machine/machine.h"
-#include "reports/report_tables.h"
+#include "reports/tables/report_tables.h"
 #include "tests/paths.h"
 
 namespace isobar {

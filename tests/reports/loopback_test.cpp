@@ -1,5 +1,5 @@
 // A server of this machine among those who mean it ill: endless heads, many slow connections, a taken port.
-#include "reports/loopback.h"
+#include "reports/live/loopback.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -8,14 +8,14 @@
 #include <set>
 #include <sstream>
 
-#include "model/base/files.h"
-#include "model/base/program.h"
+#include "model/base/system/files.h"
+#include "model/base/system/program.h"
 #include "perfmodel/ask/term.h"
 #include "perfmodel/machine/coefficient.h"
-#include "reports/chart_data.h"
-#include "reports/figures.h"
-#include "reports/palette.h"
+#include "reports/figures/chart_data.h"
+#include "reports/figures/figures.h"
 #include "reports/report.h"
+#include "reports/style/palette.h"
 #include "tests/pattern.h"
 #include "tests/reports/fixture.h"
 

@@ -1,5 +1,5 @@
 // A measured step and its prediction in one trace, read with a parser that the writer does not use.
-#include "reports/side_by_side.h"
+#include "reports/comparison/side_by_side.h"
 
 #include <gtest/gtest.h>
 

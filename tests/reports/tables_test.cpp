@@ -1,4 +1,4 @@
-#include "reports/tables.h"
+#include "reports/tables/tables.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-#include "reports/figures.h"
+#include "reports/figures/figures.h"
 
 namespace isobar {
 namespace {

@@ -1,5 +1,5 @@
 // `isobar watch`: a sweep's state from files alone.
-#include "reports/watch.h"
+#include "reports/live/watch.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "model/base/error.h"
 #include "model/records/result_file.h"
-#include "reports/terminal.h"
-#include "reports/watch_run.h"
+#include "reports/live/watch_run.h"
+#include "reports/style/terminal.h"
 
 #include "tests/reports/fixture.h"
 

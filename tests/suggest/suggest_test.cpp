@@ -4,7 +4,7 @@
 #include "bench/suggest/suggest_rounds.h"
 #include "bench/suggest/suggest_text.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/paths.h"
 
 namespace isobar {

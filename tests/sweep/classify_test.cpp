@@ -1,4 +1,4 @@
-#include "bench/sweep/classify.h"
+#include "bench/sweep/run/classify.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -4,9 +4,9 @@
 
 #include <set>
 
-#include "bench/sweep/trials.h"
+#include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
-#include "model/base/yaml.h"
+#include "model/base/text/yaml.h"
 #include "support.h"
 
 namespace isobar {

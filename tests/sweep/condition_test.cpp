@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "bench/sweep/trials.h"
+#include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
 #include "support.h"
 

@@ -3,8 +3,8 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
-#include "bench/sweep/repeats.h"
-#include "bench/sweep/summary.h"
+#include "bench/sweep/results/repeats.h"
+#include "bench/sweep/results/summary.h"
 #include "support.h"
 
 namespace isobar {

@@ -1,9 +1,9 @@
 // Classes of failures by the words of the programs, in their documented forms.
-#include "bench/sweep/failure_words.h"
+#include "bench/sweep/run/failure_words.h"
 
 #include <gtest/gtest.h>
 
-#include "bench/sweep/classify.h"
+#include "bench/sweep/run/classify.h"
 
 namespace isobar {
 namespace {

@@ -26,8 +26,8 @@
 
 #include "fault.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
+#include "model/base/system/files.h"
 
 using isobar::Fault;
 using nlohmann::json;

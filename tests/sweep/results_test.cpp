@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "bench/sweep/store.h"
+#include "bench/sweep/results/store.h"
 #include "model/base/error.h"
 #include "support.h"
 

@@ -1,5 +1,5 @@
 // Sweeps over real processes: faults are recorded, kills lose and repeat nothing, no process is left behind.
-#include "bench/sweep/runner.h"
+#include "bench/sweep/run/runner.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -12,8 +12,8 @@
 #include <set>
 #include <thread>
 
-#include "bench/sweep/proctree.h"
-#include "bench/sweep/summary.h"
+#include "bench/sweep/results/summary.h"
+#include "bench/sweep/run/proctree.h"
 #include "model/base/error.h"
 #include "support.h"
 

@@ -2,7 +2,7 @@
 
 #include <ctime>
 
-#include "bench/sweep/trials.h"
+#include "bench/sweep/results/trials.h"
 #include "model/base/error.h"
 #include "support.h"
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/runner.h"
+#include "bench/sweep/run/runner.h"
 #include "fault.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "tests/paths.h"
 
 namespace isobar {

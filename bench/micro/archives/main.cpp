@@ -19,11 +19,11 @@
 #include <memory>
 #include <thread>
 
-#include "model/base/files.h"
-#include "model/data/convert.h"
-#include "model/data/element.h"
-#include "model/data/field_file.h"
-#include "model/data/synth.h"
+#include "model/base/system/files.h"
+#include "model/data/fields/field_file.h"
+#include "model/data/files/element.h"
+#include "model/data/synthetic/synth.h"
+#include "model/data/written/convert.h"
 
 namespace isobar {
 namespace {

@@ -1,7 +1,7 @@
 """Estimates the cycles of attention on AMX tiles from its object code, on a machine without AMX.
 
     cmake --build build --target attention_benchmark
-    python3 bench/micro/attention/estimate.py build/CMakeFiles/isobar_model_backend_cpu.dir/model/backend/cpu/isa_amx.cpp.o
+    python3 bench/micro/attention/estimate.py build/CMakeFiles/isobar_model_backend_cpu.dir/model/backend/cpu/isa/isa_amx.cpp.o
     … estimate.py --serial OBJECT        # assumes that tiles and vector code do not overlap
     … estimate.py --mca llvm-mca-19 --cpu skylake-avx512 OBJECT   # whose model has the second FMA port of server parts
 

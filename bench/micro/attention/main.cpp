@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "model/backend/cpu/kernel_table.h"
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernel_table.h"
+#include "model/backend/cpu/isa/kernels.h"
 
 namespace isobar {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/micro/device/timer.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 
 namespace isobar {

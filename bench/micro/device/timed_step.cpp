@@ -7,7 +7,7 @@
 #include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/engine/plan_memory.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/params.h"
 #include "model/nets/build.h"
 #include "perfmodel/step/shapes.h"
 

@@ -11,7 +11,7 @@
 
 #include "bench/micro/device/timer.h"
 #include "model/backend/cuda/cuda_backend.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/link.h"
 
 namespace isobar {

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "model/inference/arena.h"
-#include "model/inference/checkpoint.h"
 #include "model/inference/library/isobar.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/checkpoint.h"
+#include "model/inference/weights/params.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"
 

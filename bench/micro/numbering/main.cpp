@@ -1,6 +1,6 @@
 // Effect of node numbering on a graph net: the irregular ops of a step on the multi-mesh (row gathers by
 // sender, sums by receiver, sums by sender in backward) with nodes ordered from north to south as in
-// model/nets/globe_mesh.h, along a Hilbert curve, by METIS parts, and at random.
+// model/nets/graph/globe_mesh.h, along a Hilbert curve, by METIS parts, and at random.
 //
 //   build/numbering_benchmark --benchmark_filter=mesh6/w512       # bytes_per_second: of the rows themselves
 #include <benchmark/benchmark.h>
@@ -13,10 +13,10 @@
 #include <random>
 #include <string>
 
-#include "model/backend/cpu/kernels.h"
-#include "model/nets/globe_graph.h"
-#include "model/nets/globe_mesh.h"
-#include "model/nets/partition.h"
+#include "model/backend/cpu/isa/kernels.h"
+#include "model/nets/graph/globe_graph.h"
+#include "model/nets/graph/globe_mesh.h"
+#include "model/nets/graph/partition.h"
 
 namespace isobar {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/widen.h"
 #include "model/plan/plan.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/cpu/parallel.h"
 
 namespace isobar::cpu {

@@ -6,7 +6,7 @@
 
 #include "model/backend/backend.h"
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/row_runs.h"
+#include "model/backend/cpu/rows/row_runs.h"
 
 namespace isobar {
 

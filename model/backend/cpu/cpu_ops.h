@@ -1,7 +1,7 @@
 // The CPU's functions by kind of op: each file of kernels ends with those of its kinds, and its rows are
 // collected in cpu_ops.cpp.
 #pragma once
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/op_call.h"
 
 namespace isobar {

@@ -1,6 +1,6 @@
 // Dropout by random numbers, which are drawn again where no mask was kept.
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/cpu/widen.h"
 #include "model/backend/dropped_rows.h"
 

@@ -1,6 +1,6 @@
 // A number of a type known at run time, as f32: for kernels that copy and add without vector code.
 #pragma once
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 
 namespace isobar::cpu {
 

@@ -12,7 +12,7 @@
 #include <unordered_map>
 
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
 namespace isobar::cpu {

@@ -1,7 +1,7 @@
 // Graph networks: gathers by constant indices and sums over segments (one thread each, in row order, so the
 // number of threads does not matter).
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
 namespace isobar::cpu {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/cpu/parallel.h"
 
 namespace isobar::cpu {

@@ -2,7 +2,7 @@
 // more than they save. Bitwise equal to the library; larger weights (takes_layer) are left to it.
 #include <algorithm>
 
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
 namespace isobar::cpu {

@@ -6,9 +6,9 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
-#include "model/backend/cpu/segments.h"
+#include "model/backend/cpu/rows/segments.h"
 #include "model/base/loss_sums.h"
 
 namespace isobar::cpu {

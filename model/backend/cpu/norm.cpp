@@ -1,6 +1,6 @@
 // Residual add + layer norm: threads own rows; backward's three column sums are added in thread order.
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/widen.h"
 

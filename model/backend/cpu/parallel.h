@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "model/backend/cpu/thread_places.h"
-#include "model/base/denormals.h"
-#include "model/base/team.h"
+#include "model/base/system/denormals.h"
+#include "model/base/system/team.h"
 
 namespace isobar::cpu {
 

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "model/backend/cpu/cpu_ops.h"
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/widen.h"
 

@@ -2,7 +2,7 @@
 // several times among the channels C if the net has a history.
 #include "model/backend/cpu/cpu_ops.h"
 #include "model/backend/cpu/element.h"
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/isa/kernels.h"
 #include "model/backend/cpu/parallel.h"
 
 namespace isobar::cpu {

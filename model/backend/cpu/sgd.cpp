@@ -1,5 +1,5 @@
 // Stochastic gradient descent with momentum, one pass.
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/widen.h"
 

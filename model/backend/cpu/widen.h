@@ -3,7 +3,7 @@
 //
 //   in_f32(x, DType::bf16, {0, n}, [&](Range r, const float* values) { ... });
 #pragma once
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/isa/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 
 namespace isobar::cpu {

@@ -1,7 +1,7 @@
 // Shared by nets of transformer blocks.
 #pragma once
 #include "model/base/net_specs/net_answers.h"
-#include "model/base/spec_check.h"
+#include "model/base/spec/spec_check.h"
 
 namespace isobar {
 

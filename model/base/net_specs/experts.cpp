@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "model/base/spec_check.h"
+#include "model/base/spec/spec_check.h"
 
 namespace isobar {
 namespace {

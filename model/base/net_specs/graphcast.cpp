@@ -1,7 +1,7 @@
 #include "model/base/net_specs/graphcast.h"
 
 #include "model/base/net_specs/graph_keys.h"
-#include "model/base/spec_check.h"
+#include "model/base/spec/spec_check.h"
 
 namespace isobar {
 

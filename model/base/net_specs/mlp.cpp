@@ -1,6 +1,6 @@
 #include "model/base/net_specs/mlp.h"
 
-#include "model/base/spec_check.h"
+#include "model/base/spec/spec_check.h"
 
 namespace isobar {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "model/base/key_row.h"
+#include "model/base/spec/key_row.h"
 
 namespace isobar {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "model/base/net_specs/graph_keys.h"
-#include "model/base/spec_check.h"
+#include "model/base/spec/spec_check.h"
 
 namespace isobar {
 

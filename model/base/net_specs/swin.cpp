@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "model/base/spec_check.h"
+#include "model/base/spec/spec_check.h"
 
 namespace isobar {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "model/base/spec_check.h"
-#include "model/base/traced_net.h"
+#include "model/base/spec/spec_check.h"
+#include "model/base/spec/traced_net.h"
 
 namespace isobar {
 

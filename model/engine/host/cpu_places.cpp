@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "model/base/cpus.h"
+#include "model/base/system/cpus.h"
 #include "model/engine/host/control_groups.h"
 
 namespace isobar {

@@ -12,9 +12,9 @@
 #include <sstream>
 
 #include "isobar_version.h"
-#include "model/backend/cpu/kernel_table.h"
-#include "model/backend/cpu/kernels.h"
-#include "model/base/cpus.h"
+#include "model/backend/cpu/isa/kernel_table.h"
+#include "model/backend/cpu/isa/kernels.h"
+#include "model/base/system/cpus.h"
 #include "model/comm/comm.h"
 #include "model/engine/host/cpu_places.h"
 

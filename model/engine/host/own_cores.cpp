@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "model/backend/cpu/thread_places.h"
-#include "model/base/cpus.h"
+#include "model/base/system/cpus.h"
 #include "model/engine/host/cpu_places.h"
 
 namespace isobar {

@@ -9,7 +9,7 @@
 // Results, checkpoints and curves are written by the training thread, as slow work: nothing of them is left
 // to drain. Loaders and executors own their threads and join them when the trainer is destroyed.
 #pragma once
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 #include "model/engine/liveness/background_writer.h"
 #include "model/engine/liveness/run_end.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/system/files.h"
 #include "model/records/result_file.h"
 
 namespace isobar {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "model/inference/open_checkpoint.h"
+#include "model/inference/weights/open_checkpoint.h"
 #include "model/records/records.h"
 
 namespace isobar {

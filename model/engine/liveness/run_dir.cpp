@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/inference/open_checkpoint.h"
+#include "model/base/system/files.h"
+#include "model/inference/weights/open_checkpoint.h"
 #include "model/records/result_file.h"
 
 namespace isobar {

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "model/base/lock.h"
+#include "model/base/system/lock.h"
 #include "model/records/records.h"
 
 namespace isobar {

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "model/base/signal_name.h"
+#include "model/base/system/signal_name.h"
 
 namespace isobar {
 

@@ -5,7 +5,7 @@
 #pragma once
 #include <string>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 #include "model/engine/liveness/result_log.h"
 #include "model/engine/liveness/watchdog.h"

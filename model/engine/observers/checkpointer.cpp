@@ -2,7 +2,7 @@
 #include "model/engine/host/mpi_meeting.h"
 #include "model/engine/observers/observers.h"
 #include "model/engine/plan_memory.h"
-#include "model/inference/checkpoint.h"
+#include "model/inference/weights/checkpoint.h"
 
 namespace isobar {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/base/json.h"
+#include "model/base/text/json.h"
 #include "model/engine/host/host.h"
 
 namespace isobar {

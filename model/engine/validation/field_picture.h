@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/backend/backend.h"
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 
 namespace isobar {

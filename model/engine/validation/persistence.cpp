@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "model/base/latitude.h"
-#include "model/nets/regional_gnn.h"
+#include "model/nets/graph/regional_gnn.h"
 
 namespace isobar {
 namespace {

@@ -4,7 +4,7 @@
 #pragma once
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 
 namespace isobar {
 

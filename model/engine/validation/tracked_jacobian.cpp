@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "model/engine/validation/jacobian_statistics.h"
-#include "model/inference/params.h"
+#include "model/inference/weights/params.h"
 
 namespace isobar {
 namespace {

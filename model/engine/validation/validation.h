@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 #include "model/engine/liveness/slow_work.h"
 #include "model/engine/processor.h"

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "model/base/classes.h"
-#include "model/base/denormals.h"
 #include "model/base/error.h"
+#include "model/base/system/denormals.h"
 #include "model/inference/forecaster.h"
 #include "model/inference/jacobian.h"
-#include "model/inference/open_checkpoint.h"
+#include "model/inference/weights/open_checkpoint.h"
 
 struct isobar_net {
   isobar::CheckpointState state;

@@ -8,7 +8,7 @@
 #include "model/nets/aurora/encoder.h"
 #include "model/nets/aurora/ends.h"
 #include "model/nets/aurora/swin.h"
-#include "model/nets/transformer.h"
+#include "model/nets/transformer/transformer.h"
 #include "model/nets/windows/resample.h"
 #include "model/nets/windows/swin_unet.h"
 

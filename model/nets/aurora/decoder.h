@@ -2,10 +2,10 @@
 // connection, to fields. Surface variables come from the surface's latent level, upper-air ones from a
 // Perceiver whose queries are the pressure levels' codes; one linear a variable gives a patch's points.
 #pragma once
-#include "model/base/net_spec.h"
+#include "model/base/spec/net_spec.h"
 #include "model/nets/aurora/perceiver.h"
+#include "model/nets/images/pixels.h"
 #include "model/nets/net.h"
-#include "model/nets/pixels.h"
 #include "model/nets/windows/rows.h"
 
 namespace isobar::aurora {

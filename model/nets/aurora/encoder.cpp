@@ -4,7 +4,7 @@
 
 #include "model/nets/aurora/fourier.h"
 #include "model/nets/declare.h"
-#include "model/nets/graph_mlp.h"
+#include "model/nets/graph/graph_mlp.h"
 
 namespace isobar::aurora {
 namespace {

@@ -12,7 +12,7 @@
 #pragma once
 #include <array>
 
-#include "model/base/net_spec.h"
+#include "model/base/spec/net_spec.h"
 #include "model/nets/aurora/perceiver.h"
 #include "model/nets/net.h"
 #include "model/nets/windows/rows.h"

@@ -2,7 +2,7 @@
 
 #include "model/base/step_tensor.h"
 #include "model/nets/aurora/fourier.h"
-#include "model/nets/pixels.h"
+#include "model/nets/images/pixels.h"
 
 namespace isobar::aurora {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "model/nets/declare.h"
-#include "model/nets/graph_mlp.h"
+#include "model/nets/graph/graph_mlp.h"
 
 namespace isobar::aurora {
 

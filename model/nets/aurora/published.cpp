@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "model/nets/adapter.h"
 #include "model/nets/aurora/swin.h"
+#include "model/nets/transformer/adapter.h"
 
 namespace isobar {
 namespace aurora {

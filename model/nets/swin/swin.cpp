@@ -3,9 +3,9 @@
 #include <map>
 #include <optional>
 
-#include "model/nets/block.h"
-#include "model/nets/pixels.h"
-#include "model/nets/transformer.h"
+#include "model/nets/images/pixels.h"
+#include "model/nets/transformer/block.h"
+#include "model/nets/transformer/transformer.h"
 #include "model/nets/windows/resample.h"
 #include "model/nets/windows/swin_unet.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/traced_net.h"
+#include "model/base/spec/traced_net.h"
 #include "model/plan/builder.h"
 
 namespace isobar {

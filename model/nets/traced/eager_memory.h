@@ -1,10 +1,10 @@
-// Memory of a recorded net's step as PyTorch's caching allocator holds it: a tensor from the op that makes it to
-// the last that reads it, gradients from their backward pass to the optimizer. Isobar's arena would keep all
-// gradients, and saved and scratch buffers in regions of their own.
+// Memory of a recorded net's step as PyTorch's caching allocator holds it: a tensor from the op that makes it
+// to the last that reads it, gradients from their backward pass to the optimizer. Isobar's arena would keep
+// all gradients, and saved and scratch buffers in regions of their own.
 //
 //   const Memory m = step_memory(spec, plan);      // of any net: its arena, or this
 #pragma once
-#include "model/base/spec.h"
+#include "model/base/spec/spec.h"
 #include "model/plan/plan.h"
 
 namespace isobar {

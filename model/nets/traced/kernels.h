@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "model/base/traced_net.h"
+#include "model/base/spec/traced_net.h"
 
 namespace isobar {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "model/base/net_specs/traced.h"
-#include "model/base/traced_net.h"
+#include "model/base/spec/traced_net.h"
 
 namespace isobar {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/base/traced_net.h"
+#include "model/base/spec/traced_net.h"
 #include "model/nets/tied.h"
 #include "model/nets/traced/aten.h"
 #include "model/nets/traced/tensor_cut.h"

@@ -1,5 +1,5 @@
-// A net that PyTorch recorded (base/traced_net.h): its parts emit the recorded ops, forward and backward. It
-// is priced and placed like any other, and not run.
+// A net that PyTorch recorded (base/spec/traced_net.h): its parts emit the recorded ops, forward and
+// backward. It is priced and placed like any other, and not run.
 //
 // A value that autograd keeps is saved; the 16-bit copies of weights are those of autocast, made in each
 // pass. A value that several later parts read goes along them, one stream from each to the next.
@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/nets/legal_layout.h"
+#include "model/nets/layout/legal_layout.h"
 #include "model/nets/net.h"
 
 namespace isobar {

@@ -1,7 +1,7 @@
 #include "model/nets/windows/resample.h"
 
 #include "model/nets/declare.h"
-#include "model/nets/graph_mlp.h"
+#include "model/nets/graph/graph_mlp.h"
 
 namespace isobar {
 

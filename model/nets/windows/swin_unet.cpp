@@ -2,7 +2,7 @@
 
 #include <tuple>
 
-#include "model/nets/transformer.h"
+#include "model/nets/transformer/transformer.h"
 
 namespace isobar {
 

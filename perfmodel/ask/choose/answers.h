@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "model/nets/memory_ladder.h"
+#include "model/nets/layout/memory_ladder.h"
 #include "perfmodel/ask/choose/engine_on.h"
 #include "perfmodel/ask/choose/offloaded.h"
 #include "perfmodel/ask/choose/schedule.h"

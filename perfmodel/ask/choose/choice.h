@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/rounded.h"
+#include "model/base/text/rounded.h"
 #include "perfmodel/ask/choose/engine_on.h"
 #include "perfmodel/ask/choose/question.h"
 #include "perfmodel/ask/predict.h"

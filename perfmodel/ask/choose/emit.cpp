@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
-#include "model/base/json.h"
+#include "model/base/text/json.h"
 
 namespace isobar {
 namespace {

@@ -5,10 +5,10 @@
 #include <map>
 
 #include "model/base/error.h"
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 #include "perfmodel/ask/fits.h"
 #include "perfmodel/score/own_runs.h"
-#include "perfmodel/score/published_spec.h"
+#include "perfmodel/score/published/published_spec.h"
 #include "perfmodel/step/engine_prices.h"
 
 namespace isobar {
@@ -159,7 +159,8 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
   for (const LayoutCandidate& c : found.variants) {
     EngineLayout l = parts_->layout(with_layout(spec, c.layout));
     if (l.answer.memory.value > memory()) continue;
-    const auto [at, fresh] = best.try_emplace({c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp, c.layout.ep}, l);
+    const auto [at, fresh] =
+        best.try_emplace({c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp, c.layout.ep}, l);
     if (!fresh && l.score() < at->second.score()) at->second = std::move(l);
   }
   std::vector<EngineLayout> ranked;

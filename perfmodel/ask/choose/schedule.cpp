@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "model/base/error.h"
-#include "model/base/printed.h"
+#include "model/base/text/printed.h"
 #include "perfmodel/ask/choose/compare.h"
 #include "perfmodel/ask/choose/failures.h"
 

@@ -1,7 +1,7 @@
 // GraphCast under every supported layout axis trains like one rank. The grid's stream bypasses the processor
 // steps across every pipeline boundary.
 #include "model/nets/build.h"
-#include "model/nets/partition.h"
+#include "model/nets/graph/partition.h"
 #include "tests/engine/worlds/layouts.h"
 
 namespace isobar {

@@ -2,7 +2,7 @@
 // boundary; the last step's upstream nodes have no reader.
 #include "model/base/error.h"
 #include "model/nets/build.h"
-#include "model/nets/partition.h"
+#include "model/nets/graph/partition.h"
 #include "tests/engine/worlds/layouts.h"
 
 namespace isobar {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "model/base/host_device.h"
+#include "model/base/system/host_device.h"
 
 namespace isobar::cuda {
 

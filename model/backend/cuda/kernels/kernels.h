@@ -1,17 +1,17 @@
 // Our own kernels, one function each: they enqueue on `stream` and return. Semantics are those of
-// model/backend/cpu/kernels.h; statistics and sums are f32 (losses and gradient norms: double), in a fixed
-// order, so results are reproducible.
-// Matrices are row-major. `act` is the type of activations: f32, bf16 or f16. Threads access 16 bytes where
-// pointers and widths allow it, else one element. Workspaces are those of workspace.h.
+// model/backend/cpu/isa/kernels.h; statistics and sums are f32 (losses and gradient norms: double), in a
+// fixed order, so results are reproducible. Matrices are row-major. `act` is the type of activations: f32,
+// bf16 or f16. Threads access 16 bytes where pointers and widths allow it, else one element. Workspaces are
+// those of workspace.h.
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
 #include "model/base/dtype.h"
-#include "model/base/host_device.h"
 #include "model/base/philox.h"
-#include "model/base/settings.h"
+#include "model/base/spec/settings.h"
+#include "model/base/system/host_device.h"
 #include "model/plan/parameter_groups.h"
 
 namespace isobar::cuda {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "model/backend/cuda/kernels/kernels.h"
-#include "model/base/host_device.h"
+#include "model/base/system/host_device.h"
 #include "model/plan/plan.h"
 
 namespace isobar {

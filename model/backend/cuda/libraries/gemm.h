@@ -17,7 +17,7 @@
 
 #include "model/backend/cuda/libraries/fusion.h"
 #include "model/backend/cuda/runtime/library.h"
-#include "model/base/settings.h"
+#include "model/base/spec/settings.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {

@@ -1,0 +1,280 @@
+#include "bench/cli/predict/ask.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "bench/cli/predict/unanswered.h"
+#include "bench/cli/words/options.h"
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/base/error.h"
+#include "model/base/text/json.h"
+#include "model/base/text/yaml.h"
+#include "model/engine/processor.h"
+#include "perfmodel/ask/choose/emit.h"
+#include "perfmodel/machine/machine_file.h"
+#include "perfmodel/step/engine_prices.h"
+#include "reports/answers/compared.h"
+#include "reports/answers/engine_text.h"
+#include "reports/answers/run_text.h"
+#include "reports/answers/search_text.h"
+#include "reports/answers/training_text.h"
+#include "reports/pages/search_page.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kDoesNotFit = 4;  // the exit code of out of memory
+
+// Assignments of a run: the user's, after those that make way for a search.
+std::vector<std::string> assignments_of(const AskArguments& a) {
+  std::vector<std::string> set;
+  if (a.searches())  // the user's settings are kept, but not the file's own layout
+    set = {"layout.dp=1",          "layout.tp=1",          "layout.cp=1",
+           "layout.pp=1",          "layout.vpp=1",         "layout.ep=1",
+           "policy.micro_batch=0", "policy.schedule=1f1b", "layout.order=tp-cp-dp-pp"};
+  set.insert(set.end(), a.set.begin(), a.set.end());
+  return set;
+}
+
+RunSpec spec_of(const std::string& config, std::vector<std::string> set, int64_t ranks) {
+  if (ranks == 0) return load_run_spec(config, set);
+  // As in `isobar train --ranks`, data parallelism takes the ranks that the other axes leave.
+  std::vector<std::string> one = set;
+  one.emplace_back("layout.dp=1");
+  const int64_t others = load_run_spec(config, one)->layout.world();
+  if (ranks % others != 0)
+    throw ConfigError(config, "--ranks",
+                      std::to_string(ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(others),
+                      "use a multiple");
+  refuse_contradiction(set, "layout.dp", ranks / others, "--ranks " + std::to_string(ranks));
+  set.push_back("layout.dp=" + std::to_string(ranks / others));
+  return load_run_spec(config, set);
+}
+
+// True if the user names the device; otherwise the machine file does.
+bool names_device(const AskArguments& a) {
+  const json j = load_yaml(a.config);
+  if (j.is_object() && j.contains("run") && j["run"].is_object() && j["run"].contains("device")) return true;
+  return std::any_of(a.set.begin(), a.set.end(),
+                     [](const std::string& s) { return s.starts_with("run.device="); });
+}
+
+void print_json(const json& j) {
+  std::printf("%s\n", json_text(j, 1).c_str());
+}
+
+void print_text(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+}
+
+void say(const NoAnswer& none) {
+  std::fprintf(stderr, "isobar: %s\n", none.why.c_str());
+}
+
+void say_page(const std::string& out, const std::string& not_drawn) {
+  std::printf("page: %s\n", (std::filesystem::path(out) / "index.html").c_str());
+  if (!not_drawn.empty()) std::fprintf(stderr, "isobar: figures are not drawn: %s\n", not_drawn.c_str());
+}
+
+// Answers for each number of accelerators, by Isobar's own engine or another: `answer` takes the number and
+// gives JSON, or prints; `end` prints what comes below all answers.
+template <typename Answer, typename End>
+void print_each(const Asked& q, const Answer& answer, const End& end) {
+  json out = json::array();
+  Unanswered unanswered(q.json);
+  for (const int64_t gpus : q.question.gpus) try {
+      json one = answer(gpus);
+      if (q.json) out.push_back(std::move(one));
+    } catch (const ConfigError& e) {
+      unanswered.say(no_answer(q.machine().name, gpus, e), out);
+    }
+  q.json ? print_json(out.size() == 1 ? out[0] : out) : end();
+  unanswered.end();
+}
+
+void print_own_search(const Asked& q) {
+  const Machine& m = q.machine();
+  std::vector<ScalingPoint> points;
+  print_each(
+      q,
+      [&](int64_t gpus) {
+        const SearchAnswer a = answer_search(q.spec, m, gpus, q.question, q.options);
+        points.push_back({gpus, a.prediction.step_s, text_of(a.found.best.front().layout)});
+        if (q.json) return json_of(a, m, gpus, q.question);
+        print_text(text_of(a, m, gpus, q.question));
+        return json();
+      },
+      [&] {
+        if (points.size() > 1) print_text(scaling_text(points));
+      });
+}
+
+void print_engine_search(const Asked& q) {
+  const EngineOn engine(q.spec, q.machine(), q.engine);
+  print_each(
+      q,
+      [&](int64_t gpus) {
+        const EngineSearchAnswer a = answer_search(q.spec, q.machine(), gpus, q.question, engine);
+        if (q.json) return json_of(a, engine, q.machine(), gpus, q.question);
+        print_text(text_of(a, engine, q.machine(), gpus, q.question));
+        return json();
+      },
+      [] {});
+}
+
+void print_engine_run(const Asked& q) {
+  const EngineOn engine(q.spec, q.machine(), q.engine);
+  const EngineRunAnswer a = answer_run(q.spec, q.machine(), q.question, engine);
+  if (q.json)
+    print_json(json_of(a, engine, q.machine()));
+  else
+    print_text(text_of(a, engine, q.machine(), q.spec.policy.micro_batch == 0));
+  // Memory of other engines is known only to a factor: only a certain excess ends with the exit code.
+  if (a.too_large) {
+    std::fprintf(stderr, "isobar: does not fit: a rank needs %.3g GB or more of %.3g\n",
+                 1e-9 * a.layout.answer.memory.lower, 1e-9 * engine.memory());
+    throw CLI::RuntimeError(kDoesNotFit);
+  }
+}
+
+// Prices by plans of the engine that was named, or that runs the net.
+void take_engine(Asked& q) {
+  const ForeignEngine* named = q.engine.of_plans();
+  if (named && q.spec.net.recorded()) {
+    bool& compiled = q.spec.net.traced().compiled;
+    if (compiled && !named->habits.compiled)
+      throw ConfigError(q.spec.file, "net.compiled",
+                        "is true, and " + named->name + " is PyTorch's eager mode",
+                        "name pytorch-compiled, or leave one of them out");
+    compiled = named->habits.compiled;
+  }
+  for (Machine& m : q.machines)
+    m = named ? run_by(*named, m, q.spec.net.recorded()) : q.engine.foreign() ? m : machine_of(q.spec, m);
+  const std::string runs = q.engine.foreign() ? "" : engine_running(q.spec, q.machines.front());
+  if (runs.empty()) return;
+  q.question.engine = &engine_named(runs);
+  refuse_axes(q.spec, *q.question.engine);
+  q.engine.engine = "isobar";
+}
+
+}  // namespace
+
+Asked asked(const AskArguments& a) {
+  Asked q{.command = "isobar " + a.command, .spec = spec_of(a.config, assignments_of(a), a.ranks)};
+  if (q.spec.run.by_settings)
+    throw ConfigError(a.config, "net", "is missing, and " + q.command + " prices a net",
+                      "describe it under `net:`");
+  if (a.machines.empty())
+    throw ConfigError(q.command, "--machine", "is missing",
+                      "name a machine like dgx-h100, or a file of isobar calibrate");
+  for (const std::string& file : a.machines) q.machines.push_back(load_machine(file));
+  q.question = a.question, q.engine = a.engine;
+  q.emit = a.emit, q.out = a.out, q.rates = a.rates, q.json = a.json;
+  if (!q.engine.fit.empty()) take_fit(q.machines.front(), q.engine);
+  if (!names_device(a)) q.spec.run.device = RunDevice::automatic;
+  for (const Machine& m : q.machines)
+    if (device_of(q.spec, m) == Device::accelerator && a.ranks_on_host > 0)
+      throw ConfigError(q.command, "--ranks-on-host", "is for cores",
+                        "of accelerators " + m.file + " says it (accelerator.tiers.host.ranks)");
+  if (a.searches()) q.question.keep = given_layout(q.spec, a.set);
+  for (const std::string& list : a.fix) q.question.keep.fix(list);
+  for (const std::string& list : a.exclude) q.question.keep.exclude(list);
+  take_engine(q);
+  q.options = {.host = {.ranks_on_host = a.ranks_on_host},
+               .workspace = cpu_workspace,
+               .device_workspace = [spec = q.spec] { return gpu_workspace(spec); }};
+  q.changed = with_changes(q.machines.front(), a.what_if, q.question);
+  return q;
+}
+
+void print_run(const Asked& q) {
+  if (q.rates && device_of(q.spec, q.machine()) != Device::accelerator)
+    throw ConfigError(q.command, "--rates", "is for accelerators",
+                      "name a machine of accelerators, or leave it out");
+  if (q.engine.foreign()) return print_engine_run(q);
+  const RunAnswer a = answer_run(q.spec, q.machine(), q.question, q.options);
+  if (q.json)
+    print_json(json_of(a, q.machine(), q.rates));
+  else
+    print_text(text_of(a, q.machine(), q.rates));
+  if (!a.prediction.fits()) throw CLI::RuntimeError(kDoesNotFit);
+}
+
+void print_search(const Asked& q) {
+  q.engine.foreign() ? print_engine_search(q) : print_own_search(q);
+  if (q.out.empty()) return;
+  std::vector<NoAnswer> none;
+  const Chooser chooser(q.spec, q.machine(), q.engine, q.options);
+  const std::string not_drawn = write_search_page(q.out, chooser, q.spec, q.question, none);
+  for (const NoAnswer& n : none) say(n);
+  say_page(q.out, not_drawn);
+}
+
+Asked with_all_changes(Asked q) {
+  q.question.tokens *= q.changed.back().longer;
+  q.question.samples *= q.changed.back().longer;
+  return q;
+}
+
+void print_with_changes(const Asked& q, void (*print)(const Asked&)) {
+  const bool changes = q.changed.size() > 1;
+  Asked changed = with_all_changes(q);
+  if (changes) changed.out.clear();  // the page is the comparison's
+  print(changed);
+  if (!changes || q.json) return;
+  std::printf("\nwith and without the changes:\n\n");
+  print_comparison(q);
+}
+
+void print_comparison(const Asked& q) {
+  std::vector<Variant> variants = q.changed;
+  if (q.machines.size() > 1) {
+    variants.clear();
+    for (const Machine& m : q.machines) variants.push_back({m});
+  }
+  const Compared c = compare(variants, q.spec, q.question, q.engine, q.options);
+  json out = q.json && !c.rows.empty() ? to_json(compared_numbers(c.rows)) : json::array();
+  Unanswered unanswered(q.json);
+  for (const NoAnswer& none : c.none) unanswered.say(none, out);
+  if (!c.rows.empty()) {
+    q.json ? print_json(out) : print_text(to_text(compared(c.rows)));
+    if (!q.out.empty()) say_page(q.out, write_machines_page(q.out, q.spec.file, c.rows));
+  }
+  unanswered.end();
+}
+
+void print_schedule(const Asked& q) {
+  const Machine& m = q.machine();
+  if (q.question.budget > 0 && !(m.accelerator && m.accelerator->price_per_hour > 0))
+    throw ConfigError(m.file, "--budget", "wants a price", "give accelerator.price_per_hour there");
+  const Chooser chooser(q.spec, m, q.engine, q.options);
+  std::vector<NoAnswer> none;
+  std::vector<Scheduled> all;
+  try {
+    all = schedule(chooser, q.spec, q.question, none);
+  } catch (const ConfigError&) {
+    for (const NoAnswer& n : none) say(n);
+    throw;
+  }
+  for (const NoAnswer& n : none) say(n);
+  if (q.json) return print_json(json_of(all));
+  std::printf("%s on %s, global batch %ld\n\n%s\n%s", q.spec.file.c_str(), m.name.c_str(),
+              q.spec.train.global_batch, to_text(schedule_table(all, q.question)).c_str(),
+              verdict(all, q.question).c_str());
+  if (!all.front().training.assumed.empty())
+    std::printf("  assumed: %s\n", all.front().training.assumed.c_str());
+}
+
+void print_emitted(const Asked& q) {
+  const Chooser chooser(q.spec, q.machine(), q.engine, q.options);
+  const LayoutChoice c = q.question.gpus.empty()
+                             ? chooser.own(q.spec)
+                             : chooser.best(q.spec, q.question.gpus.front(), q.question).front();
+  print_text(emitted(c.spec, q.emit));
+}
+
+}  // namespace isobar

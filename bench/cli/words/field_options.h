@@ -1,0 +1,15 @@
+// Options of `isobar data` that select fields as the data.* keys do in a run.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "model/data/fields/field_choice.h"
+
+namespace isobar {
+
+void add_field_options(CLI::App& command, const std::shared_ptr<FieldChoice>& choice);
+
+/// `isobar data convert`
+void add_convert(CLI::App& data);
+
+}  // namespace isobar

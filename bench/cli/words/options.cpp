@@ -1,0 +1,143 @@
+#include "bench/cli/words/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+CLI::Validator number_that(const std::string& shown, const std::string& refusal,
+                           bool (*is_right)(double, double, double), double low, double high) {
+  CLI::Validator v(shown);
+  v.operation([=](const std::string& text) {
+    const char *begin = text.data(), *end = begin + text.size();
+    double value = 0;
+    const auto [rest, failed] = std::from_chars(begin, end, value);
+    const bool number = failed == std::errc() && rest == end && std::isfinite(value);
+    return number && is_right(value, low, high) ? std::string() : text + " is not " + refusal;
+  });
+  return v;
+}
+
+// A number above 0 followed by a unit, which multiplies it.
+CLI::Validator scaled(const std::string& shown, const std::string& refusal,
+                      std::vector<std::pair<std::string, double>> units) {
+  CLI::Validator v(shown);
+  v.operation([=](std::string& text) {
+    const char *begin = text.data(), *end = begin + text.size();
+    double value = 0;
+    const auto [rest, failed] = std::from_chars(begin, end, value);
+    const std::string unit(rest, end);
+    const auto at = std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.first == unit; });
+    if (failed != std::errc() || at == units.end() || !std::isfinite(value * at->second) || !(value > 0))
+      return text + " is not " + refusal;
+    char number[64];
+    std::snprintf(number, sizeof number, "%.17g", value * at->second);
+    text = number;
+    return std::string();
+  });
+  return v;
+}
+
+}  // namespace
+
+void refuse_unused(const CLI::App& command, std::initializer_list<Unused> options) {
+  for (const Unused& o : options)
+    if (o.unused && command.count(o.option) > 0)
+      throw ConfigError("isobar " + command.get_name(), o.option, o.what, o.mend);
+}
+
+nlohmann::json About::json() const {
+  nlohmann::json j = nlohmann::json::object();
+  if (!name.empty()) j["name"] = name;
+  if (!note.empty()) j["note"] = note;
+  if (!tags.empty()) j["tags"] = tags;
+  return j;
+}
+
+std::vector<std::string> About::words() const {
+  std::vector<std::string> out;
+  if (!name.empty()) out.push_back("--name=" + name);
+  if (!note.empty()) out.push_back("--note=" + note);
+  for (const std::string& tag : tags) out.push_back("--tag=" + tag);
+  return out;
+}
+
+int exit_code_of(const std::string& run_class) {
+  if (run_class == "ok") return 0;
+  return run_class == "bad_config" ? 2 : run_class == "numeric" ? 3 : run_class.starts_with("oom") ? 4 : 1;
+}
+
+void add_about_options(CLI::App& command, About& about) {
+  command.add_option("--name", about.name, "Name shown in reports; changes nothing else");
+  command.add_option("--tag", about.tags, "Label for searches and filters (repeatable)")
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--note", about.note, "A remark, kept with the results");
+}
+
+void refuse_contradiction(const std::vector<std::string>& set, const std::string& key, int64_t value,
+                          const std::string& option) {
+  for (const std::string& one : set)
+    if (one.starts_with(key + "=") && one != key + "=" + std::to_string(value))
+      throw ConfigError(
+          "--set", key,
+          "is " + one.substr(key.size() + 1) + ", and " + option + " makes it " + std::to_string(value),
+          "keep one of the two");
+}
+
+void refuse_to_replace(const std::string& out, bool force) {
+  if (std::filesystem::exists(out) && !force)
+    throw ConfigError(out, "", "is there already", "give another -o, or --force to replace it");
+}
+
+CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::string& more) {
+  return command
+      .add_option_function<std::string>(
+          "--statistic", [&s](const std::string& name) { s = statistic_of(name, "isobar", "--statistic"); },
+          "Step time of a run: median, p10 or min of its steps" + more)
+      ->check(CLI::IsMember(statistic_names()))
+      ->default_str(name_of(kStatistic));
+}
+
+void add_rank_output_option(CLI::App& command, std::string& how, const std::string& folder) {
+  command
+      .add_option(
+          "--rank-output", how,
+          "first: rank 0 prints, others only when they fail. all: every rank's lines, tagged with rank and "
+          "host. files: a file a rank, " +
+              folder + "/rank-0003.log")
+      ->check(CLI::IsMember({"first", "all", "files"}))
+      ->capture_default_str();
+}
+
+CLI::Validator number_in(double low, double high) {
+  char range[64];
+  std::snprintf(range, sizeof range, "%g to %g", low, high);
+  return number_that(
+      std::string("in [") + range + "]", std::string("a number from ") + range,
+      [](double v, double l, double h) { return v >= l && v <= h; }, low, high);
+}
+
+CLI::Validator above_zero() {
+  return number_that(
+      "above 0", "a number above 0", [](double v, double, double) { return v > 0; }, 0, 0);
+}
+
+CLI::Validator amount() {
+  return scaled("above 0, e.g. 1.5T", "a number above 0, with k, M, B or T behind it or nothing",
+                {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"B", 1e9}, {"G", 1e9}, {"T", 1e12}});
+}
+
+CLI::Validator duration() {
+  return scaled("e.g. 10d or 36h", "a time like 10d, 36h, 90m or 600s",
+                {{"d", 86400}, {"h", 3600}, {"m", 60}, {"min", 60}, {"s", 1}});
+}
+
+}  // namespace isobar

@@ -1,0 +1,247 @@
+#include "model/base/names/hugging_face_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "model/base/error.h"
+#include "model/base/text/json.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+// ---- config.json, read ----
+
+struct Config {
+  const json& j;
+  const std::string& file;
+
+  bool has(const std::string& key) const { return j.contains(key) && !j[key].is_null(); }
+  template <class T>
+  T get(const std::string& key, const T& otherwise) const {
+    if (!has(key)) return otherwise;
+    const bool fits = std::is_same_v<T, bool>          ? j[key].is_boolean()
+                      : std::is_same_v<T, std::string> ? j[key].is_string()
+                      : std::is_same_v<T, int64_t>     ? j[key].is_number_integer()
+                                                       : j[key].is_number();
+    if (!fits) throw ConfigError(file, key, "is of another type", "give the file as transformers writes it");
+    return j[key].get<T>();
+  }
+  int64_t size(const std::string& key) const {
+    if (!has(key)) throw ConfigError(file, key, "is missing", "give the whole config.json");
+    const auto n = get<int64_t>(key, 0);
+    if (n < 1 || n > int64_t{1} << 30)
+      throw ConfigError(file, key, "is " + std::to_string(n), "give a size of a model");
+    return n;
+  }
+  // Throws unless the setting has the only value that our nets have.
+  template <class T>
+  void require(const std::string& key, const T& only, const char* what) const {
+    if (get<T>(key, only) != only) refuse(key, what);
+  }
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
+    throw ConfigError(file, key, json_text(j[key]) + " is not in our nets: " + what,
+                      "take a model without it");
+  }
+};
+
+json gpt_of(const Config& c) {
+  c.require("scale_attn_weights", true, "scores are over the root of the head's width");
+  for (const char* key :
+       {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"})
+    c.require(key, false, "attention is the plain one");
+  const std::string activation = c.get<std::string>("activation_function", "gelu_new");
+  const bool tanh =
+      activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast";
+  if (!tanh && activation != "gelu") c.refuse("activation_function", "there is gelu and gelu_new");
+  json net = {{"kind", "gpt"},
+              {"embed_dim", c.size("n_embd")},
+              {"depth", c.size("n_layer")},
+              {"num_heads", c.size("n_head")},
+              {"seq_length", c.size("n_positions")},
+              {"vocab_size", c.size("vocab_size")},
+              {"tie_embeddings", c.get("tie_word_embeddings", true)},
+              {"norm_eps", c.get("layer_norm_epsilon", 1e-5)},
+              {"gelu", tanh ? "tanh" : "erf"},
+              {"dropout", c.get("resid_pdrop", 0.1)}};
+  if (c.has("n_inner")) net["ffn_dim"] = c.size("n_inner");
+  return net;
+}
+
+// Angles are in rope_theta and rope_scaling, since version 5 in rope_parameters.
+void add_angles(const Config& c, json& net) {
+  const bool together = c.has("rope_parameters");
+  const json none = json::object(), own = together                ? c.j["rope_parameters"]
+                                          : c.has("rope_scaling") ? c.j["rope_scaling"]
+                                                                  : none;
+  const std::string key = together ? "rope_parameters" : "rope_scaling";
+  if (!own.is_object()) c.refuse(key, "it is an object");
+  const Config rope{own, c.file};
+  net["rope_theta"] = together ? rope.get("rope_theta", 10000.0) : c.get("rope_theta", 10000.0);
+  const std::string type = rope.get<std::string>("rope_type", rope.get<std::string>("type", "default"));
+  if (type == "default") return;
+  if (type != "llama3") c.refuse(key, "angles are plain, or scaled as Llama 3.1's (llama3)");
+  if (rope.get("low_freq_factor", 1.0) != 1 || rope.get("high_freq_factor", 4.0) != 4)
+    c.refuse(key, "its bounds are 1 and 4, as in all Llamas");
+  net["rope_scaling_factor"] = rope.get("factor", 1.0);
+  net["rope_original_length"] = rope.size("original_max_position_embeddings");
+}
+
+json mixtral_of(const Config& c, json net) {
+  if (c.has("sliding_window")) c.refuse("sliding_window", "attention is to all tokens before");
+  c.require("router_jitter_noise", 0.0, "routers have no noise");
+  net["num_experts"] = c.size("num_local_experts");
+  net["num_experts_per_tok"] = c.size("num_experts_per_tok");
+  return net;
+}
+
+json deepseek_of(const Config& c, json net) {
+  c.require<std::string>("scoring_func", "softmax", "scores are a softmax");
+  c.require<std::string>("topk_method", "greedy", "experts are those with the largest scores");
+  c.require("routed_scaling_factor", 1.0, "experts' sums are not scaled");
+  c.require("moe_layer_freq", int64_t{1}, "all blocks behind the first ones have experts");
+  c.require("seq_aux", true, "the balance loss is of each sample");
+  net["num_experts"] = c.size("n_routed_experts");
+  net["num_experts_per_tok"] = c.size("num_experts_per_tok");
+  if (c.has("n_shared_experts")) net["num_shared_experts"] = c.size("n_shared_experts");
+  net["expert_ffn_dim"] = c.size("moe_intermediate_size");
+  net["first_k_dense_replace"] = c.get("first_k_dense_replace", int64_t{0});
+  if (net["first_k_dense_replace"] == 0) net.erase("ffn_dim");  // no block has it
+  net["norm_topk_prob"] = c.get("norm_topk_prob", false);
+  net["router_balance_loss"] = c.get("aux_loss_alpha", 0.0);
+  return net;
+}
+
+json llama_of(const Config& c) {
+  for (const char* key : {"attention_bias", "mlp_bias"}) c.require(key, false, "linears have no biases");
+  c.require<std::string>("hidden_act", "silu", "the MLP is SwiGLU");
+  const int64_t width = c.size("hidden_size"), heads = c.size("num_attention_heads");
+  if (c.has("head_dim") && c.size("head_dim") * heads != width)
+    c.refuse("head_dim", "heads are hidden_size / num_attention_heads wide");
+  json net = {{"kind", "llama"},
+              {"embed_dim", width},
+              {"depth", c.size("num_hidden_layers")},
+              {"num_heads", heads},
+              {"num_kv_heads", c.has("num_key_value_heads") ? c.size("num_key_value_heads") : heads},
+              {"ffn_dim", c.size("intermediate_size")},
+              {"seq_length", c.size("max_position_embeddings")},
+              {"vocab_size", c.size("vocab_size")},
+              {"tie_embeddings", c.get("tie_word_embeddings", false)},
+              {"norm_eps", c.get("rms_norm_eps", 1e-6)}};
+  add_angles(c, net);
+  return net;
+}
+
+}  // namespace
+
+bool is_hugging_face_config(const json& j) {
+  return j.is_object() && j.contains("model_type") && j["model_type"].is_string();
+}
+
+json net_of_config(const json& j, const std::string& file) {
+  const Config c{j, file};
+  const std::string type = c.get<std::string>("model_type", "");
+  if (type == "gpt2") return gpt_of(c);
+  if (type == "llama") return llama_of(c);
+  if (type == "mixtral") return mixtral_of(c, llama_of(c));
+  if (type == "deepseek") return deepseek_of(c, llama_of(c));
+  throw ConfigError(file, "model_type", "is " + json_text(type) + ", which is none of our nets",
+                    "take a model of type gpt2, llama, mixtral or deepseek");
+}
+
+json run_of_config(const json& j, const std::string& file) {
+  json run = {{"net", net_of_config(j, file)}};
+  const Config c{j, file};
+  const std::string type = c.get<std::string>(c.has("dtype") ? "dtype" : "torch_dtype", "float32");
+  if (type == "bfloat16") run["policy"]["amp"] = "bf16";
+  if (type == "float16") run["policy"]["amp"] = "fp16";
+  return run;
+}
+
+json config_of(const GptSpec& n) {
+  json c = {{"architectures", {"GPT2LMHeadModel"}},
+            {"model_type", "gpt2"},
+            {"n_embd", n.embed_dim},
+            {"n_layer", n.depth},
+            {"n_head", n.num_heads},
+            {"n_positions", n.seq_length},
+            {"n_ctx", n.seq_length},
+            {"vocab_size", n.vocab_size},
+            {"tie_word_embeddings", n.tie_embeddings},
+            {"layer_norm_epsilon", n.norm_eps},
+            {"activation_function", n.gelu == Gelu::tanh ? "gelu_new" : "gelu"},
+            {"n_inner", n.hidden()},
+            {"embd_pdrop", n.dropout},
+            {"resid_pdrop", n.dropout},
+            {"attn_pdrop", n.dropout}};
+  return c;
+}
+
+namespace {
+
+json llama_config(const LlamaSpec& n) {
+  json c = {{"architectures", {"LlamaForCausalLM"}},
+            {"model_type", "llama"},
+            {"hidden_size", n.embed_dim},
+            {"num_hidden_layers", n.depth},
+            {"num_attention_heads", n.num_heads},
+            {"num_key_value_heads", n.kv_heads()},
+            {"intermediate_size", n.hidden()},
+            {"max_position_embeddings", n.seq_length},
+            {"vocab_size", n.vocab_size},
+            {"tie_word_embeddings", n.tie_embeddings},
+            {"rms_norm_eps", n.norm_eps},
+            {"hidden_act", "silu"},
+            {"attention_bias", false},
+            {"mlp_bias", false},
+            {"rope_theta", n.rope_theta}};
+  if (n.rope_scaling_factor != 1)
+    c["rope_scaling"] = {{"rope_type", "llama3"},
+                         {"factor", n.rope_scaling_factor},
+                         {"low_freq_factor", 1.0},
+                         {"high_freq_factor", 4.0},
+                         {"original_max_position_embeddings", n.rope_original_length}};
+  return c;
+}
+
+}  // namespace
+
+bool is_mixtral(const LlamaSpec& n) {
+  const ExpertsSpec& x = n.experts;
+  return n.has_experts() && x.num_shared_experts == 0 && x.first_k_dense_replace == 0 && x.norm_topk_prob;
+}
+
+json config_of(const LlamaSpec& n) {
+  json c = llama_config(n);
+  if (!n.has_experts()) return c;
+  const ExpertsSpec& x = n.experts;
+  c["num_experts_per_tok"] = x.num_experts_per_tok;
+  if (is_mixtral(n)) {
+    c.update({{"architectures", {"MixtralForCausalLM"}},
+              {"model_type", "mixtral"},
+              {"intermediate_size", n.expert_hidden()},
+              {"num_local_experts", x.num_experts},
+              {"sliding_window", nullptr}});
+    return c;
+  }
+  c.update({{"architectures", {"DeepseekForCausalLM"}},
+            {"model_type", "deepseek"},
+            {"n_routed_experts", x.num_experts},
+            {"n_shared_experts", x.num_shared_experts > 0 ? json(x.num_shared_experts) : json(nullptr)},
+            {"moe_intermediate_size", n.expert_hidden()},
+            {"first_k_dense_replace", x.first_k_dense_replace},
+            {"moe_layer_freq", 1},
+            {"norm_topk_prob", x.norm_topk_prob},
+            {"scoring_func", "softmax"},
+            {"aux_loss_alpha", x.router_balance_loss},
+            {"seq_aux", true}});
+  return c;
+}
+
+json config_of_net(const NetSpec& net) {
+  if (net.kind() == GptSpec::kKind) return config_of(net.gpt());
+  if (net.kind() == LlamaSpec::kKind) return config_of(net.llama());
+  return nullptr;
+}
+
+}  // namespace isobar

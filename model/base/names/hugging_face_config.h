@@ -1,0 +1,27 @@
+// GPT-2, Llama, Mixtral and DeepSeekMoE as config.json of Hugging Face's transformers describes them.
+//
+//   nlohmann::json run = {{"net", net_of_config(read_json("config.json"), "config.json")}};
+//   config_of_net(spec.net)                                   // what belongs beside weights for transformers
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "model/base/spec/net_spec.h"
+
+namespace isobar {
+
+/// True for a config.json of transformers, of any architecture.
+bool is_hugging_face_config(const nlohmann::json& j);
+/// The section `net` of a run. Throws ConfigError naming `file` and a key for an architecture or a setting
+/// that gpt and llama do not have.
+nlohmann::json net_of_config(const nlohmann::json& config, const std::string& file);
+/// A run of it: the net, and policy.amp by the type of its weights.
+nlohmann::json run_of_config(const nlohmann::json& config, const std::string& file);
+/// A null value for a net that is neither.
+nlohmann::json config_of_net(const NetSpec& net);
+nlohmann::json config_of(const GptSpec& n);
+nlohmann::json config_of(const LlamaSpec& n);
+/// True for experts as Mixtral's, which are all that its blocks have; else they are DeepSeekMoE's.
+bool is_mixtral(const LlamaSpec& n);
+
+}  // namespace isobar

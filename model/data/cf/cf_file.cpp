@@ -1,0 +1,91 @@
+#include "model/data/cf/cf_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "model/data/fields/grib_fields.h"
+#include "model/data/fields/npz_fields.h"
+#include "model/data/files/netcdf/netcdf_file.h"
+#include "model/data/files/zarr/zarr_file.h"
+
+namespace isobar {
+
+const CfVariable* CfFile::find(const std::string& name) const {
+  const auto at =
+      std::find_if(variables_.begin(), variables_.end(), [&](const CfVariable& v) { return v.name == name; });
+  return at == variables_.end() ? nullptr : &*at;
+}
+
+std::optional<double> CfFile::number(const CfVariable& v, const std::string& attribute) const {
+  const auto x = numbers(v, attribute, 1);
+  return x.empty() ? std::nullopt : std::optional(x[0]);
+}
+
+void CfFile::refuse_numbers(const std::string& variable, const std::string& attribute,
+                            const std::string& what, size_t at_most) {
+  throw ArrayError(
+      "variable '" + variable + "' has " + attribute + " of " + what,
+      "give it " +
+          (at_most == 1 ? std::string("one number") : "1 to " + std::to_string(at_most) + " numbers") +
+          ": ncatted, or leave the variable out");
+}
+
+Index CfFile::sizes_of(const CfVariable& v) const {
+  Index sizes;
+  for (const int64_t d : v.dims) sizes.push_back(dimensions_[d].size);
+  return sizes;
+}
+
+std::unique_ptr<CfFile> open_cf_file(const std::string& path) {
+  if (is_zarr(path)) return std::make_unique<ZarrFile>(path);
+  if (std::filesystem::path(path).extension() == ".npz") return std::make_unique<NpzFields>(path);
+  if (is_grib(path)) return std::make_unique<GribFields>(path);
+  return std::make_unique<NetcdfFile>(path);
+}
+
+CfCoordinate about(const CfFile& file, const CfVariable& v) {
+  const bool dated = v.dates && file.text(v, "standard_name").empty();
+  return {v.name, dated ? "time" : file.text(v, "standard_name"), file.text(v, "units"), file.text(v, "axis"),
+          file.text(v, "positive")};
+}
+
+const CfVariable* coordinate_variable(const CfFile& file, int64_t dimension) {
+  const CfVariable* own = file.find(file.dimensions()[dimension].name);
+  if (own && own->dims == Index{dimension}) return own;
+  const CfVariable* found = nullptr;
+  const CfAxis by_name = classify({.name = file.dimensions()[dimension].name});
+  for (const CfVariable& v : file.variables()) {
+    if (!v.numeric || v.dims != Index{dimension}) continue;
+    const CfAxis axis = classify(about(file, v));
+    if (axis == CfAxis::other || (by_name != CfAxis::other && axis != by_name)) continue;
+    // A list of points has latitude and longitude along one dimension, which is then neither axis.
+    if (found && classify(about(file, *found)) != axis) return nullptr;
+    if (!found) found = &v;
+  }
+  return found;
+}
+
+CfAxis axis_of(const CfFile& file, int64_t dimension) {
+  const CfVariable* v = coordinate_variable(file, dimension);
+  return classify(v ? about(file, *v) : CfCoordinate{.name = file.dimensions()[dimension].name});
+}
+
+std::vector<double> decoded(const CfFile& file, const CfVariable& v) {
+  std::vector<double> values = file.values(v);
+  CfVariable coordinate = v;
+  if (v.fill_of_store) coordinate.has_fill = false;
+  const Packing p = packing_of(file, coordinate);
+  for (double& x : values) x = is_missing(x, p) ? std::nan("") : x * p.scale + p.offset;
+  return values;
+}
+
+std::vector<double> coordinate_of(const CfFile& file, int64_t dimension) {
+  const CfVariable* v = coordinate_variable(file, dimension);
+  if (v && v->numeric) return decoded(file, *v);
+  std::vector<double> count(file.dimensions()[dimension].size);
+  for (size_t i = 0; i < count.size(); ++i) count[i] = static_cast<double>(i);
+  return count;
+}
+
+}  // namespace isobar

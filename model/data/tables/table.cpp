@@ -1,0 +1,144 @@
+#include "model/data/tables/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "model/base/error.h"
+#include "model/base/system/files.h"
+#include "model/base/text/csv_table.h"
+#include "model/data/choice/row_choice.h"
+#include "model/data/fields/channels.h"
+#include "model/data/files/npz.h"
+#include "model/data/tables/point_files.h"
+
+namespace isobar {
+namespace {
+
+using Column = std::vector<double>;  // NaN: missing
+
+[[noreturn]] void no_column(const std::string& path, const std::string& key, const std::string& name,
+                            const std::vector<std::string>& has) {
+  throw ConfigError(path, key, "there is no column '" + name + "'", "the file has " + listed(has));
+}
+
+std::vector<Column> columns_of_csv(const std::string& path, const std::string& key,
+                                   const std::vector<std::string>& names) {
+  const CsvTable table = parse_csv(read_file(path, most::table, key), path);
+  std::vector<Column> columns;
+  for (const std::string& name : names) {
+    if (!table.has(name)) no_column(path, key, name, table.columns);
+    Column& column = columns.emplace_back();
+    for (const CsvRow& row : table.rows) {
+      const std::string& cell = row.text(name);
+      const bool missing = cell.empty() || cell == "NaN" || cell == "nan" || cell == "NA";
+      column.push_back(missing ? std::nan("") : row.number(name));
+      if (!missing && std::isnan(column.back()))
+        throw ConfigError(
+            path, key,
+            "line " + std::to_string(row.line()) + ", column '" + name + "': '" + cell + "' is no number",
+            "write a number; an empty cell is a missing one");
+    }
+  }
+  return columns;
+}
+
+std::vector<Column> columns_of_npz(const std::string& path, const std::string& key,
+                                   const std::vector<std::string>& names,
+                                   const std::function<void()>& alive) {
+  const NpzFile file(path, key);
+  std::vector<Column> columns;
+  for (const std::string& name : names) {
+    if (!file.has(name)) no_column(path, key, name, file.names());
+    NpyArray array = file.read(name);
+    const auto refuse = [&](const std::string& what) {
+      throw ConfigError(path, key, "array '" + name + "' " + what,
+                        "columns of a table are arrays of one axis and one length");
+    };
+    if (array.shape.size() != 1) refuse("has " + std::to_string(array.shape.size()) + " axes");
+    if (!columns.empty() && array.values.size() != columns[0].size())
+      refuse("has " + std::to_string(array.values.size()) + " numbers, '" + names[0] + "' has " +
+             std::to_string(columns[0].size()));
+    columns.push_back(std::move(array.values));
+    if (alive) alive();
+  }
+  return columns;
+}
+
+void gather_columns(const std::vector<Column>& columns, RowGatherer& rows) {
+  std::vector<double> numbers(columns.size());
+  for (size_t r = 0; r < columns[0].size(); ++r) {
+    for (size_t c = 0; c < numbers.size(); ++c) numbers[c] = columns[c][r];
+    rows.offer(static_cast<int64_t>(r), numbers.data());
+  }
+}
+
+void gather_netcdf(const std::vector<std::string>& paths, const std::string& key,
+                   const std::vector<std::string>& names, const std::function<void()>& alive,
+                   RowGatherer& rows) {
+  const PointFiles files(paths, key, names);
+  std::vector<std::vector<double>> planes;
+  std::vector<double> numbers(names.size());
+  for (int64_t step = 0; step < files.steps(); ++step) {
+    files.read(step, planes);
+    for (int64_t i = 0; i < files.points(); ++i) {
+      for (size_t c = 0; c < numbers.size(); ++c) numbers[c] = planes[c][i];
+      rows.offer(step * files.points() + i, numbers.data());
+    }
+    if (alive) alive();
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// Judged by the first bytes, since names may end in .nc4, .cdf or .h5
+bool is_netcdf(const std::string& path) {
+  char magic[4] = "";
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::string(magic, 3) == "CDF" || std::string(magic, 4) == "\x89HDF" ||
+         std::filesystem::path(path).extension() == ".nc";
+}
+
+}  // namespace
+
+std::vector<std::string> files_of_table(const std::string& path) {
+  if (std::error_code unknown; std::filesystem::exists(path, unknown)) return {path};
+  std::vector<std::string> files;
+  std::stringstream parts(path);
+  for (std::string one; std::getline(parts, one, ',');) {
+    const size_t from = one.find_first_not_of(' ');
+    if (from != std::string::npos) files.push_back(one.substr(from, one.find_last_not_of(' ') + 1 - from));
+  }
+  return files;
+}
+
+SampleTable read_table(const std::string& path, const std::string& key, const std::vector<std::string>& names,
+                       const RowChoice& choice, const std::function<void()>& alive) {
+  std::vector<std::string> columns = names;
+  if (!choice.ice.empty()) columns.push_back(choice.ice);
+  RowGatherer rows(choice, columns.size());
+  const std::vector<std::string> files = files_of_table(path);
+  const auto all_are = [&](const char* kind) {
+    return !files.empty() && std::all_of(files.begin(), files.end(), [&](const std::string& f) {
+      return std::filesystem::path(f).extension() == kind;
+    });
+  };
+  if (all_are(".csv") && files.size() == 1) {
+    gather_columns(columns_of_csv(files[0], key, columns), rows);
+  } else if (all_are(".npz") && files.size() == 1) {
+    gather_columns(columns_of_npz(files[0], key, columns, alive), rows);
+  } else if (!files.empty() && std::all_of(files.begin(), files.end(), is_netcdf)) {
+    gather_netcdf(files, key, columns, alive, rows);
+  } else {
+    throw ConfigError(
+        path, key, "is no table",
+        "give a .csv file with a header, a .npz file, a .nc file, or several of one grid: a.nc,b.nc");
+  }
+  return rows.table(path, key, names);
+}
+
+}  // namespace isobar

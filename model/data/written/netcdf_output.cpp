@@ -1,0 +1,57 @@
+#include "model/data/written/netcdf_output.h"
+
+#include <netcdf.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "model/base/error.h"
+#include "model/base/system/files.h"
+#include "model/data/files/library_lock.h"
+#include "model/data/files/netcdf/netcdf_path.h"
+
+namespace isobar {
+
+NetcdfOutput::NetcdfOutput(std::string path, bool classic) : path_(std::move(path)), part_(path_ + ".part") {
+  const LibraryLock lock;
+  check(nc_create(netcdf_path(part_).c_str(),
+                  NC_CLOBBER | (classic ? NC_64BIT_OFFSET : NC_NETCDF4 | NC_CLASSIC_MODEL), &file_),
+        "create it");
+}
+
+NetcdfOutput::~NetcdfOutput() {
+  if (file_ < 0) return;
+  const LibraryLock lock;
+  nc_abort(file_);
+  std::error_code gone;
+  std::filesystem::remove(part_, gone);
+}
+
+void NetcdfOutput::check(int rc, const std::string& doing) const {
+  if (rc == NC_NOERR) return;
+  throw ConfigError(path_, "", "cannot " + doing + ": " + nc_strerror(rc),
+                    "give a folder that exists, can be written and has room");
+}
+
+int NetcdfOutput::dimension(const std::string& name, int64_t size) {
+  int id = -1;
+  check(nc_def_dim(file_, name.c_str(), static_cast<size_t>(size), &id), "define " + name);
+  return id;
+}
+
+void NetcdfOutput::text(int variable, const std::string& attribute, const std::string& value) {
+  check(nc_put_att_text(file_, variable, attribute.c_str(), value.size(), value.c_str()),
+        "write " + attribute);
+}
+
+void NetcdfOutput::finish() {
+  {
+    const LibraryLock lock;
+    const int rc = nc_close(std::exchange(file_, -1));
+    if (rc != NC_NOERR) std::filesystem::remove(part_);
+    check(rc, "close it");
+  }
+  rename_synced(part_, path_);
+}
+
+}  // namespace isobar

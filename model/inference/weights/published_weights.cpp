@@ -1,0 +1,210 @@
+#include "model/inference/weights/published_weights.h"
+
+#include <algorithm>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/base/system/files.h"
+#include "model/inference/one_rank.h"
+#include "model/nets/build.h"
+#include "model/nets/published.h"
+#include "model/nets/transformer/adapter.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Form {
+  std::vector<Tensor> own;
+  PublishedForm published;
+};
+
+bool of_adapter(const Tensor& t) {
+  return t.name.ends_with(kLoraA) || t.name.ends_with(kLoraB);
+}
+
+RunSpec with_adapters(RunSpec one, int64_t rank, double alpha, const std::vector<std::string>& targets) {
+  one.train.lora_rank = rank, one.train.lora_alpha = alpha, one.train.lora_targets = targets;
+  return one;
+}
+
+// The form of the whole net, including the published adapters if they stay apart
+Form form_of(const RunSpec& spec, const std::string& from, Adapters adapters) {
+  const RunSpec one = on_one_rank(spec, 1);
+  Form f;
+  f.own = build_plan(one, 0, {}).tensors;
+  f.published = published_form(spec.net, f.own);
+  if (const PublishedAdapters& a = f.published.adapters; adapters == Adapters::apart && a.rank > 0) {
+    f.own = build_plan(with_adapters(one, a.rank, a.alpha, a.targets), 0, {}).tensors;
+    f.published = published_form(spec.net, f.own);
+  }
+  if (f.published.program.empty())
+    throw ConfigError(from, "net.kind", "is " + spec.net.kind() + ", which has no form but ours",
+                      "take a safetensors file in our names, which train.init_from reads and export writes");
+  return f;
+}
+
+// Throws unless the spec's adapters are the published ones.
+void same_adapters(const RunSpec& spec, const Form& form, const std::string& from) {
+  const PublishedAdapters& a = form.published.adapters;
+  const TrainSpec& t = spec.train;
+  const auto names = [](const std::vector<Tensor>& all) {
+    std::vector<std::string> out;
+    for (const Tensor& x : all)
+      if (of_adapter(x)) out.push_back(x.name);
+    return out;
+  };
+  const RunSpec own = with_adapters(on_one_rank(spec, 1), t.lora_rank, t.lora_alpha, t.lora_targets);
+  std::string list;
+  for (const std::string& target : a.targets) list += (list.empty() ? "" : ", ") + target;
+  const std::string mend = a.rank == 0 ? "merge them"
+                                       : "set train.lora_rank " + std::to_string(a.rank) +
+                                             ", lora_targets [" + list + "], and lora_alpha as large";
+  if (a.rank != t.lora_rank || a.alpha / static_cast<double>(a.rank) != spec.lora_scale())
+    throw ConfigError(from, "train.lora_rank",
+                      "is " + std::to_string(t.lora_rank) + " with the factor " +
+                          std::to_string(t.lora_rank > 0 ? spec.lora_scale() : 0) + ", and " +
+                          form.published.program + " has rank " + std::to_string(a.rank) + " and factor " +
+                          std::to_string(a.rank > 0 ? a.alpha / static_cast<double>(a.rank) : 0),
+                      mend);
+  if (names(build_plan(own, 0, {}).tensors) != names(form.own))
+    throw ConfigError(from, "train.lora_targets",
+                      "has not the linears to which " + form.published.program + " has adapters", mend);
+}
+
+std::string text_of_shape(const std::vector<int64_t>& shape) {
+  std::string out;
+  for (const int64_t n : shape) out += (out.empty() ? "" : " x ") + std::to_string(n);
+  return "[" + out + "]";
+}
+
+template <class Place>  // (our first element, their first element)
+void each_run(const PublishedTensor::Piece& p, Place&& place) {
+  for (int64_t i = 0; i < p.rows; ++i) place(p.own_first + i * p.own_stride, p.first + i * p.stride);
+}
+
+/// The net's tensors in a file; throws unless the file has all of them and nothing else.
+std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const NamedWeights& file,
+                                                                     const std::string& named,
+                                                                     const Form& form) {
+  std::map<std::string, const PublishedTensor*> known;
+  for (const PublishedTensor& t : form.published.earlier) known[t.name] = &t;
+  for (const PublishedTensor& t : form.published.tensors) known[t.name] = &t;  // override `earlier`
+  std::map<std::string, int64_t> elements;                                     // found, by our tensor
+  std::vector<std::pair<std::string, const PublishedTensor*>> out;
+  for (const auto& [name, shape] : file.shapes()) {
+    const std::string& prefix = form.published.prefix;
+    const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    const auto at = known.find(bare);
+    if (form.published.unread.contains(bare)) continue;
+    if (at == known.end() && !file.floating(name)) continue;  // a counter
+    if (at == known.end())
+      throw ConfigError(named, name, "is nothing that this net has",
+                        "give the configuration of the net that the file is of");
+    if (shape != at->second->shape)
+      throw ConfigError(
+          named, name,
+          "has shape " + text_of_shape(shape) + ", and in this net " + text_of_shape(at->second->shape),
+          "give the configuration of the net that the file is of");
+    for (const PublishedTensor::Piece& p : at->second->pieces) elements[p.own] += p.rows * p.run;
+    out.emplace_back(name, at->second);
+  }
+  for (const Tensor& t : form.own)
+    if (elements[t.name] != elements_of(t.shape)) {
+      const auto lacks = std::find_if(form.published.tensors.begin(), form.published.tensors.end(),
+                                      [&](const PublishedTensor& p) {
+                                        return !file.shapes().contains(p.name) &&
+                                               !file.shapes().contains(form.published.prefix + p.name) &&
+                                               std::any_of(p.pieces.begin(), p.pieces.end(),
+                                                           [&](const auto& q) { return q.own == t.name; });
+                                      });
+      if (lacks == form.published.tensors.end())
+        throw ConfigError(named, t.name, "is there twice, under two of its names", "leave one of them out");
+      throw ConfigError(named, lacks->name, "is missing",
+                        "give the configuration of the net that the file is of");
+    }
+  return out;
+}
+
+// True when the file has published adapters: tensors whose pieces are adapters of ours
+bool has_adapters(const NamedWeights& file, const Form& form) {
+  std::set<std::string> ours;
+  for (const Tensor& t : form.own)
+    if (of_adapter(t)) ours.insert(t.name);
+  return std::any_of(
+      form.published.tensors.begin(), form.published.tensors.end(), [&](const PublishedTensor& t) {
+        return !t.pieces.empty() && ours.contains(t.pieces[0].own) &&
+               (file.shapes().contains(t.name) || file.shapes().contains(form.published.prefix + t.name));
+      });
+}
+
+}  // namespace
+
+int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, const fs::path& to,
+                        Adapters adapters) {
+  const Form form = form_of(spec, weights.path(), adapters);
+  if (adapters == Adapters::apart) same_adapters(spec, form, weights.path());
+  std::vector<Tensor> tensors;
+  for (const PublishedTensor& t : form.published.tensors) tensors.push_back({t.name, t.shape});
+  const HalfFile half(to.string() + ".tmp");
+  const fs::path& temp = half.path;
+  create_safetensors(temp, tensors, {{"format", "pt"}});
+  const SafetensorsWriter out(temp, tensors, {{"format", "pt"}});
+  std::string last;  // pieces of one of our tensors are adjacent
+  std::vector<float> ours, theirs;
+  for (const PublishedTensor& t : form.published.tensors) {
+    theirs.assign(static_cast<size_t>(elements_of(t.shape)), 0.0f);
+    for (const PublishedTensor::Piece& p : t.pieces) {
+      if (p.own != last)
+        ours = adapters == Adapters::merged ? weights.merged(p.own) : weights.base(p.own), last = p.own;
+      each_run(p, [&](int64_t own, int64_t their) {
+        for (int64_t j = 0; j < p.run; ++j) theirs[their + j * p.step] = ours[own + j];
+      });
+    }
+    out.write(t.name, 0, static_cast<int64_t>(theirs.size()), theirs.data());
+  }
+  out.sync();
+  fs::rename(temp, to);
+  if (!form.published.config.empty())
+    write_atomically(to.parent_path() / "config.json", form.published.config);
+  return weights.adapters();
+}
+
+int64_t import_published_weights(const RunSpec& spec, const NamedWeights& in, const std::string& named,
+                                 const fs::path& to) {
+  Form form = form_of(spec, named, Adapters::apart);
+  const bool adapted = has_adapters(in, form);
+  if (!adapted) form = form_of(spec, named, Adapters::merged);
+  const bool merges = adapted && spec.train.lora_rank == 0;
+  if (adapted && !merges) same_adapters(spec, form, spec.file);
+  const auto found = found_in(in, named, form);
+  const HalfFile half(to.string() + ".tmp");
+  const fs::path& temp = half.path;
+  create_safetensors(temp, form.own, {{"format", "pt"}});
+  const SafetensorsWriter out(temp, form.own, {{"format", "pt"}});
+  std::vector<float> theirs, run;
+  for (const auto& [name, t] : found) {
+    theirs.resize(static_cast<size_t>(elements_of(t->shape)));
+    in.read(name, theirs.data());
+    refuse_nonfinite(named, name, 0, elements_of(t->shape), theirs);
+    for (const PublishedTensor::Piece& p : t->pieces)
+      each_run(p, [&](int64_t own, int64_t their) {
+        run.resize(static_cast<size_t>(p.run));
+        for (int64_t j = 0; j < p.run; ++j) run[j] = theirs[their + j * p.step];
+        out.write(p.own, own, p.run, run.data());
+      });
+  }
+  out.sync();
+  if (!merges) {
+    fs::rename(temp, to);
+    return 0;
+  }
+  const HalfFile both(to.string() + ".apart");
+  const fs::path& apart = both.path;
+  fs::rename(temp, apart);
+  const PublishedAdapters& a = form.published.adapters;
+  return TrainedWeights(apart, a.alpha / static_cast<double>(a.rank)).write(to);
+}
+
+}  // namespace isobar

@@ -1,0 +1,27 @@
+// The regional rain net (RegionalGnnSpec): GraphCast's scheme on two regions of a grid.
+//
+//   embed    fields [B,C,H,W] -> both regions' points -> MLP -> down [B n_d, D], up [B n_u, D]; constant
+//            edge features -> MLP -> intra, boundary [B edges, D], equal for every sample
+//   step     × num_gnn_layers, each with its own weights (message_passing.h)
+//   head     down -> MLP -> prediction [B n_d, C'] -> loss, and RMSE of each channel, at downstream points
+//
+// Streams are in f32. The prediction is a line of n_d points.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "model/nets/layout/legal_layout.h"
+#include "model/nets/net.h"
+
+namespace isobar {
+
+std::unique_ptr<Net> make_net(const RegionalGnnSpec& n, Emission& e, const Sharding& at);
+std::vector<Part> parts_of(const RegionalGnnSpec& n);
+RegionalGnnSpec distinct_parts(RegionalGnnSpec n);
+NetLimits limits_of(const RegionalGnnSpec& n);
+
+/// The part of its grid that a net predicts, if it predicts a part; the prediction is a line of those points.
+std::optional<GridBox> predicted_region(const NetSpec& net);
+
+}  // namespace isobar

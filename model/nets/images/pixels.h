@@ -1,0 +1,156 @@
+// The loss of images, and the two ends of the NERSC ViT, image to image: patches and learned positions; a
+// head without bias and a per-pixel loss, of which each rank sums its own rows.
+//
+//   embed   image [B,C,H,W] -> patches [rows, C p p] -> y [rows, D], positions as the residual
+//   head    x [rows, D] -> norm -> prediction [rows, C' p p] -> loss and RMSE of each channel
+#pragma once
+#include <map>
+#include <optional>
+
+#include "model/base/spec/net_spec.h"
+#include "model/nets/net.h"
+#include "model/nets/transformer/block_shape.h"
+
+namespace isobar {
+
+struct ImageShape {  // an image that is read or predicted, and its patch size
+  int64_t channels, height, width, patch;
+  int64_t size() const { return channels * height * width; }       // elements of one image
+  int64_t patch_size() const { return channels * patch * patch; }  // elements
+};
+
+/// The image that a net reads, and the one it predicts.
+ImageShape image_read(const Images& net, int64_t patch);
+ImageShape image_predicted(const Images& net, int64_t patch);
+/// Attributes of ops on images: the rows and their patches.
+ImageAttrs image_attrs(const ImageShape& image, const Sharding& at);
+
+class PatchEmbed : public NetPart {
+ public:
+  PatchEmbed(int index, Emission& e, const Sharding& at, const ImageShape& image, int64_t width);
+  void set_input(const View& v) { input_ = v; }
+  /// Roll-out: the known part of this step's input (absent: none).
+  void set_forcing(const View& v) { forcing_ = v; }
+  /// Sets the part of the input that is predicted in a roll-out. `state`: also gives the newest state, in the
+  /// layout of a prediction.
+  void rolls(const ImageShape& predicted, bool state) { predicted_ = predicted, gives_state_ = state; }
+  /// The previous step's prediction (absent: this is the first step).
+  void set_before(const View& v) { before_ = v; }
+  /// The buffer of its gradient.
+  void set_before_gradient(const View& v) { before_gradient_ = v; }
+
+  void declare(Declare& d) override;
+  std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  View last_gradient(bool) const override { return patch_.weight; }
+  std::vector<int> backward_reads() const override {
+    return e_.input_gradient || e_.roll.gradient_before() ? std::vector<int>{index()} : std::vector<int>{};
+  }
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  const ImageShape image_;
+  const int64_t D_;
+  Linear patch_;
+  View pos_;  // [N, D]
+  View input_, patches_;
+
+  void read();
+  View newest_state();
+  RollAttrs roll_attrs() const;
+  void gradient_for_previous_step(const Gradient& out, const View& dstate);
+  ImageShape predicted_{};
+  bool gives_state_ = false;
+  View forcing_, before_, before_gradient_, dpatches_;
+};
+
+/// The loss of a prediction in patches, and its gradient.
+class PixelLoss {
+ public:
+  PixelLoss(Emission& e, const Sharding& at, const ImageShape& image)
+      : e_(e), b_(e.b), at_(at), image_(image) {}
+  /// `mask`: 1 where the target counts, in the target's layout; absent: everywhere.
+  void forward(const View& pred, const View& target, const View& mask);
+  View backward(const View& pred, const View& target, const View& mask);  // of the prediction's type
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  LossAttrs attrs();
+  const ImageShape image_;
+  std::optional<LossAttrs> settings_;  // without the image
+  View sums_;
+};
+
+class PixelHead : public NetPart {
+ public:
+  PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image, const BlockShape& before);
+  void set_target(const View& v) { target_ = v; }
+  void set_mask(const View& v) { mask_ = v; }
+  /// Predicts an increment to the newest state, its second input stream.
+  void adds_to_state() { adds_ = true; }
+  DType predicted_type() const { return adds_ ? DType::f32 : e_.act; }
+  View predicted() const { return predicted_; }  // [rows, p p C']
+  /// Roll-out: the gradient of its prediction from the next step.
+  void set_next_gradient(const View& v) { next_gradient_ = v; }
+
+  void declare(Declare& d) override;
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  View last_gradient(bool weight) const override { return weight ? head_.weight : norm_.gamma; }
+  View receive_buffer(size_t port) override;
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  PixelLoss loss_;
+  const int64_t patch_size_;
+  const BlockShape before_;
+  Norm norm_;
+  Linear head_;
+  Flow in_;
+  View target_, mask_, pred_, predicted_, next_gradient_;
+  bool adds_ = false;
+};
+
+/// Both ends of a net of images, which roll out together.
+class PixelEnds : public RollOut {
+ public:
+  PixelEnds(Emission& e, const Sharding& at, const ImageShape& read, const ImageShape& predicted,
+            PatchEmbed* embed, PixelHead* head);
+
+  /// The additional stream of a net that predicts increments; {}: it predicts states.
+  std::vector<Stream> state() const;
+  std::vector<BatchTensor> batch() const;
+  ImageAttrs fetch() const { return image_attrs(read_, at_); }
+  void fetched(const BatchTensor& t, const View& v);
+
+  std::vector<Stream> feedback() const override;
+  View predicted() const override { return head_->predicted(); }
+  void before(const View& v) override;
+  void gradient(const View& v) override { embed_->set_before_gradient(v), head_->set_next_gradient(v); }
+
+ private:
+  Emission& e_;
+  const Sharding& at_;
+  const ImageShape read_, predicted_;
+  PatchEmbed* embed_;
+  PixelHead* head_;
+  std::map<int32_t, View> forcings_;  // by step
+};
+
+/// The batch tensors of both ends; `last`: the head's part. In a roll-out the first fetch brings all steps'
+/// tensors: a target, and its mask, for each step in the loss.
+std::vector<BatchTensor> image_batch(const RunSpec& spec, const ImageShape& read, const ImageShape& predicted,
+                                     const Sharding& at, int last);
+/// Adds the next step's gradient to that of this step's prediction.
+void emit_next_gradient(Emission& e, const View& next, const View& dpred);
+std::vector<Metric> image_metrics(const ImageShape& image);
+
+}  // namespace isobar

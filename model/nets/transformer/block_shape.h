@@ -1,0 +1,39 @@
+// The differences between transformer blocks.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "model/base/dtype.h"
+#include "model/base/spec/settings.h"
+#include "model/plan/op.h"
+
+namespace isobar {
+
+struct ExpertsShape {
+  int64_t experts = 0, top = 0, hidden = 0;  // top: of a token; hidden: of one
+  bool normalised = true;                    // a token's weights sum to 1
+  double balance = 0, z = 0;                 // factors of the router's losses
+  int64_t blocks = 0;                        // of the net with experts
+};
+
+struct BlockShape {
+  int64_t width, heads, kv_heads;  // D; kv_heads < heads: grouped queries
+  int64_t hidden;                  // of the MLP, which all tokens pass; 0: there is none
+  int64_t tokens;                  // of a sample
+  bool rms_norm = false;           // else LayerNorm, which has biases
+  bool biases = true;              // of linears
+  bool swiglu = false;             // else `activation`
+  ExpertsShape of_experts = {};    // beside the MLP
+  Activation activation = Activation::gelu;
+  View rotary = {};  // angles of this rank's tokens (rotary.h); absent: no rotary position embedding
+  bool causal = false;
+  double eps = 0, dropout = 0;  // of norms; of hidden states and attention weights
+  DType stream = DType::f32;    // of the residual stream
+  int64_t head_dim() const { return width / heads; }
+};
+
+inline Activation activation_of(Gelu gelu) {
+  return gelu == Gelu::tanh ? Activation::gelu_tanh : Activation::gelu;
+}
+
+}  // namespace isobar

@@ -1,0 +1,301 @@
+#include "model/nets/transformer/context_parallel.h"
+
+#include <cmath>
+
+namespace isobar {
+
+AttentionCore::AttentionCore(Emission& e, const BlockShape& shape, const Sharding& at)
+    : b_(e.b),
+      n_(shape),
+      at_(at),
+      act_(e.act),
+      kind_(e.spec.policy.attention == AttentionKind::unfused ? Kind::unfused
+            : at.cp == 1                                      ? Kind::alone
+            : e.spec.policy.cp_kind == CpKind::ring           ? Kind::ring
+            : e.spec.policy.cp_kind == CpKind::ulysses        ? Kind::ulysses
+                                                              : Kind::allgather),
+      width_(shape.width / at.tp),
+      heads_(shape.heads / at.tp),
+      kv_heads_(shape.kv_heads / at.tp),
+      kv_(kv_heads_ * shape.head_dim()),
+      qkv_(width_ + 2 * kv_),
+      R_(at.full_rows),
+      tf32_(e.spec.policy.amp == Amp::tf32) {}
+
+void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
+  c.o = b_.saved_or_scratch(block + ".o", act_, R_ * width_, keep);
+  // Ulysses has cp times the tokens and 1/cp of the heads.
+  const int64_t rows =
+      kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens : at_.batch * heads_ * at_.tokens;
+  if (kind_ != Kind::unfused) c.lse = b_.saved_or_scratch(block + ".lse", DType::f32, rows, keep);
+  switch (kind_) {
+    case Kind::alone:
+      b_.emit_with_workspace<OpKind::attention>(
+          block + "/attn/core" + pass, attention(at_.tokens, qkv_, qkv_),
+          {part(c.qkv, 0), part(c.qkv, 1), part(c.qkv, 2)}, {c.o, c.lse});
+      return;
+    case Kind::unfused:
+      return unfused_forward(block, c, keep, pass);
+    case Kind::allgather:
+      return allgather_forward(block, c, keep, pass);
+    case Kind::ring:
+      return ring_forward(block, c, pass);
+    case Kind::ulysses:
+      return ulysses_forward(block, c, keep, pass);
+  }
+}
+
+void AttentionCore::backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv) {
+  switch (kind_) {
+    case Kind::alone:
+      b_.emit_with_workspace<OpKind::attention_backward>(
+          block + "/attn/core/backward", attention(at_.tokens, qkv_, qkv_),
+          {part(c.qkv, 0), part(c.qkv, 1), part(c.qkv, 2), c.o, c.lse, d_o},
+          {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)});
+      return;
+    case Kind::unfused:
+      return unfused_backward(block, c, d_o, dqkv);
+    case Kind::allgather:
+      return allgather_backward(block, c, d_o, dqkv);
+    case Kind::ring:
+      return ring_backward(block, c, d_o, dqkv);
+    case Kind::ulysses:
+      return ulysses_backward(block, c, d_o, dqkv);
+  }
+}
+
+// ---- pieces ----
+
+AttentionAttrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
+  return {.tf32 = tf32_,
+          .batch = at_.batch,
+          .heads = heads_,
+          .kv_heads = kv_heads_,
+          .tq = at_.tokens,
+          .tk = tk,
+          .d = n_.head_dim(),
+          .ld_q = ld_q,
+          .ld_kv = ld_kv,
+          .ld_o = width_,
+          .causal = n_.causal,
+          .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim())),
+          .token0 = n_.causal ? at_.token0 : 0};
+}
+
+AttentionAttrs AttentionCore::attention_of_all() const {  // ulysses
+  AttentionAttrs a = attention(n_.tokens, qkv_ / at_.cp, qkv_ / at_.cp);
+  a.heads = heads_ / at_.cp;
+  a.kv_heads = kv_heads_ / at_.cp;
+  a.tq = n_.tokens;
+  a.token0 = 0;
+  a.ld_o = width_ / at_.cp;
+  return a;
+}
+
+// q, k or v (which: 0 … 2) inside the fused [rows, qkv / cut] matrix: a strided operand, given as the span
+// that covers it.
+View AttentionCore::part(const View& qkv, int which, int64_t cut) const {
+  const int64_t first = which == 0 ? 0 : width_ + (which - 1) * kv_, width = which == 0 ? width_ : kv_;
+  return qkv.slice(first / cut, qkv.count - (qkv_ - width) / cut);
+}
+
+void AttentionCore::copy(const std::string& path, const Strided& s, const View& x, const View& y) {
+  CopyAttrs a{.run = s.n};
+  for (int d = 0; d < 3; ++d) a.extent[d] = s.extent[d], a.from[d] = s.from[d], a.to[d] = s.to[d];
+  b_.emit<OpKind::copy>(path, a, {x}, {y});
+}
+
+// Copies the first n columns of this rank's rows
+void AttentionCore::columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y,
+                            int64_t ld_y) {
+  copy(path, {{R_, 1, 1}, {ld_x, 0, 0}, {ld_y, 0, 0}, n}, x, y);
+}
+
+// Elements of every rank's rows
+std::vector<int64_t> AttentionCore::elements(int64_t cols) const {
+  std::vector<int64_t> out;
+  for (int64_t t : at_.token_parts) out.push_back(at_.batch * t * cols);
+  return out;
+}
+
+// Converts between the order in which ranks deliver, [cp][B][their tokens], and samples' order, [B][N].
+void AttentionCore::regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
+                            bool to_sample) {
+  const int64_t whole = n_.tokens * cols;
+  int64_t token = 0;
+  for (size_t i = 0; i < at_.token_parts.size(); ++i) {
+    const int64_t part = at_.token_parts[i] * cols;
+    const View mine = by_rank.slice(at_.batch * token * cols, at_.batch * part);
+    const View there = by_sample.slice(token * cols, (at_.batch - 1) * whole + part);
+    copy(path + "/from" + std::to_string(i),
+         {{at_.batch, 1, 1}, {to_sample ? part : whole, 0, 0}, {to_sample ? whole : part, 0, 0}, part},
+         to_sample ? mine : there, to_sample ? there : mine);
+    token += at_.token_parts[i];
+  }
+}
+
+// This rank's keys and values, side by side
+View AttentionCore::own_kv(const std::string& path, const std::string& name, const View& qkv) {
+  const View own = b_.scratch(name, act_, R_ * 2 * kv_);
+  columns(path, 2 * kv_, qkv.slice(width_, qkv.count - width_), qkv_, own, 2 * kv_);
+  return own;
+}
+
+// ---- unfused: the matrix of attention weights is in memory ----
+
+void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
+  const std::string path = block + "/attn/core";
+  const int64_t matrices = at_.batch * heads_, all = matrices * n_.tokens * n_.tokens, d = n_.head_dim();
+  const SoftmaxAttrs rows{.rows = matrices * n_.tokens, .cols = n_.tokens, .causal = n_.causal};
+  const View scores = b_.scratch(block + ".scores", act_, all);
+  b_.emit<OpKind::gemm>(path + "/scores" + pass,
+                        {.m = n_.tokens, .n = n_.tokens, .k = d, .trans_b = true, .batch = matrices},
+                        {part(c.qkv, 0), part(c.qkv, 1), View{}}, {scores});
+  c.weights = b_.saved_or_scratch(block + ".weights", act_, all, keep);
+  if (n_.dropout > 0) {
+    c.mask = b_.saved_or_scratch(block + ".weights.mask", DType::f32, (all + 3) / 4, keep);
+    c.dropped = b_.saved_or_scratch(block + ".weights.dropped", act_, all, keep);
+  }
+  b_.emit<OpKind::softmax>(path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
+  b_.emit<OpKind::gemm>(path + "/values" + pass, {.m = n_.tokens, .n = d, .k = n_.tokens, .batch = matrices},
+                        {c.dropped ? c.dropped : c.weights, part(c.qkv, 2), View{}}, {c.o});
+}
+
+void AttentionCore::unfused_backward(const std::string& block, const Core& c, const View& d_o,
+                                     const View& dqkv) {
+  const std::string path = block + "/attn/core";
+  const int64_t matrices = at_.batch * heads_, N = n_.tokens, d = n_.head_dim();
+  const View dw = b_.scratch(block + ".dweights", act_, matrices * N * N);
+  const auto product = [&](const std::string& name, int64_t n, int64_t k, const View& a, const View& b,
+                           const View& out) {
+    b_.emit<OpKind::gemm>(path + name, {.m = N, .n = n, .k = k, .batch = matrices}, {a, b, View{}}, {out});
+  };
+  product("/values/backward_input", N, d, d_o, part(c.qkv, 2), dw);
+  product("/values/backward_weight", d, N, c.dropped ? c.dropped : c.weights, d_o, part(dqkv, 2));
+  b_.emit<OpKind::softmax_backward>(path + "/softmax/backward",
+                                    {.rows = matrices * N, .cols = N, .causal = n_.causal},
+                                    {c.weights, c.mask, dw}, {dw});
+  product("/scores/backward_q", d, N, dw, part(c.qkv, 1), part(dqkv, 0));
+  product("/scores/backward_k", d, N, dw, part(c.qkv, 0), part(dqkv, 1));
+}
+
+// ---- allgather ----
+
+void AttentionCore::allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
+  const std::string path = block + "/attn/core" + pass;
+  const int64_t cols = 2 * kv_, all = at_.batch * n_.tokens * cols;
+  const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
+  c.kv = b_.saved_or_scratch(block + ".kv", act_, all, keep);
+  const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
+  TransferAttrs a{.group = at_.cp_group};
+  a.receive = elements(cols);
+  b_.emit<OpKind::all_gather>(path + "_all_gather", a, {own}, {arrived}, Lane::cp);
+  if (at_.batch > 1) regroup(path + "_regroup", arrived, c.kv, cols, true);
+  b_.emit_with_workspace<OpKind::attention>(
+      path, attention(n_.tokens, qkv_, cols),
+      {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_)}, {c.o, c.lse});
+}
+
+void AttentionCore::allgather_backward(const std::string& block, const Core& c, const View& d_o,
+                                       const View& dqkv) {
+  const std::string path = block + "/attn/core/backward";
+  const int64_t cols = 2 * kv_, all = c.kv.count;
+  const View dkv = b_.scratch(block + ".dkv", act_, all);
+  b_.emit_with_workspace<OpKind::attention_backward>(
+      path, attention(n_.tokens, qkv_, cols),
+      {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_), c.o, c.lse, d_o},
+      {part(dqkv, 0), dkv.slice(0, all - kv_), dkv.slice(kv_, all - kv_)});
+  View leaving = dkv;
+  if (at_.batch > 1) {
+    leaving = b_.scratch(block + ".dkv.leaving", act_, all);
+    regroup(path + "_regroup", leaving, dkv, cols, false);
+  }
+  const View own = b_.scratch(block + ".dkv.own", act_, R_ * cols);
+  TransferAttrs a{.group = at_.cp_group};
+  a.send = elements(cols);
+  b_.emit<OpKind::reduce_scatter>(path + "_reduce_scatter", a, {leaving}, {own}, Lane::cp);
+  columns(path + "_unpack", cols, own, cols, dqkv.slice(width_, dqkv.count - width_), qkv_);
+}
+
+// ---- ulysses ----
+
+// Copies between x [rows, all heads of q, k and v, or of queries alone] and the ranks' heads of them,
+// [cp][rows, their heads]. Neighbouring queries share a key, so that every operand is cut by itself.
+void AttentionCore::cut_heads(const std::string& path, bool qkv, const View& x, const View& by_rank,
+                              bool cut) {
+  const int64_t all = qkv ? qkv_ : width_, cols = all / at_.cp;
+  const auto operands = [&](const std::string& name, int64_t first, int64_t width, int64_t count) {
+    const int64_t part = width / at_.cp;
+    const std::array<int64_t, 3> whole{part, all, width}, parts{R_ * cols, cols, part};
+    const View here = x.slice(first, x.count - first),
+               there = by_rank.slice(first / at_.cp, by_rank.count - first / at_.cp);
+    if (cut)
+      copy(path + name, {{at_.cp, R_, count}, whole, parts, part}, here, there);
+    else
+      copy(path + name, {{at_.cp, R_, count}, parts, whole, part}, there, here);
+  };
+  const std::string name = cut ? "_pack" : "_unpack";
+  if (qkv && width_ == kv_) return operands(name, 0, kv_, 3);
+  operands(name, 0, width_, 1);
+  if (qkv) operands(name + "_kv", width_, kv_, 2);
+}
+
+// Sends every rank its heads' columns of x and returns this rank's heads for all tokens: [B, N, cols / cp].
+View AttentionCore::tokens_of_all(const std::string& path, const std::string& name, bool qkv, const View& x,
+                                  const View& into) {
+  const int64_t cols = (qkv ? qkv_ : width_) / at_.cp;
+  const View leaving = b_.scratch(name + ".leaving", act_, x.count);
+  cut_heads(path, qkv, x, leaving, true);
+  const View arrived = at_.batch > 1 ? b_.scratch(name + ".arrived", act_, into.count) : into;
+  TransferAttrs a{.group = at_.cp_group};
+  a.send.assign(at_.cp, R_ * cols);
+  a.receive = elements(cols);
+  b_.emit<OpKind::all_to_all>(path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
+  if (at_.batch > 1) regroup(path + "_regroup", arrived, into, cols, true);
+  return into;
+}
+
+// The inverse: all [B, N, cols / cp] -> into [rows, cols]
+void AttentionCore::heads_of_all(const std::string& path, const std::string& name, bool qkv, const View& all,
+                                 const View& into) {
+  const int64_t cols = (qkv ? qkv_ : width_) / at_.cp;
+  View leaving = all;
+  if (at_.batch > 1) {
+    leaving = b_.scratch(name + ".leaving", act_, all.count);
+    regroup(path + "_regroup", leaving, all, cols, false);
+  }
+  const View arrived = b_.scratch(name + ".arrived", act_, into.count);
+  TransferAttrs a{.group = at_.cp_group};
+  a.send = elements(cols);
+  a.receive.assign(at_.cp, R_ * cols);
+  b_.emit<OpKind::all_to_all>(path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
+  cut_heads(path, qkv, into, arrived, false);
+}
+
+void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
+  const std::string path = block + "/attn/core" + pass;
+  const int64_t rows = at_.batch * n_.tokens;
+  c.all_qkv = b_.saved_or_scratch(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
+  c.all_o = b_.saved_or_scratch(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
+  tokens_of_all(path + "_qkv", block + ".qkv", true, c.qkv, c.all_qkv);
+  b_.emit_with_workspace<OpKind::attention>(
+      path, attention_of_all(),
+      {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp)}, {c.all_o, c.lse});
+  heads_of_all(path + "_o", block + ".o", false, c.all_o, c.o);
+}
+
+void AttentionCore::ulysses_backward(const std::string& block, const Core& c, const View& d_o,
+                                     const View& dqkv) {
+  const std::string path = block + "/attn/core/backward";
+  const View all_do = tokens_of_all(path + "_o", block + ".do", false, d_o,
+                                    b_.scratch(block + ".do.all", act_, c.all_o.count));
+  const View all_dqkv = b_.scratch(block + ".dqkv.all", act_, c.all_qkv.count);
+  b_.emit_with_workspace<OpKind::attention_backward>(
+      path, attention_of_all(),
+      {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp), c.all_o, c.lse,
+       all_do},
+      {part(all_dqkv, 0, at_.cp), part(all_dqkv, 1, at_.cp), part(all_dqkv, 2, at_.cp)});
+  heads_of_all(path + "_qkv", block + ".dqkv", true, all_dqkv, dqkv);
+}
+
+}  // namespace isobar

@@ -1,0 +1,83 @@
+// The core of attention, softmax(q k^T) v, with tokens distributed over a cp group.
+//
+//   allgather   queries stay; keys and values of all tokens are gathered, their gradients reduce-scattered
+//   ring        queries stay; keys and values travel round the group while the present ones are worked on
+//               (Liu 2023). Parts are merged by their log-sum-exp. Backward sends them round again, their
+//               gradients with them, which come home after one round.
+//   ulysses     queries, keys and values are exchanged from all heads of some tokens to some heads of all
+//               tokens and results back (DeepSpeed Ulysses)
+#pragma once
+#include <array>
+#include <string>
+
+#include "model/nets/layers.h"
+#include "model/nets/layout/sharding.h"
+#include "model/nets/transformer/block_shape.h"
+#include "model/plan/builder.h"
+
+namespace isobar {
+
+struct Core {    // forward's results for backward; width: the model's over tp; kv: of keys (or values)
+  View qkv;      // input [full_rows,width + 2 kv] act
+  View o, lse;   // [full_rows,width] act, [B,heads/tp,tokens] f32
+  View kv;       // allgather: [B,N,2 kv] act, keys and values of all tokens
+  View all_qkv;  // ulysses: [B,N,(width + 2 kv)/cp] act
+  View all_o;    // ulysses: [B,N,width/cp] act; lse is of the same heads and tokens
+  View weights, mask, dropped;  // unfused: [B,heads/tp,N,N] act, bytes, act
+};
+
+class AttentionCore {
+ public:
+  AttentionCore(Emission& e, const BlockShape& shape, const Sharding& at);
+
+  /// c.qkv -> c.o and the operands of backward, saved if `keep`. `block`: the block's path.
+  void forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  /// Gradient of c.o -> gradient of c.qkv
+  void backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+  /// True if backward (without a recomputation) reads c.qkv.
+  bool backward_reads_qkv() const { return kind_ != Kind::ulysses; }
+
+ private:
+  enum class Kind : uint8_t { alone, unfused, allgather, ring, ulysses };
+  struct Strided {  // blocks of n elements
+    std::array<int64_t, 3> extent, from, to;
+    int64_t n;
+  };
+
+  void unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  void unfused_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+  void allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  void allgather_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+  void ring_forward(const std::string& block, Core& c, const std::string& pass);
+  void ring_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+  void ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  void ulysses_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+
+  AttentionAttrs attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const;
+  AttentionAttrs attention_of_all() const;
+  View part(const View& qkv, int which, int64_t cut = 1) const;
+  void copy(const std::string& path, const Strided& s, const View& x, const View& y);
+  void columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y, int64_t ld_y);
+  void regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
+               bool to_sample);
+  View own_kv(const std::string& path, const std::string& name, const View& qkv);
+  void cut_heads(const std::string& path, bool qkv, const View& x, const View& by_rank, bool cut);
+  View tokens_of_all(const std::string& path, const std::string& name, bool qkv, const View& x,
+                     const View& into);
+  void heads_of_all(const std::string& path, const std::string& name, bool qkv, const View& all,
+                    const View& into);
+  void pass_on(const std::string& path, const View& x, const View& y);
+  int64_t ring_rank(int64_t step) const;
+  std::vector<int64_t> elements(int64_t cols) const;
+
+  Builder& b_;
+  const BlockShape n_;
+  const Sharding& at_;
+  const DType act_;
+  const Kind kind_;
+  // Width and heads of queries, of keys (as of values), and of all three; rows: all of this rank
+  const int64_t width_, heads_, kv_heads_, kv_, qkv_, R_;
+  const bool tf32_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,212 @@
+#include "model/nets/transformer/experts.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "model/nets/declare.h"
+
+namespace isobar {
+namespace {
+
+// A token has at most all experts of a rank.
+int64_t most_received(const Sharding& at, const ExpertsShape& shape) {
+  const int64_t most_tokens = *std::max_element(at.token_parts.begin(), at.token_parts.end());
+  return at.ep * at.batch * most_tokens * std::min(shape.top, shape.experts / at.ep);
+}
+
+}  // namespace
+
+Experts::Experts(Emission& e, const Sharding& at, std::string path, std::string name,
+                 const ExpertsShape& shape, int64_t width)
+    : path_(std::move(path)),
+      name_(std::move(name)),
+      e_(e),
+      b_(e.b),
+      at_(at),
+      layers_(e, at),
+      shape_(shape),
+      width_(width),
+      copies_(at.full_rows * shape.top),
+      room_(at.ep > 1 ? most_received(at, shape) : copies_) {}
+
+void Experts::declare(Declare& d) {
+  const int64_t D = width_, hidden = shape_.hidden;
+  d.router(router_, name_ + ".router", D, shape_.experts);
+  std::vector<Param> up, down;
+  for (int64_t i = 0; i < shape_.experts; ++i) {
+    const std::string name = name_ + ".experts." + std::to_string(i);
+    up.push_back({name + ".gate.weight", {hidden, D}, Init::normal, kSigma, 0});
+    up.push_back({name + ".up.weight", {hidden, D}, Init::normal, kSigma, 0});
+    down.push_back({name + ".fc2.weight", {D, hidden}, Init::normal, kSigma, 1});
+  }
+  d.experts(up_, D, 2 * hidden, shape_.experts, up);
+  d.experts(down_, hidden, D, shape_.experts, down);
+}
+
+RouteAttrs Experts::attrs() const {
+  const int64_t sample = e_.spec.net.tokens();
+  const auto samples = static_cast<double>(e_.spec.train.global_batch);
+  const bool counts = at_.at.tp == 0;
+  return {.rows = at_.full_rows,
+          .cols = shape_.experts,
+          .top = shape_.top,
+          .normalised = shape_.normalised,
+          .tokens = at_.tokens,
+          .sample = sample,
+          .balance = counts ? static_cast<float>(shape_.balance / samples) : 0,
+          .z = counts ? static_cast<float>(shape_.z / (samples * static_cast<double>(sample))) : 0};
+}
+
+// ---- forward ----
+
+void Experts::route(const std::string& pass, const View& h, bool keep) {
+  const int64_t R = at_.full_rows, E = shape_.experts;
+  const auto held = [&](const char* what, DType t, int64_t count) {
+    return b_.saved_or_scratch(path_ + "." + what, t, count, keep);
+  };
+  logits_ = held("logits", DType::f32, R * E);
+  layers_.linear_forward(path_ + "/router" + pass, router_, h, logits_, R, View{});
+  order_ = held("order", DType::i32, copies_);
+  place_ = held("place", DType::i32, copies_);
+  chosen_ = held("chosen", DType::i32, copies_);
+  weights_ = held("weights", DType::f32, copies_);
+  lse_ = held("lse", DType::f32, R);
+  sums_ = held("sums", DType::f32, 2 * at_.batch * E);
+  const View all = held("offsets", DType::i32, at_.ep * (E + 1)), own = all.slice(at_.owner * (E + 1), E + 1);
+  b_.emit<OpKind::route>(path_ + "/route" + pass, attrs(), {logits_},
+                         {order_, place_, chosen_, own, weights_, lse_, sums_});
+  up_.offsets = down_.offsets = own;
+  if (divided()) share_offsets(pass, all, keep);
+  if (at_.cp_group >= 0)  // a sample's shares are those of all its tokens
+    b_.emit<OpKind::all_reduce>(path_ + "/route" + pass + "/all_reduce", {.group = at_.cp_group}, {sums_},
+                                {sums_}, Lane::cp);
+}
+
+// Each rank's offsets on all ranks, and from them those of this rank's experts among what it receives
+void Experts::share_offsets(const std::string& pass, const View& all, bool keep) {
+  const int64_t E = shape_.experts, held = E / at_.ep;
+  offsets_ = all;
+  b_.emit<OpKind::all_gather>(path_ + "/offsets" + pass + "/all_gather", {.group = at_.ep_group},
+                              {up_.offsets}, {all}, Lane::ep);
+  up_.offsets = down_.offsets = b_.saved_or_scratch(path_ + ".received.offsets", DType::i32, held + 1, keep);
+  b_.emit<OpKind::expert_offsets>(path_ + "/offsets" + pass,
+                                  {.ranks = at_.ep, .experts = E, .first = at_.owner * held, .held = held},
+                                  {all}, {up_.offsets});
+}
+
+void Experts::metrics(const std::string& pass) const {
+  RouteAttrs a = attrs();
+  a.balance = a.z = 0;
+  a.weight =
+      static_cast<float>(1.0 / static_cast<double>(e_.spec.train.global_batch * shape_.blocks * at_.cp));
+  b_.emit<OpKind::router_metrics>(path_ + "/router_metrics" + pass, a, {sums_, b_.plan.scalars},
+                                  {b_.plan.metrics.slice(1, 2)});
+}
+
+// The tokens' rows, copied in the order of experts
+View Experts::copies(const std::string& path, const View& rows, const View& to) const {
+  b_.emit<OpKind::dispatch>(path, {.rows = at_.full_rows, .cols = width_, .top = shape_.top}, {rows, order_},
+                            {to});
+  return to;
+}
+
+// A buffer of rows that are received
+View Experts::received(const View& room) const {
+  b_.plan.buffers[room.buffer].filled = static_cast<double>(copies_) / static_cast<double>(room_);
+  return room;
+}
+
+View Experts::held(const char* what, DType t, int64_t cols, bool keep) const {
+  return received(b_.saved_or_scratch(path_ + what, t, room_ * cols, keep));
+}
+
+void Experts::send(const std::string& path, const View& from, const View& to, bool back) const {
+  TransferAttrs a{.group = at_.ep_group};
+  a.width = to.count / (back ? copies_ : room_);
+  a.back = back;
+  b_.emit<OpKind::all_to_all>(path + "/all_to_all", a, {from, offsets_}, {to}, Lane::ep);
+}
+
+// Copies of tokens' rows, on the ranks of their experts
+View Experts::to_experts(const std::string& path, const std::string& name, const View& rows,
+                         const View& to) const {
+  if (!divided()) return copies(path, rows, to);
+  send(path, copies(path, rows, b_.scratch(name + ".leaving", e_.act, copies_ * width_)), received(to),
+       false);
+  return to;
+}
+
+// Rows of copies, on the ranks of their tokens
+View Experts::to_tokens(const std::string& path, const std::string& name, const View& rows) const {
+  if (!divided()) return rows;
+  const View to = b_.scratch(name + ".returned", e_.act, copies_ * width_);
+  send(path, rows, to, true);
+  return to;
+}
+
+void Experts::dispatch(const std::string& pass, const View& h, bool keep) {
+  route(pass, h, keep);
+  if (pass == "/forward") metrics(pass);
+  // Copies of this rank's tokens are made again for backward; those of other ranks' are kept.
+  x_ = divided() ? held(".experts.x", e_.act, width_, keep)
+                 : b_.scratch(path_ + ".x", e_.act, copies_ * width_);
+  scale_ = divided() ? held(".experts.weights", DType::f32, 1, keep) : weights_;
+  to_experts(path_ + "/dispatch" + pass, path_ + ".x", h, x_);
+  if (divided()) send(path_ + "/weights" + pass, weights_, scale_, false);
+}
+
+void Experts::forward(const std::string& pass, const View& y, bool keep, bool result) {
+  u_ = held(".experts.u", e_.act, up_.out, keep);
+  g_ = held(".experts.g", e_.act, down_.in, keep);
+  layers_.linear_forward(path_ + "/experts/fc1" + pass, up_, x_, u_, copies_, View{});
+  b_.emit<OpKind::swiglu>(path_ + "/experts/swiglu" + pass, {.rows = copies_, .cols = down_.in},
+                          {u_, scale_, rows()}, {g_});
+  if (!result) return;
+  const View o = received(b_.scratch(path_ + ".experts.o", e_.act, room_ * width_));
+  layers_.linear_forward(path_ + "/experts/fc2" + pass, down_, g_, o, copies_, View{});
+  b_.emit<OpKind::combine>(path_ + "/combine" + pass,
+                           {.rows = at_.full_rows, .cols = width_, .top = shape_.top},
+                           {to_tokens(path_ + "/combine" + pass, path_ + ".experts.o", o), place_}, {y});
+}
+
+// ---- backward ----
+
+void Experts::dispatch_gradient(const View& dy) {
+  do_ = to_experts(path_ + "/combine/backward", path_ + ".experts.do", dy,
+                   e_.operand(path_ + ".experts.do", e_.act, room_ * width_));
+}
+
+void Experts::backward(const View& h, const View& own, const View& dh) {
+  const int64_t R = at_.full_rows, D = width_;
+  const std::string experts = path_ + "/experts";
+  const View dg = received(b_.scratch(path_ + ".experts.dg", e_.act, room_ * down_.in));
+  layers_.linear_backward_input(experts + "/fc2", down_, do_, dg, copies_);
+  layers_.linear_backward_weight(experts + "/fc2", down_, g_, do_, copies_);
+  const View du = received(e_.operand(path_ + ".experts.du", e_.act, room_ * up_.out)),
+             dscale = received(b_.scratch(path_ + ".experts.dweights", DType::f32, room_));
+  b_.emit<OpKind::swiglu_backward>(experts + "/swiglu/backward", {.rows = copies_, .cols = down_.in},
+                                   {u_, dg, scale_, rows()}, {du, dscale});
+  const View dx = received(b_.scratch(path_ + ".experts.dx", e_.act, room_ * D));
+  layers_.linear_backward_input(experts + "/fc1", up_, du, dx, copies_);
+  const View back = to_tokens(path_ + "/dispatch/backward", path_ + ".experts.dx", dx);
+  View dweights = dscale;
+  if (divided()) {
+    dweights = b_.scratch(path_ + ".dweights", DType::f32, copies_);
+    send(path_ + "/weights/backward", dscale, dweights, true);
+  }
+  const View x = divided() ? x_
+                           : copies(path_ + "/dispatch/recompute", h,
+                                    e_.operand(path_ + ".experts.x", e_.act, copies_ * D));
+  layers_.linear_backward_weight(experts + "/fc1", up_, x, du, copies_);
+  b_.emit<OpKind::combine>(path_ + "/dispatch/backward", {.rows = R, .cols = D, .top = shape_.top},
+                           {back, place_}, {dh});
+  const View dlogits = e_.operand(path_ + ".dlogits", e_.act, R * shape_.experts);
+  b_.emit<OpKind::route_backward>(
+      path_ + "/route/backward", attrs(),
+      {logits_, lse_, chosen_, place_, weights_, dweights, sums_, b_.plan.scalars}, {dlogits});
+  layers_.linear_backward_input(path_ + "/router", router_, dlogits, dh, R, true);
+  layers_.linear_backward_weight(path_ + "/router", router_, own, dlogits, R);
+}
+
+}  // namespace isobar

@@ -1,0 +1,77 @@
+// A mixture of experts in a transformer block (Shazeer 2017): a router sends each token to its `top` experts
+// with the largest logits, and sums their results. No token is dropped: the copies of all tokens, sorted by
+// expert, are the rows of grouped products.
+//
+//   Experts experts(e, at, "block03/mlp", "blocks.3.mlp", shape, width);
+//   experts.dispatch("/forward", h, keep);              // h, y [full rows, width] act
+//   experts.forward("/forward", y, keep, true);
+//   experts.dispatch_gradient(dy);
+//   experts.backward(h, part, dh);                      // dh is written
+//
+// What is emitted between dispatch and the rest runs while copies are on their way.
+//
+// Tensor parallelism cuts each expert's hidden width, so that y and dh are partial sums, as an MLP's. Weights
+// of tokens are applied before the second product; what they get back is thus partial too, and so is the
+// router's gradient. The losses of the router are counted on the first rank.
+//
+// The balance loss is a sample's (DeepSeek-V2's): sum over experts of f_e P_e, with f_e the expert's share of
+// copies times the number of experts, and P_e its mean probability. It does not depend on the layout.
+//
+// Expert parallelism (Lepikhin 2020) divides the experts among neighbouring ranks of data and context
+// parallelism. Ranks tell one another how many copies each expert gets, send them there with their weights,
+// and get the results back; backward likewise. A rank has room for all copies that could come.
+#pragma once
+#include <string>
+
+#include "model/nets/layers.h"
+#include "model/nets/transformer/block_shape.h"
+
+namespace isobar {
+
+class Declare;
+
+class Experts {
+ public:
+  /// `path`: prefix of its ops; `name`: of its parameters.
+  Experts(Emission& e, const Sharding& at, std::string path, std::string name, const ExpertsShape& shape,
+          int64_t width);
+  void declare(Declare& d);
+
+  void dispatch(const std::string& pass, const View& h, bool keep);
+  /// Without `result` only what backward needs.
+  void forward(const std::string& pass, const View& y, bool keep, bool result);
+  void dispatch_gradient(const View& dy);
+  /// `own`: this rank's part of h, for weight gradients that are postponed.
+  void backward(const View& h, const View& own, const View& dh);
+
+ private:
+  bool divided() const { return at_.ep > 1; }
+  View rows() const { return divided() ? up_.offsets : View{}; }  // its last says how many have come
+  RouteAttrs attrs() const;
+  void share_offsets(const std::string& pass, const View& all, bool keep);
+  View received(const View& room) const;
+  View held(const char* what, DType t, int64_t cols, bool keep) const;
+  void send(const std::string& path, const View& from, const View& to, bool back) const;
+  View to_experts(const std::string& path, const std::string& name, const View& rows, const View& to) const;
+  View to_tokens(const std::string& path, const std::string& name, const View& rows) const;
+  void route(const std::string& pass, const View& h, bool keep);
+  void metrics(const std::string& pass) const;
+  View copies(const std::string& path, const View& rows, const View& to) const;
+
+  const std::string path_, name_;
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  const ExpertsShape shape_;
+  // copies_: of this rank's tokens, and the expected ones of its experts' rows; room_: most of those
+  const int64_t width_, copies_, room_;
+  Linear router_, up_, down_;  // up: gate and up of each expert
+  // Routing (kernels.h: Routing); u [copies, 2 hidden/tp], g [copies, hidden/tp] act: before and after SwiGLU
+  // with weights; x_ [copies, width] act, scale_ [copies]: rows and weights that divided experts have
+  // received
+  View logits_, order_, place_, chosen_, weights_, lse_, sums_, u_, g_, x_, scale_, do_;
+  View offsets_;  // [ep, experts + 1] i32: of copies by expert, on each rank; absent: not divided
+};
+
+}  // namespace isobar

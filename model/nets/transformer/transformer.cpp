@@ -1,0 +1,249 @@
+#include "model/nets/transformer/transformer.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "model/nets/images/pixels.h"
+#include "model/nets/parts.h"
+#include "model/nets/tied.h"
+#include "model/nets/transformer/block.h"
+#include "model/nets/transformer/language.h"
+#include "model/nets/transformer/rotary.h"
+
+namespace isobar {
+namespace {
+
+class Transformer : public Net {
+ public:
+  Transformer(Emission& e, const Sharding& at, const BlockShape& shape) : e_(e), at_(at), shape_(shape) {}
+
+ protected:
+  void add_blocks(int64_t depth) { add_blocks(0, depth, shape_); }
+  void add_blocks(int64_t from, int64_t to, const BlockShape& shape) {
+    for (int64_t i = from; i < to; ++i)
+      parts_.push_back(std::make_unique<Block>(static_cast<int>(parts_.size()), block_path(i),
+                                               "blocks." + std::to_string(i), e_, at_, shape));
+  }
+  void join() {
+    for (int32_t i = 1; i < static_cast<int32_t>(parts_.size()); ++i)
+      streams_.push_back({"x", i - 1, i, shape_.stream, at_.rows * shape_.width});
+  }
+
+  Emission& e_;
+  const Sharding& at_;
+  const BlockShape shape_;
+};
+
+class Vit : public Transformer {
+ public:
+  Vit(Emission& e, const Sharding& at, const BlockShape& shape, const VitSpec& n)
+      : Transformer(e, at, shape), read_(image_read(n, n.patch_size)) {
+    const ImageShape predicted = image_predicted(n, n.patch_size);
+    auto embed = std::make_unique<PatchEmbed>(0, e, at, read_, shape.width);
+    embed_ = embed.get();
+    parts_.push_back(std::move(embed));
+    add_blocks(n.depth);
+    const auto last = static_cast<int>(parts_.size());
+    auto head = std::make_unique<PixelHead>(last, e, at, predicted, shape);
+    head_ = head.get();
+    parts_.push_back(std::move(head));
+    join();
+    ends_.emplace(e, at, read_, predicted, embed_, head_);
+    for (const Stream& s : ends_->state()) streams_.push_back(s);
+    batch_ = ends_->batch();
+    metrics_ = image_metrics(predicted);
+  }
+  ImageAttrs fetch() const override { return ends_->fetch(); }
+  void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
+  RollOut* roll_out() override { return &*ends_; }
+
+ private:
+  const ImageShape read_;
+  PatchEmbed* embed_;
+  PixelHead* head_;
+  std::optional<PixelEnds> ends_;
+};
+
+class LanguageModel : public Transformer {
+ public:
+  /// `dense`: the first blocks, which have no experts
+  LanguageModel(Emission& e, const Sharding& at, const BlockShape& shape, int64_t depth, int64_t dense,
+                const BlockShape& of_dense, const Vocabulary& v)
+      : Transformer(e, at, shape), tied_(v.tied && at.pp > 1) {
+    auto embed = std::make_unique<TokenEmbed>(0, e, at, v, shape);
+    embed_ = embed.get();
+    parts_.push_back(std::move(embed));
+    add_blocks(0, dense, of_dense);
+    add_blocks(dense, depth, shape);
+    const auto last = static_cast<int>(parts_.size());
+    auto head = std::make_unique<TokenHead>(last, e, at, v, shape, *embed_);
+    head_ = head.get();
+    parts_.push_back(std::move(head));
+    join();
+    batch_ = {{"tokens", BatchRole::input, 0, DType::i32, shape.tokens, at.full_rows, true},
+              {"labels", BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
+    for (BatchTensor& t : batch_) t.begin = at.token0, t.held = at.tokens;
+    metrics_ = {{"loss", 0, 1}};
+    if (shape.of_experts.experts > 0)
+      metrics_.insert(metrics_.end(), {{"imbalance", 1, 1}, {"balance", 2, 1}});
+  }
+  ImageAttrs fetch() const override {
+    return {.rows = at_.full_rows, .batch = at_.batch, .token0 = at_.token0, .tokens = at_.tokens};
+  }
+  void fetched(size_t tensor, const View& v) override {
+    tensor == 0 ? embed_->set_tokens(v) : head_->set_labels(v);
+  }
+  // Each rank of context parallelism has the losses of its own tokens.
+  int metrics_group() const override { return at_.cp_group; }
+  // First and last stage each have a copy of a tied table, so their gradients are summed.
+  void before_optimizer(const Parameters& params) override {
+    if (tied_) sum_tied_gradient(e_, at_, params, at_.at.pp == 0 ? embed_->table() : head_->table());
+  }
+
+ private:
+  const bool tied_;
+  TokenEmbed* embed_;
+  TokenHead* head_;
+};
+
+}  // namespace
+
+// ---- for searches ----
+
+std::string block_path(int64_t i) {
+  return (i < 10 ? "block0" : "block") + std::to_string(i);
+}
+
+int64_t idle_parameters(const NetSpec& net) {
+  if (net.kind() != LlamaSpec::kKind || !net.llama().has_experts()) return 0;
+  const LlamaSpec& n = net.llama();
+  return (n.depth - n.dense_blocks()) * (n.experts.num_experts - n.experts.num_experts_per_tok) * 3 *
+         n.embed_dim * n.expert_hidden();
+}
+
+namespace {
+
+// `dense`: the first blocks, which differ from the others
+std::vector<Part> chain(int64_t depth, int64_t dense = 0) {
+  std::vector<Part> parts{{"embed", "embed", 0}};
+  parts.reserve(static_cast<size_t>(depth) + 2);
+  for (int64_t i = 0; i < depth; ++i)
+    parts.push_back({"block", block_path(i), static_cast<int32_t>(i < dense ? 1 : dense + 1)});
+  parts.push_back({"head", "head", static_cast<int32_t>(parts.size())});
+  return parts;
+}
+
+template <class Spec>
+NetLimits limits_of_blocks(const Spec& n) {
+  NetLimits limits{.tp = {{"net.num_heads", n.num_heads}},
+                   .kv_heads = n.kv_heads(),
+                   .tokens = n.tokens(),
+                   .inner_parts = n.depth};
+  if (n.kv_heads() != n.num_heads) limits.tp.push_back({"net.num_kv_heads", n.kv_heads()});
+  limits.tp.push_back({"the MLP's width", n.hidden()});
+  return limits;
+}
+
+// The settings that all kinds of blocks share.
+template <class Spec>
+BlockShape shape_of(const Spec& n) {
+  return {.width = n.embed_dim,
+          .heads = n.num_heads,
+          .kv_heads = n.kv_heads(),
+          .hidden = n.hidden(),
+          .tokens = n.tokens(),
+          .eps = n.norm_eps};
+}
+
+// The settings of blocks that language models share. The residual stream has the type of activations.
+BlockShape shape_of_words(const WordsSpec& n, Emission& e) {
+  BlockShape shape = shape_of(n);
+  shape.causal = true;
+  shape.stream = e.act;
+  shape.dropout = e.dropout = n.dropout;
+  return shape;
+}
+
+Vocabulary vocabulary_of(const WordsSpec& n, bool positions, const Sharding& at) {
+  const int64_t unit = 128 * at.tp;  // Megatron pads the vocabulary to a multiple
+  return {.words = n.vocab_size,
+          .held = (n.vocab_size + unit - 1) / unit * 128,
+          .tied = n.tie_embeddings,
+          .positions = positions};
+}
+
+// Shared experts are one MLP beside the others.
+BlockShape with_experts(BlockShape shape, const LlamaSpec& n) {
+  const ExpertsSpec& x = n.experts;
+  shape.hidden = x.num_shared_experts * n.expert_hidden();
+  shape.of_experts = {.experts = x.num_experts,
+                      .top = x.num_experts_per_tok,
+                      .hidden = n.expert_hidden(),
+                      .normalised = x.norm_topk_prob,
+                      .balance = x.router_balance_loss,
+                      .z = x.router_z_loss,
+                      .blocks = n.depth - n.dense_blocks()};
+  return shape;
+}
+
+}  // namespace
+
+std::vector<Part> parts_of(const VitSpec& n) {
+  return chain(n.depth);
+}
+std::vector<Part> parts_of(const WordsSpec& n) {
+  return chain(n.depth);
+}
+std::vector<Part> parts_of(const LlamaSpec& n) {
+  return chain(n.depth, n.dense_blocks());
+}
+NetLimits limits_of(const VitSpec& n) {
+  return limits_of_blocks(n);
+}
+NetLimits limits_of(const WordsSpec& n) {
+  return limits_of_blocks(n);
+}
+NetLimits limits_of(const LlamaSpec& n) {
+  NetLimits limits = limits_of_blocks(n);
+  if (!n.has_experts()) return limits;
+  limits.experts = n.experts.num_experts;
+  if (n.dense_blocks() == 0) limits.tp.pop_back();  // no MLP
+  limits.tp.push_back({"an expert's width", n.expert_hidden()});
+  return limits;
+}
+
+// Three blocks of each kind
+LlamaSpec distinct_parts(LlamaSpec n) {
+  constexpr int64_t kMost = 3;
+  const int64_t mixed = std::min(kMost, n.depth - n.dense_blocks()),
+                dense = std::min(kMost, n.dense_blocks());
+  n.depth = dense + mixed;
+  if (n.has_experts()) n.experts.first_k_dense_replace = dense;
+  return n;
+}
+
+// ---- kinds ----
+
+std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at) {
+  BlockShape shape = shape_of(n);
+  shape.activation = activation_of(n.gelu);
+  return std::make_unique<Vit>(e, at, shape, n);
+}
+
+std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at) {
+  BlockShape shape = shape_of_words(n, e);
+  shape.activation = activation_of(n.gelu);
+  return std::make_unique<LanguageModel>(e, at, shape, n.depth, 0, shape, vocabulary_of(n, true, at));
+}
+
+std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at) {
+  BlockShape dense = shape_of_words(n, e);
+  dense.rms_norm = dense.swiglu = true;
+  dense.rotary = rotary_table(e.b, angles_of(n), dense.head_dim(), at.token0, at.tokens);
+  dense.biases = false;
+  const BlockShape shape = n.has_experts() ? with_experts(dense, n) : dense;
+  return std::make_unique<LanguageModel>(e, at, shape, n.depth, n.dense_blocks(), dense,
+                                         vocabulary_of(n, false, at));
+}
+
+}  // namespace isobar

@@ -1,0 +1,169 @@
+#include "perfmodel/score/counts/memory_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/nccl_resources.h"
+#include "perfmodel/score/counts/fsdp_memory.h"
+#include "perfmodel/score/counts/net_counts.h"
+#include "perfmodel/score/counts/step_model.h"
+#include "perfmodel/score/prices/campaign_fit.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kGiB = 1073741824.0;
+constexpr double kContext = 0.5 * kGiB;  // of CUDA, with the kernels' code
+
+// In the order of MemoryPrice.
+constexpr std::array<PriceInfo, kMemoryPrices> kMemoryInfo{{
+    {"gradients", 0.8, 0.3, 0.3},
+    {"optimizer", 1.0, 0.05, 0.1},
+    {"stream", 1.0, 0.2, 0.2},
+    {"attention", 1.0, 0.2, 0.2},
+    {"ffn", 1.0, 0.15, 0.15},
+    {"scores", 1.0, 0.15, 0.15},
+    {"checkpoint", 1.0, 0.2, 0.3},
+    {"working", 1.0, 0.4, 0.4},
+    {"transient", 0.3, 0.7, 0.7},
+    {"logits", 1.3, 0.4, 0.5},
+    {"vocabulary", 0.7, 0.5, 0.6},
+    {"runtime", 0.8 * kGiB, 0.8, 1.0},
+    {"fragments", 1.04, 0.04, 0.05},
+}};
+
+/// Micro-batches in flight on a stage, in units of its layers.
+double in_flight(const PublishedRun& r, double stage) {
+  const double p = r.pp, m = r.micro_batches(), v = r.vpp;
+  if (p <= 1) return 1;
+  if (r.schedule == Schedule::zb_2p) return std::min(m, 2 * (p - stage) - 1);
+  if (r.schedule == Schedule::interleaved || v > 1)  // chunks: 2 (p - s - 1) + (v - 1) p + 1 warm up
+    return std::min(m, (2 * (p - stage - 1) + (v - 1) * p + 1) / v);
+  return std::min(m, p - stage);
+}
+
+}  // namespace
+
+MemoryCounts count_memory(const PublishedRun& r) {
+  MemoryCounts out;
+  const double T = r.micro_batch * r.seq / r.cp;
+  const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
+  const bool llama = r.arch == Arch::llama, full = r.recompute == Recompute::full;
+  const double bytes = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
+  const double scale = bytes / 2;
+  const double spread = r.sequence_parallel ? r.tp : 1;
+  const double shards = r.zero >= 1 ? r.dp * r.cp : 1;
+  const double gradient_shards = r.zero >= 2 ? r.dp * r.cp : 1, weight_shards = r.zero >= 3 ? r.dp * r.cp : 1;
+  const OwnParameters layer = own_parameters(r);
+  const PlacedExperts experts = experts_of(r);
+  const double table = r.hidden * r.vocab / r.tp;
+  // Under autocast norms keep their fp32 inputs, and linears a 2-byte copy of each input: of q, k, v and of
+  // the feed-forward. If hand-written collectives break a compiled graph, norms' fp32 results and gathered
+  // keys and values are also kept.
+  const bool by_hand = r.habits.own_collectives && r.tp * r.cp > 1;
+  const double stream = r.autocast ? (by_hand && r.habits.compiled ? 24 : 16) : llama ? 8 : 10;
+  const double gathered = r.habits.own_collectives ? r.cp : 1;
+  for (int i = 0; i < 2; ++i) {
+    StageMemory& s = out.stages[static_cast<size_t>(i)];
+    const double stage = i == 0 ? 0 : r.pp - 1;
+    double layers = stage_layers(r);
+    if (r.pp > 1 && (r.short_end_stages || r.balanced_embedding))
+      layers -= 1;
+    else if (i == 1 && r.pp > 1)
+      layers = std::max(1.0, r.layers - (r.pp - 1) * layers);
+    if (r.habits.fully_sharded && r.zero >= 2) {
+      const FsdpMemory m = fsdp_memory(r, {layers, in_flight(r, stage), i == 0, i == 1 || r.pp <= 1});
+      s.whole = m.states + m.reserved;
+      continue;
+    }
+    const double tables = r.pp > 1 ? 1 : r.arch == Arch::gpt ? 1 : 2;
+    const double dense = layers * layer.dense + tables * table, of_experts = layers * layer.experts;
+    const auto held = [&](double shards_of_dense) {  // experts have fewer replicas to be sharded over
+      return dense / shards_of_dense + of_experts / (shards_of_dense > 1 ? experts.replicas : 1);
+    };
+    s.weights = bytes * held(weight_shards);
+    s.gradients = r.frozen_weights ? 0 : 4 * held(gradient_shards);
+    s.optimizer = r.frozen_weights ? 0 : (bytes == 4 ? 8 : 12) * held(shards);
+    s.stream = T * r.hidden * stream * scale / spread;
+    s.attention = T * (2 * (q + 2 * kv * gathered) + 2 * q) * scale / r.tp;
+    const double f = block_weights(r).width;
+    s.ffn = T * f * (llama ? 6 : 4) * scale / r.tp;
+    // Rows sorted by expert.
+    const double sent = experts.share * r.top_k * r.hidden;
+    s.ffn += T * sent * 2 * scale / r.tp;
+    if (r.recompute == Recompute::selective && r.habits.selective_operators) {
+      // Keeps the block's input and every second product's result: of q, v, the feed-forward's first and last
+      // (Llama), of qkv and the first (GPT); and attention's.
+      s.stream = T * r.hidden * (llama ? 4 : 2) * scale / spread;
+      s.attention = T * (llama ? 4 * q + 2 * kv : 4 * q + 4 * kv) * scale / r.tp;
+      s.ffn = T * f * 2 * scale / r.tp;
+    }
+    if (r.attention == AttentionKernel::unfused || r.attention == AttentionKernel::fused_softmax) {
+      s.scores = 5 * r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * scale;
+      s.scores_again = r.recompute == Recompute::selective;
+    }
+    if (r.autocast) {  // by operand, as autograd keeps them, without prices
+      s.exact = s.stream + s.attention + s.ffn;
+      s.stream = s.attention = s.ffn = 0;
+    }
+    s.kept_layers = std::max(1.0, layers - r.offloaded_layers) * in_flight(r, stage);
+    s.recomputed = r.recomputed;
+    s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
+    // In 2 and 4 bytes, the loss's result and the gradient: three times a fused loss.
+    s.logits = i == 1 ? 4 * T * r.vocab / r.tp * (r.habits.eager_loss ? 3 : 1) : 0;
+    // A layer and the next one in 2 bytes, and one's gradient in 2 and, for reduction, in 4.
+    if (r.zero >= 3) s.gathered = 10 * layer.all();
+    s.vocabulary = 2 * table;
+  }
+  if (r.habits.device_memory) {
+    int64_t groups = r.gpus > 1 ? 1 : 0;  // the world
+    for (const double n : {r.dp, r.tp, r.cp, r.pp}) groups += n > 1 ? 1 : 0;
+    out.outside = kContext + static_cast<double>(nccl_buffer_bytes(groups));
+  }
+  return out;
+}
+
+double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
+  const auto p = [&](MemoryPrice x) { return price[static_cast<size_t>(x)]; };
+  double peak = 0;
+  for (const StageMemory& s : m.stages) {
+    if (s.whole) {
+      peak = std::max(peak, *s.whole);
+      continue;
+    }
+    const double persistent = s.weights + s.gradients * p(MemoryPrice::gradients) +
+                              s.optimizer * p(MemoryPrice::optimizer) + s.gathered;
+    const double scores = s.scores * p(MemoryPrice::scores);
+    const double dense = s.stream * p(MemoryPrice::stream) + s.attention * p(MemoryPrice::attention) +
+                         s.ffn * p(MemoryPrice::ffn) + s.exact;
+    const double layer = dense + (s.scores_again ? 0 : scores);
+    double activations = s.kept_layers * layer;
+    double working = p(MemoryPrice::transient) * (dense + scores);
+    if (s.checkpoint > 0) {
+      activations = s.kept_layers *
+                    (s.recomputed * s.checkpoint * p(MemoryPrice::checkpoint) + (1 - s.recomputed) * layer);
+      working = p(MemoryPrice::working) * (dense + scores);
+    }
+    // The loss comes when every layer's activations exist; gradients of activations after the logits are
+    // freed.
+    const double top = std::max(s.logits * p(MemoryPrice::logits), working);
+    peak = std::max(peak, persistent + (activations + top) * p(MemoryPrice::fragments) +
+                              s.vocabulary * p(MemoryPrice::vocabulary));
+  }
+  return peak + p(MemoryPrice::runtime) + m.outside;
+}
+
+MemoryPrices spec_memory_prices() {
+  MemoryPrices p{};
+  for (size_t i = 0; i < kMemoryPrices; ++i) p[i] = kMemoryInfo[i].spec;
+  return p;
+}
+
+const Quantity kPeakBytes{
+    kMemoryPrices, kMemoryInfo.data(), 0.04, 1, 0, [](const Sample& s, const double* prices) {
+      MemoryPrices p;
+      std::copy_n(prices, kMemoryPrices, p.begin());
+      return std::log(peak_bytes(s.memory, p));
+    }};
+
+}  // namespace isobar

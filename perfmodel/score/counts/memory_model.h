@@ -1,0 +1,57 @@
+// Peak memory of an accelerator under a foreign engine: parameters and activations in closed form, prices for
+// differences of engines (gradient type, saved tensors, fragmentation).
+//
+//   MemoryCounts m = count_memory(run);
+//   double bytes = peak_bytes(m, spec_memory_prices());
+//
+// Sources: activations of a layer Korthikanti 2022 (sbh (10 + 24/t + 5 a s / h t) for GPT), by operand for
+// Llama; ZeRO shards Rajbhandari 2020; in-flight micro-batches Narayanan 2021 and Qi 2024.
+#pragma once
+#include <array>
+#include <optional>
+
+#include "perfmodel/score/prices/prices.h"
+#include "perfmodel/score/published/published_run.h"
+
+namespace isobar {
+
+enum class MemoryPrice : int {
+  gradients,   // relative to 4 bytes a parameter
+  optimizer,   // relative to 12 bytes a parameter and shard: master weight, two moments
+  stream,      // saved share of a layer's tensors on the residual stream
+  attention,   // … of queries, keys, values and their result
+  ffn,         // ... of the feed-forward part
+  scores,      // ... of unfused attention
+  checkpoint,  // relative to one layer input, under full recomputation
+  working,     // relative to one layer's activations, while it is recomputed
+  transient,   // gradients of activations, relative to one layer's activations
+  logits,      // relative to 4 bytes a logit
+  vocabulary,  // temporary gradient of the embedding, relative to 2 bytes a parameter
+  runtime,     // bytes of context, libraries, communicators
+  fragments,   // factor on activations
+};
+constexpr size_t kMemoryPrices = static_cast<size_t>(MemoryPrice::fragments) + 1;
+using MemoryPrices = std::array<double, kMemoryPrices>;
+
+struct StageMemory {  // bytes
+  double weights = 0, gradients = 0, optimizer = 0;
+  double stream = 0, attention = 0, ffn = 0, scores = 0;  // of one layer and micro-batch
+  double exact = 0;                                       // the same, if every operand is known
+  double kept_layers = 0;                                 // layers times micro-batches in flight
+  double checkpoint = 0;                                  // one layer input; 0: no recomputation
+  double recomputed = 1;                                  // share of layers that are recomputed
+  bool scores_again = false;                              // selective recomputation: scores are not kept
+  double logits = 0, vocabulary = 0;
+  double gathered = 0;          // ZeRO 3: whole layers
+  std::optional<double> whole;  // total (fsdp_memory.h), instead of all of the above
+};
+struct MemoryCounts {
+  std::array<StageMemory, 2> stages;  // first, last
+  double outside = 0;                 // outside the allocator, if the driver's reading counts
+};
+
+MemoryCounts count_memory(const PublishedRun& run);
+double peak_bytes(const MemoryCounts& m, const MemoryPrices& prices);
+MemoryPrices spec_memory_prices();
+
+}  // namespace isobar

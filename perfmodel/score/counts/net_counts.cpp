@@ -1,0 +1,56 @@
+#include "perfmodel/score/counts/net_counts.h"
+
+#include <algorithm>
+
+namespace isobar {
+namespace {
+
+double matrices_of(const PublishedRun& r) {
+  return r.arch == Arch::llama ? 3 : 2;
+}
+
+constexpr double kRotary = 64;  // of a latent key, shared by all heads
+
+}  // namespace
+
+double latent_attention_weights(double hidden, double heads, double q_rank, double kv_rank, double qk_dim,
+                                double v_dim) {
+  return hidden * q_rank + q_rank * heads * qk_dim + hidden * (kv_rank + kRotary) +
+         kv_rank * heads * (qk_dim - kRotary + v_dim) + heads * v_dim * hidden;
+}
+
+BlockWeights block_weights(const PublishedRun& r) {
+  BlockWeights w;
+  w.attention = r.latent_weights > 0 ? r.latent_weights
+                                     : r.hidden * (2 * r.heads * r.head_dim + 2 * r.kv_heads * r.head_dim);
+  const double moe = experts_of(r).share, matrix = matrices_of(r) * r.hidden;
+  const double always = (1 - moe) * r.ffn + moe * r.shared_experts * r.expert_ffn;
+  w.ffn = matrix * always + moe * r.experts * r.hidden;
+  w.experts = moe * matrix * r.experts * r.expert_ffn;
+  w.active = moe * matrix * r.top_k * r.expert_ffn;
+  w.width = always + moe * r.top_k * r.expert_ffn;
+  return w;
+}
+
+PlacedExperts experts_of(const PublishedRun& r) {
+  PlacedExperts e;
+  if (r.experts <= 0) return e;
+  e.share = 1 - r.dense_layers / r.layers;
+  // Megatron-Core cuts experts as it does all matrices, unless experts take more ranks than that leaves.
+  e.tp = r.ep > r.dp * r.cp ? 1 : r.tp;
+  e.replicas = std::max(1.0, r.dp * r.cp * r.tp / (e.tp * r.ep));
+  e.rows = r.micro_batch * r.seq / r.cp * r.top_k * r.ep / r.experts * (e.tp / r.tp);
+  return e;
+}
+
+OwnParameters own_parameters(const PublishedRun& r) {
+  const BlockWeights w = block_weights(r);
+  return {w.dense() / r.tp, r.experts > 0 ? w.experts / (r.ep * experts_of(r).tp) : 0};
+}
+
+double net_parameters(const PublishedRun& r) {
+  const BlockWeights w = block_weights(r);
+  return r.layers * (w.dense() + w.experts) + r.hidden * r.vocab * (r.arch == Arch::llama ? 2 : 1);
+}
+
+}  // namespace isobar

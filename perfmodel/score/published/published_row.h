@@ -1,0 +1,24 @@
+// A row of a table of runs (published_run.h has the columns) as a run, or the reason why it is refused.
+//
+//   try { PublishedRun r = run_from(row, "mine", false); } catch (const Refused& why) { why.what(); }
+#pragma once
+#include <stdexcept>
+#include <string>
+
+#include "perfmodel/score/published/published_run.h"
+
+namespace isobar {
+
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The row's accelerator is none of configs/machines.
+struct UnknownChip : Refused {
+  explicit UnknownChip(const std::string& gpu_type) : Refused(unknown_chip(gpu_type)), name(gpu_type) {}
+  std::string name;
+};
+
+PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroundings* own = nullptr);
+
+}  // namespace isobar

@@ -1,0 +1,166 @@
+#include "perfmodel/score/published/published_run.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <tuple>
+
+#include "model/base/error.h"
+#include "perfmodel/score/published/open_run.h"
+
+namespace isobar {
+namespace {
+
+// The columns of a table of training runs: required ones, and others that are read or shown
+// (configs/published/README.md).
+const std::vector<std::string> kNeeded = {"arch", "gpus"};
+const std::vector<std::string> kKnown = {"layers",
+                                         "hidden",
+                                         "heads",
+                                         "seq_len",
+                                         "gpu_type",
+                                         "dp",
+                                         "tp",
+                                         "pp",
+                                         "micro_batch",
+                                         "global_batch",
+                                         "metric_name",
+                                         "source",
+                                         "row_id",
+                                         "url_or_repo_path",
+                                         "table",
+                                         "section",
+                                         "campaign",
+                                         "model_name",
+                                         "engine",
+                                         "framework",
+                                         "ffn_hidden",
+                                         "kv_heads",
+                                         "head_dim",
+                                         "vocab",
+                                         "attended_tokens",
+                                         "params_b",
+                                         "experts",
+                                         "top_k",
+                                         "expert_ffn",
+                                         "shared_experts",
+                                         "dense_layers",
+                                         "q_lora_rank",
+                                         "kv_lora_rank",
+                                         "qk_head_dim",
+                                         "v_head_dim",
+                                         "gpus_per_node",
+                                         "intra_node_link",
+                                         "inter_node_link",
+                                         "nic_gb_s",
+                                         "cp",
+                                         "vpp",
+                                         "ep",
+                                         "sequence_parallel",
+                                         "zero_stage",
+                                         "precision",
+                                         "recompute",
+                                         "recomputed_layers",
+                                         "offloaded_layers",
+                                         "flash_attention",
+                                         "attention_kernel",
+                                         "rms_kernel",
+                                         "compiled",
+                                         "schedule",
+                                         "synchronised_optimizer",
+                                         "short_end_stages",
+                                         "balanced_embedding",
+                                         "frozen_weights",
+                                         "loader_bound",
+                                         "out_of_memory",
+                                         "metric_value",
+                                         "metric_unit",
+                                         "memory_gb",
+                                         "step_time_s",
+                                         "tflops_per_gpu",
+                                         "mfu_pct",
+                                         "hfu_pct",
+                                         "tokens_per_s_per_gpu",
+                                         "samples_per_s",
+                                         "provenance",
+                                         "completeness",
+                                         "split",
+                                         "notes"};
+
+}  // namespace
+
+std::string PublishedRun::layout() const {
+  char s[96];
+  std::snprintf(s, sizeof s, "dp%g tp%g cp%g pp%g v%g", dp, tp, cp, pp, vpp);
+  return s;
+}
+
+std::string PublishedRun::choice_group() const {
+  char s[160];
+  std::snprintf(s, sizeof s, "%s L%g h%g s%g V%g g%g b%g %d", gpu->name.c_str(), layers, hidden, seq, vocab,
+                gpus, global_batch, frozen_weights ? 1 : 0);
+  return source + "|" + model + "|" + s;
+}
+
+std::string PublishedRun::specification() const {
+  char s[256];
+  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d%d %d %d %g %g %d",
+                static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name.c_str(),
+                static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
+                global_batch, sequence_parallel, rms_kernel, compiled, frozen_weights,
+                static_cast<int>(attention), static_cast<int>(recompute), recomputed, offloaded_layers,
+                static_cast<int>(schedule));
+  return s;
+}
+
+int PublishedTable::refused_rows() const {
+  int n = 0;
+  for (const auto& [reason, rows] : refused) n += rows;
+  return n;
+}
+
+// Fills virtual stages that a recipe's release notes omit, if all releases that state them agree for the
+// model, chip and pipeline.
+void fill_virtual_stages(std::vector<PublishedRun>& runs) {
+  const auto key = [](const PublishedRun& r) {
+    return std::tuple(r.source, r.model, r.gpu, r.layers, r.hidden, r.seq, r.tp, r.pp, r.frozen_weights);
+  };
+  std::map<decltype(key(runs[0])), std::set<double>> stated;
+  for (const PublishedRun& r : runs)
+    if (r.vpp_stated) stated[key(r)].insert(r.vpp);
+  for (PublishedRun& r : runs) {
+    const auto known = stated.find(key(r));
+    if (r.vpp_stated || r.pp == 1 || r.schedule != Schedule::one_f_one_b || known == stated.end()) continue;
+    if (known->second.size() == 1) r.vpp = *known->second.begin();
+  }
+}
+
+PublishedTable published_from(const CsvTable& csv, const Surroundings* own) {
+  require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
+  PublishedTable t;
+  t.name = std::filesystem::path(csv.file).stem().string();
+  t.file = csv.file;
+  for (const CsvRow& row : csv.rows) {
+    try {
+      if (OpenRun open = open_run(row, t.name, own); !open.missing.empty()) {
+        if (open.candidates.front().outcome == Outcome::ran) t.open.push_back(std::move(open));
+        continue;
+      }
+      PublishedRun r = run_from(row, t.name, own);
+      (r.outcome == Outcome::ran ? t.runs : t.outcomes).push_back(std::move(r));
+    } catch (const Refused& why) {
+      ++t.refused[why.what()];
+      t.first_refused.try_emplace(why.what(), row.line());
+      if (const auto* chip = dynamic_cast<const UnknownChip*>(&why))
+        t.unknown_chips.try_emplace(chip->name, row.line());
+    }
+  }
+  fill_virtual_stages(t.runs);
+  return t;
+}
+
+PublishedTable read_published(const std::string& path) {
+  return published_from(read_csv(path));
+}
+
+}  // namespace isobar

@@ -1,0 +1,192 @@
+#include "perfmodel/score/published/published_spec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/error.h"
+#include "model/nets/layout/legal_layout.h"
+
+namespace isobar {
+namespace {
+
+Amp amp_of(Precision p) {
+  switch (p) {
+    case Precision::fp32:
+      return Amp::none;
+    case Precision::tf32:
+      return Amp::tf32;
+    case Precision::bf16:
+      return Amp::bf16;
+    case Precision::fp8:
+      return Amp::fp8;
+    case Precision::fp4:
+      break;
+  }
+  throw ConfigError("", "precision", "is none that this program plans", "leave such rows out");
+}
+
+}  // namespace
+
+RunSpec spec_of(const PublishedRun& p) {
+  RunSpec s;
+  if (p.arch == Arch::vit)
+    throw ConfigError("", "arch", "of a ViT does not say its images", "import GPT and Llama");
+  if (p.frozen_weights) throw ConfigError("", "frozen_weights", "are not planned", "import whole trainings");
+  if (p.latent_weights > 0)
+    throw ConfigError("", "arch", "has latent attention, which is not planned", "import other nets");
+  s.net = p.arch == Arch::gpt ? NetSpec(GptSpec{}) : NetSpec(LlamaSpec{});
+  WordsSpec& net = *s.net.words();
+  net.embed_dim = std::llround(p.hidden);
+  net.depth = std::llround(p.layers);
+  net.num_heads = std::llround(p.heads);
+  net.num_kv_heads = p.kv_heads == p.heads ? 0 : std::llround(p.kv_heads);
+  net.ffn_dim = std::llround(p.ffn);
+  net.seq_length = std::llround(p.seq);
+  net.vocab_size = std::llround(p.vocab);
+  if (p.experts > 0) {
+    ExpertsSpec& experts = s.net.llama().experts;
+    experts.num_experts = std::llround(p.experts);
+    experts.num_experts_per_tok = std::llround(p.top_k);
+    experts.expert_ffn_dim = std::llround(p.expert_ffn);
+    experts.num_shared_experts = std::llround(p.shared_experts);
+    experts.first_k_dense_replace = std::llround(p.dense_layers);
+    if (p.dense_layers == 0) net.ffn_dim = 0;  // all blocks have experts
+  }
+  s.train.global_batch = std::llround(p.global_batch);
+  s.layout.dp = std::llround(p.dp);
+  s.layout.tp = std::llround(p.tp);
+  s.layout.cp = std::llround(p.cp);
+  s.layout.pp = std::llround(p.pp);
+  s.layout.vpp = std::llround(p.vpp);
+  s.layout.ep = std::llround(p.ep);
+  if (!ep_divides(limits_of(s.net), s.layout.ep, s.layout.dp, s.layout.cp))
+    throw ConfigError("", "ep", "does not divide both the experts and dp * cp, as in plans",
+                      "import other runs");
+  s.policy.amp = amp_of(p.precision);
+  s.policy.micro_batch = std::llround(p.micro_batch);
+  s.policy.zero = p.zero < 0 ? 0 : std::llround(p.zero);  // not stated: none
+  s.policy.sequence_parallel = p.sequence_parallel && p.tp > 1;
+  s.policy.recompute = p.recompute;
+  s.policy.attention = is_fused(p.attention) ? AttentionKind::flash : AttentionKind::unfused;
+  s.policy.schedule = p.schedule == Schedule::interleaved || p.vpp > 1 ? PipelineSchedule::interleaved
+                      : p.schedule == Schedule::one_f_one_b            ? PipelineSchedule::one_f_one_b
+                                                                       : PipelineSchedule::zb_h1;
+  if (p.schedule == Schedule::zb_2p)
+    throw ConfigError("", "schedule", "zb-2p is none of this program's", "leave such rows out");
+  validate(s);
+  return s;
+}
+
+namespace {
+
+[[noreturn]] void refuse(const RunSpec& s, const char* key, const std::string& what, const char* mend) {
+  throw ConfigError(s.file, key, what, mend);
+}
+
+/// Refuses settings that a foreign engine's closed form does not cover.
+void refuse_unpriced(const RunSpec& s) {
+  const RunSpec usual;
+  if (s.policy.offload_optimizer)
+    refuse(s, "policy.offload_optimizer", "is priced of Isobar's own engine alone", "set it to false");
+  if (s.policy.main_grads_dtype != usual.policy.main_grads_dtype)
+    refuse(s, "policy.main_grads_dtype", "is the engine's own choice", "leave it out");
+  if (s.policy.bucket_mb != usual.policy.bucket_mb)
+    refuse(s, "policy.bucket_mb", "is the engine's own choice", "leave it out");
+  if (s.layout.order != usual.layout.order)
+    refuse(s, "layout.order", "is tp-cp-dp-pp where other engines are priced", "leave it out");
+  if (s.layout.cp > 1 && s.policy.cp_kind == CpKind::ulysses)
+    refuse(s, "policy.cp_kind", "ulysses is priced of Isobar's own engine alone", "use ring or allgather");
+  if (s.policy.schedule == PipelineSchedule::gpipe && s.layout.pp > 1)
+    refuse(s, "policy.schedule", "gpipe is priced of Isobar's own engine alone", "use 1f1b or interleaved");
+}
+
+Precision precision_of(const RunSpec& s) {
+  switch (s.policy.amp) {
+    case Amp::none:
+      return Precision::fp32;
+    case Amp::tf32:
+      return Precision::tf32;
+    case Amp::bf16:
+    case Amp::fp16:
+      return Precision::bf16;
+    case Amp::fp8:
+      break;
+  }
+  return Precision::fp8;
+}
+
+}  // namespace
+
+namespace {
+
+void take_experts(const LlamaSpec& net, PublishedRun& r) {
+  r.experts = static_cast<double>(net.experts.num_experts);
+  r.top_k = static_cast<double>(net.experts.num_experts_per_tok);
+  r.expert_ffn = static_cast<double>(net.expert_hidden());
+  r.shared_experts = static_cast<double>(net.experts.num_shared_experts);
+  r.dense_layers = static_cast<double>(net.dense_blocks());
+}
+
+}  // namespace
+
+void as_asked(PublishedRun& r) {
+  r.source = r.campaign = r.section = "asked";
+  r.model = r.arch == Arch::vit ? "vit" : r.arch == Arch::llama ? "llama" : "gpt";
+}
+
+PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& chip, const Habits& habits) {
+  refuse_unpriced(s);
+  PublishedRun r;
+  r.id = s.file;
+  r.gpu = &chip;
+  r.habits = habits;
+  r.habits.overlaps_gradients = habits.overlaps_gradients && s.policy.overlap;
+  if (s.net.kind() == VitSpec::kKind) {
+    r.arch = Arch::vit;
+    r.ffn = static_cast<double>(s.net.vit().hidden());
+  } else if (const WordsSpec* words = s.net.words()) {
+    r.arch = s.net.kind() == LlamaSpec::kKind ? Arch::llama : Arch::gpt;
+    r.ffn = static_cast<double>(words->hidden());
+    r.vocab = static_cast<double>(words->vocab_size);
+    if (r.arch == Arch::llama && s.net.llama().has_experts()) take_experts(s.net.llama(), r);
+  } else {
+    refuse(s, "net.kind", "'" + s.net.kind() + "' is priced of Isobar's own engine alone",
+           "leave --engine out, or predict a vit, gpt or llama");
+  }
+  as_asked(r);
+  r.layers = static_cast<double>(s.net.blocks());
+  r.hidden = static_cast<double>(s.net.width());
+  r.heads = static_cast<double>(s.net.heads());
+  r.kv_heads = s.net.words() ? static_cast<double>(s.net.words()->kv_heads()) : r.heads;
+  r.head_dim = r.hidden / r.heads;
+  r.seq = r.attended = static_cast<double>(s.net.tokens());
+  r.precision = precision_of(s);
+  r.autocast = habits.autocast && (s.policy.amp == Amp::bf16 || s.policy.amp == Amp::fp16);
+  r.dp = static_cast<double>(s.layout.dp);
+  r.tp = static_cast<double>(s.layout.tp);
+  r.cp = static_cast<double>(s.layout.cp);
+  r.pp = static_cast<double>(s.layout.pp);
+  r.vpp = static_cast<double>(s.layout.vpp);
+  r.ep = static_cast<double>(s.layout.ep);
+  r.gpus = static_cast<double>(s.layout.world());
+  r.node = machine.accelerator->host.ranks;
+  r.compiled = is_compiled(r, habits.compiled);
+  r.zero = static_cast<double>(s.policy.zero);
+  r.micro_batch = static_cast<double>(s.micro_batch());
+  r.global_batch = static_cast<double>(s.train.global_batch);
+  r.sequence_parallel = s.policy.sequence_parallel && s.layout.tp > 1;
+  // Without flash kernels for its type PyTorch takes the memory-efficient one.
+  r.attention = s.policy.attention != AttentionKind::flash ? AttentionKernel::fused_softmax
+                : r.precision <= Precision::tf32           ? AttentionKernel::memory_efficient
+                                                           : AttentionKernel::flash2;
+  r.recompute = s.policy.recompute;
+  const double chunk = std::ceil(r.layers / (r.pp * r.vpp));
+  if (s.policy.recompute_method == RecomputeMethod::block)
+    r.recomputed = std::min(1.0, static_cast<double>(s.policy.recompute_num_layers) / chunk);
+  r.schedule = s.policy.schedule == PipelineSchedule::zb_h1 ? Schedule::zb_1p
+               : r.vpp > 1                                  ? Schedule::interleaved
+                                                            : Schedule::one_f_one_b;
+  return r;
+}
+
+}  // namespace isobar

@@ -1,0 +1,22 @@
+// A published run as a specification of this program, computing what its engine did, and a specification as a
+// run of another engine.
+//
+//   RunSpec spec = spec_of(table.runs[0]);
+//   LayoutModel(spec, load_machine("configs/machines/dgx-a100.yaml")).cost(layout_of(spec))
+//   PublishedRun r = run_of(spec, machine, chip_of(machine), engine_named("nemo").habits);
+//
+// Throws ConfigError for runs that our plans cannot express (expert parallelism, a ViT of unknown images,
+// fp4, zb-2p), and for settings that other engines' closed forms do not cover.
+#pragma once
+#include "model/base/spec/spec.h"
+#include "perfmodel/score/published/published_run.h"
+
+namespace isobar {
+
+RunSpec spec_of(const PublishedRun& run);
+/// Puts it into one campaign with the runs of run_of().
+void as_asked(PublishedRun& run);
+/// `chip` is the machine's accelerator and must outlive the run.
+PublishedRun run_of(const RunSpec& spec, const Machine& machine, const ChipSpec& chip, const Habits& habits);
+
+}  // namespace isobar

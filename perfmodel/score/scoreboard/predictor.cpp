@@ -1,0 +1,84 @@
+#include "perfmodel/score/scoreboard/predictor.h"
+
+#include <cmath>
+#include <utility>
+
+namespace isobar {
+
+CampaignPredictor::CampaignPredictor(const Quantity& quantity, Samples own, const Others& others,
+                                     Believe believe)
+    : quantity_(quantity), own_(std::move(own)), others_(others), believe_(std::move(believe)) {}
+
+const CampaignFit& CampaignPredictor::fit_of(const ForeignEngine* engine) {
+  auto& fit = fits_[engine];
+  if (!fit) fit = std::make_unique<CampaignFit>(quantity_, own_, believe_(engine));
+  return *fit;
+}
+
+Estimated CampaignPredictor::relative(const PublishedRun& run) {
+  const Sample s = &quantity_ == &kPeakBytes ? memory_sample_of(run) : sample_of(run);
+  Estimated e = fit_of(run.runs_on).predict(s);
+  const double measured = std::exp(s.log_s);
+  e.value /= measured;
+  e.lower /= measured;
+  e.upper /= measured;
+  return e;
+}
+
+OpenEstimate CampaignPredictor::over(const std::vector<RunReading>& readings) {
+  OpenEstimate e = over_readings(readings, [&](const PublishedRun& r) { return relative(r); });
+  if (&quantity_ != &kStepSeconds) return e;
+  double log_ratio = 0;
+  for (const RunReading& r : readings) {
+    const double seconds = others_.usual.seconds(r.run);
+    if (!(seconds > 0)) return e;
+    log_ratio += r.chance * std::log(seconds / r.run.step_s);
+  }
+  e.constant_mfu = std::exp(log_ratio);
+  return e;
+}
+
+OpenEstimate CampaignPredictor::predict(const PublishedRun& run) {
+  return over(own_.empty() ? others_.choices.readings(run) : std::vector<RunReading>{{run}});
+}
+
+OpenEstimate CampaignPredictor::predict(const OpenRun& open) {
+  return over(others_.choices.readings(open, own_.empty()));
+}
+
+namespace {
+
+std::string kind_of(const PublishedRun& r) {
+  const char* net = r.experts > 0           ? "mixture of experts"
+                    : r.arch == Arch::vit   ? "vit"
+                    : r.arch == Arch::llama ? "llama"
+                                            : "gpt";
+  return std::string(net) + " on " + r.gpu->chip();
+}
+
+}  // namespace
+
+ScoredRow row_of(const PublishedRun& r, double measured, const OpenEstimate& e, const std::string& draw) {
+  return {r.id,
+          r.choice_group() + draw,
+          measured,
+          measured * e.of.value,
+          measured * e.of.lower,
+          measured * e.of.upper,
+          r.specification(),
+          e.of.news,
+          e.of.share,
+          e.assumed,
+          e.narrows,
+          kind_of(r),
+          measured * e.constant_mfu};
+}
+
+ScoredRow row_of(const OpenRun& open, const OpenEstimate& e) {
+  ScoredRow row = row_of(open.candidates.front(), 1, e);
+  row.group = row.id;
+  row.choice.clear();
+  return row;
+}
+
+}  // namespace isobar

@@ -1,0 +1,54 @@
+// Predicts a campaign's runs, said or open, from its training rows and all other campaigns: the one path of
+// --leave-out, --folds, --fit-on and --points.
+//
+//   CampaignPredictor p(kStepSeconds, own_rows, others, [&](const ForeignEngine* e) { return belief; });
+//   OpenEstimate e = p.predict(run);       // e.of: relative to the measurement
+//
+// With training rows, unsaid policies are read as usual in all of them, and the fitted prices absorb that.
+// Without, the answer is over all that the row may be (choices.h).
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "perfmodel/score/prices/campaign_fit.h"
+#include "perfmodel/score/scoreboard/choices.h"
+#include "perfmodel/score/scoreboard/constant_mfu.h"
+#include "perfmodel/score/scoreboard/metrics.h"
+
+namespace isobar {
+
+/// Other campaigns' evidence besides prices.
+struct Others {
+  Others() = default;
+  explicit Others(const Samples& runs) : choices(runs), usual(runs) {}
+  Choices choices;
+  ConstantMfu usual;
+};
+
+class CampaignPredictor {
+ public:
+  using Believe = std::function<PriceBelief(const ForeignEngine*)>;
+  /// `others` must outlive it.
+  CampaignPredictor(const Quantity& quantity, Samples own, const Others& others, Believe believe);
+  OpenEstimate predict(const PublishedRun& run);
+  OpenEstimate predict(const OpenRun& open);
+
+ private:
+  const CampaignFit& fit_of(const ForeignEngine* engine);
+  OpenEstimate over(const std::vector<RunReading>& readings);
+  Estimated relative(const PublishedRun& run);
+  const Quantity& quantity_;
+  Samples own_;
+  const Others& others_;
+  Believe believe_;
+  std::map<const ForeignEngine*, std::unique_ptr<CampaignFit>> fits_;
+};
+
+/// A scored row; `measured` in the quantity's unit. `draw` is added to its group.
+ScoredRow row_of(const PublishedRun& run, double measured, const OpenEstimate& e,
+                 const std::string& draw = "");
+/// The same of an open row, relative to its measurement.
+ScoredRow row_of(const OpenRun& open, const OpenEstimate& e);
+
+}  // namespace isobar

@@ -1,0 +1,50 @@
+// Runs that did not finish: number of failures by layout and class.
+#include <algorithm>
+
+#include "reports/figures/figures.h"
+#include "reports/style/palette.h"
+
+namespace isobar {
+
+using nlohmann::json;
+
+std::vector<Figure> failure_figures(const ReportData& d) {
+  json rows = json::array();
+  for (const ReportRun* r : d.failed()) {
+    const bool ok = r->run.run_class == RunClass::ok;
+    rows.push_back({{"run", r->label},
+                    {"layout", r->layout},
+                    {"class", ok ? "ok, untimed" : name_of(r->run.run_class)},
+                    {"message", r->run.message},
+                    {"id", r->run.id}});
+  }
+  if (rows.empty()) return {};
+  std::map<std::string, int> counts;
+  int most = 0;
+  for (const json& row : rows) most = std::max(most, ++counts[row["layout"].get<std::string>()]);
+  json y = nominal("layout");
+  y["sort"] = "-x";
+  std::vector<std::string> classes;
+  for (const json& row : rows)
+    if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
+      classes.push_back(row["class"].get<std::string>());
+  json colour = nominal("class");
+  colour["scale"] = palette::scale_of(classes);
+  json spec = base_spec(rows);
+  spec["height"] = {{"step", 22}};
+  spec["mark"] = {{"type", "bar"}};
+  spec["encoding"] = {
+      {"y", y},
+      {"x",
+       {{"aggregate", "count"},
+        {"type", "quantitative"},
+        {"title", "runs"},
+        {"axis", {{"tickCount", std::min(most, 8)}, {"format", "d"}}}}},
+      {"color", colour},
+      {"tooltip",
+       {tip("layout", "layout"), tip("class", "ended as"), {{"aggregate", "count"}, {"title", "runs"}}}}};
+  return {{"failures", "Failures", "Runs that did not finish, by layout",
+           "Number of runs by class of failure; the table of failed runs gives each reason.", spec}};
+}
+
+}  // namespace isobar

@@ -1,0 +1,49 @@
+// State of a training run, read from its run directory alone.
+//
+//   RunWatch watch("runs/first");
+//   watch.refresh();                              // reads what has been written since
+//   std::fputs(frame(watch.state(), {.width = 100}).c_str(), stdout);
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/records/advice.h"
+#include "model/records/records.h"
+#include "reports/live/watch.h"
+
+namespace isobar {
+
+struct RunState {
+  std::filesystem::path dir;
+  std::optional<StartRecord> start;
+  std::vector<StepRecord> steps;  // in order; steps repeated after a resume count once
+  std::vector<ValidRecord> valid;
+  std::optional<RanksRecord> ranks;            // the last one
+  std::optional<CheckpointRecord> checkpoint;  // the last one
+  std::optional<EndRecord> end;
+  Advisor advisor{{}};     // what slows it, from these records
+  double age_s = 0;        // since its result file last grew
+  int64_t wanted() const;  // total steps; 0: not known
+  double step_s() const;   // median of the last steps; 0: none yet
+  double left_s() const;   // estimated seconds left; 0: not known
+};
+
+class RunWatch {
+ public:
+  /// Throws ConfigError if no training has begun in the directory.
+  explicit RunWatch(const std::filesystem::path& dir);
+  void refresh();
+  const RunState& state() const { return state_; }
+
+ private:
+  void take(const Record& r);
+
+  RunState state_;
+  int64_t read_ = 0;  // bytes
+};
+
+std::string frame(const RunState& s, const FrameOptions& options);
+
+}  // namespace isobar

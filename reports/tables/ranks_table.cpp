@@ -1,0 +1,36 @@
+#include <cmath>
+#include <limits>
+
+#include "reports/tables/report_tables.h"
+
+namespace isobar {
+
+std::optional<Table> ranks_table(const ReportData& d) {
+  const ReportRun* best = d.best();
+  if (!best || best->run.ranks_record.ranks.empty()) return std::nullopt;
+  const RanksRecord& record = best->run.ranks_record;
+  if (record.ranks.size() == 1 && !record.joules_per_step) return std::nullopt;
+  Table t{"ranks",
+          "Ranks of " + best->label,
+          {number_column("rank"), text_column("host"), number_column("compute", "ms"),
+           number_column("data", "ms"), number_column("other", "ms"), number_column("memory", "MB"),
+           number_column("clock", "MHz"), number_column("power", "W")},
+          {},
+          {}};
+  for (const RankRecord& r : record.ranks)
+    t.rows.push_back({integer(r.rank), text(r.host), significant(1e3 * or_nan(r.compute_s), 4),
+                      significant(1e3 * r.data_wait_s, 3), significant(1e3 * or_nan(r.other_s()), 3),
+                      number(1e-6 * static_cast<double>(r.peak_rss_bytes), 1), number(or_nan(r.mhz), 0),
+                      significant(or_nan(r.watts), 3)});
+  t.note =
+      "means of a step, after warm-up; compute: in ops; data: waiting for it; other: waiting for other "
+      "ranks, and what the executor takes. A rank that computes longer than the others holds them up";
+  if (record.joules_per_step)
+    t.note += ". Energy: " + significant(best->run.joules_per_sample(), 4).text + " J a sample (" +
+              *record.energy + ", whatever else ran there)";
+  else if (record.energy)
+    t.note += ". Energy was not metered: " + *record.energy;
+  return t;
+}
+
+}  // namespace isobar
