@@ -211,11 +211,13 @@ std::map<std::string, double> quantities_of(const RunSpec& s, const Conditions& 
 }
 
 std::map<std::string, double> op_quantities_of(const RunSpec& s, int64_t threads) {
-  return {{"embed_dim", static_cast<double>(s.net.width())},
-          {"tokens", static_cast<double>(s.net.tokens())},
-          {"depth", static_cast<double>(s.net.blocks())},
-          {"micro_batch", static_cast<double>(s.micro_batch())},
-          {"threads", static_cast<double>(threads)}};
+  std::map<std::string, double> all{{"embed_dim", static_cast<double>(s.net.width())},
+                                    {"tokens", static_cast<double>(s.net.tokens())},
+                                    {"depth", static_cast<double>(s.net.blocks())},
+                                    {"micro_batch", static_cast<double>(s.micro_batch())},
+                                    {"threads", static_cast<double>(threads)}};
+  std::erase_if(all, [](const auto& q) { return q.second <= 0; });  // unknown of a recorded net
+  return all;
 }
 
 Machine fit(const std::vector<MeasuredRun>& runs, const Machine& given, const FitOptions& options) {

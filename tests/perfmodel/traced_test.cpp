@@ -24,8 +24,9 @@ RunSpec recorded_net(const std::string& name, std::vector<std::string> more, int
   return s;
 }
 
-double replay_of_recorded(const RunSpec& s, const Machine& m) {
-  const Conditions where = conditions_of(*m.accelerator, s.layout.world(), s.layout.pp);
+double replay_of_recorded(const RunSpec& s, const Machine& given) {
+  const Machine m = machine_of(s, given);
+  const Conditions where = conditions_of(s, m);
   return simulate(s, stages_of(s, {}, busiest_rank(s)), m.values(), where,
                   std::numeric_limits<double>::infinity())
       .step_s;
@@ -84,6 +85,7 @@ RunSpec with_engine(RunSpec s, const PyTorchStep& t) {
   s.train.global_batch = s.policy.micro_batch = t.batch;
   s.policy.amp = Amp::bf16;
   s.data.workers = 16;  // loaders keep up
+  s.run.device = RunDevice::automatic;
   if (s.net.recorded()) s.net.traced().compiled = engine_named(t.engine).habits.compiled;
   return s;
 }

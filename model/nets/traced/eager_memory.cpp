@@ -12,15 +12,15 @@ class EagerWalk {
  public:
   explicit EagerWalk(const Plan& plan) : plan_(plan), bytes_(plan.memory) {
     for (const BufferKind k : {BufferKind::grads, BufferKind::saved, BufferKind::scratch}) of(bytes_, k) = 0;
-    made_.resize(plan.params.size());
   }
 
   Memory run() {
     each([&](const Key& key, int64_t now, bool) { last_[key] = now; });
+    of(bytes_, BufferKind::grads) = 0;
+    made_.assign(plan_.params.size(), false);
     Memory most = bytes_;
     each([&](const Key& key, int64_t now, bool written) {
       const Buffer& b = buffer(key);
-      if (b.kind == BufferKind::grads) return;
       if (written && live_.emplace(key, now).second) of(bytes_, b.kind) += b.bytes();
       if (total(bytes_) > total(most)) most = bytes_;
       if (last_.at(key) == now) ends_.push_back(key);
@@ -75,7 +75,7 @@ class EagerWalk {
     const Buffer& b = plan_.buffers[static_cast<size_t>(v.buffer)];
     for (size_t i = 0; i < plan_.params.size(); ++i) {
       const Param& p = plan_.params[i];
-      if (made_[i] || p.offset < v.offset || p.offset >= v.offset + v.count) continue;
+      if (made_.empty() || made_[i] || p.offset < v.offset || p.offset >= v.offset + v.count) continue;
       made_[i] = true;
       of(bytes_, BufferKind::grads) += p.count * size_of(b.dtype);
     }
