@@ -13,6 +13,7 @@ namespace isobar {
 inline constexpr const char* kOwnEngine = "for Isobar's own engine (--engine NAME predicts another)";
 
 nlohmann::json json_of(const Layout& l);
+nlohmann::json json_of(const Limit& l);
 
 /// `rates`: also each price and its source.
 std::string text_of(const RunAnswer& a, const Machine& machine, bool rates);

@@ -1,10 +1,12 @@
 #include "perfmodel/ask/choose/engine_on.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "model/base/error.h"
 #include "model/base/printed.h"
 #include "perfmodel/ask/fits.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/score/own_runs.h"
 #include "perfmodel/score/published_spec.h"
 
@@ -33,6 +35,7 @@ void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
 SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
   space.orders = false;
+  space.workers = {};  // another engine's reading is part of its rate
   space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
   if (!e) return space;
   std::erase_if(space.zero, [&](int z) {
@@ -40,7 +43,7 @@ SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   });
   const auto only_one = [&](bool has, LayoutAxis axis, const char* name) {
     if (has || q.keep.only(axis)) return;  // the engine's file refuses fixed axes itself (refuse_axes)
-    space.keep.add({axis, 1, 1, false, e->name + " has no " + name});
+    space.keep.add({axis, 1, 1, false, e->name + " has no " + name, true});
   };
   only_one(e->axes.dp, LayoutAxis::dp, "dp");
   only_one(e->axes.tp, LayoutAxis::tp, "tp");
@@ -58,6 +61,7 @@ struct EngineOn::Parts {
   ChipSpec chip;
   const Machine& machine;
   std::string fit;
+  std::shared_ptr<SectionCache> sections = nullptr;  // of the net, from one search to the next
 
   Parts(const Machine& m, const EngineQuestion& q)
       : engine(q.engine == "unknown" ? nullptr : &engine_named(q.engine)),
@@ -100,7 +104,7 @@ double EngineOn::memory() const {
 }
 
 std::string EngineOn::origin() const {
-  const auto& [engine, model, chip, machine, fit] = *parts_;
+  const auto& [engine, model, chip, machine, fit, sections] = *parts_;
   std::string text = "for " + name() + ": ";
   text += engine ? printed("coefficients fitted to %zu published runs of it and %zu of other engines (%s)",
                            model.own_rows(), model.other_rows(), engine->file.c_str())
@@ -177,18 +181,26 @@ Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
 std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuestion& q,
                                          SearchResult& found) const {
   const SearchSpace space = space_of(q, parts_->engine);
-  found = search(spec, parts_->machine, {.top = kReranked, .confirm = false, .space = space});
+  std::shared_ptr<SectionCache>& sections = parts_->sections;
+  if (!sections) sections = LayoutModel(spec, parts_->machine).sections();
+  found = search(
+      spec, parts_->machine,
+      {.top = kReranked, .confirm = false, .space = space, .sections = sections, .progress = q.progress});
   std::vector<EngineLayout> ranked;
+  double least = std::numeric_limits<double>::infinity();
   for (const LayoutCandidate& c : found.best) {
     RunSpec one = with_layout(spec, c.layout);
     if (one.layout.cp > 1 && one.policy.cp_kind == CpKind::ulysses) one.policy.cp_kind = CpKind::ring;
     EngineLayout l = parts_->layout(one);
+    least = std::min(least, l.answer.memory.value);
     if (l.answer.memory.value <= memory()) ranked.push_back(std::move(l));
   }
   if (ranked.empty())
     throw DoesNotFit(spec.file, "--gpus",
                      "of " + std::to_string(found.best.size()) + " layouts on " +
-                         std::to_string(spec.layout.world()) + " none fits with " + name(),
+                         std::to_string(spec.layout.world()) + " none fits with " + name() +
+                         "; the smallest needs " + gigabytes(least) + ", " + gigabytes(least - memory()) +
+                         " too much",
                      "ask for more GPUs, or set policy.recompute=full");
   std::sort(ranked.begin(), ranked.end(),
             [](const EngineLayout& a, const EngineLayout& b) { return a.score() < b.score(); });

@@ -22,6 +22,8 @@ struct LayoutQuestion {
   double tokens = 0, samples = 0;     // length of a training; 0: not asked for
   double deadline_s = 0, budget = 0;  // its limits; 0: none
   Constraints keep = {};              // for a search
+  std::vector<int64_t> batches = {};  // global batches to choose from; {}: the configuration's
+  bool progress = false;              // on stderr, of searches that take long
 };
 
 SearchSpace space_of(const LayoutQuestion& q);
