@@ -213,8 +213,11 @@ std::string page_html(const ReportData& d, const ChartData& s, const std::vector
 }
 
 std::string page_html(const std::string& title, const std::vector<Figure>& figures,
-                      const std::vector<Table>& tables) {
+                      const std::vector<Table>& tables, const std::vector<std::string>& sentences) {
   std::string out = begin_of(title);
+  if (!sentences.empty()) out += "<ol class=\"story\">\n";
+  for (const std::string& s : sentences) out += "<li>" + prose_html(s) + "</li>\n";
+  if (!sentences.empty()) out += "</ol>\n";
   for (const Figure& f : figures) append_figure(out, f);
   for (const Table& t : tables) append_table(out, t);
   return out + end_with(nlohmann::json::array(), nlohmann::json::array());

@@ -19,9 +19,9 @@ namespace isobar {
 std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
                       const std::vector<Figure>& figures, const std::vector<Table>& tables);
 
-/// A page of figures and tables without runs.
+/// A page of sentences, figures and tables without runs.
 std::string page_html(const std::string& title, const std::vector<Figure>& figures,
-                      const std::vector<Table>& tables);
+                      const std::vector<Table>& tables, const std::vector<std::string>& sentences = {});
 
 /// CSS shared by all pages.
 const char* page_style();

@@ -12,8 +12,9 @@
 
 namespace isobar {
 
-/// Returns why figures were not drawn and how to fix it; "" if all were.
+/// `sentences` stand above the figures. Returns why figures were not drawn and how to fix it; "" if all were.
 std::string write_plain_page(const std::filesystem::path& out, const std::string& title,
-                             const std::vector<Figure>& figures, const std::vector<Table>& tables);
+                             const std::vector<Figure>& figures, const std::vector<Table>& tables,
+                             const std::vector<std::string>& sentences = {});
 
 }  // namespace isobar

@@ -30,7 +30,7 @@ json written(const ReferenceRun& r) {
             {"commit", r.commit},
             {"time_utc", r.time_utc},
             {"update", r.update}};
-  if (m.own.df > 0) j["noise"] = {{"variance", m.own.variance}, {"df", m.own.df}};
+  if (m.own.variance > 0) j["noise"] = {{"variance", m.own.variance}, {"df", m.own.df}};
   return j;
 }
 

@@ -38,27 +38,19 @@ const ReportRun* runner_up(const ReportData& d, const ReportRun& best) {
   return next;
 }
 
-// P value of the lead, given the noise of the steps (Welch's test). NaN: too few steps.
+// P value of the lead, given the error of both runs: their steps', and that between repetitions.
 double chance_of_lead(const ReportData& d, const ReportRun& best, const ReportRun& next) {
-  const Noise a = noise_inside(best.run.measured_steps(), d.statistic),
-              b = noise_inside(next.run.measured_steps(), d.statistic);
-  const double error = std::sqrt(a.variance + b.variance);
-  if (!(error > 0)) return NAN;
-  const double df = std::pow(a.variance + b.variance, 2) /
-                    (a.variance * a.variance / a.df + b.variance * b.variance / b.df);
-  const double t = std::abs(std::log(best.measured() / next.measured())) / error;
-  return 2 * (1 - student_cdf(t, df));
+  const double t = std::log(best.rate() / next.rate()) / std::hypot(best.measured_error, next.measured_error);
+  return 2 * (1 - student_cdf(t, d.between.test_df()));
 }
 
 constexpr double kSure = 0.05;
 
 std::string lead(const ReportData& d, const ReportRun& best, const ReportRun& next) {
   const double p = chance_of_lead(d, best, next);
-  std::string s = ", " + percent(best.rate() / next.rate() - 1) + " more than the best of another layout (" +
-                  next.label + ")";
-  if (std::isnan(p)) return s + "; too few steps to tell it from noise";
   const std::string chance = p < 0.001 ? "p\u00a0<\u00a00.001" : say("p = %.2g", p);
-  return s + (p < kSure ? ": more than the noise of their steps (" : ": that may be noise (") + chance + ")";
+  return ", " + percent(best.rate() / next.rate() - 1) + " more than the best of another layout (" +
+         next.label + (p < kSure ? "): more than noise (" : "): that may be noise (") + chance + ")";
 }
 
 void fastest(const ReportData& d, std::vector<Sentence>& out) {
@@ -125,11 +117,6 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
   out.push_back({"What bounds it", s + ".", gain ? "roofline" : "ops"});
 }
 
-double median_of(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
-}
-
 // The layout with the largest median prediction error, and the op that contributes most.
 std::string worst_predicted(const ReportData& d) {
   std::map<std::string, std::vector<double>> by_layout;
@@ -181,21 +168,35 @@ void changes(const std::vector<Comparison>& comparisons, std::vector<Sentence>& 
       out.push_back({"Comparison", c.before + " and " + c.after + " have no specification in common.", ""});
       continue;
     }
-    std::string s = "Against " + c.before + ", the step of " + c.after + " (" + title_of(c.statistic) +
-                    ") takes " + say("%.1f %%", 100 * std::abs(c.ratio - 1)) +
-                    (c.ratio < 1 ? " less time" : " more time");
-    if (std::isfinite(c.lower))
-      s += say(" (95 %% interval %+.1f to %+.1f %%, geometric mean over %zu specifications)",
-               100 * (c.lower - 1), 100 * (c.upper - 1), c.changes.size());
-    s += say(": %zu faster, %zu slower, %zu without a significant difference.", c.count("faster"),
-             c.count("slower"), c.count("no difference seen") + c.count("not tested"));
-    if (!c.repetitions)
-      s += " Without repetitions, a machine that was slower that day would look like a change.";
+    std::string s = sentence_of(c);
+    if (c.between.df == 0)
+      s += " Without repetitions the noise between runs is assumed (" + percent(c.between.sigma) + ").";
     if (c.only_before + c.only_after > 0)
       s += say(" %zu specifications are only in the first set, %zu only in the second.", c.only_before,
                c.only_after);
     out.push_back({"Change", s, "comparison"});
   }
+}
+
+// Steps of the runs of a busy machine scatter by a share like this.
+double busy_scatter(const ReportData& d) {
+  const std::vector<const ReportRun*> ok = d.ok();
+  const auto busy = std::count_if(ok.begin(), ok.end(), [](const auto* r) { return r->run.contention.busy; });
+  if (2 * busy <= static_cast<std::ptrdiff_t>(ok.size())) return 0;
+  std::vector<double> spreads;
+  for (const ReportRun* r : ok) spreads.push_back(r->run.step_s.spread());
+  return median_of(spreads);
+}
+
+void busy(const ReportData& d, std::vector<Sentence>& out) {
+  const double scatter = busy_scatter(d);
+  if (scatter == 0) return;
+  out.push_back(
+      {"Busy machine",
+       "Measured on a busy machine: the steps of the median run scatter by " + percent(scatter) +
+           ", where a quiet one's stay within 15 %. Intervals are that wide; on a quiet machine they "
+           "would be narrow.",
+       "table-runs"});
 }
 
 void disturbed(const ReportData& d, std::vector<Sentence>& out) {
@@ -225,7 +226,8 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
     s.back() = '.';
   }
   if (s.empty() && d.runs.size() > 1)
-    s = "Nothing: every run finished, and none scatters more than comparable runs.";
+    s = busy_scatter(d) > 0 ? "All runs alike, by what else the machine did; every run finished."
+                            : "Nothing: every run finished, and none scatters more than comparable runs.";
   if (!s.empty()) out.push_back({"Disturbed or failed", s, classes.empty() ? "table-runs" : "table-failed"});
 }
 
@@ -255,16 +257,16 @@ Files files_of(const ReportData& d, size_t set) {
 void next_of_comparison(const ReportData& d, const std::vector<Comparison>& comparisons,
                         std::vector<Sentence>& out) {
   const Files f = files_of(d, d.sets.size() - 1);
-  const bool repeated =
-      std::all_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.repetitions; });
+  const bool told = std::all_of(comparisons.begin(), comparisons.end(),
+                                [](const Comparison& c) { return c.count(kCannotTell) == 0; });
   const bool drawn = std::any_of(comparisons.begin(), comparisons.end(),
                                  [](const Comparison& c) { return !c.changes.empty(); });
   Sentence s{"What to run next", "", drawn ? "comparison" : ""};
-  if (repeated) {
+  if (told) {
     s.text = "Nothing for this comparison. To check later changes against " + d.sets.back() + ":";
     s.command = "isobar check " + f.results + " --reference reference.jsonl --update";
   } else {
-    s.text = "Repetitions in each set, to measure the noise between runs; for " + d.sets.back() + ":";
+    s.text = "Repetitions in each set, on a quiet machine, for what is undecided; for " + d.sets.back() + ":";
     s.command = "isobar sweep " + f.sweep + " --repeat 3 --results " + f.results;
   }
   out.push_back(std::move(s));
@@ -317,6 +319,7 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
 
 std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& comparisons) {
   std::vector<Sentence> out;
+  busy(d, out);
   changes(comparisons, out);
   fastest(d, out);
   bound(d, out);

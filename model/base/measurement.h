@@ -16,9 +16,9 @@
 // Between runs. s^2 = (k a^2 + sum of squares of repetitions about their mean) / (k + degrees of freedom):
 // measured repetitions, shrunk towards an assumed a = 2 % that weighs like k = 2 of them.
 //
-// A contended run (model/records/contention.h) was slowed as a whole by an unknown share of what its steps
-// show. Its error is the scatter of one step, log(p90 / p10) / (2 * 1.2816), whatever their number. The fit
-// weighs a run by 1 / (spread of its kind^2 + error^2), so a contended one counts little.
+// A contended or busy run (model/records/contention.h) was slowed as a whole by an unknown share of what its
+// steps show. Its error is the scatter of one step, log(p90 / p10) / (2 * 1.2816), whatever their number. The
+// fit weighs a run by 1 / (spread of its kind^2 + error^2), so a contended one counts little.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -41,12 +41,14 @@ Noise noise_inside(const std::vector<double>& steps, Statistic statistic);
 /// Log sigma of `statistic` by the run's own steps; `steps` may be empty where they were not kept. 0:
 /// unknown.
 double own_error(const std::vector<double>& steps, const StepStats& stats, Statistic statistic);
-/// Log sigma of a contended run.
+/// Log sigma of a contended or busy run.
 double contended_error(const StepStats& stats);
 
 struct RunToRun {
   double sigma = kAssumedRunToRun;  // log, of one repetition
   int64_t df = 0;                   // repetitions behind it; 0: sigma is assumed
+  /// Degrees of freedom for tests: an assumed sigma is a cautious one, and counts like eight.
+  double test_df() const { return static_cast<double>(df > 6 ? df + 2 : 8); }
 };
 /// `repetitions`: logs of step times, one list for each specification.
 RunToRun run_to_run(const std::vector<std::vector<double>>& repetitions);

@@ -45,11 +45,13 @@ void mark_scattered(const std::vector<Signs>& trials, std::vector<Contention>& o
     if (trials[i].spread < 0) continue;
     Contention& c = out[i];
     c.spread = trials[i].spread;
+    c.busy = c.spread > kLeast;
     const std::vector<double>& same = by_ranks.at(trials[i].ranks);
     const std::vector<double>& siblings = same.size() > kSiblings ? same : all;
     if (siblings.size() <= kSiblings) continue;
     c.siblings = median_of_others(siblings, c.spread);
     c.scattered = stands_out(c.spread, c.siblings);
+    c.busy = c.busy && !c.scattered;
   }
 }
 

@@ -8,7 +8,8 @@
 // directory with the same number of ranks if there are at least four, else all others; with fewer than four
 // nothing is marked. A trial is contended if its scatter exceeds 15 % and 3 times its siblings' median. Both
 // statistics are robust: one slow step of ten does not change p90, and fewer than half of the siblings do not
-// change their median. On a machine that is busy throughout nothing is marked; `noise_limit` covers that.
+// change their median. On a machine that is busy throughout nothing stands out: trials that scatter by more
+// than 15 % as all do are `busy`, not marked, and have the same error.
 //
 // A trial slowed as a whole, for instance by a hypervisor that placed its processors far apart, is known by
 // its repetitions: it takes 15 % more than the fastest of them on its host, and 3 times as much more as the
@@ -28,6 +29,7 @@ struct RunRecord;
 struct Contention {
   double spread = 0, siblings = 0;  // of this trial; median of its siblings. siblings 0: too few
   bool scattered = false;
+  bool busy = false;  // scatters by more than 15 % without standing out
   double slower = 1;  // times the step time of its fastest repetition, if that marks it: 1.9
   bool marked() const { return scattered || slower > 1; }
 };

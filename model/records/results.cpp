@@ -149,8 +149,9 @@ std::string experiment_of(const RunSpec& spec) {
 }
 
 double step_error(const RunRecord& r, Statistic statistic) {
+  const bool disturbed = r.contention.scattered || r.contention.busy;
   const double own =
-      r.contention.scattered ? contended_error(r.step_s) : own_error(r.measured_steps(), r.step_s, statistic);
+      disturbed ? contended_error(r.step_s) : own_error(r.measured_steps(), r.step_s, statistic);
   return std::hypot(own, std::log(r.contention.slower));
 }
 

@@ -31,7 +31,8 @@ const std::array<AxisName, kLayoutAxes>& axis_names() {
                                                        {"cp_kind", "policy", names_of<CpKind>()},
                                                        {"order", "layout", rank_orders()},
                                                        {"ep", "layout"},
-                                                       {"sequence_parallel", "policy", {"false", "true"}}};
+                                                       {"sequence_parallel", "policy", {"false", "true"}},
+                                                       {"workers", "data", {}, 0, 1024}};
   return names;
 }
 
@@ -153,7 +154,8 @@ Constraints given_layout(const RunSpec& spec, const std::vector<std::string>& as
                                                 static_cast<int64_t>(spec.policy.cp_kind),
                                                 l.order,
                                                 l.ep,
-                                                spec.policy.sequence_parallel ? 1 : 0};
+                                                spec.policy.sequence_parallel ? 1 : 0,
+                                                spec.data.workers};
   Constraints keep;
   for (size_t i = 0; i < kLayoutAxes; ++i) {
     const AxisName& a = axis_names()[i];

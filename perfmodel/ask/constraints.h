@@ -31,15 +31,17 @@ enum class LayoutAxis : uint8_t {
   cp_kind,
   order,
   ep,
-  sequence_parallel  // if tp > 1
+  sequence_parallel,  // if tp > 1
+  workers
 };
-constexpr size_t kLayoutAxes = static_cast<size_t>(LayoutAxis::sequence_parallel) + 1;
+constexpr size_t kLayoutAxes = static_cast<size_t>(LayoutAxis::workers) + 1;
 
 struct Constraint {
   LayoutAxis axis;
   int64_t from = 0, to = 0;  // words as indices, as in Layout
   bool excluded = false;
-  std::string text;  // as given: "--fix tp=2..8"
+  std::string text;    // as given: "--fix tp=2..8"
+  bool fixed = false;  // by the engine, "fsdp has no tp": it cannot be left out
 };
 
 class Constraints {

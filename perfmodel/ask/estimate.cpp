@@ -43,6 +43,12 @@ std::string number(double v) {
 
 }  // namespace
 
+double ErrorParts::sigma() const {
+  double variance = own * own;
+  for (const double s : shared) variance += s * s;
+  return std::sqrt(variance);
+}
+
 std::vector<std::string> extrapolations(const StepView& step, const Machine& m) {
   if (!m.fit)
     return {"coefficients were never fitted to runs of this machine, so the interval is wide (isobar fit)"};

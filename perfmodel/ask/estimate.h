@@ -23,6 +23,12 @@ Estimate estimate(const StepView& step, const Machine& machine);
 /// The same around `physics` seconds, which the replay found.
 Estimate estimate(const StepView& step, const Machine& machine, double physics);
 
+/// The error of a prediction's logarithm, by source.
+struct ErrorParts {
+  std::vector<double> shared;  // sigma of each source that all layouts on this machine share, with its sign
+  double own = 0;              // sigma of the layout alone
+  double sigma() const;
+};
 /// The sources of error of an estimate's logarithm, so that errors shared by two estimates can be separated
 /// (suggest.h). Variances add; the interval is kNormal80 times their root.
 struct ErrorSources {

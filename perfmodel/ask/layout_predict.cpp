@@ -1,8 +1,11 @@
 #include "perfmodel/ask/layout_predict.h"
 
+#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "model/base/text/printed.h"
 #include "perfmodel/fitting/layout_fit.h"
 
 namespace isobar {
@@ -12,20 +15,37 @@ namespace {
 // A100, H100, B200 and GB200 (tests/import/shipped_machines_test.cpp).
 constexpr double kUnfittedLayout = 0.2;
 
-// The interval's log width from the uncertainty of each coefficient.
-double log_width(LayoutModel& model, const Layout& l, double seconds) {
+// Sources of error without a fit: each price by itself, and what no price knows of a layout.
+ErrorParts unfitted_errors(LayoutModel& model, const Layout& l) {
   const Machine machine = model.machine();
   const Counts k = machine.values();
-  double variance = kUnfittedLayout * kUnfittedLayout;
+  const double seconds = model.time(l).seconds;
+  ErrorParts e{std::vector<double>(kCoefs), kUnfittedLayout};
   for (size_t i = 0; i < kCoefs; ++i) {
     Counts moved = k;
     moved[i] *= 1.1;
     model.set_coefficients(moved);
-    const double slope = std::log(model.cost(l).seconds / seconds) / std::log(1.1);
-    variance += std::pow(slope * machine.coefficients[i].log_sigma(), 2);
+    const double slope = std::log(model.time(l).seconds / seconds) / std::log(1.1);
+    e.shared[i] = slope * machine.coefficients[i].log_sigma();
   }
   model.set_coefficients(k);
-  return kNormal80 * std::sqrt(variance);
+  return e;
+}
+
+// The root of the covariance turns correlated prices into independent sources.
+ErrorParts fitted_errors(const StepView& view, const Machine& m) {
+  const ErrorSources source = error_sources(view, m);
+  const std::vector<double> c = covariance_of(m);
+  const auto n = static_cast<Eigen::Index>(source.gradient.size());
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
+      Eigen::Map<const Eigen::MatrixXd>(c.data(), n, n));
+  const Eigen::Map<const Eigen::VectorXd> g(source.gradient.data(), n);
+  const Eigen::VectorXd shared = source.scale * solver.eigenvalues().cwiseMax(0).cwiseSqrt().cwiseProduct(
+                                                    solver.eigenvectors().transpose() * g);
+  ErrorParts e{{shared.begin(), shared.end()}, source.scale * source.spread};
+  for (const auto* far : {&source.groups, &source.far})
+    for (const auto& [name, sigma] : *far) e.own = std::hypot(e.own, sigma);
+  return e;
 }
 
 std::vector<Term> terms_of(const LayoutCost& c, const Counts& counts, const Counts& k, double correction) {
@@ -56,6 +76,19 @@ std::vector<Term> terms_of(const LayoutCost& c, const Counts& counts, const Coun
                     correction);
 }
 
+// The lines of a step whose prices are assumed and move it by more than 5 %.
+std::string assumed_text(const ErrorParts& e, const Machine& m) {
+  constexpr double kNamed = 0.05;
+  std::map<std::string, double> variances;
+  for (size_t i = 0; i < e.shared.size(); ++i)
+    if (!m.coefficients[i].measured()) variances[info_of(i).term] += e.shared[i] * e.shared[i];
+  std::string out;
+  for (const auto& [term, variance] : variances)
+    if (const double moved = std::expm1(kNormal80 * std::sqrt(variance)); moved > kNamed)
+      out += (out.empty() ? "" : ", ") + term + " (" + printed("%.0f", 100 * moved) + " %)";
+  return out.empty() ? "" : "prices assumed, not measured, and by how much the step may be longer: " + out;
+}
+
 std::vector<std::string> warnings_on_accelerators(const RunSpec& spec, const Machine& m) {
   std::vector<std::string> out;
   if (const std::string only = prediction_only(m); !only.empty()) out.push_back(only);
@@ -70,6 +103,15 @@ std::vector<std::string> warnings_on_accelerators(const RunSpec& spec, const Mac
 }
 
 }  // namespace
+
+ErrorParts error_parts(LayoutModel& model, const Layout& l) {
+  if (!model.machine().fit && device_of(model.machine()) == Device::accelerator)
+    return unfitted_errors(model, l);
+  const Machine machine = model.machine();
+  const ErrorParts e = fitted_errors(view_of(model, with_layout(model.spec(), l)), machine);
+  model.set_coefficients(machine.values());
+  return e;
+}
 
 Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string& campaign) {
   const RunSpec spec = with_layout(model.spec(), l);
@@ -89,12 +131,17 @@ Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string
     out.step_s = e.seconds, out.lower = e.lower, out.upper = e.upper;
     out.correction = e.seconds / e.physics;
   } else {
-    const double width = std::exp(log_width(model, l, c.seconds));
+    const ErrorParts errors = unfitted_errors(model, l);
+    const double width = std::exp(kNormal80 * errors.sigma());
+    out.errors = errors;
+    if (std::string assumed = assumed_text(errors, machine); !assumed.empty())
+      out.warnings.push_back(std::move(assumed));
     out.step_s = c.seconds;
     out.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));
     out.upper = c.seconds * width;
   }
-  if (out.device == Device::accelerator) out.warnings = warnings_on_accelerators(spec, machine);
+  if (out.device == Device::accelerator)
+    for (std::string& w : warnings_on_accelerators(spec, machine)) out.warnings.push_back(std::move(w));
   for (std::string& w : extrapolations(view, machine)) out.warnings.push_back(std::move(w));
   out.samples_per_s = static_cast<double>(spec.train.global_batch) / out.step_s;
   out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());

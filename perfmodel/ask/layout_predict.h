@@ -11,6 +11,9 @@
 
 namespace isobar {
 
+/// The errors of a layout's step, which predict_layout() keeps where nothing was fitted.
+ErrorParts error_parts(LayoutModel& model, const Layout& l);
+
 /// The model's machine decides what computes; device_of(spec, machine) checks that the run may.
 Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string& campaign = "");
 

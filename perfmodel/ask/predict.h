@@ -55,7 +55,8 @@ struct Prediction {
   CheckpointCost checkpoint;                            // between steps
   Conditions where;
   std::vector<std::string> warnings;
-  Counts counts{};  // of the slowest rank's step, hidden or not, in units of the coefficients
+  ErrorParts errors;  // of the closed form's logarithm, where nothing was fitted
+  Counts counts{};    // of the slowest rank's step, hidden or not, in units of the coefficients
 
   bool fits() const { return static_cast<double>(memory_total) <= memory_there; }
 };

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "model/base/error.h"
+#include "model/base/text/progress.h"
 #include "model/nets/build.h"
 #include "model/nets/layout/legal_layout.h"
 #include "model/nets/layout/plan_size.h"
@@ -52,12 +53,21 @@ class Search {
         keep_(space_.keep),
         zero_(zero_stages()),
         kinds_(schedule_kinds()),
-        model_(spec, machine),
-        capacity_(memory_of_rank(machine, model_.where().ranks_on_host)) {}
+        model_(spec, machine, {}, options_.sections),
+        capacity_(memory_of_rank(machine, model_.where().ranks_on_host)),
+        workers_(worker_counts()) {}
 
   SearchResult run() {
     const auto begin = std::chrono::steady_clock::now();
-    each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a); });
+    int64_t all = 0, done = 0;
+    each_axes(spec_.layout.world(), [&](const Axes&) { ++all; });
+    Progress bar("search of " + std::to_string(spec_.layout.world()), all, options_.progress,
+                 std::chrono::seconds(2));
+    each_axes(spec_.layout.world(), [&](const Axes& a) {
+      bar.update(done++);
+      axes(a);
+    });
+    bar.finish();
     finish();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return std::move(result_);
@@ -82,6 +92,14 @@ class Search {
     std::erase_if(all, [&](PipelineSchedule k) { return rolls && !runs_rollouts(k); });
     return all;
   }
+  // Threads beyond the host's cores would take turns.
+  std::vector<int32_t> worker_counts() const {
+    std::vector<int32_t> all = values(LayoutAxis::workers, space_.workers);
+    const Conditions& w = model_.where();
+    if (w.processors == 0 && !keep_.only(LayoutAxis::workers))
+      std::erase_if(all, [&](int32_t n) { return n > std::max<int64_t>(1, w.cores / w.ranks_on_host); });
+    return all;
+  }
   template <class T>
   std::vector<T> values(LayoutAxis axis, std::vector<T> out) const {
     if (const auto only = keep_.only(axis)) out = {static_cast<T>(*only)};
@@ -92,6 +110,11 @@ class Search {
   // Calls `visit` for every (dp, tp, cp, pp, ep) that the number of accelerators, the net and the batch allow
   template <class Visit>
   void each_axes(int64_t gpus, const Visit& visit) const {
+    each_axes(gpus, spec_.train.global_batch, visit);
+  }
+  // batch 0: any
+  template <class Visit>
+  void each_axes(int64_t gpus, int64_t batch, const Visit& visit) const {
     const bool any_cp = keep_.only(LayoutAxis::cp).has_value();
     for (const int64_t tp : choices(keep_, LayoutAxis::tp, gpus, space_.max_tp)) {
       if (!tp_cuts(net_, tp)) continue;
@@ -99,7 +122,7 @@ class Search {
            choices(keep_, LayoutAxis::cp, gpus / tp, space_.context_parallel ? net_.tokens : 1))
         for (const int64_t pp : choices(keep_, LayoutAxis::pp, gpus / tp / cp, net_.inner_parts)) {
           const int64_t dp = gpus / tp / cp / pp;
-          if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || spec_.train.global_batch % dp != 0) continue;
+          if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || batch % dp != 0) continue;
           if (cp > 1 && net_.tokens / cp < kLeastTokens && !any_cp) continue;
           if (!keep_.allows(LayoutAxis::dp, dp)) continue;
           for (const int64_t ep : choices(keep_, LayoutAxis::ep, dp * cp, std::max<int64_t>(1, net_.experts)))
@@ -113,6 +136,7 @@ class Search {
   void axes(const Axes& a) {
     const auto [dp, tp, cp, pp, ep] = a;
     Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp, .ep = ep};
+    if (!workers_.empty()) l.workers = workers_.front();
     places(l);
     const bool any_sp = space_.sequence_parallel_off || keep_.only(LayoutAxis::sequence_parallel);
     for (const int sp : {1, 0}) {
@@ -216,6 +240,7 @@ class Search {
       for (LayoutCandidate c : fitting_) {
         c.layout.order = p.order;
         model_.add_time(c.layout, p.at, c.cost);
+        if (workers_.size() > 1) model_.choose_workers(c.layout, c.cost, workers_);
         ++result_.priced;
         keep(c);
       }
@@ -274,32 +299,44 @@ class Search {
     return arena;
   }
 
-  bool shareable(int64_t gpus) const {
+  bool shareable(int64_t gpus, int64_t batch) const {
     bool any = false;
-    each_axes(gpus, [&](const Axes&) { any = true; });
+    each_axes(gpus, batch, [&](const Axes&) { any = true; });
     return any;
   }
 
   // The constraint whose removal leaves a layout, or one that fits, as advice.
   std::string mend(bool that_fits) const {
     const auto helps = [&](const Constraints& keep) {
-      SearchOptions fewer{.top = 1, .confirm = false, .space = space_};
-      fewer.space.keep = keep;
-      Search other(spec_, model_.machine(), fewer);
+      Search other = with(spec_, keep);
       other.counting_ = !that_fits;
       other.each_axes(spec_.layout.world(), [&](const Axes& a) { other.axes(a); });
       return that_fits ? !other.best_.empty() : other.result_.considered > 0;
     };
-    for (size_t i = 0; i < keep_.all().size(); ++i)
+    Constraints engines;
+    size_t given = 0;
+    for (size_t i = 0; i < keep_.all().size(); ++i) {
+      if (keep_.all()[i].fixed) {
+        engines.add(keep_.all()[i]);
+        continue;
+      }
+      ++given;
       if (helps(keep_.without(i))) return "leave out " + keep_.all()[i].text;
-    if (keep_.all().size() > 1 && helps({})) return "leave out several of them";
+    }
+    if (given > 1 && helps(engines)) return "leave out several of them";
     return that_fits ? what_would_fit() : "";
+  }
+
+  Search with(const RunSpec& spec, const Constraints& keep) const {
+    SearchOptions fewer{.top = 1, .confirm = false, .space = space_, .sections = model_.sections()};
+    fewer.space.keep = keep;
+    return {spec, model_.machine(), fewer};
   }
 
   // Recomputation and sharding were tried: what remains is offloading moments, and more accelerators.
   std::string what_would_fit() const {
     const auto fits = [&](const RunSpec& spec) {
-      Search other(spec, model_.machine(), {.top = 1, .confirm = false, .space = space_});
+      Search other = with(spec, keep_);
       other.each_axes(spec.layout.world(), [&](const Axes& a) { other.axes(a); });
       return !other.best_.empty();
     };
@@ -323,41 +360,79 @@ class Search {
 
   // Not even one layout was priced: the numbers are incompatible.
   [[noreturn]] void refuse_numbers() const {
-    const int64_t gpus = spec_.layout.world();
-    const std::string given = keep_.text();
-    const std::string fewer = mend(false);
-    if (shareable(gpus) || !fewer.empty())
-      throw ConfigError(
-          spec_.file, "--gpus",
-          "no layout on " + std::to_string(gpus) + " keeps to " + (given.empty() ? "the space" : given),
-          fewer.empty() ? "leave --space out" : fewer);
-    constexpr int64_t kFar = 4096;
-    int64_t below = gpus - 1, above = gpus + 1;
-    while (below > 0 && gpus - below < kFar && !shareable(below)) --below;
-    while (above - gpus < kFar && !shareable(above)) ++above;
-    std::string near;
-    if (below > 0 && shareable(below)) near = std::to_string(below);
-    if (shareable(above)) near += (near.empty() ? "" : " and ") + std::to_string(above);
+    const int64_t gpus = spec_.layout.world(), batch = spec_.train.global_batch;
+    std::set<int64_t> dps;  // of layouts that only the batch forbids
+    each_axes(gpus, 0, [&](const Axes& a) { dps.insert(a[0]); });
+    const std::string given = keep_.text(), fewer = mend(false);
+    const std::string number = std::to_string(gpus), under = given.empty() ? "" : " (" + given + ")";
+    if (shareable(gpus, batch) || (dps.empty() && !fewer.empty()))
+      throw ConfigError(spec_.file, "--gpus",
+                        "no layout on " + number + " keeps to " + (given.empty() ? "the space" : given),
+                        fewer.empty() ? "leave --space out" : fewer);
+    if (!dps.empty())
+      throw ConfigError(spec_.file, "--gpus",
+                        number + " cannot be shared" + under + ": its layouts have a dp of " + listed(dps) +
+                            ", which does not divide the batch of " + std::to_string(batch) +
+                            " (train.global_batch)",
+                        joined({nearest_batches(dps), nearest_numbers(), fewer}));
     throw ConfigError(
         spec_.file, "--gpus",
-        std::to_string(gpus) + " cannot be shared: no dp * tp * cp * pp of it has a dp that divides " +
-            "train.global_batch = " + std::to_string(spec_.train.global_batch) +
+        number + " cannot be shared: no dp * tp * cp * pp of it has " +
             (net_.tp.empty()
-                 ? ", tp 1"
-                 : ", a tp that divides " + net_.tp[0].name + " = " + std::to_string(net_.tp[0].value)) +
-            " and a pp up to the parts between its ends, " + std::to_string(net_.inner_parts) +
-            (given.empty() ? "" : ", given " + given),
-        near.empty() ? "change train.global_batch" : "the nearest that can are " + near);
+                 ? "tp 1"
+                 : "a tp that divides " + net_.tp[0].name + " = " + std::to_string(net_.tp[0].value)) +
+            " and a pp up to the parts between its ends, " + std::to_string(net_.inner_parts) + under,
+        joined({nearest_numbers(), fewer}));
+  }
+
+  static std::string joined(const std::vector<std::string>& mends) {
+    std::string out;
+    for (const std::string& one : mends)
+      if (!one.empty()) out += (out.empty() ? "" : ", or ") + one;
+    return out.empty() ? "take another net" : out;
+  }
+
+  static std::string listed(const std::set<int64_t>& numbers) {
+    constexpr size_t kShown = 3;
+    std::string out;
+    for (size_t i = 0; const int64_t n : numbers) {
+      if (i == kShown) return out + " …";
+      out += (i++ == 0 ? "" : ", ") + std::to_string(n);
+    }
+    return out;
+  }
+
+  // The nearest batches, below and above, that a dp divides
+  std::string nearest_batches(const std::set<int64_t>& dps) const {
+    const int64_t batch = spec_.train.global_batch;
+    int64_t below = 0, above = std::numeric_limits<int64_t>::max();
+    for (const int64_t dp : dps) {
+      below = std::max(below, batch / dp * dp);
+      above = std::min(above, (batch / dp + 1) * dp);
+    }
+    return "--global-batch " + (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
+  }
+
+  std::string nearest_numbers() const {
+    constexpr int64_t kFar = 4096;
+    const int64_t gpus = spec_.layout.world(), batch = spec_.train.global_batch;
+    int64_t below = gpus - 1, above = gpus + 1;
+    while (below > 0 && gpus - below < kFar && !shareable(below, batch)) --below;
+    while (above - gpus < kFar && !shareable(above, batch)) ++above;
+    std::string near;
+    if (below > 0 && shareable(below, batch)) near = "--gpus " + std::to_string(below);
+    if (shareable(above, batch)) near += (near.empty() ? "--gpus " : " or ") + std::to_string(above);
+    return near;
   }
 
   void finish() {
-    result_.sections = model_.sections_built();
     if (result_.considered == 0) refuse_numbers();
     const std::string without = best_.empty() ? mend(true) : "";
     if (best_.empty())
       throw DoesNotFit(spec_.file, "--gpus",
                        "no layout on " + std::to_string(spec_.layout.world()) + " fits " +
-                           gigabytes(capacity_) + "; the smallest needs " + gigabytes(least_memory_) +
+                           gigabytes(capacity_) + "; the smallest needs " + gigabytes(least_memory_) + ", " +
+                           gigabytes(least_memory_ - capacity_) + " too much" +
                            (keep_.all().empty() ? "" : ", given " + keep_.text()),
                        without.empty() ? "give more of them, or a batch that they divide" : without);
     for (const auto& [axes, c] : best_) result_.best.push_back(c);
@@ -393,6 +468,7 @@ class Search {
   bool counting_ = false;  // counts layouts without pricing them
   LayoutModel model_;
   double capacity_;
+  const std::vector<int32_t> workers_;
   SearchResult result_;
   double bound_ = std::numeric_limits<double>::infinity();
   double least_memory_ = std::numeric_limits<double>::infinity();

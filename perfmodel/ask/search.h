@@ -8,6 +8,7 @@
 // worst of the best are counted as considered without pricing (`pareto` prices all). The enumeration itself
 // obeys constraints, so the best is the best of the allowed ones.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ struct SearchSpace {
                                           PipelineSchedule::zb_h1};
   int64_t max_chunks = 16;
   int64_t max_tp = 64;
+  std::vector<int32_t> workers{0, 1, 2, 4, 8};  // loader threads of a rank, ascending; {}: those of the run
   Constraints keep = {};
   /// Megatron-LM's space, "1-D" in transformer-perf-estimates: tp with sequence parallelism, dp with sharded
   /// optimizer, pp by 1F1B, the micro-batch, and the rank order.
@@ -38,6 +40,8 @@ struct SearchOptions {
   bool pareto = false;
   bool confirm = true;  // places the finalists' plans
   SearchSpace space = {};
+  std::shared_ptr<SectionCache> sections = nullptr;  // of an earlier search of this net (LayoutModel)
+  bool progress = false;                             // on stderr, of a search of more than two seconds
 };
 
 struct LayoutCandidate {
@@ -57,7 +61,6 @@ struct SearchResult {
   int64_t priced = 0;                     // of them, priced individually
   int64_t too_large = 0;                  // of them, unlikely to fit
   int64_t too_large_when_placed = 0;
-  size_t sections = 0;  // distinct (tp, cp, sp, recompute) that were built
   double seconds = 0;
 };
 
@@ -67,8 +70,8 @@ class DoesNotFit : public ConfigError {
   using ConfigError::ConfigError;
 };
 
-/// Throws DoesNotFit with the least memory of any layout, and ConfigError with the nearest usable numbers if
-/// the accelerators cannot be divided; both name the constraint without which there is a layout.
+/// Throws DoesNotFit with the least memory of any layout, and ConfigError where no layout is legal. Both name
+/// what binds (the batch, a divisor, a constraint) and the nearest change after which there is a layout.
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options);
 
 /// A machine changed in one respect: "nvlink_bw*2", "net_bw*0.5", "flops*2", "memory_bw*1.5",

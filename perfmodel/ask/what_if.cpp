@@ -46,7 +46,8 @@ void apply(Machine& m, const std::string& quantity, double f) {
     scale(m, {Coef::message_host, Coef::message_net, Coef::collective_call}, f);
   } else if (quantity == "memory_size") {
     if (m.accelerator)
-      m.accelerator->memory_bytes = std::llround(static_cast<double>(m.accelerator->memory_bytes) * f);
+      for (int64_t* bytes : {&m.accelerator->memory_bytes, &m.accelerator->reported_bytes})
+        *bytes = std::llround(static_cast<double>(*bytes) * f);
     m.identity.memory_bytes = std::llround(static_cast<double>(m.identity.memory_bytes) * f);
   } else if (quantity == "price") {
     m.accelerator->price_per_hour *= f;

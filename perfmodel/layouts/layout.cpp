@@ -63,7 +63,8 @@ Layout layout_of(const RunSpec& s) {
            .zero = static_cast<int8_t>(s.policy.zero),
            .sequence_parallel = s.policy.sequence_parallel && s.layout.tp > 1,
            .recompute = s.policy.recompute,
-           .cp_kind = s.layout.cp > 1 ? s.policy.cp_kind : CpKind::allgather};
+           .cp_kind = s.layout.cp > 1 ? s.policy.cp_kind : CpKind::allgather,
+           .workers = i32(s.data.workers)};
   // Axes missing from the order have size 1 and come last.
   std::string order;
   for (const std::string& token : order_tokens(s.layout, s.file)) order += (order.empty() ? "" : "-") + token;
@@ -89,22 +90,29 @@ RunSpec with_layout(RunSpec s, const Layout& l) {
   s.policy.sequence_parallel = l.sequence_parallel;
   s.policy.recompute = l.recompute;
   s.policy.cp_kind = l.cp_kind;
+  if (l.workers >= 0) s.data.workers = l.workers;
   return s;
 }
 
 std::string text_of(const Layout& l) {
-  std::string s = "dp" + std::to_string(l.dp) + " tp" + std::to_string(l.tp);
-  if (l.sequence_parallel) s += "+sp";
-  if (l.cp > 1) s += " cp" + std::to_string(l.cp) + " " + name_of(l.cp_kind);
-  if (l.ep > 1) s += " ep" + std::to_string(l.ep);
-  s += " pp" + std::to_string(l.pp);
-  if (l.vpp > 1) s += "x" + std::to_string(l.vpp);
+  std::string s = "DP" + std::to_string(l.dp);
+  const auto axis = [&s](const char* name, int32_t n) {
+    if (n > 1) s += name + std::to_string(n);
+  };
+  axis(" TP", l.tp);
+  if (l.sequence_parallel) s += "+SP";
+  axis(" CP", l.cp);
+  if (l.cp > 1 && l.cp_kind != CpKind::allgather) s += " " + name_of(l.cp_kind);
+  axis(" EP", l.ep);
+  axis(" PP", l.pp);
+  axis(" VPP", l.vpp);
   if (l.pp > 1 && (l.schedule == PipelineSchedule::zb_h1 || l.schedule == PipelineSchedule::gpipe))
     s += " " + name_of(l.schedule);
-  s += ", micro-batch " + std::to_string(l.micro_batch);
-  if (l.zero > 0) s += ", zero " + std::to_string(l.zero);
-  if (l.recompute != Recompute::none) s += ", recompute " + name_of(l.recompute);
-  if (l.order > 0) s += ", order " + rank_orders()[l.order];
+  s += " MBS" + std::to_string(l.micro_batch);
+  if (l.zero > 0) s += " ZeRO" + std::to_string(l.zero);
+  if (l.recompute != Recompute::none) s += " recompute " + name_of(l.recompute);
+  if (l.order > 0) s += " order " + rank_orders()[l.order];
+  if (l.workers > 0) s += ", " + std::to_string(l.workers) + (l.workers == 1 ? " loader" : " loaders");
   return s;
 }
 

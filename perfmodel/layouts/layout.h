@@ -21,7 +21,8 @@ struct Layout {
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
   CpKind cp_kind = CpKind::allgather;
-  int8_t order = 0;  // index into kOrders: which axis' ranks are neighbours
+  int8_t order = 0;      // index into kOrders: which axis' ranks are neighbours
+  int32_t workers = -1;  // loader threads of a rank; -1: those of the run
   int64_t world() const { return int64_t{dp} * tp * cp * pp; }
   SectionKey key() const {
     return {tp, cp, sequence_parallel, recompute, false, cp_kind, cp > 1 && micro_batch == 1, ep};
@@ -34,7 +35,8 @@ const std::vector<std::string>& rank_orders();
 /// Ranks of each axis' groups on one host.
 Placements placements_of(const Layout& l, int64_t ranks_on_host);
 
-/// "tp8 pp64 dp32 cp1 ..." for display
+/// "DP16 TP2+SP CP4 PP8 VPP10 MBS1 ZeRO1, 8 loaders" for display: axes of size 1 but DP, all-gathering CP and
+/// other defaults are left out
 std::string text_of(const Layout& l);
 
 }  // namespace isobar

@@ -37,7 +37,7 @@ double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSecti
     for (const PartRun& r : c.runs) {
       const PartSections& part = n.parts[r.part];
       bytes += (r.count - (full ? r.whole + r.grouped : 0)) * part.saved.at(b);
-      if (full && r.whole > 0) bytes += r.whole * cache_.of(kept).parts[r.part].saved.at(b);
+      if (full && r.whole > 0) bytes += r.whole * cache_->of(kept).parts[r.part].saved.at(b);
       if (split) bytes += r.count * part.split.at(b);
     }
     double slots = c.times * std::min<double>(m, l.pp - s.stage);
@@ -63,10 +63,10 @@ double LayoutModel::scratch_of(const Layout& l, const StageKinds& stages, const 
   if (l.recompute != Recompute::full || (!some && spec_.policy.recompute_num_layers == 1)) return single;
   SectionKey other = sections_key(l);
   other.recompute = Recompute::none;
-  const NetSections& kept = cache_.of(other);
+  const NetSections& kept = cache_->of(other);
   if (some) return std::max(single, kept.scratch.at(b));
   other.recompute = Recompute::full, other.grouped = true;
-  const double counted = cache_.of(other).scratch.at(b);
+  const double counted = cache_->of(other).scratch.at(b);
   double most = single;
   for (const std::vector<double>& group : stages.largest) {
     double parts = 0, more = 0;

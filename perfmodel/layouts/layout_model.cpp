@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "model/base/error.h"
 #include "model/nets/layout/plan_size.h"
@@ -37,7 +38,8 @@ Peaks peaks_of(const Machine& m, const Conditions& w) {
 
 }  // namespace
 
-LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host)
+LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host,
+                         std::shared_ptr<SectionCache> sections)
     : spec_(spec),
       machine_(machine_of(spec, machine)),
       where_(where_of(spec, machine_, host)),
@@ -50,7 +52,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
       average_(spec.train.ema > 0 ? 1 : 0),
       net_(spec.net),
       priced_inner_(net_.distinct()),
-      cache_(spec, where_.shapes != nullptr),
+      cache_(sections ? std::move(sections) : std::make_shared<SectionCache>(spec, where_.shapes != nullptr)),
       mixes_{std::vector<double>(net_.distinct())} {
   check_equal_parts(spec);
   int inner = 0;
@@ -66,7 +68,7 @@ void LayoutModel::set_coefficients(const Counts& coefficients) {
   known_.clear();
   unit_times_.clear();
   last_ = nullptr;
-  last_read_.first = -1;
+  last_read_[0] = -1;
 }
 
 size_t LayoutModel::Hash::operator()(const Key& k) const {
@@ -103,7 +105,7 @@ double LayoutModel::op_time(OpKind kind, double bytes, double vector_flops) cons
 }
 
 LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
-  const NetSections& n = cache_.of(key.section);
+  const NetSections& n = cache_->of(key.section);
   OpPrices prices = op_prices();
   prices.added = key.added / (key.added + 1.0);
   const Placements at{.tp = static_cast<double>(key.tp_per_host),
@@ -177,7 +179,7 @@ const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Plac
 
 const NetSections& LayoutModel::sections_of(const Layout& l) {
   const SectionKey key = sections_key(l);
-  if (!last_sections_ || key != last_section_) last_sections_ = &cache_.of(key), last_section_ = key;
+  if (!last_sections_ || key != last_section_) last_sections_ = &cache_->of(key), last_section_ = key;
   return *last_sections_;
 }
 
@@ -225,12 +227,29 @@ double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
 }
 
 const ReadTime& LayoutModel::read_of(const Layout& l) {
-  const std::pair<int64_t, int64_t> batches{spec_.train.global_batch / l.dp,
-                                            static_cast<int64_t>(micro_batches(l))};
+  const std::array<int64_t, 3> batches{spec_.train.global_batch / l.dp,
+                                       static_cast<int64_t>(micro_batches(l)), l.workers};
   if (batches == last_read_) return read_;
   read_ = read_time(reading_of(with_layout(spec_, l), where_), machine_.values(), k_);
   last_read_ = batches;
   return read_;
+}
+
+double LayoutModel::data_of(const Layout& l, double rest) {
+  const ReadTime& read = read_of(l);
+  const double taken = read.serial + read.stolen;
+  return taken + read.wait(rest + taken);
+}
+
+void LayoutModel::choose_workers(Layout& l, LayoutCost& c, const std::vector<int32_t>& workers) {
+  constexpr double kAlike = 1.01;
+  const double rest = c.seconds - c.data;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int32_t w : workers) l.workers = w, least = std::min(least, data_of(l, rest));
+  for (const int32_t w : workers) {
+    l.workers = w, c.data = data_of(l, rest), c.seconds = rest + c.data;
+    if (c.seconds <= kAlike * (rest + least)) return;
+  }
 }
 
 void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts) {
@@ -269,9 +288,7 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   c.imbalance = uneven * (c.compute + c.optimizer);
   c.seconds = c.compute + c.host + c.tp + c.cp + c.ep + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer +
               c.step + c.imbalance;
-  const ReadTime& read = read_of(l);
-  c.data = read.serial + read.stolen;
-  c.data += read.wait(c.seconds + c.data);
+  c.data = data_of(l, c.seconds);
   c.seconds += c.data;
   c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp * t.of(net_.counts, &SectionTime::flops);
   if (counts) count(l, at, step.slowest(), *t.sections, *counts);

@@ -43,8 +43,10 @@ struct LayoutCost {
 
 class LayoutModel {
  public:
-  /// `ranks_on_host`: on cores, 0: all of them.
-  LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host = {});
+  /// `ranks_on_host`: on cores, 0: all of them. `sections`: those of a model of the same net, training and
+  /// precision, with any batch, machine and number of ranks; nullptr: new ones.
+  LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host = {},
+              std::shared_ptr<SectionCache> sections = nullptr);
   /// Throws ConfigError for a layout that the net cannot take (see build.h).
   LayoutCost cost(const Layout& l, Counts* counts = nullptr);
   /// Without its memory.
@@ -55,6 +57,10 @@ class LayoutModel {
   /// Seconds of the parts between the ends: a lower bound for any layout with these sections and stages.
   double least_seconds(const Layout& l, const Placements& at);
 
+  /// Sets the layout's loader threads to the fewest of these (ascending) whose step is within 1 % of the
+  /// shortest, and the cost's reading to theirs.
+  void choose_workers(Layout& l, LayoutCost& c, const std::vector<int32_t>& workers);
+
   /// Parameters of the whole net.
   double parameters(const Layout& l);
   /// Changes the prices, not the counts.
@@ -63,7 +69,7 @@ class LayoutModel {
   const RunSpec& spec() const { return spec_; }
   const Conditions& where() const { return where_; }
   const Counts& prices() const { return k_; }
-  size_t sections_built() const { return cache_.size(); }
+  const std::shared_ptr<SectionCache>& sections() const { return cache_; }
 
  private:
   static constexpr double kF32 = 4, kHalf = 2;  // bytes of an element
@@ -135,6 +141,7 @@ class LayoutModel {
   // Under full recomputation there are two kinds of parts: in groups, or some not recomputed.
   SectionKey mixed_with(SectionKey section) const;  // key of the other kind
   const ReadTime& read_of(const Layout& l);
+  double data_of(const Layout& l, double rest);  // seconds of reading in a step that takes `rest` without it
   OpPrices op_prices() const;
   /// Seconds of an op without a section, in f32.
   double op_time(OpKind kind, double bytes, double vector_flops) const;
@@ -207,7 +214,7 @@ class LayoutModel {
   const NetParts net_;
   bool unequal_parts_ = false;        // between the ends
   std::vector<double> priced_inner_;  // distinct parts between the ends, as counted in the plans of sections
-  SectionCache cache_;
+  std::shared_ptr<SectionCache> cache_;
   std::unordered_map<uint64_t, StageKinds> stages_;  // by pp and vpp
   uint64_t last_cut_ = 0;
   const StageKinds* last_stages_ = nullptr;
@@ -217,8 +224,8 @@ class LayoutModel {
   // Units of layouts with these axes, by kind of stage, chunks, ZeRO and placement.
   std::array<int32_t, 6> unit_axes_{};
   std::unordered_map<uint64_t, UnitTimes> unit_times_;
-  std::pair<int64_t, int64_t> last_read_{-1, 0};  // a rank's samples and micro-batches, …
-  ReadTime read_;                                 // … and the time to read them
+  std::array<int64_t, 3> last_read_{-1, 0, 0};  // a rank's samples, micro-batches, loader threads, …
+  ReadTime read_;                               // … and the time to read them
   Key last_key_{};
   const StageTimes* last_ = nullptr;
   SectionKey last_section_{};

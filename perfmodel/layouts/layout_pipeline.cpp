@@ -80,7 +80,7 @@ double LayoutModel::boundaries_of(const Layout& l, const StageTimes& t, const St
 
 double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, const StageTimes& t,
                                      const Step& step) {
-  const std::vector<StreamLine>& streams = cache_.streams(sections_key(l));
+  const std::vector<StreamLine>& streams = cache_->streams(sections_key(l));
   const NetSections& n = *t.sections;
   const StageKinds& stages = *step.stages;
   const auto virtuals = static_cast<int32_t>(stages.begins.size()) - 1;

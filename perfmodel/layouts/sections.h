@@ -56,7 +56,7 @@ struct ParameterCounts {                    // elements on a rank
   double cut_matrix = 0, whole_matrix = 0;  // of them, read by matrix products
   double expert = 0, frozen_expert = 0;     // of divided experts (ep > 1), which are all matrices
   double partial = 0;                       // trained, whole, with gradients summed over tensor parallelism
-                       // (nets/transformer/adapter.h); all matrices
+                                            // (nets/transformer/adapter.h); all matrices
   double frozen_cut = 0, frozen_whole = 0, frozen_cut_matrix = 0, frozen_whole_matrix = 0;
   double trained() const { return cut + whole + partial + expert; }
   double frozen() const { return frozen_cut + frozen_whole + frozen_expert; }

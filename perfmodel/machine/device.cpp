@@ -50,7 +50,7 @@ void require_trainable(const Machine& m) {
 }
 
 double memory_of_rank(const Machine& m, int64_t ranks_on_host) {
-  return m.accelerator ? static_cast<double>(m.accelerator->memory_bytes)
+  return m.accelerator ? static_cast<double>(m.accelerator->capacity())
                        : static_cast<double>(m.identity.memory_bytes) / static_cast<double>(ranks_on_host);
 }
 

@@ -53,8 +53,8 @@ struct Accelerator {
   std::string name;
   std::string
       vendor;  // nvidia | amd | intel | google; "": unknown. Isobar's engine runs on nvidia's (device.h)
-  int64_t memory_bytes = 0;    // nominal size, which a prediction fills
-  int64_t reported_bytes = 0;  // total as a process sees it: the limit of published runs; 0: the same
+  int64_t memory_bytes = 0;    // nominal size
+  int64_t reported_bytes = 0;  // total as a process sees it; 0: the same
   int64_t processors = 0;      // SMs, compute units, Xe cores: a product's tiles run on them in waves
   double power_w = 0;          // 0: unknown
   double host_bandwidth = 0;   // B/s per direction to the host's memory; 0: unknown
@@ -63,6 +63,8 @@ struct Accelerator {
   double mtbf_hours = 0;  // of one, between failures that end a job; 0: unknown
   Tier host, net;
   std::vector<std::string> provenance;
+  /// Bytes that a process and its context can fill, whichever engine it runs.
+  int64_t capacity() const { return reported_bytes > 0 ? reported_bytes : memory_bytes; }
 };
 
 /// Destination of checkpoints. 0: unknown, and the assumption is printed (step/checkpoint.h).

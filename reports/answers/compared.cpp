@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "reports/answers/prediction_text.h"
+#include "reports/answers/training_text.h"
 
 namespace isobar {
 namespace {
@@ -32,36 +33,49 @@ Table compared(const std::vector<ComparedRow>& rows) {
   const Unit paid = unit_paid(first);
   const TimeUnit u = unit_of(first.step.value);
   const std::string currency = first.machine.accelerator ? first.machine.accelerator->currency : "price";
+  const bool words = first.spec.net.words() != nullptr, trains = rows.front().training.has_value();
   Table t{
       .id = "machines",
       .title = "Machines side by side",
       .columns = {text_column("machine"), number_column("GPUs"), text_column(std::string("step ") + u.name),
-                  number_column("MFU"), number_column("GB"), number_column("fits"), text_column("samples/s"),
-                  text_column(currency + " a " + paid.name), text_column(std::string("kWh a ") + paid.name),
-                  number_column("faster"), number_column("cheaper"), text_column("layout")},
+                  number_column("MFU"), number_column(words ? "tokens/s/GPU" : "samples/s/GPU")},
       .note =
-          "In brackets 80 % intervals. Faster, cheaper: probability of beating the first row, if errors "
-          "are independent. Prices and watts come from the machine files."};
-  const bool trains = rows.front().training.has_value();
+          "In brackets 80 % intervals. Faster, cheaper: probability of beating the first row; variants "
+          "of one machine share its errors."};
   if (trains) {
-    t.columns.insert(t.columns.end() - 1, {text_column("days"), text_column(currency + " total")});
-    t.note += " Days and cost: whole training, including failures.";
+    t.columns.erase(t.columns.begin() + 3, t.columns.end());
+    t.columns.insert(t.columns.end(), {text_column("days"), text_column(currency)});
+  } else {
+    t.columns.push_back(number_column(currency + "/" + paid.name));
   }
-  const auto money = [&](const Known& k) { return k.value > 0 ? text(with_interval(k)) : text("-"); };
+  t.columns.insert(t.columns.end(), {number_column("faster"), number_column("cheaper")});
+  const auto money = [&](const Known& k) { return text(k.value > 0 ? rounded(k) : "-"); };
   for (const ComparedRow& r : rows) {
     const LayoutChoice& c = r.choice;
     const Beats b = beats(r, rows.front());
-    t.rows.push_back({text(r.name), integer(c.ranks()), text(with_interval(c.step.scaled(u.per_second))),
-                      percent(c.mfu), text(rounded(c.memory.scaled(1e-9))), percent(c.fits),
-                      text(with_interval(c.samples_per_s())), money(c.price().scaled(paid.samples)),
-                      money(c.kwh().scaled(paid.samples)), percent(b.faster), percent(b.cheaper)});
-    if (trains) {
-      t.rows.back().push_back(text(with_interval(r.training->days)));
-      t.rows.back().push_back(money(r.training->price));
-    }
-    t.rows.back().push_back(text(text_of(layout_of(c.spec))));
+    const double each =
+        (words ? static_cast<double>(c.spec.net.tokens()) : 1) / static_cast<double>(c.ranks());
+    std::vector<Cell>& row = t.rows.emplace_back();
+    row = {text(r.name), integer(c.ranks()), text(with_interval(c.step.scaled(u.per_second)))};
+    if (trains)
+      row.insert(row.end(),
+                 {text(with_interval(r.training->days)),
+                  text(r.training->price.value > 0 ? with_interval_of_amount(r.training->price) : "-")});
+    else
+      row.insert(row.end(), {percent(c.mfu), text(rounded(c.samples_per_s().scaled(each))),
+                             money(c.price().scaled(paid.samples))});
+    row.insert(row.end(), {percent(b.faster), percent(b.cheaper)});
   }
   return t;
+}
+
+std::string layouts_text(const std::vector<ComparedRow>& rows) {
+  std::string out;
+  for (const ComparedRow& r : rows)
+    out += r.name + " on " + std::to_string(r.choice.ranks()) + ": " + text_of(layout_of(r.choice.spec)) +
+           ", global batch " + std::to_string(r.choice.spec.train.global_batch) +
+           (r.limit ? "; " + r.limit->text() : "") + "\n";
+  return out;
 }
 
 Table compared_numbers(const std::vector<ComparedRow>& rows) {

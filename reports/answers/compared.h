@@ -3,6 +3,7 @@
 //   std::fputs(to_text(compared(rows)).c_str(), stdout);       // rounded to the intervals
 //   to_csv(compared_numbers(rows)); to_json(compared_numbers(rows));
 #pragma once
+#include <string>
 #include <vector>
 
 #include "perfmodel/ask/choose/compare.h"
@@ -10,8 +11,10 @@
 
 namespace isobar {
 
-/// For people.
+/// For people, in 100 columns.
 Table compared(const std::vector<ComparedRow>& rows);
+/// Each row's layout, and what limits it, a line each.
+std::string layouts_text(const std::vector<ComparedRow>& rows);
 /// For programs: ends of intervals in separate columns, all digits.
 Table compared_numbers(const std::vector<ComparedRow>& rows);
 

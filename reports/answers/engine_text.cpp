@@ -5,6 +5,7 @@
 
 #include "model/base/text/printed.h"
 #include "reports/answers/prediction_text.h"
+#include "reports/answers/run_text.h"
 #include "reports/answers/training_text.h"
 
 namespace isobar {
@@ -88,16 +89,13 @@ std::string ranked_text(const std::vector<EngineLayout>& ranked, size_t shown, d
 }
 
 std::string ties_text(const Ties& t, const std::vector<EngineLayout>& ranked) {
-  std::string text;
-  text += printed(
-      "  with a probability of 80 %% the fastest is one of these %zu; expected regret of the first: %.2g "
-      "%%\n",
-      t.members.size(), 100 * t.loss);
-  for (const Ties::Member& m : t.members)
-    text += printed("    %3.0f %%  %s\n", 100 * m.chance, text_of(layout_of(ranked[m.index].spec)).c_str());
-  if (t.members.size() > 1) text += printed("  most informative runs: the first two\n");
-  text += printed("\n");
-  return text;
+  std::string text =
+      printed("  the fastest is, with 80 %%, one of %zu; expected regret of the first: %.2g %%\n",
+              t.members.size(), 100 * t.loss);
+  if (t.members.size() < 2) return text + "\n";
+  text += "  runs that would tell most:\n";
+  for (const size_t i : t.telling) text += printed("    %s\n", text_of(layout_of(ranked[i].spec)).c_str());
+  return text + "\n";
 }
 
 }  // namespace
@@ -120,7 +118,8 @@ json json_of(const EngineRunAnswer& a, const EngineOn& on, const Machine& m) {
 std::string text_of(const EngineSearchAnswer& a, const EngineOn& on, const Machine& m, int64_t gpus,
                     const LayoutQuestion& q) {
   const RunSpec& spec = a.ranked[0].spec;
-  std::string text = printed("%s on %ld x %s, global batch %ld\n", spec.file.c_str(), gpus, m.name.c_str(),
+  std::string text = a.limit.text() + "\n" +
+                     printed("%s on %ld x %s, global batch %ld\n", spec.file.c_str(), gpus, m.name.c_str(),
                              spec.train.global_batch) +
                      on.origin();
   if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
@@ -138,6 +137,8 @@ json json_of(const EngineSearchAnswer& a, const EngineOn& on, const Machine& m, 
   json j = json_of(on, m, a.ranked[0]);
   j["gpus"] = gpus;
   j["given"] = q.keep.text();
+  j["global_batch"] = a.ranked[0].spec.train.global_batch;
+  j["limit"] = json_of(a.limit);
   j["considered"] = a.found.considered;
   j["repriced"] = a.found.variants.size();
   if (a.training) j["budget"] = json_of(*a.training);

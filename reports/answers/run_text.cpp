@@ -61,6 +61,10 @@ std::string engine_text(const Machine& m) {
                           : "for " + m.engine.substr(0, m.engine.find(' ')) + " (configs/engines)";
 }
 
+nlohmann::json json_of(const Limit& l) {
+  return {{"what", l.what}, {"gain", l.gain}, {"lift", l.lift}};
+}
+
 nlohmann::json json_of(const Layout& l) {
   return {{"dp", l.dp},
           {"tp", l.tp},
@@ -73,13 +77,14 @@ nlohmann::json json_of(const Layout& l) {
           {"zero", l.zero},
           {"sequence_parallel", l.sequence_parallel},
           {"recompute", name_of(l.recompute)},
-          {"cp_kind", name_of(l.cp_kind)}};
+          {"cp_kind", name_of(l.cp_kind)},
+          {"workers", l.workers}};
 }
 
 std::string text_of(const RunAnswer& a, const Machine& m, bool rates) {
   const Prediction& p = a.prediction;
   const RunSpec& spec = a.micro_batch.spec;
-  std::string text = p.fits() ? "" : misfit_text(a);
+  std::string text = p.fits() ? a.limit.text() + "\n" : misfit_text(a);
   text += head_of(spec, p, m) + prediction_text(p, spec, m);
   if (a.micro_batch.chosen) text += "note: " + a.micro_batch.text() + "\n";
   if (rates) text += rates_text(p.counts, m);
@@ -92,6 +97,7 @@ json json_of(const RunAnswer& a, const Machine& m, bool rates) {
   const RunSpec& spec = a.micro_batch.spec;
   json j = json_of(p, spec, m);
   j["layout"] = json_of(layout_of(spec));
+  j["limit"] = json_of(a.limit);
   j["micro_batch_chosen"] = a.micro_batch.chosen;  // the largest that fits; else given
   if (!p.fits()) j["smallest_change"] = json_of(a.change), j["memory_ladder"] = json_of(a.ladder);
   if (rates) j["rates"] = rates_json(p.counts, m);

@@ -14,6 +14,7 @@ namespace isobar {
 std::string engine_text(const Machine& m);
 
 nlohmann::json json_of(const Layout& l);
+nlohmann::json json_of(const Limit& l);
 
 /// `rates`: also each price and its source.
 std::string text_of(const RunAnswer& a, const Machine& machine, bool rates);

@@ -38,17 +38,13 @@ std::string candidates_text(const char* title, const std::vector<LayoutCandidate
   return text;
 }
 
+// JSON has all of them.
 std::string ties_text(const Ties& t, const std::vector<LayoutCandidate>& all) {
-  std::string text;
-  text += printed(
-      "\n  with a probability of 80 %% the fastest is one of these %zu; expected regret of the first: %.2g "
-      "%%\n",
-      t.members.size(), 100 * t.loss);
-  for (const Ties::Member& m : t.members)
-    text += printed("    %3.0f %%  %8.3g s  %s\n", 100 * m.chance, all[m.index].cost.seconds,
-                    text_of(all[m.index].layout).c_str());
+  std::string text =
+      printed("\n  the fastest is, with 80 %%, one of %zu; expected regret of the first: %.2g %%\n",
+              t.members.size(), 100 * t.loss);
   if (t.members.size() < 2) return text;
-  text += printed("  most informative runs:\n");
+  text += "  runs that would tell most:\n";
   for (const size_t i : t.telling) text += printed("    %s\n", text_of(all[i].layout).c_str());
   return text;
 }
@@ -95,8 +91,11 @@ std::string turns_text(const std::vector<Turn>& turns) {
 
 std::string text_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const LayoutQuestion& q) {
   const SearchResult& r = a.found;
-  std::string text = printed("%s on %ld x %s, global batch %ld\n%s\n", a.spec.file.c_str(), gpus,
-                             m.name.c_str(), a.spec.train.global_batch, engine_text(m).c_str());
+  std::string text =
+      a.limit.text() + printed("\n%s on %ld x %s, global batch %ld%s\n%s\n", a.spec.file.c_str(), gpus,
+                               m.name.c_str(), a.spec.train.global_batch,
+                               q.batches.empty() ? "" : ", the best of those asked for",
+                               engine_text(m).c_str());
   if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
   text += printed(
       "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit in memory, %ld priced "
@@ -118,6 +117,8 @@ json json_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const Layout
   j["layout"] = json_of(r.best.front().layout);
   j["gpus"] = gpus;
   j["given"] = q.keep.text();
+  j["global_batch"] = a.spec.train.global_batch;
+  j["limit"] = json_of(a.limit);
   j["considered"] = r.considered;
   j["priced"] = r.priced;
   j["out_of_memory"] = r.too_large;

@@ -1,11 +1,13 @@
 #include "reports/answers/training_text.h"
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+
 #include "model/base/text/printed.h"
 
 namespace isobar {
 namespace {
-
-constexpr double kLikely = 0.5, kSure = 0.9;
 
 std::string three(double v) {
   return printed("%.3g", v);
@@ -35,53 +37,152 @@ nlohmann::json json_of(const Training& t) {
           {"assumed", t.assumed}};
 }
 
-Table schedule_table(const std::vector<Scheduled>& all, const LayoutQuestion& q) {
-  const Machine& m = all.front().choice.machine;
-  Table t{.id = "schedule",
-          .title = "Time, cost and energy of the training",
-          .columns = {number_column("GPUs"), text_column("days"),
-                      text_column(m.accelerator ? m.accelerator->currency : "price"), text_column("kWh"),
-                      number_column("useful"), number_column("in time"), number_column("in budget"),
-                      number_column("fits"), text_column("layout")},
-          .note =
-              "In brackets 80 % intervals; useful: share of the time without failures and checkpoints; in "
-              "time, in "
-              "budget, fits: probabilities."};
-  const auto percent = [](double share) { return text(rounded(100 * share, 0) + " %"); };
-  const auto money = [](const Known& k) { return text(k.value > 0 ? with_interval(k) : "-"); };
-  for (const Scheduled& s : all)
-    t.rows.push_back({integer(s.choice.ranks()), text(with_interval(s.training.days)),
-                      money(s.training.price), money(s.training.kwh), percent(s.training.useful),
-                      q.deadline_s > 0 ? percent(s.in_time) : text("-"),
-                      q.budget > 0 && s.training.price.value > 0 ? percent(s.in_budget) : text("-"),
-                      percent(s.choice.fits), text(text_of(layout_of(s.choice.spec)))});
+std::string with_interval_of_amount(const Known& k) {
+  const double by = k.value >= 1e5 ? 1e-6 : k.value >= 1e3 ? 1e-3 : 1;
+  const Known shown = k.scaled(by);
+  const int place = last_place(shown);
+  return rounded(shown) +
+         (by == 1e-6   ? " M"
+          : by == 1e-3 ? " k"
+                       : "") +
+         " (" + rounded(shown.lower, place) + " to " + rounded(shown.upper, place) + ")";
+}
+
+Table schedule_table(const std::vector<Scheduled>& rows, const LayoutQuestion& q) {
+  const Machine& m = rows.front().choice.machine;
+  Table t{
+      .id = "schedule",
+      .title = "Time and cost of the training",
+      .columns = {text_column("machine"), number_column("GPUs"), number_column("batch"), text_column("days"),
+                  text_column(m.accelerator ? m.accelerator->currency : "price"), number_column("in time"),
+                  number_column("in budget")},
+      .note = "In brackets 80 % intervals. Numbers that are slower and dearer than another are left out."};
+  const auto chance = [](bool asked, double share) {
+    return text(asked ? rounded(100 * share, 0) + " %" : "-");
+  };
+  for (const Scheduled& s : rows)
+    t.rows.push_back({text(s.choice.machine.name), integer(s.choice.ranks()),
+                      integer(s.choice.spec.train.global_batch), text(with_interval(s.training.days)),
+                      text(s.training.price.value > 0 ? with_interval_of_amount(s.training.price) : "-"),
+                      chance(q.deadline_s > 0, s.in_time), chance(q.budget > 0, s.in_budget)});
   return t;
 }
 
-std::string verdict(const std::vector<Scheduled>& all, const LayoutQuestion& q) {
-  const std::string what = q.deadline_s > 0 && q.budget > 0 ? "in time and in budget"
-                           : q.deadline_s > 0               ? "in time"
-                                                            : "in budget";
-  const auto line = [&](const char* how, double chance) {
-    const Scheduled* s = fewest(all, chance);
-    return "  fewest GPUs that are " + what + how + ": " +
-           (s ? std::to_string(s->choice.ranks()) + ", " + text_of(layout_of(s->choice.spec))
-              : std::string("none of these")) +
-           "\n";
-  };
-  return line(" more likely than not", kLikely) + line(" 9 times in 10", kSure);
+Table schedule_numbers(const std::vector<Scheduled>& rows) {
+  Table t{.id = "schedule_numbers",
+          .title = "Layouts and energy",
+          .columns = {text_column("machine"), number_column("GPUs"), number_column("batch"),
+                      number_column("step", "s"), number_column("MFU", "%"), number_column("days"),
+                      number_column("days from"), number_column("days to"), number_column("price"),
+                      number_column("price from"), number_column("price to"), number_column("energy", "kWh"),
+                      number_column("useful", "%"), number_column("fits", "%"), text_column("layout")},
+          .note =
+              "From and to: 80 % intervals; useful: time without failures and checkpoints; fits: "
+              "probability of fitting in memory; kWh at full power."};
+  for (const Scheduled& s : rows) {
+    const Training& x = s.training;
+    const auto shown = [](double v, const Known& k) { return Cell{rounded(v, last_place(k)), v, true}; };
+    t.rows.push_back({text(s.choice.machine.name), integer(s.choice.ranks()),
+                      integer(s.choice.spec.train.global_batch), shown(s.choice.step.value, s.choice.step),
+                      number(100 * s.choice.mfu, 0), shown(x.days.value, x.days), shown(x.days.lower, x.days),
+                      shown(x.days.upper, x.days), shown(x.price.value, x.price),
+                      shown(x.price.lower, x.price), shown(x.price.upper, x.price), shown(x.kwh.value, x.kwh),
+                      number(100 * x.useful, 0), number(100 * s.choice.fits, 0),
+                      text(text_of(layout_of(s.choice.spec)))});
+  }
+  return t;
+}
+
+namespace {
+
+std::string times_in_ten(double chance) {
+  return printed("%d times in 10", static_cast<int>(10 * chance + 1e-9));
+}
+
+// "256 x dgx-b200: 20 days (16 to 34), 0.62 M USD (0.50 to 1.05)"
+std::string row_text(const Scheduled& s) {
+  const Machine& m = s.choice.machine;
+  std::string out =
+      std::to_string(s.choice.ranks()) + " x " + m.name + ": " + with_interval(s.training.days) + " days";
+  if (s.training.price.value > 0)
+    out += ", " + with_interval_of_amount(s.training.price) + " " + m.accelerator->currency;
+  return out;
+}
+
+std::string chances_text(const Scheduled& s, const LayoutQuestion& q) {
+  std::string out;
+  if (q.deadline_s > 0) out += "; in time " + times_in_ten(s.in_time);
+  if (q.budget > 0) out += "; in budget " + times_in_ten(s.in_budget);
+  return out;
+}
+
+// The machine beside the advised one, and the price that would make it as cheap.
+std::string other_machine(const Scheduled& other, const Scheduled& best, const LayoutQuestion& q) {
+  std::string out = "With " + row_text(other) + chances_text(other, q);
+  const double ratio = best.training.price.value / other.training.price.value;
+  if (best.training.price.value > 0 && other.training.price.value > 0 && other.both() >= kSure)
+    out += printed("; as cheap at %.3g %s an hour each (now %.3g)",
+                   ratio * other.choice.machine.accelerator->price_per_hour,
+                   other.choice.machine.accelerator->currency.c_str(),
+                   other.choice.machine.accelerator->price_per_hour);
+  return out + ".";
+}
+
+// The soonest of the rows that cost less, if that deadline is later than the one asked for.
+std::string later_deadline(const std::vector<Scheduled>& all, const Scheduled& best,
+                           const LayoutQuestion& q) {
+  constexpr double kLess = 0.98, kDay = 86400;
+  const Scheduled* soonest = nullptr;
+  for (const Scheduled& s : all)
+    if (s.training.price.value > 0 && s.training.price.value < kLess * best.training.price.value &&
+        s.training.days.upper * kDay > q.deadline_s &&
+        (!soonest || s.training.days.upper < soonest->training.days.upper))
+      soonest = &s;
+  if (!soonest) return "";
+  return printed("A deadline of %.0f days, not %.0f, is kept 9 times in 10 by ",
+                 std::ceil(soonest->training.days.upper), q.deadline_s / kDay) +
+         row_text(*soonest) + ".";
+}
+
+}  // namespace
+
+std::string answer_of(const Scheduled& s, const LayoutQuestion& q) {
+  const std::string limits = q.deadline_s > 0 && q.budget > 0 ? "deadline and budget"
+                             : q.deadline_s > 0               ? "the deadline"
+                                                              : "the budget";
+  return (s.both() >= kSure ? ""
+                            : "No number of GPUs keeps " + limits + " 9 times in 10; the likeliest is ") +
+         row_text(s) + chances_text(s, q) + ".";
+}
+
+std::vector<std::string> changes_of(const std::vector<Scheduled>& all, const Scheduled& best,
+                                    const LayoutQuestion& q, const Limit& limit) {
+  std::vector<std::string> out{"Its step is " + limit.text() + "."};
+  std::map<std::string, std::vector<Scheduled>> others;
+  for (const Scheduled& s : all)
+    if (s.choice.machine.name != best.choice.machine.name) others[s.choice.machine.name].push_back(s);
+  for (const auto& [name, rows] : others) out.push_back(other_machine(advised(rows), best, q));
+  if (std::string later = q.deadline_s > 0 ? later_deadline(all, best, q) : ""; !later.empty())
+    out.push_back(std::move(later));
+  return out;
 }
 
 nlohmann::json json_of(const std::vector<Scheduled>& all) {
   nlohmann::json out = nlohmann::json::array();
+  const std::vector<Scheduled> worth = worth_it(all);
   for (const Scheduled& s : all) {
     nlohmann::json j = json_of(s.training);
+    j["machine"] = s.choice.machine.name;
     j["gpus"] = s.choice.ranks();
+    j["global_batch"] = s.choice.spec.train.global_batch;
     j["layout"] = text_of(layout_of(s.choice.spec));
     j["step_s"] = s.choice.step.value;
     j["chance_in_time"] = s.in_time;
     j["chance_in_budget"] = s.in_budget;
     j["chance_to_fit"] = s.choice.fits;
+    j["slower_and_dearer"] = std::none_of(worth.begin(), worth.end(), [&](const Scheduled& w) {
+      return w.choice.machine.name == s.choice.machine.name && w.choice.ranks() == s.choice.ranks();
+    });
     out.push_back(std::move(j));
   }
   return out;

@@ -1,7 +1,7 @@
 // A whole training, and the numbers of accelerators that meet its limits, in text, tables and JSON.
 //
 //   text_of(training, machine)                    // "the whole training: 41 days (31 to 55), …"
-//   to_text(schedule_table(all, question)), verdict(all, question)
+//   answer_of(advised(all), question)             // "256 x dgx-b200: 20 days (16 to 34), 0.62 M USD …"
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,9 +15,18 @@ namespace isobar {
 std::string text_of(const Training& t, const Machine& m);
 nlohmann::json json_of(const Training& t);
 
-Table schedule_table(const std::vector<Scheduled>& all, const LayoutQuestion& q);
-/// "fewest GPUs that are in time more likely than not: 512 …"
-std::string verdict(const std::vector<Scheduled>& all, const LayoutQuestion& q);
+/// "820000 (620000 to 1090000)" as "0.82 M (0.62 to 1.09)".
+std::string with_interval_of_amount(const Known& k);
+/// The rows in 100 columns.
+Table schedule_table(const std::vector<Scheduled>& rows, const LayoutQuestion& q);
+/// The same with energy, layouts and all digits.
+Table schedule_numbers(const std::vector<Scheduled>& rows);
+/// One sentence: how many of what, days, price, chances; says first where no row keeps the limits.
+std::string answer_of(const Scheduled& advised, const LayoutQuestion& q);
+/// Changes that would change that answer, a sentence each: another machine, another deadline, what limits the
+/// step.
+std::vector<std::string> changes_of(const std::vector<Scheduled>& all, const Scheduled& advised,
+                                    const LayoutQuestion& q, const Limit& limit);
 nlohmann::json json_of(const std::vector<Scheduled>& all);
 
 }  // namespace isobar

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "model/base/error.h"
 
@@ -9,14 +10,7 @@ namespace isobar {
 namespace {
 
 // Display order: problems first, then changes.
-constexpr const char* kOrder[] = {"failed", "slower", "faster", "as fast", "new", "not run"};
-
-std::string verdict_of(const Change& c, double tolerance) {
-  const bool tested = c.verdict != "not tested";
-  const bool beyond = c.ratio > 1 + tolerance || c.ratio < 1 / (1 + tolerance);
-  if (!beyond || (tested && c.verdict == "no difference seen")) return "as fast";
-  return c.ratio > 1 ? "slower" : "faster";
-}
+constexpr const char* kOrder[] = {"failed", kSlower, kFaster, kCannotTell, kAsFast, "new", "not run"};
 
 std::string only_cpu(const std::vector<ReferenceRun>& runs) {
   for (const ReferenceRun& r : runs)
@@ -80,8 +74,7 @@ CheckResult check(const std::vector<ReferenceRun>& runs, const std::map<std::str
     CheckedSpecification s;
     if (!before.empty() && !after.empty()) {
       s.change = *changes.at(after[0].id);
-      s.noise_known = s.change.verdict != "not tested";
-      s.verdict = verdict_of(s.change, tolerance);
+      s.verdict = verdict_of(s.change, tolerance, tolerance);
     } else {
       const bool fails = failed.contains(experiment);
       s.change.label = fails ? failed.at(experiment) : (before.empty() ? after : before)[0].label;
@@ -104,24 +97,29 @@ Table check_table(const CheckResult& c) {
           "Against the reference",
           {text_column("verdict"), text_column("run"), number_column("reference", "ms"),
            number_column("now", "ms"), number_column("change", "%"), number_column("from", "%"),
-           number_column("to", "%"), text_column("noise")},
+           number_column("to", "%"), number_column("sees", "%")},
           {},
           ""};
   for (const CheckedSpecification& s : c.specifications) {
     const Change& x = s.change;
     if (s.verdict == "failed" || s.verdict == "not run" || s.verdict == "new") {
       t.rows.push_back({text(s.verdict), text(x.label), number(NAN, 1), number(NAN, 1), number(NAN, 1),
-                        number(NAN, 1), number(NAN, 1), text("")});
+                        number(NAN, 1), number(NAN, 1), number(NAN, 1)});
       continue;
     }
     t.rows.push_back({text(s.verdict), text(x.label), significant(x.before_s * 1e3, 4),
                       significant(x.after_s * 1e3, 4), signed_number(100 * (x.ratio - 1), 1),
                       signed_number(100 * (x.lower - 1), 1), signed_number(100 * (x.upper - 1), 1),
-                      text(!s.noise_known             ? "not known: the tolerance alone"
-                           : c.comparison.repetitions ? "of repetitions"
-                                                      : "inside runs")});
+                      number(100 * x.sees(), 1)});
   }
-  t.note = "From and to: 95 % interval. " + c.cpu;
+  const RunToRun& between = c.comparison.between;
+  char noise[96];
+  std::snprintf(noise, sizeof noise, "%.1f %% between repetitions%s", 100 * between.sigma,
+                between.df == 0 ? " (assumed: there are none)" : "");
+  t.note =
+      std::string(c.comparison.busy > 0 ? "Measured on a busy machine. " : "") +
+      "From and to: 95 % interval of all together; sees: the least change that would be told from noise, " +
+      noise + ". " + c.cpu;
   return t;
 }
 

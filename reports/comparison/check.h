@@ -3,9 +3,8 @@
 //   CheckResult c = check(entries_of(data), failed, reference, 0.05);
 //   c.regressed()                    // some are slower, or fail that ran before
 //
-// A specification is slower if compare.h finds it slower (beyond noise, with the false discovery rate
-// controlled over all specifications) and the change exceeds the tolerance; likewise faster. Without a noise
-// estimate (one run of few steps) only the tolerance decides, and the verdict says so.
+// A specification is slower if compare.h finds it slower and the change exceeds the tolerance, likewise
+// faster; as fast if the whole interval lies within the tolerance; else it is undecided.
 #pragma once
 #include <set>
 
@@ -17,8 +16,7 @@ namespace isobar {
 
 struct CheckedSpecification {
   Change change;        // only its label is set if the reference has no such specification
-  std::string verdict;  // as fast | slower | faster | failed | not run | new
-  bool noise_known = false;
+  std::string verdict;  // faster | slower | as fast | cannot tell | failed | not run | new
 };
 
 struct CheckResult {
@@ -26,7 +24,8 @@ struct CheckResult {
   Comparison comparison;
   std::string cpu;
   size_t count(const std::string& verdict) const;
-  bool regressed() const { return count("slower") + count("failed") > 0; }
+  bool regressed() const { return count(kSlower) + count("failed") > 0; }
+  bool undecided() const { return !regressed() && count(kCannotTell) > 0; }
 };
 
 /// `failed`: experiments of runs that did not finish. Throws ConfigError if the runs come from several

@@ -4,10 +4,13 @@
 //   for (const Comparison& c : compare(data))          // each further set against the first
 //     for (const Change& x : c.changes) ... x.ratio, x.lower, x.upper, x.verdict
 //
-// Step times are compared on a log scale. With repetitions, noise is the variance between repetitions of one
-// specification, pooled over all specifications (Student's t). Without, noise comes from batches of steps
-// within each run (Welch's t), which misses drift of the machine between runs; the report then says so.
-// Verdicts correct for the number of specifications tested (Benjamini and Hochberg 1995, 5 %).
+// Noise of log step times, everywhere the same (model/base/measurement.h): a run's own steps, which on a busy
+// machine is the scatter of one step; repetitions of one specification, pooled; and the day, which shifts a
+// whole set: 0.5 % on a quiet machine (an assumption), on a busy one as much as its steps scatter. Intervals
+// are of 95 % for all changes together (Bonferroni), by Student's t with Satterthwaite's degrees of freedom.
+//
+// The interval alone decides: faster or slower without 1 in it, as fast within the tolerance of 1, else it is
+// undecided.
 #pragma once
 #include <map>
 #include <string>
@@ -21,7 +24,7 @@ namespace isobar {
 struct Measured {  // the part of a run that a comparison reads
   std::string id, label, layout;
   double log_s = 0;  // log of its step time
-  Noise own;         // of log_s, from steps within the run; df 0: not known
+  Noise own;         // of log_s, from its own steps; 0: not known
 };
 using Repetitions = std::vector<Measured>;                                       // of one specification
 using BeforeAfter = std::map<std::string, std::pair<Repetitions, Repetitions>>;  // by specification
@@ -29,25 +32,35 @@ using BeforeAfter = std::map<std::string, std::pair<Repetitions, Repetitions>>; 
 /// Label without the set's name and the repetition's number.
 Measured measured(const ReportRun& r);
 
+inline constexpr const char *kFaster = "faster", *kSlower = "slower", *kAsFast = "as fast",
+                            *kCannotTell = "cannot tell";
+inline constexpr double kTolerance = 0.05;  // within which a step is as fast
+
 struct Change {
   std::string label, layout;
   std::string before_id, after_id;         // the first run of each
   size_t runs_before = 0, runs_after = 0;  // repetitions
   double before_s = 0, after_s = 0;        // geometric mean of their step times
-  double ratio = 1, lower = 1, upper = 1;  // after / before with 95 % interval; NaN: noise is not known
-  double p = 1, q = 1;                     // two-sided; adjusted
-  std::string verdict;                     // faster | slower | no difference seen | not tested
+  double ratio = 1, lower = 1, upper = 1;  // after / before with its interval
+  std::string verdict;                     // one of the four
+  /// The least change that would have been seen, as a share.
+  double sees() const;
 };
+/// `least`: a change below is not called faster or slower.
+std::string verdict_of(const Change& c, double tolerance, double least = 0);
 
 struct Comparison {
   std::string before, after;               // sets
   std::vector<Change> changes;             // largest first
   size_t only_before = 0, only_after = 0;  // specifications without a partner
   Statistic statistic = kStatistic;        // the statistic of step times that is compared
-  bool repetitions = false;                // noise between runs is known
+  RunToRun between;                        // of repetitions
+  double busy = 0;                         // log sigma of a median run's step if the machine was busy, else 0
   double ratio = 1, lower = 1, upper = 1;  // geometric mean over specifications, 95 % interval
   size_t count(const std::string& verdict) const;
 };
+/// "Against s1, s3 is faster in 3 of 8 specifications, …": never more than the verdicts say.
+std::string sentence_of(const Comparison& c);
 
 /// Compares the specifications that both sets have; the caller names the sets.
 Comparison compare(const BeforeAfter& groups);

@@ -55,23 +55,13 @@ double student_quantile(double share, double df) {
   return (low + high) / 2;
 }
 
-std::vector<double> adjusted(const std::vector<double>& p) {
-  std::vector<size_t> order;
-  for (size_t i = 0; i < p.size(); ++i)
-    if (!std::isnan(p[i])) order.push_back(i);
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
-  std::vector<double> out(p.size(), std::numeric_limits<double>::quiet_NaN());
-  double least = 1;
-  const auto n = static_cast<double>(order.size());
-  for (size_t i = 0; i < order.size(); ++i) {  // from the largest p value, whose rank is n
-    least = std::min(least, p[order[i]] * n / (n - static_cast<double>(i)));
-    out[order[i]] = least;
-  }
-  return out;
-}
-
 double mean_of(const std::vector<double>& v) {
   return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+}
+
+double median_of(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
 }
 
 double variance_of(const std::vector<double>& v) {

@@ -8,10 +8,9 @@ namespace isobar {
 double student_cdf(double t, double df);
 /// The t with P(-t <= T <= t) = share.
 double student_quantile(double share, double df);
-/// P values adjusted by Benjamini and Hochberg (1995): rejecting those <= q gives a false discovery rate of
-/// q. NaN stays NaN and does not count.
-std::vector<double> adjusted(const std::vector<double>& p);
 double mean_of(const std::vector<double>& v);
+/// The middle of at least one value.
+double median_of(std::vector<double> v);
 /// Sample variance (n - 1); 0 for fewer than two values.
 double variance_of(const std::vector<double>& v);
 

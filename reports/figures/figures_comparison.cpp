@@ -12,7 +12,7 @@ using nlohmann::json;
 
 json verdict_colour() {
   json j = nominal("verdict");
-  j["scale"] = palette::scale_of({"faster", "slower", "no difference seen", "not tested"});
+  j["scale"] = palette::scale_of({kFaster, kSlower, kAsFast, kCannotTell});
   j["legend"] = {{"columns", 4}};
   return j;
 }
@@ -34,7 +34,7 @@ json rows_of(const std::vector<Change>& changes) {
                     {"change", rounded(c.ratio - 1)},
                     {"low", rounded(c.lower - 1)},
                     {"high", rounded(c.upper - 1)},
-                    {"q", rounded(c.q)},
+                    {"sees", rounded(c.sees())},
                     {"verdict", c.verdict}});
   return rows;
 }
@@ -50,7 +50,7 @@ Figure forest(const Comparison& c, const std::string& id) {
                      tip("change", "change", "+.1%"),
                      tip("low", "95 % interval from", "+.1%"),
                      tip("high", "to", "+.1%"),
-                     tip("q", "q value", ".2~g"),
+                     tip("sees", "seen from", ".0%"),
                      tip("verdict", "verdict"),
                      tip("id", "id")};
   json spec = base_spec(rows_of(shown));
@@ -68,10 +68,8 @@ Figure forest(const Comparison& c, const std::string& id) {
       std::string("Change of the step time (") + title_of(c.statistic) +
           ") of the same specification, with its 95 % interval" +
           (c.changes.size() > kBars ? "; the " + std::to_string(kBars) + " largest changes" : std::string()) +
-          ". Grey: no difference beyond noise." +
-          (c.repetitions ? ""
-                         : " Without repetitions only the noise within a run is known, so a machine that was "
-                           "slower on that day looks like a change."),
+          ". Grey: as fast within 5 %, or undecided." +
+          (c.between.df > 0 ? "" : " Without repetitions the noise between runs is assumed."),
       spec};
 }
 

@@ -75,8 +75,8 @@ std::vector<Figure> history_figures(const CheckResult& c, const Reference& refer
   y["axis"] = {{"format", most - least < 0.3 ? "+.1%" : "+.0%"}};
   y["scale"] = {{"domain", {rounded(least), rounded(most)}}, {"nice", true}};
   json colour = nominal("verdict", "verdict of this check");
-  colour["scale"] = palette::scale_of({"slower", "faster", "as fast", "new", "not run"});
-  colour["legend"] = {{"columns", 5}};
+  colour["scale"] = palette::scale_of({kSlower, kFaster, kAsFast, kCannotTell, "new", "not run"});
+  colour["legend"] = {{"columns", 6}};
   const json tips = {tip("run", "run"),
                      tip("update", "update"),
                      tip("time", "measured"),

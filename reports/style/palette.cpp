@@ -81,8 +81,7 @@ const std::map<std::string, const char*>& named() {
       // verdicts
       {"faster", "#228833"},
       {"slower", "#BB5566"},
-      {"no difference seen", "#9A9C9E"},
-      {"not tested", "#C3C5C7"},
+      {"cannot tell", "#C3C5C7"},
       {"as fast", "#9A9C9E"},
       {"new", "#4477AA"},
       {"not run", "#C3C5C7"},

@@ -231,26 +231,25 @@ Table pareto_table(const ReportData& d, const ChartData& s) {
   return t;
 }
 
-Table comparison_table(const Comparison& c, size_t number) {
-  Table t{"comparison" + (number > 0 ? "-" + std::to_string(number) : std::string()),
+Table comparison_table(const Comparison& c, size_t which) {
+  Table t{"comparison" + (which > 0 ? "-" + std::to_string(which) : std::string()),
           c.after + " against " + c.before,
           {text_column("run"), number_column("before", "ms"), number_column("after", "ms"),
            number_column("change", "%"), number_column("from", "%"), number_column("to", "%"),
-           number_column("runs before"), number_column("runs after"), number_column("p"), number_column("q"),
+           number_column("runs before"), number_column("runs after"), number_column("sees", "%"),
            text_column("verdict"), text_column("id before"), text_column("id after")},
           {},
           std::string("before, after: ") + title_of(c.statistic) +
-              std::string("; from, to: 95 % interval of the change; p: chance of such a change if nothing "
-                          "had changed; q: p "
-                          "adjusted for the number of tests (Benjamini and Hochberg)") +
-              (c.repetitions ? "; noise: from repetitions"
-                             : "; noise: only inside each run, there are no repetitions")};
+              std::string(
+                  "; from, to: 95 % interval of all changes together; sees: the least change that would be "
+                  "told from noise") +
+              (c.between.df > 0 ? "" : ", whose part between repetitions is assumed")};
   for (const Change& x : c.changes)
     t.rows.push_back({text(x.label), significant(x.before_s * kMs, 4), significant(x.after_s * kMs, 4),
                       signed_number(100 * (x.ratio - 1), 1), signed_number(100 * (x.lower - 1), 1),
                       signed_number(100 * (x.upper - 1), 1), integer(static_cast<int64_t>(x.runs_before)),
-                      integer(static_cast<int64_t>(x.runs_after)), significant(x.p, 2), significant(x.q, 2),
-                      text(x.verdict), text(x.before_id), text(x.after_id)});
+                      integer(static_cast<int64_t>(x.runs_after)), number(100 * x.sees(), 1), text(x.verdict),
+                      text(x.before_id), text(x.after_id)});
   return t;
 }
 

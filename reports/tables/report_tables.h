@@ -21,7 +21,7 @@ Table failed_table(const ReportData& d);    // what failed and why
 Table provenance_table(const ReportData& d);
 
 Table pareto_table(const ReportData& d, const ChartData& s);  // Pareto-optimal runs in time, memory and cost
-Table comparison_table(const Comparison& c, size_t number);   // one set of results against another
+Table comparison_table(const Comparison& c, size_t which);    // one set of results against another
 
 /// Ops of one run, longest first; `grouped` merges block*/... into one line. Predicted beside measured where
 /// known.

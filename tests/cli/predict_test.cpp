@@ -84,8 +84,8 @@ TEST(PredictCommand, TheMicroBatchOfAGpuIsWhatFits) {
     return json::parse(e.text);
   };
   const auto machine_of = [&](int64_t bytes) {
-    write_atomically(small, replaced(text_of(kMachines + "dgx-a100.yaml"), "\n  memory_bytes: [0-9]+",
-                                     "\n  memory_bytes: " + std::to_string(bytes)));
+    write_atomically(small, replaced(text_of(kMachines + "dgx-a100.yaml"), "\n  reported_bytes: [0-9]+",
+                                     "\n  reported_bytes: " + std::to_string(bytes)));
     return small;
   };
   for (const int64_t size : {8, 4, 2, 1}) {
@@ -206,7 +206,7 @@ TEST(PredictCommand, WhereNoLayoutFitsEndsWithFourAndTheOthersAreAnswered) {
                      "--gpus",  "2",    "--set",     "policy.recompute=none"};
   const Ended alone = run(one);
   EXPECT_EQ(alone.code, 4) << alone.text;
-  EXPECT_NE(alone.text.find("no layout on 2 fits 80 GB; the smallest needs "), std::string::npos)
+  EXPECT_NE(alone.text.find("no layout on 2 fits 85 GB; the smallest needs "), std::string::npos)
       << alone.text;
   Words both = one;
   both.insert(both.end(), {"--gpus", "64"});
@@ -259,7 +259,7 @@ TEST(PredictCommand, SaysWhoseEngineItPrices) {
     last = one.at("step_s");
     EXPECT_LT(one.at("lower_s"), one.at("step_s"));
     EXPECT_GT(one.at("upper_s"), one.at("step_s"));
-    EXPECT_TRUE(one.at("layout").get<std::string>().starts_with("dp16 tp1 pp1")) << one;
+    EXPECT_TRUE(one.at("layout").get<std::string>().starts_with("DP16 MBS")) << one;
   }
   EXPECT_GT(last, 0);
 }

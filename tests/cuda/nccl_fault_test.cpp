@@ -160,7 +160,7 @@ TEST(EmulatedRanks, TakeTheLargestMicroBatchThatFitsAsPredicted) {
         static_cast<int64_t>(std::ceil(device_memory(spec, gpu_workspace(spec), DeviceRoom{}).total()));
     const Folder dir;
     std::string machine = text_of(source_dir() + "/configs/machines/dgx-h100.yaml");
-    machine = replaced(machine, "\n  memory_bytes: [0-9]+", "\n  memory_bytes: " + std::to_string(need));
+    machine = replaced(machine, "\n  reported_bytes: [0-9]+", "\n  reported_bytes: " + std::to_string(need));
     std::ofstream(dir / "machine.yaml") << machine;
     Words asked = {build_dir() + "/isobar", "predict", kVit.config, "--machine",
                    dir / "machine.yaml",    "--json"};

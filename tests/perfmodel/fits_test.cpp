@@ -46,7 +46,8 @@ TEST(Fits, ALayoutIsRankedByItsTimeOverItsChance) {
     EXPECT_GE(c.score(), last);
     last = c.score();
     const double bytes = static_cast<double>(c.arena) + c.cost.process + c.cost.nccl;
-    EXPECT_EQ(c.fits, chance_to_fit(bytes, memory_sigma(c.cost, a.machine, c.layout.zero, true), 80e9));
+    EXPECT_EQ(c.fits, chance_to_fit(bytes, memory_sigma(c.cost, a.machine, c.layout.zero, true),
+                                    static_cast<double>(a.machine.accelerator->capacity())));
   }
   for (const LayoutCandidate& c : r.variants) {
     EXPECT_GE(c.fits, 0.5);

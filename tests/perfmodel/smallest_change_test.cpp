@@ -31,7 +31,7 @@ RunSpec gpt(int64_t dp) {
 
 Machine a100(double gigabytes) {
   Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
-  m.accelerator->memory_bytes = std::llround(gigabytes * 1e9);
+  m.accelerator->reported_bytes = std::llround(gigabytes * 1e9);
   return m;
 }
 

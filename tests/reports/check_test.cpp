@@ -57,25 +57,29 @@ TEST_F(Check, NamesWhatBecameSlowerAndLeavesTheToleranceAlone) {
   EXPECT_TRUE(c.regressed());
   EXPECT_EQ(c.count("slower"), 1u);
   EXPECT_EQ(c.count("faster"), 1u);
-  EXPECT_EQ(c.count("as fast"), 8u);
+  EXPECT_EQ(c.count("as fast") + c.count("cannot tell"), 8u);
+  EXPECT_GE(c.count("as fast"), 7u) << "2 % may be too near the tolerance to be told";
   EXPECT_EQ(c.specifications[0].verdict, "slower");  // problems come first
   EXPECT_NEAR(c.specifications[0].change.ratio, 1.2, 0.05);
-  EXPECT_TRUE(c.specifications[0].noise_known);
   EXPECT_FALSE(against(results("same", {1, 1.02})).regressed());
   EXPECT_TRUE(against(results("strict", {1.2}), 0.1).regressed());
   EXPECT_FALSE(against(results("lenient", {1.2}), 0.3).regressed());
 }
 
-TEST_F(Check, OfOneShortRunTheToleranceAloneDecides) {
-  MadeUpResults before(dir_.path / "before", rng_()), after(dir_.path / "after", rng_());
+// The noise between single short runs is assumed: 40 % are seen, 8 % are neither slower nor as fast.
+TEST_F(Check, OfOneShortRunTheNoiseIsAssumed) {
   const RunSpec spec = MadeUpResults::spec(1, "none", 0);
-  before.write_timed("a", spec, 0.020, 0.01, 4);
-  after.write_timed("a", spec, 0.024, 0.01, 4);
+  MadeUpResults(dir_.path / "before", rng_()).write_timed("a", spec, 0.020, 0.001, 4);
+  MadeUpResults(dir_.path / "slow", rng_()).write_timed("a", spec, 0.028, 0.001, 4);
+  MadeUpResults(dir_.path / "near", rng_()).write_timed("a", spec, 0.0216, 0.001, 4);
   append_reference(file_, entries_of(collect({dir_.path / "before"}, {})));
-  const CheckResult c = against(collect({dir_.path / "after"}, {}));
-  ASSERT_EQ(c.count("slower"), 1u);
-  EXPECT_FALSE(c.specifications[0].noise_known);
-  EXPECT_NE(to_text(check_table(c)).find("the tolerance alone"), std::string::npos);
+  const CheckResult slow = against(collect({dir_.path / "slow"}, {}));
+  EXPECT_EQ(slow.count("slower"), 1u);
+  EXPECT_NE(to_text(check_table(slow)).find("assumed: there are none"), std::string::npos);
+  const CheckResult near = against(collect({dir_.path / "near"}, {}));
+  EXPECT_EQ(near.count("cannot tell"), 1u);
+  EXPECT_TRUE(near.undecided());
+  EXPECT_FALSE(near.regressed());
 }
 
 TEST_F(Check, WhatRanBeforeAndFailsIsARegressionAndWhatDidNotRunIsSaid) {

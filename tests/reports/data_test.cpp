@@ -124,6 +124,25 @@ TEST(ReportData, ContendedRunsAreNamedAndKept) {
     EXPECT_EQ(r->measured_error > 0.1, r->run.id == "torn") << r->run.id << " " << r->measured_error;
 }
 
+TEST(ReportData, ThePageOfABusyMachineSaysSoFirst) {
+  for (const double scatter : {0.01, 0.4}) {
+    TempDir dir;
+    for (const char* set : {"a", "b"}) {
+      MadeUpResults made(dir.path / set);
+      for (int i = 0; i < 6; ++i)
+        made.write_timed("run" + std::to_string(i), MadeUpResults::spec(1, "none", i), 0.02 + 0.001 * i,
+                         scatter);
+    }
+    const ReportData d = collect({dir.path / "a", dir.path / "b"}, {});
+    const std::vector<Sentence> said = story(d, compare(d));
+    EXPECT_EQ(said.front().head == "Busy machine", scatter > 0.1) << said.front().text;
+    for (const Sentence& s : said) {
+      EXPECT_FALSE(scatter > 0.1 && s.text.starts_with("Nothing: every run")) << s.text;
+      EXPECT_FALSE(scatter > 0.1 && s.text.find("0.001") != std::string::npos) << s.text;
+    }
+  }
+}
+
 TEST(ReportData, LabelsNameWhatVariesAndTellAllRunsApart) {
   TempDir dir;
   MadeUpResults made(dir.path);

@@ -3,6 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <exception>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/predict/unanswered.h"
@@ -20,6 +23,7 @@
 #include "reports/answers/run_text.h"
 #include "reports/answers/search_text.h"
 #include "reports/answers/training_text.h"
+#include "reports/pages/budget_page.h"
 #include "reports/pages/search_page.h"
 
 namespace isobar {
@@ -27,7 +31,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kDoesNotFit = 4;  // the exit code of out of memory
+constexpr int kDoesNotFit = 4;    // the exit code of out of memory
+constexpr double kHardly = 0.95;  // useful share of time from which failures hardly move a training
 
 // Assignments of a run: the user's, after those that make way for a search.
 std::vector<std::string> assignments_of(const AskArguments& a) {
@@ -241,32 +246,48 @@ void print_comparison(const Asked& q) {
   Unanswered unanswered(q.json);
   for (const NoAnswer& none : c.none) unanswered.say(none, out);
   if (!c.rows.empty()) {
-    q.json ? print_json(out) : print_text(to_text(compared(c.rows)));
+    q.json ? print_json(out) : print_text(to_text(compared(c.rows)) + "\n" + layouts_text(c.rows));
     if (!q.out.empty()) say_page(q.out, write_machines_page(q.out, q.spec.file, c.rows));
   }
   unanswered.end();
 }
 
 void print_schedule(const Asked& q) {
-  const Machine& m = q.machine();
-  if (q.question.budget > 0 && !(m.accelerator && m.accelerator->price_per_hour > 0))
-    throw ConfigError(m.file, "--budget", "wants a price", "give accelerator.price_per_hour there");
-  const Chooser chooser(q.spec, m, q.engine, q.options);
+  std::vector<Machine> machines = q.machines;
+  if (machines.size() == 1) machines = {q.machine()};
+  for (const Machine& m : machines)
+    if (q.question.budget > 0 && !(m.accelerator && m.accelerator->price_per_hour > 0))
+      throw ConfigError(m.file, "--budget", "wants a price", "give accelerator.price_per_hour there");
   std::vector<NoAnswer> none;
   std::vector<Scheduled> all;
-  try {
-    all = schedule(chooser, q.spec, q.question, none);
-  } catch (const ConfigError&) {
-    for (const NoAnswer& n : none) say(n);
-    throw;
-  }
+  std::map<std::string, std::unique_ptr<Chooser>> choosers;
+  std::exception_ptr why;
+  for (const Machine& m : machines) try {
+      auto& chooser = choosers[m.name] = std::make_unique<Chooser>(q.spec, m, q.engine, q.options);
+      for (Scheduled& s : schedule(*chooser, q.spec, q.question, none)) all.push_back(std::move(s));
+    } catch (const ConfigError& e) {
+      why = std::current_exception();
+      if (machines.size() > 1) none.push_back(no_answer(m.name, 0, e));
+    }
   for (const NoAnswer& n : none) say(n);
+  if (all.empty()) std::rethrow_exception(why);
   if (q.json) return print_json(json_of(all));
-  std::printf("%s on %s, global batch %ld\n\n%s\n%s", q.spec.file.c_str(), m.name.c_str(),
-              q.spec.train.global_batch, to_text(schedule_table(all, q.question)).c_str(),
-              verdict(all, q.question).c_str());
-  if (!all.front().training.assumed.empty())
-    std::printf("  assumed: %s\n", all.front().training.assumed.c_str());
+  const Scheduled& best = advised(all);
+  const Limit limit = choosers.at(best.choice.machine.name)->limit(best.choice, q.question);
+  std::vector<std::string> sentences = changes_of(all, best, q.question, limit);
+  sentences.insert(sentences.begin(), answer_of(best, q.question));
+  print_text(sentences[0] + "\nlayout: " + text_of(layout_of(best.choice.spec)) + ", global batch " +
+             std::to_string(best.choice.spec.train.global_batch) + "\n\n" +
+             to_text(schedule_table(worth_it(all), q.question)) + "\nwhat would change the answer\n");
+  for (size_t i = 1; i < sentences.size(); ++i) print_text("  " + sentences[i] + "\n");
+  std::vector<std::string> assumed = best.choice.notes;
+  if (!best.training.assumed.empty())
+    assumed.push_back(
+        (best.training.useful > kHardly ? "assumed, moving the days by less than 5 %: " : "assumed: ") +
+        best.training.assumed);
+  for (const std::string& one : assumed) print_text("note: " + one + "\n");
+  sentences.insert(sentences.end(), assumed.begin(), assumed.end());
+  if (!q.out.empty()) say_page(q.out, write_budget_page(q.out, q.spec.file, sentences, all, q.question));
 }
 
 void print_emitted(const Asked& q) {

@@ -19,7 +19,8 @@ struct AskArguments {
   std::string command;  // "search": for errors
   std::string config, machine, emit, out;
   std::vector<std::string> machines, set;
-  int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
+  int64_t ranks = 0, ranks_on_host = 0;
+  std::string global_batch;
   std::vector<std::string> what_if, fix, exclude;
   LayoutQuestion question;
   EngineQuestion engine;

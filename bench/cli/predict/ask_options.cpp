@@ -1,5 +1,7 @@
 #include "bench/cli/predict/ask_options.h"
 
+#include <charconv>
+
 #include "bench/cli/words/config_option.h"
 #include "bench/cli/words/machine_option.h"
 #include "bench/cli/words/options.h"
@@ -16,6 +18,38 @@ bool given(const CLI::App& command, const std::string& option) {
   return o && o->count() > 0;
 }
 
+// "64", or "128..2048": its doublings.
+std::vector<int64_t> batches_of(const CLI::App& command, const std::string& text) {
+  const auto number = [&](const std::string& one) {
+    int64_t n = 0;
+    const auto [rest, failed] = std::from_chars(one.data(), one.data() + one.size(), n);
+    if (failed != std::errc() || rest != one.data() + one.size() || n < 1 || n > 1 << 24)
+      throw ConfigError("isobar " + command.get_name(), "--global-batch", "'" + text + "' is no batch",
+                        "give a number up to 16777216, or a range like 128..2048");
+    return n;
+  };
+  const size_t dots = text.find("..");
+  if (dots == std::string::npos) return {number(text)};
+  std::vector<int64_t> out;
+  const int64_t to = number(text.substr(dots + 2));
+  for (int64_t n = number(text.substr(0, dots)); n <= to; n *= 2) out.push_back(n);
+  if (out.empty())
+    throw ConfigError("isobar " + command.get_name(), "--global-batch", "goes from more to less",
+                      "write the smaller one first");
+  return out;
+}
+
+void take_batches(const CLI::App& command, AskArguments& a) {
+  if (a.global_batch.empty()) return;
+  const std::vector<int64_t> batches = batches_of(command, a.global_batch);
+  if (batches.size() > 1 && !a.searches())
+    throw ConfigError("isobar " + command.get_name(), "--global-batch", "is a range, for a search of layouts",
+                      "add --gpus N, or give one batch");
+  refuse_contradiction(a.set, "train.global_batch", batches.front(), "--global-batch");
+  a.set.push_back("train.global_batch=" + std::to_string(batches.front()));
+  if (batches.size() > 1) a.question.batches = batches;
+}
+
 }  // namespace
 
 void add_run_options(CLI::App& command, AskArguments& a, bool several) {
@@ -28,8 +62,9 @@ void add_run_options(CLI::App& command, AskArguments& a, bool several) {
   command.add_option("--set", a.set, "key=value of the configuration; may be repeated")
       ->allow_extra_args(false)
       ->group(kRun);
-  command.add_option("--global-batch", a.global_batch, "Samples per optimizer step")
-      ->check(CLI::Range(1, 1 << 24))
+  command
+      .add_option("--global-batch", a.global_batch,
+                  "Samples per optimizer step; of a search also 128..2048, the best of its doublings")
       ->group(kRun);
   command
       .add_option("--engine", a.engine.engine,
@@ -122,9 +157,8 @@ void take_options(const CLI::App& command, AskArguments& a) {
   for (const Unused& u : unused)
     if (u.unused && given(command, u.option))
       throw ConfigError("isobar " + command.get_name(), u.option, u.what, u.mend);
-  if (a.global_batch == 0) return;
-  refuse_contradiction(a.set, "train.global_batch", a.global_batch, "--global-batch");
-  a.set.push_back("train.global_batch=" + std::to_string(a.global_batch));
+  take_batches(command, a);
+  a.question.progress = true;
 }
 
 }  // namespace isobar

@@ -37,9 +37,9 @@ Examples:
 enum class Mode { run, search, machines, budget, emit };
 
 Mode mode_of(const AskArguments& a) {
+  if (a.plans()) return Mode::budget;
   if (a.machines.size() > 1) return Mode::machines;
   if (!a.emit.empty()) return Mode::emit;
-  if (a.plans()) return Mode::budget;
   return a.searches() ? Mode::search : Mode::run;
 }
 

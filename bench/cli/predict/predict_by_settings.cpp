@@ -33,7 +33,7 @@ void refuse_what_prices_nets(const CLI::App& command) {
 bool predicted_by_settings(const CLI::App& command, const AskArguments& a) {
   const bool fitted = !a.engine.fit.empty() && is_of_settings(a.engine.fit);
   std::vector<std::string> set = a.set;
-  if (a.global_batch > 0) set.push_back("train.global_batch=" + std::to_string(a.global_batch));
+  if (!a.global_batch.empty()) set.push_back("train.global_batch=" + a.global_batch);
   const RunSpec spec = load_run_spec(a.config, set);
   if (!fitted && spec.run.by_settings)
     throw ConfigError(a.config, "net", "is missing, so that the run is predicted by its settings alone",

@@ -16,9 +16,9 @@ namespace {
 
 constexpr const char* kCheckHelp =
     R"(Compares each run specification in DIR with its step time in FILE, and exits with 1 where one is slower or fails.
-Slower means by more than the tolerance and by more than noise, which is measured from repetitions (--repeat of a
-sweep), else from the scatter of steps inside a run. Verdicts allow for the number of specifications
-tested. Only runs on the same kind of processor are compared.
+Slower means by more than the tolerance and by more than noise: of steps, of repetitions (--repeat of a sweep), and
+between days. As fast means that the whole interval lies within the tolerance. Otherwise it is undecided, and the
+table says what change this check would have seen. Only runs on the same kind of processor are compared.
 
 FILE is JSON lines, a line for each run; --update adds DIR's runs to it (and makes it), and what it held
 before stays as the history that --history writes, and that the page of -o draws from commit to commit.
@@ -27,7 +27,7 @@ before stays as the history that --history writes, and that the page of -o draws
   isobar check results/now --reference reference.jsonl --update           # the first time
   isobar check results/now --reference reference.jsonl                    # after a change
 
-Exit codes: 0 nothing is slower, 1 something is, or fails, 2 bad input.)";
+Exit codes: 0 nothing is slower, 1 something is, or fails, 2 bad input, 5 nothing is, but some is undecided.)";
 
 struct CheckArguments {
   std::string dir, reference, history, out;
@@ -41,9 +41,15 @@ nlohmann::json json_of(const CheckResult& c, double tolerance) {
                       {"tolerance", tolerance},
                       {"cpu", c.cpu},
                       {"specifications", to_json(check_table(c))}};
-  for (const char* verdict : {"failed", "slower", "faster", "as fast", "new", "not run"})
+  j["undecided"] = c.undecided();
+  for (const char* verdict : {"failed", kSlower, kFaster, kCannotTell, kAsFast, "new", "not run"})
     j["count"][verdict] = c.count(verdict);
   return j;
+}
+
+int exit_code(const CheckResult& c) {
+  constexpr int kRegressed = 1, kUndecided = 5;
+  return c.regressed() ? kRegressed : c.undecided() ? kUndecided : 0;
 }
 
 int run_check(const CheckArguments& a) {
@@ -75,15 +81,19 @@ int run_check(const CheckArguments& a) {
     std::printf(
         "%s\n",
         json_of(c, a.tolerance / 100).dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
-    return c.regressed() ? 1 : 0;
+    return exit_code(c);
   }
   std::fputs(to_text(check_table(c)).c_str(), stdout);
   std::printf(
-      "%s: %zu slower by more than %g %% and noise, %zu failed, %zu faster, %zu as fast, %zu new, %zu not "
-      "run\n",
-      c.regressed() ? "REGRESSED" : "No regression", c.count("slower"), a.tolerance, c.count("failed"),
-      c.count("faster"), c.count("as fast"), c.count("new"), c.count("not run"));
-  return c.regressed() ? 1 : 0;
+      "%s: %zu slower by more than %g %% and noise, %zu failed, %zu faster, %zu as fast, %zu undecided, "
+      "%zu "
+      "new, %zu not run\n",
+      c.regressed()   ? "REGRESSED"
+      : c.undecided() ? "CANNOT TELL"
+                      : "No regression",
+      c.count(kSlower), a.tolerance, c.count("failed"), c.count(kFaster), c.count(kAsFast),
+      c.count(kCannotTell), c.count("new"), c.count("not run"));
+  return exit_code(c);
 }
 
 }  // namespace

@@ -37,7 +37,6 @@ void run(benchmark::State& state, const SearchOptions& options) {
   state.counters["considered"] = considered;
   state.counters["priced"] = static_cast<double>(r.priced);
   state.counters["too_large"] = static_cast<double>(r.too_large);
-  state.counters["sections"] = static_cast<double>(r.sections);
   state.counters["layouts/s"] =
       benchmark::Counter(considered * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }

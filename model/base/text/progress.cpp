@@ -21,11 +21,12 @@ std::string duration(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::string title, int64_t total, bool enabled)
+Progress::Progress(std::string title, int64_t total, bool enabled, std::chrono::milliseconds silent)
     : title_(std::move(title)),
       total_(total),
       enabled_(enabled),
       tty_(::isatty(STDERR_FILENO) == 1),
+      silent_(silent),
       start_(std::chrono::steady_clock::now()),
       last_(start_) {}
 
@@ -37,7 +38,7 @@ void Progress::update(int64_t done, const std::string& note) {
   done_ = done;
   const auto now = std::chrono::steady_clock::now();
   const auto pause = tty_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000);
-  if (!enabled_ || !open_ || now - last_ < pause) return;
+  if (!enabled_ || !open_ || now - last_ < pause || now - start_ < silent_) return;
   last_ = now;
   draw(done, note);
 }
@@ -57,7 +58,7 @@ void Progress::draw(int64_t done, const std::string& note) {
 void Progress::finish() {
   if (!open_) return;
   open_ = false;
-  if (!enabled_) return;
+  if (!enabled_ || std::chrono::steady_clock::now() - start_ < silent_) return;
   const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   std::fprintf(stderr, "%s%s: %ld/%ld in %s\n", tty_ ? "\r\033[K" : "", title_.c_str(), done_, total_,
                duration(spent).c_str());

@@ -11,7 +11,8 @@ namespace isobar {
 
 class Progress {
  public:
-  Progress(std::string title, int64_t total, bool enabled = true);
+  /// Nothing is drawn of what ends within `silent`.
+  Progress(std::string title, int64_t total, bool enabled = true, std::chrono::milliseconds silent = {});
   ~Progress();
   void update(int64_t done, const std::string& note = "");
   void finish();
@@ -21,6 +22,7 @@ class Progress {
   std::string title_;
   int64_t total_, done_ = 0;
   bool enabled_, tty_, open_ = true;
+  std::chrono::milliseconds silent_;
   std::chrono::steady_clock::time_point start_, last_;
 };
 

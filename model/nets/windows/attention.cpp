@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <numeric>
 
@@ -31,11 +32,26 @@ Windows::Windows(Builder& b, const std::string& name, const WindowGrid& of, int6
 
 namespace {
 
+// Layers of one resolution, and a search's plans of every tp and recomputation, share exchanges: the last
+// ones are kept.
 std::shared_ptr<const RowExchange> exchange_of_windows(const WindowGrid& of, int64_t batch,
                                                        const Bands& bands, int64_t rank) {
+  constexpr size_t kKept = 16;
+  struct Kept {
+    WindowGrid of;
+    int64_t batch, rank;
+    Bands bands;
+    std::shared_ptr<const RowExchange> exchange;
+  };
+  thread_local std::deque<Kept> all;
+  for (const Kept& k : all)
+    if (k.of == of && k.batch == batch && k.rank == rank && k.bands == bands) return k.exchange;
   std::vector<std::vector<int32_t>> from;
   for (int64_t r = 0; r < bands.ranks(); ++r) from.push_back(WindowOrder(of, batch, bands, r).from());
-  return std::make_shared<const RowExchange>(exchange_of(of.grid, batch, bands, from, rank));
+  if (all.size() == kKept) all.pop_front();
+  all.push_back({of, batch, rank, bands,
+                 std::make_shared<const RowExchange>(exchange_of(of.grid, batch, bands, from, rank))});
+  return all.back().exchange;
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ struct Bands {
   int64_t first(int64_t rank) const { return begins[static_cast<size_t>(rank)]; }
   int64_t rows(int64_t rank) const { return first(rank + 1) - first(rank); }
   int64_t owner(int64_t row) const;
+  bool operator==(const Bands&) const = default;
 };
 
 struct WindowGrid {
@@ -38,6 +39,7 @@ struct WindowGrid {
   // Aurora's padding and mask, which also separates the last window's rows where padding shifts the windows
   bool as_aurora = false;
   int64_t rows() const { return grid[0] * grid[1] * grid[2]; }
+  bool operator==(const WindowGrid&) const = default;
 };
 
 struct WindowRun {

@@ -22,19 +22,21 @@ struct RunAnswer {
   std::optional<SmallestChange> change;  // where it does not fit
   std::vector<MemoryRung> ladder;        // single changes, then
   std::optional<Training> training;      // where its length was given
+  Limit limit;
 };
 /// Throws ConfigError for what net or machine cannot take.
 RunAnswer answer_run(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
                      const PredictOptions& options);
 
 struct SearchAnswer {
-  RunSpec spec;  // with the best layout
+  RunSpec spec;  // with the best layout and batch
   SearchResult found;
   Prediction prediction;  // of the best
   std::vector<Turn> turns;
   Ties ties;                         // among found.variants
   std::vector<Offloaded> offloaded;  // question.offload
   std::optional<Training> training;
+  Limit limit;
 };
 /// Throws ConfigError, DoesNotFit.
 SearchAnswer answer_search(const RunSpec& spec, const Machine& machine, int64_t gpus,
@@ -54,6 +56,7 @@ struct EngineSearchAnswer {
   std::vector<EngineLayout> ranked;  // for this one, least score first
   Ties ties;                         // among the first
   std::optional<Training> training;
+  Limit limit;
 };
 EngineSearchAnswer answer_search(const RunSpec& spec, const Machine& machine, int64_t gpus,
                                  const LayoutQuestion& question, const EngineOn& engine);

@@ -1,7 +1,10 @@
 #include "perfmodel/ask/choose/choice.h"
 
+#include <algorithm>
 #include <cmath>
+#include <exception>
 
+#include "model/base/error.h"
 #include "perfmodel/ask/fits.h"
 #include "perfmodel/ask/layout_predict.h"
 
@@ -21,11 +24,21 @@ CheckpointCost checkpoint_of(LayoutModel& model, const RunSpec& spec) {
                          model.where().ranks_on_host);
 }
 
+// None where the changed run has no layout.
+template <class Seconds>
+std::optional<double> seconds_a_sample(const Seconds& seconds) {
+  try {
+    return seconds();
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m,
-                       const PredictOptions& options) {
-  LayoutModel model(spec, m, options.host);
+                       const PredictOptions& options, const std::shared_ptr<SectionCache>& sections) {
+  LayoutModel model(spec, m, options.host, sections);
   const LayoutCost c = model.cost(layout_of(spec));
   const double sigma = memory_sigma(c, m, spec.policy.zero, true);
   const double bytes = static_cast<double>(p.memory_total), width = kNormal80 * sigma;
@@ -36,7 +49,9 @@ LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& 
           .there = p.memory_there,
           .fits = chance_to_fit(bytes, sigma, p.memory_there),
           .mfu = rates_of(p, spec, m).mfu,
-          .checkpoint = p.checkpoint};
+          .checkpoint = p.checkpoint,
+          .notes = p.warnings,
+          .errors = p.errors.shared.empty() ? error_parts(model, layout_of(spec)) : p.errors};
 }
 
 LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m) {
@@ -51,7 +66,8 @@ LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Mach
           .there = engine.memory(),
           .fits = l.fits,
           .mfu = rates_of(flops, l.answer.step.value, l.spec.layout.world(), peak).mfu,
-          .checkpoint = checkpoint_of(model, l.spec)};
+          .checkpoint = checkpoint_of(model, l.spec),
+          .errors = {{}, std::log(l.answer.step.upper / l.answer.step.lower) / 2 / kNormal80}};
 }
 
 Known LayoutChoice::price() const {
@@ -80,8 +96,26 @@ LayoutChoice Chooser::own(const RunSpec& given) const {
   return choice_of(spec, predict(spec, machine_, options_), machine_, options_);
 }
 
-std::vector<LayoutChoice> Chooser::best(const RunSpec& given, int64_t gpus, const LayoutQuestion& q) const {
-  const RunSpec spec = searched(given, gpus);
+std::vector<RunSpec> with_batches(const RunSpec& spec, const LayoutQuestion& q) {
+  std::vector<RunSpec> out(std::max<size_t>(1, q.batches.size()), spec);
+  for (size_t i = 0; i < q.batches.size(); ++i) out[i].train.global_batch = q.batches[i];
+  return out;
+}
+
+void each_batch(const RunSpec& spec, const LayoutQuestion& q,
+                const std::function<void(const RunSpec&)>& answer) {
+  std::exception_ptr why;
+  bool any = false;
+  for (const RunSpec& one : with_batches(spec, q)) try {
+      answer(one);
+      any = true;
+    } catch (const ConfigError&) {
+      why = std::current_exception();
+    }
+  if (!any) std::rethrow_exception(why);
+}
+
+std::vector<LayoutChoice> Chooser::best_of(const RunSpec& spec, const LayoutQuestion& q) const {
   std::vector<LayoutChoice> out;
   if (engine_) {
     SearchResult found;
@@ -91,18 +125,64 @@ std::vector<LayoutChoice> Chooser::best(const RunSpec& given, int64_t gpus, cons
     }
     return out;
   }
-  const bool confirm = q.top <= kPlaced;
-  const SearchResult r = search(spec, machine_, {.top = q.top, .confirm = confirm, .space = space_of(q)});
-  LayoutModel model(spec, machine_);
+  if (!sections_) sections_ = LayoutModel(spec, machine_).sections();
+  const SearchResult r = search(spec, machine_,
+                                {.top = q.top,
+                                 .confirm = q.top <= kPlaced,
+                                 .space = space_of(q),
+                                 .sections = sections_,
+                                 .progress = q.progress});
+  LayoutModel model(spec, machine_, {}, sections_);
   for (const LayoutCandidate& c : r.best) {
     if (out.size() == q.top) break;
     Prediction p = predict_layout(model, c.layout);
-    const RunSpec one = with_layout(spec, c.layout);
     if (c.arena > 0)
       p.memory_total = std::llround(static_cast<double>(c.arena) + c.cost.process + c.cost.nccl);
-    out.push_back(choice_of(one, p, machine_, options_));
+    out.push_back(choice_of(with_layout(spec, c.layout), p, machine_, options_, sections_));
   }
   return out;
+}
+
+std::vector<LayoutChoice> Chooser::best(const RunSpec& spec, int64_t gpus, const LayoutQuestion& q) const {
+  std::vector<LayoutChoice> out;
+  each_batch(searched(spec, gpus), q, [&](const RunSpec& one) {
+    for (LayoutChoice& c : best_of(one, q)) out.push_back(std::move(c));
+  });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const LayoutChoice& a, const LayoutChoice& b) { return a.score() < b.score(); });
+  if (out.size() > q.top) out.erase(out.begin() + static_cast<std::ptrdiff_t>(q.top), out.end());
+  return out;
+}
+
+Limit Chooser::limit(const LayoutChoice& c, const LayoutQuestion& q) const {
+  LayoutQuestion one = q;
+  one.top = 1, one.batches.clear();
+  if (engine_) return limit_on(*engine_, c.spec, c.score(), one);
+  LayoutModel model(c.spec, machine_, options_.host, sections_);
+  return limit_of(model, c.spec, searched_again(space_of(one), model.sections()));
+}
+
+Limit limit_on(const EngineOn& engine, const RunSpec& spec, double now, const LayoutQuestion& q) {
+  RunSpec twice = searched(spec, spec.layout.world());
+  twice.train.global_batch *= 2;
+  const auto seconds = seconds_a_sample([&] {
+    SearchResult found;
+    return engine.best(twice, q, found).front().score() / static_cast<double>(twice.train.global_batch);
+  });
+  const double gain = seconds ? now / *seconds - 1 : 0;
+  if (gain > kNamedGain)
+    return {"the batch", gain, "--global-batch " + std::to_string(twice.train.global_batch)};
+  return {"the engine's rate (twice the batch gains less than 5 %)", 0, ""};
+}
+
+Again searched_again(const SearchSpace& space, const std::shared_ptr<SectionCache>& sections) {
+  return [=](const RunSpec& spec, const Machine& m) {
+    return seconds_a_sample([&] {
+      const SearchOptions options{.top = 1, .confirm = false, .space = space, .sections = sections};
+      const LayoutCandidate best = search(searched(spec, spec.layout.world()), m, options).best.front();
+      return best.cost.seconds / static_cast<double>(spec.train.global_batch);
+    });
+  };
 }
 
 }  // namespace isobar

@@ -7,13 +7,16 @@
 //   c.step.value, c.fits, c.per_sample().price
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "model/base/text/rounded.h"
 #include "perfmodel/ask/choose/engine_on.h"
+#include "perfmodel/ask/choose/limit.h"
 #include "perfmodel/ask/choose/question.h"
+#include "perfmodel/ask/layout_predict.h"
 #include "perfmodel/ask/predict.h"
 
 namespace isobar {
@@ -25,18 +28,21 @@ struct LayoutChoice {
   Known memory;  // bytes of the fullest rank
   double there = 0, fits = 1, mfu = 0;
   CheckpointCost checkpoint;
+  std::vector<std::string> notes = {};  // on the step: what was assumed, or lies outside the fitted runs
+  ErrorParts errors = {};               // of the step's logarithm; of another engine all is `own`
 
   int64_t ranks() const { return spec.layout.world(); }
-  double score() const { return step.value / fits; }
+  double score() const { return step.value / fits / static_cast<double>(spec.train.global_batch); }
   Known samples_per_s() const { return step.inverse(static_cast<double>(spec.train.global_batch)); }
   /// Price of a sample, by the machine file; 0: the file has none.
   Known price() const;
   Known kwh() const;
 };
 
-/// Figures of a prediction for Isobar's own engine.
+/// Figures of a prediction for Isobar's own engine. `sections`: those of an earlier model of the net.
 LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m,
-                       const PredictOptions& options);
+                       const PredictOptions& options,
+                       const std::shared_ptr<SectionCache>& sections = nullptr);
 /// Figures of another engine's prediction; MFU is by model FLOPs.
 LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m);
 
@@ -48,16 +54,29 @@ class Chooser {
   const Machine& machine() const { return machine_; }
   /// The configuration's own layout. Throws ConfigError.
   LayoutChoice own(const RunSpec& spec) const;
-  /// Least score first, one for each (dp, tp, cp, pp). Throws ConfigError, DoesNotFit.
+  /// Least score first, one for each (dp, tp, cp, pp) and batch. Throws ConfigError, DoesNotFit.
   std::vector<LayoutChoice> best(const RunSpec& spec, int64_t gpus, const LayoutQuestion& q) const;
+  /// The limit of a choice that best() gave; nothing is known of other engines but the batch.
+  Limit limit(const LayoutChoice& c, const LayoutQuestion& q) const;
 
  private:
+  std::vector<LayoutChoice> best_of(const RunSpec& spec, const LayoutQuestion& q) const;
   Machine machine_;
   PredictOptions options_;
-  std::unique_ptr<EngineOn> engine_;  // nullptr: Isobar's own engine
+  std::unique_ptr<EngineOn> engine_;                // nullptr: Isobar's own engine
+  mutable std::shared_ptr<SectionCache> sections_;  // of the net, from one search to the next
 };
 
+/// Another engine's best layout of twice the batch against `now`, seconds a sample.
+Limit limit_on(const EngineOn& engine, const RunSpec& spec, double now, const LayoutQuestion& q);
+/// Searches a changed run's layouts on as many accelerators.
+Again searched_again(const SearchSpace& space, const std::shared_ptr<SectionCache>& sections);
 /// The run on this number of accelerators, whatever its layout.
 RunSpec searched(RunSpec spec, int64_t gpus);
+/// A run for each batch of the question.
+std::vector<RunSpec> with_batches(const RunSpec& spec, const LayoutQuestion& q);
+/// Calls `answer` for each batch; a batch without an answer is left out. Throws its error where none has one.
+void each_batch(const RunSpec& spec, const LayoutQuestion& q,
+                const std::function<void(const RunSpec&)>& answer);
 
 }  // namespace isobar

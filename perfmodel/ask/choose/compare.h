@@ -16,12 +16,14 @@ struct ComparedRow {
   std::string name;  // of the machine
   LayoutChoice choice;
   std::optional<Training> training = std::nullopt;  // only where its length was given
+  std::optional<Limit> limit = std::nullopt;        // of the best layout; none: of one given
 };
 
 /// Chance that a is smaller, for independent errors and normal logarithms.
 double chance_less(const Known& a, const Known& b);
 
-/// Chances to beat the first row; NaN for that row itself, and without prices.
+/// Chances to beat the first row; NaN for that row itself, and without prices. Rows of one machine and engine
+/// share the errors of its prices; others err independently.
 struct Beats {
   double faster, cheaper;
 };

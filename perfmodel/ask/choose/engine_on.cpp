@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 
 #include "model/base/error.h"
 #include "model/base/text/printed.h"
 #include "perfmodel/ask/fits.h"
+#include "perfmodel/ask/predict.h"
 #include "perfmodel/score/own_runs.h"
 #include "perfmodel/score/published/published_spec.h"
 #include "perfmodel/step/engine_prices.h"
@@ -19,9 +21,10 @@ constexpr size_t kRepriced = 4000;  // layouts of a search priced again, the fas
 SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
   space.orders = false;
+  space.workers = {};  // another engine's reading is part of its rate
   space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
   const auto ulysses = static_cast<int64_t>(CpKind::ulysses);  // priced of our own engine alone
-  space.keep.add({LayoutAxis::cp_kind, ulysses, ulysses, true, "no ulysses"});
+  space.keep.add({LayoutAxis::cp_kind, ulysses, ulysses, true, "no ulysses", true});
   if (e) keep_to(*e, space);
   return space;
 }
@@ -34,6 +37,7 @@ struct EngineOn::Parts {
   ChipSpec chip;
   const Machine& machine;
   std::string fit;
+  std::shared_ptr<SectionCache> sections = nullptr;  // of the net, from one search to the next
 
   Parts(const Machine& m, const EngineQuestion& q)
       : engine(q.engine == "unknown" ? nullptr : &engine_named(q.engine)),
@@ -76,7 +80,7 @@ double EngineOn::memory() const {
 }
 
 std::string EngineOn::origin() const {
-  const auto& [engine, model, chip, machine, fit] = *parts_;
+  const auto& [engine, model, chip, machine, fit, sections] = *parts_;
   std::string text = "for " + name() + ": ";
   text += engine ? printed("coefficients fitted to %zu published runs of it and %zu of other engines (%s)",
                            model.own_rows(), model.other_rows(), engine->file.c_str())
@@ -153,11 +157,20 @@ Ties EngineOn::ties(const std::vector<EngineLayout>& layouts) const {
 std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuestion& q,
                                          SearchResult& found) const {
   const SearchSpace space = space_of(q, parts_->engine);
-  found = search(spec, parts_->machine, {.variants = kRepriced, .confirm = false, .space = space});
+  std::shared_ptr<SectionCache>& sections = parts_->sections;
+  if (!sections) sections = LayoutModel(spec, parts_->machine).sections();
+  found = search(spec, parts_->machine,
+                 {.variants = kRepriced,
+                  .confirm = false,
+                  .space = space,
+                  .sections = sections,
+                  .progress = q.progress});
   // The policy that this engine runs fastest, of each (dp, tp, cp, pp, ep)
   std::map<std::array<int32_t, 5>, EngineLayout> best;
+  double least = std::numeric_limits<double>::infinity();
   for (const LayoutCandidate& c : found.variants) {
     EngineLayout l = parts_->layout(with_layout(spec, c.layout));
+    least = std::min(least, l.answer.memory.value);
     if (l.answer.memory.value > memory()) continue;
     const auto [at, fresh] =
         best.try_emplace({c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp, c.layout.ep}, l);
@@ -168,7 +181,9 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
   if (ranked.empty())
     throw DoesNotFit(spec.file, "--gpus",
                      "of " + std::to_string(found.variants.size()) + " layouts on " +
-                         std::to_string(spec.layout.world()) + " none fits with " + name(),
+                         std::to_string(spec.layout.world()) + " none fits with " + name() +
+                         "; the smallest needs " + gigabytes(least) + ", " + gigabytes(least - memory()) +
+                         " too much",
                      "ask for more GPUs, or set policy.recompute=full");
   std::sort(ranked.begin(), ranked.end(),
             [](const EngineLayout& a, const EngineLayout& b) { return a.score() < b.score(); });

@@ -13,7 +13,7 @@ void keep_to(const ForeignEngine& e, SearchSpace& space) {
   });
   const auto only_one = [&](bool has, LayoutAxis axis, const char* name) {
     if (has || space.keep.only(axis)) return;  // the engine's file refuses fixed axes itself (refuse_axes)
-    space.keep.add({axis, 1, 1, false, e.name + " has no " + name});
+    space.keep.add({axis, 1, 1, false, e.name + " has no " + name, true});
   };
   only_one(e.axes.dp, LayoutAxis::dp, "dp");
   only_one(e.axes.tp, LayoutAxis::tp, "tp");

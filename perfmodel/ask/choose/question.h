@@ -23,6 +23,8 @@ struct LayoutQuestion {
   double tokens = 0, samples = 0;         // length of a training; 0: not asked for
   double deadline_s = 0, budget = 0;      // its limits; 0: none
   Constraints keep = {};                  // for a search
+  std::vector<int64_t> batches = {};      // global batches to choose from; {}: the configuration's
+  bool progress = false;                  // on stderr, of searches that take long
   const ForeignEngine* engine = nullptr;  // whose axes a search keeps to
 };
 /// Leaves out what the engine does not have.

@@ -12,7 +12,6 @@ namespace isobar {
 namespace {
 
 constexpr double kDay = 86400;
-constexpr double kSure = 0.9;
 constexpr int64_t kMost = 1 << 17;  // accelerators
 
 double samples_of(const RunSpec& s, const LayoutQuestion& q) {
@@ -111,10 +110,30 @@ std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, con
   return all;
 }
 
-const Scheduled* fewest(const std::vector<Scheduled>& all, double chance) {
-  for (const Scheduled& s : all)
-    if (s.both() >= chance) return &s;
-  return nullptr;
+std::vector<Scheduled> worth_it(const std::vector<Scheduled>& all) {
+  std::vector<Scheduled> out;
+  for (const Scheduled& s : all) {
+    const double days = s.training.days.value, price = s.training.price.value;
+    const bool beaten =
+        price > 0 && std::any_of(all.begin(), all.end(), [&](const Scheduled& o) {
+          return o.training.price.value > 0 && o.training.days.value < days && o.training.price.value < price;
+        });
+    if (!beaten) out.push_back(s);
+  }
+  return out;
+}
+
+const Scheduled& advised(const std::vector<Scheduled>& all) {
+  const auto cheaper = [](const Scheduled& a, const Scheduled& b) {
+    const double x = a.training.price.value, y = b.training.price.value;
+    return x > 0 && y > 0 ? x < y : a.choice.ranks() < b.choice.ranks();
+  };
+  const Scheduled* best = &all.front();
+  for (const Scheduled& s : all) {
+    const bool sure = s.both() >= kSure, best_sure = best->both() >= kSure;
+    if (sure != best_sure ? sure : sure ? cheaper(s, *best) : s.both() > best->both()) best = &s;
+  }
+  return *best;
 }
 
 }  // namespace isobar

@@ -30,7 +30,11 @@ struct Scheduled {
 /// the question without an answer go to `none`; throws DoesNotFit where no number has one.
 std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, const LayoutQuestion& q,
                                 std::vector<NoAnswer>& none);
-/// The fewest accelerators whose chance of both limits is at least `chance`; nullptr: none of them.
-const Scheduled* fewest(const std::vector<Scheduled>& all, double chance);
+/// The rows of one or more machines that no other row beats in both days and price.
+std::vector<Scheduled> worth_it(const std::vector<Scheduled>& all);
+inline constexpr double kSure = 0.9;  // "9 times in 10"
+/// The cheapest row of those that keep both limits 9 times in 10, without prices that of the fewest
+/// accelerators; where there are none, the likeliest to keep them.
+const Scheduled& advised(const std::vector<Scheduled>& all);
 
 }  // namespace isobar

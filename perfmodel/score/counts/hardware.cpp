@@ -160,7 +160,7 @@ ChipSpec at_rates_of(const ChipSpec& chip, const Machine& m) {
   take(c.fp4, "fp4");
   take(c.memory_rate, "memory");
   const Accelerator& a = *m.accelerator;
-  c.memory_bytes = static_cast<double>(a.reported_bytes > 0 ? a.reported_bytes : a.memory_bytes);
+  c.memory_bytes = static_cast<double>(a.capacity());
   c.link_rate = a.host.of_rank();
   c.nic_rate = a.net.of_rank();
   c.link_latency = a.host.latency;

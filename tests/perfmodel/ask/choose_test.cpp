@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "model/base/error.h"
+#include "model/base/system/files.h"
 #include "perfmodel/ask/choose/answers.h"
 #include "perfmodel/ask/choose/compare.h"
 #include "perfmodel/machine/machine_file.h"
@@ -96,8 +98,112 @@ TEST(Schedule, TimesAndBillsAreStepsAndFailures) {
     EXPECT_EQ(s.in_time > 0.5, s.training.days.value < 1);
   }
   EXPECT_GT(all[0].training.days.value, all[1].training.days.value);
-  const Scheduled* likely = fewest(all, 0.5);
-  EXPECT_TRUE(likely == nullptr || likely->both() >= 0.5);
+}
+
+// The cheapest of the sure ones, else the likeliest; what is slower and dearer than another is left out.
+TEST(Schedule, AdvisesTheCheapestThatIsSure) {
+  const auto row = [](double days, double price, double in_time) {
+    Scheduled s;
+    s.training.days.value = days, s.training.price.value = price, s.in_time = in_time;
+    return s;
+  };
+  std::vector<Scheduled> all{row(9, 5, 0.1), row(5, 6, 0.95), row(4, 7, 0.97), row(6, 6.5, 0.93)};
+  EXPECT_EQ(advised(all).training.price.value, 6);
+  EXPECT_EQ(worth_it(all).size(), 3u) << "6 days for 6.5 are beaten by 5 for 6";
+  all.erase(all.begin() + 1, all.end());
+  all.push_back(row(7, 9, 0.4));
+  EXPECT_EQ(advised(all).training.days.value, 7);
+}
+
+RunSpec graphcast() {
+  RunSpec s = load_run_spec(source_dir() + "/configs/models/graphcast-small.yaml", {});
+  s.run.device = RunDevice::automatic;
+  return s;
+}
+
+// Loader threads are searched: no number of them that is asked for is faster, and fewer are slower.
+TEST(Search, LoaderThreadsAreChosenLikeAnyPolicy) {
+  const Machine m = cluster("dgx-h100");
+  const LayoutQuestion any{.top = 1};
+  const Chooser chooser(graphcast(), m, {}, {});
+  const LayoutChoice free = chooser.best(graphcast(), 8, any).front();
+  for (const int workers : {0, 1, 8}) {
+    LayoutQuestion q = any;
+    q.keep.fix("workers=" + std::to_string(workers));
+    const LayoutChoice fixed = chooser.best(graphcast(), 8, q).front();
+    EXPECT_EQ(fixed.spec.data.workers, workers);
+    EXPECT_LE(free.step.value, 1.011 * fixed.step.value) << workers;
+  }
+  EXPECT_GT(free.spec.data.workers, 0);
+  LayoutQuestion starved = any;
+  starved.keep.fix("workers=0");
+  const Limit limit = chooser.limit(chooser.best(graphcast(), 8, starved).front(), starved);
+  EXPECT_EQ(limit.what, "data");
+  EXPECT_NE(limit.lift.find("--set data.workers="), std::string::npos) << limit.text();
+  EXPECT_NE(chooser.limit(free, any).what, "data");
+}
+
+TEST(Search, TheBestBatchIsThatOfTheSingleSearches) {
+  const Machine m = cluster("dgx-h100");
+  const Chooser chooser(llama(), m, {}, {});
+  LayoutQuestion q{.top = 1, .batches = {32, 64, 128}};
+  const LayoutChoice best = chooser.best(llama(), 64, q).front();
+  for (const int64_t batch : q.batches) {
+    const LayoutChoice one = chooser.best(llama(), 64, {.top = 1, .batches = {batch}}).front();
+    EXPECT_EQ(one.spec.train.global_batch, batch);
+    EXPECT_GE(one.score(), best.score());
+  }
+  q.batches = {1, 64};  // the first feeds too few
+  q.keep.fix("tp=1,cp=1,pp=1");
+  EXPECT_EQ(chooser.best(llama(), 64, q).front().spec.train.global_batch, 64);
+}
+
+// A machine with faster links is certainly no slower: its other errors are the same.
+TEST(Compare, VariantsOfOneMachineShareItsErrors) {
+  const Machine m = cluster("dgx-h100");
+  LayoutQuestion q{.gpus = {64}, .top = 1};
+  q.keep.fix("tp=8,cp=1,pp=1,zero=1,micro_batch=1,recompute=full");
+  const Compared c = compare(with_changes(m, {"nvlink_bw*2"}, q), llama(), q, {}, {});
+  ASSERT_EQ(c.rows.size(), 2u);
+  EXPECT_GT(beats(c.rows[1], c.rows[0]).faster, 0.9);
+  EXPECT_LT(beats(c.rows[0], c.rows[1]).faster, 0.1);
+}
+
+TEST(Search, ErrorsNameWhatBindsAndTheNearestThatWorks) {
+  const Machine m = cluster("dgx-h100");
+  const auto refusal = [&](const EngineQuestion& engine, const char* fixed, int64_t gpus) {
+    LayoutQuestion q{.top = 1};
+    if (*fixed) q.keep.fix(fixed);
+    try {
+      Chooser(llama(), m, engine, {}).best(llama(), gpus, q);
+    } catch (const ConfigError& e) {
+      return std::string(e.what());
+    }
+    return std::string("(accepted)");
+  };
+  const std::string fsdp = refusal({"fsdp"}, "", 128);
+  for (const char* part : {"dp of 128", "batch of 64", "--global-batch 128", "--gpus 64", "fsdp has no tp"})
+    EXPECT_NE(fsdp.find(part), std::string::npos) << fsdp;
+  EXPECT_EQ(fsdp.find("leave out fsdp"), std::string::npos) << fsdp;
+  const std::string axis = refusal({}, "dp=128", 128);
+  EXPECT_NE(axis.find("leave out --fix dp=128"), std::string::npos) << axis;
+}
+
+// Configurations fit the machine that their first lines name.
+TEST(Shipped, ConfigurationsFitTheMachineThatTheyName) {
+  int named = 0;
+  for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/configs/models")) {
+    const std::string text = read_file(file.path(), most::table, "");
+    const size_t at = text.find("# Fits ");
+    if (at == std::string::npos) continue;
+    const size_t from = at + 7, to = text.find_first_of(".\n", from);
+    const Machine m = cluster(text.substr(from, to - from));
+    RunSpec s = load_run_spec(file.path(), {});
+    s.run.device = RunDevice::automatic;
+    EXPECT_TRUE(predict(choose_micro_batch(s, m, {}).spec, m, {}).fits()) << file.path() << " on " << m.name;
+    ++named;
+  }
+  EXPECT_GE(named, 8);
 }
 
 TEST(Offload, SavesMemoryAndIsNoFaster) {

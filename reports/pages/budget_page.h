@@ -1,0 +1,18 @@
+// The page of `isobar budget`: the answer, days against money, one table, what would change the answer.
+//
+//   write_budget_page("out", "llama3-70b.yaml", sentences, schedule(…), question);
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "perfmodel/ask/choose/schedule.h"
+
+namespace isobar {
+
+/// `sentences`: the answer first. Returns why figures were not drawn and how to fix it; "" if all were.
+std::string write_budget_page(const std::filesystem::path& out, const std::string& title,
+                              const std::vector<std::string>& sentences, const std::vector<Scheduled>& all,
+                              const LayoutQuestion& q);
+
+}  // namespace isobar
