@@ -228,8 +228,8 @@ TEST(EngineOn, LacksWhatItsFileDoesNotName) {
   EXPECT_THROW(fsdp.own(spec), ConfigError) << "no pipeline";
 }
 
-// 126 blocks, embedding and head make 128 equal chunks. Of each (dp, tp, cp, pp) the engine's own prices
-// choose.
+// 126 blocks, embedding and head make 128 equal chunks. The engine's own prices choose the policy of each
+// (dp, tp, cp, pp, ep).
 TEST(EngineOn, RanksPoliciesByItsOwnPrices) {
   const Machine m = cluster("dgx-h100");
   RunSpec spec =
