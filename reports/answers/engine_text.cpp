@@ -125,7 +125,7 @@ std::string text_of(const EngineSearchAnswer& a, const EngineOn& on, const Machi
                      on.origin();
   if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
   text += printed(
-      "%ld layouts searched for Isobar's own engine; the best of each of %zu (dp, tp, cp, pp) "
+      "%ld layouts searched for Isobar's own engine; the best of each of %zu (dp, tp, cp, ep, pp) "
       "predicted for %s\n\n",
       a.found.considered, a.found.best.size(), on.name().c_str());
   text += ranked_text(a.ranked, std::min(q.top, a.ranked.size()), on.memory()) + ties_text(a.ties, a.ranked);

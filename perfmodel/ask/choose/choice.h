@@ -48,7 +48,7 @@ class Chooser {
   const Machine& machine() const { return machine_; }
   /// The configuration's own layout. Throws ConfigError.
   LayoutChoice own(const RunSpec& spec) const;
-  /// Least score first, one for each (dp, tp, cp, pp). Throws ConfigError, DoesNotFit.
+  /// Least score first, one for each (dp, tp, cp, ep, pp). Throws ConfigError, DoesNotFit.
   std::vector<LayoutChoice> best(const RunSpec& spec, int64_t gpus, const LayoutQuestion& q) const;
 
  private:

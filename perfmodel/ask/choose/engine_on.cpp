@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-constexpr size_t kReranked = 200;  // layouts of a search priced again, each with another (dp, tp, cp, pp, ep)
+constexpr size_t kReranked = 200;  // layouts of a search priced again, each with another (dp, tp, cp, ep, pp)
 
 void refuse_axes(const RunSpec& s, const ForeignEngine& e) {
   const auto lacks = [&](const char* key, int64_t value, bool has) {
