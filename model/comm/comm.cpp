@@ -226,8 +226,9 @@ CopyRuns copy_runs(const int32_t* offsets, int64_t experts, int rank, int size) 
   for (int r = 0; r < size; ++r)
     if (of(r)[0] != 0 || !std::is_sorted(of(r), of(r) + experts + 1))
       throw std::runtime_error("offsets of experts that do not ascend: a rank's memory is corrupt");
-  const auto run_of = [&](int r, int64_t e) { return Run{of(r)[e], of(r)[e + 1] - of(r)[e]}; };
-  CopyRuns out{.tokens = std::vector<std::vector<Run>>(size), .experts = std::vector<std::vector<Run>>(size)};
+  const auto run_of = [&](int r, int64_t e) { return CopyRun{of(r)[e], of(r)[e + 1] - of(r)[e]}; };
+  CopyRuns out{.tokens = std::vector<std::vector<CopyRun>>(size),
+               .experts = std::vector<std::vector<CopyRun>>(size)};
   int64_t first = 0;
   for (int64_t e = 0; e < held; ++e)
     for (int r = 0; r < size; ++r) {
@@ -363,12 +364,14 @@ void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out
   }
 }
 
+namespace {
+
 // A datatype that gathers or scatters these runs of rows: of one expert all ranks' copies are neighbours.
-MPI_Datatype type_of(const Op& op, const std::vector<Run>& runs, DType t) {
+MPI_Datatype type_of(const Op& op, const std::vector<CopyRun>& runs, DType t) {
   const int64_t width = op.as<TransferAttrs>().width;
   std::vector<int> counts;
   std::vector<MPI_Aint> begins;
-  for (const Run& r : runs) {
+  for (const CopyRun& r : runs) {
     counts.push_back(as_int(op, r.count * width));
     begins.push_back(static_cast<MPI_Aint>(r.first * width * size_of(t)));
   }
@@ -380,14 +383,17 @@ MPI_Datatype type_of(const Op& op, const std::vector<Run>& runs, DType t) {
   return type;
 }
 
+}  // namespace
+
 void Comm::copies_to_all(const Op& op, const void* in, Extent counts, void* out, DType t,
                          Requests& requests) {
   const auto& a = op.as<TransferAttrs>();
   const int rank = rank_[a.group], size = size_[a.group];
   const CopyRuns runs = copy_runs(counts.offsets, experts_of(op, size), rank, size);
   for (const auto* side : {a.back ? &runs.experts : &runs.tokens, a.back ? &runs.tokens : &runs.experts})
-    for (const std::vector<Run>& of_rank : *side) {
-      const bool any = std::any_of(of_rank.begin(), of_rank.end(), [](const Run& r) { return r.count > 0; });
+    for (const std::vector<CopyRun>& of_rank : *side) {
+      const bool any =
+          std::any_of(of_rank.begin(), of_rank.end(), [](const CopyRun& r) { return r.count > 0; });
       requests.counts.push_back(any ? 1 : 0);
       requests.types.push_back(type_of(op, of_rank, t));
     }

@@ -66,14 +66,14 @@ struct Extent {                      // elements of an op's operands, 0 if absen
   const int32_t* offsets = nullptr;  // all_to_all's, in host memory
 };
 
-struct Run {  // of rows
+struct CopyRun {  // of rows
   int64_t first = 0, count = 0;
 };
 /// Rows of an all_to_all by offsets: for each rank of the group, one run for each expert in which this rank
 /// and that one meet.
 struct CopyRuns {
-  std::vector<std::vector<Run>> tokens;   // of this rank's copies, for that rank's experts
-  std::vector<std::vector<Run>> experts;  // of this rank's experts' rows, that rank's copies
+  std::vector<std::vector<CopyRun>> tokens;   // of this rank's copies, for that rank's experts
+  std::vector<std::vector<CopyRun>> experts;  // of this rank's experts' rows, that rank's copies
 };
 /// `offsets` [size, experts + 1]: see op_kind.h. Throws std::runtime_error if a rank's are not ascending.
 CopyRuns copy_runs(const int32_t* offsets, int64_t experts, int rank, int size);

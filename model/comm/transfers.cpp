@@ -41,8 +41,8 @@ std::vector<TransferCall> copies_to_all(const Op& op, int rank, int size, Extent
   std::vector<TransferCall> calls;
   for (int r = 0; r < size; ++r)
     for (size_t e = 0; e < runs.tokens[r].size(); ++e) {
-      const Run &sent = a.back ? runs.experts[r][e] : runs.tokens[r][e],
-                &received = a.back ? runs.tokens[r][e] : runs.experts[r][e];
+      const CopyRun &sent = a.back ? runs.experts[r][e] : runs.tokens[r][e],
+                    &received = a.back ? runs.tokens[r][e] : runs.experts[r][e];
       calls.push_back(
           {.kind = Kind::send, .count = sent.count * a.width, .in = sent.first * a.width, .peer = r});
       calls.push_back({.kind = Kind::recv,

@@ -107,7 +107,7 @@ class Search {
     return out;
   }
 
-  // Calls `visit` for every (dp, tp, cp, pp, ep) that the number of accelerators, the net and the batch allow
+  // Calls `visit` for every (dp, tp, cp, ep, pp) that the number of accelerators, the net and the batch allow
   template <class Visit>
   void each_axes(int64_t gpus, const Visit& visit) const {
     each_axes(gpus, spec_.train.global_batch, visit);

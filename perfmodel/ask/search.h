@@ -36,7 +36,7 @@ struct SearchSpace {
 
 struct SearchOptions {
   size_t top = 5;
-  size_t variants = 0;  // of all layouts, including several of one (dp, tp, cp, pp)
+  size_t variants = 0;  // of all layouts, including several of one (dp, tp, cp, ep, pp)
   bool pareto = false;
   bool confirm = true;  // places the finalists' plans
   SearchSpace space = {};
@@ -54,7 +54,7 @@ struct LayoutCandidate {
 };
 
 struct SearchResult {
-  std::vector<LayoutCandidate> best;      // least score first, one for each (dp, tp, cp, pp)
+  std::vector<LayoutCandidate> best;      // least score first, one for each (dp, tp, cp, ep, pp)
   std::vector<LayoutCandidate> variants;  // as many as requested, least score first; not placed
   std::vector<LayoutCandidate> pareto;    // faster ones need more memory
   int64_t considered = 0;                 // layouts, policies and placements

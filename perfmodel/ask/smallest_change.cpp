@@ -108,7 +108,6 @@ class Neighbours {
     const int64_t world = spec_.layout.world(), cut = x.layout.tp * x.layout.cp * x.layout.pp;
     if (world % cut != 0) return;
     x.layout.dp = world / cut;
-    if (!ep_divides(limits_of(x.net), x.layout.ep, x.layout.dp, x.layout.cp)) return;
     if (x.train.global_batch % x.layout.dp != 0) return;
     const int64_t samples = x.train.global_batch / x.layout.dp;
     if (x.policy.micro_batch > 0 && samples % x.policy.micro_batch != 0) return;
@@ -116,6 +115,7 @@ class Neighbours {
     LayoutModel& model = *models_[x.policy.offload_optimizer ? 1 : 0];
     try {
       validate(x);
+      check_layout(x);
       const Layout l = layout_of(x);
       const LayoutCost c = model.cost(l);
       if (c.memory <= memory_of_rank(model.machine(), model.where().ranks_on_host))

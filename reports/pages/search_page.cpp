@@ -16,14 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kAllAxes = 2000;  // more than the (dp, tp, cp, pp) of any search
+constexpr size_t kAllAxes = 8000;  // more than the (dp, tp, cp, ep, pp) of any search
 
 struct Spot {
   Layout layout;
   double seconds = 0, bytes = 0, fits = 1;
 };
 
-// The best of each (dp, tp, cp, pp), as the requested engine runs them.
+// The best of each (dp, tp, cp, ep, pp), as the requested engine runs them.
 std::vector<Spot> spots_of(const Chooser& chooser, const RunSpec& spec, int64_t gpus, LayoutQuestion q) {
   q.top = kAllAxes;
   std::vector<Spot> out;
@@ -33,9 +33,9 @@ std::vector<Spot> spots_of(const Chooser& chooser, const RunSpec& spec, int64_t 
 }
 
 json row_of(const Spot& s) {
-  return {{"tp", s.layout.tp},       {"pp", s.layout.pp},          {"dp", s.layout.dp},
-          {"cp", s.layout.cp},       {"step_s", s.seconds},        {"memory_gb", 1e-9 * s.bytes},
-          {"chance_to_fit", s.fits}, {"layout", text_of(s.layout)}};
+  return {{"tp", s.layout.tp},           {"pp", s.layout.pp},       {"dp", s.layout.dp},
+          {"cp", s.layout.cp},           {"ep", s.layout.ep},       {"step_s", s.seconds},
+          {"memory_gb", 1e-9 * s.bytes}, {"chance_to_fit", s.fits}, {"layout", text_of(s.layout)}};
 }
 
 json tips() {
@@ -75,11 +75,12 @@ Figure heat_map(const std::vector<Spot>& spots) {
           {{"condition", {{"test", "log(datum.step_s) > " + std::to_string(middle)}, {"value", "white"}}},
            {"value", "black"}}},
          {"text", {{"field", "step_s"}, {"type", "quantitative"}, {"format", ".2~g"}}}}}}};
-  return {"heat", "search", "Best step time by tensor and pipeline parallelism",
-          "Each cell is the best layout with that tp and pp, of any dp, cp and policy. Empty: none fits or "
-          "none is "
-          "legal.",
-          spec};
+  return {
+      "heat", "search", "Best step time by tensor and pipeline parallelism",
+      "Each cell is the best layout with that tp and pp, of any dp, cp, ep and policy. Empty: none fits or "
+      "none is "
+      "legal.",
+      spec};
 }
 
 Figure pareto(const std::vector<Spot>& spots) {
@@ -99,7 +100,7 @@ Figure pareto(const std::vector<Spot>& spots) {
   spec["mark"] = {{"type", "point"}, {"filled", true}, {"size", 45}};
   spec["encoding"] = {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}};
   return {"pareto", "search", "Time against memory",
-          "The best layout of each (dp, tp, cp, pp); on the front no other is both faster and smaller.",
+          "The best layout of each (dp, tp, cp, ep, pp); on the front no other is both faster and smaller.",
           spec};
 }
 
@@ -140,14 +141,14 @@ Figure scaling(const std::vector<LayoutChoice>& curve) {
 }
 
 Table spots_table(const std::vector<Spot>& spots) {
-  Table t{.id = "layouts", .title = "The best layout of each (dp, tp, cp, pp)"};
-  for (const char* name : {"dp", "tp", "cp", "pp"}) t.columns.push_back(number_column(name));
+  Table t{.id = "layouts", .title = "The best layout of each (dp, tp, cp, ep, pp)"};
+  for (const char* name : {"dp", "tp", "cp", "ep", "pp"}) t.columns.push_back(number_column(name));
   t.columns.insert(t.columns.end(), {number_column("step", "s"), number_column("memory", "GB"),
                                      number_column("probability of fit"), text_column("layout")});
   for (const Spot& s : spots)
-    t.rows.push_back({integer(s.layout.dp), integer(s.layout.tp), integer(s.layout.cp), integer(s.layout.pp),
-                      significant(s.seconds, 3), significant(1e-9 * s.bytes, 3), number(s.fits, 2),
-                      text(text_of(s.layout))});
+    t.rows.push_back({integer(s.layout.dp), integer(s.layout.tp), integer(s.layout.cp), integer(s.layout.ep),
+                      integer(s.layout.pp), significant(s.seconds, 3), significant(1e-9 * s.bytes, 3),
+                      number(s.fits, 2), text(text_of(s.layout))});
   return t;
 }
 

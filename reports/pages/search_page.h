@@ -9,9 +9,9 @@
 
 namespace isobar {
 
-/// The best of each (dp, tp, cp, pp) on the first number of accelerators, and scaling over the numbers; for a
-/// single number, scaling around it; numbers without an answer go to `none`. Throws ConfigError where no
-/// layout fits. Returns why figures were not drawn; "": all were.
+/// The best of each (dp, tp, cp, ep, pp) on the first number of accelerators, and scaling over the numbers;
+/// for a single number, scaling around it; numbers without an answer go to `none`. Throws ConfigError where
+/// no layout fits. Returns why figures were not drawn; "": all were.
 std::string write_search_page(const std::filesystem::path& out, const Chooser& chooser, const RunSpec& spec,
                               const LayoutQuestion& q, std::vector<NoAnswer>& none);
 std::string write_machines_page(const std::filesystem::path& out, const std::string& title,

@@ -35,6 +35,10 @@ const TestNet kUnet{source_dir() + "/configs/models/unet-tiny.yaml",
                     {"net.embed_dim=16", "net.num_heads=2", "net.encoder_depth=1", "net.bottleneck_depth=1",
                      "net.decoder_depth=1", "net.img_height=16", "net.img_width=32"}};
 
+const TestNet kExperts{source_dir() + "/configs/models/moe-tiny.yaml",
+                       {"net.depth=1", "net.seq_length=16", "net.vocab_size=64", "net.embed_dim=32",
+                        "net.ffn_dim=32", "net.num_heads=2", "net.num_kv_heads=2"}};
+
 Words emulated(int ranks, const std::string& fault, const std::string& out, const Words& set,
                const TestNet& net = kVit) {
   const std::string build = build_dir();
@@ -116,6 +120,12 @@ TEST(EmulatedRanks, TrainANetWithASkipLikeOne) {
   expect_like_one(kUnet, {{"tp2", 2, {"layout.tp=2"}},
                           {"dp2 pp2", 4, {"layout.dp=2", "layout.pp=2", "policy.micro_batch=1"}},
                           {"pp3", 3, {"layout.pp=3", "policy.micro_batch=1"}}});
+}
+
+// NCCL takes the numbers of copies from the host.
+TEST(EmulatedRanks, TrainDividedExpertsLikeOne) {
+  expect_like_one(kExperts, {{"ep2", 2, {"layout.dp=2", "layout.ep=2"}},
+                             {"dp4 ep2 zero 2", 4, {"layout.dp=4", "layout.ep=2", "policy.zero=2"}}});
 }
 
 TEST(EmulatedRanks, TrainOnFieldsThatAreMissingInPartLikeOne) {

@@ -16,7 +16,8 @@ void add_layout_rows(KeyRows& to, LayoutSpec& l) {
              {"layout.pp", l.pp, kRanks, "Pipeline stages."},
              {"layout.vpp", l.vpp, kRanks, "Chunks of each pipeline rank, with policy.schedule interleaved."},
              {"layout.ep", l.ep, kRanks,
-              "Expert-parallel ranks, of dp * cp: neighbours that divide a block's experts among them."},
+              "Expert-parallel ranks, of dp * cp: neighbours that divide a block's experts. Each has room "
+              "for all copies that could come."},
              {"layout.order", l.order, "Axes over ranks, fastest first, as Megatron orders them."}});
 }
 

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kMostKept = int64_t{64} << 20;  // bytes of kept statistics
+constexpr int64_t kMostStatistics = int64_t{64} << 20;  // bytes of kept statistics
 constexpr double kTick_s = 0.1;                   // for filesystems with fractional times
 constexpr double kCoarseTick_s = 3;               // for those with a resolution of one or two seconds
 constexpr size_t kBlock = size_t{4} << 20;
@@ -58,7 +58,7 @@ std::optional<json> read_kept(const fs::path& file, const std::string& made) {
   if (!fs::exists(file, unknown)) return std::nullopt;
   std::string why = "it was cut off, or is none";
   try {
-    const std::string text = read_file(file, kMostKept);
+    const std::string text = read_file(file, kMostStatistics);
     if (const auto value = value_in(text)) {
       if (text.substr(kBefore.size(), kDigits) == sha256_hex(*value)) return parse_json(*value);
       why = "its digest is not the one that it was written with";

@@ -54,7 +54,7 @@ class Chooser {
   const Machine& machine() const { return machine_; }
   /// The configuration's own layout. Throws ConfigError.
   LayoutChoice own(const RunSpec& spec) const;
-  /// Least score first, one for each (dp, tp, cp, pp) and batch. Throws ConfigError, DoesNotFit.
+  /// Least score first, one for each (dp, tp, cp, ep, pp) and batch. Throws ConfigError, DoesNotFit.
   std::vector<LayoutChoice> best(const RunSpec& spec, int64_t gpus, const LayoutQuestion& q) const;
   /// The limit of a choice that best() gave; nothing is known of other engines but the batch.
   Limit limit(const LayoutChoice& c, const LayoutQuestion& q) const;

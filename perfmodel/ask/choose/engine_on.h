@@ -36,7 +36,7 @@ class EngineOn {
   /// The spec's own layout, with the largest micro-batch that fits where it gives none.
   EngineLayout own(RunSpec spec) const;
   /// The layouts of a search for Isobar's own engine, ranked for this one: least score first, one for each
-  /// (dp, tp, cp, pp). Throws DoesNotFit.
+  /// (dp, tp, cp, ep, pp). Throws DoesNotFit.
   std::vector<EngineLayout> best(const RunSpec& spec, const LayoutQuestion& q, SearchResult& found) const;
   /// The fastest layout that fits with one key changed, else with twice, four times … the accelerators. none:
   /// nothing of that fits.
