@@ -108,6 +108,16 @@ TEST(Traced, MemoryIsThatOfPyTorchsTracker) {
     }
 }
 
+TEST(Traced, DataParallelRanksHoldBucketsOfAllGradients) {
+  const auto memory = [](const std::string& layout, const std::string& zero) {
+    const RunSpec spec = traced("vit", {"policy.micro_batch=8", "train.global_batch=16", layout, zero});
+    return step_memory(spec, build_plan(spec, 0, {})).by_kind[static_cast<int>(BufferKind::grads)];
+  };
+  const int64_t gradients = 4 * traced_net(fixture("vit"))->parameter_count();
+  EXPECT_EQ(memory("layout.dp=2", "policy.zero=0") - memory("layout.dp=1", "policy.zero=0"), gradients);
+  EXPECT_LT(memory("layout.dp=2", "policy.zero=2"), gradients);
+}
+
 TEST(Traced, RecomputesByParts) {
   const std::vector<std::string> one{"policy.micro_batch=4", "train.global_batch=4"};
   const auto with = [&](const std::string& more) {
