@@ -1,5 +1,5 @@
-// Weights that both ends of a net share. Where a pipeline's first and last stage hold copies, their gradients are
-// summed before the optimizer (Shoeybi 2019).
+// Weights that both ends of a net share. Where a pipeline's first and last stage hold copies, their gradients
+// are summed before the optimizer (Shoeybi 2019).
 #pragma once
 #include "model/nets/layers.h"
 #include "model/plan/parameters.h"

@@ -6,8 +6,8 @@
 
 #include "model/base/did_you_mean.h"
 #include "model/base/error.h"
-#include "perfmodel/machine/shipped.h"
 #include "perfmodel/machine/name_words.h"
+#include "perfmodel/machine/shipped.h"
 
 namespace isobar {
 namespace {

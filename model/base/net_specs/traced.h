@@ -17,7 +17,7 @@ struct TracedSpec : NetAnswers {
   std::string file;
   bool compiled = false;
   std::vector<std::string> tensor;  // how linear layers are cut (nets/traced/tensor_cut.h)
-  std::vector<int32_t> kept;  // parts, of a net that stands for the whole one; {}: all
+  std::vector<int32_t> kept;        // parts, of a net that stands for the whole one; {}: all
 
   std::shared_ptr<const TracedNet> net() const;
   std::vector<int32_t> part_indices() const;
