@@ -6,6 +6,7 @@
 
 #include "model/base/nccl_resources.h"
 #include "model/nets/layout/sharding.h"
+#include "model/nets/traced/eager_memory.h"
 #include "model/plan/schedule.h"
 #include "perfmodel/layouts/layout_model.h"
 
@@ -131,8 +132,9 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     // have.
     const double late =
         spec_.net.recorded() && micro_batches(l) == 1 && l.zero < 2 ? gradient_ * parameters : 0;
+    const double buckets = has_buckets(spec_.net, l.dp, l.zero) ? gradient_ * parameters : 0;
     const double persistent = element(shards) * (parameters - held.expert) +
-                              element(expert_shards) * held.expert - late + frozen + n.constants +
+                              element(expert_shards) * held.expert - late + buckets + frozen + n.constants +
                               replay_of(l, s, n),
                  saved = std::max(late, saved_of(l, s, n)), unit = unit_of(l, s, n, true);
     // Send buffers, and gradients of received and sent streams, which share memory.

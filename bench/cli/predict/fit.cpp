@@ -42,7 +42,10 @@ cluster) are then a random effect beside the coefficients, and predictions for a
 Runs of run.command without a `net:` section are fitted by their settings alone: a regression of the log step time
 on what the sweep varied, without a machine. FITTED is then for `isobar predict CONFIG --fit FITTED`.
 
-With --engine the runs are of another engine, in a CSV table or as logs of Megatron-LM, NeMo, torchtitan, MLPerf or
+Runs of recorded nets (net.kind traced) are PyTorch's, and so are a sweep's with --engine pytorch or pytorch-compiled:
+FITTED then prices such runs alone.
+
+With any other --engine the runs are in a CSV table or as logs of Megatron-LM, NeMo, torchtitan, MLPerf or
 PyTorch traces (isobar import --help; --config RUN.yaml says what they leave out), and the file that is written is for
 `isobar predict --fit` and `search --fit`: published runs of that engine and of similar ones are the prior; one row fits an overall scale,
 a few more the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and

@@ -29,6 +29,7 @@
 #include "model/base/error.h"
 #include "model/base/system/program.h"
 #include "perfmodel/machine/machine_file.h"
+#include "perfmodel/step/engine_prices.h"
 
 namespace isobar {
 namespace {
@@ -221,9 +222,13 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
       throw ConfigError(sweep.file, "net", "is missing, and --engine prices nets",
                         "describe it under `net:`");
     if (machine.empty())
-      throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on accelerators",
-                        "name a machine like dgx-h100");
-    forecast(matrix, sweep, load_machine(machine), a.engine);
+      throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on a machine",
+                        "name one like dgx-h100");
+    if (const ForeignEngine* e = a.engine.of_plans(); e && !matrix.trials.empty())
+      forecast(matrix, sweep, run_by(*e, load_machine(machine), matrix.trials.front().spec.net.recorded()), 0,
+               !a.json);
+    else
+      forecast(matrix, sweep, load_machine(machine), a.engine);
   } else if (!machine.empty())
     forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0, !a.json);
   if (a.dry_run) {

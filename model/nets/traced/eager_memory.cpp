@@ -95,7 +95,14 @@ Memory eager_memory(const Plan& plan) {
 }
 
 Memory step_memory(const RunSpec& spec, const Plan& plan) {
-  return spec.net.recorded() ? eager_memory(plan) : plan.memory;
+  if (!spec.net.recorded()) return plan.memory;
+  Memory m = eager_memory(plan);
+  if (!has_buckets(spec.net, spec.layout.dp, spec.policy.zero)) return m;
+  int64_t buckets = 0;
+  for (const Param& p : plan.params) buckets += p.frozen ? 0 : p.count * size_of(DType::f32);
+  m.by_kind[static_cast<int>(BufferKind::grads)] += buckets;
+  m.arena += buckets;
+  return m;
 }
 
 }  // namespace isobar
