@@ -66,6 +66,7 @@ class Search {
       bar.update(done++);
       axes(a[0], a[1], a[2], a[3]);
     });
+    bar.update(done);
     bar.finish();
     finish();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
