@@ -67,6 +67,7 @@ class Search {
       bar.update(done++);
       axes(a);
     });
+    bar.update(done);
     bar.finish();
     finish();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -53,15 +53,13 @@ Figure days_against_money(const std::vector<Scheduled>& rows, const LayoutQuesti
   y["scale"] = {{"zero", false}};
   json colour = nominal("machine");
   colour["legend"] = {{"orient", "top"}};
-  json fill = colour;
-  fill["legend"] = nullptr;
   const json tips = {tip("machine", "machine"),   tip("gpus", "GPUs"),
                      tip("days", "days", ".3~g"), tip("from", "80 % interval from", ".3~g"),
                      tip("to", "to", ".3~g"),     tip("price", "million " + currency, ".3~g"),
                      tip("layout", "layout")};
   json layers = json::array();
   layers.push_back({{"mark", {{"type", "rule"}, {"strokeWidth", 6}, {"opacity", 0.3}}},
-                    {"encoding", {{"x", from}, {"x2", {{"field", "to"}}}, {"y", y}, {"color", fill}}}});
+                    {"encoding", {{"x", from}, {"x2", {{"field", "to"}}}, {"y", y}, {"color", colour}}}});
   layers.push_back({{"mark", {{"type", "line"}}},
                     {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"order", quantity("gpus")}}}});
   json shape = nominal("kept");
@@ -69,12 +67,12 @@ Figure days_against_money(const std::vector<Scheduled>& rows, const LayoutQuesti
   shape["legend"] = {{"orient", "top"}, {"title", "limits"}};
   layers.push_back(
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 90}, {"opacity", 1}}},
-       {"encoding", {{"x", x}, {"y", y}, {"color", fill}, {"shape", shape}, {"tooltip", tips}}}});
+       {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"shape", shape}, {"tooltip", tips}}}});
   layers.push_back({{"mark", {{"type", "text"}, {"dy", -12}}},
                     {"encoding",
                      {{"x", x},
                       {"y", y},
-                      {"color", fill},
+                      {"color", colour},
                       {"text", {{"field", "gpus"}, {"format", ",d"}, {"type", "quantitative"}}}}}});
   if (q.deadline_s > 0) add_limit(layers, x, "days", q.deadline_s / kDay, "deadline");
   if (q.budget > 0) add_limit(layers, y, "price", kMillion * q.budget, "budget");
@@ -95,7 +93,7 @@ std::string write_budget_page(const std::filesystem::path& out, const std::strin
   const bool priced =
       std::all_of(rows.begin(), rows.end(), [](const Scheduled& s) { return s.training.price.value > 0; });
   std::vector<Figure> figures;
-  if (priced) figures.push_back(days_against_money(rows, q));
+  if (priced) figures.push_back(days_against_money(all, q));
   write_atomically(out / "budget.json", json_text(json_of(all), 1) + "\n");
   return write_plain_page(out, title, figures, {schedule_table(rows, q), schedule_numbers(rows)}, sentences);
 }

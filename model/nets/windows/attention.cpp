@@ -36,7 +36,7 @@ namespace {
 // ones are kept.
 std::shared_ptr<const RowExchange> exchange_of_windows(const WindowGrid& of, int64_t batch,
                                                        const Bands& bands, int64_t rank) {
-  constexpr size_t kKept = 16;
+  constexpr size_t kKept = 64;
   struct Kept {
     WindowGrid of;
     int64_t batch, rank;

@@ -1,4 +1,4 @@
-// The quantity that limits a training step, and the option that lifts it.
+// The limit of a training step, and the option that lifts it.
 //
 //   const Limit l = limit_of(model, spec, again);
 //   l.text()    // "limited by the batch: --global-batch 256 trains 14 % more samples/s"

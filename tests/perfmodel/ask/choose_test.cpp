@@ -147,9 +147,11 @@ TEST(Search, TheBestBatchIsThatOfTheSingleSearches) {
   const Machine m = cluster("dgx-h100");
   const Chooser chooser(llama(), m, {}, {});
   LayoutQuestion q{.top = 1, .batches = {32, 64, 128}};
+  q.keep.fix("pp=1,zero=1..2,recompute=full,cp=1..2");
   const LayoutChoice best = chooser.best(llama(), 64, q).front();
   for (const int64_t batch : q.batches) {
-    const LayoutChoice one = chooser.best(llama(), 64, {.top = 1, .batches = {batch}}).front();
+    const LayoutChoice one =
+        chooser.best(llama(), 64, {.top = 1, .keep = q.keep, .batches = {batch}}).front();
     EXPECT_EQ(one.spec.train.global_batch, batch);
     EXPECT_GE(one.score(), best.score());
   }
@@ -162,7 +164,9 @@ TEST(Search, TheBestBatchIsThatOfTheSingleSearches) {
 TEST(Compare, VariantsOfOneMachineShareItsErrors) {
   const Machine m = cluster("dgx-h100");
   LayoutQuestion q{.gpus = {64}, .top = 1};
-  q.keep.fix("tp=8,cp=1,pp=1,zero=1,micro_batch=1,recompute=full");
+  q.keep.fix(
+      "tp=8,cp=1,pp=1,zero=1,micro_batch=1,recompute=full,order=tp-cp-dp-pp,sequence_parallel=true,workers="
+      "0");
   const Compared c = compare(with_changes(m, {"nvlink_bw*2"}, q), llama(), q, {}, {});
   ASSERT_EQ(c.rows.size(), 2u);
   EXPECT_GT(beats(c.rows[1], c.rows[0]).faster, 0.9);
