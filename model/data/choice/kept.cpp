@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int64_t kMostStatistics = int64_t{64} << 20;  // bytes of kept statistics
-constexpr double kTick_s = 0.1;                   // for filesystems with fractional times
-constexpr double kCoarseTick_s = 3;               // for those with a resolution of one or two seconds
+constexpr double kTick_s = 0.1;                         // for filesystems with fractional times
+constexpr double kCoarseTick_s = 3;                     // for those with a resolution of one or two seconds
 constexpr size_t kBlock = size_t{4} << 20;
 constexpr size_t kThreads = 8;  // at most: all ranks of a host check at the same time
 constexpr std::string_view kBefore = R"({"sha256":")", kBetween = R"(","value":)", kAfter = "}\n";
