@@ -63,7 +63,7 @@ class TestComm {
       if (from) device_in = mirror(only_read, from, in_bytes, stream);
       if (to) device_out = mirror(r, to, out_bytes, stream);
     }
-    nccl_.launch(op, device_in, counts.in, device_out, counts.out, t, stream);
+    nccl_.launch(op, device_in, counts.in, device_out, counts.out, nullptr, t, stream);
     r.done = std::make_unique<cuda::Event>();
     ISOBAR_CUDA(cudaEventRecord(r.done->get(), stream));
     return r;

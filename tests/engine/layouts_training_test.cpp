@@ -194,14 +194,14 @@ TEST(Layouts, OffloadChangesNothing) {
   }
 }
 
-struct Resumed {
+struct ResumedRun {
   std::string name;
   Words words;
   int64_t ranks;
 };
 
 // A checkpoint does not depend on the layout that wrote it.
-void expect_resumes(const TestNet& net, const Resumed& first, const std::vector<Resumed>& others) {
+void expect_resumes(const TestNet& net, const ResumedRun& first, const std::vector<ResumedRun>& others) {
   SCOPED_TRACE(net.config);
   const Folder dir;
   const TrainedNet a = run(dir / "a", first.words + Words{"train.checkpoint_every=5"}, first.ranks, {}, net);

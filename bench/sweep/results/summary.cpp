@@ -42,7 +42,7 @@ std::vector<std::string> axis_keys(const Matrix& m) {
   return {keys.begin(), keys.end()};
 }
 
-std::string value_of(const Assignments& axes, const std::string& key) {
+std::string axis_value(const Assignments& axes, const std::string& key) {
   const auto it = std::find_if(axes.begin(), axes.end(), [&](const auto& a) { return a.first == key; });
   return it == axes.end() ? "-" : show_value(it->second);
 }
@@ -197,7 +197,7 @@ std::string dry_run_table(const Matrix& m) {
   for (const Trial& t : m.trials) {
     std::vector<std::string> row = {t.name, t.id, std::to_string(t.repetition)};
     if (own_ranks) row.push_back(std::to_string(t.ranks()));
-    for (const std::string& key : keys) row.push_back(value_of(t.axes, key));
+    for (const std::string& key : keys) row.push_back(axis_value(t.axes, key));
     if (forecast) {
       for (std::string& cell : forecast_cells(t)) row.push_back(std::move(cell));
       row.push_back(t.forecast && !t.forecast->infeasible.empty() ? "runs to test: " + t.forecast->infeasible

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/base/error.h"
+#include "model/base/names/did_you_mean.h"
 #include "perfmodel/machine/name_words.h"
 #include "perfmodel/machine/shipped.h"
 
