@@ -224,11 +224,13 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
     if (machine.empty())
       throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on a machine",
                         "name one like dgx-h100");
-    if (const ForeignEngine* e = a.engine.of_plans(); e && !matrix.trials.empty())
+    if (const ForeignEngine* e = a.engine.of_plans(); e && !matrix.trials.empty()) {
+      for (Trial& t : matrix.trials) t.spec.run.device = RunDevice::automatic;  // the machine file's
       forecast(matrix, sweep, run_by(*e, load_machine(machine), matrix.trials.front().spec.net.recorded()), 0,
                !a.json);
-    else
+    } else {
       forecast(matrix, sweep, load_machine(machine), a.engine);
+    }
   } else if (!machine.empty())
     forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0, !a.json);
   if (a.dry_run) {
