@@ -230,9 +230,9 @@ class Loops(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(",0.02,", (self.folder / "report/tables/runs.csv").read_text())
         reference = self.folder / "reference.jsonl"
-        for update in (["--update"], []):
+        for update, code in ((["--update"], 0), ([], 5)):  # one run of one day each: too few to tell
             done = program("check", self.folder / "run", "--reference", reference, *update)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.returncode, code, done.stderr)
 
     def test_fit_reads_it(self):
         p = isobar.predict("vit-tiny", machine=TWO_CORES, train={"global_batch": 8})
