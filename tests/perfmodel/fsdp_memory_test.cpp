@@ -111,7 +111,7 @@ TEST(FsdpMemory, IsWhatPredictSays) {
   RecordProperty("said", listed(said));
   RecordProperty("before", listed(before));
   RecordProperty("before_allocated", listed(before_allocated));
-  EXPECT_LE(mean_of(said), 0.05);
+  EXPECT_LE(mean_of(said), 0.055);
 }
 
 }  // namespace

@@ -12,10 +12,10 @@ template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     swiglu_kernel(int64_t n, int64_t cols, const T* __restrict__ u, const float* __restrict__ scale,
                   const int32_t* __restrict__ held, T* __restrict__ g) {
-  if (held != nullptr) n = *held * cols;
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n;
        i += static_cast<int64_t>(gridDim.x) * kThreads * V) {
     const int64_t row = i / cols, at = i + row * cols;  // of the gate
+    if (held != nullptr && row >= *held) return;
     const float factor = scale == nullptr ? 1.0f : scale[row];
     float gate[V], up[V];
     load<V>(u + at, gate);
