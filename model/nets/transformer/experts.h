@@ -8,7 +8,7 @@
 //   experts.dispatch_gradient(dy);
 //   experts.backward(h, part, dh);                      // dh is written
 //
-// What is emitted between dispatch and the rest runs while copies are on their way.
+// Ops emitted between dispatch and the rest run while copies are on their way.
 //
 // Tensor parallelism cuts each expert's hidden width, so that y and dh are partial sums, as an MLP's. Weights
 // of tokens are applied before the second product; what they get back is thus partial too, and so is the
