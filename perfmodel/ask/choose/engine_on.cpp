@@ -17,6 +17,7 @@ namespace isobar {
 namespace {
 
 constexpr size_t kRepriced = 4000;  // layouts of a search priced again, the fastest by our own engine
+constexpr size_t kAxes = 200;       // (dp, tp, cp, pp, ep) among them: the search's bound leaves out the rest
 
 SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   SearchSpace space = space_of(q);
@@ -160,7 +161,8 @@ std::vector<EngineLayout> EngineOn::best(const RunSpec& spec, const LayoutQuesti
   std::shared_ptr<SectionCache>& sections = parts_->sections;
   if (!sections) sections = LayoutModel(spec, parts_->machine).sections();
   found = search(spec, parts_->machine,
-                 {.variants = kRepriced,
+                 {.top = kAxes,
+                  .variants = kRepriced,
                   .confirm = false,
                   .space = space,
                   .sections = sections,
