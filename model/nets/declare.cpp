@@ -26,7 +26,10 @@ void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts,
   const auto of_one = static_cast<std::ptrdiff_t>(weights.size()) / experts;
   const int64_t held = list_ ? experts : experts / at_.ep;
   const auto first = weights.begin() + (list_ ? 0 : at_.owner * held * of_one);
-  linear(l, in, out, {first, first + held * of_one}, {}, TensorUse::expert);
+  // Another section's: one of them gives the widths.
+  const TensorCut cut = at_.ep > 1 ? TensorCut::expert : at_.tp > 1 ? TensorCut::cut : TensorCut::whole;
+  const bool here = list_ || (cut == cut_ && (matrix_ || !params_.by_reader(frozen_)));
+  linear(l, in, out, {first, first + (here ? held : 1) * of_one}, {}, TensorUse::expert);
   if (l.adapter)
     throw ConfigError(spec_.file, "train.lora_targets",
                       "name " + weights[0].name + ", and experts have no adapters",

@@ -68,7 +68,12 @@ void LayoutModel::set_coefficients(const Counts& coefficients) {
   known_.clear();
   unit_times_.clear();
   last_ = nullptr;
-  last_read_[0] = -1;
+  read_.clear();
+}
+
+void LayoutModel::set_batch(int64_t samples) {
+  spec_.train.global_batch = samples;
+  read_.clear();
 }
 
 size_t LayoutModel::Hash::operator()(const Key& k) const {
@@ -229,10 +234,9 @@ double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
 const ReadTime& LayoutModel::read_of(const Layout& l) {
   const std::array<int64_t, 3> batches{spec_.train.global_batch / l.dp,
                                        static_cast<int64_t>(micro_batches(l)), l.workers};
-  if (batches == last_read_) return read_;
-  read_ = read_time(reading_of(with_layout(spec_, l), where_), machine_.values(), k_);
-  last_read_ = batches;
-  return read_;
+  const auto [known, fresh] = read_.try_emplace(batches);
+  if (fresh) known->second = read_time(reading_of(with_layout(spec_, l), where_), machine_.values(), k_);
+  return known->second;
 }
 
 double LayoutModel::data_of(const Layout& l, double rest) {

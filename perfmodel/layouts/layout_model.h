@@ -12,6 +12,7 @@
 // the transfers inside their host themselves. A test holds all to the replay of linked plans (simulate.h).
 #pragma once
 #include <array>
+#include <map>
 #include <unordered_map>
 
 #include "perfmodel/layouts/layout.h"
@@ -63,6 +64,8 @@ class LayoutModel {
 
   /// Parameters of the whole net.
   double parameters(const Layout& l);
+  /// Changes the batch; prices stay.
+  void set_batch(int64_t samples);
   /// Changes the prices, not the counts.
   void set_coefficients(const Counts& coefficients);
   const Machine& machine() const { return machine_; }
@@ -224,8 +227,7 @@ class LayoutModel {
   // Units of layouts with these axes, by kind of stage, chunks, ZeRO and placement.
   std::array<int32_t, 6> unit_axes_{};
   std::unordered_map<uint64_t, UnitTimes> unit_times_;
-  std::array<int64_t, 3> last_read_{-1, 0, 0};  // a rank's samples, micro-batches, loader threads, …
-  ReadTime read_;                               // … and the time to read them
+  std::map<std::array<int64_t, 3>, ReadTime> read_;  // by a rank's samples, micro-batches, loader threads
   Key last_key_{};
   const StageTimes* last_ = nullptr;
   SectionKey last_section_{};

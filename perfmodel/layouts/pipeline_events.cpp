@@ -1,7 +1,10 @@
 #include "perfmodel/layouts/pipeline_events.h"
 
 #include <algorithm>
+#include <deque>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
 
 namespace isobar {
 namespace {
@@ -62,15 +65,40 @@ double PipelineEvents::seconds(int64_t m) const {
   return last + static_cast<double>(m - more) / static_cast<double>(more - less) * (last - before);
 }
 
+namespace {
+
+struct Played {  // of all stages
+  std::vector<std::vector<Action>> actions;
+  std::vector<std::vector<int64_t>> slots;  // of each chunk
+};
+
+// A search plays the same schedule with other times.
+const Played& played_actions(PipelineSchedule schedule, int p, int m, int v) {
+  constexpr size_t kKept = 16;
+  using Key = std::tuple<PipelineSchedule, int, int, int>;
+  thread_local std::deque<std::pair<Key, Played>> all;
+  const Key key{schedule, p, m, v};
+  for (const auto& [of, known] : all)
+    if (of == key) return known;
+  Played fresh;
+  for (int s = 0; s < p; ++s) {
+    fresh.actions.push_back(schedule_actions(schedule, p, s, m, v));
+    fresh.slots.push_back(in_flight(fresh.actions.back(), v));
+  }
+  if (all.size() == kKept) all.pop_front();
+  return all.emplace_back(key, std::move(fresh)).second;
+}
+
+}  // namespace
+
 double PipelineEvents::played(int m) const {
   const int virtuals = p_ * v_;
   std::vector<Lanes> lanes(p_);
   std::vector<ChunkState> chunks(virtuals);
-  std::vector<std::vector<Action>> actions(p_);
+  const auto& [actions, all_slots] = played_actions(schedule_, p_, m, v_);
   std::vector<size_t> next(p_, 0);
   for (int s = 0; s < p_; ++s) {
-    actions[s] = schedule_actions(schedule_, p_, s, m, v_);
-    const std::vector<int64_t> slots = in_flight(actions[s], v_);
+    const std::vector<int64_t>& slots = all_slots[s];
     for (int c = 0; c < v_; ++c) {
       ChunkState& x = chunks[c * p_ + s];
       const VirtualStage& stage = stages_[c * p_ + s];

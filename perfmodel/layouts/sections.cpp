@@ -357,7 +357,10 @@ std::pair<double, double> SectionCache::samples_of(const SectionKey& key) {
   return key.alone > 0 ? std::pair{alone, alone} : std::pair{2.0, 4.0};
 }
 
-const std::vector<StreamLine>& SectionCache::streams(const SectionKey& key) {
+// Recomputation changes what is kept, not what is sent.
+const std::vector<StreamLine>& SectionCache::streams(const SectionKey& of) {
+  SectionKey key = of;
+  key.recompute = Recompute::none, key.grouped = false;
   const auto [known, fresh] = streams_.try_emplace(key);
   if (!fresh) return known->second;
   RunSpec spec = spec_of(key);

@@ -18,15 +18,17 @@ std::vector<int64_t> begins_of(const std::vector<int64_t>& parts) {
 
 void add_returned(EdgeCut& c) {
   const auto own = static_cast<size_t>(c.senders);
-  std::vector<std::vector<int32_t>> back(own);
+  std::vector<int32_t>& offsets = c.returned_offsets;
+  offsets.assign(own + 1, 1);
+  offsets[0] = 0;
+  for (const int32_t s : c.sent) ++offsets[static_cast<size_t>(s) + 1];
+  std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+  std::vector<int32_t> next(offsets.begin(), offsets.end() - 1);
+  c.returned_rows.resize(own + c.sent.size());
+  for (size_t s = 0; s < own; ++s) c.returned_rows[static_cast<size_t>(next[s]++)] = static_cast<int32_t>(s);
   for (size_t i = 0; i < c.sent.size(); ++i)
-    back[static_cast<size_t>(c.sent[i])].push_back(static_cast<int32_t>(c.table() + static_cast<int64_t>(i)));
-  for (size_t s = 0; s < own; ++s) {
-    c.returned_offsets.push_back(static_cast<int32_t>(c.returned_rows.size()));
-    c.returned_rows.push_back(static_cast<int32_t>(s));
-    c.returned_rows.insert(c.returned_rows.end(), back[s].begin(), back[s].end());
-  }
-  c.returned_offsets.push_back(static_cast<int32_t>(c.returned_rows.size()));
+    c.returned_rows[static_cast<size_t>(next[static_cast<size_t>(c.sent[i])]++)] =
+        static_cast<int32_t>(c.table() + static_cast<int64_t>(i));
 }
 
 }  // namespace
@@ -41,6 +43,7 @@ std::vector<EdgeCut> cut_edges(const EdgeSet& all, const std::vector<int64_t>& s
   const size_t ranks = sender_parts.size();
   const std::vector<int64_t> senders = begins_of(sender_parts), receivers = begins_of(receiver_parts);
   std::vector<EdgeCut> cuts(ranks);
+  std::vector<bool> listed(static_cast<size_t>(senders.back()));  // in this rank's halo
   int64_t halo_of_all = 0;
   for (size_t r = 0; r < ranks; ++r) {
     EdgeCut& c = cuts[r];
@@ -51,12 +54,13 @@ std::vector<EdgeCut> cut_edges(const EdgeSet& all, const std::vector<int64_t>& s
     for (int64_t e = c.first_edge; e < c.first_edge + c.edges; ++e) {
       const int32_t s = all.senders[static_cast<size_t>(e)];
       if (s >= senders[r] && s < senders[r + 1]) continue;
-      c.halo.push_back(s);
       c.at_the_cut.push_back(e - c.first_edge);
+      if (!listed[static_cast<size_t>(s)]) c.halo.push_back(s);
+      listed[static_cast<size_t>(s)] = true;
     }
-    c.cut_edges = static_cast<int64_t>(c.halo.size());
+    c.cut_edges = static_cast<int64_t>(c.at_the_cut.size());
+    for (const int32_t s : c.halo) listed[static_cast<size_t>(s)] = false;
     std::sort(c.halo.begin(), c.halo.end());
-    c.halo.erase(std::unique(c.halo.begin(), c.halo.end()), c.halo.end());
     halo_of_all += static_cast<int64_t>(c.halo.size());
     c.receive.assign(ranks, 0), c.send.assign(ranks, 0);
   }

@@ -35,12 +35,14 @@ Place place_of(const Point3& p) {
 
 class GlobeGrid {
  public:
-  explicit GlobeGrid(const GraphcastSpec& n) : rows_(n.img_height), columns_(n.img_width) {}
-  int64_t points() const { return rows_ * columns_; }
-  Place place(int64_t row, int64_t column) const {
-    return place_of(latitude(row), 2 * kPi * static_cast<double>(column) / static_cast<double>(columns_));
+  explicit GlobeGrid(const GraphcastSpec& n) : rows_(n.img_height), columns_(n.img_width) {
+    for (int64_t row = 0; row < rows_; ++row)
+      for (int64_t column = 0; column < columns_; ++column)
+        places_.push_back(
+            place_of(latitude(row), 2 * kPi * static_cast<double>(column) / static_cast<double>(columns_)));
   }
-  Place place(int64_t point) const { return place(point / columns_, point % columns_); }
+  int64_t points() const { return rows_ * columns_; }
+  const Place& place(int64_t point) const { return places_[static_cast<size_t>(point)]; }
 
   /// Its points whose chord to `p` is at most `chord`, in order
   std::vector<int32_t> within(const Place& p, double chord) const {
@@ -56,7 +58,7 @@ class GlobeGrid {
       const int64_t count = std::min(columns_, 2 * side + 1);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t column = ((middle - side + i) % columns_ + columns_) % columns_;
-        if (length(place(row, column).at - p.at) <= chord)
+        if (length(place(row * columns_ + column).at - p.at) <= chord)
           found.push_back(static_cast<int32_t>(row * columns_ + column));
       }
       std::sort(found.begin() + static_cast<ptrdiff_t>(begin), found.end());
@@ -78,6 +80,7 @@ class GlobeGrid {
     return std::min(columns_ / 2, static_cast<int64_t>(std::ceil(columns)) + 1);
   }
   const int64_t rows_, columns_;
+  std::vector<Place> places_;
 };
 
 double radius_of(const GraphcastSpec& n, const GlobeMesh& mesh) {
@@ -96,10 +99,10 @@ std::array<double, 4> seen_from(const Place& receiver, const Place& sender) {
   return {length(seen), seen.x, seen.y, seen.z};
 }
 
-// Edges by receiver, then by sender -> the set; `sender`, `receiver`: node -> Place
+// Edges by receiver, then by sender -> the set, with features if asked; `sender`, `receiver`: node -> Place
 template <class Sender, class Receiver>
 EdgeSet edge_set(const std::vector<std::pair<int32_t, int32_t>>& edges, int64_t senders, int64_t receivers,
-                 const Sender& sender, const Receiver& receiver) {
+                 const Sender& sender, const Receiver& receiver, bool features) {
   EdgeSet e;
   e.receiver_offsets.assign(static_cast<size_t>(receivers) + 1, 0);
   std::vector<std::array<double, 4>> seen;
@@ -108,13 +111,14 @@ EdgeSet edge_set(const std::vector<std::pair<int32_t, int32_t>>& edges, int64_t 
     e.senders.push_back(s);
     e.receivers.push_back(r);
     ++e.receiver_offsets[static_cast<size_t>(r) + 1];
+    if (!features) continue;
     seen.push_back(seen_from(receiver(r), sender(s)));
     longest = std::max(longest, seen.back()[0]);
   }
   for (size_t r = 1; r < e.receiver_offsets.size(); ++r) e.receiver_offsets[r] += e.receiver_offsets[r - 1];
   for (const std::array<double, 4>& f : seen)
     for (const double x : f) e.features.push_back(static_cast<float>(x / longest));
-  e.list_by_sender(senders);
+  if (features) e.list_by_sender(senders);
   return e;
 }
 
@@ -123,15 +127,13 @@ std::array<float, 3> node_features(const Place& p) {
           static_cast<float>(std::cos(p.longitude))};
 }
 
-GlobeGraph make(const GraphcastSpec& n) {
+GlobeGraph make(const GraphcastSpec& n, bool features) {
   const GlobeMesh mesh(n.mesh_level);
   const GlobeGrid grid(n);
   std::vector<Place> nodes;
   for (const Point3& p : mesh.nodes()) nodes.push_back(place_of(p));
-  std::vector<Place> points;
-  for (int64_t i = 0; i < grid.points(); ++i) points.push_back(grid.place(i));
   const auto node = [&](int32_t i) -> const Place& { return nodes[static_cast<size_t>(i)]; };
-  const auto point = [&](int32_t i) -> const Place& { return points[static_cast<size_t>(i)]; };
+  const auto point = [&](int32_t i) -> const Place& { return grid.place(i); };
   const auto n_nodes = static_cast<int64_t>(nodes.size());
 
   GlobeGraph g;
@@ -140,18 +142,19 @@ GlobeGraph make(const GraphcastSpec& n) {
   for (int64_t r = 0; r < n_nodes; ++r)
     for (const int32_t s : grid.within(nodes[static_cast<size_t>(r)], radius))
       up.emplace_back(s, static_cast<int32_t>(r));
-  g.grid_to_mesh = edge_set(up, grid.points(), n_nodes, point, node);
-  g.mesh = edge_set(mesh.edges(), n_nodes, n_nodes, node, node);
+  g.grid_to_mesh = edge_set(up, grid.points(), n_nodes, point, node, features);
+  g.mesh = edge_set(mesh.edges(), n_nodes, n_nodes, node, node, features);
   for (int64_t r = 0; r < grid.points(); ++r) {
-    std::array<int32_t, 3> of = mesh.triangle_at(points[static_cast<size_t>(r)].at);
+    std::array<int32_t, 3> of = mesh.triangle_at(grid.place(r).at);
     std::sort(of.begin(), of.end());
     for (const int32_t s : of) down.emplace_back(s, static_cast<int32_t>(r));
   }
-  g.mesh_to_grid = edge_set(down, n_nodes, grid.points(), node, point);
+  g.mesh_to_grid = edge_set(down, n_nodes, grid.points(), node, point, features);
+  if (!features) return g;
 
   g.grid_planes.resize(static_cast<size_t>(GlobeGraph::kNodeFeatures * grid.points()));
   for (int64_t i = 0; i < grid.points(); ++i) {
-    const std::array<float, 3> f = node_features(points[static_cast<size_t>(i)]);
+    const std::array<float, 3> f = node_features(grid.place(i));
     for (int64_t c = 0; c < 3; ++c)
       g.grid_planes[static_cast<size_t>(c * grid.points() + i)] = f[static_cast<size_t>(c)];
   }
@@ -180,13 +183,14 @@ std::vector<int64_t> received(const GlobeGraph& g, int64_t nodes) {
 
 }  // namespace
 
-// Keeps the last graph: plans of other ranks and layouts need it again.
-std::shared_ptr<const GlobeGraph> globe_graph(const GraphcastSpec& n) {
+// Keeps the last graph with and without features: plans of other ranks and layouts need it again.
+std::shared_ptr<const GlobeGraph> globe_graph(const GraphcastSpec& n, bool features) {
   static std::mutex mutex;
-  static std::pair<Key, std::shared_ptr<const GlobeGraph>> last;
+  static std::array<std::pair<Key, std::shared_ptr<const GlobeGraph>>, 2> both;
   const std::lock_guard lock(mutex);
+  auto& last = both[features ? 1 : 0];
   if (!last.second || last.first != key_of(n))
-    last = {key_of(n), std::make_shared<const GlobeGraph>(make(n))};
+    last = {key_of(n), std::make_shared<const GlobeGraph>(make(n, features))};
   return last.second;
 }
 
@@ -206,7 +210,7 @@ std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks)
   static Memo<std::tuple<Key, int64_t, GraphPartition>, std::shared_ptr<const GlobeCut>> known;
   require_metis(n.partition);
   return known({key_of(n), ranks, n.partition}, [&] {
-    const auto g = globe_graph(n);
+    const auto g = globe_graph(n, n.partition == GraphPartition::metis);
     GlobeCut cut{.grid = {.parts = split_evenly(n.tokens(), ranks)},
                  .mesh = {.parts = split_by_weight(received(*g, n.mesh_nodes()), ranks)}};
     const auto cut_all = [&](const GlobeGraph& of) {

@@ -38,7 +38,8 @@ struct GlobeCut {
   std::vector<EdgeCut> grid_to_mesh, level, mesh_to_grid;
 };
 
-std::shared_ptr<const GlobeGraph> globe_graph(const GraphcastSpec& n);
+/// Without `features`: the edges by receiver alone, which a cut into bands needs.
+std::shared_ptr<const GlobeGraph> globe_graph(const GraphcastSpec& n, bool features = true);
 /// Throws ConfigError if the program was built without METIS and needs it.
 std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks);
 int64_t grid_to_mesh_edges(const GraphcastSpec& n);

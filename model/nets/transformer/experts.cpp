@@ -33,15 +33,14 @@ Experts::Experts(Emission& e, const Sharding& at, std::string path, std::string 
 void Experts::declare(Declare& d) {
   const int64_t D = width_, hidden = shape_.hidden;
   d.router(router_, name_ + ".router", D, shape_.experts);
-  std::vector<Param> up, down;
-  for (int64_t i = 0; i < shape_.experts; ++i) {
+  for (int64_t i = up_params_.empty() ? 0 : shape_.experts; i < shape_.experts; ++i) {
     const std::string name = name_ + ".experts." + std::to_string(i);
-    up.push_back({name + ".gate.weight", {hidden, D}, Init::normal, kSigma, 0});
-    up.push_back({name + ".up.weight", {hidden, D}, Init::normal, kSigma, 0});
-    down.push_back({name + ".fc2.weight", {D, hidden}, Init::normal, kSigma, 1});
+    up_params_.push_back({name + ".gate.weight", {hidden, D}, Init::normal, kSigma, 0});
+    up_params_.push_back({name + ".up.weight", {hidden, D}, Init::normal, kSigma, 0});
+    down_params_.push_back({name + ".fc2.weight", {D, hidden}, Init::normal, kSigma, 1});
   }
-  d.experts(up_, D, 2 * hidden, shape_.experts, up);
-  d.experts(down_, hidden, D, shape_.experts, down);
+  d.experts(up_, D, 2 * hidden, shape_.experts, up_params_);
+  d.experts(down_, hidden, D, shape_.experts, down_params_);
 }
 
 RouteAttrs Experts::attrs() const {

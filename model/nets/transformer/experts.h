@@ -66,7 +66,8 @@ class Experts {
   const ExpertsShape shape_;
   // copies_: of this rank's tokens, and the expected ones of its experts' rows; room_: most of those
   const int64_t width_, copies_, room_;
-  Linear router_, up_, down_;  // up: gate and up of each expert
+  Linear router_, up_, down_;                   // up: gate and up of each expert
+  std::vector<Param> up_params_, down_params_;  // of all experts, since parts are declared several times
   // Routing (kernels.h: Routing); u [copies, 2 hidden/tp], g [copies, hidden/tp] act: before and after SwiGLU
   // with weights; x_ [copies, width] act, scale_ [copies]: rows and weights that divided experts have
   // received

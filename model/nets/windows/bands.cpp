@@ -26,7 +26,10 @@ RowExchange exchange_of(const Sizes3& grid, int64_t batch, const Bands& bands,
     owners.push_back(static_cast<int32_t>(bands.owner(h)));
     in_owner.push_back(static_cast<int32_t>(h - bands.first(owners.back())));
   }
-  const auto owner = [&](int32_t row) { return owners[static_cast<uint32_t>(row) / across % latitudes]; };
+  std::vector<int32_t> owner_of;  // by row of a level
+  for (const int32_t r : owners) owner_of.insert(owner_of.end(), across, r);
+  const uint32_t level_rows = across * latitudes;
+  const auto owner = [&](int32_t row) { return owner_of[static_cast<uint32_t>(row) % level_rows]; };
   const auto in_band = [&](int32_t row) {  // in its owner's band
     const uint32_t line = static_cast<uint32_t>(row) / across, level = line / latitudes, h = line % latitudes;
     const auto rows = static_cast<uint32_t>(bands.rows(owners[h]));
