@@ -17,7 +17,9 @@ TEST_F(PlanCommand, TakesHundredsOfBlocksInTwoSecondsAndHalfAGigabyteAndRefusesA
   const auto plan = [&](const std::string& more) {
     return shell(at(kLimits + isobar_command() + " plan " + more + " 2>&1"));
   };
-  for (const std::string& of : {shipped("models/llama3-8b.yaml"), std::string("base.yaml")}) {
+  for (const std::string& of :
+       {shipped("models/llama3-8b.yaml") + " --set policy.zero=0 --set policy.recompute=none",
+        std::string("base.yaml")}) {
     const Answer huge = plan(of + " --totals --set net.depth=100000");
     EXPECT_EQ(huge.code, 2) << huge.out;
     EXPECT_NE(huge.out.find("'net.depth': makes 100000 blocks, above 4096"), std::string::npos) << huge.out;
@@ -30,7 +32,8 @@ TEST_F(PlanCommand, WhatIsHugeIsPredictedOrRefusedWithinTheSameLimits) {
   for (const char* machine : {"machines/example-2core.yaml", "machines/dgx-h100.yaml"}) {
     const auto predicted = [&](const std::string& size) {
       return shell(at(kLimits + isobar_command() + " predict " + shipped("models/llama3-8b.yaml") +
-                      " --machine " + shipped(machine) + " --set " + size + " 2>&1"));
+                      " --machine " + shipped(machine) +
+                      " --set policy.zero=0 --set policy.recompute=none --set " + size + " 2>&1"));
     };
     for (const char* size : {"train.global_batch=524288",  // 65,536 micro-batches
                              "layout.dp=65536 --set train.global_batch=65536"}) {
