@@ -34,15 +34,16 @@ std::string fitted_word(const ReportRun& r) {
 }  // namespace
 
 Table runs_table(const ReportData& d) {
-  Table t{"runs",
-          "Runs: predicted against measured, fastest first",
-          {text_column("run"), number_column("ranks"), number_column("threads"),
-           number_column("rate", "samples/s"), number_column("measured", "ms"),
-           number_column("measured \u00b1", "%"), number_column("predicted", "ms"),
-           number_column("low", "ms"), number_column("high", "ms"), number_column("error", "%"),
-           text_column("in 80 %"), text_column("run was"), text_column("steps"), text_column("id")},
-          {},
-          {}};
+  Table t{
+      "runs",
+      "Runs: predicted against measured, fastest first",
+      {text_column("run"), number_column("ranks"), number_column("threads"),
+       number_column("rate", "samples/s"), number_column("measured", "ms"),
+       number_column("measured \u00b1", "%"), number_column("predicted", "ms"), number_column("low", "ms"),
+       number_column("high", "ms"), number_column("error", "%"), text_column("in 80 %"),
+       text_column("run was"), text_column("steps"), number_column("MFU", "%"), text_column("id")},
+      {},
+      {}};
   for (const ReportRun* r : fastest_first(d)) {
     const RunPrediction none, &p = r->prediction ? *r->prediction : none;
     const bool known = r->prediction.has_value();
@@ -54,7 +55,8 @@ Table runs_table(const ReportData& d) {
          text(!known        ? ""
               : r->inside() ? "yes"
                             : "no"),
-         text(fitted_word(*r)), text(steps_word(*r)), text(r->run.id)});
+         text(fitted_word(*r)), text(steps_word(*r)), significant(100 * reached_by(*r, d).mfu, 3),
+         text(r->run.id)});
   }
   t.note =
       "measured: " + std::string(title_of(d.statistic)) +
@@ -262,6 +264,14 @@ Roof roof_of(const ReportRun& r, const Machine& m) {
   const double sharing =
       device_of(m) == Device::cores ? static_cast<double>(where.ranks_on_host) : 1;  // cores share memory
   return {peak_flops(m, where, peak_of(r.run.spec)), m.peaks.at("memory").value / sharing};
+}
+
+Reached reached_by(const ReportRun& r, const ReportData& d) {
+  constexpr double kForwardAndBackward = 3;
+  const double flops = kForwardAndBackward * r.run.flops_forward_per_sample * r.rate() / r.run.ranks;
+  if (!(flops > 0)) return {kNaN, kNaN};
+  const double peak = d.predictor ? roof_of(r, *d.predictor).flops : 0;
+  return {flops, peak > 0 ? flops / peak : kNaN};
 }
 
 std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool grouped) {

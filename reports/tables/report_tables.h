@@ -38,6 +38,11 @@ struct Roof {
   double seconds(double work_flops, double work_bytes) const;
 };
 Roof roof_of(const ReportRun& r, const Machine& m);
+/// A rank's model FLOP/s as measured, and their share of its peak. NaN: not known.
+struct Reached {
+  double model_flops = 0, mfu = 0;
+};
+Reached reached_by(const ReportRun& r, const ReportData& d);
 
 /// Ops of a run summed by line of the table.
 struct OpLine {

@@ -6,6 +6,8 @@
 
 #include "model/base/text/csv.h"
 #include "model/records/run_columns.h"
+#include "reports/style/units.h"
+#include "reports/tables/report_tables.h"
 
 namespace isobar {
 namespace {
@@ -57,6 +59,9 @@ ordered_json run_rows(const ReportData& d) {
     row["measured_lo_s"] = timed ? finite_or_null(r.measured_lower()) : json();
     row["measured_hi_s"] = timed ? finite_or_null(r.measured_upper()) : json();
     row["measured_samples_per_s"] = timed ? json(r.rate()) : json();
+    const Reached reached = timed ? reached_by(r, d) : Reached{kNaN, kNaN};
+    row["measured_model_flops_per_s_rank"] = finite_or_null(reached.model_flops);
+    row["measured_mfu"] = finite_or_null(reached.mfu);
     if (const auto& p = r.prediction) {
       row["predicted_s"] = p->step_s;
       row["predicted_lo_s"] = p->lower;

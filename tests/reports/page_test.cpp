@@ -12,10 +12,13 @@
 #include "model/base/system/program.h"
 #include "perfmodel/ask/term.h"
 #include "perfmodel/machine/coefficient.h"
+#include "perfmodel/machine/machine_file.h"
 #include "reports/figures/chart_data.h"
 #include "reports/figures/figures.h"
 #include "reports/report.h"
 #include "reports/style/palette.h"
+#include "reports/tables/report_tables.h"
+#include "reports/tables/run_rows.h"
 #include "tests/pattern.h"
 #include "tests/reports/fixture.h"
 
@@ -185,6 +188,29 @@ TEST(Page, RunsAreWrittenWithEverySettingAndStatistic) {
   }
   EXPECT_EQ(n, r.rows.size());
   EXPECT_EQ(static_cast<size_t>(std::count(csv.begin(), csv.end(), '\n')), n + 1);
+}
+
+// MFU is that of the fixture's 1e9 FLOPs in the forward pass of a sample.
+TEST(Page, RunsHaveTheirMeasuredMfuWhereAMachineGivesThePeak) {
+  TempDir dir;
+  MadeUpResults(dir.path).write_sweep();
+  ReportData d = collect({dir.path}, {});
+  const json without = run_rows(d);
+  d.predictor = load_machine(source_dir() + "/configs/machines/example-2core.yaml");
+  const json with = run_rows(d);
+  int timed = 0;
+  for (size_t i = 0; i < d.runs.size(); ++i) {
+    const ReportRun& run = d.runs[i];
+    EXPECT_TRUE(without[i]["measured_mfu"].is_null());
+    if (run.run.run_class != RunClass::ok) continue;
+    const double flops = 3e9 * run.rate() / run.run.ranks;
+    EXPECT_DOUBLE_EQ(without[i]["measured_model_flops_per_s_rank"].get<double>(), flops);
+    EXPECT_DOUBLE_EQ(with[i]["measured_mfu"].get<double>(), flops / roof_of(run, *d.predictor).flops);
+    ++timed;
+  }
+  EXPECT_GT(timed, 3);
+  const std::vector<Column>& columns = runs_table(d).columns;
+  EXPECT_TRUE(std::any_of(columns.begin(), columns.end(), [](const Column& c) { return c.name == "MFU"; }));
 }
 
 TEST(Page, SharedRowsHoldWhatWasMeasuredAndPredicted) {
