@@ -17,7 +17,7 @@ const std::vector<std::string> kKeys = {
     "scheduler",   "start",      "start_options", "ranks_per_node", "cores_per_node", "queue",    "account",
     "qos",         "constraint", "required",      "directives",     "modules",        "preamble", "cores",
     "environment", "job_time_s", "max_time_s",    "min_time_s",     "start_s",        "poll_s",   "fence_s",
-    "max_jobs",    "retries",    "preflight",     "spare_nodes"};
+    "max_jobs",    "retries",    "preflight",     "spare_nodes",    "max_nodes",      "charge"};
 const std::vector<std::string> kMayBeRequired = {"account", "queue", "qos", "constraint"};
 
 constexpr const char* kNotPlain = " \t'\"\\`$;&#<>|";
@@ -170,6 +170,8 @@ ClusterSpec cluster_from_json(const json& j, const std::string& file) {
   c.fence_s = in.number("fence_s", c.fence_s, 2, 600);
   c.preflight = in.flag("preflight");
   c.spare_nodes = in.whole("spare_nodes", 0, 0, 1024);
+  c.max_nodes = in.whole("max_nodes", 0, 0, 1 << 20);
+  c.charge = in.number("charge", c.charge, 1e-6, 1e6);
   return c;
 }
 
@@ -207,9 +209,10 @@ json to_json(const ClusterSpec& c) {
             {"retries", c.retries},
             {"poll_s", c.poll_s},
             {"fence_s", c.fence_s},
-            {"fence_s", c.fence_s},
             {"preflight", c.preflight},
-            {"spare_nodes", c.spare_nodes}};
+            {"spare_nodes", c.spare_nodes},
+            {"max_nodes", c.max_nodes},
+            {"charge", c.charge}};
   if (!c.cores.empty()) j["cores"] = c.cores;
   return j;
 }

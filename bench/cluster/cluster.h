@@ -17,6 +17,7 @@
 //     max_jobs: 4                      # under way at a time;  retries: 2, poll_s: 10
 //     preflight: true                  # measure every node before the first trial and leave out slow ones
 //     spare_nodes: 1                   # asked for besides, so that there is something to leave out
+//     max_nodes: 128                   # of a job;  charge: 1.0, of a node and hour (isobar budget)
 //
 // Nothing here reaches a shell unquoted: `$` and `;` in a preamble's words are plain characters.
 #pragma once
@@ -51,6 +52,8 @@ struct ClusterSpec {
   double fence_s = 4;  // wait of a job that took over, in which one that lost its node can notice
   bool preflight = false;
   int64_t spare_nodes = 0;
+  int64_t max_nodes = 0;  // of a job; 0: as many as there are
+  double charge = 1;      // of a node and hour
 
   int64_t nodes(int64_t ranks) const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
 };

@@ -109,14 +109,19 @@ void require_kernels(const RunSpec& spec, const Plan& plan) {
                       "plan and predict take it; train in bf16");
 }
 
-double forward_flops_per_sample(const RunSpec& spec) {
-  RunSpec one = spec;
+RunSpec sample_of(RunSpec one) {
   one.layout = {};
+  one.policy.zero = 0;
+  one.policy.offload_parameters = one.policy.sequence_parallel = false;
   one.policy.schedule = PipelineSchedule::gpipe;
   one.policy.recompute = Recompute::none;
   one.policy.micro_batch = 1;
   one.train.global_batch = 1;
-  return totals(emit_step(one, 0, {}), 1).forward_flops;
+  return one;
+}
+
+double forward_flops_per_sample(const RunSpec& spec) {
+  return totals(emit_step(sample_of(spec), 0, {}), 1).forward_flops;
 }
 
 double model_flops(const RunSpec& spec) {

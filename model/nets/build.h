@@ -22,6 +22,8 @@ void check_world(const RunSpec& spec, const std::vector<Plan>& plans);
 /// Throws ConfigError for ops and types that no backend has a kernel for: such a plan can be predicted, not
 /// run.
 void require_kernels(const RunSpec& spec, const Plan& plan);
+/// The run with one sample on one rank, without recomputation.
+RunSpec sample_of(RunSpec spec);
 
 /// Matrix FLOPs of one sample's forward pass through the whole net, for any layout: counted from the plan of
 /// one rank, without recomputation.

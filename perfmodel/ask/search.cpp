@@ -39,6 +39,7 @@ std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n
 }
 
 constexpr int64_t kMostTimes = 1024;   // most times as many accelerators, if none fits
+constexpr double kFar = 2;             // times the best's time: too slow to be spared
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
 
 using Axes = std::array<int32_t, 5>;  // dp, tp, cp, pp, ep
@@ -55,6 +56,7 @@ class Search {
         kinds_(schedule_kinds()),
         model_(spec, machine, {}, options_.sections),
         capacity_(memory_of_rank(machine, model_.where().ranks_on_host)),
+        kept_(2 * options_.top + 6),
         workers_(worker_counts()) {}
 
   SearchResult run() {
@@ -70,6 +72,7 @@ class Search {
     bar.update(done);
     bar.finish();
     finish();
+    if (options_.lifts && !result_.best.empty()) lift();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return std::move(result_);
   }
@@ -117,10 +120,10 @@ class Search {
   template <class Visit>
   void each_axes(int64_t gpus, int64_t batch, const Visit& visit) const {
     const bool any_cp = keep_.only(LayoutAxis::cp).has_value();
-    for (const int64_t tp : choices(keep_, LayoutAxis::tp, gpus, space_.max_tp)) {
-      if (!tp_cuts(net_, tp)) continue;
-      for (const int64_t cp :
-           choices(keep_, LayoutAxis::cp, gpus / tp, space_.context_parallel ? net_.tokens : 1))
+    for (const int64_t cp :  // outermost: plans of one cp share cuts of the net's grid or graph
+         choices(keep_, LayoutAxis::cp, gpus, space_.context_parallel ? net_.tokens : 1))
+      for (const int64_t tp : choices(keep_, LayoutAxis::tp, gpus / cp, space_.max_tp)) {
+        if (!tp_cuts(net_, tp)) continue;
         for (const int64_t pp : choices(keep_, LayoutAxis::pp, gpus / tp / cp, net_.inner_parts)) {
           const int64_t dp = gpus / tp / cp / pp;
           if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || batch % dp != 0) continue;
@@ -131,7 +134,7 @@ class Search {
               visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
                          static_cast<int32_t>(pp), static_cast<int32_t>(ep)});
         }
-    }
+      }
   }
 
   void axes(const Axes& a) {
@@ -185,6 +188,15 @@ class Search {
     }
   }
 
+  // Recomputation only adds work: where the layout without it is too slow, no plans of its parts are made.
+  bool too_slow(Layout l) {
+    if (options_.pareto || l.recompute == Recompute::none || recomputes().front() != Recompute::none)
+      return false;
+    l.recompute = Recompute::none;
+    return std::all_of(places_.begin(), places_.end(),
+                       [&](const Place& p) { return model_.least_seconds(l, p.at) > bound_; });
+  }
+
   // Schedules and ZeRO stages of one micro-batch
   void policies(Layout l) {
     const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
@@ -215,7 +227,7 @@ class Search {
     for (const auto& [schedule, chunks] : schedules_)
       for (const int zero : zero_) each += known(schedule, zero) ? 1 : 0;
     result_.considered += each * static_cast<int64_t>(places_.size());
-    if (counting_) return;
+    if (counting_ || too_slow(l)) return;
 
     // Policies that fit in any placement
     fitting_.clear();
@@ -254,12 +266,15 @@ class Search {
       const auto [at, fresh] = best_.try_emplace(axes, c);
       if (!fresh && c.score() < at->second.score()) at->second = c;
       // Keeps spares: a finalist may turn out too large, and turns() looks further down.
-      if (best_.size() > 4 * options_.top + 8) {
+      if (best_.size() > kept_) {
         auto worst = std::max_element(best_.begin(), best_.end(), slower);
         best_.erase(worst);
       }
-      if (best_.size() == 4 * options_.top + 8)
+      if (best_.size() == kept_)
         bound_ = std::max_element(best_.begin(), best_.end(), slower)->second.score();
+      if (best_.size() >= options_.top && kept_ > 1)
+        bound_ =
+            std::min(bound_, kFar * std::min_element(best_.begin(), best_.end(), slower)->second.score());
     }
     if (options_.variants > 0) keep_variant(c);
     if (!options_.pareto) return;
@@ -437,7 +452,7 @@ class Search {
                            (keep_.all().empty() ? "" : ", given " + keep_.text()),
                        without.empty() ? "give more of them, or a batch that they divide" : without);
     for (const auto& [axes, c] : best_) result_.best.push_back(c);
-    std::sort(result_.best.begin(), result_.best.end(), better);
+    std::stable_sort(result_.best.begin(), result_.best.end(), better);
     if (options_.confirm) {
       size_t good = 0;
       for (auto c = result_.best.begin(); c != result_.best.end() && good < options_.top;) {
@@ -459,6 +474,26 @@ class Search {
     for (const auto& [memory, c] : front_) result_.pareto.push_back(c);
   }
 
+  // The search once more with twice of one quantity. It shares all prices, and prices only what gains enough.
+  void lift() {
+    SearchResult found = std::move(result_);
+    const double now = found.best.front().score();
+    options_.variants = 0, options_.pareto = false, kept_ = 1;
+    const auto gain = [&](double samples) {
+      best_.clear();
+      bound_ = samples * now / (1 + kNamedGain);
+      each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a); });
+      return best_.empty() ? 0 : samples * now / best_.begin()->second.score() - 1;
+    };
+    capacity_ *= 2;
+    found.lifted.memory = gain(1);
+    capacity_ /= 2;
+    spec_.train.global_batch *= 2;
+    model_.set_batch(spec_.train.global_batch);
+    found.lifted.batch = gain(2);
+    result_ = std::move(found);
+  }
+
   RunSpec spec_;
   const NetLimits net_;
   SearchOptions options_;
@@ -469,6 +504,7 @@ class Search {
   bool counting_ = false;  // counts layouts without pricing them
   LayoutModel model_;
   double capacity_;
+  size_t kept_;  // (dp, tp, cp, ep, pp) that a search keeps
   const std::vector<int32_t> workers_;
   SearchResult result_;
   double bound_ = std::numeric_limits<double>::infinity();

@@ -42,6 +42,7 @@ struct SearchOptions {
   SearchSpace space = {};
   std::shared_ptr<SectionCache> sections = nullptr;  // of an earlier search of this net (LayoutModel)
   bool progress = false;                             // on stderr, of a search of more than two seconds
+  bool lifts = false;                                // fills SearchResult::lifted
 };
 
 struct LayoutCandidate {
@@ -53,15 +54,22 @@ struct LayoutCandidate {
   double score() const { return cost.seconds / fits; }
 };
 
+/// Share of samples a second that lifting a limit adds; 0: below kNamedGain, or no such layout.
+struct Lifted {
+  double batch = 0, memory = 0;  // twice as much of each
+};
+constexpr double kNamedGain = 0.05;  // below, a limit is not worth a word
+
 struct SearchResult {
   std::vector<LayoutCandidate> best;      // least score first, one for each (dp, tp, cp, ep, pp)
   std::vector<LayoutCandidate> variants;  // as many as requested, least score first; not placed
   std::vector<LayoutCandidate> pareto;    // faster ones need more memory
   int64_t considered = 0;                 // layouts, policies and placements
   int64_t priced = 0;                     // of them, priced individually
-  int64_t too_large = 0;                  // of them, unlikely to fit
+  int64_t too_large = 0;                  // of them, found unlikely to fit
   int64_t too_large_when_placed = 0;
   double seconds = 0;
+  Lifted lifted;  // with the best layouts of such runs
 };
 
 /// No layout fits the memory: an answer, not bad input (exit code 4).
@@ -88,7 +96,6 @@ struct Turn {
   Layout layout;  // the best after the change
   double seconds = 0;
 };
-std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
-                        const std::vector<LayoutCandidate>& candidates);
+std::vector<Turn> turns(LayoutModel& model, const std::vector<LayoutCandidate>& candidates);
 
 }  // namespace isobar

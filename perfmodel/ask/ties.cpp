@@ -9,7 +9,7 @@ namespace isobar {
 
 Ties likeliest(const std::vector<double>& chances, double loss) {
   constexpr double kSure = 0.8;
-  Ties t{.loss = loss};
+  Ties t{.chances = chances, .loss = loss};
   for (size_t i = 0; i < chances.size(); ++i) t.members.push_back({i, chances[i]});
   std::stable_sort(t.members.begin(), t.members.end(),
                    [](const Ties::Member& a, const Ties::Member& b) { return a.chance > b.chance; });

@@ -20,6 +20,7 @@ struct Ties {
     double chance = 0;  // to be the fastest
   };
   std::vector<Member> members;  // likeliest first
+  std::vector<double> chances;  // of every candidate to be the fastest
   double loss = 0;              // share of the throughput
   std::vector<size_t> telling;  // indices
 };

@@ -119,10 +119,9 @@ double training_what_if(const std::string& change) {
   return c.quantity == "tokens" || c.quantity == "samples" ? c.factor : 1;
 }
 
-std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
-                        const std::vector<LayoutCandidate>& candidates) {
+std::vector<Turn> turns(LayoutModel& model, const std::vector<LayoutCandidate>& candidates) {
   std::vector<Turn> out;
-  LayoutModel model(spec, machine);
+  const Machine machine = model.machine();
   for (const char* quantity : {"flops", "memory_bw", "nvlink_bw", "net_bw", "latency"})
     for (const double direction : {1.0, -1.0}) {
       // The first step of 2^(1/4) at which another leads, up to a factor of 16 either way
@@ -142,6 +141,7 @@ std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
         break;
       }
     }
+  model.set_coefficients(machine.values());
   std::sort(out.begin(), out.end(), [](const Turn& a, const Turn& b) {
     return std::abs(std::log(a.factor)) < std::abs(std::log(b.factor));
   });

@@ -75,13 +75,15 @@ std::string change_text(const std::optional<EngineOn::Change>& c) {
   return text;
 }
 
-std::string ranked_text(const std::vector<EngineLayout>& ranked, size_t shown, double memory) {
+std::string ranked_text(const std::vector<EngineLayout>& ranked, size_t shown, const Ties& ties,
+                        double memory) {
   std::string text;
-  text += printed("  %-26s %-22s %6s  %s\n", "step s", "memory GB", "fits", "layout");
+  text += printed("  %-24s %-20s %6s %7s  %s\n", "step s", "memory GB", "fits", "fastest", "layout");
   for (size_t i = 0; i < shown; ++i)
-    text += printed("  %-26s %-22s %4.0f %%  %s\n", with_interval(known_of(ranked[i].answer.step)).c_str(),
-                    with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(),
-                    100 * ranked[i].fits, text_of(layout_of(ranked[i].spec)).c_str());
+    text += printed(
+        "  %-24s %-20s %4.0f %% %5.0f %%  %s\n", with_interval(known_of(ranked[i].answer.step)).c_str(),
+        with_interval(known_of(ranked[i].answer.memory).scaled(1e-9)).c_str(), 100 * ranked[i].fits,
+        100 * (i < ties.chances.size() ? ties.chances[i] : 0), text_of(layout_of(ranked[i].spec)).c_str());
   text += printed(
       "  (80 %% intervals; fits: probability of fitting into %.3g GB; ranked by step time / probability)\n\n",
       1e-9 * memory);
@@ -89,13 +91,9 @@ std::string ranked_text(const std::vector<EngineLayout>& ranked, size_t shown, d
 }
 
 std::string ties_text(const Ties& t, const std::vector<EngineLayout>& ranked) {
-  std::string text =
-      printed("  the fastest is, with 80 %%, one of %zu; expected regret of the first: %.2g %%\n",
-              t.members.size(), 100 * t.loss);
-  if (t.members.size() < 2) return text + "\n";
-  text += "  runs that would tell most:\n";
-  for (const size_t i : t.telling) text += printed("    %s\n", text_of(layout_of(ranked[i].spec)).c_str());
-  return text + "\n";
+  std::vector<std::string> telling;
+  for (const size_t i : t.telling) telling.push_back(text_of(layout_of(ranked[i].spec)));
+  return ties_text(t, telling) + "\n";
 }
 
 }  // namespace
@@ -127,7 +125,9 @@ std::string text_of(const EngineSearchAnswer& a, const EngineOn& on, const Machi
       "%ld layouts searched; its fastest %zu predicted for %s, the best of each (dp, tp, cp, pp, ep) "
       "kept\n\n",
       a.found.considered, a.found.variants.size(), on.name().c_str());
-  text += ranked_text(a.ranked, std::min(q.top, a.ranked.size()), on.memory()) + ties_text(a.ties, a.ranked);
+  const size_t shown = q.all ? a.ties.chances.size() : q.top;
+  text += ranked_text(a.ranked, std::min(shown, a.ranked.size()), a.ties, on.memory()) +
+          ties_text(a.ties, a.ranked);
   if (a.training) text += "  " + text_of(*a.training, m) + "\n\n";
   return text;
 }

@@ -61,6 +61,14 @@ std::string engine_text(const Machine& m) {
                           : "for " + m.engine.substr(0, m.engine.find(' ')) + " (configs/engines)";
 }
 
+std::string ties_text(const Ties& t, const std::vector<std::string>& telling) {
+  std::string runs;
+  for (const std::string& one : telling) runs += (runs.empty() ? "; runs that would tell: " : "; ") + one;
+  return printed("  with 80 %% the fastest is %s (expected regret of the first %.2g %%)%s\n",
+                 t.members.size() < 2 ? "the first" : printed("one of %zu", t.members.size()).c_str(),
+                 100 * t.loss, t.members.size() < 2 ? "" : runs.c_str());
+}
+
 nlohmann::json json_of(const Limit& l) {
   return {{"what", l.what}, {"gain", l.gain}, {"lift", l.lift}};
 }

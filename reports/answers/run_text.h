@@ -4,14 +4,16 @@
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "perfmodel/ask/choose/answers.h"
 
 namespace isobar {
 
-/// Whose step is predicted, for the head of an answer.
 /// Whose step it is.
 std::string engine_text(const Machine& m);
+/// One line: the number of layouts of which the fastest is one, and the runs that would tell.
+std::string ties_text(const Ties& t, const std::vector<std::string>& telling);
 
 nlohmann::json json_of(const Layout& l);
 nlohmann::json json_of(const Limit& l);

@@ -38,15 +38,20 @@ std::string candidates_text(const char* title, const std::vector<LayoutCandidate
   return text;
 }
 
-// JSON has all of them.
-std::string ties_text(const Ties& t, const std::vector<LayoutCandidate>& all) {
-  std::string text =
-      printed("\n  the fastest is, with 80 %%, one of %zu; expected regret of the first: %.2g %%\n",
-              t.members.size(), 100 * t.loss);
-  if (t.members.size() < 2) return text;
-  text += "  runs that would tell most:\n";
-  for (const size_t i : t.telling) text += printed("    %s\n", text_of(all[i].layout).c_str());
+std::string rows_text(const std::vector<LayoutRow>& rows) {
+  std::string text = printed("\n  %-24s %9s %6s %7s  %s\n", "step s (80 % interval)", "memory GB", "fits",
+                             "fastest", "layout");
+  for (const LayoutRow& r : rows)
+    text += printed("  %-24s %9.3g %4.0f %% %5.0f %%  %s\n", with_interval(r.step).c_str(),
+                    1e-9 * bytes_of(r.layout), 100 * r.layout.fits, 100 * r.fastest,
+                    text_of(r.layout.layout).c_str());
   return text;
+}
+
+std::string ties_text(const Ties& t, const std::vector<LayoutCandidate>& all) {
+  std::vector<std::string> telling;
+  for (const size_t i : t.telling) telling.push_back(text_of(all[i].layout));
+  return "\n" + ties_text(t, telling);
 }
 
 std::string offloaded_text(const std::vector<Offloaded>& all) {
@@ -98,11 +103,11 @@ std::string text_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const
                                engine_text(m).c_str());
   if (!q.keep.all().empty()) text += "constraints of the search: " + q.keep.text() + "\n";
   text += printed(
-      "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit in memory, %ld priced "
+      "%ld layouts considered in %.3f s (%.2f million/s), %ld or more do not fit in memory, %ld priced "
       "individually\n\n",
       r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
   text += "best: " + text_of(r.best.front().layout) + "\n\n" + prediction_text(a.prediction, a.spec, m);
-  text += candidates_text("best", r.best, q.top) + ties_text(a.ties, r.variants);
+  text += rows_text(a.rows) + ties_text(a.ties, r.variants);
   constexpr size_t kMostOfFront = 40;
   if (q.pareto) text += candidates_text("pareto", r.pareto, kMostOfFront);
   if (q.offload) text += offloaded_text(a.offloaded);
@@ -123,7 +128,11 @@ json json_of(const SearchAnswer& a, const Machine& m, int64_t gpus, const Layout
   j["priced"] = r.priced;
   j["out_of_memory"] = r.too_large;
   j["search_s"] = r.seconds;
-  for (size_t i = 0; i < std::min(q.top, r.best.size()); ++i) j["best"].push_back(json_of(r.best[i]));
+  for (const LayoutRow& r : a.rows) {
+    json one = json_of(r.layout);
+    one.update({{"lower_s", r.step.lower}, {"upper_s", r.step.upper}, {"chance_fastest", r.fastest}});
+    j["best"].push_back(std::move(one));
+  }
   for (const Ties::Member& one : a.ties.members) {
     json t = json_of(r.variants[one.index]);
     t["chance"] = one.chance;

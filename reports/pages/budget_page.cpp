@@ -88,14 +88,16 @@ Figure days_against_money(const std::vector<Scheduled>& rows, const LayoutQuesti
 
 std::string write_budget_page(const std::filesystem::path& out, const std::string& title,
                               const std::vector<std::string>& sentences, const std::vector<Scheduled>& all,
-                              const LayoutQuestion& q) {
+                              const LayoutQuestion& q, const std::vector<Table>& more) {
   const std::vector<Scheduled> rows = worth_it(all);
   const bool priced =
       std::all_of(rows.begin(), rows.end(), [](const Scheduled& s) { return s.training.price.value > 0; });
   std::vector<Figure> figures;
   if (priced) figures.push_back(days_against_money(all, q));
   write_atomically(out / "budget.json", json_text(json_of(all), 1) + "\n");
-  return write_plain_page(out, title, figures, {schedule_table(rows, q), schedule_numbers(rows)}, sentences);
+  std::vector<Table> tables{schedule_table(rows, q), schedule_numbers(rows)};
+  tables.insert(tables.end(), more.begin(), more.end());
+  return write_plain_page(out, title, figures, tables, sentences);
 }
 
 }  // namespace isobar

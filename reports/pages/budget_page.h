@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "perfmodel/ask/choose/schedule.h"
+#include "reports/tables/tables.h"
 
 namespace isobar {
 
-/// `sentences`: the answer first. Returns why figures were not drawn and how to fix it; "" if all were.
+/// `sentences`: the answer first; `more`: tables below. Returns why figures were not drawn and how to fix it;
+/// "" if all were.
 std::string write_budget_page(const std::filesystem::path& out, const std::string& title,
                               const std::vector<std::string>& sentences, const std::vector<Scheduled>& all,
-                              const LayoutQuestion& q);
+                              const LayoutQuestion& q, const std::vector<Table>& more = {});
 
 }  // namespace isobar

@@ -197,6 +197,28 @@ TEST_F(Choose, TheFewestThatMakeADeadline) {
   }
 }
 
+// A machine with a queue also gets the paragraph and the scaling of a proposal; its page has the same.
+TEST_F(Choose, AFacilityIsAskedForNodesNodeHoursAndJobs) {
+  ASSERT_EQ(shell(at("sed 's/^cluster:/cluster:\\n  charge: 2\\n  max_nodes: 3/' " +
+                     shipped("machines/perlmutter.yaml") + " > site.yaml"))
+                .code,
+            0);
+  const Answer a = isobar(
+      "budget", kLlama + "--machine site.yaml --tokens 10B --deadline 60d --gpus 32 --gpus 64 -o page");
+  ASSERT_EQ(a.code, 0) << a.out;
+  const size_t at_paragraph = a.out.find("For a proposal: ");
+  ASSERT_NE(at_paragraph, std::string::npos) << a.out;
+  const std::string paragraph = a.out.substr(at_paragraph, a.out.find('\n', at_paragraph) - at_paragraph);
+  for (const char* part : {"nodes of perlmutter", "node-hours", "at 2 a node-hour", "of at most 4 h",
+                           "a job there has at most 3 nodes"})
+    EXPECT_NE(paragraph.find(part), std::string::npos) << paragraph;
+  EXPECT_NE(a.out.find("Scaling of the training"), std::string::npos) << a.out;
+  EXPECT_NE(read_file(dir_ / "page" / "index.html").find(paragraph), std::string::npos);
+  EXPECT_EQ(isobar("budget", kLlama + "--machine dgx-h100 --tokens 10B --deadline 60d --gpus 32")
+                .out.find("For a proposal"),
+            std::string::npos);
+}
+
 // Isobar's own file says the same run: as many ranks, as many bytes, the same step.
 TEST_F(Choose, AnEmittedConfigurationIsTheLayout) {
   const json best = data("search", kLlama + "--machine dgx-h100 --gpus 16 --top 1");
@@ -222,6 +244,7 @@ TEST_F(Choose, OptionsOfOthersMultiplyToTheWorldAndTheBatch) {
       kLlama + "--machine dgx-h100 --gpus 32 --exclude tp=1,schedule=zb-h1 --fix zero=0..1 ";
   const Answer m = isobar("emit", search + "--fix order=tp-cp-dp-pp --for megatron");
   ASSERT_EQ(m.code, 0) << m.out;
+  EXPECT_NE(m.out.find("# predicted for megatron on 32 x dgx-h100: "), std::string::npos) << m.out;
   const auto of = [&](const char* name) { return std::stol("0" + option(m.out, name)); };
   const int64_t cut = of("--tensor-model-parallel-size") * of("--pipeline-model-parallel-size") *
                       of("--context-parallel-size");
@@ -230,14 +253,61 @@ TEST_F(Choose, OptionsOfOthersMultiplyToTheWorldAndTheBatch) {
   EXPECT_EQ(of("--global-batch-size"), 64);
   EXPECT_EQ(64 % (32 / cut * of("--micro-batch-size")), 0);
   EXPECT_EQ(of("--hidden-size"), 4096);
-  for (const auto& [options, part] : {std::pair{"--fix zero=3 --for megatron", "--fix zero=0..1"},
+  for (const auto& [options, part] : {std::pair{"--fix zero=3 --for megatron", "policy.zero"},
                                       {"--fix zero=1 --for torchtitan", "zero"},
-                                      {"--fix pp=2 --for deepspeed", "--fix pp=1"}}) {
+                                      {"--fix pp=2 --for deepspeed", "DeepSpeed's file says no pp"}}) {
     const Answer a = isobar("emit", kLlama + "--machine dgx-h100 --gpus 32 " + options);
     EXPECT_EQ(a.code, 2) << a.out;
     EXPECT_NE(a.out.find(part), std::string::npos) << a.out;
   }
   EXPECT_EQ(isobar("emit", kLlama + "--machine dgx-h100 --gpus 32 --for megatron --json").code, 2);
+}
+
+// The engine is the one that it is for, and its layouts are those that it can say.
+TEST_F(Choose, WhatIsEmittedIsSearchedForItsSoftware) {
+  for (const char* target : {"megatron", "nemo", "torchtitan", "deepspeed"}) {
+    const Answer a =
+        isobar("emit", kLlama + "--machine dgx-h100 --gpus 32 --for " + std::string(target) + " 2>/dev/null");
+    ASSERT_EQ(a.code, 0) << a.out;
+    EXPECT_NE(a.out.find("predicted for " + std::string(target) + " on 32 x dgx-h100: "), std::string::npos)
+        << a.out;
+  }
+  const Answer tuned = isobar("emit", kLlama + "--machine dgx-h100 --tuned 1 --for isobar");
+  EXPECT_EQ(tuned.code, 2) << tuned.out;
+}
+
+TEST_F(Choose, WhatIsobarDoesNotTrainIsPricedForAnUnknownEngine) {
+  const std::string fp8 = kLlama + "--machine dgx-h100 --set policy.amp=fp8 ";
+  const Answer a = isobar("predict", fp8);
+  EXPECT_EQ(a.code, 0) << a.out;
+  EXPECT_NE(a.out.find("for unknown: "), std::string::npos) << a.out;
+  EXPECT_NE(a.out.find("fp8 is for predictions"), std::string::npos) << a.out;
+  EXPECT_EQ(data("predict", fp8).at("engine"), "unknown");
+  const Answer own = isobar("predict", fp8 + "--engine isobar");
+  EXPECT_EQ(own.out.find("for unknown: "), std::string::npos) << own.out;
+}
+
+// The best few and a line about ties; --all lists every policy with its chances.
+TEST_F(Choose, TheRestOfTheLayoutsIsBehindAll) {
+  const std::string search = kLlama + "--machine dgx-h100 --gpus 16 ";
+  const auto rows = [](const std::string& text) {
+    std::istringstream lines(text.substr(text.find("step s (80 % interval)")));
+    std::string line;
+    std::getline(lines, line);
+    int n = 0;
+    while (std::getline(lines, line) && !line.empty()) n += line.find(" DP") != std::string::npos ? 1 : 0;
+    return n;
+  };
+  const Answer few = isobar("search", search), all = isobar("search", search + "--all");
+  EXPECT_LE(rows(few.out), 5) << few.out;
+  EXPECT_GT(rows(all.out), 10) << all.out;
+  EXPECT_NE(few.out.find("with 80 % the fastest is "), std::string::npos) << few.out;
+  double chances = 0;
+  const json found = data("search", search);
+  for (const json& one : found.at("best")) chances += one.at("chance_fastest").get<double>();
+  EXPECT_GT(chances, 0.5);
+  EXPECT_LE(chances, 1.001);
+  EXPECT_EQ(isobar("search", search + "--all --json").code, 2);
 }
 
 // 80 % interval of some tens of percent: two digits, not six.

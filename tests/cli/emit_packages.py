@@ -37,7 +37,7 @@ def torchtitan(isobar, source):
     for options in (["--exclude", "zero=0..1,schedule=zb-h1"], ["--fix", "tp=1,cp=1,pp=1,zero=2"],
                     ["--fix", "tp=2,pp=4,zero=3,schedule=1f1b"], ["--fix", "tp=4,pp=2,zero=2,schedule=interleaved"],
                     ["--fix", "cp=2,zero=3,pp=1,recompute=full"], ["--fix", "tp=8,pp=1,sequence_parallel=false,zero=2"]):
-        words = shlex.split(emitted(isobar, source, "torchtitan", options).replace("\\\n", " "))
+        words = shlex.split(emitted(isobar, source, "torchtitan", options).replace("\\\n", " "), comments=True)
         c = ConfigManager().parse_args(words)
         p = c.parallelism
         data = p.data_parallel_replicate_degree * p.data_parallel_shard_degree
@@ -101,7 +101,7 @@ def megatron(isobar, source):
                     ["--fix", "cp=2,zero=1,recompute=full"], ["--fix", "tp=8,zero=0,recompute=selective"],
                     ["--fix", "tp=2,pp=4,zero=1,schedule=1f1b"]):
         words = shlex.split(emitted(isobar, source, "megatron", options + ["--fix", "order=tp-cp-dp-pp"])
-                            .replace("\\\n", " "))
+                            .replace("\\\n", " "), comments=True)
         got = {}
         while words:
             key = words.pop(0).removeprefix("--").replace("-", "_")

@@ -10,16 +10,21 @@
 
 #include "bench/cli/predict/unanswered.h"
 #include "bench/cli/words/options.h"
+#include "bench/cluster/cluster.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/text/json.h"
+#include "model/base/text/printed.h"
 #include "model/base/text/yaml.h"
 #include "model/engine/processor.h"
+#include "model/nets/build.h"
 #include "perfmodel/ask/choose/emit.h"
 #include "perfmodel/machine/machine_file.h"
 #include "perfmodel/step/engine_prices.h"
 #include "reports/answers/compared.h"
 #include "reports/answers/engine_text.h"
+#include "reports/answers/prediction_text.h"
+#include "reports/answers/proposal_text.h"
 #include "reports/answers/run_text.h"
 #include "reports/answers/search_text.h"
 #include "reports/answers/training_text.h"
@@ -146,6 +151,34 @@ void print_engine_run(const Asked& q) {
   }
 }
 
+// Why Isobar's engine does not train the run; "": it does.
+std::string untrained(const RunSpec& spec) {
+  const Plan plan = build_plan(sample_of(spec), 0, {});
+  try {
+    require_kernels(spec, plan);
+    return "";
+  } catch (const ConfigError& e) {
+    const std::string what = e.what();
+    return what.substr(0, what.find(" -> "));
+  }
+}
+
+// Without --engine: the software that a layout is emitted for, or an unknown engine for a run that ours does
+// not train. A question that ours alone answers stays its.
+void take_default_engine(const AskArguments& a, Asked& q) {
+  const Machine& m = q.machines.front();
+  if (a.names_engine || !a.engine.fit.empty() || device_of(q.spec, m) != Device::accelerator) return;
+  if (!a.emit.empty()) {
+    if (a.emit == "isobar") return;
+    q.engine.engine = a.emit;
+    return;
+  }
+  if (a.question.pareto || a.question.offload || a.rates || !engine_running(q.spec, m).empty()) return;
+  if (const std::string why = untrained(q.spec); !why.empty())
+    q.engine.engine = "unknown",
+    q.engine.why = "since Isobar's engine does not train it (--engine isobar prices its plans): " + why;
+}
+
 // Prices by plans of the engine that was named, or that runs the net.
 void take_engine(Asked& q) {
   const ForeignEngine* named = q.engine.of_plans();
@@ -188,6 +221,9 @@ Asked asked(const AskArguments& a) {
   if (a.searches()) q.question.keep = given_layout(q.spec, a.set);
   for (const std::string& list : a.fix) q.question.keep.fix(list);
   for (const std::string& list : a.exclude) q.question.keep.exclude(list);
+  if (!q.emit.empty())
+    for (const Constraint& c : said_by(q.emit)) q.question.keep.add(c);
+  take_default_engine(a, q);
   take_engine(q);
   q.options = {.host = {.ranks_on_host = a.ranks_on_host},
                .workspace = cpu_workspace,
@@ -252,6 +288,26 @@ void print_comparison(const Asked& q) {
   unanswered.end();
 }
 
+namespace {
+
+// The machine's facility, where its file gives a limit or a charge.
+std::optional<Facility> facility_of(const Machine& m) {
+  const json file = load_yaml(m.file), cluster = file.value("cluster", json::object());
+  if (!cluster.contains("max_time_s") && !cluster.contains("max_nodes") && !cluster.contains("charge"))
+    return std::nullopt;
+  const ClusterSpec c = load_cluster(m.file);
+  return Facility{c.ranks_per_node, c.max_nodes, c.max_time_s, c.charge};
+}
+
+std::vector<Scheduled> rows_of(const std::vector<Scheduled>& all, const Machine& m) {
+  std::vector<Scheduled> out;
+  for (const Scheduled& s : all)
+    if (s.choice.machine.name == m.name) out.push_back(s);
+  return out;
+}
+
+}  // namespace
+
 void print_schedule(const Asked& q) {
   std::vector<Machine> machines = q.machines;
   if (machines.size() == 1) machines = {q.machine()};
@@ -280,6 +336,12 @@ void print_schedule(const Asked& q) {
              std::to_string(best.choice.spec.train.global_batch) + "\n\n" +
              to_text(schedule_table(worth_it(all), q.question)) + "\nwhat would change the answer\n");
   for (size_t i = 1; i < sentences.size(); ++i) print_text("  " + sentences[i] + "\n");
+  std::vector<Table> tables;
+  if (const std::optional<Facility> f = facility_of(best.choice.machine)) {
+    sentences.push_back(proposal_text(*f, best));
+    tables.push_back(scaling_table(*f, rows_of(all, best.choice.machine)));
+    print_text("\n" + sentences.back() + "\n\n" + to_text(tables.back()) + "\n");
+  }
   std::vector<std::string> assumed = best.choice.notes;
   if (!best.training.assumed.empty())
     assumed.push_back(
@@ -287,15 +349,37 @@ void print_schedule(const Asked& q) {
         best.training.assumed);
   for (const std::string& one : assumed) print_text("note: " + one + "\n");
   sentences.insert(sentences.end(), assumed.begin(), assumed.end());
-  if (!q.out.empty()) say_page(q.out, write_budget_page(q.out, q.spec.file, sentences, all, q.question));
+  if (!q.out.empty())
+    say_page(q.out, write_budget_page(q.out, q.spec.file, sentences, all, q.question, tables));
 }
+
+namespace {
+
+std::string emitted_of(const Asked& q, const LayoutChoice& c) {
+  const TimeUnit u = unit_of(c.step.value);
+  const std::string engine = q.question.engine ? q.question.engine->name : q.engine.engine;
+  return emitted(c.spec, q.emit,
+                 printed("predicted for %s on %ld x %s: %s %s a step (80 %% interval), %s of %.3g GB a rank",
+                         engine.c_str(), c.ranks(), c.machine.name.c_str(),
+                         with_interval(c.step.scaled(u.per_second)).c_str(), u.name,
+                         with_interval(c.memory.scaled(1e-9)).c_str(), 1e-9 * c.there));
+}
+
+}  // namespace
 
 void print_emitted(const Asked& q) {
   const Chooser chooser(q.spec, q.machine(), q.engine, q.options);
-  const LayoutChoice c = q.question.gpus.empty()
-                             ? chooser.own(q.spec)
-                             : chooser.best(q.spec, q.question.gpus.front(), q.question).front();
-  print_text(emitted(c.spec, q.emit));
+  if (q.question.gpus.empty()) return print_text(emitted_of(q, chooser.own(q.spec)));
+  constexpr size_t kTried = 20;
+  LayoutQuestion question = q.question;
+  question.top = kTried;
+  std::exception_ptr why;
+  for (const LayoutChoice& c : chooser.best(q.spec, q.question.gpus.front(), question)) try {
+      return print_text(emitted_of(q, c));
+    } catch (const ConfigError&) {  // the software lacks it: the next best
+      if (!why) why = std::current_exception();
+    }
+  std::rethrow_exception(why);
 }
 
 }  // namespace isobar

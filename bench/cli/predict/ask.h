@@ -25,6 +25,7 @@ struct AskArguments {
   LayoutQuestion question;
   EngineQuestion engine;
   bool rates = false, json = false;
+  bool names_engine = false;
   bool searches() const { return !question.gpus.empty() || plans(); }
   bool plans() const { return question.deadline_s > 0 || question.budget > 0; }
 };

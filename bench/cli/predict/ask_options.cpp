@@ -67,8 +67,10 @@ void add_run_options(CLI::App& command, AskArguments& a, bool several) {
                   "Samples per optimizer step; of a search also 128..2048, the best of its doublings")
       ->group(kRun);
   command
-      .add_option("--engine", a.engine.engine,
-                  "Training software to predict: isobar, a file of configs/engines, or unknown")
+      .add_option(
+          "--engine", a.engine.engine,
+          "Training software to predict: isobar, a file of configs/engines, or unknown, the default of nets "
+          "that Isobar does not train")
       ->group(kRun);
   command.add_option("--tuned", a.engine.tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1))
@@ -136,7 +138,10 @@ void add_output_options(CLI::App& command, AskArguments& a, bool page) {
 
 void take_options(const CLI::App& command, AskArguments& a) {
   if (!a.machine.empty()) a.machines = {a.machine};
-  const bool foreign = a.engine.foreign() || !a.engine.fit.empty(), trains = has_training(a.question);
+  a.names_engine = given(command, "--engine");
+  const bool implied = !a.names_engine && !a.emit.empty() && a.emit != "isobar";
+  const bool foreign = implied || a.engine.foreign() || !a.engine.fit.empty(),
+             trains = has_training(a.question);
   const std::string own = "is answered for Isobar's own engine alone", leave = "leave it or --engine out";
   const std::string search = "is for a search of layouts", add = "add --gpus N";
   const std::vector<Unused> unused = {
@@ -153,6 +158,7 @@ void take_options(const CLI::App& command, AskArguments& a) {
       {"--space", !a.searches(), search, add},
       {"--deadline", !trains, "is of a training", "add --tokens or --samples"},
       {"--budget", !trains, "is of a training", "add --tokens or --samples"},
+      {"--all", a.json, "is a table", "leave one out; JSON has all"},
       {"--out", a.json, "prints where the page is", "leave --json out; DIR/search.json has the data"}};
   for (const Unused& u : unused)
     if (u.unused && given(command, u.option))

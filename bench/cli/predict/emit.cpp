@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kEmitHelp =
     R"(Prints the configuration's layout, or with --gpus the best one, as options of Megatron-LM, NeMo or torchtitan, as a
 file of DeepSpeed, or as a configuration of Isobar: net, batch, layout and policy. Data, learning rates and paths stay
-yours. What that software does not have is refused with its nearest equivalent.
+yours. Layouts are priced for that software and say what it can; a comment gives the predicted step.
 
 Examples:
   isobar emit configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --exclude zero=2..3 --for megatron

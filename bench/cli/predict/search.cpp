@@ -30,6 +30,7 @@ void add_search_command(CLI::App& app) {
   add_run_options(*command, *a);
   add_search_options(*command, *a, true);
   command->add_option("--top", a->question.top, "Layouts to list")->check(CLI::Range(1, 1000));
+  command->add_flag("--all", a->question.all, "List every layout that may be the fastest");
   command->add_flag("--pareto", a->question.pareto, "Also the Pareto front of time and memory");
   command->add_flag("--offload", a->question.offload,
                     "Also the best layouts with moments, and with parameters, in host memory");

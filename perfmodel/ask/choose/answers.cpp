@@ -16,12 +16,33 @@ std::vector<MemoryRung> ladder_of(const RunSpec& spec, const Prediction& p, cons
   return memory_ladder(spec, options.device_workspace ? options.device_workspace() : Workspace{});
 }
 
-// The run's own layout with a changed batch; what it does not decide, memory, changes nothing.
-Again same_layout(const LayoutModel& now) {
-  return [&now](const RunSpec& spec, const Machine& m) -> std::optional<double> {
-    LayoutModel model(spec, m, {.ranks_on_host = now.where().ranks_on_host}, now.sections());
-    return model.time(layout_of(spec)).seconds / static_cast<double>(spec.train.global_batch);
-  };
+// Gains of the run's own layout: more memory changes nothing.
+Lifted lifted(LayoutModel& model, const RunSpec& spec) {
+  const Layout l = layout_of(spec);
+  const double now = model.time(l).seconds;
+  model.set_batch(2 * spec.train.global_batch);
+  const double twice = model.time(l).seconds;
+  model.set_batch(spec.train.global_batch);
+  return {.batch = 2 * now / twice - 1};
+}
+
+bool same_axes(const Layout& a, const Layout& b) {
+  return a.dp == b.dp && a.tp == b.tp && a.cp == b.cp && a.pp == b.pp && a.ep == b.ep;
+}
+
+std::vector<LayoutRow> rows_of(LayoutModel& model, const SearchResult& found, const Ties& ties,
+                               const LayoutQuestion& q) {
+  const std::vector<LayoutCandidate>& list = q.all ? found.variants : found.best;
+  std::vector<LayoutRow> rows;
+  for (size_t i = 0; i < list.size() && (q.all || i < q.top); ++i) {
+    const Prediction p = predict_layout(model, list[i].layout);
+    LayoutRow row{list[i], {p.step_s, p.lower, p.upper}};
+    if (q.all) row.fastest = ties.chances[i];
+    for (size_t k = 0; !q.all && k < found.variants.size(); ++k)
+      if (same_axes(found.variants[k].layout, list[i].layout)) row.fastest += ties.chances[k];
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 }  // namespace
@@ -38,7 +59,7 @@ RunAnswer answer_run(const RunSpec& given, const Machine& m, const LayoutQuestio
   }
   if (has_training(q)) a.training = training_of(choice_of(spec, a.prediction, m, options), q);
   LayoutModel model(spec, m, options.host);
-  a.limit = limit_of(model, spec, same_layout(model));
+  a.limit = limit_of(model, spec, lifted(model, spec));
   return a;
 }
 
@@ -54,7 +75,8 @@ SearchAnswer answer_search(const RunSpec& given, const Machine& m, int64_t gpus,
                                  .pareto = q.pareto,
                                  .space = space_of(q),
                                  .sections = sections,
-                                 .progress = q.progress});
+                                 .progress = q.progress,
+                                 .lifts = true});
     const auto score = [](const SearchResult& r, const RunSpec& s) {
       return r.best.front().score() / static_cast<double>(s.train.global_batch);
     };
@@ -65,9 +87,10 @@ SearchAnswer answer_search(const RunSpec& given, const Machine& m, int64_t gpus,
   LayoutModel model(spec, m, {}, sections);
   a.prediction = predict_layout(model, best);
   a.spec = with_layout(spec, best);
-  a.turns = turns(spec, m, a.found.best);
+  a.turns = turns(model, a.found.best);
   a.ties = ties(model, a.found.variants, kTelling);
-  a.limit = limit_of(model, a.spec, searched_again(space_of(q), sections));
+  a.rows = rows_of(model, a.found, a.ties, q);
+  a.limit = limit_of(model, a.spec, a.found.lifted);
   if (q.offload) a.offloaded = offloaded(spec, m, space_of(q));
   if (has_training(q)) a.training = training_of(choice_of(a.spec, a.prediction, m, options), q);
   return a;

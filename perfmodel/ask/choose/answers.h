@@ -28,10 +28,17 @@ struct RunAnswer {
 RunAnswer answer_run(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
                      const PredictOptions& options);
 
+struct LayoutRow {
+  LayoutCandidate layout;
+  Known step;
+  double fastest = 0;  // chance, of one of its policies where only the best is listed
+};
+
 struct SearchAnswer {
   RunSpec spec;  // with the best layout and batch
   SearchResult found;
-  Prediction prediction;  // of the best
+  Prediction prediction;        // of the best
+  std::vector<LayoutRow> rows;  // the best of each (dp, tp, cp, ep, pp); with question.all, of all policies
   std::vector<Turn> turns;
   Ties ties;                         // among found.variants
   std::vector<Offloaded> offloaded;  // question.offload

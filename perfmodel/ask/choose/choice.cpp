@@ -155,11 +155,11 @@ std::vector<LayoutChoice> Chooser::best(const RunSpec& spec, int64_t gpus, const
 }
 
 Limit Chooser::limit(const LayoutChoice& c, const LayoutQuestion& q) const {
-  LayoutQuestion one = q;
-  one.top = 1, one.batches.clear();
-  if (engine_) return limit_on(*engine_, c.spec, c.score(), one);
+  if (engine_) return limit_on(*engine_, c.spec, c.score(), q);
   LayoutModel model(c.spec, machine_, options_.host, sections_);
-  return limit_of(model, c.spec, searched_again(space_of(one), model.sections()));
+  const SearchOptions again{
+      .top = 1, .confirm = false, .space = space_of(q), .sections = model.sections(), .lifts = true};
+  return limit_of(model, c.spec, search(searched(c.spec, c.ranks()), machine_, again).lifted);
 }
 
 Limit limit_on(const EngineOn& engine, const RunSpec& spec, double now, const LayoutQuestion& q) {
@@ -173,16 +173,6 @@ Limit limit_on(const EngineOn& engine, const RunSpec& spec, double now, const La
   if (gain > kNamedGain)
     return {"the batch", gain, "--global-batch " + std::to_string(twice.train.global_batch)};
   return {"the engine's rate (twice the batch gains less than 5 %)", 0, ""};
-}
-
-Again searched_again(const SearchSpace& space, const std::shared_ptr<SectionCache>& sections) {
-  return [=](const RunSpec& spec, const Machine& m) {
-    return seconds_a_sample([&] {
-      const SearchOptions options{.top = 1, .confirm = false, .space = space, .sections = sections};
-      const LayoutCandidate best = search(searched(spec, spec.layout.world()), m, options).best.front();
-      return best.cost.seconds / static_cast<double>(spec.train.global_batch);
-    });
-  };
 }
 
 }  // namespace isobar

@@ -56,7 +56,7 @@ class Chooser {
   LayoutChoice own(const RunSpec& spec) const;
   /// Least score first, one for each (dp, tp, cp, ep, pp) and batch. Throws ConfigError, DoesNotFit.
   std::vector<LayoutChoice> best(const RunSpec& spec, int64_t gpus, const LayoutQuestion& q) const;
-  /// The limit of a choice that best() gave; nothing is known of other engines but the batch.
+  /// The limit of a choice that best() gave, searched again; nothing is known of other engines but the batch.
   Limit limit(const LayoutChoice& c, const LayoutQuestion& q) const;
 
  private:
@@ -69,8 +69,6 @@ class Chooser {
 
 /// Another engine's best layout of twice the batch against `now`, seconds a sample.
 Limit limit_on(const EngineOn& engine, const RunSpec& spec, double now, const LayoutQuestion& q);
-/// Searches a changed run's layouts on as many accelerators.
-Again searched_again(const SearchSpace& space, const std::shared_ptr<SectionCache>& sections);
 /// The run on this number of accelerators, whatever its layout.
 RunSpec searched(RunSpec spec, int64_t gpus);
 /// A run for each batch of the question.

@@ -224,7 +224,7 @@ std::string torchtitan(const RunSpec& s) {
 
 // ---- DeepSpeed (a ds_config.json, 0.19) ----
 
-std::string deepspeed(const RunSpec& s) {
+std::string deepspeed(const RunSpec& s, const std::string& comment) {
   const LayoutSpec& l = s.layout;
   const PolicySpec& p = s.policy;
   if (l.pp > 1)
@@ -244,6 +244,7 @@ std::string deepspeed(const RunSpec& s) {
             {"bf16", {{"enabled", p.amp == Amp::bf16}}},
             {"fp16", {{"enabled", p.amp == Amp::fp16}}},
             {"zero_optimization", {{"stage", p.zero}, {"overlap_comm", p.overlap}}}};
+  if (!comment.empty()) j["_comment"] = comment;
   if (s.train.grad_clip > 0) j["gradient_clipping"] = s.train.grad_clip;
   if (p.offload_optimizer) j["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}};
   if (l.tp > 1) j["tensor_parallel"] = {{"autotp_size", l.tp}};
@@ -261,12 +262,26 @@ std::vector<std::string> emit_targets() {
   return {"isobar", "megatron", "nemo", "torchtitan", "deepspeed"};
 }
 
-std::string emitted(const RunSpec& s, const std::string& target) {
+std::vector<Constraint> said_by(const std::string& target) {
+  if (target != "deepspeed") return {};
+  return {{LayoutAxis::pp, 1, 1, false, "DeepSpeed's file says no pp", true},
+          {LayoutAxis::ep, 1, 1, false, "DeepSpeed's file says no ep", true}};
+}
+
+namespace {
+
+std::string without_comment(const RunSpec& s, const std::string& target) {
   if (target == "megatron") return megatron(s);
   if (target == "nemo") return nemo(s);
   if (target == "torchtitan") return torchtitan(s);
-  if (target == "deepspeed") return deepspeed(s);
   return isobar_file(s);
+}
+
+}  // namespace
+
+std::string emitted(const RunSpec& s, const std::string& target, const std::string& comment) {
+  if (target == "deepspeed") return deepspeed(s, comment);
+  return (comment.empty() ? "" : "# " + comment + "\n") + without_comment(s, target);
 }
 
 }  // namespace isobar

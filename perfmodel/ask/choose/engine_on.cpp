@@ -37,7 +37,7 @@ struct EngineOn::Parts {
   EngineModel model;
   ChipSpec chip;
   const Machine& machine;
-  std::string fit;
+  std::string fit, why;
   std::shared_ptr<SectionCache> sections = nullptr;  // of the net, from one search to the next
 
   Parts(const Machine& m, const EngineQuestion& q)
@@ -45,7 +45,8 @@ struct EngineOn::Parts {
         model(EngineModel::shipped(engine, q.tuned)),
         chip(chip_of(m)),
         machine(m),
-        fit(q.fit) {
+        fit(q.fit),
+        why(q.why) {
     if (!fit.empty()) model.learn(runs_of(load_own_runs(fit, m), m, chip));
   }
 
@@ -81,7 +82,7 @@ double EngineOn::memory() const {
 }
 
 std::string EngineOn::origin() const {
-  const auto& [engine, model, chip, machine, fit, sections] = *parts_;
+  const auto& [engine, model, chip, machine, fit, why, sections] = *parts_;
   std::string text = "for " + name() + ": ";
   text += engine ? printed("coefficients fitted to %zu published runs of it and %zu of other engines (%s)",
                            model.own_rows(), model.other_rows(), engine->file.c_str())
@@ -90,6 +91,7 @@ std::string EngineOn::origin() const {
   if (model.tuned().sigma > 0) text += printed(" +- %.2g", model.tuned().sigma);
   text += " (0: research code, 1: MLPerf submission)\n";
   if (!fit.empty()) text += printed("and to %zu of your own runs (%s)\n", own_runs(), fit.c_str());
+  if (!why.empty()) text += why + "\n";
   return text;
 }
 

@@ -5,7 +5,6 @@
 
 #include "model/base/error.h"
 #include "model/base/text/printed.h"
-#include "perfmodel/ask/search.h"
 
 namespace isobar {
 namespace {
@@ -50,18 +49,12 @@ std::string Limit::text() const {
   return "limited by " + what + ": " + lift + " trains " + more;
 }
 
-Limit limit_of(LayoutModel& model, const RunSpec& spec, const Again& again) {
+Limit limit_of(LayoutModel& model, const RunSpec& spec, const Lifted& lifted) {
   const Layout l = layout_of(spec);
   const LayoutCost c = model.time(l);
-  const double now = c.seconds / static_cast<double>(spec.train.global_batch);
   Limit most;
-  RunSpec twice = spec;
-  twice.train.global_batch *= 2;
-  if (const auto s = again(twice, model.machine()))
-    take(most, {"the batch", now / *s - 1, "--global-batch " + std::to_string(twice.train.global_batch)});
-  const std::string larger = "memory_size*2";
-  if (const auto s = again(spec, what_if(model.machine(), larger)))
-    take(most, {"memory", now / *s - 1, "--what-if '" + larger + "'"});
+  take(most, {"the batch", lifted.batch, "--global-batch " + std::to_string(2 * spec.train.global_batch)});
+  take(most, {"memory", lifted.memory, "--what-if 'memory_size*2'"});
   if (c.data > 0) take(most, by_data(model, l, c));
   take(most, by_network(model, l, c.seconds, "nvlink_bw", "the network inside hosts"));
   take(most, by_network(model, l, c.seconds, "net_bw", "the network between hosts"));

@@ -25,6 +25,7 @@ struct LayoutQuestion {
   Constraints keep = {};                  // for a search
   std::vector<int64_t> batches = {};      // global batches to choose from; {}: the configuration's
   bool progress = false;                  // on stderr, of searches that take long
+  bool all = false;                       // lists every layout that may be the fastest
   const ForeignEngine* engine = nullptr;  // whose axes a search keeps to
 };
 /// Leaves out what the engine does not have.
@@ -37,6 +38,7 @@ struct EngineQuestion {
   std::string engine = "isobar";     // isobar, a file of configs/engines, or unknown
   std::optional<double> tuned = {};  // 0 … 1; none: the engine's default
   std::string fit = {};              // file of a fit to own runs (isobar fit --engine); "": none
+  std::string why = {};              // it was not named, but follows from the run: why; "": it was named
   /// The engine, if it is priced by plans as Isobar's own is (step/engine_prices.h).
   const ForeignEngine* of_plans() const;
   bool foreign() const { return engine != "isobar" && !of_plans(); }

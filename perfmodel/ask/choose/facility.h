@@ -1,0 +1,25 @@
+// What a training asks of a computing facility: nodes, node-hours, the charge and the number of jobs.
+//
+//   const Allocation a = allocation_of(facility, scheduled);
+//   a.nodes, a.node_hours.value, a.jobs.value
+#pragma once
+#include <cstdint>
+
+#include "perfmodel/ask/choose/schedule.h"
+
+namespace isobar {
+
+/// Of the `cluster:` section of a machine file.
+struct Facility {
+  int64_t ranks_per_node = 1, max_nodes = 0;  // max_nodes: of a job; 0: as many as there are
+  double max_time_s = 0;                      // of a job
+  double charge = 1;                          // of a node and hour
+};
+
+struct Allocation {
+  int64_t nodes = 0;
+  Known node_hours, charged, jobs;  // jobs: one after the other, each within the limit
+};
+Allocation allocation_of(const Facility& f, const Scheduled& s);
+
+}  // namespace isobar
