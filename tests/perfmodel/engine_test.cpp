@@ -103,7 +103,7 @@ TEST(CampaignsOut, AreMissedByLittle) {
   EXPECT_LE(of("deepspeed-sc21").scores.mape, 0.3);
   for (const CampaignScore& c : left_out().campaigns)
     EXPECT_TRUE(c.scores.constant_mfu && *c.scores.constant_mfu > 0) << c.campaign;
-  EXPECT_GE(left_out().least, 0.52);  // share of every campaign's rows inside their intervals
+  EXPECT_GE(left_out().least, 0.6);  // share of every campaign's rows inside their intervals
   EXPECT_GE(left_out().coverage, 0.75);
   EXPECT_LE(left_out().coverage, 0.85);
   EXPECT_LE(left_out().width, 1.85);

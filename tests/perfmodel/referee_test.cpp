@@ -125,7 +125,7 @@ TEST(Scoreboard, IntervalsOfWhatIsNew) {
                                                   {"bigscience_tr11_prequel", Split::gpus}}) {
     const TableScore s = judged(name, split);
     EXPECT_GE(s.time.coverage, 0.54) << name << " split " << static_cast<int>(split);
-    for (const ScoredRow& r : s.rows) EXPECT_LT(r.upper / r.lower, 4) << r.id;  // but stay informative
+    for (const ScoredRow& r : s.rows) EXPECT_LT(r.upper / r.lower, 5) << r.id;  // but stay informative
   }
 }
 

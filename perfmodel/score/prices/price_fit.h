@@ -40,8 +40,10 @@ PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaign
                     const ForeignEngine* engine = nullptr, const Tuned& tuned = {});
 PriceBelief spec_belief(const Quantity& quantity);
 /// Model variance grows with log(step / ideal step), where the ideal step is products at the peak and the
-/// pipeline's bubble. `sigma`: of a step e times as long.
-double far_variance(const Quantity& quantity, const Sample& sample, double log_value, double sigma);
+/// pipeline's bubble. `sigma`: of a step e times as long; elsewhere in proportion to that power of the
+/// logarithm.
+double far_variance(const Quantity& quantity, const Sample& sample, double log_value, double sigma,
+                    double power = 1);
 /// Log sigmas of a run of an unseen campaign, below and above: its prices' uncertainty, each principal axis
 /// tried both ways (what hides under products at the likeliest prices may surface), misfit, and far_variance.
 struct Spread {

@@ -269,6 +269,8 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, const Surroun
   r.campaign = row.text("campaign").empty() ? r.source : row.text("campaign");
   r.runs_on = own ? own->engine : engine_of_row(row, r.campaign);
   if (r.runs_on) r.habits = r.runs_on->habits;
+  if (!row.text("overlap_grad_reduce").empty())
+    r.habits.overlaps_gradients = said(row, "overlap_grad_reduce");
   if (!r.runs_on && !own) r.unsaid.insert("engine");
   r.gpu = chip_of_row(row, own);
   r.node = own ? own->node : std::min(8, r.gpu->domain);
