@@ -4,7 +4,9 @@
 #include <ctime>
 
 #include "model/base/system/files.h"
+#include "model/records/curves.h"
 #include "model/records/event_file.h"
+#include "model/records/naming.h"
 
 namespace isobar {
 namespace {
@@ -28,33 +30,26 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
     if (r.run.steps.empty()) continue;
     const double begin = seconds_of(r.run.time_utc);
     double now = begin;
-    std::string out = event_file_head(begin);
-    const auto add = [&](int64_t step, const char* tag, double value) {
-      if (std::isfinite(value)) out += event_record(now, step, tag, value);
+    std::string out = event_file_head(begin) + event_hyperparameters(begin, hyperparameters(r.run.spec));
+    const RunCurves curves(r.run.spec, r.run.set_up.channels.value_or(std::vector<std::string>()));
+    const auto add = [&](const auto& record) {
+      for (const CurvePoint& p : curves.of(record))
+        if (std::isfinite(p.value)) out += event_record(now, record.step, p.tag, p.value);
     };
-    size_t valid = 0;
+    auto valid = r.run.valid.begin();
+    const auto validated = [&](int64_t step) {
+      for (; valid != r.run.valid.end() && valid->step <= step; ++valid) add(*valid);
+    };
     for (const StepRecord& s : r.run.steps) {
+      validated(s.step - 1);
       now += s.seconds;
-      add(s.step, "train/loss", or_nan(s.loss));
-      add(s.step, "train/rmse", or_nan(s.rmse));
-      add(s.step, "train/mae", or_nan(s.mae));
-      add(s.step, "train/accuracy", or_nan(s.accuracy));
-      add(s.step, "train/lr", or_nan(s.lr));
-      add(s.step, "train/grad_norm", or_nan(s.grad_norm));
-      add(s.step, "speed/step_ms", s.seconds * 1e3);
-      add(s.step, "speed/samples_per_s", s.samples_per_s);
-      for (; valid < r.run.valid.size() && r.run.valid[valid].step <= s.step; ++valid) {
-        const ValidRecord& v = r.run.valid[valid];
-        add(v.step, "valid/loss", or_nan(v.loss));
-        for (size_t c = 0; c < v.rmse.size(); ++c)
-          add(v.step, ("valid/rmse_" + std::to_string(c)).c_str(), v.rmse[c]);
-        add(v.step, "valid/accuracy", or_nan(v.accuracy));
-        add(v.step, "valid/perplexity", or_nan(v.perplexity));
-        for (size_t c = 0; c < v.mae.size(); ++c)
-          add(v.step, ("valid/mae_" + std::to_string(c)).c_str(), v.mae[c]);
-      }
+      add(s);
+      validated(s.step);
     }
-    write_atomically(folder / in_set(d, r, r.run.id) / event_file_name(begin), out);
+    add(r.run.ranks_record);
+    // A run alone, or one of several that are all alike in their settings, has only its folder's name.
+    const std::string name = r.name == "base" ? in_set(d, r, r.run.id) : r.label;
+    write_atomically(folder / folder_name(name) / event_file_name(begin), out);
     ++written;
   }
   return written;

@@ -12,8 +12,8 @@
 
 namespace isobar {
 
-/// One folder with an event file for each run that has steps, named by its id: loss, rmse, lr, grad_norm,
-/// step time, throughput and validation by step. Returns the number of runs.
+/// One folder with an event file for each run that has steps, named by its label: the curves that a live run
+/// writes (model/records/curves.h) and its hyperparameters. Returns the number of runs.
 size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folder);
 /// Step times in Google Benchmark's format: an entry a run; runs of one specification are its repetitions.
 nlohmann::json benchmark_json(const ReportData& d);

@@ -13,7 +13,9 @@ namespace {
 // Protocol buffers' wire format: a key of field number and wire type, then the value. Fields from
 // tensorflow/core/util/event.proto: wall_time = 1 double, step = 2 int64, file_version = 3 string, summary =
 // 5; Summary.value = 1 repeated; value: tag = 1 string, simple_value = 2 float, image = 4; image: height = 1,
-// width = 2, colorspace = 3, encoded_image_string = 4.
+// width = 2, colorspace = 3, encoded_image_string = 4. Value.metadata = 9: plugin_data = 1: plugin_name = 1,
+// content = 2; of the plug-in of hyperparameters: HParamsPluginData.session_start_info = 3: hparams = 1, a
+// map of google.protobuf.Value (number = 2, string = 3, bool = 4), start_time_secs = 5.
 enum WireType : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 void put_varint(std::string& out, uint64_t v) {
@@ -78,6 +80,22 @@ std::string picture_of(const std::string& png) {
   return v;
 }
 
+// A key of a map and its google.protobuf.Value
+std::string setting_of(const std::string& key, const nlohmann::json& value) {
+  std::string v, entry;
+  if (value.is_boolean())
+    put(v, 4, varint, text_of(value.get<bool>() ? 1 : 0));
+  else if (value.is_number())
+    put(v, 2, fixed64, little_endian(value.get<double>()));
+  else
+    put(v, 3, bytes,
+        value.is_string() ? value.get<std::string>()
+                          : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  put(entry, 1, bytes, key);
+  put(entry, 2, bytes, v);
+  return entry;
+}
+
 }  // namespace
 
 uint32_t crc32c(const std::string& data) {
@@ -117,16 +135,28 @@ std::string event_record(double wall_time, int64_t step, const std::string& tag,
   return tf_record(event_of(wall_time, step, tag, scalar_of(value)));
 }
 
+std::string event_hyperparameters(double wall_time, const nlohmann::json& settings) {
+  std::string session, content, plugin, metadata, value;
+  for (const auto& [key, setting] : settings.items()) put(session, 1, bytes, setting_of(key, setting));
+  put(session, 5, fixed64, little_endian(wall_time));
+  put(content, 3, bytes, session);
+  put(plugin, 1, bytes, "hparams");
+  put(plugin, 2, bytes, content);
+  put(metadata, 1, bytes, plugin);
+  put(value, 9, bytes, metadata);
+  return tf_record(event_of(wall_time, 0, "_hparams_/session_start_info", value));
+}
+
 std::string event_file_name(double wall_time) {
   return "events.out.tfevents." + std::to_string(static_cast<int64_t>(wall_time)) + ".isobar";
 }
 
-EventFile::EventFile(const std::filesystem::path& dir, double wall_time)
+EventFile::EventFile(const std::filesystem::path& dir, double wall_time, const nlohmann::json& settings)
     : path_(dir / event_file_name(wall_time)) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   out_.open(path_, std::ios::binary | std::ios::app);  // a run in the same second appends
-  out_ << event_file_head(wall_time) << std::flush;
+  out_ << event_file_head(wall_time) << event_hyperparameters(wall_time, settings) << std::flush;
   if (!out_)
     throw ConfigError(path_.string(), "run.tensorboard", "cannot be written",
                       "name another run.out, or leave run.tensorboard out");

@@ -1,6 +1,6 @@
 // TensorBoard event files: TFRecords of TensorFlow's Event messages with one scalar or image each.
 //
-//   EventFile events("runs/first/tensorboard", now);        // events.out.tfevents.<now>.isobar
+//   EventFile events("runs/first/tensorboard", now, {});    // events.out.tfevents.<now>.isobar
 //   events.add(now, step, "Loss/train", 0.25);              // on its way to disk when it returns
 //
 // or all at once: event_file_head(begin) + event_record(time, step, tag, value) + …
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace isobar {
@@ -22,12 +23,15 @@ std::string tf_record(const std::string& data);
 /// First bytes of a file; times are seconds since 1970.
 std::string event_file_head(double wall_time);
 std::string event_record(double wall_time, int64_t step, const std::string& tag, double value);
+/// A row of TensorBoard's table of hyperparameters: `settings` is an object of texts, numbers and booleans;
+/// other values are shown as text.
+std::string event_hyperparameters(double wall_time, const nlohmann::json& settings);
 std::string event_file_name(double wall_time);
 
 class EventFile {
  public:
   /// Throws ConfigError if it cannot be created.
-  EventFile(const std::filesystem::path& dir, double wall_time);
+  EventFile(const std::filesystem::path& dir, double wall_time, const nlohmann::json& settings);
   /// Skips values that are not finite. Throws std::runtime_error if writing fails.
   void add(double wall_time, int64_t step, const std::string& tag, double value);
   /// `png`: an RGB image.

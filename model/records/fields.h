@@ -22,7 +22,8 @@ concept Is = std::same_as<std::remove_const_t<T>, R>;  // R or const R: one list
 template <class T>
 constexpr bool is_plain =
     std::is_arithmetic_v<T> || std::same_as<T, std::string> || std::same_as<T, nlohmann::json> ||
-    std::same_as<T, std::vector<double>> || std::same_as<T, std::map<std::string, int64_t>>;
+    std::same_as<T, std::vector<double>> || std::same_as<T, std::map<std::string, int64_t>> ||
+    std::same_as<T, std::map<std::string, double>>;
 
 class FieldWriter {
  public:
@@ -115,10 +116,11 @@ class FieldReader {
     }
     return true;
   }
-  bool read(const nlohmann::json& j, const std::string& key, std::map<std::string, int64_t>& out) const {
+  template <class N>
+  bool read(const nlohmann::json& j, const std::string& key, std::map<std::string, N>& out) const {
     if (!j.is_object()) return wrong(j, key, "an object");
     for (const auto& [name, value] : j.items())
-      if (int64_t number = 0; read(value, key + "." + name, number)) out[name] = number;
+      if (N number = 0; read(value, key + "." + name, number)) out[name] = number;
     return true;
   }
   template <class T>

@@ -162,6 +162,11 @@ bool is_layout_key(const std::string& key) {
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
+std::string folder_name(std::string label) {
+  std::replace(label.begin(), label.end(), '/', '_');
+  return label.starts_with('.') ? "_" + label : label;
+}
+
 std::string layout_words(const RunSpec& s) {
   std::string out;
   const auto add = [&](const char* name, int64_t n) {

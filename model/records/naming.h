@@ -35,6 +35,9 @@ struct Names {
 
 Names name_by_difference(const std::vector<Nameable>& all);
 
+/// A label as the name of a folder.
+std::string folder_name(std::string label);
+
 /// The full layout of one run: "dp2 tp2 sp", "1 rank".
 std::string layout_words(const RunSpec& spec);
 /// True for keys that are part of a layout's name.

@@ -33,6 +33,11 @@ void fields(auto& f, Is<DeviceRecord> auto& r) {
   f("gpu", r.gpu);
 }
 
+void fields(auto& f, Is<SetUpRecord> auto& r) {
+  f("seconds", r.seconds);
+  f("channels", r.channels);
+}
+
 void fields(auto& f, Is<ResumeRecord> auto& r) {
   f("step", r.step);
   f("path", r.path);
@@ -243,10 +248,10 @@ Record record_from_json(const nlohmann::json& j, const Place& place) {
   Record out;
   const std::string& event = unknown.event;
   if (take<StepRecord>(event, f, out) || take<StartRecord>(event, f, out) || take<EndRecord>(event, f, out) ||
-      take<DeviceRecord>(event, f, out) || take<ResumeRecord>(event, f, out) ||
-      take<EpochRecord>(event, f, out) || take<ValidRecord>(event, f, out) ||
-      take<RanksRecord>(event, f, out) || take<CheckpointRecord>(event, f, out) ||
-      take<DeviceShareRecord>(event, f, out))
+      take<DeviceRecord>(event, f, out) || take<SetUpRecord>(event, f, out) ||
+      take<ResumeRecord>(event, f, out) || take<EpochRecord>(event, f, out) ||
+      take<ValidRecord>(event, f, out) || take<RanksRecord>(event, f, out) ||
+      take<CheckpointRecord>(event, f, out) || take<DeviceShareRecord>(event, f, out))
     return out;
   return unknown;
 }

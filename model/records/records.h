@@ -54,6 +54,12 @@ struct DeviceRecord {  // written if a GPU computes
   nlohmann::json gpu = nlohmann::json::object();  // for display
 };
 
+struct SetUpRecord {  // before the first step
+  static constexpr const char* kEvent = "set_up";
+  std::map<std::string, double> seconds;             // by stage: "planning", "first values"
+  std::optional<std::vector<std::string>> channels;  // what is predicted, in the order of the errors
+};
+
 struct ResumeRecord {
   static constexpr const char* kEvent = "resume";
   int64_t step = 0;
@@ -203,8 +209,9 @@ struct UnknownRecord {  // written by a later version, for example
   std::string event;
 };
 
-using Record = std::variant<UnknownRecord, StartRecord, DeviceRecord, ResumeRecord, StepRecord, EpochRecord,
-                            ValidRecord, RanksRecord, CheckpointRecord, DeviceShareRecord, EndRecord>;
+using Record =
+    std::variant<UnknownRecord, StartRecord, DeviceRecord, SetUpRecord, ResumeRecord, StepRecord, EpochRecord,
+                 ValidRecord, RanksRecord, CheckpointRecord, DeviceShareRecord, EndRecord>;
 
 /// "step", "run_end", …
 std::string event_of(const Record& r);

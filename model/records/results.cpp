@@ -73,6 +73,7 @@ class Gathered {
     r_.process_bytes =
         d.gpu.value("ranks_share_a_gpu", false) ? 0 : bytes("context_bytes") + bytes("library_bytes");
   }
+  void operator()(const SetUpRecord& s) { r_.set_up = s; }
   void operator()(const StepRecord& s) { r_.steps.push_back(s); }
   void operator()(const EpochRecord& e) { r_.epochs.push_back(e); }
   void operator()(const ValidRecord& v) { r_.valid.push_back(v); }

@@ -71,6 +71,7 @@ struct RunRecord {
   std::vector<StepRecord> steps;
   std::vector<EpochRecord> epochs;
   std::vector<ValidRecord> valid;
+  SetUpRecord set_up;
   RanksRecord ranks_record;                   // the last one; empty `ranks`: none recorded
   std::vector<CheckpointRecord> checkpoints;  // those that were written
   nlohmann::json provenance = nlohmann::json::object();

@@ -82,6 +82,9 @@ TEST(Exports, EventFilesHoldEveryCurve) {
   TempDir dir, out;
   MadeUpResults made(dir.path);
   made.write_run("long", MadeUpResults::spec(1, "none", 0), {{"gpus", 1}}, 4, 24);
+  std::ofstream(dir.path / "trials/long/result.jsonl", std::ios::app)
+      << R"({"event": "set_up", "seconds": {"planning": 0.5}, "channels": ["u10m", "t2m"]})"
+      << "\n";
   const ReportData d = collect({dir.path}, {});
   EXPECT_EQ(write_tensorboard(d, out.path), 1u);
   const fs::path file = fs::directory_iterator(out.path / "long")->path();
@@ -89,6 +92,7 @@ TEST(Exports, EventFilesHoldEveryCurve) {
   const std::string text = read_file(file);
   std::map<std::string, std::map<int64_t, float>> curves;
   size_t records = 0;
+  std::string plugin;
   for (size_t i = 0; i < text.size(); ++records) {
     const auto n = as<uint64_t>(text.substr(i, 8));
     const std::string data = text.substr(i + 12, n);
@@ -104,18 +108,25 @@ TEST(Exports, EventFilesHoldEveryCurve) {
       continue;
     }
     const Fields value = parsed(parsed(event.bytes.at(5).at(0)).bytes.at(1).at(0));
+    if (value.bytes.at(1).at(0) == "_hparams_/session_start_info") {
+      plugin = value.bytes.at(9).at(0);
+      continue;
+    }
     curves[value.bytes.at(1).at(0)][static_cast<int64_t>(event.numbers.at(2))] =
         as<float>(value.bytes.at(2).at(0));
   }
   const RunRecord& run = d.runs[0].run;
-  ASSERT_EQ(curves["train/loss"].size(), run.steps.size());
+  EXPECT_NE(plugin.find("hparams"), std::string::npos);
+  EXPECT_NE(plugin.find("train.global_batch"), std::string::npos);
+  EXPECT_EQ(run.set_up.seconds.at("planning"), 0.5);
+  ASSERT_EQ(curves["Loss/train"].size(), run.steps.size());
   for (const StepRecord& s : run.steps) {
-    EXPECT_FLOAT_EQ(curves["train/loss"][s.step], static_cast<float>(s.loss.value()));
-    EXPECT_FLOAT_EQ(curves["speed/step_ms"][s.step], static_cast<float>(s.seconds * 1e3));
+    EXPECT_FLOAT_EQ(curves["Loss/train"][s.step], static_cast<float>(s.loss.value()));
+    EXPECT_FLOAT_EQ(curves["Avg iters per sec"][s.step], static_cast<float>(1 / s.seconds));
   }
-  ASSERT_EQ(curves["valid/rmse_0"].size(), run.valid.size());
+  ASSERT_EQ(curves["RMSE(u10m)/valid"].size(), run.valid.size());
   for (const ValidRecord& v : run.valid)
-    EXPECT_FLOAT_EQ(curves["valid/rmse_0"][v.step], static_cast<float>(v.rmse[0]));
+    EXPECT_FLOAT_EQ(curves["RMSE(u10m)/valid"][v.step], static_cast<float>(v.rmse[0]));
 }
 
 TEST(Exports, BenchmarkJsonAndMlperfLinesHoldEveryRun) {

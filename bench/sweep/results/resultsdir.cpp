@@ -16,6 +16,7 @@
 #include "model/base/system/files.h"
 #include "model/base/system/shared_files.h"
 #include "model/base/text/json.h"
+#include "model/records/naming.h"
 
 namespace isobar {
 namespace {
@@ -30,6 +31,23 @@ void refuse_other_schema(const fs::path& results) {
   if (j.is_object() && j.value("schema", json(0)) == json(1)) return;
   throw ConfigError(file.string(), "schema", "was written by another version",
                     "use another --results directory");
+}
+
+// DIR/tensorboard has the trials' curves by their names: tensorboard --logdir DIR/tensorboard. Names change
+// when a sweep grows, so the links are made anew.
+void link_curves(const Matrix& m, const SweepSpec& sweep, const fs::path& results) {
+  const fs::path links = results / "tensorboard";
+  std::error_code none;
+  std::vector<fs::path> before;
+  for (const auto& entry : fs::directory_iterator(links, none))
+    if (entry.is_symlink()) before.push_back(entry.path());
+  for (const fs::path& link : before) fs::remove(link);
+  for (const Trial& t : m.trials) {
+    if (!t.spec.run.tensorboard) continue;
+    fs::create_directories(links);
+    const std::string name = t.name.empty() ? fs::path(sweep.file).stem().string() : t.name;
+    fs::create_directory_symlink(fs::path("../trials") / t.id / "tensorboard", links / folder_name(name));
+  }
 }
 
 }  // namespace
@@ -82,6 +100,7 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
                             {"state", s.forecast ? "skipped_infeasible" : "skipped"},
                             {"reason", s.reason}});
   // Paths may have any encoding.
+  link_curves(m, sweep, results);
   write_atomically(results / "sweep.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 

@@ -26,6 +26,7 @@ struct DataSpec {  // data:
   std::string means, stds;                   // .npy statistics [1,C,1,1]; "" = computed from the training set
   std::vector<std::string> variables;        // one channel each, or "z@500,850"; {} = every field variable
   std::vector<std::string> inputs, targets;  // channels by name; {} = every one, and targets as inputs
+  std::vector<std::string> channel_names;    // of HDF5 `fields`, in order; {} = as the file says
   double train_fraction = 1.0;  // one NetCDF file split in time: first part trains, the rest validates
   int64_t dt = 1;               // target lies dt file steps after the input
   int64_t history = 1;          // states that the net reads, dt apart, the newest last

@@ -33,6 +33,8 @@ void add_field_rows(KeyRows& to, RunSpec& s) {
        {"data.region", d.region,
         "North, west, south, east in degrees; may cross the date line. Empty: the whole grid."},
        {"data.stride", d.stride, at_least(1), "Every n-th row and column."},
+       {"data.channel_names", d.channel_names,
+        "Names of the channels of HDF5 `fields`, in order: [u10m, v10m, t2m]. Empty: as the file says."},
        {"data.static_fields", d.static_fields, "Variables without a time axis, as further inputs."},
        {"data.static_file", d.static_file, "File that holds static fields and the mask. Empty: data.train."},
        {"data.forcings",

@@ -41,8 +41,6 @@ void validate_run(const RunOptions& r, const SpecCheck& check) {
   check.that(!r.deterministic_attention || r.device != RunDevice::cpu, "run.deterministic_attention",
              "is for GPUs: the CPU's sums always go by a fixed order",
              "leave it out, or set run.device: cuda");
-  check.that(!r.tensorboard || !r.out.empty(), "run.tensorboard", "writes into run.out, which is not set",
-             "set run.out, or leave it out");
 }
 
 void validate_replay(const RunSpec& s, const SpecCheck& check) {

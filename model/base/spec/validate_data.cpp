@@ -114,6 +114,7 @@ void validate_selection(const DataSpec& d, const SpecCheck& check) {
                            {!d.dates.empty(), "data.dates"},
                            {!d.valid_dates.empty(), "data.valid_dates"},
                            {d.time_step != usual.time_step, "data.time_step"},
+                           {!d.channel_names.empty(), "data.channel_names"},
                            {!d.static_fields.empty(), "data.static_fields"},
                            {!d.forcings.empty(), "data.forcings"},
                            {!d.mask.empty(), "data.mask"}})

@@ -8,6 +8,7 @@ namespace isobar {
 
 FieldChoice field_choice(const DataSpec& d, Split split) {
   FieldChoice c(d.variables);
+  c.channel_names = d.channel_names;
   c.region = d.region;
   c.stride = d.stride;
   c.dates = split == Split::valid && !d.valid_dates.empty() ? d.valid_dates : d.dates;

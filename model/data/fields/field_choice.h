@@ -19,6 +19,7 @@ struct FieldChoice {
   FieldChoice(std::initializer_list<std::string> of) : variables(of) {}
 
   std::vector<std::string> variables;  // all members as in DataSpec
+  std::vector<std::string> channel_names;
   std::vector<double> region;
   int64_t stride = 1;
   std::vector<std::string> dates;

@@ -161,8 +161,11 @@ FieldFiles open_series(const std::string& path, const std::string& key, const Na
   for (const fs::path& p : paths_of_part(path, key)) {
     if (opening) opening(files.size());
     const Format format = format_of(p, key);
-    auto file =
-        format == Format::hdf5 ? open_hdf5_fields(p, key, cache) : open_cf_fields(p, key, variables, cache);
+    if (format != Format::hdf5 && !variables.given.empty())
+      throw ConfigError(p, "data.channel_names", "is of HDF5 `fields`, and this file has names of its own",
+                        "leave it out, or choose by data.variables");
+    auto file = format == Format::hdf5 ? open_hdf5_fields(p, key, cache, variables.given)
+                                       : open_cf_fields(p, key, variables, cache);
     if (!files.empty()) {
       const FieldInfo &a = files[0]->info(), &b = file->info();
       if (text(a.shape) != text(b.shape) || a.channels != b.channels)
@@ -183,7 +186,7 @@ FieldFiles open_fields(const std::string& path, const std::string& key, const Fi
   std::vector<FieldFiles> all;
   size_t opened = 0;
   for (const std::string& part : parts) {
-    all.push_back(open_series(part, key, {names, parts.size() > 1}, cache,
+    all.push_back(open_series(part, key, {names, parts.size() > 1, choice.channel_names}, cache,
                               [&](size_t) { return opening ? opening(opened++) : void(); }));
   }
   const bool hdf5 = all[0][0]->info().format.starts_with("HDF5");

@@ -106,11 +106,13 @@ void require_sizes(const std::string& path, const std::string& key, int64_t step
 /// The fields of a CF file that become channels: names of variables or of channels; {} = all.
 struct NamedFields {
   std::vector<std::string> names;
-  bool some_elsewhere = false;  // names may be in other files
+  bool some_elsewhere = false;          // names may be in other files
+  std::vector<std::string> given = {};  // names that HDF5 `fields` get (data.channel_names); {} = the file's
 };
 
 std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::string& key,
-                                            std::shared_ptr<ChunkCache> cache);
+                                            std::shared_ptr<ChunkCache> cache,
+                                            const std::vector<std::string>& channel_names = {});
 /// NetCDF, Zarr, .npz or GRIB (cf_file.h)
 std::unique_ptr<FieldFile> open_cf_fields(const std::string& path, const std::string& key,
                                           const NamedFields& variables,

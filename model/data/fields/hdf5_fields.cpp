@@ -11,7 +11,8 @@ namespace {
 
 class Hdf5Fields : public FieldFile {
  public:
-  Hdf5Fields(const std::string& path, const std::string& key, std::shared_ptr<ChunkCache> cache) {
+  Hdf5Fields(const std::string& path, const std::string& key, std::shared_ptr<ChunkCache> cache,
+             const std::vector<std::string>& channel_names) {
     info_.path = path;
     info_.key = key;
     info_.format = "HDF5 fields";
@@ -30,7 +31,12 @@ class Hdf5Fields : public FieldFile {
     require_sizes(path, key, dims[0], {dims[1], dims[2], dims[3]});
     info_.steps = dims[0];
     info_.shape = {dims[1], dims[2], dims[3]};
-    info_.channels = names("channels");
+    info_.channels = channel_names.empty() ? names("channels") : channel_names;
+    if (!channel_names.empty() && static_cast<int64_t>(channel_names.size()) != dims[1])
+      throw ConfigError(path, "data.channel_names",
+                        "names " + std::to_string(channel_names.size()) + ", and `fields` has " +
+                            std::to_string(dims[1]) + " channels",
+                        "name each, in order");
     info_.units = names("units");
     if (static_cast<int64_t>(info_.channels.size()) != dims[1])
       info_.channels = default_channel_names(dims[1]);
@@ -100,8 +106,9 @@ class Hdf5Fields : public FieldFile {
 }  // namespace
 
 std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::string& key,
-                                            std::shared_ptr<ChunkCache> cache) {
-  return std::make_unique<Hdf5Fields>(path, key, std::move(cache));
+                                            std::shared_ptr<ChunkCache> cache,
+                                            const std::vector<std::string>& channel_names) {
+  return std::make_unique<Hdf5Fields>(path, key, std::move(cache), channel_names);
 }
 
 }  // namespace isobar

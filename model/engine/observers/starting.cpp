@@ -19,13 +19,19 @@ std::string tenths(double seconds) {
 
 class StartTimes : public RunObserver {
  public:
-  explicit StartTimes(const TrainContext& run) : run_(run) {}
+  explicit StartTimes(const Observed& o) : run_(o.run), data_(o.data) {}
   void on_start() override {
     if (const std::string text = run_.starting.done(); !text.empty()) run_.say(text);
+    if (!run_.log.on()) return;
+    SetUpRecord record;
+    for (const auto& [stage, seconds] : run_.starting.seconds()) record.seconds[stage] = seconds;
+    if (auto channels = data_.channels().targets; !channels.empty()) record.channels = std::move(channels);
+    run_.log.write(record);
   }
 
  private:
   const TrainContext& run_;
+  const RankData& data_;
 };
 
 }  // namespace
@@ -61,7 +67,7 @@ std::string Starting::done() {
 }
 
 std::unique_ptr<RunObserver> start_times(const Observed& o) {
-  return std::make_unique<StartTimes>(o.run);
+  return std::make_unique<StartTimes>(o);
 }
 
 }  // namespace isobar

@@ -23,6 +23,8 @@ class Starting {
   /// Ends the last stage and the watchdog's part. Returns the stages that took at least a tenth of the start,
   /// longest first; "" for a start under a second.
   std::string done();
+  /// By stage, those that ended.
+  const std::vector<std::pair<const char*, double>>& seconds() const { return seconds_; }
 
  private:
   using Clock = std::chrono::steady_clock;

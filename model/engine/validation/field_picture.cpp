@@ -61,10 +61,11 @@ double number_at(const std::byte* p, DType t, int64_t i) {
 
 }  // namespace
 
-FieldPicture::FieldPicture(const RunSpec& spec, const Plan& plan)
+FieldPicture::FieldPicture(const RunSpec& spec, const Plan& plan, size_t channel)
     : plan_(plan),
       height_(spec.net.images()->img_height),
       width_(spec.net.images()->img_width),
+      channel_(static_cast<int64_t>(channel)),
       first_(coords_of(spec.layout, plan.rank).dp == 0) {
   const auto at = std::find_if(plan.ops.begin(), plan.ops.end(),
                                [](const Op& op) { return op.kind == OpKind::loss_sums; });
@@ -73,7 +74,9 @@ FieldPicture::FieldPicture(const RunSpec& spec, const Plan& plan)
 }
 
 void FieldPicture::take_truth(const float* target) {
-  if (first_) std::copy_n(target, height_ * width_, planes_.begin() + 2 * height_ * width_);
+  if (first_)
+    std::copy_n(target + channel_ * height_ * width_, height_ * width_,
+                planes_.begin() + 2 * height_ * width_);
 }
 
 // A row is a patch: for each point its channels.
@@ -89,7 +92,7 @@ void FieldPicture::take_prediction(Backend& backend) {
     for (int64_t i = 0; i < p * p; ++i) {
       const int64_t token = a.token0 + a.row0 + row;
       const int64_t point = (token / across * p + i / p) * width_ + token % across * p + i % p;
-      planes_[static_cast<size_t>(point)] += number_at(from, type, (row * p * p + i) * a.channels);
+      planes_[static_cast<size_t>(point)] += number_at(from, type, (row * p * p + i) * a.channels + channel_);
       planes_[static_cast<size_t>(height_ * width_ + point)] += 1;
     }
 }

@@ -7,6 +7,7 @@
 #include "model/base/step_tensor.h"
 #include "model/engine/executor.h"
 #include "model/engine/validation/persistence.h"
+#include "model/records/curves.h"
 
 namespace isobar {
 
@@ -24,7 +25,8 @@ Validation::Validation(const RunSpec& spec, const Plan& plan, RankData& data, Pr
       exchange_(link(plan, plan.exchange, spec.run.serial)) {
   runner_.keep(eval_);
   if (spec.train.ema_valid) runner_.keep(exchange_);
-  if (spec.run.tensorboard && FieldPicture::exists(spec)) picture_.emplace(spec, plan);
+  if (spec.run.tensorboard && FieldPicture::exists(spec))
+    picture_.emplace(spec, plan, pictured_channel(data.channels().targets));
   if (spec.train.jacobian_samples > 0) jacobian_.emplace(spec, plan, mpi, threads);
   // Variables that are only predicted have no persistence.
   std::vector<int64_t> persistent = data.channels().persistent();
