@@ -9,13 +9,14 @@ forward op made its autograd node.
     record.events, record.saved, record.gradients
 """
 
+import functools
 import os
 import sys
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -106,6 +107,7 @@ class Recorder(TorchDispatchMode):
         self.record = record
         self.kept = []  # storages, so that none has the address of an earlier one
         self.seen = {}
+        self.varies = set()  # storages of real tensors that fake ones were written to
         self.paths = {id(m): name for name, m in model.named_modules()}
         self.stack, self.counts = [], {}
         self.backward = False
@@ -150,11 +152,26 @@ class Recorder(TorchDispatchMode):
             return None
         return self.made_by.get(node._sequence_nr(), -1)
 
+    def result(self, func, args, kwargs):
+        """What the model's code makes of no input, weight or random number keeps its values: it may decide by them."""
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        real = [self.value(t) for t in tensors if not isinstance(t, FakeTensor)]
+        if len(real) == len(tensors) and not self.varies.intersection(real) and self.constant(func, tensors):
+            with unset_fake_temporarily():
+                return func(*args, **kwargs)
+        if func._schema.is_mutable:
+            self.varies.update(real)
+        return func(*args, **kwargs)
+
+    @staticmethod
+    def constant(func, tensors):
+        return torch.Tag.nondeterministic_seeded not in func.tags and (tensors or func.namespace == "aten")
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         reads = self.operands(t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
         inputs = {r.value for r in reads}
-        out = func(*args, **kwargs)
+        out = self.result(func, args, kwargs)
         if func.namespace == "prim":
             return out
         results = self.operands(t for t in tree_leaves(out) if isinstance(t, torch.Tensor))
@@ -167,6 +184,8 @@ class Recorder(TorchDispatchMode):
         if forward is None:
             return out
         written = [r for r in results if r.value not in inputs or func._schema.is_mutable]
+        if not written and not any(isinstance(t, FakeTensor) for t in tree_leaves((args, kwargs))):
+            return out  # the code reads a tensor of its own, perhaps sample by sample
         packet = func._overloadpacket
         flops = flop_registry[packet](*args, **kwargs, out_val=out) if packet in flop_registry else 0
         namespace = "" if func.namespace == "aten" else func.namespace + "."
@@ -245,12 +264,20 @@ def loss_of(output, targets, loss):
     return nn.functional.mse_loss(output, target), "mean squared error of its result"
 
 
+@functools.cache
+def fake_tensors():
+    """One mode for all recordings: packages keep tensors for later calls."""
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
 def record_step(model, make_inputs, batch, amp, loss):
     """Records one forward and backward pass. `make_inputs`: batch -> (positional, by name)."""
-    record = Record()
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    record, fake = Record(), fake_tensors()
     make_fake(model, fake)
     model.train()
+    with fake, Recorder(model, Record()), torch.no_grad():  # a first call fills what the model's code keeps
+        positional, named = make_inputs(batch)
+        model(*positional, **named)
     record.classes = {name: m for name, m in model.named_modules()}
     recorder = Recorder(model, record)
     for role, named in (("parameter", model.named_parameters()), ("state", model.named_buffers())):

@@ -124,6 +124,7 @@ constexpr NamedRow kAtenRows[] = {
     {"zero", kWrites},
     {"arange", kWrites},
     {"linspace", kWrites},
+    {"logspace", kWrites},
     {"eye", kWrites},
     {"scalar_tensor", kWrites},
     {"tril_indices", kWrites},
