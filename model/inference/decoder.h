@@ -40,7 +40,7 @@ class Decoder {
     std::vector<float> gamma, beta;
   };
   struct Layer {
-    Norm norm1, norm2;
+    Norm norm1, norm2, q_norm, k_norm;  // the last two: of heads, may be empty
     Linear q, k, v, proj, up, down;
     int64_t hidden = 0;  // width of the MLP, or of shared experts; 0: there is none
     std::optional<DecoderExperts> experts;
@@ -51,7 +51,7 @@ class Decoder {
   Layer layer(const RunSpec& spec, const TrainedWeights& from, int64_t i) const;
   void add_mlp(Layer& l, const TrainedWeights& from, const std::string& name) const;
   void make_room(int64_t tokens);
-  void normalise(const Norm& n, int64_t tokens, const float* x, float* h);
+  void normalise(const Norm& n, int64_t rows, int64_t cols, const float* x, float* h);
   void multiply(const Linear& l, int64_t tokens, int64_t out, int64_t in, const float* x, float* y,
                 bool adds = false) const;
   void turn(int64_t tokens, int64_t cols, float* x) const;
@@ -61,7 +61,8 @@ class Decoder {
   const WordsSpec net_;
   const bool llama_;  // RMSNorm, SwiGLU, rotary positions, no biases; else gpt
   const Activation activation_;
-  const int64_t d_, kv_;  // of a head; width of keys
+  const bool head_norms_;
+  const int64_t d_, queries_, kv_;  // of a head; width of queries, of keys
   std::vector<float> embed_, positions_, rotary_;
   std::vector<Layer> layers_;
   Norm norm_;

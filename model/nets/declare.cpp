@@ -145,9 +145,9 @@ void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
   tensor(b.weight, true, std::move(second), Held::once, axis == 1 ? TensorUse::multiplied : TensorUse::usual);
 }
 
-void Declare::norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta) {
+void Declare::norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta, TensorUse use) {
   n.eps = static_cast<float>(eps);
-  tensor(n.gamma, false, {{name + ".weight", {width}, Init::one}});
+  tensor(n.gamma, false, {{name + ".weight", {width}, Init::one}}, Held::once, use);
   if (beta) tensor(n.beta, false, {{name + ".bias", {width}, Init::zero}});
 }
 

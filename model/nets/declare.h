@@ -35,7 +35,8 @@ class Declare {
   /// One operand made of one or several tensors, each [out, in] or [out]; tensor parallelism cuts Param::axis
   /// (-1: none). `matrix`: read by matrix products (else by f32 ops).
   void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held = Held::once);
-  void norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta);
+  void norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta,
+            TensorUse use = TensorUse::usual);
   void linear(Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis, bool bias);
   /// Cut like the first of its weights; `bias` may be empty.
   void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias,

@@ -110,7 +110,7 @@ constexpr const char* kLlamaNames[] = {"gate_proj", "up_proj", "down_proj"};
 constexpr const char* kMixtralNames[] = {"w1", "w3", "w2"};
 
 void add_experts(const LlamaSpec& n, const std::string& theirs, const std::string& ours, Form& f) {
-  const bool mixtral = is_mixtral(n);
+  const bool mixtral = model_type_of(n) == "mixtral";
   const std::string block = theirs + (mixtral ? "block_sparse_moe." : "mlp.");
   f.same(block + "gate.weight", ours + "mlp.router.weight");
   for (int64_t i = 0; i < n.experts.num_experts; ++i)
@@ -134,6 +134,8 @@ PublishedForm published_form(const LlamaSpec& n, const std::vector<Tensor>& own)
                                {"self_attn.o_proj", "attn.proj"},
                                {"post_attention_layernorm", "norm2"}})
       f.same(theirs + a + ".weight", ours + b + ".weight");
+    for (const char* norm : {"q_norm.weight", "k_norm.weight"})
+      if (n.qk_norm) f.same(theirs + "self_attn." + norm, ours + "attn." + norm);
     if (i < n.dense_blocks())
       f.swiglu(theirs + "mlp.", kLlamaNames, ours + "mlp.");
     else

@@ -58,6 +58,9 @@ struct NormAttrs {
   int64_t period = 0;  // rows after which the residual repeats (0: never)
   int64_t row0 = 0;    // first of these rows within a period
   bool first = false;  // backward: writes dx instead of adding to it
+  // rms_norm of rows that stand side by side, as heads do: their number, and elements between lines of them
+  // in x and in h; 0: rows follow one another
+  int64_t heads = 1, ld_x = 0, ld_h = 0;
 };
 
 struct RowsAttrs {

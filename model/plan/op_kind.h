@@ -159,9 +159,9 @@ inline constexpr OpInfo kOpRows[] = {
      kEvery, 3, special::average},
     {OpKind::swap, "swap", "x y", "x y", kPlaceOf<ElementsAttrs>, PriceClass::optimizer, kEvery},
     {OpKind::rms_norm, "rms_norm", "residual y? gamma", "x? h rstd", kPlaceOf<NormAttrs>, PriceClass::norm,
-     kEvery, 6},
+     kEvery, 6, special::rms_norm},
     {OpKind::rms_norm_backward, "rms_norm_backward", "x rstd gamma dh", "dx dy? dgamma?", kPlaceOf<NormAttrs>,
-     PriceClass::norm, kEvery, 11, special::added_unless_first},
+     PriceClass::norm, kEvery, 11, special::rms_norm_backward},
     // `scale`: factor of each row; `offsets`: ends with the number of rows, which `rows` then expects
     {OpKind::swiglu, "swiglu", "u scale? offsets?", "g", kPlaceOf<RowsAttrs>, PriceClass::activation, kEvery,
      6},

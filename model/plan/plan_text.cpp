@@ -116,6 +116,9 @@ class Settings {
     add("period", a.period);
     add("row0", a.row0);
     add("first", a.first);
+    add("heads", a.heads, int64_t{1});
+    add("ld_x", a.ld_x);
+    add("ld_h", a.ld_h);
   }
   void of(const RowsAttrs&) {}
   void of(const RotaryAttrs& a) {

@@ -75,6 +75,31 @@ void added_unless_first(const Op& op, const Plan& plan, Work& w) {
     w.bytes_read += bytes_of(out<OpKind::residual_norm_backward, OpKind::rms_norm_backward>(op, "dx"), plan);
 }
 
+namespace {
+
+// Bytes of a view beside the rows of a norm that it covers
+double more_than_rows(const Op& op, const Plan& plan, const View& v) {
+  const auto& a = op.as<NormAttrs>();
+  return static_cast<double>(v.count - a.rows * a.cols) * element(v, plan);
+}
+
+}  // namespace
+
+void rms_norm(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_read -= more_than_rows(op, plan, in<OpKind::rms_norm>(op, "residual"));
+  w.bytes_written -= more_than_rows(op, plan, out<OpKind::rms_norm>(op, "h"));
+}
+
+void rms_norm_backward(const Op& op, const Plan& plan, Work& w) {
+  constexpr OpKind kBackward = OpKind::rms_norm_backward;
+  const double of_dx = more_than_rows(op, plan, out<kBackward>(op, "dx"));
+  added_unless_first(op, plan, w);
+  if (!op.as<NormAttrs>().first) w.bytes_read -= of_dx;
+  w.bytes_read -=
+      more_than_rows(op, plan, in<kBackward>(op, "x")) + more_than_rows(op, plan, in<kBackward>(op, "dh"));
+  w.bytes_written -= of_dx;
+}
+
 void cast(const Op& op, const Plan& plan, Work& w) {
   if (op.as<ElementsAttrs>().accumulate) w.bytes_read += bytes_of(out<OpKind::cast>(op, "y"), plan);
 }

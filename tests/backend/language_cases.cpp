@@ -93,6 +93,84 @@ void rms_norm_backward(Random& random, std::vector<OpCase>& to) {
   });
 }
 
+// ---- RMSNorm of heads, which stand side by side in lines with other columns ----
+
+struct Heads {
+  int64_t lines, heads, d, ld_x, ld_h;
+  Matrix rows() const { return {lines * heads, d}; }
+  static int64_t span(const Heads& s, int64_t ld) { return (s.lines - 1) * ld + s.heads * s.d; }
+  int64_t in(int64_t i, int64_t ld) const {  // of the i-th number of the rows
+    const int64_t row = i / d;
+    return row / heads * ld + row % heads * d + i % d;
+  }
+};
+constexpr std::initializer_list<Heads> kHeads = {{5, 4, 16, 96, 80}, {3, 2, 10, 50, 50}, {4, 1, 24, 64, 24}};
+
+NormAttrs head_attrs(const Heads& s) {
+  NormAttrs a = norm_attrs(s.rows());
+  a.heads = s.heads, a.ld_x = s.ld_x, a.ld_h = s.ld_h;
+  return a;
+}
+
+Numbers heads_in(const Heads& s, const Numbers& from, int64_t ld) {
+  Numbers rows;
+  for (int64_t i = 0; i < s.lines * s.heads * s.d; ++i) rows.push_back(from[s.in(i, ld)]);
+  return rows;
+}
+
+// A write of which only the heads change
+Operand among(const Operand& was, Numbers want, double allowed = 0) {
+  Operand out = written(was.type, std::move(want), allowed);
+  out.before = was.before;
+  return out;
+}
+
+Numbers with_heads(const Heads& s, Numbers to, const Numbers& rows, int64_t ld) {
+  for (int64_t i = 0; i < s.lines * s.heads * s.d; ++i) to[s.in(i, ld)] = rows[i];
+  return to;
+}
+
+void head_norm(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Heads& s : kHeads) {
+      const Matrix rows = s.rows();
+      const Operand x = normals(random, act, Heads::span(s, s.ld_x), 2, 1),
+                    gamma = normals(random, DType::f32, s.d);
+      const Numbers of_x = heads_in(s, x.before, s.ld_x), rstd = rstd_of(rows, of_x);
+      const std::string what = size_text(act, s.lines, s.ld_x) + " of " + std::to_string(s.heads) + " heads";
+      if (kind == OpKind::rms_norm) {
+        const Operand h = normals(random, act, Heads::span(s, s.ld_h));  // others' columns stay
+        to.push_back({kind,
+                      what,
+                      head_attrs(s),
+                      {x, {}, gamma},
+                      {{},
+                       among(h, with_heads(s, h.before, rms_normed(rows, of_x, gamma.before), s.ld_h)),
+                       written(DType::f32, rstd)}});
+        continue;
+      }
+      const Operand dh = normals(random, act, Heads::span(s, s.ld_h));
+      const Numbers slopes = heads_in(s, dh.before, s.ld_h);
+      const Numbers dx = gradient([&](const Numbers&v) { return rms_normed(rows, v, gamma.before); }, of_x,
+                                  slopes),
+                    dgamma = gradient([&](const Numbers&v) { return rms_normed(rows, of_x, v); },
+                                      gamma.before, slopes);
+      NormAttrs a = head_attrs(s);
+      a.first = true;
+      const bool in_dh = s.ld_x == s.ld_h;
+      const Operand before = in_dh ? dh : normals(random, act, Heads::span(s, s.ld_x));
+      const Numbers want = with_heads(s, before.before, dx, s.ld_x);
+      const double allowed = std::max(1e-4, 2 * cpu::testing::roundoff(act));
+      to.push_back({kind,
+                    what,
+                    a,
+                    {x, given(DType::f32, rstd), gamma, dh},
+                    {in_dh ? in_place(3, dh, want, allowed) : among(before, want, allowed),
+                     {},
+                     written(DType::f32, dgamma, 1e-4)}});
+    }
+}
+
 // ---- SwiGLU ----
 
 Numbers swiglu_of(const Matrix& s, const Numbers& u, const Numbers& scale) {
@@ -261,9 +339,11 @@ void embedding_backward(Random& random, std::vector<OpCase>& to) {
 void add_language_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
   switch (kind) {
     case OpKind::rms_norm:
-      return rms_norm(random, to);
+      rms_norm(random, to);
+      return head_norm(kind, random, to);
     case OpKind::rms_norm_backward:
-      return rms_norm_backward(random, to);
+      rms_norm_backward(random, to);
+      return head_norm(kind, random, to);
     case OpKind::swiglu:
     case OpKind::swiglu_backward:
       return swiglu(kind, random, to);

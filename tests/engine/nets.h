@@ -92,6 +92,11 @@ inline const TestNet kDeepSeek{
                       "net.expert_ffn_dim=24", "net.first_k_dense_replace=1", "net.norm_topk_prob=false",
                       "train.seed=6"}};
 
+// Heads that are together wider than the net, with norms of their own, and experts as Qwen3's
+inline const TestNet kQwen{
+    source_dir() + "/configs/models/moe-tiny.yaml",
+    kWordsNet + Words{"net.head_dim=24", "net.qk_norm=true", "net.first_k_dense_replace=2", "train.seed=7"}};
+
 inline std::string text_of(const TestNet& net) {
   std::string text = net.config;
   for (const std::string& word : net.set) text += " " + word;

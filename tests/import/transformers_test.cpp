@@ -153,7 +153,9 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
            {"gpt2", "model_type", "bloom"},
            {"llama", "hidden_act", "gelu"},
            {"llama", "attention_bias", true},
-           {"llama", "head_dim", 8},
+           {"qwen3", "use_sliding_window", true},
+           {"qwen3_moe", "decoder_sparse_step", 2},
+           {"qwen3_moe", "mlp_only_layers", {1}},
            {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"factor", 4}}},
            {"mixtral", "sliding_window", 4096},
            {"mixtral", "num_local_experts", nullptr},
@@ -173,7 +175,8 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers, testing::Values("gpt2", "llama", "mixtral", "deepseek"),
+INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers,
+                         testing::Values("gpt2", "llama", "mixtral", "deepseek", "qwen3", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -19,6 +19,7 @@ const std::vector<std::string> kOneRank = {"layout.dp=1",          "layout.tp=1"
 TEST(Experts, HaveTheParametersThatWerePublished) {
   EXPECT_EQ(plan_of("mixtral-8x7b", kOneRank).parameter_count(), 46702792704);
   EXPECT_EQ(plan_of("deepseek-moe-16b", kOneRank).parameter_count(), 16375728128);
+  EXPECT_EQ(plan_of("qwen3-30b-a3b", kOneRank).parameter_count(), 30532122624);
 }
 
 // Products of parameters are two FLOPs each for the experts that a token has; causal attention comes besides.

@@ -13,8 +13,8 @@ Block::Block(int index, std::string path, std::string name, Emission& e, const S
       at_(at),
       layers_(e, at),
       shape_(shape),
-      width_(shape.width / at.tp),
-      qkv_width_(width_ + 2 * shape.kv_heads / at.tp * shape.head_dim()),
+      width_(shape.attended() / at.tp),
+      qkv_width_(width_ + 2 * shape.kv_heads / at.tp * shape.head_dim),
       R_(at.full_rows),
       recompute_core_(e.spec.policy.recompute == Recompute::selective),
       attention_core_(e, shape, at) {
@@ -29,20 +29,24 @@ Block::Block(int index, std::string path, std::string name, Emission& e, const S
 // ---- parameters ----
 
 void Block::declare(Declare& d) {
-  const int64_t D = shape_.width, kv = shape_.kv_heads * shape_.head_dim();
+  const int64_t D = shape_.width, kv = shape_.kv_heads * shape_.head_dim;
   const bool biases = shape_.biases;
   d.norm(norm1_, name_ + ".norm1", D, shape_.eps, !shape_.rms_norm);
   if (windowed_) {
     windowed_->declare(d);
   } else {
     std::vector<Param> weights, bias;  // q, k and v are adjacent: one [3D, D] operand
-    for (const auto& [which, out] : {std::pair{"q", D}, {"k", kv}, {"v", kv}}) {
+    for (const auto& [which, out] : {std::pair{"q", shape_.attended()}, {"k", kv}, {"v", kv}}) {
       const std::string name = name_ + ".attn." + which;
       weights.push_back({name + ".weight", {out, D}, Init::normal, kSigma, 0});
       bias.push_back({name + ".bias", {out}, Init::zero, 0, 0});
     }
-    d.linear(qkv_, D, D + 2 * kv, std::move(weights), biases ? std::move(bias) : std::vector<Param>{});
-    d.linear(proj_, name_ + ".attn.proj", D, D, 1, biases);
+    d.linear(qkv_, D, shape_.attended() + 2 * kv, std::move(weights),
+             biases ? std::move(bias) : std::vector<Param>{});
+    for (const auto& [norm, which] : {std::pair{&q_norm_, ".attn.q_norm"}, {&k_norm_, ".attn.k_norm"}})
+      if (shape_.qk_norm)
+        d.norm(*norm, name_ + which, shape_.head_dim, shape_.eps, false, TensorUse::multiplied);
+    d.linear(proj_, name_ + ".attn.proj", shape_.attended(), D, 1, biases);
   }
   d.norm(norm2_, name_ + ".norm2", D, shape_.eps, !shape_.rms_norm);
   if (experts_) experts_->declare(d);
@@ -96,10 +100,11 @@ View Block::attention(const std::string& pass, bool keep) {
     windowed_->forward(pass, norm1_.h, y, keep);
     return y;
   }
-  core_.qkv = b_.saved_or_scratch(path() + ".qkv", e_.act, R_ * qkv_width_,
-                                  keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
+  const bool read_again = recompute_core_ || attention_core_.backward_reads_qkv() || shape_.qk_norm;
+  core_.qkv = b_.saved_or_scratch(path() + ".qkv", e_.act, R_ * qkv_width_, keep && read_again);
   layers_.linear_forward(attn + "/qkv" + pass, qkv_, layers_.gathered(attn + "/qkv" + pass, norm1_.h),
                          core_.qkv, R_, qkv_.bias);
+  if (shape_.qk_norm) head_norms(pass, keep);
   if (shape_.rotary) rotary(OpKind::rotary, attn + "/rotary" + pass, core_.qkv);
   attention_core_.forward(path(), core_, keep && !recompute_core_, pass);
   View y = b_.scratch(path() + ".attn.y", e_.act, R_ * shape_.width);
@@ -138,13 +143,47 @@ void Block::widen(const std::string& pass, const View& h, bool keep) {
     b_.emit<OpKind::activation>(mlp + "/gelu" + pass, activation_rows(), {u_}, {g_});
 }
 
+// Queries, or keys, of the fused matrix
+View Block::heads_of(const View& qkv, bool keys) const {
+  const int64_t queries = width_, other = qkv_width_ - width_, all = other / 2;
+  return keys ? qkv.slice(queries, qkv.count - queries - all) : qkv.slice(0, qkv.count - other);
+}
+
+// Norms of queries and keys; backward reads what they were, values are copied.
+void Block::head_norms(const std::string& pass, bool keep) {
+  const View raw = core_.qkv;
+  core_.qkv = b_.saved_or_scratch(path() + ".qkv.normed", e_.act, raw.count,
+                                  keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
+  const int64_t kv = (qkv_width_ - width_) / 2, first = width_ + kv;
+  for (const bool keys : {false, true}) {
+    Norm& norm = keys ? k_norm_ : q_norm_;
+    norm.x = heads_of(raw, keys);
+    layers_.head_norm_forward(path() + (keys ? "/attn/k_norm" : "/attn/q_norm"), pass, norm,
+                              rows_of((keys ? kv : width_) / shape_.head_dim), heads_of(core_.qkv, keys),
+                              keep);
+  }
+  b_.emit<OpKind::copy>(
+      path() + "/attn/values" + pass,
+      {.run = kv, .extent = {R_, 1, 1}, .from = {qkv_width_, 0, 0}, .to = {qkv_width_, 0, 0}},
+      {raw.slice(first, raw.count - first)}, {core_.qkv.slice(first, raw.count - first)});
+}
+
+void Block::head_norms_backward(const View& dqkv) {
+  const int64_t kv = (qkv_width_ - width_) / 2;
+  for (const bool keys : {false, true}) {
+    const View heads = heads_of(dqkv, keys);
+    layers_.head_norm_backward(path() + (keys ? "/attn/k_norm" : "/attn/q_norm"), keys ? k_norm_ : q_norm_,
+                               rows_of((keys ? kv : width_) / shape_.head_dim), heads, heads);
+  }
+}
+
 // Rotates queries and keys of the fused matrix
 void Block::rotary(OpKind kind, const std::string& path, const View& qkv) {
   const int64_t turned = (width_ + qkv_width_) / 2;
   const View span = qkv.slice(0, qkv.count - (qkv_width_ - turned));
   b_.emit(
       kind, path,
-      RotaryAttrs{.rows = R_, .cols = turned, .d = shape_.head_dim(), .ld = qkv_width_, .tokens = at_.tokens},
+      RotaryAttrs{.rows = R_, .cols = turned, .d = shape_.head_dim, .ld = qkv_width_, .tokens = at_.tokens},
       {span, shape_.rotary}, {span});
 }
 
@@ -222,6 +261,7 @@ View Block::attention_backward(const View& part) {
   const View dqkv = e_.operand(path() + ".dqkv", e_.act, R_ * qkv_width_);
   attention_core_.backward(path(), core_, d_o, dqkv);
   if (shape_.rotary) rotary(OpKind::rotary_backward, attn + "/rotary/backward", dqkv);
+  if (shape_.qk_norm) head_norms_backward(dqkv);
   if (qkv_.bias)
     b_.emit<OpKind::column_sum>(attn + "/qkv/backward_bias",
                                 {.rows = R_, .cols = qkv_width_, .accumulate = e_.accumulates()}, {dqkv},

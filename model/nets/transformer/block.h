@@ -43,6 +43,10 @@ class Block : public NetPart {
 
  private:
   ActivationAttrs activation_rows() const;
+  void head_norms(const std::string& pass, bool keep);
+  void head_norms_backward(const View& dqkv);
+  Rows rows_of(int64_t heads) const { return {R_, heads, qkv_width_, qkv_width_}; }
+  View heads_of(const View& qkv, bool keys) const;
   void rotary(OpKind kind, const std::string& path, const View& qkv);
   void dropout_backward(const std::string& path, const View& dy, const View& mask, const Linear& of,
                         int64_t stream);
@@ -71,7 +75,7 @@ class Block : public NetPart {
   std::optional<Experts> experts_;
 
   Flow in_;
-  Norm norm1_, norm2_;
+  Norm norm1_, norm2_, q_norm_, k_norm_;
   Linear qkv_, proj_, fc1_, fc2_;
   Core core_;                  // operands and results of attention proper
   View attn_mask_, mlp_mask_;  // [rows,D] bytes: dropout masks

@@ -18,18 +18,20 @@ struct ExpertsShape {
 
 struct BlockShape {
   int64_t width, heads, kv_heads;  // D; kv_heads < heads: grouped queries
-  int64_t hidden;                  // of the MLP, which all tokens pass; 0: there is none
-  int64_t tokens;                  // of a sample
-  bool rms_norm = false;           // else LayerNorm, which has biases
-  bool biases = true;              // of linears
-  bool swiglu = false;             // else `activation`
-  ExpertsShape of_experts = {};    // beside the MLP
+  int64_t head_dim;
+  int64_t hidden;                // of the MLP, which all tokens pass; 0: there is none
+  int64_t tokens;                // of a sample
+  bool rms_norm = false;         // else LayerNorm, which has biases
+  bool biases = true;            // of linears
+  bool swiglu = false;           // else `activation`
+  ExpertsShape of_experts = {};  // beside the MLP
   Activation activation = Activation::gelu;
-  View rotary = {};  // angles of this rank's tokens (rotary.h); absent: no rotary position embedding
+  View rotary = {};      // angles of this rank's tokens (rotary.h); absent: no rotary position embedding
+  bool qk_norm = false;  // RMSNorm of each head of queries and keys
   bool causal = false;
-  double eps = 0, dropout = 0;  // of norms; of hidden states and attention weights
-  DType stream = DType::f32;    // of the residual stream
-  int64_t head_dim() const { return width / heads; }
+  double eps = 0, dropout = 0;                           // of norms; of hidden states and attention weights
+  DType stream = DType::f32;                             // of the residual stream
+  int64_t attended() const { return heads * head_dim; }  // width of attention's result
 };
 
 inline Activation activation_of(Gelu gelu) {

@@ -150,6 +150,7 @@ BlockShape shape_of(const Spec& n) {
   return {.width = n.embed_dim,
           .heads = n.num_heads,
           .kv_heads = n.kv_heads(),
+          .head_dim = n.embed_dim / n.num_heads,
           .hidden = n.hidden(),
           .tokens = n.tokens(),
           .eps = n.norm_eps};
@@ -239,7 +240,9 @@ std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at)
 std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at) {
   BlockShape dense = shape_of_words(n, e);
   dense.rms_norm = dense.swiglu = true;
-  dense.rotary = rotary_table(e.b, angles_of(n), dense.head_dim(), at.token0, at.tokens);
+  dense.head_dim = n.head_width();
+  dense.qk_norm = n.qk_norm;
+  dense.rotary = rotary_table(e.b, angles_of(n), dense.head_dim, at.token0, at.tokens);
   dense.biases = false;
   const BlockShape shape = n.has_experts() ? with_experts(dense, n) : dense;
   return std::make_unique<LanguageModel>(e, at, shape, n.depth, n.dense_blocks(), dense,

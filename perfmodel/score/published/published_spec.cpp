@@ -158,7 +158,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.hidden = static_cast<double>(s.net.width());
   r.heads = static_cast<double>(s.net.heads());
   r.kv_heads = s.net.words() ? static_cast<double>(s.net.words()->kv_heads()) : r.heads;
-  r.head_dim = r.hidden / r.heads;
+  r.head_dim = r.arch == Arch::llama ? static_cast<double>(s.net.llama().head_width()) : r.hidden / r.heads;
   r.seq = r.attended = static_cast<double>(s.net.tokens());
   r.precision = precision_of(s);
   r.autocast = habits.autocast && (s.policy.amp == Amp::bf16 || s.policy.amp == Amp::fp16);

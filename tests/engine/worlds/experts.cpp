@@ -82,6 +82,20 @@ TEST(ExpertsTraining, InShardsOfDividedExperts) {
   }
 }
 
+// Wide heads with norms of their own, under what cuts or recomputes them
+TEST(ExpertsTraining, WithNormsOfHeads) {
+  EXPECT_NEAR(one_rank(kQwen).losses[0], std::log(300), 0.1);
+  for (const Words& layout : std::initializer_list<Words>{
+           {"policy.micro_batch=3", "policy.recompute=full"},
+           {"layout.tp=2", "policy.recompute=selective"},
+           {"layout.tp=2", "policy.sequence_parallel=true", "layout.dp=2", "policy.zero=3"},
+           {"layout.cp=2", "policy.micro_batch=4"},
+           {"layout.cp=2", "policy.cp_kind=ulysses"},
+           {"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"},
+           {"layout.tp=2", "layout.dp=2", "layout.ep=2", "policy.zero=1", "policy.micro_batch=3"}})
+    expect_like_one_rank(layout, kQwen);
+}
+
 TEST(ExpertsTraining, InAllAxesAtOnce) {
   experts_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
                          "policy.micro_batch=3", "policy.recompute=full"});

@@ -114,6 +114,16 @@ struct RmsNorm {
   int64_t rows, cols;
   float eps;
   DType act, stream;  // stream: of residual, x and dx: f32, or act
+  // Rows side by side, and elements between lines of them in x (residual, dx) and in h (dh); 0: rows follow
+  // one another
+  int64_t heads = 1, ld_x = 0, ld_h = 0;
+  int64_t in_x(int64_t row) const { return place(row, ld_x); }
+  int64_t in_h(int64_t row) const { return place(row, ld_h); }
+
+ private:
+  int64_t place(int64_t row, int64_t ld) const {
+    return ld == 0 ? row * cols : row / heads * ld + row % heads * cols;
+  }
 };
 // x = residual + y; h = x rstd gamma with rstd = 1 / sqrt(mean(x^2) + eps). Operands as in
 // residual_norm_forward; y nullptr: x = residual, not written

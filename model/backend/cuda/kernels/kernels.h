@@ -48,6 +48,8 @@ struct RmsNorm {
   int64_t rows, cols;
   float eps;
   DType act, stream;
+  // Rows side by side, and elements between lines of them in x (residual, dx) and in h (dh)
+  int64_t heads = 1, ld_x = cols, ld_h = cols;
 };
 void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float* gamma, void* x, void* h,
               float* rstd, cudaStream_t stream);
