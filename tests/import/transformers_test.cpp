@@ -112,11 +112,11 @@ TEST_P(Transformers, WhatIsExportedIsWhatWasRead) {
 // As transformers writes large models: several files and an index, weights in bf16
 TEST_P(Transformers, SeveralFilesHoldTheSame) {
   const RunSpec spec = load_run_spec(config(), {});
-  const std::string whole = imported("model.safetensors"), out = dir_ / "model.safetensors";
+  const std::string whole = imported("model.safetensors"), out = dir_ / "theirs.safetensors";
   write_atomically(out, "of an export before");
   EXPECT_EQ(write_published(spec, TrainedWeights(whole, 1), out, {.most_bytes = 9000}), 0);
   EXPECT_FALSE(std::filesystem::exists(out)) << "transformers would read it";
-  const std::string index = dir_ / "model.safetensors.index.json";
+  const std::string index = dir_ / "theirs.safetensors.index.json";
   const json map = read_json(index).at("weight_map");
   std::set<std::string> files;
   int64_t bytes = 0;
@@ -146,7 +146,7 @@ TEST_P(Transformers, SeveralFilesHoldTheSame) {
 
 TEST_P(Transformers, WeightsInBf16AreRoundedOnce) {
   const RunSpec spec = load_run_spec(config(), {});
-  const std::string out = dir_ / "model.safetensors";
+  const std::string out = dir_ / "theirs.safetensors";
   write_published(spec, TrainedWeights(imported("model.safetensors"), 1), out, {.type = DType::bf16});
   const TensorFile before = read_safetensors(theirs("model.safetensors")), after = read_safetensors(out);
   ASSERT_EQ(before.tensors.size(), after.tensors.size());

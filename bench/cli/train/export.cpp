@@ -35,7 +35,7 @@ void add_export_command(CLI::App& app) {
   command->add_flag("--bf16", a->bf16, "With --published: weights are rounded to bf16")->needs("--published");
   command
       ->add_option("--file-gb", a->file_gb,
-                   "With --published: more than so many GB are several files beside an index")
+                   "With --published: GB of weights beyond which there are several files beside an index")
       ->capture_default_str()
       ->check(CLI::PositiveNumber)
       ->needs("--published");
