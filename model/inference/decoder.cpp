@@ -27,11 +27,12 @@ Decoder::Decoder(const RunSpec& spec, const TrainedWeights& weights)
       activation_(llama_ ? Activation::silu : isobar::activation_of(spec.net.gpt().gelu)),
       head_norms_(llama_ && spec.net.llama().qk_norm),
       d_(llama_ ? spec.net.llama().head_width() : net_.embed_dim / net_.num_heads),
+      turned_(llama_ ? spec.net.llama().rotary_width() : d_),
       queries_(net_.num_heads * d_),
       kv_(net_.kv_heads() * d_),
       embed_(weights.merged("embed.weight")) {
   if (llama_)
-    rotary_ = rotary_values(angles_of(spec.net.llama()), d_, 0, net_.seq_length);
+    rotary_ = rotary_values(angles_of(spec.net.llama()), turned_, 0, net_.seq_length);
   else
     positions_ = weights.merged("pos_embed");
   for (int64_t i = 0; i < net_.depth; ++i) layers_.push_back(layer(spec, weights, i));
@@ -52,11 +53,15 @@ Decoder::Layer Decoder::layer(const RunSpec& spec, const TrainedWeights& from, i
   const std::string name = "blocks." + std::to_string(i), mlp = name + ".mlp";
   Layer l{.norm1 = norm(from, name + ".norm1"),
           .norm2 = norm(from, name + ".norm2"),
-          .q = linear(from, name + ".attn.q"),
-          .k = linear(from, name + ".attn.k"),
-          .v = linear(from, name + ".attn.v"),
           .proj = linear(from, name + ".attn.proj"),
           .hidden = net_.hidden()};
+  if (llama_ && spec.net.llama().latent.any()) {
+    l.latent.emplace(spec.net.llama(), from, name);
+  } else {
+    l.q = linear(from, name + ".attn.q");
+    l.k = linear(from, name + ".attn.k");
+    l.v = linear(from, name + ".attn.v");
+  }
   const LlamaSpec* const mixed = llama_ && i >= spec.net.llama().dense_blocks() ? &spec.net.llama() : nullptr;
   if (mixed) {
     l.experts.emplace(*mixed, from, mlp);
@@ -145,19 +150,26 @@ void Decoder::turn(int64_t tokens, int64_t cols, float* x) const {
               rotary_.data() + read_ * d_, x);
 }
 
-// h -> y. New keys and values go behind those of the tokens before.
-void Decoder::attend(Layer& l, int64_t tokens) {
+// h -> queries; new keys and values go behind those of the tokens before.
+void Decoder::find_heads(Layer& l, int64_t tokens) {
   const int64_t D = net_.embed_dim;
-  float* const keys = l.keys.data() + read_ * kv_;
+  float *const keys = l.keys.data() + read_ * kv_, *const values = l.values.data() + read_ * kv_;
+  if (l.latent)
+    return (*l.latent)(tokens, h_.data(), rotary_.data() + read_ * turned_, q_.data(), keys, values);
   multiply(l.q, tokens, queries_, D, h_.data(), q_.data());
   multiply(l.k, tokens, kv_, D, h_.data(), keys);
-  multiply(l.v, tokens, kv_, D, h_.data(), l.values.data() + read_ * kv_);
+  multiply(l.v, tokens, kv_, D, h_.data(), values);
   if (head_norms_) {
     normalise(l.q_norm, tokens * net_.num_heads, d_, q_.data(), q_.data());
     normalise(l.k_norm, tokens * net_.kv_heads(), d_, keys, keys);
   }
   turn(tokens, queries_, q_.data());
   turn(tokens, kv_, keys);
+}
+
+// h -> y
+void Decoder::attend(Layer& l, int64_t tokens) {
+  find_heads(l, tokens);
   const cpu::Attention a{.batch = 1,
                          .heads = net_.num_heads,
                          .kv_heads = net_.kv_heads(),
@@ -173,7 +185,9 @@ void Decoder::attend(Layer& l, int64_t tokens) {
   const Arena workspace(cpu::attention_workspace(a, false, omp_get_max_threads()));
   cpu::attention_forward(a, q_.data(), l.keys.data(), l.values.data(), o_.data(), statistics_.data(),
                          workspace.data());
-  multiply(l.proj, tokens, D, queries_, o_.data(), y_.data());
+  const float* const o = l.latent ? l.latent->values_of(tokens, o_.data()) : o_.data();
+  multiply(l.proj, tokens, net_.embed_dim, static_cast<int64_t>(l.proj.weight.size()) / net_.embed_dim, o,
+           y_.data());
 }
 
 // h -> y

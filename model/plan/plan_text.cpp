@@ -92,6 +92,10 @@ class Settings {
   void of(const RouteAttrs& a) {
     add("top", a.top);
     add("normalised", a.normalised);
+    add("factor", a.factor, 1.0f);
+    add("sigmoid", a.sigmoid);
+    add("groups", a.groups, int64_t{1});
+    add("top_groups", a.top_groups, int64_t{1});
     add("tokens", a.tokens);
     add("sample", a.sample);
     add("balance", a.balance);
@@ -123,6 +127,14 @@ class Settings {
   void of(const RowsAttrs&) {}
   void of(const RotaryAttrs& a) {
     add("d", a.d);
+    add("ld", a.ld);
+    add("tokens", a.tokens);
+  }
+  void of(const LatentAttrs& a) {
+    add("heads", a.heads);
+    add("nope", a.nope);
+    add("rope", a.rope);
+    add("v", a.v);
     add("ld", a.ld);
     add("tokens", a.tokens);
   }

@@ -126,6 +126,24 @@ void rotary(const Op& op, const Plan& plan, Work& w) {  // in place
       static_cast<double>(extent_of(op.attrs).rows * extent_of(op.attrs).cols) * element(x, plan);
 }
 
+namespace {
+
+// Bytes of a shared key's view beside the key
+double beside_key(const Op& op, const Plan& plan, const View& key) {
+  const auto& a = op.as<LatentAttrs>();
+  return static_cast<double>(key.count - a.rows * a.rope) * element(key, plan);
+}
+
+}  // namespace
+
+void latent_heads(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_read -= beside_key(op, plan, in<OpKind::latent_heads>(op, "key"));
+}
+
+void latent_heads_backward(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_written -= beside_key(op, plan, out<OpKind::latent_heads_backward>(op, "dkey"));
+}
+
 void copy(const Op& op, const Plan& plan, Work& w) {
   const auto& a = op.as<CopyAttrs>();
   w.bytes_read = w.bytes_written = static_cast<double>(a.extent[0] * a.extent[1] * a.extent[2] * a.run) *

@@ -253,6 +253,81 @@ void rotary(OpKind kind, Random& random, std::vector<OpCase>& to) {
     }
 }
 
+// ---- heads of latent attention ----
+
+struct Latents {
+  int64_t batch, tokens, heads, nope, rope, v, ld;
+  int64_t rows() const { return batch * tokens; }
+  int64_t qk() const { return nope + rope; }
+  int64_t queries() const { return rows() * heads * qk(); }
+  int64_t others() const { return rows() * heads * (nope + v); }
+  int64_t key() const { return (rows() - 1) * ld + rope; }  // the span that it covers
+};
+
+// qkv from q, kv and the shared key, one after another in `from`
+Numbers latent_of(const Latents& s, const Numbers& table, const Numbers& from) {
+  Numbers out(static_cast<size_t>(3 * s.queries()));
+  const int64_t half = s.rope / 2, kv = s.queries(), key = kv + s.others();
+  for (int64_t r = 0; r < s.rows(); ++r)
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const int64_t q_in = (r * s.heads + h) * s.qk(), kv_in = kv + (r * s.heads + h) * (s.nope + s.v),
+                    q = r * 3 * s.heads * s.qk() + h * s.qk(), k = q + s.heads * s.qk(),
+                    v = k + s.heads * s.qk();
+      for (int64_t j = 0; j < s.nope; ++j) out[q + j] = from[q_in + j], out[k + j] = from[kv_in + j];
+      for (int64_t j = 0; j < s.v; ++j) out[v + j] = from[kv_in + s.nope + j];
+      for (int64_t i = 0; i < half; ++i) {
+        const double c = table[r % s.tokens * s.rope + i], w = table[r % s.tokens * s.rope + half + i];
+        for (const auto& [in, to] : {std::pair{q_in + s.nope, q + s.nope}, {key + r * s.ld, k + s.nope}}) {
+          out[to + i] = from[in + i] * c - from[in + half + i] * w;
+          out[to + half + i] = from[in + half + i] * c + from[in + i] * w;
+        }
+      }
+    }
+  return out;
+}
+
+void latent_heads(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Latents& s : {Latents{2, 3, 2, 6, 4, 8, 9}, {1, 5, 3, 16, 8, 24, 8}, {2, 2, 1, 3, 2, 1, 70}}) {
+      const Operand table = normals(random, DType::f32, s.tokens * s.rope),
+                    q = normals(random, act, s.queries()), kv = normals(random, act, s.others()),
+                    key = normals(random, act, s.key());
+      const LatentAttrs a{.rows = s.rows(),
+                          .cols = 3 * s.heads * s.qk(),
+                          .heads = s.heads,
+                          .nope = s.nope,
+                          .rope = s.rope,
+                          .v = s.v,
+                          .ld = s.ld,
+                          .tokens = s.tokens};
+      const std::string what = size_text(act, s.rows(), a.cols);
+      Numbers from = q.before;
+      from.insert(from.end(), kv.before.begin(), kv.before.end());
+      from.insert(from.end(), key.before.begin(), key.before.end());
+      const auto all = [&](const Numbers& x) { return latent_of(s, table.before, x); };
+      if (kind == OpKind::latent_heads) {
+        to.push_back({kind, what, a, {q, kv, key, table}, {written(act, all(from))}});
+        continue;
+      }
+      const Operand dqkv = normals(random, act, 3 * s.queries());
+      const Numbers slopes = gradient(all, from, dqkv.before);
+      const auto part = [&](int64_t first, int64_t count) {
+        return Numbers(slopes.begin() + first, slopes.begin() + first + count);
+      };
+      Numbers of_key = key.before;  // columns beside it stay
+      for (int64_t r = 0; r < s.rows(); ++r)
+        for (int64_t i = 0; i < s.rope; ++i)
+          of_key[r * s.ld + i] = slopes[s.queries() + s.others() + r * s.ld + i];
+      const double allowed = std::max(1e-5, 2 * cpu::testing::roundoff(act));
+      to.push_back({kind,
+                    what,
+                    a,
+                    {dqkv, table},
+                    {written(act, part(0, s.queries()), allowed),
+                     written(act, part(s.queries(), s.others()), allowed), among(key, of_key, allowed)}});
+    }
+}
+
 // ---- embedding ----
 
 struct Words {
@@ -350,6 +425,9 @@ void add_language_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
     case OpKind::rotary:
     case OpKind::rotary_backward:
       return rotary(kind, random, to);
+    case OpKind::latent_heads:
+    case OpKind::latent_heads_backward:
+      return latent_heads(kind, random, to);
     case OpKind::embedding:
       return embedding(random, to);
     case OpKind::embedding_backward:

@@ -132,6 +132,28 @@ json qwen_of(const Config& c, json net) {
   return net;
 }
 
+json deepseek_v3_of(const Config& c, json net) {
+  c.require<std::string>("scoring_func", "sigmoid", "scores are sigmoids");
+  c.require<std::string>("topk_method", "noaux_tc", "biases even out experts");
+  c.require("moe_layer_freq", int64_t{1}, "all blocks behind the first ones have experts");
+  c.require("rope_interleave", true, "neighbours are turned together in the files");
+  net.erase("num_kv_heads");
+  net.erase("head_dim");
+  if (c.has("q_lora_rank")) net["q_lora_rank"] = c.size("q_lora_rank");
+  for (const char* key : {"kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+                          "num_experts_per_tok", "n_group", "topk_group"})
+    net[key] = c.size(key);
+  net["num_experts"] = c.size("n_routed_experts");
+  net["num_shared_experts"] = c.size("n_shared_experts");
+  net["expert_ffn_dim"] = c.size("moe_intermediate_size");
+  net["first_k_dense_replace"] = c.get("first_k_dense_replace", int64_t{0});
+  if (net["first_k_dense_replace"] == 0) net.erase("ffn_dim");  // no block has it
+  net["norm_topk_prob"] = c.get("norm_topk_prob", true);
+  net["routed_scaling_factor"] = c.get("routed_scaling_factor", 1.0);
+  net["scoring_func"] = "sigmoid";
+  return net;
+}
+
 json llama_of(const Config& c) {
   for (const char* key : {"attention_bias", "mlp_bias"}) c.require(key, false, "linears have no biases");
   c.require<std::string>("hidden_act", "silu", "the MLP is SwiGLU");
@@ -164,10 +186,11 @@ json net_of_config(const json& j, const std::string& file) {
   if (type == "llama") return llama_of(c);
   if (type == "mixtral") return mixtral_of(c, llama_of(c));
   if (type == "deepseek") return deepseek_of(c, llama_of(c));
+  if (type == "deepseek_v3") return deepseek_v3_of(c, llama_of(c));
   if (type == "qwen3") return qwen_of(c, llama_of(c));
   if (type == "qwen3_moe") return qwen_moe_of(c, qwen_of(c, llama_of(c)));
   throw ConfigError(file, "model_type", "is " + json_text(type) + ", which is none of our nets",
-                    "take a model of type gpt2, llama, mixtral, deepseek, qwen3 or qwen3_moe");
+                    "take a model of type gpt2, llama, mixtral, deepseek, deepseek_v3, qwen3 or qwen3_moe");
 }
 
 json run_of_config(const json& j, const std::string& file) {
@@ -230,6 +253,17 @@ json llama_config(const LlamaSpec& n) {
 
 std::string model_type_of(const LlamaSpec& n) {
   const ExpertsSpec& x = n.experts;
+  if (n.latent.any() && x.has_bias() && x.num_shared_experts > 0) return "deepseek_v3";
+  const bool latent = n.latent.any();
+  if (latent || x.has_bias() || x.routed_scaling_factor != 1)
+    throw ConfigError(
+        "",
+        latent         ? "net.kv_lora_rank"
+        : x.has_bias() ? "net.scoring_func"
+                       : "net.routed_scaling_factor",
+        "is that of DeepSeek-V3, and this net is not like it: latent attention, sigmoid scores, "
+        "shared experts",
+        "export the weights in our form");
   if (!n.has_experts()) return n.qk_norm ? "qwen3" : "llama";
   if (n.qk_norm && x.num_shared_experts > 0)
     throw ConfigError("", "net.num_shared_experts", "is set with net.qk_norm, as in no model of transformers",
@@ -260,6 +294,27 @@ json qwen_moe_config(const LlamaSpec& n) {
           {"mlp_only_layers", dense}};
 }
 
+json deepseek_v3_config(const LlamaSpec& n) {
+  const ExpertsSpec& x = n.experts;
+  const LatentSpec& l = n.latent;
+  return {{"architectures", {"DeepseekV3ForCausalLM"}},
+          {"q_lora_rank", l.q_lora_rank > 0 ? json(l.q_lora_rank) : json(nullptr)},
+          {"kv_lora_rank", l.kv_lora_rank},
+          {"qk_nope_head_dim", l.qk_nope_head_dim},
+          {"qk_rope_head_dim", l.qk_rope_head_dim},
+          {"v_head_dim", l.v_head_dim},
+          {"rope_interleave", true},
+          {"n_routed_experts", x.num_experts},
+          {"n_shared_experts", x.num_shared_experts},
+          {"moe_intermediate_size", n.expert_hidden()},
+          {"first_k_dense_replace", x.first_k_dense_replace},
+          {"n_group", x.n_group},
+          {"topk_group", x.topk_group},
+          {"norm_topk_prob", x.norm_topk_prob},
+          {"routed_scaling_factor", x.routed_scaling_factor},
+          {"num_nextn_predict_layers", 0}};
+}
+
 json deepseek_config(const LlamaSpec& n) {
   const ExpertsSpec& x = n.experts;
   return {{"architectures", {"DeepseekForCausalLM"}},
@@ -282,6 +337,7 @@ json config_of(const LlamaSpec& n) {
   if (n.has_experts()) c["num_experts_per_tok"] = n.experts.num_experts_per_tok;
   if (type == "mixtral") c.update(mixtral_config(n));
   if (type == "deepseek") c.update(deepseek_config(n));
+  if (type == "deepseek_v3") c.update(deepseek_v3_config(n));
   if (type == "qwen3") c["architectures"] = {"Qwen3ForCausalLM"};
   if (type == "qwen3_moe") c.update(qwen_moe_config(n));
   c["model_type"] = type;

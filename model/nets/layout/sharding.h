@@ -26,7 +26,7 @@ struct GroupAxes {
 GroupAxes group_axes(bool sequence, bool sharded);
 
 /// True if cut operands multiply whole parameters, whose gradients are then partial sums: adapters, routers
-/// of experts, and norms of heads.
+/// of experts, norms of heads, and latents of attention.
 bool has_partial(const RunSpec& spec);
 
 /// Most groups of at least two ranks that any rank is in: those above, and one per direction with each

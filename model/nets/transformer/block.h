@@ -20,6 +20,7 @@
 #include "model/nets/transformer/block_shape.h"
 #include "model/nets/transformer/context_parallel.h"
 #include "model/nets/transformer/experts.h"
+#include "model/nets/transformer/latent.h"
 #include "model/nets/windows/attention.h"
 
 namespace isobar {
@@ -37,8 +38,15 @@ class Block : public NetPart {
   View receive_buffer(size_t) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = norm1_.x}}; }
   int shares_gradient_with(size_t) const override { return 0; }
+  /// After a step's metrics: biases of experts move.
+  void after_metrics() {
+    if (experts_) experts_->shift_bias();
+  }
   View last_gradient(bool weight) const override {
-    return !weight ? norm1_.gamma : windowed_ ? windowed_->weight() : qkv_.weight;
+    return !weight     ? norm1_.gamma
+           : windowed_ ? windowed_->weight()
+           : latent_   ? latent_->first_weight()
+                       : qkv_.weight;
   }
 
  private:
@@ -52,7 +60,10 @@ class Block : public NetPart {
                         int64_t stream);
   int64_t attention_stream() const { return 2 * index(); }  // of random numbers
   int64_t mlp_stream() const { return 2 * index() + 1; }
+  void declare_attention(Declare& d);
   View attention(const std::string& pass, bool keep);
+  View attention_inputs(const std::string& pass, bool keep);
+  View result_backward(const View& part);
   View attention_backward(const View& part);
   View mlp(const std::string& pass, bool keep, bool result);
   void declare_mlp(Declare& d);
@@ -73,6 +84,7 @@ class Block : public NetPart {
   AttentionCore attention_core_;
   std::optional<WindowAttention> windowed_;
   std::optional<Experts> experts_;
+  std::optional<LatentAttention> latent_;
 
   Flow in_;
   Norm norm1_, norm2_, q_norm_, k_norm_;

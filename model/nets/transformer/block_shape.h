@@ -4,6 +4,7 @@
 #include <string>
 
 #include "model/base/dtype.h"
+#include "model/base/net_specs/latent.h"
 #include "model/base/spec/settings.h"
 #include "model/plan/op.h"
 
@@ -13,7 +14,11 @@ struct ExpertsShape {
   int64_t experts = 0, top = 0, hidden = 0;  // top: of a token; hidden: of one
   bool normalised = true;                    // a token's weights sum to 1
   double balance = 0, z = 0;                 // factors of the router's losses
-  int64_t blocks = 0;                        // of the net with experts
+  int64_t blocks = 0, first = 0;             // of the net with experts; the first of them among its parts
+  float factor = 1;                          // of a token's weights
+  bool sigmoid = false;                      // scores, with biases for the choice
+  int64_t groups = 1, top_groups = 1;        // of experts; those that a token chooses from
+  double bias_rate = 0;                      // of those biases
 };
 
 struct BlockShape {
@@ -29,9 +34,11 @@ struct BlockShape {
   View rotary = {};      // angles of this rank's tokens (rotary.h); absent: no rotary position embedding
   bool qk_norm = false;  // RMSNorm of each head of queries and keys
   bool causal = false;
-  double eps = 0, dropout = 0;                           // of norms; of hidden states and attention weights
-  DType stream = DType::f32;                             // of the residual stream
+  double eps = 0, dropout = 0;  // of norms; of hidden states and attention weights
+  DType stream = DType::f32;    // of the residual stream
+  LatentSpec latent = {};       // of attention, if any; head_dim is then of queries and keys
   int64_t attended() const { return heads * head_dim; }  // width of attention's result
+  int64_t result_width() const { return latent.any() ? heads * latent.v_head_dim : attended(); }
 };
 
 inline Activation activation_of(Gelu gelu) {

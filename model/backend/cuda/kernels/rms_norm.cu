@@ -244,10 +244,11 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
                    of, rstd, gamma, d, slopes, first, copy, workspace);
           });
       if (fast) return;
-      launch(rms_backward_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), of, rstd, gamma, d, slopes,
-             first, copy);
+      // The sums first: dx may be written over dh.
       launch(rms_backward_any_columns<T, X>, dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream,
              rms_rows(p), of, rstd, d, workspace);
+      launch(rms_backward_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), of, rstd, gamma, d, slopes,
+             first, copy);
     });
   add_partials(blocks, 1, p.cols, workspace, {{dgamma}}, accumulate, stream);
 }
