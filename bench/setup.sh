@@ -20,7 +20,7 @@ CUDA_EXTRAS=(nvidia-cudnn-frontend==1.32.0 nvidia-cuda-cuobjdump==13.5.37 nvidia
 BUILD_PACKAGES=(  # ocl-icd-opencl-dev: required by Debian 12's CMake file of oneDNN
   g++ cmake ninja-build ccache pkg-config git python3 python3-venv
   libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev libhdf5-dev libnetcdf-dev zlib1g-dev libzip-dev
-  libblosc-dev libzstd-dev libeccodes-dev libmetis-dev libpng-dev
+  libblosc-dev libzstd-dev libpcre2-dev libeccodes-dev libmetis-dev libpng-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libssl-dev
   libceres-dev libeigen3-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
 )

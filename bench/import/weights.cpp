@@ -1,4 +1,4 @@
-// Imports a published net's weights from a PyTorch file or safetensors.
+// Imports a published net's weights from a PyTorch file, safetensors or the index of several.
 #include <fstream>
 
 #include "bench/import/import.h"
@@ -7,6 +7,7 @@
 #include "model/base/spec/spec.h"
 #include "model/base/system/files.h"
 #include "model/inference/weights/published_weights.h"
+#include "model/inference/weights/sharded_safetensors.h"
 
 namespace isobar {
 namespace {
@@ -35,7 +36,7 @@ bool is_safetensors(const std::string& begin) {  // eight bytes of length, then 
 
 bool is_weights(const fs::path& file) {
   const std::string begin = beginning(file, 16);
-  return is_zip(begin) || is_pickle(begin) || is_safetensors(begin);
+  return is_zip(begin) || is_pickle(begin) || is_safetensors(begin) || is_safetensors_index(file);
 }
 
 std::string import_weights(const fs::path& file, const std::string& config, const fs::path& to) {
@@ -47,6 +48,8 @@ std::string import_weights(const fs::path& file, const std::string& config, cons
   const auto merged = [](int64_t weights) {
     return weights == 0 ? "" : "merged " + std::to_string(weights) + " weights with their adapters\n";
   };
+  if (is_safetensors_index(file))
+    return merged(import_published_weights(spec, ShardedWeights(file), file.string(), to));
   if (!is_zip(begin))
     return merged(import_published_weights(spec, SafetensorsWeights(file), file.string(), to));
   const TorchFile in(file);

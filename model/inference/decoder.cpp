@@ -25,11 +25,14 @@ Decoder::Decoder(const RunSpec& spec, const TrainedWeights& weights)
     : net_(*spec.net.words()),
       llama_(spec.net.kind() == LlamaSpec::kKind),
       activation_(llama_ ? Activation::silu : isobar::activation_of(spec.net.gpt().gelu)),
-      d_(net_.embed_dim / net_.num_heads),
+      head_norms_(llama_ && spec.net.llama().qk_norm),
+      d_(llama_ ? spec.net.llama().head_width() : net_.embed_dim / net_.num_heads),
+      turned_(llama_ ? spec.net.llama().rotary_width() : d_),
+      queries_(net_.num_heads * d_),
       kv_(net_.kv_heads() * d_),
       embed_(weights.merged("embed.weight")) {
   if (llama_)
-    rotary_ = rotary_values(angles_of(spec.net.llama()), d_, 0, net_.seq_length);
+    rotary_ = rotary_values(angles_of(spec.net.llama()), turned_, 0, net_.seq_length);
   else
     positions_ = weights.merged("pos_embed");
   for (int64_t i = 0; i < net_.depth; ++i) layers_.push_back(layer(spec, weights, i));
@@ -50,17 +53,22 @@ Decoder::Layer Decoder::layer(const RunSpec& spec, const TrainedWeights& from, i
   const std::string name = "blocks." + std::to_string(i), mlp = name + ".mlp";
   Layer l{.norm1 = norm(from, name + ".norm1"),
           .norm2 = norm(from, name + ".norm2"),
-          .q = linear(from, name + ".attn.q"),
-          .k = linear(from, name + ".attn.k"),
-          .v = linear(from, name + ".attn.v"),
           .proj = linear(from, name + ".attn.proj"),
           .hidden = net_.hidden()};
+  if (llama_ && spec.net.llama().latent.any()) {
+    l.latent.emplace(spec.net.llama(), from, name);
+  } else {
+    l.q = linear(from, name + ".attn.q");
+    l.k = linear(from, name + ".attn.k");
+    l.v = linear(from, name + ".attn.v");
+  }
   const LlamaSpec* const mixed = llama_ && i >= spec.net.llama().dense_blocks() ? &spec.net.llama() : nullptr;
   if (mixed) {
     l.experts.emplace(*mixed, from, mlp);
     l.hidden = mixed->experts.num_shared_experts * mixed->expert_hidden();
   }
   if (l.hidden > 0) add_mlp(l, from, mixed ? mlp + ".shared" : mlp);
+  if (head_norms_) l.q_norm = norm(from, name + ".attn.q_norm"), l.k_norm = norm(from, name + ".attn.k_norm");
   l.keys.resize(static_cast<size_t>(net_.seq_length * kv_));
   l.values.resize(l.keys.size());
   return l;
@@ -93,15 +101,15 @@ std::span<const float> Decoder::operator()(std::span<const int32_t> tokens) {
                   .act = DType::f32},
                  tokens.data(), embed_.data(), llama_ ? nullptr : positions_.data(), x_.data());
   for (Layer& l : layers_) {
-    normalise(l.norm1, n, x_.data(), h_.data());
+    normalise(l.norm1, n, D, x_.data(), h_.data());
     attend(l, n);
     add(n * D, y_.data(), x_.data());
-    normalise(l.norm2, n, x_.data(), h_.data());
+    normalise(l.norm2, n, D, x_.data(), h_.data());
     pass_mlp(l, n);
     add(n * D, y_.data(), x_.data());
   }
   read_ += n;
-  normalise(norm_, 1, x_.data() + (n - 1) * D, h_.data());
+  normalise(norm_, 1, D, x_.data() + (n - 1) * D, h_.data());
   const std::vector<float>& head = head_.empty() ? embed_ : head_;
   cpu::gemm({1, words(), D, false, true, DType::f32, DType::f32, DType::f32, false, false}, h_.data(),
             head.data(), nullptr, logits_.data());
@@ -110,7 +118,8 @@ std::span<const float> Decoder::operator()(std::span<const int32_t> tokens) {
 
 void Decoder::make_room(int64_t tokens) {
   const auto floats = [&](int64_t cols) { return static_cast<size_t>(tokens * cols); };
-  for (std::vector<float>* v : {&x_, &y_, &h_, &q_, &o_}) v->resize(floats(net_.embed_dim));
+  for (std::vector<float>* v : {&x_, &y_, &h_}) v->resize(floats(net_.embed_dim));
+  for (std::vector<float>* v : {&q_, &o_}) v->resize(floats(queries_));
   int64_t hidden = 0;
   for (const Layer& l : layers_) hidden = std::max(hidden, l.hidden);
   wide_.resize(floats((llama_ ? 2 : 1) * hidden));
@@ -118,15 +127,15 @@ void Decoder::make_room(int64_t tokens) {
   statistics_.resize(floats(std::max<int64_t>(2, net_.num_heads)));
 }
 
-void Decoder::normalise(const Norm& n, int64_t tokens, const float* x, float* h) {
+void Decoder::normalise(const Norm& n, int64_t rows, int64_t cols, const float* x, float* h) {
   const auto eps = static_cast<float>(net_.norm_eps);
   if (llama_)
-    cpu::rms_norm({tokens, net_.embed_dim, eps, DType::f32, DType::f32}, x, nullptr, n.gamma.data(), nullptr,
-                  h, statistics_.data());
+    cpu::rms_norm({rows, cols, eps, DType::f32, DType::f32}, x, nullptr, n.gamma.data(), nullptr, h,
+                  statistics_.data());
   else
-    cpu::residual_norm_forward(
-        {.rows = tokens, .cols = net_.embed_dim, .eps = eps, .period = 0, .act = DType::f32}, x, nullptr,
-        n.gamma.data(), n.beta.data(), nullptr, h, statistics_.data(), statistics_.data() + tokens);
+    cpu::residual_norm_forward({.rows = rows, .cols = cols, .eps = eps, .period = 0, .act = DType::f32}, x,
+                               nullptr, n.gamma.data(), n.beta.data(), nullptr, h, statistics_.data(),
+                               statistics_.data() + rows);
 }
 
 void Decoder::multiply(const Linear& l, int64_t tokens, int64_t out, int64_t in, const float* x, float* y,
@@ -141,15 +150,26 @@ void Decoder::turn(int64_t tokens, int64_t cols, float* x) const {
               rotary_.data() + read_ * d_, x);
 }
 
-// h -> y. New keys and values go behind those of the tokens before.
-void Decoder::attend(Layer& l, int64_t tokens) {
+// h -> queries; new keys and values go behind those of the tokens before.
+void Decoder::find_heads(Layer& l, int64_t tokens) {
   const int64_t D = net_.embed_dim;
-  float* const keys = l.keys.data() + read_ * kv_;
-  multiply(l.q, tokens, D, D, h_.data(), q_.data());
+  float *const keys = l.keys.data() + read_ * kv_, *const values = l.values.data() + read_ * kv_;
+  if (l.latent)
+    return (*l.latent)(tokens, h_.data(), rotary_.data() + read_ * turned_, q_.data(), keys, values);
+  multiply(l.q, tokens, queries_, D, h_.data(), q_.data());
   multiply(l.k, tokens, kv_, D, h_.data(), keys);
-  multiply(l.v, tokens, kv_, D, h_.data(), l.values.data() + read_ * kv_);
-  turn(tokens, D, q_.data());
+  multiply(l.v, tokens, kv_, D, h_.data(), values);
+  if (head_norms_) {
+    normalise(l.q_norm, tokens * net_.num_heads, d_, q_.data(), q_.data());
+    normalise(l.k_norm, tokens * net_.kv_heads(), d_, keys, keys);
+  }
+  turn(tokens, queries_, q_.data());
   turn(tokens, kv_, keys);
+}
+
+// h -> y
+void Decoder::attend(Layer& l, int64_t tokens) {
+  find_heads(l, tokens);
   const cpu::Attention a{.batch = 1,
                          .heads = net_.num_heads,
                          .kv_heads = net_.kv_heads(),
@@ -159,13 +179,15 @@ void Decoder::attend(Layer& l, int64_t tokens) {
                          .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d_))),
                          .causal = true,
                          .act = DType::f32,
-                         .ld_q = D,
+                         .ld_q = queries_,
                          .ld_kv = kv_,
-                         .ld_o = D};
+                         .ld_o = queries_};
   const Arena workspace(cpu::attention_workspace(a, false, omp_get_max_threads()));
   cpu::attention_forward(a, q_.data(), l.keys.data(), l.values.data(), o_.data(), statistics_.data(),
                          workspace.data());
-  multiply(l.proj, tokens, D, D, o_.data(), y_.data());
+  const float* const o = l.latent ? l.latent->values_of(tokens, o_.data()) : o_.data();
+  multiply(l.proj, tokens, net_.embed_dim, static_cast<int64_t>(l.proj.weight.size()) / net_.embed_dim, o,
+           y_.data());
 }
 
 // h -> y

@@ -15,6 +15,7 @@
 #include "model/base/spec/spec.h"
 #include "model/inference/arena.h"
 #include "model/inference/decoder_experts.h"
+#include "model/inference/decoder_latent.h"
 #include "model/inference/weights/trained_weights.h"
 
 namespace isobar {
@@ -40,28 +41,32 @@ class Decoder {
     std::vector<float> gamma, beta;
   };
   struct Layer {
-    Norm norm1, norm2;
+    Norm norm1, norm2, q_norm, k_norm;  // the last two: of heads, may be empty
     Linear q, k, v, proj, up, down;
     int64_t hidden = 0;  // width of the MLP, or of shared experts; 0: there is none
     std::optional<DecoderExperts> experts;
-    std::vector<float> keys, values;  // [seq_length, kv_heads * d], of which the tokens read are known
+    std::optional<DecoderLatent> latent;  // in place of q, k and v
+    std::vector<float> keys, values;      // [seq_length, kv_heads * d], of which the tokens read are known
   };
   Linear linear(const TrainedWeights& from, const std::string& name) const;
   Norm norm(const TrainedWeights& from, const std::string& name) const;
   Layer layer(const RunSpec& spec, const TrainedWeights& from, int64_t i) const;
   void add_mlp(Layer& l, const TrainedWeights& from, const std::string& name) const;
   void make_room(int64_t tokens);
-  void normalise(const Norm& n, int64_t tokens, const float* x, float* h);
+  void normalise(const Norm& n, int64_t rows, int64_t cols, const float* x, float* h);
   void multiply(const Linear& l, int64_t tokens, int64_t out, int64_t in, const float* x, float* y,
                 bool adds = false) const;
   void turn(int64_t tokens, int64_t cols, float* x) const;
+  void find_heads(Layer& l, int64_t tokens);
   void attend(Layer& l, int64_t tokens);
   void pass_mlp(Layer& l, int64_t tokens);
 
   const WordsSpec net_;
   const bool llama_;  // RMSNorm, SwiGLU, rotary positions, no biases; else gpt
   const Activation activation_;
-  const int64_t d_, kv_;  // of a head; width of keys
+  const bool head_norms_;
+  const int64_t d_, turned_, queries_,
+      kv_;  // of a head, and with rotary positions; width of queries, of keys
   std::vector<float> embed_, positions_, rotary_;
   std::vector<Layer> layers_;
   Norm norm_;

@@ -12,12 +12,13 @@ cpu::Gemm product(int64_t m, int64_t n, int64_t k) {
 }  // namespace
 
 DecoderExperts::DecoderExperts(const LlamaSpec& net, const TrainedWeights& weights, const std::string& name)
-    : experts_(net.experts.num_experts),
+    : spec_(net.experts),
+      experts_(net.experts.num_experts),
       top_(net.experts.num_experts_per_tok),
       width_(net.embed_dim),
       hidden_(net.expert_hidden()),
-      normalised_(net.experts.norm_topk_prob),
       router_(weights.merged(name + ".router.weight")) {
+  if (spec_.has_bias()) bias_ = weights.merged(name + ".router.bias");
   const auto append = [&](std::vector<float>& to, const std::string& tensor) {
     const std::vector<float> values = weights.merged(tensor);
     to.insert(to.end(), values.begin(), values.end());
@@ -43,8 +44,12 @@ void DecoderExperts::operator()(int64_t tokens, const float* h, float* y) {
                          .top = top_,
                          .tokens = tokens,
                          .sample = tokens,
-                         .normalised = normalised_};
-  cpu::route(route, logits,
+                         .normalised = spec_.norm_topk_prob,
+                         .factor = static_cast<float>(spec_.routed_scaling_factor),
+                         .sigmoid = spec_.has_bias(),
+                         .groups = spec_.n_group,
+                         .top_groups = spec_.topk_group};
+  cpu::route(route, logits, bias_.empty() ? nullptr : bias_.data(),
              {room(order_, copies), room(place_, copies), room(chosen_, copies), room(offsets_, experts_ + 1),
               room(weights_, copies), room(lse_, tokens), room(sums_, 2 * experts_)});
   float *const x = room(x_, copies * width_), *const wide = room(wide_, 2 * copies * hidden_),

@@ -17,9 +17,9 @@ class DecoderExperts {
   void operator()(int64_t tokens, const float* h, float* y);
 
  private:
+  const ExpertsSpec spec_;
   const int64_t experts_, top_, width_, hidden_;
-  const bool normalised_;
-  std::vector<float> router_, up_, down_;  // up: gate and up of each expert
+  std::vector<float> router_, bias_, up_, down_;  // up: gate and up of each expert
   std::vector<float> logits_, weights_, lse_, sums_, x_, wide_, narrow_;
   std::vector<int32_t> order_, place_, chosen_, offsets_;
 };

@@ -21,6 +21,10 @@ void Declare::router(Linear& l, const std::string& name, int64_t in, int64_t exp
          TensorUse::multiplied);
 }
 
+void Declare::state(View& v, Param p) {
+  tensor(v, false, {std::move(p)}, Held::once, TensorUse::state);
+}
+
 void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts,
                       const std::vector<Param>& weights) {
   const auto of_one = static_cast<std::ptrdiff_t>(weights.size()) / experts;
@@ -51,7 +55,7 @@ bool Declare::frozen(const std::vector<Param>& pieces) const {
 }
 
 void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, TensorUse use) {
-  const bool freezes = frozen(pieces);
+  const bool state = use == TensorUse::state, freezes = frozen(pieces) || state;
   matrix = matrix && !f32_;
   if (list_) {
     if (held == Held::second_of_two) return;
@@ -62,17 +66,18 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
   if (at_.tp == 1)
     for (Param& p : pieces) p.axis = -1;
   const bool is_cut = pieces[0].axis >= 0;
-  const bool partial = use == TensorUse::multiplied && !is_cut && at_.tp > 1 && !at_.sequence;
+  const bool partial = use == TensorUse::multiplied && !is_cut && !freezes && at_.tp > 1 && !at_.sequence;
   const bool expert = use == TensorUse::expert && at_.ep > 1;
   const TensorCut cut = expert    ? TensorCut::expert
                         : is_cut  ? TensorCut::cut
+                        : state   ? TensorCut::kept
                         : partial ? TensorCut::partial
                                   : TensorCut::whole;
   if (cut == cut_ && freezes == frozen_ && (!params_.by_reader(freezes) || matrix == matrix_)) {
     const bool owner = is_cut || expert ||
-                       (freezes && params_.frozen_whole() ? at_.at.tp == 0
-                        : partial                         ? at_.counts_partial
-                                                          : at_.counts_whole);
+                       (state || (freezes && params_.frozen_whole()) ? at_.at.tp == 0
+                        : partial                                    ? at_.counts_partial
+                                                                     : at_.counts_whole);
     for (Param& p : pieces) {
       group(p);
       if (p.lr_factor != pieces[0].lr_factor || p.decays != pieces[0].decays)
@@ -85,7 +90,7 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
       p.partial = partial;
       if (is_cut) take_part(p);
       p.expert = expert;
-      p.writer = held != Held::second_of_two && owner && (expert ? writes_expert(p) : writes(p));
+      p.writer = held != Held::second_of_two && owner && (expert ? writes_expert(p) : writes(p, state));
     }
     v = b_.params_together(pieces);
   }
@@ -148,9 +153,9 @@ void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
   tensor(b.weight, true, std::move(second), Held::once, axis == 1 ? TensorUse::multiplied : TensorUse::usual);
 }
 
-void Declare::norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta) {
+void Declare::norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta, TensorUse use) {
   n.eps = static_cast<float>(eps);
-  tensor(n.gamma, false, {{name + ".weight", {width}, Init::one}});
+  tensor(n.gamma, false, {{name + ".weight", {width}, Init::one}}, Held::once, use);
   if (beta) tensor(n.beta, false, {{name + ".bias", {width}, Init::zero}});
 }
 
@@ -183,8 +188,8 @@ Declare::Declare(Builder& b, const RunSpec& spec, const Sharding& at, Parameters
 
 // True if this replica writes it to checkpoints: the replica with the fewest elements so far. All replicas
 // compute the same.
-bool Declare::writes(const Param& p) {
-  const bool kept_whole = at_.replicas > 1 || (p.frozen && params_.frozen_whole());
+bool Declare::writes(const Param& p, bool state) {
+  const bool kept_whole = state || at_.replicas > 1 || (p.frozen && params_.frozen_whole());
   if (at_.copies == 1 || !kept_whole) return true;
   int64_t elements = p.axis >= 0 ? p.extent : 1;
   for (size_t i = 0; i < p.shape.size(); ++i)
@@ -229,7 +234,9 @@ void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Par
       std::any_of(b.plan.tensors.begin(), b.plan.tensors.end(), [](const Tensor& t) { return t.frozen; });
   for (const bool frozen : {false, true}) {
     if (frozen && !some_frozen) continue;
-    for (const TensorCut cut : {TensorCut::cut, TensorCut::expert, TensorCut::partial, TensorCut::whole}) {
+    for (const TensorCut cut :
+         {TensorCut::cut, TensorCut::expert, TensorCut::partial, TensorCut::whole, TensorCut::kept}) {
+      if (cut == TensorCut::kept && !frozen) continue;
       if (cut == TensorCut::cut && at.tp == 1) continue;
       if (cut == TensorCut::expert && at.ep == 1) continue;
       if (cut == TensorCut::partial && (at.tp == 1 || at.sequence || frozen || !has_partial(spec))) continue;
@@ -237,7 +244,8 @@ void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Par
         if (!matrix && !params.by_reader(frozen)) continue;
         for (const Stage& stage : stages.list())
           d.section({.chunk = stage.chunk,
-                     .group = cut == TensorCut::cut       ? at.cut_group
+                     .group = cut == TensorCut::kept      ? -1
+                              : cut == TensorCut::cut     ? at.cut_group
                               : cut == TensorCut::expert  ? at.expert_group
                               : cut == TensorCut::partial ? at.partial_group
                                                           : at.whole_group,

@@ -22,11 +22,12 @@ constexpr float kSigma = 0.02f;  // standard deviation of a transformer's initia
 enum class Held : uint8_t { once, first_of_two, second_of_two };
 
 /// How tensor parallelism treats a parameter. partial: it is whole, but its gradient is a partial sum
-/// (has_partial). expert: expert parallelism divides it, tensor parallelism may cut it.
-enum class TensorCut : uint8_t { cut, expert, partial, whole };
+/// (has_partial). expert: expert parallelism divides it, tensor parallelism may cut it. kept: a state.
+enum class TensorCut : uint8_t { cut, expert, partial, whole, kept };
 
-/// multiplied: by a cut operand, or multiplying one, though it is whole. expert: of one expert.
-enum class TensorUse : uint8_t { usual, multiplied, expert };
+/// multiplied: by a cut operand, or multiplying one, though it is whole. expert: of one expert. state: of no
+/// gradient.
+enum class TensorUse : uint8_t { usual, multiplied, expert, state };
 
 /// Parts declare their parameters through it. They are called several times: for the list of the whole net's
 /// tensors, and for each section of the flat parameters.
@@ -35,7 +36,8 @@ class Declare {
   /// One operand made of one or several tensors, each [out, in] or [out]; tensor parallelism cuts Param::axis
   /// (-1: none). `matrix`: read by matrix products (else by f32 ops).
   void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held = Held::once);
-  void norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta);
+  void norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta,
+            TensorUse use = TensorUse::usual);
   void linear(Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis, bool bias);
   /// Cut like the first of its weights; `bias` may be empty.
   void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias,
@@ -45,6 +47,8 @@ class Declare {
   void experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights);
   /// Whole, but its result multiplies what tensor parallelism cuts.
   void router(Linear& l, const std::string& name, int64_t in, int64_t experts);
+  /// Values that no gradient trains; every rank keeps all of them, at any stage of ZeRO.
+  void state(View& v, Param p);
 
  private:
   friend void declare_parameters(Builder&, const RunSpec&, const Sharding&, Parameters&, const Stages&,
@@ -58,7 +62,7 @@ class Declare {
   bool frozen(const std::vector<Param>& pieces) const;
   void take_part(Param& p) const;
   void group(Param& p) const;
-  bool writes(const Param& p);
+  bool writes(const Param& p, bool state);
   bool writes_expert(const Param& p);
 
   Builder& b_;

@@ -55,6 +55,21 @@ class Form {
     form_.tensors.push_back(std::move(weight));
     form_.tensors.push_back(std::move(bias));
   }
+  // Rows of heads, of which the last `rope` are turned with their neighbours there and in halves here; `in`
+  // columns
+  void turned_heads(const std::string& theirs, const std::string& ours, int64_t heads, int64_t plain,
+                    int64_t rope) {
+    const std::vector<int64_t>& shape = shapes_.at(ours);
+    const int64_t in = shape[1], half = rope / 2;
+    PublishedTensor t{theirs, shape, {}};
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t first = h * (plain + rope) * in, pairs = first + plain * in;
+      if (plain > 0) t.pieces.push_back({ours, plain, in, first, in, first, in});
+      t.pieces.push_back({ours, half, in, pairs, in, pairs, 2 * in});
+      t.pieces.push_back({ours, half, in, pairs + half * in, in, pairs + in, 2 * in});
+    }
+    form_.tensors.push_back(std::move(t));
+  }
   // Tensors of theirs that are constants, or a second name of another one
   void ignore(const std::string& theirs) { form_.unread.insert(theirs); }
   // The names without this before them are those of the model without its head, in which the first files are.
@@ -109,10 +124,35 @@ namespace {
 constexpr const char* kLlamaNames[] = {"gate_proj", "up_proj", "down_proj"};
 constexpr const char* kMixtralNames[] = {"w1", "w3", "w2"};
 
+void add_latent(const LlamaSpec& n, const std::string& theirs, const std::string& ours, Form& f) {
+  const LatentSpec& l = n.latent;
+  const int64_t nope = l.qk_nope_head_dim, rope = l.qk_rope_head_dim;
+  const bool ranked = l.q_lora_rank > 0;
+  if (ranked) f.same(theirs + "q_a_proj.weight", ours + "q_down.weight");
+  if (ranked) f.same(theirs + "q_a_layernorm.weight", ours + "q_norm.weight");
+  f.turned_heads(theirs + (ranked ? "q_b_proj.weight" : "q_proj.weight"), ours + "q.weight", n.num_heads,
+                 nope, rope);
+  f.turned_heads(theirs + "kv_a_proj_with_mqa.weight", ours + "kv_down.weight", 1, l.kv_lora_rank, rope);
+  f.same(theirs + "kv_a_layernorm.weight", ours + "kv_norm.weight");
+  f.same(theirs + "kv_b_proj.weight", ours + "kv.weight");
+}
+
+void add_attention(const LlamaSpec& n, const std::string& theirs, const std::string& ours, Form& f) {
+  if (n.latent.any())
+    add_latent(n, theirs, ours, f);
+  else
+    for (const char* which : {"q", "k", "v"})
+      f.same(theirs + which + "_proj.weight", ours + which + ".weight");
+  for (const char* norm : {"q_norm.weight", "k_norm.weight"})
+    if (n.qk_norm) f.same(theirs + norm, ours + norm);
+  f.same(theirs + "o_proj.weight", ours + "proj.weight");
+}
+
 void add_experts(const LlamaSpec& n, const std::string& theirs, const std::string& ours, Form& f) {
-  const bool mixtral = is_mixtral(n);
+  const bool mixtral = model_type_of(n) == "mixtral";
   const std::string block = theirs + (mixtral ? "block_sparse_moe." : "mlp.");
   f.same(block + "gate.weight", ours + "mlp.router.weight");
+  if (n.experts.has_bias()) f.same(block + "gate.e_score_correction_bias", ours + "mlp.router.bias");
   for (int64_t i = 0; i < n.experts.num_experts; ++i)
     f.swiglu(block + "experts." + number(i), mixtral ? kMixtralNames : kLlamaNames,
              ours + "mlp.experts." + number(i));
@@ -127,13 +167,9 @@ PublishedForm published_form(const LlamaSpec& n, const std::vector<Tensor>& own)
   f.same("model.embed_tokens.weight", "embed.weight");
   for (int64_t i = 0; i < n.depth; ++i) {
     const std::string theirs = "model.layers." + number(i), ours = "blocks." + number(i);
-    for (const auto& [a, b] : {std::pair{"input_layernorm", "norm1"},
-                               {"self_attn.q_proj", "attn.q"},
-                               {"self_attn.k_proj", "attn.k"},
-                               {"self_attn.v_proj", "attn.v"},
-                               {"self_attn.o_proj", "attn.proj"},
-                               {"post_attention_layernorm", "norm2"}})
-      f.same(theirs + a + ".weight", ours + b + ".weight");
+    f.same(theirs + "input_layernorm.weight", ours + "norm1.weight");
+    add_attention(n, theirs + "self_attn.", ours + "attn.", f);
+    f.same(theirs + "post_attention_layernorm.weight", ours + "norm2.weight");
     if (i < n.dense_blocks())
       f.swiglu(theirs + "mlp.", kLlamaNames, ours + "mlp.");
     else

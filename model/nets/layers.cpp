@@ -218,6 +218,34 @@ View Layers::norm_backward(const std::string& path, const Norm& n, const View& d
   return copies ? dy : in.y ? dx : View{};
 }
 
+namespace {
+
+NormAttrs attrs_of(const Norm& n, const Rows& r) {
+  return {.rows = r.lines * r.heads,
+          .cols = n.gamma.count,
+          .eps = n.eps,
+          .first = true,
+          .heads = r.heads,
+          .ld_x = r.ld_x,
+          .ld_h = r.ld_h};
+}
+
+}  // namespace
+
+void Layers::head_norm_forward(const std::string& path, const std::string& pass, Norm& n, const Rows& rows,
+                               const View& h, bool keep) const {
+  n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows.lines * rows.heads, keep);
+  b_.emit<OpKind::rms_norm>(path + pass, attrs_of(n, rows), {n.x, View{}, n.gamma}, {View{}, h, n.rstd});
+}
+
+void Layers::head_norm_backward(const std::string& path, const Norm& n, const Rows& rows, const View& dh,
+                                const View& dx) const {
+  NormAttrs a = attrs_of(n, rows);
+  a.accumulate = e_.accumulates();
+  b_.emit<OpKind::rms_norm_backward>(path + "/backward", a, {n.x, n.rstd, n.gamma, dh},
+                                     {dx, View{}, b_.grad(n.gamma)});
+}
+
 void Layers::add(const std::string& path, const Flow& in, const View& x) const {
   b_.emit<OpKind::residual_add>(path, {.rows = 1, .cols = x.count}, {in.x, in.y}, {x});
 }

@@ -35,6 +35,10 @@ struct Norm {        // parameters, and tensors saved by forward
   View x, h, mean, rstd;  // x [rows,D] of the stream, h [rows,D] act, [rows] f32; RMSNorm has no mean
 };
 
+struct Rows {  // side by side, as heads are
+  int64_t lines, heads, ld_x, ld_h;
+};
+
 /// A stream's value while a routine is emitted: x, or x + y while y waits for the norm that adds it.
 struct Flow {
   View x, y;
@@ -148,6 +152,13 @@ class Layers {
   /// copy.
   View norm_backward(const std::string& path, const Norm& n, const View& dh, const View& dx, bool first,
                      const Flow& in) const;
+  /// An RMSNorm of rows of gamma's width that stand side by side in x, `heads` of them to a line of ld_x
+  /// elements: n.x -> h, in lines of ld_h.
+  void head_norm_forward(const std::string& path, const std::string& pass, Norm& n, const Rows& rows,
+                         const View& h, bool keep) const;
+  /// dx = norm'(dh), in lines as n.x; may be dh itself
+  void head_norm_backward(const std::string& path, const Norm& n, const Rows& rows, const View& dh,
+                          const View& dx) const;
   /// x = in.x + in.y of a stream, f32, for a part that begins with another layer than a norm
   void add(const std::string& path, const Flow& in, const View& x) const;
   /// Its gradient for the linear of in.y, and that of the linear's bias; absent if there is no y.

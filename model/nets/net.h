@@ -93,6 +93,9 @@ class Net {
   virtual int metrics_group() const { return -1; }
   /// Emits further sums of gradients before the norm of all gradients.
   virtual void before_optimizer(const Parameters&) {}
+  /// Numbers that ops add behind the metrics, which are summed with them; and what follows from the sums.
+  virtual int64_t tallies() const { return 0; }
+  virtual void after_metrics() {}
 
  protected:
   std::vector<std::unique_ptr<NetPart>> parts_;

@@ -63,8 +63,8 @@ class Step {
     if (RollOut* const roll = net_->roll_out()) plan.feedback = roll->feedback();
     plan.metrics_named = net_->metrics();
     declare_parameters(b_, s_, at_, params_, stages_, net_->parts());
-    plan.metrics =
-        b_.io("metrics", DType::f32, plan.metrics_named.back().first + plan.metrics_named.back().count);
+    plan.metrics = b_.io("metrics", DType::f32,
+                         plan.metrics_named.back().first + plan.metrics_named.back().count + net_->tallies());
     plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
     plan.scalars = b_.io("scalars", DType::f32, kScalars);
     if (replays()) plan.replayed = b_.io("replayed", DType::f32, plan.feedback.at(0).count);
@@ -312,6 +312,7 @@ class Step {
           {p.grad_norm2, p.scalars}, {p.grad_norm2, p.scalars});
     params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});
     reduce_metrics();
+    net_->after_metrics();
     b_.end();
     return r;
   }

@@ -58,6 +58,9 @@ struct NormAttrs {
   int64_t period = 0;  // rows after which the residual repeats (0: never)
   int64_t row0 = 0;    // first of these rows within a period
   bool first = false;  // backward: writes dx instead of adding to it
+  // rms_norm of rows that stand side by side, as heads do: their number, and elements between lines of them
+  // in x and in h; 0: rows follow one another
+  int64_t heads = 1, ld_x = 0, ld_h = 0;
 };
 
 struct RowsAttrs {
@@ -68,6 +71,13 @@ struct RotaryAttrs {  // of heads of d columns
   int64_t rows = 0, cols = 0;
   int64_t d = 0, ld = 0;  // ld: elements between rows
   int64_t tokens = 0;     // of each sample, this rank's
+};
+
+struct LatentAttrs {  // heads of latent attention: `nope` and `rope` columns of queries and keys, v of values
+  int64_t rows = 0, cols = 0;  // cols: of queries, keys and values together
+  int64_t heads = 0, nope = 0, rope = 0, v = 0;
+  int64_t ld = 0;      // elements between rows of the shared key
+  int64_t tokens = 0;  // of each sample, this rank's
 };
 
 struct SumAttrs {  // of rows
@@ -163,11 +173,14 @@ struct CrossEntropyAttrs {
 struct RouteAttrs {            // of tokens to experts
   int64_t rows = 0, cols = 0;  // tokens, experts
   int64_t top = 0;             // experts of a token
-  bool normalised = false;     // its weights are a softmax over them, not over all experts
-  int64_t tokens = 0;          // rows of a sample …
-  int64_t sample = 0;          // … and its tokens on all ranks
-  float balance = 0, z = 0;    // factors of the router's losses of a sample, of a token
-  float weight = 0;            // of a sample in the step's means
+  bool normalised = false;     // its weights sum to 1 …
+  float factor = 1;            // … times this
+  bool sigmoid = false;        // scores are sigmoids, not a softmax over all experts
+  int64_t groups = 1, top_groups = 1;
+  int64_t tokens = 0;        // rows of a sample …
+  int64_t sample = 0;        // … and its tokens on all ranks
+  float balance = 0, z = 0;  // factors of the router's losses of a sample, of a token
+  float weight = 0;          // of a sample in the step's means
 };
 
 struct ExpertRowsAttrs {       // between tokens and their copies, sorted by expert
@@ -230,11 +243,11 @@ struct PricedAttrs {  // what it costs
 };
 
 using Attrs =
-    std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs, SumAttrs,
-                 PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs, EmbeddingAttrs, DropoutAttrs,
-                 ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs, ElementsAttrs, CopyAttrs, AverageAttrs,
-                 LossScaleAttrs, AdamAttrs, SgdAttrs, TransferAttrs, GroupedGemmAttrs, RouteAttrs,
-                 ExpertRowsAttrs, HeldExpertsAttrs, PricedAttrs>;
+    std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs,
+                 LatentAttrs, SumAttrs, PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs,
+                 EmbeddingAttrs, DropoutAttrs, ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs,
+                 ElementsAttrs, CopyAttrs, AverageAttrs, LossScaleAttrs, AdamAttrs, SgdAttrs, TransferAttrs,
+                 GroupedGemmAttrs, RouteAttrs, ExpertRowsAttrs, HeldExpertsAttrs, PricedAttrs>;
 
 namespace detail {
 template <class A, class... All>

@@ -52,6 +52,8 @@ enum class OpKind : uint8_t {
   swiglu_backward,
   rotary,  // queries and keys, in place
   rotary_backward,
+  latent_heads,  // queries, keys and values of latent attention, with rotary positions
+  latent_heads_backward,
   dropout,  // in place; only training steps drop
   dropout_backward,
   softmax,
@@ -62,6 +64,7 @@ enum class OpKind : uint8_t {
   route,         // each token's experts by its logits, and their rows in the order of experts
   route_backward,
   router_metrics,      // how uneven the experts' shares are
+  shift_bias,          // of experts, towards even shares
   expert_offsets,      // of this rank's experts, among the copies that it receives
   dispatch,            // copies of tokens, in the order of experts
   combine,             // each token's sum of its copies
@@ -159,9 +162,9 @@ inline constexpr OpInfo kOpRows[] = {
      kEvery, 3, special::average},
     {OpKind::swap, "swap", "x y", "x y", kPlaceOf<ElementsAttrs>, PriceClass::optimizer, kEvery},
     {OpKind::rms_norm, "rms_norm", "residual y? gamma", "x? h rstd", kPlaceOf<NormAttrs>, PriceClass::norm,
-     kEvery, 6},
+     kEvery, 6, special::rms_norm},
     {OpKind::rms_norm_backward, "rms_norm_backward", "x rstd gamma dh", "dx dy? dgamma?", kPlaceOf<NormAttrs>,
-     PriceClass::norm, kEvery, 11, special::added_unless_first},
+     PriceClass::norm, kEvery, 11, special::rms_norm_backward},
     // `scale`: factor of each row; `offsets`: ends with the number of rows, which `rows` then expects
     {OpKind::swiglu, "swiglu", "u scale? offsets?", "g", kPlaceOf<RowsAttrs>, PriceClass::activation, kEvery,
      6},
@@ -172,6 +175,11 @@ inline constexpr OpInfo kOpRows[] = {
      special::rotary},
     {OpKind::rotary_backward, "rotary_backward", "dqk table", "dqk", kPlaceOf<RotaryAttrs>, PriceClass::copy,
      kEvery, 3, special::rotary},
+    // `key`: a row's rotary key, shared by all heads
+    {OpKind::latent_heads, "latent_heads", "q kv key table", "qkv", kPlaceOf<LatentAttrs>, PriceClass::copy,
+     kEvery, 1, special::latent_heads},
+    {OpKind::latent_heads_backward, "latent_heads_backward", "dqkv table", "dq dkv dkey",
+     kPlaceOf<LatentAttrs>, PriceClass::copy, kEvery, 1, special::latent_heads_backward},
     {OpKind::dropout, "dropout", "x scalars?", "x mask?", kPlaceOf<DropoutAttrs>, PriceClass::norm, kEvery,
      2},
     {OpKind::dropout_backward, "dropout_backward", "dx mask? scalars?", "dx", kPlaceOf<DropoutAttrs>,
@@ -187,13 +195,16 @@ inline constexpr OpInfo kOpRows[] = {
     {OpKind::grouped_gemm, "grouped_gemm", "A B offsets", "C", kPlaceOf<GroupedGemmAttrs>,
      PriceClass::product, kEvery, 0, special::grouped_gemm},
     // By sorted copy: `order`: its token; `weights`. By token and choice: `chosen`: its expert; `place`: its
-    // copy. `sums`: of a sample the copies of each expert, then its sum of probabilities
-    {OpKind::route, "route", "logits", "order place chosen offsets weights lse sums", kPlaceOf<RouteAttrs>,
-     PriceClass::activation, kEvery, 6},
+    // copy. `sums`: of a sample the copies of each expert, then its sum of probabilities. `bias`: added to
+    // sigmoids for the choice
+    {OpKind::route, "route", "logits bias?", "order place chosen offsets weights lse sums",
+     kPlaceOf<RouteAttrs>, PriceClass::activation, kEvery, 6},
     {OpKind::route_backward, "route_backward", "logits lse chosen place weights dweights sums scalars?",
      "dlogits", kPlaceOf<RouteAttrs>, PriceClass::activation, kEvery, 8},
-    {OpKind::router_metrics, "router_metrics", "sums scalars?", "metrics", kPlaceOf<RouteAttrs>,
+    // `load`: copies of each expert, added up
+    {OpKind::router_metrics, "router_metrics", "sums scalars?", "metrics load?", kPlaceOf<RouteAttrs>,
      PriceClass::loss, kEvery},
+    {OpKind::shift_bias, "shift_bias", "bias load", "bias", kPlaceOf<RouteAttrs>, PriceClass::loss, kEvery},
     // `all`: route's offsets of all ranks that share the experts
     {OpKind::expert_offsets, "expert_offsets", "all", "offsets", kPlaceOf<HeldExpertsAttrs>, PriceClass::copy,
      kEvery},

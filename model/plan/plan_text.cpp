@@ -92,6 +92,10 @@ class Settings {
   void of(const RouteAttrs& a) {
     add("top", a.top);
     add("normalised", a.normalised);
+    add("factor", a.factor, 1.0f);
+    add("sigmoid", a.sigmoid);
+    add("groups", a.groups, int64_t{1});
+    add("top_groups", a.top_groups, int64_t{1});
     add("tokens", a.tokens);
     add("sample", a.sample);
     add("balance", a.balance);
@@ -116,10 +120,21 @@ class Settings {
     add("period", a.period);
     add("row0", a.row0);
     add("first", a.first);
+    add("heads", a.heads, int64_t{1});
+    add("ld_x", a.ld_x);
+    add("ld_h", a.ld_h);
   }
   void of(const RowsAttrs&) {}
   void of(const RotaryAttrs& a) {
     add("d", a.d);
+    add("ld", a.ld);
+    add("tokens", a.tokens);
+  }
+  void of(const LatentAttrs& a) {
+    add("heads", a.heads);
+    add("nope", a.nope);
+    add("rope", a.rope);
+    add("v", a.v);
     add("ld", a.ld);
     add("tokens", a.tokens);
   }

@@ -75,6 +75,31 @@ void added_unless_first(const Op& op, const Plan& plan, Work& w) {
     w.bytes_read += bytes_of(out<OpKind::residual_norm_backward, OpKind::rms_norm_backward>(op, "dx"), plan);
 }
 
+namespace {
+
+// Bytes of a view beside the rows of a norm that it covers
+double more_than_rows(const Op& op, const Plan& plan, const View& v) {
+  const auto& a = op.as<NormAttrs>();
+  return static_cast<double>(v.count - a.rows * a.cols) * element(v, plan);
+}
+
+}  // namespace
+
+void rms_norm(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_read -= more_than_rows(op, plan, in<OpKind::rms_norm>(op, "residual"));
+  w.bytes_written -= more_than_rows(op, plan, out<OpKind::rms_norm>(op, "h"));
+}
+
+void rms_norm_backward(const Op& op, const Plan& plan, Work& w) {
+  constexpr OpKind kBackward = OpKind::rms_norm_backward;
+  const double of_dx = more_than_rows(op, plan, out<kBackward>(op, "dx"));
+  added_unless_first(op, plan, w);
+  if (!op.as<NormAttrs>().first) w.bytes_read -= of_dx;
+  w.bytes_read -=
+      more_than_rows(op, plan, in<kBackward>(op, "x")) + more_than_rows(op, plan, in<kBackward>(op, "dh"));
+  w.bytes_written -= of_dx;
+}
+
 void cast(const Op& op, const Plan& plan, Work& w) {
   if (op.as<ElementsAttrs>().accumulate) w.bytes_read += bytes_of(out<OpKind::cast>(op, "y"), plan);
 }
@@ -99,6 +124,24 @@ void rotary(const Op& op, const Plan& plan, Work& w) {  // in place
       op.kind == OpKind::rotary ? out<OpKind::rotary>(op, "qk") : out<OpKind::rotary_backward>(op, "dqk");
   w.bytes_read = w.bytes_written =
       static_cast<double>(extent_of(op.attrs).rows * extent_of(op.attrs).cols) * element(x, plan);
+}
+
+namespace {
+
+// Bytes of a shared key's view beside the key
+double beside_key(const Op& op, const Plan& plan, const View& key) {
+  const auto& a = op.as<LatentAttrs>();
+  return static_cast<double>(key.count - a.rows * a.rope) * element(key, plan);
+}
+
+}  // namespace
+
+void latent_heads(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_read -= beside_key(op, plan, in<OpKind::latent_heads>(op, "key"));
+}
+
+void latent_heads_backward(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_written -= beside_key(op, plan, out<OpKind::latent_heads_backward>(op, "dkey"));
 }
 
 void copy(const Op& op, const Plan& plan, Work& w) {

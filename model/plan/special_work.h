@@ -17,7 +17,8 @@ Correct gemm, grouped_gemm, attention, attention_backward, attention_merge;
 // Operands updated in place, or added to, are read too
 Correct added_unless_first, cast, adam, sgd, average;
 // Strided views and tables: the elements touched, not the span
-Correct rotary, copy, embedding, embedding_backward, gather, dispatch, combine;
+Correct rms_norm, rms_norm_backward, rotary, latent_heads, latent_heads_backward, copy, embedding,
+    embedding_backward, gather, dispatch, combine;
 // As its attributes say
 Correct priced;
 // Network: ring algorithms, with nccl-tests' busbw factors

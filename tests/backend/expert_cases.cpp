@@ -12,51 +12,90 @@ struct Routed {
   int64_t batch, tokens, experts, top;
   bool normalised;
   int64_t sample = 0;  // tokens on all ranks; 0: those here
+  double factor = 1;
+  bool sigmoid = false;
+  int64_t groups = 1, top_groups = 1;
   int64_t rows() const { return batch * tokens; }
   int64_t copies() const { return rows() * top; }
   int64_t all() const { return sample > 0 ? sample : tokens; }
   std::string text() const {
     return std::to_string(batch) + "x" + std::to_string(tokens) + " to " + std::to_string(top) + " of " +
-           std::to_string(experts) + (normalised ? "" : " by all") + (sample > 0 ? " shared" : "");
+           std::to_string(experts) + (normalised ? "" : " by all") + (sample > 0 ? " shared" : "") +
+           (sigmoid ? " by sigmoids" : "") + (groups > 1 ? " in groups" : "");
   }
 };
 constexpr std::initializer_list<Routed> kRouted = {{2, 9, 4, 2, true},
                                                    {3, 5, 7, 3, false},
                                                    {1, 33, 8, 1, true},
                                                    {1, 40, 64, 6, false},
-                                                   {2, 6, 3, 3, true, 10}};
+                                                   {2, 6, 3, 3, true, 10},
+                                                   {2, 5, 6, 2, false, 0, 16},
+                                                   {2, 7, 6, 2, false, 0, 1.5, true},
+                                                   {2, 9, 12, 4, true, 0, 2.5, true, 4, 2},
+                                                   {1, 11, 256, 8, true, 30, 2.5, true, 64, 7}};
 
 // Everything that follows from the logits
 struct Routes {
   Numbers order, place, chosen, offsets, weights, lse, sums;
 };
 
-double exponentials(const Routed& s, const Numbers& logits, int64_t row) {
+// A score, of which a row's are over their sum
+double term(const Routed& s, double logit) {
+  return s.sigmoid ? 1 / (1 + std::exp(-logit)) : std::exp(logit);
+}
+
+double terms(const Routed& s, const Numbers& logits, int64_t row) {
   double sum = 0;
-  for (int64_t e = 0; e < s.experts; ++e) sum += std::exp(logits[row * s.experts + e]);
+  for (int64_t e = 0; e < s.experts; ++e) sum += term(s, logits[row * s.experts + e]);
   return sum;
+}
+
+// Experts of a row by their scores with bias, in the groups that are open to it
+std::vector<int64_t> choices(const Routed& s, const Numbers& logits, const Numbers& bias, int64_t row) {
+  const auto largest = [](int64_t n, const Numbers& values) {
+    std::vector<int64_t> by(values.size());
+    std::iota(by.begin(), by.end(), 0);
+    std::stable_sort(by.begin(), by.end(), [&](int64_t a, int64_t b) { return values[a] > values[b]; });
+    by.resize(static_cast<size_t>(n));
+    return by;
+  };
+  Numbers scores;
+  for (int64_t e = 0; e < s.experts; ++e) {
+    const double logit = logits[row * s.experts + e];
+    scores.push_back(s.sigmoid ? term(s, logit) + (bias.empty() ? 0 : bias[e]) : logit);
+  }
+  const int64_t each = s.experts / s.groups;
+  Numbers sums;
+  for (int64_t g = 0; g < s.groups; ++g) {
+    const Numbers of(scores.begin() + g * each, scores.begin() + (g + 1) * each);
+    double sum = 0;
+    for (const int64_t e : largest(std::min<int64_t>(2, each), of)) sum += of[e];
+    sums.push_back(sum);
+  }
+  const std::vector<int64_t> open = largest(s.top_groups, sums);
+  for (int64_t e = 0; e < s.experts; ++e)
+    if (std::find(open.begin(), open.end(), e / each) == open.end()) scores[e] = -1e9;
+  return largest(s.top, scores);
 }
 
 // Weights of a row's choices, in their order
 Numbers weights_of(const Routed& s, const Numbers& logits, const Numbers& chosen, int64_t row) {
   Numbers w;
   for (int64_t j = 0; j < s.top; ++j)
-    w.push_back(std::exp(logits[row * s.experts + static_cast<int64_t>(chosen[row * s.top + j])]));
-  const double all = s.normalised ? std::accumulate(w.begin(), w.end(), 0.0) : exponentials(s, logits, row);
-  for (double& x : w) x /= all;
+    w.push_back(term(s, logits[row * s.experts + static_cast<int64_t>(chosen[row * s.top + j])]));
+  const double all = s.normalised ? std::accumulate(w.begin(), w.end(), 0.0)
+                     : s.sigmoid  ? 1
+                                  : terms(s, logits, row);
+  for (double& x : w) x *= s.factor / all;
   return w;
 }
 
-Routes routes_of(const Routed& s, const Numbers& logits) {
+Routes routes_of(const Routed& s, const Numbers& logits, const Numbers& bias = {}) {
   Routes r;
   for (int64_t row = 0; row < s.rows(); ++row) {
-    std::vector<int64_t> by(static_cast<size_t>(s.experts));
-    std::iota(by.begin(), by.end(), 0);
-    std::stable_sort(by.begin(), by.end(), [&](int64_t a, int64_t b) {
-      return logits[row * s.experts + a] > logits[row * s.experts + b];
-    });
-    r.chosen.insert(r.chosen.end(), by.begin(), by.begin() + s.top);
-    r.lse.push_back(std::log(exponentials(s, logits, row)));
+    const std::vector<int64_t> by = choices(s, logits, bias, row);
+    r.chosen.insert(r.chosen.end(), by.begin(), by.end());
+    r.lse.push_back(std::log(terms(s, logits, row)));
   }
   r.place.resize(static_cast<size_t>(s.copies()));
   r.weights.resize(r.place.size());
@@ -75,7 +114,7 @@ Routes routes_of(const Routed& s, const Numbers& logits) {
     for (int64_t row = b * s.tokens; row < (b + 1) * s.tokens; ++row) {
       for (int64_t j = 0; j < s.top; ++j) ++counts[static_cast<size_t>(r.chosen[row * s.top + j])];
       for (int64_t e = 0; e < s.experts; ++e)
-        sums[e] += std::exp(logits[row * s.experts + e]) / exponentials(s, logits, row);
+        sums[e] += term(s, logits[row * s.experts + e]) / terms(s, logits, row);
     }
     r.sums.insert(r.sums.end(), counts.begin(), counts.end());
     r.sums.insert(r.sums.end(), sums.begin(), sums.end());
@@ -88,6 +127,10 @@ RouteAttrs attrs_of(const Routed& s) {
           .cols = s.experts,
           .top = s.top,
           .normalised = s.normalised,
+          .factor = static_cast<float>(s.factor),
+          .sigmoid = s.sigmoid,
+          .groups = s.groups,
+          .top_groups = s.top_groups,
           .tokens = s.tokens,
           .sample = s.all()};
 }
@@ -113,11 +156,12 @@ Operand logits_of(Random& random, const Routed& s) {
 void route(Random& random, std::vector<OpCase>& to) {
   for (const Routed& s : kRouted) {
     const Operand logits = logits_of(random, s);
-    const Routes r = routes_of(s, logits.before);
+    const Operand bias = s.sigmoid ? normals(random, DType::f32, s.experts, 0.3) : Operand{};
+    const Routes r = routes_of(s, logits.before, bias.before);
     to.push_back({OpKind::route,
                   s.text(),
                   attrs_of(s),
-                  {logits},
+                  {logits, bias},
                   {exactly(r.order), exactly(r.place), exactly(r.chosen), exactly(r.offsets),
                    written(DType::f32, r.weights), written(DType::f32, r.lse), written(DType::f32, r.sums)}});
   }
@@ -133,12 +177,12 @@ Numbers routed(const Routed& s, const Numbers& logits, const Routes& held, const
     for (int64_t j = 0; j < s.top; ++j) out[static_cast<size_t>(held.place[row * s.top + j])] = w[j];
     const int64_t sample = row / s.tokens;
     if (sample >= s.batch - padding) continue;
-    const double all = exponentials(s, logits, row);
+    const double all = terms(s, logits, row);
     loss += static_cast<double>(a.z) * std::log(all) * std::log(all);
     for (int64_t e = 0; e < s.experts; ++e) {
       const double share = held.sums[2 * sample * s.experts + e] * static_cast<double>(s.experts) /
                            static_cast<double>(s.top * s.all());
-      loss += static_cast<double>(a.balance) * share * std::exp(logits[row * s.experts + e]) / all /
+      loss += static_cast<double>(a.balance) * share * term(s, logits[row * s.experts + e]) / all /
               static_cast<double>(s.all());
     }
   }
@@ -156,11 +200,12 @@ void route_backward(Random& random, std::vector<OpCase>& to) {
   for (const DType act : kActs)
     for (const Routed& s : kRouted)
       for (const bool losses : {false, true}) {
+        if (s.experts > 100) continue;  // differences of that many take seconds
         const Operand logits = normals(random, DType::f32, s.rows() * s.experts),
                       dweights = normals(random, DType::f32, s.copies());
         const Routes r = routes_of(s, logits.before);
         RouteAttrs a = attrs_of(s);
-        if (losses) a.balance = 3, a.z = 0.25f;
+        if (losses) a.balance = 3, a.z = s.sigmoid ? 0 : 0.25f;
         const int64_t padding = losses && s.batch > 2 ? 1 : 0;
         const double scale = act == DType::f16 ? 4 : 1;
         Numbers slopes = dweights.before;
@@ -183,13 +228,14 @@ void router_metrics(Random& random, std::vector<OpCase>& to) {
     const int64_t padding = s.batch > 2 ? 1 : 0;
     RouteAttrs a = attrs_of(s);
     a.weight = 0.125f;
-    Numbers sum(2);
+    Numbers sum(2), load(static_cast<size_t>(s.experts));
     for (int64_t b = 0; b < s.batch - padding; ++b) {
       double largest = 0;
       for (int64_t e = 0; e < s.experts; ++e) {
         const double share = r.sums[2 * b * s.experts + e] * static_cast<double>(s.experts) /
                              static_cast<double>(s.top * s.all());
         largest = std::max(largest, share);
+        load[e] += r.sums[2 * b * s.experts + e];
         sum[1] += 0.125 * share * r.sums[(2 * b + 1) * s.experts + e] / static_cast<double>(s.all());
       }
       sum[0] += 0.125 * largest;
@@ -198,7 +244,26 @@ void router_metrics(Random& random, std::vector<OpCase>& to) {
                   s.text(),
                   a,
                   {given(DType::f32, r.sums), scalars_with(1, padding)},
-                  {added(random, DType::f32, sum)}});
+                  {added(random, DType::f32, sum), s.sigmoid ? added(random, DType::f32, load) : Operand{}}});
+  }
+}
+
+// Experts with the mean of loads keep their bias.
+void shift_bias(Random& random, std::vector<OpCase>& to) {
+  for (const int64_t experts : {4, 300}) {
+    Operand load = given(DType::f32, {}), bias = normals(random, DType::f32, experts);
+    for (int64_t e = 0; e < experts; e += 2) {
+      const double more = static_cast<double>(random.integer(0, 2));
+      load.before.insert(load.before.end(), {7 + more, 7 - more});
+    }
+    Numbers want = bias.before;
+    for (int64_t e = 0; e < experts; ++e)
+      want[e] += load.before[e] < 7 ? 0.125 : load.before[e] > 7 ? -0.125 : 0;
+    to.push_back({OpKind::shift_bias,
+                  std::to_string(experts),
+                  RouteAttrs{.rows = 1, .cols = experts, .weight = 0.125f},
+                  {bias, load},
+                  {in_place(0, bias, want)}});
   }
 }
 
@@ -327,6 +392,8 @@ void add_expert_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
   switch (kind) {
     case OpKind::route:
       return route(random, to);
+    case OpKind::shift_bias:
+      return shift_bias(random, to);
     case OpKind::route_backward:
       return route_backward(random, to);
     case OpKind::router_metrics:

@@ -93,6 +93,84 @@ void rms_norm_backward(Random& random, std::vector<OpCase>& to) {
   });
 }
 
+// ---- RMSNorm of heads, which stand side by side in lines with other columns ----
+
+struct Heads {
+  int64_t lines, heads, d, ld_x, ld_h;
+  Matrix rows() const { return {lines * heads, d}; }
+  static int64_t span(const Heads& s, int64_t ld) { return (s.lines - 1) * ld + s.heads * s.d; }
+  int64_t in(int64_t i, int64_t ld) const {  // of the i-th number of the rows
+    const int64_t row = i / d;
+    return row / heads * ld + row % heads * d + i % d;
+  }
+};
+constexpr std::initializer_list<Heads> kHeads = {{5, 4, 16, 96, 80}, {3, 2, 10, 50, 50}, {4, 1, 24, 64, 24}};
+
+NormAttrs head_attrs(const Heads& s) {
+  NormAttrs a = norm_attrs(s.rows());
+  a.heads = s.heads, a.ld_x = s.ld_x, a.ld_h = s.ld_h;
+  return a;
+}
+
+Numbers heads_in(const Heads& s, const Numbers& from, int64_t ld) {
+  Numbers rows;
+  for (int64_t i = 0; i < s.lines * s.heads * s.d; ++i) rows.push_back(from[s.in(i, ld)]);
+  return rows;
+}
+
+// A write of which only the heads change
+Operand among(const Operand& was, Numbers want, double allowed = 0) {
+  Operand out = written(was.type, std::move(want), allowed);
+  out.before = was.before;
+  return out;
+}
+
+Numbers with_heads(const Heads& s, Numbers to, const Numbers& rows, int64_t ld) {
+  for (int64_t i = 0; i < s.lines * s.heads * s.d; ++i) to[s.in(i, ld)] = rows[i];
+  return to;
+}
+
+void head_norm(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Heads& s : kHeads) {
+      const Matrix rows = s.rows();
+      const Operand x = normals(random, act, Heads::span(s, s.ld_x), 2, 1),
+                    gamma = normals(random, DType::f32, s.d);
+      const Numbers of_x = heads_in(s, x.before, s.ld_x), rstd = rstd_of(rows, of_x);
+      const std::string what = size_text(act, s.lines, s.ld_x) + " of " + std::to_string(s.heads) + " heads";
+      if (kind == OpKind::rms_norm) {
+        const Operand h = normals(random, act, Heads::span(s, s.ld_h));  // others' columns stay
+        to.push_back({kind,
+                      what,
+                      head_attrs(s),
+                      {x, {}, gamma},
+                      {{},
+                       among(h, with_heads(s, h.before, rms_normed(rows, of_x, gamma.before), s.ld_h)),
+                       written(DType::f32, rstd)}});
+        continue;
+      }
+      const Operand dh = normals(random, act, Heads::span(s, s.ld_h));
+      const Numbers slopes = heads_in(s, dh.before, s.ld_h);
+      const Numbers dx = gradient([&](const Numbers&v) { return rms_normed(rows, v, gamma.before); }, of_x,
+                                  slopes),
+                    dgamma = gradient([&](const Numbers&v) { return rms_normed(rows, of_x, v); },
+                                      gamma.before, slopes);
+      NormAttrs a = head_attrs(s);
+      a.first = true;
+      const bool in_dh = s.ld_x == s.ld_h;
+      const Operand before = in_dh ? dh : normals(random, act, Heads::span(s, s.ld_x));
+      const Numbers want = with_heads(s, before.before, dx, s.ld_x);
+      const double allowed = std::max(1e-4, 2 * cpu::testing::roundoff(act));
+      to.push_back({kind,
+                    what,
+                    a,
+                    {x, given(DType::f32, rstd), gamma, dh},
+                    {in_dh ? in_place(3, dh, want, allowed) : among(before, want, allowed),
+                     {},
+                     written(DType::f32, dgamma, 1e-4)}});
+    }
+}
+
 // ---- SwiGLU ----
 
 Numbers swiglu_of(const Matrix& s, const Numbers& u, const Numbers& scale) {
@@ -172,6 +250,81 @@ void rotary(OpKind kind, Random& random, std::vector<OpCase>& to) {
                     RotaryAttrs{.rows = rows, .cols = s.heads * s.d, .d = s.d, .ld = ld, .tokens = s.tokens},
                     {x, table},
                     {in_place(0, x, want)}});
+    }
+}
+
+// ---- heads of latent attention ----
+
+struct Latents {
+  int64_t batch, tokens, heads, nope, rope, v, ld;
+  int64_t rows() const { return batch * tokens; }
+  int64_t qk() const { return nope + rope; }
+  int64_t queries() const { return rows() * heads * qk(); }
+  int64_t others() const { return rows() * heads * (nope + v); }
+  int64_t key() const { return (rows() - 1) * ld + rope; }  // the span that it covers
+};
+
+// qkv from q, kv and the shared key, one after another in `from`
+Numbers latent_of(const Latents& s, const Numbers& table, const Numbers& from) {
+  Numbers out(static_cast<size_t>(3 * s.queries()));
+  const int64_t half = s.rope / 2, kv = s.queries(), key = kv + s.others();
+  for (int64_t r = 0; r < s.rows(); ++r)
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const int64_t q_in = (r * s.heads + h) * s.qk(), kv_in = kv + (r * s.heads + h) * (s.nope + s.v),
+                    q = r * 3 * s.heads * s.qk() + h * s.qk(), k = q + s.heads * s.qk(),
+                    v = k + s.heads * s.qk();
+      for (int64_t j = 0; j < s.nope; ++j) out[q + j] = from[q_in + j], out[k + j] = from[kv_in + j];
+      for (int64_t j = 0; j < s.v; ++j) out[v + j] = from[kv_in + s.nope + j];
+      for (int64_t i = 0; i < half; ++i) {
+        const double c = table[r % s.tokens * s.rope + i], w = table[r % s.tokens * s.rope + half + i];
+        for (const auto& [in, to] : {std::pair{q_in + s.nope, q + s.nope}, {key + r * s.ld, k + s.nope}}) {
+          out[to + i] = from[in + i] * c - from[in + half + i] * w;
+          out[to + half + i] = from[in + half + i] * c + from[in + i] * w;
+        }
+      }
+    }
+  return out;
+}
+
+void latent_heads(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Latents& s : {Latents{2, 3, 2, 6, 4, 8, 9}, {1, 5, 3, 16, 8, 24, 8}, {2, 2, 1, 3, 2, 1, 70}}) {
+      const Operand table = normals(random, DType::f32, s.tokens * s.rope),
+                    q = normals(random, act, s.queries()), kv = normals(random, act, s.others()),
+                    key = normals(random, act, s.key());
+      const LatentAttrs a{.rows = s.rows(),
+                          .cols = 3 * s.heads * s.qk(),
+                          .heads = s.heads,
+                          .nope = s.nope,
+                          .rope = s.rope,
+                          .v = s.v,
+                          .ld = s.ld,
+                          .tokens = s.tokens};
+      const std::string what = size_text(act, s.rows(), a.cols);
+      Numbers from = q.before;
+      from.insert(from.end(), kv.before.begin(), kv.before.end());
+      from.insert(from.end(), key.before.begin(), key.before.end());
+      const auto all = [&](const Numbers& x) { return latent_of(s, table.before, x); };
+      if (kind == OpKind::latent_heads) {
+        to.push_back({kind, what, a, {q, kv, key, table}, {written(act, all(from))}});
+        continue;
+      }
+      const Operand dqkv = normals(random, act, 3 * s.queries());
+      const Numbers slopes = gradient(all, from, dqkv.before);
+      const auto part = [&](int64_t first, int64_t count) {
+        return Numbers(slopes.begin() + first, slopes.begin() + first + count);
+      };
+      Numbers of_key = key.before;  // columns beside it stay
+      for (int64_t r = 0; r < s.rows(); ++r)
+        for (int64_t i = 0; i < s.rope; ++i)
+          of_key[r * s.ld + i] = slopes[s.queries() + s.others() + r * s.ld + i];
+      const double allowed = std::max(1e-5, 2 * cpu::testing::roundoff(act));
+      to.push_back({kind,
+                    what,
+                    a,
+                    {dqkv, table},
+                    {written(act, part(0, s.queries()), allowed),
+                     written(act, part(s.queries(), s.others()), allowed), among(key, of_key, allowed)}});
     }
 }
 
@@ -261,15 +414,20 @@ void embedding_backward(Random& random, std::vector<OpCase>& to) {
 void add_language_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
   switch (kind) {
     case OpKind::rms_norm:
-      return rms_norm(random, to);
+      rms_norm(random, to);
+      return head_norm(kind, random, to);
     case OpKind::rms_norm_backward:
-      return rms_norm_backward(random, to);
+      rms_norm_backward(random, to);
+      return head_norm(kind, random, to);
     case OpKind::swiglu:
     case OpKind::swiglu_backward:
       return swiglu(kind, random, to);
     case OpKind::rotary:
     case OpKind::rotary_backward:
       return rotary(kind, random, to);
+    case OpKind::latent_heads:
+    case OpKind::latent_heads_backward:
+      return latent_heads(kind, random, to);
     case OpKind::embedding:
       return embedding(random, to);
     case OpKind::embedding_backward:

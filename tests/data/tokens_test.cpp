@@ -68,11 +68,14 @@ TEST(Tokens, OfEveryFormatAreTheSame) {
   EXPECT_EQ(all_of(TokenFile(dir / "large.bin", "data.train", 128256)), want);
 }
 
-TEST(Tokens, OfTextAreItsBytes) {
+TEST(Tokens, AreReadAsTheyWereWritten) {
   const TempDir dir;
-  write_tokens(dir / "text.bin", "Az\n\xc3\xa9");
-  EXPECT_EQ(all_of(TokenFile(dir / "text.bin", "data.train", 256)),
-            (std::vector<int32_t>{'A', 'z', '\n', 0xc3, 0xa9}));
+  const std::vector<int32_t> tokens = {65, 0, 65535, 299};
+  for (const int64_t words : {65536, 65537}) {
+    write_tokens(dir / "text.bin", tokens, words);
+    EXPECT_EQ(std::filesystem::file_size(dir / "text.bin"), words == 65536 ? 8u : 16u);
+    EXPECT_EQ(all_of(TokenFile(dir / "text.bin", "data.train", words)), tokens);
+  }
 }
 
 void expect_refused(const std::string& path, const std::string& what, int64_t words = 300) {

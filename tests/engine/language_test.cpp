@@ -34,6 +34,12 @@ TEST(LanguageTraining, ResumesAsAnyOtherLayout) {
   }
 }
 
+std::vector<int32_t> bytes_in(const std::string& text) {
+  std::vector<int32_t> out;
+  for (const char c : text) out.push_back(static_cast<unsigned char>(c));
+  return out;
+}
+
 // This repository's own text, byte by byte: better than the frequencies of the bytes say, and the validation
 // too.
 TEST(LanguageTraining, LearnsText) {
@@ -41,7 +47,7 @@ TEST(LanguageTraining, LearnsText) {
   std::string text;
   for (const char* name : {"README.md", "model/README.md", "configs/keys.md", "perfmodel/README.md"})
     text += text_of(fs::path(source_dir()) / name);
-  write_tokens(dir / "text.bin", text);
+  write_tokens(dir / "text.bin", bytes_in(text), 256);
   std::map<char, double> times;
   for (const char c : text) ++times[c];
   double entropy = 0;
@@ -71,7 +77,7 @@ TEST(LanguageTraining, LearnsText) {
 
 TEST(LanguageTraining, WordsBeyondTheVocabularyEndTheRunByName) {
   const Folder dir;
-  write_tokens(dir / "text.bin", std::string(5000, '\xff'));
+  write_tokens(dir / "text.bin", std::vector<int32_t>(5000, 255), 256);
   const Ended e = Child(train_words(kGpt.config, {"data.train=" + (dir / "text.bin"), "net.vocab_size=200",
                                                   "train.steps=2", "run.threads=1"}))
                       .wait();

@@ -92,6 +92,26 @@ inline const TestNet kDeepSeek{
                       "net.expert_ffn_dim=24", "net.first_k_dense_replace=1", "net.norm_topk_prob=false",
                       "train.seed=6"}};
 
+// Heads that are together wider than the net, with norms of their own, and experts as Qwen3's
+inline const TestNet kQwen{
+    source_dir() + "/configs/models/moe-tiny.yaml",
+    kWordsNet + Words{"net.head_dim=24", "net.qk_norm=true", "net.first_k_dense_replace=2", "train.seed=7"}};
+
+// Latent attention, sigmoid scores and biases that move, as DeepSeek-V3's; a second one whose queries have no
+// latents
+inline const TestNet kDeepSeekV3{
+    source_dir() + "/configs/models/moe-tiny.yaml",
+    kWordsNet + Words{"net.num_kv_heads=0", "net.kv_lora_rank=20", "net.q_lora_rank=28",
+                      "net.qk_nope_head_dim=12", "net.qk_rope_head_dim=6", "net.v_head_dim=10",
+                      "net.num_experts_per_tok=3", "net.num_shared_experts=1", "net.expert_ffn_dim=24",
+                      "net.first_k_dense_replace=1", "net.scoring_func=sigmoid", "net.n_group=4",
+                      "net.topk_group=2", "net.routed_scaling_factor=2.5", "net.router_bias_rate=0.01",
+                      "net.router_z_loss=0", "train.seed=8"}};
+inline const TestNet kPlainLatents{
+    source_dir() + "/configs/models/llama-tiny.yaml",
+    kWordsNet + Words{"net.num_kv_heads=0", "net.kv_lora_rank=20", "net.qk_nope_head_dim=12",
+                      "net.qk_rope_head_dim=4", "net.v_head_dim=16"}};
+
 inline std::string text_of(const TestNet& net) {
   std::string text = net.config;
   for (const std::string& word : net.set) text += " " + word;

@@ -12,6 +12,7 @@
 #include "model/nets/build.h"
 #include "model/plan/operands.h"
 #include "tests/engine/command.h"
+#include "tests/engine/nets.h"
 #include "tests/paths.h"
 
 namespace isobar {
@@ -29,10 +30,11 @@ Program forward_of(const Plan& plan) {
 // A net with random weights, of which all parameters take part, as plan and as file
 class WholeText {
  public:
-  WholeText(const std::string& config, const std::string& file)
-      : spec_(on_one_rank(load_run_spec(source_dir() + "/configs/models/" + config + ".yaml",
-                                        {"net.seq_length=" + std::to_string(kLength), "net.vocab_size=300"}),
-                          1)),
+  WholeText(const TestNet& net, const std::string& file)
+      : spec_(on_one_rank(
+            load_run_spec(net.config,
+                          net.set + Words{"net.seq_length=" + std::to_string(kLength), "net.vocab_size=300"}),
+            1)),
         plan_(build_plan(spec_, 0, cpu_workspace(omp_get_max_threads()))),
         logits_(in<OpKind::cross_entropy>(
             *std::find_if(plan_.ops.begin(), plan_.ops.end(),
@@ -84,9 +86,16 @@ std::vector<int32_t> some_text() {
   return out;
 }
 
+std::vector<TestNet> nets() {
+  std::vector<TestNet> out{kQwen, kDeepSeekV3, kPlainLatents};
+  for (const char* name : {"gpt-tiny", "llama-tiny", "moe-tiny"})
+    out.push_back({source_dir() + "/configs/models/" + name + ".yaml", {}});
+  return out;
+}
+
 TEST(Decoder, HasTheLogitsOfTheTrainingPlanInPiecesOfAnySize) {
   const Folder dir;
-  for (const char* config : {"gpt-tiny", "llama-tiny", "moe-tiny"}) {
+  for (const TestNet& config : nets()) {
     WholeText whole(config, dir / "weights.safetensors");
     const std::vector<int32_t> text = some_text();
     const auto expected = whole(text);
@@ -103,7 +112,7 @@ TEST(Decoder, HasTheLogitsOfTheTrainingPlanInPiecesOfAnySize) {
         ASSERT_EQ(logits.size(), 300u);
         for (size_t w = 0; w < logits.size(); ++w)
           ASSERT_NEAR(logits[w], expected[read - 1][w], 2e-5f * largest)
-              << config << ", " << read << " tokens read";
+              << text_of(config) << ", " << read << " tokens read";
       }
       EXPECT_EQ(net.room(), 0);
     }
@@ -112,7 +121,7 @@ TEST(Decoder, HasTheLogitsOfTheTrainingPlanInPiecesOfAnySize) {
 
 TEST(Decoder, GoesOnGreedilyLikeTheWholePrefixEachTime) {
   const Folder dir;
-  for (const char* config : {"gpt-tiny", "llama-tiny", "moe-tiny"}) {
+  for (const TestNet& config : nets()) {
     WholeText whole(config, dir / "weights.safetensors");
     std::vector<int32_t> kept = some_text();
     kept.resize(4);
@@ -125,7 +134,7 @@ TEST(Decoder, GoesOnGreedilyLikeTheWholePrefixEachTime) {
       const std::vector<float> last = whole(again).back();
       again.push_back(static_cast<int32_t>(std::max_element(last.begin(), last.end()) - last.begin()));
     }
-    EXPECT_EQ(kept, again) << config;
+    EXPECT_EQ(kept, again) << text_of(config);
   }
 }
 

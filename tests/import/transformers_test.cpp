@@ -4,6 +4,9 @@
 #include <omp.h>
 
 #include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "bench/import/import.h"
 #include "model/base/error.h"
@@ -69,6 +72,7 @@ TEST_P(Transformers, LossAndGradientsAreThoseOfThePeer) {
   ASSERT_EQ(gradients.tensors.size(), plan.params.size());
   double worst = 0;
   for (const Param& p : plan.params) {
+    if (p.frozen) continue;  // biases of experts, which no gradient trains
     // In exact arithmetic the gradient of keys' biases is zero.
     const bool zero = p.name.find("attn.k.bias") != std::string::npos;
     std::string scale = p.name;
@@ -104,6 +108,58 @@ TEST_P(Transformers, WhatIsExportedIsWhatWasRead) {
   json second = net;
   for (json* j : {&first, &second}) (*j)["net"].erase("ffn_dim");  // 0 there: four times the width
   EXPECT_EQ(first, second);
+}
+
+// As transformers writes large models: several files and an index, weights in bf16
+TEST_P(Transformers, SeveralFilesHoldTheSame) {
+  const RunSpec spec = load_run_spec(config(), {});
+  const std::string whole = imported("model.safetensors"), out = dir_ / "theirs.safetensors";
+  write_atomically(out, "of an export before");
+  EXPECT_EQ(write_published(spec, TrainedWeights(whole, 1), out, {.most_bytes = 9000}), 0);
+  EXPECT_FALSE(std::filesystem::exists(out)) << "transformers would read it";
+  const std::string index = dir_ / "theirs.safetensors.index.json";
+  const json map = read_json(index).at("weight_map");
+  std::set<std::string> files;
+  int64_t bytes = 0;
+  for (const auto& [name, file] : map.items()) files.insert(file.get<std::string>());
+  for (const std::string& file : files) {
+    const SafetensorsReader part(dir_ / file);
+    int64_t here = 0;
+    for (const auto& [name, t] : part.tensors()) here += 4 * t.count;
+    EXPECT_TRUE(here <= 9000 || part.tensors().size() == 1) << file;
+    bytes += here;
+  }
+  EXPECT_GT(files.size(), 2u);
+  EXPECT_EQ(read_json(index).at("metadata").at("total_size"), bytes);
+  EXPECT_EQ(import_weights(index, config(), dir_ / "again"), "");
+  EXPECT_EQ(read_file(dir_ / "again"), read_file(whole)) << "to the bit";
+
+  std::filesystem::remove(dir_ / *files.begin());
+  EXPECT_THROW(import_weights(index, config(), dir_ / "less"), ConfigError);
+  json wrong = read_json(index);
+  wrong["weight_map"]["lm_head.more"] = *files.rbegin();
+  write_atomically(index, wrong.dump());
+  EXPECT_THROW(import_weights(index, config(), dir_ / "more"), ConfigError);
+  wrong["weight_map"] = {{"lm_head.weight", "../model.safetensors"}};
+  write_atomically(index, wrong.dump());
+  EXPECT_THROW(import_weights(index, config(), dir_ / "away"), ConfigError);
+}
+
+TEST_P(Transformers, WeightsInBf16AreRoundedOnce) {
+  const RunSpec spec = load_run_spec(config(), {});
+  const std::string out = dir_ / "theirs.safetensors";
+  write_published(spec, TrainedWeights(imported("model.safetensors"), 1), out, {.type = DType::bf16});
+  const TensorFile before = read_safetensors(theirs("model.safetensors")), after = read_safetensors(out);
+  ASSERT_EQ(before.tensors.size(), after.tensors.size());
+  const SafetensorsReader types(out);
+  for (const auto& [name, t] : before.tensors) {
+    EXPECT_EQ(types.tensors().at(name).type->name, "BF16");
+    for (size_t i = 0; i < t.values.size(); ++i)
+      ASSERT_EQ(after.tensors.at(name).values[i],
+                static_cast<double>(to_float(to_bf16(static_cast<float>(t.values[i])))))
+          << name;
+  }
+  EXPECT_EQ(read_json(dir_ / "config.json").at("dtype"), "bfloat16");
 }
 
 // The first files of GPT-2 lack the prefix of the model with a head, and have the causal masks; tied models
@@ -153,7 +209,11 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
            {"gpt2", "model_type", "bloom"},
            {"llama", "hidden_act", "gelu"},
            {"llama", "attention_bias", true},
-           {"llama", "head_dim", 8},
+           {"deepseek_v3", "topk_method", "greedy"},
+           {"deepseek_v3", "rope_interleave", false},
+           {"qwen3", "use_sliding_window", true},
+           {"qwen3_moe", "decoder_sparse_step", 2},
+           {"qwen3_moe", "mlp_only_layers", {1}},
            {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"factor", 4}}},
            {"mixtral", "sliding_window", 4096},
            {"mixtral", "num_local_experts", nullptr},
@@ -173,7 +233,9 @@ TEST(TransformersFiles, WhatOurNetsDoNotHaveIsRefusedByName) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers, testing::Values("gpt2", "llama", "mixtral", "deepseek"),
+INSTANTIATE_TEST_SUITE_P(HuggingFace, Transformers,
+                         testing::Values("gpt2", "llama", "mixtral", "deepseek", "qwen3", "qwen3_moe",
+                                         "deepseek_v3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

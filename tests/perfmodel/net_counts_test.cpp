@@ -5,8 +5,11 @@
 
 #include <random>
 
+#include "model/base/spec/spec.h"
+#include "perfmodel/machine/machine.h"
 #include "perfmodel/score/counts/hardware.h"
 #include "perfmodel/score/counts/step_model.h"
+#include "perfmodel/score/published/published_spec.h"
 #include "tests/paths.h"
 
 namespace isobar {
@@ -40,6 +43,19 @@ TEST(NetCounts, DeepSeekV3sDenseLayersAreFoundByItsParameters) {
   EXPECT_NEAR(net_parameters(r), 671.0e9, 0.2e9);
   const BlockWeights w = block_weights(r);
   EXPECT_NEAR(r.layers * (w.dense() + w.active) + 2 * r.hidden * r.vocab, 37.5e9, 0.5e9);
+}
+
+// The shipped net is planned with as many, but for norms and biases.
+TEST(NetCounts, DeepSeekV3sPlanHasTheSame) {
+  const Machine machine = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
+  const ChipSpec chip = chip_of(machine);
+  const RunSpec spec = load_run_spec(source_dir() + "/configs/models/deepseek-v3.yaml");
+  const PublishedRun r = run_of(spec, machine, chip, {});
+  EXPECT_NEAR(net_parameters(r) / 671026404352.0, 1, 1e-5);
+  const PublishedRun published = row_of("moe-mla,61,7168,18432,128,,,129280,4096,256,8,2048,1,671" + kWhere);
+  EXPECT_DOUBLE_EQ(net_parameters(r), net_parameters(published));
+  EXPECT_DOUBLE_EQ(count_step(run_of(spec_of(published), machine, chip, {})).gemm_s,
+                   count_step(published).gemm_s);
 }
 
 // Llama 4 Maverick has experts in every second layer; without its parameters that is not known.

@@ -19,6 +19,12 @@ const std::vector<std::string> kOneRank = {"layout.dp=1",          "layout.tp=1"
 TEST(Experts, HaveTheParametersThatWerePublished) {
   EXPECT_EQ(plan_of("mixtral-8x7b", kOneRank).parameter_count(), 46702792704);
   EXPECT_EQ(plan_of("deepseek-moe-16b", kOneRank).parameter_count(), 16375728128);
+  EXPECT_EQ(plan_of("qwen3-30b-a3b", kOneRank).parameter_count(), 30532122624);
+  std::vector<std::string> one = kOneRank;
+  one.push_back("layout.ep=1");
+  const Plan v3 = plan_of("deepseek-v3", one);  // transformers': parameters, and biases of 58 blocks
+  EXPECT_EQ(v3.trained_count(), 671026404352);
+  EXPECT_EQ(v3.parameter_count(), 671026404352 + 58 * 256);
 }
 
 // Products of parameters are two FLOPs each for the experts that a token has; causal attention comes besides.
@@ -119,15 +125,25 @@ TEST(Experts, RefuseWhatDoesNotFitWithKeyAndMend) {
     std::vector<std::string> words;
     const char* key;
   };
-  for (const Case& c : {Case{{"net.num_experts=0"}, "net.router_balance_loss"},
-                        {{"net.num_experts_per_tok=9"}, "net.num_experts_per_tok"},
-                        {{"net.first_k_dense_replace=2"}, "net.first_k_dense_replace"},
-                        {{"net.expert_ffn_dim=32"}, "net.ffn_dim"},
-                        {{"net.router_z_loss=-1"}, "net.router_z_loss"},
-                        {{"net.ffn_dim=99", "net.num_kv_heads=4", "layout.tp=4"}, "layout.tp"},
-                        {{"layout.dp=3", "train.global_batch=6", "layout.ep=3"}, "layout.ep"},
-                        {{"layout.dp=2", "layout.ep=4"}, "layout.ep"},
-                        {{"train.lora_rank=2", "train.lora_targets=[blocks.*.mlp]"}, "train.lora_targets"}}) {
+  for (const Case& c :
+       {Case{{"net.num_experts=0"}, "net.router_balance_loss"},
+        {{"net.num_experts_per_tok=9"}, "net.num_experts_per_tok"},
+        {{"net.n_group=2"}, "net.n_group"},
+        {{"net.scoring_func=sigmoid"}, "net.router_z_loss"},
+        {{"net.scoring_func=sigmoid", "net.router_z_loss=0", "net.n_group=3"}, "net.n_group"},
+        {{"net.scoring_func=sigmoid", "net.router_z_loss=0", "net.n_group=4", "net.num_experts_per_tok=3"},
+         "net.topk_group"},
+        {{"net.kv_lora_rank=8"}, "net.num_kv_heads"},
+        {{"net.v_head_dim=8"}, "net.v_head_dim"},
+        {{"net.num_kv_heads=0", "net.kv_lora_rank=8", "net.v_head_dim=200"}, "net.v_head_dim"},
+        {{"net.num_kv_heads=0", "net.kv_lora_rank=8", "net.qk_norm=true"}, "net.qk_norm"},
+        {{"net.first_k_dense_replace=2"}, "net.first_k_dense_replace"},
+        {{"net.expert_ffn_dim=32"}, "net.ffn_dim"},
+        {{"net.router_z_loss=-1"}, "net.router_z_loss"},
+        {{"net.ffn_dim=99", "net.num_kv_heads=4", "layout.tp=4"}, "layout.tp"},
+        {{"layout.dp=3", "train.global_batch=6", "layout.ep=3"}, "layout.ep"},
+        {{"layout.dp=2", "layout.ep=4"}, "layout.ep"},
+        {{"train.lora_rank=2", "train.lora_targets=[blocks.*.mlp]"}, "train.lora_targets"}}) {
     try {
       plan_of("moe-tiny", c.words);
       ADD_FAILURE() << c.words[0] << " is accepted";

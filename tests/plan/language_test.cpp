@@ -21,6 +21,7 @@ TEST(LanguageModels, HaveTheParametersThatWerePublished) {
   EXPECT_EQ(count("gpt2-124m"), 124439808);
   EXPECT_EQ(count("llama3-8b"), 8030261248);
   EXPECT_EQ(count("llama3-70b"), 70553706496);
+  EXPECT_EQ(count("qwen3-8b"), 8190735360);
 }
 
 // 300 words on four ranks: 128 each, of which the third has 44 and the last none.

@@ -16,7 +16,8 @@ namespace isobar {
 void add_export_command(CLI::App& app) {
   struct Arguments {
     std::string from, out;
-    bool force = false, json = false, published = false, apart = false;
+    bool force = false, json = false, published = false, apart = false, bf16 = false;
+    double file_gb = 5;
   };
   const auto a = std::make_shared<Arguments>();
   CLI::App* const command = app.add_subcommand(
@@ -30,6 +31,13 @@ void add_export_command(CLI::App& app) {
   command
       ->add_flag("--keep-adapters", a->apart,
                  "With --published: adapters stay apart, as that program has them (aurora: use_lora)")
+      ->needs("--published");
+  command->add_flag("--bf16", a->bf16, "With --published: weights are rounded to bf16")->needs("--published");
+  command
+      ->add_option("--file-gb", a->file_gb,
+                   "With --published: GB of weights beyond which there are several files beside an index")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
       ->needs("--published");
   command->add_flag("--force", a->force, "Replace the file");
   command->add_flag("--json", a->json, "Print JSON on stdout");
@@ -48,9 +56,11 @@ void add_export_command(CLI::App& app) {
     const TrainedWeights weights(opened);
     if (a->published && state.spec.net.words())
       refuse_to_replace((std::filesystem::path(a->out).parent_path() / "config.json").string(), a->force);
-    const int64_t adapters = a->published ? write_published(state.spec, weights, a->out,
-                                                            a->apart ? Adapters::apart : Adapters::merged)
-                                          : weights.write(a->out);
+    const PublishedFiles how{.adapters = a->apart ? Adapters::apart : Adapters::merged,
+                             .type = a->bf16 ? DType::bf16 : DType::f32,
+                             .most_bytes = static_cast<int64_t>(a->file_gb * 1e9)};
+    const int64_t adapters =
+        a->published ? write_published(state.spec, weights, a->out, how) : weights.write(a->out);
     const char* const which = weights.averaged() ? "the moving average" : "the last step's";
     if (a->json)
       std::cout << json_text(nlohmann::json{{"checkpoint", checkpoint.string()},

@@ -12,6 +12,7 @@
 #include "bench/cli/words/options.h"
 #include "model/base/error.h"
 #include "model/base/text/json.h"
+#include "model/data/tables/tokenizer.h"
 #include "model/engine/host/host.h"
 #include "model/inference/decoder.h"
 
@@ -19,7 +20,7 @@ namespace isobar {
 namespace {
 
 struct GenerateArguments {
-  std::string from, prompt;
+  std::string from, prompt, tokenizer;
   int64_t tokens = 100, threads = 0;
   Draw draw;
   bool json = false;
@@ -66,14 +67,30 @@ std::vector<int32_t> words_in(const std::string& prompt, int64_t words) {
   return out;
 }
 
-std::vector<int32_t> tokens_of(const std::string& prompt, const RunSpec& spec) {
+// How a net's tokens are written: by a tokenizer, as bytes, or as numbers
+using MaybeTokenizer = std::unique_ptr<Tokenizer>;
+
+MaybeTokenizer tokenizer_of(const GenerateArguments& a, const RunSpec& spec) {
+  if (a.tokenizer.empty()) return nullptr;
+  auto out = std::make_unique<Tokenizer>(a.tokenizer);
+  const int64_t words = spec.net.words()->vocab_size;
+  if (out->words() > words)
+    throw ConfigError("--tokenizer", a.tokenizer,
+                      "has " + std::to_string(out->words()) + " words, and the net " + std::to_string(words),
+                      "give that of the net's data");
+  return out;
+}
+
+std::vector<int32_t> tokens_of(const std::string& prompt, const RunSpec& spec, const MaybeTokenizer& by) {
+  if (by) return by->encode(prompt, "--prompt");
   if (!of_bytes(spec)) return words_in(prompt, spec.net.words()->vocab_size);
   std::vector<int32_t> out;
   for (const char c : prompt) out.push_back(static_cast<unsigned char>(c));
   return out;
 }
 
-std::string text_of_bytes(const std::vector<int32_t>& tokens) {
+std::string text_of(const std::vector<int32_t>& tokens, const MaybeTokenizer& by) {
+  if (by) return by->decode(tokens);
   std::string out;
   for (const int32_t t : tokens) out += static_cast<char>(t);
   return out;
@@ -95,7 +112,8 @@ void refuse_length(const GenerateArguments& a, size_t prompt, const WordsSpec& n
 void run_generate(const GenerateArguments& a) {
   const std::filesystem::path checkpoint = find_checkpoint(a.from, "RUN");
   const CheckpointState state = state_of_words(checkpoint);
-  const std::vector<int32_t> prompt = tokens_of(a.prompt, state.spec);
+  const MaybeTokenizer by = tokenizer_of(a, state.spec);
+  const std::vector<int32_t> prompt = tokens_of(a.prompt, state.spec, by);
   refuse_length(a, prompt.size(), *state.spec.net.words());
   const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
   omp_set_num_threads(threads);
@@ -103,12 +121,12 @@ void run_generate(const GenerateArguments& a) {
   one.threads = threads;
   Decoder net(state.spec, TrainedWeights(OpenCheckpoint(checkpoint, CheckpointPart::weights, one)));
 
-  const bool bytes = of_bytes(state.spec);
+  const bool text = by || of_bytes(state.spec);
   const auto say = [&](const std::vector<int32_t>& tokens) {
     if (a.json) return;
-    if (bytes) std::cout << text_of_bytes(tokens);
+    if (text) std::cout << text_of(tokens, by);
     for (const int32_t t : tokens)
-      if (!bytes) std::cout << t << ' ';
+      if (!text) std::cout << t << ' ';
     std::cout << std::flush;
   };
   say(prompt);
@@ -133,7 +151,7 @@ void run_generate(const GenerateArguments& a) {
                       {"tokens", made},
                       {"prompt_s", seconds(begun, read)},
                       {"tokens_s", seconds(read, std::chrono::steady_clock::now())}};
-  if (bytes) j["text"] = text_of_bytes(made);
+  if (text) j["text"] = text_of(made, by);
   std::cout << j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
 }
 
@@ -145,7 +163,7 @@ void add_generate_command(CLI::App& app) {
   c->footer(
       "Runs a gpt or llama on this machine's cores. A net of 256 words reads and writes the bytes of text "
       "(isobar data\n"
-      "tokens); any other takes and prints the numbers of its tokenizer's tokens.\n"
+      "tokens); any other text by --tokenizer, or the numbers of its tokenizer's tokens.\n"
       "Without --temperature each token is the most probable one; with it, one drawn from softmax(logits / "
       "T): below 1\n"
       "the likely ones become likelier. The same --seed draws the same text.\n\n"
@@ -154,6 +172,7 @@ void add_generate_command(CLI::App& app) {
       "  isobar generate runs/gpt2/checkpoints/step-00001000 --prompt '464 3290 318' --tokens 20 --json");
   c->add_option("RUN", a->from, "A run's directory (its last checkpoint), or one checkpoint")->required();
   c->add_option("--prompt", a->prompt, "What to continue: text, or numbers of tokens")->required();
+  c->add_option("--tokenizer", a->tokenizer, "tokenizer.json of the net's data [bytes, or numbers]");
   c->add_option("--tokens", a->tokens, "Tokens to write")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();

@@ -23,9 +23,10 @@ const Backend& CpuLaunch::memory() const {
 const OpFunctions<CpuLaunch>& cpu_ops() {
   using namespace cpu;
   static const OpFunctions<CpuLaunch> all = {
-      fetch_ops(),    attention_ops(), attention_merge_ops(), average_ops(), class_ops(),
-      dropout_ops(),  embedding_ops(), expert_ops(),          gemm_ops(),    graph_ops(),
-      loss_ops(),     norm_ops(),      optimizer_ops(),       patch_ops(),   pointwise_ops(),
+      fetch_ops(),    attention_ops(), attention_merge_ops(), average_ops(),
+      class_ops(),    dropout_ops(),   embedding_ops(),       expert_ops(),
+      gemm_ops(),     graph_ops(),     latent_ops(),          loss_ops(),
+      norm_ops(),     optimizer_ops(), patch_ops(),           pointwise_ops(),
       rms_norm_ops(), roll_ops(),      rotary_ops(),          swiglu_ops()};
   return all;
 }

@@ -112,12 +112,52 @@ json deepseek_of(const Config& c, json net) {
   return net;
 }
 
+json qwen_moe_of(const Config& c, json net) {
+  c.require("decoder_sparse_step", int64_t{1}, "all blocks behind the first ones have experts");
+  net["num_experts"] = c.size(c.has("num_experts") ? "num_experts" : "num_local_experts");
+  net["num_experts_per_tok"] = c.size("num_experts_per_tok");
+  net["expert_ffn_dim"] = c.size("moe_intermediate_size");
+  net["norm_topk_prob"] = c.get("norm_topk_prob", false);
+  const json dense = c.has("mlp_only_layers") ? c.j["mlp_only_layers"] : json::array();
+  for (size_t i = 0; i < dense.size(); ++i)
+    if (dense[i] != i) c.refuse("mlp_only_layers", "blocks without experts are the first ones");
+  net["first_k_dense_replace"] = dense.size();
+  if (dense.empty()) net.erase("ffn_dim");  // no block has it
+  return net;
+}
+
+json qwen_of(const Config& c, json net) {
+  c.require("use_sliding_window", false, "attention is to all tokens before");
+  net["qk_norm"] = true;
+  return net;
+}
+
+json deepseek_v3_of(const Config& c, json net) {
+  c.require<std::string>("scoring_func", "sigmoid", "scores are sigmoids");
+  c.require<std::string>("topk_method", "noaux_tc", "biases even out experts");
+  c.require("moe_layer_freq", int64_t{1}, "all blocks behind the first ones have experts");
+  c.require("rope_interleave", true, "neighbours are turned together in the files");
+  net.erase("num_kv_heads");
+  net.erase("head_dim");
+  if (c.has("q_lora_rank")) net["q_lora_rank"] = c.size("q_lora_rank");
+  for (const char* key : {"kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+                          "num_experts_per_tok", "n_group", "topk_group"})
+    net[key] = c.size(key);
+  net["num_experts"] = c.size("n_routed_experts");
+  net["num_shared_experts"] = c.size("n_shared_experts");
+  net["expert_ffn_dim"] = c.size("moe_intermediate_size");
+  net["first_k_dense_replace"] = c.get("first_k_dense_replace", int64_t{0});
+  if (net["first_k_dense_replace"] == 0) net.erase("ffn_dim");  // no block has it
+  net["norm_topk_prob"] = c.get("norm_topk_prob", true);
+  net["routed_scaling_factor"] = c.get("routed_scaling_factor", 1.0);
+  net["scoring_func"] = "sigmoid";
+  return net;
+}
+
 json llama_of(const Config& c) {
   for (const char* key : {"attention_bias", "mlp_bias"}) c.require(key, false, "linears have no biases");
   c.require<std::string>("hidden_act", "silu", "the MLP is SwiGLU");
   const int64_t width = c.size("hidden_size"), heads = c.size("num_attention_heads");
-  if (c.has("head_dim") && c.size("head_dim") * heads != width)
-    c.refuse("head_dim", "heads are hidden_size / num_attention_heads wide");
   json net = {{"kind", "llama"},
               {"embed_dim", width},
               {"depth", c.size("num_hidden_layers")},
@@ -128,6 +168,7 @@ json llama_of(const Config& c) {
               {"vocab_size", c.size("vocab_size")},
               {"tie_embeddings", c.get("tie_word_embeddings", false)},
               {"norm_eps", c.get("rms_norm_eps", 1e-6)}};
+  if (c.has("head_dim") && c.size("head_dim") * heads != width) net["head_dim"] = c.size("head_dim");
   add_angles(c, net);
   return net;
 }
@@ -145,8 +186,11 @@ json net_of_config(const json& j, const std::string& file) {
   if (type == "llama") return llama_of(c);
   if (type == "mixtral") return mixtral_of(c, llama_of(c));
   if (type == "deepseek") return deepseek_of(c, llama_of(c));
+  if (type == "deepseek_v3") return deepseek_v3_of(c, llama_of(c));
+  if (type == "qwen3") return qwen_of(c, llama_of(c));
+  if (type == "qwen3_moe") return qwen_moe_of(c, qwen_of(c, llama_of(c)));
   throw ConfigError(file, "model_type", "is " + json_text(type) + ", which is none of our nets",
-                    "take a model of type gpt2, llama, mixtral or deepseek");
+                    "take a model of type gpt2, llama, mixtral, deepseek, deepseek_v3, qwen3 or qwen3_moe");
 }
 
 json run_of_config(const json& j, const std::string& file) {
@@ -195,6 +239,7 @@ json llama_config(const LlamaSpec& n) {
             {"attention_bias", false},
             {"mlp_bias", false},
             {"rope_theta", n.rope_theta}};
+  if (n.head_dim > 0) c["head_dim"] = n.head_dim;
   if (n.rope_scaling_factor != 1)
     c["rope_scaling"] = {{"rope_type", "llama3"},
                          {"factor", n.rope_scaling_factor},
@@ -206,35 +251,96 @@ json llama_config(const LlamaSpec& n) {
 
 }  // namespace
 
-bool is_mixtral(const LlamaSpec& n) {
+std::string model_type_of(const LlamaSpec& n) {
   const ExpertsSpec& x = n.experts;
-  return n.has_experts() && x.num_shared_experts == 0 && x.first_k_dense_replace == 0 && x.norm_topk_prob;
+  if (n.latent.any() && x.has_bias() && x.num_shared_experts > 0) return "deepseek_v3";
+  const bool latent = n.latent.any();
+  if (latent || x.has_bias() || x.routed_scaling_factor != 1)
+    throw ConfigError(
+        "",
+        latent         ? "net.kv_lora_rank"
+        : x.has_bias() ? "net.scoring_func"
+                       : "net.routed_scaling_factor",
+        "is that of DeepSeek-V3, and this net is not like it: latent attention, sigmoid scores, "
+        "shared experts",
+        "export the weights in our form");
+  if (!n.has_experts()) return n.qk_norm ? "qwen3" : "llama";
+  if (n.qk_norm && x.num_shared_experts > 0)
+    throw ConfigError("", "net.num_shared_experts", "is set with net.qk_norm, as in no model of transformers",
+                      "export the weights in our form");
+  if (n.qk_norm) return "qwen3_moe";
+  const bool all_alike = x.num_shared_experts == 0 && x.first_k_dense_replace == 0;
+  return all_alike && x.norm_topk_prob ? "mixtral" : "deepseek";
 }
+
+namespace {
+
+json mixtral_config(const LlamaSpec& n) {
+  return {{"architectures", {"MixtralForCausalLM"}},
+          {"intermediate_size", n.expert_hidden()},
+          {"num_local_experts", n.experts.num_experts},
+          {"sliding_window", nullptr}};
+}
+
+json qwen_moe_config(const LlamaSpec& n) {
+  const ExpertsSpec& x = n.experts;
+  json dense = json::array();
+  for (int64_t i = 0; i < x.first_k_dense_replace; ++i) dense.push_back(i);
+  return {{"architectures", {"Qwen3MoeForCausalLM"}},
+          {"num_experts", x.num_experts},
+          {"moe_intermediate_size", n.expert_hidden()},
+          {"norm_topk_prob", x.norm_topk_prob},
+          {"decoder_sparse_step", 1},
+          {"mlp_only_layers", dense}};
+}
+
+json deepseek_v3_config(const LlamaSpec& n) {
+  const ExpertsSpec& x = n.experts;
+  const LatentSpec& l = n.latent;
+  return {{"architectures", {"DeepseekV3ForCausalLM"}},
+          {"q_lora_rank", l.q_lora_rank > 0 ? json(l.q_lora_rank) : json(nullptr)},
+          {"kv_lora_rank", l.kv_lora_rank},
+          {"qk_nope_head_dim", l.qk_nope_head_dim},
+          {"qk_rope_head_dim", l.qk_rope_head_dim},
+          {"v_head_dim", l.v_head_dim},
+          {"rope_interleave", true},
+          {"n_routed_experts", x.num_experts},
+          {"n_shared_experts", x.num_shared_experts},
+          {"moe_intermediate_size", n.expert_hidden()},
+          {"first_k_dense_replace", x.first_k_dense_replace},
+          {"n_group", x.n_group},
+          {"topk_group", x.topk_group},
+          {"norm_topk_prob", x.norm_topk_prob},
+          {"routed_scaling_factor", x.routed_scaling_factor},
+          {"num_nextn_predict_layers", 0}};
+}
+
+json deepseek_config(const LlamaSpec& n) {
+  const ExpertsSpec& x = n.experts;
+  return {{"architectures", {"DeepseekForCausalLM"}},
+          {"n_routed_experts", x.num_experts},
+          {"n_shared_experts", x.num_shared_experts > 0 ? json(x.num_shared_experts) : json(nullptr)},
+          {"moe_intermediate_size", n.expert_hidden()},
+          {"first_k_dense_replace", x.first_k_dense_replace},
+          {"moe_layer_freq", 1},
+          {"norm_topk_prob", x.norm_topk_prob},
+          {"scoring_func", "softmax"},
+          {"aux_loss_alpha", x.router_balance_loss},
+          {"seq_aux", true}};
+}
+
+}  // namespace
 
 json config_of(const LlamaSpec& n) {
   json c = llama_config(n);
-  if (!n.has_experts()) return c;
-  const ExpertsSpec& x = n.experts;
-  c["num_experts_per_tok"] = x.num_experts_per_tok;
-  if (is_mixtral(n)) {
-    c.update({{"architectures", {"MixtralForCausalLM"}},
-              {"model_type", "mixtral"},
-              {"intermediate_size", n.expert_hidden()},
-              {"num_local_experts", x.num_experts},
-              {"sliding_window", nullptr}});
-    return c;
-  }
-  c.update({{"architectures", {"DeepseekForCausalLM"}},
-            {"model_type", "deepseek"},
-            {"n_routed_experts", x.num_experts},
-            {"n_shared_experts", x.num_shared_experts > 0 ? json(x.num_shared_experts) : json(nullptr)},
-            {"moe_intermediate_size", n.expert_hidden()},
-            {"first_k_dense_replace", x.first_k_dense_replace},
-            {"moe_layer_freq", 1},
-            {"norm_topk_prob", x.norm_topk_prob},
-            {"scoring_func", "softmax"},
-            {"aux_loss_alpha", x.router_balance_loss},
-            {"seq_aux", true}});
+  const std::string type = model_type_of(n);
+  if (n.has_experts()) c["num_experts_per_tok"] = n.experts.num_experts_per_tok;
+  if (type == "mixtral") c.update(mixtral_config(n));
+  if (type == "deepseek") c.update(deepseek_config(n));
+  if (type == "deepseek_v3") c.update(deepseek_v3_config(n));
+  if (type == "qwen3") c["architectures"] = {"Qwen3ForCausalLM"};
+  if (type == "qwen3_moe") c.update(qwen_moe_config(n));
+  c["model_type"] = type;
   return c;
 }
 

@@ -1,4 +1,4 @@
-// GPT-2, Llama, Mixtral and DeepSeekMoE as config.json of Hugging Face's transformers describes them.
+// GPT-2, Llama, Qwen3, Mixtral, DeepSeekMoE and DeepSeek-V3 as config.json of Hugging Face's transformers describes them.
 //
 //   nlohmann::json run = {{"net", net_of_config(read_json("config.json"), "config.json")}};
 //   config_of_net(spec.net)                                   // what belongs beside weights for transformers
@@ -21,7 +21,8 @@ nlohmann::json run_of_config(const nlohmann::json& config, const std::string& fi
 nlohmann::json config_of_net(const NetSpec& net);
 nlohmann::json config_of(const GptSpec& n);
 nlohmann::json config_of(const LlamaSpec& n);
-/// True for experts as Mixtral's, which are all that its blocks have; else they are DeepSeekMoE's.
-bool is_mixtral(const LlamaSpec& n);
+/// transformers' model_type. Throws ConfigError naming a key of settings that none of its models has
+/// together.
+std::string model_type_of(const LlamaSpec& n);
 
 }  // namespace isobar

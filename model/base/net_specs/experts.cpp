@@ -26,7 +26,19 @@ void ExpertsSpec::add_rows(KeyRows& to) {
        {"net.first_k_dense_replace", first_k_dense_replace, from_to(0, kMostSize),
         "First blocks that have an MLP in place of experts, as DeepSeek's."},
        {"net.norm_topk_prob", norm_topk_prob,
-        "A token's weights are a softmax over its experts (Mixtral, Qwen3), not over all (DeepSeek)."},
+        "A token's weights sum to 1: they are a softmax over its experts (Mixtral, Qwen3), not over all."},
+       {"net.routed_scaling_factor", routed_scaling_factor, positive("e.g. 2.5"),
+        "Factor on the weights of a token's experts."},
+       {"net.scoring_func", scoring_func,
+        "Scores of experts: a softmax, or a sigmoid of each logit with a bias that takes part in the "
+        "choice "
+        "alone, "
+        "as DeepSeek-V3's."},
+       {"net.n_group", n_group, from_to(1, 64), "Groups of experts; with sigmoids."},
+       {"net.topk_group", topk_group, from_to(1, 64),
+        "Groups that a token's experts are of: those with the largest sums of their two best."},
+       {"net.router_bias_rate", router_bias_rate, zero_or_positive("e.g. 0.001"),
+        "What a step adds to biases of experts with fewer tokens than the mean, and takes from others."},
        {"net.router_balance_loss", router_balance_loss, zero_or_positive("e.g. 0.01"),
         "Factor of the loss that evens out experts within a sample, as DeepSeek's; summed over blocks."},
        {"net.router_z_loss", router_z_loss, zero_or_positive("e.g. 0.001"),
@@ -41,15 +53,34 @@ void ExpertsSpec::check(int64_t depth, bool mlps, const SpecCheck& check) const 
         {expert_ffn_dim > 0, "net.expert_ffn_dim"},
         {first_k_dense_replace > 0, "net.first_k_dense_replace"},
         {!norm_topk_prob, "net.norm_topk_prob"},
+        {routed_scaling_factor != 1, "net.routed_scaling_factor"},
+        {scoring_func != usual.scoring_func, "net.scoring_func"},
         {router_balance_loss > 0, "net.router_balance_loss"},
         {router_z_loss > 0, "net.router_z_loss"}})
     check.that(num_experts > 0 || !given, key, "is of experts, and net.num_experts is 0",
                "set net.num_experts, e.g. 8, or leave it out");
+  for (const auto& [given, key] : {std::pair{n_group > 1, "net.n_group"},
+                                   {topk_group > 1, "net.topk_group"},
+                                   {router_bias_rate > 0, "net.router_bias_rate"}})
+    check.that(has_bias() || !given, key,
+               "is of experts with sigmoid scores, and net.scoring_func is softmax",
+               "set net.scoring_func to sigmoid, or leave it out");
   if (num_experts == 0) return;
   check.that(
       num_experts_per_tok <= num_experts, "net.num_experts_per_tok",
       std::to_string(num_experts_per_tok) + " is more than net.num_experts = " + std::to_string(num_experts),
       "give at most as many as there are experts");
+  check.that(!has_bias() || router_z_loss == 0, "net.router_z_loss",
+             "is of a softmax, and scores are sigmoids", "leave it out");
+  check.that(n_group == 1 || (num_experts % n_group == 0 && num_experts / n_group > 1), "net.n_group",
+             std::to_string(n_group) + " does not divide net.num_experts = " + std::to_string(num_experts) +
+                 " into groups of two or more",
+             "give a divisor");
+  check.that(topk_group <= n_group && num_experts / n_group * topk_group >= num_experts_per_tok,
+             "net.topk_group",
+             std::to_string(topk_group) + " of net.n_group = " + std::to_string(n_group) +
+                 " groups have not the experts of a token",
+             "give more, at most all groups");
   check.that(first_k_dense_replace < depth, "net.first_k_dense_replace",
              std::to_string(first_k_dense_replace) +
                  " leaves no block of net.depth = " + std::to_string(depth) + " with experts",

@@ -12,8 +12,13 @@ struct ExpertsSpec {
   int64_t num_shared_experts = 0;     // that every token goes to, as DeepSeek's
   int64_t expert_ffn_dim = 0;         // hidden width of one; 0 = that of an MLP
   int64_t first_k_dense_replace = 0;  // first blocks, which have MLPs
-  bool norm_topk_prob = true;         // weights of a token's experts sum to 1
+  bool norm_topk_prob = true;         // weights of a token's experts sum to 1 …
+  double routed_scaling_factor = 1;   // … times this
+  RouterScores scoring_func = RouterScores::softmax;
+  int64_t n_group = 1, topk_group = 1;  // groups of experts, and those of them that a token chooses from
+  double router_bias_rate = 0;          // of biases that even out experts
   double router_balance_loss = 0, router_z_loss = 0;
+  bool has_bias() const { return scoring_func == RouterScores::sigmoid; }
   void add_rows(KeyRows& to);
   /// `depth`: blocks; `mlps`: the width of their MLPs is given.
   void check(int64_t depth, bool mlps, const SpecCheck& check) const;

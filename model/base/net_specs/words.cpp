@@ -45,7 +45,10 @@ void LlamaSpec::add_rows(KeyRows& to) {
               "Stretches long wavelengths of the rotary angles for longer contexts, as Llama 3.1 does "
               "(8)."},
              {"net.rope_original_length", rope_original_length, from_to(1, kMost),
-              "Tokens of the contexts before that; wavelengths below a quarter of it stay."}});
+              "Tokens of the contexts before that; wavelengths below a quarter of it stay."},
+             {"net.head_dim", head_dim, from_to(0, kMost), "Width of a head; 0: embed_dim / num_heads."},
+             {"net.qk_norm", qk_norm, "RMSNorm of each head of queries and keys, as Qwen3's."}});
+  latent.add_rows(to);
   experts.add_rows(to);
 }
 
@@ -55,10 +58,17 @@ void WordsSpec::check(const SpecCheck& check) const {
 }
 
 void LlamaSpec::check(const SpecCheck& check) const {
-  WordsSpec::check(check);
-  check.that(embed_dim / num_heads % 2 == 0, "net.num_heads",
+  for (const auto& [given, key] : {std::pair{kv_heads() != num_heads, "net.num_kv_heads"},
+                                   {head_dim > 0, "net.head_dim"},
+                                   {qk_norm, "net.qk_norm"}})
+    check.that(!latent.any() || !given, key, "is not of latent attention, and net.kv_lora_rank is set",
+               "leave one of the two out");
+  if (head_dim == 0 && !latent.any()) check.divides(num_heads, embed_dim, "net.num_heads", "net.embed_dim");
+  check.divides(kv_heads(), num_heads, "net.num_kv_heads", "net.num_heads");
+  check.that(rotary_width() % 2 == 0 || latent.any(), head_dim > 0 ? "net.head_dim" : "net.num_heads",
              "gives heads of an odd width, and rotary positions turn pairs",
-             "make net.embed_dim / net.num_heads even");
+             head_dim > 0 ? "give an even one" : "make net.embed_dim / net.num_heads even");
+  latent.check(check);
   experts.check(depth, ffn_dim > 0, check);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "model/base/net_specs/experts.h"
+#include "model/base/net_specs/latent.h"
 #include "model/base/net_specs/net_answers.h"
 
 namespace isobar {
@@ -44,7 +45,14 @@ struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
   double rope_theta = 10000;            // base of the rotary angles
   double rope_scaling_factor = 1;       // Llama 3.1's stretching of long wavelengths …
   int64_t rope_original_length = 8192;  // … for contexts beyond this length
+  int64_t head_dim = 0;                 // 0 = embed_dim / num_heads
+  bool qk_norm = false;                 // RMSNorm of each head of queries and keys
+  LatentSpec latent;
   ExpertsSpec experts;
+  int64_t head_width() const {  // of queries and keys
+    return latent.any() ? latent.qk_head_dim() : head_dim ? head_dim : embed_dim / num_heads;
+  }
+  int64_t rotary_width() const { return latent.any() ? latent.qk_rope_head_dim : head_width(); }
   bool has_experts() const { return experts.num_experts > 0; }
   int64_t expert_hidden() const { return experts.expert_ffn_dim ? experts.expert_ffn_dim : hidden(); }
   int64_t dense_blocks() const { return has_experts() ? experts.first_k_dense_replace : depth; }

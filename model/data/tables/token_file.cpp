@@ -126,9 +126,10 @@ void TokenFile::read(int64_t first, int64_t count, int32_t* tokens) const {
   }
 }
 
-void write_tokens(const std::string& path, std::string_view bytes_of_text) {
-  std::string out(2 * bytes_of_text.size(), '\0');
-  for (size_t i = 0; i < bytes_of_text.size(); ++i) out[2 * i] = bytes_of_text[i];
+void write_tokens(const std::string& path, std::span<const int32_t> tokens, int64_t words) {
+  const size_t width = words > kWordsOf16Bits ? 4 : 2;
+  std::string out(width * tokens.size(), '\0');
+  for (size_t i = 0; i < tokens.size(); ++i) std::memcpy(out.data() + width * i, &tokens[i], width);
   write_atomically(path, out);
 }
 

@@ -9,8 +9,8 @@
 //   file.read(first, count, tokens);      // thread-safe
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
-#include <string_view>
 
 #include "model/base/system/files.h"
 #include "model/data/files/element.h"
@@ -43,7 +43,7 @@ class TokenFile {
   int64_t size_ = 0;
 };
 
-/// Writes tokens below 65536 as nanoGPT does, atomically.
-void write_tokens(const std::string& path, std::string_view bytes_of_text);
+/// Writes a .bin as nanoGPT does, atomically: 16 bits a token, or 32 if there are more than 65536 words.
+void write_tokens(const std::string& path, std::span<const int32_t> tokens, int64_t words);
 
 }  // namespace isobar

@@ -1,11 +1,13 @@
 #include "model/inference/weights/published_weights.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/inference/one_rank.h"
+#include "model/inference/weights/sharded_safetensors.h"
 #include "model/nets/build.h"
 #include "model/nets/published.h"
 #include "model/nets/transformer/adapter.h"
@@ -141,16 +143,25 @@ bool has_adapters(const NamedWeights& file, const Form& form) {
 
 }  // namespace
 
+namespace {
+
+// transformers loads in the type that the config has.
+std::string config_with(const std::string& config, DType type) {
+  nlohmann::json j = nlohmann::json::parse(config);
+  j["dtype"] = type == DType::bf16 ? "bfloat16" : "float32";
+  return j.dump(2) + "\n";
+}
+
+}  // namespace
+
 int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, const fs::path& to,
-                        Adapters adapters) {
+                        const PublishedFiles& how) {
+  const Adapters adapters = how.adapters;
   const Form form = form_of(spec, weights.path(), adapters);
   if (adapters == Adapters::apart) same_adapters(spec, form, weights.path());
   std::vector<Tensor> tensors;
   for (const PublishedTensor& t : form.published.tensors) tensors.push_back({t.name, t.shape});
-  const HalfFile half(to.string() + ".tmp");
-  const fs::path& temp = half.path;
-  create_safetensors(temp, tensors, {{"format", "pt"}});
-  const SafetensorsWriter out(temp, tensors, {{"format", "pt"}});
+  ShardedWriter out(to, tensors, how.type, how.most_bytes);
   std::string last;  // pieces of one of our tensors are adjacent
   std::vector<float> ours, theirs;
   for (const PublishedTensor& t : form.published.tensors) {
@@ -162,12 +173,11 @@ int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, cons
         for (int64_t j = 0; j < p.run; ++j) theirs[their + j * p.step] = ours[own + j];
       });
     }
-    out.write(t.name, 0, static_cast<int64_t>(theirs.size()), theirs.data());
+    out.write({t.name, t.shape}, theirs.data());
   }
-  out.sync();
-  fs::rename(temp, to);
+  out.finish();
   if (!form.published.config.empty())
-    write_atomically(to.parent_path() / "config.json", form.published.config);
+    write_atomically(to.parent_path() / "config.json", config_with(form.published.config, how.type));
   return weights.adapters();
 }
 

@@ -14,11 +14,17 @@ namespace isobar {
 
 enum class Adapters : uint8_t { merged, apart };
 
+struct PublishedFiles {
+  Adapters adapters = Adapters::merged;
+  DType type = DType::f32;
+  int64_t most_bytes = 5'000'000'000;  // of a file; more are several beside an index (sharded_safetensors.h)
+};
+
 /// Returns the number of weights with adapters, which are merged or written separately. Writes config.json
 /// beside the file, replacing one, if that program reads the net from it (gpt and llama: transformers).
 /// Throws ConfigError for a net without a published form, or with other adapters.
 int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, const std::filesystem::path& to,
-                        Adapters adapters = Adapters::merged);
+                        const PublishedFiles& how = {});
 /// Adapters stay separate if the spec has adapters, else they are merged; returns the number of merged
 /// weights. Throws ConfigError, with `named` as the file's name, for a tensor that is missing, has another
 /// shape or is unknown, before it reads any values.

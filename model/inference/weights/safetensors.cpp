@@ -46,13 +46,14 @@ int64_t elements(const std::vector<int64_t>& shape) {
 }
 
 /// The header's length and JSON, padded to a multiple of 8 bytes.
-std::string header_of(const std::vector<Tensor>& tensors, const Metadata& metadata) {
+std::string header_of(const std::vector<Tensor>& tensors, const Metadata& metadata, DType type) {
   nlohmann::ordered_json header;
   header["__metadata__"] = metadata;
   int64_t offset = 0;
   for (const Tensor& t : tensors) {
-    const int64_t end = offset + elements(t.shape) * static_cast<int64_t>(sizeof(float));
-    header[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {offset, end}}};
+    const int64_t end = offset + elements(t.shape) * size_of(type);
+    header[t.name] = {
+        {"dtype", type == DType::bf16 ? "BF16" : "F32"}, {"shape", t.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -193,10 +194,11 @@ void OpenFile::sync() const {
   if (::fsync(fd_) != 0) fail("cannot sync", path_);
 }
 
-void create_safetensors(const fs::path& path, const std::vector<Tensor>& tensors, const Metadata& metadata) {
-  const std::string header = header_of(tensors, metadata);
+void create_safetensors(const fs::path& path, const std::vector<Tensor>& tensors, const Metadata& metadata,
+                        DType type) {
+  const std::string header = header_of(tensors, metadata, type);
   auto bytes = static_cast<int64_t>(header.size());
-  for (const Tensor& t : tensors) bytes += elements(t.shape) * static_cast<int64_t>(sizeof(float));
+  for (const Tensor& t : tensors) bytes += elements(t.shape) * size_of(type);
   make_anew(path);
   const OpenFile file(path, O_WRONLY);
   file.write_at(0, header.data(), static_cast<int64_t>(header.size()));
@@ -205,14 +207,14 @@ void create_safetensors(const fs::path& path, const std::vector<Tensor>& tensors
 }
 
 SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Tensor>& tensors,
-                                     const Metadata& metadata)
-    : file_(path, O_WRONLY) {
-  auto offset = static_cast<int64_t>(header_of(tensors, metadata).size());
+                                     const Metadata& metadata, DType type)
+    : type_(type), file_(path, O_WRONLY) {
+  auto offset = static_cast<int64_t>(header_of(tensors, metadata, type).size());
   for (const Tensor& t : tensors) {
     const int64_t n = elements(t.shape);
     if (!places_.try_emplace(t.name, Place{offset, n}).second)
       throw std::logic_error("two tensors are called " + t.name);
-    offset += n * static_cast<int64_t>(sizeof(float));
+    offset += n * size_of(type);
   }
 }
 
@@ -221,8 +223,11 @@ void SafetensorsWriter::write(const std::string& name, int64_t first, int64_t co
   const auto at = places_.find(name);
   if (at == places_.end() || first < 0 || count < 0 || first + count > at->second.count)
     throw std::logic_error("elements outside of the file's tensors are written: " + name);
-  const auto width = static_cast<int64_t>(sizeof(float));
-  file_.write_at(at->second.offset + first * width, values, count * width);
+  const int64_t width = size_of(type_), offset = at->second.offset + first * width;
+  if (type_ == DType::f32) return file_.write_at(offset, values, count * width);
+  std::vector<bf16> rounded(static_cast<size_t>(count));
+  std::transform(values, values + count, rounded.begin(), to_bf16);
+  file_.write_at(offset, rounded.data(), count * width);
 }
 
 SafetensorsReader::SafetensorsReader(const fs::path& path) : file_(readable(path), O_RDONLY) {

@@ -1,7 +1,7 @@
 // safetensors files: 8 bytes of header length (little-endian), a JSON header {name: {dtype, shape,
-// data_offsets}}, then raw little-endian data. Reads floating-point types of 8 to 64 bits and writes F32;
-// accepts a file exactly when the format's own library does. Many processes may write one file, and each
-// reads only the elements that it needs.
+// data_offsets}}, then raw little-endian data. Reads floating-point types of 8 to 64 bits and writes F32 or
+// BF16; accepts a file exactly when the format's own library does. Many processes may write one file, and
+// each reads only the elements that it needs.
 //
 //   if (rank == 0) create_safetensors(path, {{"head.weight", {1280, 384}}}, {{"step", "100"}});
 //   barrier();
@@ -49,14 +49,14 @@ class OpenFile {  // closes itself; throws std::system_error
 /// Creates the file with its header and full size, all values zero, and fsyncs it. Offsets depend only on the
 /// arguments, so that other processes can write into the file.
 void create_safetensors(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
-                        const Metadata& metadata);
+                        const Metadata& metadata, DType type = DType::f32);
 
 /// Writes values into a created file; the arguments must equal those of create_safetensors.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
-                    const Metadata& metadata);
-  /// Writes elements [first, first + count) of the tensor, row-major.
+                    const Metadata& metadata, DType type = DType::f32);
+  /// Writes elements [first, first + count) of the tensor, row-major; rounded if the file's type is.
   void write(const std::string& name, int64_t first, int64_t count, const float* values) const;
   void sync() const { file_.sync(); }
 
@@ -65,6 +65,7 @@ class SafetensorsWriter {
     int64_t offset, count;  // bytes from the file's start; elements
   };
   std::map<std::string, Place> places_;
+  const DType type_;
   OpenFile file_;
 };
 

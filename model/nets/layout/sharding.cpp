@@ -19,7 +19,9 @@ GroupAxes group_axes(bool sequence, bool sharded) {
 }
 
 bool has_partial(const RunSpec& spec) {
-  return spec.train.lora_rank > 0 || (spec.net.kind() == LlamaSpec::kKind && spec.net.llama().has_experts());
+  if (spec.train.lora_rank > 0) return true;
+  return spec.net.kind() == LlamaSpec::kKind &&
+         (spec.net.llama().has_experts() || spec.net.llama().qk_norm || spec.net.llama().latent.any());
 }
 
 int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps,

@@ -25,8 +25,8 @@ struct GroupAxes {
 /// `sequence`: sequence parallelism is on; `sharded`: ZeRO at any stage.
 GroupAxes group_axes(bool sequence, bool sharded);
 
-/// True if cut operands multiply whole parameters, whose gradients are then partial sums: adapters, and
-/// routers of experts.
+/// True if cut operands multiply whole parameters, whose gradients are then partial sums: adapters, routers
+/// of experts, norms of heads, and latents of attention.
 bool has_partial(const RunSpec& spec);
 
 /// Most groups of at least two ranks that any rank is in: those above, and one per direction with each

@@ -13,13 +13,15 @@ Block::Block(int index, std::string path, std::string name, Emission& e, const S
       at_(at),
       layers_(e, at),
       shape_(shape),
-      width_(shape.width / at.tp),
-      qkv_width_(width_ + 2 * shape.kv_heads / at.tp * shape.head_dim()),
+      width_(shape.attended() / at.tp),
+      qkv_width_(width_ + 2 * shape.kv_heads / at.tp * shape.head_dim),
       R_(at.full_rows),
       recompute_core_(e.spec.policy.recompute == Recompute::selective),
       attention_core_(e, shape, at) {
   if (shape.of_experts.experts > 0)
-    experts_.emplace(e, at, this->path() + "/mlp", name_ + ".mlp", shape.of_experts, shape.width);
+    experts_.emplace(e, at, this->path() + "/mlp", name_ + ".mlp", shape.of_experts, shape.width,
+                     index - shape.of_experts.first);
+  if (shape.latent.any()) latent_.emplace(e, at, this->path(), name_, shape);
   if (!windows) return;
   windowed_.emplace(e, at, this->path(), name_, *windows,
                     WindowAttention::Shape{shape.width, shape.heads, relative_bias});
@@ -29,24 +31,36 @@ Block::Block(int index, std::string path, std::string name, Emission& e, const S
 // ---- parameters ----
 
 void Block::declare(Declare& d) {
-  const int64_t D = shape_.width, kv = shape_.kv_heads * shape_.head_dim();
-  const bool biases = shape_.biases;
+  const int64_t D = shape_.width;
   d.norm(norm1_, name_ + ".norm1", D, shape_.eps, !shape_.rms_norm);
-  if (windowed_) {
+  if (windowed_)
     windowed_->declare(d);
+  else
+    declare_attention(d);
+  d.norm(norm2_, name_ + ".norm2", D, shape_.eps, !shape_.rms_norm);
+  if (experts_) experts_->declare(d);
+  if (has_mlp()) declare_mlp(d);
+}
+
+void Block::declare_attention(Declare& d) {
+  const int64_t D = shape_.width, kv = shape_.kv_heads * shape_.head_dim;
+  const bool biases = shape_.biases;
+  if (latent_) {
+    latent_->declare(d);
   } else {
     std::vector<Param> weights, bias;  // q, k and v are adjacent: one [3D, D] operand
-    for (const auto& [which, out] : {std::pair{"q", D}, {"k", kv}, {"v", kv}}) {
+    for (const auto& [which, out] : {std::pair{"q", shape_.attended()}, {"k", kv}, {"v", kv}}) {
       const std::string name = name_ + ".attn." + which;
       weights.push_back({name + ".weight", {out, D}, Init::normal, kSigma, 0});
       bias.push_back({name + ".bias", {out}, Init::zero, 0, 0});
     }
-    d.linear(qkv_, D, D + 2 * kv, std::move(weights), biases ? std::move(bias) : std::vector<Param>{});
-    d.linear(proj_, name_ + ".attn.proj", D, D, 1, biases);
+    d.linear(qkv_, D, shape_.attended() + 2 * kv, std::move(weights),
+             biases ? std::move(bias) : std::vector<Param>{});
+    for (const auto& [norm, which] : {std::pair{&q_norm_, ".attn.q_norm"}, {&k_norm_, ".attn.k_norm"}})
+      if (shape_.qk_norm)
+        d.norm(*norm, name_ + which, shape_.head_dim, shape_.eps, false, TensorUse::multiplied);
   }
-  d.norm(norm2_, name_ + ".norm2", D, shape_.eps, !shape_.rms_norm);
-  if (experts_) experts_->declare(d);
-  if (has_mlp()) declare_mlp(d);
+  d.linear(proj_, name_ + ".attn.proj", shape_.result_width(), D, 1, biases);
 }
 
 // SwiGLU's gate and up are adjacent: one [2 hidden, D] operand, each cut by tensor parallelism.
@@ -96,17 +110,31 @@ View Block::attention(const std::string& pass, bool keep) {
     windowed_->forward(pass, norm1_.h, y, keep);
     return y;
   }
-  core_.qkv = b_.saved_or_scratch(path() + ".qkv", e_.act, R_ * qkv_width_,
-                                  keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
-  layers_.linear_forward(attn + "/qkv" + pass, qkv_, layers_.gathered(attn + "/qkv" + pass, norm1_.h),
-                         core_.qkv, R_, qkv_.bias);
-  if (shape_.rotary) rotary(OpKind::rotary, attn + "/rotary" + pass, core_.qkv);
+  core_.qkv = attention_inputs(pass, keep);
   attention_core_.forward(path(), core_, keep && !recompute_core_, pass);
+  const View o = latent_
+                     ? latent_->values(pass, core_.o, b_.scratch(path() + ".values", e_.act, R_ * proj_.in))
+                     : core_.o;
   View y = b_.scratch(path() + ".attn.y", e_.act, R_ * shape_.width);
-  layers_.linear_forward(attn + "/proj" + pass, proj_, core_.o, y, R_, layers_.once(proj_.bias));
+  layers_.linear_forward(attn + "/proj" + pass, proj_, o, y, R_, layers_.once(proj_.bias));
   y = layers_.result(attn + "/proj" + pass, y);
   attn_mask_ = layers_.dropout(attn + "/dropout" + pass, y, keep, attention_stream());
   return y;
+}
+
+// Queries, keys and values as attention reads them
+View Block::attention_inputs(const std::string& pass, bool keep) {
+  const std::string attn = path() + "/attn";
+  const bool core_reads = recompute_core_ || attention_core_.backward_reads_qkv();
+  if (latent_)
+    return latent_->forward(pass, layers_.gathered(attn + "/down" + pass, norm1_.h), keep, core_reads);
+  core_.qkv =
+      b_.saved_or_scratch(path() + ".qkv", e_.act, R_ * qkv_width_, keep && (core_reads || shape_.qk_norm));
+  layers_.linear_forward(attn + "/qkv" + pass, qkv_, layers_.gathered(attn + "/qkv" + pass, norm1_.h),
+                         core_.qkv, R_, qkv_.bias);
+  if (shape_.qk_norm) head_norms(pass, keep);
+  if (shape_.rotary) rotary(OpKind::rotary, attn + "/rotary" + pass, core_.qkv);
+  return core_.qkv;
 }
 
 // Backward does not need the last product, so a recomputation computes it only for the next block.
@@ -138,13 +166,47 @@ void Block::widen(const std::string& pass, const View& h, bool keep) {
     b_.emit<OpKind::activation>(mlp + "/gelu" + pass, activation_rows(), {u_}, {g_});
 }
 
+// Queries, or keys, of the fused matrix
+View Block::heads_of(const View& qkv, bool keys) const {
+  const int64_t queries = width_, other = qkv_width_ - width_, all = other / 2;
+  return keys ? qkv.slice(queries, qkv.count - queries - all) : qkv.slice(0, qkv.count - other);
+}
+
+// Norms of queries and keys; backward reads what they were, values are copied.
+void Block::head_norms(const std::string& pass, bool keep) {
+  const View raw = core_.qkv;
+  core_.qkv = b_.saved_or_scratch(path() + ".qkv.normed", e_.act, raw.count,
+                                  keep && (recompute_core_ || attention_core_.backward_reads_qkv()));
+  const int64_t kv = (qkv_width_ - width_) / 2, first = width_ + kv;
+  for (const bool keys : {false, true}) {
+    Norm& norm = keys ? k_norm_ : q_norm_;
+    norm.x = heads_of(raw, keys);
+    layers_.head_norm_forward(path() + (keys ? "/attn/k_norm" : "/attn/q_norm"), pass, norm,
+                              rows_of((keys ? kv : width_) / shape_.head_dim), heads_of(core_.qkv, keys),
+                              keep);
+  }
+  b_.emit<OpKind::copy>(
+      path() + "/attn/values" + pass,
+      {.run = kv, .extent = {R_, 1, 1}, .from = {qkv_width_, 0, 0}, .to = {qkv_width_, 0, 0}},
+      {raw.slice(first, raw.count - first)}, {core_.qkv.slice(first, raw.count - first)});
+}
+
+void Block::head_norms_backward(const View& dqkv) {
+  const int64_t kv = (qkv_width_ - width_) / 2;
+  for (const bool keys : {false, true}) {
+    const View heads = heads_of(dqkv, keys);
+    layers_.head_norm_backward(path() + (keys ? "/attn/k_norm" : "/attn/q_norm"), keys ? k_norm_ : q_norm_,
+                               rows_of((keys ? kv : width_) / shape_.head_dim), heads, heads);
+  }
+}
+
 // Rotates queries and keys of the fused matrix
 void Block::rotary(OpKind kind, const std::string& path, const View& qkv) {
   const int64_t turned = (width_ + qkv_width_) / 2;
   const View span = qkv.slice(0, qkv.count - (qkv_width_ - turned));
   b_.emit(
       kind, path,
-      RotaryAttrs{.rows = R_, .cols = turned, .d = shape_.head_dim(), .ld = qkv_width_, .tokens = at_.tokens},
+      RotaryAttrs{.rows = R_, .cols = turned, .d = shape_.head_dim, .ld = qkv_width_, .tokens = at_.tokens},
       {span, shape_.rotary}, {span});
 }
 
@@ -211,26 +273,43 @@ View Block::pass_mlp_backward(const View& dy, const View& part) {
   return du;
 }
 
+// The gradient of attention's result
+View Block::result_backward(const View& part) {
+  const std::string attn = path() + "/attn";
+  const View dy = layers_.gathered(attn + "/proj/backward", part);
+  const View d_o = b_.scratch(path() + ".do", e_.act, R_ * proj_.in);
+  layers_.linear_backward_input(attn + "/proj", proj_, dy, d_o, R_);
+  const View o =
+      latent_ ? latent_->values("/backward", core_.o, e_.operand(path() + ".values", e_.act, R_ * proj_.in))
+              : core_.o;
+  layers_.linear_backward_weight(attn + "/proj", proj_, o, e_.split ? part : dy, R_);
+  return latent_ ? latent_->values_backward(d_o) : d_o;
+}
+
 View Block::attention_backward(const View& part) {
   const std::string attn = path() + "/attn";
   dropout_backward(attn, part, attn_mask_, proj_, attention_stream());
-  const View dy = layers_.gathered(attn + "/proj/backward", part);
   if (recompute_core_) attention_core_.forward(path(), core_, false, "/recompute");
-  const View d_o = b_.scratch(path() + ".do", e_.act, R_ * width_);
-  layers_.linear_backward_input(attn + "/proj", proj_, dy, d_o, R_);
-  layers_.linear_backward_weight(attn + "/proj", proj_, core_.o, e_.split ? part : dy, R_);
+  const View d_o = result_backward(part);
   const View dqkv = e_.operand(path() + ".dqkv", e_.act, R_ * qkv_width_);
   attention_core_.backward(path(), core_, d_o, dqkv);
-  if (shape_.rotary) rotary(OpKind::rotary_backward, attn + "/rotary/backward", dqkv);
+  if (shape_.rotary && !latent_) rotary(OpKind::rotary_backward, attn + "/rotary/backward", dqkv);
+  if (shape_.qk_norm) head_norms_backward(dqkv);
   if (qkv_.bias)
     b_.emit<OpKind::column_sum>(attn + "/qkv/backward_bias",
                                 {.rows = R_, .cols = qkv_width_, .accumulate = e_.accumulates()}, {dqkv},
                                 {b_.grad(qkv_.bias)});
   const View dh = b_.scratch(path() + ".norm1.dh", e_.act, R_ * shape_.width);
-  layers_.linear_backward_input(attn + "/qkv", qkv_, dqkv, dh, R_);
+  if (latent_)
+    latent_->backward(dqkv, dh);
+  else
+    layers_.linear_backward_input(attn + "/qkv", qkv_, dqkv, dh, R_);
   const View h1 = e_.split ? norm1_.h : layers_.gathered(attn + "/qkv/backward_weight", norm1_.h);
   const View dh1 = layers_.result(attn + "/qkv/backward_input", dh);
-  layers_.linear_backward_weight(attn + "/qkv", qkv_, h1, dqkv, R_);
+  if (latent_)
+    latent_->backward_weight(h1);
+  else
+    layers_.linear_backward_weight(attn + "/qkv", qkv_, h1, dqkv, R_);
   return dh1;
 }
 

@@ -20,6 +20,7 @@
 #include "model/nets/transformer/block_shape.h"
 #include "model/nets/transformer/context_parallel.h"
 #include "model/nets/transformer/experts.h"
+#include "model/nets/transformer/latent.h"
 #include "model/nets/windows/attention.h"
 
 namespace isobar {
@@ -37,18 +38,32 @@ class Block : public NetPart {
   View receive_buffer(size_t) override;
   std::vector<Flow> kept_inputs() const override { return {{.x = norm1_.x}}; }
   int shares_gradient_with(size_t) const override { return 0; }
+  /// After a step's metrics: biases of experts move.
+  void after_metrics() {
+    if (experts_) experts_->shift_bias();
+  }
   View last_gradient(bool weight) const override {
-    return !weight ? norm1_.gamma : windowed_ ? windowed_->weight() : qkv_.weight;
+    return !weight     ? norm1_.gamma
+           : windowed_ ? windowed_->weight()
+           : latent_   ? latent_->first_weight()
+                       : qkv_.weight;
   }
 
  private:
   ActivationAttrs activation_rows() const;
+  void head_norms(const std::string& pass, bool keep);
+  void head_norms_backward(const View& dqkv);
+  Rows rows_of(int64_t heads) const { return {R_, heads, qkv_width_, qkv_width_}; }
+  View heads_of(const View& qkv, bool keys) const;
   void rotary(OpKind kind, const std::string& path, const View& qkv);
   void dropout_backward(const std::string& path, const View& dy, const View& mask, const Linear& of,
                         int64_t stream);
   int64_t attention_stream() const { return 2 * index(); }  // of random numbers
   int64_t mlp_stream() const { return 2 * index() + 1; }
+  void declare_attention(Declare& d);
   View attention(const std::string& pass, bool keep);
+  View attention_inputs(const std::string& pass, bool keep);
+  View result_backward(const View& part);
   View attention_backward(const View& part);
   View mlp(const std::string& pass, bool keep, bool result);
   void declare_mlp(Declare& d);
@@ -69,9 +84,10 @@ class Block : public NetPart {
   AttentionCore attention_core_;
   std::optional<WindowAttention> windowed_;
   std::optional<Experts> experts_;
+  std::optional<LatentAttention> latent_;
 
   Flow in_;
-  Norm norm1_, norm2_;
+  Norm norm1_, norm2_, q_norm_, k_norm_;
   Linear qkv_, proj_, fc1_, fc2_;
   Core core_;                  // operands and results of attention proper
   View attn_mask_, mlp_mask_;  // [rows,D] bytes: dropout masks

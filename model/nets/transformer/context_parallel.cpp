@@ -14,10 +14,10 @@ AttentionCore::AttentionCore(Emission& e, const BlockShape& shape, const Shardin
             : e.spec.policy.cp_kind == CpKind::ring           ? Kind::ring
             : e.spec.policy.cp_kind == CpKind::ulysses        ? Kind::ulysses
                                                               : Kind::allgather),
-      width_(shape.width / at.tp),
+      width_(shape.attended() / at.tp),
       heads_(shape.heads / at.tp),
       kv_heads_(shape.kv_heads / at.tp),
-      kv_(kv_heads_ * shape.head_dim()),
+      kv_(kv_heads_ * shape.head_dim),
       qkv_(width_ + 2 * kv_),
       R_(at.full_rows),
       tf32_(e.spec.policy.amp == Amp::tf32) {}
@@ -73,12 +73,12 @@ AttentionAttrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv)
           .kv_heads = kv_heads_,
           .tq = at_.tokens,
           .tk = tk,
-          .d = n_.head_dim(),
+          .d = n_.head_dim,
           .ld_q = ld_q,
           .ld_kv = ld_kv,
           .ld_o = width_,
           .causal = n_.causal,
-          .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim())),
+          .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim)),
           .token0 = n_.causal ? at_.token0 : 0};
 }
 
@@ -145,7 +145,7 @@ View AttentionCore::own_kv(const std::string& path, const std::string& name, con
 
 void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core";
-  const int64_t matrices = at_.batch * heads_, all = matrices * n_.tokens * n_.tokens, d = n_.head_dim();
+  const int64_t matrices = at_.batch * heads_, all = matrices * n_.tokens * n_.tokens, d = n_.head_dim;
   const SoftmaxAttrs rows{.rows = matrices * n_.tokens, .cols = n_.tokens, .causal = n_.causal};
   const View scores = b_.scratch(block + ".scores", act_, all);
   b_.emit<OpKind::gemm>(path + "/scores" + pass,
@@ -164,7 +164,7 @@ void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep
 void AttentionCore::unfused_backward(const std::string& block, const Core& c, const View& d_o,
                                      const View& dqkv) {
   const std::string path = block + "/attn/core";
-  const int64_t matrices = at_.batch * heads_, N = n_.tokens, d = n_.head_dim();
+  const int64_t matrices = at_.batch * heads_, N = n_.tokens, d = n_.head_dim;
   const View dw = b_.scratch(block + ".dweights", act_, matrices * N * N);
   const auto product = [&](const std::string& name, int64_t n, int64_t k, const View& a, const View& b,
                            const View& out) {

@@ -9,6 +9,8 @@
 namespace isobar {
 namespace {
 
+constexpr int64_t kMetrics = 3;  // of a net with experts: loss, imbalance, balance
+
 // A token has at most all experts of a rank.
 int64_t most_received(const Sharding& at, const ExpertsShape& shape) {
   const int64_t most_tokens = *std::max_element(at.token_parts.begin(), at.token_parts.end());
@@ -18,7 +20,7 @@ int64_t most_received(const Sharding& at, const ExpertsShape& shape) {
 }  // namespace
 
 Experts::Experts(Emission& e, const Sharding& at, std::string path, std::string name,
-                 const ExpertsShape& shape, int64_t width)
+                 const ExpertsShape& shape, int64_t width, int64_t number)
     : path_(std::move(path)),
       name_(std::move(name)),
       e_(e),
@@ -28,11 +30,13 @@ Experts::Experts(Emission& e, const Sharding& at, std::string path, std::string 
       shape_(shape),
       width_(width),
       copies_(at.full_rows * shape.top),
-      room_(at.ep > 1 ? most_received(at, shape) : copies_) {}
+      room_(at.ep > 1 ? most_received(at, shape) : copies_),
+      number_(number) {}
 
 void Experts::declare(Declare& d) {
   const int64_t D = width_, hidden = shape_.hidden;
   d.router(router_, name_ + ".router", D, shape_.experts);
+  if (shape_.sigmoid) d.state(bias_, {name_ + ".router.bias", {shape_.experts}, Init::zero});
   for (int64_t i = up_params_.empty() ? 0 : shape_.experts; i < shape_.experts; ++i) {
     const std::string name = name_ + ".experts." + std::to_string(i);
     up_params_.push_back({name + ".gate.weight", {hidden, D}, Init::normal, kSigma, 0});
@@ -51,6 +55,10 @@ RouteAttrs Experts::attrs() const {
           .cols = shape_.experts,
           .top = shape_.top,
           .normalised = shape_.normalised,
+          .factor = shape_.factor,
+          .sigmoid = shape_.sigmoid,
+          .groups = shape_.groups,
+          .top_groups = shape_.top_groups,
           .tokens = at_.tokens,
           .sample = sample,
           .balance = counts ? static_cast<float>(shape_.balance / samples) : 0,
@@ -73,7 +81,7 @@ void Experts::route(const std::string& pass, const View& h, bool keep) {
   lse_ = held("lse", DType::f32, R);
   sums_ = held("sums", DType::f32, 2 * at_.batch * E);
   const View all = held("offsets", DType::i32, at_.ep * (E + 1)), own = all.slice(at_.owner * (E + 1), E + 1);
-  b_.emit<OpKind::route>(path_ + "/route" + pass, attrs(), {logits_},
+  b_.emit<OpKind::route>(path_ + "/route" + pass, attrs(), {logits_, bias_},
                          {order_, place_, chosen_, own, weights_, lse_, sums_});
   up_.offsets = down_.offsets = own;
   if (divided()) share_offsets(pass, all, keep);
@@ -100,7 +108,22 @@ void Experts::metrics(const std::string& pass) const {
   a.weight =
       static_cast<float>(1.0 / static_cast<double>(e_.spec.train.global_batch * shape_.blocks * at_.cp));
   b_.emit<OpKind::router_metrics>(path_ + "/router_metrics" + pass, a, {sums_, b_.plan.scalars},
-                                  {b_.plan.metrics.slice(1, 2)});
+                                  {b_.plan.metrics.slice(1, 2), at_.at.cp == 0 ? load() : View{}});
+}
+
+// Copies of each expert, behind the metrics and summed with them; a sample's counts are those of all its
+// tokens, so that one rank of context parallelism tells them.
+View Experts::load() const {
+  if (shape_.bias_rate == 0) return {};
+  return b_.plan.metrics.slice(kMetrics + number_ * shape_.experts, shape_.experts);
+}
+
+void Experts::shift_bias() {
+  if (!bias_ || shape_.bias_rate == 0) return;
+  b_.emit<OpKind::shift_bias>(
+      path_ + "/shift_bias",
+      {.rows = 1, .cols = shape_.experts, .weight = static_cast<float>(shape_.bias_rate)}, {bias_, load()},
+      {bias_});
 }
 
 // The tokens' rows, copied in the order of experts

@@ -32,9 +32,9 @@ class Declare;
 
 class Experts {
  public:
-  /// `path`: prefix of its ops; `name`: of its parameters.
+  /// `path`: prefix of its ops; `name`: of its parameters; `number`: among the net's.
   Experts(Emission& e, const Sharding& at, std::string path, std::string name, const ExpertsShape& shape,
-          int64_t width);
+          int64_t width, int64_t number);
   void declare(Declare& d);
 
   void dispatch(const std::string& pass, const View& h, bool keep);
@@ -43,6 +43,8 @@ class Experts {
   void dispatch_gradient(const View& dy);
   /// `own`: this rank's part of h, for weight gradients that are postponed.
   void backward(const View& h, const View& own, const View& dh);
+  /// Moves biases by the step's loads, after those are summed over all ranks.
+  void shift_bias();
 
  private:
   bool divided() const { return at_.ep > 1; }
@@ -56,6 +58,7 @@ class Experts {
   View to_tokens(const std::string& path, const std::string& name, const View& rows) const;
   void route(const std::string& pass, const View& h, bool keep);
   void metrics(const std::string& pass) const;
+  View load() const;
   View copies(const std::string& path, const View& rows, const View& to) const;
 
   const std::string path_, name_;
@@ -65,8 +68,9 @@ class Experts {
   const Layers layers_;
   const ExpertsShape shape_;
   // copies_: of this rank's tokens, and the expected ones of its experts' rows; room_: most of those
-  const int64_t width_, copies_, room_;
-  Linear router_, up_, down_;                   // up: gate and up of each expert
+  const int64_t width_, copies_, room_, number_;
+  View bias_;                  // [experts] f32, of sigmoids; no gradient trains it (DeepSeek-V3, 2024)
+  Linear router_, up_, down_;  // up: gate and up of each expert
   std::vector<Param> up_params_, down_params_;  // of all experts, since parts are declared several times
   // Routing (kernels.h: Routing); u [copies, 2 hidden/tp], g [copies, hidden/tp] act: before and after SwiGLU
   // with weights; x_ [copies, width] act, scale_ [copies]: rows and weights that divided experts have

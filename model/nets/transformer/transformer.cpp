@@ -20,15 +20,19 @@ class Transformer : public Net {
  protected:
   void add_blocks(int64_t depth) { add_blocks(0, depth, shape_); }
   void add_blocks(int64_t from, int64_t to, const BlockShape& shape) {
-    for (int64_t i = from; i < to; ++i)
-      parts_.push_back(std::make_unique<Block>(static_cast<int>(parts_.size()), block_path(i),
-                                               "blocks." + std::to_string(i), e_, at_, shape));
+    for (int64_t i = from; i < to; ++i) {
+      auto block = std::make_unique<Block>(static_cast<int>(parts_.size()), block_path(i),
+                                           "blocks." + std::to_string(i), e_, at_, shape);
+      blocks_.push_back(block.get());
+      parts_.push_back(std::move(block));
+    }
   }
   void join() {
     for (int32_t i = 1; i < static_cast<int32_t>(parts_.size()); ++i)
       streams_.push_back({"x", i - 1, i, shape_.stream, at_.rows * shape_.width});
   }
 
+  std::vector<Block*> blocks_;
   Emission& e_;
   const Sharding& at_;
   const BlockShape shape_;
@@ -100,6 +104,14 @@ class LanguageModel : public Transformer {
     if (tied_) sum_tied_gradient(e_, at_, params, at_.at.pp == 0 ? embed_->table() : head_->table());
   }
 
+  int64_t tallies() const override {
+    const ExpertsShape& x = shape_.of_experts;
+    return x.bias_rate > 0 ? x.blocks * x.experts : 0;
+  }
+  void after_metrics() override {
+    for (Block* const block : blocks_) block->after_metrics();
+  }
+
  private:
   const bool tied_;
   TokenEmbed* embed_;
@@ -150,6 +162,7 @@ BlockShape shape_of(const Spec& n) {
   return {.width = n.embed_dim,
           .heads = n.num_heads,
           .kv_heads = n.kv_heads(),
+          .head_dim = n.embed_dim / n.num_heads,
           .hidden = n.hidden(),
           .tokens = n.tokens(),
           .eps = n.norm_eps};
@@ -182,7 +195,13 @@ BlockShape with_experts(BlockShape shape, const LlamaSpec& n) {
                       .normalised = x.norm_topk_prob,
                       .balance = x.router_balance_loss,
                       .z = x.router_z_loss,
-                      .blocks = n.depth - n.dense_blocks()};
+                      .blocks = n.depth - n.dense_blocks(),
+                      .first = 1 + n.dense_blocks(),
+                      .factor = static_cast<float>(x.routed_scaling_factor),
+                      .sigmoid = x.has_bias(),
+                      .groups = x.n_group,
+                      .top_groups = x.topk_group,
+                      .bias_rate = x.router_bias_rate};
   return shape;
 }
 
@@ -239,7 +258,10 @@ std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at)
 std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at) {
   BlockShape dense = shape_of_words(n, e);
   dense.rms_norm = dense.swiglu = true;
-  dense.rotary = rotary_table(e.b, angles_of(n), dense.head_dim(), at.token0, at.tokens);
+  dense.head_dim = n.head_width();
+  dense.qk_norm = n.qk_norm;
+  dense.latent = n.latent;
+  dense.rotary = rotary_table(e.b, angles_of(n), n.rotary_width(), at.token0, at.tokens);
   dense.biases = false;
   const BlockShape shape = n.has_experts() ? with_experts(dense, n) : dense;
   return std::make_unique<LanguageModel>(e, at, shape, n.depth, n.dense_blocks(), dense,

@@ -92,6 +92,19 @@ void add_experts(const LlamaSpec& n, Options& o) {
   o.set("moe-router-load-balancing-type", x.router_balance_loss > 0 ? "seq_aux_loss" : "none");
   if (x.router_balance_loss > 0) o.set("moe-aux-loss-coeff", real(x.router_balance_loss));
   if (x.router_z_loss > 0) o.set("moe-z-loss-coeff", real(x.router_z_loss));
+  if (x.has_bias())
+    o.set("moe-router-score-function", "sigmoid")
+        .flag("moe-router-enable-expert-bias")
+        .set("moe-router-bias-update-rate", real(x.router_bias_rate));
+  if (x.n_group > 1) o.set("moe-router-num-groups", x.n_group).set("moe-router-group-topk", x.topk_group);
+  if (x.routed_scaling_factor != 1) o.set("moe-router-topk-scaling-factor", real(x.routed_scaling_factor));
+}
+
+void add_latent(const LatentSpec& l, Options& o) {
+  o.flag("multi-latent-attention").set("kv-lora-rank", l.kv_lora_rank);
+  if (l.q_lora_rank > 0) o.set("q-lora-rank", l.q_lora_rank);
+  o.set("qk-head-dim", l.qk_nope_head_dim).set("qk-pos-emb-head-dim", l.qk_rope_head_dim);
+  o.set("v-head-dim", l.v_head_dim);
 }
 
 std::string megatron(const RunSpec& s) {
@@ -109,6 +122,9 @@ std::string megatron(const RunSpec& s) {
         .set("normalization", "RMSNorm")
         .flag("disable-bias-linear")
         .set("position-embedding-type", "rope");
+  if (llama(s) && s.net.llama().head_dim > 0) o.set("kv-channels", s.net.llama().head_dim);
+  if (llama(s) && s.net.llama().latent.any()) add_latent(s.net.llama().latent, o);
+  if (llama(s) && s.net.llama().qk_norm) o.flag("qk-layernorm");
   if (llama(s) && s.net.llama().has_experts()) add_experts(s.net.llama(), o);
   if (l.ep > 1) o.set("expert-model-parallel-size", l.ep);
   if (!n.tie_embeddings) o.flag("untie-embeddings-and-output-weights");
@@ -169,7 +185,8 @@ std::string titan_flavor(const RunSpec& s, const WordsSpec& n) {
   };
   for (const Flavor& f :
        {Flavor{32, 4096, "llama3_8b"}, {80, 8192, "llama3_70b"}, {126, 16384, "llama3_405b"}})
-    if (llama(s) && !s.net.llama().has_experts() && f.layers == s.net.blocks() && f.dim == n.embed_dim)
+    if (llama(s) && !s.net.llama().has_experts() && !s.net.llama().qk_norm && !s.net.llama().latent.any() &&
+        f.layers == s.net.blocks() && f.dim == n.embed_dim)
       return f.name;
   refuse(s, "net.kind", "is none of torchtitan's llama3 (8B, 70B, 405B)",
          "emit for megatron, or write a torchtitan configuration of this net");

@@ -9,20 +9,22 @@ double matrices_of(const PublishedRun& r) {
   return r.arch == Arch::llama ? 3 : 2;
 }
 
-constexpr double kRotary = 64;  // of a latent key, shared by all heads
+// Projections of attention
+double attention_weights(const PublishedRun& r) {
+  if (!r.latent.any()) return r.hidden * (2 * r.heads * r.head_dim + 2 * r.kv_heads * r.head_dim);
+  const LatentSpec& l = r.latent;
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const double q_rank = real(l.q_lora_rank), kv_rank = real(l.kv_lora_rank), v = real(l.v_head_dim);
+  return r.hidden * q_rank + (q_rank > 0 ? q_rank : r.hidden) * r.heads * real(l.qk_head_dim()) +
+         r.hidden * (kv_rank + real(l.qk_rope_head_dim)) +
+         kv_rank * r.heads * (real(l.qk_nope_head_dim) + v) + r.heads * v * r.hidden;
+}
 
 }  // namespace
 
-double latent_attention_weights(double hidden, double heads, double q_rank, double kv_rank, double qk_dim,
-                                double v_dim) {
-  return hidden * q_rank + q_rank * heads * qk_dim + hidden * (kv_rank + kRotary) +
-         kv_rank * heads * (qk_dim - kRotary + v_dim) + heads * v_dim * hidden;
-}
-
 BlockWeights block_weights(const PublishedRun& r) {
   BlockWeights w;
-  w.attention = r.latent_weights > 0 ? r.latent_weights
-                                     : r.hidden * (2 * r.heads * r.head_dim + 2 * r.kv_heads * r.head_dim);
+  w.attention = attention_weights(r);
   const double moe = experts_of(r).share, matrix = matrices_of(r) * r.hidden;
   const double always = (1 - moe) * r.ffn + moe * r.shared_experts * r.expert_ffn;
   w.ffn = matrix * always + moe * r.experts * r.hidden;

@@ -37,9 +37,6 @@ struct OwnParameters {
 };
 OwnParameters own_parameters(const PublishedRun& run);
 
-/// Projections of latent attention with these ranks.
-double latent_attention_weights(double hidden, double heads, double q_rank, double kv_rank, double qk_dim,
-                                double v_dim);
 /// Parameters of the whole net.
 double net_parameters(const PublishedRun& run);
 

@@ -78,10 +78,15 @@ bool is_latent(const CsvRow& row) {
 
 /// DeepSeek-V2's and V3's sizes where the row says none.
 void read_latent_attention(const CsvRow& row, PublishedRun& r) {
-  const double qk = optional(row, "qk_head_dim", 192, 65), v = optional(row, "v_head_dim", 128, 1);
-  r.latent_weights = latent_attention_weights(r.hidden, r.heads, optional(row, "q_lora_rank", 1536, 1),
-                                              optional(row, "kv_lora_rank", 512, 1), qk, v);
-  r.head_dim = (qk + v) / 2;  // of the two products with scores
+  const auto whole = [&](const char* column, double otherwise, double least) {
+    return std::llround(optional(row, column, otherwise, least));
+  };
+  LatentSpec& l = r.latent;
+  l.kv_lora_rank = whole("kv_lora_rank", 512, 1);
+  l.q_lora_rank = whole("q_lora_rank", 1536, 1);
+  l.qk_nope_head_dim = whole("qk_head_dim", 192, 65) - l.qk_rope_head_dim;
+  l.v_head_dim = whole("v_head_dim", 128, 1);
+  r.head_dim = latent_head_dim(l);
 }
 
 /// Dense layers for the parameters that the row says, to the nearest: their label is rounded, and DeepSeek's

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "model/base/net_specs/latent.h"
 #include "model/base/spec/settings.h"
 #include "model/base/text/csv_table.h"
 #include "perfmodel/machine/engine.h"
@@ -30,6 +31,11 @@ constexpr bool is_fused(AttentionKernel k) {
 enum class Schedule { one_f_one_b, interleaved, zb_1p, zb_2p };
 enum class Outcome { ran, out_of_memory };
 
+/// Mean width of a head in the two products with scores
+inline double latent_head_dim(const LatentSpec& l) {
+  return static_cast<double>(l.qk_head_dim() + l.v_head_dim) / 2;
+}
+
 struct PublishedRun {
   std::string table;     // file name without folder and ending
   std::string source;    // who measured it
@@ -45,7 +51,7 @@ struct PublishedRun {
   double experts = 0, top_k = 0, expert_ffn = 0;  // 0: dense
   double shared_experts = 0;                      // that every token passes
   double dense_layers = 0;                        // of a net of experts
-  double latent_weights = 0;                      // projections of latent attention, a layer; 0: not latent
+  LatentSpec latent;  // attention, if any; head_dim is then the mean of both products'
   // where and how
   const ChipSpec* gpu = nullptr;
   Precision precision = Precision::bf16;

@@ -32,8 +32,6 @@ RunSpec spec_of(const PublishedRun& p) {
   if (p.arch == Arch::vit)
     throw ConfigError("", "arch", "of a ViT does not say its images", "import GPT and Llama");
   if (p.frozen_weights) throw ConfigError("", "frozen_weights", "are not planned", "import whole trainings");
-  if (p.latent_weights > 0)
-    throw ConfigError("", "arch", "has latent attention, which is not planned", "import other nets");
   s.net = p.arch == Arch::gpt ? NetSpec(GptSpec{}) : NetSpec(LlamaSpec{});
   WordsSpec& net = *s.net.words();
   net.embed_dim = std::llround(p.hidden);
@@ -43,6 +41,11 @@ RunSpec spec_of(const PublishedRun& p) {
   net.ffn_dim = std::llround(p.ffn);
   net.seq_length = std::llround(p.seq);
   net.vocab_size = std::llround(p.vocab);
+  if (p.arch == Arch::llama) {
+    LlamaSpec& llama = s.net.llama();
+    llama.latent = p.latent;
+    if (!p.latent.any() && p.head_dim * p.heads != p.hidden) llama.head_dim = std::llround(p.head_dim);
+  }
   if (p.experts > 0) {
     ExpertsSpec& experts = s.net.llama().experts;
     experts.num_experts = std::llround(p.experts);
@@ -158,7 +161,10 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.hidden = static_cast<double>(s.net.width());
   r.heads = static_cast<double>(s.net.heads());
   r.kv_heads = s.net.words() ? static_cast<double>(s.net.words()->kv_heads()) : r.heads;
-  r.head_dim = r.hidden / r.heads;
+  if (r.arch == Arch::llama) r.latent = s.net.llama().latent;
+  r.head_dim = r.latent.any()          ? latent_head_dim(r.latent)
+               : r.arch == Arch::llama ? static_cast<double>(s.net.llama().head_width())
+                                       : r.hidden / r.heads;
   r.seq = r.attended = static_cast<double>(s.net.tokens());
   r.precision = precision_of(s);
   r.autocast = habits.autocast && (s.policy.amp == Amp::bf16 || s.policy.amp == Amp::fp16);

@@ -82,6 +82,40 @@ TEST(ExpertsTraining, InShardsOfDividedExperts) {
   }
 }
 
+// Wide heads with norms of their own, under what cuts or recomputes them
+TEST(ExpertsTraining, WithNormsOfHeads) {
+  EXPECT_NEAR(one_rank(kQwen).losses[0], std::log(300), 0.1);
+  for (const Words& layout : std::initializer_list<Words>{
+           {"policy.micro_batch=3", "policy.recompute=full"},
+           {"layout.tp=2", "policy.recompute=selective"},
+           {"layout.tp=2", "policy.sequence_parallel=true", "layout.dp=2", "policy.zero=3"},
+           {"layout.cp=2", "policy.micro_batch=4"},
+           {"layout.cp=2", "policy.cp_kind=ulysses"},
+           {"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"},
+           {"layout.tp=2", "layout.dp=2", "layout.ep=2", "policy.zero=1", "policy.micro_batch=3"}})
+    expect_like_one_rank(layout, kQwen);
+}
+
+TEST(ExpertsTraining, WithLatentAttentionAndBiases) {
+  for (const TestNet& net : {kDeepSeekV3, kPlainLatents}) {
+    EXPECT_NEAR(one_rank(net).losses[0], std::log(300), 0.1);
+    for (const Words& layout : std::initializer_list<Words>{
+             {"policy.micro_batch=3"},
+             {"policy.micro_batch=4", "policy.recompute=full"},
+             {"layout.tp=2", "policy.recompute=selective"},
+             {"layout.tp=2", "policy.sequence_parallel=true", "layout.dp=2", "policy.zero=2"},
+             {"layout.dp=2", "policy.zero=3", "policy.micro_batch=3"},
+             {"layout.cp=2", "policy.micro_batch=4"},
+             {"layout.cp=2", "policy.cp_kind=ulysses"},
+             {"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"},
+             {"layout.pp=2", "layout.tp=2", "policy.micro_batch=3", "policy.sequence_parallel=true"}})
+      expect_like_one_rank(layout, net);
+  }
+  expect_like_one_rank({"layout.tp=2", "layout.dp=2", "layout.ep=2", "policy.zero=1", "policy.micro_batch=3"},
+                       kDeepSeekV3);
+  expect_like_one_rank({"layout.dp=2", "layout.cp=2", "layout.ep=4", "policy.micro_batch=3"}, kDeepSeekV3);
+}
+
 TEST(ExpertsTraining, InAllAxesAtOnce) {
   experts_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
                          "policy.micro_batch=3", "policy.recompute=full"});

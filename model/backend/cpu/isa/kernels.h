@@ -114,6 +114,16 @@ struct RmsNorm {
   int64_t rows, cols;
   float eps;
   DType act, stream;  // stream: of residual, x and dx: f32, or act
+  // Rows side by side, and elements between lines of them in x (residual, dx) and in h (dh); 0: rows follow
+  // one another
+  int64_t heads = 1, ld_x = 0, ld_h = 0;
+  int64_t in_x(int64_t row) const { return place(row, ld_x); }
+  int64_t in_h(int64_t row) const { return place(row, ld_h); }
+
+ private:
+  int64_t place(int64_t row, int64_t ld) const {
+    return ld == 0 ? row * cols : row / heads * ld + row % heads * cols;
+  }
 };
 // x = residual + y; h = x rstd gamma with rstd = 1 / sqrt(mean(x^2) + eps). Operands as in
 // residual_norm_forward; y nullptr: x = residual, not written
@@ -142,6 +152,21 @@ struct Rotary {
 // if `backward`. table [tokens, 2, d/2] f32: cosines, then sines, of a position
 void rotary(const Rotary& p, bool backward, const float* table, void* x);
 
+// ---- latent_heads.cpp: heads of latent attention (DeepSeek-V2) -------------------------------------------
+struct LatentHeads {
+  int64_t rows, heads, nope, rope, v;  // columns of a head: nope + rope of queries and keys, v of values
+  int64_t ld_key, tokens;              // row r is at position r % tokens
+  DType act;
+  int64_t qk() const { return nope + rope; }
+};
+// qkv [rows, 3 heads qk] from q [rows, heads, nope + rope], kv [rows, heads, nope + v] and the heads' common
+// key [rows, rope] (lines of ld_key): rope columns are turned as rotary turns a head; values are followed by
+// zeros. table [tokens, 2, rope/2]
+void latent_heads(const LatentHeads& p, const float* table, const void* q, const void* kv, const void* key,
+                  void* qkv);
+void latent_heads_backward(const LatentHeads& p, const float* table, const void* dqkv, void* dq, void* dkv,
+                           void* dkey);
+
 // ---- embedding.cpp ----------------------------------------------------------------------------------------
 struct Embedding {
   int64_t rows, cols;
@@ -164,8 +189,12 @@ void embedding_backward(const Embedding& p, const int32_t* words, const void* dx
 struct Route {
   int64_t rows, experts, top;  // top: experts of a row
   int64_t tokens, sample;      // rows of a sample, and its tokens on all ranks
-  bool normalised;             // weights are a softmax over the chosen, not over all
+  bool normalised;             // weights of a row sum to `factor`
   float balance = 0, z = 0;    // backward: factors of the losses of a sample, of a token
+  float factor = 1;
+  bool sigmoid = false;  // scores are sigmoids of the logits, not a softmax
+  // Rows choose among the top_groups groups whose two best experts have the largest sums.
+  int64_t groups = 1, top_groups = 1;
 };
 // Routing of rows by their logits [rows, experts]. Copies are sorted by expert, of one expert by row; rows
 // choose larger logits first, of equal ones the first.
@@ -175,17 +204,19 @@ struct Routing {
   int32_t* chosen;   // [rows, top] its expert
   int32_t* offsets;  // [experts + 1] first copy of an expert
   float* weights;    // [copies]
-  float* lse;        // [rows] log of the sum of exponentials
+  float* lse;        // [rows] log of the sum of exponentials, or of sigmoids
   float* sums;       // [samples, 2, experts]: copies, sums of probabilities
 };
-void route(const Route& r, const float* logits, const Routing& to);
+// bias [experts] (may be nullptr) is added to sigmoids for the choice.
+void route(const Route& r, const float* logits, const float* bias, const Routing& to);
 // dlogits [rows, experts] act = scale * d(router's losses) + d(weights) * dweights; rows of the last
 // `padding` samples have no losses
 void route_backward(const Route& r, const float* logits, const Routing& of, const float* dweights,
                     float scale, int64_t padding, DType act, void* dlogits);
 // Adds `weight` times the sums over samples, without the last `padding`: to metrics[0] the largest expert's
-// copies over the mean, to metrics[1] the balance loss
-void router_metrics(const Route& r, const float* sums, float weight, int64_t padding, float* metrics);
+// copies over the mean, to metrics[1] the balance loss; to load [experts] (may be nullptr) the copies
+void router_metrics(const Route& r, const float* sums, float weight, int64_t padding, float* metrics,
+                    float* load);
 // y [rows, cols] = the sum of the rows place[row, ...] of x, in their order
 void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place,
              void* y);

@@ -2,6 +2,7 @@
 // number of threads does not matter.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "model/backend/cpu/cpu_ops.h"
@@ -10,18 +11,45 @@
 namespace isobar::cpu {
 namespace {
 
-// The `top` largest logits, of equal ones the first. Not a number is never larger, so that rows of such
-// logits have experts too.
-void choose(const Route& r, const float* logits, int32_t* chosen) {
+constexpr int64_t kMostGroups = 64;  // net.n_group's
+constexpr float kLeastSum = 1e-20f;  // of sigmoids, as DeepSeek's
+
+float sigmoid(float x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+// The n largest of `count` values, of equal ones the first; those that `open` closes are no choice. Not a
+// number is never larger, so that rows of such logits have experts too.
+template <class Open>
+void largest(int64_t n, int64_t count, const float* values, int32_t* chosen, const Open& open) {
   const auto taken = [&](int64_t e, int64_t before) {
     return std::find(chosen, chosen + before, static_cast<int32_t>(e)) != chosen + before;
   };
-  for (int64_t j = 0; j < r.top; ++j) {
+  for (int64_t j = 0; j < n; ++j) {
     int64_t best = -1;
-    for (int64_t e = 0; e < r.experts; ++e)
-      if (!taken(e, j) && (best < 0 || logits[e] > logits[best])) best = e;
+    for (int64_t e = 0; e < count; ++e)
+      if (open(e) && !taken(e, j) && (best < 0 || values[e] > values[best])) best = e;
     chosen[j] = static_cast<int32_t>(best);
   }
+}
+
+// `room` [experts]: for scores
+void choose(const Route& r, const float* logits, const float* bias, float* room, int32_t* chosen) {
+  const auto all = [](int64_t) { return true; };
+  if (!r.sigmoid) return largest(r.top, r.experts, logits, chosen, all);
+  for (int64_t e = 0; e < r.experts; ++e) room[e] = sigmoid(logits[e]) + (bias != nullptr ? bias[e] : 0);
+  if (r.groups == 1) return largest(r.top, r.experts, room, chosen, all);
+  const int64_t each = r.experts / r.groups;
+  float sums[kMostGroups];
+  int32_t best[2], groups[kMostGroups];
+  for (int64_t g = 0; g < r.groups; ++g) {
+    largest(2, each, room + g * each, best, all);
+    sums[g] = room[g * each + best[0]] + room[g * each + best[1]];
+  }
+  largest(r.top_groups, r.groups, sums, groups, all);
+  largest(r.top, r.experts, room, chosen, [&](int64_t e) {
+    return std::find(groups, groups + r.top_groups, static_cast<int32_t>(e / each)) != groups + r.top_groups;
+  });
 }
 
 // Copies in the order of experts, by counting
@@ -41,11 +69,21 @@ void sort(const Route& r, const Routing& to) {
 void weigh(const Route& r, const float* logits, int64_t row, const Routing& to) {
   const int32_t *chosen = to.chosen + row * r.top, *place = to.place + row * r.top;
   float sum = 1, least = to.lse[row];
+  const auto term = [&](int64_t j) {
+    return r.sigmoid ? sigmoid(logits[chosen[j]]) : std::exp(logits[chosen[j]] - least);
+  };
   if (r.normalised) {
-    sum = 0, least = logits[chosen[0]];
-    for (int64_t j = 0; j < r.top; ++j) sum += std::exp(logits[chosen[j]] - least);
+    sum = r.sigmoid ? kLeastSum : 0, least = logits[chosen[0]];
+    for (int64_t j = 0; j < r.top; ++j) sum += term(j);
   }
-  for (int64_t j = 0; j < r.top; ++j) to.weights[place[j]] = std::exp(logits[chosen[j]] - least) / sum;
+  for (int64_t j = 0; j < r.top; ++j) to.weights[place[j]] = r.factor * term(j) / sum;
+}
+
+// A row's scores over their sum
+void probabilities_of(const Route& r, const float* logits, float lse, float* probabilities) {
+  if (!r.sigmoid) return kernels().softmax[of(DType::f32)](r.experts, logits, lse, 1, probabilities);
+  const float factor = std::exp(-lse);
+  for (int64_t e = 0; e < r.experts; ++e) probabilities[e] = factor * sigmoid(logits[e]);
 }
 
 void sum_sample(const Route& r, const float* logits, int64_t sample, const Routing& to,
@@ -53,24 +91,32 @@ void sum_sample(const Route& r, const float* logits, int64_t sample, const Routi
   float *const counts = to.sums + 2 * sample * r.experts, *const sums = counts + r.experts;
   std::fill_n(counts, 2 * r.experts, 0.0f);
   for (int64_t row = sample * r.tokens; row < (sample + 1) * r.tokens; ++row) {
-    kernels().softmax[of(DType::f32)](r.experts, logits + row * r.experts, to.lse[row], 1, probabilities);
+    probabilities_of(r, logits + row * r.experts, to.lse[row], probabilities);
     kernels().add(r.experts, probabilities, sums);
     for (int64_t j = 0; j < r.top; ++j) counts[to.chosen[row * r.top + j]] += 1;
   }
 }
 
+float log_sum(const Route& r, const float* logits) {
+  if (r.sigmoid) {
+    double sum = 0;
+    for (int64_t e = 0; e < r.experts; ++e) sum += static_cast<double>(sigmoid(logits[e]));
+    return static_cast<float>(std::log(sum));
+  }
+  const KernelTable& k = kernels();
+  const float most = k.largest[of(DType::f32)](r.experts, logits);
+  return most + static_cast<float>(std::log(k.exponentials[of(DType::f32)](r.experts, logits, most)));
+}
+
 }  // namespace
 
-void route(const Route& r, const float* logits, const Routing& to) {
-  const KernelTable& k = kernels();
+void route(const Route& r, const float* logits, const float* bias, const Routing& to) {
   parallel(r.rows * r.experts, [&](int t, int threads) {
     const Range mine = share(r.rows, t, threads);
+    float* const room = scratch(r.experts);
     for (int64_t row = mine.begin; row < mine.end; ++row) {
-      const float* const own = logits + row * r.experts;
-      const float largest = k.largest[of(DType::f32)](r.experts, own);
-      to.lse[row] =
-          largest + static_cast<float>(std::log(k.exponentials[of(DType::f32)](r.experts, own, largest)));
-      choose(r, own, to.chosen + row * r.top);
+      to.lse[row] = log_sum(r, logits + row * r.experts);
+      choose(r, logits + row * r.experts, bias, room, to.chosen + row * r.top);
     }
   });
   sort(r, to);
@@ -89,8 +135,9 @@ float share_of(const Route& r, const float* counts, int64_t expert) {
   return counts[expert] * static_cast<float>(r.experts) / static_cast<float>(r.top * r.sample);
 }
 
-// Slopes [experts] by a row's probabilities become those by its logits.
-void through_softmax(const Route& r, const float* probabilities, float* slopes) {
+// Slopes [experts] by a row's probabilities become those by its logits; of sigmoids, but for the factor one
+// minus them.
+void through_sum(const Route& r, const float* probabilities, float* slopes) {
   float mean = 0;
   for (int64_t e = 0; e < r.experts; ++e) mean += probabilities[e] * slopes[e];
   for (int64_t e = 0; e < r.experts; ++e) slopes[e] = probabilities[e] * (slopes[e] - mean);
@@ -109,26 +156,29 @@ void route_backward(const Route& r, const float* logits, const Routing& routing,
       const int32_t *chosen = routing.chosen + row * r.top, *place = routing.place + row * r.top;
       const float* const counts = routing.sums + 2 * (row / r.tokens) * r.experts;
       const bool counts_here = row < counted;
-      k.softmax[of(DType::f32)](r.experts, logits + row * r.experts, routing.lse[row], 1, probabilities);
+      probabilities_of(r, logits + row * r.experts, routing.lse[row], probabilities);
       const float even = counts_here ? scale * r.balance / static_cast<float>(r.sample) : 0;
       for (int64_t e = 0; e < r.experts; ++e) slopes[e] = even == 0 ? 0 : even * share_of(r, counts, e);
-      if (!r.normalised)
-        for (int64_t j = 0; j < r.top; ++j) slopes[chosen[j]] += dweights[place[j]];
-      through_softmax(r, probabilities, slopes);
+      const bool through_all = !r.normalised && !r.sigmoid;  // weights are probabilities of all
+      for (int64_t j = 0; through_all && j < r.top; ++j) slopes[chosen[j]] += r.factor * dweights[place[j]];
+      through_sum(r, probabilities, slopes);
       const float z = counts_here ? 2 * scale * r.z * routing.lse[row] : 0;
       for (int64_t e = 0; z != 0 && e < r.experts; ++e) slopes[e] += z * probabilities[e];
       float mean = 0;
       for (int64_t j = 0; r.normalised && j < r.top; ++j)
-        mean += routing.weights[place[j]] * dweights[place[j]];
-      for (int64_t j = 0; r.normalised && j < r.top; ++j)
+        mean += routing.weights[place[j]] * dweights[place[j]] / r.factor;
+      for (int64_t j = 0; !through_all && j < r.top; ++j)
         slopes[chosen[j]] += routing.weights[place[j]] * (dweights[place[j]] - mean);
+      for (int64_t e = 0; r.sigmoid && e < r.experts; ++e)
+        slopes[e] *= 1 - sigmoid(logits[row * r.experts + e]);
       k.cast[of(DType::f32)][of(act)](r.experts, slopes,
                                       static_cast<char*>(dlogits) + row * r.experts * size_of(act));
     }
   });
 }
 
-void router_metrics(const Route& r, const float* sums, float weight, int64_t padding, float* metrics) {
+void router_metrics(const Route& r, const float* sums, float weight, int64_t padding, float* metrics,
+                    float* load) {
   double imbalance = 0, balance = 0;
   for (int64_t s = 0; s < r.rows / r.tokens - padding; ++s) {
     const float *const counts = sums + 2 * s * r.experts, *const probabilities = counts + r.experts;
@@ -140,6 +190,7 @@ void router_metrics(const Route& r, const float* sums, float weight, int64_t pad
           static_cast<double>(part) * static_cast<double>(probabilities[e]) / static_cast<double>(r.sample);
     }
     imbalance += static_cast<double>(largest);
+    if (load != nullptr) kernels().add(r.experts, counts, load);
   }
   metrics[0] += static_cast<float>(static_cast<double>(weight) * imbalance);
   metrics[1] += static_cast<float>(static_cast<double>(weight) * balance);
@@ -171,11 +222,12 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
 namespace {
 
 Route route_of(const RouteAttrs& a) {
-  return {a.rows, a.cols, a.top, a.tokens, a.sample, a.normalised, a.balance, a.z};
+  return {a.rows,    a.cols, a.top,    a.tokens,  a.sample, a.normalised,
+          a.balance, a.z,    a.factor, a.sigmoid, a.groups, a.top_groups};
 }
 
 void run_route(const CpuCall<OpKind::route>& c) {
-  route(route_of(c.a), c.in("logits"),
+  route(route_of(c.a), c.in("logits"), c.in("bias"),
         {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
          c.out("sums")});
 }
@@ -196,7 +248,18 @@ void run_route_backward(const CpuCall<OpKind::route_backward>& c) {
 }
 
 void run_router_metrics(const CpuCall<OpKind::router_metrics>& c) {
-  router_metrics(route_of(c.a), c.in("sums"), c.a.weight, padding_of(c.in("scalars")), c.out("metrics"));
+  router_metrics(route_of(c.a), c.in("sums"), c.a.weight, padding_of(c.in("scalars")), c.out("metrics"),
+                 c.out("load"));
+}
+
+void run_shift_bias(const CpuCall<OpKind::shift_bias>& c) {
+  const float* const load = c.in("load");
+  float* const bias = c.out("bias");
+  const double mean = std::accumulate(load, load + c.a.cols, 0.0) / static_cast<double>(c.a.cols);
+  for (int64_t e = 0; e < c.a.cols; ++e) {
+    const double lacks = mean - static_cast<double>(load[e]);
+    if (lacks != 0) bias[e] += lacks > 0 ? c.a.weight : -c.a.weight;
+  }
 }
 
 // An expert's copies of all ranks come together.
@@ -232,9 +295,9 @@ void run_grouped_gemm(const CpuCall<OpKind::grouped_gemm>& c) {
 }  // namespace
 
 CpuRows expert_ops() {
-  static constexpr CpuRow kRows[] = {
-      row<run_route>,    row<run_route_backward>, row<run_router_metrics>, row<run_expert_offsets>,
-      row<run_dispatch>, row<run_combine>,        row<run_grouped_gemm>};
+  static constexpr CpuRow kRows[] = {row<run_route>,      row<run_route_backward>, row<run_router_metrics>,
+                                     row<run_shift_bias>, row<run_expert_offsets>, row<run_dispatch>,
+                                     row<run_combine>,    row<run_grouped_gemm>};
   return kRows;
 }
 

@@ -6,13 +6,14 @@ void rms_norm_rows(const RmsNorm& p, int64_t row0, int64_t row1, const void* res
                    const float* gamma, void* x, void* h, float* rstd) {
   using Reg = typename V::Reg;
   for (int64_t r = row0; r < row1; ++r) {
-    const int64_t at = r * p.cols;
+    const int64_t at = p.in_x(r), at_y = r * p.cols, at_h = p.in_h(r);
     const void* from = residual;
     if (y != nullptr) {
       for_vectors<V>(
           p.cols, [&](int64_t j, int64_t m) __attribute__((always_inline)) {
-            store_act<V, kX>(
-                x, at + j, V::add(load_act<V, kX>(residual, at + j, m), load_act<V, kAct>(y, at + j, m)), m);
+            store_act<V, kX>(x, at + j,
+                             V::add(load_act<V, kX>(residual, at + j, m), load_act<V, kAct>(y, at_y + j, m)),
+                             m);
           });
       from = x;
     }
@@ -27,7 +28,7 @@ void rms_norm_rows(const RmsNorm& p, int64_t row0, int64_t row1, const void* res
     for_vectors<V>(
         p.cols, [&](int64_t j, int64_t m) __attribute__((always_inline)) {
           const Reg normal = V::mul(load_act<V, kX>(from, at + j, m), scale);
-          store_act<V, kAct>(h, at + j, V::mul(normal, load_act<V, DType::f32>(gamma, j, m)), m);
+          store_act<V, kAct>(h, at_h + j, V::mul(normal, load_act<V, DType::f32>(gamma, j, m)), m);
         });
   }
 }
@@ -41,25 +42,25 @@ void rms_norm_backward_rows(const RmsNorm& p, int64_t row0, int64_t row1, const 
   using Reg = typename V::Reg;
   std::fill_n(sums, p.cols, 0.0f);
   for (int64_t r = row0; r < row1; ++r) {
-    const int64_t at = r * p.cols;
+    const int64_t at = p.in_x(r), at_y = r * p.cols, at_h = p.in_h(r);
     const Reg scale = V::set1(rstd[r]);
     Reg dot = V::zero();
     for_vectors<V>(
         p.cols, [&](int64_t j, int64_t m) __attribute__((always_inline)) {
-          const Reg g = V::mul(load_act<V, kAct>(dh, at + j, m), load_act<V, DType::f32>(gamma, j, m));
+          const Reg g = V::mul(load_act<V, kAct>(dh, at_h + j, m), load_act<V, DType::f32>(gamma, j, m));
           dot = V::fma(g, V::mul(load_act<V, kX>(x, at + j, m), scale), dot);
         });
     const Reg slope = V::set1(V::sum(dot) / static_cast<float>(p.cols));
     for_vectors<V>(
         p.cols, [&](int64_t j, int64_t m) __attribute__((always_inline)) {
           const Reg normal = V::mul(load_act<V, kX>(x, at + j, m), scale);
-          const Reg d = load_act<V, kAct>(dh, at + j, m);
+          const Reg d = load_act<V, kAct>(dh, at_h + j, m);
           store_act<V, DType::f32>(sums, j, V::fma(d, normal, load_act<V, DType::f32>(sums, j, m)), m);
           Reg g =
               V::mul(scale, V::sub(V::mul(d, load_act<V, DType::f32>(gamma, j, m)), V::mul(slope, normal)));
           if (!first) g = V::add(g, load_act<V, kX>(dx, at + j, m));
           store_act<V, kX>(dx, at + j, g, m);
-          if (dy_act != nullptr) store_act<V, kAct>(dy_act, at + j, g, m);
+          if (dy_act != nullptr) store_act<V, kAct>(dy_act, at_y + j, g, m);
         });
   }
 }

@@ -56,26 +56,68 @@ __device__ inline float logit_of(float x) {
 
 // ---- routing: a warp a row ----
 
+__device__ inline float sigmoid(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
+
+// The first of a warp's choices among `count` numbers of which `of` gives one, after those before `last`
+template <class F>
+__device__ Choice next_choice(int count, int lane, const Choice& last, const F& of) {
+  Choice best{0, -1};
+  for (int i = lane; i < count; i += 32) {
+    const Choice here = of(i);
+    if ((last.expert < 0 || last.before(here)) && here.before(best)) best = here;
+  }
+  return first_of_warp(best);
+}
+
+// The groups that a row chooses from, as bits: those with the largest sums of their two best scores
+template <class F>
+__device__ unsigned long long open_groups(const Route& p, int lane, const F& score) {
+  if (p.groups == 1) return ~0ull;
+  const int each = static_cast<int>(p.experts / p.groups);
+  float low = -INFINITY, high = -INFINITY;  // sums of groups lane and lane + 32
+  for (int g = 0; g < p.groups; ++g) {
+    const auto of_group = [&](int i) { return Choice{score(g * each + i), i}; };
+    const Choice first = next_choice(each, lane, {0, -1}, of_group),
+                 second = next_choice(each, lane, first, of_group);
+    const float sum = first.logit + second.logit;
+    if (g == lane) low = sum;
+    if (g == lane + 32) high = sum;
+  }
+  unsigned long long open = 0;
+  Choice last{0, -1};
+  for (int j = 0; j < p.top_groups; ++j) {
+    last = next_choice(static_cast<int>(p.groups), lane, last, [&](int g) {
+      return Choice{g < 32 ? low : high, g};
+    });
+    open |= 1ull << last.expert;
+  }
+  return open;
+}
+
 __global__ void __launch_bounds__(kThreads)
-    choose_kernel(Route p, const float* __restrict__ logits, int32_t* __restrict__ chosen,
-                  float* __restrict__ lse) {
+    choose_kernel(Route p, const float* __restrict__ logits, const float* __restrict__ bias,
+                  int32_t* __restrict__ chosen, float* __restrict__ lse) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float* const own = logits + (row < p.rows ? row : 0) * p.experts;  // all warps take part in exchanges
   float largest = -INFINITY, sum = 0;
-  for (int e = lane; e < p.experts; e += 32) largest = fmaxf(largest, own[e]);
-  largest = largest_of_warp(largest);
-  for (int e = lane; e < p.experts; e += 32) sum += expf(own[e] - largest);
+  for (int e = lane; e < p.experts && !p.sigmoid; e += 32) largest = fmaxf(largest, own[e]);
+  largest = p.sigmoid ? 0 : largest_of_warp(largest);
+  for (int e = lane; e < p.experts; e += 32) sum += p.sigmoid ? sigmoid(own[e]) : expf(own[e] - largest);
   sum = warp_sum(sum);
   if (row < p.rows && lane == 0) lse[row] = largest + logf(sum);
+  const auto score = [&](int e) {
+    return logit_of(!p.sigmoid ? own[e] : sigmoid(own[e]) + (bias == nullptr ? 0.0f : bias[e]));
+  };
+  const unsigned long long open = open_groups(p, lane, score);
+  const int64_t each = p.experts / p.groups;
   Choice last{0, -1};
   for (int j = 0; j < p.top; ++j) {
-    Choice best{0, -1};
-    for (int e = lane; e < p.experts; e += 32) {
-      const Choice here{logit_of(own[e]), e};
-      if ((j == 0 || last.before(here)) && here.before(best)) best = here;
-    }
-    last = first_of_warp(best);
+    last = next_choice(static_cast<int>(p.experts), lane, last, [&](int e) {
+      return Choice{score(e), p.groups == 1 || (open >> (e / each) & 1) != 0 ? e : -1};
+    });
     if (row < p.rows && lane == 0) chosen[row * p.top + j] = last.expert;
   }
 }
@@ -110,14 +152,20 @@ __global__ void __launch_bounds__(kThreads)
     const float* const own = logits + row * p.experts;
     const int32_t* const chosen = to.chosen + row * p.top;
     float least = to.lse[row], sum = 1;
+    const auto term = [&](int e) { return p.sigmoid ? sigmoid(own[e]) : expf(own[e] - least); };
     if (p.normalised) {
-      least = own[chosen[0]], sum = 0;
-      for (int j = 0; j < p.top; ++j) sum += expf(own[chosen[j]] - least);
+      least = own[chosen[0]], sum = p.sigmoid ? 1e-20f : 0.0f;
+      for (int j = 0; j < p.top; ++j) sum += term(chosen[j]);
     }
     to.place[i] = at;
     to.order[at] = static_cast<int32_t>(row);
-    to.weights[at] = expf(own[expert] - least) / sum;
+    to.weights[at] = p.factor * term(expert) / sum;
   }
+}
+
+// A score over the sum of its row's
+__device__ inline float probability_of(const Route& p, float logit, float lse) {
+  return p.sigmoid ? sigmoid(logit) * expf(-lse) : expf(logit - lse);
 }
 
 // A block a sample and expert
@@ -130,7 +178,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = threadIdx.x; i < p.tokens * p.top; i += kThreads)
     count += chosen[row0 * p.top + i] == expert ? 1.0f : 0.0f;
   for (int64_t t = threadIdx.x; t < p.tokens; t += kThreads)
-    sum += expf(logits[(row0 + t) * p.experts + expert] - lse[row0 + t]);
+    sum += probability_of(p, logits[(row0 + t) * p.experts + expert], lse[row0 + t]);
   count = block_sum(count, shared);
   sum = block_sum(sum, shared);
   if (threadIdx.x != 0) return;
@@ -161,18 +209,20 @@ __global__ void __launch_bounds__(kThreads)
   const float even = scale * p.balance / static_cast<float>(p.sample), z = 2 * scale * p.z * of.lse[at];
   float mean = 0;  // of the balance loss's slopes
   for (int e = lane; e < p.experts; e += 32)
-    mean += expf(logits[at * p.experts + e] - of.lse[at]) * even * share_of(p, counts, e);
+    mean += probability_of(p, logits[at * p.experts + e], of.lse[at]) * even * share_of(p, counts, e);
   mean = warp_sum(mean);
   float weighted = 0;  // of the weights' slopes
   for (int j = 0; j < p.top; ++j) weighted += of.weights[place[j]] * dweights[place[j]];
   if (row >= p.rows) return;
   for (int e = lane; e < p.experts; e += 32) {
-    const float probability = expf(logits[at * p.experts + e] - of.lse[at]);
+    const float probability = probability_of(p, logits[at * p.experts + e], of.lse[at]);
     float slope = probability * (even * share_of(p, counts, e) - mean + z);
-    if (!p.normalised) slope -= probability * weighted;
+    if (!p.normalised && !p.sigmoid) slope -= probability * weighted;
     for (int j = 0; j < p.top; ++j)
       if (chosen[j] == e)
-        slope += of.weights[place[j]] * (p.normalised ? dweights[place[j]] - weighted : dweights[place[j]]);
+        slope += of.weights[place[j]] *
+                 (p.normalised ? dweights[place[j]] - weighted / p.factor : dweights[place[j]]);
+    if (p.sigmoid) slope *= 1.0f - sigmoid(logits[at * p.experts + e]);
     dlogits[at * p.experts + e] = as<T>(slope);
   }
 }
@@ -180,7 +230,7 @@ __global__ void __launch_bounds__(kThreads)
 // One block; samples in order
 __global__ void __launch_bounds__(kThreads)
     router_metrics_kernel(Route p, const float* __restrict__ sums, float weight,
-                          const float* __restrict__ scalars, float* metrics) {
+                          const float* __restrict__ scalars, float* metrics, float* load) {
   __shared__ float shared[kThreads];
   const int64_t padding = scalars != nullptr ? static_cast<int64_t>(scalars[kPadding]) : 0;
   double imbalance = 0, balance = 0;
@@ -189,6 +239,7 @@ __global__ void __launch_bounds__(kThreads)
     float largest = 0, sum = 0;
     for (int64_t e = threadIdx.x; e < p.experts; e += kThreads) {
       const float share = share_of(p, counts, e);
+      if (load != nullptr) load[e] += counts[e];
       largest = fmaxf(largest, share);
       sum += share * probabilities[e] / static_cast<float>(p.sample);
     }
@@ -226,6 +277,19 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// One block. The sum of loads is exact: they are whole numbers.
+__global__ void __launch_bounds__(kThreads)
+    shift_bias_kernel(int64_t experts, float rate, const float* __restrict__ load, float* __restrict__ bias) {
+  __shared__ double shared[kThreads];
+  double sum = 0;
+  for (int64_t e = threadIdx.x; e < experts; e += kThreads) sum += static_cast<double>(load[e]);
+  const double mean = block_sum(sum, shared) / static_cast<double>(experts);
+  for (int64_t e = threadIdx.x; e < experts; e += kThreads) {
+    const double lacks = mean - static_cast<double>(load[e]);
+    if (lacks != 0) bias[e] += lacks > 0 ? rate : -rate;
+  }
+}
+
 // One block. An expert's copies of all ranks come together.
 __global__ void __launch_bounds__(kThreads)
     expert_offsets_kernel(HeldExpertsAttrs p, const int32_t* __restrict__ all, int32_t* offsets) {
@@ -249,9 +313,9 @@ unsigned warps(int64_t rows) {
 
 }  // namespace
 
-void route(const Route& p, const float* logits, const Routing& to, cudaStream_t stream) {
+void route(const Route& p, const float* logits, const float* bias, const Routing& to, cudaStream_t stream) {
   if (p.rows == 0) return;
-  launch(choose_kernel, warps(p.rows), kThreads, 0, stream, p, logits, to.chosen, to.lse);
+  launch(choose_kernel, warps(p.rows), kThreads, 0, stream, p, logits, bias, to.chosen, to.lse);
   launch(place_kernel, grid(p.experts), kThreads, 0, stream, p, logits, to);
   launch(sums_kernel, dim3(grid(p.experts), grid(p.rows / p.tokens)), kThreads, 0, stream, p, logits,
          to.chosen, to.lse, to.sums);
@@ -268,8 +332,8 @@ void route_backward(const Route& p, const float* logits, const Routing& of, cons
 }
 
 void router_metrics(const Route& p, const float* sums, float weight, const float* scalars, float* metrics,
-                    cudaStream_t stream) {
-  launch(router_metrics_kernel, 1, kThreads, 0, stream, p, sums, weight, scalars, metrics);
+                    float* load, cudaStream_t stream) {
+  launch(router_metrics_kernel, 1, kThreads, 0, stream, p, sums, weight, scalars, metrics, load);
 }
 
 void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place, void* y,
@@ -294,11 +358,12 @@ void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, 
 namespace {
 
 Route route_of(const RouteAttrs& a) {
-  return {a.rows, a.cols, a.top, a.tokens, a.sample, a.normalised, a.balance, a.z};
+  return {a.rows,    a.cols, a.top,    a.tokens,  a.sample, a.normalised,
+          a.balance, a.z,    a.factor, a.sigmoid, a.groups, a.top_groups};
 }
 
 void run_route(const CudaCall<OpKind::route>& c) {
-  route(route_of(c.a), c.in("logits"),
+  route(route_of(c.a), c.in("logits"), c.in("bias"),
         {c.out("order"), c.out("place"), c.out("chosen"), c.out("offsets"), c.out("weights"), c.out("lse"),
          c.out("sums")},
         c.stream);
@@ -315,7 +380,14 @@ void run_route_backward(const CudaCall<OpKind::route_backward>& c) {
 }
 
 void run_router_metrics(const CudaCall<OpKind::router_metrics>& c) {
-  router_metrics(route_of(c.a), c.in("sums"), c.a.weight, c.in("scalars"), c.out("metrics"), c.stream);
+  router_metrics(route_of(c.a), c.in("sums"), c.a.weight, c.in("scalars"), c.out("metrics"), c.out("load"),
+                 c.stream);
+}
+
+void run_shift_bias(const CudaCall<OpKind::shift_bias>& c) {
+  const float* const load = c.in("load");
+  float* const bias = c.out("bias");
+  launch(shift_bias_kernel, 1, kThreads, 0, c.stream, c.a.cols, c.a.weight, load, bias);
 }
 
 void run_expert_offsets(const CudaCall<OpKind::expert_offsets>& c) {
@@ -344,9 +416,9 @@ void run_grouped_gemm(const CudaCall<OpKind::grouped_gemm>& c) {
 }  // namespace
 
 CudaRows expert_ops() {
-  static constexpr CudaRow kRows[] = {
-      row<run_route>,    row<run_route_backward>, row<run_router_metrics>, row<run_expert_offsets>,
-      row<run_dispatch>, row<run_combine>,        row<run_grouped_gemm>};
+  static constexpr CudaRow kRows[] = {row<run_route>,      row<run_route_backward>, row<run_router_metrics>,
+                                      row<run_shift_bias>, row<run_expert_offsets>, row<run_dispatch>,
+                                      row<run_combine>,    row<run_grouped_gemm>};
   return kRows;
 }
 

@@ -48,6 +48,8 @@ struct RmsNorm {
   int64_t rows, cols;
   float eps;
   DType act, stream;
+  // Rows side by side, and elements between lines of them in x (residual, dx) and in h (dh)
+  int64_t heads = 1, ld_x = cols, ld_h = cols;
 };
 void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float* gamma, void* x, void* h,
               float* rstd, cudaStream_t stream);
@@ -69,6 +71,16 @@ struct Rotary {
   DType act;
 };
 void rotary(const Rotary& p, bool backward, const float* table, void* x, cudaStream_t stream);
+/// Operands as in the CPU's latent_heads
+struct LatentHeads {
+  int64_t rows, heads, nope, rope, v;
+  int64_t ld_key, tokens;
+  DType act;
+};
+void latent_heads(const LatentHeads& p, const float* table, const void* q, const void* kv, const void* key,
+                  void* qkv, cudaStream_t stream);
+void latent_heads_backward(const LatentHeads& p, const float* table, const void* dqkv, void* dq, void* dkv,
+                           void* dkey, cudaStream_t stream);
 struct Embedding {
   int64_t rows, cols;
   int64_t first, words;
@@ -176,6 +188,9 @@ struct Route {
   int64_t tokens, sample;
   bool normalised;
   float balance = 0, z = 0;
+  float factor = 1;
+  bool sigmoid = false;
+  int64_t groups = 1, top_groups = 1;
 };
 struct Routing {
   int32_t* order = nullptr;
@@ -186,12 +201,13 @@ struct Routing {
   float* lse = nullptr;
   float* sums = nullptr;
 };
-void route(const Route& r, const float* logits, const Routing& to, cudaStream_t stream);
+/// bias [experts]: of sigmoids, for the choice; may be null
+void route(const Route& r, const float* logits, const float* bias, const Routing& to, cudaStream_t stream);
 /// `scalars` (may be null) has kPadding and, for f16, kLossScale.
 void route_backward(const Route& r, const float* logits, const Routing& of, const float* dweights,
                     const float* scalars, DType act, void* dlogits, cudaStream_t stream);
 void router_metrics(const Route& r, const float* sums, float weight, const float* scalars, float* metrics,
-                    cudaStream_t stream);
+                    float* load, cudaStream_t stream);
 void combine(int64_t rows, int64_t cols, int64_t top, DType act, const void* x, const int32_t* place, void* y,
              cudaStream_t stream);
 struct GroupedGemm {

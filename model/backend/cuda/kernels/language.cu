@@ -106,6 +106,72 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// ---- heads of latent attention: a thread an element of a head's queries, and of its keys and values ----
+
+// An element of `rope` columns that begin at x, turned; `sign`: -1 backwards
+template <class T>
+__device__ inline float turned(const T* x, int64_t i, int64_t rope, const float* angles, float sign) {
+  const int64_t half = rope / 2, k = i < half ? i : i - half;
+  const float c = angles[k], s = sign * angles[half + k], a = as_float(x[k]), b = as_float(x[half + k]);
+  return i < half ? a * c - b * s : b * c + a * s;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    latent_heads_kernel(LatentHeads p, const float* __restrict__ table, const T* __restrict__ q,
+                        const T* __restrict__ kv, const T* __restrict__ key, T* __restrict__ qkv) {
+  const int64_t d = p.nope + p.rope, width = p.heads * d, all = p.rows * width;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < all;
+       i += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int64_t row = i / width, head = (i - row * width) / d, j = i % d;
+    const float* const angles = table + row % p.tokens * p.rope;
+    const T *const of_q = q + i - j, *const of_kv = kv + (row * p.heads + head) * (p.nope + p.v);
+    T* const to = qkv + row * 3 * width + head * d + j;
+    to[0] = j < p.nope ? of_q[j] : as<T>(turned(of_q + p.nope, j - p.nope, p.rope, angles, 1.0f));
+    to[width] = j < p.nope ? of_kv[j] : as<T>(turned(key + row * p.ld_key, j - p.nope, p.rope, angles, 1.0f));
+    to[2 * width] = j < p.v ? of_kv[p.nope + j] : as<T>(0.0f);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    latent_heads_backward_kernel(LatentHeads p, const float* __restrict__ table, const T* __restrict__ dqkv,
+                                 T* __restrict__ dq, T* __restrict__ dkv) {
+  const int64_t d = p.nope + p.rope, width = p.heads * d, all = p.rows * width;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < all;
+       i += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int64_t row = i / width, head = (i - row * width) / d, j = i % d;
+    const float* const angles = table + row % p.tokens * p.rope;
+    const T* const from = dqkv + row * 3 * width + head * d;
+    T* const to = dkv + (row * p.heads + head) * (p.nope + p.v);
+    dq[i] = j < p.nope ? from[j] : as<T>(turned(from + p.nope, j - p.nope, p.rope, angles, -1.0f));
+    if (j < p.nope) to[j] = from[width + j];
+    if (j < p.v) to[p.nope + j] = from[2 * width + j];
+  }
+}
+
+// A thread a pair of the shared key: the heads' sum, turned backwards
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    latent_key_backward_kernel(LatentHeads p, const float* __restrict__ table, const T* __restrict__ dqkv,
+                               T* __restrict__ dkey) {
+  const int64_t d = p.nope + p.rope, width = p.heads * d, half = p.rope / 2;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < p.rows * half;
+       i += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const int64_t row = i / half, k = i - row * half;
+    const float* const angles = table + row % p.tokens * p.rope;
+    const T* const keys = dqkv + row * 3 * width + width + p.nope;
+    float a = 0, b = 0;
+    for (int64_t h = 0; h < p.heads; ++h) {
+      a += as_float(keys[h * d + k]);
+      b += as_float(keys[h * d + half + k]);
+    }
+    const float c = angles[k], s = -angles[half + k];
+    dkey[row * p.ld_key + k] = as<T>(a * c - b * s);
+    dkey[row * p.ld_key + half + k] = as<T>(b * c + a * s);
+  }
+}
+
 // ---- embedding ----
 
 template <class T, class W>
@@ -210,6 +276,30 @@ void rotary(const Rotary& p, bool backward, const float* table, void* x, cudaStr
   });
 }
 
+void latent_heads(const LatentHeads& p, const float* table, const void* q, const void* kv, const void* key,
+                  void* qkv, cudaStream_t stream) {
+  if (p.rows == 0) return;
+  by_type(p.act, [&](auto type) {
+    using T = decltype(type);
+    launch(latent_heads_kernel<T>, filling_grid(p.rows * p.heads * (p.nope + p.rope), kThreads), kThreads, 0,
+           stream, p, table, static_cast<const T*>(q), static_cast<const T*>(kv), static_cast<const T*>(key),
+           static_cast<T*>(qkv));
+  });
+}
+
+void latent_heads_backward(const LatentHeads& p, const float* table, const void* dqkv, void* dq, void* dkv,
+                           void* dkey, cudaStream_t stream) {
+  if (p.rows == 0) return;
+  by_type(p.act, [&](auto type) {
+    using T = decltype(type);
+    const T* const from = static_cast<const T*>(dqkv);
+    launch(latent_heads_backward_kernel<T>, filling_grid(p.rows * p.heads * (p.nope + p.rope), kThreads),
+           kThreads, 0, stream, p, table, from, static_cast<T*>(dq), static_cast<T*>(dkv));
+    launch(latent_key_backward_kernel<T>, filling_grid(p.rows * p.rope / 2, kThreads), kThreads, 0, stream, p,
+           table, from, static_cast<T*>(dkey));
+  });
+}
+
 void embedding(const Embedding& p, const int32_t* words, const void* table, const void* positions, void* x,
                cudaStream_t stream) {
   if (p.rows * p.cols == 0) return;
@@ -272,6 +362,20 @@ void run_rotary_backward(const CudaCall<OpKind::rotary_backward>& c) {
   rotary(rotary_of(c.a, c.type_out("dqk")), true, c.in("table"), c.out("dqk"), c.stream);
 }
 
+LatentHeads heads_of(const LatentAttrs& a, DType act) {
+  return {a.rows, a.heads, a.nope, a.rope, a.v, a.ld, a.tokens, act};
+}
+
+void run_latent_heads(const CudaCall<OpKind::latent_heads>& c) {
+  latent_heads(heads_of(c.a, c.type_out("qkv")), c.in("table"), c.in("q"), c.in("kv"), c.in("key"),
+               c.out("qkv"), c.stream);
+}
+
+void run_latent_heads_backward(const CudaCall<OpKind::latent_heads_backward>& c) {
+  latent_heads_backward(heads_of(c.a, c.type_in("dqkv")), c.in("table"), c.in("dqkv"), c.out("dq"),
+                        c.out("dkv"), c.out("dkey"), c.stream);
+}
+
 void run_embedding(const CudaCall<OpKind::embedding>& c) {
   embedding({c.a.rows, c.a.cols, c.a.word0, c.view_in("table").count / c.a.cols, c.a.token0, c.a.tokens,
              c.type_in("table"), c.type_out("x")},
@@ -288,9 +392,9 @@ void run_embedding_backward(const CudaCall<OpKind::embedding_backward>& c) {
 }  // namespace
 
 CudaRows language_ops() {
-  static constexpr CudaRow kRows[] = {row<run_swiglu>,    row<run_swiglu_backward>,
-                                      row<run_rotary>,    row<run_rotary_backward>,
-                                      row<run_embedding>, row<run_embedding_backward>};
+  static constexpr CudaRow kRows[] = {
+      row<run_swiglu>,       row<run_swiglu_backward>,       row<run_rotary>,    row<run_rotary_backward>,
+      row<run_latent_heads>, row<run_latent_heads_backward>, row<run_embedding>, row<run_embedding_backward>};
   return kRows;
 }
 

@@ -13,6 +13,9 @@ struct RmsRows {
   int64_t rows;
   int cols;
   float eps;
+  int64_t heads, ld_x, ld_h;
+  __device__ int64_t in_x(int64_t row) const { return row / heads * ld_x + row % heads * cols; }
+  __device__ int64_t in_h(int64_t row) const { return row / heads * ld_h + row % heads * cols; }
 };
 
 // X: type of the residual and the sum, which is normalised as it is rounded there; kAdds: there is a y
@@ -27,7 +30,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R;
   if (row >= p.rows) return;  // whole warps: no barrier follows if a block has several rows
   const int packs = p.cols / 4;
-  const int64_t begin = row * p.cols;
+  const int64_t begin = p.in_x(row), begin_y = row * p.cols, begin_h = p.in_h(row);
   float x[kPacks][4], squares = 0;
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
@@ -36,7 +39,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
     load<4>(residual + begin + at, x[k]);
     if constexpr (kAdds) {
       float add[4];
-      load<4>(y + begin + at, add);
+      load<4>(y + begin_y + at, add);
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[k][i] = as_float(as<X>(x[k][i] + add[i]));
       store<4>(sum + begin + at, x[k]);
@@ -54,7 +57,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
     load<4>(gamma + at, w);
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[k][i] = x[k][i] * r * w[i];
-    store<4>(h + begin + at, x[k]);
+    store<4>(h + begin_h + at, x[k]);
   }
 }
 
@@ -65,10 +68,10 @@ __global__ void __launch_bounds__(256)
             const float* __restrict__ gamma, X* __restrict__ sum, T* __restrict__ h,
             float* __restrict__ rstd) {
   __shared__ float shared[32];
-  const int64_t row = blockIdx.x, at = row * p.cols;
+  const int64_t row = blockIdx.x, at = p.in_x(row), at_y = row * p.cols, at_h = p.in_h(row);
   const auto x = [&](int j) {
     const float from = as_float(residual[at + j]);
-    return y != nullptr ? as_float(as<X>(from + as_float(y[at + j]))) : from;
+    return y != nullptr ? as_float(as<X>(from + as_float(y[at_y + j]))) : from;
   };
   float squares = 0;
   for (int j = threadIdx.x; j < p.cols; j += 256) squares = fmaf(x(j), x(j), squares);
@@ -77,7 +80,7 @@ __global__ void __launch_bounds__(256)
   for (int j = threadIdx.x; j < p.cols; j += 256) {
     const float value = x(j);
     if (y != nullptr) sum[at + j] = as<X>(value);
-    h[at + j] = as<T>(value * r * gamma[j]);
+    h[at_h + j] = as<T>(value * r * gamma[j]);
   }
 }
 
@@ -95,7 +98,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
   float dgamma[kPacks][4] = {};
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R; row < p.rows;
        row += static_cast<int64_t>(gridDim.x) * kRows) {
-    const int64_t begin = row * p.cols;
+    const int64_t begin = p.in_x(row), begin_y = row * p.cols, begin_h = p.in_h(row);
     const float r = rstd[row];
     float normal[kPacks][4], d[kPacks][4], old[kPacks][4], dot = 0;
 #pragma unroll
@@ -104,7 +107,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
       if (lane + k * R >= packs) continue;
       float w[4];
       load<4>(x + begin + at, normal[k]);
-      load<4>(dh + begin + at, d[k]);
+      load<4>(dh + begin_h + at, d[k]);
       load<4>(gamma + at, w);
       if (!first) load<4>(dx + begin + at, old[k]);
 #pragma unroll
@@ -126,7 +129,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
         if (!first) d[k][i] += old[k][i];
       }
       store<4>(dx + begin + at, d[k]);
-      if (dy != nullptr) store<4>(dy + begin + at, d[k]);
+      if (dy != nullptr) store<4>(dy + begin_y + at, d[k]);
     }
   }
   float* out = partials + static_cast<int64_t>(blockIdx.x) * p.cols;
@@ -159,17 +162,17 @@ __global__ void __launch_bounds__(256)
                      const float* __restrict__ gamma, const T* __restrict__ dh, X* __restrict__ dx,
                      bool first, T* __restrict__ dy) {
   __shared__ float shared[32];
-  const int64_t row = blockIdx.x, at = row * p.cols;
+  const int64_t row = blockIdx.x, at = p.in_x(row), at_y = row * p.cols, at_h = p.in_h(row);
   const float r = rstd[row];
   float dot = 0;
   for (int j = threadIdx.x; j < p.cols; j += 256)
-    dot = fmaf(as_float(dh[at + j]) * gamma[j], as_float(x[at + j]) * r, dot);
+    dot = fmaf(as_float(dh[at_h + j]) * gamma[j], as_float(x[at + j]) * r, dot);
   const float slope = row_sum<256>(dot, shared) / static_cast<float>(p.cols);
   for (int j = threadIdx.x; j < p.cols; j += 256) {
-    float g = r * (as_float(dh[at + j]) * gamma[j] - slope * (as_float(x[at + j]) * r));
+    float g = r * (as_float(dh[at_h + j]) * gamma[j] - slope * (as_float(x[at + j]) * r));
     if (!first) g += as_float(dx[at + j]);
     dx[at + j] = as<X>(g);
-    if (dy != nullptr) dy[at + j] = as<T>(g);
+    if (dy != nullptr) dy[at_y + j] = as<T>(g);
   }
 }
 
@@ -182,12 +185,17 @@ __global__ void __launch_bounds__(128)
   if (j >= p.cols) return;
   float dgamma = 0;
   for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x)
-    dgamma = fmaf(as_float(dh[row * p.cols + j]), as_float(x[row * p.cols + j]) * rstd[row], dgamma);
+    dgamma = fmaf(as_float(dh[p.in_h(row) + j]), as_float(x[p.in_x(row) + j]) * rstd[row], dgamma);
   partials[static_cast<int64_t>(blockIdx.x) * p.cols + j] = dgamma;
 }
 
 RmsRows rms_rows(const RmsNorm& p) {
-  return {p.rows, static_cast<int>(p.cols), p.eps};
+  return {p.rows, static_cast<int>(p.cols), p.eps, p.heads, p.ld_x, p.ld_h};
+}
+
+// Every row begins with a whole pack of four, if the first does.
+bool in_packs(const RmsNorm& p) {
+  return p.ld_x % 4 == 0 && p.ld_h % 4 == 0;
 }
 
 }  // namespace
@@ -202,13 +210,14 @@ void rms_norm(const RmsNorm& p, const void* residual, const void* y, const float
     const auto* add = static_cast<const T*>(y);
     auto* sum = static_cast<X*>(x);
     auto* out = static_cast<T*>(h);
-    const bool fast = on_16_bytes(residual, y, gamma, x, h) && by_width<1024>(p.cols, [&](auto r) {
-                        constexpr int R = r();
-                        by_flag(y != nullptr, [&](auto adds) {
-                          launch(rms_in_registers<T, X, R, adds()>, grid(ceil_div(p.rows, kThreadsOf<R> / R)),
-                                 kThreadsOf<R>, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
-                        });
-                      });
+    const bool fast =
+        in_packs(p) && on_16_bytes(residual, y, gamma, x, h) && by_width<1024>(p.cols, [&](auto r) {
+          constexpr int R = r();
+          by_flag(y != nullptr, [&](auto adds) {
+            launch(rms_in_registers<T, X, R, adds()>, grid(ceil_div(p.rows, kThreadsOf<R> / R)),
+                   kThreadsOf<R>, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
+          });
+        });
     if (!fast)
       launch(rms_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), from, add, gamma, sum, out, rstd);
   });
@@ -228,17 +237,18 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
       auto* slopes = static_cast<X*>(dx);
       auto* copy = static_cast<T*>(dy);
       const bool fast =
-          on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
+          in_packs(p) && on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
             constexpr int R = r();
             blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kThreadsOf<R> / R)));
             launch(rms_backward_in_registers<T, X, R>, grid(blocks), kThreadsOf<R>, 0, stream, rms_rows(p),
                    of, rstd, gamma, d, slopes, first, copy, workspace);
           });
       if (fast) return;
-      launch(rms_backward_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), of, rstd, gamma, d, slopes,
-             first, copy);
+      // The sums first: dx may be written over dh.
       launch(rms_backward_any_columns<T, X>, dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream,
              rms_rows(p), of, rstd, d, workspace);
+      launch(rms_backward_any<T, X>, grid(p.rows), 256, 0, stream, rms_rows(p), of, rstd, gamma, d, slopes,
+             first, copy);
     });
   add_partials(blocks, 1, p.cols, workspace, {{dgamma}}, accumulate, stream);
 }
@@ -247,15 +257,26 @@ void rms_norm_backward(const RmsNorm& p, const void* x, const float* rstd, const
 
 namespace {
 
+RmsNorm norm_of(const NormAttrs& a, DType act, DType stream) {
+  return {a.rows,
+          a.cols,
+          a.eps,
+          act,
+          stream,
+          a.heads,
+          a.ld_x == 0 ? a.cols * a.heads : a.ld_x,
+          a.ld_h == 0 ? a.cols * a.heads : a.ld_h};
+}
+
 void run_rms_norm(const CudaCall<OpKind::rms_norm>& c) {
-  rms_norm({c.a.rows, c.a.cols, c.a.eps, c.type_out("h"), c.type_in("residual")}, c.in("residual"), c.in("y"),
-           c.in("gamma"), c.out("x"), c.out("h"), c.out("rstd"), c.stream);
+  rms_norm(norm_of(c.a, c.type_out("h"), c.type_in("residual")), c.in("residual"), c.in("y"), c.in("gamma"),
+           c.out("x"), c.out("h"), c.out("rstd"), c.stream);
 }
 
 void run_rms_norm_backward(const CudaCall<OpKind::rms_norm_backward>& c) {
-  rms_norm_backward({c.a.rows, c.a.cols, c.a.eps, c.type_in("dh"), c.type_in("x")}, c.in("x"), c.in("rstd"),
-                    c.in("gamma"), c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"),
-                    c.a.accumulate, c.workspace(), c.stream);
+  rms_norm_backward(norm_of(c.a, c.type_in("dh"), c.type_in("x")), c.in("x"), c.in("rstd"), c.in("gamma"),
+                    c.in("dh"), c.out("dx"), c.a.first, c.out("dy"), c.out("dgamma"), c.a.accumulate,
+                    c.workspace(), c.stream);
 }
 
 }  // namespace
