@@ -86,7 +86,7 @@ Numbers weights_of(const Routed& s, const Numbers& logits, const Numbers& chosen
   const double all = s.normalised ? std::accumulate(w.begin(), w.end(), 0.0)
                      : s.sigmoid  ? 1
                                   : terms(s, logits, row);
-  for (double& x : w) x *= s.factor / all;
+  for (double& x : w) x = s.factor * (x / all);  // one alone is exactly 1: its slope is 0, not a rounding
   return w;
 }
 
