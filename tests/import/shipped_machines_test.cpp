@@ -43,7 +43,7 @@ TEST(ShippedMachines, PredictPublishedRunsWithinTheirDoubt) {
   for (const Case& c : cases) {
     const Holdout h = hold_out(published_runs(c.table, c.accelerator, 60), machine(c.machine));
     print(std::string(c.table) + " on " + c.machine, h);
-    EXPECT_LT(h.median_error, c.tuned ? 0.18 : 0.36) << c.table << " on " << c.machine;
+    EXPECT_LT(h.median_error, c.tuned ? 0.2 : 0.36) << c.table << " on " << c.machine;
     tuned += c.tuned;
     tuned_holds += c.tuned ? h.coverage : 0;
     holds += h.coverage;

@@ -46,7 +46,9 @@ void link_curves(const Matrix& m, const SweepSpec& sweep, const fs::path& result
     if (!t.spec.run.tensorboard) continue;
     fs::create_directories(links);
     const std::string name = t.name.empty() ? fs::path(sweep.file).stem().string() : t.name;
-    fs::create_directory_symlink(fs::path("../trials") / t.id / "tensorboard", links / folder_name(name));
+    fs::path link = links / folder_name(name);
+    if (fs::is_symlink(link)) link += " " + t.id;  // names that differ in a slash alone
+    fs::create_directory_symlink(fs::path("../trials") / t.id / "tensorboard", link);
   }
 }
 

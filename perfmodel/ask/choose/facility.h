@@ -1,4 +1,4 @@
-// What a training asks of a computing facility: nodes, node-hours, the charge and the number of jobs.
+// The nodes, node-hours, charge and jobs that a training needs at a computing facility.
 //
 //   const Allocation a = allocation_of(facility, scheduled);
 //   a.nodes, a.node_hours.value, a.jobs.value
@@ -9,7 +9,7 @@
 
 namespace isobar {
 
-/// Of the `cluster:` section of a machine file.
+/// Limits and charge, from the `cluster:` section of a machine file.
 struct Facility {
   int64_t ranks_per_node = 1, max_nodes = 0;  // max_nodes: of a job; 0: as many as there are
   double max_time_s = 0;                      // of a job
