@@ -174,6 +174,7 @@ class Unet : public Net {
     const BlockShape shape{.width = n.embed_dim,
                            .heads = n.num_heads,
                            .kv_heads = n.num_heads,
+                           .head_dim = n.embed_dim / n.num_heads,
                            .hidden = n.hidden(),
                            .tokens = n.tokens(),
                            .activation = activation_of(n.gelu),

@@ -75,7 +75,7 @@ __device__ Choice next_choice(int count, int lane, const Choice& last, const F& 
 template <class F>
 __device__ unsigned long long open_groups(const Route& p, int lane, const F& score) {
   if (p.groups == 1) return ~0ull;
-  const int each = static_cast<int>(p.experts / p.groups);
+  const int each = static_cast<int>(p.experts) / static_cast<int>(p.groups);
   float low = -INFINITY, high = -INFINITY;  // sums of groups lane and lane + 32
   for (int g = 0; g < p.groups; ++g) {
     const auto of_group = [&](int i) { return Choice{score(g * each + i), i}; };
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads)
     return logit_of(!p.sigmoid ? own[e] : sigmoid(own[e]) + (bias == nullptr ? 0.0f : bias[e]));
   };
   const unsigned long long open = open_groups(p, lane, score);
-  const int64_t each = p.experts / p.groups;
+  const int each = static_cast<int>(p.experts) / static_cast<int>(p.groups);
   Choice last{0, -1};
   for (int j = 0; j < p.top; ++j) {
     last = next_choice(static_cast<int>(p.experts), lane, last, [&](int e) {

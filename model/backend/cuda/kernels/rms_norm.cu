@@ -14,8 +14,13 @@ struct RmsRows {
   int cols;
   float eps;
   int64_t heads, ld_x, ld_h;
-  __device__ int64_t in_x(int64_t row) const { return row / heads * ld_x + row % heads * cols; }
-  __device__ int64_t in_h(int64_t row) const { return row / heads * ld_h + row % heads * cols; }
+  __device__ int64_t in_x(int64_t row) const { return begin(row, ld_x); }
+  __device__ int64_t in_h(int64_t row) const { return begin(row, ld_h); }
+  // In 32 bits, which hold any number of rows: a division in 64 is a call that takes stack.
+  __device__ int64_t begin(int64_t row, int64_t ld) const {
+    const auto r = static_cast<uint32_t>(row), n = static_cast<uint32_t>(heads);
+    return r / n * ld + static_cast<int64_t>(r % n) * cols;
+  }
 };
 
 // X: type of the residual and the sum, which is normalised as it is rounded there; kAdds: there is a y
