@@ -127,9 +127,9 @@ TEST(RunDirs, EventsSayWhatHappened) {
       EXPECT_GT(e["seconds"].get<double>(), 1e-4);
     }
   }
-  EXPECT_EQ(said,
-            (Words{"run_start", "step1", "step2", "checkpoint2", "step3", "step4", "checkpoint4", "ranks",
-                   "run_end", "run_start", "resume4", "step5", "step6", "checkpoint6", "run_end"}));
+  EXPECT_EQ(said, (Words{"run_start", "set_up", "step1", "step2", "checkpoint2", "step3", "step4",
+                         "checkpoint4", "ranks", "run_end", "run_start", "resume4", "set_up", "step5",
+                         "step6", "checkpoint6", "run_end"}));
 }
 
 // Killed between its last checkpoint and its last word: the next start says it, and trains nothing.

@@ -39,7 +39,7 @@ struct Choice {
   }
 };
 
-__device__ Choice first_of_warp(Choice c) {
+__device__ __forceinline__ Choice first_of_warp(Choice c) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
     const Choice other{__shfl_xor_sync(0xffffffffu, c.logit, offset),
@@ -62,7 +62,7 @@ __device__ inline float sigmoid(float x) {
 
 // The first of a warp's choices among `count` numbers of which `of` gives one, after those before `last`
 template <class F>
-__device__ Choice next_choice(int count, int lane, const Choice& last, const F& of) {
+__device__ __forceinline__ Choice next_choice(int count, int lane, Choice last, const F& of) {
   Choice best{0, -1};
   for (int i = lane; i < count; i += 32) {
     const Choice here = of(i);
@@ -73,7 +73,7 @@ __device__ Choice next_choice(int count, int lane, const Choice& last, const F& 
 
 // The groups that a row chooses from, as bits: those with the largest sums of their two best scores
 template <class F>
-__device__ unsigned long long open_groups(const Route& p, int lane, const F& score) {
+__device__ __forceinline__ unsigned long long open_groups(const Route& p, int lane, const F& score) {
   if (p.groups == 1) return ~0ull;
   const int each = static_cast<int>(p.experts) / static_cast<int>(p.groups);
   float low = -INFINITY, high = -INFINITY;  // sums of groups lane and lane + 32
