@@ -56,9 +56,20 @@ __device__ inline float logit_of(float x) {
 
 // ---- routing: a warp a row ----
 
+// By the division that is no call
 __device__ inline float sigmoid(float x) {
-  return 1.0f / (1.0f + expf(-x));
+  return __fdividef(1.0f, 1.0f + expf(-x));
 }
+
+// What a row's experts are chosen by; inlined, since a call takes stack
+struct Scores {
+  const float *logits, *bias;  // bias: or null
+  bool sigmoid;
+  __device__ __forceinline__ float operator()(int e) const {
+    const float x = logits[e];
+    return logit_of(!sigmoid ? x : cuda::sigmoid(x) + (bias == nullptr ? 0.0f : bias[e]));
+  }
+};
 
 // The first of a warp's choices among `count` numbers of which `of` gives one, after those before `last`
 template <class F>
@@ -73,7 +84,7 @@ __device__ __forceinline__ Choice next_choice(int count, int lane, Choice last, 
 
 // The groups that a row chooses from, as bits: those with the largest sums of their two best scores
 template <class F>
-__device__ __forceinline__ unsigned long long open_groups(const Route& p, int lane, const F& score) {
+__device__ __forceinline__ unsigned long long open_groups(const Route& p, int lane, const F score) {
   if (p.groups == 1) return ~0ull;
   const int each = static_cast<int>(p.experts) / static_cast<int>(p.groups);
   float low = -INFINITY, high = -INFINITY;  // sums of groups lane and lane + 32
@@ -108,9 +119,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int e = lane; e < p.experts; e += 32) sum += p.sigmoid ? sigmoid(own[e]) : expf(own[e] - largest);
   sum = warp_sum(sum);
   if (row < p.rows && lane == 0) lse[row] = largest + logf(sum);
-  const auto score = [&](int e) {
-    return logit_of(!p.sigmoid ? own[e] : sigmoid(own[e]) + (bias == nullptr ? 0.0f : bias[e]));
-  };
+  const Scores score{own, p.sigmoid ? bias : nullptr, p.sigmoid};
   const unsigned long long open = open_groups(p, lane, score);
   const int each = static_cast<int>(p.experts) / static_cast<int>(p.groups);
   Choice last{0, -1};
