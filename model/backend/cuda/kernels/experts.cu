@@ -61,7 +61,7 @@ __device__ inline float sigmoid(float x) {
   return __fdividef(1.0f, 1.0f + expf(-x));
 }
 
-// What a row's experts are chosen by; inlined, since a call takes stack
+// Scores that a row's experts are chosen by; inlined, since a call takes stack
 struct Scores {
   const float *logits, *bias;  // bias: or null
   bool sigmoid;
