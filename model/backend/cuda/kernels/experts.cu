@@ -82,20 +82,26 @@ __device__ __forceinline__ Choice next_choice(int count, int lane, Choice last, 
   return first_of_warp(best);
 }
 
-// The groups that a row chooses from, as bits: those with the largest sums of their two best scores
+// The sum of a group's two best scores
 template <class F>
-__device__ __forceinline__ unsigned long long open_groups(const Route& p, int lane, const F score) {
-  if (p.groups == 1) return ~0ull;
-  const int each = static_cast<int>(p.experts) / static_cast<int>(p.groups);
-  float low = -INFINITY, high = -INFINITY;  // sums of groups lane and lane + 32
-  for (int g = 0; g < p.groups; ++g) {
-    const auto of_group = [&](int i) { return Choice{score(g * each + i), i}; };
-    const Choice first = next_choice(each, lane, {0, -1}, of_group),
-                 second = next_choice(each, lane, first, of_group);
-    const float sum = first.logit + second.logit;
-    if (g == lane) low = sum;
-    if (g == lane + 32) high = sum;
+__device__ float best_two(int begin, int count, const F& score) {
+  float first = -INFINITY, second = -INFINITY;
+  for (int e = begin; e < begin + count; ++e) {
+    const float x = score(e);
+    second = fmaxf(second, fminf(first, x));
+    first = fmaxf(first, x);
   }
+  return first + second;
+}
+
+// The groups that a row chooses from, as bits: those with the largest sums. A lane sums groups lane and lane
+// + 32 alone, since exchanges in a loop take stack.
+template <class F>
+__device__ __forceinline__ unsigned long long open_groups(const Route& p, int lane, const F& score) {
+  if (p.groups == 1) return ~0ull;
+  const int groups = static_cast<int>(p.groups), each = static_cast<int>(p.experts) / groups;
+  const float low = lane < groups ? best_two(lane * each, each, score) : 0,
+              high = lane + 32 < groups ? best_two((lane + 32) * each, each, score) : 0;
   unsigned long long open = 0;
   Choice last{0, -1};
   for (int j = 0; j < p.top_groups; ++j) {
