@@ -178,25 +178,26 @@ void changes(const std::vector<Comparison>& comparisons, std::vector<Sentence>& 
   }
 }
 
-// Steps of the runs of a busy machine scatter by a share like this.
-double busy_scatter(const ReportData& d) {
+bool on_busy_machine(const ReportData& d) {
   const std::vector<const ReportRun*> ok = d.ok();
   const auto busy = std::count_if(ok.begin(), ok.end(), [](const auto* r) { return r->run.contention.busy; });
-  if (2 * busy <= static_cast<std::ptrdiff_t>(ok.size())) return 0;
-  std::vector<double> spreads;
-  for (const ReportRun* r : ok) spreads.push_back(r->run.step_s.spread());
-  return median_of(spreads);
+  return 2 * busy > static_cast<std::ptrdiff_t>(ok.size());
 }
 
 void busy(const ReportData& d, std::vector<Sentence>& out) {
-  const double scatter = busy_scatter(d);
-  if (scatter == 0) return;
-  out.push_back(
-      {"Busy machine",
-       "Measured on a busy machine: the steps of the median run scatter by " + percent(scatter) +
-           ", where a quiet one's stay within 15 %. Intervals are that wide; on a quiet machine they "
-           "would be narrow.",
-       "table-runs"});
+  if (!on_busy_machine(d)) return;
+  std::vector<double> spreads, taken;
+  for (const ReportRun* r : d.ok()) {
+    spreads.push_back(r->run.contention.spread);
+    taken.push_back(r->run.contention.taken);
+  }
+  const double others = median_of(taken);
+  out.push_back({"Busy machine",
+                 "Measured on a busy machine: " +
+                     (others > 0 ? "other programs had " + percent(others) + " of the cores, and " : "") +
+                     "the steps of the median run scatter by " + percent(median_of(spreads)) +
+                     ". Intervals are that wide; on a quiet machine they would be narrow.",
+                 "table-runs"});
 }
 
 void disturbed(const ReportData& d, std::vector<Sentence>& out) {
@@ -226,8 +227,8 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
     s.back() = '.';
   }
   if (s.empty() && d.runs.size() > 1)
-    s = busy_scatter(d) > 0 ? "All runs alike, by what else the machine did; every run finished."
-                            : "Nothing: every run finished, and none scatters more than comparable runs.";
+    s = on_busy_machine(d) ? "All runs alike, by what else the machine did; every run finished."
+                           : "Nothing: every run finished, and none scatters more than comparable runs.";
   if (!s.empty()) out.push_back({"Disturbed or failed", s, classes.empty() ? "table-runs" : "table-failed"});
 }
 

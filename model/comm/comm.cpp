@@ -62,7 +62,7 @@ bool Mpi::started_by_launcher() {
   return launch.started();
 }
 
-Mpi::Mpi() {
+Mpi::Mpi() : cpus_(process_cpus()) {
   if (!started_by_launcher()) return;
   flush_denormals();  // MPI's own threads inherit it
   int provided = 0;
@@ -89,7 +89,7 @@ Mpi::Mpi() {
   MPI_Comm_rank(host, &rank_on_host_);
   cpu_set_t own;
   CPU_ZERO(&own);
-  for (const int c : process_cpus()) CPU_SET(c, &own);  // empty if unknown: this rank then shares with none
+  for (const int c : cpus_) CPU_SET(c, &own);  // empty if unknown: this rank then shares with none
   std::vector<cpu_set_t> all(static_cast<size_t>(on_host_));
   must(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, host), "MPI_Allgather");
   on_cores_ = sharing_cores(all, static_cast<size_t>(rank_on_host_));

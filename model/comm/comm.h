@@ -35,6 +35,7 @@ class Mpi {  // the process's MPI session; a process without a launcher is a wor
   int rank_on_host() const { return rank_on_host_; }
   /// Ranks of this host that may run on one of this rank's cores, itself included.
   int ranks_on_cores() const { return on_cores_; }
+  const std::vector<int>& cpus() const { return cpus_; }  // that this rank might run on when it started
   int rank_on_cores() const { return rank_on_cores_; }  // among those; -1: they share only some cores
   /// By mpiexec, srun, PALS or Flux. Throws ConfigError if MPI cannot join the launched processes
   /// (launcher.h); the constructor also does if MPI's world differs from the launcher's.
@@ -51,6 +52,7 @@ class Mpi {  // the process's MPI session; a process without a launcher is a wor
  private:
   int rank_ = 0, size_ = 1, on_host_ = 1, rank_on_host_ = 0, on_cores_ = 1, rank_on_cores_ = 0;
   bool active_ = false;
+  const std::vector<int> cpus_;
 };
 
 struct Requests {  // one op's requests; it is complete when all are

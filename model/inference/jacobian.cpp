@@ -31,7 +31,7 @@ ImageAttrs patches_of(const Plan& plan) {
 
 Jacobian::Jacobian(const RunSpec& spec, int64_t batch, int threads)
     : spec_(for_rows(spec, batch)),
-      plan_(projected(build_plan(spec_, 0, cpu_workspace(threads), /*input_gradient=*/true))),
+      plan_(projected(build_plan(spec_, 0, cpu_workspace(threads), PlanUse::input_gradient))),
       program_(needed_for(plan_, link(plan_, plan_.train, true), {plan_.input_gradient})),
       arena_(plan_.memory.arena),
       backend_(plan_, arena_.data()),

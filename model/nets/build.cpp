@@ -28,8 +28,9 @@ int64_t replay_bytes(const RunSpec& spec, const Plan& plan) {
 
 }  // namespace
 
-Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, bool input_gradient) {
+Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, PlanUse use) {
   const RunSpec& spec = valid;
+  const bool input_gradient = use == PlanUse::input_gradient;
   if (input_gradient && (spec.layout.world() != 1 || spec.micro_batches() != 1))
     throw std::logic_error("the gradient of an input is planned for one micro-batch on one rank");
   check_layout(spec);
@@ -38,7 +39,7 @@ Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, bo
     throw ConfigError(spec.file, "train.prediction",
                       "increment has no Jacobian yet: what the newest state adds by itself is left out",
                       "take a checkpoint of a net that predicts states");
-  Plan plan = emit_step(spec, rank, workspace, input_gradient);
+  Plan plan = emit_step(spec, rank, workspace, use);
   check_names(spec, plan);
   if (input_gradient && !plan.input_gradient)
     throw ConfigError(spec.file, "net.kind",

@@ -7,8 +7,9 @@
 namespace isobar {
 
 /// Pure. Throws ConfigError for a layout or policy that the net cannot take, with the nearest that it can.
-/// `input_gradient`: backward continues to Plan::input_gradient, for one micro-batch on one rank.
-Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace, bool input_gradient = false);
+/// PlanUse::input_gradient: for one micro-batch on one rank.
+Plan build_plan(const ValidSpec& valid, int rank, const Workspace& workspace,
+                PlanUse use = PlanUse::training);
 
 /// The linked program of a step with all its micro-batches. Unlike the plan it grows with micro-batches:
 /// throws ConfigError if `ranks` such programs exceed memory.

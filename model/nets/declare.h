@@ -42,9 +42,10 @@ class Declare {
   /// Cut like the first of its weights; `bias` may be empty.
   void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias,
               TensorUse use = TensorUse::usual);
-  /// A linear [out, in] of each expert, declared together: `weights` of the first, of the second, …. Expert
-  /// parallelism leaves this rank its part of them.
-  void experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights);
+  /// A linear [out, in] of each expert, declared together: `weights` of the first, of the second, …, or of
+  /// the first alone (PlanUse::prices). Expert parallelism leaves this rank its part of them.
+  void experts(Linear& l, int64_t in, int64_t out, int64_t experts, std::vector<Param> weights,
+               bool first_alone);
   /// Whole, but its result multiplies what tensor parallelism cuts.
   void router(Linear& l, const std::string& name, int64_t in, int64_t experts);
   /// Values that no gradient trains; every rank keeps all of them, at any stage of ZeRO.

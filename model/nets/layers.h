@@ -70,13 +70,14 @@ class Emission {
 
   Builder& b;
   const RunSpec& spec;
-  DType act;                    // of activations in the current part: operands and results of matrix products
-  const DType amp;              // the run's type: `act` differs in f32 parts (NetPart::in_f32)
-  const bool split;             // weight gradients have their own routine
-  RollStep roll;                // of the open routine
-  double dropout = 0;           // of hidden states; set by the net
-  bool input_gradient = false;  // the first part continues to its input's gradient (Plan::input_gradient)
+  DType act;           // of activations in the current part: operands and results of matrix products
+  const DType amp;     // the run's type: `act` differs in f32 parts (NetPart::in_f32)
+  const bool split;    // weight gradients have their own routine
+  RollStep roll;       // of the open routine
+  double dropout = 0;  // of hidden states; set by the net
+  PlanUse use = PlanUse::training;
 
+  bool to_input() const { return use == PlanUse::input_gradient; }
   /// Sets the type of the part that is emitted next.
   void in_f32(bool part) { act = part ? DType::f32 : amp; }
   /// The operand of this part's matrix products.

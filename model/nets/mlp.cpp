@@ -50,7 +50,7 @@ class Layer : public NetPart {
     return weight || !e_.split ? linear_.weight : linear_.bias;
   }
   std::vector<int> backward_reads() const override {
-    return index() == 0 && !e_.input_gradient ? std::vector<int>{} : std::vector<int>{index()};
+    return index() == 0 && !e_.to_input() ? std::vector<int>{} : std::vector<int>{index()};
   }
 
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
@@ -70,8 +70,7 @@ class Layer : public NetPart {
     const View du = e_.split ? e_.operand(path() + ".du", e_.act, at_.rows * out_) : dg;
     b_.emit<OpKind::activation_backward>(path() + "/activation/backward", sizes(), {u_, dg},
                                          {du, b_.grad(linear_.bias)});
-    if (e_.input_gradient && in.empty())
-      b_.plan.input_gradient = b_.io("input_gradient", e_.act, at_.rows * in_);
+    if (e_.to_input() && in.empty()) b_.plan.input_gradient = b_.io("input_gradient", e_.act, at_.rows * in_);
     const View dx = in.empty() ? b_.plan.input_gradient : in[0].dx;
     if (dx) layers_.linear_backward_input(path() + "/linear", linear_, du, dx, at_.rows);
     layers_.linear_backward_weight(path() + "/linear", linear_, x_, du, at_.rows);

@@ -44,7 +44,7 @@ ParameterPolicy policy_of(const RunSpec& spec, DType act) {
 
 class Step {
  public:
-  Step(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient)
+  Step(const RunSpec& spec, int rank, const Workspace& workspace, PlanUse use)
       : s_(spec),
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
         at_(b_, spec, rank, spec.net.tokens()),
@@ -52,7 +52,7 @@ class Step {
         params_(b_, policy_of(spec, spec.net.recorded() ? DType::f32 : e_.amp)),
         stages_(spec, rank),
         net_(make_net(e_, at_)) {
-    e_.input_gradient = input_gradient;
+    e_.use = use;
   }
 
   Plan build() {
@@ -328,8 +328,8 @@ class Step {
 
 }  // namespace
 
-Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient) {
-  return Step(spec, rank, workspace, input_gradient).build();
+Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace, PlanUse use) {
+  return Step(spec, rank, workspace, use).build();
 }
 
 }  // namespace isobar

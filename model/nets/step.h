@@ -5,6 +5,5 @@
 #include "model/plan/builder.h"
 
 namespace isobar {
-/// `input_gradient`: the backward pass continues to the net's input (Plan::input_gradient).
-Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient = false);
+Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace, PlanUse use = PlanUse::training);
 }  // namespace isobar

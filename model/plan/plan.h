@@ -166,6 +166,10 @@ enum Scalar : uint8_t {
   kScalars
 };
 
+/// input_gradient: the backward pass continues to the net's input (Plan::input_gradient). prices: only sizes
+/// count, so all experts' weights of a product are one parameter, named as the first's.
+enum class PlanUse : uint8_t { training, input_gradient, prices };
+
 struct Plan {
   int rank = 0, world = 1;
   std::vector<Part> parts;         // of the whole net, in forward order: the same on every rank

@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-constexpr double kLeast = 0.15, kTimes = 3;
+constexpr double kLeast = 0.15, kTimes = 3, kTaken = 0.1;
 constexpr size_t kSiblings = 4;
 
 // Median of sorted values without the one at `own`.
@@ -45,13 +45,14 @@ void mark_scattered(const std::vector<Signs>& trials, std::vector<Contention>& o
     if (trials[i].spread < 0) continue;
     Contention& c = out[i];
     c.spread = trials[i].spread;
-    c.busy = c.spread > kLeast;
+    c.taken = trials[i].taken;
+    c.busy = c.spread > kLeast || c.taken > kTaken;
     const std::vector<double>& same = by_ranks.at(trials[i].ranks);
     const std::vector<double>& siblings = same.size() > kSiblings ? same : all;
     if (siblings.size() <= kSiblings) continue;
     c.siblings = median_of_others(siblings, c.spread);
     c.scattered = stands_out(c.spread, c.siblings);
-    c.busy = c.busy && !c.scattered;
+    c.busy = c.taken > kTaken || (c.busy && !c.scattered);
   }
 }
 
@@ -108,6 +109,7 @@ void mark_contended(std::vector<RunRecord>& runs) {
     if ((r.run_class != RunClass::ok && r.run_class != RunClass::noisy) || !(r.step_s.median > 0)) continue;
     s.spread = r.step_s.spread();
     s.step_s = r.step_s.median;
+    s.taken = r.ranks_record.taken().value_or(0);
     s.repeated = experiment_of(r.spec) + text_in(r.provenance, "source");
     if (!r.ranks_record.ranks.empty()) s.repeated += r.ranks_record.ranks[0].host;
   }

@@ -1,5 +1,8 @@
 #include "model/records/records.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "model/records/fields.h"
 
 namespace isobar {
@@ -107,6 +110,9 @@ void fields(auto& f, Is<RankRecord> auto& r) {
   f("peak_rss_bytes", r.peak_rss_bytes);
   f("mhz", r.mhz);
   f("watts", r.watts);
+  f("used_cores", r.used_cores);
+  f("cores", r.cores);
+  f("busy_cores", r.busy_cores);
 }
 
 void fields(auto& f, Is<RanksRecord> auto& r) {
@@ -254,6 +260,17 @@ Record record_from_json(const nlohmann::json& j, const Place& place) {
       take<CheckpointRecord>(event, f, out) || take<DeviceShareRecord>(event, f, out))
     return out;
   return unknown;
+}
+
+std::optional<double> RanksRecord::taken() const {
+  double used = 0, busy = 0, cores = 0;
+  for (const RankRecord& r : ranks) {
+    used += or_nan(r.used_cores);
+    busy += r.busy_cores.value_or(0);
+    cores += r.cores.value_or(0);
+  }
+  const double share = (busy - used) / cores;
+  return std::isfinite(share) ? std::optional(std::clamp(share, 0.0, 1.0)) : std::nullopt;
 }
 
 std::string RanksRecord::text() const {

@@ -124,6 +124,10 @@ struct RankRecord {  // one rank; seconds are means of a step
   int64_t rss_bytes = 0, peak_rss_bytes = 0;  // of its process
   std::optional<double> mhz;                  // clock of its cores or GPU after the last of these steps
   std::optional<double> watts;                // of its GPU; a host's first rank reports the host's power
+  std::optional<double> used_cores;           // that its process kept busy, on average
+  // Cores that it may run on, and how many of them were busy with anything; from the first of the ranks that
+  // share them.
+  std::optional<double> cores, busy_cores;
   /// Time waiting for other ranks and in the executor
   std::optional<double> other_s() const {
     return compute_s ? std::optional(step_s - *compute_s - data_wait_s) : std::nullopt;
@@ -136,6 +140,8 @@ struct RanksRecord {  // averages over the steps so far, without warm-up
   std::vector<RankRecord> ranks;
   std::optional<double> joules_per_step;  // over all hosts' processors and memory, or all GPUs
   std::optional<std::string> energy;      // its sources: "package-0, dram of package-0"; or why unknown
+  /// Share of the ranks' cores that other programs, or a hypervisor's other guests, had
+  std::optional<double> taken() const;
   /// "compute 12.3 (rank 1) to 14.5 ms (rank 0) of a step of 16.0 ms; 35.1 J a step, 180 W (package-0)"
   std::string text() const;
 };

@@ -142,6 +142,7 @@ class Search {
     Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp, .ep = ep};
     if (!workers_.empty()) l.workers = workers_.front();
     places(l);
+    hopeless_ = false;
     const bool any_sp = space_.sequence_parallel_off || keep_.only(LayoutAxis::sequence_parallel);
     for (const int sp : {1, 0}) {
       const bool wanted = (sp == 1 || any_sp) && keep_.allows(LayoutAxis::sequence_parallel, sp);
@@ -227,10 +228,16 @@ class Search {
     for (const auto& [schedule, chunks] : schedules_)
       for (const int zero : zero_) each += known(schedule, zero) ? 1 : 0;
     result_.considered += each * static_cast<int64_t>(places_.size());
-    if (counting_ || too_slow(l)) return;
+    if (counting_) return;
+    if (hopeless_ && !(best_.empty() && leanest(l))) {
+      result_.too_large += each * static_cast<int64_t>(places_.size());
+      return;
+    }
+    if (too_slow(l)) return;
 
     // Policies that fit in any placement
     fitting_.clear();
+    double least_kept = std::numeric_limits<double>::infinity();
     for (const auto& [schedule, chunks] : schedules_)
       for (const int zero : zero_) {
         if (!known(schedule, zero)) continue;
@@ -240,6 +247,7 @@ class Search {
         LayoutCandidate c{l, {}};
         model_.add_memory(l, c.cost);
         least_memory_ = std::min(least_memory_, c.cost.memory);
+        least_kept = std::min(least_kept, c.cost.memory - c.cost.saved - c.cost.scratch);
         if (c.cost.memory > capacity_) {
           result_.too_large += static_cast<int64_t>(places_.size());
           continue;
@@ -247,6 +255,7 @@ class Search {
         c.fits = chance_to_fit(c.cost.memory, memory_sigma(c.cost, model_.machine(), zero, false), capacity_);
         fitting_.push_back(c);
       }
+    hopeless_ = least_kept > capacity_ && !spec_.net.recorded();
     if (fitting_.empty()) return;
     for (const Place& p : places_) {
       if (!options_.pareto && model_.least_seconds(l, p.at) > bound_) continue;
@@ -258,6 +267,12 @@ class Search {
         keep(c);
       }
     }
+  }
+
+  // Nothing of these axes needs less, or hardly less.
+  bool leanest(const Layout& l) const {
+    return l.recompute == recomputes().back() && (l.tp == 1 || l.sequence_parallel) &&
+           (l.cp == 1 || l.cp_kind == CpKind::allgather);
   }
 
   void keep(const LayoutCandidate& c) {
@@ -325,9 +340,7 @@ class Search {
   std::string mend(bool that_fits) const {
     const auto helps = [&](const Constraints& keep) {
       Search other = with(spec_, keep);
-      other.counting_ = !that_fits;
-      other.each_axes(spec_.layout.world(), [&](const Axes& a) { other.axes(a); });
-      return that_fits ? !other.best_.empty() : other.result_.considered > 0;
+      return that_fits ? other.any_fits() : other.any_considered();
     };
     Constraints engines;
     size_t given = 0;
@@ -349,13 +362,21 @@ class Search {
     return {spec, model_.machine(), fewer};
   }
 
+  bool any_fits() {
+    each_axes(spec_.layout.world(), [&](const Axes& a) {
+      if (best_.empty()) axes(a);
+    });
+    return !best_.empty();
+  }
+  bool any_considered() {
+    counting_ = true;
+    each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a); });
+    return result_.considered > 0;
+  }
+
   // Recomputation and sharding were tried: what remains is offloading moments, and more accelerators.
   std::string what_would_fit() const {
-    const auto fits = [&](const RunSpec& spec) {
-      Search other = with(spec, keep_);
-      other.each_axes(spec.layout.world(), [&](const Axes& a) { other.axes(a); });
-      return !other.best_.empty();
-    };
+    const auto fits = [&](const RunSpec& spec) { return with(spec, keep_).any_fits(); };
     std::string out;
     RunSpec offloaded = spec_;
     offloaded.policy.offload_optimizer = true;
@@ -502,6 +523,9 @@ class Search {
   const std::vector<int> zero_;
   const std::vector<PipelineSchedule> kinds_;
   bool counting_ = false;  // counts layouts without pricing them
+  // What a rank keeps between steps is too much alone, with any policy. It does not depend on recomputation,
+  // and grows with the micro-batch.
+  bool hopeless_ = false;
   LayoutModel model_;
   double capacity_;
   size_t kept_;  // (dp, tp, cp, ep, pp) that a search keeps

@@ -25,7 +25,7 @@ namespace {
 Plan plan_of_samples(RunSpec spec, int64_t samples) {
   spec.policy.micro_batch = samples;
   spec.train.global_batch = samples * spec.layout.dp;
-  return build_plan(spec, busiest_rank(spec), {});
+  return build_plan(spec, busiest_rank(spec), {}, PlanUse::prices);
 }
 
 std::vector<NetStream> streams_of_samples(RunSpec spec, double samples) {

@@ -2,12 +2,17 @@
 #include "model/engine/observers/rank_metrics.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <thread>
 
+#include "model/base/system/cpus.h"
 #include "model/engine/executor.h"
+#include "model/records/results.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {
@@ -116,6 +121,33 @@ TEST(RankMetrics, EnergyIsKnownWhereEveryRankThatMetersKnowsItsOwn) {
   all[2].joules_per_step.reset(), all[2].energy = "nobody may read it";
   EXPECT_FALSE(merged(all).joules_per_step) << "half of it is not the whole";
   EXPECT_EQ(merged(all).energy, "nobody may read it");
+}
+
+TEST(RankMetrics, OthersHaveWhatNoRankUsedOfTheBusyCores) {
+  RanksRecord r{.ranks = {{.rank = 0, .used_cores = 0.75, .cores = 4, .busy_cores = 3.5},
+                          {.rank = 1, .used_cores = 0.75},
+                          {.rank = 2, .used_cores = 1, .cores = 4, .busy_cores = 1}}};
+  EXPECT_DOUBLE_EQ(r.taken().value(), 0.25);
+  r.ranks[1].used_cores.reset();
+  EXPECT_FALSE(r.taken()) << "its work would be others'";
+  EXPECT_FALSE(RanksRecord{}.taken());
+}
+
+TEST(RankMetrics, ARunBesideBusyProcessesSaysWhatTheyTook) {
+  const Folder dir;
+  std::vector<pid_t> others;
+  for (size_t i = 0; i < 2 * process_cpus().size(); ++i) {
+    others.push_back(::fork());
+    if (others.back() == 0)
+      for (volatile int spin = 0;; ++spin) {
+      }
+  }
+  trained_to(dir / "run", {}, 1, 60);
+  for (const pid_t p : others) ::kill(p, SIGKILL), ::waitpid(p, nullptr, 0);
+  const RanksRecord r = load_runs(dir / "run").at(0).ranks_record;
+  EXPECT_GT(r.taken().value(), 0.25);
+  EXPECT_GT(r.ranks.at(0).used_cores.value(), 0);
+  EXPECT_LT(r.ranks.at(0).busy_cores.value(), 1.3 * r.ranks.at(0).cores.value()) << "ticks are rounded";
 }
 
 TEST(RankMetrics, EveryRankSaysWhatItsStepsWereSpentOn) {

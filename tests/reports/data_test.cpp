@@ -125,19 +125,21 @@ TEST(ReportData, ContendedRunsAreNamedAndKept) {
 }
 
 TEST(ReportData, ThePageOfABusyMachineSaysSoFirst) {
-  for (const double scatter : {0.01, 0.4}) {
+  for (const auto& [scatter, taken] : {std::pair{0.01, 0.0}, {0.4, 0.0}, {0.01, 0.6}}) {
+    const bool busy = scatter > 0.1 || taken > 0;
     TempDir dir;
     for (const char* set : {"a", "b"}) {
       MadeUpResults made(dir.path / set);
       for (int i = 0; i < 6; ++i)
         made.write_timed("run" + std::to_string(i), MadeUpResults::spec(1, "none", i), 0.02 + 0.001 * i,
-                         scatter);
+                         scatter, 26, taken);
     }
     const ReportData d = collect({dir.path / "a", dir.path / "b"}, {});
     const std::vector<Sentence> said = story(d, compare(d));
-    EXPECT_EQ(said.front().head == "Busy machine", scatter > 0.1) << said.front().text;
+    EXPECT_EQ(said.front().head == "Busy machine", busy) << said.front().text;
+    EXPECT_EQ(said.front().text.find("had 60 % of the cores") != std::string::npos, taken > 0);
     for (const Sentence& s : said) {
-      EXPECT_FALSE(scatter > 0.1 && s.text.starts_with("Nothing: every run")) << s.text;
+      EXPECT_FALSE(busy && s.text.starts_with("Nothing: every run")) << s.text;
       EXPECT_FALSE(scatter > 0.1 && s.text.find("0.001") != std::string::npos) << s.text;
     }
   }

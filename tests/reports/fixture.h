@@ -171,8 +171,10 @@ class MadeUpResults {
     return step_s * 1e3;
   }
 
-  /// A run of `steps` steps with this median and log scatter `sigma`; no ops.
-  void write_timed(const std::string& id, const RunSpec& s, double step_s, double sigma, int steps = 26) {
+  /// A run of `steps` steps with this median and log scatter `sigma`, on two cores of which others had the
+  /// share `taken`; no ops.
+  void write_timed(const std::string& id, const RunSpec& s, double step_s, double sigma, int steps = 26,
+                   double taken = 0) {
     const std::filesystem::path run = dir_ / "trials" / id;
     std::string lines;
     const auto line = [&](const json& j) { lines += j.dump() + "\n"; };
@@ -187,6 +189,11 @@ class MadeUpResults {
       seconds.push_back(step_s * std::exp(normal(sigma)));
       line({{"event", "step"}, {"step", i}, {"seconds", seconds.back()}, {"samples_per_s", 1.0}});
     }
+    if (taken > 0)
+      line({{"event", "ranks"},
+            {"step", steps},
+            {"steps", steps - 2},
+            {"ranks", {{{"rank", 0}, {"used_cores", 2 * (1 - taken)}, {"cores", 2}, {"busy_cores", 2}}}}});
     std::sort(seconds.begin() + 2, seconds.end());
     const auto at = [&](double q) {
       return seconds[2 + static_cast<size_t>(q * static_cast<double>(steps - 3))];

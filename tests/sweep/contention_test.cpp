@@ -29,6 +29,14 @@ TEST(Contention, MarksWhatScattersFarMoreThanItsSiblings) {
   EXPECT_EQ(contention_of({}).size(), 0u);
 }
 
+TEST(Contention, ATrialWhoseCoresOthersHadIsBusyHoweverEvenItsStepsAre) {
+  const auto c = contention_of({{2, 0.02}, {2, 0.02, 0.02, 0.5}, {2, 0.02, 0.02, 0.05}, {2, -1, 0, 0.5}});
+  EXPECT_FALSE(c[0].busy || c[2].busy || c[3].busy);
+  EXPECT_TRUE(c[1].busy);
+  EXPECT_FALSE(c[1].marked()) << "nothing stands out";
+  EXPECT_DOUBLE_EQ(c[1].taken, 0.5);
+}
+
 TEST(Contention, SiblingsHaveAsManyRanksWhereThereAreEnough) {
   std::vector<Signs> trials;
   for (int i = 0; i < 6; ++i) {

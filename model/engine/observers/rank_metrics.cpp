@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/base/system/cpu_load.h"
 #include "model/base/text/json.h"
 #include "model/engine/host/host.h"
 
@@ -16,12 +17,22 @@ EnergyCounters counters_of(const Processor& processor, const Mpi& mpi, bool gpu)
 }  // namespace
 
 RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu)
-    : plan_(plan), processor_(processor), mpi_(mpi), gpu_(gpu), meter_(counters_of(processor, mpi, gpu)) {}
+    : plan_(plan),
+      processor_(processor),
+      mpi_(mpi),
+      gpu_(gpu),
+      meter_(counters_of(processor, mpi, gpu)),
+      first_(load()) {}
+
+RankMetrics::Load RankMetrics::load() const {
+  return {std::chrono::steady_clock::now(), own_cpu_seconds(), busy_seconds(mpi_.cpus())};
+}
 
 void RankMetrics::reset() {
   meter_.reset();
   steps_ = 0;
   step_s_ = data_wait_s_ = 0;
+  first_ = load();
 }
 
 void RankMetrics::add(double step_s, double data_wait_s) {
@@ -49,6 +60,14 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
     r.mhz = processor_.mhz();
   else if (const double mhz = cores_mhz(); mhz > 0)
     r.mhz = mhz;
+  const Load now = load();
+  const double wall = std::chrono::duration<double>(now.at - first_.at).count();
+  // Of cores that ranks share only in part nobody can tell whose work theirs is.
+  if (mpi_.rank_on_cores() >= 0) r.used_cores = (now.own_s - first_.own_s) / wall;
+  if (now.busy_s && first_.busy_s && mpi_.rank_on_cores() == 0) {
+    r.cores = static_cast<double>(mpi_.cpus().size());
+    r.busy_cores = (*now.busy_s - *first_.busy_s) / wall;
+  }
   RanksRecord out{.step = step, .steps = steps_};
   if (meter_.on() && meter_.seconds() > 0) {
     r.watts = meter_.joules() / meter_.seconds();

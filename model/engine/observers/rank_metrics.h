@@ -6,7 +6,9 @@
 //   metrics.pause();                              // validations and checkpoints are no training
 //   log.write(metrics.report(step, runner));      // collective; rank 0 has all
 #pragma once
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model/backend/runner.h"
@@ -37,6 +39,13 @@ class RankMetrics {
   EnergyMeter meter_;  // of a GPU rank's device; of a host's first CPU rank's host
   int64_t steps_ = 0;
   double step_s_ = 0, data_wait_s_ = 0;  // sums
+  struct Load {
+    std::chrono::steady_clock::time_point at;
+    double own_s = 0;              // of this process
+    std::optional<double> busy_s;  // of its cores
+  };
+  Load load() const;
+  Load first_;  // at the beginning of these steps
 };
 
 /// Merges the ranks' records. The energy is known only if every metering rank knows its own.

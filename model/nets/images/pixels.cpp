@@ -147,7 +147,7 @@ void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient
                            .period = at_.tokens,
                            .row0 = at_.row0};
   b_.emit<OpKind::period_sum>("pos_embed/backward", pos, {out[0].dx}, {b_.grad(mine)});
-  if (e_.input_gradient) {
+  if (e_.to_input()) {
     const View dpatches = b_.plan.input_gradient =
         b_.io("input_gradient", e_.act, at_.rows * image_.patch_size());
     layers_.linear_backward_input("patch_embed", patch_, out[0].dy, dpatches, at_.rows);

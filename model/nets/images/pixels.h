@@ -44,7 +44,7 @@ class PatchEmbed : public NetPart {
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool) const override { return patch_.weight; }
   std::vector<int> backward_reads() const override {
-    return e_.input_gradient || e_.roll.gradient_before() ? std::vector<int>{index()} : std::vector<int>{};
+    return e_.to_input() || e_.roll.gradient_before() ? std::vector<int>{index()} : std::vector<int>{};
   }
 
  private:

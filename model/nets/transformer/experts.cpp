@@ -37,14 +37,15 @@ void Experts::declare(Declare& d) {
   const int64_t D = width_, hidden = shape_.hidden;
   d.router(router_, name_ + ".router", D, shape_.experts);
   if (shape_.sigmoid) d.state(bias_, {name_ + ".router.bias", {shape_.experts}, Init::zero});
-  for (int64_t i = up_params_.empty() ? 0 : shape_.experts; i < shape_.experts; ++i) {
+  const int64_t named = e_.use == PlanUse::prices ? 1 : shape_.experts;
+  for (int64_t i = up_params_.empty() ? 0 : named; i < named; ++i) {
     const std::string name = name_ + ".experts." + std::to_string(i);
     up_params_.push_back({name + ".gate.weight", {hidden, D}, Init::normal, kSigma, 0});
     up_params_.push_back({name + ".up.weight", {hidden, D}, Init::normal, kSigma, 0});
     down_params_.push_back({name + ".fc2.weight", {D, hidden}, Init::normal, kSigma, 1});
   }
-  d.experts(up_, D, 2 * hidden, shape_.experts, up_params_);
-  d.experts(down_, hidden, D, shape_.experts, down_params_);
+  d.experts(up_, D, 2 * hidden, shape_.experts, up_params_, named == 1);
+  d.experts(down_, hidden, D, shape_.experts, down_params_, named == 1);
 }
 
 RouteAttrs Experts::attrs() const {

@@ -1,0 +1,16 @@
+// How long CPUs have worked, by /proc/stat: what tells a busy machine from a slow program.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace isobar {
+
+/// Seconds that these CPUs together have worked for any program since the system started, or that a
+/// hypervisor gave to others meanwhile (steal). Nothing where the kernel does not say so of all of them.
+std::optional<double> busy_seconds(const std::vector<int>& cpus,
+                                   const std::filesystem::path& stat = "/proc/stat");
+/// Processor time of this process, all threads.
+double own_cpu_seconds();
+
+}  // namespace isobar
