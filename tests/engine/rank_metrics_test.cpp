@@ -2,6 +2,7 @@
 #include "model/engine/observers/rank_metrics.h"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,17 +134,34 @@ TEST(RankMetrics, OthersHaveWhatNoRankUsedOfTheBusyCores) {
   EXPECT_FALSE(RanksRecord{}.taken());
 }
 
-TEST(RankMetrics, ARunBesideBusyProcessesSaysWhatTheyTook) {
-  const Folder dir;
-  std::vector<pid_t> others;
-  for (size_t i = 0; i < 2 * process_cpus().size(); ++i) {
-    others.push_back(::fork());
-    if (others.back() == 0)
+/// Processes that compute for nothing, twice as many as there are cores; they end with this one
+class BusyProcesses {
+ public:
+  BusyProcesses() {
+    for (size_t i = 0; i < 2 * process_cpus().size(); ++i) {
+      pids_.push_back(::fork());
+      if (pids_.back() != 0) continue;
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       for (volatile int spin = 0;; ++spin) {
       }
+    }
   }
-  trained_to(dir / "run", {}, 1, 60);
-  for (const pid_t p : others) ::kill(p, SIGKILL), ::waitpid(p, nullptr, 0);
+  ~BusyProcesses() {
+    for (const pid_t p : pids_) ::kill(p, SIGKILL), ::waitpid(p, nullptr, 0);
+  }
+  BusyProcesses(const BusyProcesses&) = delete;
+  BusyProcesses& operator=(const BusyProcesses&) = delete;
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+TEST(RankMetrics, ARunBesideBusyProcessesSaysWhatTheyTook) {
+  const Folder dir;
+  {
+    const BusyProcesses others;
+    trained_to(dir / "run", {"train.steps=30", "train.checkpoint_every=30"}, 1, 30);
+  }
   const RanksRecord r = load_runs(dir / "run").at(0).ranks_record;
   EXPECT_GT(r.taken().value(), 0.25);
   EXPECT_GT(r.ranks.at(0).used_cores.value(), 0);
