@@ -1,6 +1,7 @@
 #include "reports/page.h"
 
 #include <algorithm>
+#include <cctype>
 #include <ctime>
 #include <sstream>
 
@@ -124,10 +125,14 @@ std::string command_html(const std::string& command) {
   return "<code>" + out + "</code>";
 }
 
-// Keeps a number and its percent sign on one line.
+// Keeps a number and its unit on one line.
 std::string prose_html(const std::string& text) {
   std::string out = html_escape(text);
-  for (size_t at = 0; (at = out.find(" %", at)) != std::string::npos;) out.replace(at, 1, "&nbsp;");
+  for (size_t at = 1; (at = out.find(' ', at)) != std::string::npos; ++at)
+    if (std::isdigit(static_cast<unsigned char>(out[at - 1])) && at + 1 < out.size() &&
+        std::string("%kM").find(out[at + 1]) != std::string::npos &&
+        (at + 2 == out.size() || !std::isalnum(static_cast<unsigned char>(out[at + 2]))))
+      out.replace(at, 1, "&nbsp;");
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kDots = 10, kLines = 20;  // changes drawn; the table has all
+constexpr size_t kDots = 10, kLines = 15;  // changes drawn; the table has all
 
 json verdict_colour() {
   json j = nominal("verdict");

@@ -85,7 +85,8 @@ Figure days_against_money(const std::vector<Scheduled>& all, const LayoutQuestio
   json x = quantity("days", "days of training (bar: 80 % interval)"), from = quantity("from"),
        y = quantity("price", money);
   for (json* axis : {&x, &from}) (*axis)["scale"] = {{"type", "log"}, {"nice", false}, {"padding", 14}};
-  from["title"] = x["title"];
+  x["axis"] = {{"labelFlush", true}};  // the last number is not cut at the edge
+  from["title"] = x["title"], from["axis"] = x["axis"];
   y["scale"] = {{"domain", {0, 1.12 * most / unit}}, {"nice", false}};
   json colour = nominal("machine");
   json shape = nominal("kept");
