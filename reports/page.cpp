@@ -1,6 +1,7 @@
 #include "reports/page.h"
 
 #include <algorithm>
+#include <cctype>
 #include <ctime>
 #include <sstream>
 
@@ -13,25 +14,33 @@ namespace {
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --ink: #1b1c1d; --paper: #fff; --soft: #54575a; --line: #d3d5d7; --panel: #f6f7f7; --link: #005a8e; --pick: #fff2cc; --warn: #b34700; --shade: #0005; color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, "Liberation Sans", "DejaVu Sans", sans-serif; }
 @media screen and (prefers-color-scheme: dark) { :root { --ink: #e9eaeb; --paper: #16181b; --soft: #b1b4b7; --line: #3b3f44; --panel: #202327; --link: #7cc4f5; --pick: #4a3f14; --warn: #ff9a57; --shade: #fff4; } }
-body { max-width: 1200px; margin: 0 auto; padding: 1.2rem 1rem 4rem; }
+body { max-width: 1200px; margin: 0 auto; padding: 1rem 1rem 1.5rem; }
 h1 { font-size: 1.6rem; line-height: 1.2; margin: 0 0 .2rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.35rem; margin: 2.6rem 0 .2rem; border-top: 2px solid var(--ink); padding-top: .6rem; }
-h3 { font-size: 1.08rem; margin: 1.8rem 0 .3rem; overflow-wrap: anywhere; }
+h3 { font-size: 1.08rem; margin: 1rem 0 .2rem; overflow-wrap: anywhere; }
 p, figcaption, .note { max-width: 48rem; }
 .sub, .note, figcaption { color: var(--soft); font-size: .92rem; margin: .2rem 0 .8rem; overflow-wrap: anywhere; }
-.subject { max-width: 60rem; margin: .2rem 0; overflow-wrap: anywhere; }
-.story { padding-left: 1.4rem; max-width: 60rem; margin: .9rem 0; } .story li { margin: .4rem 0; overflow-wrap: anywhere; }
+.subject { color: var(--soft); font-size: .88rem; max-width: none; margin: .2rem 0; overflow-wrap: anywhere; }
+/* Three figures in large type, and the figure that leads beside them */
+.lead { display: flex; flex-wrap: wrap; gap: .6rem 2.5rem; align-items: flex-start; margin: .8rem 0; }
+.facts { flex: 1 1 17rem; margin: 0; display: grid; gap: .7rem; } .facts div { border-left: 4px solid var(--link); padding-left: .8rem; }
+.facts dd { margin: 0; font-size: 1.9rem; line-height: 1.15; font-weight: 650; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; } .facts dt { color: var(--soft); font-size: .92rem; }
+.facts div { display: flex; flex-direction: column-reverse; justify-content: flex-end; }
+.lead section { flex: 3 1 32rem; min-width: 0; } .lead h3 { margin: 0; } .lead figure { display: flex; flex-direction: column-reverse; }
+.beside { display: flex; flex-wrap: wrap; gap: 0 2.5rem; } .beside > section { flex: 1 1 27rem; min-width: 0; }
+.story { padding-left: 0; margin: .6rem 0; list-style: none; } .story li { margin: .25rem 0; overflow-wrap: anywhere; }
+details.fold { border-top: 1px solid var(--line); } .fold > summary { cursor: pointer; padding: .15rem 0; line-height: 1.3; }
+.fold > summary h2 { display: inline; font-size: 1.08rem; border: 0; margin: 0; padding: 0; } .fold .count { color: var(--soft); font-size: .92rem; }
 .story code { background: var(--panel); padding: 0 .25rem; border-radius: 3px; font-size: .88em; } .story code span { display: inline-block; max-width: 100%; }
-nav { font-size: .92rem; margin: .5rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
 a { color: var(--link); }
-#controls { border: 1px solid var(--line); border-radius: 6px; padding: .5rem .8rem; margin: 1rem 0; background: var(--panel); }
+#controls { border: 1px solid var(--line); border-radius: 6px; padding: .25rem .8rem; margin: .6rem 0; background: var(--panel); }
 #controls summary { cursor: pointer; font-weight: 600; }
 #controls .note { max-width: none; margin: .4rem 0 0; }
 .facet { display: inline-flex; flex-wrap: wrap; gap: .3rem; align-items: baseline; margin: .4rem 1.6rem .1rem 0; }
 .facet > span { font-size: .85rem; color: var(--soft); }
 .chip { font: inherit; font-size: .85rem; padding: .1rem .6rem; border: 1px solid var(--soft); border-radius: 99px; color: var(--ink); background: var(--paper); cursor: pointer; overflow-wrap: anywhere; }
 .chip[aria-pressed=true] { background: var(--link); border-color: var(--link); color: var(--paper); }
-#status { position: sticky; top: 0; z-index: 5; background: var(--paper); border-bottom: 1px solid var(--line); padding: .35rem 0; font-size: .88rem; overflow-wrap: anywhere; }
+#status { position: sticky; top: 0; z-index: 5; background: var(--paper); padding: .1rem 0; font-size: .88rem; overflow-wrap: anywhere; }
 #status button { font: inherit; margin-left: .6rem; }
 [hidden] { display: none !important; }
 /* Figures do not wait for the layout of tables that are not in view. */
@@ -59,12 +68,12 @@ th.n, td.n { text-align: right; }
   :root { font-size: 15px; } body { padding: .8rem .75rem 3rem; }
 }
 @media print {
-  body { max-width: none; padding: 0; } nav, #controls, #tip, .find, #status button, .vega-embed details { display: none !important; }
+  body { max-width: none; padding: 0; } #controls, #tip, .find, #status button, .vega-embed details { display: none !important; }
   #status { position: static; } .plot svg, .plot canvas { height: auto !important; width: auto !important; }
-  html[data-theme=dark] .plot { filter: invert(1) hue-rotate(180deg); }
+  html[data-theme=dark] .plot[data-drawn] { filter: invert(1) hue-rotate(180deg); }
   .scroll { max-height: none; overflow: visible; border: 0; background: none; } table { font-size: 6.5pt; width: auto; }
   th { position: static; white-space: normal; } td { white-space: normal; } th, td { padding: 1pt 2pt; overflow-wrap: anywhere; } td.long { min-width: 10rem; }
-  figure { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
+  .beside { display: block; } figure { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
 }
 )";
 
@@ -80,9 +89,11 @@ std::string today() {
 }
 
 void append_figure(std::string& out, const Figure& f) {
+  constexpr int kWide = 760;
+  const int wide = f.spec.value("usermeta", nlohmann::json::object()).value("width", kWide);
   out += "<section id=\"" + f.id + "\">\n<h3>" + html_escape(f.title) + "</h3>\n<figure>\n<figcaption>" +
          html_escape(f.caption) + "</figcaption>\n<div class=\"plot\" id=\"plot-" + f.id +
-         "\"><!--isobar:figure " + f.id +
+         "\" style=\"max-width: " + std::to_string(wide) + "px\"><!--isobar:figure " + f.id +
          "--><p class=\"warn\">Not drawn: vl-convert is not installed. The figure's "
          "specification is figures/" +
          f.id +
@@ -114,10 +125,14 @@ std::string command_html(const std::string& command) {
   return "<code>" + out + "</code>";
 }
 
-// Keeps a number and its percent sign on one line.
+// Keeps a number and its unit on one line.
 std::string prose_html(const std::string& text) {
   std::string out = html_escape(text);
-  for (size_t at = 0; (at = out.find(" %", at)) != std::string::npos;) out.replace(at, 1, "&nbsp;");
+  for (size_t at = 1; (at = out.find(' ', at)) != std::string::npos; ++at)
+    if (std::isdigit(static_cast<unsigned char>(out[at - 1])) && at + 1 < out.size() &&
+        std::string("%kM").find(out[at + 1]) != std::string::npos &&
+        (at + 2 == out.size() || !std::isalnum(static_cast<unsigned char>(out[at + 2]))))
+      out.replace(at, 1, "&nbsp;");
   return out;
 }
 
@@ -139,41 +154,80 @@ std::string end_with(const nlohmann::json& rows, const nlohmann::json& facets) {
   return out + "</main>\n<!--isobar:scripts-->\n</body>\n</html>\n";
 }
 
-void append_head(std::string& out, const ReportData& d, const std::vector<Sentence>& sentences) {
-  std::string name;
-  for (const auto& dir : d.dirs) name += (name.empty() ? "" : " and ") + dir.lexically_normal().string();
-  const Subject subject = subject_of(d);
-  out += begin_of(subject.title);
-  for (const std::string& line : subject.lines) out += "<p class=\"subject\">" + html_escape(line) + "</p>\n";
-  out += "<p class=\"sub\">" + html_escape(name) + "; report of " + today() +
-         (d.machine.empty() ? "" : "; predictions by " + html_escape(d.machine)) + "</p>\n";
-  if (!sentences.empty()) {
-    out += "<ol class=\"story\">\n";
-    for (const Sentence& s : sentences) {
-      const std::string head = html_escape(s.head);
-      out += "<li><b>" + (s.anchor.empty() ? head : "<a href=\"#" + s.anchor + "\">" + head + "</a>") +
-             ".</b> " + prose_html(s.text) + (s.command.empty() ? "" : " " + command_html(s.command)) +
-             "</li>\n";
-    }
-    out += "</ol>\n";
+void append_list(std::string& out, const char* kind, const std::vector<Sentence>& sentences,
+                 std::string Sentence::*words) {
+  out += std::string("<ul class=\"") + kind + "\">\n";
+  for (const Sentence& s : sentences) {
+    if ((s.*words).empty()) continue;
+    const std::string head = html_escape(s.head);
+    out += "<li>";
+    if (!head.empty())
+      out += "<b>" + (s.anchor.empty() ? head : "<a href=\"#" + s.anchor + "\">" + head + "</a>") + ".</b> ";
+    out += prose_html(s.*words) + (s.command.empty() ? "" : " " + command_html(s.command)) + "</li>\n";
   }
-  if (!d.problems.empty()) {
-    constexpr size_t kShown = 20;
-    out += "<div class=\"warn\"><p>Not everything could be read or predicted:</p><ul>";
-    for (size_t i = 0; i < std::min(kShown, d.problems.size()); ++i)
-      out += "<li>" + html_escape(d.problems[i]) + "</li>";
-    if (d.problems.size() > kShown)
-      out += "<li>and " + std::to_string(d.problems.size() - kShown) + " more</li>";
-    out += "</ul></div>\n";
+  out += "</ul>\n";
+}
+
+std::string tally(size_t n, const std::string& what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+std::string fold(const std::string& id, const std::string& title, const std::string& count) {
+  return "<details class=\"fold\" id=\"" + id + "\"><summary><h2>" + html_escape(title) +
+         "</h2> <span class=\"count\">" + count + "</span></summary>\n";
+}
+
+void append_problems(std::string& out, const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
+  constexpr size_t kShown = 20;
+  out += "<div class=\"warn\"><p>Not everything could be read or predicted:</p><ul>";
+  for (size_t i = 0; i < std::min(kShown, problems.size()); ++i)
+    out += "<li>" + html_escape(problems[i]) + "</li>";
+  if (problems.size() > kShown) out += "<li>and " + std::to_string(problems.size() - kShown) + " more</li>";
+  out += "</ul></div>\n";
+}
+
+// Subject, the three figures in large type beside the leading picture, and the short sentences.
+void append_head(std::string& out, const PageText& text, const std::vector<Figure>& figures) {
+  out += begin_of(text.title);
+  if (!text.subject.empty()) out += "<p class=\"subject\">" + html_escape(text.subject) + "</p>\n";
+  out += "<div class=\"lead\">\n";
+  if (!text.facts.empty()) {
+    out += "<dl class=\"facts\">\n";
+    for (const Fact& f : text.facts)
+      out += "<div><dt>" + prose_html(f.what) + "</dt><dd>" + prose_html(f.value) + "</dd></div>\n";
+    out += "</dl>\n";
+  }
+  if (!figures.empty()) append_figure(out, figures.front());
+  out += "</div>\n";
+  append_list(out, "story", text.sentences, &Sentence::brief);
+  append_problems(out, text.problems);
+}
+
+// Sections of what is not shown, each folded, under its heading.
+void append_folded(std::string& out, const std::vector<Figure>& figures) {
+  std::vector<std::string> sections;
+  const auto folded = [&](const Figure& f) { return !f.shown && &f != &figures.front(); };
+  for (const Figure& f : figures)
+    if (folded(f) && std::find(sections.begin(), sections.end(), f.section) == sections.end())
+      sections.push_back(f.section);
+  for (size_t i = 0; i < sections.size(); ++i) {
+    std::string inside;
+    size_t n = 0;
+    for (const Figure& f : figures)
+      if (folded(f) && f.section == sections[i]) append_figure(inside, f), ++n;
+    out += fold("section-" + std::to_string(i), sections[i], tally(n, "figure")) + inside + "</details>\n";
   }
 }
 
-nlohmann::json facets_json(const ReportData& d) {
-  nlohmann::json out = nlohmann::json::array();
-  for (size_t i = 0; i < d.facets.size(); ++i)
-    out.push_back(
-        {{"field", "f" + std::to_string(i)}, {"title", d.facets[i].title}, {"values", d.facets[i].values}});
-  return out;
+void append_in_full(std::string& out, const std::vector<Sentence>& sentences) {
+  std::vector<Sentence> more;
+  for (const Sentence& s : sentences)
+    if (!s.text.empty() && s.text != s.brief) more.push_back(s), more.back().command.clear();
+  if (more.empty()) return;
+  out += fold("in-full", "In full", tally(more.size(), "note"));
+  append_list(out, "full", more, &Sentence::text);
+  out += "</details>\n";
 }
 
 }  // namespace
@@ -182,45 +236,51 @@ const char* page_style() {
   return kStyle;
 }
 
-std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
-                      const std::vector<Figure>& figures, const std::vector<Table>& tables) {
+std::string page_html(const PageText& text, const std::vector<Figure>& figures,
+                      const std::vector<Table>& tables, const nlohmann::json& rows,
+                      const nlohmann::json& facets) {
   std::string out;
-  append_head(out, d, sentences);
-  std::vector<std::string> sections;
-  for (const Figure& f : figures)
-    if (std::find(sections.begin(), sections.end(), f.section) == sections.end())
-      sections.push_back(f.section);
-  const auto anchor = [&](const std::string& section) {
-    return "section-" +
-           std::to_string(std::find(sections.begin(), sections.end(), section) - sections.begin());
-  };
-  out += "<nav><span>Figures:</span> ";
-  for (const std::string& section : sections)
-    out += "<a href=\"#" + anchor(section) + "\">" + html_escape(section) + "</a> ";
-  out += "</nav>\n<nav><span>Tables:</span> ";
-  for (const Table& t : tables) out += "<a href=\"#table-" + t.id + "\">" + html_escape(t.title) + "</a> ";
+  append_head(out, text, figures);
   out +=
-      "</nav>\n<details id=\"controls\" open hidden><summary>Filter and pick</summary></details>\n"
-      "<div id=\"status\" hidden></div>\n";
-  for (const std::string& section : sections) {
-    out += "<h2 id=\"" + anchor(section) + "\">" + html_escape(section) + "</h2>\n";
-    for (const Figure& f : figures)
-      if (f.section == section) append_figure(out, f);
+      "<details id=\"controls\" hidden><summary>Filter and pick</summary></details>\n"
+      "<div id=\"status\" hidden></div>\n<div class=\"beside\">\n";
+  for (size_t i = 1; i < figures.size(); ++i)
+    if (figures[i].shown) append_figure(out, figures[i]);
+  out += "</div>\n";
+  // A page without runs shows its first table, unless that is long
+  constexpr size_t kShort = 16;
+  const size_t shown = rows.empty() && !tables.empty() && tables.front().rows.size() <= kShort ? 1 : 0;
+  if (shown > 0) append_table(out, tables.front());
+  append_in_full(out, text.sentences);
+  append_folded(out, figures);
+  if (tables.size() > shown) {
+    out += fold("tables", "Tables", tally(tables.size() - shown, "table") + ", also as CSV");
+    for (size_t i = shown; i < tables.size(); ++i) append_table(out, tables[i]);
+    out += "</details>\n";
   }
-  out += "<h2>Tables</h2>\n";
-  for (const Table& t : tables) append_table(out, t);
-  return out + end_with(s.rows, facets_json(d));
+  if (!text.made.empty()) out += "<p class=\"sub\">" + html_escape(text.made) + "</p>\n";
+  return out + end_with(rows, facets);
 }
 
-std::string page_html(const std::string& title, const std::vector<Figure>& figures,
-                      const std::vector<Table>& tables, const std::vector<std::string>& sentences) {
-  std::string out = begin_of(title);
-  if (!sentences.empty()) out += "<ol class=\"story\">\n";
-  for (const std::string& s : sentences) out += "<li>" + prose_html(s) + "</li>\n";
-  if (!sentences.empty()) out += "</ol>\n";
-  for (const Figure& f : figures) append_figure(out, f);
-  for (const Table& t : tables) append_table(out, t);
-  return out + end_with(nlohmann::json::array(), nlohmann::json::array());
+nlohmann::json facets_of(const ReportData& d) {
+  nlohmann::json out = nlohmann::json::array();
+  for (size_t i = 0; i < d.facets.size(); ++i)
+    out.push_back(
+        {{"field", "f" + std::to_string(i)}, {"title", d.facets[i].title}, {"values", d.facets[i].values}});
+  return out;
+}
+
+PageText text_of_page(const ReportData& d, const std::vector<Comparison>& comparisons) {
+  const Subject subject = subject_of(d);
+  PageText text{.title = subject.title,
+                .facts = facts_of(d, comparisons),
+                .sentences = story(d, comparisons),
+                .problems = d.problems};
+  for (const std::string& line : subject.lines) text.subject += (text.subject.empty() ? "" : " ") + line;
+  for (const auto& dir : d.dirs)
+    text.made += (text.made.empty() ? "" : " and ") + dir.lexically_normal().string();
+  text.made += "; report of " + today() + (d.machine.empty() ? "" : "; predictions by " + d.machine);
+  return text;
 }
 
 }  // namespace isobar

@@ -12,16 +12,25 @@
 
 namespace isobar {
 
+struct PageText {
+  std::string title, subject = {}, made = {};  // what it is of; the last line: when and of what it was made
+  std::vector<Fact> facts = {};                // in large type
+  std::vector<Sentence> sentences = {};        // brief ones on the first screen, their text folded
+  std::vector<std::string> problems = {};
+};
+
 /// Markers that render.py fills: <!--isobar:scripts-->, <!--isobar:csp--> and, for each figure,
 /// <!--isobar:figure ID--> ... <!--/isobar:figure-->. Data cannot contain a marker because all text is
 /// escaped. page.js reads the shared data set (#runs-data, by column), the facets (#facets) and each figure's
 /// specification (script[data-figure]).
-std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
-                      const std::vector<Figure>& figures, const std::vector<Table>& tables);
-
-/// A page of sentences, figures and tables without runs.
-std::string page_html(const std::string& title, const std::vector<Figure>& figures,
-                      const std::vector<Table>& tables, const std::vector<std::string>& sentences = {});
+/// Figures: the first leads the page, beside the facts; those `shown` follow, the others are folded by
+/// section.
+std::string page_html(const PageText& text, const std::vector<Figure>& figures,
+                      const std::vector<Table>& tables, const nlohmann::json& rows = nlohmann::json::array(),
+                      const nlohmann::json& facets = nlohmann::json::array());
+/// The words of a report of runs, and what its readers can filter by.
+PageText text_of_page(const ReportData& d, const std::vector<Comparison>& comparisons);
+nlohmann::json facets_of(const ReportData& d);
 
 /// CSS shared by all pages.
 const char* page_style();

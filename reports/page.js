@@ -87,6 +87,20 @@
     place.dataset.drawn = "yes";
   }
 
+  // Figures of closed folds are drawn when these open.
+  const isFolded = (place) => place.closest("details.fold:not([open])");
+  const folds = () => document.querySelectorAll("details.fold");
+
+  // Opens the fold of what the address names.
+  function unfold() {
+    if (location.hash.length < 2 || location.hash.includes("=")) return;
+    const named = byId(location.hash.slice(1));
+    const fold = named?.closest("details.fold:not([open])");
+    if (!fold) return;
+    fold.open = true;
+    named.scrollIntoView();
+  }
+
   // Returns a function that updates a figure to the current filter and picks.
   function follower(view, looks) {
     let was = { shown: everyRun, picked: null };
@@ -295,7 +309,11 @@
   // ---- start ----
 
   async function drawAll() {
+    const before = figures.length;
     for (const script of document.querySelectorAll("script[data-figure]")) {
+      const place = byId("plot-" + script.dataset.figure);
+      if (place.dataset.drawn || isFolded(place)) continue;
+      place.dataset.drawn = "now";
       try {
         await draw(script);
       } catch (e) {
@@ -304,7 +322,7 @@
       root.dataset.first ??= performance.now();
       await breath();
     }
-    if (shown !== everyRun || picked) await update(); // filtered or picked while figures were drawn
+    if (figures.length > before && (shown !== everyRun || picked)) await update(); // filtered or picked meanwhile
     else table?.follow();
   }
 
@@ -314,7 +332,10 @@
     setTheme();
     dark.addEventListener("change", () => {
       setTheme();
-      figures.splice(0).forEach((f) => f.view.finalize());
+      for (const { place, view } of figures.splice(0)) {
+        view.finalize();
+        delete place.dataset.drawn;
+      }
       drawAll();
     });
     addEventListener("scroll", () => (tip.hidden = true), { passive: true, capture: true });
@@ -331,6 +352,10 @@
         table = { place: ofRuns, follow: () => fill(mask, picked && isPicked) };
       }
     }
+    for (const fold of folds()) fold.addEventListener("toggle", () => fold.open && drawAll());
+    addEventListener("hashchange", unfold);
+    addEventListener("beforeprint", () => folds().forEach((fold) => (fold.open = true)));
+    unfold();
     await drawAll();
     root.dataset.ready = "yes";
   }

@@ -24,6 +24,10 @@ const screenSpec = (() => {
 
   // Narrow screens get shorter labels.
   function narrow(spec, width) {
+    if (spec.width.step) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
+    spec.padding = { left: 5, top: 5, right: 12, bottom: 5 }; // for the half of the axis's last number
+    // A square of fixed sides stays one, beside its axis.
+    if (spec.width > 0) spec.width = spec.height = Math.min(spec.width, width - 70);
     spec.config.axisY = { ...spec.config.axisY, labelLimit: Math.round(0.44 * width), labelFontSize: 10.5 };
     spec.config.axisXQuantitative = { ...spec.config.axisXQuantitative, tickCount: 4 };
     spec.config.legend = { ...spec.config.legend, columns: 1, labelLimit: Math.round(0.8 * width) };

@@ -30,9 +30,10 @@ PAGE = ("page_spec.js", "page_tables.js", "page.js")  # in this order
 
 
 def static(spec):
-    """The specification with a fixed width."""
+    """The specification with the width that its page gives it at most."""
     spec = copy.deepcopy(spec)
-    spec["width"] = WIDTH
+    if spec["width"] == "container":
+        spec["width"] = spec.get("usermeta", {}).get("width", WIDTH)
     spec.setdefault("config", {})["font"] = FONT
     return spec
 

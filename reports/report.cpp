@@ -121,7 +121,7 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
         self_contained(f, s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
   r.page = out / "index.html";
-  write_atomically(r.page, page_html(d, s, story(d, comparisons), drawings, r.tables));
+  write_atomically(r.page, page_html(text_of_page(d, comparisons), drawings, r.tables, s.rows, facets_of(d)));
   // With this many runs the browser draws alone: still pictures would double the page's size.
   r.not_drawn = options.draw ? draw_figures(out, options, d.runs.size() <= kStill) : "not asked to";
   r.drawn = r.not_drawn.empty();

@@ -61,8 +61,13 @@ void fastest(const ReportData& d, std::vector<Sentence>& out) {
       best->label + " trains " + rate(best->rate()) + " (" + title_of(d.statistic) +
       say("; 80 %% interval %s to %s)", significant(batch / best->measured_upper(), 4).text.c_str(),
           significant(batch / best->measured_lower(), 4).text.c_str());
-  if (const ReportRun* next = runner_up(d, *best)) s += lead(d, *best, *next);
-  out.push_back({"Best layout", s + ".", "throughput-by-layout"});
+  std::string brief = "Every run has this layout.";
+  if (const ReportRun* next = runner_up(d, *best)) {
+    s += lead(d, *best, *next);
+    brief = "It leads the next layout by " + percent(best->rate() / next->rate() - 1) +
+            (chance_of_lead(d, *best, *next) < kSure ? ": more than noise." : ": that may be noise.");
+  }
+  out.push_back({.head = "Best layout", .text = s + ".", .anchor = "throughput-by-layout", .brief = brief});
 }
 
 // Adds how the fastest run's step time divides over classes of ops, and the gain if the most wasteful class
@@ -94,11 +99,18 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
   const std::string verb = many ? " take " : " takes ";
   std::string s = "In " + run->label + " " + (most->first == "data" ? "reading data" : most->first) + verb +
                   percent(most->second.seconds / all) + " of all op time";
-  if (most->second.least > 0)
-    s += ", at " + percent(most->second.least / most->second.seconds) + " of the roofline";
-  if (waits_for_data(run->run))
+  std::string brief = percent(most->second.seconds / all) + " of op time is " + most->first;
+  if (most->second.least > 0) {
+    const std::string reached = percent(most->second.least / most->second.seconds) + " of the roofline";
+    s += ", at " + reached;
+    brief += ", at " + reached;
+  }
+  brief += ".";
+  if (waits_for_data(run->run)) {
+    brief += " The step waits for data during " + percent(run->run.data_wait_s / step) + " of its time.";
     s += "; the step waits for data during " + percent(run->run.data_wait_s / step) +
          " of its time: " + why_it_waits(run->run, d.predictor ? &*d.predictor : nullptr);
+  }
   const Sum* gain = nullptr;
   std::string gain_name;
   for (const auto& [name, c] : classes)
@@ -114,7 +126,8 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
          " ms a step";
   else if (!d.predictor)
     s += ". A report with --machine adds the roofline";
-  out.push_back({"What bounds it", s + ".", gain ? "roofline" : "ops"});
+  out.push_back(
+      {.head = "What bounds it", .text = s + ".", .anchor = gain ? "roofline" : "ops", .brief = brief});
 }
 
 // The layout with the largest median prediction error, and the op that contributes most.
@@ -158,8 +171,19 @@ void predictions(const ReportData& d, std::vector<Sentence>& out) {
           s.runs, s.runs == 1 ? "" : "s", held_out ? "the fit did not use" : "the fit used",
           title_of(d.statistic), 100 * s.median_error, 100 * s.coverage);
   text += worst_predicted(d);
-  if (s.coverage < 0.7 && s.runs >= 10) text += " Its intervals are too narrow.";
-  out.push_back({"What the predictor got wrong", text, "predicted-measured"});
+  std::string brief = say("%.0f %% of %zu %s runs lie in their 80 %% interval.", 100 * s.coverage, s.runs,
+                          held_out ? "unseen" : "fitted");
+  if (s.coverage < 0.7 && s.runs >= 10) {
+    text += " Its intervals are too narrow.";
+    brief += " Its intervals are too narrow.";
+  }
+  out.push_back(
+      {.head = "What the predictor got wrong", .text = text, .anchor = "predicted-measured", .brief = brief});
+}
+
+std::string brief_of(const Comparison& c) {
+  return c.after + say(": %zu faster, %zu slower, %zu as fast, %zu undecided.", c.count(kFaster),
+                       c.count(kSlower), c.count(kAsFast), c.count(kCannotTell));
 }
 
 void changes(const std::vector<Comparison>& comparisons, std::vector<Sentence>& out) {
@@ -174,7 +198,7 @@ void changes(const std::vector<Comparison>& comparisons, std::vector<Sentence>& 
     if (c.only_before + c.only_after > 0)
       s += say(" %zu specifications are only in the first set, %zu only in the second.", c.only_before,
                c.only_after);
-    out.push_back({"Change", s, "comparison"});
+    out.push_back({.head = "Change", .text = s, .anchor = "comparison", .brief = brief_of(c)});
   }
 }
 
@@ -192,12 +216,16 @@ void busy(const ReportData& d, std::vector<Sentence>& out) {
     taken.push_back(r->run.contention.taken);
   }
   const double others = median_of(taken);
-  out.push_back({"Busy machine",
-                 "Measured on a busy machine: " +
-                     (others > 0 ? "other programs had " + percent(others) + " of the cores, and " : "") +
-                     "the steps of the median run scatter by " + percent(median_of(spreads)) +
-                     ". Intervals are that wide; on a quiet machine they would be narrow.",
-                 "table-runs"});
+  const std::string scatter = "steps scatter by " + percent(median_of(spreads)),
+                    had = others > 0 ? "other programs had " + percent(others) + " of the cores, and " : "";
+  out.push_back(
+      {.head = "Busy machine",
+       .text = "Measured on a busy machine: " + had + scatter +
+               " in the median run. Intervals are that wide; on a quiet machine they would be "
+               "narrow.",
+       .anchor = "table-runs",
+       .brief = (others > 0 ? "Other programs had " + percent(others) + " of the cores, and s" : "S") +
+                scatter.substr(1) + ": intervals are wide."});
 }
 
 void disturbed(const ReportData& d, std::vector<Sentence>& out) {
@@ -205,8 +233,9 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
   std::map<std::string, size_t> classes;
   for (const ReportRun* r : d.failed())
     ++classes[r->run.run_class == RunClass::ok ? "ok, untimed" : name_of(r->run.run_class)];
-  std::string s;
+  std::string s, brief;
   if (!marked.empty()) {
+    brief = say("%zu of %zu runs were disturbed.", marked.size(), d.ok().size());
     const auto by = [](const ReportRun* r) {
       return std::max(r->run.contention.spread, r->run.contention.slower - 1);
     };
@@ -225,11 +254,17 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
          " runs did not finish:";
     for (const auto& [name, n] : classes) s += " " + std::to_string(n) + " " + name + ",";
     s.back() = '.';
+    brief +=
+        (brief.empty() ? "" : " ") + say("%zu of %zu runs did not finish.", d.failed().size(), d.runs.size());
   }
   if (s.empty() && d.runs.size() > 1)
     s = on_busy_machine(d) ? "All runs alike, by what else the machine did; every run finished."
                            : "Nothing: every run finished, and none scatters more than comparable runs.";
-  if (!s.empty()) out.push_back({"Disturbed or failed", s, classes.empty() ? "table-runs" : "table-failed"});
+  if (!s.empty())
+    out.push_back({.head = "Disturbed or failed",
+                   .text = s,
+                   .anchor = classes.empty() ? "table-runs" : "table-failed",
+                   .brief = brief.empty() ? s : brief});
 }
 
 // Files of a results directory, as command-line arguments.
@@ -265,9 +300,11 @@ void next_of_comparison(const ReportData& d, const std::vector<Comparison>& comp
   Sentence s{"What to run next", "", drawn ? "comparison" : ""};
   if (told) {
     s.text = "Nothing for this comparison. To check later changes against " + d.sets.back() + ":";
+    s.brief = "Nothing; this checks later changes:";
     s.command = "isobar check " + f.results + " --reference reference.jsonl --update";
   } else {
     s.text = "Repetitions in each set, on a quiet machine, for what is undecided; for " + d.sets.back() + ":";
+    s.brief = "Repetitions on a quiet machine, in each set:";
     s.command = "isobar sweep " + f.sweep + " --repeat 3 --results " + f.results;
   }
   out.push_back(std::move(s));
@@ -294,6 +331,7 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
     s.text = "Repetitions of " + best->name + " and " + second->name + ", on a quiet machine: the lead is " +
              (p < kSure ? "of contended runs." : "within noise.") +
              " This suggests the most informative trials:";
+    s.brief = "Repetitions of the two best layouts, on a quiet machine:";
     s.command = again + machine + " --suggest 4";
   } else if (d.predicted().empty() && !by_settings) {
     s.text = "A calibration of this machine: it adds predictions and rooflines to the report:";
@@ -313,6 +351,7 @@ void next(const ReportData& d, const std::vector<Comparison>& comparisons, std::
     s.command =
         "isobar search " + f.config + " --machine " + f.machine + " --gpus " + std::to_string(2 * most);
   }
+  if (s.brief.empty()) s.brief = s.text;
   out.push_back(std::move(s));
 }
 

@@ -95,15 +95,13 @@ StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
     for (const Interval& t : merged(talking))
       split(t.first, t.second, computing,
             [&](double a, double b, bool covered) { exposed += covered ? 0 : b - a; });
-    const bool shown = rank < kRanks;
     split(0, step_ms, merged(busy), [&](double a, double b, bool covered) {
       if (covered || b - a < smallest) return;
       idle += b - a;
-      if (shown) out.segments.push_back({rank, "compute", "idle", "", a, b});
     });
     out.exposed_ms += exposed / out.ranks;
     out.idle_ms += idle / out.ranks;
-    if (!shown) continue;
+    if (rank >= kRanks) continue;  // not drawn
     for (const OpSpan* s : own) {
       const std::string lane = name_of(s->lane);
       if (!is_communication(*s)) {

@@ -1,5 +1,4 @@
-// One step of some ranks as segments on their lanes. Exposed communication and idle gaps of the compute lane
-// (bubbles) are marked.
+// One step of some ranks as segments on their lanes. Exposed communication is marked.
 //
 //   std::optional<StepTimeline> t = measured_timeline(run);   // from DIR/trace.json, as `train --trace` has
 //   it StepTimeline p = predicted_timeline(run, machine);
@@ -19,8 +18,8 @@ namespace isobar {
 struct Segment {
   int rank = 0;
   std::string lane;
-  std::string what;  // compute | data | communication, hidden | communication, exposed | idle
-  std::string op;    // path; "" for idle
+  std::string what;  // compute | data | communication, hidden | communication, exposed
+  std::string op;    // path
   double begin_ms = 0, end_ms = 0;
 };
 
@@ -28,7 +27,7 @@ struct StepTimeline {
   double step_ms = 0;
   int ranks = 0;
   std::vector<Segment> segments;
-  double exposed_ms = 0, idle_ms = 0;  // mean over ranks
+  double exposed_ms = 0, idle_ms = 0;  // mean over ranks; idle: gaps of the compute lane
 };
 
 /// One step of all ranks that were traced, on the trace's clock.

@@ -48,6 +48,11 @@ std::string with_interval_of_amount(const Known& k) {
          " (" + rounded(shown.lower, place) + " to " + rounded(shown.upper, place) + ")";
 }
 
+std::string money(const Known& k, const std::string& currency) {
+  const std::string amount = with_interval_of_amount(k), value = amount.substr(0, amount.find(" ("));
+  return currency == "USD" ? "$" + value : value + " " + currency;
+}
+
 Table schedule_table(const std::vector<Scheduled>& rows, const LayoutQuestion& q) {
   const Machine& m = rows.front().choice.machine;
   Table t{
@@ -95,37 +100,44 @@ Table schedule_numbers(const std::vector<Scheduled>& rows) {
 
 namespace {
 
-std::string times_in_ten(double chance) {
-  return printed("%d times in 10", static_cast<int>(10 * chance + 1e-9));
-}
-
-// "256 x dgx-b200: 20 days (16 to 34), 0.62 M USD (0.50 to 1.05)"
-std::string row_text(const Scheduled& s) {
-  const Machine& m = s.choice.machine;
-  std::string out =
-      std::to_string(s.choice.ranks()) + " x " + m.name + ": " + with_interval(s.training.days) + " days";
-  if (s.training.price.value > 0)
-    out += ", " + with_interval_of_amount(s.training.price) + " " + m.accelerator->currency;
-  return out;
+int tenths(double chance) {
+  return chance >= 0.995 ? 10 : static_cast<int>(10 * chance + 1e-9);  // 100 % in the table is 10
 }
 
 std::string chances_text(const Scheduled& s, const LayoutQuestion& q) {
-  std::string out;
-  if (q.deadline_s > 0) out += "; in time " + times_in_ten(s.in_time);
-  if (q.budget > 0) out += "; in budget " + times_in_ten(s.in_budget);
+  const int time = tenths(s.in_time), money = tenths(s.in_budget);
+  if (q.deadline_s > 0 && q.budget > 0)
+    return time == money ? printed("; in time and in budget %d times in 10", time)
+                         : printed("; in time %d, in budget %d times in 10", time, money);
+  return q.deadline_s > 0 ? printed("; in time %d times in 10", time)
+         : q.budget > 0   ? printed("; in budget %d times in 10", money)
+                          : "";
+}
+
+// "20 days (16 to 34)"
+std::string days_text(const Known& days) {
+  std::string out = with_interval(days);
+  return out.insert(out.find(" ("), " days");
+}
+
+// "256 x dgx-b200: 20 days (16 to 34), $0.62 M"
+std::string row_text(const Scheduled& s) {
+  const Machine& m = s.choice.machine;
+  std::string out = std::to_string(s.choice.ranks()) + " x " + m.name + ": " + days_text(s.training.days);
+  if (s.training.price.value > 0) out += ", " + money(s.training.price, m.accelerator->currency);
   return out;
 }
 
 // The machine beside the advised one, and the price that would make it as cheap.
 std::string other_machine(const Scheduled& other, const Scheduled& best, const LayoutQuestion& q) {
-  std::string out = "With " + row_text(other) + chances_text(other, q);
+  std::string out = "With " + row_text(other) + chances_text(other, q) + ".";
   const double ratio = best.training.price.value / other.training.price.value;
   if (best.training.price.value > 0 && other.training.price.value > 0 && other.both() >= kSure)
-    out += printed("; as cheap at %.3g %s an hour each (now %.3g)",
+    out += printed(" It would be as cheap at %.3g %s an hour each, not %.3g.",
                    ratio * other.choice.machine.accelerator->price_per_hour,
                    other.choice.machine.accelerator->currency.c_str(),
                    other.choice.machine.accelerator->price_per_hour);
-  return out + ".";
+  return out;
 }
 
 // The soonest of the rows that cost less, if that deadline is later than the one asked for.
@@ -139,8 +151,8 @@ std::string later_deadline(const std::vector<Scheduled>& all, const Scheduled& b
         (!soonest || s.training.days.upper < soonest->training.days.upper))
       soonest = &s;
   if (!soonest) return "";
-  return printed("A deadline of %.0f days, not %.0f, is kept 9 times in 10 by ",
-                 std::ceil(soonest->training.days.upper), q.deadline_s / kDay) +
+  return printed("9 times in 10 within %.0f days, not %.0f: ", std::ceil(soonest->training.days.upper),
+                 q.deadline_s / kDay) +
          row_text(*soonest) + ".";
 }
 
@@ -150,8 +162,7 @@ std::string answer_of(const Scheduled& s, const LayoutQuestion& q) {
   const std::string limits = q.deadline_s > 0 && q.budget > 0 ? "deadline and budget"
                              : q.deadline_s > 0               ? "the deadline"
                                                               : "the budget";
-  return (s.both() >= kSure ? ""
-                            : "No number of GPUs keeps " + limits + " 9 times in 10; the likeliest is ") +
+  return (s.both() >= kSure ? "" : "No number of GPUs keeps " + limits + " 9 times in 10. The likeliest: ") +
          row_text(s) + chances_text(s, q) + ".";
 }
 

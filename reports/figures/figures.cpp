@@ -13,6 +13,8 @@ namespace {
 json style() {
   return {{"font", "system-ui, 'Liberation Sans', 'DejaVu Sans', sans-serif"},
           {"view", {{"stroke", nullptr}}},
+          {"point", {{"opacity", 1}, {"strokeWidth", 1.3}}},
+          {"tick", {{"opacity", 1}}},
           {"axis",
            {{"labelFontSize", 12},
             {"titleFontSize", 12},
@@ -61,12 +63,20 @@ json runs_spec() {
 }
 
 void mark_per_run(json& spec, const std::vector<size_t>& layers) {
-  spec["usermeta"] = {{"mark_per_run", layers}};  // page_spec.js
+  spec["usermeta"]["mark_per_run"] = layers;  // page_spec.js
 }
 
-json faded(double opacity) {
-  return {{"condition", {{"test", "!picked || picked[datum.id]"}, {"value", opacity}}},
-          {"value", 0.15 * opacity}};
+void at_most_wide(json& spec, size_t pixels) {
+  spec["usermeta"]["width"] = pixels;  // page.cpp, render.py
+}
+
+void as_wide_as_its_places(json& spec, size_t pixels) {
+  spec["width"] = {{"step", pixels}};
+  spec["autosize"] = "pad";
+}
+
+json faded() {
+  return {{"condition", {{"test", "!picked || picked[datum.id]"}, {"value", 1}}}, {"value", 0.15}};
 }
 
 json layouts_spec(const std::string& field, bool descending) {
@@ -96,6 +106,13 @@ json layout_colour(const ReportData& d, bool legend) {
   json j = nominal("layout");
   j["scale"] = palette::layout_scale(d);
   j["legend"] = legend ? legend_of(palette::layouts(d)) : json();
+  return j;
+}
+
+json set_colour(const ReportData& d) {
+  json j = nominal("set");
+  j["scale"] = palette::set_scale(d.sets);
+  j["legend"] = legend_of(d.sets);
   return j;
 }
 
@@ -214,6 +231,12 @@ std::vector<Figure> figures(const ReportData& d, const ChartData& s, std::vector
   take(memory_figures(d, s));
   take(training_figures(d));
   take(failure_figures(d));
+  // The second screen: two figures beside each other
+  const bool lanes = std::any_of(out.begin(), out.end(), [](const Figure& f) { return f.id == "timeline"; });
+  const std::vector<std::string> second =
+      d.sets.size() > 1 ? std::vector<std::string>{"comparison", "throughput-by-layout"}
+                        : std::vector<std::string>{"predicted-measured", lanes ? "timeline" : "residuals"};
+  for (Figure& f : out) f.shown = std::find(second.begin(), second.end(), f.id) != second.end();
   return out;
 }
 

@@ -19,6 +19,7 @@ struct Figure {
   std::string title;
   std::string caption;  // what it shows and how to read it
   nlohmann::json spec;  // Vega-Lite; width "container"
+  bool shown = false;   // on the first two screens; the others are folded, and the first figure leads
 
   bool of_runs() const { return spec["data"].contains("name"); }
 };
@@ -43,22 +44,29 @@ std::vector<Figure> failure_figures(const ReportData& d);                  // fi
 
 constexpr const char* kSpeedSection = "Throughput";  // the live page uses it too
 
-constexpr size_t kBars = 40;  // most lines of a figure with a line for each layout or change
+constexpr size_t kBars = 40;  // most lines of a figure with a line for each layout
 
 /// An empty figure in the report's style: width of its container, `rows` inline.
 nlohmann::json base_spec(nlohmann::json rows);
 /// The same over the shared data set; marks picked in another figure are emphasised (see faded()).
 nlohmann::json runs_spec();
+/// The most pixels that the figure is wide; without it 760.
+void at_most_wide(nlohmann::json& spec, size_t pixels);
+/// Pixels for each value of an ordinal x axis.
+void as_wide_as_its_places(nlohmann::json& spec, size_t pixels);
 /// Marks the layers that draw one mark a run, so that the page can merge overlapping marks when there are
 /// many.
 void mark_per_run(nlohmann::json& spec, const std::vector<size_t>& layers);
-/// Opacity that drops while other runs are picked on the page.
-nlohmann::json faded(double opacity = 1);
+/// Opacity that drops while other runs are picked on the page; else marks are opaque, which keeps their
+/// contrast.
+nlohmann::json faded();
 /// One line a layout, showing its first run in order of a field; the axis that names the lines.
 nlohmann::json layouts_spec(const std::string& field, bool descending);
 nlohmann::json layouts_axis(const std::string& field, bool descending);
 /// Layout as a colour, the same in all figures (palette.h).
 nlohmann::json layout_colour(const ReportData& d, bool legend = true);
+/// Set of results as a colour: before and after.
+nlohmann::json set_colour(const ReportData& d);
 /// Precision as a shape.
 nlohmann::json precision_shape(const ReportData& d);
 /// A legend with as many columns as fit beside an axis whose labels have this number of letters.

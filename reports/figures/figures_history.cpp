@@ -83,21 +83,16 @@ std::vector<Figure> history_figures(const CheckResult& c, const Reference& refer
                      tip("step", "step [ms]", ".4~g"),
                      tip("change", "against the first", "+.1%"),
                      tip("verdict", "now")};
-  const json stands_out = {
-      {"condition", {{"test", "datum.verdict == 'slower' || datum.verdict == 'faster'"}, {"value", 1}}},
-      {"value", 0.45}};
   json spec = base_spec(std::move(rows));
   spec["height"] = 340;
-  spec["layer"] = {
-      {{"mark", {{"type", "line"}, {"strokeWidth", 1.6}}},
-       {"encoding",
-        {{"x", x},
-         {"y", y},
-         {"color", colour},
-         {"opacity", stands_out},
-         {"detail", {{"field", "specification"}, {"type", "nominal"}}}}}},
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 45}}},
-       {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", stands_out}, {"tooltip", tips}}}}};
+  spec["layer"] = {{{"mark", {{"type", "line"}, {"strokeWidth", 1.6}}},
+                    {"encoding",
+                     {{"x", x},
+                      {"y", y},
+                      {"color", colour},
+                      {"detail", {{"field", "specification"}, {"type", "nominal"}}}}}},
+                   {{"mark", {{"type", "point"}, {"filled", true}, {"size", 45}}},
+                    {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"tooltip", tips}}}}};
   return {{"history", "History", "Step times over commits",
            "One line a specification: mean of its repetitions, relative to its first entry in the reference. "
            "The colour is this check's verdict against the last update. On " +

@@ -52,7 +52,7 @@ std::vector<Figure> memory_figures(const ReportData&, const ChartData& s) {
         {{{"fold", fields}, {"as", {"key", "value"}}},
          {{"filter", "datum.value > 0"}},
          {{"calculate", "datum.key == 'rss' ? 'measured (peak RSS)' : 'predicted'"}, {"as", "what"}}}},
-       {"mark", {{"type", "point"}, {"filled", true}, {"size", 55}, {"opacity", 0.9}}},
+       {"mark", {{"type", "point"}, {"filled", true}, {"size", 55}}},
        {"encoding",
         {{"y", y},
          {"x", quantity("value", "MB of one rank")},

@@ -109,7 +109,7 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
   spec["layer"] = {{{"data", {{"values", lines_of_roof}}},
                     {"mark", {{"type", "line"}, {"color", palette::kMuted}, {"strokeWidth", 2}}},
                     {"encoding", {{"x", x}, {"y", y}}}},
-                   {{"mark", {{"type", "point"}, {"filled", true}, {"opacity", 0.75}}},
+                   {{"mark", {{"type", "point"}, {"filled", true}}},
                     {"encoding",
                      {{"x", x},
                       {"y", y},

@@ -21,6 +21,7 @@ std::vector<Figure> curve(const ReportData& d, const VariedKey& s) {
   const bool predicted = !d.predicted().empty();
   json spec = runs_spec();
   spec["height"] = 300;
+  as_wide_as_its_places(spec, 120);
   json x = {{"field", s.field},
             {"type", "ordinal"},
             {"title", s.x},
@@ -52,11 +53,10 @@ std::vector<Figure> curve(const ReportData& d, const VariedKey& s) {
   };
   const json colour = layout_colour(d);
   spec["layer"] = {
-      {{"mark", {{"type", "line"}, {"strokeWidth", 1}, {"opacity", 0.25}}},
+      {{"mark", {{"type", "line"}, {"strokeWidth", 0.6}}},
        {"encoding", {{"x", x}, {"y", median(gain)}, {"color", colour}, {"detail", nominal(line)}}}},
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
-       {"encoding",
-        {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.7)}, {"tooltip", run_tips(d)}}}},
+      {{"mark", {{"type", "point"}, {"size", 34}}},
+       {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded()}, {"tooltip", run_tips(d)}}}},
       {{"mark", {{"type", "line"}, {"strokeWidth", 3}}},
        {"encoding",
         {{"x", x},

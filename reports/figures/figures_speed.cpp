@@ -10,6 +10,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kLeading = 8;  // of the figure that leads the page
+
 Figure throughput(const ReportData& d) {
   const bool predicted = !d.predicted().empty(), sets = d.sets.size() > 1;
   json y = nominal(sets ? "row" : "layout", "layout");
@@ -17,28 +19,35 @@ Figure throughput(const ReportData& d) {
   y["sort"] = {{"field", "rate"}, {"op", "max"}, {"order", "descending"}};
   json x = quantity("rate", "samples/s");
   x["scale"] = {{"zero", true}};
-  const json colour = layout_colour(d, false);  // no legend: the axis names the layouts
+  // no legend of layouts: the axis names them
+  const json colour = sets ? set_colour(d) : layout_colour(d, false);
   const json shape = precision_shape(d);
   json spec = runs_spec();
   spec["height"] = {{"step", 26}};
   spec["transform"] = json::array();
   if (sets)
     spec["transform"].push_back({{"calculate", "datum.layout + ' (' + datum.set + ')'"}, {"as", "row"}});
-  // The best run of each row is drawn above the others
+  // The fastest rows; the best run of each is drawn above the others
+  const json row = {sets ? "row" : "layout"};
+  spec["transform"].push_back(
+      {{"joinaggregate", {{{"op", "max"}, {"field", "rate"}, {"as", "row_rate"}}}}, {"groupby", row}});
+  spec["transform"].push_back({{"window", {{{"op", "dense_rank"}, {"as", "row_place"}}}},
+                               {"sort", {{{"field", "row_rate"}, {"order", "descending"}}}}});
+  spec["transform"].push_back({{"filter", "datum.row_place <= " + std::to_string(kLeading)}});
   spec["transform"].push_back({{"window", {{{"op", "row_number"}, {"as", "of_layout"}}}},
-                               {"groupby", {sets ? "row" : "layout"}},
+                               {"groupby", row},
                                {"sort", {{{"field", "rate"}, {"order", "descending"}}}}});
   spec["layer"] = {
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
+      {{"mark", {{"type", "point"}, {"size", 34}}},
        {"encoding",
         {{"y", y},
          {"x", x},
          {"color", colour},
          {"shape", shape},
-         {"opacity", faded(0.55)},
+         {"opacity", faded()},
          {"tooltip", run_tips(d)}}}},
       {{"transform", {{{"filter", "datum.of_layout == 1"}}}},
-       {"mark", {{"type", "rule"}, {"strokeWidth", 7}, {"opacity", 0.3}}},
+       {"mark", {{"type", "rule"}, {"strokeWidth", 2}}},
        {"encoding",
         {{"y", y},
          {"x", quantity("rate_low", "samples/s")},
@@ -66,10 +75,10 @@ Figure throughput(const ReportData& d) {
            {"strokeWidth", 1.8}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted_rate", "samples/s")}, {"tooltip", run_tips(d)}}}});
   return {"throughput-by-layout", kSpeedSection, "Throughput by layout",
-          std::string("One dot is one run (") + title_of(d.statistic) +
-              "), over all other settings; further right is faster. The outlined dot is "
-              "the best run of its layout, the band behind it spans the middle 80 % of that run's steps" +
-              (predicted ? ", the open orange-red diamond is what was predicted for it." : "."),
+          std::string("Samples/s (") + title_of(d.statistic) +
+              "). Full: the best run, with 80 % of its steps; hollow: other settings" +
+              (predicted ? "; orange-red diamond: predicted." : ".") +
+              (palette::layouts(d).size() > kLeading ? " The " + std::to_string(kLeading) + " fastest." : ""),
           spec};
 }
 
@@ -87,8 +96,8 @@ Figure front(const ReportData& d, const ChartData& s) {
   spec["layer"] = {
       {{"params", {{{"name", "brush"}, {"select", {{"type", "interval"}}}}}},
        {"transform", {{{"filter", "datum.front != 'on the front'"}}}},
-       {"mark", {{"type", "point"}, {"filled", true}, {"size", 30}}},
-       {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.6)}, {"tooltip", tips}}}},
+       {"mark", {{"type", "point"}, {"size", 30}}},
+       {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}},
       {{"transform", {{{"filter", "datum.front == 'on the front'"}}}},
        {"mark",
         {{"type", "point"},
@@ -117,6 +126,7 @@ std::vector<Figure> scaling(const ReportData& d) {
   const bool predicted = !d.predicted().empty(), sets = d.sets.size() > 1;
   json spec = runs_spec();
   spec["height"] = 320;
+  as_wide_as_its_places(spec, 100);
   json group = {"amp"};
   if (sets) group.push_back("set");
   json by_ranks = group;
@@ -166,7 +176,7 @@ std::vector<Figure> scaling(const ReportData& d) {
   const json detail = sets ? nominal("set") : nominal("amp");
   colour["scale"] = palette::scale_of(palette::precisions(d));
   spec["layer"] = {
-      {{"mark", {{"type", "line"}, {"strokeWidth", 1.5}, {"opacity", 0.7}}},
+      {{"mark", {{"type", "line"}, {"strokeWidth", 1.5}}},
        {"encoding",
         {{"x", x},
          {"y", y("ideal")},
@@ -176,7 +186,7 @@ std::vector<Figure> scaling(const ReportData& d) {
       {{"mark", {{"type", "line"}, {"strokeWidth", 2.2}}},
        {"encoding",
         {{"x", x}, {"y", y("rate")}, {"color", colour}, {"detail", detail}, {"strokeDash", dash}}}},
-      {{"mark", {{"type", "rule"}, {"strokeWidth", 6}, {"opacity", 0.3}}},
+      {{"mark", {{"type", "rule"}, {"strokeWidth", 1.5}}},
        {"encoding", {{"x", x}, {"y", y("rate_low")}, {"y2", {{"field", "rate_high"}}}, {"color", colour}}}},
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}}},
        {"encoding",
@@ -192,7 +202,7 @@ std::vector<Figure> scaling(const ReportData& d) {
   return {{"scaling", kSpeedSection, batches.size() > 1 ? "Scaling" : "Strong scaling",
            std::string("The fastest run of each number of ranks (") + title_of(d.statistic) + ")" +
                (batches.size() > 1 ? "" : ", all with the same global batch") +
-               ". Solid: measured, with the band of 80 % of its steps; " +
+               ". Solid: measured, with a bar of 80 % of its steps; " +
                (predicted ? "dashed: predicted for the same run; " : "") +
                "dotted: if every rank added as much as the first.",
            spec}};
@@ -203,16 +213,12 @@ Figure by_layout(const ReportData& d) {
   const json y = layouts_axis("measured", false), colour = layout_colour(d, false);
   json spec = layouts_spec("measured", false);
   spec["layer"] = {
-      {{"mark", {{"type", "bar"}, {"opacity", 0.45}, {"height", {{"band", 0.75}}}}},
+      {{"mark", {{"type", "bar"}, {"height", {{"band", 0.75}}}}},
        {"encoding",
         {{"y", y}, {"x", quantity("measured", "step [ms]")}, {"color", colour}, {"tooltip", run_tips(d)}}}},
-      {{"mark", {{"type", "rule"}, {"strokeWidth", 5}}},
+      {{"mark", {{"type", "rule"}, {"strokeWidth", 2.5}, {"color", palette::kInk}}},
        {"encoding",
-        {{"y", y},
-         {"x", quantity("p10", "step [ms]")},
-         {"x2", {{"field", "p90"}}},
-         {"color", colour},
-         {"opacity", faded(0.8)}}}}};
+        {{"y", y}, {"x", quantity("p10", "step [ms]")}, {"x2", {{"field", "p90"}}}, {"opacity", faded()}}}}};
   if (predicted) {
     spec["layer"].push_back(
         {{"mark", {{"type", "rule"}, {"color", palette::kPredicted}, {"strokeWidth", 1.5}}},
@@ -223,7 +229,7 @@ Figure by_layout(const ReportData& d) {
   }
   return {"step-by-run", kSpeedSection, "Step time of each layout's fastest run",
           std::string("Bar: measured (") + title_of(d.statistic) +
-              "); its dark band spans the middle 80 % of the steps." +
+              "); the line on it spans the middle 80 % of the steps." +
               (predicted ? " Orange-red: predicted, with its 80 % interval." : "") +
               " All runs are in the table below.",
           spec};

@@ -12,74 +12,114 @@ namespace {
 
 using nlohmann::json;
 
+struct Drawn {
+  std::string name;  // measured, predicted
+  StepTimeline steps;
+};
+
 std::string percent(double part, double whole) {
   char s[32];
   std::snprintf(s, sizeof s, "%.1f %%", 100 * part / whole);
   return s;
 }
 
-Figure drawn(const StepTimeline& t, const std::string& id, const std::string& title, const std::string& of) {
-  constexpr size_t kMost = 6000;  // most segments drawn; the shortest are dropped
-  std::vector<const Segment*> shown;
-  shown.reserve(t.segments.size());
-  for (const Segment& s : t.segments) shown.push_back(&s);
+// Segments of all timelines, lane by lane, measured above predicted; only the longest where there are many.
+json rows_of(const std::vector<Drawn>& all) {
+  constexpr size_t kMost = 6000;
+  std::vector<std::pair<const Segment*, std::string>> shown;
+  for (const Drawn& d : all)
+    for (const Segment& s : d.steps.segments)
+      shown.emplace_back(&s, "rank " + std::to_string(s.rank) + " " + s.lane + ", " + d.name);
   if (shown.size() > kMost) {
-    std::stable_sort(shown.begin(), shown.end(), [](const Segment* a, const Segment* b) {
-      return a->end_ms - a->begin_ms > b->end_ms - b->begin_ms;
+    std::stable_sort(shown.begin(), shown.end(), [](const auto& a, const auto& b) {
+      return a.first->end_ms - a.first->begin_ms > b.first->end_ms - b.first->begin_ms;
     });
     shown.resize(kMost);
   }
+  std::stable_sort(shown.begin(), shown.end(),
+                   [](const auto& a, const auto& b) { return a.second < b.second; });
   json rows = json::array();
-  for (const Segment* s : shown)
-    rows.push_back({{"lane", "rank " + std::to_string(s->rank) + " " + s->lane},
+  for (const auto& [s, lane] : shown)
+    rows.push_back({{"lane", lane},
                     {"what", s->what},
-                    {"op", s->op.empty() ? "idle" : s->op},
+                    {"op", s->op},
                     {"begin", rounded(s->begin_ms)},
                     {"end", rounded(s->end_ms)},
                     {"ms", rounded(s->end_ms - s->begin_ms)}});
+  return rows;
+}
+
+// The ends of the steps: what was measured solid, what was predicted dashed.
+json ends_of(const std::vector<Drawn>& all, const json& x) {
+  json ends = json::array();
+  for (const Drawn& d : all) ends.push_back({{"begin", rounded(d.steps.step_ms)}, {"of", d.name}});
+  json dash = nominal("of", "end of the step");
+  dash["scale"] = {{"domain", {"measured", "predicted"}}, {"range", {{1, 0}, {4, 3}}}};
+  dash["legend"] = nullptr;
+  return {{"data", {{"values", ends}}},
+          {"mark", {{"type", "rule"}, {"strokeWidth", 1.5}, {"color", palette::kInk}}},
+          {"encoding", {{"x", x}, {"strokeDash", dash}}}};
+}
+
+Figure drawn(const std::vector<Drawn>& all, const std::string& of) {
   json colour = nominal("what");
-  colour["scale"] =
-      palette::scale_of({"compute", "data", "communication, hidden", "communication, exposed", "idle"});
+  colour["scale"] = palette::scale_of({"compute", "data", "communication, hidden", "communication, exposed"});
+  colour["legend"] = {{"columns", 2}};
+  double longest = 0;
+  std::string shares;
+  for (const Drawn& d : all) {
+    longest = std::max(longest, d.steps.step_ms);
+    shares += " " + d.name + ": " + percent(d.steps.exposed_ms, d.steps.step_ms) + " exposed, " +
+              percent(d.steps.idle_ms, d.steps.step_ms) + " idle;";
+  }
+  shares.back() = '.';
   json x = quantity("begin", "milliseconds from the start of the step");
-  x["scale"] = {{"domain", {0, t.step_ms}}, {"nice", false}};
-  json spec = base_spec(rows);
+  x["scale"] = {{"domain", {0, 1.002 * longest}}, {"nice", false}};
+  json spec = base_spec(rows_of(all));
   spec["height"] = {{"step", 24}};
-  spec["mark"] = {{"type", "bar"}, {"height", {{"band", 0.86}}}};
-  spec["encoding"] = {{"y", nominal("lane")},
+  at_most_wide(spec, 1100);
+  json y = nominal("lane");
+  y["sort"] = nullptr;
+  spec["layer"] = {{{"mark", {{"type", "bar"}, {"height", {{"band", 0.86}}}}},
+                    {"encoding",
+                     {{"y", y},
                       {"x", x},
                       {"x2", {{"field", "end"}}},
                       {"color", colour},
                       {"tooltip",
                        {tip("op", "op"), tip("lane", "lane"), tip("what", "is"), tip("ms", "ms", ".4~g"),
-                        tip("begin", "begins at [ms]", ".4~g")}}};
-  return {id, "Where the time goes", title,
-          "One step of " + of + ". Dark pink: exposed communication, which no computation overlaps (" +
-              percent(t.exposed_ms, t.step_ms) +
-              " of the step, mean over ranks). Grey: the compute lane is idle, " +
-              "as in a pipeline bubble (" + percent(t.idle_ms, t.step_ms) + ").",
+                        tip("begin", "begins at [ms]", ".4~g")}}}}},
+                   ends_of(all, x)};
+  return {"timeline", "Where the time goes", "Timeline of a step",
+          "One step of " + of +
+              "; lines end it (dashed: predicted). Dark pink: no computation hides this communication. Gaps: "
+              "the lane is idle. Of the step," +
+              shares,
           spec};
 }
 
 }  // namespace
 
 std::vector<Figure> timeline_figures(const ReportData& d, std::vector<std::string>& problems) {
-  std::vector<Figure> out;
-  const std::vector<const ReportRun*> candidates = traced_runs(d);
-  const ReportRun* traced = nullptr;  // the fastest run whose trace can be read
-  for (size_t i = 0; i < candidates.size() && !traced; ++i) try {
-      if (const auto t = measured_timeline(candidates[i]->run)) {
-        traced = candidates[i];
-        out.push_back(drawn(*t, "timeline-measured", "Timeline, measured", traced->label));
+  std::vector<Drawn> all;
+  const ReportRun* run = nullptr;  // the fastest run whose trace can be read, else that whose ops are shown
+  for (const ReportRun* candidate : traced_runs(d)) try {
+      if (auto t = measured_timeline(candidate->run); t && !run) {
+        run = candidate;
+        all.push_back({"measured", std::move(*t)});
+        break;
       }
     } catch (const ConfigError& e) {
       problems.emplace_back(e.what());
     }
-  const ReportRun* r = traced && traced->prediction ? traced : ops_run(d);
-  if (d.predictor && r && r->prediction)
-    out.push_back(drawn(
-        predicted_timeline(*r, *d.predictor), "timeline-predicted", "Timeline, predicted",
-        r->label + (r->run.spec.layout.pp > 1 ? ", one rank of each stage" : ", one rank of those alike")));
-  return out;
+  if (!run) run = ops_run(d);
+  if (d.predictor && run && run->prediction) {
+    if (all.empty())  // no trace: only the end of the measured step
+      all.push_back({"measured", {.step_ms = 1e3 * run->measured()}});
+    all.push_back({"predicted", predicted_timeline(*run, *d.predictor)});
+  }
+  if (all.empty()) return {};
+  return {drawn(all, run->label)};
 }
 
 }  // namespace isobar

@@ -1,9 +1,11 @@
 #include "reports/pages/budget_page.h"
 
 #include <algorithm>
+#include <map>
 
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
+#include "model/base/text/printed.h"
 #include "reports/answers/training_text.h"
 #include "reports/plain_page.h"
 #include "reports/style/palette.h"
@@ -13,19 +15,36 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kDay = 86400, kMillion = 1e-6;
+constexpr double kDay = 86400;
+constexpr const char *kKept = "limits kept 9 times in 10", *kNotKept = "not kept";
 
-json rows_of(const std::vector<Scheduled>& rows) {
+bool doubling(int64_t gpus, int64_t first) {
+  const int64_t times = gpus / first;
+  return gpus % first == 0 && (times & (times - 1)) == 0;
+}
+
+// Rows to draw: not those that would take much longer than the deadline. Doublings have a label above, the
+// advised number one below; the others, between them, have none.
+json rows_of(const std::vector<Scheduled>& all, const LayoutQuestion& q, double unit) {
+  constexpr double kFar = 8;
+  const Scheduled& best = advised(all);
   json out = json::array();
-  for (const Scheduled& s : rows) {
+  std::map<std::string, int64_t> first;  // by machine
+  for (const Scheduled& s : all) {
     const Training& t = s.training;
-    out.push_back({{"machine", s.choice.machine.name},
+    const std::string& machine = s.choice.machine.name;
+    const int64_t gpus = first.emplace(machine, s.choice.ranks()).first->second;
+    if (q.deadline_s > 0 && t.days.value * kDay > kFar * q.deadline_s && &s != &best) continue;
+    out.push_back({{"machine", machine},
                    {"gpus", s.choice.ranks()},
                    {"days", t.days.value},
                    {"from", t.days.lower},
                    {"to", t.days.upper},
-                   {"price", kMillion * t.price.value},
-                   {"kept", s.both() >= kSure ? "kept 9 times in 10" : "not kept"},
+                   {"price", t.price.value / unit},
+                   {"kept", s.both() >= kSure ? kKept : kNotKept},
+                   {"label", &s == &best                        ? "below"
+                             : doubling(s.choice.ranks(), gpus) ? "above"
+                                                                : "none"},
                    {"layout", text_of(layout_of(s.choice.spec))}});
   }
   return out;
@@ -36,7 +55,7 @@ void add_limit(json& layers, json axis, const char* field, double at, const std:
   const char* channel = std::string(field) == "days" ? "x" : "y";
   const json data = {{"values", {{{field, at}, {"name", name}}}}};
   json mark = {{"type", "text"}, {"color", palette::kInk}, {"align", "left"}, {"dx", 4}, {"dy", -6}};
-  mark[*channel == 'x' ? "y" : "x"] = *channel == 'x' ? json(12) : json(0);
+  mark[*channel == 'x' ? "y" : "x"] = *channel == 'x' ? json("height") : json(0);
   layers.push_back({{"data", data},
                     {"mark", {{"type", "rule"}, {"strokeDash", {5, 4}}, {"color", palette::kInk}}},
                     {"encoding", {{channel, axis}}}});
@@ -44,60 +63,115 @@ void add_limit(json& layers, json axis, const char* field, double at, const std:
       {{"data", data}, {"mark", mark}, {"encoding", {{channel, axis}, {"text", nominal("name")}}}});
 }
 
-Figure days_against_money(const std::vector<Scheduled>& rows, const LayoutQuestion& q) {
-  const std::string currency = rows.front().choice.machine.accelerator->currency;
+json labels(const char* which, json encoding) {
+  const bool below = std::string(which) == "below";
+  encoding["text"] = {{"field", "gpus"}, {"format", ",d"}, {"type", "quantitative"}};
+  json mark = {{"type", "text"}, {"dy", below ? 15 : -12}};
+  if (below) mark["fontWeight"] = "bold";
+  return {{"transform", {{{"filter", std::string("datum.label == '") + which + "'"}}}},
+          {"mark", mark},
+          {"encoding", std::move(encoding)}};
+}
+
+Figure days_against_money(const std::vector<Scheduled>& all, const LayoutQuestion& q) {
+  const std::string currency = all.front().choice.machine.accelerator->currency;
+  double most = 0;
+  for (const Scheduled& s : all) most = std::max(most, s.training.price.value);
+  const bool near = q.budget > 0 && q.budget < 2 * most;  // else the budget would flatten the curves
+  if (near) most = std::max(most, q.budget);
+  const double unit = most >= 1e5 ? 1e6 : 1e3;
+  const json rows = rows_of(all, q, unit);
+  const std::string money = (unit == 1e6 ? "million " : "thousand ") + currency;
   json x = quantity("days", "days of training (bar: 80 % interval)"), from = quantity("from"),
-       y = quantity("price", "million " + currency);
-  for (json* axis : {&x, &from}) (*axis)["scale"] = {{"type", "log"}, {"nice", false}};
-  from["title"] = x["title"];
-  y["scale"] = {{"zero", false}};
+       y = quantity("price", money);
+  for (json* axis : {&x, &from}) (*axis)["scale"] = {{"type", "log"}, {"nice", false}, {"padding", 14}};
+  x["axis"] = {{"labelFlush", true}};  // the last number is not cut at the edge
+  from["title"] = x["title"], from["axis"] = x["axis"];
+  y["scale"] = {{"domain", {0, 1.12 * most / unit}}, {"nice", false}};
   json colour = nominal("machine");
-  colour["legend"] = {{"orient", "top"}};
+  json shape = nominal("kept");
+  shape["scale"] = {{"domain", {kKept, kNotKept}}, {"range", {"circle", "cross"}}};
   const json tips = {tip("machine", "machine"),   tip("gpus", "GPUs"),
                      tip("days", "days", ".3~g"), tip("from", "80 % interval from", ".3~g"),
-                     tip("to", "to", ".3~g"),     tip("price", "million " + currency, ".3~g"),
+                     tip("to", "to", ".3~g"),     tip("price", money, ".3~g"),
                      tip("layout", "layout")};
-  json layers = json::array();
-  layers.push_back({{"mark", {{"type", "rule"}, {"strokeWidth", 6}, {"opacity", 0.3}}},
-                    {"encoding", {{"x", from}, {"x2", {{"field", "to"}}}, {"y", y}, {"color", colour}}}});
-  layers.push_back({{"mark", {{"type", "line"}}},
-                    {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"order", quantity("gpus")}}}});
-  json shape = nominal("kept");
-  shape["scale"] = {{"domain", {"kept 9 times in 10", "not kept"}}, {"range", {"circle", "cross"}}};
-  shape["legend"] = {{"orient", "top"}, {"title", "limits"}};
-  layers.push_back(
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 90}, {"opacity", 1}}},
-       {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"shape", shape}, {"tooltip", tips}}}});
-  layers.push_back({{"mark", {{"type", "text"}, {"dy", -12}}},
-                    {"encoding",
-                     {{"x", x},
-                      {"y", y},
-                      {"color", colour},
-                      {"text", {{"field", "gpus"}, {"format", ",d"}, {"type", "quantitative"}}}}}});
+  const json at = {{"x", x}, {"y", y}, {"color", colour}};
+  json line = at, point = at, interval = at;
+  line["order"] = quantity("gpus");
+  point["shape"] = shape, point["tooltip"] = tips;
+  interval["x"] = from, interval["x2"] = {{"field", "to"}};
+  json layers = {{{"mark", {{"type", "rule"}, {"strokeWidth", 1.5}}}, {"encoding", interval}},
+                 {{"mark", {{"type", "line"}}}, {"encoding", line}},
+                 {{"mark", {{"type", "point"}, {"filled", true}, {"size", 90}}}, {"encoding", point}},
+                 labels("above", at),
+                 labels("below", at)};
   if (q.deadline_s > 0) add_limit(layers, x, "days", q.deadline_s / kDay, "deadline");
-  if (q.budget > 0) add_limit(layers, y, "price", kMillion * q.budget, "budget");
-  json spec = base_spec(rows_of(rows));
-  spec["height"] = 340;
+  if (near) add_limit(layers, y, "price", q.budget / unit, "budget");
+  json spec = base_spec(rows);
+  spec["height"] = 300;
   spec["layer"] = std::move(layers);
   return {"days-money", "budget", "Days against money",
-          "Numbers are GPUs, each with its best layout. Dots keep the limits 9 times in 10, crosses do not.",
+          std::string("Numbers are GPUs, each with its best layout; bold: the answer.") +
+              (q.budget > 0 && !near ? " The budget lies above the picture." : ""),
           spec};
+}
+
+// A value with its interval, in large type and below it.
+Fact fact_of(const std::string& with_interval, const std::string& unit, const std::string& what) {
+  const size_t at = with_interval.find(" (");
+  return {with_interval.substr(0, at) + unit,
+          what + "; 80 % interval " + with_interval.substr(at + 2, with_interval.size() - at - 3)};
+}
+
+// "1 T tokens; deadline 45 days; budget 2 M USD"
+std::string asked(const LayoutQuestion& q, const std::string& currency) {
+  const auto amount = [](double v) {
+    return v >= 1e12  ? printed("%.4g T", v * 1e-12)
+           : v >= 1e6 ? printed("%.4g M", v * 1e-6)
+           : v >= 1e3 ? printed("%.4g k", v * 1e-3)
+                      : printed("%.4g", v);
+  };
+  std::string out = q.tokens > 0 ? amount(q.tokens) + " tokens" : amount(q.samples) + " samples";
+  if (q.deadline_s > 0) out += printed("; deadline %.4g days", q.deadline_s / kDay);
+  if (q.budget > 0) out += "; budget " + amount(q.budget) + " " + currency;
+  return out;
+}
+
+std::vector<Fact> facts_of(const Scheduled& best) {
+  const Machine& m = best.choice.machine;
+  std::vector<Fact> out = {{std::to_string(best.choice.ranks()) + " x " + m.name,
+                            best.both() >= kSure ? "the cheapest that keeps the limits 9 times in 10"
+                                                 : "the likeliest to keep the limits"},
+                           fact_of(with_interval(best.training.days), " days", "of training")};
+  if (best.training.price.value > 0) {
+    Fact price = fact_of(with_interval_of_amount(best.training.price), "", "for the whole training");
+    price.value = money(best.training.price, m.accelerator->currency);
+    out.push_back(price);
+  }
+  return out;
 }
 
 }  // namespace
 
 std::string write_budget_page(const std::filesystem::path& out, const std::string& title,
-                              const std::vector<std::string>& sentences, const std::vector<Scheduled>& all,
+                              const std::vector<Sentence>& sentences, const std::vector<Scheduled>& all,
                               const LayoutQuestion& q, const std::vector<Table>& more) {
   const std::vector<Scheduled> rows = worth_it(all);
   const bool priced =
       std::all_of(rows.begin(), rows.end(), [](const Scheduled& s) { return s.training.price.value > 0; });
+  const std::optional<Accelerator>& device = rows.front().choice.machine.accelerator;
+  const std::string currency = device ? device->currency : "";
   std::vector<Figure> figures;
   if (priced) figures.push_back(days_against_money(all, q));
   write_atomically(out / "budget.json", json_text(json_of(all), 1) + "\n");
   std::vector<Table> tables{schedule_table(rows, q), schedule_numbers(rows)};
   tables.insert(tables.end(), more.begin(), more.end());
-  return write_plain_page(out, title, figures, tables, sentences);
+  return write_plain_page(out,
+                          {.title = title,
+                           .subject = asked(q, currency),
+                           .facts = facts_of(advised(all)),
+                           .sentences = sentences},
+                          figures, tables);
 }
 
 }  // namespace isobar

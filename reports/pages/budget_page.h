@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "perfmodel/ask/choose/schedule.h"
+#include "reports/story.h"
 #include "reports/tables/tables.h"
 
 namespace isobar {
@@ -14,7 +15,7 @@ namespace isobar {
 /// `sentences`: the answer first; `more`: tables below. Returns why figures were not drawn and how to fix it;
 /// "" if all were.
 std::string write_budget_page(const std::filesystem::path& out, const std::string& title,
-                              const std::vector<std::string>& sentences, const std::vector<Scheduled>& all,
+                              const std::vector<Sentence>& sentences, const std::vector<Scheduled>& all,
                               const LayoutQuestion& q, const std::vector<Table>& more = {});
 
 }  // namespace isobar

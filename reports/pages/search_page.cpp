@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
+#include "model/base/text/printed.h"
 #include "reports/answers/compared.h"
 #include "reports/plain_page.h"
 #include "reports/style/palette.h"
@@ -61,12 +62,14 @@ Figure heat_map(const std::vector<Spot>& spots) {
   }
   json spec = base_spec(rows);
   spec["height"] = 260;
+  as_wide_as_its_places(spec, 64);
   json color = quantity("step_s", "step [s]");
   color["scale"] = {{"scheme", "viridis"}, {"reverse", true}, {"type", "log"}};
   color["legend"] = {{"format", ".2~g"}};
   const json x = ordinal("tp"), y = ordinal("pp");
   spec["layer"] = {
-      {{"mark", "rect"}, {"encoding", {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}}}},
+      {{"mark", {{"type", "rect"}, {"stroke", palette::kMuted}}},
+       {"encoding", {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}}}},
       {{"mark", "text"},
        {"encoding",
         {{"x", x},
@@ -87,16 +90,19 @@ Figure pareto(const std::vector<Spot>& spots) {
   json rows = json::array();
   for (const Spot& s : spots) {
     json row = row_of(s);
-    row["front"] = std::none_of(spots.begin(), spots.end(),
-                                [&](const Spot& o) { return o.seconds < s.seconds && o.bytes < s.bytes; });
+    const bool beaten = std::any_of(spots.begin(), spots.end(), [&](const Spot& o) {
+      return o.seconds < s.seconds && o.bytes < s.bytes;
+    });
+    row["front"] = beaten ? "slower and larger than another" : "on the front";
     rows.push_back(std::move(row));
   }
   json spec = base_spec(rows);
   spec["height"] = 320;
   json x = quantity("memory_gb", "memory of the fullest rank [GB]"), y = quantity("step_s", "step [s]");
   x["scale"] = {{"zero", false}}, y["scale"] = {{"zero", false}};
-  json color = nominal("front", "on the front");
-  color["scale"] = {{"domain", {true, false}}, {"range", {palette::kPredicted, palette::kFitted}}};
+  json color = nominal("front");
+  color["scale"] = {{"domain", {"on the front", "slower and larger than another"}},
+                    {"range", {palette::kPredicted, palette::kFitted}}};
   spec["mark"] = {{"type", "point"}, {"filled", true}, {"size", 45}};
   spec["encoding"] = {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}};
   return {"pareto", "search", "Time against memory",
@@ -126,11 +132,12 @@ Figure scaling(const std::vector<LayoutChoice>& curve) {
   const json high = {{"field", "upper"}};
   low["title"] = "samples/s";
   spec["layer"] = {
-      {{"mark", {{"type", "area"}, {"opacity", 0.25}, {"color", palette::kPredicted}}},
+      {{"mark", {{"type", "rule"}, {"strokeWidth", 1.5}, {"color", palette::kPredicted}}},
        {"encoding", {{"x", x}, {"y", low}, {"y2", high}}}},
       {{"mark", {{"type", "line"}, {"strokeDash", {4, 4}}, {"color", palette::kFitted}}},
        {"encoding", {{"x", x}, {"y", ideal}}}},
-      {{"mark", {{"type", "line"}, {"point", true}, {"color", palette::kPredicted}}},
+      {{"mark",
+        {{"type", "line"}, {"point", {{"color", palette::kPredicted}}}, {"color", palette::kPredicted}}},
        {"encoding",
         {{"x", x}, {"y", y}, {"tooltip", {tip("layout", "layout"), tip("rate", "samples/s", ".3g")}}}}}};
   return {"scaling", "search", "Scaling at one global batch",
@@ -152,13 +159,28 @@ Table spots_table(const std::vector<Spot>& spots) {
   return t;
 }
 
-std::string finish(const std::filesystem::path& out, const std::string& title,
-                   const std::vector<Figure>& figures, const std::vector<Table>& tables, const json& data) {
+// The layout, its speed, and the error to expect of both.
+std::vector<Fact> facts_of(const LayoutChoice& c) {
+  const Known rate = c.samples_per_s();
+  const auto off = [&](double end) { return printed("%+.0f", 100 * (end / c.step.value - 1)); };
+  return {
+      {text_of(layout_of(c.spec)), "best layout of " + std::to_string(c.ranks()) + " x " + c.machine.name},
+      {rounded(rate) + " samples/s", "80 % interval " + rounded(rate.lower, last_place(rate)) + " to " +
+                                         rounded(rate.upper, last_place(rate))},
+      {off(c.step.lower) + " to " + off(c.step.upper) + " %", "expected error of its step, 8 times in 10"}};
+}
+
+std::string finish(const std::filesystem::path& out, const PageText& text, const std::vector<Figure>& figures,
+                   const std::vector<Table>& tables, const json& data) {
   write_atomically(out / "search.json", json_text(data, 1) + "\n");
-  return write_plain_page(out, title, figures, tables);
+  return write_plain_page(out, text, figures, tables);
 }
 
 }  // namespace
+
+std::string name_of_file(const RunSpec& spec) {
+  return std::filesystem::path(spec.file).stem().string();
+}
 
 std::string write_search_page(const std::filesystem::path& out, const Chooser& chooser, const RunSpec& spec,
                               const LayoutQuestion& q, std::vector<NoAnswer>& none) {
@@ -185,8 +207,14 @@ std::string write_search_page(const std::filesystem::path& out, const Chooser& c
   data["scaling"] = to_json(compared_numbers(rows));
   Table table = compared_numbers(rows);
   table.id = "scaling", table.title = "Numbers of GPUs";
-  return finish(out, spec.file + " on " + std::to_string(gpus) + " x " + chooser.machine().name,
-                {heat_map(spots), pareto(spots), scaling(curve)}, {spots_table(spots), table}, data);
+  std::vector<Figure> figures = {heat_map(spots), pareto(spots), scaling(curve)};
+  for (Figure& f : figures) f.shown = true;
+  const LayoutChoice best = chooser.best(spec, gpus, one).front();
+  return finish(out,
+                {.title = name_of_file(spec) + " on " + std::to_string(gpus) + " x " + chooser.machine().name,
+                 .facts = facts_of(best),
+                 .sentences = {{.brief = "Its step is " + chooser.limit(best, q).text() + "."}}},
+                figures, {spots_table(spots), table}, data);
 }
 
 std::string write_machines_page(const std::filesystem::path& out, const std::string& title,
@@ -201,8 +229,8 @@ std::string write_machines_page(const std::filesystem::path& out, const std::str
                     {"layout", text_of(layout_of(r.choice.spec))}});
   }
   json spec = base_spec(bars);
-  json y = nominal("machine", "machine, ranks"), x = quantity("rate", "samples/s"),
-       low = quantity("lower", "samples/s");
+  spec["height"] = {{"step", 34}};
+  json y = nominal("machine"), x = quantity("rate", "samples/s"), low = quantity("lower", "samples/s");
   y["sort"] = nullptr;
   spec["layer"] = {
       {{"mark", {{"type", "rule"}, {"strokeWidth", 3}, {"color", palette::kPredicted}}},
@@ -216,7 +244,11 @@ std::string write_machines_page(const std::filesystem::path& out, const std::str
   Table numbers = compared_numbers(rows);
   Table shown = compared(rows);
   shown.id = "machines_rounded";
-  return finish(out, title, {figure}, {shown, numbers}, to_json(numbers));
+  const auto best = std::max_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.choice.samples_per_s().value < b.choice.samples_per_s().value;
+  });
+  return finish(out, {.title = title, .facts = facts_of(best->choice)}, {figure}, {shown, numbers},
+                to_json(numbers));
 }
 
 }  // namespace isobar

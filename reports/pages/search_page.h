@@ -9,6 +9,9 @@
 
 namespace isobar {
 
+/// "llama3-70b": the title of its pages.
+std::string name_of_file(const RunSpec& spec);
+
 /// The best of each (dp, tp, cp, ep, pp) on the first number of accelerators, and scaling over the numbers;
 /// for a single number, scaling around it; numbers without an answer go to `none`. Throws ConfigError where
 /// no layout fits. Returns why figures were not drawn; "": all were.

@@ -295,7 +295,7 @@ std::string write_verify_page(const std::filesystem::path& out, const Verificati
   std::vector<Table> tables = {skill, cases_table(v, kDates)};
   if (Table classes = class_table(v); !classes.rows.empty())
     tables.insert(tables.begin() + 1, std::move(classes));
-  return write_plain_page(out, "Skill of " + v.checkpoint, figures, tables);
+  return write_plain_page(out, {.title = "Skill of " + v.checkpoint}, figures, tables);
 }
 
 json json_of(const Verification& v) {

@@ -1,6 +1,7 @@
 // Choosing: constraints, machines side by side, deadlines, what-ifs, and layouts emitted for other software.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -172,7 +173,7 @@ TEST_F(Choose, TheFewestThatMakeADeadline) {
   EXPECT_TRUE(late && in_time);
   const Answer said = isobar("budget", words + "--budget 2k");
   EXPECT_EQ(said.code, 0) << said.out;
-  for (const char* part : {"No number of GPUs keeps deadline and budget 9 times in 10; the likeliest is ",
+  for (const char* part : {"No number of GPUs keeps deadline and budget 9 times in 10. The likeliest: ",
                            "mtbf_hours", "what would change the answer", "limited by "})
     EXPECT_NE(said.out.find(part), std::string::npos) << part << "\n" << said.out;
   std::istringstream lines(said.out);
@@ -194,6 +195,56 @@ TEST_F(Choose, TheFewestThatMakeADeadline) {
     const Answer bill = isobar("search", kLlama + "--machine dgx-h100 --gpus 64 --tokens 100B " + engine);
     EXPECT_NE(bill.out.find("the whole training: "), std::string::npos) << bill.out;
     EXPECT_NE(bill.out.find("Daly 2006"), std::string::npos) << bill.out;
+  }
+}
+
+// One answer in three places: the terminal's sentence and table stand on the page, with the numbers of
+// --json.
+TEST_F(Choose, ThePageOfABudgetHasTheTerminalsNumbers) {
+  const std::string climate = " --machine dgx-a100 --machine dgx-h100 --deadline 14d --budget 100k";
+  for (const std::string& asked :
+       {std::string("llama3-70b --machine dgx-h100 --machine dgx-b200 --tokens 1T --deadline 45d --budget 2M "
+                    "--gpus 128 --gpus 256"),
+        "graphcast --samples 9.6M" + climate, "aurora --samples 4.8M" + climate}) {
+    SCOPED_TRACE(asked);
+    const json all = data("budget", asked);
+    const Answer said = shell(at(isobar_command() + " budget " + asked + " -o page 2>/dev/null"));
+    ASSERT_EQ(said.code, 0) << said.out;
+    EXPECT_EQ(json::parse(read_file(dir_ / "page" / "budget.json")), all);
+    const std::string page = replaced(read_file(dir_ / "page" / "index.html"), "&nbsp;", " ");
+    std::istringstream lines(said.out);
+    std::string answer;
+    std::getline(lines, answer);
+    EXPECT_NE(page.find(answer), std::string::npos) << answer;
+    long gpus = 0;
+    double days = 0, lower = 0, upper = 0, money = 0;
+    char machine[32], unit = 0;
+    ASSERT_EQ(std::sscanf(answer.c_str(), "%ld x %31[^:]: %lf days (%lf to %lf), $%lf %c", &gpus, machine,
+                          &days, &lower, &upper, &money, &unit),
+              7)
+        << answer;
+    EXPECT_NE(page.find(">" + std::to_string(gpus) + " x " + machine + "<"), std::string::npos);
+    size_t worth = 0;
+    for (const json& one : all) {
+      worth += one.at("slower_and_dearer") == false ? 1 : 0;
+      if (one.at("machine") != machine || one.at("gpus") != gpus) continue;
+      const double exact = one.at("days").at("value");
+      EXPECT_NEAR(days, exact, 0.05 * exact);
+      EXPECT_NEAR(lower, one.at("days").at("lower").get<double>(), 0.05 * exact);
+      EXPECT_NEAR(upper, one.at("days").at("upper").get<double>(), 0.05 * exact);
+      EXPECT_NEAR(money * (unit == 'M' ? 1e6 : 1e3), one.at("price").get<double>(),
+                  0.05 * one.at("price").get<double>());
+    }
+    size_t rows = 0;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("  dgx-")) continue;
+      ++rows;
+      for (size_t at = 2; at < line.size(); at = line.find_first_not_of(' ', line.find("  ", at))) {
+        const std::string cell = line.substr(at, line.find("  ", at) - at);
+        EXPECT_NE(page.find(">" + cell + "</td>"), std::string::npos) << cell << " of " << line;
+      }
+    }
+    EXPECT_EQ(rows, worth);
   }
 }
 

@@ -18,8 +18,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import made_up  # noqa: E402
 from devtools import Browser, find_chromium  # noqa: E402
 from page_checks import (  # noqa: E402
-    accessible, all_drawn, canvas_tooltips, check, clipped_labels, dots, first_screen, legible, no_overflow, stills,
-    tooltips,
+    accessible, all_drawn, apart, canvas_tooltips, check, clipped_labels, contrast, dots, facts, first_screen, legible,
+    no_overflow, square, stills, tooltips, two_screens, unfold,
 )  # fmt: skip
 
 MANY = 1500  # runs beyond which the page draws on canvas (page.js)
@@ -78,6 +78,10 @@ def tooltip_of(page, figure):
 def use(page, made, keep):
     ok = [m for m in made if m["ok"]]
     page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+    first_screen(page, STORY, "throughput-by-layout")
+    two_screens(page)
+    follow_link(page)
+    unfold(page)
     all_drawn(page)
     no_overflow(page, 1280)
     check(f"status is '{page.evaluate(STATUS)}'", f"{len(ok)} of {len(ok)} runs shown" in page.evaluate(STATUS))
@@ -85,12 +89,14 @@ def use(page, made, keep):
     if keep:
         page.screenshot(keep / "wide.png", whole=True)
 
-    first_screen(page, STORY)
     dots(page)
     few = len(ok) <= MANY
     if few:  # points on a canvas are not DOM elements
         legible(page, 9)
         clipped_labels(page)
+        contrast(page)
+        apart(page)
+        square(page)
         check("no mark has a tooltip", tooltips(page, 1280) > len(ok))
         accessible(page, "light, 1280 pixels")
         text, x, y = tooltip_of(page, "throughput-by-layout")
@@ -165,20 +171,32 @@ def use(page, made, keep):
     return page.evaluate("clearTimeout(window.timer), window.longest") / 1e3
 
 
+def follow_link(page):
+    """A link to something folded opens it and draws its figures."""
+    page.evaluate("document.querySelector('.story a[href=\"#table-failed\"]').click()")
+    page.wait("document.querySelector('#table-failed').getBoundingClientRect().height > 0")
+    page.evaluate("history.replaceState(null, '', location.href.split('#')[0])")
+
+
 def many_layouts(page, path):
     """Long names and long legends, wide and narrow."""
     for width, height in ((1280, 900), (390, 844)):
         page.size(width, height, mobile=width < 600)
         page.go(path)
         page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+        if width > 600:
+            first_screen(page, STORY, "throughput-by-layout")
+            two_screens(page)
+            stills(page, path.parent)
+        else:
+            facts(page, width)
+        unfold(page)
         all_drawn(page)
         no_overflow(page, width)
         legible(page, 9)
         clipped_labels(page)
+        contrast(page)
         tooltips(page, width)
-        if width > 600:
-            first_screen(page, STORY)
-            stills(page, path.parent)
 
 
 def history(page, isobar, folder):
@@ -213,12 +231,16 @@ def narrow_and_print(page, path, keep):
     page.size(390, 844, mobile=True)
     page.go(path)
     page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+    facts(page, 390)
+    unfold(page)
     all_drawn(page)
     no_overflow(page, 390)
     legible(page, 9)
     clipped_labels(page)
+    square(page)
     check("no mark has a tooltip", tooltips(page, 390) > 10)
     dark(page)
+    contrast(page)
     if not accessible(page, "dark, 390 pixels"):
         print("axe-core is not installed (bench/setup.sh --tests does): its rules were not checked")
     if keep:
@@ -230,6 +252,7 @@ def narrow_and_print(page, path, keep):
     page.size(1280, 900)
     page.go(path)
     page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+    unfold(page)
     page.call("Emulation.setEmulatedMedia", media="print")
     page.size(718, 1000)  # A4 less its margins, at 96 pixels an inch
     time.sleep(0.3)
@@ -289,13 +312,21 @@ def main():
                 page.size(1280, 900)
                 page.go(folder / "change/index.html")
                 page.wait("document.documentElement.dataset.ready === 'yes'", 120)
+                first_screen(page, ["Change", *STORY], "before-after")
+                two_screens(page)
+                text = page.evaluate("document.querySelector('.facts dd').innerText")
+                change = re.search(r"-([\d.]+)\s%", text)
+                check(f"20 % less is not what the page says: {text}", change and abs(float(change[1]) - 20) < 2)
+                two = page.evaluate(
+                    "new Set([...document.querySelectorAll('#plot-before-after g.mark-symbol.role-mark path')]"
+                    ".map((p) => p.getAttribute('fill'))).size"
+                )
+                check(f"before and after have {two} colours", two == 2)
+                unfold(page)
                 all_drawn(page)
                 no_overflow(page, 1280)
                 clipped_labels(page)
-                first_screen(page, ["Change", *STORY])
-                text = page.evaluate("document.querySelector('.story').innerText")
-                change = re.search(r"takes ([\d.]+)\s% less time", text)
-                check(f"20 % less is not what the page says: {text}", change and abs(float(change[1]) - 20) < 2)
+                contrast(page)
                 if args.keep:
                     page.screenshot(args.keep / "change.png", whole=True)
                 history(page, args.isobar, folder)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 
 #include "model/base/error.h"
 #include "perfmodel/machine/machine.h"
@@ -141,6 +142,39 @@ TEST(ReportData, ThePageOfABusyMachineSaysSoFirst) {
     for (const Sentence& s : said) {
       EXPECT_FALSE(busy && s.text.starts_with("Nothing: every run")) << s.text;
       EXPECT_FALSE(scatter > 0.1 && s.text.find("0.001") != std::string::npos) << s.text;
+    }
+  }
+}
+
+// Figures in large type are those of the tables; the first screen's sentences have at most 20 words.
+TEST(ReportData, TheFirstScreenIsThreeFiguresAndShortSentences) {
+  TempDir dir;
+  MadeUpResults(dir.path / "a").write_sweep();
+  MadeUpResults(dir.path / "b").write_sweep();
+  for (const auto& dirs :
+       {std::vector<std::filesystem::path>{dir.path / "a"}, {dir.path / "a", dir.path / "b"}}) {
+    const ReportData d = collect(dirs, {});
+    const std::vector<Comparison> comparisons = compare(d);
+    const std::vector<Fact> facts = facts_of(d, comparisons);
+    ASSERT_EQ(facts.size(), 3u);
+    const Fact& speed = facts[comparisons.empty() ? 1 : 2];
+    EXPECT_NEAR(std::stod(speed.value), d.best()->rate(), 1e-3 * d.best()->rate());
+    EXPECT_NE(speed.value.find(" samples/s"), std::string::npos);
+    if (comparisons.empty()) {
+      EXPECT_EQ(facts[0].value, d.best()->name);
+      EXPECT_NEAR(std::stod(facts[2].value), 100 * d.score(false).median_error, 0.06);
+    } else {  // one set against itself
+      EXPECT_EQ(facts[0].value == "as fast", comparisons[0].count(kAsFast) == comparisons[0].changes.size());
+      EXPECT_TRUE(facts[1].value.starts_with("0 of ")) << facts[1].value;
+    }
+    for (const Sentence& s : story(d, comparisons)) {
+      EXPECT_FALSE(s.brief.empty()) << s.head;
+      std::istringstream words(s.brief);
+      size_t n = 0;
+      for (std::string word; words >> word;) {
+        EXPECT_LE(++n, 20u) << s.brief;
+        if (word.ends_with('.')) n = 0;
+      }
     }
   }
 }

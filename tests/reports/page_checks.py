@@ -90,15 +90,19 @@ def tooltips(page, width):
     return shown
 
 
-def first_screen(page, sentences):
-    """Subject and sentences stand on the first screen of a laptop, whole, and every sentence leads to something."""
+def first_screen(page, sentences, lead):
+    """A picture: three figures in large type beside a chart, and short sentences that each lead to something."""
     page.size(1280, 800)
     page.evaluate("scrollTo(0, 0)")
     below = page.evaluate(
-        "[...document.querySelectorAll('h1, .subject, .story li')].filter((e) => { const r = e.getBoundingClientRect();"
-        "return r.top < 0 || r.bottom > innerHeight || !r.height; }).map((e) => e.innerText)"
+        "[...document.querySelectorAll('h1, .subject, .facts div, .lead .plot svg, .lead .plot canvas, .story li')]"
+        ".filter((e) => { const r = e.getBoundingClientRect(); return r.top < 0 || r.bottom > innerHeight || !r.height; })"
+        ".map((e) => e.className + e.innerText)"
     )
     check(f"not on the first screen: {below}", not below)
+    facts(page, 1280)
+    leads = page.evaluate("document.querySelector('.lead section').id")
+    check(f"the page is led by {leads}", leads == lead)
     heads = page.evaluate("[...document.querySelectorAll('.story li a')].map((a) => a.innerText)")
     check(f"the sentences are about {heads}", heads == sentences)
     loose = page.evaluate(
@@ -106,7 +110,93 @@ def first_screen(page, sentences):
         "!document.getElementById(b.querySelector('a').getAttribute('href').slice(1))).map((b) => b.innerText)"
     )
     check(f"these sentences lead nowhere: {loose}", not loose)
+    short(page)
     page.size(1280, 900)
+
+
+def facts(page, width):
+    """Three figures in type of 20 pixels and more; on a wide screen the chart stands beside them."""
+    sizes = page.evaluate("[...document.querySelectorAll('.facts dd')].map((d) => parseFloat(getComputedStyle(d).fontSize))")
+    check(f"the large type is of {sizes} pixels", len(sizes) == 3 and min(sizes) >= 20)
+    left, right = page.evaluate(
+        "['.facts', '.lead .plot'].map((s) => { const r = document.querySelector(s).getBoundingClientRect();"
+        "return [r.left, r.top, r.right, r.bottom]; })"
+    )
+    beside = left[2] <= right[0] and left[1] < right[3]
+    check(f"the chart {right} is not beside the figures {left}", beside if width >= 1000 else left[3] <= right[1])
+
+
+def short(page):
+    """No sentence of the first screen has more than 20 words."""
+    long = page.evaluate(
+        "[...document.querySelectorAll('.story li')].flatMap((li) => { const own = li.cloneNode(true);"
+        "own.querySelectorAll('code').forEach((c) => c.remove());"
+        "return own.textContent.split(/[.:](?:[ \\n]+|$)/); }).filter((s) => s.split(/[ \\n]+/).length > 20)"
+    )
+    check(f"sentences of more than 20 words: {long}", not long)
+
+
+def two_screens(page):
+    """All that is not folded stands on two screens of a laptop."""
+    page.size(1280, 800)
+    height = page.evaluate("document.documentElement.scrollHeight")
+    check(f"the page is {height} pixels high before anything is unfolded", height <= 2 * 800)
+    page.size(1280, 900)
+
+
+def unfold(page):
+    """Opens all folds and waits until their figures are drawn."""
+    page.evaluate("document.querySelectorAll('details.fold').forEach((d) => { d.open = true; })")
+    page.wait("[...document.querySelectorAll('.plot')].every((p) => p.dataset.drawn === 'yes')", 120)
+
+
+def contrast(page, least=3):
+    """Every mark of a drawn figure stands out from the paper by its filling or its outline."""
+    page.evaluate("scrollTo(0, 0)")
+    dull = page.evaluate(
+        "(() => { const canvas = document.createElement('canvas'); canvas.width = canvas.height = 1;"
+        "const pen = canvas.getContext('2d', {willReadFrequently: true});"
+        "const of = (colour, under, opacity) => { pen.globalAlpha = 1; pen.fillStyle = under; pen.fillRect(0, 0, 1, 1);"
+        "  pen.globalAlpha = opacity; pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1);"
+        "  return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3); };"
+        "const light = (c) => { const [r, g, b] = c.map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);"
+        "  return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05; };"
+        "const paper = getComputedStyle(document.documentElement).backgroundColor, ground = light(of(paper, '#fff', 1));"
+        "const ratio = (colour, opacity) => { if (!colour || ['none', 'transparent'].includes(colour)) return 0;"
+        "  const own = light(of(colour, paper, opacity)); return Math.max(own, ground) / Math.min(own, ground); };"
+        "const number = (m, name) => m.hasAttribute(name) ? +m.getAttribute(name) : 1;"
+        "return [...document.querySelectorAll('.plot svg g.role-mark path, .plot svg g.role-mark rect, .plot svg g.role-mark line')]"
+        "  .filter((m) => { const r = m.getBoundingClientRect(), all = number(m, 'opacity');"
+        "    if (!r.width && !r.height || !all) return false;"
+        "    return Math.max(ratio(m.getAttribute('fill'), all * number(m, 'fill-opacity')),"
+        "                    ratio(m.getAttribute('stroke'), all * number(m, 'stroke-opacity'))) < " + str(least) + "; })"
+        "  .map((m) => [m.closest('.plot').id, m.getAttribute('fill'), m.getAttribute('stroke'), m.getAttribute('opacity')].join(' '));"
+        "})()"
+    )
+    check(f"marks with a contrast under {least}: {sorted(set(dull))[:8]}", not dull)
+
+
+def apart(page):
+    """No two labels of a figure overlap."""
+    over = page.evaluate(
+        "[...document.querySelectorAll('.plot svg')].flatMap((s) => {"
+        "const all = [...s.querySelectorAll('text')].filter((t) => t.textContent && +(t.getAttribute('opacity') ?? 1))"
+        ".map((t) => [t.textContent, t.getBoundingClientRect()]);"
+        "return all.flatMap(([a, p], i) => all.slice(i + 1).filter(([, q]) => p.width && q.width &&"
+        "Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2 && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 3)"
+        ".map(([b]) => s.closest('.plot').id + ': ' + a + ' / ' + b)); }).slice(0, 8)"
+    )
+    check(f"labels overlap: {over}", not over)
+
+
+def square(page):
+    """Measured against predicted has equal sides and three lines: no error, and 10 % off."""
+    sides, lines = page.evaluate(
+        "(() => { const s = document.querySelector('#plot-predicted-measured svg');"
+        "const r = s.querySelector('path.background').getBoundingClientRect();"
+        "return [[r.width, r.height], s.querySelectorAll('g.mark-line.role-mark path').length]; })()"
+    )
+    check(f"measured against predicted is {sides} pixels with {lines} lines", abs(sides[0] - sides[1]) < 1 and lines == 3)
 
 
 def dots(page):

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -141,6 +142,39 @@ TEST(Page, AKeyHasTheSameColourInAllFigures) {
     for (const ReportRun& r : d.runs)
       for (const auto& [kind, bytes] : r.run.memory_by_category)
         EXPECT_NE(palette::colour_of(kind), palette::colour_of("other")) << kind;
+  }
+}
+
+// Relative luminance by WCAG 2, of "#rrggbb".
+double luminance(const std::string& colour) {
+  double out = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    const double v = std::stoi(colour.substr(1 + 2 * i, 2), nullptr, 16) / 255.0;
+    out += (i == 0   ? 0.2126
+            : i == 1 ? 0.7152
+                     : 0.0722) *
+           (v <= 0.03928 ? v / 12.92 : std::pow((v + 0.055) / 1.055, 2.4));
+  }
+  return out;
+}
+
+double contrast(const std::string& a, const std::string& b) {
+  const auto [low, high] = std::minmax(luminance(a), luminance(b));
+  return (high + 0.05) / (low + 0.05);
+}
+
+TEST(Page, EveryColourStandsOutFromThePaperLightAndDark) {
+  const json dark = palette::on_dark();
+  std::set<std::string> colours = {palette::kInk, palette::kMuted, palette::kPredicted, palette::kFitted};
+  for (const std::string& name : palette::names()) colours.insert(palette::colour_of(name));
+  for (const json& scale :
+       {palette::run_scale(std::vector<std::string>(16)), palette::set_scale(std::vector<std::string>(6))})
+    for (const json& colour : scale["range"]) colours.insert(colour.get<std::string>());
+  EXPECT_GT(colours.size(), 40u);
+  const std::string paper = dark.at(palette::kPaper);
+  for (const std::string& colour : colours) {
+    EXPECT_GE(contrast(colour, palette::kPaper), 3) << colour;
+    EXPECT_GE(contrast(dark.value(colour, colour), paper), 3) << colour << " in the dark";
   }
 }
 

@@ -283,7 +283,7 @@ void print_comparison(const Asked& q) {
   for (const NoAnswer& none : c.none) unanswered.say(none, out);
   if (!c.rows.empty()) {
     q.json ? print_json(out) : print_text(to_text(compared(c.rows)) + "\n" + layouts_text(c.rows));
-    if (!q.out.empty()) say_page(q.out, write_machines_page(q.out, q.spec.file, c.rows));
+    if (!q.out.empty()) say_page(q.out, write_machines_page(q.out, name_of_file(q.spec), c.rows));
   }
   unanswered.end();
 }
@@ -330,27 +330,31 @@ void print_schedule(const Asked& q) {
   if (q.json) return print_json(json_of(all));
   const Scheduled& best = advised(all);
   const Limit limit = choosers.at(best.choice.machine.name)->limit(best.choice, q.question);
-  std::vector<std::string> sentences = changes_of(all, best, q.question, limit);
-  sentences.insert(sentences.begin(), answer_of(best, q.question));
-  print_text(sentences[0] + "\nlayout: " + text_of(layout_of(best.choice.spec)) + ", global batch " +
+  std::vector<Sentence> sentences = {{.brief = answer_of(best, q.question)}};
+  print_text(sentences[0].brief + "\nlayout: " + text_of(layout_of(best.choice.spec)) + ", global batch " +
              std::to_string(best.choice.spec.train.global_batch) + "\n\n" +
              to_text(schedule_table(worth_it(all), q.question)) + "\nwhat would change the answer\n");
-  for (size_t i = 1; i < sentences.size(); ++i) print_text("  " + sentences[i] + "\n");
+  for (const std::string& change : changes_of(all, best, q.question, limit)) {
+    print_text("  " + change + "\n");
+    sentences.push_back({.brief = change});
+  }
   std::vector<Table> tables;
   if (const std::optional<Facility> f = facility_of(best.choice.machine)) {
-    sentences.push_back(proposal_text(*f, best));
+    sentences.push_back({.text = proposal_text(*f, best)});
     tables.push_back(scaling_table(*f, rows_of(all, best.choice.machine)));
-    print_text("\n" + sentences.back() + "\n\n" + to_text(tables.back()) + "\n");
+    print_text("\n" + sentences.back().text + "\n\n" + to_text(tables.back()) + "\n");
   }
   std::vector<std::string> assumed = best.choice.notes;
   if (!best.training.assumed.empty())
     assumed.push_back(
         (best.training.useful > kHardly ? "assumed, moving the days by less than 5 %: " : "assumed: ") +
         best.training.assumed);
-  for (const std::string& one : assumed) print_text("note: " + one + "\n");
-  sentences.insert(sentences.end(), assumed.begin(), assumed.end());
+  for (const std::string& one : assumed) {
+    print_text("note: " + one + "\n");
+    sentences.push_back({.head = "Note", .text = one});
+  }
   if (!q.out.empty())
-    say_page(q.out, write_budget_page(q.out, q.spec.file, sentences, all, q.question, tables));
+    say_page(q.out, write_budget_page(q.out, name_of_file(q.spec), sentences, all, q.question, tables));
 }
 
 namespace {

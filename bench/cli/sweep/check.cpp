@@ -72,7 +72,7 @@ int run_check(const CheckArguments& a) {
   const CheckResult c = check(runs, failed_of(data), reference, a.reference, a.tolerance / 100);
   if (!a.out.empty()) {
     const std::string not_drawn =
-        write_plain_page(a.out, "Step times on " + c.cpu, history_figures(c, reference, runs),
+        write_plain_page(a.out, {.title = "Step times on " + c.cpu}, history_figures(c, reference, runs),
                          {check_table(c), history_table(reference, runs)});
     if (!a.json) std::printf("page        %s\n", (std::filesystem::path(a.out) / "index.html").c_str());
     if (!not_drawn.empty()) std::fprintf(stderr, "isobar: figures are not drawn: %s\n", not_drawn.c_str());
