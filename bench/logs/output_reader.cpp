@@ -25,7 +25,7 @@ std::string in_short(double v) {
   return s;
 }
 
-/// What is only known once a step is done. The number 0 alone may be that of no step.
+/// True for what is only known once a step is done; the number 0 alone may be that of no step.
 bool shows_training(const Quantities& q) {
   using enum LogQuantity;
   return q[loss] || q[seconds] || q[samples_per_s] || q[tokens_per_s] || q[tokens_per_gpu_s] ||
