@@ -231,7 +231,7 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
   if (!s.empty()) out.push_back({"Disturbed or failed", s, classes.empty() ? "table-runs" : "table-failed"});
 }
 
-// What slowed runs beside what was expected of them.
+// Adds what slowed runs beside what was expected of them.
 void advice(const ReportData& d, std::vector<Sentence>& out) {
   constexpr size_t kMost = 3;
   std::vector<const ReportRun*> slow;
