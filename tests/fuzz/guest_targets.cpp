@@ -1,4 +1,4 @@
-// What users' own programs and nets leave: their output, tables and event files, nets that PyTorch recorded,
+// Files of users' own programs and nets: output, tables and event files, nets that PyTorch recorded,
 // tokenizers, and indices of weights in several files.
 #include <algorithm>
 
