@@ -267,6 +267,20 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
                    .brief = brief.empty() ? s : brief});
 }
 
+// Adds what slowed runs beside what was expected of them.
+void advice(const ReportData& d, std::vector<Sentence>& out) {
+  constexpr size_t kMost = 3;
+  std::vector<const ReportRun*> slow;
+  for (const ReportRun& r : d.runs)
+    if (!r.run.advice.empty()) slow.push_back(&r);
+  if (slow.empty()) return;
+  std::string s;
+  for (size_t i = 0; i < std::min(kMost, slow.size()); ++i)
+    s += (s.empty() ? "" : " ") + slow[i]->label + ": " + slow[i]->run.advice.front() + ".";
+  if (slow.size() > kMost) s += say(" And %zu other runs were slower than expected.", slow.size() - kMost);
+  out.push_back({"Advice", s, "table-runs"});
+}
+
 // Files of a results directory, as command-line arguments.
 struct Files {
   std::string sweep = "SWEEP", config = "CONFIG", machine = "MACHINE", results;
@@ -365,6 +379,7 @@ std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& 
   bound(d, out);
   predictions(d, out);
   disturbed(d, out);
+  advice(d, out);
   next(d, comparisons, out);
   return out;
 }

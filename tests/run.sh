@@ -24,7 +24,7 @@ FORMAT_WHEEL=clang-format==14.0.6
 ASAN_SKIPS='^perfmodel/(Referee|ClosedFormAndReplay|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
 # Tests that measure, or whose like CI has already: statistics over many drawn worlds, worlds between those of CI, the GPU
 # script from end to end; two fifths of all tests' time
-STUDIES='^engine/(Product|Layouts|Fields|Graphs)\.[57]$|^cuda/ScriptRehearsal|^reports/BrowserManyRuns|^perfmodel/(PyTorchCountsFsdpMemory|Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|Fit\.(HoldsWhereTheTermsDoNotTellEverything|IntervalsFollowTheNoise|OpTimesMakeCoefficientsBetter|MarkedContendedRunsSpoilItLessThanUnmarkedOnes))|^import/(Ties\.TheChanceThatOneIsFasterIsThatOfPublishedPairs|ShippedMachines\.AFitToSeveralCampaignsKnowsThatAnotherWillDeviate)'
+STUDIES='^engine/(Product|Layouts|Fields|Graphs)\.[57]$|^cuda/ScriptRehearsal|^reports/BrowserManyRuns|^guest/Programs|^import/TorchMemory|^perfmodel/(PyTorchCountsFsdpMemory|Suggest\.TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder|Fit\.(HoldsWhereTheTermsDoNotTellEverything|IntervalsFollowTheNoise|OpTimesMakeCoefficientsBetter|MarkedContendedRunsSpoilItLessThanUnmarkedOnes))|^import/(Ties\.TheChanceThatOneIsFasterIsThatOfPublishedPairs|ShippedMachines\.AFitToSeveralCampaignsKnowsThatAnotherWillDeviate)'
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
 DISTURBED='^(cli|guest|micro|python)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'

@@ -82,6 +82,10 @@ bool reaches_command(const std::string& key, const RunSpec& spec) {
   const bool starts_ranks = words.contains("ranks") || words.contains("ranks_on_host");
   const bool of_ranks = key == "layout.dp" || key == kRanksKey;  // which are data-parallel
   if (key == kRanksKey && words.contains("layout.dp")) return true;
+  // The samples of a step of programs that are given those of a rank
+  if (key == kBatchKey && words.contains("policy.micro_batch") && (starts_ranks || spec.layout.dp == 1) &&
+      spec.train.global_batch == spec.policy.micro_batch * spec.layout.dp)
+    return true;
   // Read by the harness itself
   const std::set<std::string> own = {"run.out",    "run.command",    "run.reads",      "run.hang_timeout",
                                      "run.engine", "run.checkpoint", "run.by_settings"};

@@ -20,6 +20,8 @@
 
 namespace isobar {
 
+inline constexpr const char* kBatchKey = "train.global_batch";
+
 struct TakenUp {
   std::string checkpoint;  // the newest of run.checkpoint; "": begins anew
 };

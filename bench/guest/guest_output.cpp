@@ -1,7 +1,10 @@
 #include "bench/guest/guest_output.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
+#include <set>
 
 #include "model/records/run_class.h"
 
@@ -9,6 +12,8 @@ namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int64_t kHead = 1 << 20;  // bytes in which a program has printed its first step
 
 double since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -30,6 +35,30 @@ OutputOptions options_of(const RunSpec& spec, double begun) {
           .file = spec.file};
 }
 
+/// Sources that counted from 0 at the beginning of what the run printed before it was taken up: what comes now
+/// does not begin at 0.
+std::set<std::string> from_zero_before(const fs::path& file, const OutputOptions& options) {
+  std::string head(static_cast<size_t>(std::min(bytes_of(file), kHead)), '\0');
+  if (head.empty()) return {};
+  std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
+  OutputReader before(options);
+  for (size_t at = 0; at < head.size();) {
+    const size_t end = std::min(head.find_first_of("\r\n", at), head.size());
+    before.line(head.substr(at, end - at), 0);
+    at = end + 1;
+  }
+  return before.from_zero();
+}
+
+OutputOptions options_of_all(const RunSpec& spec, double begun) {
+  OutputOptions out = options_of(spec, begun);
+  for (const char* name : {"output.txt", "errors.txt"}) {
+    const std::set<std::string> before = from_zero_before(fs::path(spec.run.out) / name, out);
+    out.from_zero.insert(before.begin(), before.end());
+  }
+  return out;
+}
+
 }  // namespace
 
 GuestOutput::GuestOutput(const RunSpec& spec, int64_t most, std::function<void(const std::string&)> print)
@@ -37,7 +66,7 @@ GuestOutput::GuestOutput(const RunSpec& spec, int64_t most, std::function<void(c
       folder_(spec.run.out),
       print_(std::move(print)),
       begun_(since_1970()),
-      reader_(options_of(spec, begun_)),
+      reader_(options_of_all(spec, begun_)),
       out_(fs::path(spec.run.out) / "output.txt", bytes_of(fs::path(spec.run.out) / "output.txt")),
       err_(fs::path(spec.run.out) / "errors.txt", bytes_of(fs::path(spec.run.out) / "errors.txt")),
       files_(spec.run.reads, spec.run.out, begun_) {}

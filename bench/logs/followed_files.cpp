@@ -77,7 +77,7 @@ void FollowedTable::read(OutputReader& to) {
       if (const auto v = columns[i] ? number_at(cells[i]) : std::nullopt)
         q[columns[i]->quantity] = columns[i]->factor * *v;
     q.drop_impossible();
-    if (q.has(LogQuantity::step)) to.numbers(q, written);
+    if (q.has(LogQuantity::step)) to.numbers(q, written, file_);
   }
 }
 
@@ -124,7 +124,7 @@ void FollowedFiles::take(Events& e, OutputReader& to, bool all) {
     using enum LogQuantity;
     const bool trained =
         e.q[loss] || e.q[seconds] || e.q[samples_per_s] || e.q[steps_per_s] || e.q[tokens_per_s];
-    if (e.step && (trained || e.q[valid_loss] || e.q[valid_accuracy])) to.numbers(e.q, e.at);
+    if (e.step && (trained || e.q[valid_loss] || e.q[valid_accuracy])) to.numbers(e.q, e.at, "tensorboard");
     e.q = {}, e.step.reset();
   };
   for (const EventScalar& s : e.reader.more()) {

@@ -25,13 +25,20 @@ std::string in_short(double v) {
   return s;
 }
 
+/// True for what is only known once a step is done; the number 0 alone may be that of no step.
+bool shows_training(const Quantities& q) {
+  using enum LogQuantity;
+  return q[loss] || q[seconds] || q[samples_per_s] || q[tokens_per_s] || q[tokens_per_gpu_s] ||
+         q[steps_per_s] || q[computed_samples_per_s];
+}
+
 std::optional<int64_t> whole(const std::optional<double>& x) {
   return x ? std::optional(static_cast<int64_t>(std::llround(*x))) : std::nullopt;
 }
 
 }  // namespace
 
-OutputReader::OutputReader(const OutputOptions& options) : options_(options) {
+OutputReader::OutputReader(const OutputOptions& options) : options_(options), numbers_(options.from_zero) {
   const ReaderUse use{static_cast<double>(options.batch), static_cast<double>(options.tokens), options.file};
   for (size_t at = 0; at < options.reads.size();) {
     const size_t end = std::min(options.reads.find('\n', at), options.reads.size());
@@ -49,7 +56,7 @@ bool OutputReader::line(const std::string& text, double now) {
     for (const auto& [name, reader] : readers_)
       if (const auto q = reader(one)) {
         ++read_by_[name];
-        numbers(*q, now);
+        numbers(*q, now, name);
         return true;
       }
     return false;
@@ -85,26 +92,24 @@ void OutputReader::take_valid(const Quantities& q) {
       .step = at, .loss = q[valid_loss], .seconds = q[valid_s].value_or(0), .accuracy = q[valid_accuracy]});
 }
 
-void OutputReader::numbers(Quantities q, double now) {
+void OutputReader::numbers(Quantities q, double now, const std::string& source) {
   using enum LogQuantity;
   if (q[memory_bytes]) peak_bytes_ = std::max(peak_bytes_, *q[memory_bytes]);
   if (q[train_steps_per_s]) run_ = q;
   if (q[loss]) loss_ = q[loss];
   std::optional<int64_t> at = step_of(q);
-  const bool trained = q[loss] || q[seconds] || q[samples_per_s] || q[tokens_per_s] || q[tokens_per_gpu_s] ||
-                       q[steps_per_s] || q[computed_samples_per_s] || !q[valid_loss];
-  if (at && !trained) at.reset();
+  if (at && !shows_training(q) && q[valid_loss]) at.reset();
   if (!at) {
     if (q[loss]) pending_loss_ = q[loss];
     if (q[lr]) pending_lr_ = q[lr];
     if (q[grad_norm]) pending_grad_ = q[grad_norm];
     return take_valid(q);
   }
+  if (*at > 0 || shows_training(q)) at = numbers_.of(source, *at);
   if (*at < newest_) {
     ++back_;
     return;
   }
-  from_zero_ = from_zero_ || *at == 0;
   const bool again = *at == newest_;
   if (!again || !waiting_.empty()) {
     if (!q[loss]) q[loss] = std::exchange(pending_loss_, std::nullopt);
@@ -221,13 +226,12 @@ std::optional<std::string> OutputReader::contradiction() const {
 }
 
 OutputSummary OutputReader::summary() const {
-  OutputSummary out{.last_step = newest_,
+  OutputSummary out{.last_step = numbers_.done(newest_),
                     .seconds = seconds_,
                     .loss = loss_,
                     .valid = valid_,
                     .contradiction = contradiction(),
                     .notes = {warm_up(seconds_).text}};
-  if (from_zero_ && newest_ >= 0) ++out.last_step;
   if (peak_bytes_ > 0) out.peak_bytes = std::llround(peak_bytes_);
   if (epochs_) out.notes.emplace_back("its output names no steps: a step is an epoch here");
   if (back_ > 0)

@@ -13,11 +13,13 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/logs/readers.h"
+#include "bench/logs/step_numbers.h"
 #include "model/records/records.h"
 
 namespace isobar {
@@ -30,6 +32,7 @@ struct OutputOptions {
   double begun = 0;      // seconds since 1970, when the program began; 0: not known
   bool untimed = false;  // also records of steps whose time is not known, with 0 s
   std::string file;      // of the specification, for errors
+  std::set<std::string> from_zero;  // sources that count steps from 0 (StepNumbers)
 };
 
 struct OutputSummary {
@@ -48,13 +51,14 @@ class OutputReader {
   explicit OutputReader(const OutputOptions& options);
   /// True if a reader took it.
   bool line(const std::string& text, double now);
-  /// Numbers from elsewhere, such as a file of TensorBoard.
-  void numbers(Quantities q, double now);
+  /// Numbers of a reader, or from elsewhere, such as a file of TensorBoard.
+  void numbers(Quantities q, double now, const std::string& source);
   std::vector<Record> take(double now);
   void end() { ended_ = true; }
   OutputSummary summary() const;
   /// Lines that each reader took.
   const std::map<std::string, int64_t>& read_by() const { return read_by_; }
+  const std::set<std::string>& from_zero() const { return numbers_.from_zero(); }
 
  private:
   struct Waiting {
@@ -74,7 +78,8 @@ class OutputReader {
   std::map<std::string, int64_t> read_by_;
   std::deque<Waiting> waiting_;
   std::vector<Record> out_;
-  bool ended_ = false, epochs_ = false, from_zero_ = false;
+  bool ended_ = false, epochs_ = false;
+  StepNumbers numbers_;
   int64_t newest_ = -1, back_ = 0;  // newest: step; back: lines that go back
   int64_t written_ = -1;            // step, and when
   double written_at_ = -1;

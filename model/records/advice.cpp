@@ -170,6 +170,14 @@ std::optional<std::string> Advisor::step(const StepRecord& s) {
       printed("%.3g ms a step, %.3g expected (%s): ", ms(seconds), ms(e.seconds), e.from.c_str()) + c.text);
 }
 
+Advisor advisor_of(const StartRecord& start) {
+  AdviceContext context{.expected = expected_in(start.provenance)};
+  const auto workers = nlohmann::json::json_pointer("/data/workers");
+  if (start.spec.contains(workers) && start.spec[workers].is_number_integer())
+    context.workers = start.spec[workers].get<int64_t>();
+  return Advisor(context);
+}
+
 int64_t swapped_in_bytes() {
   std::ifstream in("/proc/vmstat");
   std::string name;

@@ -66,6 +66,9 @@ class Advisor {
   std::vector<std::string> given_;
 };
 
+/// An advisor on the run that begins so: its expectation and its loader's workers.
+Advisor advisor_of(const StartRecord& start);
+
 /// Bytes that this host has read back from swap since it started; 0 where the kernel does not say.
 int64_t swapped_in_bytes();
 

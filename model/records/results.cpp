@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/system/files.h"
 #include "model/base/text/json.h"
+#include "model/records/advice.h"
 #include "model/records/result_file.h"
 
 namespace isobar {
@@ -66,6 +67,8 @@ class Gathered {
     r_.checkpoints.clear();
     r_.ranks_record = {};
     r_.on_gpu = false;
+    advisor_ = advisor_of(s);
+    r_.advice.clear();
   }
   void operator()(const DeviceRecord& d) {
     r_.on_gpu = true;
@@ -74,10 +77,16 @@ class Gathered {
         d.gpu.value("ranks_share_a_gpu", false) ? 0 : bytes("context_bytes") + bytes("library_bytes");
   }
   void operator()(const SetUpRecord& s) { r_.set_up = s; }
-  void operator()(const StepRecord& s) { r_.steps.push_back(s); }
+  void operator()(const StepRecord& s) {
+    r_.steps.push_back(s);
+    if (auto advice = advisor_.step(s)) r_.advice.push_back(*advice);
+  }
   void operator()(const EpochRecord& e) { r_.epochs.push_back(e); }
   void operator()(const ValidRecord& v) { r_.valid.push_back(v); }
-  void operator()(const RanksRecord& r) { r_.ranks_record = r; }
+  void operator()(const RanksRecord& r) {
+    r_.ranks_record = r;
+    advisor_.ranks(r);
+  }
   void operator()(const CheckpointRecord& c) {
     // Older versions logged a checkpoint again when they passed it after a resume, without writing it.
     if (saved_.insert(c.step).second) r_.checkpoints.push_back(c);
@@ -92,6 +101,7 @@ class Gathered {
 
  private:
   RunRecord& r_;
+  Advisor advisor_{{}};
   std::set<int64_t> saved_;  // steps
 };
 

@@ -75,6 +75,7 @@ struct RunRecord {
   RanksRecord ranks_record;                   // the last one; empty `ranks`: none recorded
   std::vector<CheckpointRecord> checkpoints;  // those that were written
   nlohmann::json provenance = nlohmann::json::object();
+  std::vector<std::string> advice;  // on its speed, by these records (advice.h)
 };
 
 /// All runs of a directory, with contended ones marked (contention.h).

@@ -224,8 +224,11 @@ Counts Machine::values() const {
 }
 
 double Machine::floor_of(size_t coef) const {
-  const char* peak = info_of(coef).peak;
-  return peak ? 1 / peaks.at(peak).value : 0;
+  const CoefficientInfo& info = info_of(coef);
+  if (!info.peak) return 0;
+  // Attention in fp32 may be three products in TF32.
+  const bool in_three = info.family == std::string_view("attention") && info.peak == std::string_view("f32");
+  return 1 / std::max(peaks.at(info.peak).value, in_three ? peaks.at("tf32").value / 3 : 0);
 }
 
 Machine machine_from_spec(const std::string& name, const Identity& identity,

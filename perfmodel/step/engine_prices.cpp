@@ -41,6 +41,20 @@ void set_heads(const EngineKernels& k, const std::vector<std::string>& from, Mac
   m.shapes = std::make_shared<const ShapeFactors>(std::move(shapes));
 }
 
+// PyTorch's memory-efficient attention makes a product in fp32 of three in TF32, whether TF32 is allowed or
+// not.
+void set_single_precision_attention(const EngineKernels& k, const std::vector<std::string>& from,
+                                    Machine& m) {
+  const double in_three = m.peaks.at("tf32").value / 3;
+  if (k.heads.empty() || in_three <= m.peaks.at("f32").value) return;
+  for (const auto& [c, pass] : {std::pair{Coef::attention_f32, 0},
+                                {Coef::attention_tf32, 0},
+                                {Coef::attention_backward_f32, 1},
+                                {Coef::attention_backward_tf32, 1}})
+    m[c] = Coefficient::make(1 / (k.heads.begin()->second[static_cast<size_t>(pass)] * in_three), k.spread,
+                             from);
+}
+
 std::string written(const ForeignEngine& e, bool recorded) {
   return e.name + (recorded ? "" : " of planned nets");
 }
@@ -64,7 +78,8 @@ Machine run_by(const ForeignEngine& e, const Machine& given, bool recorded) {
     const double least = m.floor_of(index_of(*c));
     m[*c] = Coefficient::make(std::max(least, factor * unit_price(given, *c)), e.kernels->spread, from);
   }
-  if (nvidia && !calibrated) set_heads(*e.kernels, from, m);
+  if (nvidia && !calibrated)
+    set_heads(*e.kernels, from, m), set_single_precision_attention(*e.kernels, from, m);
   if (recorded) return m;
   const auto times = [&](const char* key, auto& list) {
     const auto found = factors.find(key);

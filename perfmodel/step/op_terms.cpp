@@ -125,6 +125,12 @@ double paid_gemm(const OpShape& s, double processors) {
   return std::max(2 * best, s.work.flops);
 }
 
+// Cores load a register of inputs for each step of a product: groups of few channels use each only little.
+double narrow_groups(const OpShape& s) {
+  constexpr double kRegister = 16;  // numbers
+  return 1 + kRegister / std::max(1.0, std::min({s.m, s.n, s.k}));
+}
+
 // Tiles of 128 queries of one head; those on a causal mask's diagonal are computed whole.
 double paid_attention(const OpShape& s, double processors) {
   const double tiles = s.batch * s.heads * std::ceil(s.tq / 128), rounds = std::ceil(tiles / processors);
@@ -223,6 +229,7 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
   const auto processors = static_cast<double>(where.processors);
   if (processors > 0 && (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm))
     flops = paid_gemm(op, processors);
+  if (processors == 0 && op.kind == OpKind::grouped_gemm) flops *= narrow_groups(op);
   if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward)) {
     flops = paid_attention(op, processors);
     keep_flops_alone(work);

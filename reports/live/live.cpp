@@ -41,6 +41,7 @@ json trial_json(const WatchedTrial& t) {
   if (!t.final && t.step > 0)
     progress = std::to_string(t.step) + (t.steps > 0 ? "/" + std::to_string(t.steps) : "");
   if (t.final && t.wall_s > 0) progress = duration_words(t.wall_s);
+  if (!t.final && !t.advice.empty()) note = t.advice;
   if (!t.final && t.age_s > 20) note = "silent for " + duration_words(t.age_s);
   if (t.contention.marked()) note = "contended";
   return {{"id", t.id},

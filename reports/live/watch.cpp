@@ -114,7 +114,12 @@ void SweepWatch::read_trial(size_t index) {
     return;
   }
   t.age_s = seconds(fs::file_time_type::clock::now() - grown);
-  if (!t.final) t.state = "running";
+  if (t.final) {
+    advised_.erase(t.id);
+  } else {
+    t.state = "running";
+    advise(t, results);
+  }
   // The last line of a finished run holds all its ops, so it can be long.
   for_each_from_end(results, t.final ? 1 << 20 : 1 << 14, [&t](const Record& r) {
     const auto* end = std::get_if<EndRecord>(&r);
@@ -131,6 +136,16 @@ void SweepWatch::read_trial(size_t index) {
         trial["spec"].contains("train"))
       t.steps = static_cast<int64_t>(number(trial["spec"]["train"], "steps"));
   }
+}
+
+void SweepWatch::advise(WatchedTrial& t, const fs::path& results) {
+  Advised& a = advised_[t.id];
+  a.read = for_each_new(results, a.read, [&](const Record& r) {
+    if (const auto* start = std::get_if<StartRecord>(&r)) a.advisor = advisor_of(*start);
+    if (const auto* step = std::get_if<StepRecord>(&r)) a.advisor.step(*step);
+    if (const auto* ranks = std::get_if<RanksRecord>(&r)) a.advisor.ranks(*ranks);
+  });
+  t.advice = a.advisor.given().empty() ? "" : a.advisor.given().back();
 }
 
 void SweepWatch::refresh() {
@@ -203,6 +218,7 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
       text += "  step " + std::to_string(t.step) + (t.steps > 0 ? "/" + std::to_string(t.steps) : "") + ", " +
               significant(t.samples_per_s, 4).text + " samples/s";
     if (t.age_s > 20) text += "  (silent for " + duration_words(t.age_s) + ")";
+    if (!t.advice.empty()) text += "  " + t.advice;
     return around(t.state, t.label, text, room);
   });
   block("Failed", failed,

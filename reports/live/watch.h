@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "model/base/step_stats.h"
+#include "model/records/advice.h"
 #include "model/records/contention.h"
 
 namespace isobar {
@@ -29,6 +30,7 @@ struct WatchedTrial {
   Contention contention;
   double age_s = 0;  // since its result file last grew
   double wall_s = 0;
+  std::string advice;  // the newest, while running
 };
 
 struct WatchState {
@@ -52,10 +54,16 @@ class SweepWatch {
  private:
   void read_matrix();
   void read_trial(size_t index);
+  void advise(WatchedTrial& t, const std::filesystem::path& results);
 
   WatchState state_;
   std::filesystem::file_time_type matrix_time_{};
   std::map<std::string, size_t> index_;
+  struct Advised {
+    int64_t read = 0;  // bytes
+    Advisor advisor{{}};
+  };
+  std::map<std::string, Advised> advised_;  // running trials
   std::vector<std::filesystem::file_time_type> status_time_;
   std::deque<std::pair<std::filesystem::file_time_type, size_t>> ends_;
 };

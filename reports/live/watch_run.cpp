@@ -108,8 +108,7 @@ RunWatch::RunWatch(const std::filesystem::path& dir) {
 void RunWatch::take(const Record& r) {
   if (const auto* start = std::get_if<StartRecord>(&r)) {
     state_.start = *start;
-    state_.advisor = Advisor({.expected = expected_in(start->provenance),
-                              .workers = static_cast<int64_t>(value_in(start->spec, "data", "workers"))});
+    state_.advisor = advisor_of(*start);
     state_.end.reset();
     if (!start->resumed.value_or(false)) state_.steps.clear(), state_.valid.clear();
   } else if (const auto* resume = std::get_if<ResumeRecord>(&r)) {

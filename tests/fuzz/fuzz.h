@@ -53,6 +53,8 @@ std::vector<Target> library_targets(const std::filesystem::path& folder);
 
 /// Checkpoints of PyTorch, and the pickle in them.
 std::vector<Target> import_targets(const std::filesystem::path& folder);
+/// Output, tables and event files of other programs; recorded nets, tokenizers, weights in several files.
+std::vector<Target> guest_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
 /// Tables and statistics kept of data in $ISOBAR_CACHE_DIR, which lies in `folder`.
 std::vector<Target> cache_targets(const std::filesystem::path& folder);
 

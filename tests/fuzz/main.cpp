@@ -34,8 +34,9 @@ int run(const fs::path& source, const fs::path& keep, uint64_t seed, int64_t fir
   const fs::path folder = made;
   ::setenv("ISOBAR_CACHE_DIR", (folder / "cache").c_str(), 1);  // not the user's
   std::vector<Target> targets = text_targets(source, folder);
-  for (const auto& more : {data_targets(folder), record_targets(source, folder), sweep_targets(folder),
-                           library_targets(folder), import_targets(folder), cache_targets(folder)})
+  for (const auto& more :
+       {data_targets(folder), record_targets(source, folder), sweep_targets(folder), library_targets(folder),
+        import_targets(folder), guest_targets(source, folder), cache_targets(folder)})
     targets.insert(targets.end(), more.begin(), more.end());
   std::erase_if(targets, [&](const Target& t) { return !chosen(t.name, readers); });
   if (targets.empty()) throw std::runtime_error("--readers " + readers + " names no reader");

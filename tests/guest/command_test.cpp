@@ -155,6 +155,13 @@ TEST(GuestCommand, AVariedKeyMustReachTheCommand) {
   EXPECT_NO_THROW(require_word_for("ranks", s, "sweep.yaml"));  // gpus: of a sweep file
   EXPECT_FALSE(reaches_command("ranks", with_command("a --mbs {policy.micro_batch}")));
   EXPECT_NO_THROW(require_word_for("run.out", s, "sweep.yaml"));
+  EXPECT_FALSE(reaches_command("train.global_batch", s));
+  RunSpec of_rank = s;  // whose samples are given by rank
+  of_rank.policy.micro_batch = 4;
+  of_rank.train.global_batch = 4 * of_rank.layout.dp;
+  EXPECT_TRUE(reaches_command("train.global_batch", of_rank));
+  of_rank.train.global_batch *= 2;
+  EXPECT_FALSE(reaches_command("train.global_batch", of_rank));
   for (const char* key : {"layout.tp", "policy.amp", "train.steps", "data.workers"}) {
     const std::string said = refusal([&] { require_word_for(key, s, "sweep.yaml"); });
     EXPECT_NE(said.find(key), std::string::npos) << said;

@@ -19,8 +19,9 @@ std::string python(const Folder& dir, const std::string& body) {
   return "exec python3 " + file;
 }
 
-EndRecord run(const Folder& dir, const std::string& command, int64_t most = int64_t{1} << 30) {
-  RunSpec spec = load_run_spec(tiny(), {"run.out=" + (dir / "run"), "run.hang_timeout=60"});
+EndRecord run(const Folder& dir, const std::string& command, int64_t most = int64_t{1} << 30,
+              const std::string& hang = "60") {
+  RunSpec spec = load_run_spec(tiny(), {"run.out=" + (dir / "run"), "run.hang_timeout=" + hang});
   spec.run.command = command;
   spec.run.reads = kLine;
   return run_guest(spec, {}, {.most_output = most});
@@ -60,6 +61,42 @@ TEST(Hostile, ALineWithoutEndHidesNoStep) {
   EXPECT_TRUE(e.ok()) << e.message.value_or("");
   EXPECT_EQ(e.steps, 8);
   EXPECT_EQ(load_run(dir / "run").steps.size(), 8u);
+}
+
+// Its output is a file like any other to it: it makes ten gigabytes of it at once, then takes them all away.
+TEST(Hostile, TenGigabytesAtOnceAndThenNone) {
+  const char* steps = "for i in range(1, 6): os.write(1, b'step %d loss 1 5 ms\\n' % i); time.sleep(0.1)\n";
+  const Folder large, none;
+  const EndRecord cut = run(
+      large, python(large, std::string(steps) + "os.ftruncate(1, 10 << 30)\nwhile True: time.sleep(1)\n"));
+  EXPECT_EQ(cut.failure, "crash") << *cut.message;
+  EXPECT_NE(cut.message->find("more than 1024 MiB"), std::string::npos) << *cut.message;
+  EXPECT_LE(bytes_of(large / "run/output.txt"), size_t{1} << 30);
+  EXPECT_EQ(load_run(large / "run").steps.size(), 5u);
+  const EndRecord emptied = run(none, python(none, std::string(steps) + "os.ftruncate(1, 0)\n"));
+  EXPECT_TRUE(emptied.ok()) << emptied.message.value_or("");
+  EXPECT_EQ(load_run(none / "run").steps.size(), 5u);
+}
+
+// Every child ignores SIGTERM and has children of its own; new ones come while it is ended.
+TEST(Hostile, OneThatForksWithoutEndIsEndedWhole) {
+  const Folder dir;
+  const EndRecord e = run(dir,
+                          python(dir,
+                                 "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                                 "for i in range(1, 6): os.write(1, b'step %d loss 1 5 ms\\n' % i)\n"
+                                 "made = 0\n"
+                                 "while True:\n"
+                                 "  if made < 150 and os.fork() == 0:\n"
+                                 "    if made % 2: os.setsid()\n"
+                                 "    if made % 3 == 0 and os.fork() == 0: time.sleep(0.5)\n"
+                                 "    while True: time.sleep(1)\n"
+                                 "  made += 1\n"
+                                 "  time.sleep(0.02)\n"),
+                          int64_t{1} << 30, "2");
+  EXPECT_EQ(e.failure, "hang") << *e.message;
+  EXPECT_EQ(load_run(dir / "run").steps.size(), 5u);
+  for (const pid_t p : processes_with(dir / "hostile.py")) EXPECT_TRUE(gone(p)) << p;
 }
 
 TEST(Hostile, BytesThatAreNoTextAndNumbersThatLie) {

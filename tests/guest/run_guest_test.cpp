@@ -143,6 +143,22 @@ TEST(Guest, IsTakenUpFromItsOwnCheckpoint) {
   EXPECT_EQ(r.steps.back().step, 10);
 }
 
+// It counts from 0, and says so only before it is taken up.
+TEST(Guest, StepsCountedFromZeroAreAsManyWhenTakenUp) {
+  const Folder dir;
+  std::ofstream(dir / "counts.sh")
+      << "i=0; [ \"$2\" ] && i=$(cat \"$2\")\n"
+         "while [ $i -lt 10 ]; do echo \"step $i loss 0.5 40.0 ms\"; i=$((i + 1)); echo $i > \"$1/at-$i.txt\"\n"
+         "sleep 0.02; [ $i = 5 ] && [ -z \"$2\" ] && exit 1; done; exit 0\n";
+  const std::string command = "sh " + (dir / "counts.sh") + " {out} {resume}";
+  Words how = {"--set", "run.resume=\"{checkpoint}\"", "--set", "run.checkpoint=at-*.txt"};
+  EXPECT_EQ(train_by(dir, command, how).code, 1);
+  how.insert(how.end(), {"--resume", dir / "run"});
+  const Ended second = train_by(dir, command, how);
+  EXPECT_EQ(second.code, 0) << second.text;
+  EXPECT_EQ(read_run(dir / "run").end.value("steps", 0), 10);
+}
+
 // Reference: the program's own law, 10 ms and 4 ms a sample of each rank.
 TEST(Guest, WithoutANetSweepsAreFittedAndPredictedBySettings) {
   const Folder dir;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <variant>
 
@@ -174,6 +175,46 @@ TEST(Readers, DeepSpeed) {
   ASSERT_EQ(pipe.steps.size(), 2u);
   EXPECT_NEAR(pipe.steps[1].seconds, 0.5, 1e-9);
   EXPECT_NEAR(*pipe.steps[1].loss, 2.2012, 1e-9);
+}
+
+// A program's own lines count from 0 beside DeepSpeed's, which count what is done: sixty steps are sixty.
+TEST(Readers, TwoNumberingsOfOneTrainingAreOne) {
+  const auto both = [](int first, OutputOptions options) {
+    std::vector<TimedLine> all;
+    for (int i = first; i < 60; ++i) {
+      const std::string done = "[Rank 0] step=" + std::to_string(i + 1) + ", skipped=0, lr=[0.001]";
+      all.push_back({0.5 * i, done});
+      all.push_back({0.5 * i, "step " + std::to_string(i) + " loss 0." + std::to_string(100 + i)});
+    }
+    return read(std::move(options), all);
+  };
+  for (const int first : {0, 40}) {
+    const Output o = both(first, {.batch = 16, .from_zero = {"lines"}});
+    EXPECT_EQ(o.summary.last_step, 60);
+    EXPECT_EQ(o.steps.back().step, 60);
+    EXPECT_NEAR(*o.steps.back().loss, 0.159, 1e-12) << "of the same step";
+    EXPECT_EQ(o.steps.size(), 59u - static_cast<size_t>(first)) << "but the first, which has no time";
+    EXPECT_TRUE(std::none_of(o.summary.notes.begin(), o.summary.notes.end(),
+                             [](const std::string& n) { return n.find("left out: ") == 0; }));
+  }
+  EXPECT_EQ(both(0, {.batch = 16}).summary.last_step, 60);
+}
+
+TEST(Readers, StepsAreCountedFromWhereTheProgramCounts) {
+  const auto last = [](const std::vector<std::string>& texts, std::set<std::string> from_zero = {}) {
+    std::vector<TimedLine> lines;
+    for (const std::string& t : texts) lines.push_back({static_cast<double>(lines.size()), t});
+    return read({.batch = 16, .from_zero = std::move(from_zero)}, lines).summary.last_step;
+  };
+  EXPECT_EQ(last({"step 0 loss 1", "step 1 loss 1", "step 2 loss 1"}), 3);
+  EXPECT_EQ(last({"step 1 loss 1", "step 2 loss 1", "step 3 loss 1"}), 3);
+  EXPECT_EQ(last({"step 9 loss 1", "step 19 loss 1", "step 29 loss 1"}), 30) << "Lightning's, every tenth";
+  EXPECT_EQ(last({"step 10 loss 1", "step 20 loss 1", "step 30 loss 1"}), 30);
+  EXPECT_EQ(last({"step 40 loss 1", "step 41 loss 1"}, {"lines"}), 42) << "taken up";
+  EXPECT_EQ(last({"[Rank 0] step=0, skipped=0, lr=[0.001]", "[Rank 0] step=1, skipped=0, lr=[0.001]",
+                  "[Rank 0] step=2, skipped=0, lr=[0.001]"}),
+            2)
+      << "said before the first step";
 }
 
 // transformers 5: the bar, and dicts with numbers as texts (as numbers before); another bar of the evaluation

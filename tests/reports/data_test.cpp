@@ -105,6 +105,21 @@ TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
   EXPECT_EQ(collect({dir.path}, {.statistic = Statistic::p10}).statistic, Statistic::p10);
 }
 
+TEST(ReportData, AdviceOnSlowRunsIsOnThePage) {
+  TempDir dir;
+  MadeUpResults made(dir.path);
+  made.write_timed("calm", MadeUpResults::spec(1, "none", 0), 0.1, 0.01);
+  const auto said = [&]() -> std::string {
+    for (const Sentence& s : story(collect({dir.path}, {}), {}))
+      if (s.head == "Advice") return s.text;
+    return "";
+  };
+  EXPECT_EQ(said(), "");
+  made.write_timed("slow", MadeUpResults::spec(1, "none", 2), 0.2, 0.01);
+  SlowForItsLoader(dir.path / "trials/slow").steps(40);
+  EXPECT_NE(said().find(std::string(": ") + SlowForItsLoader::kAdvice), std::string::npos) << said();
+}
+
 TEST(ReportData, ContendedRunsAreNamedAndKept) {
   TempDir dir;
   MadeUpResults made(dir.path);

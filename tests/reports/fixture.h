@@ -17,6 +17,8 @@
 #include "model/base/system/files.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"
+#include "model/records/advice.h"
+#include "model/records/result_file.h"
 
 namespace isobar {
 
@@ -248,6 +250,30 @@ class TempDir {
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
   std::filesystem::path path;
+};
+
+/// The records of a run that takes twice as long as was predicted, half of it waiting for its loader.
+class SlowForItsLoader {
+ public:
+  static constexpr const char* kAdvice =
+      "200 ms a step, 100 expected (predicted): the loader, 100 ms of waiting (4 workers would keep up, 2 "
+      "are)";
+  explicit SlowForItsLoader(const std::filesystem::path& run) : file_(run / "result.jsonl") {
+    StartRecord start;
+    start.spec = to_json(MadeUpResults::spec(1, "none", 2));
+    start.ranks = 1;
+    start.provenance = {{"expected", to_json(ExpectedStep{0.1, 0.09, 0.11, "predicted"})}};
+    append_line(file_, line_of(start));
+  }
+  void steps(int n) {
+    for (; n > 0; --n)
+      append_line(file_, line_of(StepRecord{
+                             .step = ++done_, .seconds = 0.2, .samples_per_s = 40, .data_wait_s = 0.1}));
+  }
+
+ private:
+  std::filesystem::path file_;
+  int64_t done_ = 0;
 };
 
 }  // namespace isobar

@@ -40,6 +40,24 @@ TEST(Watch, NamesContendedTrialsAndTheFastestByTheStatisticOfItsSteps) {
   EXPECT_NE(text.find(title_of(kStatistic)), std::string::npos) << text;
 }
 
+// A running trial that takes twice as long as was predicted, for the loader.
+TEST(Watch, ARunningTrialIsAdvised) {
+  TempDir dir;
+  write_atomically(dir.path / "sweep.json", R"({"trials": [{"id": "t1", "name": "slow", "ranks": 1}]})");
+  const auto trial = dir.path / "trials/t1";
+  std::filesystem::create_directories(trial);
+  write_atomically(trial / "trial.json", "{}");
+  SlowForItsLoader slow(trial);
+  SweepWatch watch(dir.path);
+  slow.steps(20);
+  watch.refresh();
+  EXPECT_EQ(watch.state().trials[0].advice, "");
+  slow.steps(20);
+  watch.refresh();
+  EXPECT_EQ(watch.state().trials[0].advice, SlowForItsLoader::kAdvice);
+  EXPECT_NE(frame(watch.state(), {.width = 220, .rows = 40}).find("the loader, 100 ms"), std::string::npos);
+}
+
 class RunWatched : public ::testing::Test {
  protected:
   void write(const std::vector<Record>& records) {

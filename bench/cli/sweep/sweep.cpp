@@ -154,15 +154,16 @@ void require_words(const Matrix& matrix, const std::string& file) {
     if (t.spec.run.command.empty()) continue;
     guest_command(t.spec, {}, {});  // refuses words that are none before anything runs
     for (const auto& [key, value] : t.axes) {
-      if (reach.contains(key)) continue;
+      if (key != kBatchKey && reach.contains(key)) continue;
       if (reaches_command(key, t.spec))
         reach.insert(key);
       else
         missed.emplace(key, &t);
     }
   }
+  // Samples a step must be right in all trials: rates are of them.
   for (const auto& [key, trial] : missed)
-    if (!reach.contains(key)) require_word_for(key, trial->spec, file);
+    if (key == kBatchKey || !reach.contains(key)) require_word_for(key, trial->spec, file);
 }
 
 // The modes of a sweep: run, suggest, rehearse, dry run, cancel. An option that the chosen mode does not read

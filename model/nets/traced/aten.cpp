@@ -110,23 +110,26 @@ class AtenEmitter {
     return {pixels, size(w, 0) / op_.groups, size(w, 1), kernel};
   }
 
-  // Groups of a few channels are no matrix products: they are priced by their bytes and arithmetic.
+  // Groups of a few channels are no matrix products: they are priced by their bytes and arithmetic. The
+  // gradient of a large kernel loads both operands anew for each of its taps.
   void convolve(const std::string& what, int64_t m, int64_t n, int64_t k, const Convolution& c,
                 std::vector<View> reads, const View& to, double moved) {
-    constexpr int64_t kMatrix = 16;
+    constexpr int64_t kMatrix = 16, kSmallKernel = 9;
+    constexpr double kReload = 12;  // time of a tap's product beside one of the forward pass, on a Zen 4
     if (op_.groups == 1 || (c.in >= kMatrix && c.out >= kMatrix))
       return gemm(what, m, n, k, op_.groups > 1 ? op_.groups : 0, std::move(reads), to);
     const double flops = 2.0 * static_cast<double>(op_.groups) * static_cast<double>(m) *
                          static_cast<double>(n) * static_cast<double>(k);
     std::erase_if(reads, [](const View& v) { return !v; });
-    b_.emit<OpKind::priced>(c_.path + what,
-                            {.op = op_.op,
-                             .price = PriceClass::norm,
-                             .flops = flops,
-                             .vector_flops = flops,
-                             .bytes_read = moved,
-                             .bytes_written = view_bytes(to)},
-                            std::move(reads), {to});
+    b_.emit<OpKind::priced>(
+        c_.path + what,
+        {.op = op_.op,
+         .price = PriceClass::norm,
+         .flops = flops,
+         .vector_flops = what == "/weight" && c.kernel > kSmallKernel ? kReload * flops : flops,
+         .bytes_read = moved,
+         .bytes_written = view_bytes(to)},
+        std::move(reads), {to});
   }
   double view_bytes(const View& v) const { return v ? static_cast<double>(v.count * size_of(stored(v))) : 0; }
 
