@@ -136,6 +136,9 @@ void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
       command,
       {{"--results", local, jobs, add},
        {"--no-wait", local, jobs, add},
+       {"--time", local, jobs, add},
+       {"--dry-run", local, jobs, add + "; isobar plan shows what a rank would do"},
+       {"--no-wait", a.dry_run, "is of a training that is submitted", "leave out one of the two"},
        {"--trace", !local, "is of a run that is not cut into jobs", "leave it out"},
        {"--resume", !local, "is what jobs do by themselves, from the last checkpoint in --results",
         "leave it out"},
@@ -159,8 +162,10 @@ void submit_jobs(TrainArguments a, const Submit& submit) {
                            .machine = a.machine,
                            .results = a.results,
                            .rank_output = a.rank_output,
+                           .time = a.time,
                            .about = a.about.json(),
                            .no_wait = a.no_wait,
+                           .dry_run = a.dry_run,
                            .json = a.json});
   if (code != 0) throw ExitCode{code};
 }
@@ -339,6 +344,9 @@ void add_train_command(CLI::App& app, Submit submit) {
                 "With --launcher: directory of DIR/jobs and of the run, DIR/trials/ID");
   c->add_flag("--no-wait", a->no_wait,
               "With --launcher: submit the next job and return; the same command continues later");
+  add_time_option(*c, a->time);
+  c->add_flag("--dry-run", a->dry_run,
+              "With --launcher: print jobs, node hours and the script; submit nothing");
   c->add_flag("--json", a->json,
               "No step lines; one JSON object at the end: run_end of run.out/result.jsonl, or why it failed");
   c->footer(

@@ -9,10 +9,10 @@
 namespace isobar {
 
 struct TrainArguments {
-  std::string config, trace, resume, rank_output = "first", launcher = "local", machine, results, fit;
+  std::string config, trace, resume, rank_output = "first", launcher = "local", machine, results, fit, time;
   std::vector<std::string> set;
   int64_t ranks = 0;
-  bool json = false, no_wait = false, set_aside = false;
+  bool json = false, no_wait = false, dry_run = false, set_aside = false;
   About about;
 };
 
