@@ -1,4 +1,4 @@
-// What `--dry-run --launcher` shows: the jobs that a command would submit, their node hours and their
+// Preview of a submission (`--dry-run --launcher`): its jobs, their node hours and their scripts.
 // scripts.
 //
 //   const json p = preview_json(matrix, sweep, options, cluster, *scheduler);
