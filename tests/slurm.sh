@@ -162,6 +162,8 @@ say "four trials through srun --mpi=pmix are done"
 wait "$limited" || { cat "$work/limit.err" >&2; exit 1; }
 say "the limited job is over"
 
+# shellcheck source=tests/slurm/shared.sh
+source tests/slurm/shared.sh
 # shellcheck source=tests/slurm/nodes.sh
 source tests/slurm/nodes.sh
 # shellcheck source=tests/slurm/chain.sh

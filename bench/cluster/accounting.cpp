@@ -29,11 +29,18 @@ json to_json(const std::string& id, const std::vector<JobLife>& lives) {
   return j;
 }
 
-void add(ClusterUse& sum, const json& job) {
+/// Part that a job had of its shared nodes; 1 where its description is of an earlier version.
+double share_of(const JobDir& job) {
+  const json about = json_if_there(job.path() / "job.json");
+  const json share = about.is_object() ? about.value("share", json()) : json();
+  return share.is_number() ? share.get<double>() : 1;
+}
+
+void add(ClusterUse& sum, const json& job, double share) {
   ++sum.jobs;
   for (const json& l : job.at("lives")) {
     ++sum.lives;
-    sum.node_s += l.at("elapsed_s").get<double>() * l.at("nodes").get<double>();
+    sum.node_s += share * l.at("elapsed_s").get<double>() * l.at("nodes").get<double>();
   }
 }
 
@@ -50,7 +57,7 @@ std::optional<ClusterUse> read_back(const fs::path& results, Scheduler& schedule
     if (const fs::path file = job.path() / "accounting.json"; fs::exists(file)) {
       const json known = json_if_there(file);
       if (is_accounting(known)) {
-        add(sum, known);
+        add(sum, known, share_of(job));
         continue;
       }
     }
@@ -63,7 +70,7 @@ std::optional<ClusterUse> read_back(const fs::path& results, Scheduler& schedule
         const auto it = books->find(ids[i]);
         if (it == books->end() || it->second.empty()) continue;
         const json j = to_json(ids[i], it->second);
-        add(sum, j);
+        add(sum, j, share_of(unread[i]));
         // Jobs that are still being accounted are read again next time.
         if (std::all_of(it->second.begin(), it->second.end(), [](const JobLife& l) { return l.over; }))
           write_atomically(unread[i].path() / "accounting.json", json_text(j, 1) + "\n");

@@ -14,10 +14,11 @@ namespace {
 using nlohmann::json;
 
 const std::vector<std::string> kKeys = {
-    "scheduler",   "start",      "start_options", "ranks_per_node", "cores_per_node", "queue",    "account",
-    "qos",         "constraint", "required",      "directives",     "modules",        "preamble", "cores",
-    "environment", "job_time_s", "max_time_s",    "min_time_s",     "start_s",        "poll_s",   "fence_s",
-    "max_jobs",    "retries",    "preflight",     "spare_nodes",    "max_nodes",      "charge"};
+    "scheduler",   "start",     "start_options", "ranks_per_node", "cores_per_node", "queue",
+    "account",     "qos",       "constraint",    "required",       "directives",     "modules",
+    "preamble",    "cores",     "environment",   "job_time_s",     "max_time_s",     "min_time_s",
+    "start_s",     "poll_s",    "fence_s",       "max_jobs",       "retries",        "preflight",
+    "spare_nodes", "max_nodes", "charge",        "exclusive",      "gpus_per_rank",  "memory_per_rank_gb"};
 const std::vector<std::string> kMayBeRequired = {"account", "queue", "qos", "constraint"};
 
 constexpr const char* kNotPlain = " \t'\"\\`$;&#<>|";
@@ -90,8 +91,8 @@ class ClusterReader {
     return static_cast<int64_t>(
         number(key, static_cast<double>(fallback), static_cast<double>(low), static_cast<double>(high)));
   }
-  bool flag(const char* key) const {
-    if (!j_.contains(key)) return false;
+  bool flag(const char* key, bool fallback = false) const {
+    if (!j_.contains(key)) return fallback;
     if (!j_[key].is_boolean()) fail(key, "is " + j_[key].dump(), "give true or false");
     return j_[key].get<bool>();
   }
@@ -113,6 +114,40 @@ bool is_variable(const std::string& s) {
          std::all_of(s.begin(), s.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
+// Schedulers resolve double requests, each in its own way.
+void refuse_contradictions(const ClusterSpec& c, const ClusterReader& in) {
+  const auto refuse = [&](std::initializer_list<const char*> options, const std::string& why,
+                          const std::string& mend) {
+    for (const std::string& d : c.directives)
+      for (const std::string option : options)
+        if (d == option || d.starts_with(option + "=") || (option.size() == 2 && d.starts_with(option)) ||
+            (option.starts_with("-l") && d.starts_with(option)))
+          in.fail("directives", "holds " + d + why, mend);
+  };
+  if (c.scheduler == "slurm")
+    refuse({"--time", "-t", "--nodes", "-N"}, ", and each job asks for its own",
+           "leave it out; -t of the command or max_time_s bounds a job's time");
+  else
+    refuse({"-lwalltime", "-lselect", "-lplace"}, ", and each job asks for its own",
+           "leave it out; -t of the command or max_time_s bounds a job's time");
+  if (c.gpus_per_rank > 0)
+    refuse({"--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task"}, ", and gpus_per_rank is given",
+           "keep one of the two");
+  if (c.memory_per_rank_gb > 0)
+    refuse({"--mem", "--mem-per-cpu", "--mem-per-gpu"}, ", and memory_per_rank_gb is given",
+           "keep one of the two");
+  if (c.exclusive) return;
+  refuse({"--exclusive", "--gres", "--gpus", "-G", "--gpus-per-node", "--mem"},
+         ", the same of every node, and jobs on shared nodes ask for their part",
+         "leave it out (directives: []), and give gpus_per_rank and memory_per_rank_gb");
+  if (c.preflight)
+    in.fail("preflight", "measures whole nodes, and with exclusive: false others run there",
+            "leave one of them out");
+  if (!c.cores.empty())
+    in.fail("cores", "binds to cores of a whole node, and with exclusive: false the scheduler chooses them",
+            "leave one of them out");
+}
+
 }  // namespace
 
 ClusterSpec cluster_from_json(const json& j, const std::string& file) {
@@ -125,6 +160,9 @@ ClusterSpec cluster_from_json(const json& j, const std::string& file) {
   c.start_options = in.list("start_options");
   c.ranks_per_node = in.whole("ranks_per_node", 1, 1, 4096);
   c.cores_per_node = in.whole("cores_per_node", c.ranks_per_node, 1, 1 << 16);
+  c.exclusive = in.flag("exclusive", true);
+  c.gpus_per_rank = in.whole("gpus_per_rank", 0, 0, 64);
+  c.memory_per_rank_gb = in.number("memory_per_rank_gb", 0, 0, 1e5);
   c.queue = in.directive_word("queue");
   c.account = in.directive_word("account");
   c.qos = in.directive_word("qos");
@@ -172,6 +210,7 @@ ClusterSpec cluster_from_json(const json& j, const std::string& file) {
   c.spare_nodes = in.whole("spare_nodes", 0, 0, 1024);
   c.max_nodes = in.whole("max_nodes", 0, 0, 1 << 20);
   c.charge = in.number("charge", c.charge, 1e-6, 1e6);
+  refuse_contradictions(c, in);
   return c;
 }
 
@@ -212,7 +251,10 @@ json to_json(const ClusterSpec& c) {
             {"preflight", c.preflight},
             {"spare_nodes", c.spare_nodes},
             {"max_nodes", c.max_nodes},
-            {"charge", c.charge}};
+            {"charge", c.charge},
+            {"exclusive", c.exclusive},
+            {"gpus_per_rank", c.gpus_per_rank},
+            {"memory_per_rank_gb", c.memory_per_rank_gb}};
   if (!c.cores.empty()) j["cores"] = c.cores;
   return j;
 }

@@ -5,7 +5,9 @@
 //     start: srun                      # how ranks start inside a job: srun | openmpi | pals
 //     start_options: [--mpi=pmix]      # words, passed on as they are
 //     ranks_per_node: 4
-//     cores_per_node: 64               # PBS asks for them; Slurm takes whole nodes
+//     cores_per_node: 64               # PBS asks for them, and Slurm on shared nodes
+//     exclusive: false                 # nodes are shared: a job asks for the part that its ranks need
+//     gpus_per_rank: 1                 # asked for as --gres or ngpus;  memory_per_rank_gb: 60
 //     queue: debug                     # Slurm's partition;  account, qos, constraint
 //     required: [account]              # what a person has to add before anything is submitted
 //     directives: ["--gpus-per-node=4"]  # more lines for the scheduler
@@ -21,6 +23,7 @@
 //
 // Nothing here reaches a shell unquoted: `$` and `;` in a preamble's words are plain characters.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,6 +39,9 @@ struct ClusterSpec {
   std::vector<std::string> start_options;
   int64_t ranks_per_node = 1;
   int64_t cores_per_node = 1;
+  bool exclusive = true;          // false: jobs share nodes, and ask for what their ranks need of them
+  int64_t gpus_per_rank = 0;      // 0: not asked for, or by directives
+  double memory_per_rank_gb = 0;  // 0: not asked for
   std::string queue, account, qos, constraint;
   std::vector<std::string> required;  // keys among these four that the user must add
   std::vector<std::string> directives, modules;
@@ -56,6 +62,11 @@ struct ClusterSpec {
   double charge = 1;      // of a node and hour
 
   int64_t nodes(int64_t ranks) const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+  /// Ranks that a job asks each node for, if its trials have `ranks`.
+  int64_t ranks_a_node(int64_t ranks) const {
+    return exclusive ? ranks_per_node : std::min(ranks, ranks_per_node);
+  }
+  int64_t cores_per_rank() const { return std::max<int64_t>(1, cores_per_node / ranks_per_node); }
 };
 
 /// The section of a machine file. Throws ConfigError with file, key and fix.

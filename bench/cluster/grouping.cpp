@@ -55,31 +55,65 @@ std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const
     std::vector<const Trial*> trials;
   };
   std::vector<PlannedJob> jobs;
-  const auto close = [&](int64_t nodes, Group& g) {
+  using Places = std::pair<int64_t, int64_t>;  // nodes, and ranks on each
+  const auto close = [&](const Places& places, Group& g) {
     // The sum of the expected work, and the whole limit of the longest trial.
     const double asked = 1.25 * g.work + g.longest + sweep.limits.grace_s + kMargin_s;
     const double whole_minutes = 60 * std::ceil(std::max(asked, c.min_time_s) / 60);
-    jobs.push_back({nodes, static_cast<int64_t>(std::min(whole_minutes, c.max_time_s)), std::move(g.trials),
-                    g.left.lead_s, g.left.lead_from});
+    jobs.push_back({.nodes = places.first,
+                    .ranks_a_node = places.second,
+                    .time_s = static_cast<int64_t>(std::min(whole_minutes, c.max_time_s)),
+                    .work_s = g.work,
+                    .trials = std::move(g.trials),
+                    .lead_s = g.left.lead_s,
+                    .lead_from = g.left.lead_from});
     g = {};
   };
-  std::map<int64_t, Group> groups;
+  std::map<Places, Group> groups;
   for (const Trial* t : trials) {
     const Wants w = t->chained() ? wants_of_chained(*t, {results, *t, sweep.warmup}, sweep, c)
                                  : wants_of_whole(*t, sweep, c);
-    Group& g = groups[c.nodes(t->ranks())];
+    const Places places{c.nodes(t->ranks()), c.ranks_a_node(t->ranks())};
+    Group& g = groups[places];
     const double with =
         1.25 * (g.work + w.work) + std::max(g.longest, w.room) + sweep.limits.grace_s + kMargin_s;
-    if (!g.trials.empty() && (g.work + w.work > c.job_time_s || with > c.max_time_s))
-      close(c.nodes(t->ranks()), g);
+    if (!g.trials.empty() && (g.work + w.work > c.job_time_s || with > c.max_time_s)) close(places, g);
     g.work += w.work;
     g.longest = std::max(g.longest, w.room);
     if (w.left.lead_s > g.left.lead_s) g.left = w.left;
     g.trials.push_back(t);
   }
-  for (auto& [nodes, g] : groups)
-    if (!g.trials.empty()) close(nodes, g);
+  for (auto& [places, g] : groups)
+    if (!g.trials.empty()) close(places, g);
   return jobs;
+}
+
+void bound_limits(TrialLimits& limits, const std::vector<Trial>& trials, const ClusterSpec& c) {
+  const double room = c.max_time_s - limits.grace_s - kMargin_s;
+  if (limits.timeout_given || room <= 0) return;
+  if (std::none_of(trials.begin(), trials.end(),
+                   [&](const Trial& t) { return !t.chained() && time_limit(limits, t) > room; }))
+    return;
+  limits.timeout_s = room;
+  limits.timeout_given = true;
+}
+
+double node_hours(const PlannedJob& job, const ClusterSpec& c, double seconds) {
+  const double share = static_cast<double>(job.ranks_a_node) / static_cast<double>(c.ranks_per_node);
+  return static_cast<double>(job.nodes) * share * seconds / 3600;
+}
+
+JobRequest request_of(const PlannedJob& job, const std::string& name, const SweepOptions& options,
+                      const ClusterSpec& c, const std::string& after) {
+  const std::string results = std::filesystem::absolute(options.results).string();
+  return {.name = name,
+          .nodes = job.nodes + c.spare_nodes,
+          .ranks_a_node = job.ranks_a_node,
+          .time_s = job.time_s,
+          .lead_s = job.lead_s,
+          .after = after,
+          .cwd = std::filesystem::current_path().string(),
+          .command = {options.self, "sweep-job", results, name}};
 }
 
 nlohmann::json description_of(const PlannedJob& job, const std::string& name, const SweepSpec& sweep,
@@ -89,6 +123,7 @@ nlohmann::json description_of(const PlannedJob& job, const std::string& name, co
   json out = {{"schema", 1},
               {"name", name},
               {"nodes", job.nodes},
+              {"share", node_hours(job, cluster, 3600) / static_cast<double>(job.nodes)},  // of each
               {"time_s", job.time_s},
               {"lead_s", job.lead_s},
               {"lead_from", job.lead_from},

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cluster/cluster.h"
+#include "bench/cluster/jobscript.h"
 #include "bench/sweep/results/trials.h"
 #include "bench/sweep/run/runner.h"
 #include "bench/sweep/spec.h"
@@ -21,17 +21,29 @@ namespace isobar {
 /// A planned job: its trials, in running order.
 struct PlannedJob {
   int64_t nodes = 1;
+  int64_t ranks_a_node = 1;
   int64_t time_s = 0;  // time to request
+  double work_s = 0;   // expected of its trials; of a chained trial, in all its jobs
   std::vector<const Trial*> trials;
   double lead_s = 0;  // before the job's end, the time at which chained trials are signalled (remaining.h)
   std::string lead_from;  // how it was computed
 };
 
-/// Groups by number of nodes, then fills jobs of about cluster.job_time_s of predicted work; `results` has
-/// the checkpoints. The requested time leaves the longest trial its whole time limit; throws ConfigError when
-/// max_time_s does not.
+/// Groups by number of nodes, on shared ones also by ranks a node, then fills jobs of about
+/// cluster.job_time_s of predicted work; `results` has the checkpoints. The requested time leaves the longest
+/// trial its whole time limit; throws ConfigError when max_time_s does not.
 std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
                                   const ClusterSpec& cluster, const std::filesystem::path& results);
+
+/// Shortens the time limit of trials, unless the sweep gives one, to what a job of max_time_s has room for.
+void bound_limits(TrialLimits& limits, const std::vector<Trial>& trials, const ClusterSpec& cluster);
+
+/// Node hours of a job: on shared nodes, those of its share.
+double node_hours(const PlannedJob& job, const ClusterSpec& cluster, double seconds);
+
+/// The request to the scheduler. `after`: the job starts after the end of this one; "" = at once.
+JobRequest request_of(const PlannedJob& job, const std::string& name, const SweepOptions& options,
+                      const ClusterSpec& cluster, const std::string& after);
 
 /// job.json, the pilot's input (bench/sweep/run/jobs.h).
 nlohmann::json description_of(const PlannedJob& job, const std::string& name, const SweepSpec& sweep,

@@ -5,12 +5,21 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <regex>
 
 namespace isobar {
 namespace {
 
 // Shortest warning requested of Slurm, besides the up to 60 s by which its signal may come early.
 constexpr double kWarning_s = 30;
+
+int64_t ranks_of(const ClusterSpec& c, const JobRequest& job) {
+  return job.ranks_a_node > 0 ? job.ranks_a_node : c.ranks_per_node;
+}
+
+int64_t memory_mib(const ClusterSpec& c, int64_t ranks) {  // both schedulers count in powers of two
+  return std::llround(std::ceil(c.memory_per_rank_gb * 1e9 / (1 << 20) * static_cast<double>(ranks)));
+}
 
 std::string quoted_line(const std::vector<std::string>& words) {
   std::string line;
@@ -36,13 +45,31 @@ std::string hours(int64_t seconds) {
   return text;
 }
 
+std::optional<int64_t> seconds_of_limit(const std::string& text) {
+  static const std::regex form(R"((?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,4}))?(?::(\d{1,2}))?)");
+  std::smatch m;
+  if (!std::regex_match(text, m, form)) return std::nullopt;
+  const auto number = [&](int i) { return m[i].matched ? std::stoll(m[i].str()) : 0; };
+  int64_t seconds = 0;
+  if (m[1].matched)
+    seconds = 86400 * number(1) + 3600 * number(2) + 60 * number(3) + number(4);
+  else if (m[4].matched)
+    seconds = 3600 * number(2) + 60 * number(3) + number(4);
+  else
+    seconds = 60 * number(2) + number(3);
+  return seconds > 0 ? std::optional(seconds) : std::nullopt;
+}
+
 std::string slurm_script(const ClusterSpec& c, const JobRequest& job) {
   std::string out = "#!/bin/bash -l\n";  // a login shell defines `module`
   const auto ask = [&](const std::string& option) { out += "#SBATCH " + option + "\n"; };
   ask("--job-name=" + job.name);
   ask("--nodes=" + std::to_string(job.nodes));
-  ask("--ntasks-per-node=" + std::to_string(c.ranks_per_node));
-  ask("--exclusive");
+  const int64_t ranks = ranks_of(c, job);
+  ask("--ntasks-per-node=" + std::to_string(ranks));
+  ask(c.exclusive ? "--exclusive" : "--cpus-per-task=" + std::to_string(c.cores_per_rank()));
+  if (c.gpus_per_rank > 0) ask("--gres=gpu:" + std::to_string(ranks * c.gpus_per_rank));
+  if (c.memory_per_rank_gb > 0) ask("--mem=" + std::to_string(memory_mib(c, ranks)) + "M");
   ask("--time=" + hours(job.time_s));
   ask("--signal=B:USR1@" + std::to_string(std::lround(std::ceil(std::max(kWarning_s, job.lead_s)))));
   ask("--requeue");
@@ -61,9 +88,14 @@ std::string pbs_script(const ClusterSpec& c, const JobRequest& job) {
   std::string out = "#!/bin/bash -l\n";  // a login shell defines `module`
   const auto ask = [&](const std::string& option) { out += "#PBS " + option + "\n"; };
   ask("-N " + job.name);
-  ask("-l select=" + std::to_string(job.nodes) + ":ncpus=" + std::to_string(c.cores_per_node) +
-      ":mpiprocs=" + std::to_string(c.ranks_per_node) + (c.constraint.empty() ? "" : ":" + c.constraint));
-  ask("-l place=scatter:excl");
+  const int64_t ranks = ranks_of(c, job);
+  std::string chunk =
+      ":ncpus=" + std::to_string(c.exclusive ? c.cores_per_node : ranks * c.cores_per_rank()) +
+      ":mpiprocs=" + std::to_string(ranks);
+  if (c.gpus_per_rank > 0) chunk += ":ngpus=" + std::to_string(ranks * c.gpus_per_rank);
+  if (c.memory_per_rank_gb > 0) chunk += ":mem=" + std::to_string(memory_mib(c, ranks)) + "mb";
+  ask("-l select=" + std::to_string(job.nodes) + chunk + (c.constraint.empty() ? "" : ":" + c.constraint));
+  ask(c.exclusive ? "-l place=scatter:excl" : "-l place=scatter:shared");
   ask("-l walltime=" + hours(job.time_s));
   ask("-r y");
   ask("-j oe");

@@ -109,7 +109,7 @@ class Pbs : public Scheduler {
     const Said s = say({"qsub", file}, {.cwd = dir, .timeout_s = 120});
     if (s.code != 0 || first_line(s.out).empty())
       throw ConfigError(c.file, "cluster", "qsub refused the job: " + first_line(s.err),
-                        "mend the section, or see " + (dir / file).string());
+                        "mend the section; --dry-run prints the script");
     return first_line(s.out);
   }
 

@@ -112,12 +112,14 @@ class Pilot {
   // Runs a program on each of the first nodes, with all cores of the node.
   Said on_each_node(int64_t nodes, const std::vector<std::string>& program, const std::string& name,
                     double timeout_s) const {
-    return say(start_command(one_a_node(), nodes_, nodes, program, name, dir_.path() / "rankfile"),
+    return say(start_command(one_a_node(1), nodes_, nodes, program, name, dir_.path() / "rankfile"),
                {.timeout_s = timeout_s});
   }
 
-  ClusterSpec one_a_node() const {
+  /// Starts one process a node, with the cores that the job has there for `ranks` of a trial.
+  ClusterSpec one_a_node(int64_t ranks) const {
     ClusterSpec c = cluster_;
+    c.cores_per_node = cluster_.cores_per_rank() * cluster_.ranks_a_node(ranks);
     c.ranks_per_node = 1;
     c.cores.clear();
     if (c.start == "srun") c.start_options.emplace_back("--cpu-bind=none");
@@ -136,7 +138,7 @@ class Pilot {
     std::vector<std::string> told = words_that_tell(names);
     told.insert(told.end(), program.begin(), program.end());
     if (!starts_on_every_node(t.spec)) return told;
-    return start_command(one_a_node(), nodes_, n, told, t.id, dir / "rankfile");
+    return start_command(one_a_node(t.ranks()), nodes_, n, told, t.id, dir / "rankfile");
   }
 
   // Leaves out slow nodes if enough others remain; all slow nodes are named in the job's output.

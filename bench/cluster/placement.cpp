@@ -87,6 +87,8 @@ std::vector<std::string> start_command(const ClusterSpec& c, const std::vector<s
            "--nodelist=" + joined(nodes, ","),
            "--job-name=" + name,
            "--kill-on-bad-exit=1"};
+    // Since Slurm 22.05 a step no longer takes this from its job.
+    if (!c.exclusive) out.push_back("--cpus-per-task=" + std::to_string(c.cores_per_rank()));
     if (!c.cores.empty()) {
       std::vector<std::string> masks;
       for (int64_t i = 0; i < std::min(ranks, c.ranks_per_node); ++i) masks.push_back(core_mask(c.cores[i]));

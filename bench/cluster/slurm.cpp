@@ -45,7 +45,7 @@ class Slurm : public Scheduler {
     const Said s = say({"sbatch", "--parsable", file}, {.cwd = dir, .timeout_s = 120});
     if (s.code != 0)
       throw ConfigError(c.file, "cluster", "sbatch refused the job: " + first_line(s.err),
-                        "mend the section, or see " + (dir / file).string());
+                        "mend the section; --dry-run prints the script");
     return split(first_line(s.out), ';').at(0);  // "12" or "12;cluster"
   }
 

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "bench/cluster/accounting.h"
 #include "bench/cluster/grouping.h"
@@ -40,6 +41,29 @@ std::string new_name() {
   return text;
 }
 
+/// Folders of a results directory that did not exist before; removed again where they are empty.
+class NewFolders {
+ public:
+  explicit NewFolders(const fs::path& results) {
+    const fs::path whole = fs::absolute(results).lexically_normal();
+    for (const char* name : {"lock", "trials", "jobs"}) note(whole / name);
+    for (fs::path at = whole; at.has_relative_path() && note(at);) at = at.parent_path();
+  }
+  void remove() const {
+    std::error_code none;
+    for (const fs::path& one : paths_)
+      if (one.filename() != "lock" || !fs::exists(one.parent_path() / "sweep.json")) fs::remove(one, none);
+  }
+
+ private:
+  bool note(const fs::path& path) {
+    if (fs::exists(path)) return false;
+    paths_.push_back(path);
+    return true;
+  }
+  std::vector<fs::path> paths_;  // what is in a folder before the folder
+};
+
 class ClusterSweep {
  public:
   ClusterSweep(const Matrix& m, const SweepSpec& s, const SweepOptions& o, const ClusterSpec& c,
@@ -57,11 +81,11 @@ class ClusterSweep {
         const DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
         if (first) {
           refuse_other_scheduler();
-          write_matrix(options_.whole ? *options_.whole : matrix_, sweep_, options_.results);
           count_reused();
         }
         follow();
         submit();
+        keep_matrix();
         left = unfinished();
         note = live_.empty() ? "" : std::to_string(live_.size()) + " jobs" + waiting_;
       }
@@ -270,34 +294,51 @@ class ClusterSweep {
 
   void submit(const PlannedJob& p) {
     const JobDir job(options_.results, new_name());
-    const fs::path results = fs::absolute(options_.results);
-    const JobRequest request{.name = job.name(),
-                             .nodes = p.nodes + cluster_.spare_nodes,
-                             .time_s = p.time_s,
-                             .lead_s = p.lead_s,
-                             .after = submit_.after,
-                             .cwd = fs::current_path().string(),
-                             .command = {options_.self, "sweep-job", results.string(), job.name()}};
+    const JobRequest request = request_of(p, job.name(), options_, cluster_, submit_.after);
     // Written before the submission: after a kill in between, the next process finds the job.
     write_atomically(job.path() / "owner", "0\n");
     write_atomically(job.path() / "script", scheduler_.script(cluster_, request));
     write_atomically(job.path() / "job.json",
                      json_text(description_of(p, job.name(), sweep_, options_, cluster_), 1) + "\n");
+    std::vector<TrialDir> archived;
     for (const Trial* t : p.trials) {
       TrialDir dir = directory(*t);
-      if (again_.erase(t->id)) dir.prepare();  // archives the old verdict in attempt-<n>/
+      if (again_.contains(t->id)) {
+        dir.prepare();  // archives the old verdict in attempt-<n>/
+        archived.push_back(dir);
+      }
       fs::create_directories(dir.path());
       claim(dir.path(), job.name());
     }
     try {
       job.write_id(scheduler_.submit(cluster_, job.path(), "script"));
     } catch (const ConfigError&) {
-      job.close("refused");
-      for (const Trial* t : p.trials) release(directory(*t).path());
+      take_back(p, job, archived);
       throw;
     }
+    for (const Trial* t : p.trials) again_.erase(t->id);
+    keep_matrix();
     live_.insert(job.name());
     outcome_.started += static_cast<int64_t>(p.trials.size());
+  }
+
+  // A refused job leaves nothing behind: neither its folder nor claims, and old verdicts are back.
+  void take_back(const PlannedJob& p, const JobDir& job, std::vector<TrialDir>& archived) const {
+    job.close("refused");  // first, so that it is over whatever happens to the rest
+    for (TrialDir& dir : archived) dir.take_back();
+    std::error_code none;
+    for (const Trial* t : p.trials) {
+      const fs::path dir = directory(*t).path();
+      release(dir);
+      fs::remove(dir, none);  // where it is empty
+    }
+    fs::remove_all(job.path());
+  }
+
+  // After the first job is accepted: a refused sweep is none.
+  void keep_matrix() {
+    if (std::exchange(matrix_kept_, true)) return;
+    write_matrix(options_.whole ? *options_.whole : matrix_, sweep_, options_.results);
   }
 
   bool pause() const {
@@ -338,7 +379,8 @@ class ClusterSweep {
   std::set<std::string> troubles_;                                 // in the scheduler's answers
   std::optional<std::chrono::steady_clock::time_point> all_done_;  // since when no trial is left
   bool any_began_ = false;                                         // a trial got past its launch
-  int fruitless_ = 0;                                              // number of jobs that are over
+  bool matrix_kept_ = false;
+  int fruitless_ = 0;  // number of jobs that are over
   fs::path last_over_;
   SweepOutcome outcome_;
 };
@@ -361,8 +403,14 @@ SweepOutcome run_on_cluster(const Matrix& matrix, const SweepSpec& sweep, const 
     throw ConfigError(options.trainer, "", "is not an executable trainer", "build it first");
   refuse_incomplete(cluster);
   for (const Trial& t : matrix.trials) require_words_of_nodes(t.spec, cluster.nodes(t.ranks()));
+  const NewFolders made(options.results);
   open_results(options.results);
-  return ClusterSweep(matrix, sweep, options, cluster, scheduler, submit)();
+  try {
+    return ClusterSweep(matrix, sweep, options, cluster, scheduler, submit)();
+  } catch (const ConfigError&) {
+    made.remove();
+    throw;
+  }
 }
 
 }  // namespace isobar

@@ -333,6 +333,9 @@ SectionCache::SectionCache(const RunSpec& spec, bool named)
   check_alike(spec);
   keep_names_of(base_);
   t.checkpoint_best = false;
+  t.epochs = 0;
+  for (int64_t* every : {&t.valid_every, &t.checkpoint_every})
+    if (*every == TrainSpec::kEpoch) *every = 0;
   t.early_stopping_patience = t.jacobian_samples = t.jacobian_window = t.min_steps = 0;
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <array>
+#include <map>
 #include <random>
 #include <set>
 
@@ -87,6 +88,41 @@ TEST(JobScript, AsksInTheWordsOfEachScheduler) {
     EXPECT_NE(pbs.find(line), std::string::npos) << line << pbs;
 }
 
+// A trial of two ranks gets a quarter of a node with eight; one of twelve gets two nodes, each with eight.
+TEST(JobScript, OnSharedNodesAJobAsksForItsPart) {
+  const std::string part =
+      "ranks_per_node: 8, cores_per_node: 128, exclusive: false, gpus_per_rank: 1, "
+      "memory_per_rank_gb: 32}";
+  const JobRequest two{.name = "isobar-0a", .nodes = 1, .ranks_a_node = 2, .cwd = "/x", .command = {"true"}};
+  const std::string slurm = slurm_script(cluster("{scheduler: slurm, " + part), two);
+  for (const char* line :
+       {"#SBATCH --nodes=1\n", "#SBATCH --ntasks-per-node=2\n", "#SBATCH --cpus-per-task=16\n",
+        "#SBATCH --gres=gpu:2\n", "#SBATCH --mem=61036M\n"})  // 64e9 bytes in MiB
+    EXPECT_NE(slurm.find(line), std::string::npos) << line << slurm;
+  EXPECT_EQ(slurm.find("exclusive"), std::string::npos) << slurm;
+  const std::string pbs = pbs_script(cluster("{scheduler: pbs, " + part), two);
+  for (const char* line :
+       {"#PBS -l select=1:ncpus=32:mpiprocs=2:ngpus=2:mem=61036mb\n", "#PBS -l place=scatter:shared\n"})
+    EXPECT_NE(pbs.find(line), std::string::npos) << line << pbs;
+  const ClusterSpec c = cluster("{scheduler: slurm, " + part);
+  EXPECT_EQ(c.ranks_a_node(12), 8);
+  const auto srun = start_command(c, {"a"}, 2, {"x"}, "t", "rankfile");
+  EXPECT_NE(std::find(srun.begin(), srun.end(), "--cpus-per-task=16"), srun.end());
+  EXPECT_EQ(to_json(cluster_from_json(to_json(c), "again")), to_json(c));
+}
+
+TEST(ClusterSection, ReadsTimeLimitsAsSbatchDoes) {
+  for (const auto& [text, seconds] : std::vector<std::pair<std::string, int64_t>>{{"90", 5400},
+                                                                                  {"1:30", 90},
+                                                                                  {"01:02:03", 3723},
+                                                                                  {"1-2", 93600},
+                                                                                  {"1-2:3", 93780},
+                                                                                  {"1-2:3:4", 93784}})
+    EXPECT_EQ(seconds_of_limit(text), seconds) << text;
+  for (const char* text : {"", "0", "1h", "-5", "1:2:3:4", "x", "1-", ":30", "00:00:00"})
+    EXPECT_FALSE(seconds_of_limit(text)) << text;
+}
+
 TEST(ClusterSection, RefusesWhatCouldNotBeMeantOrReachADirective) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{scheduler: lsf}", "cluster.scheduler"},
@@ -102,6 +138,14 @@ TEST(ClusterSection, RefusesWhatCouldNotBeMeantOrReachADirective) {
       {"{ranks_per_node: 0}", "cluster.ranks_per_node"},
       {"{rank_per_node: 1}", "cluster.rank_per_node"},
       {"{max_time_s: 600, job_time_s: 700}", "cluster.job_time_s"},
+      {"{exclusive: 1}", "cluster.exclusive"},
+      {"{exclusive: false, preflight: true}", "cluster.preflight"},
+      {"{exclusive: false, cores: [0-3]}", "cluster.cores"},
+      {"{exclusive: false, directives: [--gpus-per-node=4]}", "cluster.directives"},
+      {"{gpus_per_rank: 1, directives: ['--gres=gpu:4']}", "cluster.directives"},
+      {"{memory_per_rank_gb: 1, directives: [--mem=0]}", "cluster.directives"},
+      {"{directives: ['--time=10']}", "cluster.directives"},
+      {"{scheduler: pbs, directives: ['-lwalltime=10']}", "cluster.directives"},
       {"[1]", "cluster"}};
   for (const auto& [yaml, key] : cases) try {
       cluster(yaml);
@@ -270,6 +314,39 @@ TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
   for (const Trial& t : m.trials) EXPECT_EQ(planned.count(t.id), 1u);
   c.max_time_s = 320;
   EXPECT_THROW(plan_jobs(trials, s, c, scratch_.path()), ConfigError);
+}
+
+TEST_F(PlanTest, OnSharedNodesJobsHoldTrialsOfOneSizeAndAreChargedTheirPart) {
+  const SweepSpec s = sweep("axes: {gpus: [1, 2, 4, 8], train.seed: [0, 1]}\ntimeout_s: 300\n");
+  const Matrix m = expand(s);
+  std::vector<const Trial*> trials;
+  for (const Trial& t : m.trials) trials.push_back(&t);
+  const auto sizes = [&](const ClusterSpec& c) {
+    std::map<std::pair<int64_t, int64_t>, double> hours;
+    for (const PlannedJob& job : plan_jobs(trials, s, c, scratch_.path())) {
+      for (const Trial* t : job.trials) EXPECT_EQ(c.ranks_a_node(t->ranks()), job.ranks_a_node);
+      hours[{job.nodes, job.ranks_a_node}] += node_hours(job, c, 3600);
+    }
+    return hours;
+  };
+  using Sizes = std::map<std::pair<int64_t, int64_t>, double>;
+  EXPECT_EQ(sizes(cluster("{ranks_per_node: 4, exclusive: false}")),
+            (Sizes{{{1, 1}, 0.25}, {{1, 2}, 0.5}, {{1, 4}, 1}, {{2, 4}, 2}}));
+  EXPECT_EQ(sizes(cluster("{ranks_per_node: 4}")), (Sizes{{{1, 4}, 1}, {{2, 4}, 2}}));
+}
+
+TEST_F(PlanTest, ATimeLimitOfJobsBoundsThatOfTrialsUnlessTheSweepGivesOne) {
+  const std::vector<Trial> trials = expand(sweep("axes: {train.seed: [0]}")).trials;
+  TrialLimits l;
+  bound_limits(l, trials, cluster("{max_time_s: 7200}"));
+  EXPECT_EQ(time_limit(l, trials[0]), 3600);
+  bound_limits(l, trials, cluster("{max_time_s: 600, job_time_s: 600}"));
+  EXPECT_EQ(time_limit(l, trials[0]), 600 - 5 - 60);  // grace_s, and what a job needs besides
+  EXPECT_NO_THROW(
+      plan_jobs({&trials[0]}, SweepSpec{.limits = l}, cluster("{max_time_s: 600}"), scratch_.path()));
+  TrialLimits given{.timeout_s = 900, .timeout_given = true};
+  bound_limits(given, trials, cluster("{max_time_s: 600}"));
+  EXPECT_EQ(given.timeout_s, 900);
 }
 
 TEST_F(PlanTest, AJobAsksForWhatTheQueueTakesAtLeast) {

@@ -182,6 +182,10 @@ TEST_F(Epochs, InASweepEachTrialHasItsSteps) {
     base << "inherits: " << tiny() << "\ndata: {train: " << *shared_ / "data/train"
          << "}\ntrain: {epochs: 2, global_batch: 4}\n";
   }
+  const Ended priced = Child({command(), "predict", dir / "base.yaml", "--machine", "example-2core", "--set",
+                              "train.valid_every=epoch", "--set", "data.valid=" + (*shared_ / "data/valid")})
+                           .wait();
+  EXPECT_EQ(priced.code, 0) << priced.text;
   const Ended e =
       Child({command(), "sweep", dir / "base.yaml", "global_batch=4,8", "--results", dir / "results"}).wait();
   ASSERT_EQ(e.code, 0) << e.text;

@@ -98,6 +98,7 @@ JobCompLoc=$work/jobcomp.txt
 NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2
 PartitionName=debug Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+PartitionName=shared Nodes=n1,n2 MaxTime=INFINITE State=UP OverSubscribe=NO
 CONF
 if [[ "$accounting" ]]; then
   cat >>"$SLURM_CONF" <<CONF
@@ -120,8 +121,8 @@ start_node() {  # start_node NAME [CORE]
 }
 slurmctld -f "$SLURM_CONF"
 for node in n1 n2; do start_node "$node"; done
-for _ in $(seq 50); do [[ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" == 2 ]] && break; sleep 0.2; done
-[[ "$(sinfo -h -N -o %T | grep -c idle)" == 2 ]] || { cat "$work"/*.log >&2; echo "Slurm did not come up" >&2; exit 1; }
+for _ in $(seq 50); do [[ "$(sinfo -h -N -p debug -o %T 2>/dev/null | grep -c idle)" == 2 ]] && break; sleep 0.2; done
+[[ "$(sinfo -h -N -p debug -o %T | grep -c idle)" == 2 ]] || { cat "$work"/*.log >&2; echo "Slurm did not come up" >&2; exit 1; }
 say "Slurm $(slurmctld -V | cut -d' ' -f2) is up: $(sinfo -h -N -o %N | sort -u | paste -sd' '), $([[ "$accounting" ]] || echo no )accounting"
 
 # ---- helpers for the tests

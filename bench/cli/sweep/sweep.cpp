@@ -18,7 +18,9 @@
 #include "bench/ranks/rank_output.h"
 
 #include "bench/cli/sweep/sweep_suggest.h"
+#include "bench/cluster/grouping.h"
 #include "bench/cluster/pilot.h"
+#include "bench/cluster/preview.h"
 #include "bench/cluster/submit.h"
 #include "bench/guest/command.h"
 #include "bench/suggest/trial_forecast.h"
@@ -115,7 +117,8 @@ Examples:
 struct SweepArguments {
   std::vector<std::string> words;  // KEY=VALUES
   int64_t repeat = 0;
-  std::string file, results, trainer, self, machine, launcher = "local", rank_output = "first", after, job;
+  std::string file, results, trainer, self, machine, launcher = "local", rank_output = "first", after, job,
+                                                     time;
   EngineQuestion engine{"isobar", {}, {}};
   SuggestArguments suggest;
   About about;
@@ -126,16 +129,35 @@ std::string show(const nlohmann::json& j) {  // paths may not be UTF-8
   return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+SweepOptions options_of(const SweepArguments& a, const Matrix* whole) {
+  return {.results = a.results,
+          .trainer = a.trainer,
+          .rank_output = a.rank_output,
+          .self = a.self,
+          .retry_failed = a.retry_failed,
+          .whole = whole,
+          .stop = &stop_flag()};
+}
+
+void show_dry_run(const SweepArguments& a, const Matrix& matrix, const SweepSpec& sweep,
+                  const std::optional<ClusterSpec>& cluster) {
+  nlohmann::json jobs;
+  if (cluster)
+    jobs = preview_json(matrix, sweep, options_of(a, nullptr), *cluster, *scheduler_of(cluster->scheduler),
+                        a.after);
+  std::string text = dry_run_table(matrix) + (cluster ? "\n" + preview_text(jobs) : "");
+  if (a.json) {
+    nlohmann::json j = dry_run_json(matrix, sweep);
+    if (cluster) j["cluster"] = jobs;
+    text = show(j);
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
 // Runs `part` of the sweep's matrix, or all of it; repetitions of contended trials are added to `whole`.
 SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpec& sweep, Matrix& whole,
                      const std::optional<ClusterSpec>& cluster) {
-  const SweepOptions options{.results = a.results,
-                             .trainer = a.trainer,
-                             .rank_output = a.rank_output,
-                             .self = a.self,
-                             .retry_failed = a.retry_failed,
-                             .whole = &whole,
-                             .stop = &stop_flag()};
+  const SweepOptions options = options_of(a, &whole);
   return run_with_repeats(whole, part, sweep, [&](const Matrix& m) {
     if (cluster)
       return run_on_cluster(m, sweep, options, *cluster, *scheduler_of(cluster->scheduler),
@@ -179,6 +201,7 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
       command,
       {{"--no-wait", local, cluster, add},
        {"--after", local, cluster, add},
+       {"--time", local, cluster, add},
        {"--cancel", local, cluster, add},
        {"--no-wait", !a.suggest.until.empty(), "cannot go with --until, whose rounds wait for results",
         "leave out one of them; --suggest N --run --no-wait submits one round"},
@@ -187,8 +210,8 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
        {"--print", a.dry_run || suggests || a.cancel, "shows the file, and does nothing else", choose},
        {"--json", a.print, "is not for --print, which writes YAML", choose},
        {"--no-wait", !runs, none, leave},
-       {"--after", !runs, none, leave},
-       {"--retry-failed", !runs, none, leave},
+       {"--after", !runs && (local || !a.dry_run), none, leave},
+       {"--retry-failed", !runs && (local || !a.dry_run), none, leave},
        {"--rank-output", !runs, none, leave},
        {"--engine", !a.dry_run, "is of trials that do not run here", "add --dry-run"},
        {"--tuned", a.engine.engine == "isobar", "is of other engines", "name one with --engine"},
@@ -215,7 +238,7 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   const std::string machine =
       a.machine.empty() ? machine_file(sweep.machine, sweep.file + ", machine") : a.machine;
   std::optional<ClusterSpec> cluster;
-  if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine);
+  if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine, a.time);
   Matrix matrix = expand(sweep, !a.json);
   require_words(matrix, sweep.file);
   if (a.engine.engine != "isobar") {
@@ -234,15 +257,14 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
     }
   } else if (!machine.empty())
     forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0, !a.json);
-  if (a.dry_run) {
-    const std::string text = a.json ? show(dry_run_json(matrix, sweep)) : dry_run_table(matrix);
-    std::fputs(text.c_str(), stdout);
-    return 0;
-  }
-  if (a.results.empty())
+  if (cluster && !a.time.empty()) bound_limits(sweep.limits, matrix.trials, *cluster);
+  if (a.results.empty() && !(a.dry_run && !cluster))
     throw ConfigError("isobar sweep", "--results", "is missing",
                       "say where results go, e.g. --results results/demo");
-
+  if (a.dry_run) {
+    show_dry_run(a, matrix, sweep, cluster);
+    return 0;
+  }
   if (a.cancel) {
     std::printf("%d jobs cancelled\n", cancel_jobs(a.results, *scheduler_of(cluster->scheduler)));
     return 0;
@@ -286,7 +308,8 @@ void add_sweep_command(CLI::App& app) {
   add_about_options(*sweep, a->about);
   sweep->add_flag("--print", a->print, "Print the composed sweep file; run nothing");
   sweep->add_option("--results", a->results, "Directory of the results; made when it is missing");
-  sweep->add_flag("--dry-run", a->dry_run, "Print the matrix and what is skipped; run nothing");
+  sweep->add_flag("--dry-run", a->dry_run,
+                  "Print the matrix, what is skipped, and with --launcher jobs and scripts; run nothing");
   sweep->add_option("--launcher", a->launcher, "local, slurm or pbs")
       ->check(CLI::IsMember({"local", "slurm", "pbs"}))
       ->capture_default_str();
@@ -297,6 +320,7 @@ void add_sweep_command(CLI::App& app) {
   sweep->add_option("--tuned", a->engine.tuned, "How well tuned it is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1));
   add_rank_output_option(*sweep, a->rank_output, "the trial's folder/ranks");
+  add_time_option(*sweep, a->time);
   sweep->add_flag("--no-wait", a->no_wait, "Submit the jobs that can be submitted now, and return");
   sweep->add_option("--after", a->after, "Submitted jobs start when the job of this id has ended");
   sweep->add_flag("--cancel", a->cancel, "Cancel the jobs of --results");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/train/train_arguments.h"
 #include "bench/cli/words/config_option.h"
 #include "bench/cli/words/options.h"
 #include "bench/guest/record_loop.h"
@@ -47,12 +48,15 @@ struct RecordArguments {
 };
 
 void run_record(const RecordArguments& a) {
-  const RunSpec spec = load_run_spec(a.config, a.set);
+  TrainArguments named{.config = a.config, .set = a.set, .about = a.about};
+  RunSpec spec = loaded(named);
   if (!spec.run.command.empty())
     throw ConfigError(spec.file, "run.command", "starts a program, and a loop that runs already is recorded",
                       "leave it out, or use isobar train");
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);  // the loop may be gone before its last answer
+  std::optional<RunFolder> folder;
+  name_run(named, spec, folder);
   const EndRecord end =
       record_loop(spec, STDIN_FILENO, {.about = a.about.json(), .answer = [](const std::string& line) {
                                          std::printf("%s\n", line.c_str());

@@ -2,17 +2,21 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
 #include "bench/cli/train/stop_flag.h"
 #include "bench/cli/words/options.h"
+#include "bench/cluster/preview.h"
 #include "bench/cluster/submit.h"
 #include "bench/suggest/trial_forecast.h"
 #include "bench/sweep/results/summary.h"
 #include "model/base/error.h"
 #include "model/base/system/program.h"
 #include "model/base/system/shared_files.h"
+#include "model/base/text/yaml.h"
 #include "model/data/choice/epochs.h"
 #include "model/engine/processor.h"
 #include "model/nets/build.h"
@@ -88,7 +92,39 @@ void announce(const Trial& t, const ClusterSpec& c, const std::string& results) 
 
 }  // namespace
 
-ClusterSpec cluster_of(const std::string& command, const std::string& launcher, const std::string& machine) {
+namespace {
+
+// The limit of a queue, where its file gives one, stands above a person's.
+void bound_time(ClusterSpec& c, const std::string& time) {
+  const std::optional<int64_t> seconds = seconds_of_limit(time);
+  if (!seconds)
+    throw ConfigError("-t " + time, "", "is no time limit", "write HH:MM:SS, or D-HH:MM:SS for days");
+  if (c.scheduler == "pbs" && time.find_first_of(":-") == std::string::npos)
+    throw ConfigError("-t " + time, "", "is minutes to Slurm and seconds to PBS", "write HH:MM:SS");
+  const auto limit = static_cast<double>(*seconds);
+  const json section = load_yaml(c.file).at("cluster");
+  if (section.contains("max_time_s") && limit > c.max_time_s)
+    throw ConfigError("-t " + time, "",
+                      "is more than a job may take there: cluster.max_time_s of " + c.file + " is " +
+                          std::to_string(std::llround(c.max_time_s)),
+                      "ask for " + hours(std::llround(c.max_time_s)) + " at the most");
+  if (limit < c.min_time_s || limit < 10)
+    throw ConfigError("-t " + time, "",
+                      "is less than a job takes there, " + hours(std::llround(std::max(10.0, c.min_time_s))),
+                      "ask for more");
+  c.max_time_s = c.job_time_s = limit;
+}
+
+}  // namespace
+
+void add_time_option(CLI::App& command, std::string& time) {
+  command.add_option(
+      "-t,--time", time,
+      "With --launcher: most that a job may take, as for sbatch: HH:MM:SS, D-HH:MM:SS, minutes");
+}
+
+ClusterSpec cluster_of(const std::string& command, const std::string& launcher, const std::string& machine,
+                       const std::string& time) {
   if (machine.empty())
     throw ConfigError(command, "--machine", "is missing",
                       "name a machine file with a `cluster:` section that says how jobs are submitted");
@@ -96,6 +132,7 @@ ClusterSpec cluster_of(const std::string& command, const std::string& launcher, 
   if (c.scheduler != launcher)
     throw ConfigError(machine, "cluster.scheduler", "is " + c.scheduler + ", and --launcher says " + launcher,
                       "give the same to both");
+  if (!time.empty()) bound_time(c, time);
   return c;
 }
 
@@ -103,7 +140,7 @@ int submit_training(const SubmittedTraining& a) {
   if (a.results.empty())
     throw ConfigError("isobar train", "--results", "is missing",
                       "say where jobs and results go, e.g. --results runs/first");
-  const ClusterSpec cluster = cluster_of("isobar train", a.launcher, a.machine);
+  const ClusterSpec cluster = cluster_of("isobar train", a.launcher, a.machine, a.time);
   Matrix m = matrix_of(spec_of(a));
   SweepSpec sweep;
   sweep.file = sweep.base = a.config;
@@ -113,19 +150,24 @@ int submit_training(const SubmittedTraining& a) {
   refuse_infeasible(m.trials[0], a);
   refuse_another(a.results, m.trials[0]);
   if (!a.json) announce(m.trials[0], cluster, a.results);
+  const std::string self = own_program().string();
+  const SweepOptions options{.results = a.results,
+                             .trainer = self,
+                             .rank_output = a.rank_output,
+                             .self = self,
+                             .progress = !a.json,
+                             .stop = &stop_flag()};
+  const auto scheduler = scheduler_of(cluster.scheduler);
+  if (a.dry_run) {
+    const json shown = preview_json(m, sweep, options, cluster, *scheduler);
+    std::fputs(a.json ? (shown.dump(1) + "\n").c_str() : preview_text(shown).c_str(), stdout);
+    return 0;
+  }
 
   // A second Ctrl-C leaves at once, which loses nothing: the jobs go on.
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
-  const std::string self = own_program().string();
   const SweepOutcome o =
-      run_on_cluster(m, sweep,
-                     {.results = a.results,
-                      .trainer = self,
-                      .rank_output = a.rank_output,
-                      .self = self,
-                      .progress = !a.json,
-                      .stop = &stop_flag()},
-                     cluster, *scheduler_of(cluster.scheduler), {.wait = !a.no_wait, .after = ""});
+      run_on_cluster(m, sweep, options, cluster, *scheduler, {.wait = !a.no_wait, .after = ""});
   const std::string text = a.json ? summary_json(m, o, sweep, a.results, kStatistic)
                                             .dump(1, ' ', false, json::error_handler_t::replace) +
                                         "\n"

@@ -122,6 +122,9 @@ void begin_output(const TrainArguments& a, const RunSpec& spec, bool launched) {
     throw ConfigError(option, "", "wants a folder, and run.out is empty",
                       "add --set run.out=runs/first, or use --rank-output all");
   if (!launched && (a.ranks > 0 ? a.ranks : spec.layout.world()) > 1) return;
+  if (launched && a.rank_output == "files" && (a.fresh || names_a_pattern(spec.run.out)))
+    throw ConfigError(option, "", "writes before ranks of a launcher agree on the number of their run",
+                      "give run.out the name of a directory");
   const int rank = launched ? launched_rank(::getenv) : 0;
   if (rank < 0)
     throw ConfigError(option, "", "needs to know the rank before MPI begins, and this launcher says none",
@@ -136,9 +139,13 @@ void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
       command,
       {{"--results", local, jobs, add},
        {"--no-wait", local, jobs, add},
+       {"--time", local, jobs, add},
+       {"--dry-run", local, jobs, add + "; isobar plan shows what a rank would do"},
+       {"--no-wait", a.dry_run, "is of a training that is submitted", "leave out one of the two"},
        {"--trace", !local, "is of a run that is not cut into jobs", "leave it out"},
        {"--resume", !local, "is what jobs do by themselves, from the last checkpoint in --results",
         "leave it out"},
+       {"--new", !local, "is of run.out, and jobs have their runs in --results", "leave it out"},
        {"--fit", !local, "is of a run that is not cut into jobs", "leave it out"},
        {"--set-aside-damaged", a.resume.empty(), "is of --resume RUN", "leave it out, or add --resume RUN"}});
 }
@@ -159,8 +166,10 @@ void submit_jobs(TrainArguments a, const Submit& submit) {
                            .machine = a.machine,
                            .results = a.results,
                            .rank_output = a.rank_output,
+                           .time = a.time,
                            .about = a.about.json(),
                            .no_wait = a.no_wait,
+                           .dry_run = a.dry_run,
                            .json = a.json});
   if (code != 0) throw ExitCode{code};
 }
@@ -238,6 +247,19 @@ void train_here(const TrainArguments& a, const RunSpec& spec, const std::optiona
   if (a.json && mpi.rank() == 0) std::printf("%s\n", json_text(j).c_str());
 }
 
+/// Ranks of a launcher: the first one names the run.
+std::optional<ConfigError> name_run_of_all(TrainArguments& a, RunSpec& spec, std::optional<RunFolder>& folder,
+                                           const Mpi& mpi) {
+  if (!a.fresh && !names_a_pattern(spec.run.out)) return std::nullopt;
+  std::optional<ConfigError> refused;
+  if (mpi.rank() == 0) refused = refusal_of(true, [&] { name_run(a, spec, folder); });
+  const std::string out = mpi.from_first(refused ? "" : spec.run.out);
+  if (out.empty() && !refused)
+    refused.emplace(spec.file, "run.out", "was refused by rank 0", "see its error");
+  if (!out.empty() && mpi.rank() > 0) a.set.push_back("run.out=" + out), spec.run.out = out;
+  return refused;
+}
+
 void refuse_words_of_commands(const RunSpec& spec) {
   const RunOptions& r = spec.run;
   if (!r.command.empty()) return;
@@ -267,6 +289,8 @@ void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) 
   // A folder that cannot be made is reported before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
+  std::optional<RunFolder> folder;
+  if (!bad_spec && !launched) name_run(a, *spec, folder);
   if (!bad_spec) begin_output(a, *spec, launched);
   std::optional<ConfigError> refused = bad_spec;
   if (!refused) refused = refusal_of(launched, [&] { require_data_of_host(*spec); });
@@ -288,6 +312,7 @@ void run_train(TrainArguments a, const CLI::App& command, const Submit& submit) 
         std::to_string(a.ranks) + " are wanted, and the launcher started " + std::to_string(mpi.size()),
         "leave it out, or start as many");
   if (bad_spec) throw ConfigError(*bad_spec);
+  if (!refused && launched) refused = name_run_of_all(a, *spec, folder, mpi);
   // Ranks of a launcher become data parallelism unless the layout says otherwise.
   if (spec->layout.world() == 1 && mpi.size() > 1) {
     a.set.push_back("layout.dp=" + std::to_string(mpi.size()));
@@ -318,6 +343,9 @@ void add_train_command(CLI::App& app, Submit submit) {
       "Continue from a run directory's last checkpoint, or from one checkpoint. Net, optimizer, seed, batch "
       "and data order must be those of the checkpoint; layout, rates, precision, steps and where data "
       "lie may change, and what does is printed");
+  c->add_flag(
+      "--new", a->fresh,
+      "Begin another run where run.out holds one: beside it, as runs/first-2; with --resume, a branch");
   c->add_flag("--set-aside-damaged", a->set_aside,
               "With --resume of run.out itself: rename damaged last checkpoints (step-N.damaged) and go on "
               "from the last whole one, as jobs do by themselves");
@@ -339,10 +367,15 @@ void add_train_command(CLI::App& app, Submit submit) {
                 "With --launcher: directory of DIR/jobs and of the run, DIR/trials/ID");
   c->add_flag("--no-wait", a->no_wait,
               "With --launcher: submit the next job and return; the same command continues later");
+  add_time_option(*c, a->time);
+  c->add_flag("--dry-run", a->dry_run,
+              "With --launcher: print jobs, node hours and the script; submit nothing");
   c->add_flag("--json", a->json,
               "No step lines; one JSON object at the end: run_end of run.out/result.jsonl, or why it failed");
   c->footer(
       "  isobar train configs/models/vit-tiny.yaml --set run.out=runs/first\n"
+      "  isobar train configs/models/vit-tiny.yaml --set run.out=runs/{name}-{n}    # --name or the file's; "
+      "next number\n"
       "  isobar train configs/models/vit-tiny.yaml --ranks 2 --set policy.amp=bf16 --trace trace.json\n"
       "  mpiexec -n 2 isobar train configs/models/vit-tiny.yaml        # the same; srun works too\n"
       "  isobar train long.yaml --launcher slurm --machine mine.yaml --results runs/long   # as jobs\n\n"

@@ -50,9 +50,15 @@ void train_by_command(TrainArguments a, const CLI::App& command) {
        {"--rank-output", true, "is of Isobar's engine's ranks", "leave it out"}});
   const std::vector<std::string> given = a.set;
   if (a.ranks > 0) take_ranks(a, loaded(a).layout);
-  const RunSpec spec = loaded(a);
+  RunSpec spec = loaded(a);
   require_words_for(given, a, spec);
   const GuestHosts hosts = guest_hosts(spec, ::getenv);
+  std::optional<RunFolder> folder;
+  if (hosts.names.size() > 1 && (a.fresh || names_a_pattern(spec.run.out)))
+    throw ConfigError(a.fresh ? "--new" : spec.file, a.fresh ? "" : "run.out",
+                      "numbers runs, and this one starts on several nodes, each by itself",
+                      "give run.out the name of a directory");
+  name_run(a, spec, folder);
   require_takes_up(a.resume, spec);
   catch_signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1}, 0);
   if (hosts.rank > 0) {

@@ -100,6 +100,7 @@ bool TrialDir::adopt() {
 
 bool TrialDir::prepare(bool go_on) {
   fs::create_directories(dir_);
+  before_ = read_end(dir_ / "attempt", kMostOfAStart);
   const Start last = start();
   const int64_t before = last.number, from = go_on ? saved_step() : 0;
   if (before > 0) {
@@ -136,6 +137,23 @@ bool TrialDir::prepare(bool go_on) {
   // JSON is YAML too; dumping it keeps every value's type beyond doubt.
   write_atomically(dir_ / "config.yaml", json_text(spec, 1) + "\n");
   return from > 0;
+}
+
+void TrialDir::take_back() {
+  for (const char* name : {"trial.json", "config.yaml"}) fs::remove(dir_ / name);
+  const fs::path old = dir_ / ("attempt-" + std::to_string(start().number - 1));
+  std::vector<fs::path> files;
+  if (fs::exists(old))
+    for (const auto& entry : fs::directory_iterator(old)) files.push_back(entry.path());
+  // The verdict comes last: without it a kill in between leaves an unfinished trial, not one without files.
+  std::stable_partition(files.begin(), files.end(),
+                        [](const fs::path& file) { return file.filename() != "status.json"; });
+  for (const fs::path& file : files) fs::rename(file, dir_ / file.filename());
+  fs::remove(old);
+  if (before_.empty())
+    fs::remove(dir_ / "attempt");
+  else
+    write_atomically(dir_ / "attempt", before_);
 }
 
 Verdict TrialDir::weigh(const ProcessOutcome& outcome) const {

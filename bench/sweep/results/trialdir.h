@@ -40,6 +40,8 @@ class TrialDir {
   /// Moves files of earlier attempts into attempt-<n>/ and writes the inputs of a new one. If `go_on` and
   /// there is a checkpoint, moves only verdict and output; returns whether the trial resumes.
   bool prepare(bool go_on = false);
+  /// Undoes this object's prepare(), after which nothing has started.
+  void take_back();
   /// Verdict on this start from the process' end and the last events.
   Verdict weigh(const ProcessOutcome& outcome) const;
   /// Checks that verdict against `plausibility` and records it. `job`: the cluster job that ran it, "" on
@@ -61,6 +63,7 @@ class TrialDir {
   const Trial& trial_;
   int64_t warmup_, max_attempts_;
   std::filesystem::path dir_;
+  std::string before_;  // content of `attempt` before prepare()
 };
 
 }  // namespace isobar

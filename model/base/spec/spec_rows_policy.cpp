@@ -24,7 +24,9 @@ void add_layout_rows(KeyRows& to, LayoutSpec& l) {
 void add_run_rows(KeyRows& to, RunOptions& r) {
   to.insert(
       to.end(),
-      {{"run.out", r.out, "Directory of the run. Empty: nothing is written."},
+      {{"run.out", r.out,
+        "Directory of the run. Empty: nothing is written. {name}: --name or the file's; {n}: the next "
+        "number."},
        {"run.command", r.command,
         "Train by this shell command instead of the engine; {policy.micro_batch}, {ranks}, {out} are "
         "replaced."},

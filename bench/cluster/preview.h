@@ -1,0 +1,25 @@
+// Preview of a submission (`--dry-run --launcher`): its jobs, their node hours and their scripts.
+// scripts.
+//
+//   const json p = preview_json(matrix, sweep, options, cluster, *scheduler);
+//   print(preview_text(p));
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/cluster/scheduler.h"
+#include "bench/sweep/run/runner.h"
+#include "bench/sweep/spec.h"
+
+namespace isobar {
+
+/// Jobs of the trials that have no verdict yet and are in no open job. Writes nothing. Throws ConfigError
+/// where nothing could be submitted.
+nlohmann::json preview_json(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
+                            const ClusterSpec& cluster, const Scheduler& scheduler,
+                            const std::string& after = "");
+
+/// A table of them, and one script of each shape.
+std::string preview_text(const nlohmann::json& preview);
+
+}  // namespace isobar
