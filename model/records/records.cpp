@@ -107,6 +107,10 @@ void fields(auto& f, Is<RankRecord> auto& r) {
   f("peak_rss_bytes", r.peak_rss_bytes);
   f("mhz", r.mhz);
   f("watts", r.watts);
+  f("busy", r.busy);
+  f("celsius", r.celsius);
+  f("pcie_in_bytes_s", r.pcie_in_bytes_s);
+  f("pcie_out_bytes_s", r.pcie_out_bytes_s);
 }
 
 void fields(auto& f, Is<RanksRecord> auto& r) {

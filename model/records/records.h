@@ -124,6 +124,8 @@ struct RankRecord {  // one rank; seconds are means of a step
   int64_t rss_bytes = 0, peak_rss_bytes = 0;  // of its process
   std::optional<double> mhz;                  // clock of its cores or GPU after the last of these steps
   std::optional<double> watts;                // of its GPU; a host's first rank reports the host's power
+  // Readings of its GPU during these steps: share of time in which a kernel ran, highest temperature
+  std::optional<double> busy, celsius, pcie_in_bytes_s, pcie_out_bytes_s;
   /// Time waiting for other ranks and in the executor
   std::optional<double> other_s() const {
     return compute_s ? std::optional(step_s - *compute_s - data_wait_s) : std::nullopt;

@@ -25,7 +25,7 @@ const char* const kLines[] = {
     R"({"changed":{"train.lr":[0.1,0.2]},"checked":true,"event":"resume","path":"c/step-2","step":2})",
     R"({"data_wait_s":0.0,"epoch":0,"event":"step","grad_norm":1.5,"loss":0.5,"loss_scale":1024.0,"lr":0.001,"rmse":0.25,"rss_bytes":1000,"samples_per_s":80.0,"seconds":0.1,"skipped":true,"step":1})",
     R"({"event":"valid","loss":0.5,"persistence_rmse":[0.3],"rmse":[0.1,0.2],"seconds":0.1,"step":2})",
-    R"({"energy":"package-0","event":"ranks","joules_per_step":3.5,"ranks":[{"compute_s":0.5,"data_wait_s":0.0,"host":"a","mhz":2000.0,"peak_rss_bytes":9,"rank":0,"rss_bytes":8,"step_s":0.75,"watts":4.5}],"step":2,"steps":1})",
+    R"({"energy":"package-0","event":"ranks","joules_per_step":3.5,"ranks":[{"busy":0.5,"celsius":60.0,"compute_s":0.5,"data_wait_s":0.0,"host":"a","mhz":2000.0,"pcie_in_bytes_s":4.0,"pcie_out_bytes_s":2.0,"peak_rss_bytes":9,"rank":0,"rss_bytes":8,"step_s":0.75,"watts":4.5}],"step":2,"steps":1})",
     R"({"event":"checkpoint","path":"c/step-2","seconds":0.5,"step":2})",
     R"({"activities":12,"device_s":0.5,"event":"device_share","joined_share":0.9,"lost":0,"text":"most"})",
     R"({"checkpoint":"c/step-2","event":"run_end","file_rss_bytes":5,"final_loss":0.5,"ops":[{"bytes":1e6,"count":2,"flops":1e9,"kind":"gemm","lane":"compute","part":{"kind":"block","path":"block00"},"path":"block00/qkv/forward","seconds":0.1}],"peak_rss_bytes":7,"routines":[{"chunk":0,"count":3,"name":"forward","seconds":0.2}],"samples_per_s":80.0,"seconds":1.5,"status":"ok","step_s":{"count":4,"median":0.1,"min":0.08,"p10":0.09,"p90":0.2},"steps":6,"trained_steps":6,"unattributed_share":0.01,"valid":{"loss":0.5,"persistence_rmse":0.3,"rmse":0.1,"step":2}})",

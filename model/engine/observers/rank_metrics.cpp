@@ -16,10 +16,16 @@ EnergyCounters counters_of(const Processor& processor, const Mpi& mpi, bool gpu)
 }  // namespace
 
 RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu)
-    : plan_(plan), processor_(processor), mpi_(mpi), gpu_(gpu), meter_(counters_of(processor, mpi, gpu)) {}
+    : plan_(plan),
+      processor_(processor),
+      mpi_(mpi),
+      gpu_(gpu),
+      meter_(counters_of(processor, mpi, gpu)),
+      load_(gpu ? [&processor] { return processor.load(); } : LoadMeter::Read()) {}
 
 void RankMetrics::reset() {
   meter_.reset();
+  load_.reset();
   steps_ = 0;
   step_s_ = data_wait_s_ = 0;
 }
@@ -49,6 +55,10 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
     r.mhz = processor_.mhz();
   else if (const double mhz = cores_mhz(); mhz > 0)
     r.mhz = mhz;
+  if (const auto load = load_.mean()) {
+    r.busy = load->busy, r.celsius = load->celsius;
+    r.pcie_in_bytes_s = load->pcie_in_bytes_s, r.pcie_out_bytes_s = load->pcie_out_bytes_s;
+  }
   RanksRecord out{.step = step, .steps = steps_};
   if (meter_.on() && meter_.seconds() > 0) {
     r.watts = meter_.joules() / meter_.seconds();
@@ -62,7 +72,7 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
 }
 
 RanksRecord RankMetrics::report(int64_t step, const Runner& runner) {
-  meter_.pause();
+  pause();
   std::vector<RanksRecord> all;
   for (const std::string& line : mpi_.to_first(json_text(to_json(Record(own(step, runner))))))
     all.push_back(std::get<RanksRecord>(record_from_json(nlohmann::json::parse(line), {.file = "a rank"})));
