@@ -106,12 +106,12 @@ TEST(Npz, ColumnsOfAnArrayOfTwoAxesAreNamedByNumber) {
                             {"target[1].npy", column_of(target)}});
   const SampleTable t =
       read_table(dir / "t.npz", "data.train", {"features[2]", "target", "features[0]", "target[1]"});
-  ASSERT_EQ(t.rows(), 100);
+  ASSERT_EQ(t.rows, 100);
   for (int64_t r = 0; r < 100; ++r) {
-    EXPECT_EQ(t.row(r)[0], features[3 * r + 2]);
-    EXPECT_EQ(t.row(r)[1], target[r]);
-    EXPECT_EQ(t.row(r)[2], features[3 * r]);
-    EXPECT_EQ(t.row(r)[3], target[r]);
+    EXPECT_EQ(t.values[4 * r + 0], features[3 * r + 2]);
+    EXPECT_EQ(t.values[4 * r + 1], target[r]);
+    EXPECT_EQ(t.values[4 * r + 2], features[3 * r]);
+    EXPECT_EQ(t.values[4 * r + 3], target[r]);
   }
   const auto refused = [&](const std::string& column, const std::vector<std::string>& says) {
     expect_config_error([&] { read_table(dir / "t.npz", "data.train", {column}); }, says);

@@ -156,7 +156,8 @@ std::string groups_text(const LayoutSpec& l) {
 
 void run_plan(const PlanArguments& a) {
   if (a.groups) {
-    const LayoutSpec l = load_run_spec(a.config, a.set).layout;
+    const RunSpec spec = load_run_spec(a.config, a.set);
+    const LayoutSpec& l = spec.layout;
     std::fputs((a.json ? groups_json(l).dump(1) + "\n" : groups_text(l)).c_str(), stdout);
     return;
   }
