@@ -1,5 +1,5 @@
-// Script of the page that follows a sweep: polls its state every second, and its figures after more trials
-// have ended. It keeps polling, and says so, while the server does not answer.
+// Script of the page that follows a sweep or a run: polls its state every second, and its figures after more
+// trials have ended or steps were made. It keeps polling, and says so, while the server does not answer.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
@@ -16,7 +16,7 @@
   const theme = JSON.parse(byId("theme").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const themed = (text) => (dark.matches ? text.replace(/#[0-9a-f]{6}/gi, (c) => theme[c] || c) : text);
-  let drawn = -1; // number of ended trials that the figures include
+  let drawn = -1; // what the figures include, as `drawable` of the state
   const views = new Map();
 
   const cell = (text, right) => {
@@ -27,12 +27,23 @@
   };
 
   function show(state) {
-    document.title = `${state.done}/${state.trials.length} ${state.name}`;
+    document.title = `${state.done}/${state.total} ${state.name}`;
     byId("name").textContent = state.name;
-    byId("progress").max = Math.max(1, state.trials.length);
+    byId("progress").max = Math.max(1, state.total);
     byId("progress").value = state.done;
     byId("summary").textContent = state.summary;
-    byId("fastest").textContent = state.fastest;
+    byId("notes").replaceChildren(
+      ...state.notes.map((text) => {
+        const line = document.createElement("p");
+        line.textContent = text;
+        return line;
+      }),
+    );
+    const without = state.without_figures;
+    byId("waiting").hidden = without === "" && (drawn >= 0 || state.drawable === 0);
+    if (without) byId("waiting").textContent = `No figures: ${without}`;
+    byId("waiting").className = without ? "warn" : "note";
+    byId("list").hidden = state.trials.length === 0;
     const body = byId("trials");
     body.replaceChildren(
       ...state.trials.map((t) => {
@@ -45,9 +56,8 @@
     document.documentElement.dataset.done = state.done;
   }
 
-  async function showFigures(done) {
-    if (done === drawn || typeof vegaEmbed === "undefined") return;
-    drawn = done;
+  async function showFigures(drawable) {
+    if (drawable === drawn || typeof vegaEmbed === "undefined") return;
     const place = byId("figures");
     for (const figure of await ask("figures")) {
       let plot = byId("plot-" + figure.id);
@@ -69,7 +79,8 @@
       if (views.has(figure.id)) views.get(figure.id).finalize();
       views.set(figure.id, view);
     }
-    document.documentElement.dataset.drawn = done;
+    drawn = drawable;
+    document.documentElement.dataset.drawn = drawable;
   }
 
   async function follow() {
@@ -77,7 +88,7 @@
       const state = await ask("state");
       byId("lost").hidden = true;
       show(state);
-      await showFigures(state.done);
+      await showFigures(state.drawable);
     } catch (e) {
       byId("lost").hidden = false;
       byId("lost").textContent = `No answer from isobar watch (${e.message}); what is below was the last. Asking again …`;

@@ -109,6 +109,8 @@ class GpuProcessor : public Processor {
         {"cublaslt", cuda::Gemms::library_version()},
         {"cudnn", cuda::CudnnAttention::version()},
         {"gemm_shapes", backend_.gemms().shapes()},
+        {"gemm_timing_s", backend_.gemms().timing_s()},  // of algorithms, before the first step
+        {"graph_capture_s", executor_->capture_s()},     // in the first steps
         {"attention", attention()},
         {"fused", fused()},
         {"product_sms", backend_.gemms().sms()},         // that products are tuned for; 0: all
@@ -133,6 +135,11 @@ class GpuProcessor : public Processor {
   std::optional<double> mhz() const override {
     const std::optional<ClockState> now = clocks_.read();
     return now ? std::optional<double>(now->mhz) : std::nullopt;
+  }
+  std::optional<DeviceLoad> load() const override {
+    const std::optional<GpuLoad> now = clocks_.load();
+    if (!now) return std::nullopt;
+    return DeviceLoad{now->busy, now->celsius, now->pcie_in_bytes_s, now->pcie_out_bytes_s};
   }
   EnergyCounters energy() const override {
     if (!clocks_.why().empty()) return {{}, clocks_.why()};

@@ -17,6 +17,7 @@
 #include "model/base/spec/spec.h"
 #include "model/comm/comm.h"
 #include "model/engine/host/energy_meter.h"
+#include "model/engine/host/load_meter.h"
 #include "model/nets/layout/device_memory.h"
 #include "model/trace/device_records.h"
 
@@ -45,6 +46,8 @@ class Processor {  // a rank's memory, backend and executor
   /// energy_meter.h).
   virtual std::optional<double> mhz() const { return std::nullopt; }
   virtual EnergyCounters energy() const { return {}; }
+  /// How a GPU is loaded now; called from a thread of its own, and may take tens of milliseconds.
+  virtual std::optional<DeviceLoad> load() const { return std::nullopt; }
 
   /// Remarks for the user before the first step, one a line.
   virtual std::vector<std::string> remarks() const { return {}; }

@@ -113,6 +113,10 @@ void fields(auto& f, Is<RankRecord> auto& r) {
   f("used_cores", r.used_cores);
   f("cores", r.cores);
   f("busy_cores", r.busy_cores);
+  f("busy", r.busy);
+  f("celsius", r.celsius);
+  f("pcie_in_bytes_s", r.pcie_in_bytes_s);
+  f("pcie_out_bytes_s", r.pcie_out_bytes_s);
 }
 
 void fields(auto& f, Is<RanksRecord> auto& r) {

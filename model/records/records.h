@@ -128,6 +128,8 @@ struct RankRecord {  // one rank; seconds are means of a step
   // Cores that it may run on, and how many of them were busy with anything; from the first of the ranks that
   // share them.
   std::optional<double> cores, busy_cores;
+  // Readings of its GPU during these steps: share of time in which a kernel ran, highest temperature
+  std::optional<double> busy, celsius, pcie_in_bytes_s, pcie_out_bytes_s;
   /// Time waiting for other ranks and in the executor
   std::optional<double> other_s() const {
     return compute_s ? std::optional(step_s - *compute_s - data_wait_s) : std::nullopt;

@@ -1,5 +1,10 @@
 #include "reports/live/live.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +14,7 @@
 #include "reports/figures/figures.h"
 #include "reports/live/loopback.h"
 #include "reports/live/watch.h"
+#include "reports/live/watch_run.h"
 #include "reports/page.h"
 #include "reports/report.h"
 #include "reports/style/palette.h"
@@ -60,19 +66,40 @@ json state_json(const WatchState& s) {
   else if (s.seconds_a_trial > 0)
     summary += "; about " + duration_words(s.left_s()) + " left";
   const WatchedTrial* best = s.fastest();
-  json j = {
-      {"name", s.dir.lexically_normal().string()},
-      {"done", s.done},
-      {"summary", summary},
-      {"fastest", best ? "Fastest so far: " + best->label + ", " + significant(best->samples_per_s, 4).text +
-                             " samples/s (" + title_of(kStatistic) + ")"
-                       : ""},
-      {"trials", json::array()}};
+  json j = {{"name", s.dir.lexically_normal().string()},
+            {"done", s.done},
+            {"total", s.trials.size()},
+            {"drawable", s.done},
+            {"summary", summary},
+            {"notes", json::array()},
+            {"trials", json::array()}};
+  if (best)
+    j["notes"].push_back("Fastest so far: " + best->label + ", " + significant(best->samples_per_s, 4).text +
+                         " samples/s (" + title_of(kStatistic) + ")");
   for (const WatchedTrial& t : s.trials) j["trials"].push_back(trial_json(t));
   return j;
 }
 
-json figures_json(const fs::path& dir) {
+json run_json(const RunState& s) {
+  const int64_t step = s.steps.empty() ? 0 : s.steps.back().step;
+  // Figures are drawn again after each twentieth more of the steps.
+  const auto grown = static_cast<int64_t>(20 * std::log2(1.0 + static_cast<double>(s.steps.size())));
+  std::vector<std::string> lines = lines_of(s);
+  json j = {{"name", s.dir.lexically_normal().string()},
+            {"done", step},
+            {"total", std::max(step, s.wanted())},
+            {"drawable", s.steps.size() > 1 ? grown + (s.end ? 1 : 0) : 0},
+            {"summary", lines.front()},
+            {"notes", json(std::vector<std::string>(lines.begin() + 1, lines.end()))},
+            {"trials", json::array()}};
+  return j;
+}
+
+json figure_json(const Figure& f, const json& spec) {
+  return {{"id", f.id}, {"title", f.title}, {"caption", f.caption}, {"spec", spec}};
+}
+
+json figures_of_sweep(const fs::path& dir) {
   json out = json::array();
   ReportData d;
   try {
@@ -84,24 +111,88 @@ json figures_json(const fs::path& dir) {
   const ChartData s = chart_data(d);
   std::vector<std::string> problems;
   for (const Figure& f : figures(d, s, problems))
-    if (f.section == kSpeedSection)
-      out.push_back(
-          {{"id", f.id}, {"title", f.title}, {"caption", f.caption}, {"spec", self_contained(f, s)}});
+    if (f.section == kSpeedSection) out.push_back(figure_json(f, self_contained(f, s)));
   return out;
 }
+
+json figures_of_run(const RunState& s) {
+  ReportData d;
+  d.runs.emplace_back();
+  d.runs[0].label = s.dir.filename().string();
+  d.runs[0].run.steps = s.steps;
+  d.runs[0].run.valid = s.valid;
+  json out = json::array();
+  for (const Figure& f : training_figures(d)) out.push_back(figure_json(f, f.spec));
+  return out;
+}
+
+/// A sweep or a run, read from its directory.
+class Followed {
+ public:
+  virtual ~Followed() = default;
+  virtual json state() = 0;
+  virtual json figures() = 0;
+};
+
+class FollowedSweep : public Followed {
+ public:
+  explicit FollowedSweep(const fs::path& dir) : dir_(dir), watch_(dir) {}
+  json state() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    watch_.refresh();
+    return state_json(watch_.state());
+  }
+  json figures() override { return figures_of_sweep(dir_); }
+
+ private:
+  fs::path dir_;
+  SweepWatch watch_;
+  std::mutex mutex_;
+};
+
+class FollowedRun : public Followed {
+ public:
+  explicit FollowedRun(const fs::path& dir) : watch_(dir) {}
+  json state() override { return run_json(refreshed()); }
+  json figures() override { return figures_of_run(refreshed()); }
+
+ private:
+  RunState refreshed() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    watch_.refresh();
+    return watch_.state();
+  }
+  RunWatch watch_;
+  std::mutex mutex_;
+};
+
+std::unique_ptr<Followed> followed(const fs::path& dir) {
+  if (fs::exists(dir / "sweep.json")) return std::make_unique<FollowedSweep>(dir);
+  return std::make_unique<FollowedRun>(dir);
+}
+
+/// The libraries that draw figures, which take a second or more to come.
+struct Drawing {
+  std::string vega, without;  // without: why there are none
+};
 
 }  // namespace
 
 class LiveServer::Impl {
  public:
   Impl(const fs::path& dir, const LiveOptions& options)
-      : dir_(dir), watch_(dir), loopback_("isobar watch --serve", options.port, token_in_query) {
-    vega_ = vega_bundle(options.python, &without_);
-    script_ = script_of_page("live.js");
-  }
+      : dir_(dir),
+        followed_(followed(dir)),
+        loopback_("isobar watch --serve", options.port, token_in_query),
+        script_(script_of_page("live.js")),
+        drawing_(std::async(std::launch::async, [options] {
+          Drawing d;
+          d.vega = vega_bundle(options.python, &d.without);
+          if (!d.without.empty() && options.without_figures) options.without_figures(d.without);
+          return d;
+        })) {}
 
   std::string url() const { return loopback_.origin() + "/?token=" + loopback_.token(); }
-  const std::string& without_figures() const { return without_; }
 
   void run(const std::function<bool()>& stop) {
     loopback_.run([this](const HttpRequest& request) { return answer(request); }, stop);
@@ -109,15 +200,19 @@ class LiveServer::Impl {
 
  private:
   HttpAnswer answer(const HttpRequest& request) {
-    const std::lock_guard<std::mutex> one(mutex_);
     const std::string& path = request.path;
     if (path == "/") return {.type = "text/html; charset=utf-8", .body = page(), .policy = kPolicy};
-    if (path == "/vega.js") return {.type = kScript, .body = vega_};
     if (path == "/live.js") return {.type = kScript, .body = script_};
-    if (path == "/figures") return {.type = "application/json", .body = text_of(figures_json(dir_))};
+    if (path == "/vega.js") return {.type = kScript, .body = drawing_.get().vega};
+    if (path == "/figures") {
+      const std::lock_guard<std::mutex> one(figures_);
+      return {.type = "application/json", .body = text_of(followed_->figures())};
+    }
     if (path != "/state") return {.status = 404, .body = "There is no such part of this page.\n"};
-    watch_.refresh();
-    return {.type = "application/json", .body = text_of(state_json(watch_.state()))};
+    json state = followed_->state();
+    const bool known = drawing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    state["without_figures"] = known ? json(drawing_.get().without) : json(nullptr);
+    return {.type = "application/json", .body = text_of(state)};
   }
 
   std::string page() const {
@@ -130,24 +225,25 @@ class LiveServer::Impl {
            "<h1 id=\"name\">" +
            html_escape(dir_.string()) +
            "</h1>\n<p id=\"lost\" class=\"warn\" hidden></p>\n"
-           "<progress id=\"progress\" aria-label=\"trials that have ended\"></progress>\n"
-           "<p id=\"summary\" role=\"status\"></p>\n<p id=\"fastest\"></p>\n" +
-           (without_.empty() ? "" : "<p class=\"warn\">No figures: " + html_escape(without_) + "</p>\n") +
-           "<div id=\"figures\"></div>\n<h2 id=\"title-trials\">Trials</h2>\n"
+           "<progress id=\"progress\" aria-label=\"what is done\"></progress>\n"
+           "<p id=\"summary\" role=\"status\">Reading the results …</p>\n<div id=\"notes\"></div>\n"
+           "<p id=\"waiting\" class=\"note\">Figures are being prepared …</p>\n"
+           "<div id=\"figures\"></div>\n<section id=\"list\" hidden><h2 id=\"title-trials\">Trials</h2>\n"
            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"title-trials\">\n"
            "<table><thead><tr><th>trial</th><th>state</th><th class=\"n\">step or time</th><th class=\"n\">"
-           "samples/s</th><th>note</th><th>id</th></tr></thead><tbody id=\"trials\"></tbody></table></div>\n"
+           "samples/s</th><th>note</th><th>id</th></tr></thead><tbody "
+           "id=\"trials\"></tbody></table></div></section>\n"
            "<script type=\"application/json\" id=\"theme\">" +
-           script_json(palette::on_dark()) + "</script>\n</main>\n" +
-           (without_.empty() ? "<script src=\"vega.js" + query + "\"></script>\n" : "") +
-           "<script src=\"live.js" + query + "\"></script>\n</body>\n</html>\n";
+           script_json(palette::on_dark()) + "</script>\n</main>\n" + "<script src=\"live.js" + query +
+           "\"></script>\n<script async src=\"vega.js" + query + "\"></script>\n</body>\n</html>\n";
   }
 
   fs::path dir_;
-  SweepWatch watch_;
+  std::unique_ptr<Followed> followed_;
   Loopback loopback_;
-  std::string vega_, script_, without_;
-  std::mutex mutex_;  // one request at a time: they share watch_
+  std::string script_;
+  std::mutex figures_;  // made for one request at a time
+  std::shared_future<Drawing> drawing_;
 };
 
 LiveServer::LiveServer(const fs::path& dir, const LiveOptions& options)
@@ -155,9 +251,6 @@ LiveServer::LiveServer(const fs::path& dir, const LiveOptions& options)
 LiveServer::~LiveServer() = default;
 std::string LiveServer::url() const {
   return impl_->url();
-}
-std::string LiveServer::without_figures() const {
-  return impl_->without_figures();
 }
 void LiveServer::run(const std::function<bool()>& stop) {
   impl_->run(stop);

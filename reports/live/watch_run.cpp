@@ -138,9 +138,9 @@ void RunWatch::refresh() {
   state_.age_s = none ? 0 : std::chrono::duration<double>(age).count();
 }
 
-std::string frame(const RunState& s, const FrameOptions& o) {
+std::vector<std::string> lines_of(const RunState& s) {
   std::vector<std::string> lines;
-  const auto line = [&](const std::string& text) { lines.push_back(fitted(printable(text), o.width)); };
+  const auto line = [&](const std::string& text) { lines.push_back(printable(text)); };
   const int64_t step = s.steps.empty() ? 0 : s.steps.back().step;
   std::string head = s.dir.string() + "  step " + std::to_string(step);
   if (s.wanted() > 0) head += " of " + std::to_string(s.wanted());
@@ -160,6 +160,12 @@ std::string frame(const RunState& s, const FrameOptions& o) {
   for (const std::string& advice : s.advisor.given()) line("advice: " + advice);
   if (s.checkpoint)
     line("checkpoint at step " + std::to_string(s.checkpoint->step) + ": " + s.checkpoint->path);
+  return lines;
+}
+
+std::string frame(const RunState& s, const FrameOptions& o) {
+  std::vector<std::string> lines = lines_of(s);
+  for (std::string& line : lines) line = fitted(line, o.width);
   CurveLine train, valid{{}, true};
   for (const StepRecord& r : s.steps)
     if (r.loss) train.points.emplace_back(static_cast<double>(r.step), *r.loss);

@@ -44,6 +44,9 @@ class RunWatch {
   int64_t read_ = 0;  // bytes
 };
 
+/// Lines on its place, net, pace, losses, ranks and advice.
+std::vector<std::string> lines_of(const RunState& s);
+/// These, and a curve of losses.
 std::string frame(const RunState& s, const FrameOptions& options);
 
 }  // namespace isobar

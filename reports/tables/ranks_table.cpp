@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -17,11 +18,23 @@ std::optional<Table> ranks_table(const ReportData& d) {
            number_column("clock", "MHz"), number_column("power", "W")},
           {},
           {}};
-  for (const RankRecord& r : record.ranks)
+  const bool gpus = std::any_of(record.ranks.begin(), record.ranks.end(),
+                                [](const RankRecord& r) { return r.busy.has_value(); });
+  if (gpus)
+    for (Column& c : std::vector<Column>{number_column("busy", "%"), number_column("hottest", "C"),
+                                         number_column("PCIe in", "MB/s"), number_column("PCIe out", "MB/s")})
+      t.columns.push_back(std::move(c));
+  for (const RankRecord& r : record.ranks) {
     t.rows.push_back({integer(r.rank), text(r.host), significant(1e3 * or_nan(r.compute_s), 4),
                       significant(1e3 * r.data_wait_s, 3), significant(1e3 * or_nan(r.other_s()), 3),
                       number(1e-6 * static_cast<double>(r.peak_rss_bytes), 1), number(or_nan(r.mhz), 0),
                       significant(or_nan(r.watts), 3)});
+    if (!gpus) continue;
+    for (Cell& c : std::vector<Cell>{number(100 * or_nan(r.busy), 0), number(or_nan(r.celsius), 0),
+                                     number(1e-6 * or_nan(r.pcie_in_bytes_s), 1),
+                                     number(1e-6 * or_nan(r.pcie_out_bytes_s), 1)})
+      t.rows.back().push_back(std::move(c));
+  }
   t.note =
       "means of a step, after warm-up; compute: in ops; data: waiting for it; other: waiting for other "
       "ranks, and what the executor takes. A rank that computes longer than the others holds them up";

@@ -1,4 +1,8 @@
 // `isobar plan` and `predict` of what is huge: in time and memory, or refused.
+#include <sstream>
+#include <utility>
+#include <vector>
+
 #include "tests/cli/shell.h"
 
 namespace isobar {
@@ -26,6 +30,31 @@ TEST_F(PlanCommand, TakesHundredsOfBlocksInTwoSecondsAndHalfAGigabyteAndRefusesA
     const Answer a = plan(of + " --totals --set net.depth=256");
     EXPECT_EQ(a.code, 0) << a.out;
   }
+}
+
+// Rank tables of NERSC's tutorial and its check, as its own program makes them
+TEST_F(PlanCommand, PrintsTheRanksOfEachGroup) {
+  for (const auto& [layout, lines] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"tp=4 dp=2 order=tp-cp-dp",
+            {"dp     [0, 4], [1, 5], [2, 6], [3, 7]", "tp     [0, 1, 2, 3], [4, 5, 6, 7]",
+             "cp     each rank alone", "tp-cp  [0, 1, 2, 3], [4, 5, 6, 7]"}},
+           {"tp=2 cp=2 dp=2 order=cp-tp-dp",
+            {"dp     [0, 4], [1, 5], [2, 6], [3, 7]", "tp     [0, 2], [1, 3], [4, 6], [5, 7]",
+             "cp     [0, 1], [2, 3], [4, 5], [6, 7]", "tp-cp  [0, 1, 2, 3], [4, 5, 6, 7]"}},
+           {"tp=2 cp=2 dp=2 order=dp-tp-cp",
+            {"dp     [0, 1], [2, 3], [4, 5], [6, 7]", "cp     [0, 4], [1, 5], [2, 6], [3, 7]",
+             "tp-cp  [0, 2, 4, 6], [1, 3, 5, 7]"}},
+           {"tp=2 pp=2 dp=2 order=tp-pp-dp",
+            {"pp     [0, 2], [1, 3], [4, 6], [5, 7]", "rank   dp  tp  cp  pp", "5       1   1   0   0"}}}) {
+    std::string words;
+    std::istringstream all(layout);
+    for (std::string word; all >> word;) words += " --set layout." + word;
+    const Answer a = shell(at(isobar_command() + " plan base.yaml --groups" + words));
+    ASSERT_EQ(a.code, 0) << a.out;
+    for (const std::string& line : lines)
+      EXPECT_NE(("\n" + a.out).find("\n" + line + "\n"), std::string::npos) << line << "\n" << a.out;
+  }
+  EXPECT_EQ(shell(at(isobar_command() + " plan base.yaml --groups --totals 2>&1")).code, 2);
 }
 
 TEST_F(PlanCommand, WhatIsHugeIsPredictedOrRefusedWithinTheSameLimits) {

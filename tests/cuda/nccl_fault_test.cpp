@@ -102,14 +102,27 @@ TEST(EmulatedRanks, SayTheirClocksAndTheirEnergy) {
   const Folder dir;
   const Ended e = Child(emulated(2, "", dir / "run", {"layout.dp=2", "train.steps=6"})).wait();
   ASSERT_EQ(e.code, 0) << e.text;
-  nlohmann::json reported;
+  nlohmann::json reported, device;
+  double planning_s = -1;
   std::ifstream file(fs::path(dir / "run") / "result.jsonl");
   for (std::string line; std::getline(file, line);)
-    if (const auto j = nlohmann::json::parse(line); j["event"] == "ranks") reported = j;
+    if (const auto j = nlohmann::json::parse(line); j["event"] == "ranks")
+      reported = j;
+    else if (j["event"] == "set_up")
+      planning_s = j["seconds"]["planning"];
+    else if (j["event"] == "device")
+      device = j;
   ASSERT_EQ(reported["ranks"].size(), 2u) << reported;
   EXPECT_EQ(reported["energy"], "GPU of each of 2");
+  EXPECT_GE(planning_s, 0) << "time of planning";
+  EXPECT_GE(device["gpu"]["gemm_timing_s"].get<double>(), 0) << device;
+  EXPECT_GT(device["gpu"]["graph_capture_s"].get<double>(), 0) << device;
   for (const auto& rank : reported["ranks"]) {
     EXPECT_EQ(rank["mhz"], 1410);
+    EXPECT_DOUBLE_EQ(rank["busy"], 0.87);
+    EXPECT_EQ(rank["celsius"], 61);
+    EXPECT_EQ(rank["pcie_in_bytes_s"], 3 << 20);
+    EXPECT_EQ(rank["pcie_out_bytes_s"], 2 << 20);
     EXPECT_NEAR(rank["watts"].get<double>(), 300, 30) << "of whole millijoules over a few steps";
     EXPECT_FALSE(rank.contains("compute_s")) << "a GPU's ops are timed only while it is traced";
   }

@@ -94,6 +94,34 @@ TEST(Npz, IsGatheredThroughTheCacheWithAMask) {
   EXPECT_EQ(table->left_out().masked, 2);
 }
 
+// One row a sample, as the cache of an ice emulator has its features; a whole name goes before a column's.
+TEST(Npz, ColumnsOfAnArrayOfTwoAxesAreNamedByNumber) {
+  TempDir dir;
+  std::vector<float> features(300);
+  for (float& x : features) x = static_cast<float>(random_int(-1000, 1000));
+  std::vector<double> target(100);
+  for (double& x : target) x = static_cast<double>(random_int(0, 9));
+  write_zip(dir / "t.npz", {{"features.npy", npy_of(features, "<f4", "(100, 3)")},
+                            {"target.npy", column_of(target)},
+                            {"target[1].npy", column_of(target)}});
+  const SampleTable t =
+      read_table(dir / "t.npz", "data.train", {"features[2]", "target", "features[0]", "target[1]"});
+  ASSERT_EQ(t.rows, 100);
+  for (int64_t r = 0; r < 100; ++r) {
+    EXPECT_EQ(t.values[4 * r + 0], features[3 * r + 2]);
+    EXPECT_EQ(t.values[4 * r + 1], target[r]);
+    EXPECT_EQ(t.values[4 * r + 2], features[3 * r]);
+    EXPECT_EQ(t.values[4 * r + 3], target[r]);
+  }
+  const auto refused = [&](const std::string& column, const std::vector<std::string>& says) {
+    expect_config_error([&] { read_table(dir / "t.npz", "data.train", {column}); }, says);
+  };
+  refused("features[3]", {"'features' has 3 columns", "features[0], features[1]"});
+  refused("features", {"'features' has 2 axes", "features[0], features[1]"});
+  refused("target[0]", {"'target' has 1 axes"});
+  refused("other[0]", {"no column 'other[0]'"});
+}
+
 TEST(Npz, EveryFaultNamesFileArrayAndMend) {
   TempDir dir;
   const std::string path = dir / "t.npz";

@@ -481,5 +481,16 @@ TEST(Inspect, ShowsFieldsWithLandAndTheShareThatIsMissing) {
   EXPECT_NE(inspect_text(j).find("missing   (first step)"), std::string::npos) << inspect_text(j);
 }
 
+TEST(Inspect, ShowsFieldsOfSeveralFilesTogether) {
+  TempDir dir;
+  const FieldPair p = random_pair();
+  write_nc(dir / "ocean.nc", p, {.packed = {"sst"}});
+  write_nc(dir / "air.nc", p, {.packed = {"tair"}});
+  const std::string both = (dir / "ocean.nc") + "," + (dir / "air.nc");
+  const nlohmann::json one = inspect(dir / "ocean.nc"), other = inspect(dir / "air.nc"), j = inspect(both);
+  EXPECT_EQ(j["bytes"], one["bytes"].get<int64_t>() + other["bytes"].get<int64_t>());
+  EXPECT_EQ(j["fields"].size(), one["fields"].size() + other["fields"].size()) << j;
+}
+
 }  // namespace
 }  // namespace isobar::test

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import made_up  # noqa: E402
@@ -79,6 +80,43 @@ def killed_at_its_start(isobar, folder):
     check(f"stopped servers left {left}", not left)
 
 
+def at_once(isobar, folder):
+    """A page is there before its libraries of figures: an interpreter that takes long and fails is no reason to wait. Of
+    a run it says step and losses."""
+    slow = folder / "slow-python"
+    slow.write_text("#!/bin/sh\nsleep 4\nexit 3\n")
+    slow.chmod(0o755)
+    made = made_up.write(isobar, folder / "two", 2, seed=5)
+    (folder / "two/sweep.json").write_text(matrix(made))
+    run = folder / "two/trials" / made[0]["id"]
+    for path, word in ((folder / "two", "2 trials"), (run, "step ")):
+        begin = time.time()
+        server = subprocess.Popen(
+            [isobar, "watch", path, "--serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "ISOBAR_REPORT_PYTHON": str(slow)},
+        )  # fmt: skip
+        try:
+            url = server.stdout.readline().strip()
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                page = answer.read().decode()
+            state = json.load(urllib.request.urlopen(url.replace("/?", "/state?"), timeout=10))
+            took = time.time() - begin
+            check(f"page and state came after {took:.1f} s", took < 3)
+            check("the page does not say what is to come", "Figures are being prepared" in page)
+            check(f"figures are known already: {state['without_figures']}", state["without_figures"] is None)
+            check(f"the state is {state}", word in state["summary"] and 0 <= state["done"] <= state["total"])
+            figures = json.load(urllib.request.urlopen(url.replace("/?", "/figures?"), timeout=20))
+            check(f"no curve of {path}", path != run or [f["id"] for f in figures][:1] == ["training-loss"])
+            while (state := json.load(urllib.request.urlopen(url.replace("/?", "/state?"), timeout=10)))["without_figures"] is None:
+                check("nothing says that figures fail", time.time() - begin < 60)
+                time.sleep(0.2)
+            check("the reason is missing", state["without_figures"])
+        finally:
+            server.terminate()
+            said = server.communicate(timeout=30)[1]
+        check(f"the command does not warn: {said}", "the page has no figures" in said)
+
+
 def matrix(made):
     trials = [{"id": m["id"], "name": m["name"], "ranks": m["axes"].get("ranks", 1)} for m in made]
     return json.dumps({"schema": 1, "trials": trials})
@@ -91,6 +129,7 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         killed_at_its_start(args.isobar, pathlib.Path(temporary))
+        at_once(args.isobar, pathlib.Path(temporary))
     if not find_chromium():
         print("SKIPPED: there is no Chromium (Debian's package chromium, or $CHROMIUM)")
         return

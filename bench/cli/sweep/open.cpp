@@ -15,6 +15,7 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/train/stop_flag.h"
+#include "bench/cli/words/options.h"
 #include "bench/ranks/mpiexec.h"
 #include "model/base/system/program.h"
 #include "model/base/system/temporary.h"
@@ -86,9 +87,7 @@ void serve(Server& server, const std::string& first, bool browser_wanted) {
 
 void run_open(const OpenArguments& a) {
   if (std::filesystem::exists(std::filesystem::path(a.path) / "sweep.json")) {
-    LiveServer server(a.path, {.port = a.port});
-    if (!server.without_figures().empty())
-      std::fprintf(stderr, "warning: the page has no figures: %s\n", server.without_figures().c_str());
+    LiveServer server(a.path, {.port = a.port, .without_figures = say_without_figures});
     std::printf("sweep  %s\n", server.url().c_str());
     return serve(server, server.url(), !a.no_browser);
   }

@@ -31,7 +31,7 @@ Examples:
   isobar watch results/demo
   isobar watch runs/first               # one training
   isobar watch results/demo --once      # one frame, e.g. from a script
-  isobar watch results/demo --serve     # a page for the browser of this machine, until Ctrl-C
+  isobar watch results/demo --serve     # a page for the browser of this machine, until Ctrl-C; of a run, too
 
 --serve prints an address with a random token: only who has it, on this machine, can read the page. From another
 machine: ssh -L PORT:127.0.0.1:PORT, then the same address there.)";
@@ -78,13 +78,8 @@ void follow(Watch watch, const WatchArguments& a) {
 }
 
 void serve(const WatchArguments& a) {
-  if (!std::filesystem::exists(std::filesystem::path(a.dir) / "sweep.json"))
-    throw ConfigError(a.dir, "", "is not the directory of a sweep, and --serve follows sweeps",
-                      "leave --serve out to follow a run in the terminal");
-  LiveServer server(a.dir, {.port = a.port});
+  LiveServer server(a.dir, {.port = a.port, .without_figures = say_without_figures});
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
-  if (!server.without_figures().empty())
-    std::fprintf(stderr, "warning: the page has no figures: %s\n", server.without_figures().c_str());
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
   server.run([] { return stop_flag() != 0; });
@@ -109,7 +104,7 @@ void add_watch_command(CLI::App& app) {
       ->check(number_in(0.1, 3600))
       ->excludes(once)
       ->capture_default_str();
-  auto* serving = watch->add_flag("--serve", a->serve, "Follow a sweep in a browser of this machine");
+  auto* serving = watch->add_flag("--serve", a->serve, "Follow it in a browser of this machine");
   serving->excludes(once)->excludes(watch->get_option("--every"));
   watch->add_option("--port", a->port, "Port of --serve [any free one]")
       ->check(CLI::Range(1, 65535))

@@ -117,6 +117,10 @@ void add_rank_output_option(CLI::App& command, std::string& how, const std::stri
       ->capture_default_str();
 }
 
+void say_without_figures(const std::string& why) {
+  std::fprintf(stderr, "warning: the page has no figures: %s\n", why.c_str());
+}
+
 CLI::Validator number_in(double low, double high) {
   char range[64];
   std::snprintf(range, sizeof range, "%g to %g", low, high);

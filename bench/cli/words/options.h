@@ -46,6 +46,9 @@ void refuse_to_replace(const std::string& out, bool force);
 /// --statistic, shared by all commands that take it.
 CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::string& more = "");
 
+/// Warns that a live page cannot draw.
+void say_without_figures(const std::string& why);
+
 /// --rank-output: first, all or files (bench/ranks/rank_output.h). `folder`: how help names the place of
 /// files.
 void add_rank_output_option(CLI::App& command, std::string& how, const std::string& folder);

@@ -1,3 +1,4 @@
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "model/base/system/files.h"
 #include "model/base/text/hash.h"
 #include "model/base/text/json.h"
+#include "model/base/text/printed.h"
 #include "model/engine/host/host.h"
 #include "model/engine/processor.h"
 #include "model/engine/summary.h"
@@ -16,6 +18,7 @@
 #include "model/nets/layout/plan_size.h"
 #include "model/nets/parts.h"
 #include "model/nets/traced/eager_memory.h"
+#include "model/plan/layout.h"
 #include "model/plan/work.h"
 #include "reports/figures/graph_picture.h"
 
@@ -26,7 +29,7 @@ struct PlanArguments {
   std::string config;
   std::vector<std::string> set;
   int rank = 0;
-  bool json = false, totals = false;
+  bool json = false, totals = false, groups = false;
   std::string picture;  // SVG
 };
 
@@ -118,7 +121,46 @@ void draw(const RunSpec& spec, const std::string& file) {
   write_atomically(file, graph_svg(graph_picture(spec.net, spec.layout.cp), title));
 }
 
+/// Axes in the order in which NERSC's check prints them; the last two are those of sums over shared weights.
+constexpr std::array<const char*, 6> kAxes = {"dp", "tp", "cp", "pp", "tp-cp", "dp-cp"};
+
+nlohmann::json groups_json(const LayoutSpec& l) {
+  nlohmann::json j = nlohmann::json::object();
+  for (const char* axes : kAxes) j[axes] = layout_groups(l, axes);
+  return j;
+}
+
+/// "tp     [0, 1], [2, 3]", and where each rank stands.
+std::string groups_text(const LayoutSpec& l) {
+  const auto listed = [](const std::vector<int>& ranks) {
+    std::string out;
+    for (const int r : ranks) out += (out.empty() ? "[" : ", ") + std::to_string(r);
+    return out + "]";
+  };
+  std::string text =
+      printed("world size %lld, order %s\n", static_cast<long long>(l.world()), l.order.c_str());
+  for (const char* axes : kAxes) {
+    const auto groups = layout_groups(l, axes);
+    std::string line;
+    for (const std::vector<int>& g : groups) line += (line.empty() ? "" : ", ") + listed(g);
+    if (groups.front().size() == 1) line = "each rank alone";
+    text += printed("%-6s %s\n", axes, line.c_str());
+  }
+  text += "rank   dp  tp  cp  pp\n";
+  for (int rank = 0; rank < l.world(); ++rank) {
+    const Coords c = coords_of(l, rank);
+    text += printed("%-5d %3d %3d %3d %3d\n", rank, c.dp, c.tp, c.cp, c.pp);
+  }
+  return text;
+}
+
 void run_plan(const PlanArguments& a) {
+  if (a.groups) {
+    const RunSpec spec = load_run_spec(a.config, a.set);
+    const LayoutSpec& l = spec.layout;
+    std::fputs((a.json ? groups_json(l).dump(1) + "\n" : groups_text(l)).c_str(), stdout);
+    return;
+  }
   const MicroBatchChoice micro_batch = planned_micro_batch(load_run_spec(a.config, a.set));
   const RunSpec& spec = micro_batch.spec;
   if (!a.picture.empty()) draw(spec, a.picture);
@@ -184,6 +226,9 @@ void add_plan_command(CLI::App& app) {
       "micro-batch 1\n"
       "with slot 0 of the saved activations. The plans of all ranks (or of as many as fit in memory) are "
       "checked\nagainst each other. Nothing is run and no data is read.");
+  auto* groups =
+      c->add_flag("--groups", a->groups, "Print the ranks of each communicator group, and no plan");
+  for (const char* other : {"--rank", "--totals", "--picture"}) groups->excludes(c->get_option(other));
   c->callback([a] { run_plan(*a); });
 }
 

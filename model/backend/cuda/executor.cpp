@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <time.h>
+#include <chrono>
 
 #include <algorithm>
 #include <stdexcept>
@@ -292,6 +293,7 @@ void DeviceExecutor::send(const Program& program, int32_t instr, int index, int 
 // ---- graphs ----
 
 void DeviceExecutor::capture(const Program& program, Kept& kept, int32_t step) {
+  const auto begin = std::chrono::steady_clock::now();
   const cudaStream_t compute = streams_[Lane::compute];
   ISOBAR_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
   try {
@@ -309,6 +311,7 @@ void DeviceExecutor::capture(const Program& program, Kept& kept, int32_t step) {
   ISOBAR_CUDA(cudaStreamEndCapture(compute, &graph));
   ISOBAR_CUDA(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority));
   if (observer_) observer_->captured(program, graph, exec);
+  capture_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 void DeviceExecutor::replay(const Program& program, const Kept& kept, int32_t step) {

@@ -57,6 +57,8 @@ class DeviceExecutor : public Runner {
   }
   /// Runs that replayed a graph.
   int64_t replays() const { return replays_; }
+  /// Time that the capture of graphs took so far.
+  double capture_s() const { return capture_s_; }
 
  private:
   struct Kept {
@@ -119,6 +121,7 @@ class DeviceExecutor : public Runner {
   Event begin_, timed_begin_;
   std::map<const Program*, std::unique_ptr<Kept>> kept_;
   int64_t replays_ = 0;
+  double capture_s_ = 0;
 
   std::atomic<int32_t> current_{-1};  // op being enqueued
   std::atomic<bool> waiting_{false};  // for the device

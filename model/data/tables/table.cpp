@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "model/base/error.h"
@@ -45,17 +46,52 @@ std::vector<Column> columns_of_csv(const std::string& path, const std::string& k
   return columns;
 }
 
+struct ColumnOf2d {
+  std::string array;
+  int64_t column = -1;
+};
+
+/// "features[3]": the fourth column of an array of two axes, one row a sample; others: column -1.
+ColumnOf2d column_of_2d(const std::string& name) {
+  static const std::regex form(R"((.+)\[(\d{1,6})\])");
+  std::smatch m;
+  if (!std::regex_match(name, m, form)) return {name, -1};
+  return {m[1].str(), std::stoll(m[2].str())};
+}
+
+NpyArray column(const NpyArray& all, const ColumnOf2d& of, const std::string& path, const std::string& key) {
+  const bool two = all.shape.size() == 2;
+  if (!two || of.column >= all.shape[1])
+    throw ConfigError(path, key,
+                      "array '" + of.array + "' has " +
+                          (two ? std::to_string(all.shape[1]) + " columns, so none is "
+                               : std::to_string(all.shape.size()) + " axes, so there is no ") +
+                          of.array + "[" + std::to_string(of.column) + "]",
+                      "columns of an array of two axes are " + of.array + "[0], " + of.array + "[1], …");
+  NpyArray one{.shape = {all.shape[0]}, .values = {}};
+  for (int64_t r = 0; r < all.shape[0]; ++r)
+    one.values.push_back(all.values[static_cast<size_t>(r * all.shape[1] + of.column)]);
+  return one;
+}
+
 std::vector<Column> columns_of_npz(const std::string& path, const std::string& key,
                                    const std::vector<std::string>& names,
                                    const std::function<void()>& alive) {
   const NpzFile file(path, key);
   std::vector<Column> columns;
+  NpyArray array2d;  // read once for all of its columns
+  std::string last;
   for (const std::string& name : names) {
-    if (!file.has(name)) no_column(path, key, name, file.names());
-    NpyArray array = file.read(name);
+    const ColumnOf2d part = column_of_2d(name);
+    const bool whole = file.has(name);
+    if (!whole && !file.has(part.array)) no_column(path, key, name, file.names());
+    if (!whole && part.array != last) array2d = file.read(last = part.array);
+    NpyArray array = whole ? file.read(name) : column(array2d, part, path, key);
     const auto refuse = [&](const std::string& what) {
       throw ConfigError(path, key, "array '" + name + "' " + what,
-                        "columns of a table are arrays of one axis and one length");
+                        "columns of a table are arrays of one axis and one length; those of an array of two "
+                        "are " +
+                            name + "[0], " + name + "[1], …");
     };
     if (array.shape.size() != 1) refuse("has " + std::to_string(array.shape.size()) + " axes");
     if (!columns.empty() && array.values.size() != columns[0].size())

@@ -10,6 +10,7 @@
 #include "model/base/error.h"
 #include "model/data/cf/dates.h"
 #include "model/data/files/foreign.h"
+#include "model/data/tables/table.h"
 
 namespace isobar {
 
@@ -57,11 +58,15 @@ std::string padded(std::string s, size_t width) {
   return s;
 }
 
-/// The size of a file, or of all files of a store
+/// The size of a file, of all files of a store, or of several with commas between
 uintmax_t bytes_at(const std::string& path) {
   namespace fs = std::filesystem;
-  if (!fs::is_directory(path)) return fs::file_size(path);
   uintmax_t bytes = 0;
+  if (const std::vector<std::string> parts = files_of_table(path); parts.size() > 1) {
+    for (const std::string& part : parts) bytes += bytes_at(part);
+    return bytes;
+  }
+  if (!fs::is_directory(path)) return fs::file_size(path);
   for (const auto& entry : fs::recursive_directory_iterator(path))
     if (entry.is_regular_file()) bytes += entry.file_size();
   return bytes;

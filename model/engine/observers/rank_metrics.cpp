@@ -22,17 +22,19 @@ RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi
       mpi_(mpi),
       gpu_(gpu),
       meter_(counters_of(processor, mpi, gpu)),
-      first_(load()) {}
+      load_(gpu ? [&processor] { return processor.load(); } : LoadMeter::Read()),
+      first_(cores_now()) {}
 
-RankMetrics::Load RankMetrics::load() const {
+RankMetrics::Cores RankMetrics::cores_now() const {
   return {std::chrono::steady_clock::now(), own_cpu_seconds(), busy_seconds(mpi_.cpus())};
 }
 
 void RankMetrics::reset() {
   meter_.reset();
+  load_.reset();
   steps_ = 0;
   step_s_ = data_wait_s_ = 0;
-  first_ = load();
+  first_ = cores_now();
 }
 
 void RankMetrics::add(double step_s, double data_wait_s) {
@@ -60,13 +62,17 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
     r.mhz = processor_.mhz();
   else if (const double mhz = cores_mhz(); mhz > 0)
     r.mhz = mhz;
-  const Load now = load();
+  const Cores now = cores_now();
   const double wall = std::chrono::duration<double>(now.at - first_.at).count();
   // Of cores that ranks share only in part nobody can tell whose work theirs is.
   if (mpi_.rank_on_cores() >= 0) r.used_cores = (now.own_s - first_.own_s) / wall;
   if (now.busy_s && first_.busy_s && mpi_.rank_on_cores() == 0) {
     r.cores = static_cast<double>(mpi_.cpus().size());
     r.busy_cores = (*now.busy_s - *first_.busy_s) / wall;
+  }
+  if (const auto load = load_.mean()) {
+    r.busy = load->busy, r.celsius = load->celsius;
+    r.pcie_in_bytes_s = load->pcie_in_bytes_s, r.pcie_out_bytes_s = load->pcie_out_bytes_s;
   }
   RanksRecord out{.step = step, .steps = steps_};
   if (meter_.on() && meter_.seconds() > 0) {
@@ -81,7 +87,7 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
 }
 
 RanksRecord RankMetrics::report(int64_t step, const Runner& runner) {
-  meter_.pause();
+  pause();
   std::vector<RanksRecord> all;
   for (const std::string& line : mpi_.to_first(json_text(to_json(Record(own(step, runner))))))
     all.push_back(std::get<RanksRecord>(record_from_json(nlohmann::json::parse(line), {.file = "a rank"})));

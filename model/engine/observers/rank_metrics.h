@@ -24,9 +24,9 @@ class RankMetrics {
  public:
   RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu);
   void reset();  // together with op times, after warm-up
-  void begin_step() { meter_.run(); }
+  void begin_step() { meter_.run(), load_.run(); }
   void add(double step_s, double data_wait_s);
-  void pause() { meter_.pause(); }
+  void pause() { meter_.pause(), load_.pause(); }
   int64_t steps() const { return steps_; }
   RanksRecord report(int64_t step, const Runner& runner);
 
@@ -37,15 +37,16 @@ class RankMetrics {
   const Mpi& mpi_;
   const bool gpu_;
   EnergyMeter meter_;  // of a GPU rank's device; of a host's first CPU rank's host
+  LoadMeter load_;     // of a GPU rank's device
   int64_t steps_ = 0;
   double step_s_ = 0, data_wait_s_ = 0;  // sums
-  struct Load {
+  struct Cores {
     std::chrono::steady_clock::time_point at;
     double own_s = 0;              // of this process
     std::optional<double> busy_s;  // of its cores
   };
-  Load load() const;
-  Load first_;  // at the beginning of these steps
+  Cores cores_now() const;
+  Cores first_;  // at the beginning of these steps
 };
 
 /// Merges the ranks' records. The energy is known only if every metering rank knows its own.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <stdexcept>
 
 #include "model/backend/cuda/kernels/workspace.h"
@@ -176,6 +177,7 @@ bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, 
   const auto candidates = product->candidates(handle_, timed ? kCandidates : 1, key.align, bytes);
   if (candidates.empty()) return false;
   product->algorithm = candidates[0].algo;
+  const auto begin = std::chrono::steady_clock::now();
   if (timed)
     for (const auto& candidate : candidates) {
       const float ms =
@@ -184,6 +186,7 @@ bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, 
       product->milliseconds = ms;
       product->algorithm = candidate.algo;
     }
+  timing_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   table_.emplace(key, std::move(product));
   return true;
 }

@@ -70,6 +70,7 @@ class Gemms {
            cudaStream_t stream) const;
   float milliseconds(const GemmKey& key) const;  // of a run, as timed
   size_t shapes() const { return table_.size(); }
+  double timing_s() const { return timing_s_; }  // that the timing of algorithms took so far
   int sms() const { return sms_; }
   /// Multiprocessors in cuBLASLt's descriptor of a product (0: the device's); needs no GPU.
   static int sms_in_descriptor(const GemmKey& key, int sms);
@@ -82,6 +83,7 @@ class Gemms {
               int64_t bytes, cudaStream_t stream) const;
   std::unique_ptr<Api> api_;
   GemmChoice choice_;
+  double timing_s_ = 0;
   int sms_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<GemmKey, std::unique_ptr<Product>> table_;

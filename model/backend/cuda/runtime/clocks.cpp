@@ -21,12 +21,22 @@ struct Clocks::Nvml {
   int (*reasons)(Device, unsigned long long*) =
       lib.function<int (*)(Device, unsigned long long*)>("nvmlDeviceGetCurrentClocksThrottleReasons");
   int (*milliwatts)(Device, unsigned*) = lib.function<int (*)(Device, unsigned*)>("nvmlDeviceGetPowerUsage");
+  struct Rates {
+    unsigned gpu, memory;  // per cent
+  };
+  int (*rates)(Device, Rates*) = lib.function<int (*)(Device, Rates*)>("nvmlDeviceGetUtilizationRates");
+  int (*temperature)(Device, int,
+                     unsigned*) = lib.function<int (*)(Device, int, unsigned*)>("nvmlDeviceGetTemperature");
+  int (*pcie)(Device, int,
+              unsigned*) = lib.function<int (*)(Device, int, unsigned*)>("nvmlDeviceGetPcieThroughput");
   int (*millijoules)(Device, unsigned long long*) =
       lib.function<int (*)(Device, unsigned long long*)>("nvmlDeviceGetTotalEnergyConsumption");
 };
 
 namespace {
 constexpr int kMultiprocessors = 1;  // NVML_CLOCK_SM
+constexpr int kChip = 0;             // NVML_TEMPERATURE_GPU
+constexpr int kSent = 0, kGot = 1;   // NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES
 // nvmlClocksEventReason…: HwSlowdown, SwThermalSlowdown, HwThermalSlowdown, HwPowerBrakeSlowdown
 constexpr uint64_t kHeldDown = 0x8 | 0x20 | 0x40 | 0x80;
 }  // namespace
@@ -67,6 +77,15 @@ std::optional<ClockState> Clocks::read() const {
   s.reasons = reasons;
   if (unsigned power = 0; nvml_->milliwatts(device_, &power) == 0) s.watts = power * 1e-3;
   return s;
+}
+
+std::optional<GpuLoad> Clocks::load() const {
+  Nvml::Rates rates{};
+  unsigned celsius = 0, sent = 0, got = 0;
+  if (!nvml_ || nvml_->rates(device_, &rates) != 0 || nvml_->temperature(device_, kChip, &celsius) != 0)
+    return std::nullopt;
+  if (nvml_->pcie(device_, kSent, &sent) != 0 || nvml_->pcie(device_, kGot, &got) != 0) return std::nullopt;
+  return GpuLoad{0.01 * rates.gpu, static_cast<double>(celsius), 1024.0 * got, 1024.0 * sent};
 }
 
 std::optional<double> Clocks::joules() const {

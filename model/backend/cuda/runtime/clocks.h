@@ -17,6 +17,12 @@ struct ClockState {
   double watts = 0;               // board power; 0: unknown
 };
 
+struct GpuLoad {
+  double busy = 0;  // share of the last moments (up to a second) in which a kernel ran
+  double celsius = 0;
+  double pcie_in_bytes_s = 0, pcie_out_bytes_s = 0;  // over 20 ms
+};
+
 /// True if heat or a power brake limits the clock, or it has not left idle. The power cap does not count:
 /// large products reach it on every healthy card.
 bool throttled(const std::optional<ClockState>& state);
@@ -29,6 +35,7 @@ class Clocks {
   explicit Clocks(const std::string& bus);
   ~Clocks();
   std::optional<ClockState> read() const;
+  std::optional<GpuLoad> load() const;   // takes tens of milliseconds
   std::optional<double> joules() const;  // the board's energy since the driver was loaded (Volta on)
   const std::string& why() const { return why_; }  // empty if clocks are readable
 
