@@ -35,8 +35,8 @@ OutputOptions options_of(const RunSpec& spec, double begun) {
           .file = spec.file};
 }
 
-/// Sources that counted from 0 at the beginning of what the run printed before it was taken up: what comes now
-/// does not begin at 0.
+/// Sources that counted from 0 at the beginning of what the run printed before it was taken up: what comes
+/// now does not begin at 0.
 std::set<std::string> from_zero_before(const fs::path& file, const OutputOptions& options) {
   std::string head(static_cast<size_t>(std::min(bytes_of(file), kHead)), '\0');
   if (head.empty()) return {};

@@ -29,9 +29,9 @@ struct OutputOptions {
   int64_t batch = 0;   // train.global_batch
   int64_t tokens = 0;  // of a sample; 0: not a net of tokens
   int64_t ranks = 1;
-  double begun = 0;      // seconds since 1970, when the program began; 0: not known
-  bool untimed = false;  // also records of steps whose time is not known, with 0 s
-  std::string file;      // of the specification, for errors
+  double begun = 0;                 // seconds since 1970, when the program began; 0: not known
+  bool untimed = false;             // also records of steps whose time is not known, with 0 s
+  std::string file;                 // of the specification, for errors
   std::set<std::string> from_zero;  // sources that count steps from 0 (StepNumbers)
 };
 

@@ -36,7 +36,7 @@ class Mpi {  // the process's MPI session; a process without a launcher is a wor
   /// Ranks of this host that may run on one of this rank's cores, itself included.
   int ranks_on_cores() const { return on_cores_; }
   const std::vector<int>& cpus() const { return cpus_; }  // that this rank might run on when it started
-  int rank_on_cores() const { return rank_on_cores_; }  // among those; -1: they share only some cores
+  int rank_on_cores() const { return rank_on_cores_; }    // among those; -1: they share only some cores
   /// By mpiexec, srun, PALS or Flux. Throws ConfigError if MPI cannot join the launched processes
   /// (launcher.h); the constructor also does if MPI's world differs from the launcher's.
   static bool started_by_launcher();

@@ -523,8 +523,8 @@ class Search {
   const std::vector<int> zero_;
   const std::vector<PipelineSchedule> kinds_;
   bool counting_ = false;  // counts layouts without pricing them
-  // What a rank keeps between steps is too much alone, with any policy. It does not depend on recomputation,
-  // and grows with the micro-batch.
+  // The state that a rank keeps between steps is too much alone, with any policy. It does not depend on
+  // recomputation, and grows with the micro-batch.
   bool hopeless_ = false;
   LayoutModel model_;
   double capacity_;

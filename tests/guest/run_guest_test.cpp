@@ -146,10 +146,10 @@ TEST(Guest, IsTakenUpFromItsOwnCheckpoint) {
 // It counts from 0, and says so only before it is taken up.
 TEST(Guest, StepsCountedFromZeroAreAsManyWhenTakenUp) {
   const Folder dir;
-  std::ofstream(dir / "counts.sh")
-      << "i=0; [ \"$2\" ] && i=$(cat \"$2\")\n"
-         "while [ $i -lt 10 ]; do echo \"step $i loss 0.5 40.0 ms\"; i=$((i + 1)); echo $i > \"$1/at-$i.txt\"\n"
-         "sleep 0.02; [ $i = 5 ] && [ -z \"$2\" ] && exit 1; done; exit 0\n";
+  std::ofstream(dir / "counts.sh") << "i=0; [ \"$2\" ] && i=$(cat \"$2\")\n"
+                                      "while [ $i -lt 10 ]; do echo \"step $i loss 0.5 40.0 ms\"; i=$((i + "
+                                      "1)); echo $i > \"$1/at-$i.txt\"\n"
+                                      "sleep 0.02; [ $i = 5 ] && [ -z \"$2\" ] && exit 1; done; exit 0\n";
   const std::string command = "sh " + (dir / "counts.sh") + " {out} {resume}";
   Words how = {"--set", "run.resume=\"{checkpoint}\"", "--set", "run.checkpoint=at-*.txt"};
   EXPECT_EQ(train_by(dir, command, how).code, 1);

@@ -1,4 +1,4 @@
-// How long CPUs have worked, by /proc/stat: what tells a busy machine from a slow program.
+// How long CPUs have worked, by /proc/stat: on a busy machine longer than our own program has.
 #pragma once
 #include <filesystem>
 #include <optional>
