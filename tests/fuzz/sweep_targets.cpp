@@ -30,7 +30,7 @@ std::string job_text() {
   options.self = options.trainer = "/bin/isobar";
   const ClusterSpec cluster = cluster_from_json(
       {{"scheduler", "pbs"}, {"start", "pals"}, {"ranks_per_node", 2}, {"queue", "debug"}}, "");
-  return description_of({1, 600, {&t}}, "j", sweep, options, cluster).dump(1);
+  return description_of({.nodes = 1, .time_s = 600, .trials = {&t}}, "j", sweep, options, cluster).dump(1);
 }
 
 // Reads a job as its pilot and its followers do.

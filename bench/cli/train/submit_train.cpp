@@ -117,12 +117,6 @@ void bound_time(ClusterSpec& c, const std::string& time) {
 
 }  // namespace
 
-void add_time_option(CLI::App& command, std::string& time) {
-  command.add_option(
-      "-t,--time", time,
-      "With --launcher: most that a job may take, as for sbatch: HH:MM:SS, D-HH:MM:SS, minutes");
-}
-
 ClusterSpec cluster_of(const std::string& command, const std::string& launcher, const std::string& machine,
                        const std::string& time) {
   if (machine.empty())

@@ -28,6 +28,10 @@ int submit_training(const SubmittedTraining& a);
 ClusterSpec cluster_of(const std::string& command, const std::string& launcher, const std::string& machine,
                        const std::string& time);
 
-void add_time_option(CLI::App& command, std::string& time);
+inline void add_time_option(CLI::App& command, std::string& time) {
+  command.add_option(
+      "-t,--time", time,
+      "With --launcher: most that a job may take, as for sbatch: HH:MM:SS, D-HH:MM:SS, minutes");
+}
 
 }  // namespace isobar

@@ -64,7 +64,7 @@ RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
     r.mhz = mhz;
   const Cores now = cores_now();
   const double wall = std::chrono::duration<double>(now.at - first_.at).count();
-  // Where ranks share cores only in part, work on these cannot be assigned to ranks or others.
+  // Work on cores that ranks share only in part may be theirs or another's.
   if (mpi_.rank_on_cores() >= 0) r.used_cores = (now.own_s - first_.own_s) / wall;
   if (now.busy_s && first_.busy_s && mpi_.rank_on_cores() == 0) {
     r.cores = static_cast<double>(mpi_.cpus().size());
