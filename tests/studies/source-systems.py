@@ -2,7 +2,7 @@
 
     python3 tests/studies/source-systems.py --isobar build/isobar [--table]     # half a minute
 
-Each row is `isobar predict` with --engine named; a rate may be one over another's. tests/studies/source-systems.md has the
+Each row is `isobar predict` with --engine named; a rate may be one over another's. tests/studies/source-systems.txt has the
 sources and what the deviations are. Fails where an answer leaves the bound of its row; deviations that
 are known have wide ones.
 """
