@@ -258,11 +258,11 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   } else if (!machine.empty())
     forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0, !a.json);
   if (cluster && !a.time.empty()) bound_limits(sweep.limits, matrix.trials, *cluster);
-  if (a.results.empty() && !(a.dry_run && !cluster))
+  if (a.results.empty() && !a.dry_run)
     throw ConfigError("isobar sweep", "--results", "is missing",
                       "say where results go, e.g. --results results/demo");
   if (a.dry_run) {
-    show_dry_run(a, matrix, sweep, cluster);
+    show_dry_run(a, matrix, sweep, a.results.empty() ? std::nullopt : cluster);  // jobs are of what is left
     return 0;
   }
   if (a.cancel) {
