@@ -1,5 +1,4 @@
 // Preview of a submission (`--dry-run --launcher`): its jobs, their node hours and their scripts.
-// scripts.
 //
 //   const json p = preview_json(matrix, sweep, options, cluster, *scheduler);
 //   print(preview_text(p));

@@ -136,11 +136,7 @@ class GpuProcessor : public Processor {
     const std::optional<ClockState> now = clocks_.read();
     return now ? std::optional<double>(now->mhz) : std::nullopt;
   }
-  std::optional<DeviceLoad> load() const override {
-    const std::optional<GpuLoad> now = clocks_.load();
-    if (!now) return std::nullopt;
-    return DeviceLoad{now->busy, now->celsius, now->pcie_in_bytes_s, now->pcie_out_bytes_s};
-  }
+  std::optional<DeviceLoad> load() const override { return clocks_.load(); }
   EnergyCounters energy() const override {
     if (!clocks_.why().empty()) return {{}, clocks_.why()};
     if (shares_device_) return {{}, "ranks share a GPU, and it has one counter"};

@@ -25,23 +25,21 @@ void Declare::state(View& v, Param p) {
   tensor(v, false, {std::move(p)}, Held::once, TensorUse::state);
 }
 
-void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts, std::vector<Param> weights,
+void Declare::experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights,
                       bool first_alone) {
   const int64_t held = list_ ? experts : experts / at_.ep;
   // Another section's: one of them gives the widths.
   const TensorCut cut = at_.ep > 1 ? TensorCut::expert : at_.tp > 1 ? TensorCut::cut : TensorCut::whole;
   const bool here = list_ || (cut == cut_ && (matrix_ || !params_.by_reader(frozen_)));
-  const std::string name = weights[0].name;
-  if (first_alone) {
-    for (Param& w : weights) w.shape[0] *= here ? held : 1;
-  } else {
-    const auto of_one = static_cast<std::ptrdiff_t>(weights.size()) / experts;
-    const auto first = weights.begin() + (list_ ? 0 : at_.owner * held * of_one);
-    weights = {first, first + (here ? held : 1) * of_one};
-  }
-  linear(l, in, out, std::move(weights), {}, TensorUse::expert);
+  const auto of_one = static_cast<std::ptrdiff_t>(weights.size()) / (first_alone ? 1 : experts);
+  const auto first = weights.begin() + (list_ || first_alone ? 0 : at_.owner * held * of_one);
+  std::vector<Param> own(first, first + (here && !first_alone ? held : 1) * of_one);
+  if (here && first_alone)
+    for (Param& w : own) w.shape[0] *= held;
+  linear(l, in, out, std::move(own), {}, TensorUse::expert);
   if (l.adapter)
-    throw ConfigError(spec_.file, "train.lora_targets", "name " + name + ", and experts have no adapters",
+    throw ConfigError(spec_.file, "train.lora_targets",
+                      "name " + weights[0].name + ", and experts have no adapters",
                       "name linears of attention, as blocks.*.attn");
   l.experts = held;
 }

@@ -44,7 +44,7 @@ class Declare {
               TensorUse use = TensorUse::usual);
   /// A linear [out, in] of each expert, declared together: `weights` of the first, of the second, …, or of
   /// the first alone (PlanUse::prices). Expert parallelism leaves this rank its part of them.
-  void experts(Linear& l, int64_t in, int64_t out, int64_t experts, std::vector<Param> weights,
+  void experts(Linear& l, int64_t in, int64_t out, int64_t experts, const std::vector<Param>& weights,
                bool first_alone);
   /// Whole, but its result multiplies what tensor parallelism cuts.
   void router(Linear& l, const std::string& name, int64_t in, int64_t experts);

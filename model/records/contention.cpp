@@ -109,7 +109,7 @@ void mark_contended(std::vector<RunRecord>& runs) {
     if ((r.run_class != RunClass::ok && r.run_class != RunClass::noisy) || !(r.step_s.median > 0)) continue;
     s.spread = r.step_s.spread();
     s.step_s = r.step_s.median;
-    s.taken = r.ranks_record.taken().value_or(0);
+    if (!r.on_gpu) s.taken = r.ranks_record.taken().value_or(0);  // a GPU's steps hardly need cores
     s.repeated = experiment_of(r.spec) + text_in(r.provenance, "source");
     if (!r.ranks_record.ranks.empty()) s.repeated += r.ranks_record.ranks[0].host;
   }

@@ -10,7 +10,7 @@
 // statistics are robust: one slow step of ten does not change p90, and fewer than half of the siblings do not
 // change their median. On a machine that is busy throughout nothing stands out: trials that scatter by more
 // than 15 % as all do are `busy`, not marked, and have the same error. So is a trial during which other
-// programs had more than a tenth of its cores, however even its steps are.
+// programs had more than a tenth of its cores, however even its steps are; unless a GPU computed.
 //
 // A trial slowed as a whole, for instance by a hypervisor that placed its processors far apart, is known by
 // its repetitions: it takes 15 % more than the fastest of them on its host, and 3 times as much more as the

@@ -370,7 +370,9 @@ class Search {
   }
   bool any_considered() {
     counting_ = true;
-    each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a); });
+    each_axes(spec_.layout.world(), [&](const Axes& a) {
+      if (result_.considered == 0) axes(a);
+    });
     return result_.considered > 0;
   }
 

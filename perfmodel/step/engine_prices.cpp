@@ -78,8 +78,10 @@ Machine run_by(const ForeignEngine& e, const Machine& given, bool recorded) {
     const double least = m.floor_of(index_of(*c));
     m[*c] = Coefficient::make(std::max(least, factor * unit_price(given, *c)), e.kernels->spread, from);
   }
-  if (nvidia && !calibrated)
-    set_heads(*e.kernels, from, m), set_single_precision_attention(*e.kernels, from, m);
+  if (nvidia && !calibrated) {
+    set_heads(*e.kernels, from, m);
+    set_single_precision_attention(*e.kernels, from, m);
+  }
   if (recorded) return m;
   const auto times = [&](const char* key, auto& list) {
     const auto found = factors.find(key);

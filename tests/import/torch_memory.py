@@ -13,7 +13,7 @@ import pathlib
 import sys
 import tempfile
 
-from torch_packages import FILE, PYTHON, RECORDER, run
+from torch_packages import FILE, PYTHON, RECORDER, nets_there, record, run
 
 NETS = ["vit_l", "swin", "gpt2", "llama", "resnet50", "convnext", "unet", "fno"]
 BATCH, WORST = 8, 0.05
@@ -76,8 +76,7 @@ def planned(isobar, file, recompute):
                 f"train.global_batch={BATCH}", "--set", f"policy.recompute={recompute}"])
     if done.returncode:
         sys.exit(f"{file} is not planned: {done.stderr}")
-    memory = json.loads(done.stdout)["memory"]
-    return memory["arena"]
+    return json.loads(done.stdout)["memory"]["arena"]
 
 
 def tracked(name, blocks):
@@ -89,11 +88,8 @@ def tracked(name, blocks):
 
 def file_of(isobar, folder, name, net):
     out = folder / f"{name}.json"
-    if not out.exists():
-        loss = ["--loss", net["loss"]] if net["loss"] else []
-        done = run([isobar, "import", f"{FILE}:{name}", "--inputs", *net["inputs"].split(), *loss, "-o", out, "--python", PYTHON])
-        if done.returncode:
-            sys.exit(f"{name} is not recorded: {done.stderr}")
+    if not out.exists() and (why := record(isobar, out, name, net["inputs"], net["loss"])):
+        sys.exit(why)
     return out
 
 
@@ -103,12 +99,8 @@ def main():
     parser.add_argument("--nets", nargs="+", default=NETS)
     parser.add_argument("--keep", type=pathlib.Path)
     options = parser.parse_args()
-    listed = run([PYTHON, "-c", f"import sys, json, importlib.util; sys.path.insert(0, {str(FILE.parent)!r}); import "
-                  "package_nets as p; print(json.dumps({n: t._asdict() for n, t in p.NETS.items() if "
-                  "importlib.util.find_spec(t.package)}))"]) if PYTHON.exists() else None
-    nets = json.loads(listed.stdout) if listed and listed.returncode == 0 else {}
+    nets = nets_there()
     if not nets:
-        print(f"SKIPPED: {PYTHON} has no PyTorch with these packages")
         return
     isobar, failed = pathlib.Path(options.isobar).resolve(), False
     with tempfile.TemporaryDirectory() as made:

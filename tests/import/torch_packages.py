@@ -65,6 +65,24 @@ def run(arguments):
     return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=600)
 
 
+def nets_there():
+    """Nets whose packages PYTHON has, by name."""
+    listed = run([PYTHON, "-c", f"import sys, json, importlib.util; sys.path.insert(0, {str(FILE.parent)!r}); import "
+                  "package_nets as p; print(json.dumps({n: t._asdict() for n, t in p.NETS.items() if "
+                  "importlib.util.find_spec(t.package)}))"]) if PYTHON.exists() else None
+    nets = json.loads(listed.stdout) if listed and listed.returncode == 0 else {}
+    if not nets:
+        print(f"SKIPPED: {PYTHON} has no PyTorch with these packages")
+    return nets
+
+
+def record(isobar, file, name, inputs, loss):
+    """Why the net is not recorded; "": it is, as `file`."""
+    words = [*inputs.split(), *(["--loss", loss] if loss else [])]
+    done = run([isobar, "import", f"{FILE}:{name}", "--inputs", *words, "-o", file, "--python", PYTHON])
+    return f"{name} is not recorded: {done.stderr.strip()}" if done.returncode else ""
+
+
 def at(size, batch):
     return size[0] + size[1] * batch if isinstance(size, list) else size
 
@@ -72,10 +90,8 @@ def at(size, batch):
 def faults_of(isobar, folder, name, net):
     """What differs, in words."""
     out = folder / f"{name}.json"
-    loss = ["--loss", net["loss"]] if net["loss"] else []
-    done = run([isobar, "import", f"{FILE}:{name}", "--inputs", *net["inputs"].split(), *loss, "-o", out, "--python", PYTHON])
-    if done.returncode:
-        return [f"not recorded: {done.stderr.strip()}"]
+    if why := record(isobar, out, name, net["inputs"], net["loss"]):
+        return [why]
     found = []
     recorded = json.loads(out.read_text())
     for precision in ("fp32", "bf16"):
@@ -103,9 +119,8 @@ def faults_of(isobar, folder, name, net):
 def search_faults(isobar, folder):
     """timm's ViT-g on 64 H100: one command, and a page."""
     out, page = folder / "vit_g.json", folder / "page"
-    done = run([isobar, "import", f"{FILE}:vit_g", "--inputs", "3x224x224", "--loss", "cross_entropy", "-o", out, "--python", PYTHON])
-    if done.returncode:
-        return [f"not recorded: {done.stderr.strip()}"]
+    if why := record(isobar, out, "vit_g", "3x224x224", "cross_entropy"):
+        return [why]
     done = run([isobar, "search", out, "--machine", "dgx-h100", "--gpus", "64", "--set", "train.global_batch=2048", "--set",
                 "policy.amp=bf16", "--json", "-o", page])
     if done.returncode:
@@ -123,12 +138,8 @@ def main():
     parser.add_argument("--nets", nargs="+")
     parser.add_argument("--keep", type=pathlib.Path)
     options = parser.parse_args()
-    listed = run([PYTHON, "-c", f"import sys, json, importlib.util; sys.path.insert(0, {str(FILE.parent)!r}); import "
-                  "package_nets as p; print(json.dumps({n: t._asdict() for n, t in p.NETS.items() if "
-                  "importlib.util.find_spec(t.package)}))"]) if PYTHON.exists() else None
-    nets = json.loads(listed.stdout) if listed and listed.returncode == 0 else {}
+    nets = nets_there()
     if not nets:
-        print(f"SKIPPED: {PYTHON} has no PyTorch with these packages")
         return
     failed = False
     with tempfile.TemporaryDirectory() as made:

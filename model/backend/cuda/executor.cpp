@@ -3,9 +3,9 @@
 
 #include <sched.h>
 #include <time.h>
-#include <chrono>
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 
 namespace isobar::cuda {

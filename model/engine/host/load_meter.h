@@ -12,13 +12,9 @@
 #include <optional>
 #include <thread>
 
-namespace isobar {
+#include "model/backend/device_load.h"
 
-struct DeviceLoad {
-  double busy = 0;     // share of time in which a kernel ran
-  double celsius = 0;  // of readings together: the highest
-  double pcie_in_bytes_s = 0, pcie_out_bytes_s = 0;
-};
+namespace isobar {
 
 class LoadMeter {
  public:

@@ -79,13 +79,13 @@ std::optional<ClockState> Clocks::read() const {
   return s;
 }
 
-std::optional<GpuLoad> Clocks::load() const {
+std::optional<DeviceLoad> Clocks::load() const {
   Nvml::Rates rates{};
   unsigned celsius = 0, sent = 0, got = 0;
   if (!nvml_ || nvml_->rates(device_, &rates) != 0 || nvml_->temperature(device_, kChip, &celsius) != 0)
     return std::nullopt;
   if (nvml_->pcie(device_, kSent, &sent) != 0 || nvml_->pcie(device_, kGot, &got) != 0) return std::nullopt;
-  return GpuLoad{0.01 * rates.gpu, static_cast<double>(celsius), 1024.0 * got, 1024.0 * sent};
+  return DeviceLoad{0.01 * rates.gpu, static_cast<double>(celsius), 1024.0 * got, 1024.0 * sent};
 }
 
 std::optional<double> Clocks::joules() const {

@@ -9,18 +9,14 @@
 #include <optional>
 #include <string>
 
+#include "model/backend/device_load.h"
+
 namespace isobar {
 
 struct ClockState {
   unsigned mhz = 0, max_mhz = 0;  // of the multiprocessors
   uint64_t reasons = 0;           // why it is below the maximum, as NVML's bits
   double watts = 0;               // board power; 0: unknown
-};
-
-struct GpuLoad {
-  double busy = 0;  // share of the last moments (up to a second) in which a kernel ran
-  double celsius = 0;
-  double pcie_in_bytes_s = 0, pcie_out_bytes_s = 0;  // over 20 ms
 };
 
 /// True if heat or a power brake limits the clock, or it has not left idle. The power cap does not count:
@@ -35,7 +31,8 @@ class Clocks {
   explicit Clocks(const std::string& bus);
   ~Clocks();
   std::optional<ClockState> read() const;
-  std::optional<GpuLoad> load() const;   // takes tens of milliseconds
+  /// Busy in the last moments (up to a second), PCIe over 20 ms; takes tens of milliseconds.
+  std::optional<DeviceLoad> load() const;
   std::optional<double> joules() const;  // the board's energy since the driver was loaded (Volta on)
   const std::string& why() const { return why_; }  // empty if clocks are readable
 
