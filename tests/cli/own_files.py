@@ -115,7 +115,9 @@ def of_process(pid):
     files = {m[1] for line in maps if (m := re.search(r" (/.*)$", line))}
     for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         try:
-            files.add(os.readlink(entry))
+            file = os.readlink(entry)
+            if file != "/memfd:stderr (deleted)":  # what a helper prints (program.cpp): memory, with a name for a path
+                files.add(file)
         except FileNotFoundError:
             pass  # closed meanwhile
     return {f.removesuffix(" (deleted)") for f in files}
