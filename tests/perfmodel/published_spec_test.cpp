@@ -29,9 +29,10 @@ std::vector<std::pair<PublishedRun, RunSpec>> plannable_rows(size_t most, std::m
   std::vector<std::pair<PublishedRun, RunSpec>> out;
   for (const PublishedRun& r : runs) {
     if (out.size() == most) break;
-    // PyTorch recomputes whole blocks, our plans all but the last product. Frozen weights, fp8 heads and head
-    // widths other than hidden / heads are not in our plans.
-    if (r.recompute == Recompute::full || r.frozen_weights || r.precision > Precision::bf16 ||
+    // PyTorch recomputes whole blocks, our plans all but the last product, and some engines every second
+    // product. Frozen weights, fp8 heads and head widths other than hidden / heads are not in our plans.
+    const bool operators = r.recompute == Recompute::selective && r.habits.selective_operators;
+    if (r.recompute == Recompute::full || operators || r.frozen_weights || r.precision > Precision::bf16 ||
         r.head_dim * r.heads != r.hidden || r.short_end_stages || r.balanced_embedding)
       continue;
     try {
