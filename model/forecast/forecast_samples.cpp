@@ -44,7 +44,8 @@ ForecastScores forecast_samples(const StepsQuestion& q, const NetAndData& from) 
   if (std::filesystem::path(q.out).extension() == ".npz")
     arrays.emplace(q.out, shape, set.channels().targets);
   else if (shape.classes > 0)
-    classes.emplace(q.out, about, set.size(), state.channels.targets.at(0).name, names_of_outputs(state));
+    classes.emplace(q.out, about, set.size(), state.channels.targets.at(0).name, names_of_outputs(state),
+                    set.coordinates());
   else
     fields.emplace(q.out, about, set.size(), shape, set.channels().targets, set.coordinates());
   ForecastScores scores;

@@ -239,4 +239,37 @@ CfGrid grid_of(const CfFile& file, const CfVariable& v, const CfPlaces& at) {
   return g;
 }
 
+CfPoints points_of(const CfFile& file, const CfVariable& v) {
+  const CfPlaces at = places_of(file, v);
+  std::vector<size_t> sizes;  // 1 for time, so that an element's index is its place in a step
+  size_t all = 1;
+  for (size_t k = 0; k < v.dims.size(); ++k) {
+    const bool is_time = v.dims.size() > 1 && static_cast<int>(k) == at.time;
+    all *= sizes.emplace_back(is_time ? 1 : static_cast<size_t>(file.dimensions()[v.dims[k]].size));
+  }
+  const auto index = [&](size_t element, int dimension) {
+    for (size_t k = sizes.size() - 1; static_cast<int>(k) > dimension; --k) element /= sizes[k];
+    return element % sizes[static_cast<size_t>(dimension)];
+  };
+  int row = at.row, column = at.column;
+  for (size_t k = 0; k < v.dims.size() && (row < 0 || column < 0); ++k)  // a list of points
+    if (along(file, v, v.dims[k], CfAxis::latitude) && along(file, v, v.dims[k], CfAxis::longitude))
+      row = column = static_cast<int>(k);
+  if (row < 0 || column < 0) return {};
+  const CfVariable *y = along(file, v, v.dims[row], CfAxis::latitude),
+                   *x = along(file, v, v.dims[column], CfAxis::longitude);
+  const bool one = y && x;
+  if (!one) y = two_dimensional(file, v, CfAxis::latitude), x = two_dimensional(file, v, CfAxis::longitude);
+  if (!y || !x) return {};
+  const std::vector<double> lat = one ? in_degrees(file, *y) : plane_of(file, *y, v.dims[row]),
+                            lon = one ? in_degrees(file, *x) : plane_of(file, *x, v.dims[row]);
+  CfPoints p;
+  for (size_t i = 0; i < all; ++i) {
+    const size_t r = index(i, row), c = index(i, column);
+    const size_t flat = r * sizes[static_cast<size_t>(column)] + c;
+    p.latitude.push_back(lat[one ? r : flat]), p.longitude.push_back(lon[one ? c : flat]);
+  }
+  return p;
+}
+
 }  // namespace isobar

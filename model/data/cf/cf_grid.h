@@ -3,6 +3,7 @@
 //
 //   const CfPlaces at = places_of(file, variable);             // which of its dimensions is which axis
 //   const CfGrid g = grid_of(file, variable, at);              // throws ArrayError: not on earth
+//   const CfPoints p = points_of(file, variable);              // of any dimensions, as the file stores them
 #pragma once
 #include <array>
 #include <string>
@@ -32,5 +33,12 @@ struct CfGrid {
 };
 
 CfGrid grid_of(const CfFile& file, const CfVariable& v, const CfPlaces& at);
+
+struct CfPoints {
+  std::vector<double> latitude, longitude;  // degrees of each element of a step; {}: unknown
+};
+
+/// Coordinates along one or two of the variable's dimensions, or of two dimensions themselves
+CfPoints points_of(const CfFile& file, const CfVariable& v);
 
 }  // namespace isobar

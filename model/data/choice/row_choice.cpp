@@ -56,6 +56,7 @@ void RowGatherer::offer(int64_t place, const double* numbers) {
     return;
   }
   for (size_t c = 0; c < kept_columns_; ++c) table_.values.push_back(static_cast<float>(numbers[c]));
+  table_.places.push_back(place);
   ++table_.rows;
   if (choice_.max_patterns == 0) return;
   hashes_.push_back(hash);
@@ -76,11 +77,13 @@ void RowGatherer::keep_least() {
   const auto width = static_cast<int64_t>(kept_columns_);
   for (int64_t to = 0; to < most; ++to) {
     hashes_[to] = hashes_[row[to]];
+    table_.places[to] = table_.places[row[to]];
     std::copy_n(table_.values.begin() + row[to] * width, width, table_.values.begin() + to * width);
   }
   table_.left_out.thinned += table_.rows - most;
   table_.rows = most;
   hashes_.resize(most);
+  table_.places.resize(most);
   table_.values.resize(most * width);
 }
 

@@ -20,14 +20,15 @@ std::string one_word(std::string name) {  // flag_meanings are separated by blan
 }  // namespace
 
 ClassFile::ClassFile(std::string path, const std::map<std::string, std::string>& about, int64_t rows,
-                     const std::string& target, const std::vector<std::string>& classes)
+                     const std::string& target, const std::vector<std::string>& classes,
+                     const Coordinates& at)
     : out_(std::move(path)), classes_(static_cast<int64_t>(classes.size())) {
   const LibraryLock lock;
   const int file = out_.id();
   out_.text(NC_GLOBAL, "Conventions", "CF-1.8");
   for (const auto& [name, value] : about) out_.text(NC_GLOBAL, name, value);
   const int dims[2] = {out_.dimension("row", rows), out_.dimension("class", classes_)};
-  const std::string name = variable_names({target}, {"row", "class"})[0];
+  const std::string name = variable_names({target}, {"row", "class", "time", "latitude", "longitude"})[0];
   int index = -1;
   out_.check(nc_def_var(file, "class", NC_INT, 1, &dims[1], &index), "define class");
   out_.check(nc_def_var(file, name.c_str(), NC_INT, 1, dims, &class_), "define " + name);
@@ -47,7 +48,9 @@ ClassFile::ClassFile(std::string path, const std::map<std::string, std::string>&
                "write flag_values");
     out_.text(variable, "flag_meanings", meanings);
   }
-  out_.check(nc_enddef(file), "end its header");
+  if (const std::string along = define_places(out_, dims[0], at); !along.empty())
+    for (const int variable : {class_, probability_}) out_.text(variable, "coordinates", along);
+  out_.end_header();
   out_.check(nc_put_var_int(file, index, numbers.data()), "write the numbers of classes");
 }
 

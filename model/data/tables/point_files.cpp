@@ -159,4 +159,23 @@ void PointFiles::read(int64_t step, std::vector<std::vector<double>>& planes) co
   }
 }
 
+CfPoints PointFiles::coordinates() const {
+  for (const Column& column : columns_) {
+    const Source& s = sources_[column.source];
+    try {
+      CfPoints p = points_of(*s.file, column.variable);
+      if (!p.latitude.empty()) return p;
+    } catch (const ArrayError& e) {
+      throw ConfigError(s.path, key_, e.what(), e.mend);
+    }
+  }
+  return {};
+}
+
+CfTimes PointFiles::times() const {
+  for (const Source& s : sources_)
+    if (!s.times.values.empty()) return s.times;
+  return {};
+}
+
 }  // namespace isobar

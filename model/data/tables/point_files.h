@@ -4,12 +4,14 @@
 //
 //   PointFiles files({"ocean.nc", "atmosphere.nc"}, "data.train", {"sst", "tair"});   // throws ConfigError
 //   files.read(step, planes);                   // planes[1][point]: tair, NaN if missing
+//   files.coordinates().latitude[point]         // as the first file that has them says
 //
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "model/data/cf/cf_grid.h"
 #include "model/data/cf/cf_times.h"
 #include "model/data/files/element.h"
 #include "model/data/files/netcdf/netcdf_file.h"
@@ -24,6 +26,8 @@ class PointFiles {
   int64_t points() const { return points_; }
   /// Reads the unpacked values, in the order of names. Throws ConfigError.
   void read(int64_t step, std::vector<std::vector<double>>& planes) const;
+  CfPoints coordinates() const;  // [points]; {}: no file has them
+  CfTimes times() const;         // [steps]
 
  private:
   struct Source {

@@ -177,4 +177,16 @@ SampleTable read_table(const std::string& path, const std::string& key, const st
   return rows.table(path, key, names);
 }
 
+TablePoints points_of_table(const std::string& path, const std::string& key,
+                            const std::vector<std::string>& columns) {
+  const std::vector<std::string> names = files_of_table(path);
+  if (!std::all_of(names.begin(), names.end(), is_netcdf)) return {};
+  const PointFiles files(names, key, columns);
+  auto [latitude, longitude] = files.coordinates();
+  CfTimes t = files.times();
+  if (!t.unread.empty()) t = {};
+  return {files.points(), std::move(latitude), std::move(longitude), std::move(t.values),
+          t.units,        t.calendar};
+}
+
 }  // namespace isobar

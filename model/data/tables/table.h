@@ -26,6 +26,8 @@ struct SampleTable {
   int64_t rows = 0;
   LeftOut left_out;
   std::vector<float> values;  // [rows, columns]
+  std::vector<int64_t>
+      places;  // [rows]: the row's index in the input, or the point's, counted over all steps
 };
 
 /// Splits a path at commas, unless there is a file of that name.
@@ -36,5 +38,16 @@ std::vector<std::string> files_of_table(const std::string& path);
 SampleTable read_table(const std::string& path, const std::string& key,
                        const std::vector<std::string>& columns, const RowChoice& choice = {},
                        const std::function<void()>& alive = {});
+
+struct TablePoints {                               // of netCDF files
+  int64_t points = 0;                              // of a step
+  std::vector<double> latitude, longitude, times;  // degrees [points]; [steps]; {}: unknown
+  std::string time_units, calendar;
+};
+
+/// Where and when the places of a table's rows are: row_place % points, row_place / points. Files without a
+/// grid have no points. Throws ConfigError.
+TablePoints points_of_table(const std::string& path, const std::string& key,
+                            const std::vector<std::string>& columns);
 
 }  // namespace isobar

@@ -33,19 +33,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;        // of the rules for rows and of the file format
+constexpr int kVersion = 3;        // of the rules for rows and of the file format
 constexpr double kLongest = 3600;  // s to wait for another process that gathers
-constexpr size_t kHeader = 4096;   // bytes before the values: one page
+constexpr size_t kHeader = 4096;   // bytes before places and values: one page
 constexpr double kPatience = 3.5;  // s to wait for files that have just changed
 constexpr int kLooks = 3;          // attempts when files change while being read
 
 struct CacheHeader {
   char magic[16];
   int64_t rows, columns, missing, masked, thinned;
-  char digest[64];  // of the members above and the values
+  char digest[64];  // of the members above, the places and the values
 };
 constexpr const char* kKept = ".kept-";  // between a table's name and the entry's
-constexpr char kMagic[16] = "isobar table 2\n";
+constexpr char kMagic[16] = "isobar table 3\n";
 
 [[noreturn]] void fail(const std::string& doing, const fs::path& file) {
   throw std::system_error(errno, std::generic_category(), "cannot " + doing + " " + file.string());
@@ -65,9 +65,11 @@ std::string name_of_table(const std::string& path, const std::string& key,
   return sha256_hex(json_text(what)).substr(0, 32);
 }
 
-std::string digest_of_table(const CacheHeader& h, const float* values, size_t bytes) {
+std::string digest_of_table(const CacheHeader& h, const int64_t* places, const float* values) {
   const std::string_view before(reinterpret_cast<const char*>(&h), offsetof(CacheHeader, digest));
-  return sha256_hex(std::string(before) + digest_of_blocks(values, bytes));
+  const auto rows = static_cast<size_t>(h.rows), columns = static_cast<size_t>(h.columns);
+  return sha256_hex(std::string(before) + digest_of_blocks(places, rows * sizeof(int64_t)) +
+                    digest_of_blocks(values, rows * columns * sizeof(float)));
 }
 
 /// Waits until a later change must get a different time; until then two states of a file could share a key.
@@ -88,8 +90,7 @@ std::shared_ptr<const MappedTable> write_table(const fs::path& file, const Sampl
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.rows = t.rows, h.columns = columns;
   h.missing = t.left_out.missing, h.masked = t.left_out.masked, h.thinned = t.left_out.thinned;
-  const size_t bytes = t.values.size() * sizeof(float);
-  std::memcpy(h.digest, digest_of_table(h, t.values.data(), bytes).data(), sizeof h.digest);
+  std::memcpy(h.digest, digest_of_table(h, t.places.data(), t.values.data()).data(), sizeof h.digest);
   std::string head(kHeader, '\0');
   std::memcpy(head.data(), &h, sizeof h);
   // The temporary name is fixed: the next holder of the lock overwrites what a killed process leaves.
@@ -97,7 +98,10 @@ std::shared_ptr<const MappedTable> write_table(const fs::path& file, const Sampl
   make_anew(half);
   std::ofstream out(half, std::ios::binary | std::ios::trunc);
   out.write(head.data(), kHeader);
-  out.write(reinterpret_cast<const char*>(t.values.data()), static_cast<std::streamsize>(bytes));
+  out.write(reinterpret_cast<const char*>(t.places.data()),
+            static_cast<std::streamsize>(t.places.size() * sizeof(int64_t)));
+  out.write(reinterpret_cast<const char*>(t.values.data()),
+            static_cast<std::streamsize>(t.values.size() * sizeof(float)));
   out.close();
   if (!out) fail("write", half);
   auto table = std::make_shared<MappedTable>(half);
@@ -200,7 +204,8 @@ MappedTable::MappedTable(const std::string& file, int64_t columns) : path_(file)
   constexpr int64_t kMost = int64_t{1} << 40;
   if (!read || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.rows < 1 || h.rows > kMost ||
       h.columns < 1 || h.columns > (1 << 20) ||
-      bytes_ != kHeader + static_cast<size_t>(h.rows) * static_cast<size_t>(h.columns) * sizeof(float))
+      bytes_ != kHeader + static_cast<size_t>(h.rows) *
+                              (sizeof(int64_t) + static_cast<size_t>(h.columns) * sizeof(float)))
     throw DamagedTable("it was cut off, or is no table");
   if (columns > 0 && h.columns != columns) throw DamagedTable("it has other columns");
   file_ = ::fcntl(in.fd(), F_DUPFD_CLOEXEC, 0);
@@ -212,8 +217,9 @@ MappedTable::MappedTable(const std::string& file, int64_t columns) : path_(file)
     ::close(file_);
     fail("map", file);
   }
-  const auto* const values = reinterpret_cast<const float*>(static_cast<const char*>(map_) + kHeader);
-  if (digest_of_table(h, values, bytes_ - kHeader) != std::string_view(h.digest, sizeof h.digest)) {
+  const auto* const places = reinterpret_cast<const int64_t*>(static_cast<const char*>(map_) + kHeader);
+  const auto* const values = reinterpret_cast<const float*>(places + h.rows);
+  if (digest_of_table(h, places, values) != std::string_view(h.digest, sizeof h.digest)) {
     ::munmap(map_, bytes_);
     ::close(file_);
     throw DamagedTable("its digest is not the one that it was written with");
@@ -222,7 +228,7 @@ MappedTable::MappedTable(const std::string& file, int64_t columns) : path_(file)
   (void)::futimens(file_, nullptr);
   rows_ = h.rows, columns_ = h.columns;
   left_out_ = {h.missing, h.masked, h.thinned};
-  values_ = values;
+  places_ = places, values_ = values;
 }
 
 MappedTable::~MappedTable() {

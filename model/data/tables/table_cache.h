@@ -37,8 +37,9 @@ class MappedTable {
   int64_t columns() const { return columns_; }
   const LeftOut& left_out() const { return left_out_; }
   const float* row(int64_t i) const { return values_ + i * columns_; }
-  bool removed() const;                              // deleted from the cache while being opened
-  const std::string& file() const { return path_; }  // its path in the cache
+  int64_t place(int64_t i) const { return places_[i]; }  // of row i in the input (SampleTable)
+  bool removed() const;                                  // deleted from the cache while being opened
+  const std::string& file() const { return path_; }      // its path in the cache
 
  private:
   std::string path_;
@@ -47,6 +48,7 @@ class MappedTable {
   size_t bytes_ = 0;
   int64_t rows_ = 0, columns_ = 0;
   LeftOut left_out_;
+  const int64_t* places_ = nullptr;
   const float* values_ = nullptr;
 };
 

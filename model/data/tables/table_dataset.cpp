@@ -29,9 +29,12 @@ std::vector<std::string> columns_of(const DataSpec& data) {
 
 class TableDataset : public Dataset {
  public:
-  TableDataset(std::shared_ptr<const MappedTable> table, int64_t first, int64_t rows, Statistics statistics,
-               ChannelNames names, const SampleShape& shape, std::vector<std::string> class_names = {})
+  /// `path`: where the table was gathered from, for its coordinates
+  TableDataset(std::shared_ptr<const MappedTable> table, std::string path, int64_t first, int64_t rows,
+               Statistics statistics, ChannelNames names, const SampleShape& shape,
+               std::vector<std::string> class_names = {})
       : table_(std::move(table)),
+        path_(std::move(path)),
         first_(first),
         rows_(rows),
         statistics_(usable(std::move(statistics), &flat_)),
@@ -43,6 +46,22 @@ class TableDataset : public Dataset {
   ChannelNames channels() const override { return names_; }
   LeftOut left_out() const override { return table_->left_out(); }
   std::vector<std::string> class_names() const override { return class_names_; }
+  Coordinates coordinates() const override {
+    std::vector<std::string> columns = names_.inputs;
+    columns.insert(columns.end(), names_.targets.begin(), names_.targets.end());
+    const TablePoints of = points_of_table(path_, "data", columns);
+    Coordinates at;
+    if (!of.times.empty()) at.time_units = of.time_units, at.calendar = of.calendar;
+    for (int64_t i = 0; i < rows_ && of.points > 0; ++i) {
+      const int64_t place = table_->place(first_ + i);
+      const auto point = static_cast<size_t>(place % of.points),
+                 step = static_cast<size_t>(place / of.points);
+      if (!of.latitude.empty())
+        at.latitude.push_back(of.latitude.at(point)), at.longitude.push_back(of.longitude.at(point));
+      if (!of.times.empty()) at.times.push_back(of.times.at(step));
+    }
+    return at;
+  }
   std::vector<std::string> flat_channels() const override {
     std::vector<std::string> names;
     for (const size_t c : flat_)
@@ -73,6 +92,7 @@ class TableDataset : public Dataset {
 
  private:
   std::shared_ptr<const MappedTable> table_;
+  std::string path_;
   int64_t first_, rows_;
   std::vector<size_t> flat_;  // columns
   Statistics statistics_;
@@ -177,7 +197,7 @@ std::unique_ptr<Dataset> whole_table(std::shared_ptr<const MappedTable> table, c
   if (want.classes > 0) check_classes(*table, want.classes, path, "data.valid", data.targets.back());
   const int64_t limit = data.limit_valid_samples, all = table->rows();
   const int64_t rows = limit > 0 ? std::min(limit, all) : all;
-  return std::make_unique<TableDataset>(std::move(table), 0, rows, Statistics(),
+  return std::make_unique<TableDataset>(std::move(table), path, 0, rows, Statistics(),
                                         ChannelNames{data.inputs, data.targets}, want);
 }
 
@@ -218,7 +238,7 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
   const int64_t begin = tail ? first : 0, end = split == Split::train ? first : table->rows();
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
   const int64_t rows = limit > 0 ? std::min(limit, end - begin) : end - begin;
-  return std::make_unique<TableDataset>(table, begin, rows, std::move(statistics),
+  return std::make_unique<TableDataset>(table, other ? path : data.train, begin, rows, std::move(statistics),
                                         ChannelNames{data.inputs, data.targets}, want,
                                         std::move(class_names));
 }

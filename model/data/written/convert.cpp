@@ -60,11 +60,10 @@ class NetcdfSink {
     const LibraryLock lock;
     const int time = out_.dimension("time", info.steps), y = out_.dimension("latitude", info.shape.height),
               x = out_.dimension("longitude", info.shape.width);
-    const std::vector<std::pair<int, const std::vector<double>*>> axes = {
-        {axis("time", time, info.time_units, info.times), &info.times},
-        {axis("latitude", y, "degrees_north", info.latitude), &info.latitude},
-        {axis("longitude", x, "degrees_east", info.longitude), &info.longitude}};
-    if (axes[0].first >= 0 && !info.calendar.empty()) out_.text(axes[0].first, "calendar", info.calendar);
+    const int times = out_.coordinate("time", time, info.time_units, info.times);
+    if (times >= 0 && !info.calendar.empty()) out_.text(times, "calendar", info.calendar);
+    out_.coordinate("latitude", y, "degrees_north", info.latitude);
+    out_.coordinate("longitude", x, "degrees_east", info.longitude);
     for (size_t c = 0; c < info.channels.size(); ++c) {
       const int dims[3] = {time, y, x};
       int v = -1;
@@ -74,9 +73,7 @@ class NetcdfSink {
       if (!info.units.empty()) out_.text(v, "units", info.units[c]);
       variables_.push_back(v);
     }
-    out_.check(nc_enddef(out_.id()), "define it");
-    for (const auto& [v, values] : axes)
-      if (v >= 0) out_.check(nc_put_var_double(out_.id(), v, values->data()), "write an axis");
+    out_.end_header();
   }
   void append(const float* fields) {
     const LibraryLock lock;
@@ -91,13 +88,6 @@ class NetcdfSink {
   void finish() { out_.finish(); }
 
  private:
-  int axis(const char* name, int dimension, const std::string& units, const std::vector<double>& values) {
-    if (values.empty()) return -1;
-    int v = -1;
-    out_.check(nc_def_var(out_.id(), name, NC_DOUBLE, 1, &dimension, &v), "define an axis");
-    out_.text(v, "units", units);
-    return v;
-  }
   NetcdfOutput out_;
   FieldInfo info_;
   std::vector<int> variables_;

@@ -24,6 +24,21 @@ std::vector<std::string> variable_names(const std::vector<std::string>& channels
   return names;
 }
 
+std::string define_places(NetcdfOutput& out, int row, const Coordinates& at) {
+  std::string named;
+  const auto add = [&](const std::string& name, const std::string& units, const std::vector<double>& values) {
+    const int variable = out.coordinate(name, row, units, values, name);
+    if (variable >= 0) named += (named.empty() ? "" : " ") + name;
+    return variable;
+  };
+  const int time = add("time", at.time_units, at.times);
+  if (time >= 0) out.text(time, "calendar", at.calendar.empty() ? "standard" : at.calendar);
+  add("latitude", "degrees_north", at.latitude);
+  add("longitude", "degrees_east", at.longitude);
+  if (!at.latitude.empty()) out.text(NC_GLOBAL, "featureType", "point");
+  return named;
+}
+
 ForecastFile::ForecastFile(std::string path, const std::map<std::string, std::string>& about, int64_t samples,
                            const SampleShape& shape, const std::vector<std::string>& names,
                            const Coordinates& at, const std::string& what, const std::vector<double>& leads)
@@ -41,8 +56,10 @@ void ForecastFile::define(const std::map<std::string, std::string>& about, int64
   out_.text(NC_GLOBAL, "Conventions", "CF-1.8");
   for (const auto& [name, value] : about) out_.text(NC_GLOBAL, name, value);
   std::vector<int> dims;
+  std::string along;  // coordinates of a table's rows
   if (of_table_) {
     dims = {out_.dimension("row", samples)};
+    along = define_places(out_, dims[0], at);
   } else {
     dims = {out_.dimension("time", samples)};
     if (leads_ > 1) dims.push_back(out_.dimension("step", leads_));
@@ -57,10 +74,10 @@ void ForecastFile::define(const std::map<std::string, std::string>& about, int64
     if (leads_ > 1) {
       const bool hours = std::none_of(leads.begin(), leads.end(), [](double h) { return std::isnan(h); });
       for (size_t k = 0; k < leads.size() && !hours; ++k) leads[k] = static_cast<double>(k + 1);
-      coordinate("step", dims[1], hours ? "hours" : "1", leads, hours ? "forecast_period" : "");
+      out_.coordinate("step", dims[1], hours ? "hours" : "1", leads, hours ? "forecast_period" : "");
     }
-    coordinate("latitude", dims[dims.size() - 2], "degrees_north", at.latitude, "latitude");
-    coordinate("longitude", dims[dims.size() - 1], "degrees_east", at.longitude, "longitude");
+    out_.coordinate("latitude", dims[dims.size() - 2], "degrees_north", at.latitude, "latitude");
+    out_.coordinate("longitude", dims[dims.size() - 1], "degrees_east", at.longitude, "longitude");
   }
   const std::vector<std::string> variables =
       variable_names(names, {"time", "step", "latitude", "longitude", "row"});
@@ -71,20 +88,9 @@ void ForecastFile::define(const std::map<std::string, std::string>& about, int64
                "define " + name);
     out_.text(variables_.back(), "long_name", what + names[c]);
     if (c < at.units.size() && !at.units[c].empty()) out_.text(variables_.back(), "units", at.units[c]);
+    if (!along.empty()) out_.text(variables_.back(), "coordinates", along);
   }
-  out_.check(nc_enddef(out_.id()), "end its header");
-  for (const auto& [variable, values] : coordinates_)
-    out_.check(nc_put_var_double(out_.id(), variable, values.data()), "write coordinates");
-}
-
-void ForecastFile::coordinate(const std::string& name, int dimension, const std::string& units,
-                              const std::vector<double>& values, const std::string& standard_name) {
-  if (values.empty()) return;
-  int id = -1;
-  out_.check(nc_def_var(out_.id(), name.c_str(), NC_DOUBLE, 1, &dimension, &id), "define " + name);
-  if (!standard_name.empty()) out_.text(id, "standard_name", standard_name);
-  out_.text(id, "units", units);
-  coordinates_[id] = values;
+  out_.end_header();
 }
 
 void ForecastFile::append(const float* fields, double time) {

@@ -1,5 +1,5 @@
 // Forecasts as CF netCDF: a variable for each target in its own units, over (time, latitude, longitude), or
-// over the rows of a table.
+// over the rows of a table, with the coordinates that each had.
 //
 //   ForecastFile out("forecast.nc", about, samples, shape, names, coordinates);
 //   out.append(fields, time);   …   out.finish();            // renamed to it when complete
@@ -31,17 +31,18 @@ class ForecastFile {
   void define(const std::map<std::string, std::string>& about, int64_t samples,
               const std::vector<std::string>& names, const Coordinates& at, const std::string& what,
               std::vector<double> leads);
-  void coordinate(const std::string& name, int dimension, const std::string& units,
-                  const std::vector<double>& values, const std::string& standard_name = "");
   NetcdfOutput out_;
   FieldShape shape_;
   bool of_table_;
   int64_t leads_ = 1;
   int time_ = -1;
   std::vector<int> variables_;
-  std::map<int, std::vector<double>> coordinates_;  // by variable, written after define mode
   int64_t written_ = 0;
 };
+
+/// Defines time, latitude and longitude of a table's rows as far as they are known (CF's point features), for
+/// end_header(); the value of the variables' attribute "coordinates", "" without any.
+std::string define_places(NetcdfOutput& out, int row, const Coordinates& at);
 
 /// Valid, unique netCDF names for channels: letters, digits and underscores, a letter first, none of `taken`
 std::vector<std::string> variable_names(const std::vector<std::string>& channels,

@@ -44,6 +44,23 @@ void NetcdfOutput::text(int variable, const std::string& attribute, const std::s
         "write " + attribute);
 }
 
+int NetcdfOutput::coordinate(const std::string& name, int dimension, const std::string& units,
+                             std::vector<double> values, const std::string& standard_name) {
+  if (values.empty()) return -1;
+  int id = -1;
+  check(nc_def_var(file_, name.c_str(), NC_DOUBLE, 1, &dimension, &id), "define " + name);
+  if (!standard_name.empty()) text(id, "standard_name", standard_name);
+  text(id, "units", units);
+  coordinates_[id] = std::move(values);
+  return id;
+}
+
+void NetcdfOutput::end_header() {
+  check(nc_enddef(file_), "end its header");
+  for (const auto& [variable, values] : coordinates_)
+    check(nc_put_var_double(file_, variable, values.data()), "write coordinates");
+}
+
 void NetcdfOutput::finish() {
   {
     const LibraryLock lock;

@@ -4,13 +4,17 @@
 //   NetcdfOutput out("ocean.nc");                        // writes ocean.nc.part
 //   const int lat = out.dimension("lat", 32);
 //   out.check(nc_def_var(out.id(), "sst", NC_SHORT, 1, &lat, &variable), "define sst");
-//   out.text(variable, "units", "degC");   …   out.finish();
+//   out.text(variable, "units", "degC");
+//   out.coordinate("latitude", lat, "degrees_north", degrees, "latitude");
+//   out.end_header();   …   out.finish();
 //
 // The constructor, finish() and the destructor take the library lock (library_lock.h); between them the
 // caller holds it.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 namespace isobar {
 
@@ -26,11 +30,16 @@ class NetcdfOutput {
   void check(int rc, const std::string& doing) const;
   int dimension(const std::string& name, int64_t size);
   void text(int variable, const std::string& attribute, const std::string& value);
+  /// Defines a variable along `dimension`, whose values end_header() writes; -1 where there are none.
+  int coordinate(const std::string& name, int dimension, const std::string& units, std::vector<double> values,
+                 const std::string& standard_name = "");
+  void end_header();
   void finish();  // flushes to disk and renames
 
  private:
   std::string path_, part_;
   int file_ = -1;
+  std::map<int, std::vector<double>> coordinates_;  // by variable
 };
 
 }  // namespace isobar

@@ -95,7 +95,7 @@ void check_layout(const RunSpec& s) {
       name_of(s.policy.schedule) + " runs no roll-outs, and train.rollout is " + str(s.train.rollout),
       "use 1f1b or gpipe, with layout.vpp 1");
   check.refuse_unless(
-      s.train.replay_capacity == 0 || m == 1, "policy.micro_batch",
+      fills_replay(s.train, m), "policy.micro_batch",
       "makes " + str(m) + " micro-batches, and a replay buffer takes what a step predicts from one",
       "lower train.global_batch to layout.dp * policy.micro_batch, or raise layout.dp");
   // It would run, but hold more memory than 1f1b without bubbles to fill.

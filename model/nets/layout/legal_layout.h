@@ -67,6 +67,10 @@ inline bool stages_fill(const NetLimits& n, int64_t pp, int64_t vpp) {
   if (n.only_stages > 0 && pp * vpp > 1) return pp * vpp == n.only_stages;
   return pp * vpp <= std::max<int64_t>(1, n.inner_parts);
 }
+/// A replay buffer takes what a step predicts from one micro-batch.
+inline bool fills_replay(const TrainSpec& train, int64_t micro_batches) {
+  return train.replay_capacity == 0 || micro_batches == 1;
+}
 /// Interleaved chunks take turns by pp micro-batches (Narayanan 2021).
 inline bool interleaves(int64_t micro_batches, int64_t pp) {
   return micro_batches % pp == 0;
