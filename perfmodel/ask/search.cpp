@@ -201,7 +201,7 @@ class Search {
   // Schedules and ZeRO stages of one micro-batch
   void policies(Layout l) {
     const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
-    if (micro_batches > kMostMicroBatches) return;
+    if (micro_batches > kMostMicroBatches || !fills_replay(spec_.train, micro_batches)) return;
     schedules_.clear();
     const bool one_chunk = keep_.allows(LayoutAxis::vpp, 1);
     const int64_t most_chunks = std::max(space_.max_chunks, keep_.only(LayoutAxis::vpp).value_or(0));

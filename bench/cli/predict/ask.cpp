@@ -296,7 +296,7 @@ std::optional<Facility> facility_of(const Machine& m) {
   if (!cluster.contains("max_time_s") && !cluster.contains("max_nodes") && !cluster.contains("charge"))
     return std::nullopt;
   const ClusterSpec c = load_cluster(m.file);
-  return Facility{c.ranks_per_node, c.max_nodes, c.max_time_s, c.charge};
+  return Facility{c.ranks_per_node, c.max_nodes, c.max_time_s, c.charge, !c.exclusive};
 }
 
 std::vector<Scheduled> rows_of(const std::vector<Scheduled>& all, const Machine& m) {

@@ -14,6 +14,7 @@ struct Facility {
   int64_t ranks_per_node = 1, max_nodes = 0;  // max_nodes: of a job; 0: as many as there are
   double max_time_s = 0;                      // of a job
   double charge = 1;                          // of a node and hour
+  bool shares_nodes = false;                  // jobs are charged for their ranks' part of a node
 };
 
 struct Allocation {

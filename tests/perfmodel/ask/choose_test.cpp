@@ -116,7 +116,7 @@ TEST(Schedule, AdvisesTheCheapestThatIsSure) {
   EXPECT_EQ(advised(all).training.days.value, 7);
 }
 
-TEST(Schedule, FacilitiesChargeWholeNodesInJobs) {
+TEST(Schedule, FacilitiesChargeWholeNodesInJobsOrPartsOfSharedOnes) {
   Scheduled s;
   s.choice.spec.layout = {.dp = 20};
   s.training.days = {10, 8, 15};
@@ -125,6 +125,10 @@ TEST(Schedule, FacilitiesChargeWholeNodesInJobs) {
   EXPECT_DOUBLE_EQ(a.node_hours.value, 720);
   EXPECT_DOUBLE_EQ(a.charged.upper, 2160);
   EXPECT_EQ(std::vector({a.jobs.lower, a.jobs.value, a.jobs.upper}), std::vector({16.0, 20.0, 30.0}));
+  const Allocation shared =
+      allocation_of({.ranks_per_node = 8, .max_time_s = 43200, .charge = 2, .shares_nodes = true}, s);
+  EXPECT_EQ(shared.nodes, 3);
+  EXPECT_DOUBLE_EQ(shared.node_hours.value, 600);
 }
 
 RunSpec graphcast() {
@@ -224,6 +228,14 @@ TEST(Search, ErrorsNameWhatBindsAndTheNearestThatWorks) {
   EXPECT_EQ(fsdp.find("leave out fsdp"), std::string::npos) << fsdp;
   const std::string axis = refusal({}, "dp=128", 128);
   EXPECT_NE(axis.find("leave out --fix dp=128"), std::string::npos) << axis;
+}
+
+TEST(Search, AReplayBufferIsFilledByOneMicroBatch) {
+  const RunSpec spec = load_run_spec(source_dir() + "/configs/models/aurora-tiny.yaml",
+                                     {"train.replay_capacity=10", "train.global_batch=8"});
+  const SearchResult found = search(searched(spec, 4), cluster("dgx-h100"), {.top = 8});
+  ASSERT_FALSE(found.best.empty());
+  for (const LayoutCandidate& c : found.best) EXPECT_EQ(c.layout.dp * c.layout.micro_batch, 8);
 }
 
 // Configurations fit the machine that their first lines name, else eight H100.
