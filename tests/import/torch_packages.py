@@ -62,7 +62,7 @@ print(json.dumps([forward.get_total_flops(), backward.get_total_flops(), sum(p.n
 
 
 def run(arguments):
-    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=600)
+    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=3600)
 
 
 def nets_there():
