@@ -16,8 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kWarmSteps = 3;   // create primitives, touch pages
-constexpr int kLeastSteps = 5;  // in each repetition
+constexpr int kWarmSteps = 3;  // at most: create primitives, touch pages
+constexpr std::chrono::milliseconds kWarmTime{200};
+constexpr int kLeastSteps = 2;  // in each repetition
 constexpr std::chrono::milliseconds kRepetitionTime{400};
 
 }  // namespace
@@ -54,7 +55,8 @@ std::string TimedStep::name(const Op& op) const {
 }
 
 void TimedStep::measure() {
-  for (int i = 0; i < kWarmSteps; ++i) run([](const Op&, double) {});
+  const auto warm = Clock::now() + kWarmTime;
+  for (int i = 0; i == 0 || (i < kWarmSteps && Clock::now() < warm); ++i) run([](const Op&, double) {});
   std::vector<std::vector<double>> of_op(plan.ops.size());  // by index: no name look-ups between timed ops
   const auto end = Clock::now() + kRepetitionTime;
   for (int i = 0; i < kLeastSteps || Clock::now() < end; ++i)

@@ -46,16 +46,16 @@ struct CalibrateArguments {
 std::vector<RunSpec> specimens() {
   std::vector<RunSpec> out;
   struct Size {
-    int64_t embed, heads, height, width, batch;
+    int64_t embed, heads, depth, height, width, batch;
   };
-  for (const Size& s : {Size{128, 4, 64, 128, 2}, Size{128, 4, 64, 128, 8}, Size{384, 8, 192, 384, 1},
-                        Size{384, 4, 64, 256, 1}}) {
+  for (const Size& s : {Size{128, 4, 2, 64, 128, 2}, Size{128, 4, 2, 64, 128, 8}, Size{384, 8, 1, 192, 384, 1},
+                        Size{384, 4, 2, 64, 256, 1}}) {
     for (const Amp amp : {Amp::none, Amp::bf16}) {
       RunSpec r;
       r.file = "calibrate";
       r.net.vit().embed_dim = s.embed;
       r.net.vit().num_heads = s.heads;
-      r.net.vit().depth = 2;
+      r.net.vit().depth = s.depth;
       r.net.vit().img_height = s.height;
       r.net.vit().img_width = s.width;
       r.net.vit().in_channels = r.net.vit().out_channels = 4;
