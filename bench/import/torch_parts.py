@@ -302,6 +302,8 @@ class PartWriter:
             written["flops"] = e.flops
         if e.pointwise:
             written["pointwise"] = True
+        if inside[:-1] in self.record.classes and not f"{source.module}.".startswith(inside):
+            written["outside"] = True  # of the part's module: a checkpoint of it does not run it again
         if e.args:
             written["args"] = e.args
         return written

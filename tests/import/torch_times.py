@@ -1,6 +1,6 @@
 """Steps of packages' nets in PyTorch, eager and compiled, beside predictions: by calibration, and after a run of another net.
 
-    python3 tests/import/torch_times.py --isobar build/isobar --machine calibrated.yaml [--threads 2] [--keep FOLDER]
+    python3 tests/import/torch_times.py --isobar build/isobar [--machine calibrated.yaml] [--keep FOLDER]
 
 Each net is recorded, trained by a loop of a user's own under `run.command`, and predicted; the first one's run is fitted
 (`isobar fit`) for the second prediction of the others. No price was set by these nets. Needs a quiet machine, and a Python
@@ -43,8 +43,13 @@ def nets_there():
 
 class Study:
     def __init__(self, options, folder):
-        self.isobar, self.machine, self.threads = pathlib.Path(options.isobar).resolve(), options.machine, options.threads
+        self.isobar, self.threads = pathlib.Path(options.isobar).resolve(), options.threads
+        self.machine = options.machine or folder / "machine.yaml"
         self.folder, self.nets = folder, {n: t for n, t in nets_there().items() if not options.nets or n in options.nets}
+
+    def calibrate(self):
+        if not pathlib.Path(self.machine).exists():
+            call(self.isobar, "calibrate", "-o", self.machine)
 
     def spec(self, name, compiled):
         """A run of the net by the user's loop."""
@@ -94,13 +99,14 @@ class Study:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--isobar", required=True)
-    parser.add_argument("--machine", required=True)
+    parser.add_argument("--machine", help="measured now if it is left out")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--nets", nargs="+", help="the first one is fitted")
     parser.add_argument("--keep", type=pathlib.Path, help="folder of runs and nets, which are used if they are there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         study = Study(options, (options.keep or pathlib.Path(made)).resolve())
+        study.calibrate()
         if not all([study.compare(compiled) for compiled in (False, True)]):
             sys.exit(1)
     print("passed")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pages of predictions in a real browser: python3 predict_pages.py --isobar build/isobar [--keep DIR]
+"""Pages of predictions in a real browser: python3 predict_pages.py --isobar build/isobar [--pages search] [--keep DIR]
 
 `search`, `compare` and `budget` write their pages; headless Chromium opens each at 1280 and 390 pixels, light and dark:
 three figures in large type beside the chart, no label cut or on another, marks that stand out, short sentences, and
@@ -61,6 +61,7 @@ def look(page, path, name, theme, width, height, keep):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--isobar", required=True)
+    parser.add_argument("--pages", nargs="+", choices=PAGES, default=list(PAGES))
     parser.add_argument("--keep", type=pathlib.Path, help="leave pages and screenshots here")
     args = parser.parse_args()
     if not find_chromium():
@@ -69,7 +70,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary, Browser() as browser:
         folder = args.keep or pathlib.Path(temporary)
         page = None
-        for name in PAGES:
+        for name in args.pages:
             write(args.isobar, name, folder / name)
             path = folder / name / "index.html"
             page = page or browser.open(path)

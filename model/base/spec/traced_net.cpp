@@ -99,6 +99,7 @@ class TracedReader {
                   .out = operands(o.at("out"), values)};
       if (o.contains("flops")) op.flops = size_of_json(o["flops"]);
       op.pointwise = o.value("pointwise", false);
+      op.outside = o.value("outside", false);
       const Json args = object_in(o, "args");
       op.causal = args.value("is_causal", false);
       op.transposed = args.value("transposed", false);

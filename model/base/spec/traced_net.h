@@ -57,6 +57,7 @@ struct TracedOp {
   std::vector<TracedOperand> in, out;
   TracedSize flops;  // by torch.utils.flop_counter
   bool pointwise = false, causal = false, transposed = false;
+  bool outside = false;  // of its part's module, so that a checkpoint of that does not run it again
   bool partial = false;  // ranks of tensor parallelism sum its result
   int64_t groups = 1;
   std::array<bool, 3> wanted = {true, true, true};  // convolution_backward: gradients of x, weight and bias

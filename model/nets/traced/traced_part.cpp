@@ -18,7 +18,8 @@ TracedNetPart::TracedNetPart(int index, const TracedPart& part, TracedShared& sh
       states_(d_.states.size()),
       forward_(kernels_of(d_.forward, shared.compiled)),
       backward_(kernels_of(d_.backward, shared.compiled)),
-      needed_(d_.values.size(), false) {
+      needed_(d_.values.size(), false),
+      handed_(d_.values.size(), false) {
   for (size_t i = 0; i < d_.parameters.size(); ++i) {
     parameter_[d_.parameters[i].value] = i;
     if (d_.parameters[i].gradient >= 0) gradient_[d_.parameters[i].gradient] = i;
@@ -34,6 +35,13 @@ TracedNetPart::TracedNetPart(int index, const TracedPart& part, TracedShared& sh
     if (!made.contains(v)) needed_[static_cast<size_t>(v)] = true;
   for (const auto& [value, first] : forward_.same)
     if (needed_[static_cast<size_t>(value)]) needed_[static_cast<size_t>(first)] = true;
+  std::set<int32_t> outside;
+  for (const TracedOp& op : d_.forward)
+    for (const TracedOperand& o : op.outside ? op.out : op.in) {
+      if (op.outside) outside.insert(o.value);
+      const auto i = static_cast<size_t>(o.value);
+      if (outside.contains(o.value)) handed_[i] = handed_[i] || !op.outside || needed_[i];
+    }
 }
 
 void TracedNetPart::declare(Declare& d) {
@@ -92,7 +100,8 @@ View TracedNetPart::result_of(int32_t value, const std::string& name) {
   View& at = views_[static_cast<size_t>(value)];
   if (at) return at;
   if (const auto place = places_.find(value); place != places_.end()) return at = place->second;
-  return at = sized(value, keep_ && needed_[static_cast<size_t>(value)], name);
+  const auto i = static_cast<size_t>(value);
+  return at = sized(value, (keep_ && needed_[i]) || (checkpoints_ && handed_[i]), name);
 }
 
 // The value that stands for it: casts that are computed once have one buffer.
@@ -116,7 +125,10 @@ std::vector<Flow> TracedNetPart::forward(const std::vector<Flow>& in, const Forw
   bind();
   for (size_t i = 0; i < in.size(); ++i) views_[i] = in[i].x;
   if (how.keep == Keep::input) kept_ = in;
-  keep_ = how.keep == Keep::all;
+  keep_ = how.keep == Keep::all, checkpoints_ = how.keep == Keep::input;
+  const bool again = how.recompute && !how.result;
+  if (again)
+    for (const auto& [value, view] : kept_outside_) views_[static_cast<size_t>(value)] = view;
   if (!how.recompute)
     for (size_t port = 0; port < gives_.size(); ++port) {
       const int32_t value = d_.result(gives_[port]);
@@ -125,8 +137,13 @@ std::vector<Flow> TracedNetPart::forward(const std::vector<Flow>& in, const Forw
         places_[value] = how.output_place(port);
     }
   std::vector<TracedKernel> kernels = forward_.kernels;
-  if (how.recompute && !how.result) kernels.resize(static_cast<size_t>(last_needed()));
+  if (again) {
+    kernels.resize(static_cast<size_t>(last_needed()));
+    std::erase_if(kernels, [&](const TracedKernel& k) { return outside(k); });
+  }
   run(d_.forward, kernels, how.pass());
+  for (size_t i = 0; i < handed_.size() && checkpoints_; ++i)
+    if (handed_[i] && views_[i]) kept_outside_[static_cast<int32_t>(i)] = views_[i];
   std::vector<Flow> out;
   for (const int32_t give : gives_) {
     const int32_t value = d_.result(give);
@@ -145,10 +162,15 @@ int32_t TracedNetPart::last_needed() const {
   return 0;
 }
 
+bool TracedNetPart::outside(const TracedKernel& kernel) const {
+  return std::all_of(kernel.begin(), kernel.end(),
+                     [&](int32_t op) { return d_.forward[static_cast<size_t>(op)].outside; });
+}
+
 void TracedNetPart::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   Builder& b = s_.e.b;
   places_.clear(), sums_.clear();
-  keep_ = false;
+  keep_ = checkpoints_ = false;
   const auto arrive = [&](int32_t value, const View& at) {
     if (value >= 0) views_[static_cast<size_t>(value)] = at;
   };

@@ -59,6 +59,7 @@ class TracedNetPart : public NetPart {
   void settle(const std::string& path, const TracedOp& op);
   void bind();
   int32_t last_needed() const;
+  bool outside(const TracedKernel& kernel) const;
 
   const TracedPart& part_;
   TracedShared& s_;
@@ -68,7 +69,8 @@ class TracedNetPart : public NetPart {
   std::vector<std::pair<int32_t, int32_t>> carried_to_;
   std::vector<View> batch_, states_;
   TracedKernels forward_, backward_;
-  std::vector<bool> needed_;             // by value: the backward pass reads it, or autograd keeps it
+  std::vector<bool> needed_;  // by value: the backward pass reads it, or autograd keeps it
+  std::vector<bool> handed_;  // by value: ops outside the module made it for a checkpoint of it to keep
   std::map<int32_t, size_t> parameter_;  // of values: place among parameters
   std::map<int32_t, size_t> gradient_;   // of values: place of the parameter whose gradient they become
   // State of the open pass
@@ -77,7 +79,8 @@ class TracedNetPart : public NetPart {
   std::map<int32_t, View> sums_;    // of gradients that are added to those before
   std::map<std::string, int> paths_;
   std::vector<Flow> kept_;
-  bool keep_ = true;
+  std::map<int32_t, View> kept_outside_;
+  bool keep_ = true, checkpoints_ = false;
 };
 
 }  // namespace isobar
