@@ -15,7 +15,7 @@ import tempfile
 
 from torch_packages import FILE, PYTHON, RECORDER, nets_there, record, run
 
-NETS = ["vit_l", "swin", "gpt2", "llama", "resnet50", "convnext", "unet", "fno"]
+NETS = ["vit_l", "swin", "gpt2", "llama", "t5", "resnet50", "convnext", "unet"]
 BATCH, WORST = 8, 0.05
 
 # Prints the peak bytes of the second step.
