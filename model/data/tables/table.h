@@ -45,7 +45,7 @@ struct TablePoints {                               // of netCDF files
   std::string time_units, calendar;
 };
 
-/// Where and when the places of a table's rows are: row_place % points, row_place / points. Files without a
+/// Coordinates of the places of a table's rows: row_place % points, row_place / points. Files without a
 /// grid have no points. Throws ConfigError.
 TablePoints points_of_table(const std::string& path, const std::string& key,
                             const std::vector<std::string>& columns);
