@@ -1,12 +1,16 @@
 #include "perfmodel/ask/search.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <chrono>
+#include <future>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "model/base/error.h"
+#include "model/base/system/cpus.h"
 #include "model/base/text/progress.h"
 #include "model/nets/build.h"
 #include "model/nets/layout/legal_layout.h"
@@ -41,12 +45,15 @@ std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n
 constexpr int64_t kMostTimes = 1024;   // most times as many accelerators, if none fits
 constexpr double kFar = 2;             // times the best's time: too slow to be spared
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
+constexpr int kMostThreads = 4;
 
 using Axes = std::array<int32_t, 5>;  // dp, tp, cp, pp, ep
 
+// Threads share the axes by tensor, context and expert parallelism, whose sections are then counted by one of
+// them.
 class Search {
  public:
-  Search(const RunSpec& spec, const Machine& machine, const SearchOptions& options)
+  Search(const RunSpec& spec, const Machine& machine, const SearchOptions& options, int thread = 0)
       : spec_(spec),
         net_(limits_of(spec_.net)),
         options_(options),
@@ -57,20 +64,27 @@ class Search {
         model_(spec, machine, {}, options_.sections),
         capacity_(memory_of_rank(machine, model_.where().ranks_on_host)),
         kept_(2 * options_.top + 6),
-        workers_(worker_counts()) {}
+        workers_(worker_counts()),
+        thread_(thread) {}
 
   SearchResult run() {
     const auto begin = std::chrono::steady_clock::now();
-    int64_t all = 0, done = 0;
+    int64_t all = 0;
     each_axes(spec_.layout.world(), [&](const Axes&) { ++all; });
     Progress bar("search of " + std::to_string(spec_.layout.world()), all, options_.progress,
                  std::chrono::seconds(2));
-    each_axes(spec_.layout.world(), [&](const Axes& a) {
-      bar.update(done++);
-      axes(a);
+    spread();
+    std::atomic<int64_t> done = 0;
+    in_threads([&](Search& s) {
+      s.each_own([&](const Axes& a) {
+        if (&s == this) bar.update(done);
+        s.axes(a);
+        ++done;
+      });
     });
     bar.update(done);
     bar.finish();
+    join();
     finish();
     if (options_.lifts && !result_.best.empty()) lift();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -82,6 +96,50 @@ class Search {
     int8_t order;
     Placements at;
   };
+
+  // ---- threads ----
+
+  void spread() {
+    const auto cpus = static_cast<int>(process_cpus().size());
+    threads_ = options_.threads > 0 ? options_.threads : std::clamp(cpus, 1, kMostThreads);
+    for (int i = 1; i < threads_; ++i) {
+      SearchOptions own = options_;
+      own.sections = {model_.sections(), &model_.sections()->of_thread(static_cast<size_t>(i))};
+      others_.push_back(std::make_unique<Search>(spec_, model_.machine(), own, i));
+      others_.back()->threads_ = threads_;
+    }
+  }
+
+  template <class Work>
+  void in_threads(const Work& work) {
+    std::vector<std::future<void>> running;
+    for (const auto& other : others_)
+      running.push_back(std::async(std::launch::async, [&work, &other] { work(*other); }));
+    work(*this);
+    for (std::future<void>& r : running) r.get();
+  }
+
+  template <class Visit>
+  void each_own(const Visit& visit) const {
+    each_axes(spec_.layout.world(), [&](const Axes& a) {
+      int group = 0;
+      for (const size_t axis : {1, 2, 4}) group += std::bit_width(static_cast<uint32_t>(a[axis]));
+      if (group % threads_ == thread_) visit(a);
+    });
+  }
+
+  void join() {
+    for (const auto& other : others_) {
+      best_.merge(other->best_);
+      for (const LayoutCandidate& c : other->result_.variants) keep_variant(c);
+      for (const auto& [memory, c] : other->front_) keep_on_front(c);
+      result_.considered += other->result_.considered;
+      result_.priced += other->result_.priced;
+      result_.too_large += other->result_.too_large;
+      least_memory_ = std::min(least_memory_, other->least_memory_);
+    }
+    while (best_.size() > kept_) best_.erase(std::max_element(best_.begin(), best_.end(), slower));
+  }
 
   // The search space's values, or the fixed one.
   std::vector<Recompute> recomputes() const {
@@ -287,13 +345,23 @@ class Search {
       }
       if (best_.size() == kept_)
         bound_ = std::max_element(best_.begin(), best_.end(), slower)->second.score();
-      if (best_.size() >= options_.top && kept_ > 1)
-        bound_ =
-            std::min(bound_, kFar * std::min_element(best_.begin(), best_.end(), slower)->second.score());
+      if (options_.top > 0 && best_.size() >= options_.top && kept_ > 1) bound_ = std::min(bound_, far());
     }
     if (options_.variants > 0) keep_variant(c);
-    if (!options_.pareto) return;
-    // Front of time against memory: sorted by memory, every entry faster than those before it.
+    if (options_.pareto) keep_on_front(c);
+  }
+
+  // The best of them are asked for, however slow.
+  double far() const {
+    std::vector<double> scores;
+    for (const auto& [axes, c] : best_) scores.push_back(c.score());
+    const auto last = scores.begin() + static_cast<std::ptrdiff_t>(options_.top) - 1;
+    std::nth_element(scores.begin(), last, scores.end());
+    return std::max(*last, kFar * *std::min_element(scores.begin(), last + 1));
+  }
+
+  // Front of time against memory: sorted by memory, every entry faster than those before it.
+  void keep_on_front(const LayoutCandidate& c) {
     auto it = front_.upper_bound(c.cost.memory);
     if (it != front_.begin() && std::prev(it)->second.cost.seconds <= c.cost.seconds) return;
     while (it != front_.end() && it->second.cost.seconds >= c.cost.seconds) it = front_.erase(it);
@@ -501,18 +569,23 @@ class Search {
   void lift() {
     SearchResult found = std::move(result_);
     const double now = found.best.front().score();
-    options_.variants = 0, options_.pareto = false, kept_ = 1;
     const auto gain = [&](double samples) {
-      best_.clear();
-      bound_ = samples * now / (1 + kNamedGain);
-      each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a); });
+      in_threads([&](Search& s) {
+        s.options_.variants = 0, s.options_.pareto = false, s.kept_ = 1;
+        s.result_ = {}, s.best_.clear(), s.front_.clear();
+        s.bound_ = samples * now / (1 + kNamedGain);
+        s.each_own([&](const Axes& a) { s.axes(a); });
+      });
+      join();
       return best_.empty() ? 0 : samples * now / best_.begin()->second.score() - 1;
     };
-    capacity_ *= 2;
+    in_threads([](Search& s) { s.capacity_ *= 2; });
     found.lifted.memory = gain(1);
-    capacity_ /= 2;
-    spec_.train.global_batch *= 2;
-    model_.set_batch(spec_.train.global_batch);
+    in_threads([](Search& s) {
+      s.capacity_ /= 2;
+      s.spec_.train.global_batch *= 2;
+      s.model_.set_batch(s.spec_.train.global_batch);
+    });
     found.lifted.batch = gain(2);
     result_ = std::move(found);
   }
@@ -532,6 +605,9 @@ class Search {
   double capacity_;
   size_t kept_;  // (dp, tp, cp, ep, pp) that a search keeps
   const std::vector<int32_t> workers_;
+  const int thread_;
+  int threads_ = 1;
+  std::vector<std::unique_ptr<Search>> others_;
   SearchResult result_;
   double bound_ = std::numeric_limits<double>::infinity();
   double least_memory_ = std::numeric_limits<double>::infinity();

@@ -43,6 +43,7 @@ struct SearchOptions {
   std::shared_ptr<SectionCache> sections = nullptr;  // of an earlier search of this net (LayoutModel)
   bool progress = false;                             // on stderr, of a search of more than two seconds
   bool lifts = false;                                // fills SearchResult::lifted
+  int threads = 0;                                   // 0: one for each CPU, at most four
 };
 
 struct LayoutCandidate {

@@ -377,6 +377,14 @@ const std::vector<StreamLine>& SectionCache::streams(const SectionKey& of) {
   return known->second;
 }
 
+SectionCache& SectionCache::of_thread(size_t i) {
+  if (i == 0) return *this;
+  RunSpec whole = base_;
+  whole.net = net_;
+  while (others_.size() < i) others_.push_back(std::make_unique<SectionCache>(whole, named_));
+  return *others_[i - 1];
+}
+
 const NetSections& SectionCache::of(const SectionKey& key) {
   auto& known = known_[key];
   if (known) return *known;

@@ -109,6 +109,9 @@ class SectionCache {
   const NetSections& of(const SectionKey& key);
   const std::vector<StreamLine>& streams(const SectionKey& key);
   size_t size() const { return known_.size(); }
+  /// The cache of the i-th thread of a search, 0: this one; made on the first call, which no other may
+  /// overlap.
+  SectionCache& of_thread(size_t i);
 
  private:
   RunSpec spec_of(const SectionKey& key) const;
@@ -121,6 +124,7 @@ class SectionCache {
   std::vector<int32_t> representatives_;  // for each distinct one, the part that is priced
   std::map<SectionKey, std::unique_ptr<NetSections>> known_;
   std::map<SectionKey, std::vector<StreamLine>> streams_;
+  std::vector<std::unique_ptr<SectionCache>> others_;  // of further threads
 };
 
 struct Placements {  // ranks of each axis' groups on one host

@@ -6,6 +6,7 @@
 #pragma once
 #include <map>
 #include <mutex>
+#include <optional>
 
 namespace isobar {
 
@@ -14,14 +15,23 @@ class Memo {
  public:
   template <class Make>
   Value operator()(const Key& key, const Make& make) {
-    const std::lock_guard lock(mutex_);
-    const auto at = values_.find(key);
-    return at != values_.end() ? at->second : values_.emplace(key, make()).first->second;
+    Entry* at = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      at = &values_[key];
+    }
+    const std::lock_guard lock(at->making);
+    if (!at->value) at->value = make();
+    return *at->value;
   }
 
  private:
+  struct Entry {
+    std::mutex making;  // others may make values of other keys meanwhile
+    std::optional<Value> value;
+  };
   std::mutex mutex_;
-  std::map<Key, Value> values_;
+  std::map<Key, Entry> values_;
 };
 
 }  // namespace isobar

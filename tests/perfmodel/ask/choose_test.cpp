@@ -230,6 +230,24 @@ TEST(Search, ErrorsNameWhatBindsAndTheNearestThatWorks) {
   EXPECT_NE(axis.find("leave out --fix dp=128"), std::string::npos) << axis;
 }
 
+TEST(Search, AnyNumberOfThreadsFindsTheSame) {
+  const Machine m = cluster("dgx-h100");
+  for (const RunSpec& spec : {searched(llama(), 64), searched(graphcast(), 8)}) {
+    const SearchResult one = search(spec, m, {.top = 6, .lifts = true, .threads = 1});
+    for (const int threads : {2, 3}) {
+      const SearchResult many = search(spec, m, {.top = 6, .lifts = true, .threads = threads});
+      EXPECT_EQ(many.considered, one.considered);
+      EXPECT_EQ(many.lifted.batch, one.lifted.batch);
+      EXPECT_EQ(many.lifted.memory, one.lifted.memory);
+      ASSERT_GE(many.best.size(), 6u);
+      for (size_t i = 0; i < 6; ++i) {
+        EXPECT_EQ(text_of(many.best[i].layout), text_of(one.best[i].layout));
+        EXPECT_EQ(many.best[i].cost.seconds, one.best[i].cost.seconds);
+      }
+    }
+  }
+}
+
 TEST(Search, AReplayBufferIsFilledByOneMicroBatch) {
   const RunSpec spec = load_run_spec(source_dir() + "/configs/models/aurora-tiny.yaml",
                                      {"train.replay_capacity=10", "train.global_batch=8"});
