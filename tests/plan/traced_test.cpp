@@ -105,7 +105,7 @@ TEST(Traced, MemoryIsThatOfPyTorchsTracker) {
                                           std::string("policy.amp=") + (bf16 ? "bf16" : "none")});
       const auto tracked = static_cast<double>(bf16 ? t.bf16 : t.fp32);
       EXPECT_NEAR(static_cast<double>(step_memory(spec, build_plan(spec, 0, {})).arena) / tracked, 1,
-                  bf16 ? 0.09 : 0.02)
+                  bf16 ? 0.09 : 0.03)
           << t.net << (t.checkpoint ? " checkpointed" : "") << (bf16 ? " bf16" : "");
     }
 }
