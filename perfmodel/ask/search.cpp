@@ -431,10 +431,16 @@ class Search {
   }
 
   bool any_fits() {
-    each_axes(spec_.layout.world(), [&](const Axes& a) {
-      if (best_.empty()) axes(a);
+    spread();
+    std::atomic<bool> found = false;
+    in_threads([&](Search& s) {
+      s.each_own([&](const Axes& a) {
+        if (found) return;
+        s.axes(a);
+        if (!s.best_.empty()) found = true;
+      });
     });
-    return !best_.empty();
+    return found;
   }
   bool any_considered() {
     counting_ = true;
