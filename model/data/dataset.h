@@ -77,11 +77,10 @@ struct Statistics {  // per channel of the files; an empty vector means "do not 
 
 /// Place, time and units of samples as far as files give them, for the files of forecasts.
 struct Coordinates {
-  std::vector<double> latitude,
-      longitude;                     // degrees of the rows and columns read, of a table's samples; may be {}
-  std::vector<double> times;         // of a table's samples
-  std::string no_degrees;            // why they are empty, if the files have other axes
-  std::string time_units, calendar;  // "": times are unknown
+  std::vector<double> latitude, longitude;  // degrees of rows and columns, of a table's samples; {}: unknown
+  std::vector<double> times;                // of a table's samples
+  std::string no_degrees;                   // why they are empty, if the files have other axes
+  std::string time_units, calendar;         // "": times are unknown
   std::vector<std::string> units, input_units;  // may be empty
 };
 

@@ -25,9 +25,8 @@ struct RowChoice {        // row_choice.h
 struct SampleTable {
   int64_t rows = 0;
   LeftOut left_out;
-  std::vector<float> values;  // [rows, columns]
-  std::vector<int64_t>
-      places;  // [rows]: the row's index in the input, or the point's, counted over all steps
+  std::vector<float> values;    // [rows, columns]
+  std::vector<int64_t> places;  // [rows]: index in the input, or of the point, counted over all steps
 };
 
 /// Splits a path at commas, unless there is a file of that name.
