@@ -153,16 +153,19 @@ setup_isobar() {
     esac
   done
   if ((install)); then install_packages "${packages[@]}"; fi
+  local client="" axe=""  # made meanwhile
+  if ((tests)); then
+    python_env .venv-client "${CLIENT_PACKAGES[@]}" & client=$!
+    python_env .venv-axe "axe-core-python==$AXE_VERSION" & axe=$!
+  fi
   python_env .venv-reports "vl-convert-python==$VL_CONVERT_VERSION" ||
     say "WARNING: .venv-reports could not be made, so reports will lack rendered charts; run this again when online"
-  if ((tests)); then
-    python_env .venv-client "${CLIENT_PACKAGES[@]}" ||
-      say "WARNING: .venv-client could not be made, so the Python client's frames and types are not tested"
-    python_env .venv-axe "axe-core-python==$AXE_VERSION" ||
-      say "WARNING: .venv-axe could not be made, so the report's page is not held to axe-core's rules"
-  fi
   if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
     cuda_extras || say "WARNING: no cuDNN frontend, so attention on GPUs would run in plain kernels; run this again when online"
+  fi
+  if ((tests)); then
+    wait "$client" || say "WARNING: .venv-client could not be made, so the Python client's frames and types are not tested"
+    wait "$axe" || say "WARNING: .venv-axe could not be made, so the report's page is not held to axe-core's rules"
   fi
   if ((build)); then
     build_isobar build isobar || die "The build failed (see above)."
