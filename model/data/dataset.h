@@ -92,6 +92,8 @@ class Dataset {
   virtual ChannelNames channels() const = 0;
   virtual LeftOut left_out() const { return {}; }
   virtual Coordinates coordinates() const { return {}; }
+  /// Those of files of forecasts: a table's are of each sample, and its files are opened for them.
+  virtual Coordinates places() const { return coordinates(); }
   virtual double target_time(int64_t) const { return std::numeric_limits<double>::quiet_NaN(); }
   /// Time of sample i's newest input plus `later` data.dt, in hours since 1970 (UTC); NaN: unknown
   virtual double hours(int64_t, int64_t /*later*/) const { return std::numeric_limits<double>::quiet_NaN(); }

@@ -45,9 +45,9 @@ ForecastScores forecast_samples(const StepsQuestion& q, const NetAndData& from) 
     arrays.emplace(q.out, shape, set.channels().targets);
   else if (shape.classes > 0)
     classes.emplace(q.out, about, set.size(), state.channels.targets.at(0).name, names_of_outputs(state),
-                    set.coordinates());
+                    set.places());
   else
-    fields.emplace(q.out, about, set.size(), shape, set.channels().targets, set.coordinates());
+    fields.emplace(q.out, about, set.size(), shape, set.channels().targets, set.places());
   ForecastScores scores;
   Progress bar("forecasts", set.size(), q.bar);
   std::vector<float> input(net->batch() * in), target(net->batch() * out),

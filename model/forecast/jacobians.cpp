@@ -65,7 +65,7 @@ JacobianAnswer write_jacobians(const JacobianQuestion& q, const NetAndData& from
   jacobian.take_weights(Forecaster(from.checkpoint, from.state, 1, q.threads));
 
   const int64_t points = shape.input.height * shape.input.width;
-  Coordinates at = from.set->coordinates();
+  Coordinates at = from.set->places();
   at.units.clear();
   std::vector<std::string> names;
   for (const NetChannel& y : outputs)

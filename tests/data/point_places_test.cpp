@@ -114,7 +114,7 @@ class PointPlaces : public ::testing::TestWithParam<Coordinate> {
 };
 
 TEST_P(PointPlaces, AreThoseOfThePointsThatWereKept) {
-  const Coordinates at = set->coordinates();
+  const Coordinates at = set->places();
   const auto n = static_cast<size_t>(set->size());
   ASSERT_EQ(at.times.size(), n);
   EXPECT_EQ(at.time_units, "hours since 2020-01-01");
@@ -131,7 +131,7 @@ TEST_P(PointPlaces, AreThoseOfThePointsThatWereKept) {
 
 TEST_P(PointPlaces, AreInTheFilesOfForecasts) {
   const std::string out = dir / "forecast.nc";
-  ForecastFile file(out, {}, set->size(), set->shape(), {"b"}, set->coordinates());
+  ForecastFile file(out, {}, set->size(), set->shape(), {"b"}, set->places());
   for (int64_t i = 0; i < set->size(); ++i) {
     const float value = static_cast<float>(i);
     file.append(&value, NAN);

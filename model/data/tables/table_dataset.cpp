@@ -46,7 +46,7 @@ class TableDataset : public Dataset {
   ChannelNames channels() const override { return names_; }
   LeftOut left_out() const override { return table_->left_out(); }
   std::vector<std::string> class_names() const override { return class_names_; }
-  Coordinates coordinates() const override {
+  Coordinates places() const override {
     std::vector<std::string> columns = names_.inputs;
     columns.insert(columns.end(), names_.targets.begin(), names_.targets.end());
     const TablePoints of = points_of_table(path_, "data", columns);
