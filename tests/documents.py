@@ -7,6 +7,7 @@ Also their sizes, the rows of verified.md with their tests, and the measurements
 
 import argparse
 import collections
+import csv
 import os
 import re
 import shlex
@@ -137,6 +138,18 @@ def check_claims():
             say("tests/verified.md", line, f"tests/{test[1]} is not there")
 
 
+def check_capabilities():
+    """Those of the systems that Isobar replaces, each with the tests that show it."""
+    path = "tests/capabilities.csv"
+    with open(path, encoding="utf-8", newline="") as file:
+        for line, row in enumerate(csv.DictReader(file), 2):
+            if row["number"] != str(line - 1) or not row["tests"]:
+                say(path, line, f"is not number {line - 1} with its tests")
+            for test in row["tests"].split():
+                if not os.path.exists("tests/" + test):
+                    say(path, line, f"tests/{test} is not there")
+
+
 def check_sizes(words):
     if words["README.md"] > ROOT_WORDS:
         say("README.md", 1, f"has {words['README.md']} words: at most {ROOT_WORDS}")
@@ -170,6 +183,7 @@ def main():
     if calls < 50:
         say("README.md", 1, f"only {calls} calls of isobar were found in all documents: is their form another?")
     check_claims()
+    check_capabilities()
     check_sizes(words)
     try:
         rows = measured.measurements()

@@ -44,12 +44,6 @@ PublishedForm published_form(const Net&, const std::vector<Tensor>&) {
   return {};
 }
 
-/// Kinds whose stages are cut by counted work alone
-template <class Net>
-std::vector<int32_t> placed_cuts(const Net&, int64_t) {
-  return {};
-}
-
 }  // namespace
 
 PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own) {
@@ -76,14 +70,15 @@ std::vector<double> work_of_parts(const NetSpec& net, size_t parts) {
 
 }  // namespace
 
-std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages) {
-  std::vector<int32_t> placed = net.visit([&](const auto& n) { return placed_cuts(n, stages); });
-  if (!placed.empty()) return placed;
+std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages, const std::vector<int64_t>& given) {
   const std::vector<Part> parts = parts_of(net);
   const auto inner = static_cast<int64_t>(parts.size()) - 2;
   const auto end = static_cast<int32_t>(parts.size());
   std::vector<int32_t> cuts{0};
-  if (std::all_of(parts.begin() + 1, parts.end() - 1, [](const Part& p) { return p.same_as == 1; })) {
+  if (static_cast<int64_t>(given.size()) == stages) {
+    int64_t part = 1;
+    for (int64_t j = 0; j + 1 < stages; ++j) cuts.push_back(static_cast<int32_t>(part += given[j]));
+  } else if (std::all_of(parts.begin() + 1, parts.end() - 1, [](const Part& p) { return p.same_as == 1; })) {
     int64_t part = 1;
     for (int64_t j = 0; j + 1 < stages; ++j) {
       part += inner / stages + (j >= 1 && j <= inner % stages ? 1 : 0);

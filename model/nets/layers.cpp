@@ -198,7 +198,7 @@ void Layers::norm_forward(const std::string& path, const std::string& pass, Norm
   n.mean = b_.saved_or_scratch(path + ".mean", DType::f32, rows, keep);
   n.rstd = b_.saved_or_scratch(path + ".rstd", DType::f32, rows, keep);
   b_.emit<OpKind::residual_norm>(
-      path + pass, {.rows = rows, .cols = D, .eps = n.eps, .period = in.period, .row0 = at_.row0},
+      path + pass, {.rows = rows, .cols = D, .eps = n.eps, .period = in.period, .row0 = in.row0},
       {in.x, in.y, n.gamma, n.beta}, {sum, n.h, n.mean, n.rstd});
 }
 
@@ -247,7 +247,7 @@ void Layers::head_norm_backward(const std::string& path, const Norm& n, const Ro
 }
 
 void Layers::add(const std::string& path, const Flow& in, const View& x) const {
-  b_.emit<OpKind::residual_add>(path, {.rows = 1, .cols = x.count}, {in.x, in.y}, {x});
+  b_.emit<OpKind::residual_add>(path, in.sum(x), {in.x, in.y}, {x});
 }
 
 View Layers::add_backward(const std::string& path, const Flow& in, const View& dx) const {

@@ -43,8 +43,15 @@ struct Rows {  // side by side, as heads are
 struct Flow {
   View x, y;
   int64_t period = 0;  // rows after which x repeats (0: never)
+  int64_t row0 = 0;    // first row within a period
   std::string linear;  // path of the linear that gave y
   View bias;           // that linear's bias (absent: none): the part that adds y sums its gradient
+  /// The op that writes x + y to `to`
+  AddAttrs sum(const View& to) const {
+    if (period == 0) return {.rows = 1, .cols = to.count};
+    const int64_t cols = x.count / period;
+    return {.rows = to.count / cols, .cols = cols, .period = period, .row0 = row0};
+  }
 };
 
 struct Gradient {  // of a stream

@@ -18,7 +18,9 @@ std::vector<Part> parts_of(const NetSpec& net);
 /// First part of each virtual stage, and the number of parts; `stages` is at most stages_fill's. The ends
 /// weigh nothing. Equal parts are split evenly, the remainder going neither to the first stage (embedding)
 /// nor the last (head); unequal parts are cut to minimise the heaviest stage's matrix FLOPs.
-std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages);
+/// `given`: layout.stages, the parts of each stage between the ends; another number of stages is cut as
+/// usual.
+std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages, const std::vector<int64_t>& given = {});
 
 /// The net with runs of equal parts cut to three, so that the middle one has typical neighbours.
 NetSpec distinct_parts(NetSpec net);

@@ -5,6 +5,7 @@
 //   op.as<GemmAttrs>().k                                      // throws std::bad_variant_access for another
 //   kind's
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,6 +66,21 @@ struct NormAttrs {
 
 struct RowsAttrs {
   int64_t rows = 0, cols = 0;
+};
+
+struct AddAttrs {  // residual + y
+  int64_t rows = 0, cols = 0;
+  int64_t period = 0;  // rows after which the residual repeats (0: never)
+  int64_t row0 = 0;    // first of these rows within a period
+  /// visit(first row of the residual, first of y, rows) for each run of rows that follow one another in both
+  template <class Visit>
+  void each_run(const Visit& visit) const {
+    for (int64_t r = 0, n = rows; r < rows; r += n) {
+      const int64_t from = period > 0 ? (row0 + r) % period : r;
+      n = period > 0 ? std::min(period - from, rows - r) : rows;
+      visit(from, r, n);
+    }
+  }
 };
 
 struct RotaryAttrs {  // of heads of d columns
@@ -243,7 +259,7 @@ struct PricedAttrs {  // what it costs
 };
 
 using Attrs =
-    std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, RotaryAttrs,
+    std::variant<GemmAttrs, AttentionAttrs, AttentionMergeAttrs, NormAttrs, RowsAttrs, AddAttrs, RotaryAttrs,
                  LatentAttrs, SumAttrs, PeriodSumAttrs, IndexAttrs, ActivationAttrs, SoftmaxAttrs,
                  EmbeddingAttrs, DropoutAttrs, ImageAttrs, RollAttrs, LossAttrs, CrossEntropyAttrs,
                  ElementsAttrs, CopyAttrs, AverageAttrs, LossScaleAttrs, AdamAttrs, SgdAttrs, TransferAttrs,

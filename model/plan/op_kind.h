@@ -120,7 +120,7 @@ inline constexpr OpInfo kOpRows[] = {
     {OpKind::residual_norm_backward, "residual_norm_backward", "x mean rstd gamma dh",
      "dx dy? dgamma? dbeta? dbias?", kPlaceOf<NormAttrs>, PriceClass::norm, kEvery, 14,
      special::added_unless_first},
-    {OpKind::residual_add, "residual_add", "residual y", "x", kPlaceOf<RowsAttrs>, PriceClass::norm, kEvery,
+    {OpKind::residual_add, "residual_add", "residual y", "x", kPlaceOf<AddAttrs>, PriceClass::norm, kEvery,
      1},
     {OpKind::norm_residual, "norm_residual", "x residual? gamma beta", "h? y? mean rstd", kPlaceOf<NormAttrs>,
      PriceClass::norm, kEvery, 9},

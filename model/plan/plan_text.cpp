@@ -125,6 +125,7 @@ class Settings {
     add("ld_h", a.ld_h);
   }
   void of(const RowsAttrs&) {}
+  void of(const AddAttrs& a) { add("period", a.period), add("row0", a.row0); }
   void of(const RotaryAttrs& a) {
     add("d", a.d);
     add("ld", a.ld);

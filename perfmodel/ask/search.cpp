@@ -55,7 +55,7 @@ class Search {
  public:
   Search(const RunSpec& spec, const Machine& machine, const SearchOptions& options, int thread = 0)
       : spec_(spec),
-        net_(limits_of(spec_.net)),
+        net_(limits_of(spec_)),
         options_(options),
         space_(options_.space),
         keep_(space_.keep),

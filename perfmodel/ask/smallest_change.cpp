@@ -49,7 +49,7 @@ std::vector<Edits> edits_of(const RunSpec& s) {
   if (!s.policy.sequence_parallel) key()->push_back([](RunSpec& x) { x.policy.sequence_parallel = true; });
   if (s.policy.schedule != PipelineSchedule::one_f_one_b)
     key()->push_back([](RunSpec& x) { x.policy.schedule = PipelineSchedule::one_f_one_b, x.layout.vpp = 1; });
-  const NetLimits limits = limits_of(s.net);
+  const NetLimits limits = limits_of(s);
   for (int64_t LayoutSpec::*axis : {&LayoutSpec::tp, &LayoutSpec::cp, &LayoutSpec::pp, &LayoutSpec::ep}) {
     Edits* values = key();
     const int64_t most = axis == &LayoutSpec::pp   ? std::max<int64_t>(1, limits.inner_parts)

@@ -76,12 +76,14 @@ Layout layout_of(const RunSpec& s) {
 }
 
 RunSpec with_layout(RunSpec s, const Layout& l) {
+  if (static_cast<int64_t>(s.layout.stages.size()) != int64_t{l.pp} * l.vpp) s.layout.stages.clear();
   s.layout = {.dp = l.dp,
               .tp = l.tp,
               .cp = l.cp,
               .pp = l.pp,
               .vpp = l.vpp,
               .ep = l.ep,
+              .stages = std::move(s.layout.stages),
               .order = rank_orders()[l.order]};
   s.policy.micro_batch = l.micro_batch;
   s.policy.schedule = l.schedule;

@@ -31,11 +31,6 @@ void blend(SectionTime& t, const SectionTime& other, double share) {
     t.*member += share * (other.*member - t.*member);
 }
 
-Peaks peaks_of(const Machine& m, const Conditions& w) {
-  return {peak_flops(m, w, "f32"), peak_flops(m, w, "tf32"), peak_flops(m, w, "bf16"),
-          peak_flops(m, w, "fp8")};
-}
-
 }  // namespace
 
 LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const HostShare& host,
@@ -57,7 +52,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, const Host
   check_equal_parts(spec);
   int inner = 0;
   for (const PartCount& c : net_.counts) inner += c.inner > 0 ? 1 : 0;
-  unequal_parts_ = inner > 1;
+  unequal_stages_ = inner > 1 || !spec.layout.stages.empty();
   for (const PartCount& c : NetParts(distinct_parts(spec.net)).counts) priced_inner_[c.part] = c.inner;
   set_coefficients(machine_.values());
 }
@@ -193,7 +188,8 @@ const StageKinds& LayoutModel::stages_of(const Layout& l) {
   if (last_stages_ && cut == last_cut_) return *last_stages_;
   auto found = stages_.find(cut);
   if (found == stages_.end()) {
-    StageKinds fresh = cut_stages(net_, cuts_of(spec_.net, int64_t{l.pp} * l.vpp), l.pp, l.vpp, spec_.policy);
+    StageKinds fresh = cut_stages(net_, cuts_of(spec_.net, int64_t{l.pp} * l.vpp, spec_.layout.stages), l.pp,
+                                  l.vpp, spec_.policy);
     auto mix = std::find(mixes_.begin(), mixes_.end(), fresh.otherwise);
     if (mix == mixes_.end()) mix = mixes_.insert(mixes_.end(), fresh.otherwise);
     fresh.mix = static_cast<int32_t>(mix - mixes_.begin());

@@ -194,7 +194,7 @@ class LayoutModel {
   const UnitTimes& units_of(const Layout& l, const Placements& at, const NetSections& n, size_t kind,
                             const StageKind& s);
   /// True if launches are timed over all parts of a step, not part by part.
-  bool launched_apart(const Layout& l) const { return !rolls() && (l.pp == 1 || unequal_parts_); }
+  bool launched_apart(const Layout& l) const { return !rolls() && (l.pp == 1 || unequal_stages_); }
   /// Seconds of a step of a stage that waits for no other, limited by its host's launches.
   double launched(const Layout& l, const StageKind& stage, const StageTimes& t, const Step::Kind& kind) const;
   double launches_of(const StageKind& stage, const StageTimes& t, const UnitTimes& units, int zero) const;
@@ -215,7 +215,7 @@ class LayoutModel {
   double moments_;      // optimizer moments an element
   double average_;      // moving average of weights: 1 or 0
   const NetParts net_;
-  bool unequal_parts_ = false;        // between the ends
+  bool unequal_stages_ = false;       // parts between the ends differ, or layout.stages cuts them
   std::vector<double> priced_inner_;  // distinct parts between the ends, as counted in the plans of sections
   std::shared_ptr<SectionCache> cache_;
   std::unordered_map<uint64_t, StageKinds> stages_;  // by pp and vpp

@@ -105,7 +105,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
                       : waits_of(*k.units, stage, apart ? t.device : t.parts, policy);
     if (split) k.urgent_waits = waits_of(*k.units, stage, s.urgent, policy);
   }
-  s.events = l.pp > 1 && !rolls() && unequal_parts_ ? pipeline_seconds(l, at, t, s) : 0;
+  s.events = l.pp > 1 && !rolls() && unequal_stages_ ? pipeline_seconds(l, at, t, s) : 0;
   return s;
 }
 

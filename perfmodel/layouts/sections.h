@@ -15,6 +15,7 @@
 
 #include "model/nets/layout/net_streams.h"
 #include "perfmodel/step/op_terms.h"
+#include "perfmodel/step/utilization.h"
 
 namespace isobar {
 
@@ -146,13 +147,6 @@ struct SectionTime {
 struct PartTime {
   SectionTime forward, backward;
   double of(double SectionTime::*member) const { return forward.*member + backward.*member; }
-};
-/// FLOP/s by type
-struct Peaks {
-  double f32 = 0, tf32 = 0, bf16 = 0, fp8 = 0;
-  double of(const OpShape& s) const {
-    return s.fp8 ? fp8 : s.tf32 ? tf32 : s.dtype == DType::f32 ? f32 : bf16;
-  }
 };
 /// Prices of ops on a rank.
 struct OpPrices {

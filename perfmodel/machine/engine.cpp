@@ -85,7 +85,8 @@ Habits habits_of(const Section& s) {
           s.has("ends_in_root") && s.yes("ends_in_root"),
           s.has("norms_apart") && s.yes("norms_apart"),
           s.has("parameter_gathers") && s.yes("parameter_gathers"),
-          s.has("own_collectives") && s.yes("own_collectives")};
+          s.has("own_collectives") && s.yes("own_collectives"),
+          s.has("bf16_gradient_sums") && s.yes("bf16_gradient_sums")};
 }
 
 std::map<std::string, double> prices_of(const Section& kernels, const json& j, const std::string& file,
@@ -149,6 +150,7 @@ ForeignEngine load_engine(const std::string& path) {
                    "norms_apart",
                    "parameter_gathers",
                    "own_collectives",
+                   "bf16_gradient_sums",
                    "axes",
                    "kernels",
                    "provenance"});

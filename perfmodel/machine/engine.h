@@ -32,6 +32,7 @@ struct Habits {
   bool norms_apart = false;        // norms are fp32 operations that keep their input, unless compiled
   bool parameter_gathers = false;  // ZeRO 3 gathers and reduces every parameter on its own (DeepSpeed)
   bool own_collectives = false;    // hand-written: they copy operands, and break compiled graphs
+  bool bf16_gradient_sums = false;  // bf16 gradients are added to sums in fp32 that are kept beside them
 };
 
 /// An engine's tuning: a latent of each campaign, from 0 (research code) to 1 (an MLPerf submission), that

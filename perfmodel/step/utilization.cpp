@@ -23,23 +23,42 @@ std::string text_of(const Rates& r) {
   return text;
 }
 
+namespace {
+
+// Devices of a rank that compute: an accelerator, or cores
+double units_of(const Conditions& where) {
+  if (where.processors > 0) return 1;
+  return std::min(static_cast<double>(where.threads),
+                  static_cast<double>(where.cores) / static_cast<double>(where.ranks_on_host));
+}
+
+}  // namespace
+
 double peak_flops(const Machine& m, const Conditions& where, const std::string& peak) {
-  const double cores =
-      where.processors > 0
-          ? 1
-          : std::min(static_cast<double>(where.threads),
-                     static_cast<double>(where.cores) / static_cast<double>(where.ranks_on_host));
-  return cores * m.peaks.at(peak).value;
+  return units_of(where) * m.peaks.at(peak).value;
+}
+
+double Peaks::of(const OpShape& s) const {
+  if (s.fp8) return fp8;
+  if (s.tf32) return tf32;
+  if (s.dtype != DType::f32) return bf16;
+  return s.kind == OpKind::attention || s.kind == OpKind::attention_backward ? attention_f32 : f32;
+}
+
+Peaks peaks_of(const Machine& m, const Conditions& where) {
+  const auto peak = [&](const char* name) { return peak_flops(m, where, name); };
+  return {peak("f32"), peak("tf32"), peak("bf16"), peak("fp8"),
+          units_of(where) / m.floor_of(index_of(Coef::attention_f32))};
 }
 
 double ceiling_of(const std::vector<StageProgram>& stages, const Machine& m, const Conditions& where) {
+  const Peaks peaks = peaks_of(m, where);
   double longest = 0;
   for (const StageProgram& stage : stages) {
     std::vector<double> each;
     for (const Op& op : stage.plan.ops) {
       const OpShape s = shape_of(op, stage.plan, where);
-      const char* peak = s.fp8 ? "fp8" : s.dtype != DType::f32 ? "bf16" : s.tf32 ? "tf32" : "f32";
-      each.push_back(s.work.flops / peak_flops(m, where, peak));
+      each.push_back(s.work.flops / peaks.of(s));
     }
     double all = 0;
     for (const Instr& i : stage.program.instrs) all += each[static_cast<size_t>(i.op)];

@@ -16,6 +16,7 @@
 
 #include "model/nets/build.h"
 #include "perfmodel/step/conditions.h"
+#include "perfmodel/step/op_terms.h"
 #include "perfmodel/step/pipeline.h"
 
 namespace isobar {
@@ -34,6 +35,13 @@ std::string text_of(const Rates& r);
 
 /// FLOP/s of one rank at the named peak: an accelerator's, or that of the rank's cores.
 double peak_flops(const Machine& machine, const Conditions& where, const std::string& peak);
+/// FLOP/s of one rank by an op's type
+struct Peaks {
+  double f32, tf32, bf16, fp8;
+  double attention_f32;  // whose products may be three in TF32
+  double of(const OpShape& s) const;
+};
+Peaks peaks_of(const Machine& machine, const Conditions& where);
 /// Least seconds of a step of the stage with the most work: its products at the peaks.
 double ceiling_of(const std::vector<StageProgram>& stages, const Machine& machine, const Conditions& where);
 

@@ -163,9 +163,21 @@ void residual_add(Random& random, std::vector<OpCase>& to) {
                     y = normals(random, act, s.rows * s.cols);
       to.push_back({OpKind::residual_add,
                     size_text(act, s.rows, s.cols),
-                    RowsAttrs{s.rows, s.cols},
+                    AddAttrs{s.rows, s.cols},
                     {residual, y},
                     {written(stream, plus(residual.before, y.before))}});
+      // The residual repeats, and the rows begin within a period.
+      const int64_t period = (s.rows + 1) / 2, row0 = period / 3;
+      const Operand repeats = normals(random, stream, period * s.cols);
+      Numbers sum = y.before;
+      for (int64_t r = 0; r < s.rows; ++r)
+        for (int64_t i = 0; i < s.cols; ++i)
+          sum[r * s.cols + i] += repeats.before[(row0 + r) % period * s.cols + i];
+      to.push_back({OpKind::residual_add,
+                    size_text(act, s.rows, s.cols) + " period " + std::to_string(period),
+                    AddAttrs{s.rows, s.cols, period, row0},
+                    {repeats, y},
+                    {written(stream, sum)}});
     }
 }
 

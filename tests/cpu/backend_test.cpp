@@ -124,7 +124,7 @@ TEST(Backend, RowOpsTakeTheirFirstRowAndDoWithoutOptionalOperands) {
   const View v_sum = bench.add(DType::f32, 180);
   bench.run(OpKind::period_sum, PeriodSumAttrs{.rows = 9, .cols = 20, .period = 4, .row0 = 3}, {v_dx},
             {v_dpos});
-  bench.run(OpKind::residual_add, RowsAttrs{9, 20}, {v_dx, v_y}, {v_sum});
+  bench.run(OpKind::residual_add, AddAttrs{9, 20}, {v_dx, v_y}, {v_sum});
   EXPECT_TRUE(bench.holds(v_dpos, dpos) && bench.holds(v_sum, sum));
 }
 

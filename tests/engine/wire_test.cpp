@@ -154,7 +154,7 @@ TEST_F(Wire, Aurora) {
   expect_what_the_plans_say({"layout.cp=3", "layout.dp=2", "net.img_height=28", "policy.micro_batch=2",
                              "policy.zero=3", "policy.recompute=full"},
                             false, config);
-  expect_what_the_plans_say({"layout.pp=4", "net.placement=halves", "policy.micro_batch=3"}, true, config);
+  expect_what_the_plans_say({"layout.pp=4", "layout.stages=[0,7,7,0]", "policy.micro_batch=3"}, true, config);
   expect_what_the_plans_say({"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.sequence_parallel=false",
                              "policy.zero=1", "policy.micro_batch=3", "policy.schedule=zb-h1"},
                             false, config);

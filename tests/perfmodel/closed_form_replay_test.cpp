@@ -9,10 +9,12 @@
 
 #include "model/base/error.h"
 #include "model/nets/graph/graph_cut.h"
+#include "model/nets/layout/legal_layout.h"
 #include "perfmodel/ask/search.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/simulate.h"
 #include "support.h"
+#include "tests/stages.h"
 
 namespace isobar {
 namespace {
@@ -139,8 +141,6 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
         random, {PipelineSchedule::one_f_one_b, PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe,
                  PipelineSchedule::interleaved, PipelineSchedule::zb_h1});
     if (s.policy.schedule == PipelineSchedule::interleaved) s.layout.vpp = 2;
-    if (kind == "aurora" && s.layout.pp * s.layout.vpp == 4 && random() % 2 == 0)
-      s.net.aurora().placement = StagePlacement::halves;
     if (s.policy.schedule == PipelineSchedule::zb_h1) s.policy.recompute = Recompute::none;
   }
   if (adapts) {
@@ -173,6 +173,8 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     if (s.policy.schedule == PipelineSchedule::zb_h1) s.policy.recompute = Recompute::none;
     s.layout.vpp = 1;
   }
+  if (s.layout.pp > 1 && random() % 3 == 0)
+    s.layout.stages = test::random_stages(random, limits_of(s.net).inner_parts, s.layout.pp * s.layout.vpp);
   return s;
 }
 

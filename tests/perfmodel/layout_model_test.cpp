@@ -205,6 +205,20 @@ TEST(LayoutModel, NeverExceedsTheCeilingIsMonotoneAndTheSameTwice) {
   }
 }
 
+// Attention in fp32 may be three products in TF32, faster than the fp32 units.
+TEST(LayoutModel, NeverExceedsTheCeilingOfAttentionInSinglePrecision) {
+  Machine m = test::cluster("dgx-h100");
+  for (size_t i = 0; i < kCoefs; ++i)
+    if (info_of(i).peak) m.coefficients[i].value = m.floor_of(i);
+  ASSERT_GT(m.peaks.at("tf32").value, 3 * m.peaks.at("f32").value);
+  RunSpec spec = gpt(4096, 16, 32, 8192);
+  spec.policy.attention = AttentionKind::flash;
+  spec.policy.amp = Amp::none;
+  const LayoutCost c = LayoutModel(spec, m).cost(layout_of(spec));
+  EXPECT_GT(c.ceiling, 0);
+  EXPECT_GE(c.seconds, c.ceiling);
+}
+
 // The groups of the pipeline's rank with the most, as its plan lists them: each is an NCCL communicator.
 TEST(LayoutMemory, HasNcclsBuffersOfThePlansGroups) {
   const uint64_t seed = std::random_device()();

@@ -134,20 +134,15 @@ TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
 // ---- pipelines ----
 
 TEST(Aurora, OfFourStagesTheBackboneMayHaveTwo) {
-  const AuroraSpec n = shipped("aurora-small", {"net.placement=halves"}).net.aurora();
+  const RunSpec s = shipped("aurora-small", {"layout.pp=4", "layout.stages=[0,12,12,0]"});
   // embed | 2 blocks, merge, 6, merge, 2 | 2, split, 6, split, 2 | head
-  EXPECT_EQ(cuts_of(n, 4), (std::vector<int32_t>{0, 1, 13, 25, 26}));
-  AuroraSpec by_work = n;
-  by_work.placement = StagePlacement::balanced;
-  EXPECT_NE(cuts_of(by_work, 4), cuts_of(n, 4));
-  EXPECT_EQ(cuts_of(by_work, 2), cuts_of(n, 2));
-  EXPECT_EQ(refused({"net.placement=halves"}), "");
-  EXPECT_EQ(refused({"net.placement=halves", "layout.pp=4"}), "");
-  EXPECT_EQ(refused({"net.placement=halves", "layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved",
-                     "policy.micro_batch=1"}),
+  EXPECT_EQ(cuts_of(s.net, 4, s.layout.stages), (std::vector<int32_t>{0, 1, 13, 25, 26}));
+  EXPECT_NE(cuts_of(s.net, 4), cuts_of(s.net, 4, s.layout.stages));
+  EXPECT_EQ(cuts_of(s.net, 2), cuts_of(s.net, 2, s.layout.stages));  // the source's two GPUs
+  EXPECT_EQ(refused({"layout.pp=4", "layout.stages=[0,7,7,0]"}), "");
+  EXPECT_EQ(refused({"layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved", "policy.micro_batch=1",
+                     "layout.stages=[0,7,7,0]"}),
             "");
-  EXPECT_NE(refused({"net.placement=halves", "layout.pp=2"}).find("net.placement"), std::string::npos);
-  EXPECT_NE(refused({"net.placement=thirds"}).find("net.placement"), std::string::npos);
 }
 
 // ---- precision ----

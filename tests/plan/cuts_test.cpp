@@ -6,8 +6,11 @@
 #include <random>
 #include <vector>
 
+#include "model/base/error.h"
+#include "model/nets/build.h"
 #include "model/nets/layout/balance.h"
 #include "model/nets/parts.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -56,6 +59,28 @@ TEST(Cuts, OfEqualPartsAreEvenAndTheRestGoesToTheMiddle) {
   EXPECT_EQ(cuts_of(vit, 4), (std::vector<int32_t>{0, 3, 6, 9, 13}));
   vit.depth = 4;
   EXPECT_EQ(cuts_of(vit, 4), (std::vector<int32_t>{0, 2, 3, 4, 6}));
+}
+
+TEST(Cuts, GivenOnesAreTakenAndChecked) {
+  const auto refusal = [](const std::string& stages, const std::string& pp = "2") {
+    try {
+      build_plan(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml",
+                               {"net.depth=6", "layout.stages=" + stages, "layout.pp=" + pp}),
+                 0, {});
+    } catch (const ConfigError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("[1,5]"), "");
+  EXPECT_EQ(refusal("[0,6]"), "");
+  EXPECT_EQ(refusal("[0,6,0]", "1"), "");  // another number of stages is cut by work
+  EXPECT_NE(refusal("[1,4]").find("adds up to 5 blocks, the net has 6"), std::string::npos);
+  EXPECT_NE(refusal("[2,2,2]").find("lists 3 chunks"), std::string::npos);
+  EXPECT_NE(refusal("[3,0,3]", "3").find("leaves a chunk between the ends"), std::string::npos);
+  EXPECT_NE(refusal("[-1,7]").find("layout.stages"), std::string::npos);
+  const RunSpec s = load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {"net.depth=6"});
+  EXPECT_EQ(cuts_of(s.net, 3, {1, 4, 1}), (std::vector<int32_t>{0, 2, 6, 8}));
 }
 
 // Coarse blocks have a quarter of the tokens and four times the weights: as heavy as fine ones, except for

@@ -43,9 +43,11 @@ constexpr double kHardly = 0.95;  // useful share of time from which failures ha
 std::vector<std::string> assignments_of(const AskArguments& a) {
   std::vector<std::string> set;
   if (a.searches())  // the user's settings are kept, but not the file's own layout
-    set = {"layout.dp=1",          "layout.tp=1",          "layout.cp=1",
-           "layout.pp=1",          "layout.vpp=1",         "layout.ep=1",
-           "policy.micro_batch=0", "policy.schedule=1f1b", "layout.order=tp-cp-dp-pp"};
+    set = {"layout.dp=1",          "layout.tp=1",
+           "layout.cp=1",          "layout.pp=1",
+           "layout.vpp=1",         "layout.ep=1",
+           "layout.stages=[]",     "policy.micro_batch=0",
+           "policy.schedule=1f1b", "layout.order=tp-cp-dp-pp"};
   set.insert(set.end(), a.set.begin(), a.set.end());
   return set;
 }

@@ -97,8 +97,13 @@ void run_residual_norm_backward(const CpuCall<OpKind::residual_norm_backward>& c
 }
 
 void run_residual_add(const CpuCall<OpKind::residual_add>& c) {
-  residual_add(c.a.rows * c.a.cols, c.type_in("y"), c.in("residual"), c.in("y"), c.out("x"),
-               c.type_in("residual"));
+  const DType act = c.type_in("y"), stream = c.type_in("residual");
+  const auto at = [&](auto* p, DType type, int64_t row) { return p + row * c.a.cols * size_of(type); };
+  c.a.each_run([&](int64_t from, int64_t row, int64_t rows) {
+    residual_add(rows * c.a.cols, act, at(static_cast<const char*>(c.in("residual")), stream, from),
+                 at(static_cast<const char*>(c.in("y")), act, row),
+                 at(static_cast<char*>(c.out("x")), stream, row), stream);
+  });
 }
 
 void run_norm_residual(const CpuCall<OpKind::norm_residual>& c) {

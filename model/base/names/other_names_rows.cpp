@@ -215,6 +215,8 @@ const std::vector<OtherName>& other_names() {
       {"data_parallel_shard_degree", "", "layout.dp=* policy.zero=3"},
       {"virtual_pipeline_model_parallel_size num_virtual_stages_per_pipeline_rank", "", "layout.vpp=*"},
       {"num_layers_per_virtual_pipeline_stage", "", "-", "layout.vpp is the chunks of each pipeline rank"},
+      {"pipeline_model_parallel_layout decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers",
+       "", "-", "layout.stages lists the blocks of each pipeline chunk"},
       {"parallel_order order", "", "layout.order=*"},
       {"pipeline_parallel_schedule", "1f1b", "policy.schedule=1f1b"},
       {"pipeline_parallel_schedule", "gpipe", "policy.schedule=gpipe"},

@@ -41,9 +41,7 @@ void AuroraSpec::add_rows(KeyRows& to) {
         "Stochastic depth: probability in the last block, growing from 0 in the first; drawn independently "
         "of the layout."},
        {"net.fp32_ends", fp32_ends,
-        "Encoder and decoder stay in fp32 when policy.amp is bf16, as in microsoft-aurora."},
-       {"net.placement", placement,
-        "Pipeline cut: by counted work, or encoder, two backbone halves and decoder on four stages."}});
+        "Encoder and decoder stay in fp32 when policy.amp is bf16, as in microsoft-aurora."}});
 }
 
 void AuroraSpec::check_lists(const SpecCheck& check) const {

@@ -33,8 +33,7 @@ struct AuroraSpec : Resolutions {
   int64_t latent_levels = 4;                    // one of the surface, the others of upper air
   int64_t num_heads = 16;                       // of the Perceivers
   int64_t dec_mlp_ratio = 2;                    // of the decoder; mlp_ratio: of backbone and encoder
-  double drop_path = 0;  // of backbone blocks in training; of the last block of encoder and decoder
-  StagePlacement placement = StagePlacement::balanced;
+  double drop_path = 0;    // of backbone blocks in training; of the last block of encoder and decoder
   bool fp32_ends = false;  // encoder and decoder stay in fp32 where the backbone is in bf16
   int64_t own_history() const { return history; }
   int64_t fixed_channels() const { return static_fields(); }

@@ -68,7 +68,6 @@ enum class Gelu : uint8_t { erf, tanh };  // tanh: the approximation that cuBLAS
 enum class GraphPartition : uint8_t { bands, metis };
 /// Placement on pipeline stages. balanced: by counted work | halves: four stages, encoder, the two halves of
 /// the backbone, decoder
-enum class StagePlacement : uint8_t { balanced, halves };
 
 // ---- words ----
 
@@ -120,8 +119,6 @@ template <>
 inline constexpr auto kWordsOf<Gelu> = std::to_array<const char*>({"erf", "tanh"});
 template <>
 inline constexpr auto kWordsOf<GraphPartition> = std::to_array<const char*>({"bands", "metis"});
-template <>
-inline constexpr auto kWordsOf<StagePlacement> = std::to_array<const char*>({"balanced", "halves"});
 template <>
 inline constexpr auto kWordsOf<Activation> = std::to_array<const char*>({"gelu", "gelu_tanh", "relu", "silu",
                                                                          "tanh"});

@@ -158,6 +158,7 @@ struct TrainSpec {  // train:
 struct LayoutSpec {  // layout:
   int64_t dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1;
   int64_t ep = 1;                     // ranks of dp * cp among which each block's experts are divided
+  std::vector<int64_t> stages;        // parts of each pipeline chunk between the net's ends; empty: balanced
   std::string order = "tp-cp-dp-pp";  // first token varies fastest (Megatron)
   int64_t world() const { return dp * tp * cp * pp; }
 };

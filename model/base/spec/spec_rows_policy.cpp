@@ -18,6 +18,9 @@ void add_layout_rows(KeyRows& to, LayoutSpec& l) {
              {"layout.ep", l.ep, kRanks,
               "Expert-parallel ranks, of dp * cp: neighbours that divide a block's experts. Each has room "
               "for all copies that could come."},
+             {"layout.stages", l.stages, from_to(0, kMostRanks),
+              "Blocks of each pipeline chunk in forward order, as [0, 24, 24, 0]; merges and splits of "
+              "resolutions count. Empty: cut by work."},
              {"layout.order", l.order, "Axes over ranks, fastest first, as Megatron orders them."}});
 }
 

@@ -150,25 +150,12 @@ class Aurora : public Net {
 }  // namespace
 }  // namespace aurora
 
-namespace {
-constexpr int64_t kHalves = 4;  // stages of that placement
-}
-
 std::unique_ptr<Net> make_net(const AuroraSpec& n, Emission& e, const Sharding& at) {
   return std::make_unique<aurora::Aurora>(n, e, at);
 }
 
 std::vector<Part> parts_of(const AuroraSpec& n) {
   return swin_parts(aurora::items(n), false, true);
-}
-
-std::vector<int32_t> placed_cuts(const AuroraSpec& n, int64_t stages) {
-  if (n.placement != StagePlacement::halves || stages != kHalves) return {};
-  const std::vector<SwinItem> list = aurora::items(n);
-  const auto first_half =
-      std::count_if(list.begin(), list.end(), [](const auto& item) { return item.encoder; });
-  const auto inner = static_cast<int32_t>(list.size());
-  return {0, 1, 1 + static_cast<int32_t>(first_half), 1 + inner, 2 + inner};
 }
 
 NetLimits limits_of(const AuroraSpec& n) {
@@ -178,7 +165,6 @@ NetLimits limits_of(const AuroraSpec& n) {
           .tokens = n.tokens(),
           .bands = coarser(aurora::finest(n).grid, static_cast<int64_t>(n.encoder_depths.size()) - 1)[1],
           .inner_parts = static_cast<int64_t>(aurora::items(n).size()),
-          .only_stages = n.placement == StagePlacement::halves ? kHalves : 0,
           .no_sequence = "cannot cut an aurora's rows: its windows gather them",
           .attends = false};
 }

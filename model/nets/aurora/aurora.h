@@ -25,7 +25,5 @@ inline AuroraSpec distinct_parts(AuroraSpec n) {
   return n;
 }
 NetLimits limits_of(const AuroraSpec& n);
-/// The first part of each of `stages` pipeline stages, and the end, by net.placement; {}: by counted work.
-std::vector<int32_t> placed_cuts(const AuroraSpec& n, int64_t stages);
 
 }  // namespace isobar

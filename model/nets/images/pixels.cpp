@@ -114,6 +114,7 @@ std::vector<Flow> PatchEmbed::forward(const std::vector<Flow>&, const Forward&) 
   std::vector<Flow> out{{.x = pos_.slice(at_.token0 * D_, at_.tokens * D_),
                          .y = y,
                          .period = at_.tokens,
+                         .row0 = at_.row0,
                          .linear = "patch_embed",
                          .bias = patch_.bias}};
   if (gives_state_) out.push_back({.x = newest_state()});
@@ -210,7 +211,7 @@ void PixelHead::declare(Declare& d) {
 
 std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&) {
   in_ = in[0];
-  norm_.x = b_.saved("norm.x", before_.stream, at_.rows * before_.width);
+  norm_.x = in_.y ? receive_buffer(0) : in_.x;
   layers_.norm_forward("norm", "/forward", norm_, in_, true);
   pred_ = b_.saved("pred", e_.act, at_.rows * patch_size_);
   layers_.linear_forward("head/forward", head_, norm_.h, pred_, at_.rows, View{});
@@ -224,9 +225,11 @@ std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&
   return {};
 }
 
-// The newest state, if received from another stage: read only in forward.
+// Port 1 is the newest state, which only forward reads.
 View PixelHead::receive_buffer(size_t port) {
-  return port == 1 ? b_.scratch("state", DType::f32, at_.rows * patch_size_) : View{};
+  const InPart here(b_, index());
+  return port == 1 ? b_.scratch("state", DType::f32, at_.rows * patch_size_)
+                   : b_.saved("norm.x", before_.stream, at_.rows * before_.width);
 }
 
 void PixelHead::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {

@@ -58,7 +58,7 @@ int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
     run_forward(stage, part, inputs(part), {.keep = keep_of(stage, part)});
   }
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
-    if (stage.leaves(streams_[i])) links_.send_forward(stage, i, flows_[i].x, flows_[i].y);
+    if (stage.leaves(streams_[i])) links_.send_forward(stage, i, flows_[i]);
   if (stage.is_last && !e_.roll.last) send_prediction(stage);
   if (stage.is_last && b_.plan.replayed) keep_replayed();
   b_.end();

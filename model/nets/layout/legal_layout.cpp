@@ -27,13 +27,40 @@ struct Legality {
   }
 };
 
+void check_stages(const Legality& check, const NetLimits& n) {
+  const LayoutSpec& l = check.s.layout;
+  const std::vector<int64_t>& stages = l.stages;
+  if (stages.empty()) return;
+  const auto count = static_cast<int64_t>(stages.size());
+  int64_t blocks = 0;
+  for (const int64_t b : stages) blocks += b;
+  const std::string parts = std::to_string(n.inner_parts);
+  check.refuse_unless(l.pp * l.vpp == 1 || l.pp * l.vpp == count, "layout.stages",
+                      "lists " + std::to_string(count) + " chunks, and layout.pp and layout.vpp make " +
+                          std::to_string(l.pp * l.vpp),
+                      "give a number for each, or leave it out");
+  check.refuse_unless(
+      blocks == n.inner_parts, "layout.stages",
+      "adds up to " + std::to_string(blocks) + " blocks, the net has " + parts + " between its ends",
+      "let the numbers add up to " + parts);
+  for (int64_t i = 1; i + 1 < count; ++i)
+    check.refuse_unless(stages[i] > 0, "layout.stages", "leaves a chunk between the ends without a block",
+                        "give it one or more; only the first and the last can do without");
+}
+
 }  // namespace
+
+NetLimits limits_of(const RunSpec& spec) {
+  NetLimits n = limits_of(spec.net);
+  n.only_stages = static_cast<int64_t>(spec.layout.stages.size());
+  return n;
+}
 
 void check_layout(const RunSpec& s) {
   const Legality check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
   const LayoutSpec& l = s.layout;
-  const NetLimits n = limits_of(s.net);
+  const NetLimits n = limits_of(s);
   order_tokens(l, s.file);
   const auto cuts_heads = [&](int64_t tp) { return tp_cuts(n, tp); };
   check.refuse_unless(l.tp == 1 || n.no_tp.empty(), "layout.tp", n.no_tp, "set it to 1, and use layout.dp");
@@ -69,11 +96,8 @@ void check_layout(const RunSpec& s) {
                       "ulysses gives each of " + str(l.cp) + " ranks as many heads, and net.num_kv_heads / " +
                           "layout.tp is " + str(heads),
                       Legality::nearest(l.cp, heads, cuts_heads_of_tp) + ", or use another policy.cp_kind");
-  check.refuse_unless(n.only_stages == 0 || l.pp * l.vpp == 1 || l.pp * l.vpp == n.only_stages, "layout.pp",
-                      "and layout.vpp make " + str(l.pp * l.vpp) + " stages, and the net's placement has " +
-                          str(n.only_stages),
-                      "set it to " + str(n.only_stages) + ", or net.placement to balanced");
   check.refuse_unless(l.pp == 1 || n.no_pp.empty(), "layout.pp", n.no_pp, "set it to 1, and use layout.dp");
+  check_stages(check, n);
   const auto deep_enough = [&](int64_t pp) { return stages_fill(n, pp, l.vpp); };
   check.refuse_unless(deep_enough(l.pp), "layout.pp",
                       str(l.pp) + " stages of " + str(l.vpp) + " chunks need as many parts, the net has " +

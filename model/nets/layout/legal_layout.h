@@ -25,7 +25,7 @@ struct NetLimits {
   int64_t tokens;                // of its coarsest grid
   int64_t bands = 0;             // most ranks of context parallelism; 0: as many as tokens
   int64_t inner_parts;           // between its ends: at least one for each chunk of a pipeline
-  int64_t only_stages = 0;       // pipeline chunks of its placement; 0: any number
+  int64_t only_stages = 0;       // pipeline chunks of layout.stages; 0: any number
   std::string no_tp = "";        // why tensor parallelism cannot cut its layers; "": it can
   std::string no_cp = "";        // likewise context parallelism and its tokens
   std::string no_sequence = "";  // likewise sequence parallelism and its rows
@@ -35,6 +35,8 @@ struct NetLimits {
   int64_t most_cp() const { return bands > 0 ? bands : tokens; }
 };
 NetLimits limits_of(const NetSpec& net);
+/// layout.stages of a run fixes the number of its pipeline chunks.
+NetLimits limits_of(const RunSpec& spec);
 
 /// Tensor parallelism cuts heads, key-value heads and the MLP's width.
 inline bool tp_cuts(const NetLimits& n, int64_t tp) {

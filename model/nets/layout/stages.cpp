@@ -18,7 +18,7 @@ std::pair<int32_t, int32_t> recomputed_with(const PolicySpec& policy, const Stag
 Stages::Stages(const RunSpec& spec, int rank)
     : ranks_(group_of(spec.layout, "pp", rank)), index_(coords_of(spec.layout, rank).pp) {
   const auto pp = static_cast<int>(spec.layout.pp), chunks = static_cast<int>(spec.layout.vpp);
-  const std::vector<int32_t> cuts = cuts_of(spec.net, int64_t{pp} * chunks);
+  const std::vector<int32_t> cuts = cuts_of(spec.net, int64_t{pp} * chunks, spec.layout.stages);
   for (int v = index_; v < pp * chunks; v += pp)
     list_.push_back({v / pp, cuts[v], cuts[v + 1], v == 0, v == pp * chunks - 1});
 }
@@ -65,13 +65,13 @@ void StageLinks::receive_forward(const Stage& s, int stream, const View& x) {
                         Lane::recv_forward);
 }
 
-void StageLinks::send_forward(const Stage& s, int stream, const View& x, const View& y) {
+void StageLinks::send_forward(const Stage& s, int stream, const Flow& flow) {
   const int me = stages_.index();
   const View out = leaving(s, stream);
-  if (y)
-    b_.emit<OpKind::residual_add>(path(s, "add", stream), {.rows = 1, .cols = out.count}, {x, y}, {out});
-  else if (x.buffer != out.buffer)
-    b_.emit<OpKind::copy>(path(s, "copy", stream), {.run = out.count}, {x}, {out});
+  if (flow.y)
+    b_.emit<OpKind::residual_add>(path(s, "add", stream), flow.sum(out), {flow.x, flow.y}, {out});
+  else if (flow.x.buffer != out.buffer)
+    b_.emit<OpKind::copy>(path(s, "copy", stream), {.run = out.count}, {flow.x}, {out});
   b_.emit<OpKind::send>(path(s, "send_forward", stream), {.group = pair("pp.forward", me, me + 1)}, {out}, {},
                         Lane::send_forward);
 }

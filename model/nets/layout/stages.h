@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "model/base/spec/spec.h"
+#include "model/nets/layers.h"
 #include "model/plan/builder.h"
 #include "model/plan/layout.h"
 
@@ -62,7 +63,7 @@ class StageLinks {
   View gradient(const Stage& s, int stream) const { return gradient_[s.chunk][same_[stream]]; }
 
   void receive_forward(const Stage& s, int stream, const View& x);
-  void send_forward(const Stage& s, int stream, const View& x, const View& y);  // their sum
+  void send_forward(const Stage& s, int stream, const Flow& flow);  // x, or x + y
   void receive_backward(const Stage& s, int stream, const View& dx);
   void send_backward(const Stage& s, int stream, const View& dx);
   /// Sends from the last stage to the first, and the gradient back.

@@ -106,10 +106,15 @@ std::vector<int> TokenHead::backward_reads() const {
   return {index()};
 }
 
+View TokenHead::receive_buffer(size_t) {
+  const InPart here(b_, index());
+  return b_.saved("norm.x", before_.stream, at_.rows * before_.width);
+}
+
 std::vector<Flow> TokenHead::forward(const std::vector<Flow>& in, const Forward&) {
   const int64_t R = at_.full_rows;
   in_ = in[0];
-  norm_.x = b_.saved("norm.x", before_.stream, at_.rows * before_.width);
+  norm_.x = in_.y ? receive_buffer(0) : in_.x;
   layers_.norm_forward("norm", "/forward", norm_, in_, true);
   logits_ = b_.saved("logits", e_.act, R * v_.held);
   layers_.linear_forward("head/forward", linear_, layers_.gathered("head/forward", norm_.h), logits_, R,

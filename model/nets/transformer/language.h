@@ -63,6 +63,7 @@ class TokenHead : public NetPart {
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
   std::vector<int> backward_reads() const override;
+  View receive_buffer(size_t) override;
 
  private:
   Emission& e_;

@@ -1,10 +1,13 @@
 #include "perfmodel/ask/choose/emit.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/base/text/json.h"
+#include "model/nets/parts.h"
 
 namespace isobar {
 namespace {
@@ -65,6 +68,30 @@ std::string cp_kind_of(const RunSpec& s) {
   return s.policy.cp_kind == CpKind::ring      ? "p2p"
          : s.policy.cp_kind == CpKind::ulysses ? "a2a"
                                                : "all_gather";
+}
+
+// Blocks of each pipeline chunk
+std::vector<int32_t> blocks_of_chunks(const RunSpec& s) {
+  const std::vector<int32_t> cuts = cuts_of(s.net, s.layout.pp * s.layout.vpp, s.layout.stages);
+  std::vector<int32_t> blocks;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) blocks.push_back(cuts[i + 1] - cuts[i]);
+  --blocks.front(), --blocks.back();  // the net's ends
+  return blocks;
+}
+
+bool equal_chunks(const RunSpec& s) {
+  const std::vector<int32_t> blocks = blocks_of_chunks(s);
+  return std::adjacent_find(blocks.begin(), blocks.end(), std::not_equal_to<>()) == blocks.end();
+}
+
+// Megatron's --pipeline-model-parallel-layout: embedding, layers and loss by chunk
+std::string pipeline_layout(const RunSpec& s) {
+  std::string text = "'E";
+  for (const int32_t blocks : blocks_of_chunks(s)) {
+    if (text.size() > 2) text += "|";
+    if (blocks > 0) text += "t*" + std::to_string(blocks);
+  }
+  return text + "L'";
 }
 
 int64_t layers_of_chunk(const RunSpec& s) {
@@ -132,7 +159,10 @@ std::string megatron(const RunSpec& s) {
   o.set("tensor-model-parallel-size", l.tp).set("pipeline-model-parallel-size", l.pp);
   o.set("context-parallel-size", l.cp);
   if (l.cp > 1) o.set("cp-comm-type", cp_kind_of(s));
-  if (l.vpp > 1) o.set("num-layers-per-virtual-pipeline-stage", layers_of_chunk(s));
+  if (!equal_chunks(s))
+    o.set("pipeline-model-parallel-layout", pipeline_layout(s));
+  else if (l.vpp > 1)
+    o.set("num-layers-per-virtual-pipeline-stage", layers_of_chunk(s));
   if (p.sequence_parallel && l.tp > 1) o.flag("sequence-parallel");
   if (p.zero == 1) o.flag("use-distributed-optimizer");
   if (p.overlap && l.dp > 1) o.flag("overlap-grad-reduce");
@@ -163,6 +193,7 @@ std::string nemo(const RunSpec& s) {
   const std::string strategy = "trainer.strategy.";
   o.set(strategy + "tensor_model_parallel_size", l.tp).set(strategy + "pipeline_model_parallel_size", l.pp);
   o.set(strategy + "virtual_pipeline_model_parallel_size", l.vpp > 1 ? std::to_string(l.vpp) : "None");
+  if (!equal_chunks(s)) o.set(strategy + "pipeline_model_parallel_layout", pipeline_layout(s));
   o.set(strategy + "context_parallel_size", l.cp);
   if (l.ep > 1) o.set(strategy + "expert_model_parallel_size", l.ep);
   o.set(strategy + "sequence_parallel", truth(p.sequence_parallel && l.tp > 1));
@@ -209,6 +240,9 @@ std::string torchtitan(const RunSpec& s) {
   const char* schedule = p.schedule == PipelineSchedule::gpipe         ? "GPipe"
                          : p.schedule == PipelineSchedule::interleaved ? "Interleaved1F1B"
                                                                        : "1F1B";
+  if (!equal_chunks(s))
+    refuse(s, "layout.pp", "cuts the blocks into unequal stages, which torchtitan takes only by module names",
+           "--fix pp=N that divides net.depth");
   if (l.pp > 1 && p.schedule == PipelineSchedule::zb_h1)
     refuse(s, "policy.schedule", "zb-h1 is none of torchtitan's", "--exclude schedule=zb-h1");
   const int64_t samples = s.train.global_batch / l.dp;

@@ -77,7 +77,7 @@ FsdpMemory fsdp_memory(const PublishedRun& r, const FsdpStage& s) {
 
   // Under pipelines units stay gathered, and whole fp32 gradients are summed until the last micro-batch.
   const double summed = r.pp > 1 && r.micro_batches() > 1 ? reduce * parameters : 0;
-  const bool eager = r.habits.eager_loss && !r.compiled;
+  const bool eager = r.eager_loss;
   const double logits = s.last ? tokens * r.vocab / r.tp : 0;
   const double blocks = reshards ? 0 : unit * s.layers;  // gathered from forward to their backward
   // The embedding and the head: units of their own, or both in the root's, whose gradients come last.

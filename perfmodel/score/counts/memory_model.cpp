@@ -36,7 +36,9 @@ constexpr std::array<PriceInfo, kMemoryPrices> kMemoryInfo{{
 double in_flight(const PublishedRun& r, double stage) {
   const double p = r.pp, m = r.micro_batches(), v = r.vpp;
   if (p <= 1) return 1;
-  if (r.schedule == Schedule::zb_2p) return std::min(m, 2 * (p - stage) - 1);
+  // Their schedules fill a limit that all stages have (Qi 2024, section 3.1).
+  if (r.schedule == Schedule::zb_2p) return std::min(m, 2 * p);
+  if (r.schedule == Schedule::zb_1p) return std::min(m, p);
   if (r.schedule == Schedule::interleaved || v > 1)  // chunks: 2 (p - s - 1) + (v - 1) p + 1 warm up
     return std::min(m, (2 * (p - stage - 1) + (v - 1) * p + 1) / v);
   return std::min(m, p - stage);
@@ -63,26 +65,30 @@ MemoryCounts count_memory(const PublishedRun& r) {
   const bool by_hand = r.habits.own_collectives && r.tp * r.cp > 1;
   const double stream = r.autocast ? (by_hand && r.habits.compiled ? 24 : 16) : llama ? 8 : 10;
   const double gathered = r.habits.own_collectives ? r.cp : 1;
-  for (int i = 0; i < 2; ++i) {
-    StageMemory& s = out.stages[static_cast<size_t>(i)];
-    const double stage = i == 0 ? 0 : r.pp - 1;
+  std::vector<double> stages{0};
+  if (r.pp > 2) stages.push_back(1);
+  if (r.pp > 1) stages.push_back(r.pp - 1);
+  for (const double stage : stages) {
+    StageMemory& s = out.stages.emplace_back();
+    const bool first = stage == 0, last = stage == r.pp - 1;
     double layers = stage_layers(r);
     if (r.pp > 1 && (r.short_end_stages || r.balanced_embedding))
-      layers -= 1;
-    else if (i == 1 && r.pp > 1)
+      layers -= first || last ? 1 : 0;
+    else if (last && r.pp > 1)
       layers = std::max(1.0, r.layers - (r.pp - 1) * layers);
     if (r.habits.fully_sharded && r.zero >= 2) {
-      const FsdpMemory m = fsdp_memory(r, {layers, in_flight(r, stage), i == 0, i == 1 || r.pp <= 1});
+      const FsdpMemory m = fsdp_memory(r, {layers, in_flight(r, stage), first, last});
       s.whole = m.states + m.reserved;
       continue;
     }
-    const double tables = r.pp > 1 ? 1 : r.arch == Arch::gpt ? 1 : 2;
+    const double tables = !first && !last ? 0 : r.pp > 1 || r.arch == Arch::gpt ? 1 : 2;
     const double dense = layers * layer.dense + tables * table, of_experts = layers * layer.experts;
     const auto held = [&](double shards_of_dense) {  // experts have fewer replicas to be sharded over
       return dense / shards_of_dense + of_experts / (shards_of_dense > 1 ? experts.replicas : 1);
     };
     s.weights = bytes * held(weight_shards);
-    s.gradients = r.frozen_weights ? 0 : 4 * held(gradient_shards);
+    const bool twice = r.habits.bf16_gradient_sums && r.precision == Precision::bf16 && !r.fp16;
+    s.gradients = r.frozen_weights ? 0 : (twice ? 6 : 4) * held(gradient_shards);
     s.optimizer = r.frozen_weights ? 0 : (bytes == 4 ? 8 : 12) * held(shards);
     s.stream = T * r.hidden * stream * scale / spread;
     s.attention = T * (2 * (q + 2 * kv * gathered) + 2 * q) * scale / r.tp;
@@ -110,10 +116,10 @@ MemoryCounts count_memory(const PublishedRun& r) {
     s.recomputed = r.recomputed;
     s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
     // In 2 and 4 bytes, the loss's result and the gradient: three times a fused loss.
-    s.logits = i == 1 ? 4 * T * r.vocab / r.tp * (r.habits.eager_loss ? 3 : 1) : 0;
+    s.logits = last ? 4 * T * r.vocab / r.tp * (r.eager_loss ? 3 : 1) : 0;
     // A layer and the next one in 2 bytes, and one's gradient in 2 and, for reduction, in 4.
     if (r.zero >= 3) s.gathered = 10 * layer.all();
-    s.vocabulary = 2 * table;
+    s.vocabulary = first || last ? 2 * table : 0;
   }
   if (r.habits.device_memory) {
     int64_t groups = r.gpus > 1 ? 1 : 0;  // the world

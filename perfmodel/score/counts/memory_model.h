@@ -9,6 +9,7 @@
 #pragma once
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "perfmodel/score/prices/prices.h"
 #include "perfmodel/score/published/published_run.h"
@@ -46,8 +47,8 @@ struct StageMemory {  // bytes
   std::optional<double> whole;  // total (fsdp_memory.h), instead of all of the above
 };
 struct MemoryCounts {
-  std::array<StageMemory, 2> stages;  // first, last
-  double outside = 0;                 // outside the allocator, if the driver's reading counts
+  std::vector<StageMemory> stages;  // first, second, last: with lighter ends the second holds most
+  double outside = 0;               // outside the allocator, if the driver's reading counts
 };
 
 MemoryCounts count_memory(const PublishedRun& run);

@@ -192,6 +192,7 @@ void read_policy(const CsvRow& row, PublishedRun& r) {
   const auto p = precision_named(precision);
   if (!p) throw Refused("precision '" + precision + "' is not known");
   r.precision = *p;
+  r.fp16 = lower(precision).starts_with("fp16");
   r.autocast = lower(precision).ends_with("-amp");
   r.block_scaled = contains(lower(precision), "mx") || contains(lower(precision), "nv");
   r.recompute = one_of<Recompute>(row, "recompute",
@@ -209,6 +210,8 @@ void read_policy(const CsvRow& row, PublishedRun& r) {
     r.unsaid.insert("flash_attention");
   r.rms_kernel = said(row, "rms_kernel");
   r.compiled = is_compiled(r, row.text("compiled").empty() ? r.habits.compiled : said(row, "compiled"));
+  r.eager_loss =
+      row.text("eager_loss").empty() ? r.habits.eager_loss && !r.compiled : said(row, "eager_loss");
   r.frozen_weights = said(row, "frozen_weights");
   if (said(row, "loader_bound")) throw Refused("the data loader is the bottleneck");
 }

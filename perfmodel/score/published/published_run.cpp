@@ -66,6 +66,7 @@ const std::vector<std::string> kKnown = {"layers",
                                          "attention_kernel",
                                          "rms_kernel",
                                          "compiled",
+                                         "eager_loss",
                                          "schedule",
                                          "synchronised_optimizer",
                                          "overlap_grad_reduce",
@@ -105,10 +106,10 @@ std::string PublishedRun::choice_group() const {
 
 std::string PublishedRun::specification() const {
   char s[256];
-  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d%d %d %d %g %g %d",
+  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d%d%d %d %d %g %g %d",
                 static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name.c_str(),
                 static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
-                global_batch, sequence_parallel, rms_kernel, compiled, frozen_weights,
+                global_batch, sequence_parallel, rms_kernel, compiled, eager_loss, frozen_weights,
                 static_cast<int>(attention), static_cast<int>(recompute), recomputed, offloaded_layers,
                 static_cast<int>(schedule));
   return s;

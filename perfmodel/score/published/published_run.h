@@ -55,6 +55,7 @@ struct PublishedRun {
   // where and how
   const ChipSpec* gpu = nullptr;
   Precision precision = Precision::bf16;
+  bool fp16 = false;    // where precision says bf16
   double nic_rate = 0;  // B/s per GPU; 0: the accelerator's usual system
   double gpus = 0, node = 8, dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1;
   double zero = -1;  // ZeRO stage; -1: not stated
@@ -62,6 +63,7 @@ struct PublishedRun {
   bool sequence_parallel = false, rms_kernel = false, frozen_weights = false, balanced_embedding = false;
   bool autocast = false;          // AMP: the residual stream stays in fp32, products cast their inputs
   bool compiled = false;          // pointwise work is compiled into few kernels
+  bool eager_loss = false;        // fp32 logits and their gradient are in memory
   bool block_scaled = false;      // mxfp8, nvfp4: a scale every 16 or 32 values
   bool short_end_stages = false;  // first and last stage hold one layer less
   AttentionKernel attention = AttentionKernel::flash2;

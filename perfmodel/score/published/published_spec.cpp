@@ -167,6 +167,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
                                        : r.hidden / r.heads;
   r.seq = r.attended = static_cast<double>(s.net.tokens());
   r.precision = precision_of(s);
+  r.fp16 = s.policy.amp == Amp::fp16;
   r.autocast = habits.autocast && (s.policy.amp == Amp::bf16 || s.policy.amp == Amp::fp16);
   r.dp = static_cast<double>(s.layout.dp);
   r.tp = static_cast<double>(s.layout.tp);
@@ -177,6 +178,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.gpus = static_cast<double>(s.layout.world());
   r.node = machine.accelerator->host.ranks;
   r.compiled = is_compiled(r, habits.compiled);
+  r.eager_loss = habits.eager_loss && !r.compiled;
   r.zero = static_cast<double>(s.policy.zero);
   r.micro_batch = static_cast<double>(s.micro_batch());
   r.global_batch = static_cast<double>(s.train.global_batch);

@@ -27,17 +27,17 @@ TEST(AuroraTraining, IsTheSameOverStages) {
 }
 
 TEST(AuroraTraining, IsTheSameWithItsEndsOnStagesOfTheirOwn) {
-  aurora_like_one_rank({"layout.pp=4", "net.placement=halves", "policy.micro_batch=2"});
+  aurora_like_one_rank({"layout.pp=4", "layout.stages=[0,7,7,0]", "policy.micro_batch=2"});
   aurora_like_one_rank(
-      {"layout.pp=4", "net.placement=halves", "policy.micro_batch=2", "policy.schedule=zb-h1"});
-  aurora_like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved", "net.placement=halves",
-                        "policy.micro_batch=3"});
-  aurora_like_one_rank({"layout.pp=4", "layout.dp=2", "net.placement=halves", "policy.micro_batch=2",
+      {"layout.pp=4", "layout.stages=[0,7,7,0]", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  aurora_like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved",
+                        "layout.stages=[0,7,7,0]", "policy.micro_batch=3"});
+  aurora_like_one_rank({"layout.pp=4", "layout.dp=2", "layout.stages=[0,7,7,0]", "policy.micro_batch=2",
                         "policy.zero=1", "policy.recompute=full"});
   // The ends are not partitioned, so their second tensor-parallel rank must not count them in the norm.
   TestNet clipped = kAurora;
   clipped.set.push_back("train.grad_clip=0.5");
-  expect_like_one_rank({"layout.pp=4", "layout.tp=2", "net.placement=halves", "policy.micro_batch=2",
+  expect_like_one_rank({"layout.pp=4", "layout.tp=2", "layout.stages=[0,7,7,0]", "policy.micro_batch=2",
                         "policy.sequence_parallel=false"},
                        clipped);
 }

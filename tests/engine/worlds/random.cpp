@@ -3,10 +3,21 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "model/nets/layout/legal_layout.h"
 #include "tests/engine/worlds/layouts.h"
+#include "tests/stages.h"
 
 namespace isobar {
 namespace {
+
+// layout.stages of that many chunks
+std::string given_stages(std::mt19937& random, const TestNet& net, int64_t chunks) {
+  const int64_t inner = limits_of(load_run_spec(net.config, net.set)->net).inner_parts;
+  std::string list;
+  for (const int64_t n : test::random_stages(random, inner, chunks))
+    list += (list.empty() ? "" : ",") + std::to_string(n);
+  return "layout.stages=[" + list + "]";
+}
 
 // Settings of a random layout of this world with policies that are legal for this net.
 Words random_legal(std::mt19937& random, const TestNet& net) {
@@ -41,7 +52,8 @@ Words random_legal(std::mt19937& random, const TestNet& net) {
         "policy.bucket_mb=" + pick({"0.05", "25"}),
         "policy.overlap=" + pick({"true", "false"})};
     if (net.config == kMixtral.config) words.push_back("layout.ep=" + pick({"1", "2", "4"}));
-    if (net.config == kAurora.config) words.push_back("net.placement=" + pick({"balanced", "halves"}));
+    if (pp != "1" && pick({"cut", "given"}) == "given")
+      words.push_back(given_stages(random, net, std::stoll(pp) * (schedule == "interleaved" ? 2 : 1)));
     try {
       const RunSpec spec = load_run_spec(net.config, net.set + words);
       require_kernels(spec, build_plan(spec, 0, {}));

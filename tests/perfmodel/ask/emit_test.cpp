@@ -39,6 +39,16 @@ TEST(Emit, MegatronGetsTheExperts) {
     EXPECT_NE(text.find(one), std::string::npos) << one << "\n" << text;
 }
 
+TEST(Emit, MegatronGetsUnequalStages) {
+  EXPECT_NE(emitted(llama({"layout.pp=4", "layout.stages=[7,9,9,7]"}), "megatron")
+                .find("--pipeline-model-parallel-layout 'Et*7|t*9|t*9|t*7L'"),
+            std::string::npos);
+  EXPECT_NE(emitted(llama({"layout.pp=3"}), "nemo").find("pipeline_model_parallel_layout='Et*10|t*11|t*11L'"),
+            std::string::npos)
+      << emitted(llama({"layout.pp=3"}), "nemo");
+  EXPECT_EQ(emitted(llama({"layout.pp=2"}), "megatron").find("parallel-layout"), std::string::npos);
+}
+
 TEST(Emit, WhatTheSoftwareLacksIsRefusedWithItsNearest) {
   const auto refusal = [](const RunSpec& spec, const std::string& target) {
     try {
