@@ -142,6 +142,14 @@ TEST_F(Migrants, MegatronAndHuggingFace) {
             "train.global_batch=64 --ranks 8");
 }
 
+TEST_F(Migrants, StagesOfMegatronAreListed) {
+  const Answer layout = isobar(
+      "train llama3-8b --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*15|t*17L'");
+  EXPECT_EQ(layout.code, 2);
+  EXPECT_NE(layout.out.find("layout.stages lists the blocks of each pipeline chunk"), std::string::npos)
+      << layout.out;
+}
+
 TEST_F(Migrants, SweepsAndSearchesTakeThemInTheirForm) {
   EXPECT_EQ(translated("sweep base.yaml steps=12 --num_workers 3 --print"),
             "sweep base.yaml steps=12 --print data.workers=3");

@@ -56,7 +56,7 @@ def sheet(out):
     for (width, theme), shot in shots.items():
         place = (0 if width == 1280 else 1280 + gap, 0 if theme == "light" else height + gap)
         whole.paste(shot.crop((0, 0, width, height)), place)
-    whole.quantize(16, dither=Image.Dither.NONE).convert("RGB").save(f"{out}.webp", lossless=True, method=6)
+    whole.quantize(64, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).convert("RGB").save(f"{out}.webp", lossless=True, method=6)
     for path in files.values():
         path.unlink()
 
