@@ -234,6 +234,23 @@ TEST_F(Spec, ARecordOfAnOlderProgramMayHoldTheKeysOfOtherKinds) {
   EXPECT_THROW(run_spec_from_record(j, "x"), ConfigError);
 }
 
+// Until layout.stages an aurora's placement was a key of its net.
+TEST_F(Spec, RecordsOfBeforeKeepTheirStages) {
+  RunSpec s;
+  s.net.set_kind("aurora");
+  s.layout.pp = 4;
+  nlohmann::json j = to_json(s);
+  for (const auto& [word, stages] : std::vector<std::pair<const char*, std::vector<int64_t>>>{
+           {"balanced", {}}, {"halves", {0, 26, 26, 0}}}) {
+    j["net"]["placement"] = word;
+    EXPECT_EQ(run_spec_from_record(j, "x").layout.stages, stages) << word;
+  }
+  j["net"]["encoder_depths"] = {{"two", 2}};
+  EXPECT_THROW(run_spec_from_record(j, "x"), ConfigError);  // for that key
+  j["net"]["placement"] = "halves";
+  EXPECT_THROW(run_spec_from_json(j, "x"), ConfigError);
+}
+
 TEST_F(Spec, EveryKindOfNetComesBackFromItsOwnJson) {
   for (const std::string& kind : NetSpec::kinds()) {
     RunSpec s;

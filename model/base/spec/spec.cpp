@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "model/base/error.h"
 #include "model/base/names/did_you_mean.h"
@@ -182,8 +183,41 @@ RunSpec run_spec_from_json(const nlohmann::json& j, const std::string& file) {
   return s;
 }
 
+namespace {
+
+// Blocks of a list of depths, with the merges or splits between its resolutions; nullopt: no such list
+std::optional<int64_t> blocks_of(const nlohmann::json& depths) {
+  if (!depths.is_array()) return std::nullopt;
+  int64_t n = static_cast<int64_t>(depths.size()) - 1;
+  for (const nlohmann::json& depth : depths) {
+    if (!depth.is_number_integer() || depth < 0 || depth > 1'000'000) return std::nullopt;
+    n += depth.get<int64_t>();
+  }
+  return n;
+}
+
+// Until layout.stages, net.placement: halves gave an aurora's ends two of four stages, and balanced none.
+void replace_placement(nlohmann::json& j) {
+  nlohmann::json& net = j["net"];
+  const auto placement = net.find("placement");
+  if (placement == net.end()) return;
+  const auto layout = j.find("layout");
+  if (*placement == "halves" && layout != j.end() && layout->is_object()) {
+    const auto down = blocks_of(net.value("encoder_depths", nlohmann::json())),
+               up = blocks_of(net.value("decoder_depths", nlohmann::json()));
+    const nlohmann::json pp = layout->value("pp", nlohmann::json(1)),
+                         vpp = layout->value("vpp", nlohmann::json(1));
+    const bool four = (pp == 4 && vpp == 1) || (pp == 2 && vpp == 2);
+    if (down && up && four) (*layout)["stages"] = {0, *down, *up, 0};
+  }
+  net.erase(placement);
+}
+
+}  // namespace
+
 RunSpec run_spec_from_record(nlohmann::json j, const std::string& file) {
   if (j.is_object() && j.contains("net") && j["net"].is_object()) {
+    replace_placement(j);
     const std::vector<std::string> own = keys_of(kind_in(j, file))["net"];
     nlohmann::json& net = j["net"];
     for (auto item = net.begin(); item != net.end();)
