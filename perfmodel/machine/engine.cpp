@@ -35,6 +35,9 @@ class Section {
     return j_.at(key);
   }
   bool has(const std::string& key) const { return j_.contains(key); }
+  Section section(const std::string& key, const std::vector<std::string>& allowed) const {
+    return {at(key, "give a map of keys"), file_, key_.empty() ? key : key_ + "." + key, allowed};
+  }
   double number(const std::string& key, double least, double most) const {
     const std::string mend = "give a number from " + json(least).dump() + " to " + json(most).dump();
     const json& v = at(key, mend);
@@ -63,6 +66,14 @@ class Section {
   std::string file_, key_;
 };
 
+MemoryHabits memory_of(const Section& engine) {
+  const Section s =
+      engine.section("memory", {"fp16_gradients", "bf16_gradients", "optimizer", "buckets", "stage_copies"});
+  const auto bytes = [&](const char* key, double most) { return s.has(key) ? s.number(key, 0, most) : 0; };
+  return {bytes("fp16_gradients", 16), bytes("bf16_gradients", 16), bytes("optimizer", 64),
+          bytes("buckets", 1e12), s.has("stage_copies") && s.yes("stage_copies")};
+}
+
 Habits habits_of(const Section& s) {
   const std::vector<std::string> known = {"tensor", "pipeline", "gradients"};
   const std::vector<std::string> named = s.words("overlaps");
@@ -86,7 +97,7 @@ Habits habits_of(const Section& s) {
           s.has("norms_apart") && s.yes("norms_apart"),
           s.has("parameter_gathers") && s.yes("parameter_gathers"),
           s.has("own_collectives") && s.yes("own_collectives"),
-          s.has("bf16_gradient_sums") && s.yes("bf16_gradient_sums")};
+          s.has("memory") ? memory_of(s) : MemoryHabits{}};
 }
 
 std::map<std::string, double> prices_of(const Section& kernels, const json& j, const std::string& file,
@@ -150,7 +161,7 @@ ForeignEngine load_engine(const std::string& path) {
                    "norms_apart",
                    "parameter_gathers",
                    "own_collectives",
-                   "bf16_gradient_sums",
+                   "memory",
                    "axes",
                    "kernels",
                    "provenance"});

@@ -12,6 +12,14 @@
 
 namespace isobar {
 
+/// Memory that an engine keeps by its code; 0: priced by runs (memory_model.h).
+struct MemoryHabits {
+  double fp16_gradients = 0, bf16_gradients = 0;  // bytes of a parameter, in runs of that precision
+  double optimizer = 0;                           // bytes of a parameter and shard, without the weights
+  double buckets = 0;                             // bytes, of reductions
+  bool stage_copies = false;                      // pipelines keep copies of what a stage receives and sends
+};
+
 /// An engine's habits that the counts depend on (step_model.h).
 struct Habits {
   bool overlaps_tensor = false;    // tensor-parallel traffic under the products that feed or need it
@@ -32,7 +40,7 @@ struct Habits {
   bool norms_apart = false;        // norms are fp32 operations that keep their input, unless compiled
   bool parameter_gathers = false;  // ZeRO 3 gathers and reduces every parameter on its own (DeepSpeed)
   bool own_collectives = false;    // hand-written: they copy operands, and break compiled graphs
-  bool bf16_gradient_sums = false;  // bf16 gradients are added to sums in fp32 that are kept beside them
+  MemoryHabits memory;
 };
 
 /// An engine's tuning: a latent of each campaign, from 0 (research code) to 1 (an MLPerf submission), that

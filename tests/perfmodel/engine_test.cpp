@@ -111,15 +111,16 @@ TEST(CampaignsOut, AreMissedByLittle) {
   EXPECT_LE(of("maxtext").scores.mape, 0.12);
 }
 
-// 20 % each before the second stage was counted, which holds most where the ends have fewer layers, and the
-// fp32 logits of losses that are not compiled.
+// 15 to 20 % before the second stage was counted, which holds most where the ends have fewer layers, fp32
+// logits of losses that are not compiled, and what DeepSpeed's code keeps.
 TEST(CampaignsOut, PeaksOfTheirMemoryAreMissedByLittle) {
   const CampaignsOut peaks = leave_campaigns_out(kPeakBytes, library(), library());
   std::map<std::string, double> errors;
   for (const CampaignScore& c : peaks.campaigns) errors[c.campaign] = c.scores.mape;
   EXPECT_LE(errors.at("zero-bubble"), 0.11);
   EXPECT_LE(errors.at("torchtitan"), 0.09);
-  EXPECT_LE(errors.at("simumax"), 0.07);
+  EXPECT_LE(errors.at("simumax"), 0.08);
+  EXPECT_LE(errors.at("bigscience-tr11"), 0.13);
   EXPECT_LE(peaks.median_mape, 0.1);
 }
 

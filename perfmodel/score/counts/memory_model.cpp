@@ -87,9 +87,16 @@ MemoryCounts count_memory(const PublishedRun& r) {
       return dense / shards_of_dense + of_experts / (shards_of_dense > 1 ? experts.replicas : 1);
     };
     s.weights = bytes * held(weight_shards);
-    const bool twice = r.habits.bf16_gradient_sums && r.precision == Precision::bf16 && !r.fp16;
-    s.gradients = r.frozen_weights ? 0 : (twice ? 6 : 4) * held(gradient_shards);
-    s.optimizer = r.frozen_weights ? 0 : (bytes == 4 ? 8 : 12) * held(shards);
+    const MemoryHabits& known = r.habits.memory;
+    const double gradients = bytes == 4 ? 0 : r.fp16 ? known.fp16_gradients : known.bf16_gradients;
+    if (!r.frozen_weights) {
+      (gradients > 0 ? s.known : s.gradients) += (gradients > 0 ? gradients : 4) * held(gradient_shards);
+      (known.optimizer > 0 ? s.known : s.optimizer) += (known.optimizer > 0 ? known.optimizer
+                                                        : bytes == 4        ? 8
+                                                                            : 12) *
+                                                       held(shards);
+    }
+    if (r.dp * r.cp > 1) s.known += known.buckets;
     s.stream = T * r.hidden * stream * scale / spread;
     s.attention = T * (2 * (q + 2 * kv * gathered) + 2 * q) * scale / r.tp;
     const double f = block_weights(r).width;
@@ -115,6 +122,7 @@ MemoryCounts count_memory(const PublishedRun& r) {
     s.kept_layers = std::max(1.0, layers - r.offloaded_layers) * in_flight(r, stage);
     s.recomputed = r.recomputed;
     s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
+    if (known.stage_copies && r.pp > 1) s.checkpoint *= 1 + 2 / layers;
     // In 2 and 4 bytes, the loss's result and the gradient: three times a fused loss.
     s.logits = last ? 4 * T * r.vocab / r.tp * (r.eager_loss ? 3 : 1) : 0;
     // A layer and the next one in 2 bytes, and one's gradient in 2 and, for reduction, in 4.
@@ -138,7 +146,7 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
       continue;
     }
     const double persistent = s.weights + s.gradients * p(MemoryPrice::gradients) +
-                              s.optimizer * p(MemoryPrice::optimizer) + s.gathered;
+                              s.optimizer * p(MemoryPrice::optimizer) + s.gathered + s.known;
     const double scores = s.scores * p(MemoryPrice::scores);
     const double dense = s.stream * p(MemoryPrice::stream) + s.attention * p(MemoryPrice::attention) +
                          s.ffn * p(MemoryPrice::ffn) + s.exact;

@@ -44,6 +44,7 @@ struct StageMemory {  // bytes
   bool scores_again = false;                              // selective recomputation: scores are not kept
   double logits = 0, vocabulary = 0;
   double gathered = 0;          // ZeRO 3: whole layers
+  double known = 0;             // what the engine's code says (MemoryHabits), without prices
   std::optional<double> whole;  // total (fsdp_memory.h), instead of all of the above
 };
 struct MemoryCounts {
