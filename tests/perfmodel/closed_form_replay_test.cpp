@@ -173,7 +173,8 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     if (s.policy.schedule == PipelineSchedule::zb_h1) s.policy.recompute = Recompute::none;
     s.layout.vpp = 1;
   }
-  if (s.layout.pp > 1 && random() % 3 == 0)
+  // Roll-outs over unequal stages are not priced by events, so their gaps are larger.
+  if (s.layout.pp > 1 && random() % (rolls ? 8 : 3) == 0)
     s.layout.stages = test::random_stages(random, limits_of(s.net).inner_parts, s.layout.pp * s.layout.vpp);
   return s;
 }
