@@ -66,8 +66,6 @@ enum class RouterScores : uint8_t { softmax, sigmoid };  // of experts, by a rou
 enum class Gelu : uint8_t { erf, tanh };  // tanh: the approximation that cuBLASLt can fuse into a product
 /// Assignment of nodes to ranks of context parallelism. bands: of latitude | metis: METIS' cut of the graph
 enum class GraphPartition : uint8_t { bands, metis };
-// The words of each in specs and on the command line follow in the same order; reading, writing, help and
-// the schema take them from there.
 
 // ---- words ----
 

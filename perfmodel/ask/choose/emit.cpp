@@ -86,9 +86,9 @@ bool equal_chunks(const RunSpec& s) {
 
 // Megatron's --pipeline-model-parallel-layout: embedding, layers and loss by chunk
 std::string pipeline_layout(const RunSpec& s) {
-  std::string text = "'E";
+  std::string text;
   for (const int32_t blocks : blocks_of_chunks(s)) {
-    if (text.size() > 2) text += "|";
+    text += text.empty() ? "'E" : "|";
     if (blocks > 0) text += "t*" + std::to_string(blocks);
   }
   return text + "L'";

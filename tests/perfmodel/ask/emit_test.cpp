@@ -43,6 +43,9 @@ TEST(Emit, MegatronGetsUnequalStages) {
   EXPECT_NE(emitted(llama({"layout.pp=4", "layout.stages=[7,9,9,7]"}), "megatron")
                 .find("--pipeline-model-parallel-layout 'Et*7|t*9|t*9|t*7L'"),
             std::string::npos);
+  EXPECT_NE(emitted(llama({"layout.pp=4", "layout.stages=[0,16,16,0]"}), "megatron")
+                .find("--pipeline-model-parallel-layout 'E|t*16|t*16|L'"),
+            std::string::npos);
   EXPECT_NE(emitted(llama({"layout.pp=3"}), "nemo").find("pipeline_model_parallel_layout='Et*10|t*11|t*11L'"),
             std::string::npos)
       << emitted(llama({"layout.pp=3"}), "nemo");
