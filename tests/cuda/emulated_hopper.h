@@ -95,6 +95,16 @@ template <int kRegisters, bool kMore>
 void set_registers() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
 }
+inline int uniform(int x) {
+  return x;
+}
+inline void store_matrices(uint32_t row, const uint32_t (&words)[4]) {
+  if (row % 16 != 0) throw std::logic_error("a matrix's row is not on 16 bytes");
+  const Gathered all = gather(words, {row, 0});
+  const int lane = static_cast<int>(thread.x) % 32;
+  for (int m = 0; m < 4; ++m)
+    std::memcpy(shared_bytes() + all.lane[m * 8 + lane / 4][4] + lane % 4 * 4, &words[m], 4);
+}
 inline void fence_for_products() {}
 template <class... Registers>
 void begin_products(Registers&...) {

@@ -13,7 +13,7 @@ bool hopper_takes_forward(const Attention& a);
 void attention_hopper(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
                       cudaStream_t stream);
 /// How a block of the backward divides keys and queries among its warpgroups (attention_backward.cu)
-enum class HopperDivision : uint8_t { own_keys_2, shared_keys, columns_3, held_keys_2 };
+enum class HopperDivision : uint8_t { own_keys_2, own_keys_3, held_keys_2, columns };
 const char* name_of(HopperDivision division);
 /// Those that heads of that width have, the fastest on an H200 first; none for widths that attention on
 /// Hopper lacks

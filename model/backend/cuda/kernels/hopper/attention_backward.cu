@@ -40,8 +40,6 @@ __global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
     for (int i = 0; i < L::kStages; ++i) {
       make_barrier(barriers.q_full(i), 1);
       make_barrier(barriers.q_free(i), kWarps);
-    }
-    for (int i = 0; i < L::kOutputStages; ++i) {
       make_barrier(barriers.do_full(i), 1);
       make_barrier(barriers.do_free(i), kWarps);
     }
@@ -49,7 +47,7 @@ __global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
   }
   __syncthreads();
   const Work w = work_of_block<L>(a);
-  const int group = static_cast<int>(threadIdx.x) / kGroup;
+  const int group = warpgroup();
   if (group == 0) {
     set_registers<L::kLoaderRegisters, false>();
     if (threadIdx.x == 0) load_tiles<L>(a, w, x, barriers, shared, q, k, v, d_o);
@@ -58,14 +56,14 @@ __global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
     if constexpr (L::kByColumns)
       sum_by_columns<T, L>(a, w, x, barriers, shared, group - 1);
     else
-      sum_over_queries<T, L>(a, w, x, barriers, shared, group - 1);
+      sum_by_keys<T, L>(a, w, x, barriers, shared, group - 1);
   }
 }
 
 // A warp a query: statistics, for padding too, where they make weights 0
 template <class T>
-__global__ void hopper_statistics(Attention a, const T* o, const T* d_o, const float* lse,
-                                  float2* statistics) {
+__global__ void hopper_statistics(Attention a, const T* o, const T* d_o, const float* lse, float* log_2s,
+                                  float* sums) {
   const int64_t rows = a.batch * a.heads * padded(a.tq);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
@@ -84,7 +82,9 @@ __global__ void hopper_statistics(Attention a, const T* o, const T* d_o, const f
     if (isfinite(natural)) log_2 = natural * kLog2E;  // a query that sees no key has none
   }
   sum = warp_sum(sum);
-  if (lane == 0) statistics[row] = {log_2, sum};
+  if (lane != 0) return;
+  log_2s[row] = log_2;
+  sums[row] = sum;
 }
 
 // A warpgroup a tile of 64 queries
@@ -117,14 +117,14 @@ void by_layout(int64_t d, HopperDivision division, F&& f) {
   using enum HopperDivision;
   by_head(d, [&](auto head) {
     constexpr int kD = head();
-    if constexpr (kD >= 96)
-      if (division == shared_keys) return f(Layout<kD, shared_keys>());
     if constexpr (kD <= 96)
       if (division == own_keys_2) return f(Layout<kD, own_keys_2>());
-    if constexpr (kD <= 64)
+    if constexpr (kD <= 64) {
+      if (division == own_keys_3) return f(Layout<kD, own_keys_3>());
       if (division == held_keys_2) return f(Layout<kD, held_keys_2>());
-    if constexpr (kD == 192)
-      if (division == columns_3) return f(Layout<kD, columns_3>());
+    }
+    if constexpr (kD == 128 || kD == 192)
+      if (division == columns) return f(Layout<kD, columns>());
     throw std::logic_error("attention on Hopper: heads of " + std::to_string(d) +
                            " columns are not divided so");
   });
@@ -134,20 +134,18 @@ void by_layout(int64_t d, HopperDivision division, F&& f) {
 
 const char* name_of(HopperDivision division) {
   constexpr const char* kNames[] = {
-      "two warpgroups with keys of their own", "two warpgroups with the same keys",
-      "three warpgroups with columns of their own", "two warpgroups with keys of their own in registers"};
+      "two warpgroups with keys of their own", "three warpgroups with keys of their own",
+      "two warpgroups with keys of their own in registers", "warpgroups with columns of their own"};
   return kNames[static_cast<int>(division)];
 }
 
 std::span<const HopperDivision> hopper_divisions(int64_t d) {
   using enum HopperDivision;
-  static constexpr HopperDivision kNarrow[] = {held_keys_2, own_keys_2},
-                                  kMiddle[] = {own_keys_2, shared_keys}, kWide[] = {shared_keys},
-                                  kWidest[] = {columns_3, shared_keys};
+  static constexpr HopperDivision kNarrow[] = {held_keys_2, own_keys_2, own_keys_3}, kMiddle[] = {own_keys_2},
+                                  kWide[] = {columns};
   if (d == 48 || d == 64) return kNarrow;
   if (d == 96) return kMiddle;
-  if (d == 128) return kWide;
-  if (d == 192) return kWidest;
+  if (d == 128 || d == 192) return kWide;
   return {};
 }
 
@@ -168,14 +166,13 @@ void attention_hopper_backward(const Attention& a, const void* q, const void* k,
                                float* workspace, cudaStream_t stream, HopperDivision division) {
   if (a.batch == 0) return;
   const int64_t rows = a.batch * a.heads * padded(a.tq);
-  const Results x{reinterpret_cast<const float2*>(workspace + rows * a.d),
-                  reinterpret_cast<float4*>(workspace), dk, dv};
+  float *const log_2s = workspace + rows * a.d, *const sums = log_2s + rows;
+  const Results x{log_2s, sums, reinterpret_cast<float4*>(workspace), dk, dv};
   ISOBAR_CUDA(cudaMemsetAsync(workspace, 0, static_cast<size_t>(rows * a.d) * sizeof(float), stream));
   const auto run = [&](auto type) {
     using T = decltype(type);
     launch(hopper_statistics<T>, grid(ceil_div(rows, kBlockWarps)), kThreads, 0, stream, a,
-           static_cast<const T*>(o), static_cast<const T*>(d_o), lse,
-           reinterpret_cast<float2*>(workspace + rows * a.d));
+           static_cast<const T*>(o), static_cast<const T*>(d_o), lse, log_2s, sums);
     by_layout(a.d, division, [&](auto layout) {
       using L = decltype(layout);
       launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads),

@@ -157,7 +157,7 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
               row = w.query0 + group * kTile + first_row();
     const int2 row_end{keys_end(a, row), keys_end(a, row + 8)};
     const auto hide = [&](int tile) {
-      if ((tile + 1) * kKeys > first_row_ends)
+      if ((tile + 1) * kKeys > first_row_ends) [[unlikely]]
         hide_unseen<kKeys>(scores, {row_end.x - tile * kKeys, row_end.y - tile * kKeys});
     };
     const auto release = [&](uint64_t* barrier) {
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__((1 + Layout<kD>::kConsumers) * kGroup, 1)
   }
   __syncthreads();
   const Work w = work_of_block<kD>(a);
-  const int group = static_cast<int>(threadIdx.x) / kGroup;
+  const int group = warpgroup();
   if (group == 0) {
     set_registers<L::kConsumers == 3 ? 32 : 24, false>();
     if (threadIdx.x == 0) load_tiles<kD>(a, w, barriers, shared, q, k, v);

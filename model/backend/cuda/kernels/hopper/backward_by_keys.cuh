@@ -1,5 +1,4 @@
-// Attention's backward on Hopper with keys as rows of the products: each warpgroup has keys of its own, or
-// two share them (attention_backward.cu).
+// Attention's backward on Hopper with keys as rows of the products: each warpgroup has 64 keys of its own.
 #pragma once
 #include "model/backend/cuda/kernels/hopper/backward_parts.cuh"
 
@@ -52,25 +51,24 @@ __device__ inline int queries_begin(const Attention& a, int key) {
 }
 
 // Scores to weights
-__device__ inline void weigh(const Attention& a, float (&scores)[32], const float4* statistics) {
+__device__ inline void weigh(const Attention& a, float (&scores)[32], const float2* lse) {
   const float scale = a.scale * kLog2E;
 #pragma unroll
   for (int f = 0; f < 8; ++f) {
-    const float4 two_queries = statistics[(8 * f + first_column()) / 2];
+    const float2 of = lse[(8 * f + first_column()) / 2];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      scores[4 * f + i] =
-          power_of_two(fmaf(scores[4 * f + i], scale, i % 2 ? -two_queries.z : -two_queries.x));
+      scores[4 * f + i] = power_of_two(fmaf(scores[4 * f + i], scale, i % 2 ? -of.y : -of.x));
   }
 }
 // dp to ds
-__device__ inline void slope(const float (&weights)[32], float (&dp)[32], const float4* statistics) {
+__device__ inline void slope(const float (&weights)[32], float (&dp)[32], const float2* sums) {
 #pragma unroll
   for (int f = 0; f < 8; ++f) {
-    const float4 two_queries = statistics[(8 * f + first_column()) / 2];
+    const float2 of = sums[(8 * f + first_column()) / 2];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      dp[4 * f + i] = weights[4 * f + i] * (dp[4 * f + i] - (i % 2 ? two_queries.w : two_queries.y));
+      dp[4 * f + i] = weights[4 * f + i] * (dp[4 * f + i] - (i % 2 ? of.y : of.x));
   }
 }
 
@@ -90,121 +88,110 @@ __device__ inline void store_sums(const Attention& a, const Work& w, const float
 }
 
 template <class T, class L>
-__device__ void sum_over_queries(const Attention& a, const Work& w, const Results& x,
-                                 const Barriers<L>& barriers, unsigned char* shared, int group) {
-  constexpr int kD = L::kD, kConsumers = L::kConsumers;
-  constexpr bool kShared = L::kShared, kHeld = L::kHeld;
-  const int thread = static_cast<int>(threadIdx.x) % kGroup;
+__device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x, const Barriers<L>& barriers,
+                            unsigned char* shared, int group) {
+  constexpr int kD = L::kD;
+  constexpr bool kHeld = L::kHeld;
+  const int thread = static_cast<int>(threadIdx.x) % kGroup, own_keys = group * kTile;
   const uint32_t base = shared_address(shared);
-  const int own_keys = kShared ? 0 : group * kTile, own_queries = kShared ? group * kTile : 0;
   const uint32_t keys = base + static_cast<uint32_t>(L::kK + own_keys * kRowBytes);
   const uint32_t values = base + static_cast<uint32_t>(L::kV + own_keys * kRowBytes);
   const int key0 = w.key0 + own_keys, row = key0 + first_row();
   const int2 row_begin{queries_begin(a, row), queries_begin(a, row + 8)};
   const int last_begins = queries_begin(a, key0 + kTile - 1);
-  float sum_0[kD / 2] = {};                // dv; shared: dv or dk
-  float sum_1[kShared ? 1 : kD / 2] = {};  // dk
+  float dv[kD / 2] = {}, dk[kD / 2] = {}, dq[kD / 2], scores[32], dp[32];
+  uint32_t weights[4][4];
   wait_for_phase(barriers.keys(), 0);
   uint32_t held_k[kHeld ? kD / kInnerStep : 1][4], held_v[kHeld ? kD / kInnerStep : 1][4];
   if constexpr (kHeld) {
     load_operand(shared + L::kK + own_keys * kRowBytes, L::kKeys, held_k);
     load_operand(shared + L::kV + own_keys * kRowBytes, L::kKeys, held_v);
   }
-  uint32_t step = 0;
-  for (int head = w.first_head; head < w.first_head + w.heads; ++head)
-    for (int tile = w.tile0; tile < w.tiles; ++tile, ++step) {
-      const int stage = static_cast<int>(step % L::kStages),
-                do_stage = static_cast<int>(step % L::kOutputStages);
-      const uint32_t q = base + static_cast<uint32_t>(L::kQ + stage * L::kQueryBytes);
-      const uint32_t d_o = base + static_cast<uint32_t>(L::kDo + do_stage * L::kQueryBytes);
-      const uint32_t own_rows = static_cast<uint32_t>(own_queries * kRowBytes);
-      const int query0 = tile * L::kQueries + own_queries;
-      const auto* statistics =
-          reinterpret_cast<const float4*>(shared + L::kStatistics + stage * L::kStatisticsBytes) +
-          own_queries / 2;
-      float scores[32], dp[32];
-      wait_for_phase(barriers.q_full(stage), step / L::kStages % 2);
-      if constexpr (kHeld)
-        rows_times_rows<T, kD>(scores, held_k, q, L::kQueries);
-      else
-        rows_times_rows<T, kD>(scores, keys, L::kKeys, q + own_rows, L::kQueries);
-      wait_for_phase(barriers.do_full(do_stage), step / L::kOutputStages % 2);
-      if constexpr (kHeld)
-        rows_times_rows<T, kD>(dp, held_v, d_o, L::kQueries);
-      else
-        rows_times_rows<T, kD>(dp, values, L::kKeys, d_o + own_rows, L::kQueries);
-      wait_for_products<1>(scores);
-      if (query0 < last_begins) hide_unseeing(scores, {row_begin.x - query0, row_begin.y - query0});
-      weigh(a, scores, statistics);
-      uint32_t weights[4][4], slopes[4][4];
-      round_operand<T>(scores, weights);
+  const auto slot_of = [&](const Step<L>& s) {  // two by turns: the barrier of a step ends the use of the one before
+    return L::kSlots + (2 * group + s.stage()) * kSlotBytes;
+  };
 
-      float dq[kD / 2];
-      uint32_t slot;  // of ds'
-      if constexpr (kShared) {
-        wait_for_products<0>(dp);
-        slope(scores, dp, statistics);
-        round_operand<T>(dp, slopes);
-        named_barrier(1, kConsumers * kGroup);  // the products of the step before have read the slots
-        store_operand(slopes, shared + L::kSlots + group * kSlotBytes);
-        store_operand(weights, shared + L::kSlots + (kConsumers + group) * kSlotBytes);
-        fence_for_products();
-        named_barrier(2, kConsumers * kGroup);
-        const uint32_t slots = base + L::kSlots;
-        slot = slots + static_cast<uint32_t>(group * kSlotBytes);
-        const uint32_t left = group == 0 ? slots + kConsumers * kSlotBytes : slots,
-                       right = group == 0 ? d_o : q;
-        begin_products(sum_0);
+  const auto begin_scores = [&](const Step<L>& s) {
+    wait_for_phase(barriers.q_full(s.stage()), s.phase());
+    if constexpr (kHeld)
+      rows_times_rows<T, kD>(scores, held_k, base + s.q(), L::kQueries);
+    else
+      rows_times_rows<T, kD>(scores, keys, L::kKeys, base + s.q(), L::kQueries);
+  };
+  const auto begin_dp = [&](const Step<L>& s) {
+    wait_for_phase(barriers.do_full(s.stage()), s.phase());
+    if constexpr (kHeld)
+      rows_times_rows<T, kD>(dp, held_v, base + s.d_o(), L::kQueries);
+    else
+      rows_times_rows<T, kD>(dp, values, L::kKeys, base + s.d_o(), L::kQueries);
+  };
+  // p' and ds', and dv, whose products run under ds'
+  const auto weigh_step = [&](const Step<L>& s) {
+    wait_for_products<1>(scores);
+    if (s.query0() < last_begins) hide_unseeing(scores, {row_begin.x - s.query0(), row_begin.y - s.query0()});
+    weigh(a, scores, reinterpret_cast<const float2*>(shared + s.lse()));
+    round_operand<T>(scores, weights);
+    begin_products(dv, weights);
 #pragma unroll
-        for (int k = 0; k < L::kQueries / kInnerStep; ++k)
-          multiply<T, kD, false, true>(sum_0, columns_inner(left, kTile, k),
-                                       rows_inner(right, L::kQueries, k), true);
-        commit_products();
-      } else {
-        begin_products(sum_0, weights);
+    for (int k = 0; k < kTile / kInnerStep; ++k)
+      multiply<T, kD, true>(dv, weights[k], rows_inner(base + s.d_o(), L::kQueries, k), true);
+    commit_products();
+    wait_for_products<1>(dp);
+    slope(scores, dp, reinterpret_cast<const float2*>(shared + s.sums()));
+    uint32_t slopes[4][4];
+    round_operand<T>(dp, slopes);
+    store_operand(slopes, base + static_cast<uint32_t>(slot_of(s)));
+    fence_for_products();
+    wait_for_products<0>(dv);
+    named_barrier(1 + group, kGroup);
+  };
+  const auto begin_dq = [&](const Step<L>& s) {
+    const uint32_t slot = base + static_cast<uint32_t>(slot_of(s));
+    begin_products();
 #pragma unroll
-        for (int k = 0; k < kTile / kInnerStep; ++k)
-          multiply<T, kD, true>(sum_0, weights[k], rows_inner(d_o, L::kQueries, k), true);
-        commit_products();
-        wait_for_products<1>(dp);
-        slope(scores, dp, statistics);
-        round_operand<T>(dp, slopes);
-        // Two slots by turns: the barrier of the next step ends the use of this one.
-        const int at = L::kSlots + (2 * group + static_cast<int>(step % 2)) * kSlotBytes;
-        store_operand(slopes, shared + at);
-        fence_for_products();
-        begin_products(sum_1, slopes);
+    for (int k = 0; k < kTile / kInnerStep; ++k)
+      multiply<T, kD, true, true>(dq, rows_inner(slot, kTile, k), rows_inner(keys, L::kKeys, k), k > 0);
+    commit_products();
+  };
+  const auto begin_dk = [&](const Step<L>& s) {
+    const uint32_t slot = base + static_cast<uint32_t>(slot_of(s));
+    begin_products(dk);
 #pragma unroll
-        for (int k = 0; k < kTile / kInnerStep; ++k)
-          multiply<T, kD, true>(sum_1, slopes[k], rows_inner(q, L::kQueries, k), true);
-        commit_products();
-        slot = base + static_cast<uint32_t>(at);
-        named_barrier(1 + group, kGroup);
-      }
-      begin_products();
+    for (int k = 0; k < kTile / kInnerStep; ++k)
+      multiply<T, kD, false, true>(dk, columns_inner(slot, kTile, k), rows_inner(base + s.q(), L::kQueries, k), true);
+    commit_products();
+  };
+  const auto add_dq = [&](const Step<L>& s) {
+    float4* const to = x.dq + int64_t{s.dq_tile} * (kD / 8) * kGroup + thread;
 #pragma unroll
-      for (int k = 0; k < kTile / kInnerStep; ++k)
-        multiply<T, kD, true, true>(dq, rows_inner(slot, kTile, k), rows_inner(keys, L::kKeys, k), k > 0);
-      commit_products();
-      wait_for_products<1>(sum_0, sum_1);
-      __syncwarp();
-      if (thread % 32 == 0) {
-        arrive(barriers.q_free(stage));
-        arrive(barriers.do_free(do_stage));
-      }
-      wait_for_products<0>(dq);
-      float4* const to =
-          x.dq + ((w.sample * a.heads + head) * padded(a.tq) + query0) / kTile * (kD / 8) * kGroup + thread;
-#pragma unroll
-      for (int f = 0; f < kD / 8; ++f)
-        add_to_memory(&to[f * kGroup].x, dq[4 * f], dq[4 * f + 1], dq[4 * f + 2], dq[4 * f + 3]);
+    for (int f = 0; f < kD / 8; ++f)
+      add_to_memory(&to[f * kGroup].x, dq[4 * f], dq[4 * f + 1], dq[4 * f + 2], dq[4 * f + 3]);
+  };
+
+  Step<L> now(a, w);
+  if (now.left(w)) {
+    begin_scores(now);
+    begin_dp(now);
+    weigh_step(now);
+    // The products of a step run on while dq is added to memory, and the next step's follow them without a gap.
+    for (Step<L> next = now; next.go_on(w), next.left(w); now = next) {
+      begin_dq(now);
+      begin_dk(now);
+      wait_for_products<1>(dq);
+      add_dq(now);
+      begin_scores(next);
+      wait_for_products<1>(dk);
+      release<L>(barriers, now);
+      begin_dp(next);
+      weigh_step(next);
     }
-  if constexpr (kShared) {
-    store_sums<T, kD>(a, w, sum_0, group == 0 ? 1.0f : a.scale, group == 0 ? x.dv : x.dk, key0);
-  } else {
-    store_sums<T, kD>(a, w, sum_0, 1.0f, x.dv, key0);
-    store_sums<T, kD>(a, w, sum_1, a.scale, x.dk, key0);
+    begin_dq(now);
+    begin_dk(now);
+    wait_for_products<0>(dk, dq);
+    add_dq(now);
   }
+  store_sums<T, kD>(a, w, dv, 1.0f, x.dv, key0);
+  store_sums<T, kD>(a, w, dk, a.scale, x.dk, key0);
 }
 
 }  // namespace isobar::cuda::hopper

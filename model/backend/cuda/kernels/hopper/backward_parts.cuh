@@ -8,33 +8,33 @@
 
 namespace isobar::cuda::hopper {
 
-constexpr int kPaddedQueries = 128;            // queries of the workspace: whole tiles of this size
+constexpr int kPaddedQueries = 64;             // queries of the workspace: whole tiles of this size
 constexpr int kSlotBytes = kTile * kRowBytes;  // of p' or ds' of one warpgroup
 
 template <int kColumns, HopperDivision kDivision>
 struct Layout {
-  static constexpr int kD = kColumns;
-  static constexpr bool kShared = kDivision == HopperDivision::shared_keys;
+  static constexpr int kD = kColumns, kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
   static constexpr bool kHeld = kDivision == HopperDivision::held_keys_2;  // keys and values in registers
-  static constexpr bool kByColumns = kDivision == HopperDivision::columns_3;
-  static constexpr int kConsumers = kByColumns ? 3 : 2;  // warpgroups that compute
+  static constexpr bool kByColumns = kDivision == HopperDivision::columns;
+  static constexpr int kConsumers =  // warpgroups that compute
+      kByColumns ? kPanels : kDivision == HopperDivision::own_keys_3 ? 3 : 2;
   static constexpr int kRegisters = kConsumers == 3 ? 160 : 240, kLoaderRegisters = kConsumers == 3 ? 32 : 24;
-  static constexpr int kKeys = kShared ? kTile : kByColumns ? 96 : kConsumers * kTile;
-  static constexpr int kQueries = kShared ? kConsumers * kTile : kTile;
-  static constexpr int kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
-  static constexpr int kStages = 2, kOutputStages = kShared && kD > 128 ? 1 : 2;  // tiles of q, of do
+  static constexpr int kKeys = kByColumns ? (kConsumers == 3 ? 96 : 128) : kConsumers * kTile, kQueries = kTile;
+  static constexpr int kOwnKeys = kKeys / kConsumers;  // of a warpgroup's scores
+  static constexpr int kPanelsOfKeys = (kKeys + kPanelColumns - 1) / kPanelColumns;
+  static constexpr int kStages = 2;  // tiles of q and of do
   static constexpr int kKeyBytes = kPanels * kKeys * kRowBytes, kQueryBytes = kPanels * kQueries * kRowBytes;
-  static constexpr int kStatisticsBytes = kQueries * 2 * static_cast<int>(sizeof(float));
+  static constexpr int kStatisticBytes = kQueries * static_cast<int>(sizeof(float));
   static constexpr int kK = 0, kV = kKeyBytes, kQ = 2 * kKeyBytes, kDo = kQ + kStages * kQueryBytes;
-  static constexpr int kSlots = kDo + kOutputStages * kQueryBytes;  // ds', then p' or a second ds'
-  static constexpr int kStatistics = kSlots + 2 * (kByColumns ? 2 : kConsumers) * kSlotBytes;
-  static constexpr int kBarriers = kStatistics + kStages * kStatisticsBytes;
-  static constexpr int kBytes = kBarriers + 8 * (1 + 2 * (kStages + kOutputStages));
+  static constexpr int kSlots = kDo + kStages * kQueryBytes;  // by columns ds' and p', else two ds' a warpgroup
+  static constexpr int kLse = kSlots + 2 * (kByColumns ? kPanelsOfKeys : kConsumers) * kSlotBytes;
+  static constexpr int kSums = kLse + kStages * kStatisticBytes, kBarriers = kSums + kStages * kStatisticBytes;
+  static constexpr int kBytes = kBarriers + 8 * (1 + 4 * kStages);
   static_assert(kBytes <= 227 << 10);
 };
 
 struct Results {
-  const float2* statistics;  // [samples, heads, padded queries]: lse in powers of two, rowsum(do o)
+  const float *lse, *sums;  // [samples, heads, padded queries]: lse in powers of two, rowsum(do o)
   float4* dq;                // [samples, heads, tiles of 64 queries, d / 8, 128 threads]
   void *dk, *dv;
 };
@@ -51,7 +51,7 @@ struct Barriers {
   __device__ uint64_t* q_full(int stage) const { return at + 1 + stage; }
   __device__ uint64_t* q_free(int stage) const { return at + 1 + L::kStages + stage; }
   __device__ uint64_t* do_full(int stage) const { return at + 1 + 2 * L::kStages + stage; }
-  __device__ uint64_t* do_free(int stage) const { return at + 1 + 2 * L::kStages + L::kOutputStages + stage; }
+  __device__ uint64_t* do_free(int stage) const { return at + 1 + 3 * L::kStages + stage; }
 };
 
 // A block's work: keys of one head of keys, and the tiles of queries that see any of them
@@ -73,6 +73,39 @@ __device__ Work work_of_block(const Attention& a) {
   return w;
 }
 
+// One tile of queries of one head, in the order of the block's work; offsets in its shared memory
+template <class L>
+struct Step {
+  int index = 0, tile, dq_tile;  // dq_tile: of all heads' and samples' tiles
+  __device__ Step(const Attention& a, const Work& w)
+      : tile(w.tile0),
+        dq_tile((w.sample * static_cast<int>(a.heads) + w.first_head) * w.tiles + w.tile0) {}
+  __device__ bool left(const Work& w) const { return index < w.heads * (w.tiles - w.tile0); }
+  __device__ void go_on(const Work& w) {
+    ++index;
+    ++dq_tile;
+    if (++tile < w.tiles) return;
+    tile = w.tile0;
+    dq_tile += w.tile0;
+  }
+  __device__ int stage() const { return index % L::kStages; }
+  __device__ uint32_t phase() const { return static_cast<uint32_t>(index / L::kStages % 2); }
+  __device__ int query0() const { return tile * L::kQueries; }
+  __device__ int q() const { return L::kQ + stage() * L::kQueryBytes; }
+  __device__ int d_o() const { return L::kDo + stage() * L::kQueryBytes; }
+  __device__ int lse() const { return L::kLse + stage() * L::kStatisticBytes; }
+  __device__ int sums() const { return L::kSums + stage() * L::kStatisticBytes; }
+};
+
+// Gives a step's tiles back to the loader
+template <class L>
+__device__ inline void release(const Barriers<L>& barriers, const Step<L>& s) {
+  __syncwarp();
+  if (threadIdx.x % 32 != 0) return;
+  arrive(barriers.q_free(s.stage()));
+  arrive(barriers.do_free(s.stage()));
+}
+
 template <class L>
 __device__ void load_tiles(const Attention& a, const Work& w, const Results& x, const Barriers<L>& barriers,
                            unsigned char* shared, const TileMap& q, const TileMap& k, const TileMap& v,
@@ -82,24 +115,23 @@ __device__ void load_tiles(const Attention& a, const Work& w, const Results& x, 
       load_tile(map, barrier, shared + to + panel * rows * kRowBytes, panel * kPanelColumns, head, token,
                 w.sample);
   };
+  int head = w.first_head;
+  const auto load_queries = [&](const TileMap& map, const float* statistic, uint64_t* barrier, int to,
+                                int statistic_to, const Step<L>& s) {
+    expect_bytes(barrier, L::kQueryBytes + L::kStatisticBytes);
+    load(map, barrier, to, L::kQueries, head, s.query0());
+    load_bytes(statistic + int64_t{s.dq_tile} * kTile, barrier, shared + statistic_to, L::kStatisticBytes);
+  };
   expect_bytes(barriers.keys(), 2 * L::kKeyBytes);
   load(k, barriers.keys(), L::kK, L::kKeys, w.key_head, w.key0);
   load(v, barriers.keys(), L::kV, L::kKeys, w.key_head, w.key0);
-  uint32_t step = 0;
-  for (int head = w.first_head; head < w.first_head + w.heads; ++head)
-    for (int tile = w.tile0; tile < w.tiles; ++tile, ++step) {
-      const int query = tile * L::kQueries;
-      int stage = static_cast<int>(step % L::kStages);
-      wait_for_phase(barriers.q_free(stage), step / L::kStages % 2 ^ 1);
-      expect_bytes(barriers.q_full(stage), L::kQueryBytes + L::kStatisticsBytes);
-      load(q, barriers.q_full(stage), L::kQ + stage * L::kQueryBytes, L::kQueries, head, query);
-      load_bytes(x.statistics + (w.sample * a.heads + head) * padded(a.tq) + query, barriers.q_full(stage),
-                 shared + L::kStatistics + stage * L::kStatisticsBytes, L::kStatisticsBytes);
-      stage = static_cast<int>(step % L::kOutputStages);
-      wait_for_phase(barriers.do_free(stage), step / L::kOutputStages % 2 ^ 1);
-      expect_bytes(barriers.do_full(stage), L::kQueryBytes);
-      load(d_o, barriers.do_full(stage), L::kDo + stage * L::kQueryBytes, L::kQueries, head, query);
-    }
+  for (Step<L> s(a, w); s.left(w); s.go_on(w)) {
+    if (s.index > 0 && s.tile == w.tile0) ++head;
+    wait_for_phase(barriers.q_free(s.stage()), s.phase() ^ 1);
+    load_queries(q, x.lse, barriers.q_full(s.stage()), s.q(), s.lse(), s);
+    wait_for_phase(barriers.do_free(s.stage()), s.phase() ^ 1);
+    load_queries(d_o, x.sums, barriers.do_full(s.stage()), s.d_o(), s.sums(), s);
+  }
 }
 
 }  // namespace isobar::cuda::hopper

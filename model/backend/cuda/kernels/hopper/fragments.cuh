@@ -8,6 +8,10 @@ namespace isobar::cuda::hopper {
 constexpr int kTile = 64;  // rows of a warpgroup's products
 constexpr float kLog2E = 1.4426950408889634f;
 
+__device__ inline int warpgroup() {
+  return uniform(static_cast<int>(threadIdx.x) / kGroup);
+}
+
 // A thread's part of a warpgroup's [64, N] accumulators: register 4 f + i is row first_row() + 8 (i / 2),
 // column 8 f + first_column() + i % 2.
 __device__ inline int first_row() {
@@ -32,15 +36,14 @@ __device__ inline void round_operand(const float (&x)[8 * kSteps], uint32_t (&wo
 #pragma unroll
     for (int i = 0; i < 4; ++i) words[k][i] = two<T>(x[8 * k + 2 * i], x[8 * k + 2 * i + 1]);
 }
-// Such an operand of 64 columns to a panel of shared memory
-__device__ inline void store_operand(const uint32_t (&words)[4][4], unsigned char* panel) {
-  const int row = first_row(), column = first_column();
+// Such an operand to the columns from `first` on, a multiple of 32, of a panel of 64 rows in shared memory
+template <int kSteps>
+__device__ inline void store_operand(const uint32_t (&words)[kSteps][4], uint32_t panel, int first = 0) {
+  // The row that this thread addresses is one of the warp's 16, of columns 0 or 8 of each 16.
+  const int lane = static_cast<int>(threadIdx.x) % 32, row = first_row() / 16 * 16 + lane % 16;
+  const uint32_t at = panel + static_cast<uint32_t>(byte_in_panel(row, first + lane / 16 * 8));
 #pragma unroll
-  for (int k = 0; k < 4; ++k)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      *reinterpret_cast<uint32_t*>(panel + byte_in_panel(row + i % 2 * 8, k * 16 + i / 2 * 8 + column)) =
-          words[k][i];
+  for (int k = 0; k < kSteps; ++k) store_matrices(at ^ static_cast<uint32_t>(k * kInnerStep * 2), words[k]);
 }
 
 // One past the last key that a query sees

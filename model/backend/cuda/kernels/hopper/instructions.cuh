@@ -45,6 +45,8 @@ using emulator::hopper::power_of_two;
 using emulator::hopper::set_registers;
 using emulator::hopper::shared_address;
 using emulator::hopper::shared_bytes;
+using emulator::hopper::store_matrices;
+using emulator::hopper::uniform;
 using emulator::hopper::wait_for_phase;
 using emulator::hopper::wait_for_products;
 
@@ -123,6 +125,18 @@ __device__ inline void set_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
   else
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+/// x, which is the same in all threads of a warp: tells the compiler so, that what depends on it is computed once a warp
+__device__ inline int uniform(int x) {
+  return __shfl_sync(0xffffffffu, x, 0);
+}
+/// A warp's four matrices of 8 x 8 in 16 bits, words[m] of matrix m as in a product's operand; thread t gives the address
+/// of row t % 8 of matrix t / 8, 16 bytes
+__device__ inline void store_matrices(uint32_t row, const uint32_t (&words)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(words[0]),
+               "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
 }
 
 /// Makes this thread's stores to shared memory visible to products and tile loads after the next barrier
@@ -296,23 +310,30 @@ __device__ inline void multiply(float (&c)[kN / 2], const uint32_t (&a)[4], uint
 
 #endif
 
-// Descriptors: the start's address, strides in bytes, and the swizzle of 128 bytes, all but the last over 16.
-__device__ inline uint64_t describe(uint32_t address, uint32_t leading, uint32_t stride) {
-  return static_cast<uint64_t>((address & 0x3ffffu) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
-         static_cast<uint64_t>(stride >> 4) << 32 | uint64_t{1} << 62;
+// Descriptors: the start's address, strides in bytes, and the swizzle of 128 bytes, all but the last over 16. Volatile,
+// so that each is made where it is used: kept over a loop they would take the registers of sums.
+__device__ inline uint64_t describe(uint32_t tile, int offset, uint32_t leading, uint32_t stride) {
+  const uint32_t more = (static_cast<uint32_t>(offset) >> 4) + (leading >> 4 << 16),
+                 high = stride >> 4 | 1u << 30;
+#ifdef ISOBAR_EMULATED
+  return uint64_t{high} << 32 | ((tile >> 4) + more);
+#else
+  uint64_t both;
+  asm volatile("{\n.reg .u32 low;\nshr.u32 low, %1, 4;\nadd.u32 low, low, %2;\nmov.b64 %0, {low, %3};\n}"
+               : "=l"(both)
+               : "r"(tile), "r"(more), "r"(high));
+  return both;
+#endif
 }
 /// A matrix in panels of `rows` rows, whose inner dimension is its columns: the descriptor of columns 16 step
 /// …
 __device__ inline uint64_t columns_inner(uint32_t tile, int rows, int step) {
   constexpr int kSteps = kPanelColumns / kInnerStep;
-  return describe(
-      tile + static_cast<uint32_t>(step / kSteps * rows * kRowBytes + step % kSteps * 2 * kInnerStep), 16,
-      kEightRows);
+  return describe(tile, step / kSteps * rows * kRowBytes + step % kSteps * 2 * kInnerStep, 16, kEightRows);
 }
 /// The same matrix with its rows as inner dimension: the descriptor of rows 16 step …
 __device__ inline uint64_t rows_inner(uint32_t tile, int rows, int step) {
-  return describe(tile + static_cast<uint32_t>(step * kInnerStep * kRowBytes),
-                  static_cast<uint32_t>(rows * kRowBytes), kEightRows);
+  return describe(tile, step * kInnerStep * kRowBytes, static_cast<uint32_t>(rows * kRowBytes), kEightRows);
 }
 /// Byte of a panel's element (row, column)
 __device__ inline int byte_in_panel(int row, int column) {

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kGroup, 1)
   store<kColumns>(wide, 3, z);
 
   round_operand<Bf16>(narrow, words);
-  store_operand(words, shared + 2 * kTileBytes);
+  store_operand(words, shared_address(shared + 2 * kTileBytes));
   fence_for_products();
   named_barrier(1, kGroup);
   begin_products();
