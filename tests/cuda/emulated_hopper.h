@@ -57,6 +57,7 @@ inline void add_bytes(uint64_t* barrier, int64_t bytes) {
 inline void wait_for_phase(uint64_t* barrier, uint32_t parity) {
   wait_until([=] { return phase_of(barrier).number % 2 != parity; });
 }
+using emulator::any_in_barrier;
 using emulator::named_barrier;
 
 inline uint32_t swizzled(uint32_t address) {
@@ -95,15 +96,21 @@ template <int kRegisters, bool kMore>
 void set_registers() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
 }
+inline void keep_apart(int) {}
 inline int uniform(int x) {
   return x;
 }
-inline void store_matrices(uint32_t row, const uint32_t (&words)[4]) {
+template <bool kTransposed>
+void store_matrices(uint32_t row, const uint32_t (&words)[4]) {
   if (row % 16 != 0) throw std::logic_error("a matrix's row is not on 16 bytes");
   const Gathered all = gather(words, {row, 0});
   const int lane = static_cast<int>(thread.x) % 32;
   for (int m = 0; m < 4; ++m)
-    std::memcpy(shared_bytes() + all.lane[m * 8 + lane / 4][4] + lane % 4 * 4, &words[m], 4);
+    for (int i = 0; i < 2; ++i) {  // the word's elements, of row lane / 4 and column lane % 4 * 2 + i
+      const int r = lane / 4, c = lane % 4 * 2 + i;
+      const auto x = static_cast<uint16_t>(words[m] >> (i * 16));
+      std::memcpy(shared_bytes() + all.lane[m * 8 + (kTransposed ? c : r)][4] + (kTransposed ? r : c) * 2, &x, 2);
+    }
 }
 inline void fence_for_products() {}
 template <class... Registers>

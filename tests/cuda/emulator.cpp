@@ -50,6 +50,7 @@ struct Thread {
   uint64_t slots[2] = {};  // values it offers
   uint32_t registers[2][6] = {};
   int barrier = 0, threads = 0;  // the named one where it waits
+  bool vote = false;             // its own there, then that of all
   std::vector<std::vector<std::function<void()>>> products;
 };
 
@@ -176,12 +177,17 @@ bool release_named() {
     if (const auto n = std::count_if(team.begin(), end, same); n < team[i].threads) continue;
     const int id = team[i].barrier, threads = team[i].threads;
     int left = threads;
+    bool any_vote = false;
+    std::vector<size_t> released;
     for (size_t j = 0; j < count && left > 0; ++j)
       if (team[j].state == State::at_named_barrier && team[j].barrier == id) {
         if (team[j].threads != threads) throw std::logic_error("a named barrier of two numbers of threads");
         team[j].state = State::ready;
+        any_vote = any_vote || team[j].vote;
+        released.push_back(j);
         --left;
       }
+    for (const size_t j : released) team[j].vote = any_vote;
     any = true;
   }
   return any;
@@ -301,12 +307,17 @@ void wait_until(const std::function<bool()>& true_now) {
   }
 }
 
-void named_barrier(int id, int threads) {
+bool any_in_barrier(int id, int threads, bool x) {
   if (id < 1 || id > 15 || threads % 32 != 0) throw std::logic_error("no such named barrier");
   team[current].barrier = id;
   team[current].threads = threads;
+  team[current].vote = x;
   yield(State::at_named_barrier);
   thread = team[current].index;
+  return team[current].vote;
+}
+void named_barrier(int id, int threads) {
+  any_in_barrier(id, threads, false);
 }
 
 void copy_late(std::function<void()> copy) {

@@ -66,6 +66,7 @@ Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void wait_until(const std::function<bool()>& true_now);  // lets others run
 /// Waits until `threads` threads of the block wait at the same barrier
 void named_barrier(int id, int threads);
+bool any_in_barrier(int id, int threads, bool x);
 /// Work of the copy engine for this block: done when no thread can go on without it, so that a missing wait
 /// shows
 void copy_late(std::function<void()> copy);

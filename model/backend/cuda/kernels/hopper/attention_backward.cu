@@ -43,6 +43,10 @@ __global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
       make_barrier(barriers.do_full(i), 1);
       make_barrier(barriers.do_free(i), kWarps);
     }
+    for (int i = 0; i < L::kSlotStages; ++i) {
+      make_barrier(barriers.slot_full(i), kWarps);
+      make_barrier(barriers.slot_free(i), kGroup / 32);
+    }
     fence_new_barriers();
   }
   __syncthreads();
@@ -119,10 +123,10 @@ void by_layout(int64_t d, HopperDivision division, F&& f) {
     constexpr int kD = head();
     if constexpr (kD <= 96)
       if (division == own_keys_2) return f(Layout<kD, own_keys_2>());
-    if constexpr (kD <= 64) {
+    if constexpr (kD <= 48)
       if (division == own_keys_3) return f(Layout<kD, own_keys_3>());
+    if constexpr (kD <= 64)
       if (division == held_keys_2) return f(Layout<kD, held_keys_2>());
-    }
     if constexpr (kD == 128 || kD == 192)
       if (division == columns) return f(Layout<kD, columns>());
     throw std::logic_error("attention on Hopper: heads of " + std::to_string(d) +
@@ -141,9 +145,11 @@ const char* name_of(HopperDivision division) {
 
 std::span<const HopperDivision> hopper_divisions(int64_t d) {
   using enum HopperDivision;
-  static constexpr HopperDivision kNarrow[] = {held_keys_2, own_keys_2, own_keys_3}, kMiddle[] = {own_keys_2},
+  static constexpr HopperDivision kNarrowest[] = {own_keys_3, held_keys_2, own_keys_2},
+                                  kNarrow[] = {held_keys_2, own_keys_2}, kMiddle[] = {own_keys_2},
                                   kWide[] = {columns};
-  if (d == 48 || d == 64) return kNarrow;
+  if (d == 48) return kNarrowest;
+  if (d == 64) return kNarrow;
   if (d == 96) return kMiddle;
   if (d == 128 || d == 192) return kWide;
   return {};

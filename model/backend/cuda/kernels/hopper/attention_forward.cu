@@ -13,16 +13,27 @@ namespace {
 using namespace hopper;
 
 constexpr int kStages = 2;
+constexpr float kMostWeight = 4096;  // of a row's weights, four threads a row: far from what 16 bits cannot hold
 
+#ifndef FW_C48
+#define FW_C48 4
+#define FW_K48 80
+#define FW_C64 4
+#define FW_K64 64
+#define FW_TURNS 1
+#define FW_LAZY 1
+#endif
 template <int kD>
 struct Layout {
-  static constexpr int kConsumers = kD <= 64 ? 3 : 2;             // warpgroups that compute
-  static constexpr int kRegisters = kConsumers == 3 ? 160 : 240;  // of their threads
-  static constexpr int kQueries = kConsumers * kTile, kKeys = kD > 64 && kD <= 128 ? 128 : 112;  // of a tile
+  static constexpr int kConsumers = kD <= 48 ? FW_C48 : kD <= 64 ? FW_C64 : 2;  // warpgroups that compute
+  static constexpr int kRegisters = kConsumers == 5 ? 96 : kConsumers == 4 ? 112 : kConsumers == 3 ? 160 : 240;  // of their threads
+  static constexpr int kLoaderRegisters = kConsumers == 3 ? 32 : 24;
+  static constexpr int kQueries = kConsumers * kTile;
+  static constexpr int kKeys = kD <= 48 ? FW_K48 : kD <= 64 ? FW_K64 : kD <= 128 ? 128 : 112;  // of a tile
   static constexpr int kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
   static constexpr int kQueryBytes = kPanels * kQueries * kRowBytes, kKeyBytes = kPanels * kKeys * kRowBytes;
   static constexpr int kK = kQueryBytes, kV = kK + kStages * kKeyBytes, kBarriers = kV + kStages * kKeyBytes;
-  static constexpr int kBytes = kBarriers + 8 * (1 + 4 * kStages);
+  static constexpr int kBytes = kBarriers + 8 * (1 + 4 * kStages + kConsumers);
   static_assert(kBytes <= 227 << 10);
 };
 
@@ -34,6 +45,7 @@ struct Barriers {
   __device__ uint64_t* k_free(int stage) const { return at + 1 + kStages + stage; }
   __device__ uint64_t* v_full(int stage) const { return at + 1 + 2 * kStages + stage; }
   __device__ uint64_t* v_free(int stage) const { return at + 1 + 3 * kStages + stage; }
+  __device__ uint64_t* turn(int group) const { return at + 1 + 4 * kStages + group; }
 };
 
 // A block's work: queries of one head, and the tiles of keys that any of them sees
@@ -93,14 +105,29 @@ __device__ inline void hide_unseen(float (&scores)[kKeys / 2], int2 end) {
     if (i / 4 * 8 + first_column() + i % 2 >= (i % 4 < 2 ? end.x : end.y)) scores[i] = -INFINITY;
 }
 
-// The softmax so far of a thread's two rows
+// The softmax so far of a thread's two rows: weights are powers of two of scores times scale over ln 2, less `origin`,
+// which is the largest of the first tiles and may lag behind what follows.
 struct Rows {
-  float largest[2] = {-INFINITY, -INFINITY},
-        sum[2] = {0, 0};  // scores times scale over ln 2; of this thread's weights
+  float origin[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // sum of this thread's weights
 };
-// Scores to weights; returns what multiplies all sums before
+// Scores to weights; false if a row's origin lags so far behind that its weights may be too large
 template <int kKeys>
-__device__ inline float2 weigh(Rows& rows, float (&scores)[kKeys / 2], float scale) {
+__device__ inline bool weigh(const Rows& rows, float (&scores)[kKeys / 2], float scale, float (&sums)[2]) {
+  const float first[2] = {rows.origin[0] == -INFINITY ? 0.0f : rows.origin[0],
+                          rows.origin[1] == -INFINITY ? 0.0f : rows.origin[1]};
+  float sum[4] = {};  // two a row
+#pragma unroll
+  for (int i = 0; i < kKeys / 2; ++i) {
+    scores[i] = power_of_two(fmaf(scores[i], scale, -first[i % 4 / 2]));
+    sum[i % 4] += scores[i];
+  }
+  sums[0] = sum[0] + sum[1];
+  sums[1] = sum[2] + sum[3];
+  return sums[0] <= kMostWeight && sums[1] <= kMostWeight;
+}
+// Moves the origins to the largest of these scores and before; returns what multiplies all sums before
+template <int kKeys>
+__device__ inline float2 move_origins(Rows& rows, const float (&scores)[kKeys / 2], float scale) {
   float before[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -108,19 +135,10 @@ __device__ inline float2 weigh(Rows& rows, float (&scores)[kKeys / 2], float sca
 #pragma unroll
     for (int f = 0; f < kKeys / 8; ++f)
       largest = fmaxf(largest, fmaxf(scores[4 * f + 2 * half], scores[4 * f + 2 * half + 1]));
-    largest = fmaxf(rows.largest[half], of_four_largest(largest) * scale);
-    const float finite = largest == -INFINITY ? 0.0f : largest;  // of a row that has seen no key
-    before[half] = power_of_two(rows.largest[half] - finite);
-    rows.largest[half] = largest;
-    float sum = rows.sum[half] * before[half];
-#pragma unroll
-    for (int f = 0; f < kKeys / 8; ++f)
-#pragma unroll
-      for (int i = 4 * f + 2 * half; i < 4 * f + 2 * half + 2; ++i) {
-        scores[i] = power_of_two(fmaf(scores[i], scale, -finite));
-        sum += scores[i];
-      }
-    rows.sum[half] = sum;
+    largest = fmaxf(rows.origin[half], of_four_largest(largest) * scale);
+    before[half] = power_of_two(rows.origin[half] - (largest == -INFINITY ? 0.0f : largest));
+    rows.origin[half] = largest;
+    rows.sum[half] *= before[half];
   }
   return {before[0], before[1]};
 }
@@ -165,7 +183,6 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
       if (threadIdx.x % 32 == 0) arrive(barrier);
     };
     const auto begin_sums = [&](int tile) {
-      wait_for_phase(barriers.v_full(tile % kStages), phase_of(tile));
       const uint32_t values = base + static_cast<uint32_t>(L::kV + tile % kStages * L::kKeyBytes);
       begin_products(sums, weights);
 #pragma unroll
@@ -173,27 +190,57 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
         multiply<T, kD, true>(sums, weights[k], rows_inner(values, kKeys, k), true);
       commit_products();
     };
+    // The scores of a tile whose origins lag are made anew: a warpgroup decides that as one, as its products are.
+    const auto weigh_tile = [&](int tile) -> float2 {
+      const float scale = a.scale * kLog2E;
+      float2 before{1, 1};
+      float more[2];
+      bool all_right = tile > 0;
+      if (tile > 0) all_right = weigh<kKeys>(rows, scores, scale, more);
+      if (tile == 0 || any_in_barrier(1 + group, kGroup, !all_right)) {
+        if (tile > 0) {
+          begin_scores<T, kD>(scores, queries, keys_at(tile));
+          wait_for_products<0>(scores, sums);
+          hide(tile);
+        }
+        before = move_origins<kKeys>(rows, scores, scale);
+        weigh<kKeys>(rows, scores, scale, more);
+      }
+      rows.sum[0] += more[0];
+      rows.sum[1] += more[1];
+      release(barriers.k_free(tile % kStages));
+      return before;
+    };
+    const auto turn_phase = [&](int tile) { return static_cast<uint32_t>((tile - (group > 0)) % 2); };
     wait_for_phase(barriers.k_full(0), 0);
     begin_scores<T, kD>(scores, queries, keys_at(0));
     wait_for_products<0>(scores);
-    release(barriers.k_free(0));
     hide(0);
-    weigh<kKeys>(rows, scores, a.scale * kLog2E);
+    weigh_tile(0);
     round_operand<T>(scores, weights);
     for (int tile = 1; tile < w.tiles; ++tile) {
       wait_for_phase(barriers.k_full(tile % kStages), phase_of(tile));
+      wait_for_phase(barriers.v_full((tile - 1) % kStages), phase_of(tile - 1));
+#if FW_TURNS
+      wait_for_phase(barriers.turn(group), turn_phase(tile));
+#endif
       begin_scores<T, kD>(scores, queries, keys_at(tile));
       begin_sums(tile - 1);
+#if FW_TURNS
+      release(barriers.turn((group + 1) % L::kConsumers));
+#endif
       wait_for_products<1>(scores);
-      release(barriers.k_free(tile % kStages));
       hide(tile);
-      const float2 before = weigh<kKeys>(rows, scores, a.scale * kLog2E);
+      const float2 before = weigh_tile(tile);
       wait_for_products<0>(sums);
       release(barriers.v_free((tile - 1) % kStages));
+      if (before.x != 1 || before.y != 1) {
 #pragma unroll
-      for (int i = 0; i < kD / 2; ++i) sums[i] *= i % 4 < 2 ? before.x : before.y;
+        for (int i = 0; i < kD / 2; ++i) sums[i] *= i % 4 < 2 ? before.x : before.y;
+      }
       round_operand<T>(scores, weights);
     }
+    wait_for_phase(barriers.v_full((w.tiles - 1) % kStages), phase_of(w.tiles - 1));
     begin_sums(w.tiles - 1);
     wait_for_products<0>(sums);
   }
@@ -204,7 +251,7 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
     if (query >= a.tq) continue;
     if (threadIdx.x % 4 == 0)
       lse[(int64_t{w.sample} * a.heads + w.head) * a.tq + query] =
-          sum > 0 ? rows.largest[half] * (1 / kLog2E) + logf(sum) : -INFINITY;
+          sum > 0 ? rows.origin[half] * (1 / kLog2E) + logf(sum) : -INFINITY;
     T* const to =
         static_cast<T*>(o) + (int64_t{w.sample} * a.tq + query) * a.ld_o + w.head * a.d + first_column();
 #pragma unroll
@@ -230,13 +277,14 @@ __global__ void __launch_bounds__((1 + Layout<kD>::kConsumers) * kGroup, 1)
       make_barrier(barriers.v_full(i), 1);
       make_barrier(barriers.v_free(i), kWarps);
     }
+    for (int i = 0; i < L::kConsumers; ++i) make_barrier(barriers.turn(i), kGroup / 32);
     fence_new_barriers();
   }
   __syncthreads();
   const Work w = work_of_block<kD>(a);
   const int group = warpgroup();
   if (group == 0) {
-    set_registers<L::kConsumers == 3 ? 32 : 24, false>();
+    set_registers<L::kLoaderRegisters, false>();
     if (threadIdx.x == 0) load_tiles<kD>(a, w, barriers, shared, q, k, v);
   } else {
     set_registers<L::kRegisters, true>();

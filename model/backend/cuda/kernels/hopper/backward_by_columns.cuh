@@ -16,20 +16,20 @@ __device__ inline void queries_times_keys(float (&scores)[L::kOwnKeys / 2], uint
                                            columns_inner(y, L::kKeys, step), step > 0);
   commit_products();
 }
-/// sums [64 columns of x, keys] += x' y over a tile's queries
+/// sums [64 columns of x, keys] += x' y' over a tile's queries, y a slot
 template <class T, class L>
 __device__ inline void add_columns_times_keys(float (&sums)[L::kKeys / 2], uint32_t x, uint32_t y) {
 #pragma unroll
   for (int k = 0; k < L::kQueries / kInnerStep; ++k)
-    multiply<T, L::kKeys, true, true>(sums, rows_inner(x, L::kQueries, k), rows_inner(y, kTile, k), true);
+    multiply<T, L::kKeys, true, false>(sums, rows_inner(x, L::kQueries, k), columns_inner(y, L::kKeys, k), true);
 }
 
-// [64 queries, the warpgroup's keys] in 16 bits, to the columns from `key` on of panels of shared memory
+// [64 queries, the warpgroup's keys] in 16 bits, to the rows from `key` on of a slot
 template <class T, int kN>
-__device__ inline void store_rounded(const float (&x)[kN], uint32_t panels, int key) {
+__device__ inline void store_rounded(const float (&x)[kN], uint32_t slot, int key) {
   uint32_t words[kN / 8][4];
   round_operand<T>(x, words);
-  store_operand(words, panels + static_cast<uint32_t>(key / kPanelColumns * kSlotBytes), key % kPanelColumns);
+  store_transposed(words, slot, key);
 }
 
 template <class T, class L>
@@ -40,19 +40,21 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
   const int thread = static_cast<int>(threadIdx.x) % kGroup, own_key = group * kOwn;
   const uint32_t base = shared_address(shared), own_rows = static_cast<uint32_t>(own_key * kRowBytes);
   const uint32_t own_panel = static_cast<uint32_t>(group * kTile * kRowBytes);  // of q and do
-  const uint32_t slopes = base + L::kSlots, weights = slopes + L::kPanelsOfKeys * kSlotBytes;
   const float scale = a.scale * kLog2E;
   float dv[L::kKeys / 2] = {}, dk[L::kKeys / 2] = {}, dq[kTile / 2], scores[kOwn / 2], dp[kOwn / 2];
 
+  const auto await_q = [&](const Step<L>& s) { wait_for_phase(barriers.q_full(s.stage()), s.phase()); };
+  const auto await_do = [&](const Step<L>& s) { wait_for_phase(barriers.do_full(s.stage()), s.phase()); };
   const auto begin_scores = [&](const Step<L>& s) {
-    wait_for_phase(barriers.q_full(s.stage()), s.phase());
     queries_times_keys<T, L>(scores, base + s.q(), base + L::kK + own_rows);
   };
   const auto begin_dp = [&](const Step<L>& s) {
-    wait_for_phase(barriers.do_full(s.stage()), s.phase());
     queries_times_keys<T, L>(dp, base + s.d_o(), base + L::kV + own_rows);
   };
-  // p' and ds' of a step to the slots, which the products of the step before have read
+  const auto slopes = [&](const Step<L>& s) { return base + static_cast<uint32_t>(s.slot()); };
+  const auto weights = [&](const Step<L>& s) { return slopes(s) + L::kSlotBytes; };
+  // p' and ds' of a step to its slots, which the products of the step before the last have read: their end, which each
+  // warpgroup awaits before it comes here for the step after them, is behind that step's barrier.
   const auto share_weights = [&](const Step<L>& s) {
     const auto* const lse = reinterpret_cast<const float*>(shared + s.lse()) + first_row();
     const auto* const sums = reinterpret_cast<const float*>(shared + s.sums()) + first_row();
@@ -68,29 +70,28 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
 #pragma unroll
     for (int i = 0; i < kOwn / 2; ++i)
       scores[i] = power_of_two(fmaf(scores[i], scale, -lse_of[i % 4 / 2]));
-    named_barrier(1, kAll);
-    store_rounded<T>(scores, weights, own_key);
+    store_rounded<T>(scores, weights(s), own_key);
     const float sum_of[2] = {sums[0], sums[8]};
     wait_for_products<0>(dp);
 #pragma unroll
     for (int i = 0; i < kOwn / 2; ++i) dp[i] = scores[i] * (dp[i] - sum_of[i % 4 / 2]);
-    store_rounded<T>(dp, slopes, own_key);
+    store_rounded<T>(dp, slopes(s), own_key);
     fence_for_products();
-    named_barrier(2, kAll);
+    named_barrier(1, kAll);
   };
-  const auto begin_dq = [&] {
+  const auto begin_dq = [&](const Step<L>& s) {
     begin_products();
 #pragma unroll
     for (int k = 0; k < L::kKeys / kInnerStep; ++k)
-      multiply<T, kTile, false, true>(
-          dq, columns_inner(slopes, kTile, k),
+      multiply<T, kTile, true, true>(
+          dq, rows_inner(slopes(s), L::kKeys, k),
           rows_inner(base + L::kK + static_cast<uint32_t>(group * L::kKeys * kRowBytes), L::kKeys, k), k > 0);
     commit_products();
   };
   const auto begin_sums = [&](const Step<L>& s) {
     begin_products(dv, dk);
-    add_columns_times_keys<T, L>(dv, base + s.d_o() + own_panel, weights);
-    add_columns_times_keys<T, L>(dk, base + s.q() + own_panel, slopes);
+    add_columns_times_keys<T, L>(dv, base + s.d_o() + own_panel, weights(s));
+    add_columns_times_keys<T, L>(dk, base + s.q() + own_panel, slopes(s));
     commit_products();
   };
   const auto add_dq = [&](const Step<L>& s) {
@@ -103,22 +104,29 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
   wait_for_phase(barriers.keys(), 0);
   Step<L> now(a, w);
   if (now.left(w)) {
+    await_q(now);
     begin_scores(now);
+    await_do(now);
     begin_dp(now);
     share_weights(now);
-    // The products of a step run on while dq is added to memory, and the next step's follow them without a gap.
+    // The products of a step run on while dq is added to memory, and the next step's follow them without a gap. Additions
+    // hold up what follows them in the queue to memory: what may have to be awaited comes before them.
     for (Step<L> next = now; next.go_on(w), next.left(w); now = next) {
-      begin_dq();
+      await_q(next);
+      await_do(next);
+      begin_dq(now);
       begin_sums(now);
       wait_for_products<1>(dq);
       add_dq(now);
+      keep_apart(next.tile);
       begin_scores(next);
+      keep_apart(next.tile);
       begin_dp(next);
       wait_for_products<2>(dv, dk);
       release<L>(barriers, now);
       share_weights(next);
     }
-    begin_dq();
+    begin_dq(now);
     begin_sums(now);
     wait_for_products<0>(dv, dk, dq);
     add_dq(now);

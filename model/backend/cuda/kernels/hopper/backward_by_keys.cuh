@@ -93,13 +93,11 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
   constexpr int kD = L::kD;
   constexpr bool kHeld = L::kHeld;
   const int thread = static_cast<int>(threadIdx.x) % kGroup, own_keys = group * kTile;
-  const uint32_t base = shared_address(shared);
-  const uint32_t keys = base + static_cast<uint32_t>(L::kK + own_keys * kRowBytes);
-  const uint32_t values = base + static_cast<uint32_t>(L::kV + own_keys * kRowBytes);
+  const uint32_t base = shared_address(shared), own_rows = static_cast<uint32_t>(own_keys * kRowBytes);
   const int key0 = w.key0 + own_keys, row = key0 + first_row();
   const int2 row_begin{queries_begin(a, row), queries_begin(a, row + 8)};
   const int last_begins = queries_begin(a, key0 + kTile - 1);
-  float dv[kD / 2] = {}, dk[kD / 2] = {}, dq[kD / 2], scores[32], dp[32];
+  float dv[kD / 2] = {}, dk[kD / 2] = {}, scores[32], dp[32];
   uint32_t weights[4][4];
   wait_for_phase(barriers.keys(), 0);
   uint32_t held_k[kHeld ? kD / kInnerStep : 1][4], held_v[kHeld ? kD / kInnerStep : 1][4];
@@ -107,23 +105,20 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
     load_operand(shared + L::kK + own_keys * kRowBytes, L::kKeys, held_k);
     load_operand(shared + L::kV + own_keys * kRowBytes, L::kKeys, held_v);
   }
-  const auto slot_of = [&](const Step<L>& s) {  // two by turns: the barrier of a step ends the use of the one before
-    return L::kSlots + (2 * group + s.stage()) * kSlotBytes;
-  };
 
   const auto begin_scores = [&](const Step<L>& s) {
     wait_for_phase(barriers.q_full(s.stage()), s.phase());
     if constexpr (kHeld)
       rows_times_rows<T, kD>(scores, held_k, base + s.q(), L::kQueries);
     else
-      rows_times_rows<T, kD>(scores, keys, L::kKeys, base + s.q(), L::kQueries);
+      rows_times_rows<T, kD>(scores, base + L::kK + own_rows, L::kKeys, base + s.q(), L::kQueries);
   };
   const auto begin_dp = [&](const Step<L>& s) {
     wait_for_phase(barriers.do_full(s.stage()), s.phase());
     if constexpr (kHeld)
       rows_times_rows<T, kD>(dp, held_v, base + s.d_o(), L::kQueries);
     else
-      rows_times_rows<T, kD>(dp, values, L::kKeys, base + s.d_o(), L::kQueries);
+      rows_times_rows<T, kD>(dp, base + L::kV + own_rows, L::kKeys, base + s.d_o(), L::kQueries);
   };
   // p' and ds', and dv, whose products run under ds'
   const auto weigh_step = [&](const Step<L>& s) {
@@ -140,28 +135,36 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
     slope(scores, dp, reinterpret_cast<const float2*>(shared + s.sums()));
     uint32_t slopes[4][4];
     round_operand<T>(dp, slopes);
-    store_operand(slopes, base + static_cast<uint32_t>(slot_of(s)));
+    wait_for_phase(barriers.slot_free(s.slot_stage()), s.slot_phase() ^ 1);
+    store_operand(slopes, base + s.slot() + own_rows);
     fence_for_products();
+    __syncwarp();
+    if (thread % 32 == 0) arrive(barriers.slot_full(s.slot_stage()));
     wait_for_products<0>(dv);
     named_barrier(1 + group, kGroup);
   };
-  const auto begin_dq = [&](const Step<L>& s) {
-    const uint32_t slot = base + static_cast<uint32_t>(slot_of(s));
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < kTile / kInnerStep; ++k)
-      multiply<T, kD, true, true>(dq, rows_inner(slot, kTile, k), rows_inner(keys, L::kKeys, k), k > 0);
-    commit_products();
-  };
   const auto begin_dk = [&](const Step<L>& s) {
-    const uint32_t slot = base + static_cast<uint32_t>(slot_of(s));
     begin_products(dk);
 #pragma unroll
     for (int k = 0; k < kTile / kInnerStep; ++k)
-      multiply<T, kD, false, true>(dk, columns_inner(slot, kTile, k), rows_inner(base + s.q(), L::kQueries, k), true);
+      multiply<T, kD, false, true>(dk, columns_inner(base + s.slot() + own_rows, kTile, k),
+                                   rows_inner(base + s.q(), L::kQueries, k), true);
     commit_products();
   };
+  // dq of all keys of the block is one warpgroup's work, by turns: what is added to memory is the narrowest traffic.
+  const auto has_turn = [&](const Step<L>& s) { return s.index % L::kConsumers == group; };
   const auto add_dq = [&](const Step<L>& s) {
+    float dq[kD / 2];
+    wait_for_phase(barriers.slot_full(s.slot_stage()), s.slot_phase());
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < L::kKeys / kInnerStep; ++k)
+      multiply<T, kD, true, true>(dq, rows_inner(base + s.slot(), L::kKeys, k),
+                                  rows_inner(base + L::kK, L::kKeys, k), k > 0);
+    commit_products();
+    wait_for_products<0>(dq, dk, scores);
+    __syncwarp();
+    if (thread % 32 == 0) arrive(barriers.slot_free(s.slot_stage()));
     float4* const to = x.dq + int64_t{s.dq_tile} * (kD / 8) * kGroup + thread;
 #pragma unroll
     for (int f = 0; f < kD / 8; ++f)
@@ -173,22 +176,22 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
     begin_scores(now);
     begin_dp(now);
     weigh_step(now);
-    // The products of a step run on while dq is added to memory, and the next step's follow them without a gap.
-    for (Step<L> next = now; next.go_on(w), next.left(w); now = next) {
-      begin_dq(now);
+    // A step's products are queued before the last one's are awaited; dq is that of the step before, which all
+    // warpgroups have likely finished.
+    Step<L> before = now;
+    for (Step<L> next = now; next.go_on(w), next.left(w); before = now, now = next) {
       begin_dk(now);
-      wait_for_products<1>(dq);
-      add_dq(now);
       begin_scores(next);
+      if (now.index > 0 && has_turn(before)) add_dq(before);
       wait_for_products<1>(dk);
       release<L>(barriers, now);
       begin_dp(next);
       weigh_step(next);
     }
-    begin_dq(now);
     begin_dk(now);
-    wait_for_products<0>(dk, dq);
-    add_dq(now);
+    wait_for_products<0>(dk);
+    if (now.index > 0 && has_turn(before)) add_dq(before);
+    if (has_turn(now)) add_dq(now);
   }
   store_sums<T, kD>(a, w, dv, 1.0f, x.dv, key0);
   store_sums<T, kD>(a, w, dk, a.scale, x.dk, key0);

@@ -9,7 +9,6 @@
 namespace isobar::cuda::hopper {
 
 constexpr int kPaddedQueries = 64;             // queries of the workspace: whole tiles of this size
-constexpr int kSlotBytes = kTile * kRowBytes;  // of p' or ds' of one warpgroup
 
 template <int kColumns, HopperDivision kDivision>
 struct Layout {
@@ -21,15 +20,16 @@ struct Layout {
   static constexpr int kRegisters = kConsumers == 3 ? 160 : 240, kLoaderRegisters = kConsumers == 3 ? 32 : 24;
   static constexpr int kKeys = kByColumns ? (kConsumers == 3 ? 96 : 128) : kConsumers * kTile, kQueries = kTile;
   static constexpr int kOwnKeys = kKeys / kConsumers;  // of a warpgroup's scores
-  static constexpr int kPanelsOfKeys = (kKeys + kPanelColumns - 1) / kPanelColumns;
   static constexpr int kStages = 2;  // tiles of q and of do
   static constexpr int kKeyBytes = kPanels * kKeys * kRowBytes, kQueryBytes = kPanels * kQueries * kRowBytes;
   static constexpr int kStatisticBytes = kQueries * static_cast<int>(sizeof(float));
   static constexpr int kK = 0, kV = kKeyBytes, kQ = 2 * kKeyBytes, kDo = kQ + kStages * kQueryBytes;
-  static constexpr int kSlots = kDo + kStages * kQueryBytes;  // by columns ds' and p', else two ds' a warpgroup
-  static constexpr int kLse = kSlots + 2 * (kByColumns ? kPanelsOfKeys : kConsumers) * kSlotBytes;
+  // ds' and by columns p' of a few steps, keys by queries
+  static constexpr int kSlots = kDo + kStages * kQueryBytes, kSlotBytes = kKeys * kRowBytes;
+  static constexpr int kSlotStages = kByColumns ? 2 : 4, kSlotStageBytes = (kByColumns ? 2 : 1) * kSlotBytes;
+  static constexpr int kLse = kSlots + kSlotStages * kSlotStageBytes;
   static constexpr int kSums = kLse + kStages * kStatisticBytes, kBarriers = kSums + kStages * kStatisticBytes;
-  static constexpr int kBytes = kBarriers + 8 * (1 + 4 * kStages);
+  static constexpr int kBytes = kBarriers + 8 * (1 + 4 * kStages + 2 * kSlotStages);
   static_assert(kBytes <= 227 << 10);
 };
 
@@ -52,6 +52,10 @@ struct Barriers {
   __device__ uint64_t* q_free(int stage) const { return at + 1 + L::kStages + stage; }
   __device__ uint64_t* do_full(int stage) const { return at + 1 + 2 * L::kStages + stage; }
   __device__ uint64_t* do_free(int stage) const { return at + 1 + 3 * L::kStages + stage; }
+  __device__ uint64_t* slot_full(int stage) const { return at + 1 + 4 * L::kStages + stage; }
+  __device__ uint64_t* slot_free(int stage) const {
+    return at + 1 + 4 * L::kStages + L::kSlotStages + stage;
+  }
 };
 
 // A block's work: keys of one head of keys, and the tiles of queries that see any of them
@@ -90,6 +94,9 @@ struct Step {
   }
   __device__ int stage() const { return index % L::kStages; }
   __device__ uint32_t phase() const { return static_cast<uint32_t>(index / L::kStages % 2); }
+  __device__ int slot_stage() const { return index % L::kSlotStages; }
+  __device__ uint32_t slot_phase() const { return static_cast<uint32_t>(index / L::kSlotStages % 2); }
+  __device__ int slot() const { return L::kSlots + slot_stage() * L::kSlotStageBytes; }
   __device__ int query0() const { return tile * L::kQueries; }
   __device__ int q() const { return L::kQ + stage() * L::kQueryBytes; }
   __device__ int d_o() const { return L::kDo + stage() * L::kQueryBytes; }

@@ -36,14 +36,23 @@ __device__ inline void round_operand(const float (&x)[8 * kSteps], uint32_t (&wo
 #pragma unroll
     for (int i = 0; i < 4; ++i) words[k][i] = two<T>(x[8 * k + 2 * i], x[8 * k + 2 * i + 1]);
 }
-// Such an operand to the columns from `first` on, a multiple of 32, of a panel of 64 rows in shared memory
-template <int kSteps>
-__device__ inline void store_operand(const uint32_t (&words)[kSteps][4], uint32_t panel, int first = 0) {
-  // The row that this thread addresses is one of the warp's 16, of columns 0 or 8 of each 16.
+// Such an operand of 64 columns to a panel of 64 rows
+__device__ inline void store_operand(const uint32_t (&words)[4][4], uint32_t panel) {
+  // This thread addresses one of the warp's 16 rows, columns 0 or 8 of each 16.
   const int lane = static_cast<int>(threadIdx.x) % 32, row = first_row() / 16 * 16 + lane % 16;
-  const uint32_t at = panel + static_cast<uint32_t>(byte_in_panel(row, first + lane / 16 * 8));
+  const uint32_t at = panel + static_cast<uint32_t>(byte_in_panel(row, lane / 16 * 8));
 #pragma unroll
-  for (int k = 0; k < kSteps; ++k) store_matrices(at ^ static_cast<uint32_t>(k * kInnerStep * 2), words[k]);
+  for (int k = 0; k < 4; ++k) store_matrices<false>(at ^ static_cast<uint32_t>(k * kInnerStep * 2), words[k]);
+}
+// Such an operand transposed, from a panel's row `first` on, a multiple of 8
+template <int kSteps>
+__device__ inline void store_transposed(const uint32_t (&words)[kSteps][4], uint32_t panel, int first) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const uint32_t at = panel + static_cast<uint32_t>(byte_in_panel(
+                                  first + lane / 16 * 8 + lane % 8, first_row() / 16 * 16 + lane / 8 % 2 * 8));
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k)
+    store_matrices<true>(at + static_cast<uint32_t>(k * kInnerStep * kRowBytes), words[k]);
 }
 
 // One past the last key that a query sees

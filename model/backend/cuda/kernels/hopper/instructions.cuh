@@ -30,12 +30,14 @@ constexpr int kInnerStep = 16;  // inner dimension of one product
 #ifdef ISOBAR_EMULATED
 
 using emulator::hopper::add_to_memory;
+using emulator::hopper::any_in_barrier;
 using emulator::hopper::arrive;
 using emulator::hopper::begin_products;
 using emulator::hopper::commit_products;
 using emulator::hopper::expect_bytes;
 using emulator::hopper::fence_for_products;
 using emulator::hopper::fence_new_barriers;
+using emulator::hopper::keep_apart;
 using emulator::hopper::load_bytes;
 using emulator::hopper::load_tile;
 using emulator::hopper::make_barrier;
@@ -97,6 +99,17 @@ __device__ inline void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/// The same, and whether `x` holds in any of them
+__device__ inline bool any_in_barrier(int id, int threads, bool x) {
+  int any;
+  asm volatile(
+      "{\n.reg .pred p, q;\nsetp.ne.u32 p, %1, 0;\nbar.red.or.pred q, %2, %3, p;\nselp.u32 %0, 1, 0, q;\n}"
+      : "=r"(any)
+      : "r"(static_cast<int>(x)), "r"(id), "r"(threads)
+      : "memory");
+  return any != 0;
+}
+
 /// A tile of `map` from (column, head, token, sample) on, zeros beyond the tensor; adds its bytes to the
 /// barrier
 __device__ inline void load_tile(const TileMap& map, uint64_t* barrier, void* to, int column, int head,
@@ -127,16 +140,27 @@ __device__ inline void set_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+/// A branch that is never taken for x >= 0. ptxas does not move products over it, whose registers all at once would be
+/// too many: it would end each product before the next (its message C7512).
+__device__ inline void keep_apart(int x) {
+  if (x < 0) __nanosleep(1);
+}
 /// x, which is the same in all threads of a warp: tells the compiler so, that what depends on it is computed once a warp
 __device__ inline int uniform(int x) {
   return __shfl_sync(0xffffffffu, x, 0);
 }
 /// A warp's four matrices of 8 x 8 in 16 bits, words[m] of matrix m as in a product's operand; thread t gives the address
-/// of row t % 8 of matrix t / 8, 16 bytes
+/// of row t % 8 of matrix t / 8 in shared memory, 16 bytes. kTransposed: of its column
+template <bool kTransposed>
 __device__ inline void store_matrices(uint32_t row, const uint32_t (&words)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(words[0]),
-               "r"(words[1]), "r"(words[2]), "r"(words[3])
-               : "memory");
+  if constexpr (kTransposed)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  else
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
 }
 
 /// Makes this thread's stores to shared memory visible to products and tile loads after the next barrier
