@@ -57,6 +57,9 @@ inline void add_bytes(uint64_t* barrier, int64_t bytes) {
 inline void wait_for_phase(uint64_t* barrier, uint32_t parity) {
   wait_until([=] { return phase_of(barrier).number % 2 != parity; });
 }
+inline bool phase_over(uint64_t* barrier, uint32_t parity) {
+  return phase_of(barrier).number % 2 != parity;
+}
 using emulator::any_in_barrier;
 using emulator::named_barrier;
 
@@ -97,6 +100,9 @@ void set_registers() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
 }
 inline void keep_apart(int) {}
+inline bool elected() {
+  return thread.x % 32 == 0;
+}
 inline int uniform(int x) {
   return x;
 }

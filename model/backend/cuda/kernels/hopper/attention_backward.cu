@@ -28,7 +28,7 @@ namespace {
 using namespace hopper;
 
 template <class T, class L>
-__global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
+__global__ void __launch_bounds__(L::kThreads, 1)
     hopper_backward_kernel(Attention a, Results x, const __grid_constant__ TileMap q,
                            const __grid_constant__ TileMap k, const __grid_constant__ TileMap v,
                            const __grid_constant__ TileMap d_o) {
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
   const int group = warpgroup();
   if (group == 0) {
     set_registers<L::kLoaderRegisters, false>();
-    if (threadIdx.x == 0) load_tiles<L>(a, w, x, barriers, shared, q, k, v, d_o);
+    if (threadIdx.x == 0) Loader<L>{a, w, x, barriers, shared, q, k, v, d_o}.load_all();
   } else {
     set_registers<L::kRegisters, true>();
     if constexpr (L::kByColumns)
@@ -64,45 +64,74 @@ __global__ void __launch_bounds__((1 + L::kConsumers) * kGroup, 1)
   }
 }
 
-// A warp a query: statistics, for padding too, where they make weights 0
-template <class T>
-__global__ void hopper_statistics(Attention a, const T* o, const T* d_o, const float* lse, float* log_2s,
-                                  float* sums) {
-  const int64_t rows = a.batch * a.heads * padded(a.tq);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kBlockWarps + threadIdx.x / 32;
-  if (row >= rows) return;
-  const int64_t pair = row / padded(a.tq), query = row - pair * padded(a.tq), sample = pair / a.heads;
-  float sum = 0, log_2 = INFINITY;
-  if (query < a.tq) {
-    const int64_t at = (sample * a.tq + query) * a.ld_o + (pair - sample * a.heads) * a.d;
-    for (int64_t i = 2 * lane; i < a.d; i += 64) {
-      float x[2], y[2];
-      load<2>(o + at + i, x);
-      load<2>(d_o + at + i, y);
-      sum = fmaf(x[1], y[1], fmaf(x[0], y[0], sum));
+constexpr int kRowsAtOnce = 4;  // of a thread of hopper_prepare
+template <int kD>
+constexpr int kLanes = kD <= 64 ? 8 : kD <= 128 ? 16 : 32;  // of a row there
+template <int kD>
+constexpr int kPreparedRows = kThreads / kLanes<kD> * kRowsAtOnce;  // of a block
+
+// Statistics of the queries of one head, for padding too, where they make weights 0; zeros to their dq
+template <class T, int kD>
+__global__ void hopper_prepare(Attention a, const T* o, const T* d_o, const float* lse, Results x,
+                               float* log_2s, float* sums) {
+  constexpr int kL = kLanes<kD>;
+  const int64_t rows = padded(a.tq), blocks = (rows + kPreparedRows<kD> - 1) / kPreparedRows<kD>;
+  const int64_t pair = blockIdx.x / blocks, sample = pair / a.heads;
+  const int lane = static_cast<int>(threadIdx.x) % kL;
+  const int64_t first = (blockIdx.x - pair * blocks) * kPreparedRows<kD> + threadIdx.x / kL;
+  const int64_t column = lane * 8;
+  float u[kRowsAtOnce][8], v[kRowsAtOnce][8];
+#pragma unroll
+  for (int i = 0; i < kRowsAtOnce; ++i) {
+    const int64_t query = first + i * (kThreads / kL);
+    const int64_t at = (sample * a.tq + query) * a.ld_o + (pair - sample * a.heads) * kD + column;
+    if (query < a.tq && column < kD) {
+      load<8>(o + at, u[i]);
+      load<8>(d_o + at, v[i]);
     }
-    const float natural = lse[pair * a.tq + query];
-    if (isfinite(natural)) log_2 = natural * kLog2E;  // a query that sees no key has none
   }
-  sum = warp_sum(sum);
-  if (lane != 0) return;
-  log_2s[row] = log_2;
-  sums[row] = sum;
+#pragma unroll
+  for (int i = 0; i < kRowsAtOnce; ++i) {
+    const int64_t query = first + i * (kThreads / kL), row = pair * rows + query;
+    if (query < rows && column < kD) {
+      float4* const dq = x.dq + row * (kD / 4) + column / 4;
+      dq[0] = dq[1] = {0, 0, 0, 0};
+    }
+    float sum = 0;
+    if (query < a.tq && column < kD)
+#pragma unroll
+      for (int c = 0; c < 8; ++c) sum = fmaf(u[i][c], v[i][c], sum);
+#pragma unroll
+    for (int step = kL / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (lane != 0 || query >= rows) continue;
+    const float natural = query < a.tq ? lse[pair * a.tq + query] : INFINITY;
+    log_2s[row] = isfinite(natural) ? natural * kLog2E : INFINITY;  // a query that sees no key has none
+    sums[row] = sum;
+  }
 }
 
 // A warpgroup a tile of 64 queries
-template <class T>
+template <class T, int kD>
 __global__ void hopper_round_dq(Attention a, const float4* sums, T* dq) {
   const int64_t tiles = padded(a.tq) / kTile, pair = blockIdx.x / tiles, sample = pair / a.heads;
   const int64_t query = (blockIdx.x - pair * tiles) * kTile + first_row();
-  T* const to = dq + sample * a.tq * a.ld_q + (pair - sample * a.heads) * a.d + first_column();
-  for (int f = 0; f < static_cast<int>(a.d / 8); ++f) {
-    const float4 x = sums[(blockIdx.x * (a.d / 8) + f) * kGroup + threadIdx.x];
-    if (query < a.tq)
-      *reinterpret_cast<uint32_t*>(to + query * a.ld_q + 8 * f) = two<T>(x.x * a.scale, x.y * a.scale);
-    if (query + 8 < a.tq)
-      *reinterpret_cast<uint32_t*>(to + (query + 8) * a.ld_q + 8 * f) = two<T>(x.z * a.scale, x.w * a.scale);
+  T* const to = dq + sample * a.tq * a.ld_q + (pair - sample * a.heads) * kD + first_column();
+  constexpr int kAtOnce = 12 < kD / 8 ? kD / 16 : kD / 8;
+#pragma unroll
+  for (int first = 0; first < kD / 8; first += kAtOnce) {
+    float4 y[kAtOnce];
+#pragma unroll
+    for (int f = 0; f < kAtOnce; ++f)
+      y[f] = sums[(int64_t{blockIdx.x} * (kD / 8) + first + f) * kGroup + threadIdx.x];
+#pragma unroll
+    for (int f = 0; f < kAtOnce; ++f) {
+      const int column = 8 * (first + f);
+      if (query < a.tq)
+        *reinterpret_cast<uint32_t*>(to + query * a.ld_q + column) = two<T>(y[f].x * a.scale, y[f].y * a.scale);
+      if (query + 8 < a.tq)
+        *reinterpret_cast<uint32_t*>(to + (query + 8) * a.ld_q + column) =
+            two<T>(y[f].z * a.scale, y[f].w * a.scale);
+    }
   }
 }
 
@@ -173,23 +202,21 @@ void attention_hopper_backward(const Attention& a, const void* q, const void* k,
   if (a.batch == 0) return;
   const int64_t rows = a.batch * a.heads * padded(a.tq);
   float *const log_2s = workspace + rows * a.d, *const sums = log_2s + rows;
-  const Results x{log_2s, sums, reinterpret_cast<float4*>(workspace), dk, dv};
-  ISOBAR_CUDA(cudaMemsetAsync(workspace, 0, static_cast<size_t>(rows * a.d) * sizeof(float), stream));
+  const Results x{log_2s, sums, a.scale * kLog2E, reinterpret_cast<float4*>(workspace), dk, dv};
   const auto run = [&](auto type) {
     using T = decltype(type);
-    launch(hopper_statistics<T>, grid(ceil_div(rows, kBlockWarps)), kThreads, 0, stream, a,
-           static_cast<const T*>(o), static_cast<const T*>(d_o), lse, log_2s, sums);
     by_layout(a.d, division, [&](auto layout) {
       using L = decltype(layout);
-      launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads),
-             (1 + L::kConsumers) * kGroup, L::kBytes, stream, a, x,
-             tile_map(q, a.d, a.heads, a.tq, a.batch, a.ld_q, L::kQueries),
+      launch(hopper_prepare<T, L::kD>, grid(ceil_div(padded(a.tq), kPreparedRows<L::kD>) * a.batch * a.heads),
+             kThreads, 0, stream, a, static_cast<const T*>(o), static_cast<const T*>(d_o), lse, x, log_2s, sums);
+      launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads), L::kThreads,
+             L::kBytes, stream, a, x, tile_map(q, a.d, a.heads, a.tq, a.batch, a.ld_q, L::kQueries),
              tile_map(k, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
              tile_map(v, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),
              tile_map(d_o, a.d, a.heads, a.tq, a.batch, a.ld_o, L::kQueries));
+      launch(hopper_round_dq<T, L::kD>, grid(rows / kTile), kGroup, 0, stream, a,
+             reinterpret_cast<const float4*>(workspace), static_cast<T*>(dq));
     });
-    launch(hopper_round_dq<T>, grid(rows / kTile), kGroup, 0, stream, a,
-           reinterpret_cast<const float4*>(workspace), static_cast<T*>(dq));
   };
   a.act == DType::bf16 ? run(Bf16{}) : run(F16{});
 }

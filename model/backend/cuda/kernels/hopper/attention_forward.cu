@@ -15,21 +15,23 @@ using namespace hopper;
 constexpr int kStages = 2;
 constexpr float kMostWeight = 4096;  // of a row's weights, four threads a row: far from what 16 bits cannot hold
 
-#ifndef FW_C48
-#define FW_C48 4
+#ifndef FW_C96
+#define FW_C96 2
+#define FW_K96 128
+#define FW_C128 2
+#define FW_K128 128
+#define FW_K192 96
 #define FW_K48 80
-#define FW_C64 4
 #define FW_K64 64
-#define FW_TURNS 1
-#define FW_LAZY 1
 #endif
 template <int kD>
 struct Layout {
-  static constexpr int kConsumers = kD <= 48 ? FW_C48 : kD <= 64 ? FW_C64 : 2;  // warpgroups that compute
-  static constexpr int kRegisters = kConsumers == 5 ? 96 : kConsumers == 4 ? 112 : kConsumers == 3 ? 160 : 240;  // of their threads
+  static constexpr int kConsumers = kD <= 64 ? 4 : kD <= 96 ? FW_C96 : kD <= 128 ? FW_C128 : 2;  // warpgroups that compute
+  static constexpr int kRegisters = kConsumers == 4 ? 112 : kConsumers == 3 ? 160 : 240;  // of their threads
   static constexpr int kLoaderRegisters = kConsumers == 3 ? 32 : 24;
+  static constexpr bool kTurns = kD > 128;  // they issue products by turns
   static constexpr int kQueries = kConsumers * kTile;
-  static constexpr int kKeys = kD <= 48 ? FW_K48 : kD <= 64 ? FW_K64 : kD <= 128 ? 128 : 112;  // of a tile
+  static constexpr int kKeys = kD <= 48 ? FW_K48 : kD <= 64 ? FW_K64 : kD <= 96 ? FW_K96 : kD <= 128 ? FW_K128 : FW_K192;  // of a tile
   static constexpr int kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
   static constexpr int kQueryBytes = kPanels * kQueries * kRowBytes, kKeyBytes = kPanels * kKeys * kRowBytes;
   static constexpr int kK = kQueryBytes, kV = kK + kStages * kKeyBytes, kBarriers = kV + kStages * kKeyBytes;
@@ -100,9 +102,10 @@ __device__ inline float of_four_sum(float x) {
 // Hides the keys from `end` on of the thread's two rows
 template <int kKeys>
 __device__ inline void hide_unseen(float (&scores)[kKeys / 2], int2 end) {
+  const int left[2] = {end.x - first_column(), end.y - first_column()};
 #pragma unroll
   for (int i = 0; i < kKeys / 2; ++i)
-    if (i / 4 * 8 + first_column() + i % 2 >= (i % 4 < 2 ? end.x : end.y)) scores[i] = -INFINITY;
+    if (i / 4 * 8 + i % 2 >= left[i % 4 / 2]) scores[i] = -INFINITY;
 }
 
 // The softmax so far of a thread's two rows: weights are powers of two of scores times scale over ln 2, less `origin`,
@@ -180,7 +183,7 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
     };
     const auto release = [&](uint64_t* barrier) {
       __syncwarp();
-      if (threadIdx.x % 32 == 0) arrive(barrier);
+      if (elected()) arrive(barrier);
     };
     const auto begin_sums = [&](int tile) {
       const uint32_t values = base + static_cast<uint32_t>(L::kV + tile % kStages * L::kKeyBytes);
@@ -221,14 +224,10 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
     for (int tile = 1; tile < w.tiles; ++tile) {
       wait_for_phase(barriers.k_full(tile % kStages), phase_of(tile));
       wait_for_phase(barriers.v_full((tile - 1) % kStages), phase_of(tile - 1));
-#if FW_TURNS
-      wait_for_phase(barriers.turn(group), turn_phase(tile));
-#endif
+      if constexpr (L::kTurns) wait_for_phase(barriers.turn(group), turn_phase(tile));
       begin_scores<T, kD>(scores, queries, keys_at(tile));
       begin_sums(tile - 1);
-#if FW_TURNS
-      release(barriers.turn((group + 1) % L::kConsumers));
-#endif
+      if constexpr (L::kTurns) release(barriers.turn((group + 1) % L::kConsumers));
       wait_for_products<1>(scores);
       hide(tile);
       const float2 before = weigh_tile(tile);

@@ -40,15 +40,14 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
   const int thread = static_cast<int>(threadIdx.x) % kGroup, own_key = group * kOwn;
   const uint32_t base = shared_address(shared), own_rows = static_cast<uint32_t>(own_key * kRowBytes);
   const uint32_t own_panel = static_cast<uint32_t>(group * kTile * kRowBytes);  // of q and do
-  const float scale = a.scale * kLog2E;
   float dv[L::kKeys / 2] = {}, dk[L::kKeys / 2] = {}, dq[kTile / 2], scores[kOwn / 2], dp[kOwn / 2];
 
-  const auto await_q = [&](const Step<L>& s) { wait_for_phase(barriers.q_full(s.stage()), s.phase()); };
-  const auto await_do = [&](const Step<L>& s) { wait_for_phase(barriers.do_full(s.stage()), s.phase()); };
-  const auto begin_scores = [&](const Step<L>& s) {
+  const auto begin_scores = [&](const Step<L>& s, bool here) {
+    if (!here) wait_for_phase(barriers.q_full(s.stage()), s.phase());
     queries_times_keys<T, L>(scores, base + s.q(), base + L::kK + own_rows);
   };
-  const auto begin_dp = [&](const Step<L>& s) {
+  const auto begin_dp = [&](const Step<L>& s, bool here) {
+    if (!here) wait_for_phase(barriers.do_full(s.stage()), s.phase());
     queries_times_keys<T, L>(dp, base + s.d_o(), base + L::kV + own_rows);
   };
   const auto slopes = [&](const Step<L>& s) { return base + static_cast<uint32_t>(s.slot()); };
@@ -62,14 +61,14 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
     wait_for_products<1>(scores);
     if (w.key0 + own_key + kOwn > keys_end(a, s.query0())) {
       const int first_key = w.key0 + own_key + first_column(), query = s.query0() + first_row();
-      const int end[2] = {keys_end(a, query), keys_end(a, query + 8)};
+      const int left[2] = {keys_end(a, query) - first_key, keys_end(a, query + 8) - first_key};
 #pragma unroll
       for (int i = 0; i < kOwn / 2; ++i)
-        if (first_key + i / 4 * 8 + i % 2 >= end[i % 4 / 2]) scores[i] = -INFINITY;
+        if (i / 4 * 8 + i % 2 >= left[i % 4 / 2]) scores[i] = -INFINITY;
     }
 #pragma unroll
     for (int i = 0; i < kOwn / 2; ++i)
-      scores[i] = power_of_two(fmaf(scores[i], scale, -lse_of[i % 4 / 2]));
+      scores[i] = power_of_two(fmaf(scores[i], x.scale, -lse_of[i % 4 / 2]));
     store_rounded<T>(scores, weights(s), own_key);
     const float sum_of[2] = {sums[0], sums[8]};
     wait_for_products<0>(dp);
@@ -94,34 +93,31 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
     add_columns_times_keys<T, L>(dk, base + s.q() + own_panel, slopes(s));
     commit_products();
   };
+  // The last columns first: the next step's scores take their registers.
   const auto add_dq = [&](const Step<L>& s) {
     float4* const to = x.dq + (int64_t{s.dq_tile} * (L::kD / 8) + group * (kTile / 8)) * kGroup + thread;
 #pragma unroll
-    for (int f = 0; f < kTile / 8; ++f)
+    for (int f = kTile / 8 - 1; f >= 0; --f)
       add_to_memory(&to[f * kGroup].x, dq[4 * f], dq[4 * f + 1], dq[4 * f + 2], dq[4 * f + 3]);
   };
 
   wait_for_phase(barriers.keys(), 0);
   Step<L> now(a, w);
   if (now.left(w)) {
-    await_q(now);
-    begin_scores(now);
-    await_do(now);
-    begin_dp(now);
+    begin_scores(now, false);
+    begin_dp(now, false);
     share_weights(now);
-    // The products of a step run on while dq is added to memory, and the next step's follow them without a gap. Additions
-    // hold up what follows them in the queue to memory: what may have to be awaited comes before them.
+    // The products of a step run on while dq is added to memory, and the next step's follow them. A look at a barrier
+    // would queue behind the additions, so the first comes before them.
     for (Step<L> next = now; next.go_on(w), next.left(w); now = next) {
-      await_q(next);
-      await_do(next);
       begin_dq(now);
       begin_sums(now);
+      const bool q_here = phase_over(barriers.q_full(next.stage()), next.phase()),
+                 do_here = phase_over(barriers.do_full(next.stage()), next.phase());
       wait_for_products<1>(dq);
       add_dq(now);
-      keep_apart(next.tile);
-      begin_scores(next);
-      keep_apart(next.tile);
-      begin_dp(next);
+      begin_scores(next, q_here);
+      begin_dp(next, do_here);
       wait_for_products<2>(dv, dk);
       release<L>(barriers, now);
       share_weights(next);

@@ -40,9 +40,10 @@ __device__ inline void load_operand(const unsigned char* panels, int rows, uint3
 
 // Hides the queries before `begin` from the thread's two keys
 __device__ inline void hide_unseeing(float (&scores)[32], int2 begin) {
+  const int first[2] = {begin.x - first_column(), begin.y - first_column()};
 #pragma unroll
   for (int i = 0; i < 32; ++i)
-    if (i / 4 * 8 + first_column() + i % 2 < (i % 4 < 2 ? begin.x : begin.y)) scores[i] = -INFINITY;
+    if (i / 4 * 8 + i % 2 < first[i % 4 / 2]) scores[i] = -INFINITY;
 }
 // The first query that sees a key
 __device__ inline int queries_begin(const Attention& a, int key) {
@@ -50,26 +51,21 @@ __device__ inline int queries_begin(const Attention& a, int key) {
   return a.causal ? key - static_cast<int>(a.shift()) : 0;
 }
 
+// Of each query of the thread's columns
+__device__ inline void load_statistic(float2 (&of)[8], const unsigned char* statistic) {
+#pragma unroll
+  for (int f = 0; f < 8; ++f) of[f] = reinterpret_cast<const float2*>(statistic)[(8 * f + first_column()) / 2];
+}
 // Scores to weights
-__device__ inline void weigh(const Attention& a, float (&scores)[32], const float2* lse) {
-  const float scale = a.scale * kLog2E;
+__device__ inline void weigh(float scale, float (&scores)[32], const float2 (&lse)[8]) {
 #pragma unroll
-  for (int f = 0; f < 8; ++f) {
-    const float2 of = lse[(8 * f + first_column()) / 2];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      scores[4 * f + i] = power_of_two(fmaf(scores[4 * f + i], scale, i % 2 ? -of.y : -of.x));
-  }
+  for (int i = 0; i < 32; ++i)
+    scores[i] = power_of_two(fmaf(scores[i], scale, i % 2 ? -lse[i / 4].y : -lse[i / 4].x));
 }
 // dp to ds
-__device__ inline void slope(const float (&weights)[32], float (&dp)[32], const float2* sums) {
+__device__ inline void slope(const float (&weights)[32], float (&dp)[32], const float2 (&sums)[8]) {
 #pragma unroll
-  for (int f = 0; f < 8; ++f) {
-    const float2 of = sums[(8 * f + first_column()) / 2];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      dp[4 * f + i] = weights[4 * f + i] * (dp[4 * f + i] - (i % 2 ? of.y : of.x));
-  }
+  for (int i = 0; i < 32; ++i) dp[i] = weights[i] * (dp[i] - (i % 2 ? sums[i / 4].y : sums[i / 4].x));
 }
 
 template <class T, int kD>
@@ -94,8 +90,7 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
   constexpr bool kHeld = L::kHeld;
   const int thread = static_cast<int>(threadIdx.x) % kGroup, own_keys = group * kTile;
   const uint32_t base = shared_address(shared), own_rows = static_cast<uint32_t>(own_keys * kRowBytes);
-  const int key0 = w.key0 + own_keys, row = key0 + first_row();
-  const int2 row_begin{queries_begin(a, row), queries_begin(a, row + 8)};
+  const int key0 = w.key0 + own_keys;
   const int last_begins = queries_begin(a, key0 + kTile - 1);
   float dv[kD / 2] = {}, dk[kD / 2] = {}, scores[32], dp[32];
   uint32_t weights[4][4];
@@ -122,24 +117,30 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
   };
   // p' and ds', and dv, whose products run under ds'
   const auto weigh_step = [&](const Step<L>& s) {
+    float2 statistic[8];
+    load_statistic(statistic, shared + s.lse());
     wait_for_products<1>(scores);
-    if (s.query0() < last_begins) hide_unseeing(scores, {row_begin.x - s.query0(), row_begin.y - s.query0()});
-    weigh(a, scores, reinterpret_cast<const float2*>(shared + s.lse()));
+    if (s.query0() < last_begins) {
+      const int row = key0 + first_row();
+      hide_unseeing(scores, {queries_begin(a, row) - s.query0(), queries_begin(a, row + 8) - s.query0()});
+    }
+    weigh(x.scale, scores, statistic);
     round_operand<T>(scores, weights);
     begin_products(dv, weights);
 #pragma unroll
     for (int k = 0; k < kTile / kInnerStep; ++k)
       multiply<T, kD, true>(dv, weights[k], rows_inner(base + s.d_o(), L::kQueries, k), true);
     commit_products();
+    load_statistic(statistic, shared + s.sums());
     wait_for_products<1>(dp);
-    slope(scores, dp, reinterpret_cast<const float2*>(shared + s.sums()));
+    slope(scores, dp, statistic);
     uint32_t slopes[4][4];
     round_operand<T>(dp, slopes);
     wait_for_phase(barriers.slot_free(s.slot_stage()), s.slot_phase() ^ 1);
     store_operand(slopes, base + s.slot() + own_rows);
     fence_for_products();
     __syncwarp();
-    if (thread % 32 == 0) arrive(barriers.slot_full(s.slot_stage()));
+    if (elected()) arrive(barriers.slot_full(s.slot_stage()));
     wait_for_products<0>(dv);
     named_barrier(1 + group, kGroup);
   };
@@ -164,7 +165,7 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
     commit_products();
     wait_for_products<0>(dq, dk, scores);
     __syncwarp();
-    if (thread % 32 == 0) arrive(barriers.slot_free(s.slot_stage()));
+    if (elected()) arrive(barriers.slot_free(s.slot_stage()));
     float4* const to = x.dq + int64_t{s.dq_tile} * (kD / 8) * kGroup + thread;
 #pragma unroll
     for (int f = 0; f < kD / 8; ++f)

@@ -17,6 +17,7 @@ struct Layout {
   static constexpr bool kByColumns = kDivision == HopperDivision::columns;
   static constexpr int kConsumers =  // warpgroups that compute
       kByColumns ? kPanels : kDivision == HopperDivision::own_keys_3 ? 3 : 2;
+  static constexpr int kThreads = (1 + kConsumers) * kGroup;
   static constexpr int kRegisters = kConsumers == 3 ? 160 : 240, kLoaderRegisters = kConsumers == 3 ? 32 : 24;
   static constexpr int kKeys = kByColumns ? (kConsumers == 3 ? 96 : 128) : kConsumers * kTile, kQueries = kTile;
   static constexpr int kOwnKeys = kKeys / kConsumers;  // of a warpgroup's scores
@@ -35,6 +36,7 @@ struct Layout {
 
 struct Results {
   const float *lse, *sums;  // [samples, heads, padded queries]: lse in powers of two, rowsum(do o)
+  float scale;               // of scores, over ln 2
   float4* dq;                // [samples, heads, tiles of 64 queries, d / 8, 128 threads]
   void *dk, *dv;
 };
@@ -108,37 +110,53 @@ struct Step {
 template <class L>
 __device__ inline void release(const Barriers<L>& barriers, const Step<L>& s) {
   __syncwarp();
-  if (threadIdx.x % 32 != 0) return;
+  if (!elected()) return;
   arrive(barriers.q_free(s.stage()));
   arrive(barriers.do_free(s.stage()));
 }
 
+// Loads of a block, all by one thread
 template <class L>
-__device__ void load_tiles(const Attention& a, const Work& w, const Results& x, const Barriers<L>& barriers,
-                           unsigned char* shared, const TileMap& q, const TileMap& k, const TileMap& v,
-                           const TileMap& d_o) {
-  const auto load = [&](const TileMap& map, uint64_t* barrier, int to, int rows, int head, int token) {
+struct Loader {
+  const Attention& a;
+  const Work& w;
+  const Results& x;
+  const Barriers<L>& barriers;
+  unsigned char* shared;
+  const TileMap &q, &k, &v, &d_o;
+
+  __device__ void panels(const TileMap& map, uint64_t* barrier, int to, int rows, int head, int token) const {
     for (int panel = 0; panel < L::kPanels; ++panel)
       load_tile(map, barrier, shared + to + panel * rows * kRowBytes, panel * kPanelColumns, head, token,
                 w.sample);
-  };
-  int head = w.first_head;
-  const auto load_queries = [&](const TileMap& map, const float* statistic, uint64_t* barrier, int to,
-                                int statistic_to, const Step<L>& s) {
-    expect_bytes(barrier, L::kQueryBytes + L::kStatisticBytes);
-    load(map, barrier, to, L::kQueries, head, s.query0());
-    load_bytes(statistic + int64_t{s.dq_tile} * kTile, barrier, shared + statistic_to, L::kStatisticBytes);
-  };
-  expect_bytes(barriers.keys(), 2 * L::kKeyBytes);
-  load(k, barriers.keys(), L::kK, L::kKeys, w.key_head, w.key0);
-  load(v, barriers.keys(), L::kV, L::kKeys, w.key_head, w.key0);
-  for (Step<L> s(a, w); s.left(w); s.go_on(w)) {
-    if (s.index > 0 && s.tile == w.tile0) ++head;
-    wait_for_phase(barriers.q_free(s.stage()), s.phase() ^ 1);
-    load_queries(q, x.lse, barriers.q_full(s.stage()), s.q(), s.lse(), s);
-    wait_for_phase(barriers.do_free(s.stage()), s.phase() ^ 1);
-    load_queries(d_o, x.sums, barriers.do_full(s.stage()), s.d_o(), s.sums(), s);
   }
-}
+  __device__ void load_keys() const {
+    expect_bytes(barriers.keys(), 2 * L::kKeyBytes);
+    panels(k, barriers.keys(), L::kK, L::kKeys, w.key_head, w.key0);
+    panels(v, barriers.keys(), L::kV, L::kKeys, w.key_head, w.key0);
+  }
+  __device__ void load_queries(const Step<L>& s, const TileMap& map, int to, const float* statistic,
+                               int statistic_to, uint64_t* barrier) const {
+    expect_bytes(barrier, L::kQueryBytes + L::kStatisticBytes);
+    const int head = w.heads == 1 ? w.first_head : w.first_head + s.index / (w.tiles - w.tile0);
+    panels(map, barrier, to, L::kQueries, head, s.query0());
+    load_bytes(statistic + int64_t{s.dq_tile} * kTile, barrier, shared + statistic_to, L::kStatisticBytes);
+  }
+  __device__ void load_q(const Step<L>& s) const {
+    load_queries(s, q, s.q(), x.lse, s.lse(), barriers.q_full(s.stage()));
+  }
+  __device__ void load_do(const Step<L>& s) const {
+    load_queries(s, d_o, s.d_o(), x.sums, s.sums(), barriers.do_full(s.stage()));
+  }
+  __device__ void load_all() const {
+    load_keys();
+    for (Step<L> s(a, w); s.left(w); s.go_on(w)) {
+      wait_for_phase(barriers.q_free(s.stage()), s.phase() ^ 1);
+      load_q(s);
+      wait_for_phase(barriers.do_free(s.stage()), s.phase() ^ 1);
+      load_do(s);
+    }
+  }
+};
 
 }  // namespace isobar::cuda::hopper

@@ -34,6 +34,7 @@ using emulator::hopper::any_in_barrier;
 using emulator::hopper::arrive;
 using emulator::hopper::begin_products;
 using emulator::hopper::commit_products;
+using emulator::hopper::elected;
 using emulator::hopper::expect_bytes;
 using emulator::hopper::fence_for_products;
 using emulator::hopper::fence_new_barriers;
@@ -43,6 +44,7 @@ using emulator::hopper::load_tile;
 using emulator::hopper::make_barrier;
 using emulator::hopper::multiply;
 using emulator::hopper::named_barrier;
+using emulator::hopper::phase_over;
 using emulator::hopper::power_of_two;
 using emulator::hopper::set_registers;
 using emulator::hopper::shared_address;
@@ -94,6 +96,16 @@ __device__ inline void wait_for_phase(uint64_t* barrier, uint32_t parity) {
         : "r"(at), "r"(parity)
         : "memory");
 }
+/// Whether that phase is over, without waiting for long
+__device__ inline bool phase_over(uint64_t* barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
 /// A barrier of `threads` threads of the block; ids 1 to 15
 __device__ inline void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -144,6 +156,12 @@ __device__ inline void set_registers() {
 /// too many: it would end each product before the next (its message C7512).
 __device__ inline void keep_apart(int x) {
   if (x < 0) __nanosleep(1);
+}
+/// In one thread of the warp, which must be whole here. Without the thread's index, whose reading waits behind loads.
+__device__ inline bool elected() {
+  uint32_t chosen;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(chosen));
+  return chosen != 0;
 }
 /// x, which is the same in all threads of a warp: tells the compiler so, that what depends on it is computed once a warp
 __device__ inline int uniform(int x) {
