@@ -99,7 +99,6 @@ template <int kRegisters, bool kMore>
 void set_registers() {
   static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
 }
-inline void keep_apart(int) {}
 inline bool elected() {
   return thread.x % 32 == 0;
 }

@@ -1,8 +1,6 @@
-// Attention on Hopper's own instructions (kernels/hopper/instructions.cuh), for bf16 and f16. Rows of 16
-// bytes; no summand to scores.
+// Attention on Hopper's own instructions (kernels/hopper/instructions.cuh), for bf16 and f16. Heads of 32 to 256
+// columns (backward 192), a multiple of 16; rows of 16 bytes; no summand to scores.
 #pragma once
-#include <span>
-
 #include "model/backend/cuda/kernels/kernels.h"
 
 namespace isobar::cuda {
@@ -12,12 +10,6 @@ bool hopper_takes_forward(const Attention& a);
 /// o and lse as attention_mma(); needs a GPU of compute capability 9.0
 void attention_hopper(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
                       cudaStream_t stream);
-/// How a block of the backward divides keys and queries among its warpgroups (attention_backward.cu)
-enum class HopperDivision : uint8_t { own_keys_2, own_keys_3, held_keys_2, columns };
-const char* name_of(HopperDivision division);
-/// Those that heads of that width have, the fastest on an H200 first; none for widths that attention on
-/// Hopper lacks
-std::span<const HopperDivision> hopper_divisions(int64_t d);
 /// True if attention_hopper_backward() takes the shape. Its sums of dq have no fixed order.
 bool hopper_takes_backward(const Attention& a);
 /// Bytes of its workspace: dq in f32, and lse and rowsum(dO * O) of each query, queries in whole tiles
@@ -25,6 +17,6 @@ int64_t hopper_backward_workspace(const Attention& a);
 /// dq, dk and dv as attention_mma_backward(); needs a GPU of compute capability 9.0
 void attention_hopper_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                                const float* lse, const void* d_o, void* dq, void* dk, void* dv,
-                               float* workspace, cudaStream_t stream, HopperDivision division);
+                               float* workspace, cudaStream_t stream);
 
 }  // namespace isobar::cuda

@@ -3,18 +3,12 @@
 //   p = exp(q k scale - lse), dp = do v, ds = p (dp - rowsum(do o));  dv = p' do, dk = ds' q scale, dq = ds k
 //   scale
 //
-// A block owns keys, keeps their dk and dv in registers, and iterates over tiles of queries. One warpgroup
-// loads tiles (TMA); others compute, mostly on 64 keys x 64 queries with keys as rows, so that p' and ds' are
-// in registers where the products dv and dk want them. The divisions of the work:
+// A block owns keys, keeps their dk and dv in registers, and iterates over tiles of 64 queries. One warpgroup loads
+// tiles (TMA), the others compute:
 //
-//   own keys      each warpgroup has 64 keys and all of their sums: they never wait for each other, and the
-//                 exponentials of one hide under the products of others
-//   held keys     the same with keys and values as operands in registers
-//   shared keys   two share 64 keys and split 128 queries: they exchange p' and ds' in shared memory; one
-//   sums
-//                 dv, the other dk
-//   columns       three share 96 keys and 64 queries and split the columns of all results
-//   (backward_by_columns.cuh)
+//   by keys     heads up to 96: each has 64 keys and all of their sums, with keys as rows, so that p' is in registers
+//               where the product dv wants it; dq of all keys by one of them, by turns (backward_by_keys.cuh)
+//   by columns  wider heads: each has 64 columns of all results (backward_by_columns.cuh)
 //
 // dq is summed in memory by atomic adds, in f32 and in the order of the accumulators' registers, 16 bytes a
 // thread; a last pass sorts, scales and rounds it.
@@ -135,61 +129,10 @@ __global__ void hopper_round_dq(Attention a, const float4* sums, T* dq) {
   }
 }
 
-template <class F>
-void by_head(int64_t d, F&& f) {
-  if (d == 48) return f(std::integral_constant<int, 48>());
-  if (d == 64) return f(std::integral_constant<int, 64>());
-  if (d == 96) return f(std::integral_constant<int, 96>());
-  if (d == 128) return f(std::integral_constant<int, 128>());
-  if (d == 192) return f(std::integral_constant<int, 192>());
-  throw std::logic_error("attention on Hopper with heads of " + std::to_string(d) + " columns");
-}
-/// f(Layout) of a division that a warpgroup's registers allow
-template <class F>
-void by_layout(int64_t d, HopperDivision division, F&& f) {
-  using enum HopperDivision;
-  by_head(d, [&](auto head) {
-    constexpr int kD = head();
-    if constexpr (kD <= 96)
-      if (division == own_keys_2) return f(Layout<kD, own_keys_2>());
-    if constexpr (kD <= 48)
-      if (division == own_keys_3) return f(Layout<kD, own_keys_3>());
-    if constexpr (kD <= 64)
-      if (division == held_keys_2) return f(Layout<kD, held_keys_2>());
-    if constexpr (kD == 128 || kD == 192)
-      if (division == columns) return f(Layout<kD, columns>());
-    throw std::logic_error("attention on Hopper: heads of " + std::to_string(d) +
-                           " columns are not divided so");
-  });
-}
-
 }  // namespace
 
-const char* name_of(HopperDivision division) {
-  constexpr const char* kNames[] = {
-      "two warpgroups with keys of their own", "three warpgroups with keys of their own",
-      "two warpgroups with keys of their own in registers", "warpgroups with columns of their own"};
-  return kNames[static_cast<int>(division)];
-}
-
-std::span<const HopperDivision> hopper_divisions(int64_t d) {
-  using enum HopperDivision;
-  static constexpr HopperDivision kNarrowest[] = {own_keys_3, held_keys_2, own_keys_2},
-                                  kNarrow[] = {held_keys_2, own_keys_2}, kMiddle[] = {own_keys_2},
-                                  kWide[] = {columns};
-  if (d == 48) return kNarrowest;
-  if (d == 64) return kNarrow;
-  if (d == 96) return kMiddle;
-  if (d == 128 || d == 192) return kWide;
-  return {};
-}
-
 bool hopper_takes_backward(const Attention& a) {
-  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased || a.deterministic)
-    return false;
-  for (const int64_t ld : {a.ld_q, a.ld_kv, a.ld_o})
-    if (ld % 8 != 0) return false;
-  return a.tq > 0 && a.tk > 0 && !hopper_divisions(a.d).empty();
+  return !a.deterministic && a.d <= kMostWidthBackward && hopper_takes_forward(a);
 }
 
 int64_t hopper_backward_workspace(const Attention& a) {
@@ -198,15 +141,15 @@ int64_t hopper_backward_workspace(const Attention& a) {
 
 void attention_hopper_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                                const float* lse, const void* d_o, void* dq, void* dk, void* dv,
-                               float* workspace, cudaStream_t stream, HopperDivision division) {
+                               float* workspace, cudaStream_t stream) {
   if (a.batch == 0) return;
   const int64_t rows = a.batch * a.heads * padded(a.tq);
   float *const log_2s = workspace + rows * a.d, *const sums = log_2s + rows;
   const Results x{log_2s, sums, a.scale * kLog2E, reinterpret_cast<float4*>(workspace), dk, dv};
   const auto run = [&](auto type) {
     using T = decltype(type);
-    by_layout(a.d, division, [&](auto layout) {
-      using L = decltype(layout);
+    by_width<kMostWidthBackward>(a.d, [&](auto width) {
+      using L = Layout<width()>;
       launch(hopper_prepare<T, L::kD>, grid(ceil_div(padded(a.tq), kPreparedRows<L::kD>) * a.batch * a.heads),
              kThreads, 0, stream, a, static_cast<const T*>(o), static_cast<const T*>(d_o), lse, x, log_2s, sums);
       launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads), L::kThreads,

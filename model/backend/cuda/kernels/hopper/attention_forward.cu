@@ -15,23 +15,13 @@ using namespace hopper;
 constexpr int kStages = 2;
 constexpr float kMostWeight = 4096;  // of a row's weights, four threads a row: far from what 16 bits cannot hold
 
-#ifndef FW_C96
-#define FW_C96 2
-#define FW_K96 128
-#define FW_C128 2
-#define FW_K128 128
-#define FW_K192 96
-#define FW_K48 80
-#define FW_K64 64
-#endif
 template <int kD>
 struct Layout {
-  static constexpr int kConsumers = kD <= 64 ? 4 : kD <= 96 ? FW_C96 : kD <= 128 ? FW_C128 : 2;  // warpgroups that compute
-  static constexpr int kRegisters = kConsumers == 4 ? 112 : kConsumers == 3 ? 160 : 240;  // of their threads
-  static constexpr int kLoaderRegisters = kConsumers == 3 ? 32 : 24;
-  static constexpr bool kTurns = kD > 128;  // they issue products by turns
+  static constexpr int kConsumers = kD <= 64 ? 4 : 2;             // warpgroups that compute
+  static constexpr int kRegisters = kConsumers == 4 ? 112 : 240;  // of their threads
+  static constexpr bool kTurns = kD > 128;                        // they issue products by turns
   static constexpr int kQueries = kConsumers * kTile;
-  static constexpr int kKeys = kD <= 48 ? FW_K48 : kD <= 64 ? FW_K64 : kD <= 96 ? FW_K96 : kD <= 128 ? FW_K128 : FW_K192;  // of a tile
+  static constexpr int kKeys = kD <= 48 ? 80 : kD <= 64 ? 64 : kD <= 128 ? 128 : kD <= 192 ? 96 : 80;  // of a tile
   static constexpr int kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
   static constexpr int kQueryBytes = kPanels * kQueries * kRowBytes, kKeyBytes = kPanels * kKeys * kRowBytes;
   static constexpr int kK = kQueryBytes, kV = kK + kStages * kKeyBytes, kBarriers = kV + kStages * kKeyBytes;
@@ -283,7 +273,7 @@ __global__ void __launch_bounds__((1 + Layout<kD>::kConsumers) * kGroup, 1)
   const Work w = work_of_block<kD>(a);
   const int group = warpgroup();
   if (group == 0) {
-    set_registers<L::kLoaderRegisters, false>();
+    set_registers<24, false>();
     if (threadIdx.x == 0) load_tiles<kD>(a, w, barriers, shared, q, k, v);
   } else {
     set_registers<L::kRegisters, true>();
@@ -291,22 +281,13 @@ __global__ void __launch_bounds__((1 + Layout<kD>::kConsumers) * kGroup, 1)
   }
 }
 
-template <class F>
-void by_head(int64_t d, F&& f) {
-  if (d == 48) return f(std::integral_constant<int, 48>());
-  if (d == 64) return f(std::integral_constant<int, 64>());
-  if (d == 96) return f(std::integral_constant<int, 96>());
-  if (d == 128) return f(std::integral_constant<int, 128>());
-  if (d == 192) return f(std::integral_constant<int, 192>());
-  throw std::logic_error("attention on Hopper with heads of " + std::to_string(d) + " columns");
-}
-
 }  // namespace
 
 bool hopper_takes_forward(const Attention& a) {
-  Attention ordered = a;
-  ordered.deterministic = false;  // forward has one order
-  return hopper_takes_backward(ordered);
+  if ((a.act != DType::bf16 && a.act != DType::f16) || a.last_more != 0 || a.biased) return false;
+  for (const int64_t ld : {a.ld_q, a.ld_kv, a.ld_o})
+    if (ld % 8 != 0) return false;
+  return a.tq > 0 && a.tk > 0 && a.d % kInnerStep == 0 && a.d >= kLeastWidth && a.d <= kMostWidth;
 }
 
 void attention_hopper(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
@@ -314,8 +295,8 @@ void attention_hopper(const Attention& a, const void* q, const void* k, const vo
   if (a.batch == 0) return;
   const auto run = [&](auto type) {
     using T = decltype(type);
-    by_head(a.d, [&](auto head) {
-      constexpr int kD = head();
+    by_width<kMostWidth>(a.d, [&](auto width) {
+      constexpr int kD = width();
       using L = Layout<kD>;
       launch(hopper_forward_kernel<T, kD>, grid(ceil_div(a.tq, L::kQueries) * a.batch * a.heads),
              (1 + L::kConsumers) * kGroup, L::kBytes, stream, a, o, lse,

@@ -93,12 +93,13 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
     add_columns_times_keys<T, L>(dk, base + s.q() + own_panel, slopes(s));
     commit_products();
   };
-  // The last columns first: the next step's scores take their registers.
+  // The last columns first: the next step's scores take their registers. The last panel may be narrower.
   const auto add_dq = [&](const Step<L>& s) {
     float4* const to = x.dq + (int64_t{s.dq_tile} * (L::kD / 8) + group * (kTile / 8)) * kGroup + thread;
 #pragma unroll
     for (int f = kTile / 8 - 1; f >= 0; --f)
-      add_to_memory(&to[f * kGroup].x, dq[4 * f], dq[4 * f + 1], dq[4 * f + 2], dq[4 * f + 3]);
+      if (L::kD % kPanelColumns == 0 || group * kPanelColumns + f * 8 < L::kD)
+        add_to_memory(&to[f * kGroup].x, dq[4 * f], dq[4 * f + 1], dq[4 * f + 2], dq[4 * f + 3]);
   };
 
   wait_for_phase(barriers.keys(), 0);
@@ -135,6 +136,7 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
   for (int i = 0; i < L::kKeys / 2; ++i) {
     const int64_t key = w.key0 + i / 4 * 8 + first_column() + i % 2;
     if (key >= a.tk) continue;
+    if (L::kD % kPanelColumns != 0 && group * kPanelColumns + first_row() + i % 4 / 2 * 8 >= L::kD) continue;
     to_dv[key * a.ld_kv + i % 4 / 2 * 8] = as<T>(dv[i]);
     to_dk[key * a.ld_kv + i % 4 / 2 * 8] = as<T>(dk[i] * a.scale);
   }

@@ -10,13 +10,13 @@ namespace isobar::cuda::hopper {
 
 constexpr int kPaddedQueries = 64;             // queries of the workspace: whole tiles of this size
 
-template <int kColumns, HopperDivision kDivision>
+// How a block divides its work among warpgroups, by the width of heads: what registers allow, the fastest on an H200
+template <int kColumns>
 struct Layout {
   static constexpr int kD = kColumns, kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
-  static constexpr bool kHeld = kDivision == HopperDivision::held_keys_2;  // keys and values in registers
-  static constexpr bool kByColumns = kDivision == HopperDivision::columns;
-  static constexpr int kConsumers =  // warpgroups that compute
-      kByColumns ? kPanels : kDivision == HopperDivision::own_keys_3 ? 3 : 2;
+  static constexpr bool kByColumns = kD > 96;
+  static constexpr bool kHeld = kD == 64;  // keys and values in registers
+  static constexpr int kConsumers = kByColumns ? kPanels : kD <= 48 ? 3 : 2;  // warpgroups that compute
   static constexpr int kThreads = (1 + kConsumers) * kGroup;
   static constexpr int kRegisters = kConsumers == 3 ? 160 : 240, kLoaderRegisters = kConsumers == 3 ? 32 : 24;
   static constexpr int kKeys = kByColumns ? (kConsumers == 3 ? 96 : 128) : kConsumers * kTile, kQueries = kTile;

@@ -1,11 +1,15 @@
 // Accumulators of attention's products on Hopper: where a thread's registers lie, and how they become
 // operands.
 #pragma once
+#include <stdexcept>
+#include <string>
+
 #include "model/backend/cuda/kernels/hopper/instructions.cuh"
 
 namespace isobar::cuda::hopper {
 
 constexpr int kTile = 64;  // rows of a warpgroup's products
+constexpr int kLeastWidth = 32, kMostWidth = 256, kMostWidthBackward = 192;  // of heads
 constexpr float kLog2E = 1.4426950408889634f;
 
 __device__ inline int warpgroup() {
@@ -53,6 +57,16 @@ __device__ inline void store_transposed(const uint32_t (&words)[kSteps][4], uint
 #pragma unroll
   for (int k = 0; k < kSteps; ++k)
     store_matrices<true>(at + static_cast<uint32_t>(k * kInnerStep * kRowBytes), words[k]);
+}
+
+/// f(std::integral_constant) of a head's width, a multiple of 16 from kLeastWidth to kMost
+template <int kMost, int kWidth = kLeastWidth, class F>
+void by_width(int64_t d, F&& f) {
+  if (d == kWidth) return f(std::integral_constant<int, kWidth>());
+  if constexpr (kWidth < kMost)
+    by_width<kMost, kWidth + kInnerStep>(d, f);
+  else
+    throw std::logic_error("attention on Hopper with heads of " + std::to_string(d) + " columns");
 }
 
 // One past the last key that a query sees

@@ -38,7 +38,6 @@ using emulator::hopper::elected;
 using emulator::hopper::expect_bytes;
 using emulator::hopper::fence_for_products;
 using emulator::hopper::fence_new_barriers;
-using emulator::hopper::keep_apart;
 using emulator::hopper::load_bytes;
 using emulator::hopper::load_tile;
 using emulator::hopper::make_barrier;
@@ -152,11 +151,6 @@ __device__ inline void set_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// A branch that is never taken for x >= 0. ptxas does not move products over it, whose registers all at once would be
-/// too many: it would end each product before the next (its message C7512).
-__device__ inline void keep_apart(int x) {
-  if (x < 0) __nanosleep(1);
-}
 /// In one thread of the warp, which must be whole here. Without the thread's index, whose reading waits behind loads.
 __device__ inline bool elected() {
   uint32_t chosen;
