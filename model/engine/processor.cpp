@@ -74,6 +74,7 @@ class GpuProcessor : public Processor {
         backend_(plan, arena_->data(), host_.data(), streams_,
                  {.gemm = spec.run.gemm_choice,
                   .capability = device.capability,
+                  .attention = spec.run.attention,
                   .deterministic = spec.run.deterministic_attention,
                   .fuse = spec.run.fuse,
                   .product_sms = product_sms(device, spec, mpi.size())}) {
@@ -147,7 +148,7 @@ class GpuProcessor : public Processor {
     std::vector<std::string> lines;
     for (const auto& use : backend_.attentions()) {
       std::string line = text_of(use.shape, use.backward) + ": " + name_of(use.path);
-      if (use.path == cuda::AttentionPath::cudnn) line += " " + use.engine;
+      if (!use.engine.empty()) line += (use.path == cuda::AttentionPath::cudnn ? " " : ", ") + use.engine;
       line += ", workspace " + std::to_string(use.workspace / 1000000) + " MB";
       const bool half = size_of(use.shape.act) == 2;
       if (use.path == cuda::AttentionPath::scalar)
@@ -295,7 +296,7 @@ MicroBatchChoice planned_micro_batch(const RunSpec& spec) {
 }
 
 Workspace gpu_workspace(const RunSpec& spec, int capability) {
-  return cuda_workspace(capability, spec.run.deterministic_attention);
+  return cuda_workspace(capability, spec.run.deterministic_attention, spec.run.attention);
 }
 
 #else

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "model/backend/cuda/kernels/attention_few.h"
+#include "model/backend/cuda/kernels/hopper/attention.h"
 #include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/base/latitude.h"
@@ -72,7 +73,7 @@ Attention CudaBackend::attention_of(const Op& op) const {
 
 AttentionPath CudaBackend::path_of(const Attention& a, bool backward) const {
   const bool cudnn = options_.cudnn && CudnnAttention::built() && !refused_.contains(text_of(a, backward));
-  return attention_path(a, backward, options_.capability, cudnn);
+  return attention_path(a, backward, options_.capability, cudnn, options_.attention);
 }
 
 // ---- before the first step ----
@@ -100,6 +101,11 @@ void CudaBackend::prepare_attention() {
     const int64_t bytes = workspace_of(op).count * size_of(DType::f32);
     AttentionUse use{a, backward, path_of(a, backward), "", bytes, ""};
     if (use.path == AttentionPath::cudnn) use = by_cudnn(std::move(use));
+    if (use.path == AttentionPath::hopper && backward) {
+      if (hopper_backward_workspace(a) > bytes)
+        throw std::logic_error(op.path + ": planned for another run.attention");
+      use.engine = name_of(hopper_divisions(a.d).front());
+    }
     if (seen.insert(text_of(a, backward)).second) attentions_.push_back(std::move(use));
   }
 }
@@ -176,6 +182,8 @@ void run_attention(const CudaCall<OpKind::attention>& c) {
       return attention_simt(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.stream);
     case AttentionPath::few_tokens:
       return attention_few(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.stream);
+    case AttentionPath::hopper:
+      return attention_hopper(a, c.in("q"), c.in("k"), c.in("v"), c.out("o"), c.out("lse"), c.stream);
   }
 }
 
@@ -190,6 +198,10 @@ void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
   if (path == AttentionPath::cudnn)
     return b.cudnn().backward(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"),
                               c.out("dq"), c.out("dk"), c.out("dv"), c.workspace(), c.stream);
+  if (path == AttentionPath::hopper)
+    return attention_hopper_backward(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"),
+                                     c.out("dq"), c.out("dk"), c.out("dv"), c.workspace(), c.stream,
+                                     hopper_divisions(a.d).front());
   const auto own = path == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
   own(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"), c.out("dq"), c.out("dk"),
       c.out("dv"), c.workspace(), c.stream);

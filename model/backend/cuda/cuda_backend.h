@@ -1,5 +1,5 @@
-// Ops on one NVIDIA GPU, each enqueued on a stream: matrix products by cuBLASLt, attention by cuDNN, the rest
-// by kernels.h.
+// Ops on one NVIDIA GPU, each enqueued on a stream: matrix products by cuBLASLt, attention by cuDNN or
+// our own kernels (kernels/attention_path.h), the rest by kernels.h.
 //
 //   CudaBackend backend(plan, arena.data(), host.data(), streams, options);
 //   backend.prepare();                    // algorithms and attention plans: before the arena has data
@@ -28,8 +28,9 @@ const OpFunctions<CudaLaunch>& cuda_ops();
 
 struct BackendOptions {
   GemmChoice gemm = GemmChoice::timed;
-  int capability = 9;          // of the device, major
-  bool cudnn = true;           // false: always our own attention kernels
+  int capability = 9;  // of the device, major
+  bool cudnn = true;   // false: always our own attention kernels
+  AttentionChoice attention = AttentionChoice::automatic;
   bool deterministic = false;  // attention sums in a fixed order (Attention::deterministic)
   bool fuse = true;            // fuse ops into products (fusion.h)
   int product_sms = 0;         // multiprocessors to choose products for (Gemms)
@@ -77,7 +78,7 @@ class CudaBackend : public Backend {
     Attention shape;
     bool backward;
     AttentionPath path;
-    std::string engine;     // cuDNN's name of its plan
+    std::string engine;     // cuDNN's name of its plan; on Hopper, ours of backward's division
     int64_t workspace = 0;  // bytes
     std::string refused;    // why cuDNN does not run it, where it was asked
   };

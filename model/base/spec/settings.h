@@ -57,6 +57,9 @@ enum class LrScaling : uint8_t { none, sqrt, linear };
 enum class RunDevice : uint8_t { cpu, cuda, automatic };
 /// Algorithms of matrix products. heuristic: cuBLASLt's choice, which repeats | timed: the fastest by timing
 enum class GemmChoice : uint8_t { heuristic, timed };
+/// Kernels of attention on Hopper. cudnn: cuDNN's where it takes the shape | own: ours where they do |
+/// automatic ("auto"): the faster on an H200 (backend/cuda/kernels/attention_choice.h)
+enum class AttentionChoice : uint8_t { automatic, cudnn, own };
 
 // ---- data and nets ----
 
@@ -109,6 +112,8 @@ template <>
 inline constexpr auto kWordsOf<RunDevice> = std::to_array<const char*>({"cpu", "cuda", "auto"});
 template <>
 inline constexpr auto kWordsOf<GemmChoice> = std::to_array<const char*>({"heuristic", "timed"});
+template <>
+inline constexpr auto kWordsOf<AttentionChoice> = std::to_array<const char*>({"auto", "cudnn", "own"});
 template <>
 inline constexpr auto kWordsOf<MaskMode> = std::to_array<const char*>({"both", "ocean", "sea_ice"});
 template <>

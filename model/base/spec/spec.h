@@ -200,6 +200,7 @@ struct RunOptions {  // run:
   RunDevice device = RunDevice::cpu;
   bool cuda_graphs = true;  // a step is captured once and replayed; false: its ops are launched one by one
   GemmChoice gemm_choice = GemmChoice::timed;
+  AttentionChoice attention = AttentionChoice::automatic;  // cuda, on Hopper
   // cuda: bias gradients, and GELU where net.gelu is tanh, are computed inside a product: where cuBLASLt can
   // (heuristic), or where it is faster (timed)
   bool fuse = true;

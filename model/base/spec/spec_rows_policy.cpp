@@ -55,6 +55,9 @@ void add_run_rows(KeyRows& to, RunOptions& r) {
        {"run.cuda_graphs", r.cuda_graphs, "GPU: capture a step once and replay it."},
        {"run.gemm_choice", r.gemm_choice,
         "GPU: matrix product algorithms by cuBLASLt's heuristic, or the fastest timed."},
+       {"run.attention", r.attention,
+        "GPU, Hopper: attention by cuDNN, by our own kernels where they take the shape, or by the faster "
+        "on an H200."},
        {"run.fuse", r.fuse, "GPU: bias gradients and tanh GELU inside matrix products."},
        {"run.deterministic_attention", r.deterministic_attention,
         "GPU: attention sums in a fixed order; takes workspace that the plan counts."}});

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "model/backend/cuda/kernels/attention_choice.h"
 #include "model/backend/cuda/kernels/attention_few.h"
 #include "model/backend/cuda/kernels/cudnn_workspaces.h"
+#include "model/backend/cuda/kernels/hopper/attention.h"
 
 namespace isobar::cuda {
 namespace {
@@ -35,11 +37,18 @@ int64_t cudnn_backward_bytes(const Attention& a, int capability) {
   return sums + dq + (capability == 9 ? 0 : 4 * pairs * up_to(a.tq, 8) * a.d);
 }
 
+// True if our kernels for Hopper run it. Path and workspace follow from it alone.
+bool on_hopper(const Attention& a, bool backward, int capability, AttentionChoice choice) {
+  if (capability != 9 || choice == AttentionChoice::cudnn) return false;
+  if (!(backward ? hopper_takes_backward(a) : hopper_takes_forward(a))) return false;
+  return choice == AttentionChoice::own || hopper_is_faster(a, backward);
+}
+
 }  // namespace
 
 const char* name_of(AttentionPath path) {
   constexpr const char* kNames[] = {"cuDNN", "own kernels, tensor cores", "own kernels, scalar f32",
-                                    "own kernels, few tokens"};
+                                    "own kernels, few tokens", "own kernels, Hopper"};
   return kNames[static_cast<int>(path)];
 }
 
@@ -57,11 +66,13 @@ bool cudnn_takes(const Attention& a, bool backward, int capability) {
   return a.d <= kMaxHeadDim && !(backward && wide_only_on_hopper(a, capability));
 }
 
-AttentionPath attention_path(const Attention& a, bool backward, int capability, bool cudnn) {
+AttentionPath attention_path(const Attention& a, bool backward, int capability, bool cudnn,
+                             AttentionChoice choice) {
   if (a.d > kMaxHeadDim)
     throw std::invalid_argument(text_of(a, backward) + ": the GPU's kernels take heads of " +
                                 std::to_string(kMaxHeadDim) + " columns at most: raise net.num_heads");
   if (few_tokens(a)) return AttentionPath::few_tokens;
+  if (on_hopper(a, backward, capability, choice)) return AttentionPath::hopper;
   if (cudnn && cudnn_takes(a, backward, capability)) return AttentionPath::cudnn;
   return a.act == DType::f32 && !a.tf32 ? AttentionPath::scalar : AttentionPath::tensor_cores;
 }
@@ -71,10 +82,11 @@ int64_t workspace_by_form(const Attention& a, int capability) {
   return bytes + bytes / 64 + 64 * a.batch;  // a margin for versions and shapes that differ from it
 }
 
-int64_t attention_workspace(const Attention& a, bool backward, int capability) {
+int64_t attention_workspace(const Attention& a, bool backward, int capability, AttentionChoice choice) {
   if (few_tokens(a)) return 0;
   if (!backward) return a.biased ? 0 : kForward;
-  const int64_t own = 4 * a.batch * a.heads * a.tq;
+  const int64_t own = on_hopper(a, backward, capability, choice) ? hopper_backward_workspace(a)
+                                                                 : 4 * a.batch * a.heads * a.tq;
   if (a.biased || wide_only_on_hopper(a, capability)) return own;
   if (const auto known = known_workspace(a, capability)) return std::max(own, *known);
   return std::max(own, workspace_by_form(a, capability));

@@ -278,7 +278,7 @@ struct Attention {
   DType act;
   int64_t ld_q, ld_kv, ld_o;
   bool tf32;
-  bool deterministic = false;  // cuDNN sums in a fixed order; our own kernels always do
+  bool deterministic = false;  // sums in a fixed order, as our own kernels' are but Hopper's
   float last_more =
       0;  // added to the last key's unscaled scores, which multiplies its weight by exp(scale x this)
   int64_t token0 = -1;  // causal: place of the first query among the keys; -1: tk - tq

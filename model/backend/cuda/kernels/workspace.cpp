@@ -37,7 +37,7 @@ cuda::Attention cuda::attention_of(const AttentionAttrs& a, DType act, bool dete
           a.causal ? a.token0 : -1};
 }
 
-Workspace cuda_workspace(int capability, bool deterministic) {
+Workspace cuda_workspace(int capability, bool deterministic, AttentionChoice attention) {
   const auto bytes = [=](const Op& op) -> int64_t {
     const auto [rows, cols] = extent_of(op.attrs);
     switch (op.kind) {
@@ -47,7 +47,7 @@ Workspace cuda_workspace(int capability, bool deterministic) {
       case OpKind::attention_backward: {
         cuda::Attention a = cuda::attention_of(op.as<AttentionAttrs>(), DType::bf16, deterministic);
         a.biased = static_cast<bool>(bias_of_scores(op));
-        return cuda::attention_workspace(a, op.kind == OpKind::attention_backward, capability);
+        return cuda::attention_workspace(a, op.kind == OpKind::attention_backward, capability, attention);
       }
       case OpKind::residual_norm_backward:
       case OpKind::norm_residual_backward:

@@ -11,7 +11,8 @@ namespace isobar {
 
 /// `capability`: the device's, major (8: A100, 9: H100, 10: B200); cuDNN's need depends on it, and is larger
 /// for sums in a fixed order (`deterministic`).
-Workspace cuda_workspace(int capability = 9, bool deterministic = false);
+Workspace cuda_workspace(int capability = 9, bool deterministic = false,
+                         AttentionChoice attention = AttentionChoice::automatic);
 
 namespace cuda {
 
