@@ -26,12 +26,16 @@ std::string dtype_of(const Op& op, const Plan& plan) {
 
 }  // namespace
 
-DeviceBench::DeviceBench(Plan p, const DeviceTimer& timer)
+DeviceBench::DeviceBench(Plan p, const DeviceTimer& timer, const RunOptions& run)
     : plan(std::move(p)),
       arena(plan.memory.arena),
       host(plan.memory.host),
       backend(plan, arena.data(), host.data(), timer.streams(),
-              {.gemm = GemmChoice::heuristic, .capability = timer.device().major, .fuse = false}) {
+              {.gemm = GemmChoice::heuristic,
+               .capability = timer.device().major,
+               .attention = run.attention,
+               .deterministic = run.deterministic_attention,
+               .fuse = false}) {
   backend.prepare();
   cuda::fill_noise(arena.bytes(), arena.data(), timer.streams()[Lane::compute]);
   backend.load_constants();
@@ -41,7 +45,10 @@ DeviceBench::DeviceBench(Plan p, const DeviceTimer& timer)
 DeviceTimedStep::DeviceTimedStep(const RunSpec& spec, const DeviceTimer& timer)
     : timer_(timer),
       vocabulary_(spec.net.words() ? spec.net.words()->vocab_size : 0),
-      bench_(build_plan(spec, 0, cuda_workspace(timer.device().major)), timer) {
+      bench_(build_plan(
+                 spec, 0,
+                 cuda_workspace(timer.device().major, spec.run.deterministic_attention, spec.run.attention)),
+             timer, spec.run) {
   set_first_values();
   std::vector<DeviceTimer::Launch> sections;
   for (const Instr& i : link(plan(), plan().train, /*serial=*/true).instrs) {

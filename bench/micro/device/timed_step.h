@@ -19,7 +19,7 @@ namespace isobar {
 /// A plan on the device whose arena is filled with finite noise, so that any op can run alone. Ops are not
 /// fused into products, because each has a price.
 struct DeviceBench {
-  DeviceBench(Plan plan, const DeviceTimer& timer);
+  DeviceBench(Plan plan, const DeviceTimer& timer, const RunOptions& run = {});
   const Plan plan;
   cuda::DeviceArena arena;
   cuda::PinnedMemory host;
