@@ -148,7 +148,7 @@ class GpuProcessor : public Processor {
     std::vector<std::string> lines;
     for (const auto& use : backend_.attentions()) {
       std::string line = text_of(use.shape, use.backward) + ": " + name_of(use.path);
-      if (!use.engine.empty()) line += (use.path == cuda::AttentionPath::cudnn ? " " : ", ") + use.engine;
+      if (use.path == cuda::AttentionPath::cudnn) line += " " + use.engine;
       line += ", workspace " + std::to_string(use.workspace / 1000000) + " MB";
       const bool half = size_of(use.shape.act) == 2;
       if (use.path == cuda::AttentionPath::scalar)

@@ -207,7 +207,6 @@ TEST(Kernels, AttentionOnHopperNeedsThePlanOfItsChoice) {
                         {.gemm = GemmChoice::heuristic, .cudnn = false, .attention = Choice::own});
     if (planned == Choice::own) {
       EXPECT_NO_THROW(backend.prepare());
-      EXPECT_EQ(backend.attentions().at(0).engine, name_of(hopper_divisions(48).front()));
     } else {
       EXPECT_THROW(backend.prepare(), std::logic_error);
     }

@@ -114,7 +114,8 @@ void store_matrices(uint32_t row, const uint32_t (&words)[4]) {
     for (int i = 0; i < 2; ++i) {  // the word's elements, of row lane / 4 and column lane % 4 * 2 + i
       const int r = lane / 4, c = lane % 4 * 2 + i;
       const auto x = static_cast<uint16_t>(words[m] >> (i * 16));
-      std::memcpy(shared_bytes() + all.lane[m * 8 + (kTransposed ? c : r)][4] + (kTransposed ? r : c) * 2, &x, 2);
+      std::memcpy(shared_bytes() + all.lane[m * 8 + (kTransposed ? c : r)][4] + (kTransposed ? r : c) * 2, &x,
+                  2);
     }
 }
 inline void fence_for_products() {}

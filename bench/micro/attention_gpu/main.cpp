@@ -22,7 +22,6 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -223,7 +222,7 @@ json check_forward(const Exact& x) {
   return result;
 }
 
-json check_backward(const Exact& x, cuda::HopperDivision division) {
+json check_backward(const Exact& x) {
   const Attention& a = x.a;
   const Problem &got = x.got, &want = x.want;
   std::vector<uint16_t> o;
@@ -241,10 +240,9 @@ json check_backward(const Exact& x, cuda::HopperDivision division) {
   Gradients first;
   for (int run = 0; run < 4; ++run) {
     got.poison_gradients();
-    cuda::attention_hopper_backward(a, got.q.data(), got.k(), got.v(), got.o.data(),
-                                    reinterpret_cast<const float*>(want.lse.data()), got.d_o.data(),
-                                    got.dq.data(), got.dk(), got.dv(), reinterpret_cast<float*>(own.data()),
-                                    nullptr, division);
+    cuda::attention_hopper_backward(
+        a, got.q.data(), got.k(), got.v(), got.o.data(), reinterpret_cast<const float*>(want.lse.data()),
+        got.d_o.data(), got.dq.data(), got.dk(), got.dv(), reinterpret_cast<float*>(own.data()), nullptr);
     ISOBAR_CUDA(cudaDeviceSynchronize());
     Gradients now = gradients_of(got);
     if (run == 0) {
@@ -269,8 +267,8 @@ json check_backward(const Exact& x, cuda::HopperDivision division) {
 
 int64_t tokens = 4050;  // of speed's cases and the largest checks
 
-json check(int64_t d, std::optional<cuda::HopperDivision> division) {
-  const auto takes = division ? cuda::hopper_takes_backward : cuda::hopper_takes_forward;
+json check(int64_t d, bool backward) {
+  const auto takes = backward ? cuda::hopper_takes_backward : cuda::hopper_takes_forward;
   json all = json::array();
   bool passed = true;
   for (const Attention& a :
@@ -281,7 +279,7 @@ json check(int64_t d, std::optional<cuda::HopperDivision> division) {
         shape_of(1, 4, 4, tokens, tokens, d, false, DType::bf16, 0),
         shape_of(1, 2, 2, tokens / 2, tokens / 2, d, true, DType::f16, 0)}) {
     if (!takes(a)) throw std::logic_error("not taken: " + text_of(a, false));
-    all.push_back(division ? check_backward(Exact(a), *division) : check_forward(Exact(a)));
+    all.push_back(backward ? check_backward(Exact(a)) : check_forward(Exact(a)));
     passed = passed && all.back()["passed"];
   }
   return {{"passed", passed}, {"checks", all}};
@@ -338,8 +336,7 @@ struct Rates {
   }
 };
 
-json speed(int64_t d, bool causal, std::optional<cuda::HopperDivision> division) {
-  const bool backward = division.has_value();
+json speed(int64_t d, bool causal, bool backward) {
   const Attention a = shape_of(d <= 64 ? 16 : 4, 8, 8, tokens, tokens, d, causal, DType::bf16, 0);
   const Problem x(a), theirs(a);
   const auto fill = [&](const Arena& to, int64_t n, unsigned seed) {
@@ -353,7 +350,6 @@ json speed(int64_t d, bool causal, std::optional<cuda::HopperDivision> division)
   auto* const lse = reinterpret_cast<float*>(x.lse.data());
   const Arena workspace(std::max(cuda::attention_workspace(a, true, 9), cuda::hopper_backward_workspace(a)));
   json result{{"shape", text_of(a, backward)}};
-  if (division) result["division"] = name_of(*division);
   std::unique_ptr<cuda::CudnnAttention> cudnn;
   try {
     cudnn = std::make_unique<cuda::CudnnAttention>();
@@ -373,8 +369,7 @@ json speed(int64_t d, bool causal, std::optional<cuda::HopperDivision> division)
   const auto own = [&] {
     if (backward)
       cuda::attention_hopper_backward(a, x.q.data(), x.k(), x.v(), x.o.data(), lse, x.d_o.data(), x.dq.data(),
-                                      x.dk(), x.dv(), reinterpret_cast<float*>(workspace.data()), stream,
-                                      *division);
+                                      x.dk(), x.dv(), reinterpret_cast<float*>(workspace.data()), stream);
     else
       cuda::attention_hopper(a, x.q.data(), x.k(), x.v(), x.o.data(), lse, stream);
   };
@@ -423,20 +418,16 @@ struct Case {
   std::string check;  // the case without which this one is not run; "" of a check
 };
 std::vector<Case> all_cases() {
-  using Division = std::optional<cuda::HopperDivision>;
   std::vector<Case> checks{{"check/products", check_products, ""}}, speeds;
-  const auto add = [&](int64_t d, Division division) {
-    const std::string name = std::string(division ? "backward" : "forward") + "/d" + std::to_string(d) +
-                             (division ? "/" + std::to_string(static_cast<int>(*division)) : "");
-    checks.push_back({"check/" + name, [=] { return check(d, division); }, ""});
-    speeds.push_back({"speed/" + name, [=] { return speed(d, false, division); }, "check/" + name});
-    if ((d == 64 || d == 128) && (!division || division == cuda::hopper_divisions(d)[0]))
-      speeds.push_back({"causal/" + name, [=] { return speed(d, true, division); }, "check/" + name});
-  };
-  for (const int64_t d : {192, 48, 64, 128, 96}) {
-    for (const cuda::HopperDivision division : cuda::hopper_divisions(d)) add(d, division);
-    add(d, std::nullopt);
-  }
+  for (const int64_t d : {192, 48, 64, 128, 96, 32, 80, 112, 160, 256})
+    for (const bool backward : {true, false}) {
+      if (backward && d > 192) continue;
+      const std::string name = std::string(backward ? "backward" : "forward") + "/d" + std::to_string(d);
+      checks.push_back({"check/" + name, [=] { return check(d, backward); }, ""});
+      for (const bool causal : {false, true})
+        speeds.push_back({(causal ? "causal/" : "speed/") + name, [=] { return speed(d, causal, backward); },
+                          "check/" + name});
+    }
   std::vector<Case> all = checks;
   all.insert(all.end(), speeds.begin(), speeds.end());
   return all;

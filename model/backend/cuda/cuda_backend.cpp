@@ -101,11 +101,8 @@ void CudaBackend::prepare_attention() {
     const int64_t bytes = workspace_of(op).count * size_of(DType::f32);
     AttentionUse use{a, backward, path_of(a, backward), "", bytes, ""};
     if (use.path == AttentionPath::cudnn) use = by_cudnn(std::move(use));
-    if (use.path == AttentionPath::hopper && backward) {
-      if (hopper_backward_workspace(a) > bytes)
-        throw std::logic_error(op.path + ": planned for another run.attention");
-      use.engine = name_of(hopper_divisions(a.d).front());
-    }
+    if (use.path == AttentionPath::hopper && backward && hopper_backward_workspace(a) > bytes)
+      throw std::logic_error(op.path + ": planned for another run.attention");
     if (seen.insert(text_of(a, backward)).second) attentions_.push_back(std::move(use));
   }
 }
@@ -200,8 +197,7 @@ void run_attention_backward(const CudaCall<OpKind::attention_backward>& c) {
                               c.out("dq"), c.out("dk"), c.out("dv"), c.workspace(), c.stream);
   if (path == AttentionPath::hopper)
     return attention_hopper_backward(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"),
-                                     c.out("dq"), c.out("dk"), c.out("dv"), c.workspace(), c.stream,
-                                     hopper_divisions(a.d).front());
+                                     c.out("dq"), c.out("dk"), c.out("dv"), c.workspace(), c.stream);
   const auto own = path == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
   own(a, c.in("q"), c.in("k"), c.in("v"), c.in("o"), c.in("lse"), c.in("do"), c.out("dq"), c.out("dk"),
       c.out("dv"), c.workspace(), c.stream);

@@ -78,7 +78,7 @@ class CudaBackend : public Backend {
     Attention shape;
     bool backward;
     AttentionPath path;
-    std::string engine;     // cuDNN's name of its plan; on Hopper, ours of backward's division
+    std::string engine;     // cuDNN's name of its plan
     int64_t workspace = 0;  // bytes
     std::string refused;    // why cuDNN does not run it, where it was asked
   };

@@ -1,5 +1,5 @@
-// Attention on Hopper's own instructions (kernels/hopper/instructions.cuh), for bf16 and f16. Heads of 32 to 256
-// columns (backward 192), a multiple of 16; rows of 16 bytes; no summand to scores.
+// Attention on Hopper's own instructions (kernels/hopper/instructions.cuh), for bf16 and f16. Heads of 32 to
+// 256 columns (backward 192), a multiple of 16; rows of 16 bytes; no summand to scores.
 #pragma once
 #include "model/backend/cuda/kernels/kernels.h"
 

@@ -3,10 +3,11 @@
 //   p = exp(q k scale - lse), dp = do v, ds = p (dp - rowsum(do o));  dv = p' do, dk = ds' q scale, dq = ds k
 //   scale
 //
-// A block owns keys, keeps their dk and dv in registers, and iterates over tiles of 64 queries. One warpgroup loads
-// tiles (TMA), the others compute:
+// A block owns keys, keeps their dk and dv in registers, and iterates over tiles of 64 queries. One warpgroup
+// loads tiles (TMA), the others compute:
 //
-//   by keys     heads up to 96: each has 64 keys and all of their sums, with keys as rows, so that p' is in registers
+//   by keys     heads up to 96: each has 64 keys and all of their sums, with keys as rows, so that p' is in
+//   registers
 //               where the product dv wants it; dq of all keys by one of them, by turns (backward_by_keys.cuh)
 //   by columns  wider heads: each has 64 columns of all results (backward_by_columns.cuh)
 //
@@ -60,9 +61,11 @@ __global__ void __launch_bounds__(L::kThreads, 1)
 
 constexpr int kRowsAtOnce = 4;  // of a thread of hopper_prepare
 template <int kD>
-constexpr int kLanes = kD <= 64 ? 8 : kD <= 128 ? 16 : 32;  // of a row there
+constexpr int kLanes = kD <= 64    ? 8
+                       : kD <= 128 ? 16
+                                   : 32;  // of a row there
 template <int kD>
-constexpr int kPreparedRows = kThreads / kLanes<kD> * kRowsAtOnce;  // of a block
+constexpr int kPreparedRows = kThreads / kLanes<kD>* kRowsAtOnce;  // of a block
 
 // Statistics of the queries of one head, for padding too, where they make weights 0; zeros to their dq
 template <class T, int kD>
@@ -121,7 +124,8 @@ __global__ void hopper_round_dq(Attention a, const float4* sums, T* dq) {
     for (int f = 0; f < kAtOnce; ++f) {
       const int column = 8 * (first + f);
       if (query < a.tq)
-        *reinterpret_cast<uint32_t*>(to + query * a.ld_q + column) = two<T>(y[f].x * a.scale, y[f].y * a.scale);
+        *reinterpret_cast<uint32_t*>(to + query * a.ld_q + column) =
+            two<T>(y[f].x * a.scale, y[f].y * a.scale);
       if (query + 8 < a.tq)
         *reinterpret_cast<uint32_t*>(to + (query + 8) * a.ld_q + column) =
             two<T>(y[f].z * a.scale, y[f].w * a.scale);
@@ -151,7 +155,8 @@ void attention_hopper_backward(const Attention& a, const void* q, const void* k,
     by_width<kMostWidthBackward>(a.d, [&](auto width) {
       using L = Layout<width()>;
       launch(hopper_prepare<T, L::kD>, grid(ceil_div(padded(a.tq), kPreparedRows<L::kD>) * a.batch * a.heads),
-             kThreads, 0, stream, a, static_cast<const T*>(o), static_cast<const T*>(d_o), lse, x, log_2s, sums);
+             kThreads, 0, stream, a, static_cast<const T*>(o), static_cast<const T*>(d_o), lse, x, log_2s,
+             sums);
       launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads), L::kThreads,
              L::kBytes, stream, a, x, tile_map(q, a.d, a.heads, a.tq, a.batch, a.ld_q, L::kQueries),
              tile_map(k, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),

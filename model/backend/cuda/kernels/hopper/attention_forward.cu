@@ -13,7 +13,8 @@ namespace {
 using namespace hopper;
 
 constexpr int kStages = 2;
-constexpr float kMostWeight = 4096;  // of a row's weights, four threads a row: far from what 16 bits cannot hold
+constexpr float kMostWeight =
+    4096;  // of a row's weights, four threads a row: far from what 16 bits cannot hold
 
 template <int kD>
 struct Layout {
@@ -21,7 +22,11 @@ struct Layout {
   static constexpr int kRegisters = kConsumers == 4 ? 112 : 240;  // of their threads
   static constexpr bool kTurns = kD > 128;                        // they issue products by turns
   static constexpr int kQueries = kConsumers * kTile;
-  static constexpr int kKeys = kD <= 48 ? 80 : kD <= 64 ? 64 : kD <= 128 ? 128 : kD <= 192 ? 96 : 80;  // of a tile
+  static constexpr int kKeys = kD <= 48    ? 80
+                               : kD <= 64  ? 64
+                               : kD <= 128 ? 128
+                               : kD <= 192 ? 96
+                                           : 80;  // of a tile
   static constexpr int kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
   static constexpr int kQueryBytes = kPanels * kQueries * kRowBytes, kKeyBytes = kPanels * kKeys * kRowBytes;
   static constexpr int kK = kQueryBytes, kV = kK + kStages * kKeyBytes, kBarriers = kV + kStages * kKeyBytes;
@@ -98,8 +103,8 @@ __device__ inline void hide_unseen(float (&scores)[kKeys / 2], int2 end) {
     if (i / 4 * 8 + i % 2 >= left[i % 4 / 2]) scores[i] = -INFINITY;
 }
 
-// The softmax so far of a thread's two rows: weights are powers of two of scores times scale over ln 2, less `origin`,
-// which is the largest of the first tiles and may lag behind what follows.
+// The softmax so far of a thread's two rows: weights are powers of two of scores times scale over ln 2, less
+// `origin`, which is the largest of the first tiles and may lag behind what follows.
 struct Rows {
   float origin[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // sum of this thread's weights
 };
@@ -183,7 +188,8 @@ __device__ void attend(const Attention& a, const Work& w, const Barriers& barrie
         multiply<T, kD, true>(sums, weights[k], rows_inner(values, kKeys, k), true);
       commit_products();
     };
-    // The scores of a tile whose origins lag are made anew: a warpgroup decides that as one, as its products are.
+    // The scores of a tile whose origins lag are made anew: a warpgroup decides that as one, as its products
+    // are.
     const auto weigh_tile = [&](int tile) -> float2 {
       const float scale = a.scale * kLog2E;
       float2 before{1, 1};

@@ -1,6 +1,7 @@
-// Attention's backward on Hopper for wide heads: a warpgroup for each 64 columns. All share a tile of 64 queries and
-// the block's keys; each has its share of the keys' scores, with queries as rows, and its 64 columns of every result.
-// dv and dk are summed transposed, so that their keys need not be whole tiles of rows.
+// Attention's backward on Hopper for wide heads: a warpgroup for each 64 columns. All share a tile of 64
+// queries and the block's keys; each has its share of the keys' scores, with queries as rows, and its 64
+// columns of every result. dv and dk are summed transposed, so that their keys need not be whole tiles of
+// rows.
 #pragma once
 #include "model/backend/cuda/kernels/hopper/backward_parts.cuh"
 
@@ -21,7 +22,8 @@ template <class T, class L>
 __device__ inline void add_columns_times_keys(float (&sums)[L::kKeys / 2], uint32_t x, uint32_t y) {
 #pragma unroll
   for (int k = 0; k < L::kQueries / kInnerStep; ++k)
-    multiply<T, L::kKeys, true, false>(sums, rows_inner(x, L::kQueries, k), columns_inner(y, L::kKeys, k), true);
+    multiply<T, L::kKeys, true, false>(sums, rows_inner(x, L::kQueries, k), columns_inner(y, L::kKeys, k),
+                                       true);
 }
 
 // [64 queries, the warpgroup's keys] in 16 bits, to the rows from `key` on of a slot
@@ -52,8 +54,8 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
   };
   const auto slopes = [&](const Step<L>& s) { return base + static_cast<uint32_t>(s.slot()); };
   const auto weights = [&](const Step<L>& s) { return slopes(s) + L::kSlotBytes; };
-  // p' and ds' of a step to its slots, which the products of the step before the last have read: their end, which each
-  // warpgroup awaits before it comes here for the step after them, is behind that step's barrier.
+  // p' and ds' of a step to its slots, which the products of the step before the last have read: their end,
+  // which each warpgroup awaits before it comes here for the step after them, is behind that step's barrier.
   const auto share_weights = [&](const Step<L>& s) {
     const auto* const lse = reinterpret_cast<const float*>(shared + s.lse()) + first_row();
     const auto* const sums = reinterpret_cast<const float*>(shared + s.sums()) + first_row();
@@ -67,8 +69,7 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
         if (i / 4 * 8 + i % 2 >= left[i % 4 / 2]) scores[i] = -INFINITY;
     }
 #pragma unroll
-    for (int i = 0; i < kOwn / 2; ++i)
-      scores[i] = power_of_two(fmaf(scores[i], x.scale, -lse_of[i % 4 / 2]));
+    for (int i = 0; i < kOwn / 2; ++i) scores[i] = power_of_two(fmaf(scores[i], x.scale, -lse_of[i % 4 / 2]));
     store_rounded<T>(scores, weights(s), own_key);
     const float sum_of[2] = {sums[0], sums[8]};
     wait_for_products<0>(dp);
@@ -108,8 +109,8 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
     begin_scores(now, false);
     begin_dp(now, false);
     share_weights(now);
-    // The products of a step run on while dq is added to memory, and the next step's follow them. A look at a barrier
-    // would queue behind the additions, so the first comes before them.
+    // The products of a step run on while dq is added to memory, and the next step's follow them. A look at a
+    // barrier would queue behind the additions, so the first comes before them.
     for (Step<L> next = now; next.go_on(w), next.left(w); now = next) {
       begin_dq(now);
       begin_sums(now);

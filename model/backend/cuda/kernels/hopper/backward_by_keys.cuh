@@ -54,7 +54,8 @@ __device__ inline int queries_begin(const Attention& a, int key) {
 // Of each query of the thread's columns
 __device__ inline void load_statistic(float2 (&of)[8], const unsigned char* statistic) {
 #pragma unroll
-  for (int f = 0; f < 8; ++f) of[f] = reinterpret_cast<const float2*>(statistic)[(8 * f + first_column()) / 2];
+  for (int f = 0; f < 8; ++f)
+    of[f] = reinterpret_cast<const float2*>(statistic)[(8 * f + first_column()) / 2];
 }
 // Scores to weights
 __device__ inline void weigh(float scale, float (&scores)[32], const float2 (&lse)[8]) {
@@ -152,7 +153,8 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
                                    rows_inner(base + s.q(), L::kQueries, k), true);
     commit_products();
   };
-  // dq of all keys of the block is one warpgroup's work, by turns: what is added to memory is the narrowest traffic.
+  // dq of all keys of the block is one warpgroup's work, by turns: what is added to memory is the narrowest
+  // traffic.
   const auto has_turn = [&](const Step<L>& s) { return s.index % L::kConsumers == group; };
   const auto add_dq = [&](const Step<L>& s) {
     float dq[kD / 2];
@@ -177,8 +179,8 @@ __device__ void sum_by_keys(const Attention& a, const Work& w, const Results& x,
     begin_scores(now);
     begin_dp(now);
     weigh_step(now);
-    // A step's products are queued before the last one's are awaited; dq is that of the step before, which all
-    // warpgroups have likely finished.
+    // A step's products are queued before the last one's are awaited; dq is that of the step before, which
+    // all warpgroups have likely finished.
     Step<L> before = now;
     for (Step<L> next = now; next.go_on(w), next.left(w); before = now, now = next) {
       begin_dk(now);

@@ -8,20 +8,22 @@
 
 namespace isobar::cuda::hopper {
 
-constexpr int kPaddedQueries = 64;             // queries of the workspace: whole tiles of this size
+constexpr int kPaddedQueries = 64;  // queries of the workspace: whole tiles of this size
 
-// How a block divides its work among warpgroups, by the width of heads: what registers allow, the fastest on an H200
+// How a block divides its work among warpgroups, by the width of heads: what registers allow, the fastest on
+// an H200
 template <int kColumns>
 struct Layout {
   static constexpr int kD = kColumns, kPanels = (kD + kPanelColumns - 1) / kPanelColumns;
   static constexpr bool kByColumns = kD > 96;
-  static constexpr bool kHeld = kD == 64;  // keys and values in registers
+  static constexpr bool kHeld = kD == 64;                                     // keys and values in registers
   static constexpr int kConsumers = kByColumns ? kPanels : kD <= 48 ? 3 : 2;  // warpgroups that compute
   static constexpr int kThreads = (1 + kConsumers) * kGroup;
   static constexpr int kRegisters = kConsumers == 3 ? 160 : 240, kLoaderRegisters = kConsumers == 3 ? 32 : 24;
-  static constexpr int kKeys = kByColumns ? (kConsumers == 3 ? 96 : 128) : kConsumers * kTile, kQueries = kTile;
+  static constexpr int kKeys = kByColumns ? (kConsumers == 3 ? 96 : 128) : kConsumers * kTile,
+                       kQueries = kTile;
   static constexpr int kOwnKeys = kKeys / kConsumers;  // of a warpgroup's scores
-  static constexpr int kStages = 2;  // tiles of q and of do
+  static constexpr int kStages = 2;                    // tiles of q and of do
   static constexpr int kKeyBytes = kPanels * kKeys * kRowBytes, kQueryBytes = kPanels * kQueries * kRowBytes;
   static constexpr int kStatisticBytes = kQueries * static_cast<int>(sizeof(float));
   static constexpr int kK = 0, kV = kKeyBytes, kQ = 2 * kKeyBytes, kDo = kQ + kStages * kQueryBytes;
@@ -29,15 +31,16 @@ struct Layout {
   static constexpr int kSlots = kDo + kStages * kQueryBytes, kSlotBytes = kKeys * kRowBytes;
   static constexpr int kSlotStages = kByColumns ? 2 : 4, kSlotStageBytes = (kByColumns ? 2 : 1) * kSlotBytes;
   static constexpr int kLse = kSlots + kSlotStages * kSlotStageBytes;
-  static constexpr int kSums = kLse + kStages * kStatisticBytes, kBarriers = kSums + kStages * kStatisticBytes;
+  static constexpr int kSums = kLse + kStages * kStatisticBytes,
+                       kBarriers = kSums + kStages * kStatisticBytes;
   static constexpr int kBytes = kBarriers + 8 * (1 + 4 * kStages + 2 * kSlotStages);
   static_assert(kBytes <= 227 << 10);
 };
 
 struct Results {
   const float *lse, *sums;  // [samples, heads, padded queries]: lse in powers of two, rowsum(do o)
-  float scale;               // of scores, over ln 2
-  float4* dq;                // [samples, heads, tiles of 64 queries, d / 8, 128 threads]
+  float scale;              // of scores, over ln 2
+  float4* dq;               // [samples, heads, tiles of 64 queries, d / 8, 128 threads]
   void *dk, *dv;
 };
 
@@ -55,9 +58,7 @@ struct Barriers {
   __device__ uint64_t* do_full(int stage) const { return at + 1 + 2 * L::kStages + stage; }
   __device__ uint64_t* do_free(int stage) const { return at + 1 + 3 * L::kStages + stage; }
   __device__ uint64_t* slot_full(int stage) const { return at + 1 + 4 * L::kStages + stage; }
-  __device__ uint64_t* slot_free(int stage) const {
-    return at + 1 + 4 * L::kStages + L::kSlotStages + stage;
-  }
+  __device__ uint64_t* slot_free(int stage) const { return at + 1 + 4 * L::kStages + L::kSlotStages + stage; }
 };
 
 // A block's work: keys of one head of keys, and the tiles of queries that see any of them
@@ -84,8 +85,7 @@ template <class L>
 struct Step {
   int index = 0, tile, dq_tile;  // dq_tile: of all heads' and samples' tiles
   __device__ Step(const Attention& a, const Work& w)
-      : tile(w.tile0),
-        dq_tile((w.sample * static_cast<int>(a.heads) + w.first_head) * w.tiles + w.tile0) {}
+      : tile(w.tile0), dq_tile((w.sample * static_cast<int>(a.heads) + w.first_head) * w.tiles + w.tile0) {}
   __device__ bool left(const Work& w) const { return index < w.heads * (w.tiles - w.tile0); }
   __device__ void go_on(const Work& w) {
     ++index;

@@ -8,7 +8,7 @@
 
 namespace isobar::cuda::hopper {
 
-constexpr int kTile = 64;  // rows of a warpgroup's products
+constexpr int kTile = 64;                                                    // rows of a warpgroup's products
 constexpr int kLeastWidth = 32, kMostWidth = 256, kMostWidthBackward = 192;  // of heads
 constexpr float kLog2E = 1.4426950408889634f;
 
@@ -52,8 +52,8 @@ __device__ inline void store_operand(const uint32_t (&words)[4][4], uint32_t pan
 template <int kSteps>
 __device__ inline void store_transposed(const uint32_t (&words)[kSteps][4], uint32_t panel, int first) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const uint32_t at = panel + static_cast<uint32_t>(byte_in_panel(
-                                  first + lane / 16 * 8 + lane % 8, first_row() / 16 * 16 + lane / 8 % 2 * 8));
+  const uint32_t at = panel + static_cast<uint32_t>(byte_in_panel(first + lane / 16 * 8 + lane % 8,
+                                                                  first_row() / 16 * 16 + lane / 8 % 2 * 8));
 #pragma unroll
   for (int k = 0; k < kSteps; ++k)
     store_matrices<true>(at + static_cast<uint32_t>(k * kInnerStep * kRowBytes), words[k]);

@@ -151,18 +151,20 @@ __device__ inline void set_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// In one thread of the warp, which must be whole here. Without the thread's index, whose reading waits behind loads.
+/// In one thread of the warp, which must be whole here. Without the thread's index, whose reading waits
+/// behind loads.
 __device__ inline bool elected() {
   uint32_t chosen;
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(chosen));
   return chosen != 0;
 }
-/// x, which is the same in all threads of a warp: tells the compiler so, that what depends on it is computed once a warp
+/// x, which is the same in all threads of a warp: tells the compiler so, that what depends on it is computed
+/// once a warp
 __device__ inline int uniform(int x) {
   return __shfl_sync(0xffffffffu, x, 0);
 }
-/// A warp's four matrices of 8 x 8 in 16 bits, words[m] of matrix m as in a product's operand; thread t gives the address
-/// of row t % 8 of matrix t / 8 in shared memory, 16 bytes. kTransposed: of its column
+/// A warp's four matrices of 8 x 8 in 16 bits, words[m] of matrix m as in a product's operand; thread t gives
+/// the address of row t % 8 of matrix t / 8 in shared memory, 16 bytes. kTransposed: of its column
 template <bool kTransposed>
 __device__ inline void store_matrices(uint32_t row, const uint32_t (&words)[4]) {
   if constexpr (kTransposed)
@@ -346,8 +348,8 @@ __device__ inline void multiply(float (&c)[kN / 2], const uint32_t (&a)[4], uint
 
 #endif
 
-// Descriptors: the start's address, strides in bytes, and the swizzle of 128 bytes, all but the last over 16. Volatile,
-// so that each is made where it is used: kept over a loop they would take the registers of sums.
+// Descriptors: the start's address, strides in bytes, and the swizzle of 128 bytes, all but the last over 16.
+// Volatile, so that each is made where it is used: kept over a loop they would take the registers of sums.
 __device__ inline uint64_t describe(uint32_t tile, int offset, uint32_t leading, uint32_t stride) {
   const uint32_t more = (static_cast<uint32_t>(offset) >> 4) + (leading >> 4 << 16),
                  high = stride >> 4 | 1u << 30;
