@@ -107,28 +107,34 @@ __global__ void hopper_prepare(Attention a, const T* o, const T* d_o, const floa
   }
 }
 
-// A warpgroup a tile of 64 queries
+// A warpgroup a tile of 64 queries. Neighbours swap halves of 16 columns, so that a row's four write 32
+// bytes.
 template <class T, int kD>
 __global__ void hopper_round_dq(Attention a, const float4* sums, T* dq) {
   const int64_t tiles = padded(a.tq) / kTile, pair = blockIdx.x / tiles, sample = pair / a.heads;
   const int64_t query = (blockIdx.x - pair * tiles) * kTile + first_row();
-  T* const to = dq + sample * a.tq * a.ld_q + (pair - sample * a.heads) * kD + first_column();
-  constexpr int kAtOnce = 12 < kD / 8 ? kD / 16 : kD / 8;
+  const bool upper = threadIdx.x % 2 != 0;
+  T* const to =
+      dq + sample * a.tq * a.ld_q + (pair - sample * a.heads) * kD + first_column() + (upper ? 8 - 2 : 0);
+  const auto store = [&](int64_t row, int column, uint32_t lower_half, uint32_t upper_half) {
+    const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? lower_half : upper_half, 1);
+    if (row < a.tq)
+      *reinterpret_cast<uint2*>(to + row * a.ld_q + column) =
+          upper ? uint2{got, upper_half} : uint2{lower_half, got};
+  };
+  constexpr int kHalves = kD / 8 <= 12 ? kD / 8 : kD / 8 % 4 == 0 ? kD / 16 : 2;  // at once
 #pragma unroll
-  for (int first = 0; first < kD / 8; first += kAtOnce) {
-    float4 y[kAtOnce];
+  for (int first = 0; first < kD / 8; first += kHalves) {
+    float4 y[kHalves];
 #pragma unroll
-    for (int f = 0; f < kAtOnce; ++f)
+    for (int f = 0; f < kHalves; ++f)
       y[f] = sums[(int64_t{blockIdx.x} * (kD / 8) + first + f) * kGroup + threadIdx.x];
 #pragma unroll
-    for (int f = 0; f < kAtOnce; ++f) {
+    for (int f = 0; f < kHalves; f += 2) {
+      const float4 &l = y[f], &u = y[f + 1];
       const int column = 8 * (first + f);
-      if (query < a.tq)
-        *reinterpret_cast<uint32_t*>(to + query * a.ld_q + column) =
-            two<T>(y[f].x * a.scale, y[f].y * a.scale);
-      if (query + 8 < a.tq)
-        *reinterpret_cast<uint32_t*>(to + (query + 8) * a.ld_q + column) =
-            two<T>(y[f].z * a.scale, y[f].w * a.scale);
+      store(query, column, two<T>(l.x * a.scale, l.y * a.scale), two<T>(u.x * a.scale, u.y * a.scale));
+      store(query + 8, column, two<T>(l.z * a.scale, l.w * a.scale), two<T>(u.z * a.scale, u.w * a.scale));
     }
   }
 }

@@ -44,12 +44,25 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
   const uint32_t own_panel = static_cast<uint32_t>(group * kTile * kRowBytes);  // of q and do
   float dv[L::kKeys / 2] = {}, dk[L::kKeys / 2] = {}, dq[kTile / 2], scores[kOwn / 2], dp[kOwn / 2];
 
+  // of the thread's two queries
+  float lse_of[2], sum_of[2];
+  const auto load_two = [&](float(&to)[2], int statistic) {
+    const auto* const of = reinterpret_cast<const float*>(shared + statistic) + first_row();
+    to[0] = of[0];
+    to[1] = of[8];
+  };
   const auto begin_scores = [&](const Step<L>& s, bool here) {
-    if (!here) wait_for_phase(barriers.q_full(s.stage()), s.phase());
+    if (!here) {
+      wait_for_phase(barriers.q_full(s.stage()), s.phase());
+      load_two(lse_of, s.lse());
+    }
     queries_times_keys<T, L>(scores, base + s.q(), base + L::kK + own_rows);
   };
   const auto begin_dp = [&](const Step<L>& s, bool here) {
-    if (!here) wait_for_phase(barriers.do_full(s.stage()), s.phase());
+    if (!here) {
+      wait_for_phase(barriers.do_full(s.stage()), s.phase());
+      load_two(sum_of, s.sums());
+    }
     queries_times_keys<T, L>(dp, base + s.d_o(), base + L::kV + own_rows);
   };
   const auto slopes = [&](const Step<L>& s) { return base + static_cast<uint32_t>(s.slot()); };
@@ -57,9 +70,6 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
   // p' and ds' of a step to its slots, which the products of the step before the last have read: their end,
   // which each warpgroup awaits before it comes here for the step after them, is behind that step's barrier.
   const auto share_weights = [&](const Step<L>& s) {
-    const auto* const lse = reinterpret_cast<const float*>(shared + s.lse()) + first_row();
-    const auto* const sums = reinterpret_cast<const float*>(shared + s.sums()) + first_row();
-    const float lse_of[2] = {lse[0], lse[8]};
     wait_for_products<1>(scores);
     if (w.key0 + own_key + kOwn > keys_end(a, s.query0())) {
       const int first_key = w.key0 + own_key + first_column(), query = s.query0() + first_row();
@@ -71,7 +81,6 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
 #pragma unroll
     for (int i = 0; i < kOwn / 2; ++i) scores[i] = power_of_two(fmaf(scores[i], x.scale, -lse_of[i % 4 / 2]));
     store_rounded<T>(scores, weights(s), own_key);
-    const float sum_of[2] = {sums[0], sums[8]};
     wait_for_products<0>(dp);
 #pragma unroll
     for (int i = 0; i < kOwn / 2; ++i) dp[i] = scores[i] * (dp[i] - sum_of[i % 4 / 2]);
@@ -116,6 +125,8 @@ __device__ void sum_by_columns(const Attention& a, const Work& w, const Results&
       begin_sums(now);
       const bool q_here = phase_over(barriers.q_full(next.stage()), next.phase()),
                  do_here = phase_over(barriers.do_full(next.stage()), next.phase());
+      if (q_here) load_two(lse_of, next.lse());
+      if (do_here) load_two(sum_of, next.sums());
       wait_for_products<1>(dq);
       add_dq(now);
       begin_scores(next, q_here);
