@@ -66,7 +66,7 @@ make_bundle() {
   for object in /usr/lib/*/libpmix.so.2 /usr/lib/*/pmix2/lib/libpmix.so.2; do if [[ -e $object ]]; then cp -nL "$object" "$work/lib/"; fi; done
   git describe --always --dirty 2>/dev/null >"$work/commit" || true
   mkdir -p "$(dirname "$file")"
-  XZ_OPT="-3 -T0" tar -C "$work" -cJf "$file" .
+  XZ_OPT="-9 -T0" tar -C "$work" -cJf "$file" .
   echo "$file: $(du -h --apparent-size "$file" | cut -f1), $(find "$work/lib" -name '*.so*' | wc -l) libraries; run: tests/gpu.sh --bundle $file"
 }
 
