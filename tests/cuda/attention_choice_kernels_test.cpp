@@ -17,12 +17,12 @@ namespace {
 using Choice = AttentionChoice;
 using Path = AttentionPath;
 
-Attention long_attention(int64_t d, bool causal) {
+Attention attention(int64_t d, bool causal, int64_t tokens) {
   return {.batch = 1,
           .heads = 2,
           .kv_heads = 2,
-          .tq = kMeasuredTokens,
-          .tk = kMeasuredTokens,
+          .tq = tokens,
+          .tk = tokens,
           .d = d,
           .causal = causal,
           .act = DType::bf16,
@@ -33,15 +33,21 @@ Attention long_attention(int64_t d, bool causal) {
 
 TEST(AttentionChoice, AutoIsTheFasterByTheMeasuredTimes) {
   for (const MeasuredAttention& m : kMeasuredAttention) {
-    Attention a = long_attention(m.d, m.causal);
-    EXPECT_EQ(attention_path(a, m.backward, 9, true), m.times >= 1 ? Path::hopper : Path::cudnn) << m.d;
-    for (int64_t* const tokens : {&a.tq, &a.tk}) {
-      --*tokens;
-      EXPECT_EQ(attention_path(a, m.backward, 9, true), Path::cudnn) << m.d << ", shorter";
-      ++*tokens;
+    const auto path = [&](int64_t tq, int64_t tk) {
+      Attention a = attention(m.d, m.causal, tq);
+      a.tk = tk;
+      return attention_path(a, m.backward, 9, true);
+    };
+    for (size_t i = 0; i < std::size(kMeasuredTokens); ++i) {
+      const Path faster = m.times[i] >= 1 ? Path::hopper : Path::cudnn;
+      const Path below = i > 0 && m.times[i - 1] >= 1 ? Path::hopper : Path::cudnn;
+      const int64_t n = kMeasuredTokens[i];
+      EXPECT_EQ(path(n, n), faster) << m.d;
+      EXPECT_EQ(path(n - 1, n), below) << m.d;
+      EXPECT_EQ(path(n, n - 1), below) << m.d;
     }
   }
-  for (const int64_t d : {int64_t{48}, int64_t{64}, int64_t{96}, int64_t{128}, int64_t{192}, int64_t{256}})
+  for (const int64_t d : {int64_t{48}, int64_t{64}, int64_t{96}, int64_t{128}, int64_t{192}, int64_t{144}})
     for (const bool causal : {false, true})
       for (const bool backward : {false, true}) {
         const auto rows = std::ranges::count_if(kMeasuredAttention, [&](const MeasuredAttention& m) {
@@ -49,7 +55,7 @@ TEST(AttentionChoice, AutoIsTheFasterByTheMeasuredTimes) {
         });
         EXPECT_LE(rows, 1) << d;
         if (rows == 0) {
-          EXPECT_EQ(attention_path(long_attention(d, causal), backward, 9, true), Path::cudnn) << d;
+          EXPECT_EQ(attention_path(attention(d, causal, 8192), backward, 9, true), Path::cudnn) << d;
         }
       }
 }
@@ -60,9 +66,8 @@ TEST(AttentionChoice, OwnIsOursWhereTheyTakeTheShapeElseAsCudnn) {
   };
   for (const bool backward : {false, true})
     for (const bool causal : {false, true})
-      for (const int64_t tokens : {int64_t{20}, kMeasuredTokens}) {
-        Attention a = long_attention(48, causal);
-        a.tq = a.tk = tokens;
+      for (const int64_t tokens : {20, 4096}) {
+        const Attention a = attention(48, causal, tokens);
         EXPECT_EQ(path(a, backward), Path::hopper);
         EXPECT_EQ(path(a, backward, Choice::cudnn), Path::cudnn);
         for (const Choice any : {Choice::automatic, Choice::cudnn, Choice::own})
@@ -89,8 +94,8 @@ TEST(AttentionChoice, WorkspaceIsEnoughForThePathThatRuns) {
   for (const int64_t d : {48, 64, 96, 128, 192})
     for (const Choice choice : {Choice::automatic, Choice::cudnn, Choice::own})
       for (const bool deterministic : {false, true}) {
-        Attention a = long_attention(d, false);
-        a.tq = 1030;  // ends inside a tile
+        Attention a = attention(d, false, 4096);
+        a.tq = 4100;  // ends inside a tile
         a.deterministic = deterministic;
         const int64_t bytes = attention_workspace(a, true, 9, choice);
         EXPECT_GE(bytes, attention_workspace(a, true, 9, Choice::cudnn));
@@ -198,8 +203,8 @@ TEST(Kernels, AttentionByOursForHopperIsThatOfThePortableOnes) {
 #ifdef ISOBAR_EMULATED
 TEST(Kernels, AttentionOnHopperNeedsThePlanOfItsChoice) {
   const Streams streams;
-  Attention a = long_attention(48, false);
-  a.tq = 1030;  // ours fill whole tiles, cuDNN's do not
+  Attention a = attention(48, false, 4096);
+  a.tq = 4100;  // ours fill whole tiles, cuDNN's do not
   for (const Choice planned : {Choice::cudnn, Choice::own}) {
     Operands operands;
     const Plan plan = plan_of(true, a, planned, operands);
