@@ -16,7 +16,7 @@ struct MeasuredAttention {
   bool causal, backward;
   double times[std::size(kMeasuredTokens)];  // cuDNN's time over ours
 };
-/// Of bf16, by bench/micro/attention_gpu. What has no row has not been measured.
+/// bf16, by bench/micro/attention_gpu. What has no row has not been measured.
 inline constexpr MeasuredAttention kMeasuredAttention[] = {
     {32, false, false, {1.18, 1.46}},  {32, false, true, {1.23, 1.59}},   {32, true, false, {1.01, 1.28}},
     {32, true, true, {1.83, 3.09}},    {48, false, false, {1.02, 1.31}},  {48, false, true, {1.08, 1.39}},

@@ -51,7 +51,7 @@ __device__ inline int queries_begin(const Attention& a, int key) {
   return a.causal ? key - static_cast<int>(a.shift()) : 0;
 }
 
-// Of each query of the thread's columns
+// A number of each query of the thread's columns
 __device__ inline void load_statistic(float2 (&of)[8], const unsigned char* statistic) {
 #pragma unroll
   for (int f = 0; f < 8; ++f)
