@@ -95,7 +95,7 @@ __device__ inline void wait_for_phase(uint64_t* barrier, uint32_t parity) {
         : "r"(at), "r"(parity)
         : "memory");
 }
-/// Whether that phase is over, without waiting for long
+/// True if that phase is over, without waiting for long
 __device__ inline bool phase_over(uint64_t* barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
@@ -158,8 +158,8 @@ __device__ inline bool elected() {
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(chosen));
   return chosen != 0;
 }
-/// x, which is the same in all threads of a warp: tells the compiler so, that what depends on it is computed
-/// once a warp
+/// x, which is the same in all threads of a warp, so that the compiler computes once a warp what depends on
+/// it
 __device__ inline int uniform(int x) {
   return __shfl_sync(0xffffffffu, x, 0);
 }
