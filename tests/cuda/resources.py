@@ -9,6 +9,10 @@ time, and matrix instructions (HMMA) are in our attention kernels for tensor cor
 and in no others: all products, and attention in 16 bits where cuDNN takes it, are cuBLASLt's and cuDNN's. What those hold
 is libraries.py's to look at; the scalar attention kernels are for strict f32, which has no matrix instruction.
 
+--hopper: the library of the kernels for Hopper alone. Each attention kernel there must hold warpgroup products (HGMMA),
+and fewer fences and waits for them (WARPGROUP) than products: ptxas ends each product before the next, with a fence and
+a wait of its own, where registers do not suffice or sums are read too early, which is right and slow.
+
 Exit code 0 all is well, 1 something is not, 77 neither cuobjdump nor nvcc is here.
 """
 
@@ -97,7 +101,7 @@ def kernels_of_sources(nvcc, sources, include, arch):
 def instructions_of_library(cuobjdump, library, arch):
     """Counts of the instructions that matter, by kernel."""
     counts, current = {}, None
-    wanted = re.compile(r"\b(LDG|STG|LDL|STL|HGMMA|HMMA|QGMMA|UTMALDG)\b([.A-Z0-9_]*)")
+    wanted = re.compile(r"\b(LDG|STG|LDL|STL|HGMMA|HMMA|QGMMA|UTMALDG|WARPGROUP)\b([.A-Z0-9_]*)")
     for line in run([cuobjdump, "--dump-sass", "--gpu-architecture", arch, library]).splitlines():
         if m := re.match(r"\s*Function : (\S+)", line):
             current = counts.setdefault(m.group(1), collections.Counter())
@@ -107,9 +111,25 @@ def instructions_of_library(cuobjdump, library, arch):
     return counts
 
 
+def failures_of_hopper(cuobjdump, library):
+    kernels = kernels_of_library(cuobjdump, library)
+    names = demangle(sorted({k.name for k in kernels}))
+    failures = [f"{names[k.name]}: {k.stack} bytes of stack, {k.local} of local memory" for k in kernels if k.stack or k.local]
+    counts = instructions_of_library(cuobjdump, library, HOPPER[0])
+    failures += [f"{names.get(n, n)} uses local memory (LDL, STL)" for n, c in counts.items() if c["LDL"] or c["STL"]]
+    attention = [n for n in counts if "hopper_forward_kernel" in n or "hopper_backward_kernel" in n]
+    for n in attention:
+        products, waits = counts[n]["HGMMA"], counts[n]["WARPGROUP"]
+        if not products or waits >= products:
+            failures.append(f"{names[n]}: {products} products (HGMMA), {waits} fences and waits for them (WARPGROUP)")
+    print(f"{library.name}: {len(attention)} attention kernels, {sum(counts[n]['HGMMA'] for n in attention)} products")
+    return failures + ([] if attention else [f"no attention kernel was recognised in {library.name}"])
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--library", type=pathlib.Path)
+    ap.add_argument("--hopper", type=pathlib.Path, help="library of the kernels for Hopper alone")
     ap.add_argument("--sources", type=pathlib.Path, nargs="*", default=[])
     ap.add_argument("--include", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent.parent)
     ap.add_argument("--nvcc", default=shutil.which("nvcc"))
@@ -164,6 +184,8 @@ def main():
                      for n in counts if matrix[n] and n not in meant]
     else:
         print("instructions not looked at: no cuobjdump" if not cuobjdump else "no code for Hopper in this build")
+    if cuobjdump and args.hopper:
+        failures += failures_of_hopper(cuobjdump, args.hopper)
     for f in failures:
         print("FAILED:", f)
     print("resources:", "FAILED" if failures else "ok")
