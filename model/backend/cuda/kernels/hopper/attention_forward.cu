@@ -1,7 +1,8 @@
 // Attention forward on Hopper. A block owns queries, 64 a warpgroup, and iterates over tiles of keys that one
-// more warpgroup loads (TMA). The warpgroups never wait for each other, so that the exponentials of one hide
-// under the products of others; within one, weights times values runs under the next tile's scores and the
-// search for their maxima.
+// more warpgroup loads (TMA). The exponentials of one warpgroup hide under the products of others; within
+// one, weights times values runs under the next tile's scores. Weights are relative to the largest score of
+// the first tiles: only where later ones are far above it is it searched anew, and the sums so far
+// multiplied.
 #include <cmath>
 
 #include "model/backend/cuda/kernels/hopper/attention.h"
@@ -13,8 +14,7 @@ namespace {
 using namespace hopper;
 
 constexpr int kStages = 2;
-constexpr float kMostWeight =
-    4096;  // of a row's weights, four threads a row: far from what 16 bits cannot hold
+constexpr float kMostWeight = 4096;  // sum of a thread's in a row: far from what 16 bits cannot hold
 
 template <int kD>
 struct Layout {

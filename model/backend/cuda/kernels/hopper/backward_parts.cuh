@@ -1,4 +1,4 @@
-// Common to the divisions of attention's backward on Hopper (attention_backward.cu): shared memory of a
+// Common to both forms of attention's backward on Hopper (attention_backward.cu): shared memory of a
 // block, its work, and the loads of its tiles.
 #pragma once
 #include <cmath>
