@@ -12,6 +12,7 @@ NETS = [
     ("vit bf16", "vit-tiny", "bf16", []),
     ("aurora-tiny bf16", "aurora-tiny", "bf16", []),
     ("aurora-small bf16", "aurora-small", "bf16", [*REGION, "train.warmup=0", "train.global_batch=2"]),
+    ("aurora-small bf16, own attention", "aurora-small", "bf16", [*REGION, "train.warmup=0", "train.global_batch=2", "run.attention=own"]),
     ("unet fp32", "unet-tiny", "none", []),
     ("graphcast fp32", "graphcast-tiny", "none", []),
     ("regional-gnn fp32", "regional-gnn-tiny", "none", []),
