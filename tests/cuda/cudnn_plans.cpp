@@ -151,7 +151,7 @@ TEST_P(CudnnPlans, DeclaredWorkspacesHoldWhatEveryVersionSaid) {
   const Table table;
   int missing = 0, by_cudnn = 0;
   for (const Wanted& w : wanted_on(GetParam())) {
-    const AttentionPath path = attention_path(w.a, w.backward, capability(), true);
+    const AttentionPath path = attention_path(w.a, w.backward, capability(), true, AttentionChoice::cudnn);
     EXPECT_NE(path, AttentionPath::scalar) << text_of_wanted(w);
     by_cudnn += path == AttentionPath::cudnn;
     if (!w.backward) continue;
@@ -248,7 +248,8 @@ TEST_P(CudnnAsked, SaysWhatTheTableSays) {
     const int64_t now = ask(w.a, w.backward, &why);
     SCOPED_TRACE(text_of_wanted(w) + " by cuDNN " + std::to_string(version_) + " " + why);
     const bool refused = now == CudnnRow::kRefused;
-    EXPECT_EQ(refused, attention_path(w.a, w.backward, capability(), true) != AttentionPath::cudnn ||
+    EXPECT_EQ(refused, attention_path(w.a, w.backward, capability(), true, AttentionChoice::cudnn) !=
+                               AttentionPath::cudnn ||
                            too_old(w.a, w.backward, version_));
     EXPECT_LE(now, attention_workspace(w.a, w.backward, capability()));
     const CudnnRow* said = w.backward ? table.find(shape_of(w.a, capability()), version_) : nullptr;
@@ -274,7 +275,8 @@ TEST_P(CudnnAsked, KeepsWithinWhatIsDeclaredForShapesDrawnAtRandom) {
     a.deterministic = draw(0, 1) == 1;
     if (few_tokens(a)) continue;
     const std::string what = text_of(a, true);
-    ASSERT_EQ(attention_path(a, true, capability(), true), AttentionPath::cudnn) << what;
+    ASSERT_EQ(attention_path(a, true, capability(), true, AttentionChoice::cudnn), AttentionPath::cudnn)
+        << what;
     std::string why;
     const int64_t now = ask(a, true, &why);
     EXPECT_EQ(now == CudnnRow::kRefused, too_old(a, true, version_)) << what << why;

@@ -9,9 +9,9 @@ from session import MODELS, WARM, Trouble, aim, json_of, train
 SHARE_OF_PRODUCT = 0.60
 TRACING = 0.02  # of a step
 CASES = {"vit-1536": 4, "vit-384": 16}  # config: batch that fits into 80 GB and fills the chip
-# Variants besides the default: cuDNN's attention; without graphs; without fused products; cuBLASLt's tanh GELU with every
-# fusion and algorithms chosen by timing.
-VARIANTS = {"cuDNN's attention": ["run.attention=cudnn"], "without graphs": ["run.cuda_graphs=false"], "without fusion": ["run.fuse=false"],
+# Variants besides the default: cuDNN's attention; without graphs; cuBLASLt's tanh GELU with every fusion and algorithms
+# chosen by timing.
+VARIANTS = {"cuDNN's attention": ["run.attention=cudnn"], "without graphs": ["run.cuda_graphs=false"],
             "timed, tanh GELU": ["run.gemm_choice=timed", "net.gelu=tanh"]}
 # The whole globe at 0.25 degrees: 64,800 columns for the Perceivers
 AURORA = ["train.global_batch=1", "policy.micro_batch=1", "policy.amp=bf16", "policy.recompute=selective", "train.warmup=0"]

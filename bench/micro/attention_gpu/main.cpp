@@ -1,13 +1,14 @@
 // Our attention on Hopper (model/backend/cuda/kernels/hopper): its results against f32 arithmetic, and its
 // speed beside cuDNN's, by turns on the same operands. One JSON line a case.
 //
-//   build/gpu_attention                              # all cases, each in a process of its own: it may crash
-//   or hang build/gpu_attention --only speed/backward/d192   # those whose names begin so build/gpu_attention
-//   --list
+//   build/gpu_attention          # checks of all widths, and the speed of weather nets'
+//   build/gpu_attention --all    # the speed of all
+//   build/gpu_attention --only speed/backward/d192   # those whose names begin so
+//   build/gpu_attention --list
 //
-// Checks run side by side; then the speed of those that passed, one by one. Options: --seconds N (25), of a
-// case;
-// --tokens N (4050). Exit codes: 0 all right, 1 a case failed, 2 bad arguments, 77 no Hopper GPU.
+// Each case has a process of its own, since it may crash or hang. Checks run side by side; then the speed of
+// those that passed, one by one. Options: --seconds N (25), of a case; --tokens N (4050). Exit codes: 0 all
+// right, 1 a case failed, 2 bad arguments, 77 no Hopper GPU.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -417,7 +418,11 @@ struct Case {
   std::function<json()> run;
   std::string check;  // the case without which this one is not run; "" of a check
 };
-std::vector<Case> all_cases() {
+bool is_common(int64_t d) {
+  return d == 48 || d == 64 || d == 96 || d == 128 || d == 192;
+}
+// Checks of all widths; the speed of those of weather nets, or of `all`
+std::vector<Case> all_cases(bool all_speeds) {
   std::vector<Case> checks{{"check/products", check_products, ""}}, speeds;
   for (const int64_t d : {192, 48, 64, 128, 96, 32, 80, 112, 160, 256})
     for (const bool backward : {true, false}) {
@@ -425,8 +430,9 @@ std::vector<Case> all_cases() {
       const std::string name = std::string(backward ? "backward" : "forward") + "/d" + std::to_string(d);
       checks.push_back({"check/" + name, [=] { return check(d, backward); }, ""});
       for (const bool causal : {false, true})
-        speeds.push_back({(causal ? "causal/" : "speed/") + name, [=] { return speed(d, causal, backward); },
-                          "check/" + name});
+        if (all_speeds || (is_common(d) && (!causal || d == 64 || d == 128)))
+          speeds.push_back({(causal ? "causal/" : "speed/") + name,
+                            [=] { return speed(d, causal, backward); }, "check/" + name});
     }
   std::vector<Case> all = checks;
   all.insert(all.end(), speeds.begin(), speeds.end());
@@ -515,12 +521,14 @@ int main(int argc, char** argv) {
   using namespace isobar;
   std::string only, here;
   double seconds = 25;
-  bool list = false;
+  bool list = false, all = false;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const bool value = i + 1 < argc;
     if (arg == "--list") {
       list = true;
+    } else if (arg == "--all") {
+      all = true;
     } else if (arg == "--only" && value) {
       only = argv[++i];
     } else if (arg == "--here" && value) {
@@ -528,7 +536,8 @@ int main(int argc, char** argv) {
     } else if (arg == "--tokens" && value && (tokens = std::atoll(argv[++i])) > 1) {
     } else if (arg == "--seconds" && value && (seconds = std::atof(argv[++i])) > 0) {
     } else {
-      std::fprintf(stderr, "gpu_attention: '%s': want --list, --only NAME, --tokens N or --seconds N\n",
+      std::fprintf(stderr,
+                   "gpu_attention: '%s': want --list, --all, --only NAME, --tokens N or --seconds N\n",
                    argv[i]);
       return 2;
     }
@@ -540,7 +549,7 @@ int main(int argc, char** argv) {
     return 77;
   }
   std::vector<Case> chosen;
-  for (const Case& c : all_cases()) {
+  for (const Case& c : all_cases(all || !here.empty() || !only.empty())) {
     if (c.name == here) return run_here(c);
     if (here.empty() && c.name.rfind(only, 0) == 0) chosen.push_back(c);
   }
