@@ -8,8 +8,6 @@
 
 namespace isobar::cuda::hopper {
 
-constexpr int kPaddedQueries = 64;  // queries of the workspace: whole tiles of this size
-
 // How a block divides its work among warpgroups, by the width of heads: what registers allow, the fastest on
 // an H200
 template <int kColumns>
@@ -45,7 +43,7 @@ struct Results {
 };
 
 __host__ __device__ inline int64_t padded(int64_t queries) {
-  return (queries + kPaddedQueries - 1) / kPaddedQueries * kPaddedQueries;
+  return (queries + kTile - 1) / kTile * kTile;
 }
 
 // The barriers of a block, in shared memory
