@@ -178,10 +178,7 @@ std::vector<Buffer> results_of(bool backward, const Attention& a, Choice choice,
 }
 
 TEST(Kernels, AttentionByOursForHopperIsThatOfThePortableOnes) {
-  ISOBAR_NEEDS_KERNELS();
-#ifndef ISOBAR_EMULATED
-  if (use_device("the test", 0).major != 9) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-#endif
+  ISOBAR_NEEDS_HOPPER();
   Random random;
   for (const Shape& s :
        {Shape{2, 2, 1, 70, 150, 48, 0, false, false}, Shape{1, 2, 2, 130, 130, 64, 0, true, false},

@@ -33,14 +33,6 @@ Shape random_shape(Random& random, int64_t d) {
           false};
 }
 
-#ifdef ISOBAR_EMULATED
-#define ISOBAR_NEEDS_HOPPER() (void)0
-#else
-#define ISOBAR_NEEDS_HOPPER() \
-  ISOBAR_NEEDS_KERNELS();     \
-  if (use_device("the test", 0).major != 9) GTEST_SKIP() << "needs a GPU of compute capability 9.0"
-#endif
-
 // Runs `check` in `orders` of the orders of a block's warps that the emulator has, drawn anew
 template <class Check>
 void in_orders(int orders, Random& random, const Check& check) {

@@ -5,6 +5,15 @@
 
 #include "tests/cuda/kernel_check.h"
 
+// Beside the emulator a card without Hopper's instructions cannot run what is tested.
+#ifdef ISOBAR_EMULATED
+#define ISOBAR_NEEDS_HOPPER() (void)0
+#else
+#define ISOBAR_NEEDS_HOPPER() \
+  ISOBAR_NEEDS_KERNELS();     \
+  if (use_device("the test", 0).major != 9) GTEST_SKIP() << "needs a GPU of compute capability 9.0"
+#endif
+
 namespace isobar::cuda::testing {
 
 struct Shape {

@@ -6,9 +6,8 @@
 // A block owns keys, keeps their dk and dv in registers, and iterates over tiles of 64 queries. One warpgroup
 // loads tiles (TMA), the others compute:
 //
-//   by keys     heads up to 96: each has 64 keys and all of their sums, with keys as rows, so that p' is in
-//   registers
-//               where the product dv wants it; dq of all keys by one of them, by turns (backward_by_keys.cuh)
+//   by keys     heads up to 96: each has 64 keys and all of their sums, with keys as rows, so that registers
+//               hold p' as the product dv wants it; dq by one of them, by turns (backward_by_keys.cuh)
 //   by columns  wider heads: each has 64 columns of all results (backward_by_columns.cuh)
 //
 // dq is summed in memory by atomic adds, in f32 and in the order of the accumulators' registers, 16 bytes a
@@ -69,8 +68,7 @@ constexpr int kPreparedRows = kThreads / kLanes<kD>* kRowsAtOnce;  // of a block
 
 // Statistics of the queries of one head, for padding too, where they make weights 0; zeros to their dq
 template <class T, int kD>
-__global__ void hopper_prepare(Attention a, const T* o, const T* d_o, const float* lse, Results x,
-                               float* log_2s, float* sums) {
+__global__ void hopper_prepare(Attention a, const T* o, const T* d_o, const float* lse, Results x) {
   constexpr int kL = kLanes<kD>;
   const int64_t rows = padded(a.tq), blocks = (rows + kPreparedRows<kD> - 1) / kPreparedRows<kD>;
   const int64_t pair = blockIdx.x / blocks, sample = pair / a.heads;
@@ -102,8 +100,8 @@ __global__ void hopper_prepare(Attention a, const T* o, const T* d_o, const floa
     for (int step = kL / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (lane != 0 || query >= rows) continue;
     const float natural = query < a.tq ? lse[pair * a.tq + query] : INFINITY;
-    log_2s[row] = isfinite(natural) ? natural * kLog2E : INFINITY;  // a query that sees no key has none
-    sums[row] = sum;
+    x.lse[row] = isfinite(natural) ? natural * kLog2E : INFINITY;  // a query that sees no key has none
+    x.sums[row] = sum;
   }
 }
 
@@ -154,15 +152,14 @@ void attention_hopper_backward(const Attention& a, const void* q, const void* k,
                                float* workspace, cudaStream_t stream) {
   if (a.batch == 0) return;
   const int64_t rows = a.batch * a.heads * padded(a.tq);
-  float *const log_2s = workspace + rows * a.d, *const sums = log_2s + rows;
-  const Results x{log_2s, sums, a.scale * kLog2E, reinterpret_cast<float4*>(workspace), dk, dv};
+  float* const lse_2 = workspace + rows * a.d;
+  const Results x{lse_2, lse_2 + rows, a.scale * kLog2E, reinterpret_cast<float4*>(workspace), dk, dv};
   const auto run = [&](auto type) {
     using T = decltype(type);
     by_width<kMostWidthBackward>(a.d, [&](auto width) {
       using L = Layout<width()>;
       launch(hopper_prepare<T, L::kD>, grid(ceil_div(padded(a.tq), kPreparedRows<L::kD>) * a.batch * a.heads),
-             kThreads, 0, stream, a, static_cast<const T*>(o), static_cast<const T*>(d_o), lse, x, log_2s,
-             sums);
+             kThreads, 0, stream, a, static_cast<const T*>(o), static_cast<const T*>(d_o), lse, x);
       launch(hopper_backward_kernel<T, L>, grid(ceil_div(a.tk, L::kKeys) * a.batch * a.kv_heads), L::kThreads,
              L::kBytes, stream, a, x, tile_map(q, a.d, a.heads, a.tq, a.batch, a.ld_q, L::kQueries),
              tile_map(k, a.d, a.kv_heads, a.tk, a.batch, a.ld_kv, L::kKeys),

@@ -36,9 +36,9 @@ struct Layout {
 };
 
 struct Results {
-  const float *lse, *sums;  // [samples, heads, padded queries]: lse in powers of two, rowsum(do o)
-  float scale;              // of scores, over ln 2
-  float4* dq;               // [samples, heads, tiles of 64 queries, d / 8, 128 threads]
+  float *lse, *sums;  // [samples, heads, padded queries]: lse in powers of two, rowsum(do o)
+  float scale;        // of scores, over ln 2
+  float4* dq;         // [samples, heads, tiles of 64 queries, d / 8, 128 threads]
   void *dk, *dv;
 };
 
